@@ -1,0 +1,108 @@
+"""Every error this package raises on purpose.
+
+    AnamnesisError
+    ├── RetryLater            waiting helps: the same call may succeed later
+    │   ├── StoreBusy             another process holds the store's write lock
+    │   ├── EmbeddingQueueFull    more queries wait for the model than it may queue
+    │   ├── ModelLoading          the embedding model is not in memory yet
+    │   └── ServiceUnreachable    the sidecar or Dagster does not answer
+    └── GiveUp                trying again changes nothing; the text says what to change
+        ├── BadSetting            a setting has a value it cannot have
+        ├── UnknownModel          no such embedding model, or its files cannot be read
+        ├── DimensionMismatch     vectors of two models were about to meet
+        ├── StoreCorrupt          the database file is damaged or from a newer version
+        ├── StoreFull             the disk has no room for the write
+        ├── EpisodeConflict       the id exists with other content
+        ├── EpisodeNotFound       no such id
+        ├── Tombstoned            the id was deleted on purpose
+        ├── InvalidEpisode        a field is missing or has a value it cannot have
+        ├── SourceUnreadable      a folder or file cannot be listed or read
+        ├── AlreadyRunning        another `anamnesis up` owns this home
+        └── PortInUse             another program listens on a port this one needs
+
+Adapters translate their library's exceptions into these at the border.
+"""
+
+
+class AnamnesisError(Exception):
+    """Root of the tree."""
+
+
+class RetryLater(AnamnesisError):
+    """The same call may succeed later."""
+
+
+class StoreBusy(RetryLater):
+    """Another process holds the store's write lock for longer than the time-out."""
+
+
+class EmbeddingQueueFull(RetryLater):
+    """More work waits for the embedding model than the queue may hold."""
+
+
+class ModelLoading(RetryLater):
+    """The embedding model is not in memory yet."""
+
+
+class ServiceUnreachable(RetryLater):
+    """A local service (sidecar or Dagster) does not answer."""
+
+
+class GiveUp(AnamnesisError):
+    """Trying again changes nothing."""
+
+
+class BadSetting(GiveUp):
+    """A setting has a value it cannot have."""
+
+
+class UnknownModel(GiveUp):
+    """No such embedding model, or its files cannot be read."""
+
+
+class DimensionMismatch(GiveUp):
+    """Vectors of two models were about to meet."""
+
+
+class StoreCorrupt(GiveUp):
+    """The database file is damaged or was written by a newer version."""
+
+
+class StoreFull(GiveUp):
+    """The disk has no room for the write."""
+
+
+class EpisodeConflict(GiveUp):
+    """The id exists with other content."""
+
+
+class EpisodeNotFound(GiveUp):
+    """No episode has this id."""
+
+
+class Tombstoned(GiveUp):
+    """The id was deleted on purpose and stays away."""
+
+
+class InvalidEpisode(GiveUp):
+    """A field is missing or has a value it cannot have.
+
+    :param field: the field's path, e.g. ``summary``.
+    """
+
+    def __init__(self, field: str, problem: str) -> None:
+        super().__init__(f"{field}: {problem}")
+        self.field = field
+        self.problem = problem
+
+
+class SourceUnreadable(GiveUp):
+    """A folder or file cannot be listed or read."""
+
+
+class AlreadyRunning(GiveUp):
+    """Another `anamnesis up` owns this home."""
+
+
+class PortInUse(GiveUp):
+    """Another program listens on a port this one needs."""

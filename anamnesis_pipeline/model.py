@@ -1,0 +1,315 @@
+"""The nouns. Frozen, without behaviour beyond their ids.
+
+Times are timezone-aware UTC datetimes. Texts are str with secrets masked. Ids are content: hashing the same
+input again gives the same id, so a rerun writes nothing new.
+"""
+
+import hashlib
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import datetime
+from enum import StrEnum
+from typing import Any
+
+RESERVED_SOURCES = ("direct", "uploads", "chat")
+"""Source keys that exist from the first start and belong to no folder."""
+
+
+def content_id(*pieces: str) -> str:
+    """32 hex characters that identify `pieces`, in order (BLAKE2b, 128 bits)."""
+    digest = hashlib.blake2b(digest_size=16)
+    for piece in pieces:
+        data = piece.encode("utf-8", "surrogatepass")
+        digest.update(len(data).to_bytes(8, "big") + data)
+    return digest.hexdigest()
+
+
+# --- where text comes from -------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """One Claude project folder, one document root, or one of the reserved keys."""
+
+    key: str
+    machine: str = ""
+    root: str = ""
+    folder: str = ""
+    kind: str = "claude_logs"
+    """`claude_logs` or `reserved`."""
+
+
+@dataclass(frozen=True, slots=True)
+class FileStat:
+    """One file as a listing shows it; `path` is relative to the source's folder, with `/`."""
+
+    path: str
+    size: int
+    mtime_ns: int
+    device: int
+    inode: int
+
+
+@dataclass(frozen=True, slots=True)
+class FileCursor:
+    """What is known of one file of a source, and how far it was read.
+
+    `offset` points behind the last complete line archived. `generation` counts how often the file was
+    replaced or shrank; each generation is archived on its own. `lines` is the number of lines archived in this
+    generation, `parsed_lines` how many of them were parsed, and `parser_state` what the parser needs to go on.
+    `version` grows by one with every change and is what compare-and-set compares.
+    """
+
+    source: str
+    path: str
+    device: int = 0
+    inode: int = 0
+    size: int = 0
+    mtime_ns: int = 0
+    head_hash: str = ""
+    head_bytes: int = 0
+    offset: int = 0
+    generation: int = 0
+    lines: int = 0
+    parsed_lines: int = 0
+    parser_state: str = ""
+    gone: bool = False
+    version: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class ArchiveFrame:
+    """A compressed run of masked lines in a file's archive: lines [first_line, first_line + lines)."""
+
+    generation: int
+    first_line: int
+    lines: int
+    archive_offset: int
+    archive_bytes: int
+
+
+# --- conversations ---------------------------------------------------------------------------------------
+
+
+class SegmentKind(StrEnum):
+    """Who said or did a piece of a conversation."""
+
+    PROMPT = "prompt"
+    """Typed by the user."""
+    STEERING = "steering"
+    """Typed by the user while Claude was working."""
+    STATEMENT = "statement"
+    THINKING = "thinking"
+    TOOL_INPUT = "tool_input"
+    TOOL_RESULT = "tool_result"
+    TOOL_ERROR = "tool_error"
+    AGENT_PROMPT = "agent_prompt"
+    """What a parent session asked of a subagent."""
+    NOTIFICATION = "notification"
+    """Task notifications and messages of team mates: machine-written, in a user record."""
+    COMMAND = "command"
+    """Slash commands, `!` commands and their output."""
+    COMPACT_SUMMARY = "compact_summary"
+    """Claude Code's own summary of text that is already here verbatim."""
+
+
+@dataclass(frozen=True, slots=True)
+class Message:
+    """One logical message, whatever copies of it exist. `key` survives resumes, forks and rewrites."""
+
+    key: str
+    uuid: str
+    kind: SegmentKind
+    text: str
+    timestamp: datetime | None
+
+
+@dataclass(frozen=True, slots=True)
+class Segment:
+    """A run of one message's text inside a part: `text` begins at character `start` of the message."""
+
+    message_key: str
+    uuid: str
+    kind: SegmentKind
+    start: int
+    text: str
+    timestamp: datetime | None
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """A piece of an exchange, cut at a natural seam; the origin of one episode.
+
+    `part_id` hashes the first segment's message key and start, so it does not change while the part grows.
+    `prompt` is the start of the prompt that the exchange answers. `kind` is `exchange`, `subagent` or
+    `compact_summary`.
+    """
+
+    part_id: str
+    source: str
+    path: str
+    session_id: str
+    exchange_id: str
+    ordinal: int
+    kind: str
+    project: str
+    cwd: str
+    prompt: str
+    segments: tuple[Segment, ...]
+    closed: bool
+    agent_id: str = ""
+    agent_type: str = ""
+    lead: str = ""
+    """The end of the last statement or prompt before the part, at most 300 characters: context, not content."""
+
+    @property
+    def content_hash(self) -> str:
+        """Changes whenever the text does."""
+        return content_id(*(f"{s.message_key}:{s.start}:{s.text}" for s in self.segments))
+
+
+def part_id_of(first: Segment) -> str:
+    """The id of the part, and of the episode, that begins with `first`."""
+    return content_id("part", first.message_key, str(first.start))
+
+
+@dataclass(frozen=True, slots=True)
+class Occurrence:
+    """One more place where a known message was seen (a resume, fork, background copy or rewrite)."""
+
+    message_key: str
+    path: str
+    line: int
+
+
+@dataclass(frozen=True, slots=True)
+class Summary:
+    """What a summarizer made of one version of a part."""
+
+    part_id: str
+    content_hash: str
+    text: str
+    model: str
+
+
+# --- episodes --------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Passage:
+    """The unit that is embedded and full-text indexed.
+
+    `text` is verbatim and is what an excerpt shows. `context` is what makes it understandable alone: a header
+    (project, date, prompt) and the end of what precedes it, fixed at write. `message_ids` are the record
+    uuids of `text` alone, in order, at most 12.
+    """
+
+    ordinal: int
+    text: str
+    context: str = ""
+    message_ids: tuple[str, ...] = ()
+
+    @property
+    def with_context(self) -> str:
+        """The text that the context vector and the context full-text index see."""
+        return f"{self.context}\n{self.text}" if self.context else self.text
+
+
+@dataclass(frozen=True, slots=True)
+class StoredPassage:
+    """A passage with the integer key that its vectors carry. Keys are never used again."""
+
+    passage_id: int
+    episode_id: str
+    passage: Passage
+
+
+@dataclass(frozen=True, slots=True)
+class Episode:
+    """The unit of storage and of an answer. Everything but the counters, which only the store changes."""
+
+    episode_id: str
+    source: str
+    timestamp: datetime
+    instance: str
+    project: str
+    kind: str
+    summary: str
+    raw_exchange: str
+    tags: tuple[str, ...] = ()
+    status: str = "active"
+    """`active` or `superseded`."""
+    superseded_by: str | None = None
+    machine: str = ""
+    path: str = ""
+    session_id: str = ""
+    message_ids: tuple[str, ...] = ()
+    message_keys: tuple[str, ...] = ()
+    metadata: Mapping[str, Any] = field(default_factory=dict)
+    retrieval_count: int = 0
+    last_retrieved: datetime | None = None
+
+    @property
+    def content_hash(self) -> str:
+        """Hash of everything a client may set, so that equal content is recognized."""
+        return content_id(
+            self.timestamp.isoformat(), self.instance, self.project, self.kind, self.summary, self.raw_exchange,
+            "\x1f".join(self.tags), repr(sorted(self.metadata.items())),
+        )  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class Where:
+    """A filter over episodes. Empty fields do not filter; filled ones are all required.
+
+    `tags`: an episode must have every one. `projects`, `kinds`: any one. `since` is inclusive, `until` exclusive.
+    """
+
+    projects: tuple[str, ...] = ()
+    instance: str | None = None
+    tags: tuple[str, ...] = ()
+    kinds: tuple[str, ...] = ()
+    hidden_kinds: tuple[str, ...] = ()
+    source: str | None = None
+    since: datetime | None = None
+    until: datetime | None = None
+    include_superseded: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class ScoredPassage:
+    """A candidate: higher scores are better. Only scores of one list compare."""
+
+    passage_id: int
+    episode_id: str
+    score: float
+
+
+# --- spaces ----------------------------------------------------------------------------------------------
+
+
+class Variant(StrEnum):
+    """Which text of a passage a vector or a full-text list is about."""
+
+    TEXT = "text"
+    CONTEXT = "context"
+
+
+@dataclass(frozen=True, slots=True)
+class Space:
+    """One embedding model at one weights fingerprint. Vectors of two spaces are never compared.
+
+    `status` is `building`, `active` or `retired`. Precision is recorded, not part of the identity.
+    """
+
+    key: str
+    model_id: str
+    dim: int
+    generation: int = 1
+    query_prefix: str = ""
+    passage_prefix: str = ""
+    pooling: str = "mean"
+    precision: str = "fp32"
+    variants: tuple[Variant, ...] = (Variant.TEXT, Variant.CONTEXT)
+    """Which texts of a passage get a vector here."""
+    status: str = "building"

@@ -1,0 +1,65 @@
+"""What can be asked of the memory, and what comes back. Frozen values, no behaviour."""
+
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Any
+
+from anamnesis_pipeline.model import Episode, StoredPassage, Where
+
+
+class Mode(StrEnum):
+    """Which rankings a search fuses."""
+
+    HYBRID = "hybrid"
+    SEMANTIC = "semantic"
+    """Dense vectors only."""
+    EXACT = "exact"
+    """Literal tokens only."""
+
+
+@dataclass(frozen=True, slots=True)
+class SearchQuery:
+    """A question. `where.projects` may hold bare names: `api` also means `acme/api` and `~/work/api`.
+
+    :param top_k: most episodes to return, 1 to 100.
+    :param min_score: cosine below which a hit is dropped; None: the default floor, 0: no floor.
+    :param max_tokens: budget for summaries and excerpts together (4 characters count as one token).
+    """
+
+    text: str
+    top_k: int = 5
+    mode: Mode = Mode.HYBRID
+    where: Where = field(default_factory=Where)
+    min_score: float | None = None
+    max_tokens: int | None = None
+    fold: bool = True
+    track: bool = True
+    explain: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Hit:
+    """One episode of an answer.
+
+    `score` is in [0, 1] and compares within one answer; `similarity` is the cosine of the best passage (None when
+    the dense part did not answer). `passage` is the one whose text is the excerpt. `also` lists the ids of folded
+    near-duplicates. `explanation` holds each list's rank and score when asked for.
+    """
+
+    episode: Episode
+    score: float
+    similarity: float | None
+    passage: StoredPassage
+    also: tuple[str, ...] = ()
+    explanation: dict[str, Any] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class SearchAnswer:
+    """Hits, best first. `degraded` names the parts that did not answer and why, e.g. `dense: model is loading`."""
+
+    hits: list[Hit]
+    took_ms: float
+    model_id: str | None
+    degraded: list[str]
+    total_tokens: int

@@ -1,0 +1,226 @@
+"""Every setting, its unit and default; the only file that reads the environment.
+
+A value comes from, in this order: the store (`anamnesis config set`), the environment (`ANAMNESIS_<NAME>`), the
+file `$ANAMNESIS_HOME/config.toml`, the default. `ANAMNESIS_HOME` and the settings that a server reads before it can
+open the store (ports, bind address, token) cannot be stored.
+"""
+
+import os
+import socket
+import tomllib
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+from pydantic import Field, SecretStr, ValidationError, field_validator
+from pydantic_settings import BaseSettings, NoDecode, PydanticBaseSettingsSource, SettingsConfigDict
+
+from anamnesis_pipeline.errors import BadSetting
+
+ENV_PREFIX = "ANAMNESIS_"
+MINILM = "all-MiniLM-L6-v2"
+NOT_STORABLE = frozenset({"home", "port", "dagster_port", "code_port", "bind", "api_token", "allowed_hosts", "lock_env"})
+"""Needed before the store is open, or secret: environment and file only."""
+
+Port = Annotated[int, Field(ge=1, le=65535)]
+
+
+def _default_home() -> Path:
+    return Path(os.environ.get("XDG_DATA_HOME") or Path.home() / ".local/share") / "anamnesis"
+
+
+def claude_projects_dir() -> Path:
+    """Where Claude Code keeps its logs on this machine."""
+    return Path(os.environ.get("CLAUDE_CONFIG_DIR") or Path.home() / ".claude") / "projects"
+
+
+class Settings(BaseSettings):
+    """All settings. Each field's description is its row in the README's table."""
+
+    model_config = SettingsConfigDict(env_prefix=ENV_PREFIX, extra="forbid", frozen=True)
+
+    home: Path = Field(default_factory=_default_home, description="Folder of everything Anamnesis writes")
+    log_roots: Annotated[tuple[Path, ...], NoDecode] = Field(
+        default_factory=lambda: (claude_projects_dir(),),
+        description="Folders that hold Claude project folders, separated by `:`",
+    )
+    machine: str = Field(
+        default_factory=socket.gethostname, min_length=1, max_length=60, description="Name of this machine in results"
+    )
+    port: Port = Field(3010, description="Port of the HTTP sidecar")
+    dagster_port: Port = Field(3000, description="Port of the Dagster UI")
+    code_port: Port = Field(3011, description="Port of the Dagster code server (loopback only)")
+    bind: str = Field("127.0.0.1", description="Address the sidecar listens on; other than loopback needs a token")
+    api_token: SecretStr | None = Field(None, description="Bearer token that every route but `/health` then wants")
+    allowed_hosts: Annotated[tuple[str, ...], NoDecode] = Field(
+        (), description="Host names, beside loopback, that requests may name, separated by `,`"
+    )
+    model: str = Field(MINILM, description="Embedding model: `all-MiniLM-L6-v2`, or any sentence-transformers id or path")
+    precision: Literal["auto", "bf16", "fp32"] = Field(
+        "auto", description="Arithmetic of the model; `auto` takes bf16 where the processor has it"
+    )
+    embed_cpu_pct: int = Field(100, ge=1, le=100, description="Share of the cores, in %, that embedding is pinned to")
+    embed_queue_max: int = Field(
+        64, ge=1, le=10_000, description="Embedding calls that may wait in the sidecar before it answers 429"
+    )
+    checkpoint_every: int = Field(25, ge=1, le=10_000, description="Episodes embedded between two checkpoints")
+    crawl_interval_s: int = Field(300, ge=30, le=86_400, description="Seconds between two looks at the log roots")
+    ingest_hour: int = Field(5, ge=0, le=23, description="Hour of the daily ingest of all sources")
+    timezone: str = Field("UTC", description="Time zone of that hour, e.g. `Europe/Berlin`")
+    idle_minutes: int = Field(30, ge=1, le=1440, description="Minutes of silence after which an open part is closed")
+    summarizer: Literal["extractive"] = Field("extractive", description="What writes the summaries")
+    local_only: bool = Field(False, description="Refuse every model download and every call to another machine")
+    lock_env: bool = Field(False, description="Let environment and file win over stored settings")
+
+    @field_validator("log_roots", mode="before")
+    @classmethod
+    def _split_paths(cls, value: Any) -> Any:
+        if isinstance(value, str):
+            value = [piece for piece in value.split(os.pathsep) if piece]
+        return tuple(Path(piece).expanduser().absolute() for piece in value)
+
+    @field_validator("allowed_hosts", mode="before")
+    @classmethod
+    def _split_hosts(cls, value: Any) -> Any:
+        return tuple(h.strip() for h in value.split(",") if h.strip()) if isinstance(value, str) else value
+
+    @field_validator("home", mode="after")
+    @classmethod
+    def _absolute_home(cls, value: Path) -> Path:
+        return value.expanduser().absolute()
+
+    @field_validator("timezone")
+    @classmethod
+    def _known_zone(cls, value: str) -> str:
+        from zoneinfo import ZoneInfo
+
+        try:
+            ZoneInfo(value)
+        except (KeyError, ValueError, OSError) as exc:
+            raise ValueError("not a time zone name; try e.g. 'UTC' or 'Europe/Berlin'") from exc
+        return value
+
+    @classmethod
+    def settings_customise_sources(
+        cls,
+        settings_cls: type[BaseSettings],
+        init_settings: PydanticBaseSettingsSource,
+        env_settings: PydanticBaseSettingsSource,
+        dotenv_settings: PydanticBaseSettingsSource,
+        file_secret_settings: PydanticBaseSettingsSource,
+    ) -> tuple[PydanticBaseSettingsSource, ...]:
+        """Only what `load` hands in, then the environment."""
+        return (init_settings, env_settings)
+
+    @property
+    def database(self) -> Path:
+        """The SQLite file."""
+        return self.home / "anamnesis.db"
+
+    @property
+    def archive_dir(self) -> Path:
+        """Compressed, masked copies of every log line."""
+        return self.home / "archive"
+
+    @property
+    def index_dir(self) -> Path:
+        """Derived vector index files; safe to delete."""
+        return self.home / "index"
+
+    @property
+    def dagster_home(self) -> Path:
+        """Dagster's own storage."""
+        return self.home / "dagster"
+
+    @property
+    def logs_dir(self) -> Path:
+        """Logs of the supervised processes."""
+        return self.home / "logs"
+
+
+@dataclass(frozen=True, slots=True)
+class Origin:
+    """One setting as `anamnesis config` shows it. `origin` is `stored`, `environment`, `file` or `default`."""
+
+    name: str
+    value: Any
+    origin: str
+    description: str
+
+
+def load(stored: Mapping[str, Any] | None = None) -> Settings:
+    """Settings from store, environment, file and defaults, in that order.
+
+    :param stored: name -> value as read from the store; None before it is open.
+    :raises BadSetting: a value is refused; the text names the setting, the value's place and what is allowed.
+    """
+    home = _home()
+    file = _read_file(home / "config.toml")
+    environment = {name for name in Settings.model_fields if os.environ.get(ENV_PREFIX + name.upper())}
+    usable = {name: value for name, value in (stored or {}).items() if name in Settings.model_fields}
+    usable = {name: value for name, value in usable.items() if name not in NOT_STORABLE}
+    if _truthy(os.environ.get("ANAMNESIS_LOCK_ENV")) or file.get("lock_env") is True:
+        usable = {name: value for name, value in usable.items() if name not in environment and name not in file}
+    given = {name: value for name, value in file.items() if name not in environment} | usable
+    try:
+        return Settings(**{**given, "home": home})
+    except ValidationError as exc:
+        raise BadSetting(_explain(exc, usable, file)) from exc
+
+
+def origins(stored: Mapping[str, Any]) -> list[Origin]:
+    """Every setting with its value and where that came from; secrets as `***`."""
+    settings = load(stored)
+    file = _read_file(settings.home / "config.toml")
+    rows = []
+    for name, info in Settings.model_fields.items():
+        in_env, value = bool(os.environ.get(ENV_PREFIX + name.upper())), getattr(settings, name)
+        is_stored = name in stored and name not in NOT_STORABLE and not (settings.lock_env and (in_env or name in file))
+        origin = "stored" if is_stored else "environment" if in_env else "file" if name in file else "default"
+        rows.append(Origin(name, "***" if isinstance(value, SecretStr) else value, origin, info.description or ""))
+    return rows
+
+
+def check_storable(name: str, text: str) -> Any:
+    """The JSON value to store for `anamnesis config set NAME TEXT`.
+
+    :raises BadSetting: unknown name, a setting that cannot be stored, or a value it cannot have.
+    """
+    if name not in Settings.model_fields:
+        raise BadSetting(f"{name!r} is not a setting; the settings are: {', '.join(sorted(Settings.model_fields))}")
+    if name in NOT_STORABLE:
+        raise BadSetting(f"{name} is read before the store is open; set {ENV_PREFIX}{name.upper()} instead")
+    try:
+        value = getattr(Settings(**{name: text}), name)
+    except ValidationError as exc:
+        raise BadSetting(_explain(exc, {name: text}, {})) from exc
+    return [str(item) for item in value] if isinstance(value, tuple) else value
+
+
+def _home() -> Path:
+    given = os.environ.get("ANAMNESIS_HOME")
+    return (Path(given) if given else _default_home()).expanduser().absolute()
+
+
+def _read_file(path: Path) -> dict[str, Any]:
+    try:
+        return tomllib.loads(path.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        return {}
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError, OSError) as exc:
+        raise BadSetting(f"{path} cannot be read as TOML: {exc}; mend it or move it away") from exc
+
+
+def _truthy(text: str | None) -> bool:
+    return (text or "").strip().lower() in {"1", "true", "yes", "on"}
+
+
+def _explain(exc: ValidationError, stored: Mapping[str, Any], file: Mapping[str, Any]) -> str:
+    lines = []
+    for error in exc.errors(include_url=False, include_context=False):
+        name = str(error["loc"][0]) if error["loc"] else "?"
+        place = f"stored setting {name}" if name in stored else f"config.toml: {name}" if name in file else None
+        shown = "***" if name == "api_token" else repr(error.get("input"))
+        lines.append(f"{place or ENV_PREFIX + name.upper()} = {shown}: {error['msg']}")
+    return "; ".join(lines)
