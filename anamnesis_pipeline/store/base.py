@@ -110,8 +110,9 @@ class IngestRecords(Protocol):
     def close_idle_parts(self, source: str, ended_before: datetime) -> int:
         """Close open parts whose last segment is older; returns how many."""
 
-    def idle_sources(self, ended_before: datetime) -> set[str]:
-        """Sources that hold an open part which `close_idle_parts` would close."""
+    def unfinished_sources(self, ended_before: datetime) -> set[str]:
+        """Sources with archived lines that are not parsed, parts that `parts_to_publish` lists, or open parts that
+        `close_idle_parts` would close: what an `ingest` that ended early left to do."""
 
     def parts_to_summarize(self, source: str, model: str, limit: int) -> list[Part]:
         """Closed parts without a summary of their present content, whatever `model` wrote it, newest first."""

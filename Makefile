@@ -1,0 +1,61 @@
+.DEFAULT_GOAL := help
+SHELL := /bin/bash
+.SHELLFLAGS := -euo pipefail -c
+
+VENV := .venv
+BIN := $(VENV)/bin
+# The first interpreter that runs, is new enough and can make virtual environments.
+PYTHON ?= $(shell for name in python3.13 python3.12 python3.11 python3; do \
+	$$name -c 'import sys, venv, ensurepip; sys.exit(sys.version_info < (3, 11))' >/dev/null 2>&1 && { echo $$name; break; }; \
+	done)
+
+ifdef LOGS
+export ANAMNESIS_LOG_ROOTS := $(abspath $(LOGS))
+endif
+
+.PHONY: help
+help: ## List the targets
+	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1|\2/p' $(firstword $(MAKEFILE_LIST)) | column -t -s '|'
+
+.PHONY: up
+up: $(VENV)/.installed ## Install when needed, then start everything (LOGS=dir reads the logs there)
+	@exec $(BIN)/anamnesis up
+
+.PHONY: check
+check: $(VENV)/.installed-dev ## Static checks: lint, format, types, import rules
+	$(BIN)/ruff check
+	$(BIN)/ruff format --check
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+
+.PHONY: test
+test: check ## Static checks, unit tests and the end-to-end test
+	$(BIN)/pytest
+	$(BIN)/pytest -m e2e
+
+.PHONY: test-slow
+test-slow: $(VENV)/.installed-dev ## Soaks and huge inputs
+	$(BIN)/pytest -m slow
+
+.PHONY: bench
+bench: $(VENV)/.installed-dev ## Measure, and print the tables of benchmarks/README.md
+	$(BIN)/python -m benchmarks
+
+.PHONY: clean
+clean: ## Remove the virtual environment and all caches; stored memory is kept
+	rm -rf $(VENV) build dist *.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
+	find . -name __pycache__ -type d -not -path './.git/*' -prune -exec rm -rf {} +
+
+# Nothing is installed again until pyproject.toml or constraints.txt changes.
+$(VENV)/.installed: pyproject.toml constraints.txt | $(BIN)/python
+	@echo "Installing into $(VENV); the first time takes some minutes and about 2 GB"
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e .
+	@touch $@
+
+$(VENV)/.installed-dev: $(VENV)/.installed
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[dev]'
+	@touch $@
+
+$(BIN)/python:
+	@test -n "$(PYTHON)" || { echo "Anamnesis needs Python 3.11 or newer with venv (Debian: apt install python3-venv)" >&2; exit 1; }
+	$(PYTHON) -m venv $(VENV)

@@ -1,0 +1,76 @@
+"""What Dagster says of its daemons and runs, as `status` and `doctor` need it."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Any
+
+from anamnesis_pipeline.commands.local_services import ask_dagster
+from anamnesis_pipeline.settings import Settings
+
+_QUERY = """
+query {
+  instance { daemonHealth { allDaemonStatuses { daemonType required healthy } } }
+  last: runsOrError(filter: {pipelineName: "ingest", statuses: [SUCCESS]}, limit: 1) {
+    ... on Runs { results { runId endTime } }
+  }
+  unfinished: runsOrError(filter: {statuses: [QUEUED, NOT_STARTED, STARTING, STARTED, CANCELING]}, limit: 200) {
+    ... on Runs { results { runId jobName status updateTime creationTime } }
+  }
+}
+"""
+
+_PATIENCE_S = {"QUEUED": 6 * 3600, "NOT_STARTED": 600, "STARTING": 600, "STARTED": 12 * 3600, "CANCELING": 600}
+"""After so long in one state, without any event, a run is called stuck."""
+
+
+@dataclass(frozen=True, slots=True)
+class UnfinishedRun:
+    """A run that has not ended; `changed_at` is its last event."""
+
+    run_id: str
+    job: str
+    status: str
+    changed_at: datetime
+
+
+@dataclass(frozen=True, slots=True)
+class DagsterState:
+    """`daemons` are those that have to run -> healthy. `last_ingest` is the end of the last successful one."""
+
+    daemons: Mapping[str, bool]
+    last_ingest: datetime | None
+    unfinished: tuple[UnfinishedRun, ...]
+
+
+def dagster_state(settings: Settings) -> DagsterState:
+    """Ask the webserver.
+
+    :raises ServiceUnreachable: it does not answer.
+    """
+    return read_state(ask_dagster(settings, _QUERY))
+
+
+def read_state(data: Mapping[str, Any]) -> DagsterState:
+    """The answer to the query, as values. Pure."""
+    statuses = data["instance"]["daemonHealth"]["allDaemonStatuses"]
+    last = data["last"].get("results") or [{}]
+    return DagsterState(
+        daemons={d["daemonType"]: bool(d["healthy"]) for d in statuses if d["required"]},
+        last_ingest=_moment(last[0].get("endTime")),
+        unfinished=tuple(_unfinished(run) for run in data["unfinished"].get("results") or []),
+    )
+
+
+def stuck(runs: tuple[UnfinishedRun, ...], now: datetime) -> list[UnfinishedRun]:
+    """Those that have shown no sign of life for longer than their state explains. Pure."""
+    return [run for run in runs if (now - run.changed_at).total_seconds() > _PATIENCE_S.get(run.status, 3600)]
+
+
+def _unfinished(run: Mapping[str, Any]) -> UnfinishedRun:
+    changed = _moment(run.get("updateTime") or run.get("creationTime")) or datetime.now(UTC)
+    return UnfinishedRun(run["runId"], run["jobName"], run["status"], changed)
+
+
+def _moment(seconds: float | None) -> datetime | None:
+    return None if seconds is None else datetime.fromtimestamp(seconds, UTC)

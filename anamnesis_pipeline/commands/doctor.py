@@ -1,0 +1,166 @@
+"""`anamnesis doctor`: what is wrong, and what to do about it. One small check per subject."""
+
+import os
+import shutil
+import sys
+from collections.abc import Callable, Sequence
+from contextlib import closing
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+from anamnesis_pipeline.commands.dagster_state import dagster_state, stuck
+from anamnesis_pipeline.commands.status import memory_status, sidecar_status
+from anamnesis_pipeline.embeddings.models import find_model
+from anamnesis_pipeline.errors import AnamnesisError, ServiceUnreachable
+from anamnesis_pipeline.model import Where
+from anamnesis_pipeline.settings import Settings, claude_projects_dir
+from anamnesis_pipeline.store.base import Store
+from anamnesis_pipeline.supervisor.log_roots import EXAMPLE_LOGS, retention_advice, survey
+from anamnesis_pipeline.wiring import open_store
+
+MIN_FREE_BYTES = 1_000_000_000
+_START_IT = "start it with: anamnesis up"
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """The result of one check. `advice` says what to do when it is not `ok`."""
+
+    ok: bool
+    name: str
+    detail: str
+    advice: str = ""
+
+
+def examine(settings: Settings) -> list[Finding]:
+    """Run every check; those of the store only when there is one."""
+    findings = [check(settings) for check in CHECKS]
+    if not settings.database.exists():
+        return [*findings, Finding(False, "store", f"{settings.database} does not exist yet", _START_IT)]
+    try:
+        with closing(open_store(settings)) as store:
+            return findings + [check(store) for check in STORE_CHECKS]
+    except AnamnesisError as exc:
+        advice = f"move {settings.database} away, then let `anamnesis up` build it again from the logs and the archive"
+        return [*findings, Finding(False, "store", str(exc), advice)]
+
+
+def render(findings: Sequence[Finding]) -> str:
+    """One line for what is well, two for what is not. Pure."""
+    lines = []
+    for finding in findings:
+        lines.append(f"{'ok   ' if finding.ok else 'WRONG'} {finding.name}: {finding.detail}")
+        if not finding.ok and finding.advice:
+            lines.append(f"      -> {finding.advice}")
+    wrong = sum(not finding.ok for finding in findings)
+    return "\n".join([*lines, "", f"{wrong} of {len(findings)} checks found something" if wrong else "All is well."])
+
+
+def python_version(_settings: Settings) -> Finding:
+    """The interpreter is one the package was made for."""
+    found = ".".join(map(str, sys.version_info[:3]))
+    return Finding(sys.version_info >= (3, 11), "python", found, "install Python 3.11 or newer, then run: make up")
+
+
+def home_writable(settings: Settings) -> Finding:
+    """Files can be created in the home, or the home itself can."""
+    place = _nearest_existing(settings.home)
+    advice = f"give yourself the right to write to {place}, or set ANAMNESIS_HOME to another folder"
+    return Finding(os.access(place, os.W_OK | os.X_OK), "home", str(settings.home), advice)
+
+
+def free_space(settings: Settings) -> Finding:
+    """There is room for the next ingest."""
+    free = shutil.disk_usage(_nearest_existing(settings.home)).free
+    advice = f"free at least {MIN_FREE_BYTES / 1e9:.0f} GB there, or set ANAMNESIS_HOME to a larger disk"
+    return Finding(free >= MIN_FREE_BYTES, "disk", f"{free / 1e9:.1f} GB free at {settings.home}", advice)
+
+
+def log_roots(settings: Settings) -> Finding:
+    """Every log root exists and can be read, and there is at least one log."""
+    found = survey(settings.log_roots)
+    detail = f"{found.files:,} logs, {found.bytes / 1e6:.1f} MB in {', '.join(map(str, settings.log_roots))}"
+    if found.absent:
+        detail += f"; absent: {', '.join(map(str, found.absent))}"
+    if found.unreadable:
+        detail += f"; not readable: {', '.join(map(str, found.unreadable))}"
+    advice = f"set ANAMNESIS_LOG_ROOTS to folders with logs, or try the examples: make up LOGS={EXAMPLE_LOGS}"
+    return Finding(bool(found.files) and not found.absent and not found.unreadable, "logs", detail, advice)
+
+
+def retention(_settings: Settings) -> Finding:
+    """Claude Code does not delete its logs within a year."""
+    advice = retention_advice(claude_projects_dir().parent / "settings.json")
+    if advice is None:
+        return Finding(True, "retention", "Claude Code keeps its logs for a year or longer")
+    what, _, how = advice.partition(". ")
+    return Finding(False, "retention", what, " ".join(how.split()))
+
+
+def model_files(settings: Settings) -> Finding:
+    """The embedding model is on this disk and complete."""
+    try:
+        files = find_model(settings.model, local_only=True)
+    except AnamnesisError as exc:
+        return Finding(False, "model", str(exc), "a model of the hub is downloaded by the first `anamnesis up`")
+    return Finding(True, "model", f"{files.model_id} ({files.dim} dimensions) in {files.path}")
+
+
+def sidecar(settings: Settings) -> Finding:
+    """The sidecar answers and has its store and model."""
+    status = sidecar_status(settings)
+    detail = f"{status['url']}: {'ready' if status['ready'] else '; '.join(status['missing']) or 'not ready'}"
+    advice = f"see {settings.logs_dir / 'sidecar.log'}" if status["reachable"] else _START_IT
+    return Finding(bool(status["ready"]), "sidecar", detail, advice)
+
+
+def dagster(settings: Settings) -> Finding:
+    """Dagster answers, its daemons have a heartbeat, and no run is stuck."""
+    try:
+        state = dagster_state(settings)
+    except ServiceUnreachable as exc:
+        return Finding(False, "dagster", str(exc), _START_IT)
+    ill = [name for name, healthy in state.daemons.items() if not healthy]
+    if ill:
+        advice = f"wait a minute after a start; else see {settings.logs_dir / 'daemon.log'} and restart `anamnesis up`"
+        return Finding(False, "dagster", f"no heartbeat from: {', '.join(ill)}", advice)
+    if late := stuck(state.unfinished, datetime.now(UTC)):
+        names = ", ".join(f"{run.job} {run.run_id[:8]} ({run.status})" for run in late[:5])
+        return Finding(False, "dagster", f"{len(late)} stuck runs: {names}", "restart `anamnesis up`, which fails them")
+    return Finding(True, "dagster", f"daemons alive, {len(state.unfinished)} unfinished runs")
+
+
+def store_integrity(store: Store) -> Finding:
+    """The database engine finds nothing wrong with itself."""
+    problems = store.text.check()
+    advice = "stop `anamnesis up`, move the database away and start again: logs and archive rebuild it"
+    return Finding(not problems, "store", "; ".join(problems[:3]) or "passes its integrity check", advice)
+
+
+def coverage(store: Store) -> Finding:
+    """Every passage can be found by its meaning."""
+    status = memory_status(store)
+    detail = f"{status['coverage']:.1%} of {status['counts']['passages']:,} passages embedded"
+    advice = "the rest is embedded while `anamnesis up` runs; see the embed job in the Dagster UI"
+    return Finding(status["coverage"] >= 1, "coverage", detail, advice)
+
+
+def clock(store: Store) -> Finding:
+    """No episode lies in the future, which would mean that this clock is slow or was fast."""
+    now = datetime.now(UTC)
+    newest = store.episodes.page(Where(), 1).items
+    if newest and newest[0].timestamp > now + timedelta(minutes=5):
+        detail = f"the newest episode is of {newest[0].timestamp.isoformat()}, this clock says {now.isoformat()}"
+        return Finding(False, "clock", detail, "set the clock of this machine, or of the one that wrote that log")
+    return Finding(True, "clock", f"{now:%Y-%m-%d %H:%M} UTC")
+
+
+CHECKS: Sequence[Callable[[Settings], Finding]] = (
+    python_version, home_writable, free_space, log_roots, retention, model_files, sidecar, dagster,
+)  # fmt: skip
+STORE_CHECKS: Sequence[Callable[[Store], Finding]] = (store_integrity, coverage, clock)
+
+
+def _nearest_existing(path: Path) -> Path:
+    return next(place for place in (path, *path.parents) if place.exists())

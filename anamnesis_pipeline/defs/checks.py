@@ -1,0 +1,43 @@
+"""Asset checks: what must hold after each step. All but the integrity check are cheap enough for every run."""
+
+import dagster as dg
+
+from anamnesis_pipeline.defs.resources import MemoryResource
+
+
+@dg.asset_check(asset="exchanges", description="Every archived line was parsed.")
+def every_line_is_parsed(memory: MemoryResource) -> dg.AssetCheckResult:
+    """Lines that wait mean that a run ended early, or that another run is still parsing."""
+    waiting = memory.store.ingest.counts().unparsed_lines
+    return dg.AssetCheckResult(passed=waiting == 0, severity=dg.AssetCheckSeverity.WARN, metadata={"waiting": waiting})
+
+
+@dg.asset_check(asset="episodes", description="Every part of every exchange is a searchable episode.")
+def every_part_is_an_episode(memory: MemoryResource) -> dg.AssetCheckResult:
+    """Tombstoned parts are no episodes on purpose, so the check warns only."""
+    counts = memory.store.ingest.counts()
+    missing = max(0, counts.parts - counts.episodes)
+    return dg.AssetCheckResult(passed=missing == 0, severity=dg.AssetCheckSeverity.WARN, metadata={"missing": missing})
+
+
+@dg.asset_check(asset="embeddings", description="Every passage has its vectors in the active space.")
+def every_passage_is_embedded(memory: MemoryResource) -> dg.AssetCheckResult:
+    """Coverage below 100 % means that search by meaning misses what is not embedded yet; words find it."""
+    active = memory.store.spaces.active()
+    stored = memory.store.ingest.counts().passages
+    embedded = memory.store.vectors.count(active.key) if active else 0
+    return dg.AssetCheckResult(
+        passed=embedded == stored,
+        severity=dg.AssetCheckSeverity.WARN,
+        metadata={"embedded": embedded, "stored": stored, "space": active.key if active else "(none)"},
+    )
+
+
+@dg.asset_check(asset="vector_index", description="The full-text index agrees with the rows it indexes.")
+def full_text_is_sound(memory: MemoryResource) -> dg.AssetCheckResult:
+    """The engine's own integrity check; reads the whole index."""
+    problems = memory.store.text.check()
+    return dg.AssetCheckResult(passed=not problems, metadata={"problems": "\n".join(problems) or "none"})
+
+
+CHECKS = [every_line_is_parsed, every_part_is_an_episode, every_passage_is_embedded, full_text_is_sound]

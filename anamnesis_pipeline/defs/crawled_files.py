@@ -1,0 +1,31 @@
+"""Asset: the archive of every log line of a source."""
+
+import dagster as dg
+
+from anamnesis_pipeline.defs.partitions import SOURCES
+from anamnesis_pipeline.defs.reporting import counted, per_second, watermark
+from anamnesis_pipeline.defs.resources import MemoryResource
+
+
+@dg.asset(partitions_def=SOURCES, group_name="ingest", kinds={"jsonl", "zstd"})
+def crawled_files(context: dg.AssetExecutionContext, memory: MemoryResource) -> dg.MaterializeResult:
+    """New lines of a Claude project folder, secrets masked, in the compressed archive. Reads only new bytes."""
+    report = memory.pipeline.crawl(memory.source(context.partition_key))
+    for problem in report.problems:
+        context.log.warning(problem)
+    counts = memory.store.ingest.counts(context.partition_key)
+    return dg.MaterializeResult(
+        data_version=watermark(counts, "files", "bytes", "lines"),
+        metadata={
+            "files": report.files,
+            "new lines": report.lines,
+            "bytes read": report.bytes_read,
+            "MB per second": per_second(report.bytes_read / 1e6, report.seconds),
+            "what happened to files": counted(
+                {name: getattr(report, name) for name in ("new", "grown", "replaced", "gone", "unchanged")}
+            ),
+            "secrets masked": counted(report.masked),
+            "problems": len(report.problems),
+            "archived lines in all": counts.lines,
+        },
+    )

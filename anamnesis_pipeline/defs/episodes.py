@@ -1,0 +1,29 @@
+"""Asset: searchable episodes."""
+
+import dagster as dg
+
+from anamnesis_pipeline.defs.partitions import SOURCES
+from anamnesis_pipeline.defs.reporting import counted, table, watermark
+from anamnesis_pipeline.defs.resources import MemoryResource
+from anamnesis_pipeline.model import Where
+
+LATEST = 5
+
+
+@dg.asset(partitions_def=SOURCES, deps=["exchanges", "summaries"], group_name="memory", kinds={"sqlite"})
+def episodes(context: dg.AssetExecutionContext, memory: MemoryResource) -> dg.MaterializeResult:
+    """Part, summary and passages joined into episodes; found by their words as soon as they are written."""
+    report = memory.pipeline.publish(memory.source(context.partition_key))
+    counts = memory.store.ingest.counts(context.partition_key)
+    latest = memory.store.episodes.page(Where(source=context.partition_key), LATEST).items
+    put = {name: getattr(report.put, name) for name in ("created", "updated", "unchanged", "tombstoned")}
+    return dg.MaterializeResult(
+        data_version=watermark(counts, "episodes", "passages", "summaries"),
+        metadata={
+            "episodes": counted(put),
+            "passages written": report.passages,
+            "episodes in all": counts.episodes,
+            "passages in all": counts.passages,
+            "latest": table([{"when": f"{e.timestamp:%Y-%m-%d %H:%M}", "summary": e.summary[:100]} for e in latest]),
+        },
+    )

@@ -1,0 +1,24 @@
+"""The three jobs. Assets of different partitions cannot share one."""
+
+import dagster as dg
+
+from anamnesis_pipeline.defs.partitions import SOURCES, SPACE_BY_SOURCE, SPACES
+
+ingest = dg.define_asset_job(
+    "ingest",
+    dg.AssetSelection.assets("crawled_files", "exchanges", "summaries", "episodes"),
+    partitions_def=SOURCES,
+    description="Read what is new in one source and make it searchable by its words.",
+)
+embed = dg.define_asset_job(
+    "embed",
+    dg.AssetSelection.assets("embeddings"),
+    partitions_def=SPACE_BY_SOURCE,
+    description="Give the passages of sources their vectors in one space.",
+)
+index = dg.define_asset_job(
+    "index",
+    dg.AssetSelection.assets("vector_index"),
+    partitions_def=SPACES,
+    description="Make one space fast to search, and switch to it when it is complete.",
+)

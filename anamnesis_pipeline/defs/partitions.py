@@ -1,0 +1,44 @@
+"""The two dimensions of the pipeline, and how their keys travel."""
+
+from collections.abc import Sequence
+
+import dagster as dg
+
+SOURCES = dg.DynamicPartitionsDefinition(name="source")
+"""One key per Claude project folder, plus the reserved ones (see model.RESERVED_SOURCES)."""
+SPACES = dg.DynamicPartitionsDefinition(name="space")
+"""One key per embedding space."""
+SPACE_BY_SOURCE = dg.MultiPartitionsDefinition({"source": SOURCES, "space": SPACES})
+"""Keys read `source|space`."""
+
+SOURCE_TAG = "anamnesis/source"
+"""On `ingest` runs; dagster.yaml lets one run per source go at a time."""
+EMBED_TAG = "anamnesis/embed"
+"""On `embed` runs; dagster.yaml lets one go at a time, since one keeps every configured core busy."""
+
+
+def embed_key(source: str, space: str) -> str:
+    """The partition of `embeddings` for a source in a space."""
+    return str(dg.MultiPartitionKey({"source": source, "space": space}))
+
+
+def split_embed_key(key: str) -> tuple[str, str]:
+    """(source, space) of a partition of `embeddings`."""
+    source, _, space = key.partition("|")
+    return source, space
+
+
+def contiguous_runs(order: Sequence[str], wanted: set[str], longest: int) -> list[tuple[str, str]]:
+    """(first, last) of the stretches of `order` that hold only wanted keys, none longer than `longest`.
+
+    Dagster can hand a run a range of partitions: one run, and one model load, for many sources.
+    """
+    stretches: list[list[str]] = []
+    previous_wanted = False
+    for key in order:
+        if key in wanted and previous_wanted and len(stretches[-1]) < longest:
+            stretches[-1].append(key)
+        elif key in wanted:
+            stretches.append([key])
+        previous_wanted = key in wanted
+    return [(stretch[0], stretch[-1]) for stretch in stretches]

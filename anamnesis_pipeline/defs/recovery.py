@@ -1,0 +1,46 @@
+"""Marks runs of an earlier life as failed, before the daemon starts: `python -m anamnesis_pipeline.defs.recovery`.
+
+Dagster's default launcher cannot tell that a run's process is gone, so a run that was cut off stays `STARTED` for
+ever and keeps its place among the runs allowed at a time. Runs are never deleted: that would un-materialize what
+they wrote. Nothing is lost by failing them: the sensors ask the store what is missing and request that.
+"""
+
+import logging
+
+import dagster as dg
+
+UNFINISHED = [
+    dg.DagsterRunStatus.QUEUED,
+    dg.DagsterRunStatus.NOT_STARTED,
+    dg.DagsterRunStatus.STARTING,
+    dg.DagsterRunStatus.STARTED,
+    dg.DagsterRunStatus.CANCELING,
+]
+MESSAGE = (
+    "Anamnesis was ended while this run was unfinished. What it wrote is kept; the sensors request what is missing."
+)
+
+
+def fail_unfinished_runs(instance: dg.DagsterInstance) -> list[str]:
+    """Mark every unfinished run as failed and free its concurrency slots; returns their ids, oldest first.
+
+    Only right while no process of this instance is running.
+    """
+    runs = instance.get_runs(filters=dg.RunsFilter(statuses=UNFINISHED), ascending=True)
+    for run in runs:
+        instance.report_run_failed(run, MESSAGE)
+        if instance.event_log_storage.supports_global_concurrency_limits:
+            instance.event_log_storage.free_concurrency_slots_for_run(run.run_id)
+    return [run.run_id for run in runs]
+
+
+def main() -> None:
+    """Recover the instance that DAGSTER_HOME names."""
+    logging.basicConfig(level=logging.INFO, format="%(asctime)s %(message)s")
+    with dg.DagsterInstance.get() as instance:
+        failed = fail_unfinished_runs(instance)
+    logging.getLogger(__name__).info("marked %d unfinished runs as failed: %s", len(failed), ", ".join(failed))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,30 @@
+"""How assets report: counts, rates and small tables as metadata, the store's watermark as data version."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import dagster as dg
+
+from anamnesis_pipeline.store.base import SourceCounts
+
+
+def table(rows: Sequence[Mapping[str, Any]]) -> dg.MarkdownMetadataValue:
+    """Rows as a table that the Dagster UI shows."""
+    import pandas as pd  # noqa: PLC0415 - half a second that loading the definitions does not need
+
+    return dg.MetadataValue.md(pd.DataFrame(rows).to_markdown(index=False) if rows else "(nothing)")
+
+
+def counted(counts: Mapping[str, int]) -> dg.MarkdownMetadataValue:
+    """Name -> number as a table, largest first."""
+    return table([{"what": name, "count": n} for name, n in sorted(counts.items(), key=lambda item: -item[1])])
+
+
+def watermark(counts: SourceCounts, *fields: str) -> dg.DataVersion:
+    """A version that changes when the named counts do: a run that wrote nothing marks nothing downstream stale."""
+    return dg.DataVersion("-".join(f"{name}:{getattr(counts, name)}" for name in fields))
+
+
+def per_second(amount: float, seconds: float) -> float:
+    """A rate, rounded; 0 for no time."""
+    return round(amount / seconds, 1) if seconds > 0 else 0.0

@@ -1,0 +1,62 @@
+"""What assets, sensors and schedules work with: the store with its steps, and the embedding pool."""
+
+from contextlib import closing
+from functools import cached_property
+from typing import Any
+
+import dagster as dg
+
+from anamnesis_pipeline import settings as settings_module
+from anamnesis_pipeline.embeddings.pinned_pool import PinnedPool
+from anamnesis_pipeline.model import Source, Space
+from anamnesis_pipeline.settings import Settings
+from anamnesis_pipeline.steps.pipeline import Pipeline
+from anamnesis_pipeline.store.base import Store
+from anamnesis_pipeline.wiring import LIVE_NICENESS, effective_settings, open_pipeline, open_pool, open_store
+
+
+class MemoryResource(dg.ConfigurableResource[Any]):
+    """The store, the settings and the source steps of this deployment, opened on first use in a process."""
+
+    @cached_property
+    def store(self) -> Store:
+        """The deployment's store."""
+        return open_store(settings_module.load())
+
+    @property
+    def settings(self) -> Settings:
+        """Read anew each time, so that a stored setting counts from the next tick or run on."""
+        return effective_settings(self.store)
+
+    @cached_property
+    def pipeline(self) -> Pipeline:
+        """The source steps."""
+        return open_pipeline(self.settings, self.store)
+
+    def source(self, key: str) -> Source:
+        """The source of a partition.
+
+        :raises dg.Failure: the store does not know it.
+        """
+        for source in self.store.ingest.sources():
+            if source.key == key:
+                return source
+        raise dg.Failure(f"no source {key!r} in the store; crawl_sensor adds sources when it finds their folder")
+
+    def teardown_after_execution(self, context: dg.InitResourceContext) -> None:
+        """Close the store at the end of a run."""
+        if "store" in self.__dict__:
+            self.store.close()
+
+
+class EmbeddingPoolResource(dg.ConfigurableResource[Any]):
+    """The CPU-pinned embedding pool. The model is loaded once per run, when the first passage needs it."""
+
+    def open(self, settings: Settings, space: Space) -> "closing[PinnedPool]":
+        """A loaded pool for a space's model; close it with `with`.
+
+        :raises GiveUp: the model is unknown or makes other vectors than the space holds.
+        """
+        pool = open_pool(settings, space, niceness=LIVE_NICENESS)
+        pool.load()
+        return closing(pool)

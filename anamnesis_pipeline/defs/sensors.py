@@ -1,0 +1,145 @@
+"""What starts work: the crawl every five minutes, and embedding whatever the store says is missing."""
+
+import json
+from collections.abc import Collection, Iterable
+from datetime import UTC, datetime, timedelta
+
+import dagster as dg
+
+from anamnesis_pipeline.defs.jobs import embed, index, ingest
+from anamnesis_pipeline.defs.partitions import EMBED_TAG, SOURCE_TAG, SOURCES, SPACES, contiguous_runs, embed_key
+from anamnesis_pipeline.defs.resources import MemoryResource
+from anamnesis_pipeline.errors import AnamnesisError, SourceUnreadable
+from anamnesis_pipeline.model import RESERVED_SOURCES, Space
+from anamnesis_pipeline.steps.crawl import source_changed
+from anamnesis_pipeline.wiring import discover_sources, wanted_space
+
+TICK_S = 30.0
+"""A tick lists for at most this long; what it did not reach comes first in the next one."""
+SOURCES_PER_RUN = 50
+REINDEX_AFTER = 5_000
+"""New vectors after which the index file is looked at again; below that the exact scan of what is new is fast."""
+_UNFINISHED = [
+    dg.DagsterRunStatus.QUEUED, dg.DagsterRunStatus.NOT_STARTED, dg.DagsterRunStatus.STARTING,
+    dg.DagsterRunStatus.STARTED, dg.DagsterRunStatus.CANCELING,
+]  # fmt: skip
+
+
+@dg.sensor(job=ingest, minimum_interval_seconds=300, default_status=dg.DefaultSensorStatus.RUNNING)
+def crawl_sensor(context: dg.SensorEvaluationContext, memory: MemoryResource) -> dg.SensorResult | dg.SkipReason:
+    """Lists the log roots, adds new sources, and requests `ingest` for sources with something new."""
+    discovery = discover_sources(memory.settings)
+    for problem in discovery.problems:
+        context.log.warning(problem)
+    memory.store.ingest.put_sources(discovery.sources)
+    new_keys = _new_keys(context, SOURCES.name, [*RESERVED_SOURCES, *(s.key for s in discovery.sources)])
+    idle_since = datetime.now(UTC) - timedelta(minutes=memory.settings.idle_minutes)
+    unfinished = memory.store.ingest.unfinished_sources(idle_since)
+    running = _running_sources(context.instance)
+    found = {source.key: source for source in discovery.sources}
+    wanted: list[str] = [key for key in sorted(unfinished) if key in found or key in _known(memory)]
+    until = datetime.now(UTC) + timedelta(seconds=TICK_S)
+    order = _rotated(sorted(found), context.cursor)
+    last = context.cursor
+    for key in order:
+        if datetime.now(UTC) > until:
+            break
+        last = key
+        if key not in unfinished and _changed(context, memory, key):
+            wanted.append(key)
+    requests = [_ingest_request(key) for key in wanted if key not in running]
+    if not requests and not new_keys:
+        return dg.SkipReason(_why_nothing(len(found), len(running), discovery.problems))
+    return dg.SensorResult(
+        run_requests=requests, dynamic_partitions_requests=[SOURCES.build_add_request(new_keys)], cursor=last
+    )
+
+
+def _known(memory: MemoryResource) -> set[str]:
+    return {source.key for source in memory.store.ingest.sources()}
+
+
+def _changed(context: dg.SensorEvaluationContext, memory: MemoryResource, key: str) -> bool:
+    try:
+        return source_changed(memory.store, memory.pipeline.host, memory.source(key))
+    except SourceUnreadable as problem:
+        context.log.warning(str(problem))
+        return False
+
+
+def _rotated(keys: list[str], after: str | None) -> list[str]:
+    """`keys`, beginning behind `after`."""
+    start = next((n for n, key in enumerate(keys) if after is not None and key > after), 0)
+    return keys[start:] + keys[:start]
+
+
+def _ingest_request(key: str) -> dg.RunRequest:
+    return dg.RunRequest(partition_key=key, tags={SOURCE_TAG: key})
+
+
+def _why_nothing(sources: int, running: int, problems: Collection[str]) -> str:
+    busy = f"; {running} are being ingested" if running else ""
+    return f"Nothing new in {sources} sources{busy}." + "".join(f" {problem}" for problem in problems)
+
+
+def _running_sources(instance: dg.DagsterInstance) -> set[str]:
+    runs = instance.get_runs(dg.RunsFilter(job_name=ingest.name, statuses=_UNFINISHED))
+    return {run.tags.get("dagster/partition", "") for run in runs}
+
+
+def _new_keys(context: dg.SensorEvaluationContext, partitions: str | None, keys: Iterable[str]) -> list[str]:
+    known = set(context.instance.get_dynamic_partitions(str(partitions)))
+    return [key for key in dict.fromkeys(keys) if key not in known]
+
+
+@dg.sensor(jobs=[embed, index], minimum_interval_seconds=30, default_status=dg.DefaultSensorStatus.RUNNING)
+def embed_sensor(context: dg.SensorEvaluationContext, memory: MemoryResource) -> dg.SensorResult | dg.SkipReason:
+    """Asks the store which spaces miss vectors; requests `embed` for many sources at once, then `index`."""
+    try:
+        wanted_space(memory.settings, memory.store)
+    except AnamnesisError as exc:
+        context.log.warning(str(exc))
+    spaces = [space for space in memory.store.spaces.all() if space.status in ("active", "building")]
+    new_sources = _new_keys(context, SOURCES.name, (source.key for source in memory.store.ingest.sources()))
+    new_spaces = _new_keys(context, SPACES.name, (space.key for space in spaces))
+    additions = [SOURCES.build_add_request(new_sources), SPACES.build_add_request(new_spaces)]
+    indexed: dict[str, int] = json.loads(context.cursor or "{}")
+    requests: list[dg.RunRequest] = []
+    if not _busy(context.instance, embed.name) and not _busy(context.instance, index.name):
+        order = [*context.instance.get_dynamic_partitions(str(SOURCES.name)), *new_sources]
+        requests = _requests(memory, spaces, order, indexed)
+    if not requests and not new_spaces and not new_sources:
+        return dg.SkipReason("Nothing lacks a vector, or a run that adds them is still going.")
+    return dg.SensorResult(run_requests=requests, dynamic_partitions_requests=additions, cursor=json.dumps(indexed))
+
+
+def _busy(instance: dg.DagsterInstance, job: str) -> bool:
+    return instance.get_runs_count(dg.RunsFilter(job_name=job, statuses=_UNFINISHED)) > 0
+
+
+def _requests(
+    memory: MemoryResource, spaces: list[Space], order: list[str], indexed: dict[str, int]
+) -> list[dg.RunRequest]:
+    """`embed` where vectors are missing; `index`, noted in `indexed`, where none is and enough is new."""
+    requests = []
+    for space in spaces:
+        pending = memory.store.vectors.pending_sources(space.key)
+        if pending:
+            runs = contiguous_runs(order, set(pending), SOURCES_PER_RUN)
+            requests += [_embed_request(first, last, space.key) for first, last in runs]
+            continue
+        count = memory.store.vectors.count(space.key)
+        seen = indexed.get(space.key)
+        if count and (seen is None or space.status == "building" or abs(count - seen) >= REINDEX_AFTER):
+            requests.append(dg.RunRequest(job_name=index.name, partition_key=space.key))
+            indexed[space.key] = count
+    return requests
+
+
+def _embed_request(first: str, last: str, space: str) -> dg.RunRequest:
+    tags = {
+        "dagster/asset_partition_range_start": embed_key(first, space),
+        "dagster/asset_partition_range_end": embed_key(last, space),
+        EMBED_TAG: space,
+    }
+    return dg.RunRequest(job_name=embed.name, tags=tags)

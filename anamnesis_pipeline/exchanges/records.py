@@ -1,0 +1,336 @@
+"""One log line -> records -> messages. The format is internal to Claude Code: every field is optional, nothing is
+fatal, and what is not understood is counted.
+"""
+
+import json
+import re
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Any
+
+from anamnesis_pipeline.exchanges.blocks import is_milestone, reference, result_text, tool_input_text
+from anamnesis_pipeline.model import Message, SegmentKind, content_id
+
+Record = dict[str, Any]
+
+MAX_RESTARTS = 500
+"""How many places of one damaged line are tried as the beginning of a record."""
+
+RESTART_WORK = 8
+"""Characters that may be read again while looking for them, as a multiple of the line's length."""
+
+_DECODER = json.JSONDecoder(strict=False)
+_MARKUP = re.compile(r"\s*<([a-z][a-z-]*)")
+_REMINDER = re.compile(r"<system-reminder>.*?</system-reminder>", re.DOTALL)
+_CONTINUED = "This session is being continued from a previous conversation that ran out of context"
+_INTERRUPTED = "[Request interrupted by user"
+_COMMAND_TAGS = ("command-", "local-command-", "bash-", "user-memory-input")
+_NOTIFICATION_TAGS = ("task-notification", "teammate-message", "agent-notification")
+_ENVELOPE = frozenset({"uuid", "parentUuid", "sessionId", "timestamp", "message", "messageId", "leafUuid"})
+_SKIPPED_TYPES = frozenset({
+    "progress", "file-history-snapshot", "file-history-delta", "queue-operation", "ai-title", "custom-title", "summary",
+    "agent-name", "agent-setting", "agent-color", "tag", "last-prompt", "mode", "permission-mode", "pr-link",
+    "worktree-state", "cost-state", "atis-latch",
+})  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class LoggedMessage:
+    """A message with what its record says about the place it was said in.
+
+    `tool_use_id` links a tool's input to its result; `tool` and `milestone` are set on inputs only.
+    """
+
+    message: Message
+    line: int
+    session_id: str
+    cwd: str
+    agent_id: str
+    sidechain: bool
+    tool_use_id: str = ""
+    tool: str = ""
+    milestone: bool = False
+
+
+# --- line -> records -------------------------------------------------------------------------------------
+
+
+def read_records(line: str) -> tuple[list[Record], bool]:
+    """The records on one line, and whether some of the line could not be read.
+
+    A record torn off by a crash may have the next one glued to it: the later, complete one is recovered.
+    """
+    try:
+        value = json.loads(line)
+    except (ValueError, RecursionError):
+        records, damaged = _recover(_cleaned(line))
+    else:
+        records, damaged = ([value], False) if isinstance(value, dict) else ([], True)
+    if "\\ud" in line or "\\uD" in line or not _is_encodable(line):
+        records = [_mended(record) for record in records]
+    return records, damaged
+
+
+def _cleaned(line: str) -> str:
+    return line.replace("\x00", "").replace("\ufeff", "").strip()
+
+
+def _recover(line: str) -> tuple[list[Record], bool]:
+    """Complete records on a line that is not one record: each must end where the line or the next record does."""
+    records: list[Record] = []
+    position, lost, work = 0, False, RESTART_WORK * len(line)
+    for _ in range(MAX_RESTARTS):
+        if position >= len(line) or work < 0:
+            break
+        value, end = _decode_at(line, position)
+        work -= end - position
+        is_whole = isinstance(value, dict) and (end == len(line) or line.startswith('{"', end))
+        if is_whole and (position == 0 or _is_enveloped(value)):
+            records.append(value)
+            position = end
+            continue
+        lost = True
+        position = line.find('{"', position + 1)
+        if position < 0:
+            break
+    return records, lost or 0 <= position < len(line)
+
+
+def _is_enveloped(value: Record) -> bool:
+    """Whether an object found inside a line is a record, and not a piece of a torn one."""
+    return isinstance(value.get("type"), str) and not _ENVELOPE.isdisjoint(value)
+
+
+def _decode_at(line: str, position: int) -> tuple[Any, int]:
+    """The JSON value at `position` (None if there is none) and where reading stopped, spaces after it included."""
+    try:
+        value, end = _DECODER.raw_decode(line, position)
+    except json.JSONDecodeError as exc:
+        return None, max(exc.pos, position)
+    except RecursionError:
+        return None, len(line)
+    while end < len(line) and line[end].isspace():
+        end += 1
+    return value, end
+
+
+def _is_encodable(line: str) -> bool:
+    if line.isascii():
+        return True
+    try:
+        line.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
+def _mended(value: Any) -> Any:
+    """`value` with lone surrogates, which no store can encode, replaced by U+FFFD."""
+    if isinstance(value, str):
+        return value.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
+    if isinstance(value, list):
+        return [_mended(item) for item in value]
+    if isinstance(value, dict):
+        return {_mended(key): _mended(item) for key, item in value.items()}
+    return value
+
+
+# --- record -> messages ----------------------------------------------------------------------------------
+
+
+def read_messages_of(record: Record, line: int, skipped: Counter[str]) -> list[LoggedMessage]:
+    """The messages in one record; what is left out is counted in `skipped` by the reason."""
+    kind = _string(record, "type")
+    if kind in _SKIPPED_TYPES:
+        skipped[kind] += 1
+        return []
+    body = record.get("message", record)
+    if kind not in {"user", "assistant", "attachment", "system"}:
+        kind = _string(body, "role") if isinstance(body, dict) else ""
+    if kind == "user":
+        return _user(record, _content(body), line, skipped)
+    if kind == "assistant":
+        return _assistant(record, body, line, skipped)
+    if kind == "attachment":
+        return _attachment(record, line, skipped)
+    if kind == "system":
+        return _system(record, line, skipped)
+    skipped[f"unknown:{_string(record, 'type')[:40]}"] += 1
+    return []
+
+
+def text_kind(text: str) -> SegmentKind | None:
+    """Who wrote the text of a user record; None for text that was injected."""
+    if text.startswith(_CONTINUED):
+        return SegmentKind.COMPACT_SUMMARY
+    markup = _MARKUP.match(text)
+    tag = markup[1] if markup else ""
+    if tag.startswith(_COMMAND_TAGS):
+        return SegmentKind.COMMAND
+    if tag.startswith(_NOTIFICATION_TAGS) or text.startswith(_INTERRUPTED):
+        return SegmentKind.NOTIFICATION
+    if tag == "system-reminder" and not _REMINDER.sub("", text).strip():
+        return None
+    return SegmentKind.PROMPT
+
+
+def timestamp_of(record: Record) -> datetime | None:
+    """The record's time in UTC, if it has one that can be read."""
+    text = record.get("timestamp")
+    if not isinstance(text, str):
+        return None
+    try:
+        when = datetime.fromisoformat(text)
+        return when.astimezone(UTC) if when.tzinfo else when.replace(tzinfo=UTC)
+    except (ValueError, OverflowError):
+        return None
+
+
+class _Emitter:
+    """Collects one record's messages and numbers those that only the record's uuid identifies."""
+
+    def __init__(self, record: Record, role: str, line: int) -> None:
+        self.messages: list[LoggedMessage] = []
+        self._line = line
+        self._role = role
+        self._stamp = _string(record, "timestamp")
+        self._place = (
+            _string(record, "sessionId"),
+            _string(record, "cwd"),
+            _string(record, "agentId"),
+            record.get("isSidechain") is True,
+        )
+        self._uuid, self._timestamp = _string(record, "uuid"), timestamp_of(record)
+        self._numbered = 0
+
+    def add(self, kind: SegmentKind, text: str, key: str = "", tool: tuple[str, str, bool] = ("", "", False)) -> None:
+        """Add unless `text` is blank. `tool`: id of the call, tool name, whether it ends a step."""
+        if not text or text.isspace():
+            return
+        message = Message(key or self._record_key(text), self._uuid, kind, text, self._timestamp)
+        self.messages.append(LoggedMessage(message, self._line, *self._place, *tool))
+
+    def _record_key(self, text: str) -> str:
+        number, self._numbered = self._numbered, self._numbered + 1
+        suffix = f":{number}" if number else ""
+        if self._uuid:
+            return f"u:{self._uuid}{suffix}"
+        return f"h:{content_id(self._role, ' '.join(text.split()), self._stamp)}{suffix}"
+
+
+def _user(record: Record, blocks: Sequence[Any], line: int, skipped: Counter[str]) -> list[LoggedMessage]:
+    """Tool results each on their own; the texts and images that were typed together are one message."""
+    emitter = _Emitter(record, "user", line)
+    pieces: list[tuple[SegmentKind, str]] = []
+    has_result = False
+    for block in blocks:
+        kind = _type(block)
+        if kind.endswith("tool_result"):
+            has_result = True
+            _add_result(emitter, block)
+        elif record.get("isMeta") is True:
+            skipped["user:meta"] += 1
+        elif kind == "text":
+            pieces += _kinds(record, _string(block, "text"), skipped)
+        elif kind in {"image", "document"}:
+            pieces.append((SegmentKind.NOTIFICATION if has_result else _own_kind(record), reference(block)))
+        else:
+            skipped[f"block:{kind[:40]}"] += 1
+    for kind in dict.fromkeys(kind for kind, _ in pieces):
+        emitter.add(kind, "\n".join(text for of_kind, text in pieces if of_kind is kind))
+    return emitter.messages
+
+
+def _kinds(record: Record, text: str, skipped: Counter[str]) -> list[tuple[SegmentKind, str]]:
+    if record.get("isCompactSummary") is True:
+        return [(SegmentKind.COMPACT_SUMMARY, text)]
+    kind = text_kind(text)
+    if kind is None:
+        skipped["user:system-reminder"] += 1
+        return []
+    return [(_own_kind(record) if kind is SegmentKind.PROMPT else kind, text)]
+
+
+def _own_kind(record: Record) -> SegmentKind:
+    """The kind of plain text in a user record, which depends on who sent the record."""
+    origin = record.get("origin")
+    if isinstance(origin, dict) and origin.get("kind", "human") != "human":
+        return SegmentKind.NOTIFICATION
+    return SegmentKind.AGENT_PROMPT if record.get("isSidechain") is True else SegmentKind.PROMPT
+
+
+def _add_result(emitter: _Emitter, block: Record) -> None:
+    kind = SegmentKind.TOOL_ERROR if block.get("is_error") is True else SegmentKind.TOOL_RESULT
+    call = _string(block, "tool_use_id")
+    emitter.add(kind, result_text(block.get("content")), f"r:{call}" if call else "", (call, "", False))
+
+
+def _assistant(record: Record, body: Any, line: int, skipped: Counter[str]) -> list[LoggedMessage]:
+    reply = body if isinstance(body, dict) else {}
+    if record.get("isApiErrorMessage") is True or reply.get("model") == "<synthetic>":
+        skipped["assistant:synthetic"] += 1
+        return []
+    emitter = _Emitter(record, "assistant", line)
+    for block in _content(body):
+        _add_block(emitter, _string(reply, "id"), block, skipped)
+    return emitter.messages
+
+
+def _add_block(emitter: _Emitter, message_id: str, block: Any, skipped: Counter[str]) -> None:
+    kind = _type(block)
+    if kind in {"text", "thinking"}:
+        text = _string(block, kind)
+        key = f"a:{message_id}:{content_id(kind, text)}" if message_id else ""
+        emitter.add(SegmentKind.STATEMENT if kind == "text" else SegmentKind.THINKING, text, key)
+        skipped["block:empty"] += not text or text.isspace()
+    elif kind.endswith("tool_use"):
+        name, value, call = _string(block, "name") or "tool", block.get("input"), _string(block, "id")
+        text = tool_input_text(name, value)
+        key = f"a:{message_id}:{content_id(kind, call or text)}" if message_id else ""
+        emitter.add(SegmentKind.TOOL_INPUT, text, key, (call, name, is_milestone(name, value)))
+    elif kind.endswith("tool_result"):
+        _add_result(emitter, block)
+    else:
+        skipped[f"block:{kind[:40]}"] += 1
+
+
+def _attachment(record: Record, line: int, skipped: Counter[str]) -> list[LoggedMessage]:
+    attachment = record.get("attachment")
+    payload = attachment if isinstance(attachment, dict) else {}
+    if payload.get("type") != "queued_command" or record.get("isMeta") is True:
+        skipped[f"attachment:{_type(payload)[:40]}"] += 1
+        return []
+    steering = {SegmentKind.PROMPT: SegmentKind.STEERING, SegmentKind.AGENT_PROMPT: SegmentKind.STEERING}
+    emitter = _Emitter(record, "attachment", line)
+    text = result_text(payload.get("prompt"))
+    for kind, typed in _kinds(record, text, skipped):
+        emitter.add(steering.get(kind, kind), typed)
+    return emitter.messages
+
+
+def _system(record: Record, line: int, skipped: Counter[str]) -> list[LoggedMessage]:
+    if record.get("subtype") != "local_command":
+        skipped[f"system:{_string(record, 'subtype')[:40]}"] += 1
+        return []
+    emitter = _Emitter(record, "system", line)
+    emitter.add(SegmentKind.COMMAND, _string(record, "content"))
+    return emitter.messages
+
+
+def _content(body: Any) -> Sequence[Any]:
+    """The content blocks of a message; a bare string counts as one text block."""
+    content = body.get("content") if isinstance(body, dict) else body
+    if isinstance(content, str):
+        return [{"type": "text", "text": content}]
+    return content if isinstance(content, list) else []
+
+
+def _type(block: Any) -> str:
+    return _string(block, "type") if isinstance(block, dict) else ""
+
+
+def _string(record: Record, field: str) -> str:
+    value = record.get(field)
+    return value if isinstance(value, str) else ""

@@ -1,0 +1,328 @@
+"""Secrets masked at the border, before anything is archived, summarized, embedded, logged or sent.
+
+One linear scan (RE2) over the raw text lets only candidates through; the rules then see windows around them with
+escapes undone, so that a secret inside JSON inside JSON is found where it stands and everything else stays as it
+was, byte for byte. A mask reads `[REDACTED:<kind>:<8 hex>]`: the same secret gives the same mask under one salt.
+"""
+
+import hashlib
+import json
+import os
+import re
+from bisect import bisect_right
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from anamnesis_pipeline.exchanges.redaction_rules import (
+    ASSIGNMENT,
+    BARE_VALUE,
+    ESCAPED,
+    ESCAPED_PRINTABLE,
+    LONGEST_BARE_VALUE,
+    LONGEST_VALUE,
+    MASK,
+    OPTION,
+    RULES,
+    is_literal_secret,
+    looks_random,
+    prefilter,
+)
+
+SALT_BYTES = 32
+_LEFT = 160
+_RIGHT = {b"---": 24_000, b"PuT": 24_000, b"eyJ": 6_000}
+_RIGHT_OTHERWISE = 400
+_LARGEST_WINDOW = 32_000
+_CONTROL = {"n": "\n", "r": "\r", "t": "\t"}
+_TOKEN_REST = re.compile(r"[A-Za-z0-9_\-]*")
+_JWT_REST = re.compile(r"[A-Za-z0-9_\-.=]*")
+_SURROGATES = re.compile("[\ud800-\udfff]")
+_ELEMENT_BORDER = re.compile(r"\\*\"\s*,\s*\\*\"")
+_AS_WRITTEN = {"password", "token", "basic-auth", "private-key"}
+"""Kinds whose end the rule itself knows."""
+_PREFILTER = prefilter()
+
+
+@dataclass(frozen=True, slots=True)
+class _Span:
+    start: int
+    end: int
+    kind: str
+
+
+class _Unescaped:
+    """A text with some escapes undone, and the way back to where each character stood."""
+
+    def __init__(self, text: str, escapes: re.Pattern[str]) -> None:
+        pieces: list[str] = []
+        self._here, self._there = [0], [0]
+        at = length = 0
+        for match in escapes.finditer(text):
+            character = chr(int(match[1], 16)) if match[1] else _CONTROL.get(match[2], match[2])
+            pieces += (text[at : match.start()], character)
+            length += match.start() - at
+            self._here += (length, length + 1)
+            self._there += (match.start(), match.end())
+            at, length = match.end(), length + 1
+        self.text = "".join((*pieces, text[at:])) if pieces else text
+
+    def origin(self, position: int) -> int:
+        """Where the character at `position` begins in the original."""
+        nearest = bisect_right(self._here, position) - 1
+        return self._there[nearest] + position - self._here[nearest]
+
+    def escapes_at(self, position: int) -> int:
+        """How many backslashes stood before the character at `position`."""
+        return self.origin(position + 1) - self.origin(position) - 1
+
+
+class Redactor:
+    """Finds and masks secrets. Stateless but for the salt; safe to share between threads.
+
+    :param salt: key of the hashes in masks; keep it secret, since short passwords could be guessed with it.
+    """
+
+    def __init__(self, salt: bytes) -> None:
+        self._salt = salt[:64]
+
+    def mask_text(self, text: str) -> tuple[str, Counter[str]]:
+        """`text` with every secret masked, and how many of each kind. Masking again changes nothing."""
+        spans = _find(text)
+        return self._masked(text, spans), Counter(span.kind for span in spans)
+
+    def mask_line(self, line: str) -> tuple[str, Counter[str]]:
+        """One raw JSONL line, masked; what was valid JSON stays valid JSON with the same shape."""
+        masked, found = self.mask_text(line)
+        if not found:
+            return line, found
+        record = _decoded(line)
+        if record is None:
+            return masked, found
+        after = _decoded(masked)
+        if after is not None and not any(_find(text) for text in _strings(after)):
+            return masked, found
+        return self._reserialized(record)
+
+    def _reserialized(self, record: Any) -> tuple[str, Counter[str]]:
+        found: Counter[str] = Counter()
+        masked = self._mask_value(record, found)
+        return json.dumps(masked, ensure_ascii=False, separators=(",", ":")), found
+
+    def _mask_value(self, value: Any, found: Counter[str]) -> Any:
+        if isinstance(value, str):
+            masked, counts = self.mask_text(value)
+            found.update(counts)
+            return masked
+        if isinstance(value, list):
+            return [self._mask_value(item, found) for item in value]
+        if isinstance(value, dict):
+            return {self._mask_value(key, found): self._mask_pair(key, item, found) for key, item in value.items()}
+        return value
+
+    def _mask_pair(self, key: str, item: Any, found: Counter[str]) -> Any:
+        """A string may be a secret only because of its key."""
+        match = ASSIGNMENT.search(f'{key}="') if isinstance(item, str) else None
+        if match and match["quote"] and is_literal_secret(item, quoted=True, strong=bool(match["strong"])):
+            kind = "password" if match["strong"] else "token"
+            found[kind] += 1
+            return self._mask(kind, item)
+        return self._mask_value(item, found)
+
+    def _masked(self, text: str, spans: Sequence[_Span]) -> str:
+        if not spans:
+            return text
+        pieces: list[str] = []
+        at = 0
+        for span in spans:
+            secret = text[span.start : span.end]
+            mask = self._mask(span.kind, secret)
+            # a key printed as an array of lines crosses string literals: their quotes and commas stay
+            borders = [border.group() for border in _ELEMENT_BORDER.finditer(secret)]
+            pieces += (text[at : span.start], mask, *(border + mask for border in borders))
+            at = span.end
+        return "".join((*pieces, text[at:]))
+
+    def _mask(self, kind: str, secret: str) -> str:
+        plain = _Unescaped(secret, ESCAPED).text.encode("utf-8", "surrogatepass")
+        return f"[REDACTED:{kind}:{hashlib.blake2b(plain, digest_size=4, key=self._salt).hexdigest()}]"
+
+
+def load_salt(path: Path) -> bytes:
+    """The 32 random bytes in `path`, made there (mode 0600) by whoever comes first.
+
+    :raises OSError: the file cannot be read or written.
+    """
+    try:
+        return path.read_bytes()
+    except FileNotFoundError:
+        path.parent.mkdir(parents=True, exist_ok=True)
+    draft = path.with_name(f"{path.name}.{os.getpid()}.{os.urandom(4).hex()}")
+    handle = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+    try:
+        with os.fdopen(handle, "wb") as file:
+            file.write(os.urandom(SALT_BYTES))
+            file.flush()
+            os.fsync(file.fileno())
+        os.link(draft, path)  # fails where the file exists, unlike rename: all processes keep the first salt
+    except FileExistsError:
+        pass
+    finally:
+        draft.unlink(missing_ok=True)
+    return path.read_bytes()
+
+
+# --- finding ---------------------------------------------------------------------------------------------
+
+
+def _find(text: str) -> list[_Span]:
+    """Every secret in `text`, in order, without overlaps."""
+    if ("\\/" in text or "\\u00" in text) and ESCAPED_PRINTABLE.search(text):
+        plain = _Unescaped(text, ESCAPED_PRINTABLE)
+        return [_Span(plain.origin(s.start), plain.origin(s.end), s.kind) for s in _find_plain(plain.text)]
+    return _find_plain(text)
+
+
+def _find_plain(text: str) -> list[_Span]:
+    if _SURROGATES.search(text):  # JSON may hold half a pair; RE2 wants UTF-8
+        text = _SURROGATES.sub("\ufffd", text)
+    spans = [span for start, end in _windows(text) for span in _find_in_window(text, start, end)]
+    if not spans:
+        return spans
+    fitted = [_fit_escapes(text, span) for span in _merged(spans)]
+    return [span for span in fitted if span.end > span.start]
+
+
+def _windows(text: str) -> Iterator[tuple[int, int]]:
+    """Character ranges around the prefilter's hits, joined where they overlap, each of bounded size."""
+    data = text.encode()
+    wide = len(data) != len(text)
+    byte_at = char_at = 0
+    start = end = -1
+    for match in _PREFILTER.finditer(data):
+        low, high = match.span()
+        if wide:
+            char_at += len(data[byte_at:low].decode())
+            byte_at = low
+            low, high = char_at, char_at + high - low
+        right = _RIGHT.get(data[match.start() : match.start() + 3], _RIGHT_OTHERWISE)
+        if start >= 0 and low - _LEFT <= end and high + right - start <= _LARGEST_WINDOW:
+            end = max(end, high + right)
+            continue
+        if start >= 0:
+            yield start, min(end, len(text))
+        start, end = max(0, low - _LEFT), high + right
+    if start >= 0:
+        yield start, min(end, len(text))
+
+
+def _find_in_window(text: str, start: int, end: int) -> Iterator[_Span]:
+    window = _Unescaped(text[start:end], ESCAPED)
+    masks = [match.span() for match in MASK.finditer(window.text)]
+    for low, high, kind in (*_by_rules(window.text, cut=start > 0), *_by_assignment(window)):
+        if not any(low < mask_end and mask_start < high for mask_start, mask_end in masks):
+            span = _Span(start + window.origin(low), start + window.origin(high), kind)
+            yield _extended(text, span, cut=span.end == end or high - low == LONGEST_BARE_VALUE)
+
+
+def _by_rules(window: str, *, cut: bool) -> Iterator[tuple[int, int, str]]:
+    """:param cut: the window begins inside the text, so a match at its very start may be half a word."""
+    for rule in RULES:
+        for match in rule.pattern.finditer(window):
+            low, high = match.span(rule.group)
+            if low < 0 and rule.group:  # an alternative of the pattern without that group
+                low, high = match.span()
+            while high > low and window[high - 1] in " \t\r\n\"'":
+                high -= 1
+            while low < high and window[low] in " \t\r\n\"'=:":
+                low += 1
+            if not (cut and low == 0) and (rule.accept is None or rule.accept(window[low:high])):
+                yield low, high, rule.kind
+
+
+def _by_assignment(window: _Unescaped) -> Iterator[tuple[int, int, str]]:
+    for match in ASSIGNMENT.finditer(window.text):
+        low, quote, strong = match.end(), match["prefixed"] or match["quote"], bool(match["strong"])
+        value = _value_at(window, low, quote)
+        if match["spoken"] and not looks_random(value):
+            continue
+        if match["spaced"] and not OPTION.search(window.text[max(0, match.start() - 40) : match.start()]):
+            continue
+        if is_literal_secret(value, quoted=bool(quote), strong=strong):
+            yield low, low + len(value), "password" if strong else "token"
+
+
+def _value_at(window: _Unescaped, low: int, quote: str) -> str:
+    """The value that begins at `low`: up to the quote of the same depth of escaping, or to the next border."""
+    high = window.text.find(quote, low, low + LONGEST_VALUE) if quote else -1
+    opening = window.escapes_at(low - 1)
+    while high >= 0:
+        closing = window.escapes_at(high)
+        # one more level of JSON doubles the backslashes; whole pairs of a level are backslashes of the value
+        if closing <= opening or (closing - opening) % (2 * (opening + 1)) == 0:
+            return window.text[low:high]
+        high = window.text.find(quote, high + 1, low + LONGEST_VALUE)
+    match = BARE_VALUE.match(window.text, low)
+    return match[0] if match else ""
+
+
+def _extended(text: str, span: _Span, *, cut: bool) -> _Span:
+    """A token reaches as far as its characters do, also beyond the length that a rule knows.
+
+    :param cut: the window ends where the span does.
+    """
+    if span.kind in _AS_WRITTEN and not cut:
+        return span
+    rest = _JWT_REST if span.kind == "jwt" else _TOKEN_REST
+    match = rest.match(text, span.end)
+    return span if match is None else _Span(span.start, match.end(), span.kind)
+
+
+def _merged(spans: list[_Span]) -> list[_Span]:
+    merged: list[_Span] = []
+    for span in sorted(spans, key=lambda s: (s.start, -s.end)):
+        if merged and span.start < merged[-1].end:
+            last = merged[-1]
+            merged[-1] = _Span(last.start, max(last.end, span.end), last.kind)
+        else:
+            merged.append(span)
+    return merged
+
+
+def _fit_escapes(text: str, span: _Span) -> _Span:
+    """Move borders that fall inside a JSON escape: no backslash may lose the character that it belongs to."""
+    start, end = span.start, span.end
+    while text[start:end].startswith("\\") is False and _odd_backslashes(text, start) and start < end:
+        start += 5 if text[start] == "u" else 1
+    while end > start and _odd_backslashes(text, end):
+        end -= 1
+    return _Span(start, end, span.kind)
+
+
+def _odd_backslashes(text: str, position: int) -> bool:
+    run = position
+    while run > 0 and text[run - 1] == "\\":
+        run -= 1
+    return (position - run) % 2 == 1
+
+
+def _decoded(line: str) -> Any:
+    try:
+        return json.loads(line)
+    except (ValueError, RecursionError):
+        return None
+
+
+def _strings(value: Any) -> Iterator[str]:
+    """Every string of a decoded JSON value, keys included."""
+    if isinstance(value, str):
+        yield value
+    elif isinstance(value, list):
+        for item in value:
+            yield from _strings(item)
+    elif isinstance(value, dict):
+        for key, item in value.items():
+            yield key
+            yield from _strings(item)

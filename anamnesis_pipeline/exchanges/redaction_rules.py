@@ -1,0 +1,304 @@
+"""What counts as a secret: the rules, and the hints by which one linear scan finds candidates. Pure.
+
+detect-secrets knows most credentials; its patterns are used as they are, compiled by RE2 where RE2 can. Entropy
+rules are left out, since prose and hashes trip them, and so is its keyword rule, which is made for files of one
+language; `ASSIGNMENT` and `is_literal_secret` take its place. The other own rules are for what it lacks.
+"""
+
+import base64
+import binascii
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import re2
+from detect_secrets.plugins.artifactory import ArtifactoryDetector
+from detect_secrets.plugins.aws import AWSKeyDetector
+from detect_secrets.plugins.azure_storage_key import AzureStorageKeyDetector
+from detect_secrets.plugins.basic_auth import BasicAuthDetector
+from detect_secrets.plugins.cloudant import CloudantDetector
+from detect_secrets.plugins.discord import DiscordBotTokenDetector
+from detect_secrets.plugins.github_token import GitHubTokenDetector
+from detect_secrets.plugins.gitlab_token import GitLabTokenDetector
+from detect_secrets.plugins.ibm_cloud_iam import IbmCloudIamDetector
+from detect_secrets.plugins.ibm_cos_hmac import IbmCosHmacDetector
+from detect_secrets.plugins.jwt import JwtTokenDetector
+from detect_secrets.plugins.mailchimp import MailchimpDetector
+from detect_secrets.plugins.openai import OpenAIDetector
+from detect_secrets.plugins.pypi_token import PypiTokenDetector
+from detect_secrets.plugins.sendgrid import SendGridDetector
+from detect_secrets.plugins.slack import SlackDetector
+from detect_secrets.plugins.softlayer import SoftlayerDetector
+from detect_secrets.plugins.square_oauth import SquareOAuthDetector
+from detect_secrets.plugins.stripe import StripeDetector
+from detect_secrets.plugins.telegram_token import TelegramBotTokenDetector
+from detect_secrets.plugins.twilio import TwilioKeyDetector
+
+
+@dataclass(frozen=True, slots=True)
+class Rule:
+    """One kind of secret. The secret is `group` of a match; `accept` has the last word on it."""
+
+    kind: str
+    pattern: Any
+    group: int = 0
+    accept: Callable[[str], bool] | None = None
+
+
+def linear(pattern: str, flags: int = 0) -> Any:
+    """`pattern` compiled by RE2, or by `re` where it uses look-around, which RE2 does not know."""
+    options = re2.Options()
+    options.log_errors = False
+    options.case_sensitive = not flags & re.IGNORECASE
+    try:
+        return re2.compile(pattern, options)
+    except re2.error:
+        return re.compile(pattern, flags)
+
+
+# --- values ----------------------------------------------------------------------------------------------
+
+
+LONGEST_VALUE, LONGEST_BARE_VALUE = 4096, 256
+"""Characters; a longer value of an assignment is data."""
+
+PLACEHOLDER = re.compile(
+    r"""[<>{}]|^\$[A-Za-z_]|\$[({]|%[A-Za-z(]|\*{3}|\.{3}|…|x{4}|0{8}|12345678|abcdef(?!\d)|REDACTED
+    |your[_\-]?|example|change[_\-]?me|change[_\-]?this|placeholder|dummy|sample|foobar|lorem|insert
+    |process\.env|environ|getenv|\benv\.|secrets?\.|\bvault:|=>|::|\|\||&&""",
+    re.IGNORECASE | re.VERBOSE,
+)
+"""What marks a value as a stand-in for a secret, or as code that fetches one."""
+
+WORDS = re.compile(r"[A-Za-z]+(?:[_\-./: ][A-Za-z]*)*[.,;:!?]?")
+STOCK_VALUES = re.compile(
+    "(?:pass(?:word|phrase)?s?|pwd|secret|token|postgres|test|my)+[0-9]{0,3}|undefined|required|optional|disabled|enabled"
+    "|unauthorized|authorization|credentials?",
+    re.IGNORECASE,
+)
+
+
+def looks_random(value: str) -> bool:
+    """Letters and digits mixed with no word shape: what generated credentials look like."""
+    digits = sum(c.isdigit() for c in value)
+    letters = sum(c.isalpha() for c in value)
+    return digits >= 2 and letters >= 2 and not re.fullmatch(r"[A-Za-z_.\-/]*\d{1,4}", value)
+
+
+def is_path_or_address(value: str) -> bool:
+    """A file, a URL or a version: values of keys such as `token_url`."""
+    return bool(re.match(r"[./~@]|[a-z][a-z0-9+]*://|[A-Za-z]:\\|v?\d+(?:\.\d+)+$", value))
+
+
+def is_literal_secret(value: str, *, quoted: bool, strong: bool) -> bool:
+    """Whether the right side of an assignment is a secret rather than a placeholder, code, a type or prose.
+
+    :param strong: the key says password or secret, so a plain word counts too if it is quoted or in a shell export.
+    """
+    if not 8 <= len(value) <= LONGEST_VALUE or re.search(r"\s", value):
+        return False
+    value = value[:LONGEST_BARE_VALUE]
+    if PLACEHOLDER.search(value) or is_path_or_address(value) or STOCK_VALUES.fullmatch(value):
+        return False
+    if re.search(r"([^\\])\1{5}", value) or (not quoted and re.search(r"[()\[\]]", value)):
+        return False
+    if looks_random(value):
+        return True
+    return strong and not WORDS.fullmatch(value) if not value.isalpha() else strong and value.islower()
+
+
+def _has_digit(value: str) -> bool:
+    return any(c.isdigit() for c in value) and not PLACEHOLDER.search(value)
+
+
+def _real_url_password(value: str) -> bool:
+    return len(value) >= 3 and not PLACEHOLDER.search(value) and not STOCK_VALUES.fullmatch(value)
+
+
+def _mixed_case_and_digits(value: str) -> bool:
+    return any(c.isdigit() for c in value) and any(c.islower() for c in value) and any(c.isupper() for c in value)
+
+
+def _discord_id(value: str) -> bool:
+    """The first third of a Discord token is the base64 of a decimal account number."""
+    head = value.split(".", 1)[0]
+    try:
+        return base64.urlsafe_b64decode(head + "=" * (-len(head) % 4)).isdigit()
+    except (binascii.Error, ValueError):
+        return False
+
+
+def _has_key_body(value: str) -> bool:
+    return bool(re.search(r"[A-Za-z0-9+/]{24}", re.sub(r"-----(?:BEGIN|END)[^-]*-----", "", value)))
+
+
+# --- rules -----------------------------------------------------------------------------------------------
+
+
+_DETECT_SECRETS: tuple[tuple[str, Any, int, Callable[[str], bool] | None], ...] = (
+    ("artifactory", ArtifactoryDetector, 0, _mixed_case_and_digits),
+    ("aws", AWSKeyDetector, 1, None),
+    ("azure-storage", AzureStorageKeyDetector, 0, None),
+    ("basic-auth", BasicAuthDetector, 1, _real_url_password),
+    ("cloudant", CloudantDetector, 1, None),
+    ("discord", DiscordBotTokenDetector, 0, _discord_id),
+    ("github", GitHubTokenDetector, 0, None),
+    ("gitlab", GitLabTokenDetector, 0, None),
+    ("ibm-cloud", IbmCloudIamDetector, 1, _has_digit),
+    ("ibm-cos", IbmCosHmacDetector, 1, None),
+    ("jwt", JwtTokenDetector, 0, JwtTokenDetector.is_formally_valid),
+    ("mailchimp", MailchimpDetector, 0, None),
+    ("openai", OpenAIDetector, 0, None),
+    ("pypi", PypiTokenDetector, 0, None),
+    ("sendgrid", SendGridDetector, 0, None),
+    ("slack", SlackDetector, 0, None),
+    ("softlayer", SoftlayerDetector, 1, None),
+    ("square", SquareOAuthDetector, 0, None),
+    ("stripe", StripeDetector, 0, None),
+    ("telegram", TelegramBotTokenDetector, 0, None),
+    ("twilio", TwilioKeyDetector, 0, None),
+)
+
+TOKENS: tuple[tuple[str, str], ...] = (
+    ("anthropic", r"sk-ant-[A-Za-z0-9_\-]{20,}"),
+    ("jwt", r"eyJ[A-Za-z0-9_\-]{10,}\.eyJ[A-Za-z0-9_\-]{10,}"),
+    ("openrouter", r"sk-or-v1-[0-9a-f]{40,}"),
+    ("api-key", r"sk-(?:proj-|svcacct-|admin-)?[A-Za-z0-9_]{24,}"),
+    ("google", r"AIza[A-Za-z0-9_\-]{35}"),
+    ("google-oauth", r"GOCSPX-[A-Za-z0-9_\-]{28}"),
+    ("google-oauth", r"ya29\.[A-Za-z0-9_\-]{30,}"),
+    ("huggingface", r"hf_[A-Za-z0-9]{30,}"),
+    ("github", r"github_pat_[A-Za-z0-9_]{36,}"),
+    ("github", r"gh[opusr]_[A-Za-z0-9]{36,}"),
+    ("npm", r"npm_[A-Za-z0-9]{36}"),
+    ("slack", r"xox[abeprs]-[A-Za-z0-9\-]{20,}"),
+    ("slack", r"xapp-\d-[A-Za-z0-9\-]{20,}"),
+    ("stripe", r"(?:[rs]k_(?:live|test)_|whsec_)[A-Za-z0-9]{24,}"),
+    ("digitalocean", r"do[opr]_v1_[0-9a-f]{64}"),
+    ("databricks", r"dapi[0-9a-f]{32}"),
+    ("netlify", r"nfp_[A-Za-z0-9]{36,}"),
+    ("shopify", r"shp(?:at|ca|pa|ss)_[0-9a-fA-F]{32}"),
+    ("vault", r"hv[sbr]\.[A-Za-z0-9_\-]{24,}"),
+    ("age", r"AGE-SECRET-KEY-1[0-9A-Z]{50,}"),
+    ("linear", r"lin_api_[A-Za-z0-9]{32,}"),
+    ("groq", r"gsk_[A-Za-z0-9]{40,}"),
+    ("replicate", r"r8_[A-Za-z0-9]{37,}"),
+    ("grafana", r"gl(?:sa|c)_[A-Za-z0-9_+/=]{32,}"),
+    ("sentry", r"sntr(?:ys|yu)_[A-Za-z0-9_+/=]{40,}"),
+    ("newrelic", r"NRAK-[A-Z0-9]{27}"),
+    ("tailscale", r"tskey-[a-z]+-[A-Za-z0-9]{8,}-[A-Za-z0-9]{16,}"),
+    ("atlassian", r"ATATT3xFf[A-Za-z0-9_\-=]{40,}"),
+    ("supabase", r"(?:sbp_[0-9a-f]{40}|sb_secret_[A-Za-z0-9_\-]{20,})"),
+    ("private-key", r"LS0tLS1CRUdJTi(?:BSU0Eg|BFQyB|BPUEVOU1NI|BQUklW|BFTkNSWVBU|BEU0Eg)[A-Za-z0-9+/=]{40,}"),
+)
+"""Kind and shape of tokens that their prefix gives away and detect-secrets lacks, or knows in part."""
+
+_PEM = (
+    r"-----BEGIN [A-Z0-9 ]*PRIVATE KEY(?: BLOCK)?-----"
+    r"(?s:.{0,20000}?)-----END [A-Z0-9 ]*PRIVATE KEY(?: BLOCK)?-----"
+)
+_PEM_TORN = (
+    r"-----BEGIN [A-Z0-9 ]*PRIVATE KEY(?: BLOCK)?-----"
+    r"(?:[\s\",+\-\\]{0,40}(?:[0-9]{1,6}[\s:→\-]{1,3})?(?:[A-Za-z\-]{3,16}: ?[^\n\"]{1,90}|[A-Za-z0-9+/=]{16,})){1,400}"
+)
+_PUTTY = r"PuTTY-User-Key-File-[23]:(?s:.{0,20000}?)Private-MAC: ?[0-9a-f]{40,64}"
+
+ASSIGNMENT = linear(
+    r"(?i)(?:(?P<strong>passw(?:or)?d|passphrase|passwd|pwd|secret(?:[_-]?(?:access[_-]?)?key)?)"
+    r"|token|credentials?|authorization|(?-i:[A-Z0-9]_(?:KEY|PASS|AUTH))"
+    r"|(?:api|access|auth|private|client|account|service|signing|encryption|deploy|master|license)[_-]?key)"
+    r"(?:[_-]?(?:value|base64|b64|raw|old|new|prod|production|dev|test|live|staging|main|default|[0-9]{1,3}))?"
+    r"(?:[\"'`]?[\])]?[ \t]{0,3}(?:(?P<sign>:=|=>|={1,3}|:)[ \t]{0,8}(?:[a-z]{1,2}(?P<prefixed>[\"']))?)"
+    r"|(?P<spoken> is:? )|(?P<spaced> ))"
+    r"(?P<quote>[\"'`]?)"
+)
+"""A key that names a secret, an operator, and the quote before its value, if there is one."""
+
+BARE_VALUE = re.compile(rf"[^\s\"'`,;<>|&)]{{0,{LONGEST_BARE_VALUE}}}")
+OPTION = re.compile(r"--[A-Za-z0-9_\-]*$")
+
+_SCHEME = r"(?i:(?:bearer|basic|authorization: ?[\"']?(?:token|apikey)))[ \t]+([A-Za-z0-9\-._~+/]{16,}={0,2})"
+_IN_URL = r"://[^\s/:@\"'<>`]{0,100}:([^\s/@\"'<>`]{3,200})@[A-Za-z0-9\[]"
+_COMMAND = r"(?:\s-u|--user|sshpass -p)[ =]?[\"']?(?:[\w.@+\-]+:)?([^\s\"':]{6,})"
+_NETRC = r"login\s+\S+\s+password\s+([^\s\"'\\]{6,})"
+_NPMRC = r"(?::_authToken|_auth|_password)\s*=\s*[\"']?([A-Za-z0-9+/=_\-]{16,})"
+
+
+def _rules() -> tuple[Rule, ...]:
+    known = [
+        Rule(kind, linear(p.pattern, p.flags), min(group, p.groups), accept)
+        for kind, plugin, group, accept in _DETECT_SECRETS
+        for p in plugin.denylist
+    ]
+    own = [Rule(kind, linear(rf"(?:^|[^A-Za-z0-9])({shape})"), 1, _has_digit_or_private) for kind, shape in TOKENS]
+    return (
+        Rule("private-key", re.compile(_PEM), 0, _has_key_body),
+        Rule("private-key", re.compile(_PEM_TORN), 0, _has_key_body),
+        Rule("private-key", re.compile(_PUTTY), 0, _has_key_body),
+        *own,
+        *known,
+        Rule("npm", linear(_NPMRC), 1, _has_digit),
+        Rule("basic-auth", linear(_IN_URL), 1, _real_url_password),
+        Rule("authorization", linear(_SCHEME), 1, _has_digit),
+        Rule("password", linear(_COMMAND), 1, looks_random),
+        Rule("password", linear(_NETRC), 1, _real_url_password),
+    )
+
+
+def _has_digit_or_private(value: str) -> bool:
+    return any(c.isdigit() for c in value)
+
+
+RULES = _rules()
+
+# --- the prefilter ---------------------------------------------------------------------------------------
+
+
+_HINTS = (
+    r"(?:A3T[A-Z0-9]|ABIA|ACCA|AKIA|ASIA)[0-9A-Z]{16}",
+    r"AKC[a-zA-Z0-9]{10}|AP[0-9A-F][a-zA-Z0-9]{8}[\s\"\\]",
+    r"AccountKey=",
+    r":(?:\\*/){2}[^\s/:@\"'<>`]{0,100}:[^\s/@\"'<>`]{3,200}@",
+    r"(?i:https?:(?:\\*/){2}(?:api\.softlayer\.com|hooks\.slack\.com))",
+    r"[a-zA-Z0-9]\.[a-zA-Z0-9_\-]{6}\.[a-zA-Z0-9_\-]{12}",
+    r"gl(?:pat|dt|ft|soat|rt|imt|ptt|agent|oas|cbt)-[A-Za-z0-9_\-]{16}|GR1348941",
+    r"eyJ[A-Za-z0-9_=\-]{8,}\.",
+    r"[0-9a-z]{4}-us[0-9]",
+    r"sk-[A-Za-z0-9_\-]{20}",
+    r"pypi-AgE|SG\.[a-zA-Z0-9_\-]{22}\.|xox[a-z]-[A-Za-z0-9]|xapp-[0-9]-|sq0csp-",
+    r"[rs]k_(?:live|test)_[0-9a-zA-Z]|whsec_|[0-9]{8}:[0-9A-Za-z_\-]{35}|(?:AC|SK)[a-z0-9]{32}",
+    r"-----BEGIN [A-Z0-9 ]{0,30}PRIVATE KEY|PuTTY-User-Key-File-|LS0tLS1CRUdJTi[A-Za-z]",
+    r"AIza[A-Za-z0-9_\-]{35}|GOCSPX-|ya29\.|hf_[A-Za-z0-9]{30}|github_pat_|gh[opusr]_[A-Za-z0-9_]{36}|npm_[A-Za-z0-9]{36}",
+    r"do[opr]_v1_|dapi[0-9a-f]{32}|nfp_[A-Za-z0-9]{36}|shp(?:at|ca|pa|ss)_|hv[sbr]\.[A-Za-z0-9_\-]{24}",
+    r"AGE-SECRET-KEY-1|lin_api_|gsk_[A-Za-z0-9]{40}|r8_[A-Za-z0-9]{37}|gl(?:sa|c)_[A-Za-z0-9_+/=]{32}|sntry[su]_",
+    r"NRAK-[A-Z0-9]|tskey-[a-z]|ATATT3xFf|sbp_[0-9a-f]|sb_secret_",
+    r"(?i:bearer|basic|apikey|token)[ \t]+[A-Za-z0-9._~+/\-]{16}",
+    r"(?: -u|--user|sshpass -p)[ =]?[\"'\\]{0,4}[^\s\"':]{1,60}:?[^\s\"':]{6}",
+    r"login\s+\S{1,100}\s+password\s|_auth(?:Token)?\s{0,3}=|_password\s{0,3}=",
+    r"(?i:passw(?:or)?d|passphrase|pwd|secret)[A-Za-z0-9_\-]{0,12}[\"'\\]{0,8}[ \t]?"
+    r"[:=][ \t]?\\*[\"'][^\s\"'\\]{1,7}\\",
+    r"(?i:passw(?:or)?d|passphrase|passwd|pwd|secret|token|api[_\-]?key|[a-z]key|_key|-key|credentials?|_pass|_auth|authorization)"
+    r"[A-Za-z0-9_\-]{0,12}[\"'\\`\])]{0,8}(?:[ \t]{0,3}[:=][:=>]{0,2}[ \t]{0,8}|[ ]is:?[ ]|[ ])"
+    r"(?:[A-Za-z]{0,2}[\\\"'`]{1,8})?[^\s\"'\\`,;<>|&()\[\]{}]{8}",
+)
+
+
+def prefilter() -> Any:
+    """The alternation over everything that any rule could match, for bytes; escapes of JSON may lie inside."""
+    options = re2.Options()
+    options.encoding = re2.Options.Encoding.LATIN1
+    options.max_mem = 64 << 20
+    options.never_capture = True
+    return re2.compile("|".join(f"(?:{hint})" for hint in _HINTS).encode(), options)
+
+
+ESCAPED_PRINTABLE = re.compile(
+    r"(?<!\\)\\+(?:u00(2[013-689a-fA-F]|[3-4][0-9a-fA-F]|5[0-9abd-fABD-F]|[67][0-9a-fA-F])|(/))"
+)
+"""Characters that need no escape in JSON but may have one, at any depth; quotes and backslashes are not among them."""
+
+ESCAPED = re.compile(r"(?<!\\)\\+(?:u00([2-7][0-9a-fA-F])|([nrt\"'/]))")
+"""Escapes that hide a boundary, at any depth of JSON inside JSON."""
+
+MASK = re.compile(r"\[REDACTED:[a-z0-9\-]{1,24}:[0-9a-f]{8}\]")

@@ -1,0 +1,95 @@
+"""`python -m anamnesis_pipeline.sidecar`: serve until SIGTERM or Ctrl-C."""
+
+import errno
+import ipaddress
+import logging
+import socket
+import sys
+
+import uvicorn
+
+from anamnesis_pipeline import settings as settings_file
+from anamnesis_pipeline.errors import AnamnesisError, BadSetting, PortInUse
+from anamnesis_pipeline.settings import Settings
+from anamnesis_pipeline.sidecar.app import create_app
+from anamnesis_pipeline.wiring import open_services
+
+SHUTDOWN_S = 5
+
+
+def main() -> int:
+    """Exit status: 0 after a clean end, 1 when the service cannot start."""
+    logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
+    try:
+        settings = settings_file.load()
+        refuse_open_bind(settings)
+        with listen(settings.bind, settings.port) as listener:
+            serve(settings, listener)
+    except AnamnesisError as exc:
+        print(f"anamnesis sidecar: {exc}", file=sys.stderr)  # noqa: T201 - for the person who started it
+        return 1
+    return 0
+
+
+def serve(settings: Settings, listener: socket.socket) -> None:
+    """Answer on `listener` until a signal ends it."""
+    config = uvicorn.Config(
+        create_app(open_services(settings)),
+        log_config=None,
+        access_log=False,  # the application writes its own line, without query strings
+        server_header=False,
+        timeout_graceful_shutdown=SHUTDOWN_S,
+    )
+    uvicorn.Server(config).run(sockets=[listener])
+
+
+def listen(host: str, port: int) -> socket.socket:
+    """A listening socket, made before anything slow so that a taken port is told at once.
+
+    :raises PortInUse: another program has the port.
+    :raises BadSetting: this machine does not have the address.
+    """
+    try:
+        family, kind, protocol, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
+        listener = socket.socket(family, kind, protocol)
+    except OSError as exc:
+        raise BadSetting(f"ANAMNESIS_BIND = {host!r} is not an address of this machine: {exc.strerror}") from exc
+    listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    try:
+        listener.bind(address)
+    except OSError as exc:
+        listener.close()
+        raise _not_bound(host, port, exc) from exc
+    return listener
+
+
+def refuse_open_bind(settings: Settings) -> None:
+    """Other machines reach the service only with a token.
+
+    :raises BadSetting: the address is not loopback and there is no token.
+    """
+    if not is_loopback(settings.bind) and not settings.api_token:
+        raise BadSetting(
+            f"ANAMNESIS_BIND = {settings.bind!r} is open to other machines, which needs a token: set "
+            "ANAMNESIS_API_TOKEN to a long random text, or leave ANAMNESIS_BIND at 127.0.0.1"
+        )
+
+
+def is_loopback(host: str) -> bool:
+    """Whether only this machine can reach the address."""
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost"
+
+
+def _not_bound(host: str, port: int, exc: OSError) -> AnamnesisError:
+    if exc.errno == errno.EADDRINUSE:
+        return PortInUse(f"another program listens on {host}:{port}; end it, or set ANAMNESIS_PORT to a free port")
+    if exc.errno == errno.EACCES:
+        return BadSetting(f"ANAMNESIS_PORT = {port} needs rights this user does not have; take one above 1023")
+    return BadSetting(f"ANAMNESIS_BIND = {host!r} is not an address of this machine: {exc.strerror}")
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,66 @@
+"""The HTTP service. `create_app` puts routes, checks and errors together around the services it is given."""
+
+import logging
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+from fastapi import FastAPI
+from fastapi import Security as Requires
+from fastapi.security import HTTPBearer
+from starlette.concurrency import run_in_threadpool
+
+from anamnesis_pipeline.errors import AnamnesisError
+from anamnesis_pipeline.sidecar import episodes_routes, problems, search_routes, service_routes
+from anamnesis_pipeline.sidecar.admission import Admission
+from anamnesis_pipeline.sidecar.documentation import openapi_of
+from anamnesis_pipeline.sidecar.observation import Metrics, Observation
+from anamnesis_pipeline.sidecar.security import Security
+from anamnesis_pipeline.sidecar.services import Services
+
+log = logging.getLogger(__name__)
+
+DESCRIPTION = "Lasting episodic memory for Claude: post episodes, search everything that was said and done."
+
+
+def create_app(services: Services) -> FastAPI:
+    """The application; it loads the model in the background when it starts and closes `services` when it ends."""
+
+    @asynccontextmanager
+    async def lifespan(_: FastAPI) -> AsyncIterator[None]:
+        await run_in_threadpool(_start_model, services)
+        yield
+        await run_in_threadpool(services.close)
+
+    app = FastAPI(
+        title="Anamnesis",
+        version=service_routes.package_version(),
+        description=DESCRIPTION,
+        lifespan=lifespan,
+        redoc_url=None,
+        redirect_slashes=False,
+    )
+    app.state.services = services
+    app.state.metrics = Metrics(services)
+    app.state.admission = Admission()
+    _add_routes(app, wants_token=bool(services.settings.api_token))
+    problems.install(app)
+    app.openapi = openapi_of(app)  # type: ignore[method-assign]
+    app.add_middleware(Security, settings=services.settings)
+    app.add_middleware(Observation, metrics=app.state.metrics)  # added last: outermost
+    return app
+
+
+def _start_model(services: Services) -> None:
+    try:
+        services.pool.load_in_background()
+    except AnamnesisError as exc:  # words are still searched, and /ready says what is missing
+        log.error("no embedding model: %s", exc)  # noqa: TRY400 - expected, the text says it all
+
+
+def _add_routes(app: FastAPI, *, wants_token: bool) -> None:
+    # The check itself is `security.Security`; this only tells the document's readers.
+    documented = [Requires(HTTPBearer(auto_error=False))] if wants_token else []
+    app.include_router(service_routes.open_router)
+    app.include_router(service_routes.router, dependencies=documented)
+    app.include_router(search_routes.router, dependencies=documented)
+    app.include_router(episodes_routes.router, dependencies=documented)

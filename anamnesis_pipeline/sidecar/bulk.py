@@ -1,0 +1,63 @@
+"""Many episodes in one call: each is checked and written on its own."""
+
+import json
+from typing import Any
+
+from fastapi.exceptions import RequestValidationError
+from pydantic import ValidationError
+from starlette.exceptions import HTTPException
+
+from anamnesis_pipeline.errors import AnamnesisError, EpisodeConflict, InvalidEpisode
+from anamnesis_pipeline.sidecar.problems import field_errors
+from anamnesis_pipeline.sidecar.schemas import BulkFailure, BulkIn, BulkOut, EpisodeIn, FieldError
+from anamnesis_pipeline.steps.posting import Poster
+
+MAX_EPISODE_BYTES = 1024 * 1024
+
+
+def parse_bulk(body: bytes) -> list[Any]:
+    """The episodes of a bulk body, unchecked. Slow for large bodies: belongs in a thread.
+
+    :raises HTTPException: 400, it is not JSON.
+    :raises RequestValidationError: it is not an object that holds at most 1,000 episodes.
+    """
+    try:
+        parsed = json.loads(body)
+    except (ValueError, RecursionError):
+        raise HTTPException(400, "the body is not JSON") from None
+    try:
+        return BulkIn.model_validate(parsed).episodes
+    except ValidationError as exc:
+        raise RequestValidationError([{**error, "loc": ("body", *error["loc"])} for error in exc.errors()]) from None
+
+
+def post_all(poster: Poster, items: list[Any]) -> BulkOut:
+    """Write what can be written; the rest is listed by its index, so that only that need be sent again."""
+    report: BulkOut = {"created": 0, "unchanged": 0, "failed": []}
+    for index, item in enumerate(items):
+        outcome = _post_one(poster, item)
+        if isinstance(outcome, bool):
+            report["created" if outcome else "unchanged"] += 1
+        else:
+            report["failed"].append(BulkFailure(index=index, errors=outcome))
+    return report
+
+
+def _post_one(poster: Poster, item: Any) -> bool | list[FieldError]:
+    try:
+        draft = EpisodeIn.model_validate(item).draft()
+        if _json_bytes(item) > MAX_EPISODE_BYTES:
+            return [{"path": "", "message": "is larger than 1 MiB"}]
+        return poster.create(draft)[1]
+    except ValidationError as exc:
+        return field_errors(exc.errors())
+    except InvalidEpisode as exc:
+        return [{"path": exc.field, "message": exc.problem}]
+    except EpisodeConflict as exc:
+        return [{"path": "episode_id", "message": str(exc)}]
+    except AnamnesisError as exc:
+        return [{"path": "", "message": str(exc)}]
+
+
+def _json_bytes(item: Any) -> int:
+    return len(json.dumps(item, ensure_ascii=False).encode())

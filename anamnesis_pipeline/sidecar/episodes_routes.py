@@ -1,0 +1,142 @@
+"""Episodes: post, list, fetch, edit, delete."""
+
+from collections import Counter
+from typing import Annotated
+from urllib.parse import quote
+
+from fastapi import APIRouter, Depends, Path, Query
+from fastapi.exceptions import RequestValidationError
+from starlette.concurrency import run_in_threadpool
+from starlette.exceptions import HTTPException
+from starlette.requests import Request
+from starlette.responses import Response
+
+from anamnesis_pipeline.errors import EpisodeNotFound, InvalidEpisode
+from anamnesis_pipeline.model import Where
+from anamnesis_pipeline.sidecar.bulk import parse_bulk, post_all
+from anamnesis_pipeline.sidecar.documentation import BULK_BODY, PROBLEMS
+from anamnesis_pipeline.sidecar.fields import EpisodeId, Kind, Name, Tag, Text, Time
+from anamnesis_pipeline.sidecar.rendering import episode_body, json_reply
+from anamnesis_pipeline.sidecar.schemas import BulkOut, EpisodeChanges, EpisodeIn, EpisodeOut, Include, PageOut
+from anamnesis_pipeline.sidecar.services import Uses
+
+MAX_SKIP = 1_000_000
+REPEATABLE = frozenset({"include", "tag", "kind"})
+NO_NAMES: list[str] = []
+
+
+async def refuse_repeated(request: Request) -> None:
+    """A parameter that has one value is given once: taking the last of several would hide a mistake."""
+    counts = Counter(name for name, _ in request.query_params.multi_items())
+    repeated = sorted(name for name, count in counts.items() if count > 1 and name not in REPEATABLE)
+    if repeated:
+        problem = ValueError("is given more than once")
+        raise RequestValidationError(
+            [{"type": "value_error", "loc": ("query", name), "ctx": {"error": problem}} for name in repeated]
+        )
+
+
+router = APIRouter(
+    prefix="/api/episodes", tags=["episodes"], responses=PROBLEMS, dependencies=[Depends(refuse_repeated)]
+)
+
+
+async def filter_of(
+    *,
+    project: Name | None = None,
+    instance: Name | None = None,
+    tag: Annotated[list[Tag], Query(max_length=50, description="Every one is required")] = NO_NAMES,
+    kind: Annotated[list[Kind], Query(max_length=50, description="Any one is enough")] = NO_NAMES,
+    since: Annotated[Time | None, Query(description="Inclusive")] = None,
+    until: Annotated[Time | None, Query(description="Exclusive")] = None,
+) -> Where:
+    """The filter in the query string."""
+    return Where(
+        projects=(project,) if project else (),
+        instance=instance,
+        tags=tuple(tag),
+        kinds=tuple(kind),
+        since=since,
+        until=until,
+    )
+
+
+Includes = Annotated[list[Include], Query(default_factory=list, max_length=10, description="`raw` adds raw_exchange")]
+PathId = Annotated[EpisodeId, Path(description="May contain `/` and `:`")]
+Filter = Annotated[Where, Depends(filter_of)]
+
+
+@router.post("", response_model=EpisodeOut, status_code=201, responses={200: {"model": EpisodeOut}})
+def post_episode(episode: EpisodeIn, services: Uses, include: Includes) -> Response:
+    """Store an episode: 201 when it is new, 200 when the same id holds the same, 409 when it differs."""
+    stored, created = services.poster.create(episode.draft())
+    location = {"Location": f"/api/episodes/{quote(stored.episode_id, safe='/:')}"}
+    return json_reply(episode_body(stored, include), 201 if created else 200, location)
+
+
+@router.post("/bulk", response_model=BulkOut, openapi_extra=BULK_BODY)
+async def post_episodes(request: Request, services: Uses) -> Response:
+    """Store up to 1,000 episodes; each succeeds or fails alone."""
+    if "json" not in request.headers.get("content-type", ""):
+        raise HTTPException(400, "a JSON body is required, with Content-Type: application/json")
+    body = await request.body()
+    return await run_in_threadpool(lambda: json_reply(post_all(services.poster, parse_bulk(body))))
+
+
+@router.get("", response_model=PageOut)
+def list_episodes(
+    *,
+    services: Uses,
+    where: Filter,
+    include: Includes,
+    limit: Annotated[int, Query(ge=1, le=100)] = 20,
+    cursor: Annotated[Text | None, Query(max_length=1000, description="`next_cursor` of the page before")] = None,
+    skip: Annotated[int, Query(ge=0, le=MAX_SKIP, description="Episodes to leave out; a cursor is cheaper")] = 0,
+) -> Response:
+    """Newest first."""
+    try:
+        page = services.store.episodes.page(where, limit, cursor, skip)
+    except InvalidEpisode:
+        raise InvalidEpisode("cursor", "leads nowhere; take it from next_cursor of the page before") from None
+    items = [episode_body(episode, include) for episode in page.items]
+    return json_reply({"items": items, "next_cursor": page.next_cursor})
+
+
+@router.api_route("/search", methods=["GET", "PATCH", "DELETE"], include_in_schema=False)
+@router.api_route("/bulk", methods=["GET", "PATCH", "DELETE"], include_in_schema=False)
+async def refuse_method() -> None:
+    """These two are addresses, not ids."""
+    raise HTTPException(405)
+
+
+@router.get("/{episode_id:path}", response_model=EpisodeOut)
+def get_episode(episode_id: PathId, services: Uses, include: Includes) -> Response:
+    """One episode."""
+    episode = services.store.episodes.get([episode_id]).get(episode_id)
+    if episode is None:
+        raise _unknown()
+    return json_reply(episode_body(episode, include))
+
+
+@router.patch("/{episode_id:path}", response_model=EpisodeOut)
+def patch_episode(episode_id: PathId, changes: EpisodeChanges, services: Uses, include: Includes) -> Response:
+    """Change some fields; the next search finds the new words. An empty body is 400."""
+    if not changes:
+        raise HTTPException(400, "name at least one field to change")
+    return json_reply(episode_body(services.poster.patch(episode_id, changes), include))
+
+
+@router.delete("/{episode_id:path}", status_code=204)
+def delete_episode(
+    episode_id: PathId,
+    services: Uses,
+    exclude: Annotated[bool, Query(description="Keep its text away from later ingests")] = True,
+) -> Response:
+    """Remove an episode and everything derived from it, for good."""
+    if not services.store.episodes.delete(episode_id, tombstone=exclude):
+        raise _unknown()
+    return Response(status_code=204)
+
+
+def _unknown() -> EpisodeNotFound:
+    return EpisodeNotFound("no episode has this id")

@@ -1,0 +1,114 @@
+"""What the sidecar tells about itself: Prometheus metrics, one log line per request, and errors nobody expected."""
+
+import logging
+import time
+import traceback
+from collections.abc import Iterator
+from urllib.parse import quote
+
+from prometheus_client import CollectorRegistry, Counter, Histogram
+from prometheus_client.core import GaugeMetricFamily
+from prometheus_client.registry import Collector
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from anamnesis_pipeline.errors import AnamnesisError
+from anamnesis_pipeline.sidecar.problems import problem
+from anamnesis_pipeline.sidecar.services import Services, coverage
+
+access_log = logging.getLogger("anamnesis.access")
+log = logging.getLogger(__name__)
+
+UNROUTED = "unrouted"
+"""Stands for every address that no route answers, so that strangers cannot add metrics."""
+CLIENT_GONE = 499
+_MAX_LOGGED_PATH = 300
+_BUCKETS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.15, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0)
+
+
+class Metrics:
+    """The counters of one application, in a registry of their own."""
+
+    def __init__(self, services: Services) -> None:
+        self.registry = CollectorRegistry()
+        self.requests = Counter(
+            "anamnesis_http_requests", "Requests answered", ["method", "route", "status"], registry=self.registry
+        )
+        self.seconds = Histogram(
+            "anamnesis_http_request_seconds", "Time to answer", ["route"], registry=self.registry, buckets=_BUCKETS
+        )
+        self.registry.register(_StoreGauges(services))
+
+
+class _StoreGauges(Collector):
+    """Counts that are read from the store when somebody asks; left out while the store does not answer."""
+
+    def __init__(self, services: Services) -> None:
+        self._services = services
+
+    def describe(self) -> Iterator[GaugeMetricFamily]:
+        """Nothing: the registry need not read the store to learn the names."""
+        return iter(())
+
+    def collect(self) -> Iterator[GaugeMetricFamily]:
+        """Read them all."""
+        pool = self._services.pool
+        yield GaugeMetricFamily("anamnesis_embedding_queue_depth", "Batches waiting for the model", value=pool.depth)
+        yield GaugeMetricFamily("anamnesis_model_ready", "1 when the embedding model is in memory", value=pool.ready)
+        try:
+            counts, covered = self._services.store.ingest.counts(), coverage(self._services.store)
+        except AnamnesisError as exc:
+            log.warning("metrics without the store: %s", exc)
+            return
+        yield GaugeMetricFamily("anamnesis_episodes", "Episodes stored", value=counts.episodes)
+        yield GaugeMetricFamily("anamnesis_passages", "Passages stored", value=counts.passages)
+        if covered["space"]:
+            embedded = GaugeMetricFamily(
+                "anamnesis_embedded_passages", "Passages with all vectors of the active space", labels=["space"]
+            )
+            embedded.add_metric([covered["space"]], covered["embedded"])
+            yield embedded
+
+
+class Observation:
+    """Outermost: times, counts and logs each request, and turns what nobody caught into a plain 500."""
+
+    def __init__(self, app: ASGIApp, metrics: Metrics) -> None:
+        self._app = app
+        self._metrics = metrics
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """One request."""
+        if scope["type"] != "http":
+            await self._app(scope, receive, send)
+            return
+        started, status = time.perf_counter(), CLIENT_GONE
+
+        async def send_observed(message: Message) -> None:
+            nonlocal status
+            if message["type"] == "http.response.start":
+                status = message["status"]
+            await send(message)
+
+        try:
+            await self._app(scope, receive, send_observed)
+        except Exception as exc:
+            _log_unexpected(exc)
+            if status != CLIENT_GONE:
+                raise  # the reply has begun: only closing the connection tells the client
+            await problem(500, "this should not happen; the log names the place")(scope, receive, send_observed)
+        finally:
+            self._record(scope, status, time.perf_counter() - started)
+
+    def _record(self, scope: Scope, status: int, seconds: float) -> None:
+        route = getattr(scope.get("route"), "path_format", None) or getattr(scope.get("route"), "path", UNROUTED)
+        method = scope["method"] if route != UNROUTED else ""
+        self._metrics.requests.labels(method, route, str(status)).inc()
+        self._metrics.seconds.labels(route).observe(seconds)
+        path = quote(scope["path"], safe="/:")[:_MAX_LOGGED_PATH]
+        access_log.info("%s %s %d %.1f ms", scope["method"], path, status, seconds * 1000)
+
+
+def _log_unexpected(exc: BaseException) -> None:
+    # The place without the message: texts of libraries may quote what they were given.
+    place = "".join(traceback.format_tb(exc.__traceback__))
+    log.error("unexpected %s\n%s", type(exc).__qualname__, place)

@@ -1,0 +1,143 @@
+"""Every error as RFC 9457 problem+json: what was asked, what to do; never a stack trace, never the caller's values."""
+
+import json
+import logging
+from collections.abc import Iterable, Mapping, Sequence
+from http import HTTPStatus
+from itertools import islice
+from typing import Any
+
+from fastapi import FastAPI
+from fastapi.exceptions import RequestValidationError
+from starlette.exceptions import HTTPException
+from starlette.requests import Request
+from starlette.responses import Response
+
+from anamnesis_pipeline.errors import (
+    AnamnesisError,
+    DimensionMismatch,
+    EmbeddingQueueFull,
+    EpisodeConflict,
+    EpisodeNotFound,
+    InvalidEpisode,
+    RetryLater,
+    StoreCorrupt,
+    StoreFull,
+    Tombstoned,
+    UnknownModel,
+)
+from anamnesis_pipeline.sidecar.schemas import FieldError
+
+log = logging.getLogger(__name__)
+
+MEDIA_TYPE = "application/problem+json"
+MAX_PATH_CHARS = 200
+MAX_ERRORS = 100
+SAFE_HEADERS = {"X-Content-Type-Options": "nosniff", "Cache-Control": "no-store"}
+"""Of every response: neither guessed at nor kept."""
+
+# The first that fits counts, so that the special come before the general.
+_STATUS: tuple[tuple[type[AnamnesisError], int], ...] = (
+    (EpisodeNotFound, 404),
+    (EpisodeConflict, 409),
+    (Tombstoned, 409),
+    (InvalidEpisode, 422),
+    (EmbeddingQueueFull, 429),
+    (RetryLater, 503),
+    (StoreFull, 503),
+    (StoreCorrupt, 503),
+    (DimensionMismatch, 503),
+    (UnknownModel, 503),
+)
+_PLAIN_MESSAGES = {
+    "string_pattern_mismatch": "is blank, or holds a character that is not allowed here",
+    "string_unicode": "holds half of a surrogate pair",
+    "extra_forbidden": "is not a known field",
+    "model_type": "should be a JSON object",
+    "model_attributes_type": "should be a JSON object",
+    "dict_type": "should be a JSON object",
+}
+_RETRY_AFTER_S = {429: "1", 503: "2"}
+
+
+def problem(status: int, detail: str, headers: Mapping[str, str] | None = None, **more: Any) -> Response:
+    """A problem+json response; 429 and 503 say when to try again."""
+    body = {"type": "about:blank", "title": HTTPStatus(status).phrase, "status": status, "detail": detail, **more}
+    retry = {"Retry-After": _RETRY_AFTER_S[status]} if status in _RETRY_AFTER_S else {}
+    content = json.dumps(body, ensure_ascii=False).encode("utf-8", "replace")
+    return Response(content, status, {**SAFE_HEADERS, **retry, **(headers or {})}, media_type=MEDIA_TYPE)
+
+
+def field_errors(errors: Iterable[Mapping[str, Any]]) -> list[FieldError]:
+    """Pydantic's errors as paths and messages, without the values that were sent."""
+    listed = islice(errors, MAX_ERRORS)
+    return [{"path": _path(error["loc"]), "message": _message(error)} for error in listed]
+
+
+def install(app: FastAPI) -> None:
+    """Make every expected error of `app` a problem; `observation` sees to the others."""
+    app.add_exception_handler(HTTPException, _on_http_exception)
+    app.add_exception_handler(RequestValidationError, _on_invalid_request)
+    for kind, _ in _STATUS:
+        app.add_exception_handler(kind, _on_our_error)
+
+
+async def _on_http_exception(request: Request, exc: Exception) -> Response:
+    assert isinstance(exc, HTTPException)
+    headers = dict(exc.headers or {})
+    if exc.status_code == 405:
+        headers = {"Allow": _allowed_methods(request) or headers.get("Allow", "")}
+    return problem(exc.status_code, _detail(exc), headers)
+
+
+async def _on_invalid_request(request: Request, exc: Exception) -> Response:
+    assert isinstance(exc, RequestValidationError)
+    errors = exc.errors()
+    if any(error["type"] == "json_invalid" for error in errors):
+        return problem(400, "the body is not JSON")
+    if any(error["type"] == "missing" and tuple(error["loc"]) == ("body",) for error in errors):
+        return problem(400, "a JSON body is required, with Content-Type: application/json")
+    fields = field_errors({**error, "loc": error["loc"][1:]} for error in errors)
+    return problem(422, _sentence(fields), errors=fields)
+
+
+async def _on_our_error(request: Request, exc: Exception) -> Response:
+    assert isinstance(exc, AnamnesisError)
+    status = next(status for kind, status in _STATUS if isinstance(exc, kind))
+    if isinstance(exc, InvalidEpisode):
+        return problem(status, str(exc), errors=[{"path": exc.field, "message": exc.problem}])
+    if status == 503:
+        log.warning("%s: %s", type(exc).__name__, exc)
+    return problem(status, str(exc))
+
+
+def _detail(exc: HTTPException) -> str:
+    if exc.status_code == 404 and exc.detail == HTTPStatus.NOT_FOUND.phrase:
+        return "no such address; /docs lists them"
+    if exc.status_code == 405 and exc.detail == HTTPStatus.METHOD_NOT_ALLOWED.phrase:
+        return "this address knows other methods only; see Allow"
+    return str(exc.detail)
+
+
+def _allowed_methods(request: Request) -> str:
+    # Each method is a route of its own, so that the framework's own Allow would name the first one only.
+    template = getattr(request.scope.get("route"), "path_format", request.url.path)
+    return ", ".join(sorted(method.upper() for method in request.app.openapi()["paths"].get(template, {})))
+
+
+def _sentence(fields: Sequence[FieldError]) -> str:
+    first = fields[0]
+    more = f" (and {len(fields) - 1} more)" if len(fields) > 1 else ""
+    return f"{first['path'] or 'body'}: {first['message']}{more}"
+
+
+def _path(location: Sequence[Any]) -> str:
+    # repr, since a field name comes from the caller and may hold anything
+    pieces = (piece if isinstance(piece, str) and piece.isprintable() else repr(piece) for piece in location)
+    return ".".join(pieces)[:MAX_PATH_CHARS]
+
+
+def _message(error: Mapping[str, Any]) -> str:
+    if error["type"] == "value_error":
+        return str(error["ctx"]["error"])
+    return _PLAIN_MESSAGES.get(error["type"]) or str(error["msg"])

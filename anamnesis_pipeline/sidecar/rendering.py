@@ -1,0 +1,93 @@
+"""Episodes and answers as JSON bodies. Pure."""
+
+import json
+from collections.abc import Collection
+from datetime import UTC, datetime
+from typing import Any, Literal, cast
+
+from starlette.responses import Response
+
+from anamnesis_pipeline.model import Episode
+from anamnesis_pipeline.search.query import Hit, SearchAnswer
+from anamnesis_pipeline.sidecar.schemas import EpisodeOut, HitOut, SearchOut, SourceOut
+
+EXCERPT_CHARS = 1200
+HIT_MESSAGE_IDS = 12
+
+
+def json_reply(body: Any, status: int = 200, headers: dict[str, str] | None = None) -> Response:
+    """Made here, in the thread that has the data: encoding a long page would hold up the event loop."""
+    content = json.dumps(body, ensure_ascii=False, allow_nan=False, separators=(",", ":")).encode()
+    return Response(content, status, headers, media_type="application/json")
+
+
+def episode_body(episode: Episode, include: Collection[str]) -> EpisodeOut:
+    """One episode, without its text unless `raw` is in `include`."""
+    body: EpisodeOut = {
+        "episode_id": episode.episode_id,
+        "timestamp": utc_text(episode.timestamp),
+        "instance": episode.instance,
+        "project": episode.project,
+        "kind": episode.kind,
+        "summary": episode.summary,
+        "tags": list(episode.tags),
+        "retrieval_count": episode.retrieval_count,
+        "last_retrieved": utc_text(episode.last_retrieved) if episode.last_retrieved else None,
+        "status": cast(Literal["active", "superseded"], episode.status),
+        "superseded_by": episode.superseded_by,
+        "source": _source(episode, episode.message_ids),
+        "metadata": dict(episode.metadata),
+    }
+    if "raw" in include:
+        body["raw_exchange"] = episode.raw_exchange
+    return body
+
+
+def answer_body(answer: SearchAnswer, include: Collection[str], explain: bool) -> SearchOut:
+    """A whole answer."""
+    return {
+        "results": [_hit_body(hit, include, explain) for hit in answer.hits],
+        "took_ms": round(answer.took_ms, 2),
+        "model_id": answer.model_id,
+        "degraded": list(answer.degraded),
+        "total_tokens": answer.total_tokens,
+    }
+
+
+def utc_text(moment: datetime) -> str:
+    """ISO 8601 with `Z`."""
+    return moment.astimezone(UTC).isoformat().replace("+00:00", "Z")
+
+
+def _hit_body(hit: Hit, include: Collection[str], explain: bool) -> HitOut:
+    episode, passage = hit.episode, hit.passage.passage
+    body: HitOut = {
+        "episode_id": episode.episode_id,
+        "score": round(hit.score, 4),
+        "similarity_score": None if hit.similarity is None else round(hit.similarity, 4),
+        "timestamp": utc_text(episode.timestamp),
+        "instance": episode.instance,
+        "project": episode.project,
+        "kind": episode.kind,
+        "summary": episode.summary,
+        "excerpt": passage.text[:EXCERPT_CHARS],
+        "tags": list(episode.tags),
+        "retrieval_count": episode.retrieval_count,
+        "superseded_by": episode.superseded_by,
+        "source": _source(episode, passage.message_ids[:HIT_MESSAGE_IDS]),
+        "also": list(hit.also),
+    }
+    if "raw" in include:
+        body["raw_exchange"] = episode.raw_exchange
+    if explain:
+        body["explanation"] = hit.explanation
+    return body
+
+
+def _source(episode: Episode, message_ids: Collection[str]) -> SourceOut:
+    return {
+        "machine": episode.machine,
+        "path": episode.path,
+        "session_id": episode.session_id,
+        "message_ids": list(message_ids),
+    }

@@ -1,0 +1,271 @@
+"""Bodies of requests and replies, as the contract names their fields."""
+
+from typing import Annotated, Any, Literal, NotRequired, Self
+
+from pydantic import BaseModel, ConfigDict, Field, model_validator
+from typing_extensions import TypedDict
+
+from anamnesis_pipeline.model import Where
+from anamnesis_pipeline.search.query import Mode, SearchQuery
+from anamnesis_pipeline.sidecar.fields import (
+    WHOLE,
+    EpisodeId,
+    Kind,
+    Metadata,
+    Name,
+    QueryText,
+    SummaryText,
+    Tags,
+    Text,
+    Time,
+)
+from anamnesis_pipeline.steps.posting import EpisodeDraft
+
+MAX_BULK_EPISODES = 1000
+_STRICT = ConfigDict(extra="forbid", strict=True)
+
+Include = Literal["raw"]
+
+
+# --- requests --------------------------------------------------------------------------------------------
+
+
+class EpisodeIn(BaseModel):
+    """A new episode."""
+
+    model_config = _STRICT
+
+    summary: SummaryText
+    instance: Name
+    project: Name
+    raw_exchange: Text = ""
+    tags: Tags = []
+    timestamp: Time | None = None
+    episode_id: EpisodeId | None = None
+    kind: Kind = "note"
+    metadata: Metadata = {}
+
+    def draft(self) -> EpisodeDraft:
+        """The same as the poster takes it."""
+        return EpisodeDraft(
+            summary=self.summary,
+            instance=self.instance,
+            project=self.project,
+            raw_exchange=self.raw_exchange,
+            tags=tuple(self.tags),
+            timestamp=self.timestamp,
+            episode_id=self.episode_id,
+            kind=self.kind,
+            metadata=self.metadata,
+        )
+
+
+class BulkIn(BaseModel):
+    """Many episodes; each is checked on its own, so that a bad one fails alone."""
+
+    model_config = _STRICT
+
+    episodes: Annotated[list[Any], Field(max_length=MAX_BULK_EPISODES)]
+
+
+class EpisodeChanges(TypedDict, total=False):
+    """Fields of an episode to change; the id is immutable."""
+
+    __pydantic_config__ = ConfigDict(  # type: ignore[misc]
+        extra="forbid", strict=True, json_schema_extra={"minProperties": 1}
+    )
+
+    summary: SummaryText
+    instance: Name
+    project: Name
+    raw_exchange: Text
+    tags: Tags
+    timestamp: Time
+    kind: Kind
+    metadata: Metadata
+    status: Literal["active", "superseded"]
+    superseded_by: EpisodeId | None
+
+
+class SearchIn(BaseModel):
+    """A question, in `query` or `query_text`, and what narrows it."""
+
+    model_config = ConfigDict(
+        extra="forbid",
+        strict=True,
+        json_schema_extra={"oneOf": [{"required": ["query"]}, {"required": ["query_text"]}]},
+    )
+
+    query: Annotated[QueryText, Field(default="")]
+    query_text: Annotated[QueryText, Field(default="", description="The same as `query`")]
+    top_k: Annotated[int, Field(ge=1, le=100), WHOLE] = 5
+    mode: Literal["hybrid", "semantic", "exact"] = "hybrid"
+    project: Name | None = None
+    instance: Name | None = None
+    tags: Tags = []
+    kind: Annotated[list[Kind], Field(max_length=50)] = []
+    since: Time | None = None
+    until: Time | None = None
+    include_superseded: bool = False
+    min_score: Annotated[float, Field(ge=-1, le=1, allow_inf_nan=False)] | None = None
+    max_tokens: Annotated[int, Field(ge=1, le=1_000_000), WHOLE] | None = None
+    fold: bool = True
+    include: Annotated[list[Include], Field(max_length=10)] = []
+    explain: bool = False
+    track: bool = True
+
+    @model_validator(mode="after")
+    def _one_question(self) -> Self:
+        if len(self.model_fields_set & {"query", "query_text"}) != 1:
+            raise ValueError("give either query or query_text")
+        return self
+
+    def question(self) -> SearchQuery:
+        """The same as the engine takes it."""
+        return SearchQuery(
+            text=self.query or self.query_text,
+            top_k=self.top_k,
+            mode=Mode(self.mode),
+            where=Where(
+                projects=(self.project,) if self.project else (),
+                instance=self.instance,
+                tags=tuple(self.tags),
+                kinds=tuple(self.kind),
+                since=self.since,
+                until=self.until,
+                include_superseded=self.include_superseded,
+            ),
+            min_score=self.min_score,
+            max_tokens=self.max_tokens,
+            fold=self.fold,
+            track=self.track,
+            explain=self.explain,
+        )
+
+
+# --- replies ---------------------------------------------------------------------------------------------
+
+
+class SourceOut(TypedDict):
+    """Where an episode comes from; empty for a posted one."""
+
+    machine: str
+    path: str
+    session_id: str
+    message_ids: list[str]
+
+
+class EpisodeOut(TypedDict):
+    """An episode. `raw_exchange` comes with `include=raw`."""
+
+    episode_id: str
+    timestamp: str
+    instance: str
+    project: str
+    kind: str
+    summary: str
+    raw_exchange: NotRequired[str]
+    tags: list[str]
+    retrieval_count: int
+    last_retrieved: str | None
+    status: Literal["active", "superseded"]
+    superseded_by: str | None
+    source: SourceOut
+    metadata: dict[str, Any]
+
+
+class PageOut(TypedDict):
+    """Episodes, newest first; `next_cursor` is null on the last page."""
+
+    items: list[EpisodeOut]
+    next_cursor: str | None
+
+
+class FieldError(TypedDict):
+    """What is wrong with one field; an empty path means the whole body."""
+
+    path: str
+    message: str
+
+
+class BulkFailure(TypedDict):
+    """One episode of a bulk call that was not written."""
+
+    index: int
+    errors: list[FieldError]
+
+
+class BulkOut(TypedDict):
+    """What became of the episodes of a bulk call."""
+
+    created: int
+    unchanged: int
+    failed: list[BulkFailure]
+
+
+class HitOut(TypedDict):
+    """One result. `score` compares within one answer; `similarity_score` is the cosine of the best passage."""
+
+    episode_id: str
+    score: float
+    similarity_score: float | None
+    timestamp: str
+    instance: str
+    project: str
+    kind: str
+    summary: str
+    excerpt: str
+    raw_exchange: NotRequired[str]
+    tags: list[str]
+    retrieval_count: int
+    superseded_by: str | None
+    source: SourceOut
+    also: list[str]
+    explanation: NotRequired[dict[str, Any] | None]
+
+
+class SearchOut(TypedDict):
+    """Results, best first. `degraded` names the parts that did not answer, and why."""
+
+    results: list[HitOut]
+    took_ms: float
+    model_id: str | None
+    degraded: list[str]
+    total_tokens: int
+
+
+class HealthOut(TypedDict):
+    """The process is alive."""
+
+    status: Literal["ok"]
+    service: Literal["anamnesis"]
+    version: str
+
+
+class CoverageOut(TypedDict):
+    """How much of the active space is embedded: passages."""
+
+    space: str | None
+    model_id: str | None
+    embedded: int
+    stored: int
+
+
+class ReadyOut(TypedDict):
+    """Everything a search needs is there."""
+
+    status: Literal["ready"]
+    missing: list[str]
+    coverage: CoverageOut
+
+
+class Problem(TypedDict):
+    """RFC 9457. `errors` comes with 422, `missing` and `coverage` with 503 of `/ready`."""
+
+    type: str
+    title: str
+    status: int
+    detail: str
+    errors: NotRequired[list[FieldError]]
+    missing: NotRequired[list[str]]
+    coverage: NotRequired[CoverageOut | None]

@@ -1,0 +1,29 @@
+"""Search."""
+
+from fastapi import APIRouter
+from starlette.requests import Request
+from starlette.responses import Response
+
+from anamnesis_pipeline.sidecar.admission import Admission
+from anamnesis_pipeline.sidecar.documentation import PROBLEMS
+from anamnesis_pipeline.sidecar.rendering import answer_body, json_reply
+from anamnesis_pipeline.sidecar.schemas import SearchIn, SearchOut
+from anamnesis_pipeline.sidecar.services import Uses
+
+router = APIRouter(tags=["search"], responses=PROBLEMS)
+
+
+@router.post("/api/episodes/search", response_model=SearchOut)
+async def search_episodes(question: SearchIn, request: Request, services: Uses) -> Response:
+    """The episodes that answer best, each with its best passage, verbatim.
+
+    Filters apply before ranking. Words and meaning are searched together; while the model loads, words alone
+    answer and `degraded` says so.
+    """
+    admission: Admission = request.app.state.admission
+
+    def answer() -> Response:
+        found = services.engine.search(question.question())
+        return json_reply(answer_body(found, question.include, question.explain))
+
+    return await admission.run(answer)

@@ -1,0 +1,162 @@
+"""Who may talk to the sidecar, and how much they may say. Plain ASGI: streaming stays streaming.
+
+The Host check keeps out pages whose name an attacker points at this machine (DNS rebinding), the Origin check
+pages of other sites, the token everyone else.
+"""
+
+import hmac
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
+from urllib.parse import urlsplit
+
+from starlette.datastructures import Headers, MutableHeaders
+from starlette.exceptions import HTTPException
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from anamnesis_pipeline.settings import Settings
+from anamnesis_pipeline.sidecar.problems import SAFE_HEADERS, problem
+
+LOOPBACK = frozenset({"127.0.0.1", "localhost", "::1"})
+WILDCARDS = frozenset({"0.0.0.0", "::", ""})  # noqa: S104 - names to recognize, not to bind
+OPEN_PATH = "/health"
+"""The one route that wants no token."""
+
+MIB = 1024 * 1024
+BODY_LIMIT = MIB
+BULK_BODY_LIMIT = 32 * MIB
+BULK_PATH = "/api/episodes/bulk"
+
+Authority = tuple[str, int | None]
+"""Host name in lower case, and the port if there is one."""
+
+_DEFAULT_PORTS = {"http": 80, "https": 443}
+
+
+@dataclass(frozen=True, slots=True)
+class Refusal:
+    """Why a request goes no further."""
+
+    status: int
+    detail: str
+    headers: Mapping[str, str] | None = None
+
+
+def allowed_hosts(settings: Settings) -> frozenset[str]:
+    """Host names that a request may address, in lower case, without ports."""
+    bound = set() if settings.bind in WILDCARDS else {settings.bind.lower()}
+    return LOOPBACK | bound | {host.lower().strip("[]") for host in settings.allowed_hosts}
+
+
+def split_authority(text: str) -> Authority | None:
+    """`name:port` -> (name, port), brackets of an IPv6 address removed; None when it is not an authority."""
+    try:
+        parts = urlsplit(f"//{text}")
+        name, port = parts.hostname, parts.port
+    except ValueError:
+        return None
+    if not name or parts.username is not None or parts.path or parts.query or parts.fragment:
+        return None
+    return name, port
+
+
+def refuse_host(headers: Headers, allowed: Collection[str]) -> Refusal | None:
+    """421 unless exactly one Host header names this service."""
+    given = headers.getlist("host")
+    authority = split_authority(given[0]) if len(given) == 1 else None
+    if authority and authority[0] in allowed:
+        return None
+    return Refusal(421, "the Host header names another server; a name to allow goes into ANAMNESIS_ALLOWED_HOSTS")
+
+
+def refuse_origin(headers: Headers) -> Refusal | None:
+    """403 when a page of another origin asks. Comes after `refuse_host`, so the Host header is an allowed one."""
+    origins = headers.getlist("origin")
+    if not origins:
+        return None
+    scheme, _, rest = origins[0].partition("://")
+    origin, host = split_authority(rest), split_authority(headers["host"])
+    if len(origins) == 1 and scheme in _DEFAULT_PORTS and _same_place(origin, host, _DEFAULT_PORTS[scheme]):
+        return None
+    return Refusal(403, "pages of another origin may not call this service")
+
+
+def _same_place(one: Authority | None, other: Authority | None, default_port: int) -> bool:
+    if one is None or other is None:
+        return False
+    return (one[0], one[1] or default_port) == (other[0], other[1] or default_port)
+
+
+def refuse_token(headers: Headers, token: str) -> Refusal | None:
+    """401 without the right bearer token, compared in constant time."""
+    scheme, _, given = headers.get("authorization", "").partition(" ")
+    if scheme.lower() != "bearer":
+        return Refusal(401, "send Authorization: Bearer <ANAMNESIS_API_TOKEN>", {"WWW-Authenticate": "Bearer"})
+    if hmac.compare_digest(given.strip().encode("latin-1", "replace"), token.encode()):
+        return None
+    return Refusal(401, "the token is not the right one", {"WWW-Authenticate": 'Bearer error="invalid_token"'})
+
+
+def body_limit(path: str) -> int:
+    """Bytes that a request to `path` may carry."""
+    return BULK_BODY_LIMIT if path == BULK_PATH else BODY_LIMIT
+
+
+class Security:
+    """Host, Origin, token and size of the body, in this order; marks every response."""
+
+    def __init__(self, app: ASGIApp, settings: Settings) -> None:
+        self._app = app
+        self._hosts = allowed_hosts(settings)
+        self._token = settings.api_token.get_secret_value() if settings.api_token else None
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """One request."""
+        if scope["type"] != "http":
+            await self._app(scope, receive, send)
+            return
+
+        async def send_marked(message: Message) -> None:
+            if message["type"] == "http.response.start":
+                MutableHeaders(scope=message).update(SAFE_HEADERS)
+            await send(message)
+
+        refusal = self._refusal(scope)
+        if refusal:
+            response = problem(refusal.status, refusal.detail, refusal.headers)
+            await response(scope, receive, send_marked)
+            return
+        await self._app(scope, limited(receive, body_limit(scope["path"])), send_marked)
+
+    def _refusal(self, scope: Scope) -> Refusal | None:
+        headers = Headers(scope=scope)
+        refusal = refuse_host(headers, self._hosts) or refuse_origin(headers)
+        if refusal is None and self._token and scope["path"] != OPEN_PATH:
+            refusal = refuse_token(headers, self._token)
+        return refusal or _refuse_length(headers, body_limit(scope["path"]))
+
+
+def limited(receive: Receive, limit: int) -> Receive:
+    """`receive` that stops reading at `limit` bytes, whatever the request said its length is.
+
+    The message it raises becomes a 413 inside the application.
+    """
+    seen = 0
+
+    async def receive_limited() -> Message:
+        nonlocal seen
+        message = await receive()
+        seen += len(message.get("body", b""))
+        if seen > limit:
+            raise HTTPException(413, _too_large(limit))
+        return message
+
+    return receive_limited
+
+
+def _refuse_length(headers: Headers, limit: int) -> Refusal | None:
+    length = headers.get("content-length", "")
+    return Refusal(413, _too_large(limit)) if length.isdigit() and int(length) > limit else None
+
+
+def _too_large(limit: int) -> str:
+    return f"the body is larger than {limit // MIB} MiB; send less, or split it into several calls"

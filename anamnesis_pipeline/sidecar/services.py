@@ -1,0 +1,83 @@
+"""What the routes need, as `create_app` is given it."""
+
+from collections.abc import Callable
+from typing import Annotated, Protocol
+
+from fastapi import Depends
+from starlette.requests import Request
+
+from anamnesis_pipeline.search.engine import Engine
+from anamnesis_pipeline.settings import Settings
+from anamnesis_pipeline.sidecar.schemas import CoverageOut
+from anamnesis_pipeline.steps.posting import Poster
+from anamnesis_pipeline.store.base import Store
+
+
+class ModelPool(Protocol):
+    """The embedding model as far as the sidecar shows its state."""
+
+    @property
+    def ready(self) -> bool:
+        """Whether it is in memory."""
+
+    @property
+    def failure(self) -> str | None:
+        """Why it will not be; None while there is hope."""
+
+    @property
+    def depth(self) -> int:
+        """Batches that wait."""
+
+    @property
+    def model_id(self) -> str:
+        """Its name."""
+
+    def load_in_background(self) -> None:
+        """Start loading and return at once."""
+
+
+class Services(Protocol):
+    """Everything behind the routes. Whoever makes the application also decides what `close` ends."""
+
+    @property
+    def settings(self) -> Settings:
+        """Of this process."""
+
+    @property
+    def store(self) -> Store:
+        """Open."""
+
+    @property
+    def engine(self) -> Engine:
+        """Answers searches."""
+
+    @property
+    def poster(self) -> Poster:
+        """Writes what clients post."""
+
+    @property
+    def pool(self) -> ModelPool:
+        """Embeds queries."""
+
+    @property
+    def close(self) -> Callable[[], None]:
+        """Ends everything above."""
+
+
+async def services_of(request: Request) -> Services:
+    """The services of the application that answers; async, since a plain function would cost a thread."""
+    services: Services = request.app.state.services
+    return services
+
+
+Uses = Annotated[Services, Depends(services_of)]
+
+
+def coverage(store: Store) -> CoverageOut:
+    """How many passages the active space has embedded."""
+    stored = store.ingest.counts().passages
+    space = store.spaces.active()
+    if space is None:
+        return {"space": None, "model_id": None, "embedded": 0, "stored": stored}
+    embedded = store.vectors.count(space.key)
+    return {"space": space.key, "model_id": space.model_id, "embedded": embedded, "stored": stored}

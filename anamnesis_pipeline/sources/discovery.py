@@ -1,0 +1,51 @@
+"""Which sources exist: one per Claude project folder under each log root."""
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from hashlib import blake2b
+
+from anamnesis_pipeline.errors import SourceUnreadable
+from anamnesis_pipeline.model import Source
+from anamnesis_pipeline.sources.base import SourceHost
+
+_NOT_IN_A_KEY = re.compile(r"[^A-Za-z0-9.-]")
+
+
+@dataclass(frozen=True, slots=True)
+class Discovery:
+    """The sources found, by key, and the roots that could not be listed, with the reason."""
+
+    sources: tuple[Source, ...]
+    problems: tuple[str, ...] = ()
+
+
+def source_key(machine: str, root: str, folder: str) -> str:
+    """`<machine>--<folder, at most 80>--<8 hex>`, of `A-Z a-z 0-9 . _ -` only; other characters become `_`.
+
+    The hash covers machine, root and folder, so that folders whose names look alike stay apart.
+    """
+    digest = blake2b("\x1f".join((machine, root, folder)).encode("utf-8", "surrogateescape"), digest_size=4)
+    name = root.rstrip("/").rpartition("/")[2] if folder == "." else folder
+    return f"{_NOT_IN_A_KEY.sub('_', machine)}--{_NOT_IN_A_KEY.sub('_', name)[:80]}--{digest.hexdigest()}"
+
+
+def discover(host: SourceHost, roots: Sequence[str]) -> Discovery:
+    """Every project folder under `roots` (absolute paths); a root may itself be one.
+
+    A root that is missing or unreadable is reported and does not hide the others.
+    """
+    found: dict[str, Source] = {}
+    problems: list[str] = []
+    for root in dict.fromkeys(root.rstrip("/") or "/" for root in roots):
+        try:
+            folders = host.folders(root)
+        except SourceUnreadable as problem:
+            problems.append(str(problem))
+            continue
+        if "." in folders:  # the folders of a project folder are its sessions, not projects
+            folders = ["."]
+        for folder in folders:
+            key = source_key(host.machine, root, folder)
+            found[key] = Source(key, host.machine, root, folder)
+    return Discovery(tuple(found[key] for key in sorted(found)), tuple(problems))

@@ -1,0 +1,72 @@
+"""Bytes into complete lines, in bounded memory."""
+
+import json
+from collections.abc import Callable, Iterator
+from hashlib import blake2b
+
+BLOCK_BYTES = 1 << 20
+FINGERPRINT_BYTES = 4096
+_BOM = b"\xef\xbb\xbf"
+
+ReadBlock = Callable[[int, int], bytes]
+"""(offset, length) -> bytes; empty at the end."""
+
+
+def complete_lines(read: ReadBlock, offset: int, end: int) -> Iterator[tuple[str, int]]:
+    """(line without its line break, offset behind it) for each complete line in [offset, end).
+
+    A last line without a newline counts only if it is a whole JSON object; otherwise it waits. Its newline, written
+    later, is then an empty line, and empty lines are passed over. Memory is bounded by the longest line.
+    """
+    pending: list[bytes] = []
+    position = at = offset
+    while at < end:
+        block = read(at, min(BLOCK_BYTES, end - at))
+        if not block:
+            break
+        at += len(block)
+        first, *rest = block.split(b"\n")
+        pending.append(first)
+        for piece in rest:
+            raw = b"".join(pending)
+            start, position = position, position + len(raw) + 1
+            if line := text_of(raw, first=start == 0):
+                yield line, position
+            pending = [piece]
+    tail = b"".join(pending)
+    if is_whole_record(tail):
+        yield text_of(tail, first=position == 0), position + len(tail)
+
+
+def text_of(raw: bytes, *, first: bool = False) -> str:
+    """The text of a raw line: no byte order mark, no CR, no NUL bytes, invalid UTF-8 replaced. Never fails."""
+    if first:
+        raw = raw.removeprefix(_BOM)
+    text = raw.decode("utf-8", "replace")
+    if "\0" in text:
+        text = text.replace("\0", "")
+    return text.strip(" \t\r\n")
+
+
+def is_whole_record(raw: bytes) -> bool:
+    """Whether a line that lacks its newline is a JSON object all the same."""
+    text = text_of(raw, first=True)
+    if not text.startswith("{") or not text.endswith("}"):
+        return False
+    try:
+        return isinstance(json.loads(text), dict)
+    except (ValueError, RecursionError):
+        return False
+
+
+def fingerprint(read: ReadBlock, offset: int) -> str:
+    """Hash of the first and last 4 KB of the `offset` bytes already read: 32 hex characters.
+
+    It stays while the file only grows, and changes when a file is replaced or rewritten in place, also where it is
+    longer again than before. It looks at nothing behind `offset`, so a torn tail may still change.
+    """
+    length = min(FINGERPRINT_BYTES, offset)
+    digest = blake2b(digest_size=16)
+    digest.update(read(0, length) if length else b"")
+    digest.update(read(offset - length, length) if length else b"")
+    return digest.hexdigest()

@@ -1,0 +1,78 @@
+"""What changed: a listing and what is known of its files. Pure."""
+
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass
+
+from anamnesis_pipeline.model import FileCursor, FileStat
+
+
+@dataclass(frozen=True, slots=True)
+class Selection:
+    """What to do about each file of a source. A file is in one list only.
+
+    `replaced` files shrank or are other files under the same path; `grown` ones look like more of the same until
+    their first bytes say otherwise; `gone` are paths.
+    """
+
+    new: tuple[FileStat, ...]
+    grown: tuple[tuple[FileStat, FileCursor], ...]
+    replaced: tuple[tuple[FileStat, FileCursor], ...]
+    gone: tuple[str, ...]
+    unchanged: int
+
+    @property
+    def changed(self) -> int:
+        """Files that need reading."""
+        return len(self.new) + len(self.grown) + len(self.replaced)
+
+
+def select(listing: Iterable[FileStat], cursors: Mapping[str, FileCursor], *, complete: bool = True) -> Selection:
+    """Compare without reading a byte.
+
+    :param complete: the listing saw every folder; otherwise nothing is taken for gone.
+    """
+    new: list[FileStat] = []
+    grown: list[tuple[FileStat, FileCursor]] = []
+    replaced: list[tuple[FileStat, FileCursor]] = []
+    seen: set[str] = set()
+    unchanged = 0
+    for file in listing:
+        seen.add(file.path)
+        cursor = cursors.get(file.path)
+        if cursor is None:
+            new.append(file)
+        elif is_unchanged(file, cursor):
+            unchanged += 1
+        elif is_replaced(file, cursor):
+            replaced.append((file, cursor))
+        else:
+            grown.append((file, cursor))
+    gone = vanished(seen, cursors) if complete else ()
+    return Selection(tuple(new), tuple(grown), tuple(replaced), gone, unchanged)
+
+
+def is_unchanged(file: FileStat, cursor: FileCursor) -> bool:
+    """Same size, time and identity as when it was last read, and it was not gone meanwhile."""
+    return (
+        file.size == cursor.size
+        and file.mtime_ns == cursor.mtime_ns
+        and file.inode == cursor.inode
+        and file.device == cursor.device
+        and not cursor.gone
+    )
+
+
+def is_replaced(file: FileStat, cursor: FileCursor) -> bool:
+    """Another file, or too short for what was read of it. A device number alone may change with a reboot."""
+    return file.size < cursor.offset or file.inode != cursor.inode
+
+
+def changed_files(listing: Iterable[FileStat], cursors: Mapping[str, FileCursor], *, complete: bool = True) -> int:
+    """How many files a crawl would have something to do for, vanished ones included; reads nothing."""
+    selection = select(listing, cursors, complete=complete)
+    return selection.changed + len(selection.gone)
+
+
+def vanished(seen: Collection[str], cursors: Mapping[str, FileCursor]) -> tuple[str, ...]:
+    """Known paths that a complete listing does not show any more."""
+    return tuple(path for path, cursor in cursors.items() if not cursor.gone and path not in seen)

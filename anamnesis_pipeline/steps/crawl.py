@@ -1,0 +1,206 @@
+"""Bring the new lines of a source into the archive: exactly once, secrets masked, only new bytes read."""
+
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field, replace
+
+from anamnesis_pipeline.errors import SourceUnreadable
+from anamnesis_pipeline.model import ArchiveFrame, FileCursor, FileStat, Source
+from anamnesis_pipeline.sources.archive import Archive
+from anamnesis_pipeline.sources.base import Listing, SourceHost
+from anamnesis_pipeline.sources.lines import FINGERPRINT_BYTES, ReadBlock, complete_lines, fingerprint
+from anamnesis_pipeline.sources.selection import Selection, changed_files, select
+from anamnesis_pipeline.store.base import Store
+
+FRAME_BYTES = 4 << 20
+FRAME_LINES = 2_000
+
+Mask = Callable[[str], tuple[str, Counter[str]]]
+"""A raw line -> the line with its secrets masked, and how many of each kind there were."""
+
+
+@dataclass(frozen=True, slots=True)
+class CrawlReport:
+    """What one crawl of a source did. `files` are those listed; `masked` counts secrets by kind."""
+
+    files: int = 0
+    new: int = 0
+    grown: int = 0
+    replaced: int = 0
+    gone: int = 0
+    unchanged: int = 0
+    bytes_read: int = 0
+    lines: int = 0
+    masked: dict[str, int] = field(default_factory=dict)
+    problems: list[str] = field(default_factory=list)
+    seconds: float = 0.0
+
+
+@dataclass(slots=True)
+class _Tally:
+    bytes_read: int = 0
+    lines: int = 0
+    masked: Counter[str] = field(default_factory=Counter)
+    problems: list[str] = field(default_factory=list)
+
+
+@dataclass(frozen=True, slots=True)
+class _Crawl:
+    """What every file of a crawl shares."""
+
+    store: Store
+    host: SourceHost
+    archive: Archive
+    source: Source
+    mask: Mask
+    tally: _Tally
+
+
+def folder_of(source: Source) -> str:
+    """The folder on the source's machine that holds its files."""
+    return source.root if source.folder in {"", "."} else f"{source.root.rstrip('/')}/{source.folder}"
+
+
+def source_changed(store: Store, host: SourceHost, source: Source) -> bool:
+    """Whether a crawl would find something to do; lists, but reads no file.
+
+    :raises SourceUnreadable: the source's folder cannot be listed.
+    """
+    listing = host.list_files(folder_of(source))
+    return changed_files(listing, store.ingest.cursors(source.key), complete=not listing.problems) > 0
+
+
+def crawl_source(store: Store, host: SourceHost, archive: Archive, source: Source, mask: Mask) -> CrawlReport:
+    """Archive what is new in a source. A file that cannot be read is reported and does not stop the others.
+
+    A folder that cannot be listed is a problem of the report too; then nothing is taken for gone.
+    :raises StoreFull: the disk has no room; what was committed before stays.
+    """
+    started = time.perf_counter()
+    try:
+        listing = host.list_files(folder_of(source))
+    except SourceUnreadable as problem:
+        return CrawlReport(problems=[str(problem)], seconds=time.perf_counter() - started)
+    crawl = _Crawl(store, host, archive, source, mask, _Tally(problems=list(listing.problems)))
+    with archive.writing(source.key):
+        report = _crawl_listing(crawl, listing)
+    return replace(report, seconds=time.perf_counter() - started)
+
+
+def _crawl_listing(crawl: _Crawl, listing: Listing) -> CrawlReport:
+    selection = select(listing, crawl.store.ingest.cursors(crawl.source.key), complete=not listing.problems)
+    outcomes: Counter[str] = Counter()
+    for file, cursor in _to_read(selection):
+        try:
+            outcomes[_crawl_file(crawl, file, cursor)] += 1
+        except SourceUnreadable as problem:
+            crawl.tally.problems.append(str(problem))
+    gone = crawl.store.ingest.mark_gone(crawl.source.key, selection.gone) if selection.gone else 0
+    return CrawlReport(
+        files=len(listing.files),
+        new=outcomes["new"],
+        grown=outcomes["grown"],
+        replaced=outcomes["replaced"],
+        gone=gone,
+        unchanged=selection.unchanged,
+        bytes_read=crawl.tally.bytes_read,
+        lines=crawl.tally.lines,
+        masked=dict(crawl.tally.masked),
+        problems=crawl.tally.problems,
+    )
+
+
+def _to_read(selection: Selection) -> Iterator[tuple[FileStat, FileCursor | None]]:
+    yield from ((file, None) for file in selection.new)
+    yield from selection.grown
+    yield from selection.replaced
+
+
+def _crawl_file(crawl: _Crawl, file: FileStat, cursor: FileCursor | None) -> str:
+    """Archive what is new in one file: `new`, `grown` or `replaced`."""
+    read = _reader(crawl, file)
+    if cursor is None:
+        outcome, start = "new", FileCursor(crawl.source.key, file.path)
+    elif _is_same_file(read, file, cursor):
+        outcome, start = "grown", cursor
+    else:
+        outcome, start = "replaced", _next_generation(cursor)
+    _archive_lines(crawl, file, cursor, start, read)
+    return outcome
+
+
+def _is_same_file(read: ReadBlock, file: FileStat, cursor: FileCursor) -> bool:
+    if file.size < cursor.offset or file.inode != cursor.inode:
+        return False
+    return not cursor.head_hash or fingerprint(read, cursor.offset) == cursor.head_hash
+
+
+def _next_generation(cursor: FileCursor) -> FileCursor:
+    return FileCursor(
+        cursor.source, cursor.path, generation=cursor.generation + 1 if cursor.lines else cursor.generation,
+        version=cursor.version,
+    )  # fmt: skip
+
+
+def _archive_lines(
+    crawl: _Crawl, file: FileStat, stored: FileCursor | None, cursor: FileCursor, read: ReadBlock
+) -> None:
+    """Frame by frame: append to the archive, then commit. Stops when another run was faster."""
+    end = _archive_end(crawl.store, cursor)
+    for lines, offset in _batches(complete_lines(read, cursor.offset, file.size)):
+        masked = [_mask(crawl, line) for line in lines]
+        frame = crawl.archive.append(cursor.source, cursor.path, cursor.generation, cursor.lines, masked, at=end)
+        end = frame.archive_offset + frame.archive_bytes
+        # mtime 0 never equals a listed time: should this run die here, the next one goes on
+        after = replace(_read_up_to(cursor, file, read, offset, len(lines)), mtime_ns=0)
+        if not crawl.store.ingest.commit_crawl(stored, after, frame):
+            return
+        stored = cursor = after
+        crawl.tally.lines += len(lines)
+    crawl.store.ingest.commit_crawl(stored, _read_up_to(cursor, file, read, cursor.offset), None)
+
+
+def _read_up_to(cursor: FileCursor, file: FileStat, read: ReadBlock, offset: int, lines: int = 0) -> FileCursor:
+    return replace(
+        cursor, device=file.device, inode=file.inode, size=file.size, mtime_ns=file.mtime_ns, offset=offset,
+        head_hash=fingerprint(read, offset), head_bytes=min(FINGERPRINT_BYTES, offset),
+        lines=cursor.lines + lines, gone=False, version=cursor.version + 1,
+    )  # fmt: skip
+
+
+def _archive_end(store: Store, cursor: FileCursor) -> int:
+    last_line = max(0, cursor.lines - 1)
+    frames: list[ArchiveFrame] = store.ingest.frames(cursor.source, cursor.path, cursor.generation, last_line)
+    return max((frame.archive_offset + frame.archive_bytes for frame in frames), default=0)
+
+
+def _batches(lines: Iterator[tuple[str, int]]) -> Iterator[tuple[list[str], int]]:
+    """Lines in runs of at most 2,000 or, but for a single longer line, 4 MB; each with the offset behind it."""
+    batch: list[str] = []
+    size = offset = 0
+    for line, end in lines:
+        if batch and (len(batch) >= FRAME_LINES or size + len(line) > FRAME_BYTES):
+            yield batch, offset
+            batch, size = [], 0
+        batch.append(line)
+        size, offset = size + len(line), end
+    if batch:
+        yield batch, offset
+
+
+def _mask(crawl: _Crawl, line: str) -> str:
+    masked, found = crawl.mask(line)
+    crawl.tally.masked.update(found)
+    return masked
+
+
+def _reader(crawl: _Crawl, file: FileStat) -> ReadBlock:
+    path = f"{folder_of(crawl.source)}/{file.path}"
+
+    def read(offset: int, length: int) -> bytes:
+        data = crawl.host.read(path, offset, length)
+        crawl.tally.bytes_read += len(data)
+        return data
+
+    return read

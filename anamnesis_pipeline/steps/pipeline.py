@@ -1,0 +1,85 @@
+"""The whole pipeline in one process, without Dagster: what `anamnesis ingest` does."""
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+
+from anamnesis_pipeline.embeddings.pieces import PieceCounter
+from anamnesis_pipeline.model import FileCursor, Part, Source
+from anamnesis_pipeline.sources.archive import Archive
+from anamnesis_pipeline.sources.base import SourceHost
+from anamnesis_pipeline.steps.crawl import CrawlReport, Mask, crawl_source
+from anamnesis_pipeline.steps.episodes import EpisodeReport, publish_source
+from anamnesis_pipeline.steps.exchanges import ParseReport, parse_source
+from anamnesis_pipeline.steps.summaries import SummaryReport, summarize_source
+from anamnesis_pipeline.store.base import Store
+
+
+@dataclass(frozen=True, slots=True)
+class Pipeline:
+    """Everything that the source steps need, opened once."""
+
+    store: Store
+    host: SourceHost
+    archive: Archive
+    mask: Mask
+    archive_lines: Callable[[FileCursor, int], Iterator[str]]
+    label: Callable[[str], str]
+    pieces: PieceCounter
+    idle_minutes: int
+    summarizer: str
+    summarize: Callable[[Part], str]
+
+    def crawl(self, source: Source) -> CrawlReport:
+        """New lines into the archive."""
+        return crawl_source(self.store, self.host, self.archive, source, self.mask)
+
+    def parse(self, source: Source) -> ParseReport:
+        """Archived lines into parts."""
+        return parse_source(
+            self.store, self.archive_lines, source, now=datetime.now(UTC), idle_minutes=self.idle_minutes,
+            label=self.label,
+        )  # fmt: skip
+
+    def summarize_parts(self, source: Source) -> SummaryReport:
+        """Closed parts into summaries."""
+        return summarize_source(self.store, source, self.summarizer, self.summarize)
+
+    def publish(self, source: Source) -> EpisodeReport:
+        """Parts and summaries into episodes."""
+        return publish_source(self.store, source, self.pieces, self.summarize)
+
+
+@dataclass(frozen=True, slots=True)
+class SourceReport:
+    """What `ingest_source` did with one source."""
+
+    source: Source
+    crawl: CrawlReport
+    parse: ParseReport
+    summaries: SummaryReport
+    episodes: EpisodeReport
+
+
+def ingest_source(pipeline: Pipeline, source: Source) -> SourceReport:
+    """All steps of one source, in order."""
+    return SourceReport(
+        source,
+        pipeline.crawl(source),
+        pipeline.parse(source),
+        pipeline.summarize_parts(source),
+        pipeline.publish(source),
+    )
+
+
+def ingest_all(
+    pipeline: Pipeline, sources: Sequence[Source], on_source: Callable[[SourceReport], None] = lambda report: None
+) -> list[SourceReport]:
+    """Every source, one after the other; `on_source` is told of each as it is done."""
+    pipeline.store.ingest.put_sources(sources)
+    reports = []
+    for source in sources:
+        report = ingest_source(pipeline, source)
+        on_source(report)
+        reports.append(report)
+    return reports

@@ -1,0 +1,158 @@
+"""Writing what a client posts: normalized, masked, cut into passages, embedded at once when the model is there."""
+
+import logging
+import uuid
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+from anamnesis_pipeline.embeddings.passages import passages_of_posted
+from anamnesis_pipeline.embeddings.pieces import PieceCounter
+from anamnesis_pipeline.errors import EpisodeConflict, EpisodeNotFound, InvalidEpisode, RetryLater, UnknownModel
+from anamnesis_pipeline.model import Episode, Passage, Space, StoredPassage
+from anamnesis_pipeline.store.base import Store
+
+CONTEXT_WITHIN = timedelta(minutes=30)
+CONTEXT_EPISODES = 2
+"""Episodes just before a posted one that count as its context. On LoCoMo two preceding turns give recall@10 .739,
+one .711, none .621 (the best single list)."""
+PATCHABLE = frozenset("summary raw_exchange project instance tags timestamp kind metadata status superseded_by".split())
+
+log = logging.getLogger(__name__)
+
+MaskText = Callable[[str], tuple[str, Counter[str]]]
+EmbedNow = Callable[[Sequence[StoredPassage], Space], None]
+
+
+@dataclass(frozen=True, slots=True)
+class EpisodeDraft:
+    """What a client may say about an episode."""
+
+    summary: str
+    instance: str
+    project: str
+    raw_exchange: str = ""
+    tags: tuple[str, ...] = ()
+    timestamp: datetime | None = None
+    episode_id: str | None = None
+    kind: str = "note"
+    metadata: Mapping[str, Any] = field(default_factory=dict)
+
+
+class Poster:
+    """Creates and edits posted episodes."""
+
+    def __init__(self, store: Store, mask_text: MaskText, pieces: PieceCounter, embed: EmbedNow | None) -> None:
+        """:param embed: embeds passages into a space now, or raises RetryLater; None: the pipeline does it later."""
+        self._store = store
+        self._mask = mask_text
+        self._pieces = pieces
+        self._embed = embed
+
+    def create(self, draft: EpisodeDraft) -> tuple[Episode, bool]:
+        """Store an episode; True when it is new, False when the id exists with identical content.
+
+        :raises EpisodeConflict: the id exists with other content.
+        :raises InvalidEpisode: the summary is blank.
+        """
+        episode = self._episode(draft)
+        known = self._store.episodes.get([episode.episode_id]).get(episode.episode_id)
+        if known is not None:
+            return self._same_or_conflict(known, episode, draft), False
+        created = self._store.episodes.create(episode, self._passages(episode))
+        self._embed_now(episode.episode_id)
+        return episode, created
+
+    def patch(self, episode_id: str, changes: Mapping[str, Any]) -> Episode:
+        """Edit fields of an episode; what its text says anew is found by the next search.
+
+        :raises EpisodeNotFound: no such id.
+        :raises InvalidEpisode: a field that cannot be edited, or a value it cannot have.
+        :raises EpisodeConflict: somebody else edited it meanwhile.
+        """
+        known = self._store.episodes.get([episode_id]).get(episode_id)
+        if known is None:
+            raise EpisodeNotFound(f"no episode {episode_id!r}")
+        edited = replace(known, **self._clean(changes))
+        textual = {"summary", "raw_exchange", "project", "timestamp"} & changes.keys()
+        passages = (
+            self._passages(edited) if textual else [p.passage for p in self._store.episodes.passages_of(episode_id)]
+        )
+        self._store.episodes.replace(edited, passages, known.content_hash)
+        self._embed_now(episode_id)
+        return edited
+
+    def _episode(self, draft: EpisodeDraft) -> Episode:
+        cleaned = self._clean(
+            {
+                "summary": draft.summary, "raw_exchange": draft.raw_exchange, "tags": draft.tags,
+                "metadata": dict(draft.metadata), "timestamp": draft.timestamp or datetime.now(UTC),
+            }
+        )  # fmt: skip
+        return Episode(
+            episode_id=draft.episode_id or f"ep_{cleaned['timestamp']:%Y%m%d}_{uuid.uuid4().hex[:12]}",
+            source="direct", instance=draft.instance, project=draft.project, kind=draft.kind, **cleaned,
+        )  # fmt: skip
+
+    def _clean(self, changes: Mapping[str, Any]) -> dict[str, Any]:
+        """The same fields, normalized and masked.
+
+        :raises InvalidEpisode: a field that cannot be set, or a blank summary.
+        """
+        for name in changes:
+            if name not in PATCHABLE:
+                raise InvalidEpisode(name, f"cannot be set; these can: {', '.join(sorted(PATCHABLE))}")
+        cleaned = dict(changes)
+        if "summary" in cleaned:
+            cleaned["summary"] = self._mask(" ".join(cleaned["summary"].split()))[0]
+            if not cleaned["summary"]:
+                raise InvalidEpisode("summary", "must say something; it is blank")
+        if "raw_exchange" in cleaned:
+            cleaned["raw_exchange"] = self._mask(cleaned["raw_exchange"])[0]
+        if "metadata" in cleaned:
+            cleaned["metadata"] = _map_strings(cleaned["metadata"], lambda text: self._mask(text)[0])
+        if "tags" in cleaned:
+            cleaned["tags"] = tuple(dict.fromkeys(self._mask(tag)[0] for tag in cleaned["tags"]))
+        return cleaned
+
+    def _same_or_conflict(self, known: Episode, wanted: Episode, draft: EpisodeDraft) -> Episode:
+        if draft.timestamp is None:  # the client did not say when, so time is no difference
+            wanted = replace(wanted, timestamp=known.timestamp)
+        if wanted.content_hash != known.content_hash:
+            raise EpisodeConflict(
+                f"episode {known.episode_id!r} exists with other content; use PATCH /api/episodes/{known.episode_id}"
+            )
+        return known
+
+    def _passages(self, episode: Episode) -> list[Passage]:
+        before = self._store.episodes.preceding(
+            episode.instance, episode.project, episode.timestamp, episode.timestamp - CONTEXT_WITHIN,
+            limit=CONTEXT_EPISODES + 1,
+        )  # fmt: skip
+        preceding = [other.summary for other in before if other.episode_id != episode.episode_id][-CONTEXT_EPISODES:]
+        return passages_of_posted(episode, preceding, self._pieces)
+
+    def _embed_now(self, episode_id: str) -> None:
+        space = self._store.spaces.active()
+        if self._embed is None or space is None:
+            return
+        stored = self._store.episodes.passages_of(episode_id)
+        have = [self._store.vectors.get(space.key, v, [p.passage_id for p in stored]) for v in space.variants]
+        lacking = [p for p in stored if any(p.passage_id not in found for found in have)]
+        try:
+            if lacking:
+                self._embed(lacking, space)
+        except (RetryLater, UnknownModel) as exc:
+            log.info("episode %s is found by its words now, by meaning after the next embed run: %s", episode_id, exc)
+
+
+def _map_strings(value: Any, change: Callable[[str], str]) -> Any:
+    if isinstance(value, str):
+        return change(value)
+    if isinstance(value, Mapping):
+        return {change(str(key)): _map_strings(item, change) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [_map_strings(item, change) for item in value]
+    return value

@@ -1,0 +1,40 @@
+"""How values are written into columns: texts, instants and lists. Pure."""
+
+import json
+from collections.abc import Iterable
+from datetime import UTC, datetime
+from typing import Any
+
+
+def clean(text: str) -> str:
+    """`text` without lone surrogates, which SQLite cannot store; each becomes U+FFFD."""
+    try:
+        text.encode("utf-8")
+    except UnicodeEncodeError:
+        return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+    return text
+
+
+def instant(when: datetime) -> str:
+    """ISO-8601 in UTC with microseconds, so that the order of texts is the order of times.
+
+    :raises ValueError: `when` has no time zone.
+    """
+    if when.tzinfo is None:
+        raise ValueError(f"{when.isoformat()} has no time zone; times in a store are UTC")
+    return when.astimezone(UTC).isoformat(timespec="microseconds")
+
+
+def moment(text: str) -> datetime:
+    """The inverse of `instant`."""
+    return datetime.fromisoformat(text)
+
+
+def as_json(value: Any) -> str:
+    """Compact JSON, ASCII only: it survives any text a log may hold."""
+    return json.dumps(value, separators=(",", ":"))
+
+
+def json_list(values: Iterable[Any]) -> str:
+    """A JSON array, e.g. the argument of `json_each`."""
+    return as_json(list(values))

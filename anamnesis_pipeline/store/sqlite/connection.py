@@ -1,0 +1,185 @@
+"""One SQLite file in WAL mode, its connections, and the border where `sqlite3` errors become ours."""
+
+import os
+import shutil
+import sqlite3
+import threading
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import TypeVar
+
+from anamnesis_pipeline.errors import AnamnesisError, GiveUp, StoreBusy, StoreCorrupt, StoreFull
+from anamnesis_pipeline.store.base import MAX_ROWS_PER_WRITE
+from anamnesis_pipeline.store.sqlite.exact_terms import exact_terms
+
+BUSY_TIMEOUT_S = 30.0
+PAGE_CACHE_KIB = 32_768
+SCARCE_BYTES = 4 << 20
+"""With less than this free, an I/O error means a full disk: SQLite reports some of those as I/O errors."""
+
+PRAGMAS = (
+    "PRAGMA journal_mode = WAL",
+    "PRAGMA synchronous = FULL",  # a commit outlives a power cut, as a client that got its 201 expects
+    f"PRAGMA cache_size = -{PAGE_CACHE_KIB}",
+    "PRAGMA temp_store = MEMORY",
+    "PRAGMA trusted_schema = ON",  # the view behind the exact index calls exact_terms()
+    "PRAGMA journal_size_limit = 67108864",
+)
+
+_MAYBE_FULL = {sqlite3.SQLITE_IOERR, sqlite3.SQLITE_CANTOPEN}
+_OUR_ERRORS: tuple[tuple[set[int], type[AnamnesisError], str], ...] = (
+    (
+        {sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED},
+        StoreBusy,
+        f"{{path}} stayed locked by another process for {BUSY_TIMEOUT_S:.0f} s; try again",
+    ),
+    (
+        {sqlite3.SQLITE_FULL},
+        StoreFull,
+        "no room to write {path}: {free:,} bytes are free on its disk; free some, then try again; "
+        "nothing was half written",
+    ),
+    (
+        {sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB, sqlite3.SQLITE_FORMAT, sqlite3.SQLITE_IOERR},
+        StoreCorrupt,
+        "{path} cannot be read as a database ({problem}); stop everything that uses it, move it away together with "
+        "its -wal and -shm files, then restore a backup or ingest again",
+    ),
+    (
+        {sqlite3.SQLITE_READONLY, sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_PERM, sqlite3.SQLITE_AUTH},
+        GiveUp,
+        "{path} cannot be opened for writing ({problem}); check that it is a file and who owns it",
+    ),
+    ({sqlite3.SQLITE_TOOBIG}, GiveUp, "{path}: one value is larger than SQLite stores ({problem}); split it"),
+)
+
+T = TypeVar("T")
+
+
+def batches(rows: Sequence[T], size: int = MAX_ROWS_PER_WRITE) -> Iterator[Sequence[T]]:
+    """`rows` in runs of at most `size`."""
+    for start in range(0, len(rows), size):
+        yield rows[start : start + size]
+
+
+class Database:
+    """The file and its connections, pooled: a connection serves one thread at a time, and none outlives `close`."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self._idle: list[sqlite3.Connection] = []
+        self._inherited: list[sqlite3.Connection] = []
+        self._pid = os.getpid()
+        self._closed = False
+        self._lock = threading.Lock()
+        with _translated(path):
+            path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+            path.touch(mode=0o600)
+
+    @contextmanager
+    def read(self) -> Iterator[sqlite3.Connection]:
+        """A connection inside a read transaction: everything it reads is of one moment."""
+        with _translated(self.path), self._borrowed() as connection:
+            connection.execute("BEGIN")
+            yield connection
+            connection.execute("ROLLBACK")
+
+    @contextmanager
+    def write(self) -> Iterator[sqlite3.Connection]:
+        """A connection that holds the write lock; commits at the end, undoes everything on an exception.
+
+        IMMEDIATE: a deferred transaction that reads and then writes fails at once when another process wrote.
+
+        :raises StoreBusy: another process held the lock for longer than the time-out.
+        """
+        with _translated(self.path), self._borrowed() as connection:
+            connection.execute("BEGIN IMMEDIATE")
+            yield connection
+            connection.execute("COMMIT")
+
+    def close(self) -> None:
+        """Close every connection; one in use closes when its user is done."""
+        with self._lock:
+            self._closed = True
+            idle, self._idle = self._idle, []
+        for connection in idle:
+            connection.close()
+
+    @contextmanager
+    def _borrowed(self) -> Iterator[sqlite3.Connection]:
+        connection = self._take()
+        try:
+            yield connection
+        except BaseException:
+            connection.close()  # which also rolls back
+            raise
+        self._give_back(connection)
+
+    def _take(self) -> sqlite3.Connection:
+        if self._pid != os.getpid():
+            self._forget_inherited()
+        with self._lock:
+            if self._closed:
+                raise GiveUp(f"{self.path} was closed by this process; open the store again")
+            if self._idle:
+                return self._idle.pop()
+        return self._connect()
+
+    def _give_back(self, connection: sqlite3.Connection) -> None:
+        with self._lock:
+            if not self._closed:
+                self._idle.append(connection)
+                return
+        connection.close()
+
+    def _forget_inherited(self) -> None:
+        """A forked child must neither use nor close its parent's connections, so they are kept aside."""
+        self._inherited, self._idle = [*self._inherited, *self._idle], []
+        self._lock, self._pid = threading.Lock(), os.getpid()
+
+    def _connect(self) -> sqlite3.Connection:
+        connection = sqlite3.connect(
+            self.path, timeout=BUSY_TIMEOUT_S, isolation_level=None, check_same_thread=False, cached_statements=256
+        )
+        try:
+            connection.create_function("exact_terms", 1, exact_terms, deterministic=True)
+            for pragma in PRAGMAS:
+                connection.execute(pragma)
+        except BaseException:
+            connection.close()
+            raise
+        return connection
+
+
+@contextmanager
+def _translated(path: Path) -> Iterator[None]:
+    try:
+        yield
+    except sqlite3.DatabaseError as exc:
+        if (ours := _our_error(path, exc)) is None:
+            raise
+        raise ours from exc
+    except FileExistsError as exc:
+        raise GiveUp(f"{path.parent} is a file, and the store needs a folder there; move it away") from exc
+    except PermissionError as exc:
+        raise GiveUp(f"{path} cannot be written; check who owns it and its folder") from exc
+
+
+def _our_error(path: Path, exc: sqlite3.DatabaseError) -> AnamnesisError | None:
+    """Our error for one of SQLite's; None for what only a mistake in this package can cause."""
+    code = getattr(exc, "sqlite_errorcode", None)
+    primary = code & 0xFF if code is not None else None
+    free = _free_bytes(path)
+    if primary in _MAYBE_FULL and free < SCARCE_BYTES:
+        primary = sqlite3.SQLITE_FULL
+    for codes, error, text in _OUR_ERRORS:
+        if primary in codes:
+            return error(text.format(path=path, problem=exc, free=free))
+    return None
+
+
+def _free_bytes(path: Path) -> int:
+    with suppress(OSError):
+        return shutil.disk_usage(path.parent).free
+    return 0

@@ -1,0 +1,117 @@
+"""Episodes as rows."""
+
+import json
+import sqlite3
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+from anamnesis_pipeline.errors import InvalidEpisode
+from anamnesis_pipeline.model import Episode, Passage, content_id
+from anamnesis_pipeline.store.sqlite.columns import as_json, clean, instant, json_list, moment
+
+SELECT_EPISODES = """SELECT e.episode_id, e.source, e.timestamp, e.instance, e.project, e.kind, t.summary,
+        t.raw_exchange, t.tags, e.status, e.superseded_by, t.machine, t.path, t.session_id, t.message_ids,
+        t.message_keys, t.metadata, e.retrieval_count, e.last_retrieved
+    FROM episodes e JOIN episode_texts t USING (episode_key)"""
+
+
+def storable(episode: Episode) -> Episode:
+    """`episode` as it will be read back, so that its content hash is the same before and after.
+
+    :raises InvalidEpisode: the time has no zone, or the metadata are not JSON.
+    """
+    if episode.timestamp.tzinfo is None:
+        raise InvalidEpisode("timestamp", "has no time zone; send UTC, e.g. 2026-01-31T12:00:00Z")
+    try:
+        metadata = json.loads(as_json(dict(episode.metadata)))
+    except (TypeError, ValueError) as exc:
+        raise InvalidEpisode("metadata", f"not JSON: {exc}") from exc
+    return replace(
+        episode,
+        episode_id=clean(episode.episode_id),
+        source=clean(episode.source),
+        timestamp=moment(instant(episode.timestamp)),
+        instance=clean(episode.instance),
+        project=clean(episode.project),
+        kind=clean(episode.kind),
+        summary=clean(episode.summary),
+        raw_exchange=clean(episode.raw_exchange),
+        tags=tuple(map(clean, episode.tags)),
+        machine=clean(episode.machine),
+        path=clean(episode.path),
+        session_id=clean(episode.session_id),
+        message_ids=tuple(map(clean, episode.message_ids)),
+        message_keys=tuple(map(clean, episode.message_keys)),
+        metadata=metadata,
+    )
+
+
+def stored_hash(episode: Episode, passages: Sequence[Passage]) -> str:
+    """Hash of everything that `put` may change, so that an unchanged episode costs one look."""
+    return content_id(
+        episode.content_hash, episode.source, episode.machine, episode.path, episode.session_id,
+        json_list(episode.message_ids), json_list(episode.message_keys),
+        *(as_json([p.ordinal, p.text, p.context, p.message_ids]) for p in passages),
+    )  # fmt: skip
+
+
+def read_row(row: Sequence[Any]) -> Episode:
+    """A row of `SELECT_EPISODES`."""
+    (episode_id, source, timestamp, instance, project, kind, summary, raw_exchange, tags, status, superseded_by,
+     machine, path, session_id, message_ids, message_keys, metadata, retrieval_count, last_retrieved) = row  # fmt: skip
+    return Episode(
+        episode_id=episode_id,
+        source=source,
+        timestamp=moment(timestamp),
+        instance=instance,
+        project=project,
+        kind=kind,
+        summary=summary,
+        raw_exchange=raw_exchange,
+        tags=tuple(json.loads(tags)),
+        status=status,
+        superseded_by=superseded_by,
+        machine=machine,
+        path=path,
+        session_id=session_id,
+        message_ids=tuple(json.loads(message_ids)),
+        message_keys=tuple(json.loads(message_keys)),
+        metadata=json.loads(metadata),
+        retrieval_count=retrieval_count,
+        last_retrieved=moment(last_retrieved) if last_retrieved else None,
+    )
+
+
+def write_episode(connection: sqlite3.Connection, episode: Episode, passages: Sequence[Passage]) -> int:
+    """Insert or update by id, leaving status and counters of an existing row alone; returns the row's key."""
+    (episode_key,) = connection.execute(
+        """INSERT INTO episodes (episode_id, source, timestamp, instance, project, kind, status, superseded_by,
+                passages, content_hash, stored_hash)
+            VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
+            ON CONFLICT (episode_id) DO UPDATE SET source = excluded.source, timestamp = excluded.timestamp,
+                instance = excluded.instance, project = excluded.project, kind = excluded.kind,
+                passages = excluded.passages, content_hash = excluded.content_hash,
+                stored_hash = excluded.stored_hash
+            RETURNING episode_key""",
+        (episode.episode_id, episode.source, instant(episode.timestamp), episode.instance, episode.project,
+         episode.kind, episode.status, episode.superseded_by, len(passages), episode.content_hash,
+         stored_hash(episode, passages)),
+    ).fetchone()  # fmt: skip
+    connection.execute(
+        """INSERT INTO episode_texts (episode_key, summary, raw_exchange, tags, machine, path, session_id,
+                message_ids, message_keys, metadata)
+            VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
+            ON CONFLICT (episode_key) DO UPDATE SET summary = excluded.summary,
+                raw_exchange = excluded.raw_exchange, tags = excluded.tags, machine = excluded.machine,
+                path = excluded.path, session_id = excluded.session_id, message_ids = excluded.message_ids,
+                message_keys = excluded.message_keys, metadata = excluded.metadata""",
+        (episode_key, episode.summary, episode.raw_exchange, json_list(episode.tags), episode.machine, episode.path,
+         episode.session_id, json_list(episode.message_ids), json_list(episode.message_keys),
+         as_json(dict(episode.metadata))),
+    )  # fmt: skip
+    connection.execute("DELETE FROM episode_tags WHERE episode_key = ?", (episode_key,))
+    connection.executemany(
+        "INSERT INTO episode_tags (tag, episode_key) VALUES (?, ?)", [(tag, episode_key) for tag in set(episode.tags)]
+    )
+    return int(episode_key)

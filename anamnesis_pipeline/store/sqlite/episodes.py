@@ -1,0 +1,220 @@
+"""Episodes, their passages and tombstones in SQLite."""
+
+# ruff: noqa: D102, S608
+# the contract documents them, see store/base.py; only names of ours enter the SQL
+
+import base64
+import json
+import sqlite3
+from collections.abc import Iterator, Sequence
+from datetime import UTC, datetime
+
+from anamnesis_pipeline.errors import EpisodeConflict, EpisodeNotFound, InvalidEpisode
+from anamnesis_pipeline.model import Episode, Passage, StoredPassage, Where
+from anamnesis_pipeline.store.base import MAX_ROWS_PER_WRITE, EpisodePage, PutReport
+from anamnesis_pipeline.store.sqlite import episode_rows, passage_rows, pending
+from anamnesis_pipeline.store.sqlite.columns import as_json, instant, json_list, moment
+from anamnesis_pipeline.store.sqlite.connection import Database, batches
+from anamnesis_pipeline.store.sqlite.episode_rows import SELECT_EPISODES
+from anamnesis_pipeline.store.sqlite.filters import condition
+from anamnesis_pipeline.store.sqlite.passage_rows import SELECT_PASSAGES
+
+Written = tuple[Episode, Sequence[Passage]]
+
+
+class SqliteEpisodes:
+    """See `EpisodeRecords`."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+    def put(self, episodes: Sequence[Written]) -> PutReport:
+        outcomes = {"created": 0, "updated": 0, "unchanged": 0, "tombstoned": 0}
+        ready = [(episode_rows.storable(e), passage_rows.storable(ps)) for e, ps in episodes]
+        for batch in _by_rows(ready):
+            with self._database.write() as connection:
+                batch_outcomes = [_put(connection, episode, passages) for episode, passages in batch]
+            for outcome in batch_outcomes:
+                outcomes[outcome] += 1
+        return PutReport(**outcomes)
+
+    def create(self, episode: Episode, passages: Sequence[Passage]) -> bool:
+        episode, passages = episode_rows.storable(episode), passage_rows.storable(passages)
+        with self._database.write() as connection:
+            if (stored := _stored(connection, episode.episode_id)) is not None:
+                if stored[1] == episode.content_hash:
+                    return False
+                raise EpisodeConflict(
+                    f"episode {episode.episode_id} exists with other content; edit it, or choose another id"
+                )
+            for table in ("tombstones", "tombstone_keys"):
+                connection.execute(f"DELETE FROM {table} WHERE episode_id = ?", (episode.episode_id,))
+            _write(connection, episode, passages)
+        return True
+
+    def replace(self, episode: Episode, passages: Sequence[Passage], expected_hash: str) -> None:
+        episode, passages = episode_rows.storable(episode), passage_rows.storable(passages)
+        with self._database.write() as connection:
+            stored = _stored(connection, episode.episode_id)
+            if stored is None:
+                raise EpisodeNotFound(f"no episode {episode.episode_id}; it may have been deleted meanwhile")
+            if stored[1] != expected_hash:
+                raise EpisodeConflict(f"episode {episode.episode_id} changed meanwhile; read it again, then edit")
+            episode_key = _write(connection, episode, passages)
+            connection.execute(
+                "UPDATE episodes SET status = ?, superseded_by = ? WHERE episode_key = ?",
+                (episode.status, episode.superseded_by, episode_key),
+            )
+
+    def get(self, episode_ids: Sequence[str]) -> dict[str, Episode]:
+        with self._database.read() as connection:
+            rows = connection.execute(
+                f"{SELECT_EPISODES} WHERE e.episode_id IN (SELECT value FROM json_each(?))", (json_list(episode_ids),)
+            ).fetchall()
+        return {episode.episode_id: episode for episode in map(episode_rows.read_row, rows)}
+
+    def delete(self, episode_id: str, *, tombstone: bool = True) -> bool:
+        with self._database.write() as connection:
+            if (stored := _stored(connection, episode_id)) is None:
+                return False
+            if tombstone:
+                _bury(connection, episode_id, stored[0])
+            else:  # the next ingest publishes it again
+                connection.execute("UPDATE parts SET published_hash = NULL WHERE part_id = ?", (episode_id,))
+            _remove(connection, stored[0])
+        return True
+
+    def page(self, where: Where, limit: int, cursor: str | None = None, skip: int = 0) -> EpisodePage:
+        terms, values = condition(where)
+        after: list[str] = []
+        if cursor is not None:
+            terms, after = f"{terms} AND (e.timestamp, e.episode_id) < (?, ?)", _decode(cursor)
+        with self._database.read() as connection:
+            rows = connection.execute(
+                f"{SELECT_EPISODES} WHERE {terms} ORDER BY e.timestamp DESC, e.episode_id DESC LIMIT ? OFFSET ?",
+                (*values, *after, limit + 1, skip),
+            ).fetchall()
+        items = [episode_rows.read_row(row) for row in rows[:limit]]
+        return EpisodePage(items, _encode(items[-1]) if len(rows) > limit and items else None)
+
+    def count(self, where: Where) -> int:
+        terms, values = condition(where)
+        with self._database.read() as connection:
+            return int(connection.execute(f"SELECT count(*) FROM episodes e WHERE {terms}", values).fetchone()[0])
+
+    def projects(self) -> list[str]:
+        with self._database.read() as connection:
+            return [name for (name,) in connection.execute("SELECT DISTINCT project FROM episodes ORDER BY project")]
+
+    def preceding(self, instance: str, project: str, before: datetime, since: datetime, limit: int) -> list[Episode]:
+        with self._database.read() as connection:
+            rows = connection.execute(
+                f"""{SELECT_EPISODES} WHERE e.instance = ? AND e.project = ? AND e.timestamp >= ? AND e.timestamp < ?
+                    AND e.source = 'direct' AND e.status = 'active'
+                    ORDER BY e.timestamp DESC, e.episode_key DESC LIMIT ?""",
+                (instance, project, instant(since), instant(before), limit),
+            ).fetchall()
+        return [episode_rows.read_row(row) for row in reversed(rows)]
+
+    def passages(self, passage_ids: Sequence[int]) -> dict[int, StoredPassage]:
+        with self._database.read() as connection:
+            rows = connection.execute(
+                f"{SELECT_PASSAGES} WHERE p.passage_id IN (SELECT value FROM json_each(?))", (json_list(passage_ids),)
+            ).fetchall()
+        return {row[0]: passage_rows.read_row(row) for row in rows}
+
+    def passages_of(self, episode_id: str) -> list[StoredPassage]:
+        with self._database.read() as connection:
+            rows = connection.execute(f"{SELECT_PASSAGES} WHERE e.episode_id = ? ORDER BY p.ordinal", (episode_id,))
+            return [passage_rows.read_row(row) for row in rows]
+
+    def track(self, episode_ids: Sequence[str], when: datetime) -> None:
+        for batch in batches(sorted(set(episode_ids))):
+            with self._database.write() as connection:
+                connection.execute(
+                    """UPDATE episodes SET retrieval_count = retrieval_count + 1, last_retrieved = ?
+                        WHERE episode_id IN (SELECT value FROM json_each(?))""",
+                    (instant(when), json_list(batch)),
+                )
+
+
+def _by_rows(episodes: Sequence[Written]) -> Iterator[list[Written]]:
+    """Runs of episodes whose rows fit one transaction; an episode is never divided."""
+    batch: list[Written] = []
+    rows = 0
+    for episode, passages in episodes:
+        if batch and rows + 1 + len(passages) > MAX_ROWS_PER_WRITE:
+            yield batch
+            batch, rows = [], 0
+        batch.append((episode, passages))
+        rows += 1 + len(passages)
+    if batch:
+        yield batch
+
+
+def _put(connection: sqlite3.Connection, episode: Episode, passages: Sequence[Passage]) -> str:
+    """Write one episode of a `put`; returns its field in the report."""
+    if _is_tombstoned(connection, episode):
+        return "tombstoned"
+    stored = _stored(connection, episode.episode_id)
+    if stored is not None and stored[2] == episode_rows.stored_hash(episode, passages):
+        return "unchanged"
+    _write(connection, episode, passages)
+    return "created" if stored is None else "updated"
+
+
+def _write(connection: sqlite3.Connection, episode: Episode, passages: Sequence[Passage]) -> int:
+    episode_key = episode_rows.write_episode(connection, episode, passages)
+    passage_rows.write_passages(connection, episode_key, passages)
+    pending.refresh(connection, [episode_key])
+    return episode_key
+
+
+def _stored(connection: sqlite3.Connection, episode_id: str) -> tuple[int, str, str] | None:
+    """Key, content hash and stored hash of an episode."""
+    row: tuple[int, str, str] | None = connection.execute(
+        "SELECT episode_key, content_hash, stored_hash FROM episodes WHERE episode_id = ?", (episode_id,)
+    ).fetchone()
+    return row
+
+
+def _is_tombstoned(connection: sqlite3.Connection, episode: Episode) -> bool:
+    if connection.execute("SELECT 1 FROM tombstones WHERE episode_id = ?", (episode.episode_id,)).fetchone():
+        return True
+    if not episode.message_keys:
+        return False
+    return not connection.execute(
+        """SELECT 1 FROM json_each(?) WHERE value NOT IN (SELECT message_key FROM tombstone_keys) LIMIT 1""",
+        (json_list(episode.message_keys),),
+    ).fetchone()
+
+
+def _bury(connection: sqlite3.Connection, episode_id: str, episode_key: int) -> None:
+    connection.execute(
+        "INSERT INTO tombstones VALUES (?, ?) ON CONFLICT DO NOTHING", (episode_id, instant(datetime.now(UTC)))
+    )
+    connection.execute(
+        """INSERT INTO tombstone_keys (message_key, episode_id)
+            SELECT DISTINCT k.value, ? FROM episode_texts t, json_each(t.message_keys) k WHERE t.episode_key = ?
+            ON CONFLICT DO NOTHING""",
+        (episode_id, episode_key),
+    )
+
+
+def _remove(connection: sqlite3.Connection, episode_key: int) -> None:
+    rows = connection.execute("SELECT passage_id FROM passages WHERE episode_key = ?", (episode_key,))
+    passage_rows.delete_passages(connection, [passage_id for (passage_id,) in rows.fetchall()])
+    for table in ("episode_tags", "episode_texts", "pending", "episodes"):
+        connection.execute(f"DELETE FROM {table} WHERE episode_key = ?", (episode_key,))
+
+
+def _encode(last: Episode) -> str:
+    return base64.urlsafe_b64encode(as_json([instant(last.timestamp), last.episode_id]).encode()).decode()
+
+
+def _decode(cursor: str) -> list[str]:
+    try:
+        timestamp, episode_id = json.loads(base64.b64decode(cursor.encode(), altchars=b"-_", validate=True))
+        return [instant(moment(timestamp)), str(episode_id)]
+    except (ValueError, TypeError) as exc:
+        raise InvalidEpisode("cursor", f"{cursor[:80]!r} is none of ours; take it from `next_cursor`") from exc

@@ -1,0 +1,280 @@
+"""Sources, file cursors, archive frames, message keys, parts and summaries in SQLite."""
+
+# ruff: noqa: D102, S608
+# the contract documents them, see store/base.py; only names of ours enter the SQL
+
+import sqlite3
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
+from datetime import datetime
+from typing import Any
+
+from anamnesis_pipeline.model import ArchiveFrame, FileCursor, Part, Source, Summary
+from anamnesis_pipeline.store.base import MAX_ROWS_PER_WRITE, ParsedChunk, SourceCounts
+from anamnesis_pipeline.store.sqlite import part_rows
+from anamnesis_pipeline.store.sqlite.columns import clean, instant, json_list
+from anamnesis_pipeline.store.sqlite.connection import Database, batches
+from anamnesis_pipeline.store.sqlite.part_rows import PART_COLUMNS
+
+_FILE_COLUMNS = """source, path, device, inode, size, mtime_ns, head_hash, head_bytes, "offset", generation, lines,
+    parsed_lines, parser_state, gone, version"""
+_PAGE = 50
+"""Parts decompressed at a time while looking for some that no tombstone forbids."""
+
+_COUNTS = {
+    "files": "SELECT count(*) FROM files WHERE {of}",
+    "files_gone": "SELECT count(*) FROM files WHERE gone AND {of}",
+    "bytes": 'SELECT coalesce(sum("offset"), 0) FROM files WHERE {of}',
+    "lines": "SELECT coalesce(sum(lines), 0) FROM files WHERE {of}",
+    "unparsed_lines": "SELECT coalesce(sum(lines - parsed_lines), 0) FROM files WHERE {of}",
+    "messages": "SELECT count(*) FROM messages WHERE {of}",
+    "occurrences": "SELECT count(*) FROM occurrences WHERE {of}",
+    "exchanges": "SELECT count(*) FROM (SELECT DISTINCT source, exchange_id FROM parts WHERE {of})",
+    "parts": "SELECT count(*) FROM parts WHERE {of}",
+    "open_parts": "SELECT count(*) FROM parts WHERE closed = 0 AND {of}",
+    "summaries": "SELECT count(*) FROM parts WHERE summarized_hash IS NOT NULL AND {of}",
+    "episodes": "SELECT count(*) FROM episodes WHERE {of}",
+    "passages": "SELECT coalesce(sum(passages), 0) FROM episodes WHERE {of}",
+}
+"""Each reads an index or the small `files` table, never texts."""
+
+
+class SqliteIngest:
+    """See `IngestRecords`."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+    def put_sources(self, sources: Sequence[Source]) -> int:
+        new = 0
+        for batch in batches(sources):
+            with self._database.write() as connection:
+                new += sum(_put_source(connection, source) for source in batch)
+        return new
+
+    def sources(self) -> list[Source]:
+        with self._database.read() as connection:
+            rows = connection.execute("SELECT key, machine, root, folder, kind FROM sources ORDER BY key").fetchall()
+        return [Source(*row) for row in rows]
+
+    def cursors(self, source: str) -> dict[str, FileCursor]:
+        with self._database.read() as connection:
+            rows = connection.execute(f"SELECT {_FILE_COLUMNS} FROM files WHERE source = ? ORDER BY path", (source,))
+            return {row[1]: _read_cursor(row) for row in rows}
+
+    def commit_crawl(self, before: FileCursor | None, after: FileCursor, frame: ArchiveFrame | None) -> bool:
+        with self._database.write() as connection:
+            stored = _stored_version(connection, after)
+            if stored != (before.version if before else None):
+                return False
+            _write_cursor(connection, replace(after, version=(stored or 0) + 1))
+            if frame is not None:
+                connection.execute(
+                    "INSERT INTO frames VALUES (?, ?, ?, ?, ?, ?, ?)",
+                    (after.source, after.path, frame.generation, frame.first_line, frame.lines,
+                     frame.archive_offset, frame.archive_bytes),
+                )  # fmt: skip
+        return True
+
+    def mark_gone(self, source: str, paths: Iterable[str]) -> int:
+        newly = 0
+        for batch in batches(sorted(set(paths))):
+            with self._database.write() as connection:
+                newly += connection.execute(
+                    """UPDATE files SET gone = 1, version = version + 1
+                        WHERE source = ? AND gone = 0 AND path IN (SELECT value FROM json_each(?))""",
+                    (source, json_list(batch)),
+                ).rowcount
+        return newly
+
+    def frames(self, source: str, path: str, generation: int, from_line: int = 0) -> list[ArchiveFrame]:
+        with self._database.read() as connection:
+            rows = connection.execute(
+                """SELECT generation, first_line, lines, archive_offset, archive_bytes FROM frames
+                    WHERE source = ? AND path = ? AND generation = ? AND first_line + lines > ?
+                    ORDER BY first_line""",
+                (source, path, generation, from_line),
+            ).fetchall()
+        return [ArchiveFrame(*row) for row in rows]
+
+    def known_keys(self, keys: Sequence[str]) -> set[str]:
+        known: set[str] = set()
+        with self._database.read() as connection:
+            for table, column in (("messages", "key"), ("tombstone_keys", "message_key")):
+                rows = connection.execute(
+                    f"SELECT {column} FROM {table} WHERE {column} IN (SELECT value FROM json_each(?))",
+                    (json_list(keys),),
+                )
+                known.update(key for (key,) in rows)
+        return known
+
+    def part(self, part_id: str) -> Part | None:
+        with self._database.read() as connection:
+            row = connection.execute(f"SELECT {PART_COLUMNS} FROM parts WHERE part_id = ?", (part_id,)).fetchone()
+        return None if row is None else part_rows.read_row(row)
+
+    def commit_parsed(self, chunk: ParsedChunk) -> bool:
+        """See `IngestRecords.commit_parsed`.
+
+        A key that another file came to own, or that was tombstoned, since the chunk was parsed also means that
+        another run was faster: written anyway, the same message would end up in two parts.
+        """
+        before, after = chunk.before, chunk.after
+        with self._database.write() as connection:
+            if _stored_version(connection, before) != before.version or _is_contested(connection, chunk):
+                return False
+            _write_cursor(connection, replace(after, version=before.version + 1))
+            connection.executemany(
+                "INSERT INTO messages (key, source, path) VALUES (?, ?, ?) ON CONFLICT (key) DO NOTHING",
+                [(key, before.source, before.path) for key in chunk.keys],
+            )
+            connection.executemany(
+                "INSERT INTO occurrences (source, path, line, message_key) VALUES (?, ?, ?, ?) ON CONFLICT DO NOTHING",
+                [(before.source, o.path, o.line, o.message_key) for o in chunk.occurrences],
+            )
+            for part in chunk.parts:
+                part_rows.write_part(connection, part)
+        return True
+
+    def close_idle_parts(self, source: str, ended_before: datetime) -> int:
+        closed, last = 0, MAX_ROWS_PER_WRITE
+        while last == MAX_ROWS_PER_WRITE:
+            with self._database.write() as connection:
+                last = connection.execute(
+                    f"""UPDATE parts SET closed = 1 WHERE part_id IN (
+                        SELECT part_id FROM parts WHERE source = ? AND closed = 0 AND ended_at < ?
+                        LIMIT {MAX_ROWS_PER_WRITE})""",
+                    (source, instant(ended_before)),
+                ).rowcount
+            closed += last
+        return closed
+
+    def unfinished_sources(self, ended_before: datetime) -> set[str]:
+        with self._database.read() as connection:
+            rows = connection.execute(
+                """SELECT source FROM files WHERE parsed_lines < lines
+                    UNION SELECT source FROM parts WHERE closed = 0 AND ended_at < ?
+                    UNION SELECT source FROM parts WHERE published_hash IS NOT wanted_hash
+                        AND part_id NOT IN (SELECT episode_id FROM tombstones)""",
+                (instant(ended_before),),
+            )
+            return {source for (source,) in rows}
+
+    def parts_to_summarize(self, source: str, model: str, limit: int) -> list[Part]:
+        """See `IngestRecords.parts_to_summarize`. A deleted episode's part is left out."""
+        with self._database.read() as connection:
+            rows = connection.execute(
+                f"""SELECT {PART_COLUMNS} FROM parts
+                    WHERE source = ? AND closed = 1 AND summarized_hash IS NOT content_hash
+                        AND part_id NOT IN (SELECT episode_id FROM tombstones)
+                    ORDER BY ended_at DESC, part_id DESC LIMIT ?""",
+                (source, limit),
+            ).fetchall()
+        return [part_rows.read_row(row) for row in rows]
+
+    def put_summaries(self, summaries: Sequence[Summary]) -> int:
+        changed = 0
+        for batch in batches([replace(s, text=clean(s.text)) for s in summaries]):
+            with self._database.write() as connection:
+                changed += sum(part_rows.write_summary(connection, summary) for summary in batch)
+        return changed
+
+    def parts_to_publish(self, source: str, limit: int) -> list[tuple[Part, Summary | None]]:
+        """See `IngestRecords.parts_to_publish`. A summary of an earlier version of the part counts as none."""
+        found: list[tuple[Part, Summary | None]] = []
+        with self._database.read() as connection:
+            for part in _unpublished(connection, source):
+                if len(found) == limit:
+                    break
+                if not _is_forbidden(connection, part):
+                    summary = part_rows.read_summary(connection, part.part_id)
+                    found.append((part, summary if summary and summary.content_hash == part.content_hash else None))
+        return found
+
+    def mark_published(self, published: Sequence[tuple[Part, Summary | None]]) -> None:
+        rows = [(part_rows.publication_hash(part.content_hash, s), part.part_id) for part, s in published]
+        for batch in batches(rows):
+            with self._database.write() as connection:
+                connection.executemany("UPDATE parts SET published_hash = ? WHERE part_id = ?", batch)
+
+    def counts(self, source: str | None = None) -> SourceCounts:
+        of = "1" if source is None else "source = :source"
+        with self._database.read() as connection:
+            return SourceCounts(
+                **{
+                    name: connection.execute(sql.format(of=of), {"source": source}).fetchone()[0]
+                    for name, sql in _COUNTS.items()
+                }
+            )
+
+
+def _put_source(connection: sqlite3.Connection, source: Source) -> bool:
+    is_new = connection.execute("SELECT 1 FROM sources WHERE key = ?", (source.key,)).fetchone() is None
+    connection.execute(
+        """INSERT INTO sources (key, machine, root, folder, kind) VALUES (?, ?, ?, ?, ?)
+            ON CONFLICT (key) DO UPDATE SET machine = excluded.machine, root = excluded.root,
+                folder = excluded.folder, kind = excluded.kind""",
+        (source.key, source.machine, source.root, source.folder, source.kind),
+    )
+    return is_new
+
+
+def _read_cursor(row: Sequence[Any]) -> FileCursor:
+    source, path, device, inode, *middle, gone, version = row
+    return replace(FileCursor(source, path, int(device), int(inode), *middle), gone=bool(gone), version=version)
+
+
+def _stored_version(connection: sqlite3.Connection, cursor: FileCursor) -> int | None:
+    row = connection.execute(
+        "SELECT version FROM files WHERE source = ? AND path = ?", (cursor.source, cursor.path)
+    ).fetchone()
+    return None if row is None else int(row[0])
+
+
+def _write_cursor(connection: sqlite3.Connection, cursor: FileCursor) -> None:
+    connection.execute(
+        f"""INSERT INTO files ({_FILE_COLUMNS}) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
+            ON CONFLICT (source, path) DO UPDATE SET device = excluded.device, inode = excluded.inode,
+                size = excluded.size, mtime_ns = excluded.mtime_ns, head_hash = excluded.head_hash,
+                head_bytes = excluded.head_bytes, "offset" = excluded."offset", generation = excluded.generation,
+                lines = excluded.lines, parsed_lines = excluded.parsed_lines, parser_state = excluded.parser_state,
+                gone = excluded.gone, version = excluded.version""",
+        (cursor.source, cursor.path, str(cursor.device), str(cursor.inode), cursor.size, cursor.mtime_ns,
+         cursor.head_hash, cursor.head_bytes, cursor.offset, cursor.generation, cursor.lines, cursor.parsed_lines,
+         cursor.parser_state, cursor.gone, cursor.version),
+    )  # fmt: skip
+
+
+def _is_contested(connection: sqlite3.Connection, chunk: ParsedChunk) -> bool:
+    keys = json_list(chunk.keys)
+    owned = connection.execute(
+        """SELECT 1 FROM messages WHERE key IN (SELECT value FROM json_each(?)) AND (source, path) <> (?, ?)""",
+        (keys, chunk.before.source, chunk.before.path),
+    ).fetchone()
+    forbidden = connection.execute(
+        "SELECT 1 FROM tombstone_keys WHERE message_key IN (SELECT value FROM json_each(?))", (keys,)
+    ).fetchone()
+    return bool(owned or forbidden)
+
+
+def _unpublished(connection: sqlite3.Connection, source: str) -> Iterator[Part]:
+    """Parts whose episode is missing or old, newest first, read as they are asked for."""
+    rows = connection.execute(
+        f"""SELECT {PART_COLUMNS} FROM parts
+            WHERE source = ? AND published_hash IS NOT wanted_hash
+            ORDER BY ended_at DESC, part_id DESC""",
+        (source,),
+    )
+    while page := rows.fetchmany(_PAGE):
+        yield from map(part_rows.read_row, page)
+
+
+def _is_forbidden(connection: sqlite3.Connection, part: Part) -> bool:
+    """Whether a tombstone holds the part's id, or every message of it."""
+    if connection.execute("SELECT 1 FROM tombstones WHERE episode_id = ?", (part.part_id,)).fetchone():
+        return True
+    keys = json_list({s.message_key for s in part.segments})
+    alive = connection.execute(
+        "SELECT 1 FROM json_each(?) WHERE value NOT IN (SELECT message_key FROM tombstone_keys) LIMIT 1", (keys,)
+    ).fetchone()
+    return bool(part.segments) and alive is None

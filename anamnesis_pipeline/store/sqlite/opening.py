@@ -1,0 +1,36 @@
+"""Opening the embedded store."""
+
+from pathlib import Path
+
+from anamnesis_pipeline.store.base import Store
+from anamnesis_pipeline.store.sqlite.connection import Database
+from anamnesis_pipeline.store.sqlite.episodes import SqliteEpisodes
+from anamnesis_pipeline.store.sqlite.fulltext import SqliteTextIndex
+from anamnesis_pipeline.store.sqlite.ingest_records import SqliteIngest
+from anamnesis_pipeline.store.sqlite.schema import migrate
+from anamnesis_pipeline.store.sqlite.settings import SqliteSettings
+from anamnesis_pipeline.store.sqlite.spaces import SqliteSpaces
+from anamnesis_pipeline.store.sqlite.vectors import SqliteVectors
+
+
+def open_sqlite(path: Path, index_dir: Path) -> Store:
+    """Open, and create or migrate if need be, the store in the file `path`.
+
+    :param index_dir: folder of the derived vector index files; safe to delete.
+    :raises StoreCorrupt: the file is damaged, of a newer version, or another program's.
+    """
+    database = Database(path)
+    try:
+        migrate(database)
+    except BaseException:
+        database.close()
+        raise
+    return Store(
+        ingest=SqliteIngest(database),
+        episodes=SqliteEpisodes(database),
+        text=SqliteTextIndex(database),
+        vectors=SqliteVectors(database, index_dir),
+        spaces=SqliteSpaces(database, index_dir),
+        settings=SqliteSettings(database),
+        close=database.close,
+    )

@@ -1,0 +1,214 @@
+"""The tables, as numbered migrations. A migration is never edited once released; a change is a new one."""
+
+# ruff: noqa: S608
+# only names of ours enter the SQL
+
+import sqlite3
+from datetime import UTC, datetime
+
+from anamnesis_pipeline.errors import StoreCorrupt
+from anamnesis_pipeline.model import RESERVED_SOURCES
+from anamnesis_pipeline.store.sqlite.columns import instant
+from anamnesis_pipeline.store.sqlite.connection import Database
+
+APPLICATION_ID = 0x414E414D  # "ANAM"; tells this file from any other SQLite database
+
+M001_INGEST = (
+    """CREATE TABLE sources (
+        key TEXT PRIMARY KEY, machine TEXT NOT NULL, root TEXT NOT NULL, folder TEXT NOT NULL, kind TEXT NOT NULL
+    ) WITHOUT ROWID""",
+    # device and inode are texts: file systems hand out unsigned 64-bit numbers, which SQLite's integers cannot hold
+    """CREATE TABLE files (
+        source TEXT NOT NULL, path TEXT NOT NULL, device TEXT NOT NULL, inode TEXT NOT NULL, size INTEGER NOT NULL,
+        mtime_ns INTEGER NOT NULL, head_hash TEXT NOT NULL, head_bytes INTEGER NOT NULL, "offset" INTEGER NOT NULL,
+        generation INTEGER NOT NULL, lines INTEGER NOT NULL, parsed_lines INTEGER NOT NULL,
+        parser_state TEXT NOT NULL, gone INTEGER NOT NULL, version INTEGER NOT NULL,
+        PRIMARY KEY (source, path)
+    )""",
+    """CREATE TABLE frames (
+        source TEXT NOT NULL, path TEXT NOT NULL, generation INTEGER NOT NULL, first_line INTEGER NOT NULL,
+        lines INTEGER NOT NULL, archive_offset INTEGER NOT NULL, archive_bytes INTEGER NOT NULL,
+        PRIMARY KEY (source, path, generation, first_line)
+    ) WITHOUT ROWID""",
+    "CREATE TABLE messages (key TEXT PRIMARY KEY, source TEXT NOT NULL, path TEXT NOT NULL) WITHOUT ROWID",
+    "CREATE INDEX messages_by_source ON messages (source)",
+    """CREATE TABLE occurrences (
+        source TEXT NOT NULL, path TEXT NOT NULL, line INTEGER NOT NULL, message_key TEXT NOT NULL,
+        PRIMARY KEY (source, path, line, message_key)
+    ) WITHOUT ROWID""",
+    # wanted_hash is what an up-to-date episode is made of (text and summary), published_hash what it was made of,
+    # summarized_hash the text that the summary is of: the work left is what the partial indexes hold
+    """CREATE TABLE parts (
+        part_id TEXT PRIMARY KEY, source TEXT NOT NULL, path TEXT NOT NULL, session_id TEXT NOT NULL,
+        exchange_id TEXT NOT NULL, ordinal INTEGER NOT NULL, kind TEXT NOT NULL, project TEXT NOT NULL,
+        cwd TEXT NOT NULL, prompt TEXT NOT NULL, agent_id TEXT NOT NULL, agent_type TEXT NOT NULL, lead TEXT NOT NULL,
+        closed INTEGER NOT NULL, started_at TEXT NOT NULL, ended_at TEXT NOT NULL, content_hash TEXT NOT NULL,
+        wanted_hash TEXT NOT NULL, published_hash TEXT, summarized_hash TEXT, segments BLOB NOT NULL
+    )""",
+    "CREATE INDEX parts_by_exchange ON parts (source, exchange_id)",
+    "CREATE INDEX parts_open ON parts (source, ended_at) WHERE closed = 0",
+    "CREATE INDEX parts_summarized ON parts (source) WHERE summarized_hash IS NOT NULL",
+    """CREATE INDEX parts_to_summarize ON parts (source, ended_at DESC, part_id DESC)
+        WHERE closed = 1 AND summarized_hash IS NOT content_hash""",
+    """CREATE INDEX parts_to_publish ON parts (source, ended_at DESC, part_id DESC)
+        WHERE published_hash IS NOT wanted_hash""",
+    """CREATE TABLE summaries (
+        part_id TEXT PRIMARY KEY, content_hash TEXT NOT NULL, text TEXT NOT NULL, model TEXT NOT NULL
+    )""",
+    "CREATE TABLE settings (name TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID",
+    *(f"INSERT INTO sources VALUES ('{key}', '', '', '', 'reserved')" for key in RESERVED_SOURCES),
+)
+
+M002_EPISODES = (
+    # what filters and orders look at is apart from the texts, so that a filter reads few pages
+    """CREATE TABLE episodes (
+        episode_key INTEGER PRIMARY KEY AUTOINCREMENT, episode_id TEXT NOT NULL UNIQUE, source TEXT NOT NULL,
+        timestamp TEXT NOT NULL, instance TEXT NOT NULL, project TEXT NOT NULL, kind TEXT NOT NULL,
+        status TEXT NOT NULL, superseded_by TEXT, passages INTEGER NOT NULL, content_hash TEXT NOT NULL,
+        stored_hash TEXT NOT NULL, retrieval_count INTEGER NOT NULL DEFAULT 0, last_retrieved TEXT
+    )""",
+    "CREATE INDEX episodes_by_time ON episodes (timestamp, episode_id)",
+    "CREATE INDEX episodes_by_project ON episodes (project, timestamp, episode_id)",
+    "CREATE INDEX episodes_by_instance ON episodes (instance, project, timestamp)",
+    "CREATE INDEX episodes_by_source ON episodes (source, timestamp, episode_id)",
+    "CREATE INDEX episodes_passages ON episodes (source, passages)",
+    """CREATE TABLE episode_texts (
+        episode_key INTEGER PRIMARY KEY, summary TEXT NOT NULL, raw_exchange TEXT NOT NULL, tags TEXT NOT NULL,
+        machine TEXT NOT NULL, path TEXT NOT NULL, session_id TEXT NOT NULL, message_ids TEXT NOT NULL,
+        message_keys TEXT NOT NULL, metadata TEXT NOT NULL
+    )""",
+    """CREATE TABLE episode_tags (
+        tag TEXT NOT NULL, episode_key INTEGER NOT NULL, PRIMARY KEY (tag, episode_key)
+    ) WITHOUT ROWID""",
+    "CREATE INDEX episode_tags_by_episode ON episode_tags (episode_key)",
+    "CREATE TABLE tombstones (episode_id TEXT PRIMARY KEY, deleted_at TEXT NOT NULL) WITHOUT ROWID",
+    """CREATE TABLE tombstone_keys (
+        message_key TEXT NOT NULL, episode_id TEXT NOT NULL, PRIMARY KEY (message_key, episode_id)
+    ) WITHOUT ROWID""",
+    "CREATE INDEX tombstone_keys_by_episode ON tombstone_keys (episode_id)",
+    """CREATE TABLE passages (
+        passage_id INTEGER PRIMARY KEY AUTOINCREMENT, episode_key INTEGER NOT NULL, ordinal INTEGER NOT NULL
+    )""",
+    "CREATE UNIQUE INDEX passages_by_episode ON passages (episode_key, ordinal)",
+    """CREATE TABLE passage_texts (
+        passage_id INTEGER PRIMARY KEY, text TEXT NOT NULL, context TEXT NOT NULL, message_ids TEXT NOT NULL
+    )""",
+    "CREATE VIEW passage_terms AS SELECT passage_id, exact_terms(text) AS terms FROM passage_texts",
+    """CREATE VIRTUAL TABLE stem_index USING fts5 (
+        text, context, content = 'passage_texts', content_rowid = 'passage_id',
+        tokenize = 'porter unicode61 remove_diacritics 2'
+    )""",
+    # every category but separators and controls is part of a token, so that only spaces divide
+    """CREATE VIRTUAL TABLE exact_index USING fts5 (
+        terms, content = 'passage_terms', content_rowid = 'passage_id',
+        tokenize = "unicode61 remove_diacritics 0 categories 'L* M* N* P* S* Co'"
+    )""",
+    """CREATE TRIGGER passage_texts_added AFTER INSERT ON passage_texts BEGIN
+        INSERT INTO stem_index (rowid, text, context) VALUES (new.passage_id, new.text, new.context);
+        INSERT INTO exact_index (rowid, terms) VALUES (new.passage_id, exact_terms(new.text));
+    END""",
+    """CREATE TRIGGER passage_texts_removed AFTER DELETE ON passage_texts BEGIN
+        INSERT INTO stem_index (stem_index, rowid, text, context)
+            VALUES ('delete', old.passage_id, old.text, old.context);
+        INSERT INTO exact_index (exact_index, rowid, terms)
+            VALUES ('delete', old.passage_id, exact_terms(old.text));
+    END""",
+    """CREATE TRIGGER passage_texts_are_final BEFORE UPDATE ON passage_texts BEGIN
+        SELECT RAISE(ABORT, 'a passage never changes; it is deleted and written under a new key');
+    END""",
+)
+
+M003_SPACES = (
+    # keys of dropped spaces are never used again, so vectors left over by a crash belong to nobody
+    """CREATE TABLE spaces (
+        space_id INTEGER PRIMARY KEY AUTOINCREMENT, key TEXT NOT NULL UNIQUE, model_id TEXT NOT NULL,
+        dim INTEGER NOT NULL, generation INTEGER NOT NULL, query_prefix TEXT NOT NULL, passage_prefix TEXT NOT NULL,
+        pooling TEXT NOT NULL, "precision" TEXT NOT NULL, variants TEXT NOT NULL, status TEXT NOT NULL
+    )""",
+    "CREATE UNIQUE INDEX spaces_active ON spaces (status) WHERE status = 'active'",
+    """CREATE TABLE space_variants (
+        space_id INTEGER NOT NULL, variant TEXT NOT NULL, PRIMARY KEY (space_id, variant)
+    ) WITHOUT ROWID""",
+    # vectors arrive in any order of passages, so what an index file covers is told by seq, which only grows
+    """CREATE TABLE vectors (
+        seq INTEGER PRIMARY KEY AUTOINCREMENT, space_id INTEGER NOT NULL, variant TEXT NOT NULL,
+        passage_id INTEGER NOT NULL, vec BLOB NOT NULL
+    )""",
+    "CREATE UNIQUE INDEX vectors_by_passage ON vectors (space_id, variant, passage_id)",
+    "CREATE INDEX vectors_by_seq ON vectors (space_id, variant, seq)",
+    """CREATE TABLE token_vectors (
+        space_id INTEGER NOT NULL, passage_id INTEGER NOT NULL, tokens INTEGER NOT NULL, dims INTEGER NOT NULL,
+        data BLOB NOT NULL, PRIMARY KEY (space_id, passage_id)
+    ) WITHOUT ROWID""",
+    # how many passages of an episode lack a vector; no row when none: ticks cost what is left to do
+    """CREATE TABLE pending (
+        space_id INTEGER NOT NULL, episode_key INTEGER NOT NULL, source TEXT NOT NULL, timestamp TEXT NOT NULL,
+        missing INTEGER NOT NULL, PRIMARY KEY (space_id, episode_key)
+    ) WITHOUT ROWID""",
+    "CREATE INDEX pending_by_source ON pending (space_id, source, timestamp, episode_key, missing)",
+    "CREATE INDEX pending_by_episode ON pending (episode_key)",
+    """CREATE TABLE index_files (
+        space_id INTEGER NOT NULL, variant TEXT NOT NULL, name TEXT NOT NULL, bytes INTEGER NOT NULL,
+        covered_seq INTEGER NOT NULL, vectors INTEGER NOT NULL, PRIMARY KEY (space_id, variant)
+    ) WITHOUT ROWID""",
+)
+
+MIGRATIONS: tuple[tuple[str, tuple[str, ...]], ...] = (
+    ("m001_ingest", M001_INGEST),
+    ("m002_episodes", M002_EPISODES),
+    ("m003_spaces", M003_SPACES),
+)
+
+
+def migrate(database: Database, migrations: tuple[tuple[str, tuple[str, ...]], ...] = MIGRATIONS) -> int:
+    """Bring the file to this version, one transaction each; returns how many migrations ran.
+
+    Safe when several processes start at once: each looks again once it holds the write lock.
+
+    :raises StoreCorrupt: the file is of a newer version, or some other program's database.
+    """
+    with database.read() as connection:
+        if _applied(database, connection, migrations) == len(migrations):
+            return 0
+    ran = 0
+    for number in range(len(migrations)):
+        with database.write() as connection:
+            ran += _apply(database, connection, migrations, number)
+    return ran
+
+
+def _apply(
+    database: Database,
+    connection: sqlite3.Connection,
+    migrations: tuple[tuple[str, tuple[str, ...]], ...],
+    number: int,
+) -> int:
+    if _applied(database, connection, migrations) > number:
+        return 0
+    name, statements = migrations[number]
+    if number == 0:
+        connection.execute(f"PRAGMA application_id = {APPLICATION_ID}")
+        connection.execute("CREATE TABLE migrations (number INTEGER PRIMARY KEY, name TEXT, applied_at TEXT)")
+    for statement in statements:
+        connection.execute(statement)
+    connection.execute("INSERT INTO migrations VALUES (?, ?, ?)", (number + 1, name, instant(datetime.now(UTC))))
+    return 1
+
+
+def _applied(
+    database: Database, connection: sqlite3.Connection, migrations: tuple[tuple[str, tuple[str, ...]], ...]
+) -> int:
+    """How many migrations the file has."""
+    (application_id,) = connection.execute("PRAGMA application_id").fetchone()
+    (tables,) = connection.execute("SELECT count(*) FROM sqlite_master").fetchone()
+    if application_id != APPLICATION_ID:
+        if application_id or tables:
+            raise StoreCorrupt(f"{database.path} is the database of another program; choose another file or home")
+        return 0
+    names = [name for (name,) in connection.execute("SELECT name FROM migrations ORDER BY number")]
+    if len(names) > len(migrations):
+        raise StoreCorrupt(
+            f"{database.path} was written by a newer version ({names[-1]}), and this one knows {migrations[-1][0]}; "
+            f"update anamnesis"
+        )
+    return len(names)

@@ -1,0 +1,60 @@
+"""The derived nearest-neighbour file of one space and variant: a usearch graph of int8 vectors, memory-mapped."""
+
+import os
+import threading
+from collections.abc import Iterable
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+from usearch.index import Index
+
+Vectors = NDArray[np.float32]
+Ids = NDArray[np.int64]
+
+CONNECTIVITY = 16
+EXPANSION_ADD = 128
+EXPANSION_SEARCH = 96
+
+
+class VectorFile:
+    """An opened index file. It only proposes: scores come from the stored vectors."""
+
+    def __init__(self, path: Path, dim: int) -> None:
+        self.name = path.name
+        self._index = _empty(dim)
+        self._index.view(path)
+        self._lock = threading.Lock()
+
+    def __len__(self) -> int:
+        return len(self._index)
+
+    def nearest(self, vector: Vectors, k: int) -> Ids:
+        """Up to k passage ids, nearest first."""
+        with self._lock:  # usearch numbers its search buffers per call, so two calls at once would share one
+            matches = self._index.search(vector, min(k, len(self._index)), threads=1)
+        return np.asarray(matches.keys, dtype=np.int64)
+
+
+def write_file(path: Path, dim: int, pages: Iterable[tuple[Ids, Vectors]]) -> int:
+    """Build an index of `pages` and put it at `path` in one step; returns how many vectors it holds."""
+    index = _empty(dim)
+    for ids, vectors in pages:
+        index.add(ids, vectors)
+    path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+    temporary = path.with_suffix(".tmp")
+    try:
+        index.save(temporary)
+        with temporary.open("rb") as handle:
+            os.fsync(handle.fileno())
+        temporary.rename(path)
+    finally:
+        temporary.unlink(missing_ok=True)
+    return len(index)
+
+
+def _empty(dim: int) -> Index:
+    return Index(
+        ndim=dim, metric="cos", dtype="i8", connectivity=CONNECTIVITY, expansion_add=EXPANSION_ADD,
+        expansion_search=EXPANSION_SEARCH,
+    )  # fmt: skip

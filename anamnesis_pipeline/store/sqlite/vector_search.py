@@ -1,0 +1,146 @@
+"""Nearest passages: proposals of an index file and of the tail behind it, scored with the stored vectors."""
+
+# ruff: noqa: S608
+# only names of ours enter the SQL
+
+import sqlite3
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from anamnesis_pipeline.model import ScoredPassage, Where
+from anamnesis_pipeline.store.sqlite.columns import json_list
+from anamnesis_pipeline.store.sqlite.filters import condition, is_selective
+from anamnesis_pipeline.store.sqlite.vector_file import VectorFile
+from anamnesis_pipeline.store.sqlite.vector_tail import MAX_ROWS, TailView, best_first, from_blobs
+
+Vectors = NDArray[np.float32]
+
+EXACT_ROWS = 20_000
+"""A filter that leaves at most so many passages is answered by scanning them."""
+
+MAX_PROPOSALS = 16_384
+"""When so many proposals hold too few passages that pass, scanning all that pass is no slower."""
+
+SCAN_ROWS = 4_096
+
+_ROWS = "SELECT v.passage_id, e.episode_id, v.vec FROM"
+_OF_THE_SPACE = "v.space_id = ? AND v.variant = ?"
+
+
+@dataclass(frozen=True, slots=True)
+class Question:
+    """What is looked for, in which space and variant. `vector` has shape (dim,)."""
+
+    space_id: int
+    variant: str
+    vector: Vectors
+    k: int
+    where: Where
+
+
+def nearest(
+    connection: sqlite3.Connection, question: Question, file: VectorFile | None, tail: TailView
+) -> list[ScoredPassage]:
+    """The k best passages that pass the filter, best first."""
+    if _leaves_few(connection, question.where):
+        return _scan_matching(connection, question)
+    found = _proposed(connection, question, file, tail)
+    if found is None:
+        return _scan_matching(connection, question)
+    if len(tail.ids) < MAX_ROWS:
+        return found
+    return _best([*found, *_scan_behind(connection, question, tail.last_seq)], question.k)
+
+
+def _leaves_few(connection: sqlite3.Connection, where: Where) -> bool:
+    if not is_selective(where):
+        return False
+    terms, values = condition(where)
+    (rows,) = connection.execute(
+        f"""SELECT count(*) FROM (SELECT 1 FROM episodes e CROSS JOIN passages p USING (episode_key)
+            WHERE {terms} LIMIT ?)""",
+        (*values, EXACT_ROWS + 1),
+    ).fetchone()
+    return int(rows) <= EXACT_ROWS
+
+
+def _proposed(
+    connection: sqlite3.Connection, question: Question, file: VectorFile | None, tail: TailView
+) -> list[ScoredPassage] | None:
+    """The best of what file and tail propose; None when they would have to propose too much.
+
+    Each must yield k passages that pass, or all it has: otherwise a better one could hide behind its proposals.
+    """
+    k, in_file = question.k, len(file) if file else 0
+    wanted = 2 * k + 16
+    while wanted <= MAX_PROPOSALS:
+        of_file = set(file.nearest(question.vector, wanted).tolist()) if file else set()
+        of_tail = set(tail.nearest(question.vector, wanted).tolist())
+        found = _scored(_passing(connection, question, of_file | of_tail), question)
+        passed = {hit.passage_id for hit in found}
+        file_is_done = len(of_file & passed) >= k or not in_file
+        if file_is_done and (len(of_tail & passed) >= k or wanted >= len(tail.ids)):
+            return found
+        wanted *= 2
+    return None
+
+
+def _passing(connection: sqlite3.Connection, question: Question, ids: Iterable[int]) -> sqlite3.Cursor:
+    terms, values = condition(question.where)
+    return connection.execute(
+        f"""{_ROWS} json_each(?) j
+            CROSS JOIN passages p ON p.passage_id = j.value
+            CROSS JOIN episodes e ON e.episode_key = p.episode_key
+            CROSS JOIN vectors v ON v.passage_id = p.passage_id AND {_OF_THE_SPACE}
+            WHERE {terms}""",
+        (json_list(ids), question.space_id, question.variant, *values),
+    )
+
+
+def _scan_matching(connection: sqlite3.Connection, question: Question) -> list[ScoredPassage]:
+    """Exact: every passage that passes the filter."""
+    terms, values = condition(question.where)
+    rows = connection.execute(
+        f"""{_ROWS} episodes e
+            CROSS JOIN passages p ON p.episode_key = e.episode_key
+            CROSS JOIN vectors v ON v.passage_id = p.passage_id AND {_OF_THE_SPACE}
+            WHERE {terms}""",
+        (question.space_id, question.variant, *values),
+    )
+    return _scored(rows, question)
+
+
+def _scan_behind(connection: sqlite3.Connection, question: Question, seq: int) -> list[ScoredPassage]:
+    """Exact: every passage that passes among the vectors behind `seq`."""
+    terms, values = condition(question.where)
+    rows = connection.execute(
+        f"""{_ROWS} vectors v INDEXED BY vectors_by_seq
+            CROSS JOIN passages p ON p.passage_id = v.passage_id
+            CROSS JOIN episodes e ON e.episode_key = p.episode_key
+            WHERE {_OF_THE_SPACE} AND v.seq > ? AND {terms}""",
+        (question.space_id, question.variant, seq, *values),
+    )
+    return _scored(rows, question)
+
+
+def _scored(rows: sqlite3.Cursor, question: Question) -> list[ScoredPassage]:
+    """The k best of `rows`, read in pages so that memory stays bounded."""
+    best: list[ScoredPassage] = []
+    for page in _pages(rows):
+        scores = from_blobs([row[2] for row in page], len(question.vector)) @ question.vector
+        top = best_first(scores, question.k)
+        best = _best([*best, *(ScoredPassage(page[i][0], page[i][1], float(scores[i])) for i in top)], question.k)
+    return best
+
+
+def _pages(rows: sqlite3.Cursor) -> Iterator[list[tuple[int, str, bytes]]]:
+    while page := rows.fetchmany(SCAN_ROWS):
+        yield page
+
+
+def _best(hits: Iterable[ScoredPassage], k: int) -> list[ScoredPassage]:
+    unique = {hit.passage_id: hit for hit in hits}
+    return sorted(unique.values(), key=lambda hit: (-hit.score, hit.passage_id))[:k]

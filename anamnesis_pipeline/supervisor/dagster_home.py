@@ -1,0 +1,27 @@
+"""DAGSTER_HOME, and the files that come with the package."""
+
+from pathlib import Path
+
+import anamnesis_pipeline
+from anamnesis_pipeline.errors import GiveUp
+
+CONFIG_FILES = ("dagster.yaml", "workspace.yaml")
+
+
+def bundled(name: str) -> Path:
+    """A file or folder that is installed beside the package, or lies in the root of the repository.
+
+    :raises GiveUp: it is in neither place.
+    """
+    package = Path(anamnesis_pipeline.__path__[0])
+    for place in (package / name, package.parent / name):
+        if place.exists():
+            return place
+    raise GiveUp(f"{name} belongs to Anamnesis but is not in {package}; install it again")
+
+
+def write_dagster_home(home: Path) -> None:
+    """Create the folder and copy the configuration there, as every start does."""
+    home.mkdir(parents=True, exist_ok=True)
+    for name in CONFIG_FILES:
+        (home / name).write_bytes(bundled(name).read_bytes())

@@ -1,0 +1,67 @@
+"""Which processes belong to one life of `anamnesis up`, and how they end.
+
+Every process that the supervisor starts carries `ANAMNESIS_LIFE=<uuid>` in its environment, and so does whatever
+these start in turn: Dagster's run workers are grandchildren that no process group reaches.
+"""
+
+import contextlib
+import os
+import time
+from collections.abc import Callable
+
+import psutil
+
+LIFE_VARIABLE = "ANAMNESIS_LIFE"
+_QUIET_SCANS = 3
+"""Empty scans in a row before a life counts as ended: a fork may be caught between two scans."""
+
+
+def members(life: str) -> list[psutil.Process]:
+    """Live processes of this user that carry `life`, never the caller itself."""
+    found = []
+    for process in psutil.process_iter():
+        with contextlib.suppress(psutil.Error, OSError):  # gone meanwhile, a zombie, or another user's
+            if process.pid != os.getpid() and process.environ().get(LIFE_VARIABLE) == life:
+                found.append(process)
+    return found
+
+
+def end_life(
+    life: str,
+    *,
+    grace_s: float = 10.0,
+    kill_s: float = 5.0,
+    hurry: Callable[[], bool] = lambda: False,
+    between_scans: Callable[[], object] = lambda: None,
+) -> list[int]:
+    """End every process of `life`: SIGTERM once each, SIGKILL after `grace_s` seconds or when `hurry()` says so.
+
+    :param between_scans: called after each scan; a parent reaps its children there.
+    :return: ids of the processes that are still there `kill_s` seconds after the first SIGKILL; normally none.
+    """
+    asked: set[psutil.Process] = set()
+    kill_at = time.monotonic() + grace_s
+    quiet = 0
+    while True:
+        found = members(life)
+        between_scans()
+        quiet = 0 if found else quiet + 1
+        if quiet >= _QUIET_SCANS:
+            return []
+        if hurry():
+            kill_at = min(kill_at, time.monotonic())
+        if time.monotonic() >= kill_at + kill_s:
+            return [process.pid for process in found]
+        killing = time.monotonic() >= kill_at
+        for process in found:
+            _signal(process, killing=killing, first=process not in asked)
+        asked.update(found)
+        time.sleep(0.05)
+
+
+def _signal(process: psutil.Process, *, killing: bool, first: bool) -> None:
+    with contextlib.suppress(psutil.Error):  # psutil refuses a process id that was used again
+        if killing:
+            process.kill()
+        elif first:
+            process.terminate()

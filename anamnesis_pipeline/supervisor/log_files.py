@@ -1,0 +1,41 @@
+"""Log files of the children: appended to, bounded in size, and read back when a child dies."""
+
+import contextlib
+import os
+import shutil
+from collections import deque
+from pathlib import Path
+
+MAX_BYTES = 5_000_000
+KEPT = 3
+"""Older files kept beside each log, as `<name>.1` (the newest) to `<name>.3`."""
+
+
+def rotate(path: Path, max_bytes: int = MAX_BYTES) -> bool:
+    """Move a log that has outgrown `max_bytes` aside, and empty it; True when that was due.
+
+    The file is copied and truncated, not renamed: the child goes on appending through the descriptor it has.
+    """
+    if not path.exists() or path.stat().st_size <= max_bytes:
+        return False
+    for number in range(KEPT, 1, -1):
+        with contextlib.suppress(FileNotFoundError):
+            _older(path, number - 1).replace(_older(path, number))
+    shutil.copyfile(path, _older(path, 1))
+    os.truncate(path, 0)
+    return True
+
+
+def last_lines(path: Path, count: int = 20, max_bytes: int = 64_000) -> list[str]:
+    """The last `count` lines, from at most the last `max_bytes` bytes; none when there is no file."""
+    try:
+        with path.open("rb") as file:
+            file.seek(max(0, path.stat().st_size - max_bytes))
+            lines = deque(file.read().decode("utf-8", "replace").splitlines(), maxlen=count)
+    except FileNotFoundError:
+        return []
+    return list(lines)
+
+
+def _older(path: Path, number: int) -> Path:
+    return path.with_name(f"{path.name}.{number}")

@@ -1,0 +1,77 @@
+"""Where the logs are, how many there are, and how long Claude Code will keep them."""
+
+import json
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from anamnesis_pipeline.sources.base import is_log
+
+KEEP_AT_LEAST_DAYS = 365
+EXAMPLE_LOGS = "examples/claude_logs"
+
+
+@dataclass(frozen=True, slots=True)
+class Survey:
+    """What the log roots hold at this moment. `bytes` is the size of all logs."""
+
+    files: int
+    bytes: int
+    absent: tuple[Path, ...]
+    unreadable: tuple[Path, ...]
+
+
+def survey(roots: Sequence[Path]) -> Survey:
+    """Count the logs under `roots`, by their directory entries only."""
+    files = size = 0
+    refused: list[Path] = []
+    for root in roots:
+        for folder, _, names in os.walk(root, onerror=lambda error: refused.append(Path(error.filename))):
+            for name in names:
+                if is_log(name):
+                    files += 1
+                    size += _size(Path(folder, name))
+    absent = tuple(root for root in roots if not root.is_dir())
+    return Survey(files, size, absent, tuple(path for path in refused if path not in absent))
+
+
+def advice_without_logs(roots: Sequence[Path], found: Survey) -> str:
+    """What to tell a user whose log roots hold no log."""
+    looked = ", ".join(f"{root} ({'absent' if root in found.absent else 'no logs in it'})" for root in roots)
+    return (
+        f"No Claude Code logs found. Looked at: {looked or 'no folder at all'}.\n"
+        f"Try the examples: make up LOGS={EXAMPLE_LOGS}; or set ANAMNESIS_LOG_ROOTS. "
+        "Until then, episodes can be posted over HTTP."
+    )
+
+
+def retention_days(settings_json: str) -> int | None:
+    """`cleanupPeriodDays` of a Claude Code settings file; None when it is not set there."""
+    try:
+        days = json.loads(settings_json).get("cleanupPeriodDays")
+    except (ValueError, AttributeError):
+        return None
+    return days if isinstance(days, int) and not isinstance(days, bool) else None
+
+
+def retention_advice(claude_settings: Path) -> str | None:
+    """How to keep Claude Code from deleting its logs; None when it already keeps them for a year or more."""
+    try:
+        days = retention_days(claude_settings.read_text(encoding="utf-8"))
+    except (OSError, UnicodeDecodeError):
+        days = None
+    if days is not None and days >= KEEP_AT_LEAST_DAYS:
+        return None
+    kept = f"{days} days" if days is not None else "30 days unless told otherwise"
+    return (
+        f"Claude Code deletes its logs after {kept}. To keep them for ten years, put this into {claude_settings}:\n"
+        '  "cleanupPeriodDays": 3650'
+    )
+
+
+def _size(path: Path) -> int:
+    try:
+        return path.stat().st_size
+    except OSError:
+        return 0

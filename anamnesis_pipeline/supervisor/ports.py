@@ -1,0 +1,74 @@
+"""Are the ports free that `anamnesis up` is about to give its children?"""
+
+import contextlib
+import errno
+import socket
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+import psutil
+
+from anamnesis_pipeline.errors import BadSetting, GiveUp, PortInUse
+
+
+@dataclass(frozen=True, slots=True)
+class WantedPort:
+    """A port, the service it is for, and the environment variable that moves it."""
+
+    service: str
+    host: str
+    port: int
+    variable: str
+
+
+def require_free(wanted: Iterable[WantedPort]) -> None:
+    """Check every port by binding to it for a moment.
+
+    :raises PortInUse: naming the port, who listens there if that can be told, and the variable that changes it.
+    :raises BadSetting: two services were given the same port, or the address is not one of this machine.
+    """
+    seen: dict[int, WantedPort] = {}
+    for want in wanted:
+        if other := seen.get(want.port):
+            raise BadSetting(
+                f"{want.variable} and {other.variable} are both {want.port}; {want.service} and {other.service} "
+                "need different ports"
+            )
+        seen[want.port] = want
+        _require_free(want)
+
+
+def _require_free(want: WantedPort) -> None:
+    family = socket.AF_INET6 if ":" in want.host else socket.AF_INET
+    with socket.socket(family, socket.SOCK_STREAM) as probe:
+        # Without it a port whose last connections still linger looks taken; a listener is noticed all the same.
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            probe.bind((want.host, want.port))
+            probe.listen()
+        except OSError as exc:
+            raise _explained(want, exc) from exc
+
+
+def _explained(want: WantedPort, exc: OSError) -> GiveUp:
+    if exc.errno == errno.EADDRINUSE:
+        return PortInUse(
+            f"port {want.port} for {want.service} is in use{_by_whom(want.port)}; "
+            f"end that program, or set {want.variable} to another port"
+        )
+    if exc.errno in {errno.EACCES, errno.EPERM}:
+        return PortInUse(
+            f"port {want.port} for {want.service} may not be opened by this user; "
+            f"set {want.variable} to a port above 1023"
+        )
+    return BadSetting(f"ANAMNESIS_BIND = {want.host!r}: this machine cannot listen there ({exc.strerror})")
+
+
+def _by_whom(port: int) -> str:
+    """`` by 'name' (process 123)`` when the system tells; it may hide other users' processes."""
+    with contextlib.suppress(psutil.Error, OSError):
+        for connection in psutil.net_connections(kind="tcp"):
+            listens = connection.status == psutil.CONN_LISTEN and connection.laddr
+            if listens and listens.port == port and connection.pid:
+                return f" by {psutil.Process(connection.pid).name()!r} (process {connection.pid})"
+    return ""

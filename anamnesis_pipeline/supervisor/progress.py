@@ -1,0 +1,154 @@
+"""The first ingest, as `anamnesis up` shows it: what is read, what is embedded, how fast, how long still."""
+
+import threading
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from rich.console import Console
+from rich.live import Live
+from rich.text import Text
+
+from anamnesis_pipeline.errors import GiveUp, RetryLater
+from anamnesis_pipeline.store.base import SourceCounts, Store
+
+_SAMPLE_EVERY_S = 2.0
+_PLAIN_LINE_EVERY_S = 10.0
+_RATE_WINDOW_S = 60.0
+_CALM_S = 6.0
+"""Nothing may change for so long before the memory counts as up to date: a next stage may be about to start."""
+_SETTLED_S = 180.0
+"""After so long without any change, files that never arrived (unreadable ones) are no longer waited for."""
+
+
+@dataclass(frozen=True, slots=True)
+class Snapshot:
+    """The store at one moment; `at` is in seconds on any steady clock."""
+
+    at: float
+    counts: SourceCounts
+    embedded: int
+
+
+def take_snapshot(store: Store) -> Snapshot:
+    """Read the counts. Vectors are counted in the active space, before there is one in the newest."""
+    spaces = store.spaces.all()
+    space = next((s for s in spaces if s.status == "active"), spaces[-1] if spaces else None)
+    embedded = store.vectors.count(space.key) if space else 0
+    return Snapshot(time.monotonic(), store.ingest.counts(), embedded)
+
+
+def rate(history: Sequence[Snapshot]) -> float:
+    """Passages embedded per second over the last minute of `history` (oldest first); 0 while nothing moves."""
+    if not history:
+        return 0.0
+    latest = history[-1]
+    first = next(s for s in history if latest.at - s.at <= _RATE_WINDOW_S)
+    elapsed, done = latest.at - first.at, latest.embedded - first.embedded
+    return done / elapsed if elapsed > 0 and done > 0 else 0.0
+
+
+def is_up_to_date(history: Sequence[Snapshot], files: int) -> bool:
+    """Whether everything that the log roots hold (`files` logs) is searchable, and no stage is at work."""
+    if not history:
+        return False
+    latest = history[-1]
+    counts = latest.counts
+    missing = counts.unparsed_lines > 0 or latest.embedded < counts.passages
+    calm = _calm_s(history)
+    if missing or calm < _CALM_S:
+        return False
+    arrived = counts.files >= files and counts.episodes >= counts.parts - counts.open_parts
+    return arrived or (counts.files > 0 and calm >= _SETTLED_S)
+
+
+def _calm_s(history: Sequence[Snapshot]) -> float:
+    latest = history[-1]
+    since = latest.at
+    for snapshot in reversed(history):
+        if (snapshot.counts, snapshot.embedded) != (latest.counts, latest.embedded):
+            break
+        since = snapshot.at
+    return latest.at - since
+
+
+def progress_text(history: Sequence[Snapshot], files: int) -> str:
+    """One line on the ingest. `files` is the number of logs that the roots hold."""
+    if not history:
+        return "Waiting for the first look at the logs"
+    latest, speed = history[-1], rate(history)
+    counts, left = latest.counts, latest.counts.passages - latest.embedded
+    pieces = [
+        f"{min(counts.files, files) if files else counts.files:,} of {max(files, counts.files):,} files",
+        f"{counts.exchanges:,} exchanges",
+        f"{counts.episodes:,} episodes",
+        f"{latest.embedded:,} of {counts.passages:,} passages embedded",
+    ]
+    if speed:
+        pieces.append(f"{speed:,.0f}/s" if speed >= 10 else f"{speed:.1f}/s")
+    if speed and left > 0:
+        pieces.append(f"about {duration(left / speed)} left")
+    return "Reading: " + ", ".join(pieces)
+
+
+def done_text(latest: Snapshot) -> str:
+    """The line that ends the display."""
+    counts = latest.counts
+    return (
+        f"Memory is up to date: {counts.files:,} files, {counts.exchanges:,} exchanges, {counts.episodes:,} episodes, "
+        f"{counts.passages:,} passages, all embedded."
+    )
+
+
+def duration(seconds: float) -> str:
+    """`8 s`, `3 min`, `2 h 5 min`."""
+    whole = max(1, round(seconds))
+    if whole < 100:
+        return f"{whole} s"
+    minutes = round(whole / 60)
+    return f"{minutes} min" if minutes < 100 else f"{minutes // 60} h {minutes % 60} min"
+
+
+def show_progress(
+    read: Callable[[], Snapshot],
+    files: int,
+    console: Console,
+    stop: threading.Event,
+    sample_every_s: float = _SAMPLE_EVERY_S,
+) -> None:
+    """Print until everything is searchable or `stop` is set: one live line on a terminal, else a line now and then.
+
+    :param read: `take_snapshot` of an open store.
+    """
+    history: list[Snapshot] = []
+    printed_at = -_PLAIN_LINE_EVERY_S
+    live = Live(console=console, auto_refresh=False, transient=True) if console.is_terminal else None
+    if live:
+        live.start()
+    try:
+        while not stop.is_set() and not is_up_to_date(history, files):
+            _sample(history, read)
+            text = progress_text(history, files)
+            if live:
+                live.update(Text(text), refresh=True)
+            elif time.monotonic() - printed_at >= _PLAIN_LINE_EVERY_S and history:
+                printed_at = time.monotonic()
+                console.print(Text(text), soft_wrap=True)
+            stop.wait(sample_every_s)
+    except GiveUp as exc:
+        console.print(Text(f"Progress cannot be read: {exc}"), soft_wrap=True)
+    finally:
+        if live:
+            live.stop()
+    if is_up_to_date(history, files):
+        console.print(Text(done_text(history[-1])), soft_wrap=True)
+
+
+def _sample(history: list[Snapshot], read: Callable[[], Snapshot]) -> None:
+    try:
+        history.append(read())
+    except RetryLater:
+        return
+    oldest = history[-1].at - max(_RATE_WINDOW_S, _SETTLED_S) - 2 * _SAMPLE_EVERY_S
+    while history[0].at < oldest:
+        history.pop(0)

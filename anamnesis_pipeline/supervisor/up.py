@@ -1,0 +1,180 @@
+"""`anamnesis up`: the sidecar and Dagster as one supervised life, and the first ingest as it happens."""
+
+import os
+import sys
+import threading
+import uuid
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import closing, contextmanager
+from pathlib import Path
+
+from rich.console import Console
+from rich.text import Text
+
+from anamnesis_pipeline.errors import AlreadyRunning, GiveUp
+from anamnesis_pipeline.settings import Settings, claude_projects_dir
+from anamnesis_pipeline.store.base import Store
+from anamnesis_pipeline.supervisor.children import ChildSpec
+from anamnesis_pipeline.supervisor.dagster_home import write_dagster_home
+from anamnesis_pipeline.supervisor.life import end_life
+from anamnesis_pipeline.supervisor.log_roots import advice_without_logs, retention_advice, survey
+from anamnesis_pipeline.supervisor.ports import WantedPort, require_free
+from anamnesis_pipeline.supervisor.probes import accepts, answers, reachable_host
+from anamnesis_pipeline.supervisor.progress import show_progress, take_snapshot
+from anamnesis_pipeline.supervisor.supervision import Supervisor, stop_on_signals
+from anamnesis_pipeline.supervisor.up_lock import Running, hold_lock
+from anamnesis_pipeline.wiring import effective_settings, open_store
+
+LOOPBACK = "127.0.0.1"
+
+
+def run_up(settings: Settings, console: Console, on_ready: Callable[[], None] = lambda: None) -> int:
+    """Run until Ctrl-C, SIGTERM or SIGHUP; the exit status.
+
+    0 also when it is already running on this home: what was asked for is so, and `make up` twice is no failure.
+
+    :param on_ready: called once, when both addresses answer.
+    :raises PortInUse: a port is taken; nothing was started.
+    :raises GiveUp: the home cannot be written, or the store cannot be opened; nothing was started.
+    """
+
+    def say(text: str) -> None:
+        console.print(Text(text), soft_wrap=True)
+
+    _make_folders(settings)
+    record = Running(os.getpid(), uuid.uuid4().hex, sidecar_url(settings), dagster_url(settings))
+    try:
+        with stop_on_signals() as stop, hold_lock(settings.home / "up.lock", record) as earlier:
+            if earlier:  # its watcher may still be at work, or was killed as well
+                end_life(earlier.life, grace_s=5.0)
+            require_free(wanted_ports(settings))
+            write_dagster_home(settings.dagster_home)
+            with closing(open_store(settings)) as store:
+                say(f"Starting on {settings.home} (Ctrl-C ends it; logs of its processes: {settings.logs_dir})")
+                supervisor = Supervisor(child_specs(settings), record.life, say)
+                with _progress(effective_settings(store), store, console, say):
+                    return supervisor.run(stop, _announcement(settings, supervisor, say, on_ready))
+    except AlreadyRunning as exc:
+        say(str(exc))
+        return 0
+
+
+def sidecar_url(settings: Settings) -> str:
+    """Base address of the sidecar."""
+    host = reachable_host(settings.bind)
+    return f"http://[{host}]:{settings.port}" if ":" in host else f"http://{host}:{settings.port}"
+
+
+def dagster_url(settings: Settings) -> str:
+    """Base address of the Dagster UI."""
+    return f"http://{LOOPBACK}:{settings.dagster_port}"
+
+
+def wanted_ports(settings: Settings) -> list[WantedPort]:
+    """The three ports, with the variables that move them."""
+    return [
+        WantedPort("the sidecar", settings.bind, settings.port, "ANAMNESIS_PORT"),
+        WantedPort("the Dagster UI", LOOPBACK, settings.dagster_port, "ANAMNESIS_DAGSTER_PORT"),
+        WantedPort("the Dagster code server", LOOPBACK, settings.code_port, "ANAMNESIS_CODE_PORT"),
+    ]
+
+
+def child_specs(settings: Settings) -> list[ChildSpec]:
+    """The sidecar, which waits for nobody, and Dagster: recovery, code server, then webserver and daemon."""
+    environment = child_environment(settings, os.environ)
+    workspace = str(settings.dagster_home / "workspace.yaml")
+    sidecar_host, port = reachable_host(settings.bind), settings.port
+
+    def spec(
+        name: str,
+        *command: str,
+        after: str | None = None,
+        ready: Callable[[], bool] = lambda: True,
+        once: bool = False,
+    ) -> ChildSpec:
+        log = settings.logs_dir / f"{name}.log"
+        return ChildSpec(name, (sys.executable, "-m", *command), environment, log, after=after, ready=ready, once=once)
+
+    return [
+        spec("sidecar", "anamnesis_pipeline.sidecar", ready=lambda: answers(sidecar_host, port, "/health")),
+        spec("recovery", "anamnesis_pipeline.defs.recovery", once=True),
+        spec(
+            "code-server",
+            *("dagster", "code-server", "start", "-h", LOOPBACK, "-p", str(settings.code_port)),
+            *("-m", "anamnesis_pipeline.definitions", "--use-python-environment-entry-point"),
+            after="recovery",
+            ready=lambda: accepts(LOOPBACK, settings.code_port),
+        ),
+        spec(
+            "webserver",
+            *("dagster_webserver", "-h", LOOPBACK, "-p", str(settings.dagster_port), "-w", workspace),
+            after="code-server",
+            ready=lambda: answers(LOOPBACK, settings.dagster_port, "/server_info"),
+        ),
+        spec("daemon", "dagster._daemon", "run", "-w", workspace, after="code-server"),
+    ]
+
+
+def child_environment(settings: Settings, inherited: Mapping[str, str]) -> dict[str, str]:
+    """What all children share: the settings that no store can hold, whichever way they came."""
+    environment = {
+        **inherited,
+        "ANAMNESIS_HOME": str(settings.home),
+        "ANAMNESIS_PORT": str(settings.port),
+        "ANAMNESIS_DAGSTER_PORT": str(settings.dagster_port),
+        "ANAMNESIS_CODE_PORT": str(settings.code_port),
+        "ANAMNESIS_BIND": settings.bind,
+        "DAGSTER_HOME": str(settings.dagster_home),
+        "PYTHONUNBUFFERED": "1",
+    }
+    if roots := inherited.get("ANAMNESIS_LOG_ROOTS"):  # relative ones are meant from where the user stands
+        absolute = (str(Path(root).expanduser().absolute()) for root in roots.split(os.pathsep) if root)
+        environment["ANAMNESIS_LOG_ROOTS"] = os.pathsep.join(absolute)
+    return environment
+
+
+def _announcement(
+    settings: Settings, supervisor: Supervisor, say: Callable[[str], None], on_ready: Callable[[], None]
+) -> Callable[[], None]:
+    """What the supervisor calls at each tick: says once where to go, when both addresses answer."""
+    announced = False
+
+    def announce() -> None:
+        nonlocal announced
+        if announced or not supervisor.is_ready("sidecar", "webserver"):
+            return
+        announced = True
+        say(f"Memory: {sidecar_url(settings)}   Dagster: {dagster_url(settings)}")
+        on_ready()
+
+    return announce
+
+
+@contextmanager
+def _progress(settings: Settings, store: Store, console: Console, say: Callable[[str], None]) -> Iterator[None]:
+    """Hints about the logs, then the first ingest, shown from a thread of its own while the block runs."""
+    found = survey(settings.log_roots)
+    if hint := retention_advice(claude_projects_dir().parent / "settings.json"):
+        say(hint)
+    if not found.files:
+        say(advice_without_logs(settings.log_roots, found))
+        yield
+        return
+    stop = threading.Event()
+    thread = threading.Thread(
+        target=show_progress, args=(lambda: take_snapshot(store), found.files, console, stop), name="progress"
+    )
+    thread.start()
+    try:
+        yield
+    finally:
+        stop.set()
+        thread.join()
+
+
+def _make_folders(settings: Settings) -> None:
+    try:
+        for folder in (settings.home, settings.logs_dir):
+            folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    except OSError as exc:
+        raise GiveUp(f"{settings.home} cannot be created ({exc.strerror}); set ANAMNESIS_HOME") from exc

@@ -1,0 +1,67 @@
+"""One `anamnesis up` per home: a lock file that also says where the running one answers."""
+
+import fcntl
+import json
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+from anamnesis_pipeline.errors import AlreadyRunning
+
+
+@dataclass(frozen=True, slots=True)
+class Running:
+    """What the lock file says of the `anamnesis up` that wrote it."""
+
+    pid: int
+    life: str
+    sidecar: str
+    dagster: str
+
+
+def read_lock(path: Path) -> Running | None:
+    """The last writer's record, whether it still runs or not; None when it ended in order."""
+    try:
+        return Running(**json.loads(path.read_text(encoding="utf-8")))
+    except (OSError, ValueError, TypeError):
+        return None  # absent, emptied at an orderly end, or caught while being written
+
+
+@contextmanager
+def hold_lock(path: Path, running: Running) -> Iterator[Running | None]:
+    """Hold the lock while the block runs; yields the record of an earlier life that did not end in order.
+
+    The kernel lets go of the lock when its process ends, so a stale file never blocks a start.
+
+    :raises AlreadyRunning: another process holds it; the text has its addresses.
+    """
+    descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o600)
+    try:
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError as exc:
+            raise AlreadyRunning(_already(read_lock(path), path)) from exc
+        earlier = read_lock(path)
+        _write(descriptor, json.dumps(asdict(running)))
+        try:
+            yield earlier
+        finally:
+            _write(descriptor, "")
+    finally:
+        os.close(descriptor)
+
+
+def _already(running: Running | None, path: Path) -> str:
+    if running is None:
+        return f"Anamnesis is already starting or ending on {path.parent}."
+    return (
+        f"Anamnesis is already running on {path.parent} (process {running.pid}).\n"
+        f"Memory: {running.sidecar}   Dagster: {running.dagster}"
+    )
+
+
+def _write(descriptor: int, text: str) -> None:
+    os.ftruncate(descriptor, 0)
+    os.pwrite(descriptor, text.encode(), 0)

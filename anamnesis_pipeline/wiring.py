@@ -1,0 +1,228 @@
+"""Settings to objects: the only place that names a backend. Imports late, so that an unused one costs nothing."""
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import TYPE_CHECKING, Any
+
+from anamnesis_pipeline import settings as settings_module
+from anamnesis_pipeline.embeddings.models import ModelFiles, choose_precision, find_model
+from anamnesis_pipeline.embeddings.pieces import PieceCounter, minilm_pieces
+from anamnesis_pipeline.embeddings.pinned_pool import PinnedPool, PoolModel, available_cores, cores_for
+from anamnesis_pipeline.embeddings.space_models import SpaceModels
+from anamnesis_pipeline.errors import DimensionMismatch, UnknownModel
+from anamnesis_pipeline.exchanges.projects import git_identity, project_label
+from anamnesis_pipeline.exchanges.redaction import Redactor, load_salt
+from anamnesis_pipeline.model import FileCursor, Part, Space, StoredPassage
+from anamnesis_pipeline.search.engine import Engine
+from anamnesis_pipeline.settings import Settings
+from anamnesis_pipeline.sources.archive import Archive
+from anamnesis_pipeline.sources.base import SourceHost
+from anamnesis_pipeline.sources.discovery import Discovery, discover
+from anamnesis_pipeline.sources.local import LocalHost
+from anamnesis_pipeline.steps.pipeline import Pipeline
+from anamnesis_pipeline.steps.posting import Poster
+from anamnesis_pipeline.steps.spaces import ensure_space
+from anamnesis_pipeline.store.base import Store
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+CONFIG_PREFIX = "config."
+"""Stored settings live in the store under this prefix."""
+LIVE_NICENESS = 5
+"""Of embedding workers outside the sidecar: the kernel lets queries go first."""
+
+
+def open_store(settings: Settings) -> Store:
+    """The deployment's store, migrated to this version.
+
+    :raises StoreCorrupt: the file is damaged or newer than this version.
+    """
+    from anamnesis_pipeline.store.sqlite.opening import open_sqlite
+
+    settings.home.mkdir(parents=True, exist_ok=True)
+    return open_sqlite(settings.database, settings.index_dir)
+
+
+def stored_settings(store: Store) -> dict[str, Any]:
+    """Name -> value of what `anamnesis config set` stored."""
+    stored = store.settings.all(CONFIG_PREFIX)
+    return {name.removeprefix(CONFIG_PREFIX): value for name, value in stored.items()}
+
+
+def effective_settings(store: Store) -> Settings:
+    """Settings with the stored ones applied."""
+    return settings_module.load(stored_settings(store))
+
+
+def open_redactor(settings: Settings) -> Redactor:
+    """Masks secrets with this home's salt, so that one secret has one mask."""
+    settings.home.mkdir(parents=True, exist_ok=True)
+    return Redactor(load_salt(settings.home / "redaction.salt"))
+
+
+def open_archive(settings: Settings) -> Archive:
+    """The archive of this home."""
+    return Archive(settings.archive_dir)
+
+
+def open_host(settings: Settings) -> SourceHost:
+    """The machine this process runs on."""
+    return LocalHost(settings.machine)
+
+
+def archive_lines(store: Store, archive: Archive) -> Callable[[FileCursor, int], Iterator[str]]:
+    """A reader of archived lines: (cursor, from line) -> the lines of the cursor's generation from there on."""
+
+    def read(cursor: FileCursor, from_line: int) -> Iterator[str]:
+        frames = store.ingest.frames(cursor.source, cursor.path, cursor.generation, from_line)
+        return archive.lines(cursor.source, cursor.path, frames, from_line)
+
+    return read
+
+
+def open_project_labels() -> Callable[[str], str]:
+    """Working directory -> project: the repository's identity where it is on this disk, else the folder's name."""
+
+    @lru_cache(maxsize=10_000)
+    def label(cwd: str) -> str:
+        return git_identity(cwd) or project_label(cwd)
+
+    return label
+
+
+def open_pieces() -> PieceCounter:
+    """The tokenizer that passages are measured with."""
+    return minilm_pieces()
+
+
+def open_summarizer(settings: Settings) -> tuple[str, Callable[[Part], str]]:
+    """(name recorded with each summary, part -> summary)."""
+    match settings.summarizer:
+        case "extractive":
+            from anamnesis_pipeline.summaries import extractive
+
+            return extractive.MODEL, extractive.summarize
+
+
+def wanted_space(settings: Settings, store: Store) -> Space:
+    """The space of the configured model, added to the store when it is new.
+
+    :raises UnknownModel: no such model.
+    """
+    files = find_model(settings.model, local_only=settings.local_only)
+    return ensure_space(store, files, choose_precision(settings.precision))
+
+
+def open_pool(settings: Settings, space: Space, *, niceness: int = 0) -> PinnedPool:
+    """A pool for the model of a space, not loaded yet.
+
+    :raises UnknownModel: the model's files are not to be had.
+    :raises DimensionMismatch: the files make vectors of another width than the space holds.
+    """
+    files = find_model(space.model_id, local_only=settings.local_only)
+    if files.dim != space.dim:
+        raise DimensionMismatch(
+            f"space {space.key} holds {space.dim}-d vectors but {files.path} makes {files.dim}-d ones; "
+            f"put the files of {space.model_id} back or set ANAMNESIS_MODEL to start a new space"
+        )
+    precision = choose_precision(settings.precision)
+    cores = cores_for(settings.embed_cpu_pct, available_cores())
+    return PinnedPool(_pool_model(files, precision), cores, queue_max=settings.embed_queue_max, niceness=niceness)
+
+
+def _pool_model(files: ModelFiles, precision: str) -> PoolModel:
+    def load() -> "TransformerModel":
+        from anamnesis_pipeline.embeddings.transformer_model import TransformerModel
+
+        return TransformerModel(files, precision)
+
+    def on_worker() -> None:
+        from anamnesis_pipeline.embeddings.transformer_model import use_one_thread
+
+        use_one_thread()
+
+    return PoolModel(files.model_id, files.dim, load, on_worker, files.query_prefix, files.passage_prefix)
+
+
+if TYPE_CHECKING:
+    from anamnesis_pipeline.embeddings.transformer_model import TransformerModel
+
+
+@dataclass(frozen=True, slots=True)
+class Services:
+    """What the sidecar serves with."""
+
+    settings: Settings
+    store: Store
+    engine: Engine
+    poster: Poster
+    pool: SpaceModels
+    close: Callable[[], None]
+
+
+def open_services(settings: Settings) -> Services:
+    """Everything the sidecar needs; the model is not loaded yet. An unknown model is no reason not to start."""
+    store = open_store(settings)
+    settings = effective_settings(store)
+    problem = None
+    try:
+        wanted_space(settings, store)
+    except UnknownModel as exc:
+        problem = str(exc)
+    models = SpaceModels(lambda space: open_pool(settings, space), store.spaces.active, problem=problem)
+
+    def embed_now(passages: Sequence[StoredPassage], space: Space) -> None:
+        from anamnesis_pipeline.steps.embeddings import embed_passages
+
+        embed_passages(store, space, passages, _SpaceEmbedder(models, space))
+
+    def close() -> None:
+        models.close()
+        store.close()
+
+    return Services(
+        settings=settings,
+        store=store,
+        engine=Engine(store, models.embed_query, models.space_for),
+        poster=Poster(store, open_redactor(settings).mask_text, open_pieces(), embed_now),
+        pool=models,
+        close=close,
+    )
+
+
+class _SpaceEmbedder:
+    """The Embedder of one space of a SpaceModels."""
+
+    def __init__(self, models: SpaceModels, space: Space) -> None:
+        self.model_id, self.dim = space.model_id, space.dim
+        self._models, self._space = models, space
+
+    def embed(self, texts: Sequence[str], role: str) -> "NDArray[np.float32]":
+        """See Embedder; passages only."""
+        return self._models.embed_passages(texts, self._space)
+
+
+def open_pipeline(settings: Settings, store: Store) -> Pipeline:
+    """The source steps, ready to run on this machine's logs."""
+    archive = open_archive(settings)
+    name, summarize = open_summarizer(settings)
+    return Pipeline(
+        store=store,
+        host=open_host(settings),
+        archive=archive,
+        mask=open_redactor(settings).mask_line,
+        archive_lines=archive_lines(store, archive),
+        label=open_project_labels(),
+        pieces=open_pieces(),
+        idle_minutes=settings.idle_minutes,
+        summarizer=name,
+        summarize=summarize,
+    )
+
+
+def discover_sources(settings: Settings) -> Discovery:
+    """The Claude project folders under the configured log roots."""
+    return discover(open_host(settings), [str(root) for root in settings.log_roots])

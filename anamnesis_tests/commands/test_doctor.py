@@ -1,0 +1,88 @@
+"""Each check finds what it is for."""
+
+import json
+from contextlib import closing
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import pytest
+
+from anamnesis_pipeline.commands import doctor
+from anamnesis_pipeline.commands.doctor import Finding
+from anamnesis_pipeline.model import Episode, Passage
+from anamnesis_pipeline.settings import Settings
+from anamnesis_pipeline.wiring import open_store
+
+
+@pytest.fixture
+def settings(tmp_path: Path) -> Settings:
+    return Settings(home=tmp_path / "home", log_roots=(tmp_path / "logs",))
+
+
+def episode_at(when: datetime) -> tuple[Episode, list[Passage]]:
+    episode = Episode("e1", "direct", when, "me", "shop", "note", "summary", "text")
+    return episode, [Passage(0, "text")]
+
+
+def test_an_absent_log_root_is_named(settings: Settings, tmp_path: Path) -> None:
+    finding = doctor.log_roots(settings)
+    assert not finding.ok
+    assert f"absent: {tmp_path / 'logs'}" in finding.detail
+    assert "make up LOGS=" in finding.advice
+
+
+def test_logs_that_are_there_are_counted(settings: Settings, tmp_path: Path) -> None:
+    (tmp_path / "logs").mkdir()
+    (tmp_path / "logs" / "agent-a.jsonl").write_text("{}\n")
+    assert doctor.log_roots(settings).ok
+
+
+def test_a_home_that_does_not_exist_yet_is_judged_by_the_folder_it_would_be_made_in(settings: Settings) -> None:
+    assert doctor.home_writable(settings).ok
+    assert doctor.free_space(settings).detail.endswith(str(settings.home))
+
+
+def test_the_default_model_is_there_and_an_unknown_one_is_reported(settings: Settings) -> None:
+    assert doctor.model_files(settings).ok
+    unknown = doctor.model_files(settings.model_copy(update={"model": "nobody/no-such-model"}))
+    assert not unknown.ok
+    assert "nobody/no-such-model" in unknown.detail
+
+
+def test_short_retention_is_found_with_the_line_that_mends_it(
+    settings: Settings, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("CLAUDE_CONFIG_DIR", str(tmp_path))
+    (tmp_path / "settings.json").write_text(json.dumps({"cleanupPeriodDays": 30}))
+    finding = doctor.retention(settings)
+    assert not finding.ok
+    assert '"cleanupPeriodDays": 3650' in finding.advice
+    (tmp_path / "settings.json").write_text(json.dumps({"cleanupPeriodDays": 3650}))
+    assert doctor.retention(settings).ok
+
+
+def test_an_episode_without_vectors_lowers_the_coverage_and_a_sound_store_is_sound(settings: Settings) -> None:
+    with closing(open_store(settings)) as store:
+        assert doctor.coverage(store).ok
+        store.episodes.put([episode_at(datetime.now(UTC))])
+        assert not doctor.coverage(store).ok
+        assert doctor.store_integrity(store).ok
+        assert doctor.clock(store).ok
+
+
+def test_an_episode_of_the_future_accuses_the_clock(settings: Settings) -> None:
+    with closing(open_store(settings)) as store:
+        store.episodes.put([episode_at(datetime.now(UTC) + timedelta(days=1))])
+        assert not doctor.clock(store).ok
+
+
+def test_a_damaged_database_is_reported_not_raised(settings: Settings) -> None:
+    settings.home.mkdir()
+    settings.database.write_bytes(b"this is no database" * 1000)
+    finding = doctor.examine(settings)[-1]
+    assert (finding.ok, finding.name) == (False, "store")
+
+
+def test_findings_read_well() -> None:
+    text = doctor.render([Finding(True, "disk", "9 GB"), Finding(False, "logs", "none", "add some")])
+    assert text == "ok    disk: 9 GB\nWRONG logs: none\n      -> add some\n\n1 of 2 checks found something"

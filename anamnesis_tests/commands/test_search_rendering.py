@@ -1,0 +1,64 @@
+"""Search results as people read them."""
+
+from datetime import UTC, timedelta, timezone
+from typing import Any
+
+import pytest
+
+from anamnesis_pipeline.commands.search import local_time, render, search_body
+from anamnesis_pipeline.errors import GiveUp
+from anamnesis_pipeline.search.query import Mode
+from anamnesis_pipeline.sidecar.schemas import SearchIn
+
+HIT: dict[str, Any] = {
+    "episode_id": "0f3c",
+    "score": 0.8333,
+    "timestamp": "2026-03-14T23:30:00Z",
+    "project": "acme/api",
+    "kind": "exchange",
+    "summary": "Retries",
+    "excerpt": "webhook retries " * 60,
+    "also": ["aa", "bb"],
+}
+
+
+def answer(*hits: dict[str, Any], degraded: tuple[str, ...] = ()) -> dict[str, Any]:
+    return {"results": list(hits), "degraded": list(degraded)}
+
+
+def test_a_hit_shows_rank_local_date_project_score_excerpt_and_id() -> None:
+    lines = render(answer(HIT), timezone(timedelta(hours=1)), width=60).splitlines()
+    assert lines[0] == "1. 2026-03-15 00:30  acme/api  exchange  0.83"
+    assert len(lines) == 6
+    assert all(len(line) <= 60 for line in lines)
+    assert lines[-1] == "   0f3c  (and 2 alike)"
+
+
+def test_nothing_found_says_so() -> None:
+    assert render(answer(), UTC) == "Nothing found."
+
+
+def test_what_did_not_answer_is_named() -> None:
+    assert render(answer(degraded=("dense: model is loading",)), UTC).endswith("Incomplete: dense: model is loading")
+
+
+def test_terminal_escapes_of_stored_text_do_not_reach_the_terminal() -> None:
+    assert "\x1b" not in render(answer({**HIT, "excerpt": "\x1b[31mred\x1b[0m", "episode_id": "a\x1b]0;x\x07"}), UTC)
+
+
+def test_times_without_a_zone_are_local_and_become_utc() -> None:
+    assert local_time("2026-03-14T09:26:00+02:00") == "2026-03-14T07:26:00Z"
+    assert local_time("2026-03-14").endswith("Z")
+    with pytest.raises(GiveUp, match="2026-03-14"):
+        local_time("yesterday")
+
+
+def test_the_body_is_one_that_the_api_accepts() -> None:
+    body = search_body(
+        "q", top_k=3, mode=Mode.EXACT, project="api", instance=None, since="2026-01-01", until=None,
+        kinds=["exchange"], tags=["x"],
+    )  # fmt: skip
+    question = SearchIn.model_validate(body).question()
+    assert (question.text, question.top_k, question.mode) == ("q", 3, Mode.EXACT)
+    assert question.where.projects == ("api",)
+    assert question.where.kinds == ("exchange",)

@@ -1,0 +1,39 @@
+"""Fixtures that every test may use. `store` runs a test once per backend."""
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from anamnesis_pipeline.store.base import Store
+from anamnesis_pipeline.store.sqlite.opening import open_sqlite
+
+OpenStore = Callable[[], Store]
+
+
+def _sqlite(folder: Path) -> Store:
+    return open_sqlite(folder / "anamnesis.db", folder / "index")
+
+
+BACKENDS: dict[str, Callable[[Path], Store]] = {"sqlite": _sqlite}
+"""Backend name -> opens the store that lives in a folder. A new backend is one entry here."""
+
+
+@pytest.fixture(params=sorted(BACKENDS))
+def open_store(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[OpenStore]:
+    """Opens the test's store, once more with each call, as another process would; closes every handle at the end."""
+    opened: list[Store] = []
+
+    def open_another() -> Store:
+        opened.append(BACKENDS[request.param](tmp_path))
+        return opened[-1]
+
+    yield open_another
+    for store in opened:
+        store.close()
+
+
+@pytest.fixture
+def store(open_store: OpenStore) -> Store:
+    """An empty store."""
+    return open_store()

@@ -1,0 +1,336 @@
+"""Nothing planted stays readable; nothing else changes. Every credential here is made up when the test runs."""
+
+import base64
+import json
+import os
+import random
+import stat
+import string
+import subprocess
+import sys
+import time
+from collections import Counter
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from anamnesis_pipeline.exchanges.redaction import Redactor, load_salt
+
+REDACTOR = Redactor(b"a salt for tests")
+ALNUM = string.ascii_letters + string.digits
+LOWER = string.ascii_lowercase + string.digits
+UPPER = string.ascii_uppercase + string.digits
+HEX = "0123456789abcdef"
+
+
+def made_up(length, alphabet=ALNUM, seed=0):
+    """Random characters with at least two digits and two letters."""
+    chance = random.Random(f"{length}{alphabet}{seed}")
+    while True:
+        text = "".join(chance.choice(alphabet) for _ in range(length))
+        if sum(c.isdigit() for c in text) >= 2 and sum(c.isalpha() for c in text) >= 2:
+            return text
+
+
+def made_up_pem(kind="RSA "):
+    body = "\n".join(made_up(64, ALNUM + "+/", seed=n) for n in range(12))
+    return f"-----{'BEGIN'} {kind}PRIVATE KEY-----\n{body}\n-----{'END'} {kind}PRIVATE KEY-----", body.split("\n")
+
+
+def made_up_jwt():
+    def part(value):
+        return base64.urlsafe_b64encode(json.dumps(value).encode()).decode().rstrip("=")
+
+    return ".".join((part({"alg": "HS256", "typ": "JWT"}), part({"sub": made_up(12), "iat": 1516239022}), made_up(43)))
+
+
+def discord():
+    return f"{base64.b64encode(b'123456789012345678').decode()}.{made_up(6)}.{made_up(27)}"
+
+
+def planted():
+    """Name -> (text as it would be printed, the pieces of it that must not be readable)."""
+    pem, pem_lines = made_up_pem()
+    openssh, openssh_lines = made_up_pem("OPENSSH ")
+    plain = {
+        "aws key id": "AKIA" + made_up(16, UPPER),
+        "aws temporary id": "ASIA" + made_up(16, UPPER),
+        "github classic": "ghp" + "_" + made_up(36),
+        "github server": "ghs" + "_" + made_up(36),
+        "github fine-grained": "github" + "_pat_" + made_up(22) + "_" + made_up(59),
+        "gitlab": "glpat" + "-" + made_up(20),
+        "slack bot": "xoxb" + f"-{made_up(12, '0123456789x')}-" + made_up(24),
+        "slack bot digits": "xoxb" + "-123456789012-1234567890123-" + made_up(24),
+        "slack hook": "https://hooks.slack" + ".com/services/T" + made_up(8, UPPER) + "/B" + made_up(8, UPPER) + "/"
+        + made_up(24),
+        "stripe live": "sk" + "_live_" + made_up(24),
+        "stripe restricted": "rk" + "_live_" + made_up(40),
+        "stripe test": "sk" + "_test_" + made_up(24),
+        "twilio": "SK" + made_up(32, HEX),
+        "openai old": "sk" + "-" + made_up(20) + "T3Blbk" + "FJ" + made_up(20),
+        "openai project": "sk" + "-proj-" + made_up(60) + "T3Blbk" + "FJ" + made_up(60),
+        "anthropic": "sk" + "-ant-api03-" + made_up(80) + "-" + made_up(10) + "AA",
+        "openrouter": "sk" + "-or-v1-" + made_up(64, HEX),
+        "deepseek-like": "sk" + "-" + made_up(32, HEX),
+        "google": "AIza" + made_up(35),
+        "google oauth": "GOCSPX" + "-" + made_up(28),
+        "hugging face": "hf" + "_" + made_up(34),
+        "jwt": made_up_jwt(),
+        "npm": "npm" + "_" + made_up(36),
+        "pypi": "pypi-AgEIcHlwaS5vcmc" + made_up(90),
+        "sendgrid": "SG" + "." + made_up(22) + "." + made_up(43),
+        "telegram": made_up(9, "123456789x").replace("x", "7") + ":" + made_up(35),
+        "discord": discord(),
+        "mailchimp": made_up(32, HEX) + "-us12",
+        "square": "sq0csp" + "-" + made_up(43),
+        "digitalocean": "dop" + "_v1_" + made_up(64, HEX),
+        "databricks": "dapi" + made_up(32, HEX),
+        "shopify": "shpat" + "_" + made_up(32, HEX),
+        "vault": "hvs" + "." + made_up(30),
+    }  # fmt: skip
+    word, long_word = made_up(14), made_up(40, ALNUM + "/+")
+    framed = {
+        "url password": ("postgres" + f"://app:{word}@db.internal:5432/main", [word]),
+        "url password with signs": ("redis" + "://:p!x$" + word + "@cache:6379", [word]),
+        "aws secret": (f"aws_secret_access_key = {long_word}", [long_word]),
+        "azure storage": ("DefaultEndpointsProtocol=https;AccountKey=" + made_up(86) + "==", [made_up(86)]),
+        "bearer": (f"Authorization: Bearer {made_up(40)}", [made_up(40)]),
+        "basic": (f"authorization: Basic {made_up(28)}==", [made_up(28)]),
+        "exported token": (f"export DEPLOY_TOKEN={word}", [word]),
+        "exported word": ("export DB_PASSWORD=" + "correcthorse" + "battery", ["correcthorse" + "battery"]),
+        "yaml password": (f'password: "{word}"', [word]),
+        "python assignment": (f"API_KEY = '{made_up(24)}'", [made_up(24)]),
+        "go assignment": (f'clientSecret := "{made_up(24)}"', [made_up(24)]),
+        "json pair": (f'{{"db_password": "{word}", "port": 5432}}', [word]),
+        "query parameter": (f"https://api.test/v1?access_token={made_up(30)}&page=2", [made_up(30)]),
+        "option": (f"deploy --token {made_up(20)} --yes", [made_up(20)]),
+        "curl user": (f"curl -u admin:{word} https://api.test", [word]),
+        "npmrc": (f"//registry.npmjs.org/:_authToken={made_up(36)}", [made_up(36)]),
+        "netrc": (f"machine api.test login me password {word}", [word]),
+        "spoken": (f"my password is {word}, please log in", [word]),
+        "pem": (pem, pem_lines),
+        "pem with line numbers": ("\n".join(f"{n:6}\u2192{line}" for n, line in enumerate(openssh.split("\n"), 1)),
+                                  openssh_lines),
+        "torn pem": ("\n".join(pem.split("\n")[:6]), pem_lines[:5]),
+        "kubeconfig": ("client-key-data: " + base64.b64encode(pem.encode()).decode(),
+                       [base64.b64encode(pem.encode()).decode()[40:200]]),
+    }  # fmt: skip
+    return {name: (value, [value]) for name, value in plain.items()} | framed
+
+
+PLANTED = planted()
+RECORDS = {
+    "prompt": lambda text: {"type": "user", "message": {"role": "user", "content": f"use this: {text}\nthanks"}},
+    "tool output": lambda text: {
+        "type": "user",
+        "message": {"content": [{"type": "tool_result", "content": f"$ cat .env\n{text}\n$ ls"}]},
+        "toolUseResult": {"stdout": f"$ cat .env\n{text}\n", "stderr": ""},
+    },
+    "json in json": lambda text: {"message": {"content": [{"input": json.dumps({"a": f"line\n{text}\nline"})}]}},
+    "json in json in json": lambda text: {"x": json.dumps({"b": json.dumps({"a": f"line\n{text}\nline"})})},
+}
+
+
+@pytest.mark.parametrize("place", RECORDS)
+@pytest.mark.parametrize("name", PLANTED)
+def test_a_planted_credential_is_masked_wherever_it_stands(name, place):
+    text, secrets = PLANTED[name]
+    record = RECORDS[place](text)
+    line = json.dumps(record, ensure_ascii=False)
+    masked, found = REDACTOR.mask_line(line)
+    unescaped = masked.replace("\\", "")
+    assert not [s for s in secrets if s in masked or s in unescaped]
+    assert found.total() >= 1
+    assert _shape(json.loads(masked)) == _shape(record)
+    assert REDACTOR.mask_line(masked) == (masked, Counter())
+
+
+@pytest.mark.parametrize("name", PLANTED)
+def test_a_planted_credential_is_masked_in_plain_text(name):
+    text, secrets = PLANTED[name]
+    masked, _ = REDACTOR.mask_text(f"before {text} after\nnext")
+    assert not [s for s in secrets if s in masked]
+    assert masked.startswith("before ")
+    assert masked.endswith("\nnext")
+    assert REDACTOR.mask_text(masked) == (masked, Counter())
+
+
+@pytest.mark.parametrize("name", PLANTED)
+def test_a_credential_with_every_character_escaped_is_masked(name):
+    text, secrets = PLANTED[name]
+    escaped = "".join(f"\\u{ord(c):04x}" if c not in "\"'\\" else json.dumps(c)[1:-1] for c in text)
+    masked, _ = REDACTOR.mask_line(f'{{"content":"{escaped}"}}')
+    content = json.loads(masked)["content"]
+    assert not [s for s in secrets if s in content]
+
+
+def _shape(value):
+    if isinstance(value, dict):
+        return {key: _shape(item) for key, item in value.items()}
+    return [_shape(item) for item in value] if isinstance(value, list) else type(value)
+
+
+def test_a_key_printed_as_an_array_of_lines_is_masked_line_by_line():
+    pem, lines = made_up_pem()
+    line = json.dumps({"structuredPatch": [{"lines": ["+" + part for part in pem.split("\n")], "newStart": 1}]})
+    masked, found = REDACTOR.mask_line(line)
+    assert not [part for part in lines if part in masked]
+    assert found == Counter({"private-key": 1})
+    assert json.loads(masked)["structuredPatch"][0]["newStart"] == 1
+
+
+def test_a_password_that_holds_quotes_and_backslashes_is_masked_whole():
+    secret = 'ab"cd\\' + made_up(10) + '"z9'
+    for wrap in (lambda v: v, json.dumps, lambda v: json.dumps(json.dumps(v))):
+        masked, _ = REDACTOR.mask_line(
+            json.dumps({"password": secret, "input": wrap(json.dumps({"password": secret}))})
+        )
+        assert made_up(10) not in masked
+        assert "z9" not in masked
+        json.loads(masked)
+
+
+def test_what_is_no_secret_stays_byte_for_byte():
+    line = '{ "a" : "caf\\u00e9 \\/ x",\t"token":"' + "ghp" + "_" + made_up(36) + '", "n":1.50 ,"z":"\\u001b[0m"}'
+    masked, _ = REDACTOR.mask_line(line)
+    before, after = line.split('"ghp')[0], line.split(made_up(36))[1]
+    assert masked.startswith(before + '"[REDACTED:github:')
+    assert masked.endswith(after)
+
+
+def test_a_mask_names_the_kind_and_tells_equal_secrets_under_one_salt():
+    one, two = "ghp" + "_" + made_up(36, seed=1), "ghp" + "_" + made_up(36, seed=2)
+    text, _ = REDACTOR.mask_text(f"{one} {two} {one}")
+    first, second, third = text.split()
+    assert first == third != second
+    assert first.startswith("[REDACTED:github:")
+    assert Redactor(b"another salt").mask_text(one)[0] != first
+
+
+def test_the_same_secret_has_the_same_mask_at_every_depth_of_escaping():
+    secret = made_up(40, ALNUM + "/+")
+    pair = f'{{"aws_secret_access_key": "{secret}"}}'
+    masks = {
+        REDACTOR.mask_text(text)[0].split("[REDACTED:")[1].split("]")[0]
+        for text in (pair, json.dumps(pair), json.dumps(json.dumps(pair)), pair.replace("/", "\\/"))
+    }
+    assert len(masks) == 1
+
+
+INNOCENT = """
+password: str
+def login(user: str, password: str = None) -> Token:
+token = request.headers["Authorization"]
+token = generate_token(user_id, expires=3600)
+const apiKey = process.env.OPENAI_API_KEY;
+api_key=os.environ["ANTHROPIC_API_KEY"]
+export GITHUB_TOKEN=$(gh auth token)
+export API_TOKEN=${CI_TOKEN}
+password: "${DB_PASSWORD}"
+password = "your-password-here"
+API_KEY=<your api key>
+"input_tokens": 12345678, "cache_read_input_tokens": 61608000
+max_tokens=1024000000 tokenizer = AutoTokenizer.from_pretrained
+secret_key_base: Rails.application.credentials.secret_key_base
+The password must be at least twelve characters long.
+<input type="password" name="password" placeholder="Password">
+postgres://user:password@localhost:5432/db
+https://example.com/path?page=2
+git@github.com:acme/api.git
+-----BEGIN CERTIFICATE-----
+look for the line -----BEGIN RSA PRIVATE KEY----- in the file
+task-management-system-overview-2024 and risk-assessment-report-of-last-year
+SecretManager.accessSecretVersion(projects/foo/secrets/bar)
+NotificationSettingsManager.shared.presentTheOnboardingController
+token: csrfToken, authorization: true, passwordResetTokenExpiry: Date
+commit 3f786850e387550fdab836ed7e6dc881de23001b
+d41d8cd98f00b204e9800998ecf8427e  file.txt
+"uuid":"6442b71b-d012-4f07-96f5-a78ce0298a9e","requestId":"req_011CUYzKtd9vXSGNgVAqdrxJ"
+"tool_use_id":"toolu_01GCKjbCzoc1oWRnBUvWbJkP","signature":"EqQBCkYIBRgCKkDkAa="
+docker run -u 1000:1000 --user 1001 image
+secretKeyRef: {name: db, key: password}
+token_url = https://auth.test/oauth/token
+Bearer authentication-is-required-for-this-endpoint
+sha256:9f86d081884c7d659a2feaa0c55ad015a3bf4f1b2b0b822cd15d6c15b0f00a08
+password_hash = bcrypt.hashpw(password.encode(), salt)
+credentials: 'include'
+authorization: 'Bearer ' + token
+""".strip().split("\n")
+
+
+@pytest.mark.parametrize("text", INNOCENT)
+def test_prose_code_and_placeholders_are_left_alone(text):
+    for line in (text, json.dumps({"content": text}), json.dumps({"x": json.dumps({"content": text})})):
+        assert REDACTOR.mask_line(line) == (line, Counter())
+
+
+def test_a_line_that_is_no_json_is_masked_as_text():
+    secret = "ghp" + "_" + made_up(36)
+    masked, found = REDACTOR.mask_line('{"type":"user","content":"' + secret + '{"torn')
+    assert secret not in masked
+    assert found == Counter({"github": 1})
+
+
+def test_lone_surrogates_and_other_scripts_keep_their_places():
+    secret = "ghp" + "_" + made_up(36)
+    text = f"\u2192 \U0001f600 \ud800 Größe {secret} 漢字"
+    masked, _ = REDACTOR.mask_text(text)
+    assert masked.startswith("\u2192 \U0001f600 \ud800 Größe [REDACTED:github:")
+    assert masked.endswith("] 漢字")
+
+
+def test_a_huge_line_of_near_misses_takes_linear_time():
+    filler = ("eyJ" * 40 + "sk-" * 40 + "://a:b" * 20 + "password=" * 20 + "\\" * 50) * 200  # about 120 KB
+    secret = "ghp" + "_" + made_up(36)
+    started = time.process_time()
+    masked, _ = REDACTOR.mask_line(json.dumps({"content": f"{filler} {secret} {filler}"}))
+    assert time.process_time() - started < 20
+    assert secret not in masked
+
+
+@given(st.text() | st.recursive(st.text(), lambda v: st.lists(v) | st.dictionaries(st.text(), v)).map(json.dumps))
+def test_masking_is_idempotent_and_keeps_json_valid(line):
+    masked, _ = REDACTOR.mask_line(line)
+    assert REDACTOR.mask_line(masked) == (masked, Counter())
+
+
+NAMES = sorted(PLANTED)
+
+
+@given(
+    st.lists(
+        st.tuples(st.sampled_from(NAMES), st.text(alphabet=' \n\t"\\/:=,éx{', max_size=5)), min_size=1, max_size=5
+    ),
+    st.integers(0, 3),
+)
+def test_any_mixture_of_credentials_is_masked_once_and_for_all(pieces, depth):
+    line = "".join(f"{glue} {PLANTED[name][0]} " for name, glue in pieces)
+    for _ in range(depth):
+        line = json.dumps({"k": line, "n": [1, line]})
+    masked, _ = REDACTOR.mask_line(line)
+    assert REDACTOR.mask_line(masked) == (masked, Counter())
+    if depth:
+        json.loads(masked)
+    unescaped = masked.replace("\\", "")
+    for name, _ in pieces:
+        assert not [s for s in PLANTED[name][1] if len(s) > 15 and (s in masked or s in unescaped)], name
+
+
+def test_the_salt_is_made_once_and_only_its_owner_may_read_it(tmp_path):
+    path = tmp_path / "home" / "redaction.salt"
+    salt = load_salt(path)
+    assert len(salt) == 32
+    assert load_salt(path) == salt
+    assert stat.S_IMODE(os.stat(path).st_mode) == 0o600
+    assert os.listdir(path.parent) == ["redaction.salt"]
+
+
+def test_processes_that_start_together_agree_on_the_salt(tmp_path):
+    code = (
+        "import sys, pathlib; from anamnesis_pipeline.exchanges.redaction import load_salt;"
+        "print(load_salt(pathlib.Path(sys.argv[1])).hex())"
+    )
+    command = [sys.executable, "-c", code, str(tmp_path / "redaction.salt")]
+    running = [subprocess.Popen(command, stdout=subprocess.PIPE, text=True) for _ in range(4)]
+    assert len({process.communicate(timeout=60)[0] for process in running}) == 1

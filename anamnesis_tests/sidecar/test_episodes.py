@@ -1,0 +1,236 @@
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from starlette.testclient import TestClient
+
+from anamnesis_pipeline.sidecar.bulk import MAX_EPISODE_BYTES
+from anamnesis_tests.sidecar.conftest import TestServices
+
+Post = Callable[..., dict[str, Any]]
+DRAFT = {"summary": "Webhook retries charged twice", "instance": "mac", "project": "acme"}
+
+
+def test_a_posted_episode_comes_back_without_its_text_and_without_vectors(client: TestClient) -> None:
+    reply = client.post("/api/episodes", json={**DRAFT, "raw_exchange": "user: why?", "tags": ["billing"]})
+    assert reply.status_code == 201
+    body = reply.json()
+    assert body == {
+        **DRAFT,
+        "episode_id": body["episode_id"],
+        "timestamp": body["timestamp"],
+        "kind": "note",
+        "tags": ["billing"],
+        "retrieval_count": 0,
+        "last_retrieved": None,
+        "status": "active",
+        "superseded_by": None,
+        "source": {"machine": "", "path": "", "session_id": "", "message_ids": []},
+        "metadata": {},
+    }
+    assert body["timestamp"].endswith("Z")
+    assert client.get(reply.headers["location"]).json() == body
+
+
+@pytest.mark.parametrize("call", ["post", "patch", "get", "list", "search"])
+def test_the_text_comes_only_with_include_raw(client: TestClient, call: str) -> None:
+    draft = {**DRAFT, "raw_exchange": "the whole text", "episode_id": "e"}
+    client.post("/api/episodes", json=draft)
+    calls: dict[str, Callable[[bool], Any]] = {
+        "post": lambda raw: client.post("/api/episodes" + "?include=raw" * raw, json=draft).json(),
+        "patch": lambda raw: client.patch("/api/episodes/e" + "?include=raw" * raw, json={"tags": ["x"]}).json(),
+        "get": lambda raw: client.get("/api/episodes/e" + "?include=raw" * raw).json(),
+        "list": lambda raw: client.get("/api/episodes" + "?include=raw" * raw).json()["items"][0],
+        "search": lambda raw: client.post(
+            "/api/episodes/search", json={"query": "webhook", "include": ["raw"] * raw}
+        ).json()["results"][0],
+    }
+    assert "raw_exchange" not in calls[call](False)
+    assert calls[call](True)["raw_exchange"] == "the whole text"
+
+
+def test_the_next_search_finds_what_was_posted(client: TestClient, post: Post) -> None:
+    posted = post("The zeppelin hangar needs new doors")
+    found = client.post("/api/episodes/search", json={"query": "zeppelin doors"}).json()
+    assert [hit["episode_id"] for hit in found["results"]] == [posted["episode_id"]]
+    assert found["degraded"] == []
+    assert found["results"][0]["similarity_score"] > 0
+
+
+def test_identical_content_under_one_id_is_accepted_once_and_other_content_conflicts(client: TestClient) -> None:
+    first = client.post("/api/episodes", json={**DRAFT, "episode_id": "same"})
+    again = client.post("/api/episodes", json={**DRAFT, "episode_id": "same"})
+    other = client.post("/api/episodes", json={**DRAFT, "episode_id": "same", "summary": "Something else"})
+    assert (first.status_code, again.status_code, other.status_code) == (201, 200, 409)
+    assert again.json() == first.json()
+    assert other.headers["content-type"] == "application/problem+json"
+
+
+def test_whitespace_of_a_summary_is_normalized(post: Post) -> None:
+    assert post("  two\n\twords ")["summary"] == "two words"
+
+
+def test_a_secret_never_comes_back(client: TestClient, post: Post) -> None:
+    key = "ghp_" + "a1B2c3D4e5F6g7H8i9J0k1L2m3N4o5P6q7R8"
+    post(
+        f"The deploy token is {key}", raw_exchange=f"export GITHUB_TOKEN={key}", metadata={"note": key}, episode_id="s"
+    )
+    assert key not in client.get("/api/episodes/s?include=raw").text
+    assert key not in client.post("/api/episodes/search", json={"query": "deploy token", "include": ["raw"]}).text
+
+
+@pytest.mark.parametrize(
+    "episode_id", ["a/b:c", "acme/api/2026-01-01", "naïve id", "100%", "a?b#c", "searching", "/lead"]
+)
+def test_ids_may_hold_slashes_colons_and_other_printable_characters(client: TestClient, episode_id: str) -> None:
+    reply = client.post("/api/episodes", json={**DRAFT, "episode_id": episode_id})
+    assert reply.status_code == 201
+    assert client.get(reply.headers["location"]).json()["episode_id"] == episode_id
+    assert client.delete(reply.headers["location"]).status_code == 204
+
+
+def test_a_naive_timestamp_is_utc_and_an_offset_is_converted(post: Post) -> None:
+    assert post("one", timestamp="2026-03-14T09:26:53")["timestamp"] == "2026-03-14T09:26:53Z"
+    assert post("two", timestamp="2026-03-14T09:26:53.5+02:00")["timestamp"] == "2026-03-14T07:26:53.500000Z"
+
+
+def test_the_list_is_newest_first_and_pages_by_cursor_without_gaps_while_episodes_arrive(
+    client: TestClient, post: Post
+) -> None:
+    for day in range(1, 8):
+        post(f"day {day}", timestamp=f"2026-01-0{day}T00:00:00Z")
+    first = client.get("/api/episodes", params={"limit": 3}).json()
+    post("newest of all", timestamp="2026-02-01T00:00:00Z")
+    second = client.get("/api/episodes", params={"limit": 3, "cursor": first["next_cursor"]}).json()
+    third = client.get("/api/episodes", params={"limit": 3, "cursor": second["next_cursor"]}).json()
+    seen = [item["summary"] for page in (first, second, third) for item in page["items"]]
+    assert seen == [f"day {day}" for day in range(7, 0, -1)]
+    assert third["next_cursor"] is None
+
+
+def test_skip_leaves_out_the_newest(client: TestClient, post: Post) -> None:
+    for day in (1, 2, 3):
+        post(f"day {day}", timestamp=f"2026-01-0{day}T00:00:00Z")
+    page = client.get("/api/episodes", params={"skip": 2}).json()
+    assert [item["summary"] for item in page["items"]] == ["day 1"]
+
+
+@pytest.mark.parametrize(
+    ("params", "expected"),
+    [
+        ({"project": "acme"}, {"a"}),
+        ({"instance": "pi"}, {"b"}),
+        ({"tag": "x"}, {"a", "b"}),
+        ({"tag": ["x", "y"]}, {"b"}),
+        ({"kind": "decision"}, {"b"}),
+        ({"kind": ["decision", "note"]}, {"a", "b"}),
+        ({"since": "2026-01-02"}, {"b"}),
+        ({"until": "2026-01-02"}, {"a"}),
+        ({"since": "2026-01-01", "until": "2026-01-02"}, {"a"}),
+    ],
+)
+def test_the_list_is_filtered(client: TestClient, post: Post, params: dict[str, Any], expected: set[str]) -> None:
+    post("a", tags=["x"], timestamp="2026-01-01")
+    post("b", tags=["x", "y"], timestamp="2026-01-02", project="other", instance="pi", kind="decision")
+    assert {item["summary"] for item in client.get("/api/episodes", params=params).json()["items"]} == expected
+
+
+def test_a_made_up_cursor_is_refused_without_being_repeated(client: TestClient) -> None:
+    reply = client.get("/api/episodes", params={"cursor": "made-up"})
+    assert reply.status_code == 422
+    assert reply.json()["errors"][0]["path"] == "cursor"
+    assert "made-up" not in reply.text
+
+
+def test_an_edit_is_found_by_its_new_words_and_no_longer_by_the_old(client: TestClient, post: Post) -> None:
+    post("The zeppelin hangar", episode_id="e", tags=["old"])
+    reply = client.patch("/api/episodes/e", json={"summary": "The submarine dock"})
+    assert reply.status_code == 200
+    assert (reply.json()["summary"], reply.json()["tags"]) == ("The submarine dock", ["old"])
+
+    def found(words: str) -> list[str]:
+        results = client.post("/api/episodes/search", json={"query": words, "mode": "exact"}).json()["results"]
+        return [hit["episode_id"] for hit in results]
+
+    assert (found("submarine"), found("zeppelin")) == (["e"], [])
+
+
+def test_a_superseded_episode_is_hidden_from_search_unless_asked_for(client: TestClient, post: Post) -> None:
+    post("The old truth about zeppelins", episode_id="old")
+    client.patch("/api/episodes/old", json={"status": "superseded", "superseded_by": "new"})
+    search = {"query": "zeppelins"}
+    assert client.post("/api/episodes/search", json=search).json()["results"] == []
+    audit = client.post("/api/episodes/search", json={**search, "include_superseded": True}).json()["results"]
+    assert [(hit["episode_id"], hit["superseded_by"]) for hit in audit] == [("old", "new")]
+    assert client.get("/api/episodes/old").json()["status"] == "superseded"
+
+
+@pytest.mark.parametrize("content", [b"{}", b""])
+def test_an_edit_that_changes_nothing_is_malformed(client: TestClient, post: Post, content: bytes) -> None:
+    post("x", episode_id="e")
+    reply = client.patch("/api/episodes/e", content=content, headers={"Content-Type": "application/json"})
+    assert reply.status_code == 400
+
+
+def test_the_id_is_immutable(client: TestClient, post: Post) -> None:
+    post("x", episode_id="e")
+    assert client.patch("/api/episodes/e", json={"episode_id": "f"}).status_code == 422
+
+
+def test_a_deleted_episode_is_gone_from_everywhere(client: TestClient, post: Post, services: TestServices) -> None:
+    post("The zeppelin hangar", episode_id="e")
+    assert client.delete("/api/episodes/e").status_code == 204
+    assert client.get("/api/episodes/e").status_code == 404
+    assert client.delete("/api/episodes/e").status_code == 404
+    assert client.patch("/api/episodes/e", json={"summary": "x"}).status_code == 404
+    assert client.post("/api/episodes/search", json={"query": "zeppelin"}).json()["results"] == []
+    assert services.store.ingest.counts().passages == 0
+
+
+@pytest.mark.parametrize(("query", "kept_away"), [("", True), ("?exclude=false", False)])
+def test_a_delete_leaves_a_tombstone_unless_told_otherwise(
+    client: TestClient, post: Post, services: TestServices, query: str, kept_away: bool
+) -> None:
+    post("x", episode_id="e")
+    episode = services.store.episodes.get(["e"])["e"]
+    passages = [stored.passage for stored in services.store.episodes.passages_of("e")]
+    client.delete("/api/episodes/e" + query)
+    assert services.store.episodes.put([(episode, passages)]).tombstoned == int(kept_away)
+
+
+def test_in_a_bulk_call_a_bad_episode_fails_alone(client: TestClient) -> None:
+    client.post("/api/episodes", json={**DRAFT, "episode_id": "known"})
+    reply = client.post(
+        "/api/episodes/bulk",
+        json={
+            "episodes": [
+                {**DRAFT, "summary": "new"},
+                {**DRAFT, "episode_id": "known"},
+                {**DRAFT, "summary": " "},
+                "not an object",
+                {**DRAFT, "episode_id": "known", "summary": "other"},
+                {**DRAFT, "raw_exchange": "x" * MAX_EPISODE_BYTES},
+            ]
+        },
+    )
+    assert reply.status_code == 200
+    body = reply.json()
+    assert (body["created"], body["unchanged"]) == (1, 1)
+    failed = [(failure["index"], failure["errors"][0]["path"]) for failure in body["failed"]]
+    assert failed == [(2, "summary"), (3, ""), (4, "episode_id"), (5, "")]
+    assert client.get("/api/episodes").json()["items"][0]["summary"] in {"new", DRAFT["summary"]}
+
+
+@pytest.mark.parametrize(
+    ("body", "status"),
+    [
+        ({"episodes": []}, 200),
+        ({"episodes": [{}] * 1001}, 422),
+        ({"episodes": "x"}, 422),
+        ({}, 422),
+        ([], 422),
+        ({"episodes": [], "more": 1}, 422),
+    ],
+)
+def test_a_bulk_call_holds_a_list_of_at_most_a_thousand(client: TestClient, body: Any, status: int) -> None:
+    assert client.post("/api/episodes/bulk", json=body).status_code == status

@@ -1,0 +1,135 @@
+import threading
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from starlette.testclient import TestClient
+
+from anamnesis_pipeline.model import Episode, Passage
+from anamnesis_pipeline.sidecar.app import create_app
+from anamnesis_pipeline.sidecar.fields import parse_time
+from anamnesis_tests.sidecar.conftest import BASE, HashedWords, TestServices, open_services, wait_for
+
+Post = Callable[..., dict[str, Any]]
+
+
+def search(client: TestClient, query: str, **more: Any) -> dict[str, Any]:
+    reply = client.post("/api/episodes/search", json={"query": query, **more})
+    assert reply.status_code == 200, reply.text
+    body: dict[str, Any] = reply.json()
+    return body
+
+
+def summaries(answer: dict[str, Any]) -> list[str]:
+    return [hit["summary"] for hit in answer["results"]]
+
+
+def test_an_answer_has_exactly_the_fields_of_the_contract(client: TestClient, post: Post) -> None:
+    post("The zeppelin hangar", timestamp="2026-03-14T09:26:53+01:00", tags=["air"])
+    answer = search(client, "zeppelin")
+    assert set(answer) == {"results", "took_ms", "model_id", "degraded", "total_tokens"}
+    (hit,) = answer["results"]
+    assert set(hit) == {
+        "episode_id", "score", "similarity_score", "timestamp", "instance", "project", "kind", "summary", "excerpt",
+        "tags", "retrieval_count", "superseded_by", "source", "also",
+    }  # fmt: skip
+    assert hit["timestamp"] == "2026-03-14T08:26:53Z"
+    assert 0 <= hit["score"] <= 1
+    assert all(round(hit[name], 4) == hit[name] for name in ("score", "similarity_score"))
+    assert "zeppelin" in hit["excerpt"]
+    assert answer["model_id"] == "hashing-64"
+
+
+def test_a_hit_points_to_the_records_of_its_own_passage(client: TestClient, services: TestServices) -> None:
+    episode = Episode(
+        "part", "mac--acme", parse_time("2026-01-01"), "mac", "acme", "exchange", "s", "zeppelin", machine="mac",
+        path="a/b.jsonl", session_id="s1", message_ids=("m1", "m2"), message_keys=("k1", "k2"),
+    )  # fmt: skip
+    services.store.episodes.put(
+        [(episode, [Passage(0, "balloon", "", ("m1",)), Passage(1, "zeppelin " * 300, "", ("m2",))])]
+    )
+    (hit,) = search(client, "zeppelin", mode="exact")["results"]
+    assert hit["source"] == {"machine": "mac", "path": "a/b.jsonl", "session_id": "s1", "message_ids": ["m2"]}
+    assert len(hit["excerpt"]) == 1200
+
+
+def test_query_text_is_another_name_of_query(client: TestClient, post: Post) -> None:
+    post("The zeppelin hangar")
+    reply = client.post("/api/episodes/search", json={"query_text": "zeppelin"})
+    assert summaries(reply.json()) == ["The zeppelin hangar"]
+
+
+def test_filters_never_cost_results(client: TestClient, post: Post) -> None:
+    for number in range(30):
+        post(f"zeppelin number {number}", project="wanted" if number % 3 == 0 else "other")
+    answer = search(client, "zeppelin", project="wanted", top_k=10, min_score=0, fold=False, include_superseded=True)
+    assert len(answer["results"]) == 10
+    assert {hit["project"] for hit in answer["results"]} == {"wanted"}
+
+
+@pytest.mark.parametrize(
+    ("narrowed", "expected"),
+    [
+        ({"instance": "pi"}, {"zeppelin two"}),
+        ({"tags": ["x", "y"]}, {"zeppelin two"}),
+        ({"kind": ["decision"]}, {"zeppelin two"}),
+        ({"since": "2026-01-02"}, {"zeppelin two"}),
+        ({"until": "2026-01-02"}, {"zeppelin one"}),
+        ({"project": None, "instance": None, "since": None}, {"zeppelin one", "zeppelin two"}),
+        ({"top_k": 1}, {"zeppelin one"}),
+        ({"top_k": 1.0}, {"zeppelin one"}),
+    ],
+)
+def test_a_search_is_narrowed(client: TestClient, post: Post, narrowed: dict[str, Any], expected: set[str]) -> None:
+    post("zeppelin one", tags=["x"], timestamp="2026-01-01")
+    post("zeppelin two", tags=["x", "y"], timestamp="2026-01-02", instance="pi", kind="decision")
+    assert set(summaries(search(client, "zeppelin one", fold=False, min_score=0, **narrowed))) == expected
+
+
+@pytest.mark.parametrize(("track", "count"), [(True, 1), (False, 0)])
+def test_a_retrieval_is_counted_when_asked(client: TestClient, post: Post, track: bool, count: int) -> None:
+    post("The zeppelin hangar", episode_id="e")
+    search(client, "zeppelin", track=track)
+    episode = client.get("/api/episodes/e").json()
+    assert episode["retrieval_count"] == count
+    assert (episode["last_retrieved"] is not None) == track
+
+
+def test_explain_tells_how_a_hit_came_about(client: TestClient, post: Post) -> None:
+    post("The zeppelin hangar")
+    assert search(client, "zeppelin", explain=True)["results"][0]["explanation"]
+    assert "explanation" not in search(client, "zeppelin")["results"][0]
+
+
+@pytest.mark.parametrize("mode", ["hybrid", "semantic", "exact"])
+def test_each_mode_finds_the_episode(client: TestClient, post: Post, mode: str) -> None:
+    post("The zeppelin hangar")
+    post("Nothing in common with it at all")
+    assert summaries(search(client, "zeppelin hangar", mode=mode))[0] == "The zeppelin hangar"
+
+
+def test_words_are_searched_while_the_model_loads_and_the_answer_says_so(tmp_path: Path) -> None:
+    go_on = threading.Event()
+
+    def slow() -> HashedWords:
+        go_on.wait(10)
+        return HashedWords()
+
+    services = open_services(tmp_path, slow)
+    with TestClient(create_app(services), base_url=BASE) as client:
+        try:
+            posted = {"summary": "The zeppelin hangar", "instance": "mac", "project": "acme"}
+            assert client.post("/api/episodes", json=posted).status_code == 201
+            answer = search(client, "zeppelin")
+            assert summaries(answer) == ["The zeppelin hangar"]
+            assert "loading" in answer["degraded"][0]
+            assert answer["results"][0]["similarity_score"] is None
+            ready = client.get("/ready")
+            assert ready.status_code == 503
+            assert "loading" in ready.json()["missing"][0]
+            assert int(ready.headers["retry-after"]) > 0
+        finally:
+            go_on.set()
+        wait_for(lambda: client.get("/ready").status_code == 200)
+        assert search(client, "zeppelin")["degraded"] == []

@@ -1,0 +1,147 @@
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from pydantic import SecretStr
+from starlette.testclient import TestClient
+
+from anamnesis_pipeline.errors import BadSetting
+from anamnesis_pipeline.settings import Settings
+from anamnesis_pipeline.sidecar import security
+from anamnesis_pipeline.sidecar.__main__ import refuse_open_bind
+from anamnesis_pipeline.sidecar.app import create_app
+from anamnesis_tests.sidecar.conftest import BASE, open_services
+
+TOKEN = "correct horse battery staple"
+JSON = {"Content-Type": "application/json"}
+
+
+@pytest.fixture
+def guarded(tmp_path: Path) -> Iterator[TestClient]:
+    services = open_services(tmp_path, api_token=TOKEN, allowed_hosts=("memory.example",))
+    with TestClient(create_app(services), base_url=BASE) as client:
+        yield client
+
+
+@pytest.mark.parametrize(
+    "host", ["127.0.0.1", "127.0.0.1:3010", "localhost", "LOCALHOST:9", "[::1]", "[::1]:3010", "memory.example:80"]
+)
+def test_a_request_may_name_loopback_or_an_allowed_host_with_any_port(guarded: TestClient, host: str) -> None:
+    assert guarded.get("/health", headers={"Host": host}).status_code == 200
+
+
+@pytest.mark.parametrize(
+    "host",
+    [
+        "evil.example",
+        "evil.example:3010",
+        "127.0.0.1.evil.example",
+        "localhost@evil.example",
+        "127.0.0.1/x",
+        "::1",
+        "",
+        "a:b",
+    ],
+)
+@pytest.mark.parametrize("path", ["/health", "/api/episodes"])
+def test_a_request_that_names_another_host_is_misdirected(guarded: TestClient, host: str, path: str) -> None:
+    reply = guarded.get(path, headers={"Host": host, "Authorization": f"Bearer {TOKEN}"})
+    assert reply.status_code == 421
+    assert reply.headers["content-type"] == "application/problem+json"
+
+
+def test_the_bind_address_may_be_named_but_not_a_wildcard() -> None:
+    bound = security.allowed_hosts(Settings(bind="192.0.2.7", api_token=SecretStr("x")))
+    assert "192.0.2.7" in bound
+    assert security.allowed_hosts(Settings(bind="0.0.0.0", api_token=SecretStr("x"))) == security.LOOPBACK
+
+
+@pytest.mark.parametrize(
+    ("origin", "host", "allowed"),
+    [
+        ("http://127.0.0.1:3010", "127.0.0.1:3010", True),
+        ("http://localhost:3010", "LocalHost:3010", True),
+        ("http://[::1]:3010", "[::1]:3010", True),
+        ("https://memory.example", "memory.example", True),
+        ("http://memory.example", "memory.example:80", True),
+        ("http://127.0.0.1:8080", "127.0.0.1:3010", False),
+        ("http://localhost:3010", "127.0.0.1:3010", False),
+        ("https://evil.example", "127.0.0.1:3010", False),
+        ("null", "127.0.0.1:3010", False),
+        ("file://", "127.0.0.1:3010", False),
+        ("127.0.0.1:3010", "127.0.0.1:3010", False),
+        ("", "127.0.0.1:3010", False),
+    ],
+)
+def test_pages_of_another_origin_may_not_call(guarded: TestClient, origin: str, host: str, allowed: bool) -> None:
+    reply = guarded.get("/health", headers={"Origin": origin, "Host": host})
+    assert reply.status_code == (200 if allowed else 403)
+
+
+@pytest.mark.parametrize("path", ["/ready", "/metrics", "/docs", "/openapi.json", "/api/episodes", "/nope", "/health/"])
+@pytest.mark.parametrize(
+    "authorization", [None, "", "Bearer", "Bearer wrong", f"Basic {TOKEN}", TOKEN, f"Bearer {TOKEN}x", "Bearer \xe9"]
+)
+def test_every_route_but_health_wants_the_token(guarded: TestClient, path: str, authorization: str | None) -> None:
+    headers = {} if authorization is None else {"Authorization": authorization.encode("latin-1")}
+    reply = guarded.get(path, headers=headers)  # type: ignore[arg-type]
+    assert reply.status_code == 401
+    assert reply.headers["www-authenticate"].startswith("Bearer")
+    assert reply.headers["content-type"] == "application/problem+json"
+    assert TOKEN not in reply.text
+
+
+def test_the_token_opens_and_health_needs_none(guarded: TestClient) -> None:
+    assert guarded.get("/health").status_code == 200
+    assert guarded.get("/api/episodes", headers={"Authorization": f"Bearer {TOKEN}"}).status_code == 200
+    assert guarded.get("/api/episodes", headers={"Authorization": f"bearer {TOKEN}"}).status_code == 200
+
+
+def test_the_document_says_which_calls_want_a_token(guarded: TestClient, client: TestClient) -> None:
+    document = guarded.get("/openapi.json", headers={"Authorization": f"Bearer {TOKEN}"}).json()
+    assert document["paths"]["/api/episodes"]["get"]["security"]
+    assert "security" not in document["paths"]["/health"]["get"]
+    assert "securitySchemes" not in client.get("/openapi.json").json()["components"]
+
+
+@pytest.mark.parametrize("known_length", [True, False])
+@pytest.mark.parametrize(
+    ("path", "limit"), [("/api/episodes", 1), ("/api/episodes/search", 1), ("/api/episodes/bulk", 32)]
+)
+def test_a_body_beyond_the_limit_is_refused_with_or_without_its_length(
+    client: TestClient, path: str, limit: int, known_length: bool
+) -> None:
+    body = b" " * (limit * security.MIB)
+
+    def status(content: bytes) -> int:
+        pieces = (content[start : start + 500_000] for start in range(0, len(content), 500_000))
+        return client.post(path, content=content if known_length else pieces, headers=JSON).status_code
+
+    assert (status(body), status(body + b" ")) == (400, 413)
+
+
+def test_a_request_that_lies_about_its_length_is_stopped_all_the_same(client: TestClient) -> None:
+    reply = client.post("/api/episodes", content=b" " * (2 * security.MIB), headers={**JSON, "Content-Length": "10"})
+    assert reply.status_code == 413
+    assert "1 MiB" in reply.json()["detail"]
+
+
+@pytest.mark.parametrize("path", ["/health", "/ready", "/api/episodes", "/nope", "/api/episodes/recent", "/docs"])
+def test_responses_are_neither_stored_nor_guessed_at(client: TestClient, path: str) -> None:
+    reply = client.get(path)
+    assert reply.headers["x-content-type-options"] == "nosniff"
+    assert reply.headers["cache-control"] == "no-store"
+
+
+@pytest.mark.parametrize("bind", ["0.0.0.0", "192.0.2.7", "::", "memory.example"])
+def test_an_address_open_to_other_machines_needs_a_token(bind: str) -> None:
+    with pytest.raises(BadSetting, match="ANAMNESIS_API_TOKEN"):
+        refuse_open_bind(Settings(bind=bind))
+    with pytest.raises(BadSetting, match="ANAMNESIS_API_TOKEN"):
+        refuse_open_bind(Settings(bind=bind, api_token=SecretStr("")))
+    refuse_open_bind(Settings(bind=bind, api_token=SecretStr("long and random")))
+
+
+@pytest.mark.parametrize("bind", ["127.0.0.1", "127.0.0.2", "::1", "localhost"])
+def test_loopback_needs_no_token(bind: str) -> None:
+    refuse_open_bind(Settings(bind=bind))

@@ -1,0 +1,208 @@
+import json
+import logging
+import subprocess
+import sys
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from prometheus_client.parser import text_string_to_metric_families
+from starlette.testclient import TestClient
+
+from anamnesis_pipeline.errors import (
+    AnamnesisError,
+    BadSetting,
+    DimensionMismatch,
+    EmbeddingQueueFull,
+    ModelLoading,
+    StoreBusy,
+    StoreCorrupt,
+    StoreFull,
+    UnknownModel,
+)
+from anamnesis_pipeline.search.query import SearchAnswer, SearchQuery
+from anamnesis_pipeline.sidecar.app import create_app
+from anamnesis_tests.sidecar.conftest import BASE, HashedWords, TestServices, open_services, wait_for
+
+Post = Callable[..., dict[str, Any]]
+
+
+class FailingEngine:
+    """Raises instead of answering."""
+
+    def __init__(self, error: Exception) -> None:
+        self._error = error
+
+    def search(self, query: SearchQuery) -> SearchAnswer:
+        raise self._error
+
+
+def failing(tmp_path: Path, error: Exception) -> TestServices:
+    return replace(open_services(tmp_path), engine=FailingEngine(error))  # type: ignore[arg-type]
+
+
+def test_health_answers_without_store_or_model(tmp_path: Path) -> None:
+    services = open_services(tmp_path)
+    with TestClient(create_app(services), base_url=BASE) as client:
+        services.store.close()
+        body = client.get("/health").json()
+    assert body["status"] == "ok"
+    assert body["service"] == "anamnesis"
+    assert body["version"]
+
+
+def test_ready_reports_coverage_and_never_waits_for_it(client: TestClient, services: TestServices, post: Post) -> None:
+    post("The zeppelin hangar", episode_id="e")
+    full = client.get("/ready").json()["coverage"]
+    assert full == {"space": "hashing-1", "model_id": "hashing-64", "embedded": 1, "stored": 1}
+    episode = services.store.episodes.get(["e"])["e"]
+    passages = [stored.passage for stored in services.store.episodes.passages_of("e")]
+    services.store.episodes.put([(replace(episode, episode_id="unembedded"), passages)])
+    reply = client.get("/ready")
+    assert reply.status_code == 200
+    assert (reply.json()["coverage"]["embedded"], reply.json()["coverage"]["stored"]) == (1, 2)
+
+
+def test_ready_says_that_a_model_will_not_load(tmp_path: Path) -> None:
+    def load() -> HashedWords:
+        raise UnknownModel("no such model: pick another")
+
+    with TestClient(create_app(open_services(tmp_path, load)), base_url=BASE) as client:
+        wait_for(lambda: "pick another" in client.get("/ready").json()["detail"])
+        assert client.get("/ready").status_code == 503
+        assert client.get("/health").status_code == 200
+
+
+def test_metrics_count_requests_by_route_and_tell_what_is_stored(client: TestClient, post: Post) -> None:
+    post("The zeppelin hangar", episode_id="a/b")
+    client.get("/api/episodes/a/b")
+    client.get("/api/episodes/none")
+    client.get("/nope/at/all")
+    samples = {
+        (sample.name, *sorted(sample.labels.values())): sample.value
+        for family in text_string_to_metric_families(client.get("/metrics").text)
+        for sample in family.samples
+    }
+    route = "/api/episodes/{episode_id}"
+    counted = {key: value for key, value in samples.items() if key[0] == "anamnesis_http_requests_total"}
+    assert counted["anamnesis_http_requests_total", *sorted((route, "200", "GET"))] == 1
+    assert counted["anamnesis_http_requests_total", *sorted((route, "404", "GET"))] == 1
+    assert counted["anamnesis_http_requests_total", *sorted(("unrouted", "404", ""))] == 1
+    assert samples["anamnesis_http_request_seconds_count", route] == 2
+    assert samples["anamnesis_episodes",] == 1
+    assert samples["anamnesis_passages",] == 1
+    assert samples["anamnesis_embedded_passages", "hashing-1"] == 1
+    assert samples["anamnesis_embedding_queue_depth",] == 0
+    assert samples["anamnesis_model_ready",] == 1
+
+
+def test_docs_describe_every_route(client: TestClient) -> None:
+    assert "openapi.json" in client.get("/docs").text
+    paths = client.get("/openapi.json").json()["paths"]
+    assert {path: sorted(calls) for path, calls in paths.items()} == {
+        "/api/episodes": ["get", "post"],
+        "/api/episodes/bulk": ["post"],
+        "/api/episodes/search": ["post"],
+        "/api/episodes/{episode_id}": ["delete", "get", "patch"],
+        "/health": ["get"],
+        "/metrics": ["get"],
+        "/ready": ["get"],
+    }
+
+
+@pytest.mark.parametrize("path", ["/nope", "/health/", "/api", "/api/episodesx", "/redoc"])
+def test_an_unknown_address_is_a_problem(client: TestClient, path: str) -> None:
+    reply = client.get(path)
+    assert reply.status_code == 404
+    assert reply.headers["content-type"] == "application/problem+json"
+    assert reply.json() == {
+        "type": "about:blank", "title": "Not Found", "status": 404, "detail": "no such address; /docs lists them",
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "allow"),
+    [
+        ("PUT", "/api/episodes/x", "DELETE, GET, PATCH"),
+        ("DELETE", "/api/episodes", "GET, POST"),
+        ("GET", "/api/episodes/search", "POST"),
+        ("DELETE", "/api/episodes/bulk", "POST"),
+        ("POST", "/health", "GET"),
+    ],
+)
+def test_a_method_that_an_address_does_not_know_is_told_which_it_does(
+    client: TestClient, method: str, path: str, allow: str
+) -> None:
+    reply = client.request(method, path)
+    assert reply.status_code == 405
+    assert reply.headers["allow"] == allow
+    assert reply.headers["content-type"] == "application/problem+json"
+
+
+@pytest.mark.parametrize(
+    ("error", "status"),
+    [
+        (StoreBusy("the store is busy"), 503),
+        (StoreFull("the disk is full; make room"), 503),
+        (StoreCorrupt("the file is damaged"), 503),
+        (ModelLoading("the model is loading"), 503),
+        (UnknownModel("no such model"), 503),
+        (DimensionMismatch("64 is not 384"), 503),
+        (EmbeddingQueueFull("too many"), 429),
+    ],
+)
+def test_what_waiting_or_repair_may_help_says_when_to_ask_again(
+    tmp_path: Path, error: AnamnesisError, status: int
+) -> None:
+    with TestClient(create_app(failing(tmp_path, error)), base_url=BASE) as client:
+        reply = client.post("/api/episodes/search", json={"query": "q"})
+    assert reply.status_code == status
+    assert int(reply.headers["retry-after"]) > 0
+    assert reply.json()["detail"] == str(error)
+
+
+@pytest.mark.parametrize("error", [RuntimeError("hunter2"), BadSetting("hunter2")])
+def test_what_nobody_expected_tells_the_client_nothing_and_the_log_no_values(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, error: Exception
+) -> None:
+    with TestClient(create_app(failing(tmp_path, error)), base_url=BASE) as client:
+        reply = client.post("/api/episodes/search", json={"query": "q"})
+        assert client.get("/health").status_code == 200
+    assert reply.status_code == 500
+    assert reply.headers["content-type"] == "application/problem+json"
+    assert reply.headers["cache-control"] == "no-store"
+    assert "hunter2" not in reply.text
+    assert "hunter2" not in caplog.text
+    assert type(error).__name__ in caplog.text
+
+
+def test_the_access_log_has_one_line_a_request_without_query_or_body(
+    client: TestClient, caplog: pytest.LogCaptureFixture
+) -> None:
+    with caplog.at_level(logging.INFO, "anamnesis.access"):
+        client.get("/api/episodes/a%0Ab%20c?include=raw&x=hunter2")
+        client.post("/api/episodes/search", json={"query": "hunter2"})
+    lines = [record.getMessage() for record in caplog.records if record.name == "anamnesis.access"]
+    assert [line.rsplit(" ", 2)[0] for line in lines] == [
+        "GET /api/episodes/a%0Ab%20c 404",
+        "POST /api/episodes/search 200",
+    ]
+
+
+def test_closing_the_application_closes_the_services_once(tmp_path: Path) -> None:
+    closed: list[int] = []
+    services = open_services(tmp_path)
+    really_close = services.close
+    services = replace(services, close=lambda: (closed.append(1), really_close())[1])
+    with TestClient(create_app(services), base_url=BASE):
+        assert closed == []
+    assert closed == [1]
+
+
+def test_the_application_imports_neither_dagster_nor_a_model_library() -> None:
+    code = "import sys, json, anamnesis_pipeline.sidecar.app; print(json.dumps(sorted(sys.modules)))"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=60)
+    roots = {name.partition(".")[0] for name in json.loads(done.stdout)}
+    assert not roots & {"dagster", "torch", "transformers", "sentence_transformers", "pandas", "pymongo", "paramiko"}

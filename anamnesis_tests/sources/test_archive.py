@@ -1,0 +1,86 @@
+"""Lines into the archive and back."""
+
+import threading
+
+import pytest
+
+from anamnesis_pipeline.errors import StoreCorrupt, StoreFull
+from anamnesis_pipeline.sources.archive import Archive
+
+
+def test_every_line_comes_back(tmp_path):
+    archive = Archive(tmp_path)
+    lines = [f"line {n} → \ud800" for n in range(1000)]
+    frames, end = [], 0
+    for first in range(0, 1000, 300):
+        frames.append(archive.append("s", "a.jsonl", 0, first, lines[first : first + 300], at=end))
+        end = frames[-1].archive_offset + frames[-1].archive_bytes
+    assert list(archive.lines("s", "a.jsonl", frames)) == lines
+    assert list(archive.lines("s", "a.jsonl", frames, from_line=450)) == lines[450:]
+    assert list(archive.lines("s", "a.jsonl", frames[1:], from_line=300)) == lines[300:]
+
+
+def test_restoring_writes_every_line_back(tmp_path):
+    archive = Archive(tmp_path / "archive")
+    frame = archive.append("s", "a.jsonl", 0, 0, ['{"a":1}', '{"b":"é"}'], at=0)
+    assert archive.restore("s", "a.jsonl", [frame], tmp_path / "out" / "a.jsonl") == 2
+    assert (tmp_path / "out" / "a.jsonl").read_text() == '{"a":1}\n{"b":"é"}\n'
+
+
+def test_debris_of_a_crash_is_overwritten(tmp_path):
+    archive = Archive(tmp_path)
+    first = archive.append("s", "a.jsonl", 0, 0, ["kept"], at=0)
+    archive.append("s", "a.jsonl", 0, 1, ["debris " * 1000], at=first.archive_bytes)
+    second = archive.append("s", "a.jsonl", 0, 1, ["good"], at=first.archive_bytes)
+    assert list(archive.lines("s", "a.jsonl", [first, second])) == ["kept", "good"]
+    size = archive.file_of("s", "a.jsonl", 0).stat().st_size
+    assert size == second.archive_offset + second.archive_bytes
+
+
+def test_files_and_generations_are_kept_apart_and_private(tmp_path):
+    archive = Archive(tmp_path)
+    frames = {key: archive.append("s", *key, 0, [f"{key}"], at=0) for key in (("a", 0), ("a", 1), ("b", 0))}
+    for (path, generation), frame in frames.items():
+        assert list(archive.lines("s", path, [frame])) == [f"{(path, generation)}"]
+        assert archive.file_of("s", path, generation).stat().st_mode & 0o777 == 0o600
+
+
+def test_a_damaged_frame_names_the_file_and_the_frame(tmp_path):
+    archive = Archive(tmp_path)
+    first = archive.append("s", "a.jsonl", 0, 0, ["x" * 500], at=0)
+    second = archive.append("s", "a.jsonl", 0, 1, [f"{n}" for n in range(500)], at=first.archive_bytes)
+    file = archive.file_of("s", "a.jsonl", 0)
+    data = bytearray(file.read_bytes())
+    data[second.archive_offset + 40] ^= 0xFF
+    file.write_bytes(data)
+    with pytest.raises(StoreCorrupt, match=f"{file.name}, frame at byte {second.archive_offset}"):
+        list(archive.lines("s", "a.jsonl", [first, second]))
+    file.unlink()
+    with pytest.raises(StoreCorrupt, match=file.name):
+        list(archive.lines("s", "a.jsonl", [first]))
+
+
+def test_a_full_disk_says_where_and_what_to_do(tmp_path):
+    archive = Archive(tmp_path)
+    file = archive.file_of("s", "a.jsonl", 0)
+    file.parent.mkdir()
+    file.symlink_to("/dev/full")
+    with pytest.raises(StoreFull, match=f"no room to write {file}.*free disk space"):
+        archive.append("s", "a.jsonl", 0, 0, ["x"], at=0)
+
+
+def test_writers_of_one_source_wait_for_each_other(tmp_path):
+    archive = Archive(tmp_path)
+    order = []
+
+    def second():
+        with archive.writing("s"):
+            order.append("second")
+
+    with archive.writing("s"):
+        thread = threading.Thread(target=second)
+        thread.start()
+        thread.join(0.2)
+        order.append("first")
+    thread.join(5)
+    assert order == ["first", "second"]

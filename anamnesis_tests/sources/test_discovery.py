@@ -1,0 +1,47 @@
+"""Sources out of log roots."""
+
+import os
+import re
+
+from anamnesis_pipeline.sources.discovery import discover, source_key
+from anamnesis_pipeline.sources.local import LocalHost
+from anamnesis_tests.sources.conftest import session_name
+
+HOST = LocalHost("box")
+
+
+def test_each_project_folder_under_each_root_is_a_source(tmp_path):
+    for name in ("one/-home-a", "one/-home-b", "two/-home-a"):
+        (tmp_path / name).mkdir(parents=True)
+    found = discover(HOST, [os.fspath(tmp_path / "one"), os.fspath(tmp_path / "two") + "/"])
+    assert sorted((source.root[-3:], source.folder) for source in found.sources) == [
+        ("one", "-home-a"), ("one", "-home-b"), ("two", "-home-a"),
+    ]  # fmt: skip
+    assert len({source.key for source in found.sources}) == 3
+    assert found.problems == ()
+
+
+def test_a_root_that_holds_sessions_is_a_project_folder_itself(tmp_path):
+    (tmp_path / session_name()).write_text("{}\n")
+    (tmp_path / session_name().removesuffix(".jsonl")).mkdir()
+    (source,) = discover(HOST, [os.fspath(tmp_path)]).sources
+    assert (source.folder, source.root) == (".", os.fspath(tmp_path))
+
+
+def test_a_missing_root_is_reported_and_the_others_are_found(tmp_path):
+    (tmp_path / "root" / "project").mkdir(parents=True)
+    found = discover(HOST, [os.fspath(tmp_path / "nowhere"), os.fspath(tmp_path / "root")])
+    assert [source.folder for source in found.sources] == ["project"]
+    assert "nowhere" in found.problems[0]
+
+
+def test_the_same_root_twice_gives_its_sources_once(tmp_path):
+    (tmp_path / "project").mkdir()
+    assert len(discover(HOST, [os.fspath(tmp_path), os.fspath(tmp_path)]).sources) == 1
+
+
+def test_keys_are_plain_short_stable_and_tell_alike_folders_apart():
+    keys = [source_key("my box", "/r", folder) for folder in ("a b", "a_b", "a/b", "é" * 300, "x" * 80, "x" * 81)]
+    assert len(set(keys)) == len(keys)
+    assert all(re.fullmatch(r"my_box--[A-Za-z0-9._-]{1,80}--[0-9a-f]{8}", key) for key in keys)
+    assert source_key("m", "/r", "f") == source_key("m", "/r", "f") != source_key("n", "/r", "f")

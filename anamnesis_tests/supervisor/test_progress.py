@@ -1,0 +1,105 @@
+"""What `up` prints about the ingest."""
+
+import io
+import itertools
+import threading
+from dataclasses import replace
+
+import pytest
+from rich.console import Console
+
+from anamnesis_pipeline.errors import StoreBusy, StoreCorrupt
+from anamnesis_pipeline.store.base import SourceCounts
+from anamnesis_pipeline.supervisor.progress import (
+    Snapshot,
+    done_text,
+    duration,
+    is_up_to_date,
+    progress_text,
+    rate,
+    show_progress,
+)
+
+WHOLE = SourceCounts(files=12, exchanges=40, parts=200, open_parts=1, episodes=199, passages=1200)
+
+
+def at(seconds: float, embedded: int = 1200, counts: SourceCounts = WHOLE) -> Snapshot:
+    return Snapshot(seconds, counts, embedded)
+
+
+def test_the_line_names_files_exchanges_episodes_passages_rate_and_time_left() -> None:
+    text = progress_text([at(0, 0), at(10, 300)], files=14)
+    assert text == (
+        "Reading: 12 of 14 files, 40 exchanges, 199 episodes, 300 of 1,200 passages embedded, 30/s, about 30 s left"
+    )
+
+
+def test_before_the_first_count_it_says_that_it_waits() -> None:
+    assert progress_text([], files=3) == "Waiting for the first look at the logs"
+
+
+def test_no_time_is_promised_while_nothing_is_embedded() -> None:
+    assert "left" not in progress_text([at(0, 0), at(10, 0)], files=12)
+
+
+def test_the_rate_is_that_of_the_last_minute() -> None:
+    assert rate([at(0, 0), at(100, 500), at(150, 1000)]) == 10
+
+
+def test_a_slow_rate_keeps_a_decimal() -> None:
+    assert "2.5/s" in progress_text([at(0, 0), at(10, 25)], files=12)
+
+
+def test_it_is_up_to_date_when_all_is_embedded_and_nothing_has_changed_for_a_while() -> None:
+    assert is_up_to_date([at(0), at(6)], files=12)
+    assert not is_up_to_date([at(0), at(2)], files=12)
+    assert not is_up_to_date([], files=0)
+
+
+@pytest.mark.parametrize(
+    "lacking",
+    [
+        at(6, embedded=1199),
+        at(6, counts=replace(WHOLE, unparsed_lines=3)),
+        at(6, counts=replace(WHOLE, files=11)),
+        at(6, counts=replace(WHOLE, episodes=198)),
+    ],
+    ids=["a passage lacks its vector", "lines wait for the parser", "a file is missing", "an episode is missing"],
+)
+def test_it_is_not_up_to_date_while_anything_is_missing(lacking: Snapshot) -> None:
+    assert not is_up_to_date([replace(lacking, at=0), lacking], files=12)
+
+
+def test_files_that_never_arrive_are_not_waited_for_for_ever() -> None:
+    assert is_up_to_date([at(0), at(181)], files=13)
+
+
+def test_durations_are_readable() -> None:
+    assert [duration(s) for s in (0.2, 59, 180, 7500)] == ["1 s", "59 s", "3 min", "2 h 5 min"]
+
+
+def test_without_a_terminal_it_prints_plain_lines_and_ends_with_the_result() -> None:
+    out = io.StringIO()
+    snapshots = itertools.chain([at(0, 0), at(2)], (at(10.0 + n) for n in itertools.count()))
+    show_progress(lambda: next(snapshots), 12, Console(file=out, width=40), threading.Event(), sample_every_s=0.001)
+    lines = out.getvalue().splitlines()
+    assert lines[0].startswith("Reading: 12 of 12 files")
+    assert lines[-1] == done_text(at(0))
+    assert len(lines) == 2
+
+
+def test_a_busy_store_is_asked_again_and_a_broken_one_is_reported() -> None:
+    out = io.StringIO()
+    failures = iter([StoreBusy("busy"), StoreCorrupt("page 3 is damaged")])
+
+    def read() -> Snapshot:
+        raise next(failures)
+
+    show_progress(read, 12, Console(file=out), threading.Event(), sample_every_s=0.001)
+    assert out.getvalue() == "Progress cannot be read: page 3 is damaged\n"
+
+
+def test_it_stops_when_told() -> None:
+    stop = threading.Event()
+    stop.set()
+    show_progress(lambda: at(0), 12, Console(file=io.StringIO()), stop)

@@ -1,0 +1,44 @@
+"""One `up` per home, and what the lock file tells the next one."""
+
+from pathlib import Path
+
+import pytest
+
+from anamnesis_pipeline.errors import AlreadyRunning
+from anamnesis_pipeline.supervisor.up_lock import Running, hold_lock, read_lock
+
+FIRST = Running(11, "life-1", "http://127.0.0.1:3010", "http://127.0.0.1:3000")
+SECOND = Running(12, "life-2", "http://127.0.0.1:4010", "http://127.0.0.1:4000")
+
+
+def test_a_second_holder_is_told_where_the_first_answers(tmp_path: Path) -> None:
+    lock = tmp_path / "up.lock"
+    with hold_lock(lock, FIRST):
+        with pytest.raises(AlreadyRunning, match=r"process 11\)[\s\S]*3010[\s\S]*3000"), hold_lock(lock, SECOND):
+            pass
+        assert read_lock(lock) == FIRST
+
+
+def test_after_an_orderly_end_no_earlier_life_is_reported(tmp_path: Path) -> None:
+    lock = tmp_path / "up.lock"
+    with hold_lock(lock, FIRST):
+        pass
+    with hold_lock(lock, SECOND) as earlier:
+        assert earlier is None
+
+
+def test_a_life_that_was_cut_off_is_reported_to_the_next(tmp_path: Path) -> None:
+    lock = tmp_path / "up.lock"
+    with hold_lock(lock, FIRST):
+        left_behind = lock.read_text()
+    lock.write_text(left_behind)
+    with hold_lock(lock, SECOND) as earlier:
+        assert earlier == FIRST
+        assert read_lock(lock) == SECOND
+
+
+def test_a_damaged_lock_file_is_no_obstacle(tmp_path: Path) -> None:
+    lock = tmp_path / "up.lock"
+    lock.write_text('{"pid": 1, "unknown"')
+    with hold_lock(lock, FIRST) as earlier:
+        assert earlier is None

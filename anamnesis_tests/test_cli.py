@@ -1,0 +1,167 @@
+"""The `anamnesis` command as a user meets it: real processes, a home of their own."""
+
+import json
+import os
+import socket
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+Run = Callable[..., "subprocess.CompletedProcess[str]"]
+
+
+@pytest.fixture
+def run(tmp_path: Path) -> Run:
+    """Runs `anamnesis ...` on an empty home, with ports on which nobody listens."""
+
+    def free_port() -> int:
+        with socket.create_server(("127.0.0.1", 0)) as server:
+            return int(server.getsockname()[1])
+
+    inherited = {name: value for name, value in os.environ.items() if not name.startswith("ANAMNESIS_")}
+    environment = {
+        **inherited,
+        "HOME": str(tmp_path / "user"),
+        "ANAMNESIS_HOME": str(tmp_path / "home"),
+        "ANAMNESIS_PORT": str(free_port()),
+        "ANAMNESIS_DAGSTER_PORT": str(free_port()),
+    }
+
+    def run(*arguments: str, **extra: str) -> "subprocess.CompletedProcess[str]":
+        command = [sys.executable, "-m", "anamnesis_pipeline.cli", *arguments]
+        return subprocess.run(command, env=environment | extra, capture_output=True, text=True, timeout=60, check=False)
+
+    return run
+
+
+def test_the_command_line_loads_without_dagster_and_without_a_model_library() -> None:
+    code = "import sys, anamnesis_pipeline.cli; print(*sys.modules)"
+    modules = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.split()
+    assert "anamnesis_pipeline.cli" in modules
+    assert not {"dagster", "torch", "sentence_transformers", "transformers", "pandas", "sumy"} & set(modules)
+
+
+def test_the_version_is_printed(run: Run) -> None:
+    assert run("--version").stdout.startswith("anamnesis 0.")
+
+
+def test_the_help_lists_every_command(run: Run) -> None:
+    text = run("--help").stdout
+    for command in ("up", "demo", "status", "search", "ingest", "config", "doctor"):
+        assert f" {command} " in text
+
+
+def test_a_search_before_anything_is_stored_says_what_to_do_in_one_line(run: Run) -> None:
+    done = run("search", "webhook retries")
+    assert done.returncode == 1
+    assert done.stderr.startswith("anamnesis: the sidecar does not answer")
+    assert "anamnesis up" in done.stderr
+    assert "Traceback" not in done.stderr
+    assert len(done.stderr.splitlines()) == 1
+
+
+def test_status_works_before_the_first_start_and_creates_nothing(run: Run, tmp_path: Path) -> None:
+    done = run("status", "--json")
+    assert done.returncode == 0, done.stderr
+    status = json.loads(done.stdout)
+    assert status["memory"] is None
+    assert not status["sidecar"]["reachable"]
+    assert not status["dagster"]["reachable"]
+    assert not (tmp_path / "home").exists()
+
+
+def test_config_tells_where_every_value_came_from(run: Run) -> None:
+    rows = {line.split()[0]: line for line in run("config", ANAMNESIS_EMBED_CPU_PCT="50").stdout.splitlines()}
+    assert rows["embed_cpu_pct"].split() == ["embed_cpu_pct", "50", "environment"]
+    assert rows["model"].split()[-1] == "default"
+
+
+def test_a_stored_setting_wins_until_it_is_unset(run: Run) -> None:
+    assert run("config", "set", "embed_cpu_pct", "40").returncode == 0
+    stored = json.loads(run("config", "--json", ANAMNESIS_EMBED_CPU_PCT="50").stdout)["embed_cpu_pct"]
+    assert stored == {"value": "40", "origin": "stored"}
+    assert run("config", "unset", "embed_cpu_pct").stdout == "embed_cpu_pct is no longer stored\n"
+    assert json.loads(run("config", "--json").stdout)["embed_cpu_pct"]["origin"] == "default"
+
+
+def test_the_token_is_never_shown(run: Run) -> None:
+    assert "s3cret-token" not in run("config", ANAMNESIS_API_TOKEN="s3cret-token").stdout
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (("config", "set", "embed_cpu_pct", "400"), "embed_cpu_pct"),
+        (("config", "set", "colour", "red"), "'colour' is not a setting"),
+        (("config", "set", "port", "4000"), "ANAMNESIS_PORT"),
+        (("search", "x", "--since", "last week"), "'last week' is not a time"),
+    ],
+)
+def test_a_refused_value_is_one_clear_line_without_a_traceback(
+    run: Run, arguments: tuple[str, ...], message: str
+) -> None:
+    done = run(*arguments)
+    assert done.returncode == 1
+    assert message in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+def test_a_bad_environment_variable_is_named(run: Run) -> None:
+    done = run("status", ANAMNESIS_PORT="http")
+    assert done.returncode == 1
+    assert "ANAMNESIS_PORT = 'http'" in done.stderr
+
+
+def test_doctor_names_what_is_wrong_and_what_to_do(run: Run) -> None:
+    done = run("doctor")
+    assert done.returncode == 1
+    assert "WRONG sidecar" in done.stdout
+    assert "-> start it with: anamnesis up" in done.stdout
+    assert "ok    python" in done.stdout
+    assert '"cleanupPeriodDays": 3650' in done.stdout
+
+
+def test_without_a_sidecar_the_store_answers_by_keywords_and_says_so(run: Run, tmp_path: Path) -> None:
+    write_log(tmp_path / "logs" / "-work-shop" / "5e551011-0000-4000-8000-000000000001.jsonl")
+    logs = {"ANAMNESIS_LOG_ROOTS": str(tmp_path / "logs")}
+    ingested = run("ingest", **logs)
+    assert ingested.returncode == 0, ingested.stderr
+    assert "Memory is up to date: 1 files" in ingested.stdout
+    found = run("search", "marmalade invoice", **logs)
+    assert found.returncode == 0, found.stderr
+    assert "by keywords only" in found.stderr
+    assert "marmalade" in found.stdout
+    assert run("search", "zyxwvut", **logs).stdout.startswith("Nothing found.")
+    again = run("ingest", **logs)
+    assert "0 episodes written" in again.stdout
+
+
+def write_log(path: Path) -> None:
+    """A session of one prompt and one answer, as Claude Code writes them."""
+    path.parent.mkdir(parents=True)
+    shared = {"sessionId": "5e551011-0000-4000-8000-000000000001", "cwd": "/work/shop", "version": "2.0.0"}
+    prompt = {
+        **shared,
+        "type": "user",
+        "uuid": "00000000-0000-4000-8000-000000000001",
+        "parentUuid": None,
+        "timestamp": "2026-03-14T09:26:53.000Z",
+        "message": {"role": "user", "content": "Why is the marmalade invoice charged twice?"},
+    }
+    reply = {
+        **shared,
+        "type": "assistant",
+        "uuid": "00000000-0000-4000-8000-000000000002",
+        "parentUuid": prompt["uuid"],
+        "timestamp": "2026-03-14T09:27:10.000Z",
+        "message": {
+            "id": "msg_1",
+            "role": "assistant",
+            "model": "claude",
+            "content": [{"type": "text", "text": "The webhook handler retries without an idempotency key."}],
+        },
+    }
+    path.write_text("".join(json.dumps(record) + "\n" for record in (prompt, reply)))
