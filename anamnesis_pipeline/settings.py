@@ -20,7 +20,9 @@ from anamnesis_pipeline.errors import BadSetting
 
 ENV_PREFIX = "ANAMNESIS_"
 MINILM = "all-MiniLM-L6-v2"
-NOT_STORABLE = frozenset({"home", "port", "dagster_port", "code_port", "bind", "api_token", "allowed_hosts", "lock_env"})
+NOT_STORABLE = frozenset(
+    {"home", "port", "dagster_port", "code_port", "bind", "api_token", "allowed_hosts", "lock_env"}
+)
 """Needed before the store is open, or secret: environment and file only."""
 
 Port = Annotated[int, Field(ge=1, le=65535)]
@@ -38,7 +40,7 @@ def claude_projects_dir() -> Path:
 class Settings(BaseSettings):
     """All settings. Each field's description is its row in the README's table."""
 
-    model_config = SettingsConfigDict(env_prefix=ENV_PREFIX, extra="forbid", frozen=True)
+    model_config = SettingsConfigDict(env_prefix=ENV_PREFIX, env_ignore_empty=True, extra="forbid", frozen=True)
 
     home: Path = Field(default_factory=_default_home, description="Folder of everything Anamnesis writes")
     log_roots: Annotated[tuple[Path, ...], NoDecode] = Field(
@@ -56,7 +58,9 @@ class Settings(BaseSettings):
     allowed_hosts: Annotated[tuple[str, ...], NoDecode] = Field(
         (), description="Host names, beside loopback, that requests may name, separated by `,`"
     )
-    model: str = Field(MINILM, description="Embedding model: `all-MiniLM-L6-v2`, or any sentence-transformers id or path")
+    model: str = Field(
+        MINILM, description="Embedding model: `all-MiniLM-L6-v2`, or any sentence-transformers id or path"
+    )
     precision: Literal["auto", "bf16", "fp32"] = Field(
         "auto", description="Arithmetic of the model; `auto` takes bf16 where the processor has it"
     )
@@ -78,6 +82,8 @@ class Settings(BaseSettings):
     def _split_paths(cls, value: Any) -> Any:
         if isinstance(value, str):
             value = [piece for piece in value.split(os.pathsep) if piece]
+        if not isinstance(value, list | tuple) or not all(isinstance(piece, str | Path) for piece in value):
+            raise ValueError("must be folders, as a list or separated by `:`")
         return tuple(Path(piece).expanduser().absolute() for piece in value)
 
     @field_validator("allowed_hosts", mode="before")
@@ -160,7 +166,8 @@ def load(stored: Mapping[str, Any] | None = None) -> Settings:
     environment = {name for name in Settings.model_fields if os.environ.get(ENV_PREFIX + name.upper())}
     usable = {name: value for name, value in (stored or {}).items() if name in Settings.model_fields}
     usable = {name: value for name, value in usable.items() if name not in NOT_STORABLE}
-    if _truthy(os.environ.get("ANAMNESIS_LOCK_ENV")) or file.get("lock_env") is True:
+    locked = _truthy(os.environ["ANAMNESIS_LOCK_ENV"]) if "lock_env" in environment else file.get("lock_env") is True
+    if locked:
         usable = {name: value for name, value in usable.items() if name not in environment and name not in file}
     given = {name: value for name, value in file.items() if name not in environment} | usable
     try:
@@ -188,13 +195,14 @@ def check_storable(name: str, text: str) -> Any:
     :raises BadSetting: unknown name, a setting that cannot be stored, or a value it cannot have.
     """
     if name not in Settings.model_fields:
-        raise BadSetting(f"{name!r} is not a setting; the settings are: {', '.join(sorted(Settings.model_fields))}")
+        raise BadSetting(f"{name!r} is not a setting; the settings are: {_known_names()}")
     if name in NOT_STORABLE:
         raise BadSetting(f"{name} is read before the store is open; set {ENV_PREFIX}{name.upper()} instead")
+    given: dict[str, Any] = {name: text}
     try:
-        value = getattr(Settings(**{name: text}), name)
+        value = getattr(Settings(**given), name)
     except ValidationError as exc:
-        raise BadSetting(_explain(exc, {name: text}, {})) from exc
+        raise BadSetting(_explain(exc, given, {})) from exc
     return [str(item) for item in value] if isinstance(value, tuple) else value
 
 
@@ -205,15 +213,24 @@ def _home() -> Path:
 
 def _read_file(path: Path) -> dict[str, Any]:
     try:
-        return tomllib.loads(path.read_text(encoding="utf-8"))
+        values = tomllib.loads(path.read_text(encoding="utf-8"))
     except FileNotFoundError:
         return {}
     except (tomllib.TOMLDecodeError, UnicodeDecodeError, OSError) as exc:
         raise BadSetting(f"{path} cannot be read as TOML: {exc}; mend it or move it away") from exc
+    if unknown := sorted(values.keys() - Settings.model_fields.keys()):
+        raise BadSetting(f"{path}: {', '.join(unknown)} is not a setting; the settings are: {_known_names()}")
+    if "home" in values:
+        raise BadSetting(f"{path} lies in the home folder, so it cannot say where that is; set ANAMNESIS_HOME instead")
+    return values
 
 
-def _truthy(text: str | None) -> bool:
-    return (text or "").strip().lower() in {"1", "true", "yes", "on"}
+def _known_names() -> str:
+    return ", ".join(sorted(Settings.model_fields))
+
+
+def _truthy(text: str) -> bool:
+    return text.strip().lower() in {"1", "true", "yes", "on"}
 
 
 def _explain(exc: ValidationError, stored: Mapping[str, Any], file: Mapping[str, Any]) -> str:

@@ -10,7 +10,7 @@ from anamnesis_pipeline.embeddings.models import ModelFiles, choose_precision, f
 from anamnesis_pipeline.embeddings.pieces import PieceCounter, minilm_pieces
 from anamnesis_pipeline.embeddings.pinned_pool import PinnedPool, PoolModel, available_cores, cores_for
 from anamnesis_pipeline.embeddings.space_models import SpaceModels
-from anamnesis_pipeline.errors import DimensionMismatch, UnknownModel
+from anamnesis_pipeline.errors import DimensionMismatch
 from anamnesis_pipeline.exchanges.projects import git_identity, project_label
 from anamnesis_pipeline.exchanges.redaction import Redactor, load_salt
 from anamnesis_pipeline.model import FileCursor, Part, Space, StoredPassage
@@ -164,15 +164,14 @@ class Services:
 
 
 def open_services(settings: Settings) -> Services:
-    """Everything the sidecar needs; the model is not loaded yet. An unknown model is no reason not to start."""
+    """Everything the sidecar needs. The model is neither looked for nor loaded yet: it may need a download, and an
+    unknown one is no reason not to start.
+    """
     store = open_store(settings)
     settings = effective_settings(store)
-    problem = None
-    try:
-        wanted_space(settings, store)
-    except UnknownModel as exc:
-        problem = str(exc)
-    models = SpaceModels(lambda space: open_pool(settings, space), store.spaces.active, problem=problem)
+    models = SpaceModels(
+        lambda space: open_pool(settings, space), store.spaces.active, prepare=lambda: wanted_space(settings, store)
+    )
 
     def embed_now(passages: Sequence[StoredPassage], space: Space) -> None:
         from anamnesis_pipeline.steps.embeddings import embed_passages

@@ -20,12 +20,19 @@ BACKENDS: dict[str, Callable[[Path], Store]] = {"sqlite": _sqlite}
 
 
 @pytest.fixture(params=sorted(BACKENDS))
-def open_store(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[OpenStore]:
+def place(request: pytest.FixtureRequest, tmp_path: Path) -> tuple[str, Path]:
+    """Backend and folder of the test's store: what another process needs to open it."""
+    return request.param, tmp_path
+
+
+@pytest.fixture
+def open_store(place: tuple[str, Path]) -> Iterator[OpenStore]:
     """Opens the test's store, once more with each call, as another process would; closes every handle at the end."""
+    backend, folder = place
     opened: list[Store] = []
 
     def open_another() -> Store:
-        opened.append(BACKENDS[request.param](tmp_path))
+        opened.append(BACKENDS[backend](folder))
         return opened[-1]
 
     yield open_another

@@ -128,11 +128,8 @@ def free_ports(count: int) -> list[int]:
 
 def left_of(life: str) -> list[str]:
     """Command lines of all processes of a life, its watcher included."""
-    left = [" ".join(process.cmdline()) for process in members(life)]
-    for process in psutil.process_iter(["cmdline"]):
-        if process.pid != os.getpid() and life in (process.info["cmdline"] or []):
-            left.append(" ".join(process.info["cmdline"]))
-    return left
+    watchers = [p.info["cmdline"] for p in psutil.process_iter(["cmdline"]) if life in (p.info["cmdline"] or [])]
+    return [" ".join(command) for command in watchers] + [str(process) for process in members(life)]
 
 
 @pytest.fixture

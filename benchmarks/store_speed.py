@@ -3,7 +3,7 @@
     python benchmarks/store_speed.py --passages 100000 --logs ../shared/data
 
 Texts are resampled from the words of the `.jsonl` files under `--logs`, so that common words are as common as there,
-with identifiers whose frequency falls as 1/rank mixed in. Queries are ten words taken from one passage each.
+with identifiers whose frequency falls as 1/rank mixed in. Queries are ten words without stop words, taken from one passage each.
 """
 
 import argparse
@@ -20,6 +20,7 @@ from typing import Any
 import numpy as np
 
 from anamnesis_pipeline.model import Episode, Passage, Space, Variant, Where
+from anamnesis_pipeline.search.words import content_words
 from anamnesis_pipeline.store.base import Store
 from anamnesis_pipeline.store.sqlite import fulltext
 from anamnesis_pipeline.store.sqlite.opening import open_sqlite
@@ -87,9 +88,10 @@ def fill(store: Store, corpus: Corpus, passages: int) -> tuple[list[str], float]
             texts += own
             header = f"[project-{number // 5 % 50} 2026-01-01] {' '.join(own[0].split()[:20])}"
             episode = Episode(
-                episode_id=f"e{number:09d}", source=f"source-{number // 5 % 20}", timestamp=START + timedelta(minutes=number),
-                instance="main", project=f"project-{number // 5 % 50}", kind="exchange", summary=own[0][:200],
-                raw_exchange="\n".join(own), tags=(f"tag-{number // 5 % 300}",),
+                episode_id=f"e{number:09d}", source=f"source-{number // 5 % 20}",
+                timestamp=START + timedelta(minutes=number), instance="main", project=f"project-{number // 5 % 50}",
+                kind="exchange", summary=own[0][:200], raw_exchange="\n".join(own),
+                tags=(f"tag-{number // 5 % 300}",),
             )  # fmt: skip
             batch.append((episode, [Passage(i, text, header) for i, text in enumerate(own)]))
         started = time.perf_counter()
@@ -122,7 +124,7 @@ def overlap(found: list[Any], wanted: list[Any], k: int = 10) -> float:
 def text_search(store: Store, texts: list[str], queries: int) -> None:
     """Times of both analyzers, and the top-10 that common words would have changed."""
     rng = random.Random(7)
-    asked = [rng.sample(rng.choice(texts).split(), 10) for _ in range(queries)]
+    asked = [content_words(" ".join(rng.sample(rng.choice(texts).split(), 15)))[:10] for _ in range(queries)]
     calls: dict[str, Callable[[list[str]], Any]] = {
         "stem": lambda words: store.text.matching(words, 100, Where()),
         "stem, with context": lambda words: store.text.matching(words, 100, Where(), variant=Variant.CONTEXT),
@@ -155,7 +157,9 @@ def vectors(store: Store, passages: int, queries: int) -> None:
     print(f"vectors put               {passages / (time.perf_counter() - started):,.0f} a second")
     report = store.vectors.build("bench")
     print(f"vectors build             {report.seconds:.1f} s for {report.indexed:,}")
-    asked = list(matrix[rng.integers(0, passages, queries)] + 0.03 * rng.standard_normal((queries, DIM)).astype(np.float32))
+    asked = list(
+        matrix[rng.integers(0, passages, queries)] + 0.03 * rng.standard_normal((queries, DIM)).astype(np.float32)
+    )
     asked = [(q / np.linalg.norm(q)).astype(np.float32) for q in asked]
     truth = [set((np.argsort(-(matrix @ q))[:10] + 1).tolist()) for q in asked]
     for name, where in {

@@ -17,7 +17,8 @@ from anamnesis_pipeline.model import Where
 from anamnesis_pipeline.settings import Settings, claude_projects_dir
 from anamnesis_pipeline.store.base import Store
 from anamnesis_pipeline.supervisor.log_roots import EXAMPLE_LOGS, retention_advice, survey
-from anamnesis_pipeline.wiring import open_store
+from anamnesis_pipeline.supervisor.up_lock import read_lock
+from anamnesis_pipeline.wiring import effective_settings, open_store
 
 MIN_FREE_BYTES = 1_000_000_000
 _START_IT = "start it with: anamnesis up"
@@ -35,15 +36,19 @@ class Finding:
 
 def examine(settings: Settings) -> list[Finding]:
     """Run every check; those of the store only when there is one."""
-    findings = [check(settings) for check in CHECKS]
     if not settings.database.exists():
-        return [*findings, Finding(False, "store", f"{settings.database} does not exist yet", _START_IT)]
+        missing = Finding(False, "store", f"{settings.database} does not exist yet", _START_IT)
+        return [*_general(settings), missing]
     try:
         with closing(open_store(settings)) as store:
-            return findings + [check(store) for check in STORE_CHECKS]
+            return _general(effective_settings(store)) + [check(store) for check in STORE_CHECKS]
     except AnamnesisError as exc:
         advice = f"move {settings.database} away, then let `anamnesis up` build it again from the logs and the archive"
-        return [*findings, Finding(False, "store", str(exc), advice)]
+        return [*_general(settings), Finding(False, "store", str(exc), advice)]
+
+
+def _general(settings: Settings) -> list[Finding]:
+    return [check(settings) for check in CHECKS]
 
 
 def render(findings: Sequence[Finding]) -> str:
@@ -78,9 +83,14 @@ def free_space(settings: Settings) -> Finding:
 
 
 def log_roots(settings: Settings) -> Finding:
-    """Every log root exists and can be read, and there is at least one log."""
-    found = survey(settings.log_roots)
-    detail = f"{found.files:,} logs, {found.bytes / 1e6:.1f} MB in {', '.join(map(str, settings.log_roots))}"
+    """Every log root exists and can be read, and there is at least one log.
+
+    A running `anamnesis up` may have been given other roots than this process: those count.
+    """
+    running = read_lock(settings.home / "up.lock")
+    roots = tuple(map(Path, running.log_roots)) if running else settings.log_roots
+    found = survey(roots)
+    detail = f"{found.files:,} logs, {found.bytes / 1e6:.1f} MB in {', '.join(map(str, roots))}"
     if found.absent:
         detail += f"; absent: {', '.join(map(str, found.absent))}"
     if found.unreadable:

@@ -15,7 +15,7 @@ from anamnesis_pipeline.settings import Settings
 from anamnesis_pipeline.sidecar.rendering import answer_body
 from anamnesis_pipeline.sidecar.schemas import SearchIn
 from anamnesis_pipeline.store.base import Store, Vectors
-from anamnesis_pipeline.wiring import open_pool, open_store
+from anamnesis_pipeline.wiring import effective_settings, open_pool, open_store
 
 _EXCERPT_LINES = 4
 
@@ -77,21 +77,21 @@ def _search_store(settings: Settings, body: Mapping[str, Any], reason: str) -> t
         raise GiveUp(f"{reason}, and nothing is stored in {settings.home} yet; start it with: anamnesis up")
     question = SearchIn.model_validate(dict(body)).question()
     semantic = question.mode is Mode.SEMANTIC
-    with closing(open_store(settings)) as store, _engine(settings, store, semantic) as engine:
+    with closing(open_store(settings)) as store, _engine(store, semantic) as engine:
         answer = dict(answer_body(engine.search(question), (), explain=False))
     how = "by meaning only" if semantic else "by keywords only"
     return answer, f"{reason}; searched the store itself, {how}"
 
 
 @contextmanager
-def _engine(settings: Settings, store: Store, with_model: bool) -> Iterator[Engine]:
+def _engine(store: Store, with_model: bool) -> Iterator[Engine]:
     if not with_model:
         yield Engine(store, None)
         return
     active = store.spaces.active()
     if active is None:
         raise GiveUp("nothing is embedded yet, so nothing can be searched by meaning; start it with: anamnesis up")
-    with closing(open_pool(settings, active)) as pool:
+    with closing(open_pool(effective_settings(store), active)) as pool:
         pool.load()
 
         def embed(text: str, _space: Space) -> Vectors:

@@ -22,7 +22,9 @@ PARTITIONS_PER_RUN = 50
     kinds={"pytorch"},
     backfill_policy=dg.BackfillPolicy.multi_run(max_partitions_per_run=PARTITIONS_PER_RUN),
 )
-def embeddings(context: dg.AssetExecutionContext, memory: MemoryResource, embedding_pool: EmbeddingPoolResource) -> None:
+def embeddings(
+    context: dg.AssetExecutionContext, memory: MemoryResource, embedding_pool: EmbeddingPoolResource
+) -> None:
     """Vectors for the passages of a source that have none in a space; a checkpoint every 25 episodes."""
     by_space: dict[str, list[str]] = defaultdict(list)
     for key in context.partition_keys:

@@ -36,10 +36,12 @@ def fail_unfinished_runs(instance: dg.DagsterInstance) -> list[str]:
 
 def main() -> None:
     """Recover the instance that DAGSTER_HOME names."""
-    logging.basicConfig(level=logging.INFO, format="%(asctime)s %(message)s")
+    logging.basicConfig(format="%(asctime)s %(message)s")
+    log = logging.getLogger("anamnesis.recovery")
+    log.setLevel(logging.INFO)
     with dg.DagsterInstance.get() as instance:
         failed = fail_unfinished_runs(instance)
-    logging.getLogger(__name__).info("marked %d unfinished runs as failed: %s", len(failed), ", ".join(failed))
+    log.info("marked %d unfinished runs as failed %s", len(failed), failed)
 
 
 if __name__ == "__main__":

@@ -12,7 +12,13 @@ def table(rows: Sequence[Mapping[str, Any]]) -> dg.MarkdownMetadataValue:
     """Rows as a table that the Dagster UI shows."""
     import pandas as pd  # noqa: PLC0415 - half a second that loading the definitions does not need
 
-    return dg.MetadataValue.md(pd.DataFrame(rows).to_markdown(index=False) if rows else "(nothing)")
+    cells = [{name: _cell(value) for name, value in row.items()} for row in rows]
+    return dg.MetadataValue.md(pd.DataFrame(cells).to_markdown(index=False) if rows else "(nothing)")
+
+
+def _cell(value: Any) -> Any:
+    """A value that does not end its cell or its row."""
+    return " ".join(value.split()).replace("|", "\\|") if isinstance(value, str) else value
 
 
 def counted(counts: Mapping[str, int]) -> dg.MarkdownMetadataValue:

@@ -12,9 +12,7 @@ from anamnesis_pipeline.model import RESERVED_SOURCES
 
 
 @dg.schedule(job=ingest, cron_schedule="0 * * * *", default_status=dg.DefaultScheduleStatus.RUNNING)
-def daily_ingest(
-    context: dg.ScheduleEvaluationContext, memory: MemoryResource
-) -> list[dg.RunRequest] | dg.SkipReason:
+def daily_ingest(context: dg.ScheduleEvaluationContext, memory: MemoryResource) -> list[dg.RunRequest] | dg.SkipReason:
     """Ticks every hour and fires at the stored one (`ingest_hour`, `timezone`; 05:00 UTC unless set)."""
     settings = memory.settings
     tick = context.scheduled_execution_time

@@ -1,18 +1,21 @@
-"""What starts work: the crawl every five minutes, and embedding whatever the store says is missing."""
+"""What starts work: the crawl every `crawl_interval_s`, and embedding whatever the store says is missing."""
 
 import json
+import time
 from collections.abc import Collection, Iterable
+from contextlib import closing
 from datetime import UTC, datetime, timedelta
 
 import dagster as dg
 
+from anamnesis_pipeline import settings as settings_module
 from anamnesis_pipeline.defs.jobs import embed, index, ingest
 from anamnesis_pipeline.defs.partitions import EMBED_TAG, SOURCE_TAG, SOURCES, SPACES, contiguous_runs, embed_key
 from anamnesis_pipeline.defs.resources import MemoryResource
 from anamnesis_pipeline.errors import AnamnesisError, SourceUnreadable
 from anamnesis_pipeline.model import RESERVED_SOURCES, Space
 from anamnesis_pipeline.steps.crawl import source_changed
-from anamnesis_pipeline.wiring import discover_sources, wanted_space
+from anamnesis_pipeline.wiring import discover_sources, effective_settings, open_store, wanted_space
 
 TICK_S = 30.0
 """A tick lists for at most this long; what it did not reach comes first in the next one."""
@@ -25,38 +28,55 @@ _UNFINISHED = [
 ]  # fmt: skip
 
 
-@dg.sensor(job=ingest, minimum_interval_seconds=300, default_status=dg.DefaultSensorStatus.RUNNING)
-def crawl_sensor(context: dg.SensorEvaluationContext, memory: MemoryResource) -> dg.SensorResult | dg.SkipReason:
+def crawl_interval_s() -> int:
+    """Seconds between two crawls, as set when the definitions are loaded; never makes the home folder.
+
+    Settings that cannot be read are the doctor's business and no reason to have no sensor.
+    """
+    try:
+        settings = settings_module.load()
+        if not settings.database.exists():
+            return settings.crawl_interval_s
+        with closing(open_store(settings)) as store:
+            return effective_settings(store).crawl_interval_s
+    except AnamnesisError:
+        return int(settings_module.Settings.model_fields["crawl_interval_s"].default)
+
+
+@dg.sensor(job=ingest, minimum_interval_seconds=crawl_interval_s(), default_status=dg.DefaultSensorStatus.RUNNING)
+def crawl_sensor(context: dg.SensorEvaluationContext, memory: MemoryResource) -> dg.SensorResult:
     """Lists the log roots, adds new sources, and requests `ingest` for sources with something new."""
     discovery = discover_sources(memory.settings)
     for problem in discovery.problems:
         context.log.warning(problem)
     memory.store.ingest.put_sources(discovery.sources)
-    new_keys = _new_keys(context, SOURCES.name, [*RESERVED_SOURCES, *(s.key for s in discovery.sources)])
     idle_since = datetime.now(UTC) - timedelta(minutes=memory.settings.idle_minutes)
     unfinished = memory.store.ingest.unfinished_sources(idle_since)
+    found = sorted(source.key for source in discovery.sources)
+    new_keys = _new_keys(context, SOURCES.name, [*RESERVED_SOURCES, *sorted(unfinished), *found])
     running = _running_sources(context.instance)
-    found = {source.key: source for source in discovery.sources}
-    wanted: list[str] = [key for key in sorted(unfinished) if key in found or key in _known(memory)]
-    until = datetime.now(UTC) + timedelta(seconds=TICK_S)
-    order = _rotated(sorted(found), context.cursor)
-    last = context.cursor
-    for key in order:
-        if datetime.now(UTC) > until:
-            break
-        last = key
-        if key not in unfinished and _changed(context, memory, key):
-            wanted.append(key)
-    requests = [_ingest_request(key) for key in wanted if key not in running]
+    changed, last = _changed_sources(context, memory, [key for key in found if key not in unfinished])
+    requests = [_ingest_request(key) for key in [*sorted(unfinished), *changed] if key not in running]
     if not requests and not new_keys:
-        return dg.SkipReason(_why_nothing(len(found), len(running), discovery.problems))
+        return dg.SensorResult(skip_reason=_why_nothing(len(found), len(running), discovery.problems), cursor=last)
     return dg.SensorResult(
         run_requests=requests, dynamic_partitions_requests=[SOURCES.build_add_request(new_keys)], cursor=last
     )
 
 
-def _known(memory: MemoryResource) -> set[str]:
-    return {source.key for source in memory.store.ingest.sources()}
+def _changed_sources(
+    context: dg.SensorEvaluationContext, memory: MemoryResource, keys: list[str]
+) -> tuple[list[str], str | None]:
+    """The sources with something new, as far as the time of a tick goes, and the last one looked at."""
+    until = time.monotonic() + TICK_S
+    changed, last = [], context.cursor
+    for key in _rotated(keys, context.cursor):
+        if time.monotonic() > until:
+            break
+        last = key
+        if _changed(context, memory, key):
+            changed.append(key)
+    return changed, last
 
 
 def _changed(context: dg.SensorEvaluationContext, memory: MemoryResource, key: str) -> bool:
@@ -96,10 +116,12 @@ def _new_keys(context: dg.SensorEvaluationContext, partitions: str | None, keys:
 def embed_sensor(context: dg.SensorEvaluationContext, memory: MemoryResource) -> dg.SensorResult | dg.SkipReason:
     """Asks the store which spaces miss vectors; requests `embed` for many sources at once, then `index`."""
     try:
-        wanted_space(memory.settings, memory.store)
+        wanted: Space | None = wanted_space(memory.settings, memory.store)
     except AnamnesisError as exc:
+        wanted = None
         context.log.warning(str(exc))
-    spaces = [space for space in memory.store.spaces.all() if space.status in ("active", "building")]
+    known = memory.store.spaces.all()
+    spaces = [space for space in known if space.status in ("active", "building") or space == wanted]
     new_sources = _new_keys(context, SOURCES.name, (source.key for source in memory.store.ingest.sources()))
     new_spaces = _new_keys(context, SPACES.name, (space.key for space in spaces))
     additions = [SOURCES.build_add_request(new_sources), SPACES.build_add_request(new_spaces)]

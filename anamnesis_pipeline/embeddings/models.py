@@ -6,6 +6,7 @@ import json
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +18,7 @@ MINILM_SHA256 = "53aa51172d142c89d9012cce15ae4d6cc0ca6895895114379cacb4fab128d9d
 """Of model.safetensors as sentence-transformers publishes it."""
 
 _WEIGHTS = ("model.safetensors", "pytorch_model.bin")
+_INCOMPLETE = (OSError, ValueError, KeyError, TypeError)
 _OTHER_FRAMEWORKS = ["*.onnx", "*.h5", "*.ot", "*.msgpack", "openvino/*"]
 _BGE_EN = re.compile(r"bge-(small|base|large)-en", re.IGNORECASE)
 _E5 = re.compile(r"(^|[/-])e5-", re.IGNORECASE)
@@ -77,33 +79,55 @@ def find_model(model_id: str, *, local_only: bool = False) -> ModelFiles:
     :param local_only: never download; use only what is on this disk.
     :raises UnknownModel: no such model, or its files are incomplete; the text names the choices.
     """
-    path = _folder_of(model_id, local_only)
+    folder = _folder_of(model_id)
+    if folder is None:
+        return _from_hub(model_id, local_only=local_only)
     try:
-        return _describe(model_id, path)
-    except (OSError, ValueError, KeyError, TypeError) as exc:
-        raise UnknownModel(f"{path} does not hold a complete sentence-transformers model: {exc}. {_choices()}") from exc
+        return _describe(model_id, folder)
+    except _INCOMPLETE as exc:
+        raise _incomplete(folder, exc) from exc
 
 
-def _folder_of(model_id: str, local_only: bool) -> Path:
+def _folder_of(model_id: str) -> Path | None:
     if model_id in (MINILM, f"sentence-transformers/{MINILM}"):
         return bundled_minilm()
     folder = Path(model_id).expanduser()
-    if folder.is_dir():
-        return folder
+    return folder if folder.is_dir() else None
+
+
+def _from_hub(model_id: str, *, local_only: bool) -> ModelFiles:
+    """What was downloaded before, else a download: a model that is here needs no network."""
+    try:
+        return _describe(model_id, _snapshot(model_id, local_only=True))
+    except (UnknownModel, *_INCOMPLETE) as exc:
+        if local_only:
+            raise UnknownModel(f"no complete embedding model {model_id!r} on this disk: {exc}") from exc
+    path = _snapshot(model_id, local_only=False)
+    try:
+        return _describe(model_id, path)
+    except _INCOMPLETE as exc:
+        raise _incomplete(path, exc) from exc
+
+
+def _snapshot(model_id: str, *, local_only: bool) -> Path:
     from huggingface_hub import snapshot_download  # noqa: PLC0415 - half a second that most starts do not need
 
     try:
-        return Path(
-            snapshot_download(model_id, local_files_only=local_only, ignore_patterns=["*.onnx", "*.h5", "*.ot"])
-        )
+        return Path(snapshot_download(model_id, local_files_only=local_only, ignore_patterns=_OTHER_FRAMEWORKS))
     except Exception as exc:
         reason = f"{type(exc).__name__}: {str(exc).splitlines()[0] if str(exc) else ''}"
         raise UnknownModel(
-            f"no embedding model {model_id!r}: it is no folder here and cannot be downloaded ({reason}). {_choices()}"
+            f"no embedding model {model_id!r}: it is no folder here and cannot be downloaded ({reason}). "
+            f"{model_choices()}"
         ) from exc
 
 
-def _choices() -> str:
+def _incomplete(path: Path, exc: Exception) -> UnknownModel:
+    return UnknownModel(f"{path} does not hold a complete sentence-transformers model: {exc}. {model_choices()}")
+
+
+def model_choices() -> str:
+    """What ANAMNESIS_MODEL may be, as the end of an error message."""
     return (
         f"Set ANAMNESIS_MODEL to {MINILM!r} (comes with the installation), to the path of a sentence-transformers "
         "folder, or to a model hub id such as 'BAAI/bge-large-en-v1.5' or 'BAAI/bge-small-en-v1.5' (needs network once)"
@@ -167,5 +191,12 @@ def _prefixes(model_id: str, path: Path) -> tuple[str, str]:
 
 
 def _sha256(path: Path) -> str:
+    found = path.stat()
+    return _sha256_of_version(path, found.st_size, found.st_mtime_ns)
+
+
+@lru_cache(maxsize=16)
+def _sha256_of_version(path: Path, size: int, mtime_ns: int) -> str:
+    """Remembered for one version of a file: sensors ask every 30 seconds, and large models take seconds."""
     with path.open("rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()

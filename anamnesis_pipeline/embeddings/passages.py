@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 
 from anamnesis_pipeline.embeddings.pieces import PieceCounter, Span
-from anamnesis_pipeline.model import Episode, Part, Passage, Segment, SegmentKind
+from anamnesis_pipeline.model import Episode, Part, Passage, SegmentKind
 
 BODY_PIECES = 160
 """Word pieces of a passage's own text. Shorter ones are sharper: on the development questions over real logs,
@@ -31,6 +31,7 @@ class _Block:
 
     text: str
     pieces: int
+    header: str
     lead: str
     uuids: list[str] = field(default_factory=list)
 
@@ -42,16 +43,29 @@ def cut_text(text: str, spans: Sequence[Span], max_pieces: int = BODY_PIECES) ->
     """
     fine = _fine_spans(spans)
     cuts: list[Span] = []
-    start = first = 0
-    while first < len(fine):
-        stop = min(first + max_pieces, len(fine))
-        while stop > first + 1 and fine[stop - 1][1] - fine[first][0] > BODY_CHARS:
-            stop -= 1
-        end = len(text) if stop == len(fine) else _seam(text, fine[first + (stop - first) * 6 // 10][0], fine[stop][0])
+    start = 0
+    while start < len(text):
+        end = _end_of_run(text, fine, start, max_pieces)
         cuts.append((start, end))
         start = end
-        first = bisect_left(fine, end, key=lambda span: span[0])
     return cuts
+
+
+def _end_of_run(text: str, fine: Sequence[Span], start: int, max_pieces: int) -> int:
+    """Where the run that begins at `start` ends. It always advances, also through text without any piece."""
+    first = bisect_left(fine, start, key=_begin)
+    stop = min(first + max_pieces, len(fine))
+    while stop > first and fine[stop - 1][1] > start + BODY_CHARS:
+        stop -= 1
+    limit = min(fine[stop][0] if stop < len(fine) else len(text), start + BODY_CHARS)
+    if limit == len(text):
+        return limit
+    low = fine[first + (stop - first) * 6 // 10][0] if stop > first else start
+    return _seam(text, low, max(limit, start + 1))
+
+
+def _begin(span: Span) -> int:
+    return span[0]
 
 
 def _fine_spans(spans: Sequence[Span]) -> list[Span]:
@@ -82,36 +96,45 @@ def passages_of_part(part: Part, pieces: PieceCounter) -> list[Passage]:
     A growing part changes only its last passages: a passage looks only at what precedes it.
     """
     blocks: list[_Block] = []
-    lead = part.lead
+    lead, since = part.lead, None
     spans = pieces.spans([segment.text for segment in part.segments])
     for segment, segment_spans in zip(part.segments, spans, strict=True):
+        since = since or segment.timestamp
+        header = _header(since, part.project, part.prompt)
         fine = _fine_spans(segment_spans)
         for start, end in cut_text(segment.text, segment_spans):
             body = segment.text[start:end].strip("\n")
-            count = bisect_left(fine, end, key=lambda s: s[0]) - bisect_left(fine, start, key=lambda s: s[0])
-            _append(blocks, body, count, lead, segment.uuid)
-            if segment.kind in _SPEAKS:
+            count = bisect_left(fine, end, key=_begin) - bisect_left(fine, start, key=_begin)
+            _append(blocks, _Block(body, count, header, lead, [segment.uuid] if segment.uuid else []))
+            if segment.kind in _SPEAKS and body.strip():
                 lead = body
-    header = _header(_first_time(part.segments), part.project, part.prompt)
-    contexts = _contexts([(header, block.lead, block.pieces) for block in blocks], pieces)
+    contexts = _contexts([(block.header, block.lead, block.pieces) for block in blocks], pieces)
     return [
         Passage(ordinal, block.text, context, tuple(block.uuids[:MAX_MESSAGE_IDS]))
         for ordinal, (block, context) in enumerate(zip(blocks, contexts, strict=True))
     ]
 
 
-def _append(blocks: list[_Block], body: str, count: int, lead: str, uuid: str) -> None:
-    if not body.strip():
+def _append(blocks: list[_Block], new: _Block) -> None:
+    if not new.text.strip():
         return
-    last = blocks[-1] if blocks else None
-    fits = last is not None and last.pieces + count <= BODY_PIECES and len(last.text) + len(body) < BODY_CHARS
-    if last is not None and fits and min(last.pieces, count) < SMALL_PIECES and len(last.uuids) < MAX_MESSAGE_IDS:
-        last.text += "\n" + body
-        last.pieces += count
-        if uuid not in last.uuids:
-            last.uuids.append(uuid)
-    else:
-        blocks.append(_Block(body, count, lead, [uuid]))
+    if not blocks or not _fits(blocks[-1], new):
+        blocks.append(new)
+        return
+    last = blocks[-1]
+    last.text += "\n" + new.text
+    last.pieces += new.pieces
+    last.uuids += [uuid for uuid in new.uuids if uuid not in last.uuids]
+
+
+def _fits(last: _Block, new: _Block) -> bool:
+    """Whether two blocks share a passage: one of them is small, and together they are not too large."""
+    return (
+        min(last.pieces, new.pieces) < SMALL_PIECES
+        and last.pieces + new.pieces <= BODY_PIECES
+        and len(last.text) + len(new.text) < BODY_CHARS
+        and len(last.uuids) < MAX_MESSAGE_IDS
+    )
 
 
 def passages_of_posted(episode: Episode, preceding: Sequence[str], pieces: PieceCounter) -> list[Passage]:
@@ -120,23 +143,23 @@ def passages_of_posted(episode: Episode, preceding: Sequence[str], pieces: Piece
     :param preceding: summaries of the episodes just before it, oldest first: its context, fixed now.
     """
     summary, raw = episode.summary, episode.raw_exchange
-    texts = [summary] if _same_words(summary, raw) else [summary, raw]
-    bodies = []
-    for text, spans in zip(texts, pieces.spans(texts), strict=True):
-        bodies += [text[a:b].strip("\n") for a, b in cut_text(text, spans) if text[a:b].strip()]
-    counts = [len(_fine_spans(spans)) for spans in pieces.spans(bodies)]
+    of_summary = _bodies(summary, pieces)
+    of_raw = [] if _same_words(summary, raw) else _bodies(raw, pieces)
+    bodies = of_summary + of_raw
+    leads = ["\n".join(preceding), *of_summary[:-1], *(summary for _ in of_raw)]
     header = _header(episode.timestamp, episode.project, "")
-    leads = ["\n".join(preceding)] + [summary] * (len(bodies) - 1)
+    counts = [len(_fine_spans(spans)) for spans in pieces.spans(bodies)]
     contexts = _contexts([(header, lead, count) for lead, count in zip(leads, counts, strict=True)], pieces)
     return [Passage(n, body, context) for n, (body, context) in enumerate(zip(bodies, contexts, strict=True))]
 
 
+def _bodies(text: str, pieces: PieceCounter) -> list[str]:
+    cuts = cut_text(text, pieces.spans([text])[0])
+    return [text[start:end].strip("\n") for start, end in cuts if text[start:end].strip()]
+
+
 def _same_words(summary: str, raw: str) -> bool:
     return not raw.strip() or " ".join(raw.split()) == summary
-
-
-def _first_time(segments: Sequence[Segment]) -> datetime | None:
-    return next((s.timestamp for s in segments if s.timestamp is not None), None)
 
 
 def _header(when: datetime | None, project: str, prompt: str) -> str:
@@ -146,15 +169,13 @@ def _header(when: datetime | None, project: str, prompt: str) -> str:
 
 def _contexts(wanted: Sequence[tuple[str, str, int]], pieces: PieceCounter) -> list[str]:
     """For each (header, lead, pieces of the text): the header's start and as much of the lead's end as fits."""
-    headers = [header for header, _, _ in wanted]
-    leads = [lead for _, lead, _ in wanted]
-    spans = pieces.spans([*headers, *leads])
+    texts = list(dict.fromkeys(text for header, lead, _ in wanted for text in (header, lead)))
+    spans = {text: _fine_spans(found) for text, found in zip(texts, pieces.spans(texts), strict=True)}
     contexts = []
-    for n, (header, lead, count) in enumerate(wanted):
-        header_spans, lead_spans = _fine_spans(spans[n]), _fine_spans(spans[len(wanted) + n])
-        header_pieces = min(len(header_spans), HEADER_PIECES)
-        header = header[: header_spans[header_pieces - 1][1]] if header_pieces else ""
-        room = max(0, min(len(lead_spans), TOTAL_PIECES - count - header_pieces))
-        tail = lead[lead_spans[-room][0] :] if room else ""
-        contexts.append("\n".join(piece for piece in (header, tail.strip()) if piece))
+    for header, lead, count in wanted:
+        of_header = spans[header][:HEADER_PIECES]
+        room = max(0, min(len(spans[lead]), TOTAL_PIECES - count - len(of_header)))
+        head = header[: of_header[-1][1]] if of_header else ""
+        tail = lead[spans[lead][-room][0] :][-BODY_CHARS:] if room else ""
+        contexts.append("\n".join(piece for piece in (head, tail.strip()) if piece))
     return contexts

@@ -12,6 +12,7 @@ import threading
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Protocol
 
 import numpy as np
@@ -25,6 +26,8 @@ BATCH_TOKENS = 4096
 """Bound of padded tokens in one batch: large enough to fill a core's matrix unit, small enough that a query
 never waits long behind a batch of passages."""
 _PRIORITY: dict[Role, int] = {"query": 0, "passage": 1}
+_LAST = 9
+"""Priority of the order to stop: behind all work."""
 
 log = logging.getLogger(__name__)
 
@@ -90,7 +93,9 @@ class PinnedPool:
         self._order = itertools.count()
         self._waiting = threading.BoundedSemaphore(queue_max)
         self._queue_max = queue_max
+        self._load_lock = threading.Lock()
         self._lock = threading.Lock()
+        self._closed = False
         self._loaded: LoadedModel | None = None
         self._workers: list[threading.Thread] = []
         self.failure: str | None = None
@@ -117,22 +122,29 @@ class PinnedPool:
         return self._jobs.qsize()
 
     def load(self) -> None:
-        """Load the model and start the workers; harmless when it is loaded.
+        """Load the model and start the workers; harmless when it is loaded, or closed meanwhile.
 
         :raises UnknownModel: it does not load; later calls raise the same at once.
         """
-        with self._lock:
-            if self._loaded is not None:
+        with self._load_lock:
+            if self._loaded is not None or self._closed:
                 return
             if self.failure is not None:
                 raise UnknownModel(self.failure)
-            try:
-                model = self._model.load()
-            except AnamnesisError as exc:
-                self.failure = str(exc)
-                raise
-            self._start_workers()
-            self._loaded = model
+            model = self._load_or_say_why()
+            with self._lock:
+                if self._closed:
+                    return
+                self._start_workers()
+                self._loaded = model
+
+    def _load_or_say_why(self) -> LoadedModel:
+        try:
+            return self._model.load()
+        except Exception as exc:
+            known = isinstance(exc, AnamnesisError)
+            self.failure = str(exc) if known else f"{self.model_id} does not load: {type(exc).__name__}: {exc}"
+            raise UnknownModel(self.failure) from exc
 
     def load_in_background(self) -> None:
         """Start loading and return at once; `ready` and `failure` tell how it went."""
@@ -143,14 +155,11 @@ class PinnedPool:
             self.load()
         except AnamnesisError as exc:
             log.error("embedding model %s: %s", self.model_id, exc)  # noqa: TRY400 - expected, the text says it all
-        except Exception as exc:
-            self.failure = f"{self.model_id} does not load: {type(exc).__name__}: {exc}"
-            log.exception("embedding model %s does not load", self.model_id)
 
     def embed(self, texts: Sequence[str], role: Role) -> NDArray[np.float32]:
         """Shape (len(texts), dim), unit length, in the order of `texts`.
 
-        :raises ModelLoading: the model is being loaded in the background.
+        :raises ModelLoading: the model is being loaded in the background, or this pool was closed.
         :raises EmbeddingQueueFull: `queue_max` calls wait already.
         :raises UnknownModel: the model could not be loaded.
         """
@@ -169,22 +178,29 @@ class PinnedPool:
             return self._loaded
         if self.failure is not None:
             raise UnknownModel(self.failure)
-        raise ModelLoading(f"the embedding model {self.model_id} is still loading; try again in a few seconds")
+        state = "was unloaded" if self._closed else "is still loading"
+        raise ModelLoading(f"the embedding model {self.model_id} {state}; try again in a few seconds")
 
     def _embed(self, model: LoadedModel, texts: Sequence[str], role: Role) -> NDArray[np.float32]:
         prefix = self._model.prefix(role)
         token_ids = model.token_ids([prefix + text for text in texts])
         batches = length_sorted_batches([len(ids) for ids in token_ids], BATCH_TOKENS)
-        futures = [self._submit(model, [token_ids[i] for i in batch], _PRIORITY[role]) for batch in batches]
+        futures = self._submit(model, [[token_ids[i] for i in batch] for batch in batches], _PRIORITY[role])
         vectors = np.empty((len(texts), self.dim), dtype=np.float32)
         for batch, future in zip(batches, futures, strict=True):
             vectors[batch] = future.result()
         return vectors
 
-    def _submit(self, model: LoadedModel, batch: list[list[int]], priority: int) -> Future[NDArray[np.float32]]:
-        future: Future[NDArray[np.float32]] = Future()
-        self._jobs.put(_Job(priority, next(self._order), lambda: model.forward(batch), future))
-        return future
+    def _submit(
+        self, model: LoadedModel, batches: Sequence[list[list[int]]], priority: int
+    ) -> list[Future[NDArray[np.float32]]]:
+        jobs = [_Job(priority, next(self._order), partial(model.forward, batch), Future()) for batch in batches]
+        with self._lock:  # behind the workers' last orders nobody would ever do these
+            if self._closed:
+                self._require_model()
+            for job in jobs:
+                self._jobs.put(job)
+        return [job.future for job in jobs]
 
     def _start_workers(self) -> None:
         for number, core in enumerate(self._cores):
@@ -207,13 +223,15 @@ class PinnedPool:
                 job.future.set_exception(exc)
 
     def close(self) -> None:
-        """Finish the batches in hand and end the workers."""
-        for _ in self._workers:
-            self._jobs.put(_Job(9, next(self._order), None, Future()))
-        for worker in self._workers:
+        """Finish the batches that wait, end the workers and let go of the model; calling twice is harmless."""
+        with self._lock:
+            self._closed = True
+            self._loaded = None
+            workers, self._workers = self._workers, []
+            for _ in workers:
+                self._jobs.put(_Job(_LAST, next(self._order), None, Future()))
+        for worker in workers:
             worker.join(timeout=10)
-        self._workers.clear()
-        self._loaded = None
 
 
 def _pin_this_thread(core: int, niceness: int) -> None:

@@ -8,7 +8,7 @@ import torch
 from numpy.typing import NDArray
 from sentence_transformers import SentenceTransformer
 
-from anamnesis_pipeline.embeddings.models import ModelFiles
+from anamnesis_pipeline.embeddings.models import ModelFiles, model_choices
 from anamnesis_pipeline.errors import UnknownModel
 
 
@@ -24,7 +24,7 @@ class TransformerModel:
         try:
             model = SentenceTransformer(str(files.path), device=self._device, local_files_only=True)
         except Exception as exc:
-            raise UnknownModel(f"{files.model_id} at {files.path} does not load: {exc}") from exc
+            raise UnknownModel(f"{files.model_id} at {files.path} does not load: {exc}. {model_choices()}") from exc
         self._model = model.to(torch.bfloat16 if precision == "bf16" else torch.float32).eval()
         self._tokenizer = model.tokenizer
 

@@ -21,11 +21,13 @@ from anamnesis_pipeline.exchanges.redaction_rules import (
     BARE_VALUE,
     ESCAPED,
     ESCAPED_PRINTABLE,
+    KEYED_RULES,
     LONGEST_BARE_VALUE,
     LONGEST_VALUE,
     MASK,
     OPTION,
     RULES,
+    TOKEN_HINT,
     is_literal_secret,
     looks_random,
     prefilter,
@@ -109,7 +111,7 @@ class Redactor:
     def _reserialized(self, record: Any) -> tuple[str, Counter[str]]:
         found: Counter[str] = Counter()
         masked = self._mask_value(record, found)
-        return json.dumps(masked, ensure_ascii=False, separators=(",", ":")), found
+        return json.dumps(masked, separators=(",", ":")), found
 
     def _mask_value(self, value: Any, found: Counter[str]) -> Any:
         if isinstance(value, str):
@@ -229,7 +231,8 @@ def _find_in_window(text: str, start: int, end: int) -> Iterator[_Span]:
 
 def _by_rules(window: str, *, cut: bool) -> Iterator[tuple[int, int, str]]:
     """:param cut: the window begins inside the text, so a match at its very start may be half a word."""
-    for rule in RULES:
+    rules = RULES if TOKEN_HINT.search(window.encode()) else KEYED_RULES
+    for rule in rules:
         for match in rule.pattern.finditer(window):
             low, high = match.span(rule.group)
             if low < 0 and rule.group:  # an alternative of the pattern without that group
@@ -294,7 +297,7 @@ def _merged(spans: list[_Span]) -> list[_Span]:
 def _fit_escapes(text: str, span: _Span) -> _Span:
     """Move borders that fall inside a JSON escape: no backslash may lose the character that it belongs to."""
     start, end = span.start, span.end
-    while text[start:end].startswith("\\") is False and _odd_backslashes(text, start) and start < end:
+    if start < end and text[start] != "\\" and _odd_backslashes(text, start):
         start += 5 if text[start] == "u" else 1
     while end > start and _odd_backslashes(text, end):
         end -= 1

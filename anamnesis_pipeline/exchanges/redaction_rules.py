@@ -44,6 +44,8 @@ class Rule:
     pattern: Any
     group: int = 0
     accept: Callable[[str], bool] | None = None
+    keyed: bool = False
+    """The secret is told by the key it is assigned to, not by its own shape."""
 
 
 def linear(pattern: str, flags: int = 0) -> Any:
@@ -71,7 +73,7 @@ PLACEHOLDER = re.compile(
 )
 """What marks a value as a stand-in for a secret, or as code that fetches one."""
 
-WORDS = re.compile(r"[A-Za-z]+(?:[_\-./: ][A-Za-z]*)*[.,;:!?]?")
+WORDS = re.compile(r"_{0,2}[A-Za-z]+(?:[_\-./: ][A-Za-z]*)*[.,;:!?]?")
 STOCK_VALUES = re.compile(
     "(?:pass(?:word|phrase)?s?|pwd|secret|token|postgres|test|my)+[0-9]{0,3}|undefined|required|optional|disabled|enabled"
     "|unauthorized|authorization|credentials?",
@@ -109,7 +111,11 @@ def is_literal_secret(value: str, *, quoted: bool, strong: bool) -> bool:
 
 
 def _has_digit(value: str) -> bool:
-    return any(c.isdigit() for c in value) and not PLACEHOLDER.search(value)
+    return _any_digit(value) and not PLACEHOLDER.search(value)
+
+
+def _any_digit(value: str) -> bool:
+    return any(c.isdigit() for c in value)
 
 
 def _real_url_password(value: str) -> bool:
@@ -159,6 +165,8 @@ _DETECT_SECRETS: tuple[tuple[str, Any, int, Callable[[str], bool] | None], ...] 
     ("telegram", TelegramBotTokenDetector, 0, None),
     ("twilio", TwilioKeyDetector, 0, None),
 )
+
+_KEYED = {"aws", "cloudant", "ibm-cloud", "ibm-cos", "softlayer"}
 
 TOKENS: tuple[tuple[str, str], ...] = (
     ("anthropic", r"sk-ant-[A-Za-z0-9_\-]{20,}"),
@@ -221,17 +229,17 @@ OPTION = re.compile(r"--[A-Za-z0-9_\-]*$")
 _SCHEME = r"(?i:(?:bearer|basic|authorization: ?[\"']?(?:token|apikey)))[ \t]+([A-Za-z0-9\-._~+/]{16,}={0,2})"
 _IN_URL = r"://[^\s/:@\"'<>`]{0,100}:([^\s/@\"'<>`]{3,200})@[A-Za-z0-9\[]"
 _COMMAND = r"(?:\s-u|--user|sshpass -p)[ =]?[\"']?(?:[\w.@+\-]+:)?([^\s\"':]{6,})"
-_NETRC = r"login\s+\S+\s+password\s+([^\s\"'\\]{6,})"
+_NETRC = r"login[ \t]+\S+\s+password[ \t]+([^\s\"'\\]{6,})"
 _NPMRC = r"(?::_authToken|_auth|_password)\s*=\s*[\"']?([A-Za-z0-9+/=_\-]{16,})"
 
 
 def _rules() -> tuple[Rule, ...]:
     known = [
-        Rule(kind, linear(p.pattern, p.flags), min(group, p.groups), accept)
+        Rule(kind, linear(p.pattern, p.flags), min(group, p.groups), accept, kind in _KEYED)
         for kind, plugin, group, accept in _DETECT_SECRETS
         for p in plugin.denylist
     ]
-    own = [Rule(kind, linear(rf"(?:^|[^A-Za-z0-9])({shape})"), 1, _has_digit_or_private) for kind, shape in TOKENS]
+    own = [Rule(kind, linear(rf"(?:^|[^A-Za-z0-9])({shape})"), 1, _any_digit) for kind, shape in TOKENS]
     return (
         Rule("private-key", re.compile(_PEM), 0, _has_key_body),
         Rule("private-key", re.compile(_PEM_TORN), 0, _has_key_body),
@@ -246,16 +254,12 @@ def _rules() -> tuple[Rule, ...]:
     )
 
 
-def _has_digit_or_private(value: str) -> bool:
-    return any(c.isdigit() for c in value)
-
-
 RULES = _rules()
 
 # --- the prefilter ---------------------------------------------------------------------------------------
 
 
-_HINTS = (
+_TOKEN_HINTS = (
     r"(?:A3T[A-Z0-9]|ABIA|ACCA|AKIA|ASIA)[0-9A-Z]{16}",
     r"AKC[a-zA-Z0-9]{10}|AP[0-9A-F][a-zA-Z0-9]{8}[\s\"\\]",
     r"AccountKey=",
@@ -275,7 +279,9 @@ _HINTS = (
     r"NRAK-[A-Z0-9]|tskey-[a-z]|ATATT3xFf|sbp_[0-9a-f]|sb_secret_",
     r"(?i:bearer|basic|apikey|token)[ \t]+[A-Za-z0-9._~+/\-]{16}",
     r"(?: -u|--user|sshpass -p)[ =]?[\"'\\]{0,4}[^\s\"':]{1,60}:?[^\s\"':]{6}",
-    r"login\s+\S{1,100}\s+password\s|_auth(?:Token)?\s{0,3}=|_password\s{0,3}=",
+    r"login[ \t]+[^\s\\]{1,100}(?:\s|\\+[nrt])+password[ \t]|_auth(?:Token)?\s{0,3}=|_password\s{0,3}=",
+)
+_KEY_HINTS = (
     r"(?i:passw(?:or)?d|passphrase|pwd|secret)[A-Za-z0-9_\-]{0,12}[\"'\\]{0,8}[ \t]?"
     r"[:=][ \t]?\\*[\"'][^\s\"'\\]{1,7}\\",
     r"(?i:passw(?:or)?d|passphrase|passwd|pwd|secret|token|api[_\-]?key|[a-z]key|_key|-key|credentials?|_pass|_auth|authorization)"
@@ -284,14 +290,18 @@ _HINTS = (
 )
 
 
-def prefilter() -> Any:
+def prefilter(hints: tuple[str, ...] = _TOKEN_HINTS + _KEY_HINTS) -> Any:
     """The alternation over everything that any rule could match, for bytes; escapes of JSON may lie inside."""
     options = re2.Options()
     options.encoding = re2.Options.Encoding.LATIN1
     options.max_mem = 64 << 20
     options.never_capture = True
-    return re2.compile("|".join(f"(?:{hint})" for hint in _HINTS).encode(), options)
+    return re2.compile("|".join(f"(?:{hint})" for hint in hints).encode(), options)
 
+
+KEYED_RULES = tuple(rule for rule in RULES if rule.keyed)
+TOKEN_HINT = prefilter(_TOKEN_HINTS)
+"""Where it finds nothing, only `KEYED_RULES` and `ASSIGNMENT` can match."""
 
 ESCAPED_PRINTABLE = re.compile(
     r"(?<!\\)\\+(?:u00(2[013-689a-fA-F]|[3-4][0-9a-fA-F]|5[0-9abd-fABD-F]|[67][0-9a-fA-F])|(/))"

@@ -1,9 +1,11 @@
 """Question to hits: the one entry to search."""
 
+import sys
 import time
-from collections.abc import Callable, Sequence
-from dataclasses import replace
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
+from functools import partial
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,6 +23,28 @@ EmbedQuery = Callable[[str, Space], NDArray[np.float32]]
 HIDDEN_KINDS = ("compact_summary",)
 """Left out unless asked for by `kind`: Claude Code's summaries of text that is here verbatim."""
 CHARS_PER_TOKEN = 4
+REFILL_DEPTH = 1_000
+"""Ranks looked at to replace what was folded away or fell below the floor; deeper ones are no answers any more."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Question:
+    """A query with everything looked up. `vector` is the query's in `space`, shape (dim,)."""
+
+    query: SearchQuery
+    where: Where
+    space: Space | None
+    vector: NDArray[np.float32] | None
+
+
+@dataclass(frozen=True, slots=True)
+class _Found:
+    """A candidate as stored: the best passage of an episode, its fused score and its cosine."""
+
+    episode: Episode
+    passage: StoredPassage
+    score: float
+    cosine: float | None
 
 
 class Engine:
@@ -39,16 +63,21 @@ class Engine:
     def search(self, query: SearchQuery) -> SearchAnswer:
         """The best episodes, one hit each. A part that cannot answer is named in `degraded`; the others do."""
         started = time.perf_counter()
-        where = self._effective(query.where)
         degraded: list[str] = []
         space, vector = self._vector(query, degraded)
-        rankings, best = self._candidates(query, where, space, vector)
-        hits = self._hits(query, rankings, best, space, vector)
+        question = _Question(query, self._effective(query.where), space, vector)
+        hits = self._hits(question, degraded)
         if query.track and hits:
-            self._store.episodes.track([hit.episode.episode_id for hit in hits], datetime.now(UTC))
+            self._track(hits, degraded)
         tokens = sum(_tokens(hit.episode, hit.passage) for hit in hits)
         took_ms = (time.perf_counter() - started) * 1000
         return SearchAnswer(hits, took_ms, space.model_id if space else None, degraded, tokens)
+
+    def _track(self, hits: Sequence[Hit], degraded: list[str]) -> None:
+        try:
+            self._store.episodes.track([hit.episode.episode_id for hit in hits], datetime.now(UTC))
+        except AnamnesisError as exc:  # an answer is worth more than its count
+            degraded.append(f"track: {exc}")
 
     def _effective(self, where: Where) -> Where:
         hidden = where.hidden_kinds if where.kinds else tuple({*where.hidden_kinds, *HIDDEN_KINDS})
@@ -72,77 +101,97 @@ class Engine:
             degraded.append(f"dense: {exc}")
             return active, None
 
-    def _candidates(
-        self, query: SearchQuery, where: Where, space: Space | None, vector: NDArray[np.float32] | None
-    ) -> tuple[list[Ranking], list[ScoredPassage]]:
-        """Deeper lists until there are enough episodes, or no list has more to give."""
+    def _hits(self, question: _Question, degraded: list[str]) -> list[Hit]:
+        """Deeper lists until there are enough episodes that differ, or no list has more to give."""
+        query = question.query
         depth = max(FUSION_DEPTH, 4 * query.top_k)
-        wanted = 2 * query.top_k if query.fold else query.top_k
         while True:
-            rankings = self._rankings(query, where, space, vector, depth)
+            rankings = self._rankings(question, depth, degraded)
             best = best_passages(rankings, reciprocal_rank_fusion(rankings))
-            if len(best) >= wanted or all(len(ranking.passages) < depth for ranking in rankings):
-                return rankings, best
+            exhausted = _exhausted(rankings, depth, query.min_score)
+            found = self._read(question, best if exhausted else best[:depth])
+            groups = fold([f.passage.passage.text for f in found]) if query.fold else [[n] for n in range(len(found))]
+            deep_enough = depth >= REFILL_DEPTH and len(best) >= query.top_k
+            if exhausted or deep_enough or len(groups) >= query.top_k:
+                return _within_budget(query, rankings, [[found[n] for n in group] for group in groups])
             depth *= 4
 
-    def _rankings(
-        self, query: SearchQuery, where: Where, space: Space | None, vector: NDArray[np.float32] | None, depth: int
-    ) -> list[Ranking]:
-        text, vectors = self._store.text, self._store.vectors
-        if query.mode is Mode.EXACT:
-            tokens = query.text.split()
-            return [Ranking("exact", 1.0, text.matching(tokens, depth, where, analyzer="exact"))]
+    def _rankings(self, question: _Question, depth: int, degraded: list[str]) -> list[Ranking]:
         rankings = []
-        if space is not None and vector is not None:
-            for variant in space.variants:
-                nearest = vectors.nearest(space.key, variant, vector, depth, where)
-                rankings.append(Ranking(f"dense_{variant}", 1.0, nearest))
-        if query.mode is Mode.SEMANTIC:
-            return rankings
-        words, literals = content_words(query.text), literal_tokens(query.text)
-        rankings += [
-            Ranking(f"words_{variant}", 1.0, text.matching(words, depth, where, variant=variant)) for variant in Variant
-        ]
-        if literals:
-            rankings.append(Ranking("exact", 1.0, text.matching(literals, depth, where, analyzer="exact")))
+        for name, search in self._lists(question, depth):
+            try:
+                rankings.append(Ranking(name, 1.0, search()))
+            except AnamnesisError as exc:
+                note = f"{name}: {exc}"
+                degraded += [note] if note not in degraded else []
         return rankings
 
-    def _hits(
-        self,
-        query: SearchQuery,
-        rankings: Sequence[Ranking],
-        best: Sequence[ScoredPassage],
-        space: Space | None,
-        vector: NDArray[np.float32] | None,
-    ) -> list[Hit]:
-        best = best[: query.top_k * (4 if query.fold else 1)]
-        passages = self._store.episodes.passages([candidate.passage_id for candidate in best])
-        episodes = self._store.episodes.get([candidate.episode_id for candidate in best])
-        cosines = self._cosines(space, vector, list(passages))
-        live = [c for c in best if c.passage_id in passages and c.episode_id in episodes]
-        live = [c for c in live if _clears(cosines.get(c.passage_id), query.min_score)]
-        groups = (
-            fold([passages[c.passage_id].passage.text for c in live]) if query.fold else [[n] for n in range(len(live))]
-        )
-        hits = []
-        budget = query.max_tokens if query.max_tokens is not None else float("inf")
-        for group in groups[: query.top_k]:
-            first, also = live[group[0]], tuple(live[n].episode_id for n in group[1:])
-            episode, passage = episodes[first.episode_id], passages[first.passage_id]
-            budget -= _tokens(episode, passage)
-            if budget < 0:
-                break
-            details = explain(rankings, first.passage_id) if query.explain else None
-            hits.append(Hit(episode, first.score, cosines.get(first.passage_id), passage, also, details))
-        return hits
+    def _lists(self, question: _Question, depth: int) -> Iterator[tuple[str, Callable[[], list[ScoredPassage]]]]:
+        """(name, search) of each list that this kind of question takes its candidates from."""
+        text, vectors, where = self._store.text, self._store.vectors, question.where
+        query, space, vector = question.query, question.space, question.vector
+        if query.mode is Mode.EXACT:
+            yield "exact", partial(text.matching, query.text.split(), depth, where, analyzer="exact")
+            return
+        if space is not None and vector is not None:
+            for variant in space.variants:
+                yield f"dense_{variant}", partial(vectors.nearest, space.key, variant, vector, depth, where)
+        if query.mode is Mode.SEMANTIC:
+            return
+        words, literals = content_words(query.text), literal_tokens(query.text)
+        for variant in Variant:
+            yield f"words_{variant}", partial(text.matching, words, depth, where, variant=variant)
+        if literals:
+            yield "exact", partial(text.matching, literals, depth, where, analyzer="exact")
 
-    def _cosines(
-        self, space: Space | None, vector: NDArray[np.float32] | None, passage_ids: Sequence[int]
-    ) -> dict[int, float]:
+    def _read(self, question: _Question, best: Sequence[ScoredPassage]) -> list[_Found]:
+        """The candidates that still exist and clear the floor."""
+        passages = self._store.episodes.passages([candidate.passage_id for candidate in best])
+        cosines = self._cosines(question, list(passages))
+        clear = [
+            c for c in best if c.passage_id in passages and _clears(cosines.get(c.passage_id), question.query.min_score)
+        ]
+        episodes = self._store.episodes.get([candidate.episode_id for candidate in clear])
+        return [
+            _Found(episodes[c.episode_id], passages[c.passage_id], c.score, cosines.get(c.passage_id))
+            for c in clear
+            if c.episode_id in episodes
+        ]
+
+    def _cosines(self, question: _Question, passage_ids: Sequence[int]) -> dict[int, float]:
+        space, vector = question.space, question.vector
         if space is None or vector is None:
             return {}
-        found = self._store.vectors.get(space.key, Variant.TEXT, passage_ids)
+        try:
+            found = self._store.vectors.get(space.key, Variant.TEXT, passage_ids)
+        except AnamnesisError:  # the dense lists have said so already
+            return {}
         return {passage_id: float(np.dot(theirs, vector)) for passage_id, theirs in found.items()}
+
+
+def _exhausted(rankings: Sequence[Ranking], depth: int, floor: float | None) -> bool:
+    """Whether deeper lists would bring nothing: all ended early, or the dense list fell below the floor."""
+    below = any(
+        ranking.name == f"dense_{Variant.TEXT}" and ranking.passages and ranking.passages[-1].score < floor
+        for ranking in rankings
+        if floor
+    )
+    return below or all(len(ranking.passages) < depth for ranking in rankings)
+
+
+def _within_budget(query: SearchQuery, rankings: Sequence[Ranking], groups: Sequence[Sequence[_Found]]) -> list[Hit]:
+    """A hit for each of the first `top_k` groups whose text still fits the budget."""
+    hits = []
+    left = query.max_tokens if query.max_tokens is not None else sys.maxsize
+    for first, *others in groups[: query.top_k]:
+        cost = _tokens(first.episode, first.passage)
+        if cost > left:
+            continue
+        left -= cost
+        also = tuple(other.episode.episode_id for other in others)
+        details = explain(rankings, first.passage.passage_id) if query.explain else None
+        hits.append(Hit(first.episode, first.score, first.cosine, first.passage, also, details))
+    return hits
 
 
 def labels_of(name: str, known: Sequence[str]) -> list[str]:

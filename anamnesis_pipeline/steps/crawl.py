@@ -148,20 +148,22 @@ def _archive_lines(
 ) -> None:
     """Frame by frame: append to the archive, then commit. Stops when another run was faster."""
     end = _archive_end(crawl.store, cursor)
-    for lines, offset in _batches(complete_lines(read, cursor.offset, file.size)):
-        masked = [_mask(crawl, line) for line in lines]
-        frame = crawl.archive.append(cursor.source, cursor.path, cursor.generation, cursor.lines, masked, at=end)
-        end = frame.archive_offset + frame.archive_bytes
-        # mtime 0 never equals a listed time: should this run die here, the next one goes on
-        after = replace(_read_up_to(cursor, file, read, offset, len(lines)), mtime_ns=0)
+    for lines, offset, last in _batches(complete_lines(read, cursor.offset, file.size), cursor.offset):
+        frame = None
+        if lines:
+            masked = [_mask(crawl, line) for line in lines]
+            frame = crawl.archive.append(cursor.source, cursor.path, cursor.generation, cursor.lines, masked, at=end)
+            end += frame.archive_bytes
+        after = _read_up_to(cursor, file, read, offset, len(lines))
+        if not last:  # a time that no listing shows: should this run die here, the next one goes on
+            after = replace(after, mtime_ns=0)
         if not crawl.store.ingest.commit_crawl(stored, after, frame):
             return
         stored = cursor = after
         crawl.tally.lines += len(lines)
-    crawl.store.ingest.commit_crawl(stored, _read_up_to(cursor, file, read, cursor.offset), None)
 
 
-def _read_up_to(cursor: FileCursor, file: FileStat, read: ReadBlock, offset: int, lines: int = 0) -> FileCursor:
+def _read_up_to(cursor: FileCursor, file: FileStat, read: ReadBlock, offset: int, lines: int) -> FileCursor:
     return replace(
         cursor, device=file.device, inode=file.inode, size=file.size, mtime_ns=file.mtime_ns, offset=offset,
         head_hash=fingerprint(read, offset), head_bytes=min(FINGERPRINT_BYTES, offset),
@@ -175,18 +177,19 @@ def _archive_end(store: Store, cursor: FileCursor) -> int:
     return max((frame.archive_offset + frame.archive_bytes for frame in frames), default=0)
 
 
-def _batches(lines: Iterator[tuple[str, int]]) -> Iterator[tuple[list[str], int]]:
-    """Lines in runs of at most 2,000 or, but for a single longer line, 4 MB; each with the offset behind it."""
+def _batches(lines: Iterator[tuple[str, int]], offset: int) -> Iterator[tuple[list[str], int, bool]]:
+    """Lines in runs of at most 2,000 or, but for a single longer line, 4 MB; the offset behind them; whether it is
+    the last run, which alone may be empty.
+    """
     batch: list[str] = []
-    size = offset = 0
+    size = 0
     for line, end in lines:
         if batch and (len(batch) >= FRAME_LINES or size + len(line) > FRAME_BYTES):
-            yield batch, offset
+            yield batch, offset, False
             batch, size = [], 0
         batch.append(line)
         size, offset = size + len(line), end
-    if batch:
-        yield batch, offset
+    yield batch, offset, True
 
 
 def _mask(crawl: _Crawl, line: str) -> str:

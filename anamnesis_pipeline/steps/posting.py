@@ -10,7 +10,7 @@ from typing import Any
 
 from anamnesis_pipeline.embeddings.passages import passages_of_posted
 from anamnesis_pipeline.embeddings.pieces import PieceCounter
-from anamnesis_pipeline.errors import EpisodeConflict, EpisodeNotFound, InvalidEpisode, RetryLater, UnknownModel
+from anamnesis_pipeline.errors import AnamnesisError, EpisodeConflict, EpisodeNotFound, InvalidEpisode
 from anamnesis_pipeline.model import Episode, Passage, Space, StoredPassage
 from anamnesis_pipeline.store.base import Store
 
@@ -18,7 +18,11 @@ CONTEXT_WITHIN = timedelta(minutes=30)
 CONTEXT_EPISODES = 2
 """Episodes just before a posted one that count as its context. On LoCoMo two preceding turns give recall@10 .739,
 one .711, none .621 (the best single list)."""
+EMBEDDED_AT_ONCE = 100
+"""Passages of a post (some 60,000 characters) that get their vectors before it is answered; of a longer text the
+pipeline embeds the rest."""
 PATCHABLE = frozenset("summary raw_exchange project instance tags timestamp kind metadata status superseded_by".split())
+_TEXTS = frozenset("summary raw_exchange project instance kind".split())
 
 log = logging.getLogger(__name__)
 
@@ -61,7 +65,11 @@ class Poster:
         known = self._store.episodes.get([episode.episode_id]).get(episode.episode_id)
         if known is not None:
             return self._same_or_conflict(known, episode, draft), False
-        created = self._store.episodes.create(episode, self._passages(episode))
+        try:
+            created = self._store.episodes.create(episode, self._passages(episode))
+        except EpisodeConflict:  # somebody posted this id in between, perhaps with the same content at another time
+            known = self._store.episodes.get([episode.episode_id])[episode.episode_id]
+            return self._same_or_conflict(known, episode, draft), False
         self._embed_now(episode.episode_id)
         return episode, created
 
@@ -89,11 +97,12 @@ class Poster:
             {
                 "summary": draft.summary, "raw_exchange": draft.raw_exchange, "tags": draft.tags,
                 "metadata": dict(draft.metadata), "timestamp": draft.timestamp or datetime.now(UTC),
+                "instance": draft.instance, "project": draft.project, "kind": draft.kind,
             }
         )  # fmt: skip
         return Episode(
             episode_id=draft.episode_id or f"ep_{cleaned['timestamp']:%Y%m%d}_{uuid.uuid4().hex[:12]}",
-            source="direct", instance=draft.instance, project=draft.project, kind=draft.kind, **cleaned,
+            source="direct", **cleaned,
         )  # fmt: skip
 
     def _clean(self, changes: Mapping[str, Any]) -> dict[str, Any]:
@@ -106,16 +115,41 @@ class Poster:
                 raise InvalidEpisode(name, f"cannot be set; these can: {', '.join(sorted(PATCHABLE))}")
         cleaned = dict(changes)
         if "summary" in cleaned:
-            cleaned["summary"] = self._mask(" ".join(cleaned["summary"].split()))[0]
+            cleaned["summary"] = " ".join(cleaned["summary"].split())
             if not cleaned["summary"]:
                 raise InvalidEpisode("summary", "must say something; it is blank")
-        if "raw_exchange" in cleaned:
-            cleaned["raw_exchange"] = self._mask(cleaned["raw_exchange"])[0]
+        for name in _TEXTS & cleaned.keys():
+            cleaned[name] = self._masked(cleaned[name])
         if "metadata" in cleaned:
-            cleaned["metadata"] = _map_strings(cleaned["metadata"], lambda text: self._mask(text)[0])
+            cleaned["metadata"] = self._masked_values(cleaned["metadata"])
         if "tags" in cleaned:
-            cleaned["tags"] = tuple(dict.fromkeys(self._mask(tag)[0] for tag in cleaned["tags"]))
+            cleaned["tags"] = tuple(dict.fromkeys(map(self._masked, cleaned["tags"])))
         return cleaned
+
+    def _masked(self, text: str) -> str:
+        return self._mask(text)[0]
+
+    def _masked_values(self, value: Any) -> Any:
+        """The same JSON value with every string masked, keys too; a string may be a secret because of its key."""
+        if isinstance(value, str):
+            return self._masked(value)
+        if isinstance(value, Mapping):
+            return {
+                self._masked(str(key)): self._masked_beside(str(key), item)
+                if isinstance(item, str)
+                else self._masked_values(item)
+                for key, item in value.items()
+            }
+        if isinstance(value, list | tuple):
+            return [self._masked_values(item) for item in value]
+        return value
+
+    def _masked_beside(self, key: str, text: str) -> str:
+        before = f'{key}="'
+        assigned = self._masked(f'{before}{self._masked(text)}"')
+        if assigned.startswith(before) and assigned.endswith('"'):
+            return assigned.removeprefix(before)[:-1]
+        return self._masked(text)
 
     def _same_or_conflict(self, known: Episode, wanted: Episode, draft: EpisodeDraft) -> Episode:
         if draft.timestamp is None:  # the client did not say when, so time is no difference
@@ -143,16 +177,6 @@ class Poster:
         lacking = [p for p in stored if any(p.passage_id not in found for found in have)]
         try:
             if lacking:
-                self._embed(lacking, space)
-        except (RetryLater, UnknownModel) as exc:
+                self._embed(lacking[:EMBEDDED_AT_ONCE], space)
+        except AnamnesisError as exc:  # it is stored: that its vectors come later is no failure of the post
             log.info("episode %s is found by its words now, by meaning after the next embed run: %s", episode_id, exc)
-
-
-def _map_strings(value: Any, change: Callable[[str], str]) -> Any:
-    if isinstance(value, str):
-        return change(value)
-    if isinstance(value, Mapping):
-        return {change(str(key)): _map_strings(item, change) for key, item in value.items()}
-    if isinstance(value, list | tuple):
-        return [_map_strings(item, change) for item in value]
-    return value

@@ -17,12 +17,25 @@ class SpaceReport:
 
 
 def ensure_space(store: Store, files: ModelFiles, precision: str) -> Space:
-    """The space of a model, added when it is new. The first space of a store is active from the start."""
+    """The space of a model, added when it is new. The first space of a store is active from the start.
+
+    A retired space that is wanted again goes live as soon as it is complete. A later generation of the model that is
+    active already is what the settings ask for, too.
+    """
     space = files.space(precision=precision)
     store.spaces.put(space)
-    if store.spaces.active() is None:
+    active = store.spaces.active()
+    if active is not None and active.key.startswith(f"{space.key}-g"):
+        return active
+    known = _known(store, space.key)
+    if active is None or known.status == "retired":
         store.spaces.activate(space.key)
-    return next(known for known in store.spaces.all() if known.key == space.key)
+        known = _known(store, space.key)
+    return known
+
+
+def _known(store: Store, key: str) -> Space:
+    return next(space for space in store.spaces.all() if space.key == key)
 
 
 def index_space(store: Store, key: str) -> SpaceReport:

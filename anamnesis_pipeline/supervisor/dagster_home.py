@@ -21,7 +21,13 @@ def bundled(name: str) -> Path:
 
 
 def write_dagster_home(home: Path) -> None:
-    """Create the folder and copy the configuration there, as every start does."""
-    home.mkdir(parents=True, exist_ok=True)
-    for name in CONFIG_FILES:
-        (home / name).write_bytes(bundled(name).read_bytes())
+    """Create the folder and copy the configuration there, as every start does.
+
+    :raises GiveUp: it cannot be written.
+    """
+    try:
+        home.mkdir(parents=True, exist_ok=True)
+        for name in CONFIG_FILES:
+            (home / name).write_bytes(bundled(name).read_bytes())
+    except OSError as exc:
+        raise GiveUp(f"{home} cannot be written ({exc.strerror}); mend that, or set ANAMNESIS_HOME") from exc

@@ -2,13 +2,15 @@
 
 import contextlib
 import os
+import re
 import shutil
-from collections import deque
 from pathlib import Path
 
 MAX_BYTES = 5_000_000
 KEPT = 3
 """Older files kept beside each log, as `<name>.1` (the newest) to `<name>.3`."""
+
+_COLOURS = re.compile(r"\x1b\[[0-9;]*m")
 
 
 def rotate(path: Path, max_bytes: int = MAX_BYTES) -> bool:
@@ -21,20 +23,21 @@ def rotate(path: Path, max_bytes: int = MAX_BYTES) -> bool:
     for number in range(KEPT, 1, -1):
         with contextlib.suppress(FileNotFoundError):
             _older(path, number - 1).replace(_older(path, number))
-    shutil.copyfile(path, _older(path, 1))
+    with contextlib.suppress(OSError):  # on a full disk the old text is given up
+        shutil.copyfile(path, _older(path, 1))
     os.truncate(path, 0)
     return True
 
 
 def last_lines(path: Path, count: int = 20, max_bytes: int = 64_000) -> list[str]:
-    """The last `count` lines, from at most the last `max_bytes` bytes; none when there is no file."""
+    """The last `count` lines without colours, from at most the last `max_bytes` bytes; none when there is no file."""
     try:
         with path.open("rb") as file:
             file.seek(max(0, path.stat().st_size - max_bytes))
-            lines = deque(file.read().decode("utf-8", "replace").splitlines(), maxlen=count)
+            text = file.read().decode("utf-8", "replace")
     except FileNotFoundError:
         return []
-    return list(lines)
+    return _COLOURS.sub("", text).splitlines()[-count:]
 
 
 def _older(path: Path, number: int) -> Path:

@@ -2,8 +2,9 @@
 
 import contextlib
 import errno
+import itertools
 import socket
-from collections.abc import Iterable
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import psutil
@@ -21,20 +22,19 @@ class WantedPort:
     variable: str
 
 
-def require_free(wanted: Iterable[WantedPort]) -> None:
+def require_free(wanted: Sequence[WantedPort]) -> None:
     """Check every port by binding to it for a moment.
 
     :raises PortInUse: naming the port, who listens there if that can be told, and the variable that changes it.
     :raises BadSetting: two services were given the same port, or the address is not one of this machine.
     """
-    seen: dict[int, WantedPort] = {}
-    for want in wanted:
-        if other := seen.get(want.port):
+    for one, other in itertools.combinations(wanted, 2):
+        if one.port == other.port:
             raise BadSetting(
-                f"{want.variable} and {other.variable} are both {want.port}; {want.service} and {other.service} "
+                f"{one.variable} and {other.variable} are both {one.port}; {one.service} and {other.service} "
                 "need different ports"
             )
-        seen[want.port] = want
+    for want in wanted:
         _require_free(want)
 
 

@@ -42,7 +42,8 @@ def run_up(settings: Settings, console: Console, on_ready: Callable[[], None] = 
         console.print(Text(text), soft_wrap=True)
 
     _make_folders(settings)
-    record = Running(os.getpid(), uuid.uuid4().hex, sidecar_url(settings), dagster_url(settings))
+    roots = [str(root) for root in settings.log_roots]
+    record = Running(os.getpid(), uuid.uuid4().hex, sidecar_url(settings), dagster_url(settings), roots)
     try:
         with stop_on_signals() as stop, hold_lock(settings.home / "up.lock", record) as earlier:
             if earlier:  # its watcher may still be at work, or was killed as well

@@ -3,22 +3,23 @@
 import fcntl
 import json
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from anamnesis_pipeline.errors import AlreadyRunning
+from anamnesis_pipeline.errors import AlreadyRunning, GiveUp
 
 
 @dataclass(frozen=True, slots=True)
 class Running:
-    """What the lock file says of the `anamnesis up` that wrote it."""
+    """What the lock file says of the `anamnesis up` that wrote it; `log_roots` as it was started with."""
 
     pid: int
     life: str
     sidecar: str
     dagster: str
+    log_roots: Sequence[str]
 
 
 def read_lock(path: Path) -> Running | None:
@@ -36,8 +37,12 @@ def hold_lock(path: Path, running: Running) -> Iterator[Running | None]:
     The kernel lets go of the lock when its process ends, so a stale file never blocks a start.
 
     :raises AlreadyRunning: another process holds it; the text has its addresses.
+    :raises GiveUp: the file cannot be opened for writing.
     """
-    descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o600)
+    try:
+        descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o600)
+    except OSError as exc:
+        raise GiveUp(f"{path} cannot be written ({exc.strerror}); mend that, or set ANAMNESIS_HOME") from exc
     try:
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)

@@ -11,6 +11,7 @@ from anamnesis_pipeline.commands import doctor
 from anamnesis_pipeline.commands.doctor import Finding
 from anamnesis_pipeline.model import Episode, Passage
 from anamnesis_pipeline.settings import Settings
+from anamnesis_pipeline.supervisor.up_lock import Running, hold_lock
 from anamnesis_pipeline.wiring import open_store
 
 
@@ -35,6 +36,14 @@ def test_logs_that_are_there_are_counted(settings: Settings, tmp_path: Path) -> 
     (tmp_path / "logs").mkdir()
     (tmp_path / "logs" / "agent-a.jsonl").write_text("{}\n")
     assert doctor.log_roots(settings).ok
+
+
+def test_the_log_roots_of_a_running_up_count(settings: Settings, tmp_path: Path) -> None:
+    settings.home.mkdir()
+    (tmp_path / "agent-a.jsonl").write_text("{}\n")
+    with hold_lock(settings.home / "up.lock", Running(1, "life", "", "", [str(tmp_path)])):
+        assert doctor.log_roots(settings).ok
+    assert not doctor.log_roots(settings).ok
 
 
 def test_a_home_that_does_not_exist_yet_is_judged_by_the_folder_it_would_be_made_in(settings: Settings) -> None:

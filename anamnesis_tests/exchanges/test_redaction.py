@@ -248,6 +248,8 @@ commit 3f786850e387550fdab836ed7e6dc881de23001b
 d41d8cd98f00b204e9800998ecf8427e  file.txt
 "uuid":"6442b71b-d012-4f07-96f5-a78ce0298a9e","requestId":"req_011CUYzKtd9vXSGNgVAqdrxJ"
 "tool_use_id":"toolu_01GCKjbCzoc1oWRnBUvWbJkP","signature":"EqQBCkYIBRgCKkDkAa="
+Return with login / password\n    login_identifier
+password: _PasswordType | None = None
 docker run -u 1000:1000 --user 1001 image
 secretKeyRef: {name: db, key: password}
 token_url = https://auth.test/oauth/token

@@ -68,13 +68,14 @@ def test_words_are_found_before_the_model_is_there_and_meaning_after(base: str) 
     assert late.json()["degraded"] == []
 
 
-def test_calls_on_one_connection_do_not_wait_for_each_other(base: str) -> None:
-    with httpx.Client(base_url=base) as client:
-        client.get("/health")
+def test_an_answer_is_sent_at_once(base: str) -> None:
+    def seconds(client: httpx.Client) -> float:
         started = time.perf_counter()
-        for _ in range(50):
-            client.post("/api/episodes/search", json={"query": ""})
-        assert time.perf_counter() - started < 1.5  # with Nagle's algorithm each takes 40 ms
+        client.post("/api/episodes/search", json={"query": ""})
+        return time.perf_counter() - started
+
+    with httpx.Client(base_url=base) as client:
+        assert min(seconds(client) for _ in range(50)) < 0.03  # Nagle's algorithm would add 40 ms to every one
 
 
 def test_a_body_of_two_megabytes_gets_its_answer_over_the_wire(base: str) -> None:
@@ -91,7 +92,9 @@ def test_a_body_of_two_megabytes_gets_its_answer_over_the_wire(base: str) -> Non
 
 def test_a_second_server_on_the_port_names_the_setting_to_change(base: str, tmp_path: Path) -> None:
     port = int(base.rpartition(":")[2])
-    done = subprocess.run(COMMAND, env=environment(tmp_path, port), capture_output=True, text=True, timeout=60)
+    done = subprocess.run(
+        COMMAND, env=environment(tmp_path, port), capture_output=True, text=True, timeout=60, check=False
+    )
     assert done.returncode == 1
     assert "ANAMNESIS_PORT" in done.stderr
     assert str(port) in done.stderr
@@ -100,7 +103,7 @@ def test_a_second_server_on_the_port_names_the_setting_to_change(base: str, tmp_
 
 def test_an_open_address_without_a_token_is_refused_at_the_start(tmp_path: Path) -> None:
     env = environment(tmp_path, free_port(), ANAMNESIS_BIND="0.0.0.0")
-    done = subprocess.run(COMMAND, env=env, capture_output=True, text=True, timeout=60)
+    done = subprocess.run(COMMAND, env=env, capture_output=True, text=True, timeout=60, check=False)
     assert done.returncode == 1
     assert "ANAMNESIS_API_TOKEN" in done.stderr
     assert "Traceback" not in done.stderr

@@ -21,3 +21,9 @@ def test_the_instance_and_the_workspace_are_written(tmp_path: Path) -> None:
 def test_a_file_that_is_missing_from_the_installation_is_named() -> None:
     with pytest.raises(GiveUp, match=r"absent\.yaml"):
         bundled("absent.yaml")
+
+
+def test_a_home_that_cannot_be_written_says_what_to_do(tmp_path: Path) -> None:
+    (tmp_path / "dagster").write_text("in the way")
+    with pytest.raises(GiveUp, match="ANAMNESIS_HOME"):
+        write_dagster_home(tmp_path / "dagster")

@@ -35,8 +35,8 @@ def test_a_child_goes_on_writing_to_a_log_that_was_rotated_under_it(tmp_path: Pa
     assert log.read_bytes() == b"after"
 
 
-def test_the_last_lines_are_those_at_the_end_and_survive_broken_text(tmp_path: Path) -> None:
+def test_the_last_lines_are_those_at_the_end_without_colours_and_despite_broken_text(tmp_path: Path) -> None:
     log = tmp_path / "a.log"
-    log.write_bytes(b"\xff\xfe\n" + b"".join(b"%d\n" % n for n in range(50)))
+    log.write_bytes(b"\xff\xfe\n" + b"".join(b"\x1b[32m%d\x1b[0m\n" % n for n in range(50)))
     assert last_lines(log, count=3) == ["47", "48", "49"]
     assert last_lines(tmp_path / "none.log") == []

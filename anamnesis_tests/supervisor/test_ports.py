@@ -39,7 +39,7 @@ def test_a_port_that_was_just_released_is_free() -> None:
 
 
 def test_two_services_on_one_port_are_refused_with_both_variables() -> None:
-    with pytest.raises(BadSetting, match="ANAMNESIS_DAGSTER_PORT and ANAMNESIS_PORT"):
+    with pytest.raises(BadSetting, match="ANAMNESIS_PORT and ANAMNESIS_DAGSTER_PORT are both 4000"):
         require_free([want(4000), want(4000, "ANAMNESIS_DAGSTER_PORT")])
 
 

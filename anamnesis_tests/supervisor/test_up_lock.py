@@ -4,11 +4,11 @@ from pathlib import Path
 
 import pytest
 
-from anamnesis_pipeline.errors import AlreadyRunning
+from anamnesis_pipeline.errors import AlreadyRunning, GiveUp
 from anamnesis_pipeline.supervisor.up_lock import Running, hold_lock, read_lock
 
-FIRST = Running(11, "life-1", "http://127.0.0.1:3010", "http://127.0.0.1:3000")
-SECOND = Running(12, "life-2", "http://127.0.0.1:4010", "http://127.0.0.1:4000")
+FIRST = Running(11, "life-1", "http://127.0.0.1:3010", "http://127.0.0.1:3000", ["/logs"])
+SECOND = Running(12, "life-2", "http://127.0.0.1:4010", "http://127.0.0.1:4000", [])
 
 
 def test_a_second_holder_is_told_where_the_first_answers(tmp_path: Path) -> None:
@@ -42,3 +42,9 @@ def test_a_damaged_lock_file_is_no_obstacle(tmp_path: Path) -> None:
     lock.write_text('{"pid": 1, "unknown"')
     with hold_lock(lock, FIRST) as earlier:
         assert earlier is None
+
+
+def test_a_lock_that_cannot_be_written_says_what_to_do(tmp_path: Path) -> None:
+    (tmp_path / "up.lock").mkdir()
+    with pytest.raises(GiveUp, match="ANAMNESIS_HOME"), hold_lock(tmp_path / "up.lock", FIRST):
+        pass

@@ -5,12 +5,13 @@
 
 import sqlite3
 import threading
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 
 from anamnesis_pipeline.errors import StoreCorrupt
 from anamnesis_pipeline.model import ScoredPassage, Variant, Where
-from anamnesis_pipeline.store.sqlite.columns import clean
+from anamnesis_pipeline.store.sqlite.columns import clean, json_list
+from anamnesis_pipeline.store.sqlite.common_words import Stems, added_scores, idf, literal_tokens, plain_tokens
 from anamnesis_pipeline.store.sqlite.connection import Database
 from anamnesis_pipeline.store.sqlite.exact_terms import exact_phrases
 from anamnesis_pipeline.store.sqlite.filters import condition
@@ -19,18 +20,42 @@ RARE_ROWS = 3_000
 RARE_SHARE = 0.03
 """A word in more passages than the larger of both is common: ranking all it matches is what makes a query slow."""
 
-COUNT_BEYOND_RARE = 4
-"""Matches are counted up to this multiple of the limit, which is enough to tell common words apart."""
+RESCORED = 400
+"""Best candidates by their rare words whose scores are completed with the common ones."""
 
 REMEMBERED_WORDS = 20_000
 
 
 @dataclass(frozen=True, slots=True)
 class _Term:
-    """One word of a query as an FTS5 expression, and in how many passages it occurs."""
+    """One word of a query, as an FTS5 expression, and in about how many passages it occurs."""
 
+    word: str
     match: str
-    passages: int
+    passages: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class _Size:
+    """The newest passage key and the number of passages, as of some moment."""
+
+    newest: int = -1
+    passages: int = 0
+
+    @property
+    def rare(self) -> int:
+        return max(RARE_ROWS, int(RARE_SHARE * self.passages))
+
+
+@dataclass(frozen=True, slots=True)
+class _Asked:
+    """A search: which index, for what, how many."""
+
+    table: str
+    variant: Variant
+    k: int
+    where: Where
+    terms: tuple[_Term, ...]
 
 
 class SqliteTextIndex:
@@ -39,21 +64,23 @@ class SqliteTextIndex:
     def __init__(self, database: Database) -> None:
         self._database = database
         self._lock = threading.Lock()
-        self._counted: dict[tuple[str, str], tuple[int, int]] = {}
-        self._live: tuple[int, int] = (-1, 0)
+        self._size = _Size()
+        self._counted: dict[tuple[str, str], int] = {}
+        self._stems = Stems()
 
     def matching(
         self, words: Sequence[str], k: int, where: Where, *, analyzer: str = "stem", variant: Variant = Variant.TEXT
     ) -> list[ScoredPassage]:
-        table, expressions = _expressions(words, analyzer, variant)
-        if not expressions or k < 1:
+        asked = _Asked(f"{analyzer}_index", variant, k, where, _terms(words, analyzer, variant))
+        if not asked.terms or k < 1:
             return []
         found: list[ScoredPassage] = []
         with self._database.read() as connection:
-            limit = max(RARE_ROWS, int(RARE_SHARE * self._passages(connection)))
-            terms = [_Term(e, self._occurrences(connection, table, e, limit)) for e in expressions]
-            for chosen in _choices([t for t in terms if t.passages], limit):
-                found = _ranked(connection, table, " OR ".join(t.match for t in chosen), k, where)
+            size = self._measured(connection)
+            terms = [replace(t, passages=self._occurrences(connection, asked.table, t, size)) for t in asked.terms]
+            terms = sorted((t for t in terms if t.passages), key=lambda t: t.passages)
+            for count in _choices(terms, size.rare):
+                found = self._ranked(connection, asked, size, terms[:count], terms[count:])
                 if len(found) >= k:
                     break
         return found
@@ -66,53 +93,70 @@ class SqliteTextIndex:
                 with self._database.write() as connection:
                     connection.execute(f"INSERT INTO {table} ({table}, rank) VALUES ('integrity-check', 1)")
             except StoreCorrupt as exc:
-                problems.append(f"{table}: {exc}")
+                problems.append(f"{table} does not match the passages: {exc.__cause__}")
         return problems
 
-    def _passages(self, connection: sqlite3.Connection) -> int:
-        """About how many passages there are; counted again when the newest key moved by 1%."""
+    def _measured(self, connection: sqlite3.Connection) -> _Size:
+        """Newest key and number of passages; counted anew, and word counts forgotten, when the key moved by 1%."""
         (newest,) = connection.execute("SELECT coalesce(max(passage_id), 0) FROM passages").fetchone()
-        at, live = self._live
-        if at < 0 or abs(newest - at) > 0.01 * at:
-            (live,) = connection.execute("SELECT count(*) FROM passages").fetchone()
-            self._live = (newest, live)
-        return live
-
-    def _occurrences(self, connection: sqlite3.Connection, table: str, match: str, limit: int) -> int:
-        """In how many passages `match` occurs, counted up to a bound.
-
-        Remembered while the limit is the same and the word was common; a rare word is counted each time, since
-        that costs little and a stale zero would hide a passage just written.
-        """
         with self._lock:
-            counted, at_limit = self._counted.get((table, match), (0, -1))
-        if at_limit == limit:
-            return counted
-        (count,) = connection.execute(
-            f"SELECT count(*) FROM (SELECT 1 FROM {table} WHERE {table} MATCH ? LIMIT ?)",
-            (match, COUNT_BEYOND_RARE * limit),
+            if self._size.newest < 0 or abs(newest - self._size.newest) > 0.01 * self._size.newest:
+                (passages,) = connection.execute("SELECT count(*) FROM passages").fetchone()
+                self._size = _Size(newest, passages)
+                self._counted.clear()
+            return self._size
+
+    def _occurrences(self, connection: sqlite3.Connection, table: str, term: _Term, size: _Size) -> int:
+        """In how many passages a word occurs: counted while it is rare, else judged by how dense its first are.
+
+        A zero is not remembered, since it would hide a passage just written.
+        """
+        key = (table, term.match)
+        with self._lock:
+            if key in self._counted:
+                return self._counted[key]
+        count, last = connection.execute(
+            f"SELECT count(*), max(rowid) FROM (SELECT rowid FROM {table} WHERE {table} MATCH ? LIMIT ?)",
+            (term.match, size.rare + 1),
         ).fetchone()
-        if count > limit:
-            self._remember((table, match), count, limit)
+        if count > size.rare:
+            count = max(count, min(count * size.newest // last, size.passages))
+        if count:
+            with self._lock:
+                if len(self._counted) >= REMEMBERED_WORDS:
+                    self._counted.clear()
+                self._counted[key] = count
         return int(count)
 
-    def _remember(self, key: tuple[str, str], count: int, limit: int) -> None:
-        with self._lock:
-            if len(self._counted) >= REMEMBERED_WORDS:
-                self._counted.clear()
-            self._counted[key] = (count, limit)
+    def _ranked(
+        self, connection: sqlite3.Connection, asked: _Asked, size: _Size, chosen: Sequence[_Term], left: Sequence[_Term]
+    ) -> list[ScoredPassage]:
+        """The best that contain a word of `chosen`; the words of `left` count in their scores."""
+        match = " OR ".join(term.match for term in chosen)
+        found = _best(connection, asked, match, max(asked.k, RESCORED) if left else asked.k)
+        if not left:
+            return found
+        texts = _texts(connection, found, asked.variant)
+        is_exact = asked.table == "exact_index"
+        stem_of: Callable[[Iterable[str]], Mapping[str, str]] = _themselves if is_exact else self._stems.of
+        weights = {
+            stem: idf(size.passages, term.passages) for term in left for stem in stem_of([term.word.lower()]).values()
+        }
+        extra = added_scores(texts, weights, literal_tokens if is_exact else plain_tokens, stem_of)
+        complete = [replace(hit, score=hit.score + more) for hit, more in zip(found, extra, strict=True)]
+        return sorted(complete, key=lambda hit: (-hit.score, hit.passage_id))[: asked.k]
 
 
-def _expressions(words: Sequence[str], analyzer: str, variant: Variant) -> tuple[str, list[str]]:
-    """The FTS5 table, and each distinct word as an expression in its query language."""
+def _terms(words: Sequence[str], analyzer: str, variant: Variant) -> tuple[_Term, ...]:
+    """Each distinct word as an expression in FTS5's query language."""
     unique = dict.fromkeys(clean(word).replace("\0", " ").strip() for word in words)
     if analyzer == "exact":
         phrases = dict.fromkeys(phrase for word in unique for phrase in exact_phrases(word))
-        return "exact_index", [_quoted(phrase) for phrase in phrases]
+        return tuple(_Term(phrase, _quoted(phrase)) for phrase in phrases)
     if analyzer != "stem":
         raise ValueError(f"analyzer {analyzer!r} is neither 'stem' nor 'exact'")
     column = "" if variant is Variant.CONTEXT else "{text} : "
-    return "stem_index", [column + _quoted(word) for word in unique if word]
+    return tuple(_Term(word, column + _quoted(word)) for word in unique if word)
 
 
 def _quoted(text: str) -> str:
@@ -120,22 +164,36 @@ def _quoted(text: str) -> str:
     return '"' + text.replace('"', '""') + '"'
 
 
-def _choices(terms: Sequence[_Term], limit: int) -> list[list[_Term]]:
-    """Which words to look for, in turn, until enough passages are found: the rare ones, one more, all."""
-    ordered = sorted(terms, key=lambda term: term.passages)
-    rare = sum(term.passages <= limit for term in ordered) or 1
-    counts = sorted({min(rare, len(ordered)), min(rare + 1, len(ordered)), len(ordered)})
-    return [ordered[:count] for count in counts if count]
+def _choices(terms: Sequence[_Term], limit: int) -> list[int]:
+    """How many of the words, rarest first, to look for, in turn, until enough is found: the rare, one more, all."""
+    rare = sum(term.passages <= limit for term in terms) or 1
+    return sorted({min(rare, len(terms)), min(rare + 1, len(terms)), len(terms)} - {0})
 
 
-def _ranked(connection: sqlite3.Connection, table: str, match: str, k: int, where: Where) -> list[ScoredPassage]:
-    """The best k that pass the filter. FTS5 sorts first, so that only rows above the cut are looked up."""
-    terms, values = condition(where)
+def _best(connection: sqlite3.Connection, asked: _Asked, match: str, limit: int) -> list[ScoredPassage]:
+    """The best that pass the filter. FTS5 sorts first, so that only rows above the cut are looked up."""
+    terms, values = condition(asked.where)
     rows = connection.execute(
-        f"""SELECT f.rowid, e.episode_id, -f.rank FROM {table} f
+        f"""SELECT f.rowid, e.episode_id, -f.rank FROM {asked.table} f
             CROSS JOIN passages p ON p.passage_id = f.rowid
             CROSS JOIN episodes e ON e.episode_key = p.episode_key
-            WHERE {table} MATCH ? AND {terms} ORDER BY f.rank LIMIT ?""",
-        (match, *values, k),
+            WHERE {asked.table} MATCH ? AND {terms} ORDER BY f.rank LIMIT ?""",
+        (match, *values, limit),
     )
     return [ScoredPassage(*row) for row in rows]
+
+
+def _texts(connection: sqlite3.Connection, hits: Sequence[ScoredPassage], variant: Variant) -> list[str]:
+    """What the search looked at, of each hit."""
+    column = "text" if variant is Variant.TEXT else "context || ' ' || text"
+    ids = [hit.passage_id for hit in hits]
+    rows = connection.execute(
+        f"SELECT passage_id, {column} FROM passage_texts WHERE passage_id IN (SELECT value FROM json_each(?))",
+        (json_list(ids),),
+    )
+    found = dict(rows.fetchall())
+    return [found[passage_id] for passage_id in ids]
+
+
+def _themselves(tokens: Iterable[str]) -> Mapping[str, str]:
+    return {token: token for token in tokens}

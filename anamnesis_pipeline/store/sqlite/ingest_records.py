@@ -153,12 +153,15 @@ class SqliteIngest:
         with self._database.read() as connection:
             rows = connection.execute(
                 """SELECT source FROM files WHERE parsed_lines < lines
-                    UNION SELECT source FROM parts WHERE closed = 0 AND ended_at < ?
-                    UNION SELECT source FROM parts WHERE published_hash IS NOT wanted_hash
-                        AND part_id NOT IN (SELECT episode_id FROM tombstones)""",
+                    UNION SELECT source FROM parts WHERE closed = 0 AND ended_at < ?""",
                 (instant(ended_before),),
             )
-            return {source for (source,) in rows}
+            unfinished = {source for (source,) in rows}
+            rows = connection.execute("SELECT DISTINCT source FROM parts WHERE published_hash IS NOT wanted_hash")
+            for source in {source for (source,) in rows.fetchall()} - unfinished:
+                if any(not _is_forbidden(connection, part) for part in _unpublished(connection, source)):
+                    unfinished.add(source)
+        return unfinished
 
     def parts_to_summarize(self, source: str, model: str, limit: int) -> list[Part]:
         """See `IngestRecords.parts_to_summarize`. A deleted episode's part is left out."""

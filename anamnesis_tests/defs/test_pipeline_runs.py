@@ -1,0 +1,83 @@
+"""The jobs and sensors on a real Dagster instance, the example logs and the real model."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import dagster as dg
+import pytest
+
+from anamnesis_pipeline.definitions import defs
+from anamnesis_pipeline.defs.partitions import SOURCES, SPACES
+from anamnesis_pipeline.defs.resources import MemoryResource
+from anamnesis_pipeline.defs.sensors import crawl_sensor, embed_sensor
+from anamnesis_pipeline.model import RESERVED_SOURCES, Where
+
+EXAMPLES = Path(__file__).parents[2] / "examples" / "claude_logs"
+
+
+@pytest.fixture
+def memory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[MemoryResource]:
+    monkeypatch.setenv("ANAMNESIS_HOME", str(tmp_path / "home"))
+    monkeypatch.setenv("ANAMNESIS_LOG_ROOTS", str(EXAMPLES))
+    resource = MemoryResource()
+    yield resource
+    resource.store.close()
+
+
+def tick(sensor: dg.SensorDefinition, instance: dg.DagsterInstance, memory: MemoryResource) -> list[dg.RunRequest]:
+    """Evaluate a sensor once and do with its partitions what the daemon would."""
+    with dg.build_sensor_context(instance=instance, definitions=defs, resources={"memory": memory}) as context:
+        result = sensor(context)
+    if not isinstance(result, dg.SensorResult):
+        return []
+    for request in result.dynamic_partitions_requests or []:
+        if request.partition_keys:
+            instance.add_dynamic_partitions(request.partitions_def_name, list(request.partition_keys))
+    return list(result.run_requests or [])
+
+
+def run(request: dg.RunRequest, job: str, instance: dg.DagsterInstance) -> None:
+    result = defs.resolve_job_def(job).execute_in_process(
+        instance=instance, partition_key=request.partition_key, tags=request.tags
+    )
+    assert result.success
+
+
+def test_logs_become_searchable_memory_and_a_second_tick_has_nothing_to_do(memory: MemoryResource) -> None:
+    with dg.DagsterInstance.ephemeral() as instance:
+        requests = tick(crawl_sensor, instance, memory)
+        sources = {request.partition_key for request in requests}
+        assert len(sources) == 2
+        assert set(instance.get_dynamic_partitions(str(SOURCES.name))) == sources | set(RESERVED_SOURCES)
+        for request in requests:
+            run(request, "ingest", instance)
+        assert memory.store.episodes.count(Where()) > 5
+        assert tick(crawl_sensor, instance, memory) == []
+
+        embed_requests = tick(embed_sensor, instance, memory)
+        assert len(embed_requests) == 1, "both sources in one run, so that the model loads once"
+        run(embed_requests[0], "embed", instance)
+        space = memory.store.spaces.active()
+        assert space is not None
+        assert memory.store.vectors.pending_sources(space.key) == {}
+        partitions = instance.get_materialized_partitions(dg.AssetKey("embeddings"))
+        assert partitions == {f"{source}|{space.key}" for source in sources}
+
+        index_requests = tick(embed_sensor, instance, memory)
+        assert [request.partition_key for request in index_requests] == [space.key]
+        run(index_requests[0], "index", instance)
+        assert instance.get_dynamic_partitions(str(SPACES.name)) == [space.key]
+
+
+def test_a_missing_log_root_is_named_and_stops_nothing(memory: MemoryResource, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("ANAMNESIS_LOG_ROOTS", f"/nonexistent/logs:{EXAMPLES}")
+    with dg.DagsterInstance.ephemeral() as instance:
+        assert len(tick(crawl_sensor, instance, memory)) == 2
+
+
+def test_a_source_left_half_done_is_requested_again(memory: MemoryResource) -> None:
+    with dg.DagsterInstance.ephemeral() as instance:
+        (first, _) = tick(crawl_sensor, instance, memory)
+        memory.pipeline.crawl(memory.source(str(first.partition_key)))
+        requested = {request.partition_key for request in tick(crawl_sensor, instance, memory)}
+        assert first.partition_key in requested, "its files are unchanged, but its lines are not parsed yet"

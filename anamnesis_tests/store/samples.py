@@ -1,0 +1,90 @@
+"""Small valid values for the tests of a store."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from anamnesis_pipeline.model import (
+    Episode,
+    FileCursor,
+    Part,
+    Passage,
+    Segment,
+    SegmentKind,
+    Space,
+    Summary,
+    Variant,
+    part_id_of,
+)  # fmt: skip
+from anamnesis_pipeline.store.base import ParsedChunk, Store
+
+DAY = datetime(2026, 3, 1, 12, tzinfo=UTC)
+
+
+def episode(episode_id: str, minute: float = 0, **fields: Any) -> Episode:
+    """An active episode of source `direct`, `minute` minutes after noon of 2026-03-01."""
+    given = {"source": "direct", "instance": "main", "project": "acme/api", "kind": "note", "summary": "a summary",
+             "raw_exchange": f"all of {episode_id}"} | fields  # fmt: skip
+    return Episode(episode_id=episode_id, timestamp=DAY + timedelta(minutes=minute), **given)
+
+
+def passages(*texts: str, context: str = "") -> list[Passage]:
+    """One passage per text, in order."""
+    return [Passage(i, text, context, (f"uuid-{i}",)) for i, text in enumerate(texts)]
+
+
+def put(store: Store, episode_id: str, *texts: str, context: str = "", minute: float = 0, **fields: Any) -> list[int]:
+    """Write one episode; returns the keys of its passages by ordinal."""
+    store.episodes.put([(episode(episode_id, minute, **fields), passages(*texts, context=context))])
+    return [p.passage_id for p in store.episodes.passages_of(episode_id)]
+
+
+def space(key: str, dim: int = 4, variants: Sequence[Variant] = (Variant.TEXT,)) -> Space:
+    """A space under construction."""
+    return Space(key, f"model of {key}", dim, variants=tuple(variants))
+
+
+def unit(*numbers: float) -> NDArray[np.float32]:
+    """`numbers` as a vector of length 1, shape (len(numbers),)."""
+    vector = np.array(numbers, dtype=np.float32)
+    return vector / np.linalg.norm(vector)
+
+
+def random_units(count: int, dim: int, seed: int = 0) -> NDArray[np.float32]:
+    """Vectors of length 1, shape (count, dim)."""
+    matrix = np.random.default_rng(seed).standard_normal((count, dim)).astype(np.float32)
+    return matrix / np.linalg.norm(matrix, axis=1, keepdims=True)
+
+
+def segment(key: str, text: str = "some text", minute: float | None = 0, start: int = 0) -> Segment:
+    """A statement of the message `key`."""
+    when = None if minute is None else DAY + timedelta(minutes=minute)
+    return Segment(key, f"uuid of {key}", SegmentKind.STATEMENT, start, text, when)
+
+
+def part(*segments: Segment, closed: bool = True, **fields: Any) -> Part:
+    """A part of source `logs` that begins with the first segment."""
+    given = {"source": "logs", "path": "a.jsonl", "session_id": "s", "exchange_id": "x", "ordinal": 0,
+             "kind": "exchange", "project": "acme/api", "cwd": "/work", "prompt": "why?"} | fields  # fmt: skip
+    return Part(part_id=part_id_of(segments[0]), segments=segments, closed=closed, **given)
+
+
+def crawled(store: Store, path: str = "a.jsonl", source: str = "logs") -> FileCursor:
+    """A file just crawled for the first time; returns its stored cursor."""
+    assert store.ingest.commit_crawl(None, FileCursor(source, path, size=100, offset=100, lines=10), None)
+    return store.ingest.cursors(source)[path]
+
+
+def parsed(store: Store, *parts: Part, path: str = "a.jsonl", source: str = "logs", keys: Sequence[str] = ()) -> None:
+    """Commit `parts` of a file, crawling it first when it is new."""
+    before = store.ingest.cursors(source).get(path) or crawled(store, path, source)
+    assert store.ingest.commit_parsed(ParsedChunk(before, replace(before, parsed_lines=10), keys=keys, parts=parts))
+
+
+def summary(of: Part, text: str = "in short") -> Summary:
+    """A summary of the part as it is."""
+    return Summary(of.part_id, of.content_hash, text, "extractive")

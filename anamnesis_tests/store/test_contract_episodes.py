@@ -1,0 +1,291 @@
+"""What every backend promises about episodes, passages and tombstones."""
+
+from dataclasses import replace
+from datetime import datetime, timedelta, timezone
+
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from anamnesis_pipeline.errors import EpisodeConflict, EpisodeNotFound, InvalidEpisode
+from anamnesis_pipeline.model import Episode, Passage, Variant, Where
+from anamnesis_pipeline.store.base import PutReport, Store
+from anamnesis_tests.store.samples import DAY, episode, passages, put, space, unit
+
+
+def test_an_episode_reads_back_as_written(store: Store):
+    written = episode(
+        "e1", tags=("b", "a"), machine="laptop", path="x/y.jsonl", session_id="s", message_ids=("u1", "u2"),
+        message_keys=("m1",), metadata={"nested": {"list": [1, 2.5, None, "ü"]}, "on": True}, superseded_by=None,
+        raw_exchange="quote \" ' \0 ünï 日本",
+    )  # fmt: skip
+    store.episodes.put([(written, [])])
+    assert store.episodes.get(["e1", "unknown"]) == {"e1": written}
+    assert store.episodes.get(["e1"])["e1"].content_hash == written.content_hash
+
+
+def test_times_are_kept_to_the_microsecond_and_come_back_in_utc(store: Store):
+    there = datetime(2026, 1, 1, 1, 0, 0, 123456, tzinfo=timezone(timedelta(hours=5)))
+    store.episodes.put([(replace(episode("e"), timestamp=there), [])])
+    stored = store.episodes.get(["e"])["e"].timestamp
+    assert stored == there
+    assert stored.utcoffset() == timedelta(0)
+
+
+def test_a_lone_surrogate_is_replaced_and_stops_nothing(store: Store):
+    put(store, "e", "broken \ud83d text")
+    assert store.episodes.passages_of("e")[0].passage.text == "broken \ufffd text"
+    assert store.episodes.put([(episode("e"), passages("broken \ud83d text"))]).unchanged == 1
+
+
+def test_an_episode_without_time_zone_is_refused(store: Store):
+    with pytest.raises(InvalidEpisode, match="timestamp"):
+        store.episodes.put([(replace(episode("e"), timestamp=datetime(2026, 1, 1)), [])])
+
+
+def test_put_reports_what_became_of_each_episode(store: Store):
+    one, two = episode("e1"), episode("e2")
+    assert store.episodes.put([(one, passages("a")), (two, passages("b"))]) == PutReport(created=2)
+    changed = replace(one, summary="another")
+    assert store.episodes.put([(changed, passages("a")), (two, passages("b"))]) == PutReport(updated=1, unchanged=1)
+    assert store.episodes.get(["e1"])["e1"].summary == "another"
+
+
+def test_unchanged_passages_keep_their_keys_and_vectors(store: Store):
+    store.spaces.put(space("s"))
+    before = put(store, "e", "first", "second", "third")
+    store.vectors.put("s", Variant.TEXT, before, np.stack([unit(1, 0, 0, i) for i in range(3)]))
+    after = put(store, "e", "first", "second grew", "third")
+    assert after[0] == before[0]
+    assert after[2] == before[2]
+    assert after[1] not in before
+    assert set(store.vectors.get("s", Variant.TEXT, [*before, *after])) == {before[0], before[2]}
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        Passage(0, "text", "context", ("u2",)),
+        Passage(0, "text", "else", ("u",)),
+        Passage(0, "more", "context", ("u",)),
+        Passage(1, "text", "context", ("u",)),
+    ],
+)
+def test_a_passage_that_differs_in_anything_gets_a_new_key(store: Store, other: Passage):
+    store.episodes.put([(episode("e"), [Passage(0, "text", "context", ("u",))])])
+    before = store.episodes.passages_of("e")
+    store.episodes.put([(episode("e"), [other])])
+    after = store.episodes.passages_of("e")
+    assert [s.passage for s in after] == [other]
+    assert after[0].passage_id != before[0].passage_id
+
+
+def test_keys_of_deleted_passages_are_never_used_again(store: Store):
+    seen: set[int] = set()
+    for turn in range(4):
+        (key,) = put(store, "e", f"text {turn}")
+        assert key not in seen
+        seen.add(key)
+        store.episodes.delete("e", tombstone=False)
+
+
+def test_passages_come_by_key_and_by_episode(store: Store):
+    keys = put(store, "e1", "a", "b") + put(store, "e2", "c")
+    found = store.episodes.passages([*keys, 10**9])
+    assert {key: stored.passage.text for key, stored in found.items()} == dict(zip(keys, "abc", strict=True))
+    assert found[keys[2]].episode_id == "e2"
+    assert store.episodes.passages_of("e1")[1].passage == Passage(1, "b", "", ("uuid-1",))
+    assert store.episodes.passages_of("unknown") == []
+
+
+def test_put_leaves_status_and_counters_of_an_existing_episode(store: Store):
+    put(store, "e", "text")
+    store.episodes.track(["e"], DAY)
+    stored = store.episodes.get(["e"])["e"]
+    store.episodes.replace(
+        replace(stored, status="superseded", superseded_by="f"), passages("text"), stored.content_hash
+    )
+    store.episodes.put([(episode("e", summary="new"), passages("text"))])
+    after = store.episodes.get(["e"])["e"]
+    assert (after.summary, after.status, after.superseded_by) == ("new", "superseded", "f")
+    assert (after.retrieval_count, after.last_retrieved) == (1, DAY)
+
+
+def test_creating_twice_is_harmless_and_other_content_is_a_conflict(store: Store):
+    assert store.episodes.create(episode("e"), passages("text")) is True
+    assert store.episodes.create(episode("e"), passages("text")) is False
+    with pytest.raises(EpisodeConflict, match="e exists"):
+        store.episodes.create(episode("e", summary="other"), passages("text"))
+
+
+def test_replace_wants_the_hash_that_is_stored(store: Store):
+    store.episodes.create(episode("e"), passages("text"))
+    first = store.episodes.get(["e"])["e"]
+    edited = replace(first, summary="edited", status="superseded", superseded_by="x")
+    store.episodes.replace(edited, passages("text"), first.content_hash)
+    assert store.episodes.get(["e"])["e"] == edited
+    with pytest.raises(EpisodeConflict):
+        store.episodes.replace(first, passages("text"), first.content_hash)
+    with pytest.raises(EpisodeNotFound):
+        store.episodes.replace(episode("nobody"), [], "")
+
+
+def test_delete_removes_everything_and_says_whether_there_was_something(store: Store):
+    store.spaces.put(space("s"))
+    (key,) = put(store, "e", "unmistakable")
+    store.vectors.put("s", Variant.TEXT, [key], unit(1, 0, 0, 0)[None])
+    store.vectors.put_tokens("s", {key: np.ones((2, 3), np.int8)})
+    assert store.episodes.delete("e") is True
+    assert store.episodes.delete("e") is False
+    assert store.episodes.get(["e"]) == {}
+    assert store.episodes.passages([key]) == {}
+    assert store.text.matching(["unmistakable"], 5, Where()) == []
+    assert store.text.matching(["unmistakable"], 5, Where(), analyzer="exact") == []
+    assert store.vectors.get("s", Variant.TEXT, [key]) == {}
+    assert store.vectors.tokens("s", [key]) == {}
+    assert store.vectors.pending_sources("s") == {}
+    assert store.text.check() == []
+
+
+def test_a_tombstone_keeps_the_id_and_its_messages_away(store: Store):
+    put(store, "e", "text", message_keys=("m1", "m2"))
+    store.episodes.delete("e")
+    again = store.episodes.put([
+        (episode("e"), passages("text")),
+        (episode("copy", message_keys=("m2",)), passages("text")),
+        (episode("partly", message_keys=("m2", "m3")), passages("text")),
+        (episode("unrelated"), passages("text")),
+    ])  # fmt: skip
+    assert again == PutReport(created=2, tombstoned=2)
+    assert set(store.episodes.get(["e", "copy", "partly", "unrelated"])) == {"partly", "unrelated"}
+
+
+def test_creating_on_purpose_lifts_the_tombstone(store: Store):
+    put(store, "e", "text", message_keys=("m1",))
+    store.episodes.delete("e")
+    assert store.episodes.create(episode("e", message_keys=("m1",)), passages("text"))
+    assert store.ingest.known_keys(["m1"]) == set()
+    assert store.episodes.put([(episode("e", summary="new", message_keys=("m1",)), [])]).updated == 1
+
+
+def test_without_tombstone_a_deleted_episode_may_come_back(store: Store):
+    put(store, "e", "text", message_keys=("m1",))
+    assert store.episodes.delete("e", tombstone=False)
+    assert store.episodes.put([(episode("e", message_keys=("m1",)), passages("text"))]).created == 1
+
+
+def test_pages_go_from_new_to_old_and_meet_every_episode_once(store: Store):
+    ids = [f"e{i:02d}" for i in range(23)]
+    store.episodes.put([(episode(e, minute=i // 3), []) for i, e in enumerate(ids)])
+    seen: list[str] = []
+    cursor = None
+    while True:
+        page = store.episodes.page(Where(), 5, cursor)
+        seen += [e.episode_id for e in page.items]
+        cursor = page.next_cursor
+        if cursor is None:
+            break
+    assert seen == ids[::-1]
+
+
+def test_a_page_that_ends_exactly_has_no_next_one(store: Store):
+    store.episodes.put([(episode(f"e{i}"), []) for i in range(4)])
+    assert store.episodes.page(Where(), 4).next_cursor is None
+    assert [e.episode_id for e in store.episodes.page(Where(), 2, skip=2).items] == ["e1", "e0"]
+
+
+def test_an_episode_written_while_paging_disturbs_nothing(store: Store):
+    store.episodes.put([(episode(f"e{i}", minute=i), []) for i in range(4)])
+    page = store.episodes.page(Where(), 2)
+    store.episodes.put([(episode("newest", minute=99), [])])
+    assert [e.episode_id for e in store.episodes.page(Where(), 2, page.next_cursor).items] == ["e1", "e0"]
+
+
+@pytest.mark.parametrize("cursor", ["", "nonsense", "W10=", "WzEsMl0=", "e30=", "ü"])
+def test_a_foreign_cursor_is_refused(store: Store, cursor: str):
+    with pytest.raises(InvalidEpisode, match="cursor"):
+        store.episodes.page(Where(), 5, cursor)
+
+
+def test_projects_are_distinct_and_sorted(store: Store):
+    for i, project in enumerate(["b", "a", "b"]):
+        put(store, f"e{i}", project=project)
+    assert store.episodes.projects() == ["a", "b"]
+
+
+def test_preceding_gives_the_nearest_direct_episodes_oldest_first(store: Store):
+    for i in range(5):
+        put(store, f"e{i}", minute=i)
+    put(store, "same time", minute=3)
+    put(store, "of a log", minute=3, source="logs")
+    put(store, "elsewhere", minute=3, project="other")
+    put(store, "someone else", minute=3, instance="other")
+    put(store, "replaced", minute=3, status="superseded")
+    before, since = DAY + timedelta(minutes=4), DAY + timedelta(minutes=1)
+    found = store.episodes.preceding("main", "acme/api", before, since, 10)
+    assert [e.episode_id for e in found] == ["e1", "e2", "e3", "same time"]
+    nearest = store.episodes.preceding("main", "acme/api", before, since, 2)
+    assert [e.episode_id for e in nearest] == ["e3", "same time"]
+
+
+def test_tracking_counts_each_episode_once_per_call(store: Store):
+    put(store, "e")
+    put(store, "other")
+    store.episodes.track(["e", "e", "unknown"], DAY)
+    store.episodes.track(["e"], DAY + timedelta(hours=1))
+    found = store.episodes.get(["e", "other"])
+    assert (found["e"].retrieval_count, found["e"].last_retrieved) == (2, DAY + timedelta(hours=1))
+    assert (found["other"].retrieval_count, found["other"].last_retrieved) == (0, None)
+
+
+def passes(e: Episode, where: Where) -> bool:
+    """The filter of the contract, said in Python."""
+    return all((
+        not where.projects or e.project in where.projects,
+        where.instance is None or e.instance == where.instance,
+        set(where.tags) <= set(e.tags),
+        not where.kinds or e.kind in where.kinds,
+        e.kind not in where.hidden_kinds,
+        where.source is None or e.source == where.source,
+        where.since is None or e.timestamp >= where.since,
+        where.until is None or e.timestamp < where.until,
+        where.include_superseded or e.status == "active",
+    ))  # fmt: skip
+
+
+def few(values: str) -> st.SearchStrategy[tuple[str, ...]]:
+    return st.lists(st.sampled_from(values), max_size=2, unique=True).map(tuple)
+
+
+instants = st.integers(0, 6).map(lambda minutes: DAY + timedelta(minutes=minutes))
+filters = st.builds(
+    Where, projects=few("pqr"), instance=st.none() | st.sampled_from("ij"), tags=few("xyz"), kinds=few("klm"),
+    hidden_kinds=few("klm"), source=st.none() | st.sampled_from(["direct", "logs"]), since=st.none() | instants,
+    until=st.none() | instants, include_superseded=st.booleans(),
+)  # fmt: skip
+episodes = st.lists(
+    st.builds(
+        episode, st.uuids().map(str), st.integers(0, 6), project=st.sampled_from("pqr"), instance=st.sampled_from("ij"),
+        tags=few("xyz"), kind=st.sampled_from("klm"), source=st.sampled_from(["direct", "logs"]),
+        status=st.sampled_from(["active", "active", "superseded"]),
+    ), max_size=12, unique_by=lambda e: e.episode_id,
+)  # fmt: skip
+
+
+@settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(written=episodes, where=filters)
+def test_every_search_applies_every_filter_exactly(store: Store, written: list[Episode], where: Where):
+    for page_item in store.episodes.page(Where(include_superseded=True), 100).items:
+        store.episodes.delete(page_item.episode_id, tombstone=False)
+    store.spaces.put(space("s"))
+    store.episodes.put([(e, passages("needle in the hay")) for e in written])
+    keys = [p.passage_id for e in written for p in store.episodes.passages_of(e.episode_id)]
+    if keys:
+        store.vectors.put("s", Variant.TEXT, keys, np.tile(unit(1, 0, 0, 0), (len(keys), 1)))
+    wanted = {e.episode_id for e in written if passes(e, where)}
+    assert {e.episode_id for e in store.episodes.page(where, 100).items} == wanted
+    assert store.episodes.count(where) == len(wanted)
+    assert {h.episode_id for h in store.text.matching(["needles"], 100, where)} == wanted
+    assert {h.episode_id for h in store.text.matching(["needle"], 100, where, analyzer="exact")} == wanted
+    assert {h.episode_id for h in store.vectors.nearest("s", Variant.TEXT, unit(1, 1, 0, 0), 100, where)} == wanted

@@ -1,0 +1,71 @@
+"""What every backend promises to several processes at once."""
+
+import signal
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from anamnesis_pipeline.model import Where
+from anamnesis_pipeline.store.base import Store
+from anamnesis_tests.store.samples import space
+
+ROOT = Path(__file__).parents[2]
+
+
+def start(place: tuple[str, Path], role: str, number: int, seconds: float) -> subprocess.Popen[str]:
+    backend, folder = place
+    command = [sys.executable, "-m", "anamnesis_tests.store.process", backend, folder, role, str(number), str(seconds)]
+    return subprocess.Popen(command, cwd=ROOT, text=True, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+
+
+def work_together(open_store: Callable[[], Store], place: tuple[str, Path], each: int, seconds: float) -> None:
+    store = open_store()
+    store.spaces.put(space("s"))
+    processes = [start(place, role, n, seconds) for n in range(each) for role in ("writer", "reader")]
+    outputs = [process.communicate(timeout=seconds + 120) for process in processes]
+    assert [(p.returncode, err) for p, (_, err) in zip(processes, outputs, strict=True)] == [(0, "")] * 2 * each
+    written = [line for out, _ in outputs[::2] for line in out.split()]
+    assert min(int(out) for out, _ in outputs[1::2]) > 0
+    assert store.ingest.counts().episodes == len(written) + 1
+    assert store.ingest.counts().passages == 2 * len(written) + 2
+    assert store.vectors.count("s") == 2 * len(written)
+    hits = store.text.matching(["needle"], len(written) + 10, Where())
+    assert sorted(hit.episode_id for hit in hits) == sorted(written)
+    assert {e.retrieval_count for e in store.episodes.get(written).values()} == {1}
+    assert store.text.check() == []
+
+
+def test_eight_writers_and_eight_readers_do_not_disturb_each_other(open_store, place):  # type: ignore[no-untyped-def]
+    work_together(open_store, place, each=8, seconds=2)
+
+
+@pytest.mark.slow
+def test_eight_writers_and_eight_readers_work_for_a_minute(open_store, place):  # type: ignore[no-untyped-def]
+    work_together(open_store, place, each=8, seconds=60)
+
+
+def test_a_killed_writer_loses_nothing_that_it_wrote(open_store, place):  # type: ignore[no-untyped-def]
+    store = open_store()
+    store.spaces.put(space("s"))
+    written: list[str] = []
+    for number in range(3):
+        process = start(place, "writer", number, seconds=60)
+        assert process.stdout is not None
+        written += [process.stdout.readline().strip() for _ in range(15)]
+        process.send_signal(signal.SIGKILL)
+        rest, _ = process.communicate()
+        written += rest.split()
+    found = store.episodes.get(written)
+    assert sorted(found) == sorted(written)
+    assert {h.episode_id for h in store.text.matching(["needle"], 10_000, Where())} >= set(written)
+    assert store.text.check() == []
+    assert store.settings.set("still", "writable") is None
+
+
+def test_processes_that_open_a_new_store_at_once_all_succeed(place):  # type: ignore[no-untyped-def]
+    processes = [start(place, "nothing", n, seconds=0) for n in range(6)]
+    outputs = [process.communicate(timeout=120) for process in processes]
+    assert [(p.returncode, err) for p, (_, err) in zip(processes, outputs, strict=True)] == [(0, "")] * 6

@@ -1,0 +1,177 @@
+"""What every backend promises about full text."""
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from anamnesis_pipeline.model import Variant, Where
+from anamnesis_pipeline.store.base import Store
+from anamnesis_tests.store.samples import episode, passages, put
+
+
+def found(store: Store, *words: str, **options: object) -> list[str]:
+    """Ids of the episodes that contain any of `words`, best first."""
+    return [hit.episode_id for hit in store.text.matching(words, 10, Where(), **options)]  # type: ignore[arg-type]
+
+
+def test_words_are_stemmed_and_folded(store: Store):
+    put(store, "e", "We were Migrating the café databases")
+    for word in ("migrate", "MIGRATED", "cafe", "database"):
+        assert found(store, word) == ["e"]
+    assert found(store, "migrant") == []
+
+
+def test_a_passage_with_more_and_rarer_words_comes_first(store: Store):
+    put(store, "one", "the server restarted and then the server slept")
+    put(store, "both", "the server lost its certificate")
+    put(store, "none", "nothing of the kind")
+    hits = store.text.matching(["server", "certificate"], 10, Where())
+    assert [hit.episode_id for hit in hits] == ["both", "one"]
+    assert hits[0].score > hits[1].score > 0
+
+
+def test_context_is_found_by_the_context_variant_only(store: Store):
+    (key,) = put(store, "e", "verbatim words", context="a header about elephants")
+    assert found(store, "elephant") == []
+    assert found(store, "elephant", variant=Variant.TEXT) == []
+    hits = store.text.matching(["elephant"], 10, Where(), variant=Variant.CONTEXT)
+    assert [(hit.passage_id, hit.episode_id) for hit in hits] == [(key, "e")]
+    assert found(store, "verbatim", variant=Variant.CONTEXT) == ["e"]
+    assert found(store, "elephants", analyzer="exact") == []
+
+
+@pytest.mark.parametrize(
+    ("text", "word"),
+    [
+        ("ping 192.168.0.108. It answered", "192.168.0.108"),
+        ("ping 192.168.0.108. It answered", "192.168.0.108."),
+        ("call foo_bar.baz(1)", "foo_bar.baz"),
+        ("call foo_bar.baz now", "foo_bar"),
+        ("call foo_bar.baz now", "baz"),
+        ("never git push --no-verify!", "--no-verify"),
+        ("tagged (v1.2.3),", "v1.2.3"),
+        ("see src/billing.py:44.", "src/billing.py:44"),
+        ("see src/billing.py:44.", "src/billing.py"),
+        ("see src/billing.py:44.", "billing.py"),
+        ("see src/billing.py:44.", "billing"),
+        ('{"file_path":"/work/a.txt","limit":5}', "file_path"),
+        ('{"file_path":"/work/a.txt","limit":5}', "limit"),
+        ("HTTP_PROXY was unset", "http_proxy"),
+        ("in __init__.py", "__init__.py"),
+        ("Überprüfung läuft", "überprüfung"),
+        ("host:port/path-with-dash", "path-with-dash"),
+        ("日本語 のテキスト", "日本語"),
+    ],
+)
+def test_the_exact_analyzer_finds_identifiers(store: Store, text: str, word: str):
+    put(store, "e", text)
+    put(store, "other", "unrelated words only")
+    assert found(store, word, analyzer="exact") == ["e"]
+
+
+@pytest.mark.parametrize(
+    ("text", "word"),
+    [
+        ("no need to verify", "--no-verify"),
+        ("192.168.0.1081", "192.168.0.108"),
+        ("migrating", "migrate"),
+        ("foo bar baz", "foo_bar.baz"),
+        ("cafe", "café"),
+    ],
+)
+def test_the_exact_analyzer_finds_nothing_merely_similar(store: Store, text: str, word: str):
+    put(store, "e", text)
+    assert found(store, word, analyzer="exact") == []
+
+
+@pytest.mark.parametrize(
+    "word",
+    [
+        '"',
+        'a"b',
+        "a\0b",
+        "*",
+        "NEAR(",
+        "{text}: x",
+        "AND",
+        "-",
+        "(",
+        "text:x",
+        "^",
+        "",
+        " ",
+        "'; DROP --",
+        "\ud83d",
+        "😀",
+    ],
+)
+@pytest.mark.parametrize("analyzer", ["stem", "exact"])
+def test_words_are_data_and_never_syntax(store: Store, word: str, analyzer: str):
+    put(store, "e", "harmless")
+    assert found(store, word, analyzer=analyzer) == []
+    assert found(store, word, "harmless", analyzer=analyzer) == ["e"]
+
+
+@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(words=st.lists(st.text(max_size=12), max_size=4), analyzer=st.sampled_from(["stem", "exact"]))
+def test_no_words_can_break_a_search(store: Store, words: list[str], analyzer: str):
+    store.text.matching(words, 3, Where(), analyzer=analyzer)
+
+
+def test_nothing_is_found_for_no_words_or_no_results_wanted(store: Store):
+    put(store, "e", "text")
+    assert store.text.matching([], 5, Where()) == []
+    assert store.text.matching(["text"], 0, Where()) == []
+
+
+def test_an_unknown_analyzer_is_refused(store: Store):
+    with pytest.raises(ValueError, match="fuzzy"):
+        store.text.matching(["x"], 5, Where(), analyzer="fuzzy")
+
+
+def test_changed_passages_are_found_by_their_new_words_only(store: Store):
+    put(store, "e", "old words", "second")
+    put(store, "e", "new words", "second")
+    assert found(store, "old") == []
+    assert found(store, "new") == ["e"]
+    assert found(store, "old", analyzer="exact") == []
+    assert store.text.check() == []
+
+
+def test_ten_that_pass_give_ten_however_many_do_not(store: Store):
+    many = [(episode(f"m{i}", project="noise"), passages("the needle again needle needle")) for i in range(3_300)]
+    ten = [(episode(f"t{i}", project="rare"), passages("a needle somewhere in a long stack of hay")) for i in range(10)]
+    store.episodes.put(many + ten)
+    where = Where(projects=("rare",))
+    for analyzer in ("stem", "exact"):
+        hits = store.text.matching(["needle"], 10, where, analyzer=analyzer)
+        assert {hit.episode_id for hit in hits} == {f"t{i}" for i in range(10)}
+        hits = store.text.matching(["needle", "stack", "nowhere"], 10, where, analyzer=analyzer)
+        assert len(hits) == 10
+
+
+def test_a_common_word_alone_is_searched_and_fills_up_what_rare_words_leave(store: Store):
+    store.episodes.put([(episode(f"m{i}"), passages("everyday words")) for i in range(3_200)])
+    put(store, "special", "everyday unicorn")
+    assert len(store.text.matching(["everyday"], 50, Where())) == 50
+    hits = store.text.matching(["everyday", "unicorn"], 50, Where())
+    assert hits[0].episode_id == "special"
+    assert len(hits) == 50
+
+
+def test_a_passage_written_by_another_handle_is_found_at_once(open_store):  # type: ignore[no-untyped-def]
+    reader, writer = open_store(), open_store()
+    assert found(reader, "fresh") == []
+    put(writer, "e", "fresh words")
+    assert found(reader, "fresh") == ["e"]
+    put(writer, "f", "fresh words as well")
+    assert set(found(reader, "fresh")) == {"e", "f"}
+
+
+def test_check_finds_nothing_wrong_after_many_changes(store: Store):
+    for turn in range(5):
+        for i in range(5):
+            put(store, f"e{i}", *(f"text {turn} {i} {n}" for n in range(turn + 1)))
+    for i in range(0, 5, 2):
+        store.episodes.delete(f"e{i}")
+    assert store.text.check() == []

@@ -1,0 +1,207 @@
+"""What every backend promises about vectors, token vectors and their index."""
+
+import numpy as np
+import pytest
+
+from anamnesis_pipeline.errors import DimensionMismatch, GiveUp
+from anamnesis_pipeline.model import Variant, Where
+from anamnesis_pipeline.store.base import Store
+from anamnesis_tests.store.samples import episode, passages, put, random_units, space, unit
+
+TEXT, CONTEXT = Variant.TEXT, Variant.CONTEXT
+
+
+def fill(store: Store, count: int, dim: int = 8) -> tuple[list[int], np.ndarray]:
+    """`count` episodes of one passage each in space `s`; every tenth is of project `few`. Keys and vectors."""
+    store.spaces.put(space("s", dim))
+    items = [(episode(f"e{i}", project="few" if i % 10 == 0 else "many"), passages(f"text {i}")) for i in range(count)]
+    store.episodes.put(items)
+    stored = [store.episodes.passages_of(f"e{i}")[0].passage_id for i in range(count)]
+    vectors = random_units(count, dim)
+    assert store.vectors.put("s", TEXT, stored, vectors) == count
+    return stored, vectors
+
+
+def test_a_vector_reads_back_nearly_as_written(store: Store):
+    keys, vectors = fill(store, 3)
+    found = store.vectors.get("s", TEXT, [*keys, 10**9])
+    assert sorted(found) == keys
+    for key, vector in zip(keys, vectors, strict=True):
+        assert found[key].dtype == np.float32
+        np.testing.assert_allclose(found[key], vector, atol=2e-3)
+
+
+def test_spaces_and_variants_are_never_mixed(store: Store):
+    (key,) = put(store, "e", "text")
+    for name in ("s", "t"):
+        store.spaces.put(space(name, variants=(TEXT, CONTEXT)))
+    store.vectors.put("s", TEXT, [key], unit(1, 0, 0, 0)[None])
+    assert store.vectors.get("t", TEXT, [key]) == {}
+    assert store.vectors.get("s", CONTEXT, [key]) == {}
+    assert store.vectors.nearest("t", TEXT, unit(1, 0, 0, 0), 5, Where()) == []
+    assert store.vectors.nearest("s", CONTEXT, unit(1, 0, 0, 0), 5, Where()) == []
+    assert len(store.vectors.nearest("s", TEXT, unit(1, 0, 0, 0), 5, Where())) == 1
+
+
+def test_another_width_than_the_spaces_is_refused(store: Store):
+    (key,) = put(store, "e", "text")
+    store.spaces.put(space("s", dim=4))
+    with pytest.raises(DimensionMismatch, match="4-d"):
+        store.vectors.put("s", TEXT, [key], random_units(1, 5))
+    with pytest.raises(DimensionMismatch):
+        store.vectors.nearest("s", TEXT, unit(1, 0, 0), 5, Where())
+    assert store.vectors.get("s", TEXT, [key]) == {}
+
+
+def test_an_unknown_space_is_named(store: Store):
+    with pytest.raises(GiveUp, match="nowhere"):
+        store.vectors.nearest("nowhere", TEXT, unit(1, 0), 5, Where())
+
+
+def test_vectors_of_passages_deleted_meanwhile_are_skipped(store: Store):
+    store.spaces.put(space("s"))
+    (alive,), (dead,) = put(store, "a", "text"), put(store, "b", "text")
+    store.episodes.delete("b")
+    assert store.vectors.put("s", TEXT, [alive, dead], random_units(2, 4)) == 1
+    assert store.vectors.put_tokens("s", {dead: np.ones((1, 2), np.int8)}) == 0
+    assert set(store.vectors.get("s", TEXT, [alive, dead])) == {alive}
+
+
+def test_token_vectors_read_back_as_written(store: Store):
+    keys, _ = fill(store, 2)
+    written = {key: np.random.default_rng(key).integers(-128, 128, (5 + key, 64)).astype(np.int8) for key in keys}
+    assert store.vectors.put_tokens("s", written) == 2
+    written[keys[0]] = np.zeros((0, 64), np.int8)
+    assert store.vectors.put_tokens("s", {keys[0]: written[keys[0]]}) == 1
+    found = store.vectors.tokens("s", [*keys, 10**9])
+    assert sorted(found) == keys
+    for key in keys:
+        assert found[key].dtype == np.int8
+        np.testing.assert_array_equal(found[key], written[key])
+
+
+def exactly(keys: list[int], vectors: np.ndarray, query: np.ndarray, k: int) -> list[int]:
+    return [keys[i] for i in np.argsort(-(vectors @ query))[:k]]
+
+
+def test_nearest_is_ordered_by_cosine(store: Store):
+    keys, vectors = fill(store, 200)
+    for query in random_units(5, 8, seed=1):
+        hits = store.vectors.nearest("s", TEXT, query, 10, Where())
+        assert [hit.passage_id for hit in hits] == exactly(keys, vectors, query, 10)
+        best = keys.index(hits[0].passage_id)
+        assert hits[0].score == pytest.approx(float(vectors[best] @ query), abs=2e-3)
+        assert hits[0].episode_id == f"e{best}"
+
+
+def test_a_vector_written_again_replaces_the_old_one(store: Store):
+    keys, vectors = fill(store, 30)
+    target = unit(*range(1, 9))
+    store.vectors.nearest("s", TEXT, target, 1, Where())
+    assert store.vectors.put("s", TEXT, [keys[7]], target[None]) == 1
+    hits = store.vectors.nearest("s", TEXT, target, 30, Where())
+    assert hits[0].passage_id == keys[7]
+    assert sorted(hit.passage_id for hit in hits) == keys
+    away = store.vectors.nearest("s", TEXT, vectors[7], 1, Where())[0]
+    assert away.passage_id != keys[7] or away.score < 0.99
+
+
+def test_vectors_may_arrive_in_any_order_of_passages(store: Store):
+    store.spaces.put(space("s"))
+    keys = put(store, "e", "a", "b", "c")
+    for key in reversed(keys):
+        store.vectors.put("s", TEXT, [key], unit(1, key, 0, 0)[None])
+        assert key in {hit.passage_id for hit in store.vectors.nearest("s", TEXT, unit(1, 0, 0, 0), 9, Where())}
+    store.vectors.build("s", force=True)
+    assert len(store.vectors.nearest("s", TEXT, unit(1, 0, 0, 0), 9, Where())) == 3
+
+
+def test_a_built_index_finds_old_new_and_changed_vectors_and_no_dead_ones(store: Store):
+    keys, vectors = fill(store, 400)
+    report = store.vectors.build("s", force=True)
+    assert (report.vectors, report.indexed, report.dead, report.rebuilt) == (400, 400, 0, True)
+    (new,) = put(store, "new", "text", project="many")
+    store.vectors.put("s", TEXT, [new], unit(*[1] * 8)[None])
+    store.vectors.put("s", TEXT, [keys[1]], unit(*[-1] * 8)[None])
+    store.episodes.delete("e2")
+    assert store.vectors.nearest("s", TEXT, unit(*[1] * 8), 3, Where())[0].passage_id == new
+    assert store.vectors.nearest("s", TEXT, unit(*[-1] * 8), 3, Where())[0].passage_id == keys[1]
+    everything = store.vectors.nearest("s", TEXT, vectors[2], 1_000, Where())
+    assert sorted(hit.passage_id for hit in everything) == sorted({*keys, new} - {keys[2]})
+    report = store.vectors.build("s")
+    assert (report.vectors, report.indexed, report.dead, report.rebuilt) == (400, 400, 2, False)
+
+
+def test_an_index_is_found_by_every_handle(open_store):  # type: ignore[no-untyped-def]
+    writer, reader = open_store(), open_store()
+    keys, vectors = fill(writer, 100)
+    for _ in range(2):
+        hits = reader.vectors.nearest("s", TEXT, vectors[5], 3, Where())
+        assert hits[0].passage_id == keys[5]
+        writer.vectors.build("s", force=True)
+        writer.vectors.put("s", TEXT, [keys[6]], vectors[6][None])
+
+
+def test_ten_that_pass_give_ten_with_an_index_and_without(store: Store):
+    keys, vectors = fill(store, 300)
+    wheres = [Where(projects=("few",)), Where(hidden_kinds=("note",)), Where(kinds=("note",), projects=("few",))]
+    for _ in range(2):
+        for where in wheres:
+            wanted = 0 if where.hidden_kinds else 30
+            hits = store.vectors.nearest("s", TEXT, vectors[1], 30, where)
+            assert len(hits) == wanted
+        store.vectors.build("s", force=True)
+    few = keys[::10]
+    assert [h.passage_id for h in store.vectors.nearest("s", TEXT, vectors[1], 10, wheres[0])] == exactly(
+        few, vectors[::10], vectors[1], 10
+    )
+
+
+def test_hiding_most_of_a_kind_still_fills_the_answer(store: Store):
+    store.spaces.put(space("s", 8))
+    kinds = ["shown" if i % 50 == 0 else "hidden" for i in range(1_000)]
+    store.episodes.put([(episode(f"e{i}", kind=kind), passages("text")) for i, kind in enumerate(kinds)])
+    keys = [store.episodes.passages_of(f"e{i}")[0].passage_id for i in range(1_000)]
+    vectors = random_units(1_000, 8)
+    store.vectors.put("s", TEXT, keys, vectors)
+    store.vectors.build("s", force=True)
+    where = Where(hidden_kinds=("hidden",))
+    hits = store.vectors.nearest("s", TEXT, vectors[1], 20, where)
+    assert [hit.passage_id for hit in hits] == exactly(keys[::50], vectors[::50], vectors[1], 20)
+
+
+def test_what_lacks_a_vector_is_told_by_source_and_newest_first(store: Store):
+    store.spaces.put(space("s", variants=(TEXT, CONTEXT)))
+    old = put(store, "old", "a", "b", minute=1)
+    new = put(store, "new", "c", minute=2)
+    put(store, "of logs", "d", source="logs")
+    put(store, "empty")
+    assert store.vectors.pending_sources("s") == {"direct": 3, "logs": 1}
+    assert [p.episode_id for p in store.vectors.pending("s", "direct", 5)] == ["new", "old"]
+    assert [p.episode_id for p in store.vectors.pending("s", "direct", 1)] == ["new"]
+    store.vectors.put("s", TEXT, [*new, old[0]], random_units(2, 4))
+    assert store.vectors.count("s") == 0
+    store.vectors.put("s", CONTEXT, [*new, old[0]], random_units(2, 4))
+    assert store.vectors.count("s") == 2
+    assert store.vectors.pending_sources("s") == {"direct": 1, "logs": 1}
+    (left,) = store.vectors.pending("s", "direct", 5)
+    assert [stored.passage_id for stored in left.passages] == [old[1]]
+    assert left.passages[0].passage.text == "b"
+
+
+def test_a_new_space_lacks_everything_and_a_changed_passage_lacks_its_vector(store: Store):
+    keys = put(store, "e", "a", "b")
+    store.spaces.put(space("s"))
+    assert store.vectors.pending_sources("s") == {"direct": 2}
+    store.vectors.put("s", TEXT, keys, random_units(2, 4))
+    assert store.vectors.pending_sources("s") == {}
+    put(store, "e", "a", "b grew", source="logs")
+    assert store.vectors.pending_sources("s") == {"logs": 1}
+    assert store.vectors.count("s") == 1
+
+
+def test_more_vectors_than_one_transaction_takes_are_written(store: Store):
+    keys, vectors = fill(store, 1_201)
+    assert len(store.vectors.get("s", TEXT, keys)) == 1_201
+    assert store.vectors.count("s") == 1_201
+    assert store.vectors.put("s", TEXT, [], vectors[:0]) == 0

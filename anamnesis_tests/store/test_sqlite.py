@@ -1,0 +1,309 @@
+"""What is particular to the SQLite backend: its file, its errors, its migrations and its query plans."""
+
+import os
+import sqlite3
+import threading
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from datetime import timedelta
+from pathlib import Path
+
+import pytest
+
+from anamnesis_pipeline.errors import AnamnesisError, GiveUp, StoreBusy, StoreCorrupt, StoreFull
+from anamnesis_pipeline.model import Variant, Where
+from anamnesis_pipeline.store.base import Store
+from anamnesis_pipeline.store.sqlite import connection as connections
+from anamnesis_pipeline.store.sqlite.connection import Database
+from anamnesis_pipeline.store.sqlite.episodes import SqliteEpisodes
+from anamnesis_pipeline.store.sqlite.filters import condition
+from anamnesis_pipeline.store.sqlite.opening import open_sqlite
+from anamnesis_pipeline.store.sqlite.schema import MIGRATIONS, migrate
+from anamnesis_pipeline.store.sqlite.settings import SqliteSettings
+from anamnesis_tests.store.samples import DAY, episode, passages, put, random_units, space
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    return tmp_path / "sub" / "anamnesis.db"
+
+
+@pytest.fixture
+def database(path: Path) -> Iterator[Database]:
+    database = Database(path)
+    migrate(database)
+    yield database
+    database.close()
+
+
+def opened(path: Path) -> Store:
+    return open_sqlite(path, path.parent / "index")
+
+
+# --- the file --------------------------------------------------------------------------------------------
+
+
+def test_only_the_owner_can_read_the_file(database: Database, path: Path):
+    assert path.stat().st_mode & 0o077 == 0
+    assert path.parent.stat().st_mode & 0o077 == 0
+
+
+def test_a_closed_store_says_so(path: Path):
+    store = opened(path)
+    store.close()
+    store.close()
+    with pytest.raises(GiveUp, match="closed"):
+        store.settings.get("x")
+
+
+def test_a_damaged_file_is_named_with_what_to_do(path: Path):
+    opened(path).close()
+    data = bytearray(path.read_bytes())
+    data[100:60_000] = os.urandom(59_900)
+    path.write_bytes(data)
+    with pytest.raises(StoreCorrupt, match=r"anamnesis\.db.*move it away"):
+        put(opened(path), "e", "text")
+
+
+def test_a_file_that_is_no_database_is_left_alone(path: Path):
+    path.parent.mkdir()
+    path.write_text("dear diary\n" * 1_000)
+    with pytest.raises(StoreCorrupt, match="not a database"):
+        opened(path)
+    assert path.read_text().startswith("dear diary")
+
+
+def test_the_database_of_another_program_is_left_alone(path: Path):
+    path.parent.mkdir()
+    with sqlite3.connect(path) as other:
+        other.execute("CREATE TABLE theirs (x)")
+    other.close()
+    with pytest.raises(StoreCorrupt, match="another program"):
+        opened(path)
+
+
+def test_a_folder_in_the_place_of_the_file_is_named(path: Path):
+    path.mkdir(parents=True)
+    with pytest.raises(GiveUp, match="cannot be opened"):
+        opened(path)
+
+
+def test_a_file_in_the_place_of_the_folder_is_named(path: Path):
+    path.parent.write_text("")
+    with pytest.raises(GiveUp, match="is a file"):
+        opened(path)
+
+
+# --- errors ----------------------------------------------------------------------------------------------
+
+
+def test_a_full_disk_is_told_and_nothing_is_half_written(database: Database):
+    records = SqliteEpisodes(database)
+    records.put([(episode("before"), passages("text"))])
+    with database.read() as held:
+        (pages,) = held.execute("PRAGMA page_count").fetchone()
+        held.execute(f"PRAGMA max_page_count = {pages + 5}")
+    with pytest.raises(StoreFull, match=r"anamnesis\.db.*bytes are free.*free some"):
+        records.put([(episode("huge"), passages(os.urandom(100_000).hex()))])
+    assert set(records.get(["before", "huge"])) == {"before"}
+    records.put([(episode("huge"), passages("small enough"))])
+    assert records.passages_of("huge")[0].passage.text == "small enough"
+
+
+def test_a_lock_held_for_too_long_is_busy(database: Database, path: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(connections, "BUSY_TIMEOUT_S", 0.1)
+    impatient = Database(path)
+    with database.write(), pytest.raises(StoreBusy, match="locked"):
+        SqliteSettings(impatient).set("x", 1)
+    SqliteSettings(impatient).set("x", 1)
+    impatient.close()
+
+
+OF_THE_OUTSIDE = (
+    "AUTH", "BUSY", "CANTOPEN", "CORRUPT", "FORMAT", "FULL", "IOERR", "LOCKED", "NOTADB", "PERM", "READONLY", "TOOBIG",
+)  # fmt: skip
+"""Result codes that the file, the disk or another process causes; the others are mistakes in our own calls."""
+
+
+@pytest.mark.parametrize("name", OF_THE_OUTSIDE)
+def test_every_error_of_the_outside_becomes_one_of_ours(database: Database, name: str):
+    raised = sqlite3.OperationalError("from below")
+    raised.sqlite_errorcode = getattr(sqlite3, f"SQLITE_{name}") | (3 << 8)
+    with pytest.raises(AnamnesisError) as caught, database.read():
+        raise raised
+    assert str(database.path) in str(caught.value)
+    assert caught.value.__cause__ is raised
+
+
+def test_a_mistake_of_ours_is_not_dressed_up(database: Database):
+    with pytest.raises(sqlite3.OperationalError, match="no such table"), database.read() as held:
+        held.execute("SELECT * FROM missing_table")
+
+
+def test_a_write_that_fails_is_undone(database: Database):
+    def write_and_fail() -> None:
+        with database.write() as held:
+            held.execute("INSERT INTO settings VALUES ('x', '1')")
+            raise KeyError
+
+    with pytest.raises(KeyError):
+        write_and_fail()
+    assert SqliteSettings(database).all() == {}
+
+
+def test_many_threads_share_one_store(path: Path):
+    store = opened(path)
+    with ThreadPoolExecutor(16) as pool:
+        list(
+            pool.map(lambda i: (put(store, f"e{i}", f"text {i}"), store.text.matching(["text"], 5, Where())), range(64))
+        )
+    assert store.ingest.counts().episodes == 64
+    store.close()
+
+
+def test_a_forked_child_leaves_its_parents_connections_alone(database: Database):
+    settings = SqliteSettings(database)
+    settings.set("parent", 1)
+    child = os.fork()
+    if child == 0:
+        settings.set("child", 2)
+        os._exit(0 if settings.get("parent") == 1 else 1)
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+    settings.set("parent", 3)
+    assert settings.all() == {"child": 2, "parent": 3}
+
+
+# --- migrations ------------------------------------------------------------------------------------------
+
+
+def test_migrations_run_once_and_are_recorded(database: Database):
+    assert migrate(database) == 0
+    with database.read() as held:
+        names = [name for (name,) in held.execute("SELECT name FROM migrations ORDER BY number")]
+    assert names == [name for name, _ in MIGRATIONS]
+    assert [name.split("_")[0] for name in names] == [f"m{i:03d}" for i in range(1, len(names) + 1)]
+
+
+def test_migrations_started_at_once_run_once_each(path: Path):
+    databases = [Database(path) for _ in range(6)]
+    start = threading.Barrier(6)
+    with ThreadPoolExecutor(6) as pool:
+        ran = list(pool.map(lambda d: (start.wait(), migrate(d))[1], databases))
+    assert sum(ran) == len(MIGRATIONS)
+    for database in databases:
+        database.close()
+
+
+def test_a_failing_migration_leaves_the_file_as_it_was(database: Database):
+    broken = (*MIGRATIONS, ("m999_broken", ("CREATE TABLE half (x)", "CREATE TABLE half (x)")))
+    with pytest.raises(sqlite3.OperationalError):
+        migrate(database, broken)
+    with database.read() as held:
+        assert held.execute("SELECT count(*) FROM sqlite_master WHERE name = 'half'").fetchone() == (0,)
+    assert migrate(database) == 0
+
+
+def test_a_newer_file_is_refused(database: Database, path: Path):
+    migrate(database, (*MIGRATIONS, ("m999_future", ("CREATE TABLE future (x)",))))
+    with pytest.raises(StoreCorrupt, match=r"newer version \(m999_future\).*update"):
+        opened(path)
+
+
+# --- full text and index files ---------------------------------------------------------------------------
+
+
+def test_check_tells_when_an_index_and_its_texts_differ(path: Path):
+    store = opened(path)
+    (key,) = put(store, "e", "text")
+    with sqlite3.connect(path) as tampering:
+        tampering.create_function("exact_terms", 1, lambda text: text)
+        tampering.execute(
+            "INSERT INTO stem_index (stem_index, rowid, text, context) VALUES ('delete', ?, 'text', '')", (key,)
+        )
+    tampering.close()
+    (problem,) = store.text.check()
+    assert "stem_index" in problem
+    store.close()
+
+
+def test_a_passage_cannot_be_changed_in_place(database: Database):
+    SqliteEpisodes(database).put([(episode("e"), passages("text"))])
+    with pytest.raises(sqlite3.IntegrityError, match="never changes"), database.write() as held:
+        held.execute("UPDATE passage_texts SET text = 'other'")
+
+
+@pytest.mark.parametrize("damage", ["delete", "truncate", "scribble"])
+def test_a_lost_or_damaged_index_file_costs_speed_only(path: Path, damage: str):
+    store = opened(path)
+    store.spaces.put(space("s", 8))
+    keys = put(store, "e", *(f"text {i}" for i in range(60)))
+    vectors = random_units(60, 8)
+    store.vectors.put("s", Variant.TEXT, keys, vectors)
+    store.vectors.build("s", force=True)
+    store.close()
+    (file,) = (path.parent / "index").glob("*.usearch")
+    if damage == "delete":
+        file.unlink()
+    elif damage == "truncate":
+        file.write_bytes(file.read_bytes()[:100])
+    else:
+        file.write_bytes(b"\xff" * file.stat().st_size)
+    store = opened(path)
+    assert store.vectors.nearest("s", Variant.TEXT, vectors[3], 1, Where())[0].passage_id == keys[3]
+    assert store.vectors.build("s").indexed == 0
+    assert store.vectors.build("s", force=True).indexed == 60
+    assert store.vectors.nearest("s", Variant.TEXT, vectors[3], 1, Where())[0].passage_id == keys[3]
+    store.close()
+
+
+# --- query plans -----------------------------------------------------------------------------------------
+
+HOT = {
+    "page": ("SELECT * FROM episodes e WHERE {} ORDER BY e.timestamp DESC, e.episode_id DESC LIMIT 20", Where()),
+    "page of a project": (
+        "SELECT * FROM episodes e WHERE {} ORDER BY e.timestamp DESC, e.episode_id DESC LIMIT 20",
+        Where(projects=("p",)),
+    ),
+    "passages of a project": (
+        "SELECT p.passage_id FROM episodes e CROSS JOIN passages p USING (episode_key) WHERE {}",
+        Where(projects=("p",)),
+    ),
+    "passages of a source": (
+        "SELECT p.passage_id FROM episodes e CROSS JOIN passages p USING (episode_key) WHERE {}",
+        Where(source="logs"),
+    ),
+    "passages of a tag": (
+        "SELECT p.passage_id FROM episodes e CROSS JOIN passages p USING (episode_key) WHERE {}",
+        Where(tags=("t",)),
+    ),
+    "passages of an hour": (
+        "SELECT p.passage_id FROM episodes e CROSS JOIN passages p USING (episode_key) WHERE {}",
+        Where(since=DAY, until=DAY + timedelta(hours=1)),
+    ),
+    "parts to publish": (
+        "SELECT * FROM parts WHERE source = 'x' AND published_hash IS NOT wanted_hash AND {} "
+        "ORDER BY ended_at DESC, part_id DESC",
+        None,
+    ),
+    "parts to summarize": (
+        "SELECT * FROM parts WHERE source = 'x' AND closed = 1 AND summarized_hash IS NOT content_hash AND {} "
+        "ORDER BY ended_at DESC, part_id DESC",
+        None,
+    ),
+    "pending episodes": (
+        "SELECT episode_key FROM pending WHERE space_id = 1 AND source = 'x' AND {} "
+        "ORDER BY timestamp DESC, episode_key DESC LIMIT 25",
+        None,
+    ),
+}
+
+
+@pytest.mark.parametrize("name", HOT)
+def test_a_hot_query_neither_scans_a_table_nor_sorts(database: Database, name: str):
+    sql, where = HOT[name]
+    terms, values = condition(where) if where else ("1", [])
+    with database.read() as held:
+        plan = [row[3] for row in held.execute(f"EXPLAIN QUERY PLAN {sql.format(terms)}", values)]
+    scans = [step for step in plan if step.startswith("SCAN") and "INDEX" not in step and "json_each" not in step]
+    assert scans == [], plan
+    assert name == "page of a project" or not any("TEMP B-TREE" in step for step in plan), plan

@@ -1,0 +1,53 @@
+"""What `up` starts, and with which settings."""
+
+import os
+from pathlib import Path
+
+import pytest
+from pydantic import SecretStr
+
+from anamnesis_pipeline.settings import Settings
+from anamnesis_pipeline.supervisor.up import child_environment, child_specs, sidecar_url, wanted_ports
+
+
+@pytest.fixture
+def settings(tmp_path: Path) -> Settings:
+    return Settings(home=tmp_path, port=4010, dagster_port=4000, code_port=4011)
+
+
+def test_the_sidecar_waits_for_nobody_and_the_daemon_for_recovery_and_code_server(settings: Settings) -> None:
+    after = {spec.name: spec.after for spec in child_specs(settings)}
+    assert after["sidecar"] is None
+    assert after["daemon"] == after["webserver"] == "code-server"
+    assert after["code-server"] == "recovery"
+
+
+def test_children_get_the_homes_and_ports_of_the_settings(settings: Settings, tmp_path: Path) -> None:
+    environment = child_environment(settings, {"ANAMNESIS_PORT": "1", "PATH": "/bin"})
+    assert environment["ANAMNESIS_PORT"] == "4010"
+    assert environment["ANAMNESIS_CODE_PORT"] == "4011"
+    assert environment["DAGSTER_HOME"] == str(tmp_path / "dagster")
+    assert environment["PATH"] == "/bin"
+
+
+def test_relative_log_roots_are_meant_from_where_the_user_stands(
+    settings: Settings, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    roots = child_environment(settings, {"ANAMNESIS_LOG_ROOTS": os.pathsep.join(["logs", "/srv/logs"])})
+    assert roots["ANAMNESIS_LOG_ROOTS"] == os.pathsep.join([str(tmp_path / "logs"), "/srv/logs"])
+
+
+def test_no_token_stands_on_a_command_line(settings: Settings) -> None:
+    secret = settings.model_copy(update={"api_token": SecretStr("s3cret-token")})
+    assert not any("s3cret-token" in " ".join(spec.command) for spec in child_specs(secret))
+
+
+def test_a_service_on_all_addresses_is_reached_over_loopback(settings: Settings) -> None:
+    assert sidecar_url(settings.model_copy(update={"bind": "0.0.0.0"})) == "http://127.0.0.1:4010"
+    assert sidecar_url(settings.model_copy(update={"bind": "::1"})) == "http://[::1]:4010"
+
+
+def test_every_port_is_checked_and_names_its_variable(settings: Settings) -> None:
+    wanted = {want.variable: want.port for want in wanted_ports(settings)}
+    assert wanted == {"ANAMNESIS_PORT": 4010, "ANAMNESIS_DAGSTER_PORT": 4000, "ANAMNESIS_CODE_PORT": 4011}

@@ -1,0 +1,80 @@
+"""Latency of a whole search over HTTP, query embedding included, in a memory of a given size.
+
+    python benchmarks/search_speed.py [--passages 100000]
+
+Texts are made as in store_speed.py; vectors are clustered random ones in the real model's space (their content does
+not change what a search costs); the queries are the questions of ../shared/bench/claude_qa, each asked four times.
+"""
+
+import argparse
+import json
+import statistics
+import tempfile
+import time
+from contextlib import closing
+from pathlib import Path
+
+import httpx
+import numpy as np
+from service import SHARED, sidecar
+from store_speed import CLUSTERS, Corpus, fill, words_of_logs
+
+from anamnesis_pipeline.model import Space
+from anamnesis_pipeline.settings import Settings
+from anamnesis_pipeline.store.base import Store
+from anamnesis_pipeline.wiring import open_store, wanted_space
+
+ROUNDS = 4
+
+
+def fill_vectors(store: Store, space: Space, passages: int) -> None:
+    """Unit vectors in clusters, both variants of every passage, and the index."""
+    rng = np.random.default_rng(1)
+    centres = rng.standard_normal((CLUSTERS, space.dim)).astype(np.float32)
+    for first in range(0, passages, 500):
+        ids = list(range(first + 1, min(first + 500, passages) + 1))
+        for variant in space.variants:
+            rows = centres[rng.integers(0, CLUSTERS, len(ids))]
+            rows += rng.standard_normal(rows.shape).astype(np.float32)
+            store.vectors.put(space.key, variant, ids, rows / np.linalg.norm(rows, axis=1, keepdims=True))
+    report = store.vectors.build(space.key)
+    print(f"index of {report.indexed:,} vectors built in {report.seconds:.0f} s")
+
+
+def ask(base: str, questions: list[str], name: str, **body: object) -> None:
+    """Print p50, p95 and the slowest of one search per question, at the client."""
+    spent = []
+    with httpx.Client(base_url=base, timeout=60) as client:
+        for question in questions:
+            started = time.perf_counter()
+            reply = client.post("/api/episodes/search", json={"query": question, "top_k": 10, "track": False} | body)
+            spent.append(1000 * (time.perf_counter() - started))
+            reply.raise_for_status()
+    cuts = statistics.quantiles(spent, n=20)
+    print(f"{name:24} p50 {statistics.median(spent):6.1f} ms   p95 {cuts[18]:6.1f} ms   max {max(spent):6.1f} ms")
+
+
+def main() -> None:
+    """Fill, serve, ask."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--passages", type=int, default=100_000)
+    args = parser.parse_args()
+    lines = (SHARED / "bench/claude_qa/dev.jsonl").read_text(encoding="utf-8").splitlines()
+    questions = [json.loads(line)["question"] for line in lines]
+    with tempfile.TemporaryDirectory() as folder:
+        settings = Settings(home=Path(folder) / "home")
+        with closing(open_store(settings)) as store:
+            texts, _ = fill(store, Corpus(words_of_logs(SHARED / "data"), seed=3), args.passages)
+            fill_vectors(store, wanted_space(settings, store), len(texts))
+        print(f"{len(texts):,} passages, database of {settings.database.stat().st_size / 2**20:,.0f} MiB")
+        with sidecar(settings.home) as base:
+            ask(base, questions, "first time asked")
+            ask(base, questions * ROUNDS, "all")
+            ask(base, questions * ROUNDS, "one of 50 projects", project="project-7")
+            ask(base, questions * ROUNDS, "half the time", since="2026-02-05T00:00:00Z")
+            ask(base, questions * ROUNDS, "exact", mode="exact")
+            ask(base, questions * ROUNDS, "semantic", mode="semantic")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,59 @@
+"""Starts a sidecar on a free port and a home of its own, for the benchmarks that talk HTTP."""
+
+import os
+import socket
+import subprocess
+import sys
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+SHARED = Path(__file__).parents[2] / "shared"
+"""Benchmark data and harnesses; not part of this repository."""
+
+
+def free_port() -> int:
+    """A port nobody listens on now."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
+
+
+def environment(home: Path, **more: str) -> dict[str, str]:
+    """This process's environment with a home of its own."""
+    return os.environ | {"ANAMNESIS_HOME": str(home)} | more
+
+
+@contextmanager
+def sidecar(home: Path, timeout_s: float = 120) -> Iterator[str]:
+    """The base URL of a sidecar that is ready, ended afterwards."""
+    port = free_port()
+    base = f"http://127.0.0.1:{port}"
+    process = subprocess.Popen(
+        [sys.executable, "-m", "anamnesis_pipeline.sidecar"], env=environment(home, ANAMNESIS_PORT=str(port)),
+        stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
+    )  # fmt: skip
+    try:
+        wait_for(f"{base}/ready", timeout_s)
+        yield base
+    finally:
+        process.terminate()
+        process.wait(timeout=30)
+
+
+def wait_for(url: str, timeout_s: float) -> float:
+    """Seconds until `url` answers 200.
+
+    :raises TimeoutError: it never did.
+    """
+    started = time.monotonic()
+    while time.monotonic() - started < timeout_s:
+        try:
+            with urllib.request.urlopen(url, timeout=5):
+                return time.monotonic() - started
+        except (urllib.error.URLError, OSError):
+            time.sleep(0.05)
+    raise TimeoutError(f"{url} did not answer 200 within {timeout_s} s")
