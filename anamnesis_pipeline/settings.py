@@ -5,6 +5,7 @@ file `$ANAMNESIS_HOME/config.toml`, the default. `ANAMNESIS_HOME` and the settin
 open the store (ports, bind address, token) cannot be stored.
 """
 
+import ipaddress
 import os
 import socket
 import tomllib
@@ -12,8 +13,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any, Literal
+from zoneinfo import ZoneInfo
 
-from pydantic import Field, SecretStr, ValidationError, field_validator
+from pydantic import Field, SecretStr, ValidationError, ValidationInfo, field_validator
 from pydantic_settings import BaseSettings, NoDecode, PydanticBaseSettingsSource, SettingsConfigDict
 
 from anamnesis_pipeline.errors import BadSetting
@@ -54,7 +56,9 @@ class Settings(BaseSettings):
     dagster_port: Port = Field(3000, description="Port of the Dagster UI")
     code_port: Port = Field(3011, description="Port of the Dagster code server (loopback only)")
     bind: str = Field("127.0.0.1", description="Address the sidecar listens on; other than loopback needs a token")
-    api_token: SecretStr | None = Field(None, description="Bearer token that every route but `/health` then wants")
+    api_token: SecretStr | None = Field(
+        None, validate_default=True, description="Bearer token that every route but `/health` then wants"
+    )
     allowed_hosts: Annotated[tuple[str, ...], NoDecode] = Field(
         (), description="Host names, beside loopback, that requests may name, separated by `,`"
     )
@@ -91,6 +95,17 @@ class Settings(BaseSettings):
     def _split_hosts(cls, value: Any) -> Any:
         return tuple(h.strip() for h in value.split(",") if h.strip()) if isinstance(value, str) else value
 
+    @field_validator("api_token")
+    @classmethod
+    def _token_for_open_bind(cls, value: SecretStr | None, info: ValidationInfo) -> SecretStr | None:
+        """Other machines reach the service only with a token."""
+        if not value and not _is_loopback(info.data.get("bind", "127.0.0.1")):
+            raise ValueError(
+                f"{ENV_PREFIX}BIND = {info.data['bind']!r} is open to other machines, which needs a token: set "
+                f"{ENV_PREFIX}API_TOKEN to a long random text, or leave {ENV_PREFIX}BIND at 127.0.0.1"
+            )
+        return value
+
     @field_validator("home", mode="after")
     @classmethod
     def _absolute_home(cls, value: Path) -> Path:
@@ -99,8 +114,6 @@ class Settings(BaseSettings):
     @field_validator("timezone")
     @classmethod
     def _known_zone(cls, value: str) -> str:
-        from zoneinfo import ZoneInfo
-
         try:
             ZoneInfo(value)
         except (KeyError, ValueError, OSError) as exc:
@@ -227,6 +240,14 @@ def _read_file(path: Path) -> dict[str, Any]:
 
 def _known_names() -> str:
     return ", ".join(sorted(Settings.model_fields))
+
+
+def _is_loopback(host: str) -> bool:
+    """Whether only this machine can reach the address."""
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost"
 
 
 def _truthy(text: str) -> bool:

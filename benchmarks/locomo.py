@@ -25,9 +25,7 @@ def main() -> None:
         command = [sys.executable, SHARED / "bench/locomo/harness.py", "http", "--out", out]
         if args.conversations:
             command += ["--conversations", args.conversations]
-        subprocess.run(
-            [str(word) for word in command], check=True, env=environment(Path(folder), BENCH_HTTP_BASE=base)
-        )
+        subprocess.run([str(word) for word in command], check=True, env=environment(Path(folder), BENCH_HTTP_BASE=base))
 
 
 if __name__ == "__main__":

@@ -144,7 +144,10 @@ def dagster(settings: Settings) -> Finding:
 def store_integrity(store: Store) -> Finding:
     """The database engine finds nothing wrong with itself."""
     problems = store.text.check()
-    advice = "stop `anamnesis up`, move the database away and start again: logs and archive rebuild it"
+    advice = (
+        "stop `anamnesis up` and put a backup of the home back; without one, move the database away and start again: "
+        "logs that still exist are read anew, the archive of others is kept aside as `*.kept-1`"
+    )
     return Finding(not problems, "store", "; ".join(problems[:3]) or "passes its integrity check", advice)
 
 

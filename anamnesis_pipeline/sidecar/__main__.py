@@ -1,7 +1,6 @@
 """`python -m anamnesis_pipeline.sidecar`: serve until SIGTERM or Ctrl-C."""
 
 import errno
-import ipaddress
 import logging
 import socket
 import sys
@@ -22,7 +21,6 @@ def main() -> int:
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
     try:
         settings = settings_file.load()
-        refuse_open_bind(settings)
         with listen(settings.bind, settings.port) as listener:
             serve(settings, listener)
     except AnamnesisError as exc:
@@ -61,26 +59,6 @@ def listen(host: str, port: int) -> socket.socket:
         listener.close()
         raise _not_bound(host, port, exc) from exc
     return listener
-
-
-def refuse_open_bind(settings: Settings) -> None:
-    """Other machines reach the service only with a token.
-
-    :raises BadSetting: the address is not loopback and there is no token.
-    """
-    if not is_loopback(settings.bind) and not settings.api_token:
-        raise BadSetting(
-            f"ANAMNESIS_BIND = {settings.bind!r} is open to other machines, which needs a token: set "
-            "ANAMNESIS_API_TOKEN to a long random text, or leave ANAMNESIS_BIND at 127.0.0.1"
-        )
-
-
-def is_loopback(host: str) -> bool:
-    """Whether only this machine can reach the address."""
-    try:
-        return ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return host == "localhost"
 
 
 def _not_bound(host: str, port: int, exc: OSError) -> AnamnesisError:

@@ -108,13 +108,15 @@ class Archive:
 
 
 def _write_at(file: Path, data: bytes, at: int) -> None:
+    if at == 0:
+        _keep_aside(file)
     created = not file.exists()
     if created:
         file.parent.mkdir(parents=True, exist_ok=True)
     handle = os.open(file, os.O_RDWR | os.O_CREAT, 0o600)
     try:
         if os.fstat(handle).st_size > at:
-            os.ftruncate(handle, at)
+            os.ftruncate(handle, at)  # debris of a crash: the store never committed it
         written = 0
         while written < len(data):
             written += os.pwrite(handle, data[written:], at + written)
@@ -123,6 +125,13 @@ def _write_at(file: Path, data: bytes, at: int) -> None:
         os.close(handle)
     if created:
         _sync_folder(file.parent)
+
+
+def _keep_aside(file: Path) -> None:
+    """Rename what the store knows nothing of: it may be the archive of a database that was lost."""
+    if file.exists() and file.stat().st_size:
+        number = 1 + sum(1 for _ in file.parent.glob(f"{file.name}.kept-*"))
+        file.rename(file.with_name(f"{file.name}.kept-{number}"))
 
 
 def _sync_folder(folder: Path) -> None:

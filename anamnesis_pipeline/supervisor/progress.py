@@ -39,11 +39,15 @@ def take_snapshot(store: Store) -> Snapshot:
 
 
 def rate(history: Sequence[Snapshot]) -> float:
-    """Passages embedded per second over the last minute of `history` (oldest first); 0 while nothing moves."""
+    """Passages embedded per second over the last minute of `history` (oldest first); 0 while nothing moves.
+
+    Counted from the last moment before the first passage, so that waiting for the model does not look like slowness.
+    """
     if not history:
         return 0.0
     latest = history[-1]
-    first = next(s for s in history if latest.at - s.at <= _RATE_WINDOW_S)
+    window = [s for s in history if latest.at - s.at <= _RATE_WINDOW_S]
+    first = next(s for s in reversed(window) if s.embedded == window[0].embedded)
     elapsed, done = latest.at - first.at, latest.embedded - first.embedded
     return done / elapsed if elapsed > 0 and done > 0 else 0.0
 

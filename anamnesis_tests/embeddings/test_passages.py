@@ -147,7 +147,7 @@ def test_a_long_header_leaves_room_for_the_text() -> None:
 
 
 @pytest.mark.parametrize(("text", "cut"), [
-    ("alpha beta. " * 60 + "\n" + "gamma delta " * 60, "\n"),
+    ("alpha beta. " * 45 + "\n" + "gamma delta " * 60, "\n"),
     ("alpha beta gamma. " * 100, ". "),
     ("alpha beta gamma " * 100, " "),
 ])  # fmt: skip

@@ -6,9 +6,8 @@ from pydantic import SecretStr
 from starlette.testclient import TestClient
 
 from anamnesis_pipeline.errors import BadSetting
-from anamnesis_pipeline.settings import Settings
+from anamnesis_pipeline.settings import Settings, load
 from anamnesis_pipeline.sidecar import security
-from anamnesis_pipeline.sidecar.__main__ import refuse_open_bind
 from anamnesis_pipeline.sidecar.app import create_app
 from anamnesis_tests.sidecar.conftest import BASE, open_services
 
@@ -134,14 +133,18 @@ def test_responses_are_neither_stored_nor_guessed_at(client: TestClient, path: s
 
 
 @pytest.mark.parametrize("bind", ["0.0.0.0", "192.0.2.7", "::", "memory.example"])
-def test_an_address_open_to_other_machines_needs_a_token(bind: str) -> None:
-    with pytest.raises(BadSetting, match="ANAMNESIS_API_TOKEN"):
-        refuse_open_bind(Settings(bind=bind))
-    with pytest.raises(BadSetting, match="ANAMNESIS_API_TOKEN"):
-        refuse_open_bind(Settings(bind=bind, api_token=SecretStr("")))
-    refuse_open_bind(Settings(bind=bind, api_token=SecretStr("long and random")))
+def test_an_address_open_to_other_machines_needs_a_token(bind: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("ANAMNESIS_BIND", bind)
+    for nothing in (None, ""):
+        if nothing is not None:
+            monkeypatch.setenv("ANAMNESIS_API_TOKEN", nothing)
+        with pytest.raises(BadSetting, match="ANAMNESIS_API_TOKEN to a long random text"):
+            load()
+    monkeypatch.setenv("ANAMNESIS_API_TOKEN", "long and random")
+    assert load().bind == bind
 
 
 @pytest.mark.parametrize("bind", ["127.0.0.1", "127.0.0.2", "::1", "localhost"])
-def test_loopback_needs_no_token(bind: str) -> None:
-    refuse_open_bind(Settings(bind=bind))
+def test_loopback_needs_no_token(bind: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("ANAMNESIS_BIND", bind)
+    assert load().api_token is None

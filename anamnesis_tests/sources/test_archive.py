@@ -37,6 +37,16 @@ def test_debris_of_a_crash_is_overwritten(tmp_path):
     assert size == second.archive_offset + second.archive_bytes
 
 
+def test_an_archive_that_the_store_knows_nothing_of_is_kept_aside_not_overwritten(tmp_path):
+    archive = Archive(tmp_path)
+    lost = archive.append("s", "a.jsonl", 0, 0, ["of a database that was lost"], at=0)
+    frame = archive.append("s", "a.jsonl", 0, 0, ["new"], at=0)
+    assert list(archive.lines("s", "a.jsonl", [frame])) == ["new"]
+    (kept,) = tmp_path.rglob("*.kept-1")
+    kept.rename(archive.file_of("s", "b.jsonl", 0))
+    assert list(archive.lines("s", "b.jsonl", [lost])) == ["of a database that was lost"]
+
+
 def test_files_and_generations_are_kept_apart_and_private(tmp_path):
     archive = Archive(tmp_path)
     frames = {key: archive.append("s", *key, 0, [f"{key}"], at=0) for key in (("a", 0), ("a", 1), ("b", 0))}

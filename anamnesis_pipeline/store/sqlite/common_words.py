@@ -1,88 +1,82 @@
 """What a query's common words add to the BM25 scores of candidates that its rare words found.
 
-FTS5 computes a score only by walking every passage that contains a word; for the few hundred candidates that matter
-it is cheaper to count the word in their texts.
+FTS5 ranks by walking every passage that contains a word. For a common word it is cheaper to remember, as one bit per
+passage, which contain it, and to score it as if it stood there once in a passage of average length: then BM25's
+factor for the word is its idf alone. Common words weigh little, so little is lost.
 """
 
 import math
-import re
 import sqlite3
-import string
 import threading
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections import OrderedDict
+from dataclasses import dataclass
 
-K1, B = 1.2, 0.75
-"""FTS5's own constants (sqlite.org/fts5.html, the bm25 function)."""
+import numpy as np
+from numpy.typing import NDArray
 
-REMEMBERED_STEMS = 200_000
+MAX_BYTES = 64 << 20
+"""Bits kept: at a million passages, those of 500 words."""
 
-_WORDS = re.compile(r"[^\W_]+")
+ROWS_READ_PER_SEARCH = 50_000
+"""Index entries of words not seen before that one search may read (about 30 ms); the next one goes on."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Bits:
+    """Bit n tells whether passage n contains the word, for keys up to `covered`."""
+
+    bits: NDArray[np.uint8]
+    covered: int
 
 
 def idf(passages: int, containing: int) -> float:
-    """FTS5's weight of a word."""
-    return max(math.log((passages - containing + 0.5) / (containing + 0.5)), 1e-6) if containing < passages else 1e-6
+    """FTS5's weight of a word (sqlite.org/fts5.html, the bm25 function); nothing for one that half contain."""
+    return max(math.log((passages - containing + 0.5) / (containing + 0.5)), 0.0) if containing < passages else 0.0
 
 
-def literal_tokens(text: str) -> list[str]:
-    """The tokens of a text as the exact index knows them, without their pieces."""
-    return [token.strip(string.punctuation) for token in text.lower().split()]
-
-
-def plain_tokens(text: str) -> list[str]:
-    """The words of a text as the stem index divides them."""
-    return _WORDS.findall(text.lower())
-
-
-def added_scores(
-    texts: Sequence[str],
-    weights: Mapping[str, float],
-    tokenize: Callable[[str], list[str]],
-    stem_of: Callable[[Iterable[str]], Mapping[str, str]],
-) -> list[float]:
-    """For each text, what the words of `weights` (stem -> idf) add to its BM25 score."""
-    documents = [tokenize(text) for text in texts]
-    stems = stem_of({token for document in documents for token in document})
-    counted = {token: stem for token, stem in stems.items() if stem in weights}
-    average = sum(map(len, documents)) / max(1, len(documents))
-    return [_score([counted[t] for t in d if t in counted], len(d) / average, weights) if d else 0.0 for d in documents]
-
-
-def _score(found: Sequence[str], relative_length: float, weights: Mapping[str, float]) -> float:
-    damping = K1 * (1 - B + B * relative_length)
-    counts = {stem: found.count(stem) for stem in set(found)}
-    return sum(weights[stem] * n * (K1 + 1) / (n + damping) for stem, n in counts.items())
-
-
-class Stems:
-    """Token -> stem, asked of FTS5 itself so that it is the very one that the index holds."""
+class CommonWords:
+    """The bits of the common words asked for last. Safe to share between threads."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._known: dict[str, str] = {}
+        self._known: OrderedDict[tuple[str, str], _Bits] = OrderedDict()
+        self._bytes = 0
 
-    def of(self, tokens: Iterable[str]) -> Mapping[str, str]:
-        """The stem of each token; a token that is none has no entry."""
-        wanted = set(tokens)
+    def is_known(self, table: str, match: str) -> bool:
+        """Whether the word's bits are at hand, but for those of new passages."""
+        return (table, match) in self._known
+
+    def contained(
+        self, connection: sqlite3.Connection, table: str, match: str, ids: NDArray[np.int64], newest: int
+    ) -> NDArray[np.uint8]:
+        """1 for each passage of `ids` (at most `newest`) that matches the word, else 0."""
+        key = (table, match)
         with self._lock:
-            if new := wanted - self._known.keys():
-                if len(self._known) + len(new) > REMEMBERED_STEMS:
-                    self._known.clear()
-                    new = wanted
-                self._known.update(_ask(sorted(new)))
-            return {token: self._known[token] for token in wanted}
+            known = self._known.get(key, _Bits(np.empty(0, np.uint8), -1))
+        if known.covered < newest:
+            known = _extended(connection, key, known, newest)
+            self._keep(key, known)
+        return (known.bits[ids >> 3] >> (ids & 7).astype(np.uint8)) & 1
+
+    def _keep(self, key: tuple[str, str], bits: _Bits) -> None:
+        with self._lock:
+            if key in self._known:
+                self._bytes -= self._known.pop(key).bits.nbytes
+            self._known[key] = bits
+            self._bytes += bits.bits.nbytes
+            while self._bytes > MAX_BYTES and len(self._known) > 1:
+                self._bytes -= self._known.popitem(last=False)[1].bits.nbytes
 
 
-def _ask(tokens: Sequence[str]) -> dict[str, str]:
-    connection = sqlite3.connect(":memory:")
-    try:
-        connection.execute(
-            "CREATE VIRTUAL TABLE t USING fts5 (x, tokenize = 'porter unicode61 remove_diacritics 2', content = '')"
-        )
-        connection.execute("CREATE VIRTUAL TABLE v USING fts5vocab (t, instance)")
-        connection.executemany("INSERT INTO t (rowid, x) VALUES (?, ?)", enumerate(tokens))
-        stems = dict.fromkeys(tokens, "")
-        stems.update((tokens[doc], term) for doc, term in connection.execute("SELECT doc, term FROM v"))
-    finally:
-        connection.close()
-    return stems
+def _extended(connection: sqlite3.Connection, key: tuple[str, str], known: _Bits, newest: int) -> _Bits:
+    """`known` with the passages written since; keys are never used again, so set bits stay true."""
+    table, match = key
+    rows = connection.execute(
+        f"SELECT rowid FROM {table} WHERE {table} MATCH ? AND rowid > ?",  # noqa: S608  a name of ours
+        (match, known.covered),
+    )
+    ids = np.fromiter((rowid for (rowid,) in rows), np.int64)
+    bits = np.zeros((newest >> 3) + 1, np.uint8)
+    bits[: len(known.bits)] = known.bits
+    np.bitwise_or.at(bits, ids >> 3, np.left_shift(np.uint8(1), (ids & 7).astype(np.uint8)))
+    return _Bits(bits, newest)

@@ -5,13 +5,15 @@
 
 import sqlite3
 import threading
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
+
+import numpy as np
 
 from anamnesis_pipeline.errors import StoreCorrupt
 from anamnesis_pipeline.model import ScoredPassage, Variant, Where
-from anamnesis_pipeline.store.sqlite.columns import clean, json_list
-from anamnesis_pipeline.store.sqlite.common_words import Stems, added_scores, idf, literal_tokens, plain_tokens
+from anamnesis_pipeline.store.sqlite.columns import clean
+from anamnesis_pipeline.store.sqlite.common_words import ROWS_READ_PER_SEARCH, CommonWords, idf
 from anamnesis_pipeline.store.sqlite.connection import Database
 from anamnesis_pipeline.store.sqlite.exact_terms import exact_phrases
 from anamnesis_pipeline.store.sqlite.filters import condition
@@ -20,7 +22,7 @@ RARE_ROWS = 3_000
 RARE_SHARE = 0.03
 """A word in more passages than the larger of both is common: ranking all it matches is what makes a query slow."""
 
-RESCORED = 400
+RESCORED = 2_000
 """Best candidates by their rare words whose scores are completed with the common ones."""
 
 REMEMBERED_WORDS = 20_000
@@ -28,16 +30,15 @@ REMEMBERED_WORDS = 20_000
 
 @dataclass(frozen=True, slots=True)
 class _Term:
-    """One word of a query, as an FTS5 expression, and in about how many passages it occurs."""
+    """One word of a query as an FTS5 expression, and in about how many passages it occurs."""
 
-    word: str
     match: str
     passages: int = 0
 
 
 @dataclass(frozen=True, slots=True)
 class _Size:
-    """The newest passage key and the number of passages, as of some moment."""
+    """The newest passage key and about how many passages there are."""
 
     newest: int = -1
     passages: int = 0
@@ -52,7 +53,6 @@ class _Asked:
     """A search: which index, for what, how many."""
 
     table: str
-    variant: Variant
     k: int
     where: Where
     terms: tuple[_Term, ...]
@@ -66,12 +66,12 @@ class SqliteTextIndex:
         self._lock = threading.Lock()
         self._size = _Size()
         self._counted: dict[tuple[str, str], int] = {}
-        self._stems = Stems()
+        self._common = CommonWords()
 
     def matching(
         self, words: Sequence[str], k: int, where: Where, *, analyzer: str = "stem", variant: Variant = Variant.TEXT
     ) -> list[ScoredPassage]:
-        asked = _Asked(f"{analyzer}_index", variant, k, where, _terms(words, analyzer, variant))
+        asked = _Asked(f"{analyzer}_index", k, where, _terms(words, analyzer, variant))
         if not asked.terms or k < 1:
             return []
         found: list[ScoredPassage] = []
@@ -97,14 +97,14 @@ class SqliteTextIndex:
         return problems
 
     def _measured(self, connection: sqlite3.Connection) -> _Size:
-        """Newest key and number of passages; counted anew, and word counts forgotten, when the key moved by 1%."""
+        """Newest key and number of passages; these and words are counted anew when the key moved by 1%."""
         (newest,) = connection.execute("SELECT coalesce(max(passage_id), 0) FROM passages").fetchone()
         with self._lock:
             if self._size.newest < 0 or abs(newest - self._size.newest) > 0.01 * self._size.newest:
                 (passages,) = connection.execute("SELECT count(*) FROM passages").fetchone()
                 self._size = _Size(newest, passages)
                 self._counted.clear()
-            return self._size
+            return replace(self._size, newest=newest)
 
     def _occurrences(self, connection: sqlite3.Connection, table: str, term: _Term, size: _Size) -> int:
         """In how many passages a word occurs: counted while it is rare, else judged by how dense its first are.
@@ -136,15 +136,16 @@ class SqliteTextIndex:
         found = _best(connection, asked, match, max(asked.k, RESCORED) if left else asked.k)
         if not left:
             return found
-        texts = _texts(connection, found, asked.variant)
-        is_exact = asked.table == "exact_index"
-        stem_of: Callable[[Iterable[str]], Mapping[str, str]] = _themselves if is_exact else self._stems.of
-        weights = {
-            stem: idf(size.passages, term.passages) for term in left for stem in stem_of([term.word.lower()]).values()
-        }
-        extra = added_scores(texts, weights, literal_tokens if is_exact else plain_tokens, stem_of)
-        complete = [replace(hit, score=hit.score + more) for hit, more in zip(found, extra, strict=True)]
-        return sorted(complete, key=lambda hit: (-hit.score, hit.passage_id))[: asked.k]
+        ids = np.array([hit.passage_id for hit in found], dtype=np.int64)
+        scores = np.array([hit.score for hit in found])
+        unread = ROWS_READ_PER_SEARCH
+        for term in left:
+            if not self._common.is_known(asked.table, term.match):
+                unread -= term.passages
+            if (weight := idf(size.passages, term.passages)) and unread >= 0:
+                scores += weight * self._common.contained(connection, asked.table, term.match, ids, size.newest)
+        order = np.argsort(-scores, kind="stable")[: asked.k]
+        return [replace(found[i], score=float(scores[i])) for i in order]
 
 
 def _terms(words: Sequence[str], analyzer: str, variant: Variant) -> tuple[_Term, ...]:
@@ -152,11 +153,11 @@ def _terms(words: Sequence[str], analyzer: str, variant: Variant) -> tuple[_Term
     unique = dict.fromkeys(clean(word).replace("\0", " ").strip() for word in words)
     if analyzer == "exact":
         phrases = dict.fromkeys(phrase for word in unique for phrase in exact_phrases(word))
-        return tuple(_Term(phrase, _quoted(phrase)) for phrase in phrases)
+        return tuple(_Term(_quoted(phrase)) for phrase in phrases)
     if analyzer != "stem":
         raise ValueError(f"analyzer {analyzer!r} is neither 'stem' nor 'exact'")
     column = "" if variant is Variant.CONTEXT else "{text} : "
-    return tuple(_Term(word, column + _quoted(word)) for word in unique if word)
+    return tuple(_Term(column + _quoted(word)) for word in unique if word)
 
 
 def _quoted(text: str) -> str:
@@ -181,19 +182,3 @@ def _best(connection: sqlite3.Connection, asked: _Asked, match: str, limit: int)
         (match, *values, limit),
     )
     return [ScoredPassage(*row) for row in rows]
-
-
-def _texts(connection: sqlite3.Connection, hits: Sequence[ScoredPassage], variant: Variant) -> list[str]:
-    """What the search looked at, of each hit."""
-    column = "text" if variant is Variant.TEXT else "context || ' ' || text"
-    ids = [hit.passage_id for hit in hits]
-    rows = connection.execute(
-        f"SELECT passage_id, {column} FROM passage_texts WHERE passage_id IN (SELECT value FROM json_each(?))",
-        (json_list(ids),),
-    )
-    found = dict(rows.fetchall())
-    return [found[passage_id] for passage_id in ids]
-
-
-def _themselves(tokens: Iterable[str]) -> Mapping[str, str]:
-    return {token: token for token in tokens}

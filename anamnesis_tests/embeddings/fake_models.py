@@ -1,0 +1,37 @@
+"""Small deterministic models for the pool: a word is a piece, vectors come from hashing."""
+
+import threading
+import zlib
+from collections.abc import Callable, Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from anamnesis_pipeline.embeddings.hashing import HashingEmbedder
+
+
+class HashedWords:
+    """`before` runs in the worker ahead of every batch, with the number of texts in it."""
+
+    def __init__(self, dim: int = 16, before: Callable[[int], object] = lambda texts: None) -> None:
+        self._embedder = HashingEmbedder(dim)
+        self._before = before
+
+    def token_ids(self, texts: Sequence[str]) -> list[list[int]]:
+        return [[zlib.crc32(word.encode()) for word in text.split()] for text in texts]
+
+    def forward(self, batch: Sequence[Sequence[int]]) -> NDArray[np.float32]:
+        self._before(len(batch))
+        return self._embedder.embed([" ".join(map(str, ids)) for ids in batch], "passage")
+
+
+class Gate:
+    """Holds whoever passes it until it is opened, and tells when somebody stands there."""
+
+    def __init__(self) -> None:
+        self.reached = threading.Event()
+        self.opened = threading.Event()
+
+    def __call__(self, *_: object) -> None:
+        self.reached.set()
+        assert self.opened.wait(10)

@@ -1,0 +1,261 @@
+from dataclasses import replace
+from datetime import timedelta
+from typing import Any
+
+import pytest
+
+from anamnesis_pipeline.errors import ModelLoading, StoreBusy, StoreCorrupt
+from anamnesis_pipeline.model import Where
+from anamnesis_pipeline.search.engine import CHARS_PER_TOKEN, Engine, labels_of
+from anamnesis_pipeline.search.query import Mode, SearchQuery
+from anamnesis_pipeline.store.base import Store
+from anamnesis_tests.search.memory import EMBEDDER, SPACE, START, Memory, embed_query
+
+EVERYTHING: dict[str, Any] = {"min_score": 0, "fold": False, "top_k": 10}
+
+
+@pytest.fixture
+def memory(store: Store) -> Memory:
+    return Memory(store)
+
+
+@pytest.mark.parametrize("mode", list(Mode))
+@pytest.mark.parametrize(
+    "narrow", [{"projects": ("wanted",)}, {"tags": ("t",)}, {"kinds": ("decision",)}, {"instance": "pi"}]
+)
+def test_ten_matches_give_ten_however_many_others_match_better(
+    memory: Memory, mode: Mode, narrow: dict[str, Any]
+) -> None:
+    for _ in range(60):
+        memory.add("zeppelin hangar door", "zeppelin hangar", "zeppelin door", project="other")
+    fields = {"projects": {"project": "wanted"}, "tags": {"tags": ("t", "u")}, "kinds": {"kind": "decision"},
+              "instance": {"instance": "pi"}}[next(iter(narrow))]  # fmt: skip
+    wanted = [
+        memory.add(f"a zeppelin of another size, number {n}, seen from far away", status=status, **fields)
+        for n, status in enumerate(["active", "superseded"] * 5)
+    ]
+    found = memory.ids("zeppelin hangar door", mode=mode, where=Where(include_superseded=True, **narrow), **EVERYTHING)
+    assert sorted(found) == sorted(wanted)
+
+
+def test_time_bounds_are_exact(memory: Memory) -> None:
+    ids = [memory.add(f"zeppelin {n}") for n in range(6)]
+    where = Where(since=START + timedelta(hours=2), until=START + timedelta(hours=4))
+    assert sorted(memory.ids("zeppelin", where=where, **EVERYTHING)) == ids[1:3]
+
+
+def test_superseded_episodes_are_hidden_unless_asked_for(memory: Memory) -> None:
+    old, new = memory.add("zeppelin", status="superseded"), memory.add("zeppelin now")
+    assert memory.ids("zeppelin") == [new]
+    assert set(memory.ids("zeppelin", where=Where(include_superseded=True))) == {old, new}
+
+
+def test_summaries_made_by_claude_code_are_found_only_by_their_kind(memory: Memory) -> None:
+    made = memory.add("zeppelin hangar", kind="compact_summary")
+    assert memory.ids("zeppelin hangar") == []
+    assert memory.ids("zeppelin hangar", where=Where(kinds=("compact_summary",))) == [made]
+
+
+def test_a_bare_project_name_means_every_project_of_that_name(memory: Memory) -> None:
+    ids = {
+        label: memory.add("zeppelin", project=label) for label in ("acme/api", "~/work/api", "api", "my-api", "api/x")
+    }
+    found = memory.ids("zeppelin", where=Where(projects=("api",)), **EVERYTHING)
+    assert sorted(found) == sorted([ids["acme/api"], ids["~/work/api"], ids["api"]])
+    assert memory.ids("zeppelin", where=Where(projects=("acme/api",)), **EVERYTHING) == [ids["acme/api"]]
+    assert memory.ids("zeppelin", where=Where(projects=("nowhere",))) == []
+    assert labels_of("api", ["my-api", "a/api", "api/b"]) == ["a/api"]
+
+
+@pytest.mark.parametrize(
+    ("token", "alike"),
+    [
+        ("192.168.0.108", "192.168.0.10"),
+        ("--no-verify", "--no-edit"),
+        ("v1.2.3", "v1.2.30"),
+        ("src/billing.py:44", "src/billing.py:45"),
+        ("chargeCustomerOnce", "chargeCustomerTwice"),
+        ("a7f3b2c", "a7f3b2d"),
+        ("HTTP2", "HTTP3"),
+        ("foo_bar", "foo_baz"),
+    ],
+)
+def test_a_literal_token_ranks_its_own_passage_first(memory: Memory, token: str, alike: str) -> None:
+    for n in range(20):
+        memory.add(f"what happened with {alike} in release {n}")
+    wanted = memory.add(f"In the end it was {token}.")
+    for n in range(20):
+        memory.add(f"something else about {alike} happened on day {n} of the week")
+    assert memory.ids(f"what happened with {token}?")[0] == wanted
+    assert memory.ids(token, mode=Mode.EXACT)[0] == wanted
+
+
+def test_scores_descend_between_nought_and_one(memory: Memory) -> None:
+    for n in range(30):
+        memory.add(f"zeppelin {n} " + "hangar " * (n % 5))
+    scores = [hit.score for hit in memory.ask("zeppelin hangar 7", top_k=20, fold=False).hits]
+    assert scores == sorted(scores, reverse=True)
+    assert all(0 < score <= 1 for score in scores)
+
+
+def test_an_episode_is_one_hit_with_its_best_passage_as_excerpt(memory: Memory) -> None:
+    episode = memory.add("nothing here", "the zeppelin hangar burns", "zeppelin")
+    (hit,) = memory.ask("zeppelin hangar burns").hits
+    assert (hit.episode.episode_id, hit.passage.passage.text) == (episode, "the zeppelin hangar burns")
+    assert hit.similarity is not None
+    assert hit.similarity == pytest.approx(
+        float(
+            embed_query("zeppelin hangar burns", SPACE) @ EMBEDDER.embed(["the zeppelin hangar burns"], "passage")[0]
+        ),
+        abs=1e-3,
+    )
+
+
+def test_equals_are_ordered_the_same_way_every_time(memory: Memory) -> None:
+    ids = [memory.add("the same zeppelin") for _ in range(12)]
+    answers = {tuple(memory.ids("zeppelin", fold=False, top_k=12)) for _ in range(5)}
+    assert len(answers) == 1
+    assert sorted(answers.pop()) == ids
+
+
+def test_near_duplicates_are_one_hit_that_names_the_others(memory: Memory) -> None:
+    copies = [memory.add("the zeppelin hangar needs new doors") for _ in range(3)]
+    other = memory.add("a zeppelin without any hangar at all")
+    hits = memory.ask("zeppelin hangar doors").hits
+    assert [hit.episode.episode_id in copies for hit in hits] == [True, False]
+    assert {hits[0].episode.episode_id, *hits[0].also} == set(copies)
+    assert (hits[1].episode.episode_id, hits[1].also) == (other, ())
+    assert len(memory.ids("zeppelin hangar doors", fold=False)) == 4
+
+
+def test_what_is_folded_away_is_replaced(memory: Memory) -> None:
+    for _ in range(120):
+        memory.add("zeppelin hangar")
+    others = [memory.add(f"zeppelin number {n} with its crew and cargo {n} stood in a far hangar") for n in range(4)]
+    assert set(others) < set(memory.ids("zeppelin hangar", top_k=5))
+
+
+@pytest.mark.parametrize("mode", [Mode.HYBRID, Mode.SEMANTIC])
+def test_the_floor_drops_what_is_less_similar_and_nothing_else(memory: Memory, mode: Mode) -> None:
+    for n in range(80):
+        memory.add(f"zeppelin {n} over some other town with entirely different words")
+    near = [memory.add(f"zeppelin hangar {n}") for n in range(3)]
+    hits = memory.ask("zeppelin hangar", mode=mode, min_score=0.6, fold=False, top_k=10).hits
+    assert sorted(hit.episode.episode_id for hit in hits) == near
+    assert all(hit.similarity is not None and hit.similarity >= 0.6 for hit in hits)
+
+
+def test_the_budget_is_kept_and_a_long_hit_does_not_hide_a_short_one(memory: Memory) -> None:
+    long = memory.add("zeppelin hangar " + "and more " * 60)
+    short = memory.add("zeppelin")
+    assert set(memory.ids("zeppelin hangar")) == {long, short}
+    answer = memory.ask("zeppelin hangar", max_tokens=20)
+    assert [hit.episode.episode_id for hit in answer.hits] == [short]
+    assert answer.total_tokens == 2 * len("zeppelin") // CHARS_PER_TOKEN <= 20
+    assert memory.ask("zeppelin hangar", max_tokens=1).hits == []
+
+
+def test_a_retrieval_counts_once_for_each_hit_and_only_when_asked(memory: Memory) -> None:
+    shown, folded = memory.add("zeppelin"), memory.add("zeppelin")
+    memory.ask("zeppelin", track=False)
+    (hit,) = memory.ask("zeppelin").hits
+    stored = memory.store.episodes.get([shown, folded])
+    assert {key: episode.retrieval_count for key, episode in stored.items()} == {
+        hit.episode.episode_id: 1, hit.also[0]: 0,
+    }  # fmt: skip
+
+
+def test_an_explanation_names_each_list_that_held_the_passage(memory: Memory) -> None:
+    memory.add("run src/billing.py:44 again")
+    (hit,) = memory.ask("src/billing.py:44", explain=True).hits
+    assert hit.explanation is not None
+    assert set(hit.explanation) == {"dense_text", "dense_context", "words_text", "words_context", "exact"}
+    assert all(entry["rank"] == 1 for entry in hit.explanation.values())
+    assert memory.ask("src/billing.py:44").hits[0].explanation is None
+
+
+@pytest.mark.parametrize(("mode", "lists"), [(Mode.SEMANTIC, {"dense_text", "dense_context"}), (Mode.EXACT, {"exact"})])
+def test_a_mode_asks_only_its_own_lists(memory: Memory, mode: Mode, lists: set[str]) -> None:
+    memory.add("zeppelin")
+    (hit,) = memory.ask("zeppelin", mode=mode, explain=True).hits
+    assert set(hit.explanation or {}) == lists
+
+
+def test_without_a_model_words_answer_and_the_answer_says_so(memory: Memory) -> None:
+    found = memory.add("zeppelin", embed=False)
+
+    def loading(text: str, space: object) -> Any:
+        raise ModelLoading("the model is loading")
+
+    for engine in (Engine(memory.store, None), Engine(memory.store, loading)):
+        answer = engine.search(SearchQuery("zeppelin"))
+        assert [hit.episode.episode_id for hit in answer.hits] == [found]
+        assert answer.hits[0].similarity is None
+        assert answer.degraded[0].startswith("dense: ")
+    assert engine.search(SearchQuery("zeppelin", mode=Mode.SEMANTIC)).hits == []
+    assert engine.search(SearchQuery("zeppelin", mode=Mode.EXACT)).degraded == []
+
+
+class Broken:
+    """A part of a store whose named calls fail."""
+
+    def __init__(self, part: object, error: Exception, *names: str) -> None:
+        self._part, self._error, self._names = part, error, names
+
+    def __getattr__(self, name: str) -> Any:
+        return self._fail if name in self._names else getattr(self._part, name)
+
+    def _fail(self, *_: object, **__: object) -> None:
+        raise self._error
+
+
+def test_a_damaged_text_index_leaves_the_vectors_answering(memory: Memory) -> None:
+    found = memory.add("zeppelin")
+    broken = replace(memory.store, text=Broken(memory.store.text, StoreCorrupt("malformed"), "matching"))
+    answer = Engine(broken, embed_query).search(SearchQuery("zeppelin"))
+    assert [hit.episode.episode_id for hit in answer.hits] == [found]
+    assert answer.degraded == ["words_text: malformed", "words_context: malformed"]
+
+
+def test_missing_vectors_leave_the_words_answering(memory: Memory) -> None:
+    found = memory.add("zeppelin")
+    vectors = Broken(memory.store.vectors, StoreCorrupt("no vectors"), "nearest", "get")
+    answer = Engine(replace(memory.store, vectors=vectors), embed_query).search(SearchQuery("zeppelin"))
+    assert [hit.episode.episode_id for hit in answer.hits] == [found]
+    assert answer.degraded == ["dense_text: no vectors", "dense_context: no vectors"]
+
+
+def test_a_busy_store_costs_the_count_not_the_answer(memory: Memory) -> None:
+    found = memory.add("zeppelin")
+    busy = replace(memory.store, episodes=Broken(memory.store.episodes, StoreBusy("locked"), "track"))
+    answer = Engine(busy, embed_query).search(SearchQuery("zeppelin"))
+    assert [hit.episode.episode_id for hit in answer.hits] == [found]
+    assert answer.degraded == ["track: locked"]
+
+
+def test_the_space_that_answers_is_the_one_searched_and_named(memory: Memory) -> None:
+    other = replace(SPACE, key="other", model_id="other-model", status="building")
+    memory.store.spaces.put(other)
+    found = memory.add("zeppelin")
+    memory.store.spaces.drop("other")
+    engine = Engine(memory.store, embed_query, lambda active: SPACE)
+    answer = engine.search(SearchQuery("zeppelin", mode=Mode.SEMANTIC))
+    assert (answer.model_id, [hit.episode.episode_id for hit in answer.hits]) == ("hashing-128", [found])
+
+
+@pytest.mark.parametrize("text", ["", "   ", '"', "* OR NEAR(", "\0", "the of and", "-" * 5_000, "日本語", "👩‍💻"])
+@pytest.mark.parametrize("mode", list(Mode))
+def test_no_question_is_syntax(memory: Memory, text: str, mode: Mode) -> None:
+    memory.add("zeppelin")
+    assert len(memory.ask(text, mode=mode).hits) <= 1
+
+
+def test_an_empty_memory_answers_nothing(memory: Memory) -> None:
+    answer = memory.ask("zeppelin")
+    assert (answer.hits, answer.total_tokens, answer.degraded) == ([], 0, [])
+
+
+def test_one_episode_of_many_passages_does_not_hide_the_others(memory: Memory) -> None:
+    memory.add(*[f"zeppelin hangar door {n}" for n in range(200)])
+    others = [memory.add(f"zeppelin {n}") for n in range(9)]
+    assert set(others) < set(memory.ids("zeppelin hangar door", **EVERYTHING))

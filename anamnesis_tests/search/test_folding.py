@@ -1,0 +1,23 @@
+from hypothesis import given
+from hypothesis import strategies as st
+
+from anamnesis_pipeline.search.folding import fold
+
+texts = st.lists(st.one_of(st.sampled_from(["a b c", "c b a", "d", "", "!"]), st.text(max_size=20)), max_size=12)
+
+
+@given(texts)
+def test_groups_hold_every_text_once_in_the_order_of_their_best(found: list[str]) -> None:
+    groups = fold(found)
+    assert sorted(n for group in groups for n in group) == list(range(len(found)))
+    assert [group[0] for group in groups] == sorted(group[0] for group in groups)
+    assert all(group == sorted(group) for group in groups)
+
+
+def test_near_equal_texts_fold_and_others_do_not() -> None:
+    words = " ".join(f"w{n}" for n in range(20))
+    assert fold([words, "other", words.upper() + " one-more", words + " " + "x y z"]) == [[0, 2], [1], [3]]
+
+
+def test_texts_without_words_are_not_called_equal() -> None:
+    assert fold(["", "!", "日本"]) == [[0], [1], [2]]

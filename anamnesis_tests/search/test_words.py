@@ -1,0 +1,37 @@
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from anamnesis_pipeline.search.words import STOP_WORDS, content_words, literal_tokens
+
+
+def test_function_words_are_left_out_unless_nothing_else_is_there() -> None:
+    assert content_words("Why did the webhook fail, and why the retry?") == ["webhook", "fail", "retry"]
+    assert content_words("What is it?") == ["what", "is", "it"]
+    assert content_words("?!") == []
+
+
+@given(st.text(max_size=80))
+def test_words_are_distinct_lower_case_and_from_the_text(text: str) -> None:
+    words = content_words(text)
+    assert len(words) == len(set(words))
+    assert all(word in text.lower() or word in "".join(c.lower() for c in text) for word in words)
+    assert not set(words) & STOP_WORDS or set(words) <= STOP_WORDS
+
+
+@pytest.mark.parametrize(
+    ("text", "tokens"),
+    [
+        ("ping 192.168.0.108.", ["192.168.0.108."]),
+        ("use --no-verify or -x", ["--no-verify", "-x"]),
+        ("since v1.2.3", ["v1.2.3"]),
+        ("see src/billing.py:44", ["src/billing.py:44"]),
+        ("call chargeOnce with foo_bar", ["chargeOnce", "foo_bar"]),
+        ("commit a7f3b2c over HTTP2", ["a7f3b2c", "HTTP2"]),
+        ("what did `make up` say", ["make", "up"]),
+        ('the text "not found" there', ["not", "found"]),
+        ("Why did the build fail?", []),
+    ],
+)
+def test_what_looks_like_code_is_looked_for_literally(text: str, tokens: list[str]) -> None:
+    assert literal_tokens(text) == tokens

@@ -1,0 +1,219 @@
+import threading
+from collections.abc import Callable, Sequence
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pytest
+
+from anamnesis_pipeline.embeddings.hashing import HashingEmbedder
+from anamnesis_pipeline.embeddings.pieces import minilm_pieces
+from anamnesis_pipeline.errors import (
+    AnamnesisError,
+    EpisodeConflict,
+    EpisodeNotFound,
+    InvalidEpisode,
+    ModelLoading,
+    StoreBusy,
+)
+from anamnesis_pipeline.exchanges.redaction import Redactor
+from anamnesis_pipeline.model import Episode, Space, StoredPassage, Where
+from anamnesis_pipeline.steps.embeddings import embed_passages
+from anamnesis_pipeline.steps.posting import EMBEDDED_AT_ONCE, EpisodeDraft, Poster
+from anamnesis_pipeline.store.base import Store
+
+SPACE = Space("hashing", "hashing-32", 32)
+KEY = "ghp_" + "a1B2c3D4e5F6g7H8i9J0k1L2m3N4o5P6q7R8"
+NOON = datetime(2026, 3, 14, 12, 0, tzinfo=UTC)
+OpenStore = Callable[[], Store]
+
+
+def poster_of(store: Store, embed: Callable[[Sequence[StoredPassage], Space], object] | None = None) -> Poster:
+    def embed_now(passages: Sequence[StoredPassage], space: Space) -> None:
+        if embed is not None:
+            embed(passages, space)
+        else:
+            embed_passages(store, space, passages, HashingEmbedder(32))
+
+    store.spaces.put(SPACE)
+    store.spaces.activate(SPACE.key)
+    return Poster(store, Redactor(b"0123456789abcdef").mask_text, minilm_pieces(), embed_now)
+
+
+@pytest.fixture
+def poster(store: Store) -> Poster:
+    return poster_of(store)
+
+
+def draft(summary: str = "We chose Postgres.", **fields: Any) -> EpisodeDraft:
+    return EpisodeDraft(summary, **{"instance": "mac", "project": "acme/api", **fields})
+
+
+def everything(store: Store, episode_id: str) -> str:
+    """All that the store gives back of an episode, as one text."""
+    return repr(store.episodes.get([episode_id])) + repr(store.episodes.passages_of(episode_id))
+
+
+def test_a_new_episode_is_normalized_stored_and_embedded_at_once(store: Store, poster: Poster) -> None:
+    episode, created = poster.create(draft(" We\n chose\t Postgres. ", raw_exchange="user: which?", tags=("db", "db")))
+    assert created
+    assert (episode.summary, episode.tags, episode.source) == ("We chose Postgres.", ("db",), "direct")
+    assert store.episodes.get([episode.episode_id]) == {episode.episode_id: episode}
+    assert store.vectors.count(SPACE.key) == 2
+    assert store.vectors.pending_sources(SPACE.key) == {}
+
+
+@pytest.mark.parametrize("summary", ["", " ", "\n\t "])
+def test_a_blank_summary_is_refused_by_name(poster: Poster, summary: str) -> None:
+    with pytest.raises(InvalidEpisode) as refused:
+        poster.create(draft(summary))
+    assert refused.value.field == "summary"
+
+
+def test_the_same_content_again_is_no_second_episode_whatever_the_clock_says(store: Store, poster: Poster) -> None:
+    first, _ = poster.create(draft(episode_id="e"))
+    again, created = poster.create(draft(" We chose  Postgres. ", episode_id="e"))
+    assert (created, again) == (False, first)
+    assert store.episodes.count(Where()) == 1
+
+
+@pytest.mark.parametrize(
+    "other",
+    [{"summary": "We chose SQLite."}, {"raw_exchange": "more"}, {"project": "acme/web"}, {"tags": ("x",)},
+     {"timestamp": NOON + timedelta(seconds=1)}, {"metadata": {"a": 1}}, {"kind": "decision"}],
+)  # fmt: skip
+def test_other_content_under_the_same_id_is_a_conflict(store: Store, poster: Poster, other: dict[str, Any]) -> None:
+    kept, _ = poster.create(draft(episode_id="e", timestamp=NOON))
+    with pytest.raises(EpisodeConflict, match="PATCH /api/episodes/e"):
+        poster.create(draft(**{"summary": kept.summary, "episode_id": "e", "timestamp": NOON, **other}))
+    assert store.episodes.get(["e"]) == {"e": kept}
+
+
+@pytest.mark.parametrize("alike", [True, False])
+def test_of_two_that_post_one_id_at_once_one_creates_it(open_store: OpenStore, alike: bool) -> None:
+    posters = [poster_of(open_store()) for _ in range(2)]
+    for n in range(10):
+        barrier, outcomes = threading.Barrier(2), []
+
+        def post(number: int, n: int = n, barrier: threading.Barrier = barrier, outcomes: list[str] = outcomes) -> None:
+            barrier.wait(5)
+            try:
+                summary = "the same" if alike else f"mine, {number}"
+                created = posters[number].create(draft(summary, episode_id=f"e{n}"))[1]
+                outcomes.append("created" if created else "unchanged")
+            except EpisodeConflict:
+                outcomes.append("conflict")
+
+        threads = [threading.Thread(target=post, args=(number,)) for number in (0, 1)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join(10)
+        assert sorted(outcomes) == ["created", "unchanged"] if alike else ["conflict", "created"]
+
+
+def test_no_secret_is_stored_wherever_it_stands(store: Store, poster: Poster) -> None:
+    poster.create(
+        draft(
+            f"The token is {KEY}", raw_exchange=f"export GITHUB_TOKEN={KEY}\n" * 50, tags=(KEY, "plain"), kind="note",
+            metadata={"note": KEY, KEY: 1, "list": [{"deep": f"x {KEY}"}], "password": "hunter2-Tr0ub4dor"},
+            project=f"https://x:{KEY}@github.com/acme/api", instance=f"mac {KEY}", episode_id="e",
+        )
+    )  # fmt: skip
+    assert KEY not in everything(store, "e")
+    assert "hunter2-Tr0ub4dor" not in everything(store, "e")
+    poster.patch("e", {"summary": f"again {KEY}", "metadata": {"a": KEY}, "tags": [KEY], "project": KEY})
+    assert KEY not in everything(store, "e")
+    assert "plain" not in store.episodes.get(["e"])["e"].tags
+
+
+def test_values_that_are_no_strings_stay_what_they_are(poster: Poster) -> None:
+    metadata = {"n": 1, "x": 0.5, "t": True, "nothing": None, "list": [1, "a"], "quote": 'say "hi" and \\ go'}
+    assert poster.create(draft(metadata=metadata))[0].metadata == metadata
+
+
+def test_a_long_text_is_stored_whole_and_indexed_whole(store: Store, poster: Poster) -> None:
+    raw = "".join(f"line {n} of a long exchange\n" for n in range(8_000))
+    assert len(raw) > 200_000
+    poster.create(draft(raw_exchange=raw, episode_id="e"))
+    assert store.episodes.get(["e"])["e"].raw_exchange == raw
+    passages = [stored.passage for stored in store.episodes.passages_of("e")]
+    assert "".join("".join(p.text.split()) for p in passages[1:]) == "".join(raw.split())
+    pending = store.vectors.pending_sources(SPACE.key)
+    assert pending == {"direct": len(passages) - EMBEDDED_AT_ONCE}, "the pipeline embeds what would take long"
+    (found,) = store.text.matching(["7999"], 1, Where())
+    assert found.episode_id == "e"
+
+
+def test_an_episode_has_those_just_before_it_as_context(store: Store, poster: Poster) -> None:
+    for minute, summary in [(0, "zero"), (40, "first"), (50, "second"), (55, "third")]:
+        poster.create(draft(summary, timestamp=NOON + timedelta(minutes=minute), episode_id=summary))
+    poster.create(draft("elsewhere", timestamp=NOON + timedelta(minutes=56), project="other"))
+    poster.create(draft("now", timestamp=NOON + timedelta(minutes=58), episode_id="now"))
+
+    def context(episode_id: str) -> str:
+        return store.episodes.passages_of(episode_id)[0].passage.context
+
+    assert context("now") == "2026-03-14 api\nsecond\nthird"
+    assert context("first") == "2026-03-14 api", "forty minutes later is another conversation"
+    poster.patch("now", {"summary": "now and here"})
+    assert context("now") == "2026-03-14 api\nsecond\nthird", "an episode is not its own context"
+
+
+def test_a_patch_is_found_by_its_new_text_in_words_and_vectors(store: Store, poster: Poster) -> None:
+    poster.create(draft("The zeppelin hangar", episode_id="e"))
+    old = store.episodes.passages_of("e")[0].passage_id
+    edited = poster.patch("e", {"summary": " The  submarine dock ", "tags": ["sea"]})
+    assert (edited.summary, edited.tags, edited.instance) == ("The submarine dock", ("sea",), "mac")
+    (stored,) = store.episodes.passages_of("e")
+    assert (stored.passage.text, stored.passage_id != old) == ("The submarine dock", True)
+    vector = HashingEmbedder(32).embed(["The submarine dock"], "passage")[0]
+    (nearest,) = store.vectors.nearest(SPACE.key, SPACE.variants[0], vector, 1, Where())
+    assert nearest.score == pytest.approx(1.0, abs=1e-3)
+    assert store.text.matching(["zeppelin"], 5, Where()) == []
+
+
+def test_a_patch_of_tags_keeps_passages_and_their_vectors(store: Store, poster: Poster) -> None:
+    poster.create(draft(episode_id="e"))
+    before = store.episodes.passages_of("e")
+    poster.patch("e", {"tags": ["x"], "status": "superseded", "superseded_by": "f"})
+    assert store.episodes.passages_of("e") == before
+    stored = store.episodes.get(["e"])["e"]
+    assert (stored.tags, stored.status, stored.superseded_by) == (("x",), "superseded", "f")
+
+
+def test_a_patch_names_what_is_wrong(poster: Poster) -> None:
+    with pytest.raises(EpisodeNotFound, match="'nobody'"):
+        poster.patch("nobody", {"summary": "x"})
+    poster.create(draft(episode_id="e"))
+    for changes, field in [
+        ({"episode_id": "f"}, "episode_id"),
+        ({"summary": " "}, "summary"),
+        ({"source": "x"}, "source"),
+    ]:
+        with pytest.raises(InvalidEpisode) as refused:
+            poster.patch("e", changes)
+        assert refused.value.field == field
+
+
+@pytest.mark.parametrize("problem", [ModelLoading("loading"), StoreBusy("locked"), AnamnesisError("space is gone")])
+def test_an_episode_that_cannot_be_embedded_now_is_found_by_its_words_and_left_to_the_pipeline(
+    store: Store, problem: AnamnesisError
+) -> None:
+    def fail(passages: Sequence[StoredPassage], space: Space) -> None:
+        raise problem
+
+    episode, created = poster_of(store, fail).create(draft("The zeppelin hangar"))
+    assert created
+    assert [p.episode_id for p in store.text.matching(["zeppelin"], 5, Where())] == [episode.episode_id]
+    assert store.vectors.pending_sources(SPACE.key) == {"direct": 1}
+
+
+def test_without_a_model_or_a_space_posting_works(store: Store) -> None:
+    poster = Poster(store, Redactor(b"0123456789abcdef").mask_text, minilm_pieces(), None)
+    assert poster.create(draft())[1]
+
+
+def test_an_episode_without_an_id_gets_one_that_begins_with_its_day(poster: Poster) -> None:
+    episodes: list[Episode] = [poster.create(draft(timestamp=NOON))[0] for _ in range(2)]
+    assert len({episode.episode_id for episode in episodes}) == 2
+    assert all(episode.episode_id.startswith("ep_20260314_") for episode in episodes)

@@ -1,0 +1,198 @@
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from anamnesis_pipeline import settings as settings_module
+from anamnesis_pipeline.errors import BadSetting
+from anamnesis_pipeline.settings import NOT_STORABLE, Settings, check_storable, load, origins
+
+
+@pytest.fixture(autouse=True)
+def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """An empty home, and an environment without any setting."""
+    import os
+
+    for name in [name for name in os.environ if name.startswith("ANAMNESIS_")]:
+        monkeypatch.delenv(name)
+    monkeypatch.setenv("ANAMNESIS_HOME", str(tmp_path))
+    return tmp_path
+
+
+def write(home: Path, text: str) -> None:
+    (home / "config.toml").write_text(text, encoding="utf-8")
+
+
+def test_stored_wins_over_environment_over_file_over_default(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def hour(stored: dict[str, Any] | None = None) -> tuple[int, str]:
+        row = next(row for row in origins(stored or {}) if row.name == "ingest_hour")
+        assert load(stored).ingest_hour == row.value
+        return row.value, row.origin
+
+    assert hour() == (5, "default")
+    write(home, "ingest_hour = 6")
+    assert hour() == (6, "file")
+    monkeypatch.setenv("ANAMNESIS_INGEST_HOUR", "7")
+    assert hour() == (7, "environment")
+    assert hour({"ingest_hour": 8}) == (8, "stored")
+
+
+@pytest.mark.parametrize("where", ["file", "environment"])
+def test_a_locked_environment_wins_over_what_is_stored(home: Path, monkeypatch: pytest.MonkeyPatch, where: str) -> None:
+    write(home, "ingest_hour = 6" + ("\nlock_env = true" if where == "file" else ""))
+    if where == "environment":
+        monkeypatch.setenv("ANAMNESIS_LOCK_ENV", "1")
+    stored = {"ingest_hour": 8, "idle_minutes": 9}
+    assert load(stored).ingest_hour == 6
+    assert load(stored).idle_minutes == 9, "nobody else says it"
+    assert {row.name: row.origin for row in origins(stored)}["ingest_hour"] == "file"
+
+
+def test_the_environment_can_lift_the_lock_of_the_file(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    write(home, "ingest_hour = 6\nlock_env = true")
+    monkeypatch.setenv("ANAMNESIS_LOCK_ENV", "false")
+    assert load({"ingest_hour": 8}).ingest_hour == 8
+
+
+def test_what_is_needed_before_the_store_is_open_is_never_taken_from_it() -> None:
+    assert load({"port": 1, "home": "/nowhere", "api_token": "x"}).port == 3010
+    assert load({"a setting of another version": 1}) == load()
+    for name in NOT_STORABLE:
+        with pytest.raises(BadSetting, match=f"ANAMNESIS_{name.upper()}"):
+            check_storable(name, "1")
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "allowed"),
+    [
+        ("PORT", "70000", "less than or equal to 65535"),
+        ("PORT", "http", "valid integer"),
+        ("PRECISION", "fp8", "'auto', 'bf16' or 'fp32'"),
+        ("SUMMARIZER", "gpt", "'extractive'"),
+        ("EMBED_CPU_PCT", "0", "greater than or equal to 1"),
+        ("TIMEZONE", "Mars/Olympus", "'Europe/Berlin'"),
+        ("TIMEZONE", "../etc", "'Europe/Berlin'"),
+        ("LOCAL_ONLY", "perhaps", "boolean"),
+    ],
+)
+def test_a_refused_value_names_the_setting_and_what_is_allowed(
+    monkeypatch: pytest.MonkeyPatch, name: str, value: str, allowed: str
+) -> None:
+    monkeypatch.setenv(f"ANAMNESIS_{name}", value)
+    with pytest.raises(BadSetting) as refused:
+        load()
+    assert f"ANAMNESIS_{name} = '{value}'" in str(refused.value)
+    assert allowed in str(refused.value)
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("ingest_hour = 24", "config.toml: ingest_hour = 24"),
+        ("log_roots = 5", "config.toml: log_roots = 5: .*folders"),
+        ("log_roots = [1]", "config.toml: log_roots"),
+        ("prot = 3010", "prot is not a setting; the settings are: allowed_hosts, api_token,"),
+        ("home = '/x'", "set ANAMNESIS_HOME instead"),
+        ("port = ", "cannot be read as TOML.*mend it"),
+    ],
+)
+def test_a_mistake_in_the_file_says_where_it_is(home: Path, text: str, said: str) -> None:
+    write(home, text)
+    for read in (load, lambda: origins({})):
+        with pytest.raises(BadSetting, match=said):
+            read()
+
+
+def test_a_bad_stored_value_is_told_from_the_environments() -> None:
+    with pytest.raises(BadSetting, match="stored setting ingest_hour = 99"):
+        load({"ingest_hour": 99})
+
+
+def test_an_unknown_or_empty_variable_is_ignored(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("ANAMNESIS_NO_SUCH_THING", "1")
+    monkeypatch.setenv("ANAMNESIS_PORT", "")
+    assert load().port == 3010
+    assert {row.name: row.origin for row in origins({})}["port"] == "default"
+
+
+@pytest.mark.parametrize("where", ["environment", "file", "mistyped"])
+def test_the_token_is_never_printed(home: Path, monkeypatch: pytest.MonkeyPatch, where: str) -> None:
+    token = "s3cret-token-value"
+    if where == "environment":
+        monkeypatch.setenv("ANAMNESIS_API_TOKEN", token)
+        monkeypatch.setenv("ANAMNESIS_PORT", "none")
+    else:
+        write(home, f"{'api_token' if where == 'file' else 'api_tokn'} = '{token}'\nport = 'none'")
+    with pytest.raises(BadSetting) as refused:
+        load()
+    assert token not in str(refused.value)
+    monkeypatch.delenv("ANAMNESIS_PORT", raising=False)
+    write(home, f"api_token = '{token}'")
+    assert token not in repr(load())
+    assert {row.name: row.value for row in origins({})}["api_token"] == "***"
+
+
+def test_a_token_that_is_no_text_is_refused_without_being_shown(home: Path) -> None:
+    write(home, "api_token = 123456789")
+    with pytest.raises(BadSetting) as refused:
+        load()
+    assert "123456789" not in str(refused.value)
+
+
+def test_paths_are_absolute_and_lists_may_be_written_either_way(
+    home: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.setenv("ANAMNESIS_LOG_ROOTS", "~/a::/b/../b")
+    assert load().log_roots == (tmp_path / "a", Path("/b/../b"))
+    monkeypatch.delenv("ANAMNESIS_LOG_ROOTS")
+    write(home, "log_roots = ['/a', '/b']\nallowed_hosts = 'x.lan, y.lan'")
+    assert load().log_roots == (Path("/a"), Path("/b"))
+    assert load().allowed_hosts == ("x.lan", "y.lan")
+    assert load({"log_roots": ["/c"]}).log_roots == (Path("/c"),)
+
+
+def test_everything_lies_under_the_home(home: Path) -> None:
+    settings = load()
+    places = [settings.database, settings.archive_dir, settings.index_dir, settings.dagster_home, settings.logs_dir]
+    assert all(place.parent == home for place in places)
+    assert len(set(places)) == 5
+
+
+def test_without_a_home_the_place_is_the_users_data_folder(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.delenv("ANAMNESIS_HOME")
+    monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path))
+    assert load().home == tmp_path / "anamnesis"
+
+
+def test_logs_are_looked_for_where_claude_code_writes_them(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("CLAUDE_CONFIG_DIR", str(tmp_path))
+    assert load().log_roots == (tmp_path / "projects",)
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "value"),
+    [("ingest_hour", "7", 7), ("local_only", "yes", True), ("model", "BAAI/bge-m3", "BAAI/bge-m3"),
+     ("log_roots", "/a:/b", ["/a", "/b"])],
+)  # fmt: skip
+def test_a_value_to_store_is_checked_and_comes_back_the_same(name: str, text: str, value: Any) -> None:
+    stored = check_storable(name, text)
+    assert stored == value
+    assert getattr(load({name: stored}), name) == (tuple(map(Path, value)) if name == "log_roots" else value)
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "said"),
+    [
+        ("ingest_hour", "24", "ingest_hour = '24'.*less than or equal to 23"),
+        ("prot", "1", "'prot' is not a setting.*port"),
+    ],
+)
+def test_a_value_that_cannot_be_stored_says_why(name: str, text: str, said: str) -> None:
+    with pytest.raises(BadSetting, match=said):
+        check_storable(name, text)
+
+
+def test_every_setting_is_described() -> None:
+    assert all(info.description for info in Settings.model_fields.values())
+    assert settings_module.NOT_STORABLE <= Settings.model_fields.keys()
