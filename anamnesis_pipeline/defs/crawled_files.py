@@ -8,7 +8,7 @@ from anamnesis_pipeline.defs.resources import MemoryResource
 
 
 @dg.asset(partitions_def=SOURCES, group_name="ingest", kinds={"jsonl", "zstd"})
-def crawled_files(context: dg.AssetExecutionContext, memory: MemoryResource) -> dg.MaterializeResult:
+def crawled_files(context: dg.AssetExecutionContext, memory: MemoryResource) -> dg.MaterializeResult[None]:
     """New lines of a Claude project folder, secrets masked, in the compressed archive. Reads only new bytes."""
     report = memory.pipeline.crawl(memory.source(context.partition_key))
     for problem in report.problems:

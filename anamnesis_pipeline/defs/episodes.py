@@ -11,7 +11,7 @@ LATEST = 5
 
 
 @dg.asset(partitions_def=SOURCES, deps=["exchanges", "summaries"], group_name="memory", kinds={"sqlite"})
-def episodes(context: dg.AssetExecutionContext, memory: MemoryResource) -> dg.MaterializeResult:
+def episodes(context: dg.AssetExecutionContext, memory: MemoryResource) -> dg.MaterializeResult[None]:
     """Part, summary and passages joined into episodes; found by their words as soon as they are written."""
     report = memory.pipeline.publish(memory.source(context.partition_key))
     counts = memory.store.ingest.counts(context.partition_key)

@@ -8,7 +8,7 @@ from anamnesis_pipeline.defs.resources import MemoryResource
 
 
 @dg.asset(partitions_def=SOURCES, deps=["crawled_files"], group_name="ingest", kinds={"python"})
-def exchanges(context: dg.AssetExecutionContext, memory: MemoryResource) -> dg.MaterializeResult:
+def exchanges(context: dg.AssetExecutionContext, memory: MemoryResource) -> dg.MaterializeResult[None]:
     """Messages, each counted once whatever copies exist, grouped by the prompt they answer and cut at seams."""
     report = memory.pipeline.parse(memory.source(context.partition_key))
     counts = memory.store.ingest.counts(context.partition_key)

@@ -11,7 +11,12 @@ from anamnesis_pipeline.defs.resources import MemoryResource
 from anamnesis_pipeline.model import RESERVED_SOURCES
 
 
-@dg.schedule(job=ingest, cron_schedule="0 * * * *", default_status=dg.DefaultScheduleStatus.RUNNING)
+@dg.schedule(
+    job=ingest,
+    cron_schedule="0 * * * *",
+    default_status=dg.DefaultScheduleStatus.RUNNING,
+    description="Ingests every source once a day: ticks every hour and fires at the stored one (`ingest_hour`).",
+)
 def daily_ingest(context: dg.ScheduleEvaluationContext, memory: MemoryResource) -> list[dg.RunRequest] | dg.SkipReason:
     """Ticks every hour and fires at the stored one (`ingest_hour`, `timezone`; 05:00 UTC unless set)."""
     settings = memory.settings

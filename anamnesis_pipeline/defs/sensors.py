@@ -43,7 +43,12 @@ def crawl_interval_s() -> int:
         return int(settings_module.Settings.model_fields["crawl_interval_s"].default)
 
 
-@dg.sensor(job=ingest, minimum_interval_seconds=crawl_interval_s(), default_status=dg.DefaultSensorStatus.RUNNING)
+@dg.sensor(
+    job=ingest,
+    minimum_interval_seconds=crawl_interval_s(),
+    default_status=dg.DefaultSensorStatus.RUNNING,
+    description="Lists the log roots, adds new sources, and ingests those with something new or left half done.",
+)
 def crawl_sensor(context: dg.SensorEvaluationContext, memory: MemoryResource) -> dg.SensorResult:
     """Lists the log roots, adds new sources, and requests `ingest` for sources with something new."""
     discovery = discover_sources(memory.settings)
@@ -112,7 +117,12 @@ def _new_keys(context: dg.SensorEvaluationContext, partitions: str | None, keys:
     return [key for key in dict.fromkeys(keys) if key not in known]
 
 
-@dg.sensor(jobs=[embed, index], minimum_interval_seconds=30, default_status=dg.DefaultSensorStatus.RUNNING)
+@dg.sensor(
+    jobs=[embed, index],
+    minimum_interval_seconds=30,
+    default_status=dg.DefaultSensorStatus.RUNNING,
+    description="Embeds what the store says is missing, then indexes the space once nothing is.",
+)
 def embed_sensor(context: dg.SensorEvaluationContext, memory: MemoryResource) -> dg.SensorResult | dg.SkipReason:
     """Asks the store which spaces miss vectors; requests `embed` for many sources at once, then `index`."""
     try:

@@ -8,7 +8,7 @@ from anamnesis_pipeline.defs.resources import MemoryResource
 
 
 @dg.asset(partitions_def=SOURCES, deps=["exchanges"], group_name="ingest", kinds={"python"})
-def summaries(context: dg.AssetExecutionContext, memory: MemoryResource) -> dg.MaterializeResult:
+def summaries(context: dg.AssetExecutionContext, memory: MemoryResource) -> dg.MaterializeResult[None]:
     """A few sentences on each closed part that has none for its present text."""
     report = memory.pipeline.summarize_parts(memory.source(context.partition_key))
     counts = memory.store.ingest.counts(context.partition_key)

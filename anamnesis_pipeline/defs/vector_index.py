@@ -8,7 +8,7 @@ from anamnesis_pipeline.steps.spaces import index_space
 
 
 @dg.asset(partitions_def=SPACES, deps=["embeddings"], group_name="memory", kinds={"usearch"})
-def vector_index(context: dg.AssetExecutionContext, memory: MemoryResource) -> dg.MaterializeResult:
+def vector_index(context: dg.AssetExecutionContext, memory: MemoryResource) -> dg.MaterializeResult[None]:
     """The index file of a space, rebuilt when too much is new or dead. A new space goes live here, once complete."""
     report = index_space(memory.store, context.partition_key)
     return dg.MaterializeResult(

@@ -22,6 +22,9 @@ EmbedQuery = Callable[[str, Space], NDArray[np.float32]]
 
 HIDDEN_KINDS = ("compact_summary",)
 """Left out unless asked for by `kind`: Claude Code's summaries of text that is here verbatim."""
+LITERAL_WEIGHT = 2.0
+"""Of the list of literal tokens: an identifier in a question means itself, not what surrounds it. At 1 passages that
+share the question's other words win; the development questions over real logs score the same at 1 and 2."""
 CHARS_PER_TOKEN = 4
 REFILL_DEPTH = 1_000
 """Ranks looked at to replace what was folded away or fell below the floor; deeper ones are no answers any more."""
@@ -120,7 +123,7 @@ class Engine:
         rankings = []
         for name, search in self._lists(question, depth):
             try:
-                rankings.append(Ranking(name, 1.0, search()))
+                rankings.append(Ranking(name, LITERAL_WEIGHT if name == "exact" else 1.0, search()))
             except AnamnesisError as exc:
                 note = f"{name}: {exc}"
                 degraded += [note] if note not in degraded else []

@@ -19,7 +19,8 @@ SENTENCE_CHARS = 240
 TOOL_CHARS = 90
 
 _SENTENCE = re.compile(r"[^\n.!?]+(?:[.!?](?!\s|$)[^\n.!?]*)*[.!?]*")
-_WORD = re.compile(r"[a-zA-Z_][\w]{2,}")
+_WORD = re.compile(r"[a-zA-Z_]\w{3,}")
+"""Shorter words are mostly function words, which are frequent everywhere and would decide which sentence tells most."""
 
 
 def summarize(part: Part) -> str:
@@ -29,6 +30,8 @@ def summarize(part: Part) -> str:
     lines += telling_sentences(_said(part.segments), MAX_SENTENCES)
     if len(lines) < 2:
         lines += _done(part.segments)
+    if not lines:
+        lines = [segment.text for segment in part.segments[:1]]
     return _shorten(" ".join(lines), MAX_CHARS) or _shorten(part.prompt, PROMPT_CHARS) or part.kind
 
 
@@ -55,8 +58,7 @@ def _said(segments: Sequence[Segment]) -> str:
 
 
 def _done(segments: Sequence[Segment]) -> list[str]:
-    calls = [_shorten(s.text, TOOL_CHARS) for s in segments if s.kind is SegmentKind.TOOL_INPUT]
-    return calls[:3] or [_shorten(s.text, TOOL_CHARS) for s in segments[:1]]
+    return [_shorten(s.text, TOOL_CHARS) for s in segments if s.kind is SegmentKind.TOOL_INPUT][:3]
 
 
 def _shorten(text: str, most: int) -> str:

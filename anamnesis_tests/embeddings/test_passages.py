@@ -2,6 +2,7 @@
 
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
+from itertools import pairwise
 
 import pytest
 from hypothesis import given, settings
@@ -176,7 +177,7 @@ def test_a_long_summary_never_sees_its_own_end_as_context() -> None:
     told = [f"fact{n} is known." for n in range(300)]
     passages = passages_of_posted(posted(" ".join(told)), [], PIECES)
     assert len(passages) > 3
-    for before, passage in zip(passages, passages[1:], strict=False):
+    for before, passage in pairwise(passages):
         assert passage.context.split("\n", 1)[1] in before.text
         assert told[-1] not in passage.context
 

@@ -39,7 +39,7 @@ def test_a_better_place_never_scores_lower(first: list[int], second: list[int]) 
 
 
 def test_a_deep_rank_never_overtakes_a_shallow_one() -> None:
-    deep = list(range(100, 100 + FUSION_DEPTH)) + [1]
+    deep = [*range(100, 100 + FUSION_DEPTH), 1]
     scores = reciprocal_rank_fusion(
         [ranking(str(n), deep) for n in range(4)] + [ranking("x", [2, *range(200, 228), 3])]
     )

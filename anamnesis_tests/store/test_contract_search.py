@@ -159,6 +159,20 @@ def test_a_common_word_alone_is_searched_and_fills_up_what_rare_words_leave(stor
     assert len(hits) == 50
 
 
+def test_a_common_word_still_counts_in_the_score(store: Store):
+    store.episodes.put([(episode(f"m{i}"), passages("everyday words, and more of them")) for i in range(3_200)])
+    store.episodes.put([(episode(f"o{i}"), passages("other things that have nothing in common")) for i in range(4_000)])
+    put(store, "without", "a unicorn in the garden of the house")
+    put(store, "with", "a unicorn in the everyday of the house")
+    for analyzer in ("stem", "exact"):
+        for _ in range(2):
+            hits = store.text.matching(["unicorn", "everyday"], 2, Where(), analyzer=analyzer)
+            assert [hit.episode_id for hit in hits] == ["with", "without"]
+            assert hits[0].score > hits[1].score
+    put(store, "fresh", "a unicorn in the everyday of a life")
+    assert {h.episode_id for h in store.text.matching(["unicorn", "everyday"], 2, Where())} == {"with", "fresh"}
+
+
 def test_a_passage_written_by_another_handle_is_found_at_once(open_store):  # type: ignore[no-untyped-def]
     reader, writer = open_store(), open_store()
     assert found(reader, "fresh") == []

@@ -18,15 +18,24 @@ MAX_BYTES = 64 << 20
 """Bits kept: at a million passages, those of 500 words."""
 
 ROWS_READ_PER_SEARCH = 50_000
-"""Index entries of words not seen before that one search may read (about 30 ms); the next one goes on."""
+"""Once a search has read so many index entries of words not seen before (about 30 ms), the next one goes on."""
+
+
+@dataclass(frozen=True, slots=True)
+class Size:
+    """The newest passage key and about how many passages there are."""
+
+    newest: int = -1
+    passages: int = 0
 
 
 @dataclass(frozen=True, slots=True)
 class _Bits:
-    """Bit n tells whether passage n contains the word, for keys up to `covered`."""
+    """Bit n tells whether passage n contains the word, for keys up to `covered`; `count` of them do."""
 
     bits: NDArray[np.uint8]
     covered: int
+    count: int
 
 
 def idf(passages: int, containing: int) -> float:
@@ -46,17 +55,18 @@ class CommonWords:
         """Whether the word's bits are at hand, but for those of new passages."""
         return (table, match) in self._known
 
-    def contained(
-        self, connection: sqlite3.Connection, table: str, match: str, ids: NDArray[np.int64], newest: int
-    ) -> NDArray[np.uint8]:
-        """1 for each passage of `ids` (at most `newest`) that matches the word, else 0."""
+    def added(
+        self, connection: sqlite3.Connection, table: str, match: str, ids: NDArray[np.int64], size: Size
+    ) -> NDArray[np.float64]:
+        """What the word adds to the scores of the passages `ids`; shape (len(ids),)."""
         key = (table, match)
         with self._lock:
-            known = self._known.get(key, _Bits(np.empty(0, np.uint8), -1))
-        if known.covered < newest:
-            known = _extended(connection, key, known, newest)
+            known = self._known.get(key, _Bits(np.empty(0, np.uint8), -1, 0))
+        if known.covered < size.newest:
+            known = _extended(connection, key, known, size.newest)
             self._keep(key, known)
-        return (known.bits[ids >> 3] >> (ids & 7).astype(np.uint8)) & 1
+        is_set: NDArray[np.uint8] = (known.bits[ids >> 3] >> (ids & 7).astype(np.uint8)) & 1
+        return np.float64(idf(size.passages, known.count)) * is_set.astype(np.float64)
 
     def _keep(self, key: tuple[str, str], bits: _Bits) -> None:
         with self._lock:
@@ -79,4 +89,4 @@ def _extended(connection: sqlite3.Connection, key: tuple[str, str], known: _Bits
     bits = np.zeros((newest >> 3) + 1, np.uint8)
     bits[: len(known.bits)] = known.bits
     np.bitwise_or.at(bits, ids >> 3, np.left_shift(np.uint8(1), (ids & 7).astype(np.uint8)))
-    return _Bits(bits, newest)
+    return _Bits(bits, newest, known.count + len(ids))

@@ -13,7 +13,7 @@ import numpy as np
 from anamnesis_pipeline.errors import StoreCorrupt
 from anamnesis_pipeline.model import ScoredPassage, Variant, Where
 from anamnesis_pipeline.store.sqlite.columns import clean
-from anamnesis_pipeline.store.sqlite.common_words import ROWS_READ_PER_SEARCH, CommonWords, idf
+from anamnesis_pipeline.store.sqlite.common_words import ROWS_READ_PER_SEARCH, CommonWords, Size
 from anamnesis_pipeline.store.sqlite.connection import Database
 from anamnesis_pipeline.store.sqlite.exact_terms import exact_phrases
 from anamnesis_pipeline.store.sqlite.filters import condition
@@ -22,7 +22,7 @@ RARE_ROWS = 3_000
 RARE_SHARE = 0.03
 """A word in more passages than the larger of both is common: ranking all it matches is what makes a query slow."""
 
-RESCORED = 2_000
+RESCORED = 1_000
 """Best candidates by their rare words whose scores are completed with the common ones."""
 
 REMEMBERED_WORDS = 20_000
@@ -34,18 +34,6 @@ class _Term:
 
     match: str
     passages: int = 0
-
-
-@dataclass(frozen=True, slots=True)
-class _Size:
-    """The newest passage key and about how many passages there are."""
-
-    newest: int = -1
-    passages: int = 0
-
-    @property
-    def rare(self) -> int:
-        return max(RARE_ROWS, int(RARE_SHARE * self.passages))
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,7 +52,7 @@ class SqliteTextIndex:
     def __init__(self, database: Database) -> None:
         self._database = database
         self._lock = threading.Lock()
-        self._size = _Size()
+        self._size = Size()
         self._counted: dict[tuple[str, str], int] = {}
         self._common = CommonWords()
 
@@ -79,7 +67,7 @@ class SqliteTextIndex:
             size = self._measured(connection)
             terms = [replace(t, passages=self._occurrences(connection, asked.table, t, size)) for t in asked.terms]
             terms = sorted((t for t in terms if t.passages), key=lambda t: t.passages)
-            for count in _choices(terms, size.rare):
+            for count in _choices(terms, _rare(size)):
                 found = self._ranked(connection, asked, size, terms[:count], terms[count:])
                 if len(found) >= k:
                     break
@@ -96,17 +84,17 @@ class SqliteTextIndex:
                 problems.append(f"{table} does not match the passages: {exc.__cause__}")
         return problems
 
-    def _measured(self, connection: sqlite3.Connection) -> _Size:
+    def _measured(self, connection: sqlite3.Connection) -> Size:
         """Newest key and number of passages; these and words are counted anew when the key moved by 1%."""
         (newest,) = connection.execute("SELECT coalesce(max(passage_id), 0) FROM passages").fetchone()
         with self._lock:
             if self._size.newest < 0 or abs(newest - self._size.newest) > 0.01 * self._size.newest:
                 (passages,) = connection.execute("SELECT count(*) FROM passages").fetchone()
-                self._size = _Size(newest, passages)
+                self._size = Size(newest, passages)
                 self._counted.clear()
             return replace(self._size, newest=newest)
 
-    def _occurrences(self, connection: sqlite3.Connection, table: str, term: _Term, size: _Size) -> int:
+    def _occurrences(self, connection: sqlite3.Connection, table: str, term: _Term, size: Size) -> int:
         """In how many passages a word occurs: counted while it is rare, else judged by how dense its first are.
 
         A zero is not remembered, since it would hide a passage just written.
@@ -117,9 +105,9 @@ class SqliteTextIndex:
                 return self._counted[key]
         count, last = connection.execute(
             f"SELECT count(*), max(rowid) FROM (SELECT rowid FROM {table} WHERE {table} MATCH ? LIMIT ?)",
-            (term.match, size.rare + 1),
+            (term.match, _rare(size) + 1),
         ).fetchone()
-        if count > size.rare:
+        if count > _rare(size):
             count = max(count, min(count * size.newest // last, size.passages))
         if count:
             with self._lock:
@@ -129,7 +117,7 @@ class SqliteTextIndex:
         return int(count)
 
     def _ranked(
-        self, connection: sqlite3.Connection, asked: _Asked, size: _Size, chosen: Sequence[_Term], left: Sequence[_Term]
+        self, connection: sqlite3.Connection, asked: _Asked, size: Size, chosen: Sequence[_Term], left: Sequence[_Term]
     ) -> list[ScoredPassage]:
         """The best that contain a word of `chosen`; the words of `left` count in their scores."""
         match = " OR ".join(term.match for term in chosen)
@@ -141,11 +129,17 @@ class SqliteTextIndex:
         unread = ROWS_READ_PER_SEARCH
         for term in left:
             if not self._common.is_known(asked.table, term.match):
+                if unread <= 0:
+                    continue
                 unread -= term.passages
-            if (weight := idf(size.passages, term.passages)) and unread >= 0:
-                scores += weight * self._common.contained(connection, asked.table, term.match, ids, size.newest)
+            scores += self._common.added(connection, asked.table, term.match, ids, size)
         order = np.argsort(-scores, kind="stable")[: asked.k]
         return [replace(found[i], score=float(scores[i])) for i in order]
+
+
+def _rare(size: Size) -> int:
+    """In how many passages a rare word may be."""
+    return max(RARE_ROWS, int(RARE_SHARE * size.passages))
 
 
 def _terms(words: Sequence[str], analyzer: str, variant: Variant) -> tuple[_Term, ...]:

@@ -1,0 +1,104 @@
+"""The definitions as Dagster loads them."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import dagster as dg
+import pytest
+
+from anamnesis_pipeline.definitions import defs
+from anamnesis_pipeline.defs.partitions import SOURCES, SPACE_BY_SOURCE, SPACES
+
+GRAPH = {
+    "crawled_files": (set(), SOURCES),
+    "exchanges": ({"crawled_files"}, SOURCES),
+    "summaries": ({"exchanges"}, SOURCES),
+    "episodes": ({"exchanges", "summaries"}, SOURCES),
+    "embeddings": ({"episodes"}, SPACE_BY_SOURCE),
+    "vector_index": ({"embeddings"}, SPACES),
+}
+JOBS = {
+    "ingest": {"crawled_files", "exchanges", "summaries", "episodes"},
+    "embed": {"embeddings"},
+    "index": {"vector_index"},
+}
+
+
+def test_the_definitions_load() -> None:
+    dg.Definitions.validate_loadable(defs)
+
+
+def test_assets_hang_together_as_the_architecture_says() -> None:
+    nodes = {node.key.to_user_string(): node for node in defs.resolve_asset_graph().asset_nodes}
+    assert set(nodes) == set(GRAPH)
+    for name, (deps, partitions) in GRAPH.items():
+        node = nodes[name]
+        assert {key.to_user_string() for key in node.parent_keys} == deps
+        assert node.partitions_def == partitions
+        assert node.group_name, name
+        assert node.kinds, name
+        assert node.description, name
+
+
+def test_each_job_holds_its_assets() -> None:
+    for name, assets in JOBS.items():
+        job = defs.resolve_job_def(name)
+        assert {key.to_user_string() for key in job.asset_layer.selected_asset_keys} == assets
+        assert job.description
+
+
+def test_every_sensor_and_schedule_runs_from_the_first_start() -> None:
+    repository = defs.get_repository_def()
+    assert {sensor.name for sensor in repository.sensor_defs} == {"crawl_sensor", "embed_sensor"}
+    assert {schedule.name for schedule in repository.schedule_defs} == {"daily_ingest"}
+    assert {sensor.default_status for sensor in repository.sensor_defs} == {dg.DefaultSensorStatus.RUNNING}
+    assert {schedule.default_status for schedule in repository.schedule_defs} == {dg.DefaultScheduleStatus.RUNNING}
+    assert all(definition.description for definition in [*repository.sensor_defs, *repository.schedule_defs])
+
+
+def test_every_check_watches_an_asset_of_ours_and_says_what_it_wants() -> None:
+    specs = [spec for check in defs.asset_checks or [] for spec in check.check_specs]
+    assert len(specs) == 4
+    assert {spec.asset_key.to_user_string() for spec in specs} <= set(GRAPH)
+    assert all(spec.description for spec in specs)
+
+
+LOADS = """
+import sys
+from anamnesis_pipeline.definitions import defs
+heavy = {"torch", "sentence_transformers", "pandas", "transformers", "huggingface_hub"} & set(sys.modules)
+assert not heavy, heavy
+print(defs.get_sensor_def("crawl_sensor").minimum_interval_seconds)
+"""
+
+
+def load_in_a_new_process(home: Path, **environment: str) -> str:
+    ran = subprocess.run(
+        [sys.executable, "-c", LOADS], capture_output=True, text=True, timeout=60, check=False,
+        env={**os.environ, "ANAMNESIS_HOME": str(home), **environment},
+    )  # fmt: skip
+    assert ran.returncode == 0, ran.stderr
+    return ran.stdout.strip()
+
+
+def test_loading_imports_no_model_library_and_makes_no_home(tmp_path: Path) -> None:
+    assert load_in_a_new_process(tmp_path / "home") == "300"
+    assert not (tmp_path / "home").exists()
+
+
+@pytest.mark.parametrize(("environment", "stored", "seconds"), [("60", None, 60), ("60", 90, 90), ("never", None, 300)])
+def test_the_crawl_keeps_the_interval_that_is_set(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, environment: str, stored: int | None, seconds: int
+) -> None:
+    from anamnesis_pipeline.defs.sensors import crawl_interval_s
+    from anamnesis_pipeline.store.sqlite.opening import open_sqlite
+
+    monkeypatch.setenv("ANAMNESIS_HOME", str(tmp_path))
+    monkeypatch.setenv("ANAMNESIS_CRAWL_INTERVAL_S", environment)
+    if stored is not None:
+        store = open_sqlite(tmp_path / "anamnesis.db", tmp_path / "index")
+        store.settings.set("config.crawl_interval_s", stored)
+        store.close()
+    assert crawl_interval_s() == seconds

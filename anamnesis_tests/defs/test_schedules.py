@@ -1,0 +1,76 @@
+from collections import Counter
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from zoneinfo import ZoneInfo
+
+import dagster as dg
+import pytest
+
+from anamnesis_pipeline.definitions import defs
+from anamnesis_pipeline.defs.partitions import SOURCE_TAG, SOURCES
+from anamnesis_pipeline.defs.resources import MemoryResource
+from anamnesis_pipeline.defs.schedules import daily_ingest, is_the_hour
+from anamnesis_pipeline.model import Source
+
+ZONES = [
+    "UTC", "Europe/Berlin", "America/New_York", "Asia/Kolkata", "Australia/Lord_Howe", "America/Havana",
+    "Africa/Cairo", "Asia/Kathmandu", "Pacific/Chatham", "America/St_Johns",
+]  # fmt: skip
+START = datetime(2025, 1, 1, tzinfo=UTC)
+TICKS = [START + timedelta(hours=n) for n in range(2 * 365 * 24)]
+
+
+@pytest.mark.parametrize("zone", ZONES)
+@pytest.mark.parametrize("hour", [0, 1, 2, 3, 5, 23])
+def test_every_day_of_two_years_has_exactly_one_firing(zone: str, hour: int) -> None:
+    fired = Counter(tick.astimezone(ZoneInfo(zone)).date() for tick in TICKS if is_the_hour(tick, hour, zone))
+    days = {tick.astimezone(ZoneInfo(zone)).date() for tick in TICKS}
+    whole = days - {min(days), max(days)}
+    assert {day: fired[day] for day in whole if fired[day] != 1} == {}
+
+
+@pytest.mark.parametrize("zone", ["Europe/Berlin", "Asia/Kolkata"])
+def test_it_fires_at_its_hour_on_days_that_have_it(zone: str) -> None:
+    local = [tick.astimezone(ZoneInfo(zone)) for tick in TICKS if is_the_hour(tick, 5, zone)]
+    assert {moment.hour for moment in local} == {5}
+
+
+def test_a_day_that_skips_the_hour_fires_at_the_next_one() -> None:
+    springs_forward = datetime(2025, 3, 30, tzinfo=UTC)
+    fired = [tick for tick in TICKS if tick.date() == springs_forward.date() and is_the_hour(tick, 2, "Europe/Berlin")]
+    assert [tick.astimezone(ZoneInfo("Europe/Berlin")).hour for tick in fired] == [3]
+
+
+@pytest.fixture
+def memory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> MemoryResource:
+    monkeypatch.setenv("ANAMNESIS_HOME", str(tmp_path))
+    monkeypatch.setenv("ANAMNESIS_TIMEZONE", "Europe/Berlin")
+    return MemoryResource()
+
+
+def tick(memory: MemoryResource, instance: dg.DagsterInstance, when: datetime) -> list[dg.RunRequest] | None:
+    context = dg.build_schedule_context(
+        instance=instance,
+        scheduled_execution_time=when,
+        resources={"memory": memory},
+        repository_def=defs.get_repository_def(),
+    )
+    with context:
+        return list(daily_ingest.evaluate_tick(context).run_requests or [])
+
+
+def test_the_stored_hour_counts_from_the_next_tick_on_and_reserved_sources_are_left_out(
+    memory: MemoryResource, tmp_path: Path
+) -> None:
+    memory.store.ingest.put_sources([Source("known", "mac", "/l", "a"), Source("not-a-partition", "mac", "/l", "b")])
+    with dg.DagsterInstance.local_temp(str(tmp_path)) as instance:
+        instance.add_dynamic_partitions(str(SOURCES.name), ["known", "direct"])
+        five, nine = datetime(2026, 1, 10, 4, tzinfo=UTC), datetime(2026, 1, 10, 8, tzinfo=UTC)
+        (request,) = tick(memory, instance, five) or []
+        assert (request.partition_key, request.tags[SOURCE_TAG]) == ("known", "known")
+        assert request.run_key == "2026-01-10/known"
+        assert tick(memory, instance, nine) == []
+        memory.store.settings.set("config.ingest_hour", 9)
+        assert tick(memory, instance, five) == []
+        assert len(tick(memory, instance, nine) or []) == 1
+    memory.store.close()

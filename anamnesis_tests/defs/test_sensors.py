@@ -1,0 +1,165 @@
+"""The sensors' decisions on a real store and a real Dagster instance; no run is executed here."""
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from types import SimpleNamespace
+
+import dagster as dg
+import numpy as np
+import pytest
+from dagster._core.test_utils import create_run_for_test
+
+from anamnesis_pipeline.definitions import defs
+from anamnesis_pipeline.defs import sensors
+from anamnesis_pipeline.defs.partitions import SOURCES
+from anamnesis_pipeline.defs.resources import MemoryResource
+from anamnesis_pipeline.defs.sensors import crawl_sensor, embed_sensor
+from anamnesis_pipeline.model import Episode, Passage, Space
+from anamnesis_tests.search.memory import START
+
+LINE = json.dumps({"type": "user", "uuid": "u1", "sessionId": "s", "timestamp": "2026-01-01T00:00:00Z",
+                   "message": {"role": "user", "content": "why?"}})  # fmt: skip
+
+
+@pytest.fixture
+def logs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    logs = tmp_path / "logs"
+    for folder in ("a", "b", "c"):
+        (logs / folder).mkdir(parents=True)
+        (logs / folder / "11111111-2222-4333-8444-555555555555.jsonl").write_text(LINE + "\n", encoding="utf-8")
+    monkeypatch.setenv("ANAMNESIS_HOME", str(tmp_path / "home"))
+    monkeypatch.setenv("ANAMNESIS_LOG_ROOTS", str(logs))
+    monkeypatch.setenv("ANAMNESIS_MACHINE", "mac")
+    return logs
+
+
+@pytest.fixture
+def memory(logs: Path) -> Iterator[MemoryResource]:
+    resource = MemoryResource()
+    yield resource
+    resource.store.close()
+
+
+@pytest.fixture
+def instance() -> Iterator[dg.DagsterInstance]:
+    with dg.DagsterInstance.ephemeral() as instance:
+        yield instance
+
+
+def tick(
+    sensor: dg.SensorDefinition, instance: dg.DagsterInstance, memory: MemoryResource, cursor: str | None = None
+) -> dg.SensorResult:
+    with dg.build_sensor_context(
+        instance=instance, definitions=defs, resources={"memory": memory}, cursor=cursor
+    ) as context:
+        result = sensor(context)
+    if isinstance(result, dg.SkipReason):
+        return dg.SensorResult(skip_reason=result)
+    assert isinstance(result, dg.SensorResult)
+    for request in result.dynamic_partitions_requests or []:
+        instance.add_dynamic_partitions(request.partitions_def_name, list(request.partition_keys))
+    return result
+
+
+def folders(result: dg.SensorResult) -> list[str]:
+    return [str(request.partition_key).split("--")[1] for request in result.run_requests or []]
+
+
+def test_a_tick_that_runs_out_of_time_goes_on_where_it_stopped(
+    memory: MemoryResource, instance: dg.DagsterInstance, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    clock = iter(range(0, 10_000, 20))
+    monkeypatch.setattr(sensors, "time", SimpleNamespace(monotonic=lambda: next(clock)))
+    first = tick(crawl_sensor, instance, memory)
+    assert folders(first) == ["a"]
+    second = tick(crawl_sensor, instance, memory, first.cursor)
+    assert folders(second) == ["b"]
+    assert folders(tick(crawl_sensor, instance, memory, second.cursor)) == ["c"]
+
+
+def test_a_tick_that_finds_nothing_remembers_where_it_stopped(
+    memory: MemoryResource, instance: dg.DagsterInstance, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tick(crawl_sensor, instance, memory)
+    for source in memory.store.ingest.sources():
+        if source.folder in ("a", "b"):
+            memory.pipeline.crawl(source)
+            memory.pipeline.parse(source)
+            memory.pipeline.summarize_parts(source)
+            memory.pipeline.publish(source)
+    clock = iter(range(0, 10_000, 20))
+    monkeypatch.setattr(sensors, "time", SimpleNamespace(monotonic=lambda: next(clock)))
+    cursor = None
+    for expected in ([], [], ["c"]):
+        result = tick(crawl_sensor, instance, memory, cursor)
+        assert folders(result) == expected
+        assert (result.skip_reason is not None) == (not expected)
+        cursor = result.cursor
+
+
+def test_a_source_that_is_being_ingested_is_not_requested_again(
+    memory: MemoryResource, instance: dg.DagsterInstance
+) -> None:
+    first, *_ = tick(crawl_sensor, instance, memory).run_requests or []
+    create_run_for_test(
+        instance, job_name="ingest", status=dg.DagsterRunStatus.STARTED,
+        tags={"dagster/partition": str(first.partition_key)},
+    )  # fmt: skip
+    assert folders(tick(crawl_sensor, instance, memory)) == ["b", "c"]
+
+
+def test_only_dead_roots_are_named_in_the_reason_to_skip(
+    memory: MemoryResource, instance: dg.DagsterInstance, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("ANAMNESIS_LOG_ROOTS", "/nonexistent/logs")
+    tick(crawl_sensor, instance, memory)
+    skipped = tick(crawl_sensor, instance, memory).skip_reason
+    assert skipped is not None
+    assert "/nonexistent/logs" in str(skipped.skip_message)
+
+
+def test_a_half_done_source_whose_root_is_gone_gets_its_partition_and_its_run(
+    memory: MemoryResource, instance: dg.DagsterInstance, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    source = sensors.discover_sources(memory.settings).sources[0]
+    memory.store.ingest.put_sources([source])
+    memory.pipeline.crawl(source)
+    monkeypatch.setenv("ANAMNESIS_LOG_ROOTS", "/nonexistent/logs")
+    assert folders(tick(crawl_sensor, instance, memory)) == ["a"]
+    assert source.key in instance.get_dynamic_partitions(str(SOURCES.name))
+
+
+def write_episode(memory: MemoryResource, episode_id: str) -> None:
+    episode = Episode(episode_id, "direct", START, "mac", "acme", "note", "zeppelin", "")
+    memory.store.episodes.put([(episode, [Passage(0, f"zeppelin {episode_id}")])])
+
+
+def test_an_unknown_model_keeps_the_active_space_growing(
+    memory: MemoryResource, instance: dg.DagsterInstance, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    space = Space("old-space", "old", 4)
+    memory.store.spaces.put(space)
+    memory.store.spaces.activate(space.key)
+    write_episode(memory, "e1")
+    monkeypatch.setenv("ANAMNESIS_MODEL", "/nonexistent/model")
+    monkeypatch.setenv("ANAMNESIS_LOCAL_ONLY", "1")
+    (request,) = tick(embed_sensor, instance, memory).run_requests or []
+    assert request.job_name == "embed"
+    assert request.tags["dagster/asset_partition_range_start"] == "direct|old-space"
+    create_run_for_test(instance, job_name="embed", status=dg.DagsterRunStatus.STARTED)
+    assert not tick(embed_sensor, instance, memory).run_requests, "one run at a time"
+
+
+def test_a_complete_space_is_indexed_once_until_much_is_new(
+    memory: MemoryResource, instance: dg.DagsterInstance
+) -> None:
+    tick(embed_sensor, instance, memory)
+    space = memory.store.spaces.active()
+    assert space is not None
+    write_episode(memory, "e1")
+    for variant in space.variants:
+        memory.store.vectors.put(space.key, variant, [1], np.eye(1, space.dim, dtype=np.float32))
+    result = tick(embed_sensor, instance, memory)
+    assert [(r.job_name, r.partition_key) for r in result.run_requests or []] == [("index", space.key)]
+    assert not tick(embed_sensor, instance, memory, result.cursor).run_requests

@@ -1,0 +1,101 @@
+from datetime import UTC, datetime
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from anamnesis_pipeline.model import Part, Segment, SegmentKind
+from anamnesis_pipeline.summaries.extractive import (
+    MAX_CHARS,
+    MAX_SENTENCES,
+    PROMPT_CHARS,
+    summarize,
+    telling_sentences,
+)
+
+NOW = datetime(2026, 3, 14, tzinfo=UTC)
+
+
+def part(*said: tuple[SegmentKind, str], prompt: str = "", kind: str = "exchange") -> Part:
+    segments = tuple(Segment(f"k{n}", f"u{n}", what, 0, text, NOW) for n, (what, text) in enumerate(said))
+    return Part("p", "s", "a.jsonl", "s1", "x", 0, kind, "acme/api", "/w", prompt, segments, closed=True)
+
+
+def test_a_summary_is_what_was_asked_and_what_was_said_about_it_most() -> None:
+    said = "A webhook charged twice. Somebody painted another wall green yesterday. The webhook charged nobody else."
+    summary = summarize(part((SegmentKind.PROMPT, "Why did it charge twice?"), (SegmentKind.STATEMENT, said)))
+    assert summary == f"Why did it charge twice? {said}"
+    assert telling_sentences(said, 1) == ["A webhook charged twice."]
+
+
+@pytest.mark.parametrize(
+    ("said", "expected"),
+    [
+        ([(SegmentKind.PROMPT, "fix  it\nplease")], "fix it please"),
+        (
+            [(SegmentKind.AGENT_PROMPT, "look for the bug"), (SegmentKind.TOOL_INPUT, "Bash: make")],
+            "look for the bug Bash: make",
+        ),
+        ([(SegmentKind.TOOL_INPUT, "Bash: make"), (SegmentKind.TOOL_RESULT, "ok")], "Bash: make"),
+        ([(SegmentKind.TOOL_RESULT, "only output")], "only output"),
+        ([(SegmentKind.THINKING, "The cause must be the missing key.")], "The cause must be the missing key."),
+    ],
+)
+def test_where_nothing_was_said_the_summary_is_what_was_done(
+    said: list[tuple[SegmentKind, str]], expected: str
+) -> None:
+    assert summarize(part(*said)) == expected
+
+
+@pytest.mark.parametrize(("prompt", "expected"), [("why?", "why?"), ("", "exchange")])
+def test_a_part_of_nothing_but_blanks_is_named_by_its_prompt_or_kind(prompt: str, expected: str) -> None:
+    assert summarize(part((SegmentKind.TOOL_RESULT, " \n"), prompt=prompt)) == expected
+
+
+@settings(deadline=None, max_examples=60)
+@given(
+    st.lists(st.tuples(st.sampled_from(list(SegmentKind)), st.text(max_size=600)), max_size=6), st.text(max_size=300)
+)
+def test_a_summary_says_something_on_one_line_within_its_bound(
+    said: list[tuple[SegmentKind, str]], prompt: str
+) -> None:
+    summary = summarize(part(*said, prompt=prompt))
+    assert summary.strip()
+    assert len(summary) <= MAX_CHARS
+    assert summary == " ".join(summary.split())
+    assert summary == summarize(part(*said, prompt=prompt))
+
+
+def test_a_long_prompt_leaves_room_for_the_answer() -> None:
+    answer = "The cause is a missing idempotency key."
+    summary = summarize(part((SegmentKind.PROMPT, "please " * 200), (SegmentKind.STATEMENT, answer)))
+    assert summary.endswith(answer)
+    assert len(summary) <= PROMPT_CHARS + 1 + len(answer)
+
+
+def test_an_unbroken_word_is_cut_to_the_bound() -> None:
+    assert len(summarize(part((SegmentKind.PROMPT, "x" * 5_000)))) <= PROMPT_CHARS
+
+
+@settings(deadline=None, max_examples=60)
+@given(st.text(max_size=800), st.integers(0, 5))
+def test_telling_sentences_are_some_of_the_text_in_its_order(text: str, most: int) -> None:
+    found = telling_sentences(text, most)
+    assert len(found) <= most
+    flat = " ".join(text.split())
+    at = [flat.find(sentence.rstrip("…")) for sentence in found]
+    assert at == sorted(at)
+    assert -1 not in at
+
+
+def test_a_repeated_word_counts_less_the_second_time() -> None:
+    text = (
+        "The queue lost jobs again today. The queue lost jobs again today too. Payments were charged twice by retries."
+    )
+    assert "Payments were charged twice by retries." in telling_sentences(text, 2)
+    assert len(telling_sentences(text, MAX_SENTENCES)) == 3
+
+
+def test_a_great_deal_of_text_is_summarized_quickly() -> None:
+    text = " ".join(f"Sentence number {n} says something about topic {n % 17}." for n in range(2_000))
+    assert len(telling_sentences(text, 3)) == 3

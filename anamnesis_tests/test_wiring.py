@@ -1,0 +1,81 @@
+from collections.abc import Iterator
+from contextlib import closing
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from anamnesis_pipeline import wiring
+from anamnesis_pipeline.embeddings.models import MINILM
+from anamnesis_pipeline.errors import DimensionMismatch
+from anamnesis_pipeline.search.query import SearchQuery
+from anamnesis_pipeline.settings import Settings, load
+from anamnesis_pipeline.steps.pipeline import ingest_all
+from anamnesis_pipeline.steps.posting import EpisodeDraft
+from anamnesis_pipeline.store.base import Store
+
+EXAMPLES = Path(__file__).parents[1] / "examples" / "claude_logs"
+
+
+@pytest.fixture
+def settings(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Settings:
+    monkeypatch.setenv("ANAMNESIS_HOME", str(tmp_path / "home"))
+    monkeypatch.setenv("ANAMNESIS_LOG_ROOTS", str(EXAMPLES))
+    return load()
+
+
+@pytest.fixture
+def opened(settings: Settings) -> Iterator[Store]:
+    with closing(wiring.open_store(settings)) as store:
+        yield store
+
+
+def test_what_is_stored_becomes_effective(settings: Settings, opened: Store) -> None:
+    opened.settings.set("config.ingest_hour", 9)
+    opened.settings.set("something.else", 1)
+    assert wiring.stored_settings(opened) == {"ingest_hour": 9}
+    assert wiring.effective_settings(opened).ingest_hour == 9
+
+
+def test_one_secret_has_one_mask_in_one_home(settings: Settings) -> None:
+    text = "token ghp_" + "a1B2c3D4e5F6g7H8i9J0k1L2m3N4o5P6q7R8"
+    masked = {wiring.open_redactor(settings).mask_text(text)[0] for _ in range(2)}
+    assert len(masked) == 1
+    assert text not in masked
+
+
+def test_the_pipeline_makes_the_examples_searchable_and_a_second_run_adds_nothing(
+    settings: Settings, opened: Store
+) -> None:
+    sources = wiring.discover_sources(settings).sources
+    seen: list[str] = []
+    reports = ingest_all(wiring.open_pipeline(settings, opened), sources, lambda report: seen.append(report.source.key))
+    assert seen == [source.key for source in sources]
+    assert sum(report.episodes.put.created for report in reports) > 5
+    before = opened.ingest.counts()
+    again = ingest_all(wiring.open_pipeline(settings, opened), sources)
+    assert sum(report.episodes.put.created + report.episodes.put.updated + report.crawl.lines for report in again) == 0
+    assert opened.ingest.counts() == before
+
+
+def test_vectors_of_another_width_never_meet_a_space(settings: Settings, opened: Store) -> None:
+    space = wiring.wanted_space(settings, opened)
+    assert (space.model_id, space.dim, space.status) == (MINILM, 384, "active")
+    with pytest.raises(DimensionMismatch, match="384"):
+        wiring.open_pool(settings, replace(space, dim=768))
+
+
+def test_a_pool_has_the_configured_share_of_the_cores(settings: Settings, opened: Store) -> None:
+    pool = wiring.open_pool(settings, wiring.wanted_space(settings, opened))
+    assert (pool.model_id, pool.dim, pool.ready, pool.depth) == (MINILM, 384, False, 0)
+
+
+def test_services_answer_by_words_before_any_model_is_looked_for(
+    settings: Settings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("ANAMNESIS_MODEL", "/nonexistent/model")
+    with closing(wiring.open_services(load())) as services:
+        services.poster.create(EpisodeDraft("The zeppelin hangar", "mac", "acme"))
+        answer = services.engine.search(SearchQuery("zeppelin"))
+        assert [hit.episode.summary for hit in answer.hits] == ["The zeppelin hangar"]
+        assert answer.degraded == ["dense: no embedding model is loaded here"]
