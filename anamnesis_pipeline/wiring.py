@@ -3,6 +3,7 @@
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from anamnesis_pipeline import settings as settings_module
@@ -42,7 +43,7 @@ def open_store(settings: Settings) -> Store:
     """
     from anamnesis_pipeline.store.sqlite.opening import open_sqlite
 
-    settings.home.mkdir(parents=True, exist_ok=True)
+    _make_private(settings.home)
     return open_sqlite(settings.database, settings.index_dir)
 
 
@@ -52,6 +53,11 @@ def stored_settings(store: Store) -> dict[str, Any]:
     return {name.removeprefix(CONFIG_PREFIX): value for name, value in stored.items()}
 
 
+def _make_private(folder: Path) -> None:
+    """Create a folder that only its owner may read; one that exists keeps its mode."""
+    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+
+
 def effective_settings(store: Store) -> Settings:
     """Settings with the stored ones applied."""
     return settings_module.load(stored_settings(store))
@@ -59,7 +65,7 @@ def effective_settings(store: Store) -> Settings:
 
 def open_redactor(settings: Settings) -> Redactor:
     """Masks secrets with this home's salt, so that one secret has one mask."""
-    settings.home.mkdir(parents=True, exist_ok=True)
+    _make_private(settings.home)
     return Redactor(load_salt(settings.home / "redaction.salt"))
 
 

@@ -23,7 +23,7 @@ def free_port() -> int:
 
 
 def environment(home: Path, **more: str) -> dict[str, str]:
-    """This process's environment with a home of its own."""
+    """The environment of this process, with a home of its own."""
     return os.environ | {"ANAMNESIS_HOME": str(home)} | more
 
 

@@ -2,7 +2,8 @@
 
 import sys
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from functools import partial
@@ -26,6 +27,8 @@ LITERAL_WEIGHT = 2.0
 """Of the list of literal tokens: an identifier in a question means itself, not what surrounds it. At 1 passages that
 share the question's other words win; the development questions over real logs score the same at 1 and 2."""
 CHARS_PER_TOKEN = 4
+WORD_THREADS = 8
+"""Full-text lists searched at once, over all searches: SQLite leaves Python's lock while it reads."""
 REFILL_DEPTH = 1_000
 """Ranks looked at to replace what was folded away or fell below the floor; deeper ones are no answers any more."""
 
@@ -50,6 +53,10 @@ class _Found:
     cosine: float | None
 
 
+_Waiting = tuple[str, float, Callable[[], list[ScoredPassage]]]
+"""Name and weight of a list of candidates, and a call that waits for it."""
+
+
 class Engine:
     """Searches one store. Stateless between calls; safe to share between threads."""
 
@@ -62,14 +69,16 @@ class Engine:
         self._store = store
         self._embed_query = embed_query
         self._space_for = space_for
+        self._threads = ThreadPoolExecutor(WORD_THREADS, thread_name_prefix="words")
 
     def search(self, query: SearchQuery) -> SearchAnswer:
         """The best episodes, one hit each. A part that cannot answer is named in `degraded`; the others do."""
         started = time.perf_counter()
         degraded: list[str] = []
+        where, depth = self._effective(query.where), max(FUSION_DEPTH, 4 * query.top_k)
+        words = self._start_words(query, where, depth)  # the store searches them while the model embeds
         space, vector = self._vector(query, degraded)
-        question = _Question(query, self._effective(query.where), space, vector)
-        hits = self._hits(question, degraded)
+        hits = self._hits(_Question(query, where, space, vector), depth, words, degraded)
         if query.track and hits:
             self._track(hits, degraded)
         tokens = sum(_tokens(hit.episode, hit.passage) for hit in hits)
@@ -104,12 +113,11 @@ class Engine:
             degraded.append(f"dense: {exc}")
             return active, None
 
-    def _hits(self, question: _Question, degraded: list[str]) -> list[Hit]:
+    def _hits(self, question: _Question, depth: int, words: Sequence[_Waiting], degraded: list[str]) -> list[Hit]:
         """Deeper lists until there are enough episodes that differ, or no list has more to give."""
         query = question.query
-        depth = max(FUSION_DEPTH, 4 * query.top_k)
         while True:
-            rankings = self._rankings(question, depth, degraded)
+            rankings = _answered([*self._dense(question, depth), *words], degraded)
             best = best_passages(rankings, reciprocal_rank_fusion(rankings))
             exhausted = _exhausted(rankings, depth, query.min_score)
             found = self._read(question, best if exhausted else best[:depth])
@@ -118,34 +126,32 @@ class Engine:
             if exhausted or deep_enough or len(groups) >= query.top_k:
                 return _within_budget(query, rankings, [[found[n] for n in group] for group in groups])
             depth *= 4
+            words = self._start_words(query, question.where, depth)
 
-    def _rankings(self, question: _Question, depth: int, degraded: list[str]) -> list[Ranking]:
-        rankings = []
-        for name, search in self._lists(question, depth):
-            try:
-                rankings.append(Ranking(name, LITERAL_WEIGHT if name == "exact" else 1.0, search()))
-            except AnamnesisError as exc:
-                note = f"{name}: {exc}"
-                degraded += [note] if note not in degraded else []
-        return rankings
+    def _dense(self, question: _Question, depth: int) -> list[_Waiting]:
+        """The lists of nearest vectors, to be searched when they are asked for."""
+        space, vector = question.space, question.vector
+        if space is None or vector is None:
+            return []
+        nearest = self._store.vectors.nearest
+        return [
+            (f"dense_{variant}", 1.0, partial(nearest, space.key, variant, vector, depth, question.where))
+            for variant in space.variants
+        ]
 
-    def _lists(self, question: _Question, depth: int) -> Iterator[tuple[str, Callable[[], list[ScoredPassage]]]]:
-        """(name, search) of each list that this kind of question takes its candidates from."""
-        text, vectors, where = self._store.text, self._store.vectors, question.where
-        query, space, vector = question.query, question.space, question.vector
-        if query.mode is Mode.EXACT:
-            yield "exact", partial(text.matching, query.text.split(), depth, where, analyzer="exact")
-            return
-        if space is not None and vector is not None:
-            for variant in space.variants:
-                yield f"dense_{variant}", partial(vectors.nearest, space.key, variant, vector, depth, where)
+    def _start_words(self, query: SearchQuery, where: Where, depth: int) -> list[_Waiting]:
+        """The full-text lists that this kind of question takes its candidates from, being searched from now on."""
         if query.mode is Mode.SEMANTIC:
-            return
-        words, literals = content_words(query.text), literal_tokens(query.text)
-        for variant in Variant:
-            yield f"words_{variant}", partial(text.matching, words, depth, where, variant=variant)
+            return []
+        matching = self._store.text.matching
+        literals = query.text.split() if query.mode is Mode.EXACT else literal_tokens(query.text)
+        lists: list[_Waiting] = []
         if literals:
-            yield "exact", partial(text.matching, literals, depth, where, analyzer="exact")
+            lists.append(("exact", LITERAL_WEIGHT, partial(matching, literals, depth, where, analyzer="exact")))
+        if query.mode is Mode.HYBRID:
+            words = content_words(query.text)
+            lists += [(f"words_{v}", 1.0, partial(matching, words, depth, where, variant=v)) for v in Variant]
+        return [(name, weight, self._threads.submit(search).result) for name, weight, search in lists]
 
     def _read(self, question: _Question, best: Sequence[ScoredPassage]) -> list[_Found]:
         """The candidates that still exist and clear the floor."""
@@ -170,6 +176,18 @@ class Engine:
         except AnamnesisError:  # the dense lists have said so already
             return {}
         return {passage_id: float(np.dot(theirs, vector)) for passage_id, theirs in found.items()}
+
+
+def _answered(waiting: Sequence[_Waiting], degraded: list[str]) -> list[Ranking]:
+    """The lists that could be had; what failed is noted in `degraded`, once."""
+    rankings = []
+    for name, weight, wait in waiting:
+        try:
+            rankings.append(Ranking(name, weight, wait()))
+        except AnamnesisError as exc:
+            note = f"{name}: {exc}"
+            degraded += [note] if note not in degraded else []
+    return rankings
 
 
 def _exhausted(rankings: Sequence[Ranking], depth: int, floor: float | None) -> bool:

@@ -12,6 +12,8 @@ from anamnesis_pipeline.sidecar.problems import field_errors
 from anamnesis_pipeline.sidecar.schemas import BulkFailure, BulkIn, BulkOut, EpisodeIn, FieldError
 from anamnesis_pipeline.steps.posting import Poster
 
+EMBEDDED_TOGETHER = 100
+"""Episodes whose passages go to the model in one call."""
 MAX_EPISODE_BYTES = 1024 * 1024
 
 
@@ -34,21 +36,28 @@ def parse_bulk(body: bytes) -> list[Any]:
 def post_all(poster: Poster, items: list[Any]) -> BulkOut:
     """Write what can be written; the rest is listed by its index, so that only that need be sent again."""
     report: BulkOut = {"created": 0, "unchanged": 0, "failed": []}
+    created: list[str] = []
     for index, item in enumerate(items):
         outcome = _post_one(poster, item)
-        if isinstance(outcome, bool):
-            report["created" if outcome else "unchanged"] += 1
-        else:
+        if isinstance(outcome, list):
             report["failed"].append(BulkFailure(index=index, errors=outcome))
+        elif outcome is None:
+            report["unchanged"] += 1
+        else:
+            created.append(outcome)
+    report["created"] = len(created)
+    for first in range(0, len(created), EMBEDDED_TOGETHER):
+        poster.embed(created[first : first + EMBEDDED_TOGETHER])
     return report
 
 
-def _post_one(poster: Poster, item: Any) -> bool | list[FieldError]:
+def _post_one(poster: Poster, item: Any) -> str | list[FieldError] | None:
+    """The id of a new episode, None for one that was there, or what is wrong with the item."""
     try:
         draft = EpisodeIn.model_validate(item).draft()
         if _json_bytes(item) > MAX_EPISODE_BYTES:
             return [{"path": "", "message": "is larger than 1 MiB"}]
-        return poster.create(draft)[1]
+        episode, created = poster.create(draft, embed=False)
     except ValidationError as exc:
         return field_errors(exc.errors())
     except InvalidEpisode as exc:
@@ -57,6 +66,7 @@ def _post_one(poster: Poster, item: Any) -> bool | list[FieldError]:
         return [{"path": "episode_id", "message": str(exc)}]
     except AnamnesisError as exc:
         return [{"path": "", "message": str(exc)}]
+    return episode.episode_id if created else None
 
 
 def _json_bytes(item: Any) -> int:

@@ -31,7 +31,9 @@ class Pipeline:
     summarize: Callable[[Part], str]
 
     def crawl(self, source: Source) -> CrawlReport:
-        """New lines into the archive."""
+        """New lines into the archive; a reserved source has no files."""
+        if source.kind == "reserved":
+            return CrawlReport()
         return crawl_source(self.store, self.host, self.archive, source, self.mask)
 
     def parse(self, source: Source) -> ParseReport:

@@ -3,7 +3,7 @@
 import logging
 import uuid
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence, Set
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -55,8 +55,10 @@ class Poster:
         self._pieces = pieces
         self._embed = embed
 
-    def create(self, draft: EpisodeDraft) -> tuple[Episode, bool]:
+    def create(self, draft: EpisodeDraft, *, embed: bool = True) -> tuple[Episode, bool]:
         """Store an episode; True when it is new, False when the id exists with identical content.
+
+        :param embed: False leaves the vectors to a later `embed` of many episodes, which is faster.
 
         :raises EpisodeConflict: the id exists with other content.
         :raises InvalidEpisode: the summary is blank.
@@ -70,7 +72,8 @@ class Poster:
         except EpisodeConflict:  # somebody posted this id in between, perhaps with the same content at another time
             known = self._store.episodes.get([episode.episode_id])[episode.episode_id]
             return self._same_or_conflict(known, episode, draft), False
-        self._embed_now(episode.episode_id)
+        if embed:
+            self.embed([episode.episode_id])
         return episode, created
 
     def patch(self, episode_id: str, changes: Mapping[str, Any]) -> Episode:
@@ -84,13 +87,20 @@ class Poster:
         if known is None:
             raise EpisodeNotFound(f"no episode {episode_id!r}")
         edited = replace(known, **self._clean(changes))
-        textual = {"summary", "raw_exchange", "project", "timestamp"} & changes.keys()
-        passages = (
-            self._passages(edited) if textual else [p.passage for p in self._store.episodes.passages_of(episode_id)]
-        )
-        self._store.episodes.replace(edited, passages, known.content_hash)
-        self._embed_now(episode_id)
+        self._store.episodes.replace(edited, self._edited_passages(edited, changes.keys()), known.content_hash)
+        self.embed([episode_id])
         return edited
+
+    def _edited_passages(self, edited: Episode, fields: Set[str]) -> list[Passage]:
+        """What an edited episode is found by. Passages of a log keep their message ids: a new summary joins them."""
+        stored = [held.passage for held in self._store.episodes.passages_of(edited.episode_id)]
+        if not fields & {"summary", "raw_exchange", "project", "timestamp"}:
+            return stored
+        of_messages = [passage for passage in stored if passage.message_ids]
+        if not of_messages or "raw_exchange" in fields:
+            return self._passages(edited)
+        said = passages_of_posted(replace(edited, raw_exchange=""), [], self._pieces)
+        return [replace(passage, ordinal=n) for n, passage in enumerate([*of_messages, *said])]
 
     def _episode(self, draft: EpisodeDraft) -> Episode:
         cleaned = self._clean(
@@ -168,15 +178,18 @@ class Poster:
         preceding = [other.summary for other in before if other.episode_id != episode.episode_id][-CONTEXT_EPISODES:]
         return passages_of_posted(episode, preceding, self._pieces)
 
-    def _embed_now(self, episode_id: str) -> None:
+    def embed(self, episode_ids: Sequence[str]) -> None:
+        """Vectors for what these episodes lack, if the model is there; otherwise the pipeline adds them later."""
         space = self._store.spaces.active()
         if self._embed is None or space is None:
             return
-        stored = self._store.episodes.passages_of(episode_id)
+        stored = [
+            passage for key in episode_ids for passage in self._store.episodes.passages_of(key)[:EMBEDDED_AT_ONCE]
+        ]
         have = [self._store.vectors.get(space.key, v, [p.passage_id for p in stored]) for v in space.variants]
         lacking = [p for p in stored if any(p.passage_id not in found for found in have)]
         try:
             if lacking:
-                self._embed(lacking[:EMBEDDED_AT_ONCE], space)
+                self._embed(lacking, space)
         except AnamnesisError as exc:  # it is stored: that its vectors come later is no failure of the post
-            log.info("episode %s is found by its words now, by meaning after the next embed run: %s", episode_id, exc)
+            log.info("%d episodes are found by their words now, by meaning later: %s", len(episode_ids), exc)

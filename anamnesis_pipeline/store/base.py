@@ -112,7 +112,8 @@ class IngestRecords(Protocol):
 
     def unfinished_sources(self, ended_before: datetime) -> set[str]:
         """Sources with archived lines that are not parsed, parts that `parts_to_publish` lists, or open parts that
-        `close_idle_parts` would close: what an `ingest` that ended early left to do."""
+        `close_idle_parts` would close: what an `ingest` that ended early left to do.
+        """
 
     def parts_to_summarize(self, source: str, model: str, limit: int) -> list[Part]:
         """Closed parts without a summary of their present content, whatever `model` wrote it, newest first."""
@@ -161,7 +162,8 @@ class EpisodeRecords(Protocol):
         """Create or replace by id. A passage whose ordinal, text, context and ids are unchanged keeps its key
         (and so its vectors); any other is deleted and, if wanted, inserted under a new key. Counters, status and
         `superseded_by` of an existing row stay as they are. Tombstoned ids and episodes all of whose
-        `message_keys` are tombstoned are counted and not written."""
+        `message_keys` are tombstoned are counted and not written.
+        """
 
     def create(self, episode: Episode, passages: Sequence[Passage]) -> bool:
         """Write a new episode; True when created, False when the id exists with an equal `content_hash`.
@@ -182,7 +184,8 @@ class EpisodeRecords(Protocol):
 
     def delete(self, episode_id: str, *, tombstone: bool = True) -> bool:
         """Remove episode, passages, full-text rows and vectors of every space; the tombstone keeps the id and its
-        message keys away from later ingests. False when there is no such id."""
+        message keys away from later ingests. False when there is no such id.
+        """
 
     def page(self, where: Where, limit: int, cursor: str | None = None, skip: int = 0) -> EpisodePage:
         """Newest first by (timestamp, id).
@@ -198,7 +201,8 @@ class EpisodeRecords(Protocol):
 
     def preceding(self, instance: str, project: str, before: datetime, since: datetime, limit: int) -> list[Episode]:
         """Active episodes of source `direct` of the same instance and project with since <= timestamp < before
-        (by timestamp, then insertion), the nearest last."""
+        (by timestamp, then insertion), the nearest last.
+        """
 
     def passages(self, passage_ids: Sequence[int]) -> dict[int, StoredPassage]:
         """Key -> passage, for those that are live."""
@@ -277,7 +281,8 @@ class VectorIndex(Protocol):
 
     def pending(self, space: str, source: str, episodes: int) -> list[PendingEpisode]:
         """Up to `episodes` episodes of a source with passages that lack a vector of any of the
-        space's variants, newest first."""
+        space's variants, newest first.
+        """
 
     def pending_sources(self, space: str) -> dict[str, int]:
         """Source -> number of passages that lack a vector in this space; only sources that lack some."""

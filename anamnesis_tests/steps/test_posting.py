@@ -16,7 +16,7 @@ from anamnesis_pipeline.errors import (
     StoreBusy,
 )
 from anamnesis_pipeline.exchanges.redaction import Redactor
-from anamnesis_pipeline.model import Episode, Space, StoredPassage, Where
+from anamnesis_pipeline.model import Episode, Passage, Space, StoredPassage, Where
 from anamnesis_pipeline.steps.embeddings import embed_passages
 from anamnesis_pipeline.steps.posting import EMBEDDED_AT_ONCE, EpisodeDraft, Poster
 from anamnesis_pipeline.store.base import Store
@@ -217,3 +217,21 @@ def test_an_episode_without_an_id_gets_one_that_begins_with_its_day(poster: Post
     episodes: list[Episode] = [poster.create(draft(timestamp=NOON))[0] for _ in range(2)]
     assert len({episode.episode_id for episode in episodes}) == 2
     assert all(episode.episode_id.startswith("ep_20260314_") for episode in episodes)
+
+
+def test_a_new_summary_of_a_logged_episode_is_found_and_its_passages_keep_their_messages(
+    store: Store, poster: Poster
+) -> None:
+    logged = Episode(
+        "part-1", "host--logs--00000000", datetime(2026, 10, 1, tzinfo=UTC), "host", "~/code/api", "exchange",
+        "first summary", "[User]\nwhy is the ledger wrong", message_keys=("u:1",), message_ids=("uuid-1",),
+    )  # fmt: skip
+    said = Passage(0, "why is the ledger wrong", "2026-10-01 api", ("uuid-1",))
+    store.episodes.put([(logged, [said])])
+    for summary in ("The kumquat module rounds twice", "The quince module rounds twice"):
+        poster.patch("part-1", {"summary": summary})
+    passages = [held.passage for held in store.episodes.passages_of("part-1")]
+    assert [passage.message_ids for passage in passages] == [("uuid-1",), ()]
+    assert [passage.text for passage in passages] == ["why is the ledger wrong", "The quince module rounds twice"]
+    assert store.text.matching(["quince"], 5, Where())
+    assert not store.text.matching(["kumquat"], 5, Where())

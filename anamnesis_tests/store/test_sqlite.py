@@ -226,6 +226,18 @@ def test_check_tells_when_an_index_and_its_texts_differ(path: Path):
     store.close()
 
 
+def test_a_check_leaves_the_store_writable_and_no_copy_behind(path: Path):
+    store = opened(path)
+    put(store, "e", "text")
+    with Database(path).copied() as copy:
+        store.settings.set("x", 1)
+        assert copy.execute("SELECT count(*) FROM settings").fetchone() == (0,)
+        assert copy.execute("SELECT count(*) FROM passages").fetchone() == (1,)
+    assert store.text.check() == []
+    assert list(path.parent.glob("check-*")) == []
+    store.close()
+
+
 def test_a_passage_cannot_be_changed_in_place(database: Database):
     SqliteEpisodes(database).put([(episode("e"), passages("text"))])
     with pytest.raises(sqlite3.IntegrityError, match="never changes"), database.write() as held:

@@ -5,8 +5,9 @@ import shutil
 import sqlite3
 import threading
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import closing, contextmanager, suppress
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import TypeVar
 
 from anamnesis_pipeline.errors import AnamnesisError, GiveUp, StoreBusy, StoreCorrupt, StoreFull
@@ -98,6 +99,22 @@ class Database:
             yield connection
             connection.execute("COMMIT")
 
+    @contextmanager
+    def copied(self) -> Iterator[sqlite3.Connection]:
+        """A connection to a copy of this moment, for slow work that must not hold the write lock.
+
+        :raises StoreFull: the disk has no room for the copy.
+        """
+        size, free = self.path.stat().st_size, _free_bytes(self.path)
+        if free < 2 * size:
+            raise StoreFull(f"a copy of {self.path} to check needs {2 * size:,} bytes and {free:,} are free; free some")
+        with TemporaryDirectory(prefix="check-", dir=self.path.parent) as folder, _translated(self.path):
+            with closing(self._connect(Path(folder) / self.path.name)) as copy:
+                with self._borrowed() as connection:
+                    connection.backup(copy)
+                copy.execute("PRAGMA synchronous = OFF")
+                yield copy
+
     def close(self) -> None:
         """Close every connection; one in use closes when its user is done."""
         with self._lock:
@@ -124,7 +141,7 @@ class Database:
                 raise GiveUp(f"{self.path} was closed by this process; open the store again")
             if self._idle:
                 return self._idle.pop()
-        return self._connect()
+        return self._connect(self.path)
 
     def _give_back(self, connection: sqlite3.Connection) -> None:
         with self._lock:
@@ -138,9 +155,9 @@ class Database:
         self._inherited, self._idle = [*self._inherited, *self._idle], []
         self._lock, self._pid = threading.Lock(), os.getpid()
 
-    def _connect(self) -> sqlite3.Connection:
+    def _connect(self, path: Path) -> sqlite3.Connection:
         connection = sqlite3.connect(
-            self.path, timeout=BUSY_TIMEOUT_S, isolation_level=None, check_same_thread=False, cached_statements=256
+            path, timeout=BUSY_TIMEOUT_S, isolation_level=None, check_same_thread=False, cached_statements=256
         )
         try:
             connection.create_function("exact_terms", 1, exact_terms, deterministic=True)

