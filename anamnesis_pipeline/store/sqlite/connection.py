@@ -108,12 +108,15 @@ class Database:
         size, free = self.path.stat().st_size, _free_bytes(self.path)
         if free < 2 * size:
             raise StoreFull(f"a copy of {self.path} to check needs {2 * size:,} bytes and {free:,} are free; free some")
-        with TemporaryDirectory(prefix="check-", dir=self.path.parent) as folder, _translated(self.path):
-            with closing(self._connect(Path(folder) / self.path.name)) as copy:
-                with self._borrowed() as connection:
-                    connection.backup(copy)
-                copy.execute("PRAGMA synchronous = OFF")
-                yield copy
+        with (
+            TemporaryDirectory(prefix="check-", dir=self.path.parent) as folder,
+            _translated(self.path),
+            closing(self._connect(Path(folder) / self.path.name)) as copy,
+        ):
+            with self._borrowed() as connection:
+                connection.backup(copy)
+            copy.execute("PRAGMA synchronous = OFF")
+            yield copy
 
     def close(self) -> None:
         """Close every connection; one in use closes when its user is done."""
