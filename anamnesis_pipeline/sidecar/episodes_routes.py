@@ -11,14 +11,15 @@ from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import Response
 
-from anamnesis_pipeline.errors import EpisodeNotFound, InvalidEpisode
+from anamnesis_pipeline.errors import EpisodeNotFound
 from anamnesis_pipeline.model import Where
 from anamnesis_pipeline.sidecar.bulk import parse_bulk, post_all
 from anamnesis_pipeline.sidecar.documentation import BULK_BODY, PROBLEMS
-from anamnesis_pipeline.sidecar.fields import EpisodeId, Kind, Name, Tag, Text, Time
+from anamnesis_pipeline.sidecar.fields import EpisodeId, Kind, Name, Tag, Time
 from anamnesis_pipeline.sidecar.rendering import episode_body, json_reply
 from anamnesis_pipeline.sidecar.schemas import BulkOut, EpisodeChanges, EpisodeIn, EpisodeOut, Include, PageOut
 from anamnesis_pipeline.sidecar.services import Uses
+from anamnesis_pipeline.store.paging import CURSOR_PATTERN
 
 MAX_SKIP = 1_000_000
 REPEATABLE = frozenset({"include", "tag", "kind"})
@@ -90,14 +91,11 @@ def list_episodes(
     where: Filter,
     include: Includes,
     limit: Annotated[int, Query(ge=1, le=100)] = 20,
-    cursor: Annotated[Text | None, Query(max_length=1000, description="`next_cursor` of the page before")] = None,
+    cursor: Annotated[str | None, Query(pattern=CURSOR_PATTERN, description="`next_cursor` of the page before")] = None,
     skip: Annotated[int, Query(ge=0, le=MAX_SKIP, description="Episodes to leave out; a cursor is cheaper")] = 0,
 ) -> Response:
     """Newest first."""
-    try:
-        page = services.store.episodes.page(where, limit, cursor, skip)
-    except InvalidEpisode:
-        raise InvalidEpisode("cursor", "leads nowhere; take it from next_cursor of the page before") from None
+    page = services.store.episodes.page(where, limit, cursor, skip)
     items = [episode_body(episode, include) for episode in page.items]
     return json_reply({"items": items, "next_cursor": page.next_cursor})
 

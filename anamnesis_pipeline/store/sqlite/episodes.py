@@ -3,17 +3,16 @@
 # ruff: noqa: D102, S608
 # the contract documents them, see store/base.py; only names of ours enter the SQL
 
-import base64
-import json
 import sqlite3
 from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime
 
-from anamnesis_pipeline.errors import EpisodeConflict, EpisodeNotFound, InvalidEpisode
+from anamnesis_pipeline.errors import EpisodeConflict, EpisodeNotFound
 from anamnesis_pipeline.model import Episode, Passage, StoredPassage, Where
 from anamnesis_pipeline.store.base import MAX_ROWS_PER_WRITE, EpisodePage, PutReport
+from anamnesis_pipeline.store.paging import cursor_after, read_cursor
 from anamnesis_pipeline.store.sqlite import episode_rows, passage_rows, pending
-from anamnesis_pipeline.store.sqlite.columns import as_json, instant, json_list, moment
+from anamnesis_pipeline.store.sqlite.columns import instant, json_list
 from anamnesis_pipeline.store.sqlite.connection import Database, batches
 from anamnesis_pipeline.store.sqlite.episode_rows import SELECT_EPISODES
 from anamnesis_pipeline.store.sqlite.filters import condition
@@ -88,14 +87,15 @@ class SqliteEpisodes:
         terms, values = condition(where)
         after: list[str] = []
         if cursor is not None:
-            terms, after = f"{terms} AND (e.timestamp, e.episode_id) < (?, ?)", _decode(cursor)
+            when, episode_id = read_cursor(cursor)
+            terms, after = f"{terms} AND (e.timestamp, e.episode_id) < (?, ?)", [instant(when), episode_id]
         with self._database.read() as connection:
             rows = connection.execute(
                 f"{SELECT_EPISODES} WHERE {terms} ORDER BY e.timestamp DESC, e.episode_id DESC LIMIT ? OFFSET ?",
                 (*values, *after, limit + 1, skip),
             ).fetchall()
         items = [episode_rows.read_row(row) for row in rows[:limit]]
-        return EpisodePage(items, _encode(items[-1]) if len(rows) > limit and items else None)
+        return EpisodePage(items, cursor_after(items[-1]) if len(rows) > limit and items else None)
 
     def count(self, where: Where) -> int:
         terms, values = condition(where)
@@ -206,15 +206,3 @@ def _remove(connection: sqlite3.Connection, episode_key: int) -> None:
     passage_rows.delete_passages(connection, [passage_id for (passage_id,) in rows.fetchall()])
     for table in ("episode_tags", "episode_texts", "pending", "episodes"):
         connection.execute(f"DELETE FROM {table} WHERE episode_key = ?", (episode_key,))
-
-
-def _encode(last: Episode) -> str:
-    return base64.urlsafe_b64encode(as_json([instant(last.timestamp), last.episode_id]).encode()).decode()
-
-
-def _decode(cursor: str) -> list[str]:
-    try:
-        timestamp, episode_id = json.loads(base64.b64decode(cursor.encode(), altchars=b"-_", validate=True))
-        return [instant(moment(timestamp)), str(episode_id)]
-    except (ValueError, TypeError) as exc:
-        raise InvalidEpisode("cursor", f"{cursor[:80]!r} is none of ours; take it from `next_cursor`") from exc
