@@ -3,8 +3,8 @@
     python benchmarks/search_speed.py [--passages 100000]
 
 Texts are made as in store_speed.py; vectors are clustered random ones in the real model's space (their content does
-not change what a search costs). Queries are the questions of ../shared/bench/claude_qa and runs of ten words from the logs,
-each asked once, so that no word is known from before unless the corpus repeats it; then the questions again, filtered.
+not change what a search costs). Queries are the questions of ../shared/bench/claude_qa and runs of ten words from the
+logs, each asked once, so that a word is new unless the corpus repeats it; then the questions again, filtered.
 """
 
 import argparse
