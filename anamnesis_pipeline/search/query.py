@@ -22,7 +22,7 @@ class SearchQuery:
     """A question. `where.projects` may hold bare names: `api` also means `acme/api` and `~/work/api`.
 
     :param top_k: most episodes to return, 1 to 100.
-    :param min_score: cosine below which a hit is dropped; None: the default floor, 0: no floor.
+    :param min_score: cosine below which a hit is dropped; None or 0: no floor.
     :param max_tokens: budget for summaries and excerpts together (4 characters count as one token).
     """
 

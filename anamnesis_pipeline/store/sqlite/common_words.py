@@ -39,8 +39,8 @@ class _Bits:
 
 
 def idf(passages: int, containing: int) -> float:
-    """FTS5's weight of a word (sqlite.org/fts5.html, the bm25 function); nothing for one that half contain."""
-    return max(math.log((passages - containing + 0.5) / (containing + 0.5)), 0.0) if containing < passages else 0.0
+    """FTS5's weight of a word (sqlite.org/fts5.html, the bm25 function); next to nothing for one that half contain."""
+    return max(math.log((passages - containing + 0.5) / (containing + 0.5)), 1e-6) if containing < passages else 1e-6
 
 
 class CommonWords:

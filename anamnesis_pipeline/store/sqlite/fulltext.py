@@ -5,7 +5,7 @@
 
 import sqlite3
 import threading
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -23,6 +23,9 @@ RARE_SHARE = 0.03
 
 RESCORED = 1_000
 """Best candidates by their rare words whose scores are completed with the common ones."""
+
+FEW_ROWS = 20_000
+"""Where a filter leaves at most so many passages, their common words are looked up one by one."""
 
 REMEMBERED_WORDS = 20_000
 
@@ -68,8 +71,10 @@ class SqliteTextIndex:
             terms = sorted((t for t in terms if t.passages), key=lambda t: t.passages)
             for count in _choices(terms, _rare(size)):
                 found = self._ranked(connection, asked, size, terms[:count], terms[count:])
-                if len(found) >= k:
+                if len(found) >= k or count == len(terms):
                     break
+                if few := _few(connection, where):
+                    return self._joined(connection, asked, size, found, few, terms[count:])
         return found
 
     def check(self) -> list[str]:
@@ -135,6 +140,27 @@ class SqliteTextIndex:
         order = np.argsort(-scores, kind="stable")[: asked.k]
         return [replace(found[i], score=float(scores[i])) for i in order]
 
+    def _joined(
+        self,
+        connection: sqlite3.Connection,
+        asked: _Asked,
+        size: Size,
+        found: Sequence[ScoredPassage],
+        few: Mapping[int, str],
+        left: Sequence[_Term],
+    ) -> list[ScoredPassage]:
+        """`found`, and of the few passages that the filter leaves those that contain a word of `left`."""
+        others = np.array(sorted(few.keys() - {hit.passage_id for hit in found}), dtype=np.int64)
+        scores = np.zeros(len(others))
+        for term in left:
+            scores += self._common.added(connection, asked.table, term.match, others, size)
+        more = [
+            ScoredPassage(int(passage_id), few[int(passage_id)], float(score))
+            for passage_id, score in zip(others, scores, strict=True)
+            if score > 0
+        ]
+        return sorted([*found, *more], key=lambda hit: -hit.score)[: asked.k]
+
 
 def _rare(size: Size) -> int:
     """In how many passages a rare word may be."""
@@ -162,6 +188,17 @@ def _choices(terms: Sequence[_Term], limit: int) -> list[int]:
     """How many of the words, rarest first, to look for, in turn, until enough is found: the rare, one more, all."""
     rare = sum(term.passages <= limit for term in terms) or 1
     return sorted({min(rare, len(terms)), min(rare + 1, len(terms)), len(terms)} - {0})
+
+
+def _few(connection: sqlite3.Connection, where: Where) -> dict[int, str]:
+    """Passage -> episode of all that pass a filter; empty when more than FEW_ROWS do."""
+    terms, values = condition(where)
+    rows = connection.execute(
+        f"""SELECT p.passage_id, e.episode_id FROM episodes e JOIN passages p ON p.episode_key = e.episode_key
+            WHERE {terms} LIMIT ?""",
+        (*values, FEW_ROWS + 1),
+    ).fetchall()
+    return dict(rows) if len(rows) <= FEW_ROWS else {}
 
 
 def _best(connection: sqlite3.Connection, asked: _Asked, match: str, limit: int) -> list[ScoredPassage]:

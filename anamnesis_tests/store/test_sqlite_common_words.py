@@ -1,0 +1,60 @@
+"""Common words in the embedded store's text search, with limits so small that a few passages reach them."""
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from anamnesis_pipeline.model import Variant, Where
+from anamnesis_pipeline.store.base import Store
+from anamnesis_pipeline.store.sqlite import fulltext
+from anamnesis_pipeline.store.sqlite.opening import open_sqlite
+from anamnesis_tests.store.samples import episode, passages
+
+WORDS = ("alder", "birch", "cedar", "dogwood", "elm")
+TEXTS = st.lists(st.lists(st.sampled_from(WORDS), min_size=1, max_size=4), min_size=1, max_size=24)
+
+
+@pytest.fixture(autouse=True)
+def small_limits(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(fulltext, "RARE_ROWS", 2)
+    monkeypatch.setattr(fulltext, "RARE_SHARE", 0.0)
+    monkeypatch.setattr(fulltext, "FEW_ROWS", 10)
+
+
+def filled(store: Store, texts: list[list[str]]) -> Store:
+    """One episode per text; every third in project `few`."""
+    store.episodes.put(
+        [
+            (episode(f"e{n}", n, project="few" if n % 3 == 0 else "many"), passages(" ".join(words)))
+            for n, words in enumerate(texts)
+        ]
+    )
+    return store
+
+
+@given(texts=TEXTS, asked=st.lists(st.sampled_from(WORDS), min_size=1, max_size=5, unique=True), k=st.integers(1, 30))
+@settings(max_examples=60, deadline=None, suppress_health_check=list(HealthCheck))
+@pytest.mark.parametrize("project", [None, "few"])
+@pytest.mark.parametrize(
+    ("analyzer", "variant"), [("stem", Variant.TEXT), ("stem", Variant.CONTEXT), ("exact", Variant.TEXT)]
+)
+def test_no_passage_with_an_asked_word_is_missing_while_there_is_room(
+    tmp_path_factory: pytest.TempPathFactory, texts: list[list[str]], asked: list[str], k: int, project: str | None,
+    analyzer: str, variant: Variant,
+) -> None:  # fmt: skip
+    folder = tmp_path_factory.mktemp("store")
+    store = filled(open_sqlite(folder / "a.db", folder / "index"), texts)
+    where = Where(projects=(project,)) if project else Where()
+    hits = store.text.matching(asked, k, where, analyzer=analyzer, variant=variant)
+    store.close()
+    matching = {f"e{n}" for n, words in enumerate(texts) if set(words) & set(asked) and (project is None or n % 3 == 0)}
+    assert len({hit.episode_id for hit in hits}) == len(hits) == min(k, len(matching))
+    assert {hit.episode_id for hit in hits} <= matching
+    assert [hit.score for hit in hits] == sorted((hit.score for hit in hits), reverse=True)
+
+
+def test_a_passage_with_the_rare_word_comes_before_those_with_common_ones_only(store: Store) -> None:
+    filled(store, [["alder", "birch"]] * 9 + [["alder", "cedar"]])
+    hits = store.text.matching(["alder", "cedar"], 3, Where(projects=("few",)))
+    assert hits[0].episode_id == "e9"
+    assert len(hits) == 3
