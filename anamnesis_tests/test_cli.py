@@ -142,7 +142,7 @@ def test_without_a_sidecar_the_store_answers_by_keywords_and_says_so(run: Run, t
 def write_log(path: Path) -> None:
     """A session of one prompt and one answer, as Claude Code writes them."""
     path.parent.mkdir(parents=True)
-    shared = {"sessionId": "5e551011-0000-4000-8000-000000000001", "cwd": "/work/shop", "version": "2.0.0"}
+    shared = {"sessionId": "5e551011-0000-4000-8000-000000000001", "cwd": "/code/shop", "version": "2.0.0"}
     prompt = {
         **shared,
         "type": "user",

@@ -216,7 +216,7 @@ def _within_budget(query: SearchQuery, rankings: Sequence[Ranking], groups: Sequ
 
 
 def labels_of(name: str, known: Sequence[str]) -> list[str]:
-    """The project labels that a bare name means: `api` means `acme/api` and `~/work/api`, never `my-api`."""
+    """The project labels that a bare name means: `api` means `acme/api` and `~/code/api`, never `my-api`."""
     return [label for label in known if label.endswith("/" + name)]
 
 

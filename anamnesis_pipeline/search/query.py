@@ -19,7 +19,7 @@ class Mode(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class SearchQuery:
-    """A question. `where.projects` may hold bare names: `api` also means `acme/api` and `~/work/api`.
+    """A question. `where.projects` may hold bare names: `api` also means `acme/api` and `~/code/api`.
 
     :param top_k: most episodes to return, 1 to 100.
     :param min_score: cosine below which a hit is dropped; None or 0: no floor.

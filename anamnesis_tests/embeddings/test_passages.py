@@ -37,7 +37,7 @@ segments = st.lists(st.tuples(kinds, texts), min_size=1, max_size=5)
 
 def part(*said: tuple[SegmentKind, str], prompt: str = "why is the build red", lead: str = "") -> Part:
     return Part(
-        "p", "src", "a.jsonl", "s1", "x1", 0, "exchange", "acme/api", "/work/api", prompt,
+        "p", "src", "a.jsonl", "s1", "x1", 0, "exchange", "acme/api", "/code/api", prompt,
         tuple(
             Segment(f"k{n}", f"u{n}", kind, 0, text, START + timedelta(minutes=n))
             for n, (kind, text) in enumerate(said)

@@ -58,10 +58,10 @@ def test_summaries_made_by_claude_code_are_found_only_by_their_kind(memory: Memo
 
 def test_a_bare_project_name_means_every_project_of_that_name(memory: Memory) -> None:
     ids = {
-        label: memory.add("zeppelin", project=label) for label in ("acme/api", "~/work/api", "api", "my-api", "api/x")
+        label: memory.add("zeppelin", project=label) for label in ("acme/api", "~/code/api", "api", "my-api", "api/x")
     }
     found = memory.ids("zeppelin", where=Where(projects=("api",)), **EVERYTHING)
-    assert sorted(found) == sorted([ids["acme/api"], ids["~/work/api"], ids["api"]])
+    assert sorted(found) == sorted([ids["acme/api"], ids["~/code/api"], ids["api"]])
     assert memory.ids("zeppelin", where=Where(projects=("acme/api",)), **EVERYTHING) == [ids["acme/api"]]
     assert memory.ids("zeppelin", where=Where(projects=("nowhere",))) == []
     assert labels_of("api", ["my-api", "a/api", "api/b"]) == ["a/api"]

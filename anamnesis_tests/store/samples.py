@@ -69,7 +69,7 @@ def segment(key: str, text: str = "some text", minute: float | None = 0, start: 
 def part(*segments: Segment, closed: bool = True, **fields: Any) -> Part:
     """A part of source `logs` that begins with the first segment."""
     given = {"source": "logs", "path": "a.jsonl", "session_id": "s", "exchange_id": "x", "ordinal": 0,
-             "kind": "exchange", "project": "acme/api", "cwd": "/work", "prompt": "why?"} | fields  # fmt: skip
+             "kind": "exchange", "project": "acme/api", "cwd": "/code", "prompt": "why?"} | fields  # fmt: skip
     return Part(part_id=part_id_of(segments[0]), segments=segments, closed=closed, **given)
 
 
