@@ -14,7 +14,6 @@
         ├── StoreFull             the disk has no room for the write
         ├── EpisodeConflict       the id exists with other content
         ├── EpisodeNotFound       no such id
-        ├── Tombstoned            the id was deleted on purpose
         ├── InvalidEpisode        a field is missing or has a value it cannot have
         ├── SourceUnreadable      a folder or file cannot be listed or read
         ├── AlreadyRunning        another `anamnesis up` owns this home
@@ -78,10 +77,6 @@ class EpisodeConflict(GiveUp):
 
 class EpisodeNotFound(GiveUp):
     """No episode has this id."""
-
-
-class Tombstoned(GiveUp):
-    """The id was deleted on purpose and stays away."""
 
 
 class InvalidEpisode(GiveUp):

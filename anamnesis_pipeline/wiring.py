@@ -12,7 +12,7 @@ from anamnesis_pipeline.embeddings.pieces import PieceCounter, minilm_pieces
 from anamnesis_pipeline.embeddings.pinned_pool import PinnedPool, PoolModel, available_cores, cores_for
 from anamnesis_pipeline.embeddings.space_models import SpaceModels
 from anamnesis_pipeline.errors import DimensionMismatch
-from anamnesis_pipeline.exchanges.projects import git_identity, project_label
+from anamnesis_pipeline.exchanges.projects import project_of
 from anamnesis_pipeline.exchanges.redaction import Redactor, load_salt
 from anamnesis_pipeline.model import FileCursor, Part, Space, StoredPassage
 from anamnesis_pipeline.search.engine import Engine
@@ -94,7 +94,7 @@ def open_project_labels() -> Callable[[str], str]:
 
     @lru_cache(maxsize=10_000)
     def label(cwd: str) -> str:
-        return git_identity(cwd) or project_label(cwd)
+        return project_of(cwd)
 
     return label
 

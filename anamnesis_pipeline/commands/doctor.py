@@ -12,7 +12,7 @@ from pathlib import Path
 from anamnesis_pipeline.commands.dagster_state import dagster_state, stuck
 from anamnesis_pipeline.commands.status import memory_status, sidecar_status
 from anamnesis_pipeline.embeddings.models import find_model
-from anamnesis_pipeline.errors import AnamnesisError, ServiceUnreachable
+from anamnesis_pipeline.errors import AnamnesisError, ServiceUnreachable, StoreCorrupt
 from anamnesis_pipeline.model import Where
 from anamnesis_pipeline.settings import Settings, claude_projects_dir
 from anamnesis_pipeline.store.base import Store
@@ -22,6 +22,10 @@ from anamnesis_pipeline.wiring import effective_settings, open_store
 
 MIN_FREE_BYTES = 1_000_000_000
 _START_IT = "start it with: anamnesis up"
+_RESTORE = (
+    "stop `anamnesis up` and put a backup of the home back; without one, move the database away and start again: "
+    "logs that still exist are read anew, the archive of others is kept aside as `*.kept-1`"
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,9 +46,10 @@ def examine(settings: Settings) -> list[Finding]:
     try:
         with closing(open_store(settings)) as store:
             return _general(effective_settings(store)) + [check(store) for check in STORE_CHECKS]
-    except AnamnesisError as exc:
-        advice = f"move {settings.database} away, then let `anamnesis up` build it again from the logs and the archive"
-        return [*_general(settings), Finding(False, "store", str(exc), advice)]
+    except StoreCorrupt as exc:
+        return [*_general(settings), Finding(False, "store", str(exc), _RESTORE)]
+    except AnamnesisError as exc:  # a full disk, a busy store: the text says what to do, and the file is sound
+        return [*_general(settings), Finding(False, "store", str(exc), "")]
 
 
 def _general(settings: Settings) -> list[Finding]:
@@ -144,11 +149,7 @@ def dagster(settings: Settings) -> Finding:
 def store_integrity(store: Store) -> Finding:
     """The database engine finds nothing wrong with itself."""
     problems = store.text.check()
-    advice = (
-        "stop `anamnesis up` and put a backup of the home back; without one, move the database away and start again: "
-        "logs that still exist are read anew, the archive of others is kept aside as `*.kept-1`"
-    )
-    return Finding(not problems, "store", "; ".join(problems[:3]) or "passes its integrity check", advice)
+    return Finding(not problems, "store", "; ".join(problems[:3]) or "passes its integrity check", _RESTORE)
 
 
 def coverage(store: Store) -> Finding:

@@ -6,12 +6,15 @@ from contextlib import closing, contextmanager
 from datetime import UTC, datetime, tzinfo
 from typing import Any
 
+from pydantic import ValidationError
+
 from anamnesis_pipeline.commands.local_services import search_sidecar
 from anamnesis_pipeline.errors import GiveUp, ServiceUnreachable
 from anamnesis_pipeline.model import Space
 from anamnesis_pipeline.search.engine import Engine
 from anamnesis_pipeline.search.query import Mode
 from anamnesis_pipeline.settings import Settings
+from anamnesis_pipeline.sidecar.problems import field_errors
 from anamnesis_pipeline.sidecar.rendering import answer_body
 from anamnesis_pipeline.sidecar.schemas import SearchIn
 from anamnesis_pipeline.store.base import Store, Vectors
@@ -75,7 +78,11 @@ def search(settings: Settings, body: Mapping[str, Any]) -> tuple[dict[str, Any],
 def _search_store(settings: Settings, body: Mapping[str, Any], reason: str) -> tuple[dict[str, Any], str]:
     if not settings.database.exists():
         raise GiveUp(f"{reason}, and nothing is stored in {settings.home} yet; start it with: anamnesis up")
-    question = SearchIn.model_validate(dict(body)).question()
+    try:
+        question = SearchIn.model_validate(dict(body)).question()
+    except ValidationError as exc:
+        problems = "; ".join(f"{error['path']}: {error['message']}" for error in field_errors(exc.errors()))
+        raise GiveUp(f"the question is refused: {problems}") from exc
     semantic = question.mode is Mode.SEMANTIC
     with closing(open_store(settings)) as store, _engine(store, semantic) as engine:
         answer = dict(answer_body(engine.search(question), (), explain=False))

@@ -8,14 +8,11 @@ they wrote. Nothing is lost by failing them: the sensors ask the store what is m
 import logging
 
 import dagster as dg
+from dagster._core.definitions.run_request import InstigatorType
+from dagster._core.scheduler.instigation import SensorInstigatorData
 
-UNFINISHED = [
-    dg.DagsterRunStatus.QUEUED,
-    dg.DagsterRunStatus.NOT_STARTED,
-    dg.DagsterRunStatus.STARTING,
-    dg.DagsterRunStatus.STARTED,
-    dg.DagsterRunStatus.CANCELING,
-]
+from anamnesis_pipeline.defs.run_statuses import UNFINISHED_STATUSES
+
 MESSAGE = (
     "Anamnesis was ended while this run was unfinished. What it wrote is kept; the sensors request what is missing."
 )
@@ -26,12 +23,24 @@ def fail_unfinished_runs(instance: dg.DagsterInstance) -> list[str]:
 
     Only right while no process of this instance is running.
     """
-    runs = instance.get_runs(filters=dg.RunsFilter(statuses=UNFINISHED), ascending=True)
+    runs = instance.get_runs(filters=dg.RunsFilter(statuses=UNFINISHED_STATUSES), ascending=True)
     for run in runs:
         instance.report_run_failed(run, MESSAGE)
         if instance.event_log_storage.supports_global_concurrency_limits:
             instance.event_log_storage.free_concurrency_slots_for_run(run.run_id)
     return [run.run_id for run in runs]
+
+
+def tick_at_once(instance: dg.DagsterInstance) -> None:
+    """Let every sensor tick as soon as the daemon starts: it would wait for the interval of the earlier life.
+
+    Whoever starts again, perhaps with other log roots, should not look at an empty memory for five minutes.
+    """
+    for state in instance.all_instigator_state(instigator_type=InstigatorType.SENSOR):
+        data = state.instigator_data
+        if isinstance(data, SensorInstigatorData):
+            fresh = data._replace(last_tick_timestamp=None, last_tick_start_timestamp=None)
+            instance.update_instigator_state(state.with_data(fresh))
 
 
 def main() -> None:
@@ -41,6 +50,7 @@ def main() -> None:
     log.setLevel(logging.INFO)
     with dg.DagsterInstance.get() as instance:
         failed = fail_unfinished_runs(instance)
+        tick_at_once(instance)
     log.info("marked %d unfinished runs as failed %s", len(failed), failed)
 
 

@@ -12,6 +12,7 @@ from anamnesis_pipeline import settings as settings_module
 from anamnesis_pipeline.defs.jobs import embed, index, ingest
 from anamnesis_pipeline.defs.partitions import EMBED_TAG, SOURCE_TAG, SOURCES, SPACES, contiguous_runs, embed_key
 from anamnesis_pipeline.defs.resources import MemoryResource
+from anamnesis_pipeline.defs.run_statuses import UNFINISHED_STATUSES
 from anamnesis_pipeline.errors import AnamnesisError, SourceUnreadable
 from anamnesis_pipeline.model import RESERVED_SOURCES, Space
 from anamnesis_pipeline.steps.crawl import source_changed
@@ -22,10 +23,6 @@ TICK_S = 30.0
 SOURCES_PER_RUN = 50
 REINDEX_AFTER = 5_000
 """New vectors after which the index file is looked at again; below that the exact scan of what is new is fast."""
-_UNFINISHED = [
-    dg.DagsterRunStatus.QUEUED, dg.DagsterRunStatus.NOT_STARTED, dg.DagsterRunStatus.STARTING,
-    dg.DagsterRunStatus.STARTED, dg.DagsterRunStatus.CANCELING,
-]  # fmt: skip
 
 
 def crawl_interval_s() -> int:
@@ -108,7 +105,7 @@ def _why_nothing(sources: int, running: int, problems: Collection[str]) -> str:
 
 
 def _running_sources(instance: dg.DagsterInstance) -> set[str]:
-    runs = instance.get_runs(dg.RunsFilter(job_name=ingest.name, statuses=_UNFINISHED))
+    runs = instance.get_runs(dg.RunsFilter(job_name=ingest.name, statuses=UNFINISHED_STATUSES))
     return {run.tags.get("dagster/partition", "") for run in runs}
 
 
@@ -146,7 +143,7 @@ def embed_sensor(context: dg.SensorEvaluationContext, memory: MemoryResource) ->
 
 
 def _busy(instance: dg.DagsterInstance, job: str) -> bool:
-    return instance.get_runs_count(dg.RunsFilter(job_name=job, statuses=_UNFINISHED)) > 0
+    return instance.get_runs_count(dg.RunsFilter(job_name=job, statuses=UNFINISHED_STATUSES)) > 0
 
 
 def _requests(

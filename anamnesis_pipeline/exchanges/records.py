@@ -22,12 +22,14 @@ RESTART_WORK = 8
 """Characters that may be read again while looking for them, as a multiple of the line's length."""
 
 _DECODER = json.JSONDecoder(strict=False)
-_MARKUP = re.compile(r"\s*<([a-z][a-z-]*)")
+_MARKUP = re.compile(r"\s*<([a-z][a-z_-]*)")
 _REMINDER = re.compile(r"<system-reminder>.*?</system-reminder>", re.DOTALL)
 _CONTINUED = "This session is being continued from a previous conversation that ran out of context"
 _INTERRUPTED = "[Request interrupted by user"
 _COMMAND_TAGS = ("command-", "local-command-", "bash-", "user-memory-input")
 _NOTIFICATION_TAGS = ("task-notification", "teammate-message", "agent-notification")
+_INJECTED_TAGS = ("user-prompt-submit-hook", "ide_opened_file", "ide_selection")
+_INJECTED_STARTS = ("Stop hook feedback:", "Caveat: The messages below were generated")
 _ENVELOPE = frozenset({"uuid", "parentUuid", "sessionId", "timestamp", "message", "messageId", "leafUuid"})
 _SKIPPED_TYPES = frozenset({
     "progress", "file-history-snapshot", "file-history-delta", "queue-operation", "ai-title", "custom-title", "summary",
@@ -171,7 +173,7 @@ def text_kind(text: str) -> SegmentKind | None:
         return SegmentKind.COMMAND
     if tag.startswith(_NOTIFICATION_TAGS) or text.startswith(_INTERRUPTED):
         return SegmentKind.NOTIFICATION
-    if tag == "system-reminder" and not _REMINDER.sub("", text).strip():
+    if tag in _INJECTED_TAGS or text.startswith(_INJECTED_STARTS):
         return None
     return SegmentKind.PROMPT
 
@@ -247,8 +249,10 @@ def _kinds(record: Record, text: str, skipped: Counter[str]) -> list[tuple[Segme
     if record.get("isCompactSummary") is True:
         return [(SegmentKind.COMPACT_SUMMARY, text)]
     kind = text_kind(text)
-    if kind is None:
-        skipped["user:system-reminder"] += 1
+    if kind is SegmentKind.PROMPT and "<system-reminder>" in text:
+        text = _REMINDER.sub("", text).strip()  # added by the client to what was typed
+    if kind is None or not text:
+        skipped["user:injected"] += 1
         return []
     return [(_own_kind(record) if kind is SegmentKind.PROMPT else kind, text)]
 

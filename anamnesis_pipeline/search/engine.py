@@ -93,11 +93,7 @@ class Engine:
 
     def _effective(self, where: Where) -> Where:
         hidden = where.hidden_kinds if where.kinds else tuple({*where.hidden_kinds, *HIDDEN_KINDS})
-        if not where.projects:
-            return replace(where, hidden_kinds=hidden)
-        known = self._store.episodes.projects()
-        projects = {label for name in where.projects for label in (name, *labels_of(name, known))}
-        return replace(where, hidden_kinds=hidden, projects=tuple(sorted(projects)))
+        return replace(with_labels(self._store, where), hidden_kinds=hidden)
 
     def _vector(self, query: SearchQuery, degraded: list[str]) -> tuple[Space | None, NDArray[np.float32] | None]:
         active = self._store.spaces.active()
@@ -213,6 +209,15 @@ def _within_budget(query: SearchQuery, rankings: Sequence[Ranking], groups: Sequ
         details = explain(rankings, first.passage.passage_id) if query.explain else None
         hits.append(Hit(first.episode, first.score, first.cosine, first.passage, also, details))
     return hits
+
+
+def with_labels(store: Store, where: Where) -> Where:
+    """The filter with bare project names replaced by the labels they mean."""
+    if not where.projects:
+        return where
+    known = store.episodes.projects()
+    projects = {label for name in where.projects for label in (name, *labels_of(name, known))}
+    return replace(where, projects=tuple(sorted(projects)))
 
 
 def labels_of(name: str, known: Sequence[str]) -> list[str]:

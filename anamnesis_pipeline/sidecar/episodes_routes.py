@@ -13,6 +13,7 @@ from starlette.responses import Response
 
 from anamnesis_pipeline.errors import EpisodeNotFound
 from anamnesis_pipeline.model import Where
+from anamnesis_pipeline.search.engine import with_labels
 from anamnesis_pipeline.sidecar.bulk import parse_bulk, post_all
 from anamnesis_pipeline.sidecar.documentation import BULK_BODY, PROBLEMS
 from anamnesis_pipeline.sidecar.fields import EpisodeId, Kind, Name, Tag, Time
@@ -50,6 +51,7 @@ async def filter_of(
     kind: Annotated[list[Kind], Query(max_length=50, description="Any one is enough")] = NO_NAMES,
     since: Annotated[Time | None, Query(description="Inclusive")] = None,
     until: Annotated[Time | None, Query(description="Exclusive")] = None,
+    include_superseded: Annotated[bool, Query(description="Also what something newer replaced")] = False,
 ) -> Where:
     """The filter in the query string."""
     return Where(
@@ -59,6 +61,7 @@ async def filter_of(
         kinds=tuple(kind),
         since=since,
         until=until,
+        include_superseded=include_superseded,
     )
 
 
@@ -95,7 +98,7 @@ def list_episodes(
     skip: Annotated[int, Query(ge=0, le=MAX_SKIP, description="Episodes to leave out; a cursor is cheaper")] = 0,
 ) -> Response:
     """Newest first."""
-    page = services.store.episodes.page(where, limit, cursor, skip)
+    page = services.store.episodes.page(with_labels(services.store, where), limit, cursor, skip)
     items = [episode_body(episode, include) for episode in page.items]
     return json_reply({"items": items, "next_cursor": page.next_cursor})
 

@@ -23,7 +23,6 @@ from anamnesis_pipeline.errors import (
     RetryLater,
     StoreCorrupt,
     StoreFull,
-    Tombstoned,
     UnknownModel,
 )
 from anamnesis_pipeline.sidecar.schemas import FieldError
@@ -40,7 +39,6 @@ SAFE_HEADERS = {"X-Content-Type-Options": "nosniff", "Cache-Control": "no-store"
 _STATUS: tuple[tuple[type[AnamnesisError], int], ...] = (
     (EpisodeNotFound, 404),
     (EpisodeConflict, 409),
-    (Tombstoned, 409),
     (InvalidEpisode, 422),
     (EmbeddingQueueFull, 429),
     (RetryLater, 503),

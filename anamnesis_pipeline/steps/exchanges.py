@@ -84,8 +84,8 @@ def parse_source(
 ) -> ParseReport:
     """Parse every archived line of `source` that was not parsed yet, and close the parts that fell idle.
 
-    Files are read oldest first, so that the earliest session owns a message. A run that is interrupted goes on where
-    it was; a file that another run parses at the same time is left to it.
+    Files are read by their time of change, oldest first: a message belongs to the first file it was read from. A run
+    that is interrupted goes on where it was; a file that another run parses at the same time is left to it.
 
     :param now: an open part whose last segment is more than `idle_minutes` older is closed.
     :param label: working directory -> project.

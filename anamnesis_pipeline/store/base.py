@@ -99,7 +99,9 @@ class IngestRecords(Protocol):
         """Those of `keys` that some file already owns, or that a tombstone forbids."""
 
     def part(self, part_id: str) -> Part | None:
-        """One part with its segments."""
+        """One part with its segments; None when there is none, or when its episode was deleted with a tombstone:
+        what follows then begins a new part, so that nothing said later is lost with it.
+        """
 
     def commit_parsed(self, chunk: ParsedChunk) -> bool:
         """Compare-and-set on `chunk.before.version`, atomically with everything the chunk adds.
@@ -161,7 +163,9 @@ class EpisodeRecords(Protocol):
     def put(self, episodes: Sequence[tuple[Episode, Sequence[Passage]]]) -> PutReport:
         """Create or replace by id. A passage whose ordinal, text, context and ids are unchanged keeps its key
         (and so its vectors); any other is deleted and, if wanted, inserted under a new key. Counters, status and
-        `superseded_by` of an existing row stay as they are. Tombstoned ids and episodes all of whose
+        `superseded_by` of an existing row stay as they are, and so does what `replace` edited: summary, tags,
+        project, instance, kind, timestamp, metadata and passages without message ids. An episode whose
+        `raw_exchange` was edited is not written any more. Tombstoned ids and episodes all of whose
         `message_keys` are tombstoned are counted and not written.
         """
 

@@ -11,7 +11,8 @@ from pathlib import Path
 from rich.console import Console
 from rich.text import Text
 
-from anamnesis_pipeline.errors import AlreadyRunning, GiveUp
+from anamnesis_pipeline.embeddings.models import find_model
+from anamnesis_pipeline.errors import AlreadyRunning, GiveUp, UnknownModel
 from anamnesis_pipeline.settings import Settings, claude_projects_dir
 from anamnesis_pipeline.store.base import Store
 from anamnesis_pipeline.supervisor.children import ChildSpec
@@ -52,12 +53,24 @@ def run_up(settings: Settings, console: Console, on_ready: Callable[[], None] = 
             write_dagster_home(settings.dagster_home)
             with closing(open_store(settings)) as store:
                 say(f"Starting on {settings.home} (Ctrl-C ends it; logs of its processes: {settings.logs_dir})")
+                _mention_absent_model(effective_settings(store), say)
                 supervisor = Supervisor(child_specs(settings), record.life, say)
                 with _progress(effective_settings(store), store, console, say):
                     return supervisor.run(stop, _announcement(settings, supervisor, say, on_ready))
     except AlreadyRunning as exc:
         say(str(exc))
         return 0
+
+
+def _mention_absent_model(settings: Settings, say: Callable[[str], None]) -> None:
+    """Say so when the model is not on this disk: it may be downloaded now, or its name may be wrong."""
+    try:
+        find_model(settings.model, local_only=True)
+    except UnknownModel:
+        say(
+            f"The embedding model {settings.model!r} is not on this disk. Until it is downloaded, what is new is found "
+            "by its words only. Should that not end, `anamnesis doctor` says why, and which names are known"
+        )
 
 
 def sidecar_url(settings: Settings) -> str:

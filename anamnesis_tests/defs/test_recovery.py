@@ -12,7 +12,8 @@ from dagster._core.remote_origin import (
 )
 from dagster._core.test_utils import create_run_for_test
 
-from anamnesis_pipeline.defs.recovery import MESSAGE, UNFINISHED, fail_unfinished_runs
+from anamnesis_pipeline.defs.recovery import MESSAGE, fail_unfinished_runs
+from anamnesis_pipeline.defs.run_statuses import UNFINISHED_STATUSES
 
 # Dagster wants to know where a queued run comes from; nobody listens there.
 ORIGIN = RemoteJobOrigin(
@@ -29,7 +30,7 @@ def instance(tmp_path: Path) -> Iterator[dg.DagsterInstance]:
 def test_runs_that_were_cut_off_are_failed_and_say_why(instance: dg.DagsterInstance) -> None:
     cut_off = [
         create_run_for_test(instance, job_name="ingest", status=status, remote_job_origin=ORIGIN).run_id
-        for status in UNFINISHED
+        for status in UNFINISHED_STATUSES
     ]
     assert fail_unfinished_runs(instance) == cut_off
     for run_id in cut_off:

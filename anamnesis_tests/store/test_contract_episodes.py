@@ -106,9 +106,9 @@ def test_put_leaves_status_and_counters_of_an_existing_episode(store: Store):
     store.episodes.replace(
         replace(stored, status="superseded", superseded_by="f"), passages("text"), stored.content_hash
     )
-    store.episodes.put([(episode("e", summary="new"), passages("text"))])
+    store.episodes.put([(episode("e", summary="new", path="moved.jsonl"), passages("text"))])
     after = store.episodes.get(["e"])["e"]
-    assert (after.summary, after.status, after.superseded_by) == ("new", "superseded", "f")
+    assert (after.path, after.status, after.superseded_by) == ("moved.jsonl", "superseded", "f")
     assert (after.retrieval_count, after.last_retrieved) == (1, DAY)
 
 

@@ -189,7 +189,10 @@ def test_a_part_whose_episode_was_deleted_is_never_published_again(store: Store)
     put(store, one.part_id, "text", source="logs", message_keys=("m1",))
     store.ingest.mark_published([(one, None)])
     assert store.episodes.delete(one.part_id)
-    parsed(store, part(segment("m1", minute=1), segment("m1", "more", minute=3, start=9)))
+    assert store.ingest.part(one.part_id) is None, "what follows begins a new part"
+    cursor = store.ingest.cursors("logs")["a.jsonl"]
+    grown = part(segment("m1", minute=1), segment("m1", "more", minute=3, start=9))
+    assert not store.ingest.commit_parsed(ParsedChunk(cursor, cursor, parts=[grown])), "it was deleted meanwhile"
     copy = part(segment("m1", minute=1, start=5))
     parsed(store, copy)
     assert store.ingest.parts_to_publish("logs", 10) == [(other, None)]

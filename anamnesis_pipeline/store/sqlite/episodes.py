@@ -5,6 +5,7 @@
 
 import sqlite3
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from datetime import UTC, datetime
 
 from anamnesis_pipeline.errors import EpisodeConflict, EpisodeNotFound
@@ -19,6 +20,9 @@ from anamnesis_pipeline.store.sqlite.filters import condition
 from anamnesis_pipeline.store.sqlite.passage_rows import SELECT_PASSAGES
 
 Written = tuple[Episode, Sequence[Passage]]
+
+_EDITED, _REWRITTEN = 1, 2
+"""A client edited fields of the episode; a client edited its raw text, too."""
 
 
 class SqliteEpisodes:
@@ -59,10 +63,13 @@ class SqliteEpisodes:
                 raise EpisodeNotFound(f"no episode {episode.episode_id}; it may have been deleted meanwhile")
             if stored[1] != expected_hash:
                 raise EpisodeConflict(f"episode {episode.episode_id} changed meanwhile; read it again, then edit")
+            edited = (
+                _EDITED if _read(connection, episode.episode_id).raw_exchange == episode.raw_exchange else _REWRITTEN
+            )
             episode_key = _write(connection, episode, passages)
             connection.execute(
-                "UPDATE episodes SET status = ?, superseded_by = ? WHERE episode_key = ?",
-                (episode.status, episode.superseded_by, episode_key),
+                "UPDATE episodes SET status = ?, superseded_by = ?, edited = ? WHERE episode_key = ?",
+                (episode.status, episode.superseded_by, max(edited, stored[3]), episode_key),
             )
 
     def get(self, episode_ids: Sequence[str]) -> dict[str, Episode]:
@@ -157,10 +164,37 @@ def _put(connection: sqlite3.Connection, episode: Episode, passages: Sequence[Pa
     if _is_tombstoned(connection, episode):
         return "tombstoned"
     stored = _stored(connection, episode.episode_id)
+    if stored is not None and stored[3] == _REWRITTEN:
+        return "unchanged"
+    if stored is not None and stored[3] == _EDITED:
+        episode, passages = _with_edits(connection, episode, passages)
     if stored is not None and stored[2] == episode_rows.stored_hash(episode, passages):
         return "unchanged"
     _write(connection, episode, passages)
     return "created" if stored is None else "updated"
+
+
+def _with_edits(
+    connection: sqlite3.Connection, episode: Episode, passages: Sequence[Passage]
+) -> tuple[Episode, list[Passage]]:
+    """What a log says now, with what a client edited: the fields, and the passages that no message has."""
+    held = _read(connection, episode.episode_id)
+    rows = connection.execute(f"{SELECT_PASSAGES} WHERE e.episode_id = ? ORDER BY p.ordinal", (episode.episode_id,))
+    texts = {passage.text for passage in passages}
+    said = [s.passage for s in map(passage_rows.read_row, rows) if not s.passage.message_ids]
+    both = [*passages, *(passage for passage in said if passage.text not in texts)]
+    kept = replace(
+        episode, summary=held.summary, tags=held.tags, project=held.project, instance=held.instance, kind=held.kind,
+        timestamp=held.timestamp, metadata=held.metadata,
+    )  # fmt: skip
+    return kept, [replace(passage, ordinal=n) for n, passage in enumerate(both)]
+
+
+def _read(connection: sqlite3.Connection, episode_id: str) -> Episode:
+    """An episode that is there."""
+    return episode_rows.read_row(
+        connection.execute(f"{SELECT_EPISODES} WHERE e.episode_id = ?", (episode_id,)).fetchone()
+    )
 
 
 def _write(connection: sqlite3.Connection, episode: Episode, passages: Sequence[Passage]) -> int:
@@ -170,10 +204,10 @@ def _write(connection: sqlite3.Connection, episode: Episode, passages: Sequence[
     return episode_key
 
 
-def _stored(connection: sqlite3.Connection, episode_id: str) -> tuple[int, str, str] | None:
-    """Key, content hash and stored hash of an episode."""
-    row: tuple[int, str, str] | None = connection.execute(
-        "SELECT episode_key, content_hash, stored_hash FROM episodes WHERE episode_id = ?", (episode_id,)
+def _stored(connection: sqlite3.Connection, episode_id: str) -> tuple[int, str, str, int] | None:
+    """Key, content hash, stored hash and edit state of an episode."""
+    row: tuple[int, str, str, int] | None = connection.execute(
+        "SELECT episode_key, content_hash, stored_hash, edited FROM episodes WHERE episode_id = ?", (episode_id,)
     ).fetchone()
     return row
 

@@ -110,7 +110,11 @@ class SqliteIngest:
 
     def part(self, part_id: str) -> Part | None:
         with self._database.read() as connection:
-            row = connection.execute(f"SELECT {PART_COLUMNS} FROM parts WHERE part_id = ?", (part_id,)).fetchone()
+            row = connection.execute(
+                f"""SELECT {PART_COLUMNS} FROM parts
+                    WHERE part_id = ? AND part_id NOT IN (SELECT episode_id FROM tombstones)""",
+                (part_id,),
+            ).fetchone()
         return None if row is None else part_rows.read_row(row)
 
     def commit_parsed(self, chunk: ParsedChunk) -> bool:
@@ -257,7 +261,11 @@ def _is_contested(connection: sqlite3.Connection, chunk: ParsedChunk) -> bool:
     forbidden = connection.execute(
         "SELECT 1 FROM tombstone_keys WHERE message_key IN (SELECT value FROM json_each(?))", (keys,)
     ).fetchone()
-    return bool(owned or forbidden)
+    deleted = connection.execute(
+        "SELECT 1 FROM tombstones WHERE episode_id IN (SELECT value FROM json_each(?))",
+        (json_list(part.part_id for part in chunk.parts),),
+    ).fetchone()
+    return bool(owned or forbidden or deleted)
 
 
 def _unpublished(connection: sqlite3.Connection, source: str) -> Iterator[Part]:
