@@ -75,6 +75,8 @@ class FileCursor:
     parser_state: str = ""
     gone: bool = False
     version: int = 0
+    unread: str = ""
+    """Why the last attempt to read the file failed; empty when it did not. Any run tries again, but asks for none."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,7 +17,7 @@ from anamnesis_pipeline.model import Where
 from anamnesis_pipeline.settings import Settings, claude_projects_dir
 from anamnesis_pipeline.store.base import Store
 from anamnesis_pipeline.supervisor.log_roots import EXAMPLE_LOGS, retention_advice, survey
-from anamnesis_pipeline.supervisor.up_lock import read_lock
+from anamnesis_pipeline.supervisor.up_lock import log_roots_in_use
 from anamnesis_pipeline.wiring import effective_settings, open_store
 
 MIN_FREE_BYTES = 1_000_000_000
@@ -88,12 +88,8 @@ def free_space(settings: Settings) -> Finding:
 
 
 def log_roots(settings: Settings) -> Finding:
-    """Every log root exists and can be read, and there is at least one log.
-
-    A running `anamnesis up` may have been given other roots than this process: those count.
-    """
-    running = read_lock(settings.home / "up.lock")
-    roots = tuple(map(Path, running.log_roots)) if running else settings.log_roots
+    """Every log root exists and can be read, and there is at least one log."""
+    roots = log_roots_in_use(settings)
     found = survey(roots)
     detail = f"{found.files:,} logs, {found.bytes / 1e6:.1f} MB in {', '.join(map(str, roots))}"
     if found.absent:
@@ -101,7 +97,19 @@ def log_roots(settings: Settings) -> Finding:
     if found.unreadable:
         detail += f"; not readable: {', '.join(map(str, found.unreadable))}"
     advice = f"set ANAMNESIS_LOG_ROOTS to folders with logs, or try the examples: make up LOGS={EXAMPLE_LOGS}"
+    if found.unreadable:
+        advice = "let the user who runs Anamnesis read these folders (chmod, or its group), or leave them out"
     return Finding(bool(found.files) and not found.absent and not found.unreadable, "logs", detail, advice)
+
+
+def unread_logs(store: Store) -> Finding:
+    """Every log could be read the last time it was tried."""
+    cursors = (c for source in store.ingest.sources() for c in store.ingest.cursors(source.key).values())
+    problems = [cursor.unread for cursor in cursors if cursor.unread and not cursor.gone]
+    detail = (
+        f"{len(problems)} logs cannot be read: {'; '.join(problems[:3])}" if problems else "every log could be read"
+    )
+    return Finding(not problems, "reading", detail, "let the user who runs Anamnesis read them; the next ingest does")
 
 
 def retention(_settings: Settings) -> Finding:
@@ -173,7 +181,7 @@ def clock(store: Store) -> Finding:
 CHECKS: Sequence[Callable[[Settings], Finding]] = (
     python_version, home_writable, free_space, log_roots, retention, model_files, sidecar, dagster,
 )  # fmt: skip
-STORE_CHECKS: Sequence[Callable[[Store], Finding]] = (store_integrity, coverage, clock)
+STORE_CHECKS: Sequence[Callable[[Store], Finding]] = (store_integrity, unread_logs, coverage, clock)
 
 
 def _nearest_existing(path: Path) -> Path:

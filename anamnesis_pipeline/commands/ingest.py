@@ -10,6 +10,7 @@ from anamnesis_pipeline.steps.pipeline import SourceReport, ingest_all
 from anamnesis_pipeline.steps.spaces import index_space
 from anamnesis_pipeline.store.base import Store
 from anamnesis_pipeline.supervisor.progress import done_text, take_snapshot
+from anamnesis_pipeline.supervisor.up_lock import log_roots_in_use
 
 Say = Callable[[str], None]
 
@@ -23,6 +24,7 @@ def run_ingest(settings: Settings, say: Say) -> None:
     """
     with closing(wiring.open_store(settings)) as store:
         settings = wiring.effective_settings(store)
+        settings = settings.model_copy(update={"log_roots": log_roots_in_use(settings)})
         pipeline = wiring.open_pipeline(settings, store)
         found = wiring.discover_sources(settings)
         for problem in found.problems:
@@ -40,6 +42,7 @@ def source_text(report: SourceReport) -> str:
         f"{report.episodes.put.created + report.episodes.put.updated:,} episodes written",
     ]
     pieces += [f"{masked:,} secrets masked"] if masked else []
+    pieces += [f"{report.parse.malformed:,} malformed lines"] if report.parse.malformed else []
     return "\n".join([", ".join(pieces), *(f"  {problem}" for problem in report.crawl.problems)])
 
 

@@ -21,6 +21,9 @@ from anamnesis_pipeline.wiring import discover_sources, effective_settings, open
 TICK_S = 30.0
 """A tick lists for at most this long; what it did not reach comes first in the next one."""
 SOURCES_PER_RUN = 50
+INGEST_MAX_S = 7_200
+"""After so long Dagster takes an `ingest` run for dead: a run that lost its process would hold its source for ever. One
+that was still alive is requested again and goes on where it was."""
 REINDEX_AFTER = 5_000
 """New vectors after which the index file is looked at again; below that the exact scan of what is new is fast."""
 
@@ -96,7 +99,7 @@ def _rotated(keys: list[str], after: str | None) -> list[str]:
 
 
 def _ingest_request(key: str) -> dg.RunRequest:
-    return dg.RunRequest(partition_key=key, tags={SOURCE_TAG: key})
+    return dg.RunRequest(partition_key=key, tags={SOURCE_TAG: key, "dagster/max_runtime": str(INGEST_MAX_S)})
 
 
 def _why_nothing(sources: int, running: int, problems: Collection[str]) -> str:

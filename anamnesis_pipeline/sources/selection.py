@@ -26,10 +26,13 @@ class Selection:
         return len(self.new) + len(self.grown) + len(self.replaced)
 
 
-def select(listing: Iterable[FileStat], cursors: Mapping[str, FileCursor], *, complete: bool = True) -> Selection:
+def select(
+    listing: Iterable[FileStat], cursors: Mapping[str, FileCursor], *, complete: bool = True, retry: bool = True
+) -> Selection:
     """Compare without reading a byte.
 
     :param complete: the listing saw every folder; otherwise nothing is taken for gone.
+    :param retry: a file that could not be read last time counts as changed.
     """
     new: list[FileStat] = []
     grown: list[tuple[FileStat, FileCursor]] = []
@@ -41,7 +44,7 @@ def select(listing: Iterable[FileStat], cursors: Mapping[str, FileCursor], *, co
         cursor = cursors.get(file.path)
         if cursor is None:
             new.append(file)
-        elif is_unchanged(file, cursor):
+        elif is_unchanged(file, cursor) and not (retry and cursor.unread):
             unchanged += 1
         elif is_replaced(file, cursor):
             replaced.append((file, cursor))
@@ -68,8 +71,11 @@ def is_replaced(file: FileStat, cursor: FileCursor) -> bool:
 
 
 def changed_files(listing: Iterable[FileStat], cursors: Mapping[str, FileCursor], *, complete: bool = True) -> int:
-    """How many files a crawl would have something to do for, vanished ones included; reads nothing."""
-    selection = select(listing, cursors, complete=complete)
+    """How many files a crawl would have something to do for, vanished ones included; reads nothing.
+
+    Files that could not be read and did not change since are no reason for a crawl: each tick would ask for one.
+    """
+    selection = select(listing, cursors, complete=complete, retry=False)
     return selection.changed + len(selection.gone)
 
 

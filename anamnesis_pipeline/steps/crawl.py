@@ -96,6 +96,7 @@ def _crawl_listing(crawl: _Crawl, listing: Listing) -> CrawlReport:
             outcomes[_crawl_file(crawl, file, cursor)] += 1
         except SourceUnreadable as problem:
             crawl.tally.problems.append(str(problem))
+            _note_unread(crawl, file, str(problem))
     gone = crawl.store.ingest.mark_gone(crawl.source.key, selection.gone) if selection.gone else 0
     return CrawlReport(
         files=len(listing.files),
@@ -109,6 +110,17 @@ def _crawl_listing(crawl: _Crawl, listing: Listing) -> CrawlReport:
         masked=dict(crawl.tally.masked),
         problems=crawl.tally.problems,
     )
+
+
+def _note_unread(crawl: _Crawl, file: FileStat, reason: str) -> None:
+    """Remember that this very state of a file could not be read; what was read of it before stays as it is."""
+    stored = crawl.store.ingest.cursors(crawl.source.key).get(file.path)
+    cursor = stored or FileCursor(crawl.source.key, file.path)
+    tried = replace(
+        cursor, device=file.device, inode=file.inode, size=file.size, mtime_ns=file.mtime_ns, gone=False,
+        version=cursor.version + 1, unread=reason,
+    )  # fmt: skip
+    crawl.store.ingest.commit_crawl(stored, tried, None)
 
 
 def _to_read(selection: Selection) -> Iterator[tuple[FileStat, FileCursor | None]]:
@@ -167,7 +179,7 @@ def _read_up_to(cursor: FileCursor, file: FileStat, read: ReadBlock, offset: int
     return replace(
         cursor, device=file.device, inode=file.inode, size=file.size, mtime_ns=file.mtime_ns, offset=offset,
         head_hash=fingerprint(read, offset), head_bytes=min(FINGERPRINT_BYTES, offset),
-        lines=cursor.lines + lines, gone=False, version=cursor.version + 1,
+        lines=cursor.lines + lines, gone=False, version=cursor.version + 1, unread="",
     )  # fmt: skip
 
 

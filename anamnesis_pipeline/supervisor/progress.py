@@ -17,6 +17,8 @@ _PLAIN_LINE_EVERY_S = 10.0
 _RATE_WINDOW_S = 60.0
 _CALM_S = 6.0
 """Nothing may change for so long before the memory counts as up to date: a next stage may be about to start."""
+_STUCK_S = 60.0
+"""Longer than the pauses between stages: whoever waits should be told where to look."""
 _SETTLED_S = 180.0
 """After so long without any change, files that never arrived (unreadable ones) are no longer waited for."""
 
@@ -92,7 +94,9 @@ def progress_text(history: Sequence[Snapshot], files: int) -> str:
         pieces.append(f"{speed:,.0f}/s" if speed >= 10 else f"{speed:.1f}/s")
     if speed and left > 0:
         pieces.append(f"about {duration(left / speed)} left")
-    return "Reading: " + ", ".join(pieces)
+    stuck = _calm_s(history)
+    hint = f" (nothing new for {duration(stuck)}: `anamnesis doctor` says why)" if stuck >= _STUCK_S else ""
+    return "Reading: " + ", ".join(pieces) + hint
 
 
 def done_text(latest: Snapshot) -> str:

@@ -9,6 +9,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from anamnesis_pipeline.errors import AlreadyRunning, GiveUp
+from anamnesis_pipeline.settings import Settings
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,6 +29,12 @@ def read_lock(path: Path) -> Running | None:
         return Running(**json.loads(path.read_text(encoding="utf-8")))
     except (OSError, ValueError, TypeError):
         return None  # absent, emptied at an orderly end, or caught while being written
+
+
+def log_roots_in_use(settings: Settings) -> tuple[Path, ...]:
+    """The log roots that a running `anamnesis up` was given, which may be others than this process knows."""
+    running = read_lock(settings.home / "up.lock")
+    return tuple(map(Path, running.log_roots)) if running else settings.log_roots
 
 
 @contextmanager

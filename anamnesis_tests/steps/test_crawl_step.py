@@ -209,6 +209,24 @@ def test_an_unreadable_file_is_reported_and_the_others_are_read(memory):
     assert memory.crawl().lines == 1
 
 
+def test_a_file_that_cannot_be_read_asks_for_no_crawl_until_it_changes_and_loses_nothing(memory):
+    memory.append(f"{line(1)}\n")
+    assert memory.crawl().lines == 1
+    memory.host = LosesOneFile("box")
+    memory.append(f"{line(2)}\n")
+    assert source_changed(memory.store, memory.host, memory.source)
+    memory.crawl()
+    assert SESSION in memory.cursor().unread
+    assert not source_changed(memory.store, memory.host, memory.source), "each tick would ask for a run"
+    memory.append(f"{line(3)}\n")
+    assert source_changed(memory.store, memory.host, memory.source)
+    memory.crawl()
+    memory.host = LocalHost("box")
+    assert memory.crawl().lines == 2, "any crawl tries again, though nothing changed since"
+    assert memory.archived() == [line(1), line(2), line(3)]
+    assert not memory.cursor().unread
+
+
 def test_what_is_written_while_a_file_is_read_is_seen_next_time(memory):
     memory.append(f"{line(1)}\n")
 

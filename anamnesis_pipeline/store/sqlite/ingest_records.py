@@ -17,7 +17,7 @@ from anamnesis_pipeline.store.sqlite.connection import Database, batches
 from anamnesis_pipeline.store.sqlite.part_rows import PART_COLUMNS
 
 _FILE_COLUMNS = """source, path, device, inode, size, mtime_ns, head_hash, head_bytes, "offset", generation, lines,
-    parsed_lines, parser_state, gone, version"""
+    parsed_lines, parser_state, gone, version, unread"""
 _PAGE = 50
 """Parts decompressed at a time while looking for some that no tombstone forbids."""
 
@@ -227,8 +227,10 @@ def _put_source(connection: sqlite3.Connection, source: Source) -> bool:
 
 
 def _read_cursor(row: Sequence[Any]) -> FileCursor:
-    source, path, device, inode, *middle, gone, version = row
-    return replace(FileCursor(source, path, int(device), int(inode), *middle), gone=bool(gone), version=version)
+    source, path, device, inode, *middle, gone, version, unread = row
+    return replace(
+        FileCursor(source, path, int(device), int(inode), *middle), gone=bool(gone), version=version, unread=unread
+    )
 
 
 def _stored_version(connection: sqlite3.Connection, cursor: FileCursor) -> int | None:
@@ -240,15 +242,16 @@ def _stored_version(connection: sqlite3.Connection, cursor: FileCursor) -> int |
 
 def _write_cursor(connection: sqlite3.Connection, cursor: FileCursor) -> None:
     connection.execute(
-        f"""INSERT INTO files ({_FILE_COLUMNS}) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
+        f"""INSERT INTO files ({_FILE_COLUMNS}) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
             ON CONFLICT (source, path) DO UPDATE SET device = excluded.device, inode = excluded.inode,
                 size = excluded.size, mtime_ns = excluded.mtime_ns, head_hash = excluded.head_hash,
                 head_bytes = excluded.head_bytes, "offset" = excluded."offset", generation = excluded.generation,
                 lines = excluded.lines, parsed_lines = excluded.parsed_lines, parser_state = excluded.parser_state,
-                gone = excluded.gone, version = excluded.version""",
+                gone = excluded.gone, version = excluded.version,
+                unread = excluded.unread""",
         (cursor.source, cursor.path, str(cursor.device), str(cursor.inode), cursor.size, cursor.mtime_ns,
          cursor.head_hash, cursor.head_bytes, cursor.offset, cursor.generation, cursor.lines, cursor.parsed_lines,
-         cursor.parser_state, cursor.gone, cursor.version),
+         cursor.parser_state, cursor.gone, cursor.version, clean(cursor.unread)),
     )  # fmt: skip
 
 
