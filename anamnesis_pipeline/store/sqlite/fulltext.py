@@ -17,8 +17,8 @@ from anamnesis_pipeline.store.sqlite.connection import Database
 from anamnesis_pipeline.store.sqlite.exact_terms import exact_phrases
 from anamnesis_pipeline.store.sqlite.filters import condition
 
-RARE_ROWS = 3_000
-RARE_SHARE = 0.03
+RARE_ROWS = 1_500
+RARE_SHARE = 0.015
 """A word in more passages than the larger of both is common: ranking all it matches is what makes a query slow."""
 
 RESCORED = 1_000
