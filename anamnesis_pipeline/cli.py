@@ -2,8 +2,9 @@
 
 import json
 import sys
+from collections.abc import Callable
 from importlib.metadata import version
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 from rich.console import Console
@@ -11,9 +12,12 @@ from rich.console import Console
 from anamnesis_pipeline import settings as settings_file
 from anamnesis_pipeline.commands import config as config_command
 from anamnesis_pipeline.commands import doctor as doctor_command
+from anamnesis_pipeline.commands import model as model_command
+from anamnesis_pipeline.commands import reembed as reembed_command
 from anamnesis_pipeline.commands import search as search_command
 from anamnesis_pipeline.commands import status as status_command
 from anamnesis_pipeline.commands.demo import run_demo
+from anamnesis_pipeline.commands.embedding_calls import Answer
 from anamnesis_pipeline.commands.ingest import run_ingest
 from anamnesis_pipeline.errors import AnamnesisError
 from anamnesis_pipeline.search.query import Mode
@@ -27,6 +31,10 @@ app = typer.Typer(
 )
 config_app = typer.Typer(help="Show, store and forget settings.", invoke_without_command=True)
 app.add_typer(config_app, name="config")
+model_app = typer.Typer(help="List, add, use and drop embedding models.", invoke_without_command=True)
+app.add_typer(model_app, name="model")
+reembed_app = typer.Typer(help="Embed everything anew, and see how far it is.", invoke_without_command=True)
+app.add_typer(reembed_app, name="reembed")
 
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON instead of text.")]
 
@@ -123,6 +131,7 @@ def config(context: typer.Context, as_json: AsJson = False) -> None:
         typer.echo(json.dumps(values, ensure_ascii=False, indent=2))
     else:
         typer.echo(config_command.render(rows))
+        typer.echo(config_command.cores_line(rows))
 
 
 @config_app.command("set")
@@ -137,6 +146,83 @@ def config_unset(name: str) -> None:
     """Forget a stored setting."""
     had = config_command.unstore_setting(settings_file.load(), name)
     typer.echo(f"{name} is no longer stored" if had else f"{name} was not stored")
+
+
+@model_app.callback()
+def model(context: typer.Context, as_json: AsJson = False) -> None:
+    """The model that is used, on which cores, every space with its coverage, and the models known by name."""
+    if not context.invoked_subcommand:
+        _show(model_command.describe(settings_file.load()), model_command.render, as_json)
+
+
+@model_app.command("list")
+def model_list(as_json: AsJson = False) -> None:
+    """The same."""
+    _show(model_command.describe(settings_file.load()), model_command.render, as_json)
+
+
+@model_app.command("add")
+def model_add(model_id: str) -> None:
+    """Make a space for a model, without embedding anything yet."""
+    space = model_command.add(settings_file.load(), model_id)
+    typer.echo(f"{space.key} is {space.status}. Embed everything with it: anamnesis model use {space.key}")
+
+
+@model_app.command("use")
+def model_use(name: Annotated[str, typer.Argument(help="A model, or the key of a space.")]) -> None:
+    """Answer searches with a model or from a space: at once when it is complete, else once it is embedded."""
+    _show(model_command.use(settings_file.load(), name), model_command.render_started)
+
+
+@model_app.command("drop")
+def model_drop(key: Annotated[str, typer.Argument(help="The key of a space, as `anamnesis model` lists it.")]) -> None:
+    """Forget a space and its vectors."""
+    model_command.drop(settings_file.load(), key)
+    typer.echo(f"{key} is dropped")
+
+
+@reembed_app.callback()
+def reembed(context: typer.Context, as_json: AsJson = False) -> None:
+    """How far the re-embed is, how long it still takes, and where to watch it."""
+    if not context.invoked_subcommand:
+        _show(reembed_command.status(settings_file.load()), reembed_command.render, as_json)
+
+
+@reembed_app.command("start")
+def reembed_start(
+    model_id: Annotated[str | None, typer.Option("--model", help="Another model than the active one.")] = None,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only say how much there is to embed.")] = False,
+) -> None:
+    """Embed everything anew; searches are answered meanwhile."""
+    if dry_run:
+        typer.echo(reembed_command.count(settings_file.load(), model_id))
+    else:
+        _show(reembed_command.start(settings_file.load(), model_id), model_command.render_started)
+
+
+@reembed_app.command("pause")
+def reembed_pause() -> None:
+    """Stop within one checkpoint; nothing is lost."""
+    _show(reembed_command.pause(settings_file.load()), reembed_command.render)
+
+
+@reembed_app.command("resume")
+def reembed_resume() -> None:
+    """Go on with what is left."""
+    _show(reembed_command.resume(settings_file.load()), reembed_command.render)
+
+
+@reembed_app.command("status")
+def reembed_status(as_json: AsJson = False) -> None:
+    """The same as without a command."""
+    _show(reembed_command.status(settings_file.load()), reembed_command.render, as_json)
+
+
+def _show(answer: Answer, render: Callable[[Any], str], as_json: bool = False) -> None:
+    body, remark = answer
+    if remark:
+        typer.echo(f"anamnesis: {remark}; asked the store itself", err=True)
+    typer.echo(json.dumps(body, ensure_ascii=False, indent=2) if as_json else render(body))
 
 
 if __name__ == "__main__":

@@ -4,13 +4,14 @@ import dagster as dg
 
 from anamnesis_pipeline.defs.checks import CHECKS
 from anamnesis_pipeline.defs.crawled_files import crawled_files
+from anamnesis_pipeline.defs.embed_sensor import embed_sensor
 from anamnesis_pipeline.defs.embeddings import embeddings
 from anamnesis_pipeline.defs.episodes import episodes
 from anamnesis_pipeline.defs.exchanges import exchanges
 from anamnesis_pipeline.defs.jobs import embed, index, ingest
 from anamnesis_pipeline.defs.resources import EmbeddingPoolResource, MemoryResource
 from anamnesis_pipeline.defs.schedules import daily_ingest
-from anamnesis_pipeline.defs.sensors import crawl_sensor, embed_sensor
+from anamnesis_pipeline.defs.sensors import crawl_sensor
 from anamnesis_pipeline.defs.summaries import summaries
 from anamnesis_pipeline.defs.vector_index import vector_index
 

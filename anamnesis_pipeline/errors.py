@@ -9,7 +9,10 @@
     └── GiveUp                trying again changes nothing; the text says what to change
         ├── BadSetting            a setting has a value it cannot have
         ├── UnknownModel          no such embedding model, or its files cannot be read
+        ├── InvalidVectors        a model answers with vectors that are no numbers, or far from its own in fp32
         ├── DimensionMismatch     vectors of two models were about to meet
+        ├── SpaceNotFound         no such embedding space
+        ├── SpaceConflict         the space's state forbids it: one re-embed at a time, no drop of the active
         ├── StoreCorrupt          the database file is damaged or from a newer version
         ├── StoreFull             the disk has no room for the write
         ├── EpisodeConflict       the id exists with other content
@@ -59,8 +62,20 @@ class UnknownModel(GiveUp):
     """No such embedding model, or its files cannot be read."""
 
 
+class InvalidVectors(GiveUp):
+    """A model answers with vectors that are no numbers, or far from its own in fp32."""
+
+
 class DimensionMismatch(GiveUp):
     """Vectors of two models were about to meet."""
+
+
+class SpaceNotFound(GiveUp):
+    """No embedding space has this key."""
+
+
+class SpaceConflict(GiveUp):
+    """The state of a space forbids what was asked."""
 
 
 class StoreCorrupt(GiveUp):

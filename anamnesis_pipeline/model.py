@@ -301,7 +301,10 @@ class Variant(StrEnum):
 class Space:
     """One embedding model at one weights fingerprint. Vectors of two spaces are never compared.
 
-    `status` is `building`, `active` or `retired`. Precision is recorded, not part of the identity.
+    `status`: `added` (known, embedded only when somebody asks), `building` (being embedded, goes live when complete),
+    `active` (answers searches), `retired` (was active). At most one is active and at most one is building.
+    Precision is recorded, not part of the identity; `fidelity` is the lowest cosine measured between vectors of that
+    precision and of fp32, None when it was not measured.
     """
 
     key: str
@@ -312,6 +315,7 @@ class Space:
     passage_prefix: str = ""
     pooling: str = "mean"
     precision: str = "fp32"
+    fidelity: float | None = None
     variants: tuple[Variant, ...] = (Variant.TEXT, Variant.CONTEXT)
     """Which texts of a passage get a vector here."""
-    status: str = "building"
+    status: str = "added"

@@ -27,6 +27,7 @@ NOT_STORABLE = frozenset(
 )
 """Needed before the store is open, or secret: environment and file only."""
 
+CoreNumber = Annotated[int, Field(ge=0, le=65535)]
 Port = Annotated[int, Field(ge=1, le=65535)]
 
 
@@ -66,9 +67,16 @@ class Settings(BaseSettings):
         MINILM, description="Embedding model: `all-MiniLM-L6-v2`, or any sentence-transformers id or path"
     )
     precision: Literal["auto", "bf16", "fp32"] = Field(
-        "auto", description="Arithmetic of the model; `auto` takes bf16 where the processor has it"
+        "auto", description="Arithmetic of the model; `auto` takes bf16 where the processor or a GPU has it"
+    )
+    device: Literal["auto", "cpu", "cuda"] = Field("auto", description="Where the model runs; `auto`: on a GPU if any")
+    switch: Literal["auto", "ask"] = Field(
+        "auto", description="A space that is complete answers searches at once, or after `anamnesis model use`"
     )
     embed_cpu_pct: int = Field(100, ge=1, le=100, description="Share of the cores, in %, that embedding is pinned to")
+    embed_cores: Annotated[tuple[CoreNumber, ...], NoDecode] = Field(
+        (), description="The cores themselves, separated by `,`; they count instead of the share"
+    )
     embed_queue_max: int = Field(
         64, ge=1, le=10_000, description="Embedding calls that may wait in the sidecar before it answers 429"
     )
@@ -94,6 +102,13 @@ class Settings(BaseSettings):
     @classmethod
     def _split_hosts(cls, value: Any) -> Any:
         return tuple(h.strip() for h in value.split(",") if h.strip()) if isinstance(value, str) else value
+
+    @field_validator("embed_cores", mode="before")
+    @classmethod
+    def _split_cores(cls, value: Any) -> Any:
+        if isinstance(value, str):
+            value = [piece.strip() for piece in value.split(",") if piece.strip()]
+        return tuple(dict.fromkeys(value)) if isinstance(value, list | tuple) else value
 
     @field_validator("api_token")
     @classmethod

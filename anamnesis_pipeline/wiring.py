@@ -7,9 +7,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from anamnesis_pipeline import settings as settings_module
+from anamnesis_pipeline.dagster_api import DagsterApi, dagster_url
+from anamnesis_pipeline.embeddings.cores import Priority, available_cores, cores_for
 from anamnesis_pipeline.embeddings.models import ModelFiles, choose_precision, find_model
 from anamnesis_pipeline.embeddings.pieces import PieceCounter, minilm_pieces
-from anamnesis_pipeline.embeddings.pinned_pool import PinnedPool, PoolModel, available_cores, cores_for
+from anamnesis_pipeline.embeddings.pinned_pool import LoadedModel, PinnedPool, PoolModel
+from anamnesis_pipeline.embeddings.precision import Device, choose_device
 from anamnesis_pipeline.embeddings.space_models import SpaceModels
 from anamnesis_pipeline.errors import DimensionMismatch
 from anamnesis_pipeline.exchanges.projects import project_of
@@ -23,6 +26,7 @@ from anamnesis_pipeline.sources.discovery import Discovery, discover
 from anamnesis_pipeline.sources.local import LocalHost
 from anamnesis_pipeline.steps.pipeline import Pipeline
 from anamnesis_pipeline.steps.posting import Poster
+from anamnesis_pipeline.steps.reembed_state import WANTED_MODEL
 from anamnesis_pipeline.steps.spaces import ensure_space
 from anamnesis_pipeline.store.base import Store
 
@@ -32,8 +36,6 @@ if TYPE_CHECKING:
 
 CONFIG_PREFIX = "config."
 """Stored settings live in the store under this prefix."""
-LIVE_NICENESS = 5
-"""Of embedding workers outside the sidecar: the kernel lets queries go first."""
 
 
 def open_store(settings: Settings) -> Store:
@@ -114,19 +116,33 @@ def open_summarizer(settings: Settings) -> tuple[str, Callable[[Part], str]]:
 
 
 def wanted_space(settings: Settings, store: Store) -> Space:
-    """The space of the configured model, added to the store when it is new.
+    """The space of the configured model, added and begun when it is new; see `ensure_space`.
 
+    Finding a model may take a download: who chose another one meanwhile is heard.
     :raises UnknownModel: no such model.
     """
+    stored = store.settings.get(WANTED_MODEL)
     files = find_model(settings.model, local_only=settings.local_only)
-    return ensure_space(store, files, choose_precision(settings.precision))
+    if store.settings.get(WANTED_MODEL) != stored:
+        return wanted_space(effective_settings(store), store)
+    return ensure_space(store, files, choose_precision(settings.precision, settings.device))
 
 
-def open_pool(settings: Settings, space: Space, *, niceness: int = 0) -> PinnedPool:
+def open_pool(
+    settings: Settings,
+    space: Space,
+    *,
+    priority: Priority = Priority.QUERY,
+    on_loaded: Callable[[LoadedModel], None] = lambda model: None,
+) -> PinnedPool:
     """A pool for the model of a space, not loaded yet.
 
+    :param priority: of its workers, beside other processes on the same cores.
+    :param on_loaded: told of the model once it is in memory, on the thread that loads the pool; it may record the
+        precision and fidelity, which are then not measured again.
     :raises UnknownModel: the model's files are not to be had.
     :raises DimensionMismatch: the files make vectors of another width than the space holds.
+    :raises BadSetting: a core or a GPU is set that is not there.
     """
     files = find_model(space.model_id, local_only=settings.local_only)
     if files.dim != space.dim:
@@ -134,27 +150,40 @@ def open_pool(settings: Settings, space: Space, *, niceness: int = 0) -> PinnedP
             f"space {space.key} holds {space.dim}-d vectors but {files.path} makes {files.dim}-d ones; "
             f"put the files of {space.model_id} back or set ANAMNESIS_MODEL to start a new space"
         )
-    precision = choose_precision(settings.precision)
-    cores = cores_for(settings.embed_cpu_pct, available_cores())
-    return PinnedPool(_pool_model(files, precision), cores, queue_max=settings.embed_queue_max, niceness=niceness)
+    precision = choose_precision(settings.precision, settings.device)
+    fidelity = space.fidelity if space.precision == precision else None
+    model = _pool_model(files, precision, fidelity, choose_device(settings.device), on_loaded)
+    return PinnedPool(model, configured_cores(settings), queue_max=settings.embed_queue_max, priority=priority)
 
 
-def _pool_model(files: ModelFiles, precision: str) -> PoolModel:
-    def load() -> "TransformerModel":
-        from anamnesis_pipeline.embeddings.transformer_model import TransformerModel
+def _pool_model(
+    files: ModelFiles,
+    precision: str,
+    fidelity: float | None,
+    device: Device,
+    on_loaded: Callable[[LoadedModel], None],
+) -> PoolModel:
+    def load() -> LoadedModel:
+        from anamnesis_pipeline.embeddings.transformer_model import load_model
 
-        return TransformerModel(files, precision)
+        return load_model(files, precision, device, fidelity)
 
     def on_worker() -> None:
         from anamnesis_pipeline.embeddings.transformer_model import use_one_thread
 
         use_one_thread()
 
-    return PoolModel(files.model_id, files.dim, load, on_worker, files.query_prefix, files.passage_prefix)
+    return PoolModel(
+        files.model_id, files.dim, load, on_worker, files.query_prefix, files.passage_prefix, on_loaded, device
+    )
 
 
-if TYPE_CHECKING:
-    from anamnesis_pipeline.embeddings.transformer_model import TransformerModel
+def configured_cores(settings: Settings) -> list[int]:
+    """The cores that embedding is pinned to.
+
+    :raises BadSetting: a core is named that this process may not use; the text names those it may.
+    """
+    return cores_for(settings.embed_cpu_pct, settings.embed_cores, available_cores())
 
 
 @dataclass(frozen=True, slots=True)
@@ -166,6 +195,7 @@ class Services:
     engine: Engine
     poster: Poster
     pool: SpaceModels
+    dagster: DagsterApi
     close: Callable[[], None]
 
 
@@ -175,13 +205,24 @@ def open_services(settings: Settings) -> Services:
     """
     store = open_store(settings)
     settings = effective_settings(store)
+
+    def open_for_queries(space: Space) -> PinnedPool:
+        def note_precision(model: LoadedModel) -> None:
+            store.spaces.record_precision(space.key, model.precision, model.fidelity)
+
+        return open_pool(effective_settings(store), space, priority=Priority.QUERY, on_loaded=note_precision)
+
     models = SpaceModels(
-        lambda space: open_pool(settings, space), store.spaces.active, prepare=lambda: wanted_space(settings, store)
+        open_for_queries,
+        store.spaces.active,
+        prepare=lambda: wanted_space(effective_settings(store), store),
+        cores=lambda: configured_cores(effective_settings(store)),
     )
 
-    def embed_now(passages: Sequence[StoredPassage], space: Space) -> None:
+    def embed_now(passages: Sequence[StoredPassage], active: Space) -> None:
         from anamnesis_pipeline.steps.embeddings import embed_passages
 
+        space = models.space_for(active)  # where the next search looks, also while a new model loads
         embed_passages(store, space, passages, _SpaceEmbedder(models, space))
 
     def close() -> None:
@@ -194,6 +235,7 @@ def open_services(settings: Settings) -> Services:
         engine=Engine(store, models.embed_query, models.space_for),
         poster=Poster(store, open_redactor(settings).mask_text, open_pieces(), embed_now),
         pool=models,
+        dagster=DagsterApi(dagster_url(settings)),
         close=close,
     )
 

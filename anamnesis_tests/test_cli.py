@@ -10,6 +10,9 @@ from pathlib import Path
 
 import pytest
 
+from anamnesis_pipeline.embeddings.cores import available_cores
+from anamnesis_tests.sidecar.conftest import model_folder
+
 Run = Callable[..., "subprocess.CompletedProcess[str]"]
 
 
@@ -28,6 +31,7 @@ def run(tmp_path: Path) -> Run:
         "ANAMNESIS_HOME": str(tmp_path / "home"),
         "ANAMNESIS_PORT": str(free_port()),
         "ANAMNESIS_DAGSTER_PORT": str(free_port()),
+        "ANAMNESIS_LOCAL_ONLY": "1",
     }
 
     def run(*arguments: str, **extra: str) -> "subprocess.CompletedProcess[str]":
@@ -50,7 +54,7 @@ def test_the_version_is_printed(run: Run) -> None:
 
 def test_the_help_lists_every_command(run: Run) -> None:
     text = run("--help").stdout
-    for command in ("up", "demo", "status", "search", "ingest", "config", "doctor"):
+    for command in ("up", "demo", "status", "search", "ingest", "config", "doctor", "model", "reembed"):
         assert f" {command} " in text
 
 
@@ -77,6 +81,16 @@ def test_config_tells_where_every_value_came_from(run: Run) -> None:
     rows = {line.split()[0]: line for line in run("config", ANAMNESIS_EMBED_CPU_PCT="50").stdout.splitlines()}
     assert rows["embed_cpu_pct"].split() == ["embed_cpu_pct", "50", "environment"]
     assert rows["model"].split()[-1] == "default"
+    assert "(embed_cpu_pct, environment)" in rows["embedding"]
+
+
+def test_cores_are_stored_as_one_types_them_and_shown_with_their_origin(run: Run) -> None:
+    core = str(available_cores()[-1])
+    assert run("config", "set", "embed_cores", core).returncode == 0
+    rows = {line.split()[0]: line for line in run("config").stdout.splitlines()}
+    assert rows["embed_cores"].split() == ["embed_cores", core, "stored"]
+    assert f"cores {core}; there are" in rows["embedding"]
+    assert "(embed_cores, stored)" in rows["embedding"]
 
 
 def test_a_stored_setting_wins_until_it_is_unset(run: Run) -> None:
@@ -95,7 +109,10 @@ def test_the_token_is_never_shown(run: Run) -> None:
     ("arguments", "message"),
     [
         (("config", "set", "embed_cpu_pct", "400"), "embed_cpu_pct"),
+        (("config", "set", "embed_cores", "4096"), "4096"),
         (("config", "set", "colour", "red"), "'colour' is not a setting"),
+        (("model", "use", "nobody/no-such-model"), "no embedding model 'nobody/no-such-model'"),
+        (("model", "drop", "nope-1"), "no space 'nope-1'"),
         (("config", "set", "port", "4000"), "ANAMNESIS_PORT"),
         (("search", "x", "--since", "last week"), "'last week' is not a time"),
     ],
@@ -122,6 +139,24 @@ def test_doctor_names_what_is_wrong_and_what_to_do(run: Run) -> None:
     assert "-> start it with: anamnesis up" in done.stdout
     assert "ok    python" in done.stdout
     assert '"cleanupPeriodDays": 3650' in done.stdout
+
+
+def test_models_are_listed_before_the_first_start_without_creating_anything(run: Run, tmp_path: Path) -> None:
+    done = run("model")
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.startswith("Model     all-MiniLM-L6-v2 (default)")
+    assert "BAAI/bge-large-en-v1.5" in done.stdout
+    assert json.loads(run("model", "list", "--json").stdout)["spaces"] == []
+    assert run("reembed").stdout.startswith("Nothing is being embedded anew.")
+    assert not (tmp_path / "home").exists()
+
+
+def test_without_a_sidecar_a_model_is_used_in_the_store_and_the_setting_is_stored(run: Run, tmp_path: Path) -> None:
+    model = model_folder(tmp_path / "tiny")
+    used = run("model", "use", model)
+    assert "Searches are answered from tiny-" in used.stdout  # the first space of a store lacks nothing
+    assert "the sidecar does not answer" in used.stderr
+    assert json.loads(run("config", "--json").stdout)["model"] == {"value": model, "origin": "stored"}
 
 
 def test_without_a_sidecar_the_store_answers_by_keywords_and_says_so(run: Run, tmp_path: Path) -> None:

@@ -173,6 +173,23 @@ def vectors(store: Store, passages: int, queries: int) -> None:
             print(f"vectors recall@10         {statistics.mean(recall):.3f}")
 
 
+def written_again(store: Store, passages: int, queries: int) -> None:
+    """Searches while new vectors wait for the index, and bringing the index up to date."""
+    ids = list(range(1, passages // 10 + 1))
+    held = np.stack(list(store.vectors.get("bench", Variant.TEXT, ids).values()))
+    store.vectors.put("bench", Variant.TEXT, ids, held)
+    asked = list(held[np.random.default_rng(2).integers(0, len(held), queries)])
+    times, _ = timed(lambda q: store.vectors.nearest("bench", Variant.TEXT, q, 100, Where()), asked)
+    print(f"vectors nearest, {len(ids):,} not in the index {times}")
+    report = store.vectors.build("bench")
+    started = time.perf_counter()
+    recall = store.vectors.recall("bench")
+    print(f"vectors build, the same   {report.seconds:.1f} s")
+    print(f"vectors recall            {recall:.3f}, told in {time.perf_counter() - started:.1f} s")
+    times, _ = timed(lambda _: store.vectors.progress("bench"), [None] * 20)
+    print(f"vectors progress          {times}")
+
+
 def main() -> None:
     """Fill a store in a temporary folder and print its figures."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
@@ -190,6 +207,7 @@ def main() -> None:
         times, _ = timed(lambda _: store.episodes.page(Where(projects=("project-7",)), 20), [None] * 50)
         print(f"page of a project         {times}")
         vectors(store, len(texts), options.queries)
+        written_again(store, len(texts), options.queries)
         times, _ = timed(lambda _: store.text.check(), [None] * 2)
         print(f"text check                {times}")
         print(f"database                  {(Path(folder) / 'speed.db').stat().st_size / 2**20:,.0f} MiB")

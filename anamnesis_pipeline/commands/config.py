@@ -3,11 +3,14 @@
 import os
 from collections.abc import Mapping, Sequence
 from contextlib import closing
+from pathlib import Path
 from typing import Any
 
 from anamnesis_pipeline import settings as settings_file
+from anamnesis_pipeline.embeddings.cores import available_cores, cores_for
+from anamnesis_pipeline.errors import BadSetting
 from anamnesis_pipeline.settings import Origin, Settings
-from anamnesis_pipeline.wiring import CONFIG_PREFIX, open_store, stored_settings
+from anamnesis_pipeline.wiring import CONFIG_PREFIX, configured_cores, open_store, stored_settings
 
 
 def setting_rows(settings: Settings) -> list[Origin]:
@@ -25,6 +28,8 @@ def store_setting(settings: Settings, name: str, text: str) -> None:
     :raises BadSetting: unknown, not storable, or a value it cannot have.
     """
     value = settings_file.check_storable(name, text)
+    if name == "embed_cores":
+        configured_cores(settings.model_copy(update={name: tuple(map(int, value))}))
     with closing(open_store(settings)) as store:
         store.settings.set(CONFIG_PREFIX + name, value)
 
@@ -44,8 +49,21 @@ def render(rows: Sequence[Origin]) -> str:
     return "\n".join(f"{name:<{first}}  {value:<{second}}  {origin}" for name, value, origin in shown)
 
 
+def cores_line(rows: Sequence[Origin]) -> str:
+    """Which cores follow from the settings, on this machine."""
+    by_name = {row.name: row for row in rows}
+    chosen = by_name["embed_cores"] if by_name["embed_cores"].value else by_name["embed_cpu_pct"]
+    available = available_cores()
+    try:
+        cores = cores_for(by_name["embed_cpu_pct"].value, by_name["embed_cores"].value, available)
+    except BadSetting as exc:
+        return f"embedding cannot start: {exc}"
+    origin = f"({chosen.name}, {chosen.origin})"
+    return f"embedding runs on cores {shown_value(cores)}; there are {shown_value(available)} {origin}"
+
+
 def shown_value(value: Any) -> str:
     """A value as one would type it."""
     if isinstance(value, tuple | list):
-        return os.pathsep.join(map(str, value))
+        return (os.pathsep if value and isinstance(value[0], Path) else ",").join(map(str, value))
     return "" if value is None else str(value)

@@ -10,11 +10,13 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 from anamnesis_pipeline.commands.dagster_state import dagster_state, stuck
+from anamnesis_pipeline.commands.embedding_health import Problem, model_problems, reembed_problems
 from anamnesis_pipeline.commands.status import memory_status, sidecar_status
 from anamnesis_pipeline.embeddings.models import find_model
 from anamnesis_pipeline.errors import AnamnesisError, ServiceUnreachable, StoreCorrupt
 from anamnesis_pipeline.model import Where
 from anamnesis_pipeline.settings import Settings, claude_projects_dir
+from anamnesis_pipeline.sidecar.embedding_control import EmbeddingControl
 from anamnesis_pipeline.store.base import Store
 from anamnesis_pipeline.supervisor.log_roots import EXAMPLE_LOGS, retention_advice, survey
 from anamnesis_pipeline.supervisor.up_lock import log_roots_in_use
@@ -168,6 +170,27 @@ def coverage(store: Store) -> Finding:
     return Finding(status["coverage"] >= 1, "coverage", detail, advice)
 
 
+def space_models(store: Store) -> Finding:
+    """The models of the spaces in use are on this disk, with the weights that made the vectors."""
+    return _finding(
+        "spaces", model_problems(store), f"{len(store.spaces.all())} spaces, the models of those in use are here"
+    )
+
+
+def reembedding(store: Store) -> Finding:
+    """No re-embed waits for somebody."""
+    state = EmbeddingControl(store).reembed_status()
+    return _finding(
+        "re-embed", reembed_problems(state), f"{state['state']}, {state['done']:,} of {state['total']:,} passages"
+    )
+
+
+def _finding(name: str, problems: Sequence[Problem], well: str) -> Finding:
+    if not problems:
+        return Finding(True, name, well)
+    return Finding(False, name, "; ".join(p.text for p in problems), "; ".join(p.advice for p in problems))
+
+
 def clock(store: Store) -> Finding:
     """No episode lies in the future, which would mean that this clock is slow or was fast."""
     now = datetime.now(UTC)
@@ -181,7 +204,9 @@ def clock(store: Store) -> Finding:
 CHECKS: Sequence[Callable[[Settings], Finding]] = (
     python_version, home_writable, free_space, log_roots, retention, model_files, sidecar, dagster,
 )  # fmt: skip
-STORE_CHECKS: Sequence[Callable[[Store], Finding]] = (store_integrity, unread_logs, coverage, clock)
+STORE_CHECKS: Sequence[Callable[[Store], Finding]] = (
+    store_integrity, unread_logs, coverage, space_models, reembedding, clock,
+)  # fmt: skip
 
 
 def _nearest_existing(path: Path) -> Path:

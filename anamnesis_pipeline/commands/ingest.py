@@ -4,9 +4,12 @@ from collections.abc import Callable
 from contextlib import closing
 
 from anamnesis_pipeline import wiring
+from anamnesis_pipeline.embeddings.cores import Priority
+from anamnesis_pipeline.model import Space
 from anamnesis_pipeline.settings import Settings
-from anamnesis_pipeline.steps.embeddings import EmbedReport, embed_source
+from anamnesis_pipeline.steps.embeddings import EmbedReport, embed_sources
 from anamnesis_pipeline.steps.pipeline import SourceReport, ingest_all
+from anamnesis_pipeline.steps.reembed_state import is_paused
 from anamnesis_pipeline.steps.spaces import index_space
 from anamnesis_pipeline.store.base import Store
 from anamnesis_pipeline.supervisor.progress import done_text, take_snapshot
@@ -47,21 +50,31 @@ def source_text(report: SourceReport) -> str:
 
 
 def _embed(settings: Settings, store: Store, say: Say) -> None:
-    """Fill the wanted space, source by source, posted episodes included; then make it fast to search."""
-    space = wiring.wanted_space(settings, store)
-    if waiting := store.vectors.pending_sources(space.key):
-        say(f"Embedding {sum(waiting.values()):,} passages with {space.model_id}")
-        with closing(wiring.open_pool(settings, space, niceness=wiring.LIVE_NICENESS)) as pool:
-            pool.load()
-            for source in sorted(waiting):
-                embed_source(
-                    store, space, source, pool, settings.checkpoint_every, _teller(source, waiting[source], say)
-                )
-    index_space(store, space.key)
+    """Fill the space that is searched, then the one that is wanted, posted episodes included, newest first; then make
+    them fast to search. A re-embed that is paused stays so.
+    """
+    wanted = wiring.wanted_space(settings, store)
+    active = store.spaces.active() or wanted
+    for space in dict.fromkeys((active, wanted)):
+        background = space.key != active.key
+        _embed_space(settings, store, space, say, background=background)
+        index_space(store, space.key, switch=settings.switch == "auto", wanted_model=settings.model)
 
 
-def _teller(source: str, total: int, say: Say) -> Callable[[EmbedReport], None]:
+def _embed_space(settings: Settings, store: Store, space: Space, say: Say, *, background: bool) -> None:
+    waiting = store.vectors.pending_sources(space.key)
+    if not waiting or (background and is_paused(store)):
+        return
+    total = sum(waiting.values())
+    say(f"Embedding {total:,} passages with {space.model_id}")
+    priority = Priority.BACKGROUND if background else Priority.LIVE
+
     def tell(report: EmbedReport) -> None:
-        say(f"  {source}: {report.passages:,} of {total:,} passages, {report.passages_per_s:,.0f}/s")
+        say(f"  {report.passages:,} of {total:,} passages, {report.passages_per_s:,.0f}/s")
 
-    return tell
+    with closing(wiring.open_pool(settings, space, priority=priority)) as pool:
+        pool.load()
+        embed_sources(
+            store, space.key, sorted(waiting), pool, settings.checkpoint_every, on_checkpoint=tell,
+            should_pause=lambda: background and is_paused(store),
+        )  # fmt: skip

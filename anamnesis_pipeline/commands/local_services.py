@@ -1,25 +1,28 @@
-"""Questions to the running sidecar and to Dagster, over HTTP on this machine."""
+"""Questions to the running sidecar, over HTTP on this machine."""
 
 from collections.abc import Mapping
 from typing import Any
 
 import httpx
 
-from anamnesis_pipeline.errors import GiveUp, RetryLater, ServiceUnreachable
+from anamnesis_pipeline.dagster_api import call_json
+from anamnesis_pipeline.errors import GiveUp, RetryLater
 from anamnesis_pipeline.settings import Settings
-from anamnesis_pipeline.supervisor.up import dagster_url, sidecar_url
+from anamnesis_pipeline.supervisor.up import sidecar_url
 
 _TIMEOUT_S = 30.0
-_CONNECT_TIMEOUT_S = 2.0
 
 
-def ask_sidecar(settings: Settings, method: str, path: str, body: Any = None) -> tuple[int, Any]:
+def ask_sidecar(
+    settings: Settings, method: str, path: str, body: Any = None, timeout_s: float = _TIMEOUT_S
+) -> tuple[int, Any]:
     """Status and decoded JSON body of one call.
 
-    :raises ServiceUnreachable: nobody answers, or what answers is not JSON.
+    :raises ServiceUnreachable: nobody answers in time, or what answers is not JSON.
     """
     headers = {"Authorization": f"Bearer {settings.api_token.get_secret_value()}"} if settings.api_token else {}
-    return _call("the sidecar", httpx.Request(method, sidecar_url(settings) + path, json=body, headers=headers))
+    request = httpx.Request(method, sidecar_url(settings) + path, json=body, headers=headers)
+    return call_json("the sidecar", request, timeout_s)
 
 
 def search_sidecar(settings: Settings, body: Mapping[str, Any]) -> dict[str, Any]:
@@ -32,25 +35,20 @@ def search_sidecar(settings: Settings, body: Mapping[str, Any]) -> dict[str, Any
     status, answer = ask_sidecar(settings, "POST", "/api/episodes/search", body)
     if status == 200 and isinstance(answer, dict):
         return answer
+    raise refusal(status, answer, "the search")
+
+
+def refusal(status: int, answer: Any, what: str) -> RetryLater | GiveUp:
+    """The error that an answer other than 2xx means: whether waiting helps, and what to do.
+
+    :param what: was asked, e.g. ``the search``.
+    """
     problem = describe_problem(status, answer)
     if status == 401:
-        raise GiveUp(f"the sidecar wants another token ({problem}); set ANAMNESIS_API_TOKEN to the one it runs with")
+        return GiveUp(f"the sidecar wants another token ({problem}); set ANAMNESIS_API_TOKEN to the one it runs with")
     if status in {429, 503}:
-        raise RetryLater(f"the sidecar cannot answer now ({problem}); try again shortly")
-    raise GiveUp(f"the sidecar refused the search: {problem}")
-
-
-def ask_dagster(settings: Settings, query: str, variables: Mapping[str, Any] | None = None) -> dict[str, Any]:
-    """The `data` of one GraphQL query.
-
-    :raises ServiceUnreachable: nobody answers, or Dagster answers with errors.
-    """
-    body = {"query": query, "variables": dict(variables or {})}
-    status, answer = _call("Dagster", httpx.Request("POST", dagster_url(settings) + "/graphql", json=body))
-    if status != 200 or not isinstance(answer, dict) or answer.get("errors"):
-        raise ServiceUnreachable(f"Dagster on {dagster_url(settings)} answers with an error (status {status})")
-    data = answer.get("data")
-    return data if isinstance(data, dict) else {}
+        return RetryLater(f"the sidecar cannot answer now ({problem}); try again shortly")
+    return GiveUp(f"the sidecar refused {what}: {problem}")
 
 
 def describe_problem(status: int, answer: Any) -> str:
@@ -62,16 +60,3 @@ def describe_problem(status: int, answer: Any) -> str:
         f"{e.get('path', '?')}: {e.get('message', '')}" for e in answer.get("errors") or [] if isinstance(e, dict)
     ]
     return "; ".join([text, *fields])
-
-
-def _call(who: str, request: httpx.Request) -> tuple[int, Any]:
-    where = request.url.copy_with(path="/")
-    try:
-        # Without `trust_env` no proxy of the environment is asked to reach loopback.
-        with httpx.Client(timeout=httpx.Timeout(_TIMEOUT_S, connect=_CONNECT_TIMEOUT_S), trust_env=False) as client:
-            response = client.send(request)
-            return response.status_code, response.json()
-    except httpx.HTTPError as exc:
-        raise ServiceUnreachable(f"{who} does not answer on {where} ({type(exc).__name__})") from exc
-    except ValueError as exc:
-        raise ServiceUnreachable(f"what answers on {where} is not {who}: its reply is not JSON") from exc

@@ -6,13 +6,17 @@ from dataclasses import asdict
 from datetime import datetime, tzinfo
 from typing import Any
 
+from anamnesis_pipeline.commands import reembed
 from anamnesis_pipeline.commands.dagster_state import dagster_state
+from anamnesis_pipeline.commands.embedding_health import model_problems, reembed_problems
 from anamnesis_pipeline.commands.local_services import ask_sidecar
+from anamnesis_pipeline.dagster_api import dagster_url
 from anamnesis_pipeline.errors import ServiceUnreachable
 from anamnesis_pipeline.model import Where
 from anamnesis_pipeline.settings import Settings
+from anamnesis_pipeline.sidecar.embedding_control import EmbeddingControl
 from anamnesis_pipeline.store.base import Store
-from anamnesis_pipeline.supervisor.up import dagster_url, sidecar_url
+from anamnesis_pipeline.supervisor.up import sidecar_url
 from anamnesis_pipeline.wiring import open_store
 
 
@@ -31,11 +35,12 @@ def gather_status(settings: Settings) -> dict[str, Any]:
 
 
 def memory_status(store: Store) -> dict[str, Any]:
-    """Counts, sources and spaces. `coverage` is the embedded share of passages in the active space, 0 to 1."""
-    counts = store.ingest.counts()
-    spaces = [
-        {**_space(store, space.key), "model_id": space.model_id, "status": space.status} for space in store.spaces.all()
-    ]
+    """Counts, sources, spaces and the re-embed. `coverage` is the embedded share of passages in the active space.
+
+    `problems` are those of models and the re-embed that somebody has to see to.
+    """
+    counts, control = store.ingest.counts(), EmbeddingControl(store)
+    spaces, state = control.list_spaces(), control.reembed_status()
     active = next((space["embedded"] for space in spaces if space["status"] == "active"), 0)
     newest = store.episodes.page(Where(), 1).items
     return {
@@ -43,6 +48,8 @@ def memory_status(store: Store) -> dict[str, Any]:
         "coverage": active / counts.passages if counts.passages else 1.0,
         "newest_episode": newest[0].timestamp.isoformat() if newest else None,
         "spaces": spaces,
+        "reembed": state,
+        "problems": [asdict(problem) for problem in [*reembed_problems(state), *model_problems(store)]],
         "sources": [
             {"key": s.key, "folder": s.folder, **asdict(store.ingest.counts(s.key))} for s in store.ingest.sources()
         ],
@@ -105,11 +112,10 @@ def _memory_lines(memory: Mapping[str, Any] | None, zone: tzinfo | None) -> list
         f"{counts['exchanges']:,} exchanges, {counts['unparsed_lines']:,} lines waiting, "
         f"{len(memory['sources']):,} sources",
     ]
-    return lines + [f"Space     {s['key']}  {s['status']}, {s['embedded']:,} passages" for s in memory["spaces"]]
-
-
-def _space(store: Store, key: str) -> dict[str, Any]:
-    return {"key": key, "embedded": store.vectors.count(key)}
+    lines += [f"Space     {s['key']}  {s['status']}, {s['embedded']:,} passages" for s in memory["spaces"]]
+    if memory["reembed"]["state"] == "running":
+        lines.append(reembed.render(memory["reembed"], zone))
+    return lines + [f"Problem   {p['text']}\n-> {p['advice']}" for p in memory["problems"]]
 
 
 def _local(text: str | None, zone: tzinfo | None) -> str:

@@ -1,18 +1,28 @@
 """Asset: vectors of passages, one partition per source and embedding space."""
 
 from collections import defaultdict
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from typing import Any
 
 import dagster as dg
 
 from anamnesis_pipeline.defs.partitions import SPACE_BY_SOURCE, split_embed_key
-from anamnesis_pipeline.defs.resources import EmbeddingPoolResource, MemoryResource
+from anamnesis_pipeline.defs.paused import BACKFILL_TAG, end_as_paused
+from anamnesis_pipeline.defs.resources import EmbeddingPoolResource, MemoryResource, follow_cores
 from anamnesis_pipeline.embeddings.pinned_pool import PinnedPool
+from anamnesis_pipeline.errors import AnamnesisError, SpaceConflict, SpaceNotFound
 from anamnesis_pipeline.model import Space
-from anamnesis_pipeline.steps.embeddings import EmbedReport, embed_source
+from anamnesis_pipeline.steps.embeddings import EmbedReport, embed_sources
+from anamnesis_pipeline.steps.reembed import adopt
+from anamnesis_pipeline.steps.reembed_state import is_paused
+from anamnesis_pipeline.steps.spaces import known_space
+from anamnesis_pipeline.store.base import Store
 
 OBSERVE_EVERY_S = 5.0
 """Seconds between two progress events; one costs some 45 ms of Dagster's storage."""
-PARTITIONS_PER_RUN = 50
+SOURCES_PER_RUN = 100
 
 
 @dg.asset(
@@ -20,62 +30,145 @@ PARTITIONS_PER_RUN = 50
     deps=["episodes"],
     group_name="memory",
     kinds={"pytorch"},
-    backfill_policy=dg.BackfillPolicy.multi_run(max_partitions_per_run=PARTITIONS_PER_RUN),
+    backfill_policy=dg.BackfillPolicy.multi_run(max_partitions_per_run=SOURCES_PER_RUN),
 )
 def embeddings(
     context: dg.AssetExecutionContext, memory: MemoryResource, embedding_pool: EmbeddingPoolResource
 ) -> None:
-    """Vectors for the passages of a source that have none in a space; a checkpoint every 25 episodes."""
+    """Vectors for the passages of sources that have none in a space, newest first; a checkpoint every 25 episodes."""
     by_space: dict[str, list[str]] = defaultdict(list)
     for key in context.partition_keys:
         source, space_key = split_embed_key(key)
         by_space[space_key].append(source)
-    spaces = {space.key: space for space in memory.store.spaces.all()}
     for space_key, sources in by_space.items():
-        if space_key not in spaces:
-            raise dg.Failure(f"no space {space_key!r} in the store; spaces are added by choosing a model")
-        space = spaces[space_key]
-        lacking = memory.store.vectors.pending_sources(space.key).keys() & set(sources)
-        for source in set(sources) - lacking:
-            _report(context, source, space, EmbedReport(0, 0, 0, 0.0))
-        if lacking:
-            with embedding_pool.open(memory.settings, space) as pool:
-                for source in sorted(lacking):
-                    _report(context, source, space, _embed(context, memory, pool, space, source))
+        run = _Run(context, memory, _space(context, memory.store, space_key), sources)
+        run.describe(*_embed(run, embedding_pool))
 
 
-def _embed(
-    context: dg.AssetExecutionContext, memory: MemoryResource, pool: PinnedPool, space: Space, source: str
-) -> EmbedReport:
-    total = memory.store.vectors.pending_sources(space.key).get(source, 0)
-    next_event = OBSERVE_EVERY_S
+def _space(context: dg.AssetExecutionContext, store: Store, key: str) -> Space:
+    """The space of a partition. A backfill over one that was only added is a re-embed, whoever launched it."""
+    backfill_id = context.run.tags.get(BACKFILL_TAG)
+    try:
+        space = known_space(store, key)
+        if space.status == "added" and backfill_id is not None:
+            adopt(store, space, backfill_id)
+    except SpaceNotFound as exc:
+        raise dg.Failure(f"{exc}. It was dropped meanwhile, or add it with: anamnesis model add") from exc
+    except SpaceConflict as exc:
+        context.log.warning("%s gets its vectors, but is not switched to by itself: %s", key, exc)
+    return known_space(store, key)
 
-    def observe(report: EmbedReport) -> None:
-        nonlocal next_event
-        if report.seconds < next_event:
+
+@dataclass(frozen=True, slots=True)
+class _Run:
+    """What a run does for one space."""
+
+    context: dg.AssetExecutionContext
+    memory: MemoryResource
+    space: Space
+    sources: Sequence[str]
+
+    @property
+    def store(self) -> Store:
+        return self.memory.store
+
+    def partition(self, source: str) -> dg.MultiPartitionKey:
+        return dg.MultiPartitionKey({"source": source, "space": self.space.key})
+
+    def lacking(self) -> set[str]:
+        """The sources of this run that have passages without a vector."""
+        return set(self.sources) & self.store.vectors.pending_sources(self.space.key).keys()
+
+    def waits(self) -> bool:
+        """Whether the re-embed is paused. The active space never waits, and this one may have become active."""
+        active = self.store.spaces.active()
+        return is_paused(self.store) and (active is None or active.key != self.space.key)
+
+    def describe(self, report: EmbedReport, about: Mapping[str, Any]) -> None:
+        """Metadata of every partition; a partition is materialized by the run's success."""
+        for source in self.sources:
+            embedded = {"passages embedded": report.sources.get(source, 0)}
+            self.context.add_asset_metadata({**embedded, **about}, partition_key=str(self.partition(source)))
+
+    @contextmanager
+    def keeping_complete_sources(self) -> Iterator[None]:
+        """However the run ends early, a source that lacks nothing any more is materialized."""
+        before = self.lacking()
+        try:
+            yield
+        except BaseException:
+            with suppress(AnamnesisError):  # it may be the store, or the space, that is gone
+                for source in sorted(before - self.lacking()):
+                    self.context.log_event(
+                        dg.AssetMaterialization(self.context.asset_key, partition=self.partition(source))
+                    )
+            raise
+
+
+def _embed(run: _Run, embedding_pool: EmbeddingPoolResource) -> tuple[EmbedReport, dict[str, Any]]:
+    """Embed what the run's sources lack; what was done, and the metadata that all of them share."""
+    if not run.lacking():
+        return EmbedReport(), _about(run, EmbedReport())
+    if run.waits():
+        end_as_paused(run.context, _paused(run))
+    with run.keeping_complete_sources(), embedding_pool.open(run.memory, run.space) as pool:
+        observer = _Observer(run)
+        report = embed_sources(
+            run.store, run.space.key, run.sources, pool, run.memory.settings.checkpoint_every,
+            should_pause=run.waits, on_checkpoint=observer.observe,
+            before_checkpoint=lambda: follow_cores(pool, run.memory.settings, run.context.log.warning),
+        )  # fmt: skip
+        if report.paused:
+            end_as_paused(run.context, _paused(run))
+        return report, _about(run, report) | _about_pool(pool)
+
+
+@dataclass(slots=True)
+class _Observer:
+    """Tells Dagster how far a run is, now and then."""
+
+    run: _Run
+    next_s: float = 0.0
+
+    def observe(self, report: EmbedReport) -> None:
+        if report.seconds < self.next_s:
             return
-        next_event = report.seconds + OBSERVE_EVERY_S
-        context.log_event(
+        self.next_s = report.seconds + OBSERVE_EVERY_S
+        busiest = max(report.sources, key=lambda source: report.sources[source])
+        self.run.context.log_event(
             dg.AssetObservation(
-                asset_key=context.asset_key,
-                partition=f"{source}|{space.key}",
-                metadata={"done": report.passages, "total": total, "per second": round(report.passages_per_s, 1)},
+                self.run.context.asset_key, partition=self.run.partition(busiest), metadata=_about(self.run, report)
             )
         )
 
-    return embed_source(memory.store, space, source, pool, memory.settings.checkpoint_every, observe)
+
+def _about(run: _Run, report: EmbedReport) -> dict[str, Any]:
+    space = known_space(run.store, run.space.key)
+    progress = run.store.vectors.progress(space.key)
+    missing = progress.passages - progress.passages_done
+    about: dict[str, Any] = {
+        "passages done": progress.passages_done,
+        "passages in all": progress.passages,
+        "episodes of this run": report.episodes,
+        "passages per second": report.passages_per_s,
+        "model": space.model_id,
+        "dimensions": space.dim,
+        "precision": space.precision,
+    }
+    if space.fidelity is not None:
+        about["lowest cosine to fp32"] = round(space.fidelity, 5)
+    if report.passages_per_s and missing:
+        about["minutes left"] = round(missing / report.passages_per_s / 60, 1)
+    return about
 
 
-def _report(context: dg.AssetExecutionContext, source: str, space: Space, report: EmbedReport) -> None:
-    context.add_asset_metadata(
-        {
-            "episodes": report.episodes,
-            "passages": report.passages,
-            "vectors": report.vectors,
-            "passages per second": round(report.passages_per_s, 1),
-            "model": space.model_id,
-            "dimensions": space.dim,
-            "precision": space.precision,
-        },
-        partition_key=f"{source}|{space.key}",
+def _about_pool(pool: PinnedPool) -> dict[str, Any]:
+    return {"cores": ", ".join(map(str, pool.cores)), "workers": pool.workers, "device": pool.device}
+
+
+def _paused(run: _Run) -> str:
+    missing = sum(run.store.vectors.pending_sources(run.space.key).values())
+    return (
+        f"Paused: {missing} passages of {run.space.key} lack their vectors until the re-embed is resumed "
+        "(anamnesis reembed resume)."
     )

@@ -1,6 +1,6 @@
 """The two dimensions of the pipeline, and how their keys travel."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 import dagster as dg
 
@@ -13,8 +13,6 @@ SPACE_BY_SOURCE = dg.MultiPartitionsDefinition({"source": SOURCES, "space": SPAC
 
 SOURCE_TAG = "anamnesis/source"
 """On `ingest` runs; dagster.yaml lets one run per source go at a time."""
-EMBED_TAG = "anamnesis/embed"
-"""On `embed` runs; dagster.yaml lets one go at a time, since one keeps every configured core busy."""
 
 
 def embed_key(source: str, space: str) -> str:
@@ -26,6 +24,17 @@ def split_embed_key(key: str) -> tuple[str, str]:
     """(source, space) of a partition of `embeddings`."""
     source, _, space = key.partition("|")
     return source, space
+
+
+def new_keys(known: Iterable[str], keys: Iterable[str]) -> list[str]:
+    """Those of `keys` that are not known, once each and in order."""
+    seen = set(known)
+    return [key for key in dict.fromkeys(keys) if key not in seen]
+
+
+def stretch(order: Sequence[str], first: str, last: str) -> Sequence[str]:
+    """The keys from `first` to `last`."""
+    return order[order.index(first) : order.index(last) + 1]
 
 
 def contiguous_runs(order: Sequence[str], wanted: set[str], longest: int) -> list[tuple[str, str]]:

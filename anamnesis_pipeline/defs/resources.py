@@ -1,5 +1,6 @@
 """What assets, sensors and schedules work with: the store with its steps, and the embedding pool."""
 
+from collections.abc import Callable
 from contextlib import closing
 from functools import cached_property
 from typing import Any
@@ -7,12 +8,15 @@ from typing import Any
 import dagster as dg
 
 from anamnesis_pipeline import settings as settings_module
-from anamnesis_pipeline.embeddings.pinned_pool import PinnedPool
+from anamnesis_pipeline.embeddings.cores import Priority
+from anamnesis_pipeline.embeddings.pinned_pool import LoadedModel, PinnedPool
+from anamnesis_pipeline.errors import BadSetting
 from anamnesis_pipeline.model import Source, Space
 from anamnesis_pipeline.settings import Settings
 from anamnesis_pipeline.steps.pipeline import Pipeline
+from anamnesis_pipeline.steps.reembed_state import noting_failure
 from anamnesis_pipeline.store.base import Store
-from anamnesis_pipeline.wiring import LIVE_NICENESS, effective_settings, open_pipeline, open_pool, open_store
+from anamnesis_pipeline.wiring import configured_cores, effective_settings, open_pipeline, open_pool, open_store
 
 
 class MemoryResource(dg.ConfigurableResource[Any]):
@@ -52,11 +56,30 @@ class MemoryResource(dg.ConfigurableResource[Any]):
 class EmbeddingPoolResource(dg.ConfigurableResource[Any]):
     """The CPU-pinned embedding pool. The model is loaded once per run, when the first passage needs it."""
 
-    def open(self, settings: Settings, space: Space) -> "closing[PinnedPool]":
-        """A loaded pool for a space's model; close it with `with`.
+    def open(self, memory: MemoryResource, space: Space) -> "closing[PinnedPool]":
+        """A loaded pool for a space's model; close it with `with`. The active space's goes before any other's.
 
+        Its arithmetic is noted in the space, and a failure for the sensor, which then waits before it tries again.
         :raises GiveUp: the model is unknown or makes other vectors than the space holds.
         """
-        pool = open_pool(settings, space, niceness=LIVE_NICENESS)
-        pool.load()
+        priority = Priority.LIVE if space.status == "active" else Priority.BACKGROUND
+        store = memory.store
+
+        def note_precision(model: LoadedModel) -> None:
+            store.spaces.record_precision(space.key, model.precision, model.fidelity)
+
+        with noting_failure(store, space.key):
+            pool = open_pool(memory.settings, space, priority=priority, on_loaded=note_precision)
+            pool.load()
         return closing(pool)
+
+
+def follow_cores(pool: PinnedPool, settings: Settings, warn: Callable[[str], None]) -> None:
+    """Move a pool to the cores that are set now, if they changed."""
+    try:
+        cores = configured_cores(settings)
+    except BadSetting as exc:
+        warn(f"{exc}; embedding stays on cores {pool.cores}")
+        return
+    if cores != list(pool.cores):
+        pool.use_cores(cores)

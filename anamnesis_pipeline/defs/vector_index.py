@@ -1,25 +1,77 @@
 """Asset: a space's search index, and the switch to a space that is complete."""
 
+from typing import Any
+
 import dagster as dg
 
 from anamnesis_pipeline.defs.partitions import SPACES
-from anamnesis_pipeline.defs.resources import MemoryResource
-from anamnesis_pipeline.steps.spaces import index_space
+from anamnesis_pipeline.defs.resources import EmbeddingPoolResource, MemoryResource
+from anamnesis_pipeline.steps.embeddings import embed_sources
+from anamnesis_pipeline.steps.reembed_state import is_paused
+from anamnesis_pipeline.steps.spaces import RECALL_FLOOR, SpaceReport, index_space, known_space
+
+RECALL_CHECK = "index_recall"
 
 
-@dg.asset(partitions_def=SPACES, deps=["embeddings"], group_name="memory", kinds={"usearch"})
-def vector_index(context: dg.AssetExecutionContext, memory: MemoryResource) -> dg.MaterializeResult[None]:
-    """The index file of a space, rebuilt when too much is new or dead. A new space goes live here, once complete."""
-    report = index_space(memory.store, context.partition_key)
+@dg.asset(
+    partitions_def=SPACES,
+    deps=["embeddings"],
+    group_name="memory",
+    kinds={"usearch"},
+    check_specs=[
+        dg.AssetCheckSpec(
+            RECALL_CHECK,
+            asset="vector_index",
+            description=f"The index finds at least {RECALL_FLOOR:.0%} of the ten nearest that an exact scan finds.",
+        )
+    ],
+)
+def vector_index(
+    context: dg.AssetExecutionContext, memory: MemoryResource, embedding_pool: EmbeddingPoolResource
+) -> dg.MaterializeResult:  # type: ignore[type-arg]  # with a check of its own, Dagster reads no parameter
+    """The index file of a space, brought up to date when too much is new or dead. A new space goes live here."""
+    key, settings = context.partition_key, memory.settings
+
+    def embed_rest() -> None:
+        if is_paused(memory.store):
+            return
+        pending = memory.store.vectors.pending_sources(key)
+        with embedding_pool.open(memory, known_space(memory.store, key)) as pool:
+            embed_sources(
+                memory.store, key, list(pending), pool, settings.checkpoint_every,
+                should_pause=lambda: is_paused(memory.store),
+            )  # fmt: skip
+
+    report = index_space(
+        memory.store, key, embed_rest=embed_rest, switch=settings.switch == "auto", wanted_model=settings.model
+    )
     return dg.MaterializeResult(
         data_version=dg.DataVersion(f"vectors:{report.index.vectors}-indexed:{report.index.indexed}"),
-        metadata={
-            "vectors": report.index.vectors,
-            "in the index file": report.index.indexed,
-            "dead in the index file": report.index.dead,
-            "rebuilt": report.index.rebuilt,
-            "seconds": round(report.index.seconds, 2),
-            "active": report.active,
-            "switched to it now": report.switched,
-        },
+        metadata=_metadata(report),
+        check_results=[_recall_check(key, report)],
+    )
+
+
+def _metadata(report: SpaceReport) -> dict[str, Any]:
+    return {
+        "passages": report.passages,
+        "passages without a vector": report.missing,
+        "vectors": report.index.vectors,
+        "in the index file": report.index.indexed,
+        "dead in the index file": report.index.dead,
+        "rebuilt": report.index.rebuilt,
+        "seconds": round(report.index.seconds, 2),
+        "recall at 10": round(report.recall, 4),
+        "active": report.active,
+        "switched to it now": report.switched,
+        "waits for a yes": report.waits,
+    }
+
+
+def _recall_check(key: str, report: SpaceReport) -> dg.AssetCheckResult:
+    return dg.AssetCheckResult(
+        check_name=RECALL_CHECK,
+        passed=report.recall >= RECALL_FLOOR,
+        severity=dg.AssetCheckSeverity.WARN,
+        metadata={"space": key, "recall at 10": round(report.recall, 4), "passages": report.passages},
     )

@@ -2,8 +2,21 @@
 
 from collections.abc import Sequence
 
+LENGTH_STEP = 16
+"""Batches are padded to a multiple of this many pieces: the processor's attention kernel works in blocks of 16, and
+at 222 pieces takes 1.7 times as long as at 224."""
 
-def length_sorted_batches(lengths: Sequence[int], max_tokens: int, max_texts: int = 128) -> list[list[int]]:
+
+def padded_length(longest: int, window: int) -> int:
+    """Pieces that each text of a batch is padded to.
+
+    :param window: the model's window, which is not exceeded unless the longest text does so itself.
+    """
+    stepped = -(-longest // LENGTH_STEP) * LENGTH_STEP
+    return stepped if stepped <= window else max(longest, window)
+
+
+def length_sorted_batches(lengths: Sequence[int], max_tokens: int, max_texts: int = 1024) -> list[list[int]]:
     """Indexes of texts in batches of similar length, longest first.
 
     A batch is padded to its longest text, so its cost is `longest x texts`: sorting wastes no padding, and

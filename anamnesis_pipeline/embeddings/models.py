@@ -3,6 +3,7 @@
 import hashlib
 import importlib.util
 import json
+import os
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -10,16 +11,19 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
+from anamnesis_pipeline.embeddings import registry
+from anamnesis_pipeline.embeddings.cores import has_gpu
 from anamnesis_pipeline.errors import UnknownModel
 from anamnesis_pipeline.model import Space
 
-MINILM = "all-MiniLM-L6-v2"
+MINILM = registry.MINILM
 MINILM_SHA256 = "53aa51172d142c89d9012cce15ae4d6cc0ca6895895114379cacb4fab128d9db"
 """Of model.safetensors as sentence-transformers publishes it."""
 
 _WEIGHTS = ("model.safetensors", "pytorch_model.bin")
 _INCOMPLETE = (OSError, ValueError, KeyError, TypeError)
 _OTHER_FRAMEWORKS = ["*.onnx", "*.h5", "*.ot", "*.msgpack", "openvino/*"]
+_HAS_BF16 = re.compile(r"\b(avx512_bf16|amx_bf16|bf16)\b")
 _BGE_EN = re.compile(r"bge-(small|base|large)-en", re.IGNORECASE)
 _E5 = re.compile(r"(^|[/-])e5-", re.IGNORECASE)
 
@@ -47,18 +51,22 @@ class ModelFiles:
         )  # fmt: skip
 
 
-def choose_precision(wanted: str) -> str:
+def choose_precision(wanted: str, device: str = "auto") -> str:
     """`bf16` or `fp32`: what `auto` means on this machine.
 
-    bf16 pays only where the processor multiplies it natively; elsewhere it is emulated and slower than fp32.
+    bf16 pays only where it is multiplied natively; elsewhere it is emulated and slower than fp32.
+
+    :param device: as the setting says. Every GPU that torch still supports multiplies bf16.
     """
     if wanted != "auto":
         return wanted
+    if device != "cpu" and has_gpu():
+        return "bf16"
     try:
         flags = Path("/proc/cpuinfo").read_text(encoding="ascii", errors="replace")
     except OSError:
         return "fp32"
-    return "bf16" if "avx512_bf16" in flags or "amx_bf16" in flags else "fp32"
+    return "bf16" if _HAS_BF16.search(flags) else "fp32"
 
 
 def bundled_minilm() -> Path:
@@ -91,8 +99,8 @@ def find_model(model_id: str, *, local_only: bool = False) -> ModelFiles:
 def _folder_of(model_id: str) -> Path | None:
     if model_id in (MINILM, f"sentence-transformers/{MINILM}"):
         return bundled_minilm()
-    folder = Path(model_id).expanduser()
-    return folder if folder.is_dir() else None
+    folder = os.path.expanduser(model_id)  # unlike Path, these two raise for no text, however long or strange
+    return Path(folder) if os.path.isdir(folder) else None
 
 
 def _from_hub(model_id: str, *, local_only: bool) -> ModelFiles:
@@ -128,9 +136,10 @@ def _incomplete(path: Path, exc: Exception) -> UnknownModel:
 
 def model_choices() -> str:
     """What ANAMNESIS_MODEL may be, as the end of an error message."""
+    others = ", ".join(repr(known.model_id) for known in registry.KNOWN_MODELS if known.download_mb)
     return (
         f"Set ANAMNESIS_MODEL to {MINILM!r} (comes with the installation), to the path of a sentence-transformers "
-        "folder, or to a model hub id such as 'BAAI/bge-large-en-v1.5' or 'BAAI/bge-small-en-v1.5' (needs network once)"
+        f"folder, or to a model hub id (needs network once); known ones are {others}"
     )
 
 
@@ -179,10 +188,12 @@ def _output_dim(path: Path) -> int | None:
 
 
 def _prefixes(model_id: str, path: Path) -> tuple[str, str]:
-    """(query, passage) prefixes: what the model's own files say, else what its family documents."""
+    """(query, passage) prefixes: what the model's own files say, else the registry, else what its family documents."""
     prompts = _json(path / "config_sentence_transformers.json", {}).get("prompts") or {}
     if prompts.get("query") or prompts.get("passage") or prompts.get("document"):
         return prompts.get("query", ""), prompts.get("passage") or prompts.get("document", "")
+    if known := registry.known_model(model_id):
+        return known.query_prefix, known.passage_prefix
     if _BGE_EN.search(model_id):
         return "Represent this sentence for searching relevant passages: ", ""
     if _E5.search(model_id):

@@ -1,50 +1,44 @@
 """The embedding pool: worker threads that share one model, each pinned to its own core.
 
-N workers run one torch thread each, so N workers use N cores. Queries go before passages. The pool has its own
-threads and never touches the event loop's default executor.
+N workers run one torch thread each, so N workers use N cores. All work is done by them, loading, making word pieces
+and computing: whoever calls only waits. The pool never touches the event loop's default executor.
 """
 
-import itertools
 import logging
-import os
-import queue
 import threading
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import partial
-from typing import Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
 from anamnesis_pipeline.embeddings.base import Role
-from anamnesis_pipeline.embeddings.batching import length_sorted_batches
+from anamnesis_pipeline.embeddings.cores import Priority, available_cores, cores_for, pin_this_thread, rank_this_thread
+from anamnesis_pipeline.embeddings.pool_work import Call, LoadedModel, WorkQueue
+from anamnesis_pipeline.embeddings.precision import Device
 from anamnesis_pipeline.errors import AnamnesisError, EmbeddingQueueFull, ModelLoading, UnknownModel
 
-BATCH_TOKENS = 4096
-"""Bound of padded tokens in one batch: large enough to fill a core's matrix unit, small enough that a query
-never waits long behind a batch of passages."""
-_PRIORITY: dict[Role, int] = {"query": 0, "passage": 1}
-_LAST = 9
-"""Priority of the order to stop: behind all work."""
+BATCH_TOKENS = {Priority.QUERY: 512, Priority.LIVE: 2048, Priority.BACKGROUND: 2048}
+"""Bound of padded tokens in one batch of passages. Throughput is flat from 1,000 tokens on; where queries are answered
+a batch is smaller, since a query that finds every worker busy waits for the first to finish its batch."""
+GPU_BATCH_TOKENS = 65_536
+"""The same on a GPU, which small batches leave idle."""
+_CLOSE_TIMEOUT_S = 10
+
+__all__ = ["LoadedModel", "PinnedPool", "PoolModel"]
 
 log = logging.getLogger(__name__)
 
 
-class LoadedModel(Protocol):
-    """What the pool needs of a model in memory."""
-
-    def token_ids(self, texts: Sequence[str]) -> list[list[int]]:
-        """Word piece ids of each text."""
-
-    def forward(self, batch: Sequence[Sequence[int]]) -> NDArray[np.float32]:
-        """Unit vectors of one batch."""
-
-
 @dataclass(frozen=True, slots=True)
 class PoolModel:
-    """How to get a model: `load` is slow and runs once, `on_worker` runs once in every worker thread."""
+    """How to get a model: `load` is slow and runs once, `on_worker` runs once in every thread before any other work.
+
+    :param on_loaded: told of the model once it is in memory, on the thread that called `load`.
+    :param device: `cuda` wants one worker and large batches.
+    """
 
     model_id: str
     dim: int
@@ -52,52 +46,35 @@ class PoolModel:
     on_worker: Callable[[], None] = lambda: None
     query_prefix: str = ""
     passage_prefix: str = ""
+    on_loaded: Callable[[LoadedModel], None] = lambda model: None
+    device: Device = "cpu"
 
     def prefix(self, role: Role) -> str:
         """What the model wants in front of a text of this role."""
         return self.query_prefix if role == "query" else self.passage_prefix
 
 
-@dataclass(order=True, slots=True)
-class _Job:
-    priority: int
-    order: int
-    run: Callable[[], NDArray[np.float32]] | None = field(compare=False)
-    future: Future[NDArray[np.float32]] = field(compare=False)
-
-
-def cores_for(percent: int, available: Sequence[int]) -> list[int]:
-    """The first `percent` % of the available cores, at least one."""
-    return list(available[: max(1, round(len(available) * percent / 100))])
-
-
-def available_cores() -> list[int]:
-    """The cores this process may use."""
-    if hasattr(os, "sched_getaffinity"):
-        return sorted(os.sched_getaffinity(0))
-    return list(range(os.cpu_count() or 1))
-
-
 class PinnedPool:
-    """An Embedder over pinned worker threads. Loads its model on first use, or in the background."""
+    """An Embedder over pinned worker threads. Loads its model when told to, at once or in the background."""
 
-    def __init__(self, model: PoolModel, cores: Sequence[int], *, queue_max: int = 64, niceness: int = 0) -> None:
-        """:param cores: one worker is pinned to each.
+    def __init__(
+        self, model: PoolModel, cores: Sequence[int], *, queue_max: int = 64, priority: Priority = Priority.QUERY
+    ) -> None:
+        """:param cores: one worker is pinned to each; see `cores_for`.
         :param queue_max: calls that may wait; one more raises EmbeddingQueueFull.
-        :param niceness: of the workers, 0 for queries, 5 for live embedding: the kernel keeps queries first.
+        :param priority: of the workers, beside other processes on these cores.
         """
         self._model = model
-        self._cores = list(cores)
-        self._niceness = niceness
-        self._jobs: queue.PriorityQueue[_Job] = queue.PriorityQueue()
-        self._order = itertools.count()
+        self._cores = tuple(cores)
+        self._priority = priority
+        self._queue = WorkQueue(GPU_BATCH_TOKENS if model.device == "cuda" else BATCH_TOKENS[priority])
         self._waiting = threading.BoundedSemaphore(queue_max)
         self._queue_max = queue_max
         self._load_lock = threading.Lock()
         self._lock = threading.Lock()
         self._closed = False
         self._loaded: LoadedModel | None = None
-        self._workers: list[threading.Thread] = []
+        self._workers: dict[int, threading.Thread] = {}
         self.failure: str | None = None
         """Why the model could not be loaded; None while there is hope."""
 
@@ -112,14 +89,32 @@ class PinnedPool:
         return self._model.dim
 
     @property
+    def device(self) -> Device:
+        """Where the model computes."""
+        return self._model.device
+
+    @property
     def ready(self) -> bool:
         """Whether `embed` answers without waiting for the model."""
         return self._loaded is not None
 
     @property
     def depth(self) -> int:
-        """Batches that wait for a worker."""
-        return self._jobs.qsize()
+        """Pieces of work that wait for a worker."""
+        return self._queue.depth
+
+    @property
+    def cores(self) -> tuple[int, ...]:
+        """The cores in use; worker i is pinned to the i-th."""
+        return self._cores
+
+    @property
+    def workers(self) -> int:
+        """Threads that embed; 0 before the model is there and after `close`."""
+        return self._wanted_workers() if self._loaded is not None else 0
+
+    def _wanted_workers(self) -> int:
+        return 1 if self._model.device == "cuda" else len(self._cores)
 
     def load(self) -> None:
         """Load the model and start the workers; harmless when it is loaded, or closed meanwhile.
@@ -135,16 +130,29 @@ class PinnedPool:
             with self._lock:
                 if self._closed:
                     return
-                self._start_workers()
                 self._loaded = model
+                self._start_workers()
+        self._model.on_loaded(model)
 
     def _load_or_say_why(self) -> LoadedModel:
+        loaded: Future[LoadedModel] = Future()
+        threading.Thread(target=self._load_on_cores, args=(loaded,), name="embed-load", daemon=True).start()
         try:
-            return self._model.load()
+            return loaded.result()
         except Exception as exc:
             known = isinstance(exc, AnamnesisError)
             self.failure = str(exc) if known else f"{self.model_id} does not load: {type(exc).__name__}: {exc}"
             raise UnknownModel(self.failure) from exc
+
+    def _load_on_cores(self, loaded: "Future[LoadedModel]") -> None:
+        """Loading computes too, and threads that it leaves behind keep its cores and rank."""
+        try:
+            pin_this_thread(self._cores)
+            rank_this_thread(self._priority)
+            self._model.on_worker()
+            loaded.set_result(self._model.load())
+        except BaseException as exc:
+            loaded.set_exception(exc)
 
     def load_in_background(self) -> None:
         """Start loading and return at once; `ready` and `failure` tell how it went."""
@@ -162,6 +170,7 @@ class PinnedPool:
         :raises ModelLoading: the model is being loaded in the background, or this pool was closed.
         :raises EmbeddingQueueFull: `queue_max` calls wait already.
         :raises UnknownModel: the model could not be loaded.
+        :raises InvalidVectors: the model makes vectors that are no numbers.
         """
         model = self._require_model()
         if not texts:
@@ -169,7 +178,11 @@ class PinnedPool:
         if not self._waiting.acquire(blocking=False):
             raise EmbeddingQueueFull(f"{self._queue_max} calls wait for the embedding model; try again in a second")
         try:
-            return self._embed(model, texts, role)
+            prefix = self._model.prefix(role)
+            call = Call(model, self.model_id, self.dim, [prefix + text for text in texts])
+            if not self._queue.put(call, role):
+                self._require_model()
+            return call.vectors.result()
         finally:
             self._waiting.release()
 
@@ -181,61 +194,60 @@ class PinnedPool:
         state = "was unloaded" if self._closed else "is still loading"
         raise ModelLoading(f"the embedding model {self.model_id} {state}; try again in a few seconds")
 
-    def _embed(self, model: LoadedModel, texts: Sequence[str], role: Role) -> NDArray[np.float32]:
-        prefix = self._model.prefix(role)
-        token_ids = model.token_ids([prefix + text for text in texts])
-        batches = length_sorted_batches([len(ids) for ids in token_ids], BATCH_TOKENS)
-        futures = self._submit(model, [[token_ids[i] for i in batch] for batch in batches], _PRIORITY[role])
-        vectors = np.empty((len(texts), self.dim), dtype=np.float32)
-        for batch, future in zip(batches, futures, strict=True):
-            vectors[batch] = future.result()
-        return vectors
+    def use_cores(self, cores: Sequence[int]) -> None:
+        """Work on other cores from now on, with the same model. Each worker finishes the batch it has in hand.
 
-    def _submit(
-        self, model: LoadedModel, batches: Sequence[list[list[int]]], priority: int
-    ) -> list[Future[NDArray[np.float32]]]:
-        jobs = [_Job(priority, next(self._order), partial(model.forward, batch), Future()) for batch in batches]
-        with self._lock:  # behind the workers' last orders nobody would ever do these
-            if self._closed:
-                self._require_model()
-            for job in jobs:
-                self._jobs.put(job)
-        return [job.future for job in jobs]
+        :raises BadSetting: this process may not use one of them; nothing changes.
+        """
+        with self._lock:
+            self._cores = tuple(cores_for(100, cores, available_cores()))
+            if self._loaded is not None:
+                self._start_workers()
+        self._queue.wake()
 
     def _start_workers(self) -> None:
-        for number, core in enumerate(self._cores):
-            worker = threading.Thread(target=self._work, args=(core,), name=f"embed-{number}", daemon=True)
-            worker.start()
-            self._workers.append(worker)
+        """One for every core that has none. Called with the lock held."""
+        for number in range(self._wanted_workers()):
+            if number not in self._workers:
+                worker = threading.Thread(target=self._work, args=(number,), name=f"embed-{number}", daemon=True)
+                self._workers[number] = worker
+                worker.start()
 
-    def _work(self, core: int) -> None:
-        _pin_this_thread(core, self._niceness)
-        self._model.on_worker()
-        while True:
-            job = self._jobs.get()
-            if job.run is None:
+    def _work(self, number: int) -> None:
+        core: int | None = None
+        while (wanted := self._core_of(number, core)) is not None:
+            if wanted != core:
+                pin_this_thread({wanted})
+                if core is None:
+                    rank_this_thread(self._priority)
+                    self._model.on_worker()
+                core = wanted
+            work = self._queue.take(partial(self._is_elsewhere, number, core))
+            if work is not None:
+                work()
+            elif self._queue.closed:
                 return
-            if not job.future.set_running_or_notify_cancel():
-                continue
-            try:
-                job.future.set_result(job.run())
-            except BaseException as exc:
-                job.future.set_exception(exc)
+
+    def _is_elsewhere(self, number: int, core: int) -> bool:
+        """Whether a worker is no longer wanted on this core."""
+        return self._cores[number : number + 1] != (core,)
+
+    def _core_of(self, number: int, core: int | None) -> int | None:
+        """The core of a worker now; None once it is surplus, and then it is no longer counted."""
+        with self._lock:
+            if self._closed and core is not None:
+                return core  # what is left is finished where it is
+            if number < self._wanted_workers():
+                return self._cores[number]
+            self._workers.pop(number, None)
+            return None
 
     def close(self) -> None:
-        """Finish the batches that wait, end the workers and let go of the model; calling twice is harmless."""
+        """Finish the work that waits, end the workers and let go of the model; calling twice is harmless."""
         with self._lock:
             self._closed = True
             self._loaded = None
-            workers, self._workers = self._workers, []
-            for _ in workers:
-                self._jobs.put(_Job(_LAST, next(self._order), None, Future()))
+            workers = list(self._workers.values())
+        self._queue.close()
         for worker in workers:
-            worker.join(timeout=10)
-
-
-def _pin_this_thread(core: int, niceness: int) -> None:
-    if hasattr(os, "sched_setaffinity"):
-        os.sched_setaffinity(0, {core})  # on Linux 0 means this thread only, so every worker calls it
-    if niceness and hasattr(os, "setpriority"):
-        os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), niceness)
+            worker.join(timeout=_CLOSE_TIMEOUT_S)

@@ -1,7 +1,9 @@
 """Which model answers queries: the active space's, or the one before it until the new one is in memory."""
 
+import itertools
 import logging
 import threading
+import time
 from collections.abc import Callable, Sequence
 
 import numpy as np
@@ -14,6 +16,11 @@ from anamnesis_pipeline.model import Space
 
 GRACE_S = 5.0
 """How long a replaced model stays: a search that chose its space just before the switch still gets its vector."""
+FIRST_RETRY_S = 5.0
+LONGEST_RETRY_S = 300.0
+"""A model that failed to load is tried again after 5, 10, 20, ... seconds, at last every five minutes: its files may be
+put back, or the network may come."""
+CORES_READ_EVERY_S = 1.0
 
 log = logging.getLogger(__name__)
 
@@ -21,53 +28,67 @@ log = logging.getLogger(__name__)
 class _SpaceModel:
     """One space's model, on its way into memory or there. Finding its files may take a download."""
 
-    def __init__(self, space: Space, open_pool: Callable[[Space], PinnedPool]) -> None:
+    def __init__(self, space: Space, open_pool: Callable[[Space], PinnedPool], first_retry_s: float) -> None:
         self.space = space
+        self.failure: str | None = None
+        """Why the last attempt failed; None during the first, and once the model is there."""
         self._open_pool = open_pool
+        self._first_retry_s = first_retry_s
         self._lock = threading.Lock()
         self._pool: PinnedPool | None = None
-        self._problem: str | None = None
-        self._closed = False
+        self._closed = threading.Event()
 
     def load_in_background(self) -> None:
         threading.Thread(target=self._load, name=f"load {self.space.key}", daemon=True).start()
 
     def _load(self) -> None:
+        for attempt in itertools.count():
+            if self._closed.is_set() or self._loaded():
+                return
+            self._closed.wait(min(self._first_retry_s * 2 ** min(attempt, 20), LONGEST_RETRY_S))
+
+    def _loaded(self) -> bool:
+        """One attempt. A pool is kept only with its model in it, so that the next attempt begins anew."""
+        pool: PinnedPool | None = None
         try:
             pool = self._open_pool(self.space)
-        except AnamnesisError as exc:
-            self._problem = str(exc)
-            log.error("embedding model %s: %s", self.space.model_id, exc)  # noqa: TRY400 - the text says it all
-            return
+            pool.load()
+        except Exception as exc:
+            if pool is not None:
+                pool.close()
+            self._note(exc)
+            return False
         with self._lock:
-            if not self._closed:
-                self._pool = pool
-                pool.load_in_background()
+            if not self._closed.is_set():
+                self._pool, self.failure = pool, None
+                return True
+        pool.close()
+        return True
+
+    def _note(self, exc: Exception) -> None:
+        problem = str(exc) if isinstance(exc, AnamnesisError) else f"{type(exc).__name__} while loading the model"
+        if problem != self.failure:  # once, not at every attempt
+            log.error("embedding model %s: %s", self.space.model_id, problem)
+        self.failure = problem
 
     @property
-    def ready(self) -> bool:
-        return self._pool is not None and self._pool.ready
-
-    @property
-    def failure(self) -> str | None:
-        return self._pool.failure if self._pool is not None else self._problem
-
-    @property
-    def depth(self) -> int:
-        return self._pool.depth if self._pool is not None else 0
+    def pool(self) -> PinnedPool | None:
+        """With its model in memory; None until then."""
+        return self._pool
 
     def embed(self, texts: Sequence[str], role: Role) -> NDArray[np.float32]:
         if self._pool is not None:
             return self._pool.embed(texts, role)
-        if self._problem is not None:
-            raise UnknownModel(self._problem)
+        if self.failure is not None:
+            raise UnknownModel(self.failure)
         raise _loading(self.space)
 
     def close(self) -> None:
+        self._closed.set()
         with self._lock:
-            self._closed = True
-        if self._pool is not None:
-            self._pool.close()
+            pool = self._pool
+        if pool is not None:
+            pool.close()
 
 
 def _loading(space: Space) -> ModelLoading:
@@ -77,7 +98,8 @@ def _loading(space: Space) -> ModelLoading:
 class SpaceModels:
     """Holds the model of the active space; loads a new one in the background when another space becomes active.
 
-    A model that does not load leaves the one before it answering.
+    A model that does not load leaves the one before it answering, and is tried again. The cores of all models follow
+    what is configured, without reloading them.
     """
 
     def __init__(
@@ -86,62 +108,91 @@ class SpaceModels:
         active: Callable[[], Space | None],
         *,
         prepare: Callable[[], object] = lambda: None,
+        cores: Callable[[], Sequence[int]] | None = None,
         grace_s: float = GRACE_S,
+        first_retry_s: float = FIRST_RETRY_S,
     ) -> None:
         """:param open_pool: makes an unloaded pool for a space; may take a download, may raise UnknownModel.
         :param active: reads the active space from the store.
-        :param prepare: runs once before the first load and sees to it that a space is active; may raise UnknownModel.
+        :param prepare: runs before the first load and sees to it that a space is active; may raise UnknownModel, and is
+            then tried again as a model is.
+        :param cores: reads the configured cores, at most once a second; None: a pool keeps those it was opened with.
         :param grace_s: seconds that a replaced model still answers.
+        :param first_retry_s: seconds from a first failure to the next attempt; doubles with each, up to five minutes.
         """
         self._open_pool = open_pool
         self._active = active
         self._prepare = prepare
+        self._read_cores = cores
+        self._cores_read_at = -CORES_READ_EVERY_S
         self._grace_s = grace_s
+        self._first_retry_s = first_retry_s
         self._problem: str | None = None
         self._lock = threading.Lock()
         self._answering: _SpaceModel | None = None
         self._next: _SpaceModel | None = None
         self._replaced: list[_SpaceModel] = []
         self._chooser = threading.Thread(target=self._prepare_and_load, name="model-chooser", daemon=True)
-        self._closed = False
+        self._closed = threading.Event()
 
     @property
     def ready(self) -> bool:
         """Whether queries are embedded without waiting for a model."""
-        return self._answering is not None and self._answering.ready
+        return self.pool is not None
 
     @property
     def failure(self) -> str | None:
-        """Why no model will answer; None while there is hope."""
+        """Why no model answers; None while one does, or while its first attempt to load is still going on."""
         return self._answering.failure if self._answering is not None else self._problem
+
+    @property
+    def next_failure(self) -> tuple[str, str] | None:
+        """(model, why) when another space is active than the one that answers, since its model does not load."""
+        waiting = self._next
+        return (waiting.space.model_id, waiting.failure) if waiting is not None and waiting.failure else None
 
     @property
     def depth(self) -> int:
         """Batches that wait for a worker."""
-        return self._answering.depth if self._answering is not None else 0
+        return self.pool.depth if self.pool is not None else 0
 
     @property
     def model_id(self) -> str:
         """The model that answers, or would."""
         return self._answering.space.model_id if self._answering is not None else ""
 
+    @property
+    def pool(self) -> PinnedPool | None:
+        """Of the model that answers; None until it is in memory."""
+        return self._answering.pool if self._answering is not None else None
+
     def load_in_background(self) -> None:
         """Start loading the active space's model and return at once. Call it once."""
         self._chooser.start()
 
     def _prepare_and_load(self) -> None:
+        for attempt in itertools.count():
+            prepared = self._prepared()
+            if not self._closed.is_set() and (active := self._active()) is not None:
+                self.space_for(active)
+            if prepared or self._closed.wait(min(self._first_retry_s * 2 ** min(attempt, 20), LONGEST_RETRY_S)):
+                return
+
+    def _prepared(self) -> bool:
         try:
             self._prepare()
         except AnamnesisError as exc:
+            if str(exc) != self._problem:
+                log.error("embedding: %s", exc)  # noqa: TRY400 - the text says it all
             self._problem = str(exc)
-            log.error("embedding: %s", exc)  # noqa: TRY400 - the text says it all
-        if not self._closed and (active := self._active()) is not None:
-            self.space_for(active)
+            return False
+        self._problem = None
+        return True
 
     def space_for(self, active: Space) -> Space:
         """The space to search now: `active`, or the previous one while the model of `active` loads."""
         with self._lock:
-            if self._closed:
+            if self._closed.is_set():
                 return active
             if self._answering is None:
                 self._answering = self._start(active)
@@ -156,12 +207,12 @@ class SpaceModels:
                 self._retire(self._next)
             self._next = self._start(active)
         hopeless = self._answering is not None and self._answering.failure is not None
-        if self._answering is not None and (self._next.ready or hopeless):
+        if self._answering is not None and (self._next.pool is not None or hopeless):
             self._retire(self._answering)
             self._answering, self._next = self._next, None
 
     def _start(self, space: Space) -> _SpaceModel:
-        model = _SpaceModel(space, self._open_pool)
+        model = _SpaceModel(space, self._open_pool, self._first_retry_s)
         model.load_in_background()
         return model
 
@@ -191,19 +242,35 @@ class SpaceModels:
         return self._embed(texts, "passage", space)
 
     def _embed(self, texts: Sequence[str], role: Role, space: Space) -> NDArray[np.float32]:
-        with self._lock:
-            held = (self._answering, self._next, *self._replaced)
-        model = next((model for model in held if model is not None and model.space.key == space.key), None)
+        if time.monotonic() - self._cores_read_at >= CORES_READ_EVERY_S:
+            self.follow_cores()
+        model = next((model for model in self._held() if model.space.key == space.key), None)
         if model is None:
             raise _loading(space)
         return model.embed(texts, role)
 
+    def follow_cores(self) -> None:
+        """Move the workers of every model to the cores that are configured now. What is being embedded finishes."""
+        self._cores_read_at = time.monotonic()
+        if self._read_cores is None:
+            return
+        try:
+            cores = list(self._read_cores())
+        except AnamnesisError as exc:
+            log.warning("the cores stay as they are: %s", exc)
+            return
+        for pool in (model.pool for model in self._held()):
+            if pool is not None and list(pool.cores) != cores:
+                pool.use_cores(cores)
+
+    def _held(self) -> list[_SpaceModel]:
+        with self._lock:
+            return [model for model in (self._answering, self._next, *self._replaced) if model is not None]
+
     def close(self) -> None:
         """End the workers of every model."""
-        with self._lock:
-            self._closed = True
-            held = [model for model in (self._answering, self._next, *self._replaced) if model is not None]
-        for model in held:
+        self._closed.set()
+        for model in self._held():
             model.close()
         if self._chooser.is_alive():
             self._chooser.join(timeout=1)  # it may be in the store, which is closed next; a download is not waited for

@@ -1,5 +1,7 @@
-"""A sentence-transformers model in memory. The only file that imports torch; import it late: it takes seconds."""
+"""A sentence-transformers model in memory. Imports torch: import it late, it takes seconds."""
 
+import logging
+import os
 from collections.abc import Sequence
 from typing import Any
 
@@ -7,42 +9,160 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 from sentence_transformers import SentenceTransformer
+from transformers import AttentionInterface, AttentionMaskInterface
+from transformers.integrations.sdpa_attention import sdpa_attention_forward
+from transformers.masking_utils import sdpa_mask
 
+from anamnesis_pipeline.embeddings.batching import length_sorted_batches, padded_length
 from anamnesis_pipeline.embeddings.models import ModelFiles, model_choices
-from anamnesis_pipeline.errors import UnknownModel
+from anamnesis_pipeline.embeddings.packed_linear import can_pack, pack_linears
+from anamnesis_pipeline.embeddings.precision import MIN_FIDELITY, Device, measure_fidelity
+from anamnesis_pipeline.embeddings.windows import average_windows, cut_windows
+from anamnesis_pipeline.errors import BadSetting, UnknownModel
+
+# Word pieces are made on the worker that asks for them; the tokenizer would spread them over every core.
+os.environ["TOKENIZERS_PARALLELISM"] = "false"
+
+WINDOW_TOKENS = 4_096
+"""Bound of padded tokens that the windows of long texts are computed in."""
+_FLOAT_MASK = "sdpa_float_mask"
+
+log = logging.getLogger(__name__)
 
 
 class TransformerModel:
     """Token ids in, unit vectors out. Stateless after loading, so threads may share it."""
 
-    def __init__(self, files: ModelFiles, precision: str) -> None:
+    def __init__(
+        self, files: ModelFiles, precision: str, device: Device = "cpu", fidelity: float | None = None
+    ) -> None:
         """:param precision: `bf16` or `fp32` (see models.choose_precision).
+        :param fidelity: lowest cosine to fp32 measured for this precision.
         :raises UnknownModel: the files do not load.
+        :raises BadSetting: the device is `cuda` and this torch cannot use the GPU.
         """
         self.files = files
-        self._device = "cuda" if torch.cuda.is_available() else "cpu"
-        try:
-            model = SentenceTransformer(str(files.path), device=self._device, local_files_only=True)
-        except Exception as exc:
-            raise UnknownModel(f"{files.model_id} at {files.path} does not load: {exc}. {model_choices()}") from exc
-        self._model = model.to(torch.bfloat16 if precision == "bf16" else torch.float32).eval()
-        self._tokenizer = model.tokenizer
+        self.precision = precision
+        self.fidelity = fidelity
+        self._device = device
+        self._model = _read(files, device).to(torch.bfloat16 if precision == "bf16" else torch.float32).eval()
+        if precision == "bf16" and device == "cpu":
+            _use_float_masks(self._model)
+            if can_pack():
+                pack_linears(self._model)
+        self._tokenizer = self._model.tokenizer
+        self._pad = self._tokenizer.pad_token_id or 0
+        self._pad_left = self._tokenizer.padding_side == "left"
+        self._backend = self._tokenizer.backend_tokenizer
+        self._backend.no_truncation()
+        self._backend.no_padding()
+        self._lead, self._tail = _special_ids(self._backend)
 
     def token_ids(self, texts: Sequence[str]) -> list[list[int]]:
-        """Word piece ids with special ones, cut to the model's window (passages are made to fit it)."""
-        encoded = self._tokenizer(list(texts), truncation=True, max_length=self.files.window)
-        return [list(ids) for ids in encoded["input_ids"]]
+        """Word piece ids with special ones, of the whole text however long. Runs on the calling thread."""
+        return [found.ids for found in self._backend.encode_batch_fast(list(texts))]
 
     def forward(self, batch: Sequence[Sequence[int]]) -> NDArray[np.float32]:
-        """Vectors of one batch, shape (len(batch), dim), unit length. Runs on the calling thread."""
-        padded = self._tokenizer.pad({"input_ids": [list(ids) for ids in batch]}, return_tensors="pt")
-        features: dict[str, Any] = {name: tensor.to(self._device) for name, tensor in padded.items()}
+        """Vectors of one batch, shape (len(batch), dim), unit length. Runs on the calling thread.
+
+        A text longer than the model's window is embedded in windows whose vectors are averaged (see windows.py).
+        """
+        window = self.files.window
+        if all(len(ids) <= window for ids in batch):
+            return self._compute(batch)
+        cut = [cut_windows(ids, self._lead, self._tail, window) for ids in batch]
+        windows = [ids for text in cut for ids in text]
+        vectors = np.empty((len(windows), self.files.dim), dtype=np.float32)
+        for rows in length_sorted_batches([len(ids) for ids in windows], WINDOW_TOKENS):
+            vectors[rows] = self._compute([windows[row] for row in rows])
+        return average_windows(vectors, [len(ids) for ids in windows], [len(text) for text in cut])
+
+    def embed(self, texts: Sequence[str]) -> NDArray[np.float32]:
+        """Vectors of a few texts in one batch, on the calling thread."""
+        return self.forward(self.token_ids(texts))
+
+    def _compute(self, batch: Sequence[Sequence[int]]) -> NDArray[np.float32]:
+        length = padded_length(max(map(len, batch)), self.files.window)
+        ids = np.full((len(batch), length), self._pad, dtype=np.int64)
+        mask = np.zeros((len(batch), length), dtype=np.int64)
+        for row, text in enumerate(batch):
+            place = slice(length - len(text), length) if self._pad_left else slice(len(text))
+            ids[row, place] = text
+            mask[row, place] = 1
+        features: dict[str, Any] = {
+            "input_ids": torch.from_numpy(ids).to(self._device),
+            "attention_mask": torch.from_numpy(mask).to(self._device),
+        }
         with torch.inference_mode():
             output = self._model(features)["sentence_embedding"].float()
             unit = torch.nn.functional.normalize(output, dim=1)
         return np.ascontiguousarray(unit.cpu().numpy(), dtype=np.float32)
 
 
+def load_model(files: ModelFiles, precision: str, device: Device, fidelity: float | None) -> TransformerModel:
+    """A model ready to serve. Another precision than fp32 is compared with it first, unless it was before.
+
+    :param fidelity: what was measured for this precision earlier; None: measure now.
+    :raises UnknownModel: the files do not load.
+    :raises BadSetting: the device is `cuda` and this torch cannot use the GPU.
+    """
+    if precision == "fp32":
+        return TransformerModel(files, precision, device)
+    model = TransformerModel(files, precision, device, fidelity)
+    if fidelity is not None:
+        return model
+    reference = TransformerModel(files, "fp32", device)
+    model.fidelity = measure_fidelity(model.embed, reference.embed)
+    if model.fidelity >= MIN_FIDELITY:
+        return model
+    log.warning(
+        "embedding model %s: in %s its vectors come as far from fp32 as cosine %.4f, and at least %.3f is wanted; "
+        "it runs in fp32",
+        files.model_id, precision, model.fidelity, MIN_FIDELITY,
+    )  # fmt: skip
+    return reference
+
+
 def use_one_thread() -> None:
     """Let the calling worker thread compute alone: N workers then use N cores, not N x N."""
     torch.set_num_threads(1)
+
+
+def _read(files: ModelFiles, device: Device) -> SentenceTransformer:
+    if device == "cuda" and not torch.cuda.is_available():
+        raise BadSetting(
+            f"device: this torch ({torch.__version__}) cannot use the GPU; install one built for CUDA, or set "
+            "ANAMNESIS_DEVICE to cpu"
+        )
+    try:
+        return SentenceTransformer(str(files.path), device=device, local_files_only=True)
+    except Exception as exc:
+        raise UnknownModel(f"{files.model_id} at {files.path} does not load: {exc}. {model_choices()}") from exc
+
+
+def _special_ids(backend: Any) -> tuple[list[int], list[int]]:
+    """The special ids before and after every text."""
+    probe = backend.encode("a")
+    special = probe.special_tokens_mask
+    first = special.index(0)
+    last = len(special) - special[::-1].index(0)
+    return probe.ids[:first], probe.ids[last:]
+
+
+def _float_mask(*args: Any, **more: Any) -> torch.Tensor | None:
+    """The mask as what is added to the scores: every layer would otherwise make that anew from yes and no."""
+    mask = sdpa_mask(*args, **more)
+    if mask is None:
+        return None
+    lowest = torch.finfo(torch.bfloat16).min
+    return torch.zeros(mask.shape, dtype=torch.bfloat16, device=mask.device).masked_fill_(~mask, lowest)
+
+
+def _use_float_masks(model: SentenceTransformer) -> None:
+    """Where the model uses torch's fused attention anyway."""
+    network = getattr(model[0], "auto_model", None)
+    if network is None or getattr(network.config, "_attn_implementation", None) != "sdpa":
+        return
+    AttentionInterface.register(_FLOAT_MASK, sdpa_attention_forward)
+    AttentionMaskInterface.register(_FLOAT_MASK, _float_mask)
+    network.set_attn_implementation(_FLOAT_MASK)

@@ -10,7 +10,14 @@ from fastapi.security import HTTPBearer
 from starlette.concurrency import run_in_threadpool
 
 from anamnesis_pipeline.errors import AnamnesisError
-from anamnesis_pipeline.sidecar import episodes_routes, problems, search_routes, service_routes
+from anamnesis_pipeline.sidecar import (
+    embedding_routes,
+    episodes_routes,
+    problems,
+    reembed_routes,
+    search_routes,
+    service_routes,
+)
 from anamnesis_pipeline.sidecar.admission import Admission
 from anamnesis_pipeline.sidecar.documentation import openapi_of
 from anamnesis_pipeline.sidecar.observation import Metrics, Observation
@@ -63,4 +70,6 @@ def _add_routes(app: FastAPI, *, wants_token: bool) -> None:
     app.include_router(service_routes.open_router)
     app.include_router(service_routes.router, dependencies=documented)
     app.include_router(search_routes.router, dependencies=documented)
+    app.include_router(embedding_routes.router, dependencies=documented)
+    app.include_router(reembed_routes.router, dependencies=documented)  # before the episodes: those take any path
     app.include_router(episodes_routes.router, dependencies=documented)

@@ -21,8 +21,8 @@ def _problem(description: str) -> dict[str, Any]:
 PROBLEMS: dict[int | str, dict[str, Any]] = {
     400: _problem("Malformed request"),
     401: _problem("No token, or a wrong one"),
-    404: _problem("No such episode or address"),
-    409: _problem("The id exists with other content"),
+    404: _problem("No such episode, space or address"),
+    409: _problem("The id exists with other content, or a re-embed is under way"),
     413: _problem("The body is too large"),
     422: _problem("A field has a value it cannot have"),
     429: _problem("Too busy; see Retry-After"),

@@ -4,6 +4,7 @@ import logging
 import time
 import traceback
 from collections.abc import Iterator
+from typing import get_args
 
 from prometheus_client import CollectorRegistry, Counter, Histogram
 from prometheus_client.core import GaugeMetricFamily
@@ -12,7 +13,9 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from anamnesis_pipeline.errors import AnamnesisError
 from anamnesis_pipeline.sidecar.problems import problem
-from anamnesis_pipeline.sidecar.services import Services, coverage
+from anamnesis_pipeline.sidecar.services import Services
+from anamnesis_pipeline.steps import reembed
+from anamnesis_pipeline.store.base import Store
 
 access_log = logging.getLogger("anamnesis.access")
 log = logging.getLogger(__name__)
@@ -54,18 +57,31 @@ class _StoreGauges(Collector):
         yield GaugeMetricFamily("anamnesis_embedding_queue_depth", "Batches waiting for the model", value=pool.depth)
         yield GaugeMetricFamily("anamnesis_model_ready", "1 when the embedding model is in memory", value=pool.ready)
         try:
-            counts, covered = self._services.store.ingest.counts(), coverage(self._services.store)
+            yield from _of_store(self._services.store)
         except AnamnesisError as exc:
             log.warning("metrics without the store: %s", exc)
-            return
-        yield GaugeMetricFamily("anamnesis_episodes", "Episodes stored", value=counts.episodes)
-        yield GaugeMetricFamily("anamnesis_passages", "Passages stored", value=counts.passages)
-        if covered["space"]:
-            embedded = GaugeMetricFamily(
-                "anamnesis_embedded_passages", "Passages with all vectors of the active space", labels=["space"]
-            )
-            embedded.add_metric([covered["space"]], covered["embedded"])
-            yield embedded
+
+
+def _of_store(store: Store) -> list[GaugeMetricFamily]:
+    counts, state = store.ingest.counts(), reembed.status(store)
+    embedded = GaugeMetricFamily(
+        "anamnesis_embedded_passages", "Passages with all vectors of a space", labels=["space", "status"]
+    )
+    for space in store.spaces.all():
+        embedded.add_metric([space.key, space.status], store.vectors.progress(space.key).passages_done)
+    reembedding = GaugeMetricFamily("anamnesis_reembed_state", "1 for the state the re-embed is in", labels=["state"])
+    for name in get_args(reembed.State):
+        reembedding.add_metric([name], name == state.state)
+    return [
+        GaugeMetricFamily("anamnesis_episodes", "Episodes stored", value=counts.episodes),
+        GaugeMetricFamily("anamnesis_passages", "Passages stored", value=counts.passages),
+        embedded,
+        reembedding,
+        GaugeMetricFamily(
+            "anamnesis_reembed_passages_per_second", "Pace of the re-embed; 0 when none runs",
+            value=state.rate_per_s or 0.0,
+        ),
+    ]  # fmt: skip
 
 
 class Observation:

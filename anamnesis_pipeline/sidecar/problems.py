@@ -20,7 +20,10 @@ from anamnesis_pipeline.errors import (
     EpisodeConflict,
     EpisodeNotFound,
     InvalidEpisode,
+    InvalidVectors,
     RetryLater,
+    SpaceConflict,
+    SpaceNotFound,
     StoreCorrupt,
     StoreFull,
     UnknownModel,
@@ -39,6 +42,8 @@ SAFE_HEADERS = {"X-Content-Type-Options": "nosniff", "Cache-Control": "no-store"
 _STATUS: tuple[tuple[type[AnamnesisError], int], ...] = (
     (EpisodeNotFound, 404),
     (EpisodeConflict, 409),
+    (SpaceNotFound, 404),
+    (SpaceConflict, 409),
     (InvalidEpisode, 422),
     (EmbeddingQueueFull, 429),
     (RetryLater, 503),
@@ -46,6 +51,7 @@ _STATUS: tuple[tuple[type[AnamnesisError], int], ...] = (
     (StoreCorrupt, 503),
     (DimensionMismatch, 503),
     (UnknownModel, 503),
+    (InvalidVectors, 503),
 )
 _PLAIN_MESSAGES = {
     "string_pattern_mismatch": "is blank, or holds a character that is not allowed here",

@@ -1,11 +1,13 @@
 """What the routes need, as `create_app` is given it."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from typing import Annotated, Protocol
 
 from fastapi import Depends
 from starlette.requests import Request
 
+from anamnesis_pipeline.dagster_api import BackfillState
+from anamnesis_pipeline.embeddings.pinned_pool import PinnedPool
 from anamnesis_pipeline.search.engine import Engine
 from anamnesis_pipeline.settings import Settings
 from anamnesis_pipeline.sidecar.schemas import CoverageOut
@@ -14,7 +16,7 @@ from anamnesis_pipeline.store.base import Store
 
 
 class ModelPool(Protocol):
-    """The embedding model as far as the sidecar shows its state."""
+    """The embedding model as far as the sidecar shows its state and moves it to other cores."""
 
     @property
     def ready(self) -> bool:
@@ -32,8 +34,35 @@ class ModelPool(Protocol):
     def model_id(self) -> str:
         """Its name."""
 
+    @property
+    def pool(self) -> PinnedPool | None:
+        """What embeds; None until the model is in memory."""
+
+    @property
+    def next_failure(self) -> tuple[str, str] | None:
+        """(model, why) when the active space's model does not load and the one before it answers."""
+
     def load_in_background(self) -> None:
         """Start loading and return at once."""
+
+    def follow_cores(self) -> None:
+        """Take over the cores that are configured now."""
+
+
+class Backfills(Protocol):
+    """What is asked of Dagster; see dagster_api.DagsterApi. Every call may raise ServiceUnreachable."""
+
+    def launch_embedding_backfill(self, space: str, sources: Sequence[str], title: str, tags: Mapping[str, str]) -> str:
+        """The id of a new backfill of `embeddings`."""
+
+    def cancel_backfill(self, backfill_id: str) -> None:
+        """Start no further run of it."""
+
+    def backfill_state(self, backfill_id: str) -> BackfillState | None:
+        """How far it is; None when it is not known."""
+
+    def link(self, backfill_id: str) -> str:
+        """Where the UI shows it; raises nothing."""
 
 
 class Services(Protocol):
@@ -58,6 +87,10 @@ class Services(Protocol):
     @property
     def pool(self) -> ModelPool:
         """Embeds queries."""
+
+    @property
+    def dagster(self) -> Backfills:
+        """Does the work of a re-embed."""
 
     @property
     def close(self) -> Callable[[], None]:

@@ -1,54 +1,118 @@
 """What the asset `embeddings` does: vectors for passages that have none in a space."""
 
 import time
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections import defaultdict, deque
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 
 from anamnesis_pipeline.embeddings.base import Embedder
+from anamnesis_pipeline.errors import SpaceNotFound
 from anamnesis_pipeline.model import Space, StoredPassage, Variant
-from anamnesis_pipeline.store.base import Store
+from anamnesis_pipeline.steps.reembed_state import clear_failure, noting_failure, record_rate
+from anamnesis_pipeline.steps.spaces import known_space
+from anamnesis_pipeline.store.base import PendingEpisode, Store
+
+RATE_WINDOW_S = 60.0
 
 
 @dataclass(frozen=True, slots=True)
 class EmbedReport:
-    """What one run embedded. `seconds` covers embedding and writing."""
+    """What was embedded so far. `seconds` covers embedding and writing.
 
-    episodes: int
-    passages: int
-    vectors: int
-    seconds: float
+    `passages_per_s` is of the last minute, 0 when nothing was to do. `sources` holds the passages embedded of each
+    source that had some to embed. `paused`: the run was told to wait, and something may be left.
+    """
 
-    @property
-    def passages_per_s(self) -> float:
-        """Passages a second, 0 when nothing was to do."""
-        return self.passages / self.seconds if self.passages and self.seconds else 0.0
+    episodes: int = 0
+    passages: int = 0
+    vectors: int = 0
+    seconds: float = 0.0
+    passages_per_s: float = 0.0
+    sources: Mapping[str, int] = field(default_factory=dict)
+    paused: bool = False
 
 
-def embed_source(
+@dataclass(slots=True)
+class _Tally:
+    """Counts of a run, and its pace over the last minute."""
+
+    started: float = field(default_factory=time.monotonic)
+    episodes: int = 0
+    passages: int = 0
+    vectors: int = 0
+    sources: dict[str, int] = field(default_factory=lambda: defaultdict(int))
+    pace: deque[tuple[float, int]] = field(default_factory=deque)
+
+    def __post_init__(self) -> None:
+        self.pace.append((self.started, 0))
+
+    def add(self, batch: Sequence[PendingEpisode], vectors: int) -> None:
+        for episode in batch:
+            self.episodes += 1
+            self.passages += len(episode.passages)
+            self.sources[episode.source] += len(episode.passages)
+        self.vectors += vectors
+        now = time.monotonic()
+        self.pace.append((now, self.passages))
+        while len(self.pace) > 2 and now - self.pace[0][0] > RATE_WINDOW_S:
+            self.pace.popleft()
+
+    def report(self, *, paused: bool = False) -> EmbedReport:
+        (first, before), (last, after) = self.pace[0], self.pace[-1]
+        rate = (after - before) / (last - first) if last > first else 0.0
+        elapsed = self.pace[-1][0] - self.started
+        return EmbedReport(
+            self.episodes, self.passages, self.vectors, elapsed, round(rate, 2), dict(self.sources), paused
+        )
+
+
+def embed_sources(
     store: Store,
-    space: Space,
-    source: str,
+    space_key: str,
+    sources: Sequence[str],
     embedder: Embedder,
     checkpoint_every: int,
+    *,
+    should_pause: Callable[[], bool] = lambda: False,
     on_checkpoint: Callable[[EmbedReport], None] = lambda report: None,
+    before_checkpoint: Callable[[], None] = lambda: None,
 ) -> EmbedReport:
-    """Embed what a source lacks in a space, newest episodes first.
+    """Embed what these sources lack in a space, the newest episodes of all of them first.
 
-    Every `checkpoint_every` episodes the vectors are written: a killed run loses at most that many.
+    Every `checkpoint_every` episodes the vectors are written: a killed run loses at most that many. A failure is noted
+    for those who would try again, and goes on to the caller.
+
+    :param should_pause: asked before each checkpoint's work; True ends the run with what is left still pending.
+    :param before_checkpoint: called before each checkpoint's work, for what may change meanwhile.
+    :raises SpaceNotFound: the space was dropped, perhaps while it was being embedded.
+    :raises InvalidVectors: the model answers with vectors that are no numbers; nothing of that checkpoint is written.
     """
-    started = time.monotonic()
-    report = EmbedReport(0, 0, 0, 0.0)
-    while pending := store.vectors.pending(space.key, source, checkpoint_every):
-        passages = [passage for episode in pending for passage in episode.passages]
-        written = embed_passages(store, space, passages, embedder)
-        elapsed = time.monotonic() - started
-        report = EmbedReport(
-            report.episodes + len(pending), report.passages + len(passages), report.vectors + written, elapsed
-        )
-        on_checkpoint(report)
-        if not written:
-            break  # every passage of the batch was deleted meanwhile; the next run looks again
-    return report
+    with noting_failure(store, space_key):
+        space = known_space(store, space_key)
+        tally, previous = _Tally(), tuple[int, ...]()
+        while not should_pause():
+            before_checkpoint()
+            batch = store.vectors.pending(space.key, sources, checkpoint_every)
+            ids = tuple(passage.passage_id for episode in batch for passage in episode.passages)
+            if not batch or ids == previous:  # what was written for these must be gone again; the next run looks anew
+                return tally.report()
+            previous = ids
+            tally.add(batch, _embed_batch(store, space, batch, embedder))
+            _note_progress(store, space.key, tally.report(), on_checkpoint)
+        return tally.report(paused=True)
+
+
+def _embed_batch(store: Store, space: Space, batch: Sequence[PendingEpisode], embedder: Embedder) -> int:
+    try:
+        return embed_passages(store, space, [passage for episode in batch for passage in episode.passages], embedder)
+    except SpaceNotFound as exc:
+        raise SpaceNotFound(f"space {space.key} was dropped while it was being embedded; its vectors are gone") from exc
+
+
+def _note_progress(store: Store, key: str, report: EmbedReport, on_checkpoint: Callable[[EmbedReport], None]) -> None:
+    record_rate(store, key, report.passages_per_s)
+    clear_failure(store, key)
+    on_checkpoint(report)
 
 
 def embed_passages(store: Store, space: Space, passages: Sequence[StoredPassage], embedder: Embedder) -> int:

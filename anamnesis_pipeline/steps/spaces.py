@@ -1,49 +1,175 @@
-"""Which embedding space the settings ask for, and making it searchable: what the asset `vector_index` does."""
+"""Which embedding space the settings ask for, and making a space searchable: what the asset `vector_index` does."""
 
+import logging
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from anamnesis_pipeline.embeddings.models import ModelFiles
+from anamnesis_pipeline.errors import SpaceConflict, SpaceNotFound
 from anamnesis_pipeline.model import Space
+from anamnesis_pipeline.steps.reembed_state import clear_failure, record_job, set_paused, set_wanted_model
 from anamnesis_pipeline.store.base import IndexReport, Store
+
+RECALL_FLOOR = 0.99
+"""Recall at 10 below which an index is built anew from nothing."""
+REST_PASSAGES = 2_000
+"""More than so many missing passages are no rest but work for the asset `embeddings`."""
+REST_ROUNDS = 5
+
+log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
 class SpaceReport:
-    """State of a space after `index_space`."""
+    """State of a space after `index_space`. `passages` are complete there, `missing` lack a vector.
+
+    `waits` says that it is complete but answers searches only after somebody said yes.
+    """
 
     index: IndexReport
+    recall: float
+    passages: int
+    missing: int
     active: bool
     switched: bool
+    waits: bool
+
+
+def known_space(store: Store, key: str) -> Space:
+    """The space with this key.
+
+    :raises SpaceNotFound: there is none; the text names those there are.
+    """
+    spaces = store.spaces.all()
+    for space in spaces:
+        if space.key == key:
+            return space
+    raise SpaceNotFound(f"no space {key!r}; there are: {', '.join(space.key for space in spaces) or 'none yet'}")
+
+
+def building_space(store: Store) -> Space | None:
+    """The space that is being built now."""
+    return next((space for space in store.spaces.all() if space.status == "building"), None)
+
+
+def is_of_model(space: Space, files: ModelFiles) -> bool:
+    """Whether these files made the space's vectors, whatever its generation."""
+    return space.key == files.space(space.generation).key
+
+
+def generations(store: Store, files: ModelFiles) -> list[Space]:
+    """Every space of these files, the one to use first: the active one, then the building one, then what was active
+    once, then what was added; the newest generation of each.
+    """
+    order = ("active", "building", "retired", "added")
+    found = [space for space in store.spaces.all() if is_of_model(space, files)]
+    return sorted(found, key=lambda space: (order.index(space.status), -space.generation))
+
+
+def add_model(store: Store, files: ModelFiles, precision: str) -> Space:
+    """The space of a model, added when it has none. It is embedded only once somebody asks."""
+    if known := generations(store, files):
+        return known[0]
+    store.spaces.put(files.space(precision=precision))
+    return generations(store, files)[0]
+
+
+def begin(store: Store, space: Space, backfill_id: str | None = None) -> None:
+    """Make a space the one that is being built, from nothing or from where it stopped.
+
+    :raises SpaceConflict: another one is being built, or this one already is. Exactly one of two callers gets through.
+    """
+    store.spaces.start(space.key)
+    set_paused(store, False)
+    clear_failure(store, space.key)
+    record_job(store, space, backfill_id)
 
 
 def ensure_space(store: Store, files: ModelFiles, precision: str) -> Space:
-    """The space of a model, added when it is new. The first space of a store is active from the start.
+    """The space that the model in the settings has, on its way where it is not active yet.
 
-    A retired space that is wanted again goes live as soon as it is complete. A later generation of the model that is
-    active already is what the settings ask for, too.
+    The first space of a store is active from the start, and one that was active before goes live again at once if it
+    lacks nothing. While another space is being built that one is left alone, and returned.
     """
-    space = files.space(precision=precision)
-    store.spaces.put(space)
-    active = store.spaces.active()
-    if active is not None and active.key.startswith(f"{space.key}-g"):
-        return active
-    known = _known(store, space.key)
-    if active is None or known.status == "retired":
-        store.spaces.activate(space.key)
-        known = _known(store, space.key)
-    return known
+    active, building = store.spaces.active(), building_space(store)
+    for current in (active, building):
+        if current is not None and is_of_model(current, files):
+            return current
+    if building is not None and active is not None:
+        log.info("%s has to wait: %s is being built", files.model_id, building.key)
+        return building
+    space = add_model(store, files, precision)
+    if (active is None or space.status == "retired") and store.spaces.activate(space.key):
+        return known_space(store, space.key)
+    return _begun(store, space)
 
 
-def _known(store: Store, key: str) -> Space:
-    return next(space for space in store.spaces.all() if space.key == key)
+def _begun(store: Store, space: Space) -> Space:
+    try:
+        begin(store, space)
+    except SpaceConflict as exc:  # another process began one since we looked
+        log.info("%s", exc)
+        return building_space(store) or known_space(store, space.key)
+    return known_space(store, space.key)
 
 
-def index_space(store: Store, key: str) -> SpaceReport:
-    """Build what the space needs to be searched fast, and switch to it when it was waiting for that."""
+def index_space(
+    store: Store,
+    key: str,
+    *,
+    embed_rest: Callable[[], object] = lambda: None,
+    switch: bool = True,
+    wanted_model: str | None = None,
+) -> SpaceReport:
+    """Build what a space needs to be searched fast, check it, and switch to it when it was waiting for that.
+
+    :param embed_rest: embeds what the space lacks; called while only a little arrived since it was complete.
+    :param switch: False leaves a complete space waiting for somebody's yes.
+    :param wanted_model: the setting `model`. When it is the active space's again, nobody waits for this one any more.
+    :raises SpaceNotFound: no such space.
+    """
+    space = known_space(store, key)
     index = store.vectors.build(key)
+    due = space.status in ("added", "building") and not _is_unwanted(store, space, wanted_model)
+    if due:
+        _embed_rest(store, key, embed_rest)
+    recall = store.vectors.recall(key)
+    if recall < RECALL_FLOOR:
+        index = store.vectors.build(key, force=True)
+        recall = store.vectors.recall(key)
+    missing = _missing(store, key)
+    switched = due and switch and not missing and _switch(store, space)
+    return SpaceReport(
+        index, recall, passages=store.vectors.count(key), missing=missing, active=space.status == "active" or switched,
+        switched=switched, waits=due and not switch and not missing,
+    )  # fmt: skip
+
+
+def _is_unwanted(store: Store, space: Space, wanted_model: str | None) -> bool:
+    """Stops building a space whose start was taken back by setting the model to the active one's again."""
     active = store.spaces.active()
-    if active is not None and active.key == key:
-        return SpaceReport(index, active=True, switched=False)
-    wanted = next((space for space in store.spaces.all() if space.key == key), None)
-    switched = wanted is not None and wanted.status == "building" and store.spaces.activate(key)
-    return SpaceReport(index, active=switched, switched=switched)
+    if space.status != "building" or active is None:
+        return False
+    if wanted_model != active.model_id or wanted_model == space.model_id:
+        return False
+    log.info("%s is complete but no longer wanted: the model is set to %s", space.key, wanted_model)
+    store.spaces.stop(space.key)
+    return True
+
+
+def _embed_rest(store: Store, key: str, embed_rest: Callable[[], object]) -> None:
+    for _ in range(REST_ROUNDS):
+        if not 0 < _missing(store, key) <= REST_PASSAGES:
+            return
+        embed_rest()
+
+
+def _missing(store: Store, key: str) -> int:
+    return sum(store.vectors.pending_sources(key).values())
+
+
+def _switch(store: Store, space: Space) -> bool:
+    """Whoever indexes a space that nobody started wants its model: else the sensor would switch back."""
+    if space.status == "added":
+        set_wanted_model(store, space.model_id)
+    return store.spaces.activate(space.key)

@@ -243,6 +243,7 @@ class PendingEpisode:
     """An episode with passages that lack a vector in a space."""
 
     episode_id: str
+    source: str
     passages: tuple[StoredPassage, ...]
 
 
@@ -256,6 +257,21 @@ class IndexReport:
     dead: int
     rebuilt: bool
     seconds: float
+
+
+@dataclass(frozen=True, slots=True)
+class SpaceProgress:
+    """How far a space is embedded: the checkpoint of a re-embed. Written with the vectors, in their transaction.
+
+    `last_episode` and `written_at` are of the newest write; None before the first.
+    """
+
+    episodes: int
+    episodes_done: int
+    passages: int
+    passages_done: int
+    last_episode: str | None
+    written_at: datetime | None
 
 
 class VectorIndex(Protocol):
@@ -283,9 +299,9 @@ class VectorIndex(Protocol):
     def tokens(self, space: str, passage_ids: Sequence[int]) -> dict[int, NDArray[np.int8]]:
         """Passage id -> token vectors, for those that have some."""
 
-    def pending(self, space: str, source: str, episodes: int) -> list[PendingEpisode]:
-        """Up to `episodes` episodes of a source with passages that lack a vector of any of the
-        space's variants, newest first.
+    def pending(self, space: str, sources: Sequence[str], episodes: int) -> list[PendingEpisode]:
+        """Up to `episodes` episodes of these sources with passages that lack a vector of any of the space's variants,
+        the newest of all sources first.
         """
 
     def pending_sources(self, space: str) -> dict[str, int]:
@@ -294,15 +310,29 @@ class VectorIndex(Protocol):
     def count(self, space: str) -> int:
         """Live passages that have the vectors of all the space's variants."""
 
+    def progress(self, space: str) -> SpaceProgress:
+        """How far the space is embedded; cheap, whatever is stored."""
+
     def build(self, space: str, *, force: bool = False) -> IndexReport:
-        """Make the space fast to search: rebuild its index file when too much is new or dead, atomically."""
+        """Make the space fast to search: bring its index file up to date when too much is new or dead, atomically.
+
+        :param force: also when little is new, and from nothing rather than from the file that is there.
+        """
+
+    def recall(self, space: str, k: int = 10, samples: int = 100) -> float:
+        """Share of the true k nearest (exact scan) that `nearest` finds without filter, over sampled stored vectors
+        of every variant, in [0, 1]; 1.0 for a space without vectors.
+        """
 
 
 class SpaceRecords(Protocol):
     """The embedding spaces and which one is active."""
 
     def put(self, space: Space) -> bool:
-        """Add; False when the key exists. The status of an existing space is left alone."""
+        """Add; False when the key exists. What is stored of an existing space is left alone.
+
+        :raises SpaceConflict: it is to be active or building, and another one is.
+        """
 
     def all(self) -> list[Space]:
         """Every space, oldest first."""
@@ -310,16 +340,31 @@ class SpaceRecords(Protocol):
     def active(self) -> Space | None:
         """The space that answers searches."""
 
+    def start(self, key: str) -> None:
+        """Make an `added` or `retired` space the one that is `building`, in one immediate transaction.
+
+        :raises SpaceConflict: another one is building, or this one is building or active.
+        :raises SpaceNotFound: no such space.
+        """
+
+    def stop(self, key: str) -> None:
+        """Make a `building` space `added` again; what it has stays. Any other space is left alone."""
+
+    def record_precision(self, key: str, precision: str, fidelity: float | None) -> None:
+        """Note in which arithmetic the space's vectors are made from now on, and how close that is to fp32."""
+
     def activate(self, key: str) -> bool:
         """Switch in one immediate transaction, if nothing lacks a vector there (or nothing is active yet).
 
         The space active before becomes `retired`. False when something is still missing.
+
+        :raises SpaceNotFound: no such space.
         """
 
     def drop(self, key: str) -> None:
         """Delete a space that is not active, with its vectors and index.
 
-        :raises GiveUp: it is active.
+        :raises SpaceConflict: it is active.
         """
 
 

@@ -11,6 +11,7 @@ from pathlib import Path
 from rich.console import Console
 from rich.text import Text
 
+from anamnesis_pipeline.dagster_api import LOOPBACK, dagster_url
 from anamnesis_pipeline.embeddings.models import find_model
 from anamnesis_pipeline.errors import AlreadyRunning, GiveUp, UnknownModel
 from anamnesis_pipeline.settings import Settings, claude_projects_dir
@@ -25,8 +26,6 @@ from anamnesis_pipeline.supervisor.progress import show_progress, take_snapshot
 from anamnesis_pipeline.supervisor.supervision import Supervisor, stop_on_signals
 from anamnesis_pipeline.supervisor.up_lock import Running, hold_lock
 from anamnesis_pipeline.wiring import effective_settings, open_store
-
-LOOPBACK = "127.0.0.1"
 
 
 def run_up(settings: Settings, console: Console, on_ready: Callable[[], None] = lambda: None) -> int:
@@ -77,11 +76,6 @@ def sidecar_url(settings: Settings) -> str:
     """Base address of the sidecar."""
     host = reachable_host(settings.bind)
     return f"http://[{host}]:{settings.port}" if ":" in host else f"http://{host}:{settings.port}"
-
-
-def dagster_url(settings: Settings) -> str:
-    """Base address of the Dagster UI."""
-    return f"http://{LOOPBACK}:{settings.dagster_port}"
 
 
 def wanted_ports(settings: Settings) -> list[WantedPort]:

@@ -7,9 +7,10 @@ import dagster as dg
 import pytest
 
 from anamnesis_pipeline.definitions import defs
+from anamnesis_pipeline.defs.embed_sensor import embed_sensor
 from anamnesis_pipeline.defs.partitions import SOURCES, SPACES
 from anamnesis_pipeline.defs.resources import MemoryResource
-from anamnesis_pipeline.defs.sensors import crawl_sensor, embed_sensor
+from anamnesis_pipeline.defs.sensors import crawl_sensor
 from anamnesis_pipeline.model import RESERVED_SOURCES, Where
 
 EXAMPLES = Path(__file__).parents[2] / "examples" / "claude_logs"

@@ -1,4 +1,4 @@
-"""The sensors' decisions on a real store and a real Dagster instance; no run is executed here."""
+"""What `crawl_sensor` decides, on a real store and a real Dagster instance; no run is executed here."""
 
 import json
 from collections.abc import Iterator
@@ -6,7 +6,6 @@ from pathlib import Path
 from types import SimpleNamespace
 
 import dagster as dg
-import numpy as np
 import pytest
 from dagster._core.test_utils import create_run_for_test
 
@@ -14,9 +13,7 @@ from anamnesis_pipeline.definitions import defs
 from anamnesis_pipeline.defs import sensors
 from anamnesis_pipeline.defs.partitions import SOURCES
 from anamnesis_pipeline.defs.resources import MemoryResource
-from anamnesis_pipeline.defs.sensors import crawl_sensor, embed_sensor
-from anamnesis_pipeline.model import Episode, Passage, Space
-from anamnesis_tests.search.memory import START
+from anamnesis_pipeline.defs.sensors import crawl_sensor
 
 LINE = json.dumps({"type": "user", "uuid": "u1", "sessionId": "s", "timestamp": "2026-01-01T00:00:00Z",
                    "message": {"role": "user", "content": "why?"}})  # fmt: skip
@@ -39,12 +36,6 @@ def memory(logs: Path) -> Iterator[MemoryResource]:
     resource = MemoryResource()
     yield resource
     resource.store.close()
-
-
-@pytest.fixture
-def instance() -> Iterator[dg.DagsterInstance]:
-    with dg.DagsterInstance.ephemeral() as instance:
-        yield instance
 
 
 def tick(
@@ -128,38 +119,3 @@ def test_a_half_done_source_whose_root_is_gone_gets_its_partition_and_its_run(
     monkeypatch.setenv("ANAMNESIS_LOG_ROOTS", "/nonexistent/logs")
     assert folders(tick(crawl_sensor, instance, memory)) == ["a"]
     assert source.key in instance.get_dynamic_partitions(str(SOURCES.name))
-
-
-def write_episode(memory: MemoryResource, episode_id: str) -> None:
-    episode = Episode(episode_id, "direct", START, "mac", "acme", "note", "zeppelin", "")
-    memory.store.episodes.put([(episode, [Passage(0, f"zeppelin {episode_id}")])])
-
-
-def test_an_unknown_model_keeps_the_active_space_growing(
-    memory: MemoryResource, instance: dg.DagsterInstance, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    space = Space("old-space", "old", 4)
-    memory.store.spaces.put(space)
-    memory.store.spaces.activate(space.key)
-    write_episode(memory, "e1")
-    monkeypatch.setenv("ANAMNESIS_MODEL", "/nonexistent/model")
-    monkeypatch.setenv("ANAMNESIS_LOCAL_ONLY", "1")
-    (request,) = tick(embed_sensor, instance, memory).run_requests or []
-    assert request.job_name == "embed"
-    assert request.tags["dagster/asset_partition_range_start"] == "direct|old-space"
-    create_run_for_test(instance, job_name="embed", status=dg.DagsterRunStatus.STARTED)
-    assert not tick(embed_sensor, instance, memory).run_requests, "one run at a time"
-
-
-def test_a_complete_space_is_indexed_once_until_much_is_new(
-    memory: MemoryResource, instance: dg.DagsterInstance
-) -> None:
-    tick(embed_sensor, instance, memory)
-    space = memory.store.spaces.active()
-    assert space is not None
-    write_episode(memory, "e1")
-    for variant in space.variants:
-        memory.store.vectors.put(space.key, variant, [1], np.eye(1, space.dim, dtype=np.float32))
-    result = tick(embed_sensor, instance, memory)
-    assert [(r.job_name, r.partition_key) for r in result.run_requests or []] == [("index", space.key)]
-    assert not tick(embed_sensor, instance, memory, result.cursor).run_requests

@@ -13,6 +13,8 @@ from anamnesis_pipeline.embeddings.hashing import HashingEmbedder
 class HashedWords:
     """`before` runs in the worker ahead of every batch, with the number of texts in it."""
 
+    precision, fidelity = "fp32", None
+
     def __init__(self, dim: int = 16, before: Callable[[int], object] = lambda texts: None) -> None:
         self._embedder = HashingEmbedder(dim)
         self._before = before

@@ -1,5 +1,6 @@
 """Which model answers while one space gives way to another. Each model here writes its own number into its vectors."""
 
+import itertools
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -9,9 +10,10 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from anamnesis_pipeline.embeddings.pinned_pool import PinnedPool, PoolModel, available_cores
+from anamnesis_pipeline.embeddings.cores import available_cores
+from anamnesis_pipeline.embeddings.pinned_pool import PinnedPool, PoolModel
 from anamnesis_pipeline.embeddings.space_models import SpaceModels
-from anamnesis_pipeline.errors import ModelLoading, UnknownModel
+from anamnesis_pipeline.errors import BadSetting, ModelLoading, UnknownModel
 from anamnesis_pipeline.model import Space
 from anamnesis_tests.embeddings.fake_models import Gate
 
@@ -170,6 +172,103 @@ def test_a_first_model_that_fails_gives_way_to_the_next_choice(open_models: Open
     models.space_for(NEW)
     wait_for(lambda: models.ready)
     assert answering(models, NEW) == "new"
+
+
+def test_a_model_that_failed_is_tried_again_until_it_loads(open_models: OpenModels) -> None:
+    failures = [UnknownModel("no files"), UnknownModel("no files"), MemoryError()]
+
+    def open_pool(space: Space) -> PinnedPool:
+        if failures:
+            raise failures.pop()
+        return pool_of(space)
+
+    models = open_models(open_pool, lambda: OLD, first_retry_s=0.01)
+    models.space_for(OLD)
+    wait_for(lambda: models.ready)
+    assert failures == []
+    assert models.failure is None
+    assert answering(models, OLD) == "old"
+
+
+def test_a_new_model_that_fails_is_named_leaves_the_old_one_answering_and_takes_over_once_it_loads(
+    open_models: OpenModels,
+) -> None:
+    broken = threading.Event()
+    broken.set()
+
+    def load_new() -> None:
+        if broken.is_set():
+            raise UnknownModel("its folder was removed")
+
+    models = ready_for_old(
+        open_models(lambda s: pool_of(s, load_new if s == NEW else lambda: None), lambda: OLD, first_retry_s=0.01)
+    )
+    models.space_for(NEW)
+    wait_for(lambda: models.next_failure is not None)
+    assert models.next_failure == ("model-new", "its folder was removed")
+    assert models.failure is None
+    assert answering(models, NEW) == "old"
+    broken.clear()
+    wait_for(lambda: answering(models, NEW) == "new")
+    assert models.next_failure is None
+
+
+def test_attempts_become_ever_rarer_and_end_when_the_models_are_closed(open_models: OpenModels) -> None:
+    attempts: list[float] = []
+
+    def open_pool(space: Space) -> PinnedPool:
+        attempts.append(time.monotonic())
+        raise UnknownModel("no files")
+
+    models = open_models(open_pool, lambda: OLD, first_retry_s=0.02)
+    models.space_for(OLD)
+    wait_for(lambda: len(attempts) == 5)
+    pauses = [later - earlier for earlier, later in itertools.pairwise(attempts)]
+    assert all(pause >= 0.02 * 2**n for n, pause in enumerate(pauses))
+    models.close()
+    wait_for(lambda: not any(thread.name == "load old" for thread in threading.enumerate()))
+
+
+def test_a_space_is_prepared_again_until_that_succeeds(open_models: OpenModels) -> None:
+    problems = [UnknownModel("no network"), UnknownModel("no network")]
+
+    def prepare() -> None:
+        if problems:
+            raise problems.pop()
+
+    models = open_models(pool_of, lambda: None if problems else OLD, prepare=prepare, first_retry_s=0.01)
+    models.load_in_background()
+    wait_for(lambda: models.ready)
+    assert models.failure is None
+
+
+def test_workers_follow_the_configured_cores_without_the_model_being_loaded_again(open_models: OpenModels) -> None:
+    loads: list[int] = []
+    cores = [available_cores()[:1]]
+    models = open_models(lambda s: pool_of(s, lambda: loads.append(1)), lambda: OLD, cores=lambda: cores[0])
+    ready_for_old(models)
+    cores[0] = available_cores()
+    models.follow_cores()
+    assert models.pool is not None
+    assert list(models.pool.cores) == available_cores()
+    assert models.pool.workers == len(available_cores())
+    assert answering(models, OLD) == "old"
+    assert loads == [1]
+
+
+def test_cores_are_read_at_most_once_a_second_and_unreadable_ones_change_nothing(open_models: OpenModels) -> None:
+    reads: list[int] = []
+
+    def cores() -> list[int]:
+        reads.append(1)
+        raise BadSetting("embed_cores = 99: this machine has no such core")
+
+    models = ready_for_old(open_models(pool_of, lambda: OLD, cores=cores))
+    for _ in range(20):
+        assert answering(models, OLD) == "old"
+    assert len(reads) <= 2
+    assert models.pool is not None
+    assert list(models.pool.cores) == available_cores()[:1]
 
 
 def test_without_any_space_the_reason_is_told(open_models: OpenModels) -> None:

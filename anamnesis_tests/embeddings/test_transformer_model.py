@@ -7,8 +7,9 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
+from anamnesis_pipeline.embeddings.cores import available_cores
 from anamnesis_pipeline.embeddings.models import MINILM, find_model
-from anamnesis_pipeline.embeddings.pinned_pool import PinnedPool, PoolModel, available_cores
+from anamnesis_pipeline.embeddings.pinned_pool import PinnedPool, PoolModel
 
 TEXTS = [
     "why did webhook retries double-charge", "We moved the queue to Postgres.", "ok", "def pay(): return 1",
@@ -24,6 +25,7 @@ class Observed:
         from anamnesis_pipeline.embeddings.transformer_model import TransformerModel
 
         self.model = TransformerModel(find_model(MINILM), "bf16")
+        self.precision, self.fidelity = self.model.precision, self.model.fidelity
         self.seen: list[tuple[int, frozenset[int]]] = []
 
     def token_ids(self, texts: Sequence[str]) -> list[list[int]]:
@@ -84,7 +86,52 @@ def test_a_batch_computes_on_no_more_threads_than_there_are_cores(pool: PinnedPo
     before = cpu_ticks()
     pool.embed(TEXTS * 6, "passage")
     busy = [tid for tid, ticks in cpu_ticks().items() if ticks - before.get(tid, 0) > 5]
-    assert 1 <= len(busy) <= len(available_cores()) + 1, "the workers, and the caller that makes word pieces"
+    assert 1 <= len(busy) <= len(available_cores())
+
+
+@pytest.mark.skipif(len(available_cores()) < 2, reason="needs two cores")
+def test_with_one_core_set_nothing_embeds_on_another(pool: PinnedPool) -> None:
+    core = available_cores()[-1]
+    pool.use_cores([core])
+    pool.embed(TEXTS, "passage")
+    before = cpu_ticks()
+    pool.embed(TEXTS * 4, "passage")
+    pool.embed(["and a question"], "query")
+    busy = {tid for tid, ticks in cpu_ticks().items() if ticks - before.get(tid, 0) > 2}
+    pool.use_cores(available_cores())
+    assert {frozenset(os.sched_getaffinity(tid)) for tid in busy} <= {frozenset({core})}, "word pieces are work, too"
+    (worker,) = [tid for tid in busy if os.sched_getaffinity(tid)]
+    assert worker != os.getpid()
+
+
+def test_threads_stay_as_many_as_there_were(pool: PinnedPool) -> None:
+    short = [f"text {n} of very many" for n in range(200)]
+    pool.embed(short, "passage")
+    before = set(os.listdir("/proc/self/task"))
+    for _ in range(3):
+        pool.embed(short, "passage")
+    assert set(os.listdir("/proc/self/task")) == before
+
+
+def test_a_text_longer_than_the_window_is_embedded_to_its_end(observed: Observed, pool: PinnedPool) -> None:
+    start = "we moved the queue to Postgres and wrote down why. " * 60
+    one, other = pool.embed([start + "zeppelin hangar " * 150, start + "database locked " * 150], "passage")
+    assert len(observed.token_ids([start])[0]) > 2 * observed.model.files.window
+    assert float(one @ other) < 0.97, "the difference lies beyond the first window"
+    short = pool.embed([start], "passage")[0]
+    assert float(np.linalg.norm(one)) == pytest.approx(1, abs=1e-5)
+    assert float(one @ short) > float(one @ pool.embed(["ok"], "passage")[0])
+
+
+def test_the_vector_of_a_long_text_is_the_mean_of_its_windows(observed: Observed) -> None:
+    model, body = observed.model, observed.token_ids(["a much longer text " * 200])[0][1:-1]
+    lead, tail = observed.token_ids([""])[0]
+    windows = [[lead, *body[first : first + 254], tail] for first in range(0, len(body), 254)]
+    parts = np.stack([model.forward([window])[0] for window in windows])
+    mean = (parts * np.array([[len(window)] for window in windows])).sum(axis=0)
+    whole = model.forward([[lead, *body, tail], [lead, *body[:5], tail]])[0]
+    assert len(windows) == 4
+    assert float(whole @ mean / np.linalg.norm(mean)) > 0.9999
 
 
 def cpu_ticks() -> dict[int, int]:

@@ -1,9 +1,11 @@
 """The application over a real store, engine, poster and pool; only the model is a small deterministic one."""
 
+import json
+import os
 import time
 import zlib
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -13,11 +15,14 @@ from numpy.typing import NDArray
 from pydantic import SecretStr
 from starlette.testclient import TestClient
 
+from anamnesis_pipeline.dagster_api import BackfillState
 from anamnesis_pipeline.embeddings.base import Role
+from anamnesis_pipeline.embeddings.cores import available_cores
 from anamnesis_pipeline.embeddings.hashing import HashingEmbedder
 from anamnesis_pipeline.embeddings.pieces import minilm_pieces
-from anamnesis_pipeline.embeddings.pinned_pool import PinnedPool, PoolModel, available_cores
+from anamnesis_pipeline.embeddings.pinned_pool import PinnedPool, PoolModel
 from anamnesis_pipeline.embeddings.space_models import SpaceModels
+from anamnesis_pipeline.errors import ServiceUnreachable
 from anamnesis_pipeline.exchanges.redaction import Redactor
 from anamnesis_pipeline.model import Space, StoredPassage
 from anamnesis_pipeline.search.engine import Engine
@@ -27,6 +32,7 @@ from anamnesis_pipeline.steps.embeddings import embed_passages
 from anamnesis_pipeline.steps.posting import Poster
 from anamnesis_pipeline.store.base import Store
 from anamnesis_pipeline.store.sqlite.opening import open_sqlite
+from anamnesis_pipeline.wiring import configured_cores, effective_settings
 
 BASE = "http://127.0.0.1:3010"
 SPACE = Space(key="hashing-1", model_id="hashing-64", dim=64)
@@ -45,6 +51,36 @@ class HashedWords:
         return self._embedder.embed([" ".join(map(str, ids)) for ids in batch], "passage")
 
 
+@dataclass
+class DagsterInMemory:
+    """Takes backfills and does none of them; answers as long as it is `up`."""
+
+    up: bool = True
+    launched: list[tuple[str, tuple[str, ...], str, dict[str, str]]] = field(default_factory=list)
+    cancelled: list[str] = field(default_factory=list)
+
+    def launch_embedding_backfill(self, space: str, sources: Sequence[str], title: str, tags: Mapping[str, str]) -> str:
+        self._answer()
+        self.launched.append((space, tuple(sources), title, dict(tags)))
+        return f"backfill{len(self.launched)}"
+
+    def cancel_backfill(self, backfill_id: str) -> None:
+        self._answer()
+        self.cancelled.append(backfill_id)
+
+    def backfill_state(self, backfill_id: str) -> BackfillState | None:
+        self._answer()
+        number = int(backfill_id.removeprefix("backfill"))
+        return BackfillState("REQUESTED", len(self.launched[number - 1][1]), 0, 0, 0, None)
+
+    def link(self, backfill_id: str) -> str:
+        return f"http://127.0.0.1:3000/runs/b/{backfill_id}"
+
+    def _answer(self) -> None:
+        if not self.up:
+            raise ServiceUnreachable("Dagster does not answer on http://127.0.0.1:3000/ (ConnectError)")
+
+
 @dataclass(frozen=True)
 class TestServices:
     __test__ = False
@@ -54,29 +90,37 @@ class TestServices:
     engine: Engine
     poster: Poster
     pool: SpaceModels
+    dagster: DagsterInMemory
     close: Callable[[], None]
 
 
 @dataclass(frozen=True)
 class SpaceEmbedder:
     models: SpaceModels
+    space: Space
     model_id: str = SPACE.model_id
     dim: int = SPACE.dim
 
     def embed(self, texts: Sequence[str], role: Role) -> NDArray[np.float32]:
-        return self.models.embed_passages(texts, SPACE)
+        return self.models.embed_passages(texts, self.space)
 
 
 def open_services(home: Path, load: Callable[[], HashedWords] = HashedWords, **settings: Any) -> TestServices:
     """Services over `home`; `load` may take as long as a test wants the model to load."""
     store = open_sqlite(home / "anamnesis.db", home / "index")
-    store.spaces.put(SPACE)
-    store.spaces.activate(SPACE.key)
+    if store.spaces.active() is None:
+        store.spaces.put(SPACE)
+        store.spaces.activate(SPACE.key)
     model = PoolModel(SPACE.model_id, SPACE.dim, load)
-    models = SpaceModels(lambda space: PinnedPool(model, available_cores()[:1]), store.spaces.active)
+    models = SpaceModels(
+        lambda space: PinnedPool(model, available_cores()[:1]),
+        store.spaces.active,
+        cores=lambda: configured_cores(effective_settings(store)),
+    )
 
-    def embed_now(passages: Sequence[StoredPassage], space: Space) -> None:
-        embed_passages(store, space, passages, SpaceEmbedder(models))
+    def embed_now(passages: Sequence[StoredPassage], active: Space) -> None:
+        space = models.space_for(active)
+        embed_passages(store, space, passages, SpaceEmbedder(models, space))
 
     def close() -> None:
         models.close()
@@ -89,6 +133,7 @@ def open_services(home: Path, load: Callable[[], HashedWords] = HashedWords, **s
         engine=Engine(store, models.embed_query, models.space_for),
         poster=Poster(store, Redactor(b"0123456789abcdef").mask_text, minilm_pieces(), embed_now),
         pool=models,
+        dagster=DagsterInMemory(),
         close=close,
     )
 
@@ -98,6 +143,24 @@ def wait_for(condition: Callable[[], bool], seconds: float = 5.0) -> None:
     while not condition():
         assert time.monotonic() < end, "waited in vain"
         time.sleep(0.01)
+
+
+def model_folder(folder: Path, seed: int = 0) -> str:
+    """The path of a folder that describes a model as wide as the one of these tests; its weights are no weights."""
+    (folder / "1_Pooling").mkdir(parents=True)
+    (folder / "config.json").write_text(json.dumps({"hidden_size": SPACE.dim, "max_position_embeddings": 128}))
+    (folder / "1_Pooling" / "config.json").write_text(json.dumps({"pooling_mode_mean_tokens": True}))
+    (folder / "model.safetensors").write_bytes(b"weights %d" % seed)
+    return str(folder)
+
+
+@pytest.fixture(autouse=True)
+def environment(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nothing of the user's own settings, and no download."""
+    for name in [name for name in os.environ if name.startswith("ANAMNESIS_")]:
+        monkeypatch.delenv(name)
+    monkeypatch.setenv("ANAMNESIS_HOME", str(tmp_path))
+    monkeypatch.setenv("ANAMNESIS_LOCAL_ONLY", "1")
 
 
 @pytest.fixture

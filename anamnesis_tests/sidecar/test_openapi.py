@@ -13,12 +13,21 @@ import schemathesis
 import uvicorn
 from hypothesis import HealthCheck, settings
 from schemathesis import Case
+from schemathesis.specs.openapi.checks import positive_data_acceptance
 
 from anamnesis_pipeline.settings import Settings
 from anamnesis_pipeline.sidecar.__main__ import listen
 from anamnesis_pipeline.sidecar.app import create_app
 from anamnesis_pipeline.sidecar.services import Services
 from anamnesis_tests.sidecar.conftest import open_services, wait_for
+
+DEPENDS_ON_THE_MACHINE = {
+    "POST /api/embedding/cpu",
+    "POST /api/embedding/model",
+    "PUT /api/embedding/config",
+    "POST /api/episodes/reembed",
+}
+"""Here a value may be refused that the document allows: which cores and models there are, no document can say."""
 
 # The document depends on nothing but the settings; the application that answers is the fixture below.
 _described = create_app(cast(Services, SimpleNamespace(settings=Settings())))
@@ -47,4 +56,5 @@ def base(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
 @schema.parametrize()
 @settings(max_examples=12, deadline=None, derandomize=True, suppress_health_check=list(HealthCheck))
 def test_clients_that_know_only_the_document_get_along(case: Case, base: str) -> None:
-    case.call_and_validate(base_url=base)
+    unsure = [positive_data_acceptance] if case.operation.label in DEPENDS_ON_THE_MACHINE else None
+    case.call_and_validate(base_url=base, excluded_checks=unsure)

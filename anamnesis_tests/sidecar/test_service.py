@@ -93,7 +93,10 @@ def test_metrics_count_requests_by_route_and_tell_what_is_stored(client: TestCli
     assert samples["anamnesis_http_request_seconds_count", route] == 2
     assert samples["anamnesis_episodes",] == 1
     assert samples["anamnesis_passages",] == 1
-    assert samples["anamnesis_embedded_passages", "hashing-1"] == 1
+    assert samples["anamnesis_embedded_passages", *sorted(("hashing-1", "active"))] == 1
+    assert samples["anamnesis_reembed_state", "idle"] == 1
+    assert samples["anamnesis_reembed_state", "running"] == 0
+    assert samples["anamnesis_reembed_passages_per_second",] == 0
     assert samples["anamnesis_embedding_queue_depth",] == 0
     assert samples["anamnesis_model_ready",] == 1
 
@@ -102,8 +105,18 @@ def test_docs_describe_every_route(client: TestClient) -> None:
     assert "openapi.json" in client.get("/docs").text
     paths = client.get("/openapi.json").json()["paths"]
     assert {path: sorted(calls) for path, calls in paths.items()} == {
+        "/api/embedding/config": ["get", "put"],
+        "/api/embedding/cpu": ["post"],
+        "/api/embedding/model": ["post"],
+        "/api/embedding/spaces": ["get"],
+        "/api/embedding/spaces/{key}": ["delete"],
+        "/api/embedding/spaces/{key}/use": ["post"],
         "/api/episodes": ["get", "post"],
         "/api/episodes/bulk": ["post"],
+        "/api/episodes/reembed": ["post"],
+        "/api/episodes/reembed/pause": ["post"],
+        "/api/episodes/reembed/resume": ["post"],
+        "/api/episodes/reembed/status": ["get"],
         "/api/episodes/search": ["post"],
         "/api/episodes/{episode_id}": ["delete", "get", "patch"],
         "/health": ["get"],
@@ -129,6 +142,11 @@ def test_an_unknown_address_is_a_problem(client: TestClient, path: str) -> None:
         ("DELETE", "/api/episodes", "GET, POST"),
         ("GET", "/api/episodes/search", "POST"),
         ("DELETE", "/api/episodes/bulk", "POST"),
+        ("GET", "/api/episodes/reembed", "POST"),
+        ("DELETE", "/api/episodes/reembed/pause", "POST"),
+        ("PATCH", "/api/episodes/reembed/status", "GET"),
+        ("POST", "/api/episodes/reembed/status", "GET"),
+        ("GET", "/api/embedding/model", "POST"),
         ("POST", "/health", "GET"),
     ],
 )

@@ -119,7 +119,7 @@ def test_a_parameter_that_has_one_value_is_not_given_twice(client: TestClient) -
     assert reply.json()["errors"] == [{"path": "project", "message": "is given more than once"}]
 
 
-@pytest.mark.parametrize("episode_id", ["recent", "upload/1", "reembed/status", "x" * 201, ""])
+@pytest.mark.parametrize("episode_id", ["recent", "upload/1", "reembed/x", "x" * 201, ""])
 def test_an_id_that_cannot_exist_is_refused_wherever_it_is_asked_for(client: TestClient, episode_id: str) -> None:
     assert client.get(f"/api/episodes/{episode_id}").status_code == 422
     assert client.delete(f"/api/episodes/{episode_id}").status_code == 422

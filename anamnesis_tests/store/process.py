@@ -1,6 +1,8 @@
 """A process that uses a store the way others do: `python -m ...process BACKEND FOLDER ROLE NUMBER SECONDS`.
 
-A writer prints the id of every episode once its write has returned. A reader prints how often it read.
+A writer prints the id of every episode once its write has returned. A reader prints how often it read. An embedder
+prints the last episode of every checkpoint once that is written. A starter waits for a line, then starts space
+`s<NUMBER>` and prints whether it won.
 """
 
 import sys
@@ -8,6 +10,7 @@ import time
 from datetime import UTC, datetime
 from pathlib import Path
 
+from anamnesis_pipeline.errors import SpaceConflict
 from anamnesis_pipeline.model import Variant, Where
 from anamnesis_pipeline.store.base import Store
 from anamnesis_tests.conftest import BACKENDS
@@ -41,6 +44,26 @@ def read(store: Store, until: float) -> None:
     print(turns, flush=True)
 
 
+def embed(store: Store, until: float) -> None:
+    """Vectors for what lacks them, two episodes at a time."""
+    while time.monotonic() < until and (left := store.vectors.pending("s", ["direct", "logs"], 2)):
+        keys = [stored.passage_id for episode in left for stored in episode.passages]
+        store.vectors.put("s", Variant.TEXT, keys, random_units(len(keys), 4))
+        print(left[-1].episode_id, flush=True)
+
+
+def start(store: Store, number: int) -> None:
+    """Be the one that builds, or not."""
+    print("ready", flush=True)
+    sys.stdin.readline()
+    try:
+        store.spaces.start(f"s{number}")
+    except SpaceConflict:
+        print("lost", flush=True)
+    else:
+        print("won", flush=True)
+
+
 def main(backend: str, folder: str, role: str, number: str, seconds: str) -> None:
     """Open, work for some seconds, close."""
     store = BACKENDS[backend](Path(folder))
@@ -49,6 +72,10 @@ def main(backend: str, folder: str, role: str, number: str, seconds: str) -> Non
         write(store, int(number), until)
     elif role == "reader":
         read(store, until)
+    elif role == "embedder":
+        embed(store, until)
+    elif role == "starter":
+        start(store, int(number))
     store.close()
 
 

@@ -44,7 +44,7 @@ def put(store: Store, episode_id: str, *texts: str, context: str = "", minute: f
 
 
 def space(key: str, dim: int = 4, variants: Sequence[Variant] = (Variant.TEXT,)) -> Space:
-    """A space under construction."""
+    """A space that was added and that nobody asked to fill."""
     return Space(key, f"model of {key}", dim, variants=tuple(variants))
 
 

@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from anamnesis_pipeline.model import Where
+from anamnesis_pipeline.model import Variant, Where
 from anamnesis_pipeline.store.base import Store
-from anamnesis_tests.store.samples import space
+from anamnesis_tests.store.samples import episode, passages, space
 
 ROOT = Path(__file__).parents[2]
 
@@ -18,7 +18,8 @@ ROOT = Path(__file__).parents[2]
 def start(place: tuple[str, Path], role: str, number: int, seconds: float) -> subprocess.Popen[str]:
     backend, folder = place
     command = [sys.executable, "-m", "anamnesis_tests.store.process", backend, folder, role, str(number), str(seconds)]
-    return subprocess.Popen(command, cwd=ROOT, text=True, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    pipe = subprocess.PIPE
+    return subprocess.Popen(command, cwd=ROOT, text=True, stdin=pipe, stdout=pipe, stderr=pipe)
 
 
 def work_together(open_store: Callable[[], Store], place: tuple[str, Path], each: int, seconds: float) -> None:
@@ -69,3 +70,47 @@ def test_processes_that_open_a_new_store_at_once_all_succeed(place):  # type: ig
     processes = [start(place, "nothing", n, seconds=0) for n in range(6)]
     outputs = [process.communicate(timeout=120) for process in processes]
     assert [(p.returncode, err) for p, (_, err) in zip(processes, outputs, strict=True)] == [(0, "")] * 6
+
+
+def test_of_processes_that_start_a_space_at_once_exactly_one_wins(open_store, place):  # type: ignore[no-untyped-def]
+    store = open_store()
+    for number in range(4):
+        store.spaces.put(space(f"s{number}"))
+    processes = [start(place, "starter", n, seconds=0) for n in range(4)]
+    for process in processes:
+        assert process.stdout is not None
+        assert process.stdout.readline() == "ready\n"
+    for process in processes:
+        assert process.stdin is not None
+        process.stdin.write("go\n")
+        process.stdin.flush()
+    outputs = [process.communicate(timeout=120) for process in processes]
+    assert [(p.returncode, err) for p, (_, err) in zip(processes, outputs, strict=True)] == [(0, "")] * 4
+    assert sorted(out for out, _ in outputs) == ["lost\n"] * 3 + ["won\n"]
+    winner = [out for out, _ in outputs].index("won\n")
+    assert [s.key for s in store.spaces.all() if s.status == "building"] == [f"s{winner}"]
+
+
+def test_a_killed_embedder_leaves_progress_and_backlog_in_agreement(open_store, place):  # type: ignore[no-untyped-def]
+    store = open_store()
+    store.spaces.put(space("s"))
+    ids = [f"e{n:03d}" for n in range(400)]
+    store.episodes.put([(episode(i, n, source=("direct", "logs")[n % 2]), passages("a", "b"))
+                        for n, i in enumerate(ids)])  # fmt: skip
+    keys = [stored.passage_id for i in ids for stored in store.episodes.passages_of(i)]
+    written: list[str] = []
+    for number in range(3):
+        process = start(place, "embedder", number, seconds=60)
+        assert process.stdout is not None
+        written += [process.stdout.readline().strip() for _ in range(8)]
+        process.send_signal(signal.SIGKILL)
+        rest, _ = process.communicate()
+        written += rest.split()
+        progress = store.vectors.progress("s")
+        left = store.vectors.pending("s", ["direct", "logs"], 400)
+        assert [p.episode_id for p in left] == ids[: 400 - progress.episodes_done][::-1]
+        assert progress.passages - progress.passages_done == sum(len(p.passages) for p in left)
+        assert progress.passages_done == len(store.vectors.get("s", Variant.TEXT, keys)) == 2 * progress.episodes_done
+        assert progress.last_episode == ids[400 - progress.episodes_done]
+        assert progress.last_episode <= written[-1]
+    assert written == sorted(set(written), reverse=True)

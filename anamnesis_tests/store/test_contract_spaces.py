@@ -5,7 +5,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from anamnesis_pipeline.errors import GiveUp
+from anamnesis_pipeline.errors import SpaceConflict, SpaceNotFound
 from anamnesis_pipeline.model import Variant, Where
 from anamnesis_pipeline.store.base import Store
 from anamnesis_tests.store.samples import put, random_units, space, unit
@@ -15,12 +15,13 @@ TEXT = Variant.TEXT
 
 def test_spaces_read_back_as_written_oldest_first(store: Store):
     full = replace(space("b", 384, tuple(Variant)), generation=2, query_prefix="q: ", passage_prefix="p: ",
-                   pooling="cls", precision="bf16")  # fmt: skip
+                   pooling="cls", precision="bf16", fidelity=0.9991)  # fmt: skip
     assert store.spaces.put(full) is True
     assert store.spaces.put(space("a")) is True
     assert store.spaces.put(replace(full, model_id="other", status="active")) is False
     assert store.spaces.all() == [full, space("a")]
     assert store.spaces.active() is None
+    assert [s.status for s in store.spaces.all()] == ["added", "added"]
 
 
 def test_the_first_space_may_be_activated_before_it_is_complete(store: Store):
@@ -57,14 +58,99 @@ def test_every_variant_must_be_there_to_activate(store: Store):
 
 def test_activating_an_unknown_space_names_the_known_ones(store: Store):
     store.spaces.put(space("here"))
-    with pytest.raises(GiveUp, match=r"nowhere.*here"):
+    with pytest.raises(SpaceNotFound, match=r"nowhere.*known are: here"):
         store.spaces.activate("nowhere")
+
+
+def statuses(store: Store) -> dict[str, str]:
+    return {s.key: s.status for s in store.spaces.all()}
+
+
+def test_one_space_at_a_time_is_building(store: Store):
+    for key in ("a", "b"):
+        store.spaces.put(space(key))
+    store.spaces.start("a")
+    with pytest.raises(SpaceConflict, match="b cannot be building while a is"):
+        store.spaces.start("b")
+    with pytest.raises(SpaceConflict, match="a is being embedded already"):
+        store.spaces.start("a")
+    assert statuses(store) == {"a": "building", "b": "added"}
+    store.spaces.stop("a")
+    store.spaces.start("b")
+    assert statuses(store) == {"a": "added", "b": "building"}
+
+
+def test_the_active_space_is_not_started(store: Store):
+    store.spaces.put(space("s"))
+    store.spaces.activate("s")
+    with pytest.raises(SpaceConflict, match=r"s is active.*new generation"):
+        store.spaces.start("s")
+    assert statuses(store) == {"s": "active"}
+
+
+def test_starting_an_unknown_space_names_the_known_ones(store: Store):
+    store.spaces.put(space("here"))
+    with pytest.raises(SpaceNotFound, match=r"nowhere.*here"):
+        store.spaces.start("nowhere")
+
+
+def test_a_space_cannot_be_added_as_a_second_active_or_building_one(store: Store):
+    for status in ("active", "building"):
+        assert store.spaces.put(replace(space(f"first {status}"), status=status))
+        with pytest.raises(SpaceConflict, match=f"first {status}"):
+            store.spaces.put(replace(space(f"second {status}"), status=status))
+    assert statuses(store) == {"first active": "active", "first building": "building"}
+
+
+def test_only_a_building_space_is_stopped_and_it_keeps_what_it_has(store: Store):
+    keys = put(store, "e", "a", "b")
+    for key in ("s", "active", "retired"):
+        store.spaces.put(space(key))
+    for key in ("retired", "active"):
+        store.vectors.put(key, TEXT, keys, random_units(2, 4))
+        store.spaces.activate(key)
+    store.spaces.start("s")
+    store.vectors.put("s", TEXT, keys[:1], random_units(1, 4))
+    for key in ("s", "active", "retired", "nowhere"):
+        store.spaces.stop(key)
+    assert statuses(store) == {"s": "added", "active": "active", "retired": "retired"}
+    assert set(store.vectors.get("s", TEXT, keys)) == {keys[0]}
+    assert store.vectors.pending_sources("s") == {"direct": 1}
+
+
+def test_a_retired_space_is_used_again_at_once_or_filled_first(store: Store):
+    keys = put(store, "e", "a")
+    for key in ("old", "new"):
+        store.spaces.put(space(key))
+        store.vectors.put(key, TEXT, keys, random_units(1, 4))
+        assert store.spaces.activate(key) is True
+    assert store.spaces.activate("old") is True
+    assert statuses(store) == {"old": "active", "new": "retired"}
+    (late,) = put(store, "late", "b")
+    assert store.spaces.activate("new") is False
+    store.spaces.start("new")
+    assert statuses(store) == {"old": "active", "new": "building"}
+    assert store.spaces.activate("new") is False
+    store.vectors.put("new", TEXT, [late], random_units(1, 4))
+    assert store.spaces.activate("new") is True
+    assert statuses(store) == {"old": "retired", "new": "active"}
+
+
+def test_precision_and_fidelity_are_noted_and_nothing_else_changes(store: Store):
+    store.spaces.put(space("s"))
+    store.spaces.put(space("other"))
+    store.spaces.record_precision("s", "int8", 0.9985)
+    assert store.spaces.all() == [replace(space("s"), precision="int8", fidelity=0.9985), space("other")]
+    store.spaces.record_precision("s", "fp32", None)
+    assert store.spaces.all()[0] == space("s")
+    with pytest.raises(SpaceNotFound, match="nowhere"):
+        store.spaces.record_precision("nowhere", "fp32", None)
 
 
 def test_the_active_space_cannot_be_dropped(store: Store):
     store.spaces.put(space("s"))
     store.spaces.activate("s")
-    with pytest.raises(GiveUp, match="s is active"):
+    with pytest.raises(SpaceConflict, match="s is active"):
         store.spaces.drop("s")
     assert store.spaces.active() is not None
 

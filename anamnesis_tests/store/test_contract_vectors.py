@@ -1,9 +1,11 @@
 """What every backend promises about vectors, token vectors and their index."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
-from anamnesis_pipeline.errors import DimensionMismatch, GiveUp
+from anamnesis_pipeline.errors import DimensionMismatch, SpaceNotFound
 from anamnesis_pipeline.model import Variant, Where
 from anamnesis_pipeline.store.base import Store
 from anamnesis_tests.store.samples import episode, passages, put, random_units, space, unit
@@ -54,7 +56,7 @@ def test_another_width_than_the_spaces_is_refused(store: Store):
 
 
 def test_an_unknown_space_is_named(store: Store):
-    with pytest.raises(GiveUp, match="nowhere"):
+    with pytest.raises(SpaceNotFound, match="nowhere"):
         store.vectors.nearest("nowhere", TEXT, unit(1, 0), 5, Where())
 
 
@@ -170,38 +172,63 @@ def test_hiding_most_of_a_kind_still_fills_the_answer(store: Store):
     assert [hit.passage_id for hit in hits] == exactly(keys[::50], vectors[::50], vectors[1], 20)
 
 
-def test_what_lacks_a_vector_is_told_by_source_and_newest_first(store: Store):
-    store.spaces.put(space("s", variants=(TEXT, CONTEXT)))
-    old = put(store, "old", "a", "b", minute=1)
-    new = put(store, "new", "c", minute=2)
-    put(store, "of logs", "d", source="logs")
-    put(store, "empty")
-    assert store.vectors.pending_sources("s") == {"direct": 3, "logs": 1}
-    assert [p.episode_id for p in store.vectors.pending("s", "direct", 5)] == ["new", "old"]
-    assert [p.episode_id for p in store.vectors.pending("s", "direct", 1)] == ["new"]
-    store.vectors.put("s", TEXT, [*new, old[0]], random_units(2, 4))
-    assert store.vectors.count("s") == 0
-    store.vectors.put("s", CONTEXT, [*new, old[0]], random_units(2, 4))
-    assert store.vectors.count("s") == 2
-    assert store.vectors.pending_sources("s") == {"direct": 1, "logs": 1}
-    (left,) = store.vectors.pending("s", "direct", 5)
-    assert [stored.passage_id for stored in left.passages] == [old[1]]
-    assert left.passages[0].passage.text == "b"
-
-
-def test_a_new_space_lacks_everything_and_a_changed_passage_lacks_its_vector(store: Store):
-    keys = put(store, "e", "a", "b")
-    store.spaces.put(space("s"))
-    assert store.vectors.pending_sources("s") == {"direct": 2}
-    store.vectors.put("s", TEXT, keys, random_units(2, 4))
-    assert store.vectors.pending_sources("s") == {}
-    put(store, "e", "a", "b grew", source="logs")
-    assert store.vectors.pending_sources("s") == {"logs": 1}
-    assert store.vectors.count("s") == 1
-
-
 def test_more_vectors_than_one_transaction_takes_are_written(store: Store):
     keys, vectors = fill(store, 1_201)
     assert len(store.vectors.get("s", TEXT, keys)) == 1_201
     assert store.vectors.count("s") == 1_201
     assert store.vectors.put("s", TEXT, [], vectors[:0]) == 0
+
+
+def test_a_grown_index_finds_what_is_new_and_changed_and_nothing_dead(store: Store):
+    store.spaces.put(space("s", 8))
+    first = [key for i in range(4) for key in put(store, f"old {i}", *(f"{i} {j}" for j in range(100)))]
+    vectors = dict(zip(first, random_units(400, 8), strict=True))
+    store.vectors.put("s", TEXT, first, np.stack(list(vectors.values())))
+    assert store.vectors.build("s", force=True).indexed == 400
+    store.episodes.delete("old 3")
+    more = [key for i in range(51) for key in put(store, f"new {i}", *(f"{i} {j}" for j in range(100)))]
+    changed = dict(zip([*more, *first[:50]], random_units(5_150, 8, seed=1), strict=True))
+    store.vectors.put("s", TEXT, list(changed), np.stack(list(changed.values())))
+    vectors = {key: vector for key, vector in vectors.items() if key not in first[300:]} | changed
+    report = store.vectors.build("s")
+    assert (report.vectors, report.indexed, report.dead, report.rebuilt) == (5_400, 5_400, 0, True)
+    for key in (more[0], more[-1], first[0], first[299]):
+        assert store.vectors.nearest("s", TEXT, vectors[key], 1, Where())[0].passage_id == key
+    gone = {hit.passage_id for query in random_units(20, 8, seed=2)
+            for hit in store.vectors.nearest("s", TEXT, query, 100, Where())} - set(vectors)  # fmt: skip
+    assert gone == set()
+    assert store.vectors.recall("s") > 0.99
+    assert store.vectors.build("s").rebuilt is False
+
+
+def test_recall_is_the_share_of_the_true_nearest_that_is_found(store: Store):
+    store.spaces.put(space("empty", 8))
+    assert store.vectors.recall("empty") == 1.0
+    fill(store, 300)
+    assert store.vectors.recall("s") == 1.0
+    store.vectors.build("s", force=True)
+    store.episodes.delete("e5")
+    assert 0.99 <= store.vectors.recall("s") <= 1.0
+    assert store.vectors.recall("s", k=400, samples=5) == 1.0
+    assert store.vectors.recall("s", samples=7) == store.vectors.recall("s", samples=7)
+    with pytest.raises(SpaceNotFound, match="nowhere"):
+        store.vectors.recall("nowhere")
+
+
+def test_equal_texts_are_as_near_as_each_other(store: Store):
+    keys, vectors = fill(store, 100)
+    store.vectors.put("s", TEXT, keys[:40], np.repeat(vectors[:1], 40, axis=0))
+    store.vectors.build("s", force=True)
+    assert store.vectors.recall("s") == 1.0
+
+
+def test_every_variant_counts_for_recall_and_superseded_episodes_too(store: Store):
+    store.spaces.put(space("s", variants=(TEXT, CONTEXT)))
+    keys = put(store, "e", *(f"text {i}" for i in range(40)))
+    held = store.episodes.get(["e"])["e"]
+    store.episodes.replace(replace(held, status="superseded"), passages(*(f"text {i}" for i in range(40))),
+                           held.content_hash)  # fmt: skip
+    for variant in (TEXT, CONTEXT):
+        store.vectors.put("s", variant, keys, random_units(40, 4))
+    store.vectors.build("s", force=True)
+    assert store.vectors.recall("s") == 1.0

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from anamnesis_pipeline.errors import AnamnesisError, GiveUp, StoreBusy, StoreCorrupt, StoreFull
-from anamnesis_pipeline.model import Variant, Where
+from anamnesis_pipeline.model import Where
 from anamnesis_pipeline.store.base import Store
 from anamnesis_pipeline.store.sqlite import connection as connections
 from anamnesis_pipeline.store.sqlite.connection import Database
@@ -20,7 +20,7 @@ from anamnesis_pipeline.store.sqlite.filters import condition
 from anamnesis_pipeline.store.sqlite.opening import open_sqlite
 from anamnesis_pipeline.store.sqlite.schema import MIGRATIONS, migrate
 from anamnesis_pipeline.store.sqlite.settings import SqliteSettings
-from anamnesis_tests.store.samples import DAY, episode, passages, put, random_units, space
+from anamnesis_tests.store.samples import DAY, episode, passages, put
 
 
 @pytest.fixture
@@ -209,7 +209,7 @@ def test_a_newer_file_is_refused(database: Database, path: Path):
         opened(path)
 
 
-# --- full text and index files ---------------------------------------------------------------------------
+# --- full text -------------------------------------------------------------------------------------------
 
 
 def test_check_tells_when_an_index_and_its_texts_differ(path: Path):
@@ -244,30 +244,6 @@ def test_a_passage_cannot_be_changed_in_place(database: Database):
         held.execute("UPDATE passage_texts SET text = 'other'")
 
 
-@pytest.mark.parametrize("damage", ["delete", "truncate", "scribble"])
-def test_a_lost_or_damaged_index_file_costs_speed_only(path: Path, damage: str):
-    store = opened(path)
-    store.spaces.put(space("s", 8))
-    keys = put(store, "e", *(f"text {i}" for i in range(60)))
-    vectors = random_units(60, 8)
-    store.vectors.put("s", Variant.TEXT, keys, vectors)
-    store.vectors.build("s", force=True)
-    store.close()
-    (file,) = (path.parent / "index").glob("*.usearch")
-    if damage == "delete":
-        file.unlink()
-    elif damage == "truncate":
-        file.write_bytes(file.read_bytes()[:100])
-    else:
-        file.write_bytes(b"\xff" * file.stat().st_size)
-    store = opened(path)
-    assert store.vectors.nearest("s", Variant.TEXT, vectors[3], 1, Where())[0].passage_id == keys[3]
-    assert store.vectors.build("s").indexed == 0
-    assert store.vectors.build("s", force=True).indexed == 60
-    assert store.vectors.nearest("s", Variant.TEXT, vectors[3], 1, Where())[0].passage_id == keys[3]
-    store.close()
-
-
 # --- query plans -----------------------------------------------------------------------------------------
 
 HOT = {
@@ -300,6 +276,16 @@ HOT = {
     "parts to summarize": (
         "SELECT * FROM parts WHERE source = 'x' AND closed = 1 AND summarized_hash IS NOT content_hash AND {} "
         "ORDER BY ended_at DESC, part_id DESC",
+        None,
+    ),
+    "totals of episodes": ("SELECT count(*), sum(passages) FROM episodes INDEXED BY episodes_passages WHERE {}", None),
+    "totals of what lacks vectors": (
+        "SELECT count(*), sum(missing) FROM pending INDEXED BY pending_by_source WHERE space_id = 1 AND {}",
+        None,
+    ),
+    "ids of a variant": (
+        "SELECT passage_id, seq FROM vectors INDEXED BY vectors_by_passage "
+        "WHERE space_id = 1 AND variant = 'text' AND passage_id > 0 AND {} ORDER BY passage_id LIMIT 5",
         None,
     ),
     "pending episodes": (

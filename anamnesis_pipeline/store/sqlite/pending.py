@@ -5,6 +5,7 @@
 
 import sqlite3
 from collections.abc import Iterable
+from heapq import nlargest
 
 from anamnesis_pipeline.store.sqlite.columns import json_list
 
@@ -42,3 +43,38 @@ def expect_everything(connection: sqlite3.Connection, space_id: int) -> None:
             SELECT ?, episode_key, source, timestamp, passages FROM episodes WHERE passages > 0""",
         (space_id,),
     )
+
+
+def newest(
+    connection: sqlite3.Connection, space_id: int, sources: Iterable[str], episodes: int
+) -> list[tuple[str, int, str]]:
+    """(timestamp, episode key, source) of the newest episodes of these sources that lack a vector, newest first.
+
+    Reads at most `episodes` rows of each source, whatever is stored.
+    """
+    return nlargest(
+        episodes,
+        (
+            row
+            for source in set(sources)
+            for row in connection.execute(
+                """SELECT timestamp, episode_key, source FROM pending WHERE space_id = ? AND source = ?
+                    ORDER BY timestamp DESC, episode_key DESC LIMIT ?""",
+                (space_id, source, episodes),
+            )
+        ),
+    )
+
+
+def totals(connection: sqlite3.Connection, space_id: int) -> tuple[int, int]:
+    """How many episodes, and how many of their passages, lack a vector in a space."""
+    episodes, passages = connection.execute(
+        "SELECT count(*), coalesce(sum(missing), 0) FROM pending INDEXED BY pending_by_source WHERE space_id = ?",
+        (space_id,),
+    ).fetchone()
+    return episodes, passages
+
+
+def is_empty(connection: sqlite3.Connection, space_id: int) -> bool:
+    """Whether nothing lacks a vector in a space."""
+    return connection.execute("SELECT 1 FROM pending WHERE space_id = ? LIMIT 1", (space_id,)).fetchone() is None

@@ -120,13 +120,16 @@ M002_EPISODES = (
 )
 
 M003_SPACES = (
-    # keys of dropped spaces are never used again, so vectors left over by a crash belong to nobody
+    # keys of dropped spaces are never used again, so vectors left over by a crash belong to nobody;
+    # last_episode and written_at are of the newest vectors, and written in their transaction
     """CREATE TABLE spaces (
         space_id INTEGER PRIMARY KEY AUTOINCREMENT, key TEXT NOT NULL UNIQUE, model_id TEXT NOT NULL,
         dim INTEGER NOT NULL, generation INTEGER NOT NULL, query_prefix TEXT NOT NULL, passage_prefix TEXT NOT NULL,
-        pooling TEXT NOT NULL, "precision" TEXT NOT NULL, variants TEXT NOT NULL, status TEXT NOT NULL
+        pooling TEXT NOT NULL, "precision" TEXT NOT NULL, fidelity REAL, variants TEXT NOT NULL, status TEXT NOT NULL,
+        last_episode TEXT, written_at TEXT
     )""",
     "CREATE UNIQUE INDEX spaces_active ON spaces (status) WHERE status = 'active'",
+    "CREATE UNIQUE INDEX spaces_building ON spaces (status) WHERE status = 'building'",
     """CREATE TABLE space_variants (
         space_id INTEGER NOT NULL, variant TEXT NOT NULL, PRIMARY KEY (space_id, variant)
     ) WITHOUT ROWID""",
@@ -148,9 +151,11 @@ M003_SPACES = (
     ) WITHOUT ROWID""",
     "CREATE INDEX pending_by_source ON pending (space_id, source, timestamp, episode_key, missing)",
     "CREATE INDEX pending_by_episode ON pending (episode_key)",
+    # removed counts the vectors taken out of a file since it was last built from nothing
     """CREATE TABLE index_files (
         space_id INTEGER NOT NULL, variant TEXT NOT NULL, name TEXT NOT NULL, bytes INTEGER NOT NULL,
-        covered_seq INTEGER NOT NULL, vectors INTEGER NOT NULL, PRIMARY KEY (space_id, variant)
+        covered_seq INTEGER NOT NULL, vectors INTEGER NOT NULL, removed INTEGER NOT NULL,
+        PRIMARY KEY (space_id, variant)
     ) WITHOUT ROWID""",
 )
 

@@ -3,20 +3,16 @@
 # ruff: noqa: D102, S608
 # the contract documents them, see store/base.py; only names of ours enter the SQL
 
-import json
 import sqlite3
-from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
-from anamnesis_pipeline.errors import GiveUp
-from anamnesis_pipeline.model import Space, Variant
+from anamnesis_pipeline.errors import SpaceConflict
+from anamnesis_pipeline.model import Space
 from anamnesis_pipeline.store.base import MAX_ROWS_PER_WRITE
 from anamnesis_pipeline.store.sqlite import pending
 from anamnesis_pipeline.store.sqlite.columns import json_list
 from anamnesis_pipeline.store.sqlite.connection import Database
-
-_COLUMNS = """key, model_id, dim, generation, query_prefix, passage_prefix, pooling, "precision", variants, status"""
+from anamnesis_pipeline.store.sqlite.space_rows import SPACE_COLUMNS, find_space, read_row, space_with_status
 
 
 class SqliteSpaces:
@@ -28,49 +24,66 @@ class SqliteSpaces:
 
     def put(self, space: Space) -> bool:
         with self._database.write() as connection:
-            row = connection.execute(
-                f"""INSERT INTO spaces ({_COLUMNS}) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
-                    ON CONFLICT (key) DO NOTHING RETURNING space_id""",
-                (space.key, space.model_id, space.dim, space.generation, space.query_prefix, space.passage_prefix,
-                 space.pooling, space.precision, json_list(space.variants), space.status),
-            ).fetchone()  # fmt: skip
-            if row is None:
+            if connection.execute("SELECT 1 FROM spaces WHERE key = ?", (space.key,)).fetchone():
                 return False
-            connection.executemany("INSERT INTO space_variants VALUES (?, ?)", [(row[0], v) for v in space.variants])
-            pending.expect_everything(connection, row[0])
+            if space.status in ("active", "building"):
+                _refuse_a_second(connection, space.key, space.status)
+            (space_id,) = connection.execute(
+                f"INSERT INTO spaces ({SPACE_COLUMNS}) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?) RETURNING space_id",
+                (space.key, space.model_id, space.dim, space.generation, space.query_prefix, space.passage_prefix,
+                 space.pooling, space.precision, space.fidelity, json_list(space.variants), space.status),
+            ).fetchone()  # fmt: skip
+            connection.executemany("INSERT INTO space_variants VALUES (?, ?)", [(space_id, v) for v in space.variants])
+            pending.expect_everything(connection, space_id)
         return True
 
     def all(self) -> list[Space]:
         with self._database.read() as connection:
-            rows = connection.execute(f"SELECT {_COLUMNS} FROM spaces ORDER BY space_id").fetchall()
-        return [_read_row(row) for row in rows]
+            rows = connection.execute(f"SELECT {SPACE_COLUMNS} FROM spaces ORDER BY space_id").fetchall()
+        return [read_row(row) for row in rows]
 
     def active(self) -> Space | None:
         with self._database.read() as connection:
-            row = connection.execute(f"SELECT {_COLUMNS} FROM spaces WHERE status = 'active'").fetchone()
-        return None if row is None else _read_row(row)
+            return space_with_status(connection, "active")
+
+    def start(self, key: str) -> None:
+        with self._database.write() as connection:
+            space = find_space(connection, key)
+            if space.status == "building":
+                raise SpaceConflict(f"space {key} is being embedded already; wait for it, or stop it first")
+            if space.status == "active":
+                raise SpaceConflict(f"space {key} is active already; to embed anew, add a new generation of its model")
+            _refuse_a_second(connection, key, "building")
+            connection.execute("UPDATE spaces SET status = 'building' WHERE space_id = ?", (space.space_id,))
+
+    def stop(self, key: str) -> None:
+        with self._database.write() as connection:
+            connection.execute("UPDATE spaces SET status = 'added' WHERE key = ? AND status = 'building'", (key,))
+
+    def record_precision(self, key: str, precision: str, fidelity: float | None) -> None:
+        with self._database.write() as connection:
+            connection.execute(
+                """UPDATE spaces SET "precision" = ?, fidelity = ? WHERE space_id = ?""",
+                (precision, fidelity, find_space(connection, key).space_id),
+            )
 
     def activate(self, key: str) -> bool:
-        """See `SpaceRecords.activate`.
-
-        :raises GiveUp: no such space.
-        """
         with self._database.write() as connection:
-            space_id, status = _known(connection, key)
-            if status == "active":
+            space = find_space(connection, key)
+            if space.status == "active":
                 return True
-            has_active = connection.execute("SELECT 1 FROM spaces WHERE status = 'active'").fetchone()
-            if has_active and connection.execute("SELECT 1 FROM pending WHERE space_id = ?", (space_id,)).fetchone():
+            has_active = space_with_status(connection, "active") is not None
+            if has_active and not pending.is_empty(connection, space.space_id):
                 return False
             connection.execute("UPDATE spaces SET status = 'retired' WHERE status = 'active'")
-            connection.execute("UPDATE spaces SET status = 'active' WHERE space_id = ?", (space_id,))
+            connection.execute("UPDATE spaces SET status = 'active' WHERE space_id = ?", (space.space_id,))
         return True
 
     def drop(self, key: str) -> None:
         with self._database.write() as connection:
             row = connection.execute("SELECT space_id, status FROM spaces WHERE key = ?", (key,)).fetchone()
             if row is not None and row[1] == "active":
-                raise GiveUp(f"space {key} is active and answers the searches; activate another one first")
+                raise SpaceConflict(f"space {key} is active and answers the searches; activate another one first")
             names = self._forget(connection, row[0]) if row is not None else []
         for name in names:
             (self._index_dir / name).unlink(missing_ok=True)
@@ -103,16 +116,6 @@ class SqliteSpaces:
                 ).rowcount
 
 
-def _known(connection: sqlite3.Connection, key: str) -> tuple[int, str]:
-    row: tuple[int, str] | None = connection.execute(
-        "SELECT space_id, status FROM spaces WHERE key = ?", (key,)
-    ).fetchone()
-    if row is None:
-        known = [name for (name,) in connection.execute("SELECT key FROM spaces ORDER BY space_id")]
-        raise GiveUp(f"no space {key}; known are: {', '.join(known) or 'none yet'}")
-    return row
-
-
-def _read_row(row: tuple[Any, ...]) -> Space:
-    *fields, variants, status = row
-    return replace(Space(*fields), variants=tuple(map(Variant, json.loads(variants))), status=status)
+def _refuse_a_second(connection: sqlite3.Connection, key: str, status: str) -> None:
+    if (other := space_with_status(connection, status)) is not None:
+        raise SpaceConflict(f"space {key} cannot be {status} while {other.key} is; wait for that one, or stop it first")

@@ -4,7 +4,7 @@
 # only names of ours enter the SQL
 
 import sqlite3
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from anamnesis_pipeline.model import ScoredPassage, Where
 from anamnesis_pipeline.store.sqlite.columns import json_list
+from anamnesis_pipeline.store.sqlite.connection import batches
 from anamnesis_pipeline.store.sqlite.filters import condition, is_selective
 from anamnesis_pipeline.store.sqlite.vector_file import VectorFile
 from anamnesis_pipeline.store.sqlite.vector_tail import MAX_ROWS, TailView, best_first, from_blobs
@@ -25,6 +26,9 @@ MAX_PROPOSALS = 16_384
 """When so many proposals hold too few passages that pass, scanning all that pass is no slower."""
 
 SCAN_ROWS = 4_096
+
+Row = tuple[int, str, bytes]
+"""Passage id, episode id, vector."""
 
 _ROWS = "SELECT v.passage_id, e.episode_id, v.vec FROM"
 _OF_THE_SPACE = "v.space_id = ? AND v.variant = ?"
@@ -79,11 +83,11 @@ def _proposed(
     while wanted <= MAX_PROPOSALS:
         of_file = set(file.nearest(question.vector, wanted).tolist()) if file else set()
         of_tail = set(tail.nearest(question.vector, wanted).tolist())
-        found = _scored(_passing(connection, question, of_file | of_tail), question)
-        passed = {hit.passage_id for hit in found}
+        rows = _passing(connection, question, of_file | of_tail).fetchall()
+        passed = {row[0] for row in rows}
         file_is_done = len(of_file & passed) >= k or not in_file
         if file_is_done and (len(of_tail & passed) >= k or wanted >= len(tail.ids)):
-            return found
+            return _scored(batches(rows, SCAN_ROWS), question)
         wanted *= 2
     return None
 
@@ -110,7 +114,7 @@ def _scan_matching(connection: sqlite3.Connection, question: Question) -> list[S
             WHERE {terms}""",
         (question.space_id, question.variant, *values),
     )
-    return _scored(rows, question)
+    return _scored(_pages(rows), question)
 
 
 def _scan_behind(connection: sqlite3.Connection, question: Question, seq: int) -> list[ScoredPassage]:
@@ -123,20 +127,20 @@ def _scan_behind(connection: sqlite3.Connection, question: Question, seq: int) -
             WHERE {_OF_THE_SPACE} AND v.seq > ? AND {terms}""",
         (question.space_id, question.variant, seq, *values),
     )
-    return _scored(rows, question)
+    return _scored(_pages(rows), question)
 
 
-def _scored(rows: sqlite3.Cursor, question: Question) -> list[ScoredPassage]:
-    """The k best of `rows`, read in pages so that memory stays bounded."""
+def _scored(pages: Iterable[Sequence[Row]], question: Question) -> list[ScoredPassage]:
+    """The k best of all pages; one is held at a time, so that memory stays bounded."""
     best: list[ScoredPassage] = []
-    for page in _pages(rows):
+    for page in pages:
         scores = from_blobs([row[2] for row in page], len(question.vector)) @ question.vector
         top = best_first(scores, question.k)
         best = _best([*best, *(ScoredPassage(page[i][0], page[i][1], float(scores[i])) for i in top)], question.k)
     return best
 
 
-def _pages(rows: sqlite3.Cursor) -> Iterator[list[tuple[int, str, bytes]]]:
+def _pages(rows: sqlite3.Cursor) -> Iterator[list[Row]]:
     while page := rows.fetchmany(SCAN_ROWS):
         yield page
 

@@ -1,0 +1,51 @@
+"""What is wrong with the models and the re-embed, and what to do, as `status` and `doctor` say it."""
+
+from dataclasses import dataclass
+
+from anamnesis_pipeline.commands.reembed import advice
+from anamnesis_pipeline.embeddings.models import find_model
+from anamnesis_pipeline.errors import AnamnesisError
+from anamnesis_pipeline.model import Space
+from anamnesis_pipeline.sidecar.embedding_schemas import ReembedOut
+from anamnesis_pipeline.steps.spaces import is_of_model
+from anamnesis_pipeline.store.base import Store
+
+
+@dataclass(frozen=True, slots=True)
+class Problem:
+    """What is so, and what to do about it."""
+
+    text: str
+    advice: str
+
+
+def model_problems(store: Store) -> list[Problem]:
+    """Spaces that are searched or built whose model is not on this disk, or has other weights now."""
+    used = (space for space in store.spaces.all() if space.status in ("active", "building"))
+    return [problem for space in used if (problem := _model_problem(space)) is not None]
+
+
+def _model_problem(space: Space) -> Problem | None:
+    role = "which answers the searches" if space.status == "active" else "which is being embedded"
+    again = "embed with another model: anamnesis model use <model>"
+    try:
+        files = find_model(space.model_id, local_only=True)
+    except AnamnesisError as exc:
+        text = f"the model of space {space.key}, {role}, is gone: {exc}"
+        return Problem(text, f"put its files back, or connect once so that `anamnesis up` downloads them, or {again}")
+    if not is_of_model(space, files):
+        text = f"{files.path} holds other weights than those that made space {space.key}, {role}"
+        return Problem(text, f"put the old files back, or {again}")
+    return None
+
+
+def reembed_problems(state: ReembedOut) -> list[Problem]:
+    """A re-embed that waits for somebody. Pure."""
+    found = advice(state)
+    if not found:
+        return []
+    how_far = (
+        f"the re-embed with {state['model_id']} is {state['state']} at {state['done']:,} of {state['total']:,} passages"
+    )
+    error = f"; the last error: {state['last_error']}" if state["state"] == "failed" else ""
+    return [Problem(how_far + error, "; or ".join(found))]

@@ -1,0 +1,106 @@
+"""`anamnesis reembed`: embedding everything anew, and how far that is."""
+
+from collections.abc import Mapping
+from datetime import datetime, tzinfo
+from typing import Any
+
+from anamnesis_pipeline.commands.embedding_calls import Answer, ask
+from anamnesis_pipeline.commands.model import named
+from anamnesis_pipeline.settings import Settings
+from anamnesis_pipeline.supervisor.progress import duration
+
+_ROUTE = "/api/episodes/reembed"
+
+
+def start(settings: Settings, model_id: str | None) -> Answer:
+    """Start embedding with a model, or anew with the active one.
+
+    :raises GiveUp: no such model, or another re-embed is under way.
+    """
+    model = named(model_id) if model_id else None
+    return ask(settings, "POST", _ROUTE, {"model_id": model}, lambda control: control.start_reembed(model))
+
+
+def count(settings: Settings, model_id: str | None) -> str:
+    """What `start` would embed, in words; changes nothing."""
+    config, _ = ask(settings, "GET", "/api/embedding/config", None, lambda control: control.config())
+    stored = max((space["stored"] for space in config["spaces"]), default=0)
+    wanted = (named(model_id) if model_id else None) or config["model_id"] or config["model"]
+    lacking = [space["stored"] - space["embedded"] for space in config["spaces"] if space["model_id"] == wanted]
+    anew = not lacking or wanted == config["model_id"]
+    return f"{stored if anew else lacking[-1]:,} passages would be embedded with {wanted}."
+
+
+def pause(settings: Settings) -> Answer:
+    """Stop within one checkpoint."""
+    return ask(settings, "POST", f"{_ROUTE}/pause", None, lambda control: control.pause())
+
+
+def resume(settings: Settings) -> Answer:
+    """Go on with what is left."""
+    return ask(settings, "POST", f"{_ROUTE}/resume", None, lambda control: control.resume())
+
+
+def status(settings: Settings) -> Answer:
+    """How far it is."""
+    return ask(settings, "GET", f"{_ROUTE}/status", None, lambda control: control.reembed_status())
+
+
+def render(state: Mapping[str, Any], zone: tzinfo | None = None) -> str:
+    """The same for people, with what to do. Pure.
+
+    :param zone: of the times; None: the local one.
+    """
+    if state["state"] == "idle":
+        return (
+            f"Nothing is being embedded anew. Searches are answered with {state['active_model_id'] or 'no model yet'}."
+        )
+    share = state["done"] / state["total"] if state["total"] else 1.0
+    lines = [
+        f"Re-embed  {state['state']}: {state['done']:,} of {state['total']:,} passages ({share:.1%}), "
+        f"{state['episodes_done']:,} of {state['episodes_total']:,} episodes",
+        f"Model     {state['model_id']} into {state['space']}",
+    ]
+    lines += [_pace(state)] if state["state"] == "running" else []
+    if checkpoint := state["checkpoint"]:
+        lines.append(f"Written   {_local(checkpoint['at'], zone)}, {checkpoint['done']:,} passages")
+    if backfill := state["backfill"]:
+        lines.append(f"Backfill  {_backfill(backfill)}  {backfill['link']}")
+    if state["state"] == "complete" and state["space"] != state["active_space"] and not state["waiting_for_use"]:
+        lines.append("Next      its index is built and checked, then it answers the searches")
+    if state["errors"]:
+        lines.append(f"Errors    {state['errors']:,} in a row, the last: {state['last_error']}")
+    return "\n".join([*lines, *(f"-> {text}" for text in advice(state))])
+
+
+def advice(state: Mapping[str, Any]) -> list[str]:
+    """What the user may do about it; empty when it goes by itself. Pure."""
+    match state["state"]:
+        case "paused":
+            return ["go on with: anamnesis reembed resume"]
+        case "failed":
+            return [
+                "mend what the last error names; it is tried again by itself, at once with: anamnesis reembed resume",
+                f"give it up with: anamnesis model drop {state['space']}",
+            ]
+    if state["waiting_for_use"]:
+        return [f"it is complete; let it answer searches with: anamnesis model use {state['space']}"]
+    return []
+
+
+def _pace(state: Mapping[str, Any]) -> str:
+    if not state["rate_per_s"]:
+        return "Pace      not known yet: a run is starting, or `anamnesis up` does not run"
+    left = f", about {duration(state['eta_s'])} left" if state["eta_s"] is not None else ""
+    return f"Pace      {state['rate_per_s']:,.1f} passages a second{left}"
+
+
+def _backfill(backfill: Mapping[str, Any]) -> str:
+    if backfill["status"] is None:
+        return "(Dagster does not answer)"
+    failed = f", {backfill['sources_failed']:,} failed" if backfill["sources_failed"] else ""
+    return f"{backfill['status']}, {backfill['sources_done']:,} of {backfill['sources']:,} sources{failed}"
+
+
+def _local(text: str, zone: tzinfo | None) -> str:
+    return f"{datetime.fromisoformat(text).astimezone(zone):%Y-%m-%d %H:%M:%S}"

@@ -1,0 +1,220 @@
+"""What is asked of Dagster, over GraphQL: partitions, and the backfill of `embeddings` that a re-embed is.
+
+The texts fit dagster-graphql 1.13. Open-source Dagster has no authentication and listens on loopback.
+"""
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import httpx
+
+from anamnesis_pipeline.errors import ServiceUnreachable
+from anamnesis_pipeline.settings import Settings
+
+LOOPBACK = "127.0.0.1"
+CODE_LOCATION = "anamnesis"
+"""As workspace.yaml names it."""
+EMBED_TAG = "anamnesis/embed"
+"""On whatever embeds, with the space as its value; dagster.yaml lets one run per space go at a time."""
+
+_REPOSITORY = {"repositoryName": "__repository__", "repositoryLocationName": CODE_LOCATION}
+_CONNECT_TIMEOUT_S = 2.0
+_TIMEOUT_S = 30.0
+_STATE_TIMEOUT_S = 5.0
+"""Whoever asks how a backfill is doing waits for the answer, and can do without it."""
+_KEYS_PER_CALL = 100
+_MAX_TITLE = 100
+_MAX_REASON = 300
+_ENDED = frozenset({"COMPLETED", "COMPLETED_SUCCESS", "COMPLETED_FAILED", "FAILED", "CANCELED"})
+
+_KNOWN_KEYS = """
+query { assetNodeOrError(assetKey: {path: ["embeddings"]}) {
+  ... on AssetNode { partitionKeysByDimension { name partitionKeys } }
+} }
+"""
+_ADD_KEY = """a{n}: addDynamicPartition(
+    repositorySelector: $repository, partitionsDefName: $dimension, partitionKey: $k{n}
+  ) {{ __typename ... on Error {{ message }} }}"""
+_LAUNCH = """
+mutation($params: LaunchBackfillParams!) { launchPartitionBackfill(backfillParams: $params) {
+  __typename ... on LaunchBackfillSuccess { backfillId } ... on Error { message }
+} }
+"""
+_CANCEL = """
+mutation($id: String!) { cancelPartitionBackfill(backfillId: $id) {
+  __typename ... on Error { message }
+} }
+"""
+_STATE = """
+query($id: String!) { partitionBackfillOrError(backfillId: $id) {
+  __typename
+  ... on PartitionBackfill { status numPartitions error { message } assetBackfillData { assetBackfillStatuses {
+    ... on AssetPartitionsStatusCounts {
+      numPartitionsMaterialized numPartitionsInProgress numPartitionsFailed
+    }
+  } } }
+} }
+"""
+
+
+def dagster_url(settings: Settings) -> str:
+    """Base address of the Dagster UI."""
+    return f"http://{LOOPBACK}:{settings.dagster_port}"
+
+
+@dataclass(frozen=True, slots=True)
+class BackfillState:
+    """A backfill as Dagster tells it. `status` is one of GraphQL's `BulkActionStatus`; the counts are partitions."""
+
+    status: str
+    targeted: int
+    materialized: int
+    in_progress: int
+    failed: int
+    problem: str | None
+
+    @property
+    def ended(self) -> bool:
+        """Whether it will start no further run."""
+        return self.status in _ENDED
+
+
+class DagsterApi:
+    """One Dagster webserver. Every call raises ServiceUnreachable, with the reason, when it cannot be done."""
+
+    def __init__(self, url: str) -> None:
+        """:param url: base address, without a slash at its end."""
+        self._url = url
+
+    def ask(
+        self, query: str, variables: Mapping[str, Any] | None = None, timeout_s: float = _TIMEOUT_S
+    ) -> dict[str, Any]:
+        """The `data` of one GraphQL query.
+
+        :raises ServiceUnreachable: nobody answers, or Dagster answers with errors.
+        """
+        body = {"query": query, "variables": dict(variables or {})}
+        status, answer = call_json("Dagster", httpx.Request("POST", f"{self._url}/graphql", json=body), timeout_s)
+        if status != 200 or not isinstance(answer, dict) or answer.get("errors"):
+            raise ServiceUnreachable(f"Dagster on {self._url} answers with an error: {_reason(status, answer)}")
+        data = answer.get("data")
+        return data if isinstance(data, dict) else {}
+
+    def add_partitions(self, space: str, sources: Sequence[str]) -> None:
+        """Make `source|space` a partition of `embeddings` for each of these sources. What is there already stays.
+
+        :raises ServiceUnreachable: Dagster does not answer, or has not loaded the pipeline's definitions.
+        """
+        wanted = {"space": [space], "source": list(dict.fromkeys(sources))}
+        known = self._known_keys()
+        for dimension, keys in wanted.items():
+            missing = [key for key in keys if key not in known[dimension]]
+            for first in range(0, len(missing), _KEYS_PER_CALL):
+                self._add_keys(dimension, missing[first : first + _KEYS_PER_CALL])
+
+    def _known_keys(self) -> dict[str, set[str]]:
+        node = self.ask(_KNOWN_KEYS).get("assetNodeOrError") or {}
+        known = {each["name"]: set(each["partitionKeys"]) for each in node.get("partitionKeysByDimension") or []}
+        if not known.keys() >= {"space", "source"}:
+            raise ServiceUnreachable(
+                f"Dagster on {self._url} does not know the asset embeddings: its code server is starting or has failed"
+            )
+        return known
+
+    def _add_keys(self, dimension: str, keys: Sequence[str]) -> None:
+        declared = "".join(f", $k{n}: String!" for n in range(len(keys)))
+        calls = "\n  ".join(_ADD_KEY.format(n=n) for n in range(len(keys)))
+        query = f"mutation($repository: RepositorySelector!, $dimension: String!{declared}) {{\n  {calls}\n}}"
+        variables = {"repository": _REPOSITORY, "dimension": dimension, **{f"k{n}": key for n, key in enumerate(keys)}}
+        for result in self.ask(query, variables).values():
+            # a duplicate means that a sensor was faster
+            self._expect(result, "AddDynamicPartitionSuccess", "DuplicateDynamicPartitionError")
+
+    def launch_embedding_backfill(self, space: str, sources: Sequence[str], title: str, tags: Mapping[str, str]) -> str:
+        """Backfill `embeddings` for these sources in a space, adding the partitions first; the backfill's id.
+
+        :param title: as the UI shows it; cut, and freed of what Dagster forbids in a title.
+        :param tags: of the backfill and of every run of it.
+        """
+        self.add_partitions(space, sources)
+        params = {
+            "assetSelection": [{"path": ["embeddings"]}],
+            "partitionNames": [f"{source}|{space}" for source in sources],
+            "title": re.sub(r'[%*"]', "", title)[:_MAX_TITLE],
+            "tags": [{"key": key, "value": value} for key, value in tags.items()],
+        }
+        result = self.ask(_LAUNCH, {"params": params}).get("launchPartitionBackfill") or {}
+        self._expect(result, "LaunchBackfillSuccess")
+        return str(result["backfillId"])
+
+    def cancel_backfill(self, backfill_id: str) -> None:
+        """Start no further run of it and end those that go; takes Dagster up to a minute after this call."""
+        result = self.ask(_CANCEL, {"id": backfill_id}).get("cancelPartitionBackfill") or {}
+        self._expect(result, "CancelBackfillSuccess")
+
+    def backfill_state(self, backfill_id: str) -> BackfillState | None:
+        """How far it is; None when Dagster does not know it (its storage was removed)."""
+        found = self.ask(_STATE, {"id": backfill_id}, _STATE_TIMEOUT_S).get("partitionBackfillOrError") or {}
+        if found.get("__typename") != "PartitionBackfill":
+            return None
+        counts: dict[str, int] = next(
+            iter((found.get("assetBackfillData") or {}).get("assetBackfillStatuses") or []), {}
+        )
+        return BackfillState(
+            status=found["status"],
+            targeted=found.get("numPartitions") or 0,
+            materialized=counts.get("numPartitionsMaterialized", 0),
+            in_progress=counts.get("numPartitionsInProgress", 0),
+            failed=counts.get("numPartitionsFailed", 0),
+            problem=_first_line(found["error"]["message"]) if found.get("error") else None,
+        )
+
+    def link(self, backfill_id: str) -> str:
+        """Where the UI shows a backfill."""
+        return f"{self._url}/runs/b/{backfill_id}"
+
+    def _expect(self, result: Mapping[str, Any], *wanted: str) -> None:
+        kind = result.get("__typename")
+        if kind not in wanted:
+            reason = _first_line(str(result.get("message") or kind or "no answer"))
+            raise ServiceUnreachable(f"Dagster on {self._url} refuses: {reason}")
+
+
+def call_json(who: str, request: httpx.Request, timeout_s: float = _TIMEOUT_S) -> tuple[int, Any]:
+    """Status and decoded JSON body (None when it is empty) of one call to a service of this machine.
+
+    :param who: the service, as an error names it.
+    :raises ServiceUnreachable: nobody answers in time, or what answers is not JSON.
+    """
+    where = request.url.copy_with(path="/", query=None)
+    timeout = httpx.Timeout(timeout_s, connect=_CONNECT_TIMEOUT_S)
+    try:
+        # Without `trust_env` no proxy of the environment is asked to reach loopback.
+        with httpx.Client(timeout=timeout, trust_env=False) as client:
+            response = client.send(request)
+            return response.status_code, response.json() if response.content else None
+    except httpx.HTTPError as exc:
+        raise ServiceUnreachable(f"{who} does not answer on {where} ({type(exc).__name__})") from exc
+    except ValueError as exc:
+        raise ServiceUnreachable(f"what answers on {where} is not {who}: its reply is not JSON") from exc
+
+
+def _reason(status: int, answer: Any) -> str:
+    """The first message of a GraphQL answer, else the HTTP status."""
+    return next((_first_line(message) for message in _messages(answer)), f"status {status}")
+
+
+def _messages(answer: Any) -> Iterator[str]:
+    """What went wrong: the errors of the query, else those of its fields, which Dagster sends with status 500."""
+    if not isinstance(answer, dict):
+        return
+    data = answer.get("data")
+    for error in [*(answer.get("errors") or []), *(data.values() if isinstance(data, dict) else [])]:
+        if isinstance(error, dict) and error.get("message"):
+            yield str(error["message"])
+
+
+def _first_line(text: str) -> str:
+    return next(iter(text.strip().splitlines()), "")[:_MAX_REASON]

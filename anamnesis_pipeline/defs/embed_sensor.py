@@ -1,0 +1,179 @@
+"""What starts embedding and indexing: whatever the store says is missing. Resumes a re-embed after any end of a run."""
+
+import json
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+
+import dagster as dg
+from dagster._core.execution.backfill import BulkActionsFilter, BulkActionStatus
+
+from anamnesis_pipeline.dagster_api import EMBED_TAG
+from anamnesis_pipeline.defs.embeddings import SOURCES_PER_RUN
+from anamnesis_pipeline.defs.jobs import embed, index
+from anamnesis_pipeline.defs.partitions import SOURCES, SPACES, contiguous_runs, embed_key, new_keys, stretch
+from anamnesis_pipeline.defs.paused import BACKFILL_TAG
+from anamnesis_pipeline.defs.resources import MemoryResource
+from anamnesis_pipeline.defs.run_statuses import UNFINISHED_STATUSES
+from anamnesis_pipeline.errors import AnamnesisError
+from anamnesis_pipeline.model import Space
+from anamnesis_pipeline.steps.reembed_state import failure_of, is_paused
+from anamnesis_pipeline.store.base import Store
+from anamnesis_pipeline.wiring import wanted_space
+
+REINDEX_AFTER = 5_000
+"""New vectors after which the index file is looked at again; below that the exact scan of what is new is fast."""
+BACKLOG = 2_000
+"""With more passages than that to embed, a run takes minutes: it then covers the sources that have nothing to embed
+yet, too, so that what arrives in them meanwhile goes first."""
+LONGEST_WAIT_S = {"active": 300.0, "building": 3_600.0}
+"""Between two attempts to embed a space that fails."""
+INDEX_RETRY_S = 300.0
+URGENT = {"dagster/priority": "10"}
+"""Past the hundreds of `ingest` runs that wait in the queue after the first start."""
+UNFINISHED_BACKFILLS = [BulkActionStatus.REQUESTED, BulkActionStatus.CANCELING, BulkActionStatus.FAILING]
+
+
+@dg.sensor(
+    jobs=[embed, index],
+    minimum_interval_seconds=30,
+    default_status=dg.DefaultSensorStatus.RUNNING,
+    description="Embeds what the store says is missing, then indexes a space once nothing is.",
+)
+def embed_sensor(context: dg.SensorEvaluationContext, memory: MemoryResource) -> dg.SensorResult | dg.SkipReason:
+    """Begins the space that the settings ask for; requests `embed` for many sources at once, then `index`."""
+    try:
+        wanted_space(memory.settings, memory.store)
+    except AnamnesisError as exc:
+        context.log.warning(str(exc))
+    space_keys = context.instance.get_dynamic_partitions(str(SPACES.name))  # before the spaces: those are stored first
+    source_keys = context.instance.get_dynamic_partitions(str(SOURCES.name))
+    spaces = memory.store.spaces.all()
+    added = new_keys(source_keys, (source.key for source in memory.store.ingest.sources()))
+    tick = _Tick(context.instance, memory.store, datetime.now(UTC), [*source_keys, *added], memory.settings.switch)
+    indexed = _remembered(context.cursor, spaces)
+    requests = [request for space in spaces for request in tick.requests(space, indexed)]
+    changes = [*_space_changes(space_keys, [space.key for space in spaces])]
+    if added:
+        changes.append(SOURCES.build_add_request(added))
+    if not requests and not changes:
+        return dg.SkipReason("Nothing lacks a vector, or what lacks one is being embedded, paused, or tried later.")
+    return dg.SensorResult(run_requests=requests, dynamic_partitions_requests=changes, cursor=json.dumps(indexed))
+
+
+def _remembered(cursor: str | None, spaces: Sequence[Space]) -> dict[str, int]:
+    """Space -> passages it had when its index was requested last."""
+    indexed: dict[str, int] = json.loads(cursor or "{}")
+    return {space.key: indexed[space.key] for space in spaces if space.key in indexed}
+
+
+def _space_changes(
+    known: Sequence[str], keys: Sequence[str]
+) -> Iterator[dg.AddDynamicPartitionsRequest | dg.DeleteDynamicPartitionsRequest]:
+    """A partition for every space, so that one that was only added can be backfilled by hand; none for dropped ones."""
+    if added := new_keys(known, keys):
+        yield SPACES.build_add_request(added)
+    if dropped := new_keys(keys, known):
+        yield SPACES.build_delete_request(dropped)
+
+
+@dataclass(frozen=True, slots=True)
+class _Tick:
+    """What a tick decides about, as things are now. `order` is the sources as Dagster orders them."""
+
+    instance: dg.DagsterInstance
+    store: Store
+    now: datetime
+    order: Sequence[str]
+    switch: str
+
+    def requests(self, space: Space, indexed: dict[str, int]) -> list[dg.RunRequest]:
+        """`embed` where vectors are missing; `index`, noted in `indexed`, where enough is new."""
+        if space.status not in LONGEST_WAIT_S:
+            return []
+        requests = []
+        pending = self.store.vectors.pending_sources(space.key)
+        if pending and self._may_embed(space):
+            requests = self._embed_requests(space, pending)
+        count = self.store.vectors.count(space.key)
+        is_due = self._is_index_due(space, count, indexed.get(space.key), is_complete=not pending)
+        if is_due and not self._index_has_to_wait(space):
+            indexed[space.key] = count
+            requests.append(dg.RunRequest(job_name=index.name, partition_key=space.key, tags=URGENT))
+        return requests
+
+    def _may_embed(self, space: Space) -> bool:
+        failure = failure_of(self.store, space.key)
+        if failure is not None and self.now < failure.next_try(LONGEST_WAIT_S[space.status]):
+            return False
+        if self._runs(embed.name, EMBED_TAG, space):
+            return False
+        if space.status == "active":
+            return True
+        return not is_paused(self.store) and not self._is_backfilled(space) and not self._is_indexing(space)
+
+    def _embed_requests(self, space: Space, pending: dict[str, int]) -> list[dg.RunRequest]:
+        """The runs with the newest episodes first."""
+        wanted = set(self.order) if sum(pending.values()) > BACKLOG else set(pending)
+        runs = contiguous_runs(self.order, wanted, SOURCES_PER_RUN)
+        dated = [(newest, run) for run in runs for newest in self._newest(space, stretch(self.order, *run))]
+        urgent = URGENT if space.status == "active" else {}
+        return [_embed_request(*run, space.key, urgent) for _, run in sorted(dated, reverse=True)]
+
+    def _newest(self, space: Space, sources: Sequence[str]) -> list[datetime]:
+        """When the newest episode happened that these sources lack; nothing when they lack none."""
+        pending = self.store.vectors.pending(space.key, sources, 1)
+        found = self.store.episodes.get([episode.episode_id for episode in pending])
+        return [episode.timestamp for episode in found.values()]
+
+    def _runs(self, job: str, tag: str, space: Space) -> int:
+        filters = dg.RunsFilter(job_name=job, statuses=UNFINISHED_STATUSES, tags={tag: space.key})
+        return self.instance.get_runs_count(filters)
+
+    def _is_indexing(self, space: Space) -> bool:
+        return self._runs(index.name, "dagster/partition", space) > 0
+
+    def _is_backfilled(self, space: Space) -> bool:
+        """Whether a backfill embeds the space, or may: one that was launched by hand has no tag of ours.
+
+        One whose runs have all ended does no more; Dagster takes up to a minute to see that.
+        """
+        backfills = self.instance.get_backfills(filters=BulkActionsFilter(statuses=UNFINISHED_BACKFILLS))
+        return any(
+            dg.AssetKey("embeddings") in (backfill.asset_selection or ())
+            and backfill.tags.get(EMBED_TAG, space.key) == space.key
+            and self._has_work(backfill.backfill_id)
+            for backfill in backfills
+        )
+
+    def _has_work(self, backfill_id: str) -> bool:
+        tags = {BACKFILL_TAG: backfill_id}
+        unfinished = self.instance.get_runs_count(dg.RunsFilter(statuses=UNFINISHED_STATUSES, tags=tags))
+        return unfinished > 0 or self.instance.get_runs_count(dg.RunsFilter(tags=tags)) == 0
+
+    def _is_index_due(self, space: Space, count: int, indexed: int | None, *, is_complete: bool) -> bool:
+        """A space that is being built is indexed in order to be switched to, however little it holds; the active one
+        also while its backlog is long, since searches read what is not indexed.
+        """
+        much_is_new = abs(count - (indexed or 0)) >= REINDEX_AFTER
+        if space.status == "building":
+            return is_complete and (self.switch == "auto" or indexed is None or much_is_new)
+        return much_is_new or (is_complete and indexed is None and count > 0)
+
+    def _index_has_to_wait(self, space: Space) -> bool:
+        """Whether an `index` run of the space goes on, or failed just now."""
+        filters = dg.RunsFilter(job_name=index.name, tags={"dagster/partition": space.key})
+        for record in self.instance.get_run_records(filters, limit=1):
+            status, ended = record.dagster_run.status, record.end_time or 0.0
+            recent = self.now.timestamp() - ended < INDEX_RETRY_S
+            return status in UNFINISHED_STATUSES or (status is dg.DagsterRunStatus.FAILURE and recent)
+        return False
+
+
+def _embed_request(first: str, last: str, space: str, tags: dict[str, str]) -> dg.RunRequest:
+    covered = {
+        "dagster/asset_partition_range_start": embed_key(first, space),
+        "dagster/asset_partition_range_end": embed_key(last, space),
+        EMBED_TAG: space,
+    }
+    return dg.RunRequest(job_name=embed.name, tags={**covered, **tags})

@@ -1,0 +1,30 @@
+"""How a run ends that was told to wait: canceled, with the reason, and so is the backfill it belongs to.
+
+Nothing went wrong, so it is no failure; something is left, so it is no success. A canceled run leaves its partitions
+without a new mark of either kind, and a canceled backfill starts no more runs, each of which would only end like this.
+"""
+
+from typing import NoReturn
+
+import dagster as dg
+from dagster._core.execution.backfill import BulkActionStatus, PartitionBackfill
+
+BACKFILL_TAG = "dagster/backfill"
+
+
+def end_as_paused(context: dg.AssetExecutionContext, reason: str) -> NoReturn:
+    """End this run as canceled.
+
+    :param reason: what the run's log and the UI say.
+    """
+    _cancel_backfill(context.instance, context.run.tags.get(BACKFILL_TAG))
+    context.instance.report_run_canceling(context.run, message=reason)
+    # An interrupt of a run that is being canceled is what Dagster takes for the end of a canceled run.
+    raise dg.DagsterExecutionInterruptedError(reason)
+
+
+def _cancel_backfill(instance: dg.DagsterInstance, backfill_id: str | None) -> None:
+    backfill = instance.get_backfill(backfill_id) if backfill_id is not None else None
+    if backfill is not None and backfill.status is BulkActionStatus.REQUESTED:
+        canceling: PartitionBackfill = backfill.with_status(BulkActionStatus.CANCELING)  # type: ignore[no-untyped-call]
+        instance.update_backfill(canceling)

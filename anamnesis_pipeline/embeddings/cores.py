@@ -1,0 +1,80 @@
+"""Which cores embedding uses, and how the kernel ranks its threads. Never imports torch."""
+
+import os
+import threading
+from collections.abc import Iterable, Sequence
+from enum import Enum
+from pathlib import Path
+
+from anamnesis_pipeline.errors import BadSetting
+
+LIVE_NICENESS = 5
+LOWEST_NICENESS = 19
+
+
+class Priority(Enum):
+    """How urgent a pool's work is beside that of other processes on the same cores. The kernel keeps the order."""
+
+    QUERY = "query"
+    """Somebody waits for the answer: nice 0."""
+    LIVE = "live"
+    """New episodes of the space that is searched: nice 5."""
+    BACKGROUND = "background"
+    """Everything else: runs only when a core has nothing else to do (SCHED_IDLE; nice 19 where that is refused)."""
+
+
+def available_cores() -> list[int]:
+    """The cores this process may use, whichever thread asks."""
+    if hasattr(os, "sched_getaffinity"):
+        return sorted(os.sched_getaffinity(os.getpid()))
+    return list(range(os.cpu_count() or 1))
+
+
+def cores_for(percent: int, chosen: Sequence[int], available: Sequence[int]) -> list[int]:
+    """The cores to embed on: those chosen, else the first `percent` % of the available ones, at least one.
+
+    :raises BadSetting: a chosen core is not available; the text names those that are.
+    """
+    if missing := sorted(set(chosen) - set(available)):
+        raise BadSetting(
+            f"embed_cores names {_listed(missing)}, but this process may use only {_listed(available)}: "
+            "set ANAMNESIS_EMBED_CORES to some of these, or ANAMNESIS_EMBED_CPU_PCT to a share of them"
+        )
+    if chosen:
+        return list(dict.fromkeys(chosen))
+    return list(available[: max(1, round(len(available) * percent / 100))])
+
+
+def _listed(cores: Iterable[int]) -> str:
+    return "cores " + ", ".join(map(str, cores))
+
+
+def pin_this_thread(cores: Iterable[int]) -> None:
+    """Let the calling thread, and those it starts from now on, run on these cores only."""
+    if hasattr(os, "sched_setaffinity"):
+        os.sched_setaffinity(0, cores)  # on Linux 0 means the calling thread, not the process
+
+
+def rank_this_thread(priority: Priority) -> None:
+    """Rank the calling thread, and those it starts from now on. A rank is never raised again."""
+    if priority is Priority.QUERY or not hasattr(os, "setpriority"):
+        return
+    if priority is Priority.BACKGROUND and _only_when_idle():
+        return
+    niceness = LIVE_NICENESS if priority is Priority.LIVE else LOWEST_NICENESS
+    os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), niceness)
+
+
+def _only_when_idle() -> bool:
+    """Whether the kernel took the thread into SCHED_IDLE; some containers refuse it."""
+    try:
+        os.sched_setscheduler(0, os.SCHED_IDLE, os.sched_param(0))
+    except (AttributeError, OSError):
+        return False
+    return True
+
+
+def has_gpu() -> bool:
+    """Whether the kernel shows an NVIDIA GPU. Whether torch can use it shows when a model is loaded."""
+    gpus = Path("/proc/driver/nvidia/gpus")
+    return gpus.is_dir() and any(gpus.iterdir())

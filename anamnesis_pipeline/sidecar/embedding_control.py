@@ -1,0 +1,315 @@
+"""What the API and the command line do with models, spaces, cores and the re-embed: one implementation for both."""
+
+import logging
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from datetime import datetime
+from typing import Any, cast
+
+from anamnesis_pipeline import settings as settings_module
+from anamnesis_pipeline.dagster_api import EMBED_TAG, DagsterApi, dagster_url
+from anamnesis_pipeline.embeddings.cores import available_cores, cores_for
+from anamnesis_pipeline.embeddings.models import ModelFiles, choose_precision, find_model
+from anamnesis_pipeline.embeddings.registry import KNOWN_MODELS, KnownModel
+from anamnesis_pipeline.errors import BadSetting, ServiceUnreachable
+from anamnesis_pipeline.model import Space
+from anamnesis_pipeline.settings import Settings
+from anamnesis_pipeline.sidecar.embedding_schemas import (
+    BackfillOut,
+    CheckpointOut,
+    EmbeddingOut,
+    KnownModelOut,
+    ReembedOut,
+    SpaceOut,
+    StartedOut,
+)
+from anamnesis_pipeline.sidecar.rendering import utc_text
+from anamnesis_pipeline.sidecar.services import Backfills, ModelPool
+from anamnesis_pipeline.steps import reembed, spaces
+from anamnesis_pipeline.store.base import Store
+from anamnesis_pipeline.wiring import CONFIG_PREFIX, configured_cores, effective_settings, stored_settings
+
+_ORIGINS = ("model", "embed_cpu_pct", "embed_cores")
+
+log = logging.getLogger(__name__)
+
+
+class EmbeddingControl:
+    """Works on the store; what it changes, every process picks up from there."""
+
+    def __init__(self, store: Store, dagster: Backfills | None = None, pool: ModelPool | None = None) -> None:
+        """:param dagster: launches the backfills; None: the sensors of the next `anamnesis up` do the work.
+        :param pool: the models of this process, which follow a change of the cores at once.
+        """
+        self._store = store
+        self._dagster = dagster
+        self._pool = pool
+
+    # --- models and spaces ---------------------------------------------------------------------------------
+
+    def add(self, model_id: str) -> Space:
+        """A space for a model, embedded only once somebody asks.
+
+        :raises UnknownModel: no such model; the text names the choices.
+        """
+        settings = effective_settings(self._store)
+        return spaces.add_model(self._store, _files(settings, model_id), _precision(settings))
+
+    def use_model(self, model_id: str) -> StartedOut:
+        """Let a model answer searches, as soon as everything is embedded with it; kept over restarts.
+
+        :raises UnknownModel: no such model; nothing has changed.
+        :raises BadSetting: the environment decides (ANAMNESIS_LOCK_ENV).
+        :raises SpaceConflict: another space is being built.
+        :raises ServiceUnreachable: Dagster does not answer; nothing has changed.
+        """
+        settings = self._unless_locked({"model": model_id})
+        files = _files(settings, model_id)
+        started = reembed.use(self._store, files, _precision(settings), self._launch())
+        return self._started(started)
+
+    def use_space(self, key: str) -> StartedOut:
+        """The same for a space that is there, e.g. to move back.
+
+        :raises SpaceNotFound: no such key. Others as `use_model`.
+        """
+        space = spaces.known_space(self._store, key)
+        settings = self._unless_locked({"model": space.model_id})
+        return self._started(reembed.use(self._store, key, _precision(settings), self._launch()))
+
+    def start_reembed(self, model_id: str | None) -> StartedOut:
+        """Embed with a model, or everything anew with the active one (which makes a new generation).
+
+        :raises SpaceConflict: one is under way already. Others as `use_model`.
+        """
+        active = self._store.spaces.active()
+        if model_id is not None and (active is None or model_id != active.model_id):
+            return self.use_model(model_id)
+        if active is None:
+            return self.use_model(effective_settings(self._store).model)
+        settings = self._unless_locked({"model": active.model_id})
+        files = _files(settings, active.model_id)
+        started = reembed.reembed_active(self._store, files, _precision(settings), self._launch())
+        return self._started(started)
+
+    def drop(self, key: str) -> None:
+        """Forget a space with its vectors; a backfill into it is cancelled.
+
+        :raises SpaceNotFound: no such key.
+        :raises SpaceConflict: it answers the searches.
+        """
+        backfill_id = reembed.drop(self._store, key)
+        if backfill_id is not None and self._dagster is not None:
+            try:
+                self._dagster.cancel_backfill(backfill_id)
+            except ServiceUnreachable as exc:  # its runs then end by themselves: their space is gone
+                log.warning("backfill %s is not cancelled: %s", backfill_id, exc)
+
+    def list_spaces(self) -> list[SpaceOut]:
+        """Every space with its coverage, oldest first."""
+        return [self._space(space) for space in self._store.spaces.all()]
+
+    # --- the re-embed --------------------------------------------------------------------------------------
+
+    def pause(self) -> ReembedOut:
+        """Let the re-embed wait; its runs end within one checkpoint."""
+        return self._reembed_body(reembed.pause(self._store, effective_settings(self._store).switch))
+
+    def resume(self) -> ReembedOut:
+        """Go on with what is left.
+
+        :raises ServiceUnreachable: Dagster does not answer; it stays paused.
+        """
+        return self._reembed_body(reembed.resume(self._store, self._launch(), effective_settings(self._store).switch))
+
+    def reembed_status(self) -> ReembedOut:
+        """How far it is; without Dagster's part while that does not answer."""
+        return self._reembed_body(reembed.status(self._store, effective_settings(self._store).switch))
+
+    # --- cores and the whole picture -----------------------------------------------------------------------
+
+    def plan_cores(self, cores: Sequence[int], cpu_pct: int) -> dict[str, Any]:
+        """The stored settings that let embedding run on these cores, or without any on the first `cpu_pct` %.
+
+        :raises BadSetting: this machine lacks one of them, or the environment decides (ANAMNESIS_LOCK_ENV).
+        """
+        cores_for(cpu_pct, cores, available_cores())
+        if cores:
+            plan: dict[str, Any] = {"embed_cores": list(dict.fromkeys(cores)), "embed_cpu_pct": None}
+        else:
+            plan = {"embed_cpu_pct": cpu_pct, "embed_cores": None}
+            if self._with_changes(plan).embed_cores:  # of environment or file, which would count instead
+                plan["embed_cores"] = []
+        self._unless_locked(plan)
+        return plan
+
+    def set_cores(self, plan: Mapping[str, Any]) -> None:
+        """Embed as `plan_cores` says: at once, everywhere, kept over restarts."""
+        for name, value in plan.items():  # what is wanted goes first: no reader sees neither
+            self._store.settings.set(CONFIG_PREFIX + name, value)
+        if self._pool is not None:
+            self._pool.follow_cores()
+
+    def config(self) -> EmbeddingOut:
+        """What embeds, on which cores, and where each setting comes from. Cores that are not there are a `problem`."""
+        settings, active = effective_settings(self._store), self._store.spaces.active()
+        cores, no_cores = _cores(settings)
+        origins = {row.name: row.origin for row in settings_module.origins(stored_settings(self._store))}
+        pool = self._pool.pool if self._pool is not None else None
+        return {
+            "model": settings.model,
+            "origin": {name: origins[name] for name in _ORIGINS},
+            "space": active.key if active else None,
+            "model_id": active.model_id if active else None,
+            "dims": active.dim if active else None,
+            "precision": active.precision if active else None,
+            "fidelity": active.fidelity if active else None,
+            "device": pool.device if pool else settings.device,
+            "cpu_pct": settings.embed_cpu_pct,
+            "cores": list(pool.cores) if pool else cores,
+            "workers": pool.workers if pool else 0,
+            "available_cores": available_cores(),
+            "problem": no_cores or self._model_problem(),
+            "spaces": self.list_spaces(),
+            "known_models": [_known_model(known) for known in KNOWN_MODELS],
+        }
+
+    def _model_problem(self) -> str | None:
+        if self._pool is None:
+            return None
+        waiting = self._pool.next_failure
+        return (
+            f"{waiting[0]} does not load, the model before it answers: {waiting[1]}" if waiting else self._pool.failure
+        )
+
+    # --- details -------------------------------------------------------------------------------------------
+
+    def _launch(self) -> reembed.Launch | None:
+        dagster = self._dagster
+        if dagster is None:
+            return None
+
+        def launch(space: str, sources: Sequence[str]) -> str:
+            return dagster.launch_embedding_backfill(space, sources, f"Embed into {space}", {EMBED_TAG: space})
+
+        return launch
+
+    def _with_changes(self, changes: Mapping[str, Any]) -> Settings:
+        stored = {**stored_settings(self._store), **changes}
+        return settings_module.load({name: value for name, value in stored.items() if value is not None})
+
+    def _unless_locked(self, changes: Mapping[str, Any]) -> Settings:
+        """The settings as they are now, if these changes would count.
+
+        :raises BadSetting: a setting of the environment or of the file wins over what is stored.
+        """
+        after = self._with_changes(changes)
+        for name, value in changes.items():
+            if value is not None and getattr(after, name) != (tuple(value) if isinstance(value, list) else value):
+                raise BadSetting(
+                    f"{name} is set by environment or file, and ANAMNESIS_LOCK_ENV lets these win; change it there"
+                )
+        return effective_settings(self._store)
+
+    def _started(self, started: reembed.Started) -> StartedOut:
+        backfill_id = started.backfill_id
+        return {
+            "space": started.space.key,
+            "model_id": started.space.model_id,
+            "total": started.total,
+            "active": started.space.status == "active",
+            "backfill_id": backfill_id,
+            "link": self._link(backfill_id) if backfill_id else None,
+        }
+
+    def _reembed_body(self, status: reembed.ReembedStatus) -> ReembedOut:
+        return {
+            "state": status.state,
+            "space": status.space,
+            "model_id": status.model_id,
+            "done": status.done,
+            "total": status.total,
+            "episodes_done": status.episodes_done,
+            "episodes_total": status.episodes_total,
+            "errors": status.errors,
+            "last_error": status.last_error,
+            "rate_per_s": status.rate_per_s,
+            "eta_s": status.eta_s,
+            "started_at": _text(status.started_at),
+            "checkpoint": _checkpoint(status.checkpoint) if status.checkpoint else None,
+            "active_space": status.active_space,
+            "active_model_id": status.active_model_id,
+            "waiting_for_use": status.waiting_for_yes,
+            "backfill": self._backfill(status.backfill_id) if status.backfill_id else None,
+        }
+
+    def _backfill(self, backfill_id: str) -> BackfillOut:
+        state = None
+        if self._dagster is not None:
+            with suppress(ServiceUnreachable):
+                state = self._dagster.backfill_state(backfill_id)
+        return {
+            "backfill_id": backfill_id,
+            "link": self._link(backfill_id),
+            "status": state.status if state else None,
+            "sources": state.targeted if state else None,
+            "sources_done": state.materialized if state else None,
+            "sources_failed": state.failed if state else None,
+        }
+
+    def _link(self, backfill_id: str) -> str:
+        return (self._dagster or DagsterApi(dagster_url(effective_settings(self._store)))).link(backfill_id)
+
+    def _space(self, space: Space) -> SpaceOut:
+        progress = self._store.vectors.progress(space.key)
+        return {
+            "key": space.key,
+            "model_id": space.model_id,
+            "dims": space.dim,
+            "generation": space.generation,
+            "status": cast(Any, space.status),
+            "precision": space.precision,
+            "fidelity": space.fidelity,
+            "embedded": progress.passages_done,
+            "stored": progress.passages,
+        }
+
+
+def _files(settings: Settings, model_id: str) -> ModelFiles:
+    return find_model(model_id, local_only=settings.local_only)
+
+
+def _checkpoint(checkpoint: reembed.Checkpoint) -> CheckpointOut:
+    return {
+        "last_id": checkpoint.last_episode,
+        "done": checkpoint.done,
+        "total": checkpoint.total,
+        "model_id": checkpoint.model_id,
+        "at": utc_text(checkpoint.at),
+    }
+
+
+def _cores(settings: Settings) -> tuple[list[int], str | None]:
+    try:
+        return configured_cores(settings), None
+    except BadSetting as exc:
+        return [], str(exc)
+
+
+def _precision(settings: Settings) -> str:
+    return choose_precision(settings.precision, settings.device)
+
+
+def _text(moment: datetime | None) -> str | None:
+    return utc_text(moment) if moment else None
+
+
+def _known_model(known: KnownModel) -> KnownModelOut:
+    return {
+        "model_id": known.model_id,
+        "dims": known.dim,
+        "window": known.window,
+        "licence": known.licence,
+        "download_mb": known.download_mb,
+        "description": known.description,
+    }

@@ -1,0 +1,53 @@
+"""Embedding everything anew: start, pause, resume, and how far it is."""
+
+from fastapi import APIRouter, Depends
+from starlette.exceptions import HTTPException
+from starlette.responses import Response
+
+from anamnesis_pipeline.sidecar.documentation import PROBLEMS
+from anamnesis_pipeline.sidecar.embedding_routes import Control, refusing, started_reply
+from anamnesis_pipeline.sidecar.embedding_schemas import ReembedIn, ReembedOut, StartedOut
+from anamnesis_pipeline.sidecar.episodes_routes import refuse_repeated
+from anamnesis_pipeline.sidecar.rendering import json_reply
+
+router = APIRouter(
+    prefix="/api/episodes/reembed", tags=["embedding"], responses=PROBLEMS, dependencies=[Depends(refuse_repeated)]
+)
+
+
+@router.post("", response_model=StartedOut, status_code=202, responses={200: {"model": StartedOut}})
+def reembed(control: Control, wish: ReembedIn | None = None) -> Response:
+    """Embed every passage with another model, or anew with the active one; searches are answered meanwhile.
+
+    202 with the backfill in the Dagster UI; 200 when the model's space lacks nothing and answers already; 409 while
+    another re-embed runs or is paused. A model that is not on this disk is downloaded before the reply.
+    """
+    with refusing("model_id"):
+        return started_reply(control.start_reembed(wish.model_id if wish else None))
+
+
+@router.post("/pause", response_model=ReembedOut)
+def pause(control: Control) -> Response:
+    """Stop within one checkpoint; nothing is lost, and the active space goes on getting its vectors."""
+    return json_reply(control.pause())
+
+
+@router.post("/resume", response_model=ReembedOut)
+def resume(control: Control) -> Response:
+    """Go on with what is left."""
+    return json_reply(control.resume())
+
+
+@router.get("/status", response_model=ReembedOut)
+def status(control: Control) -> Response:
+    """How far it is, how fast, how long still, what went wrong, and where the Dagster UI shows it."""
+    return json_reply(control.reembed_status())
+
+
+@router.api_route("", methods=["GET", "PATCH", "DELETE"], include_in_schema=False)
+@router.api_route("/pause", methods=["GET", "PATCH", "DELETE"], include_in_schema=False)
+@router.api_route("/resume", methods=["GET", "PATCH", "DELETE"], include_in_schema=False)
+@router.api_route("/status", methods=["PATCH", "DELETE"], include_in_schema=False)
+async def refuse_method() -> None:
+    """These are addresses, not ids of episodes."""
+    raise HTTPException(405)

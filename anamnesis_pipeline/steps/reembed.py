@@ -1,0 +1,280 @@
+"""Adding, building, switching and dropping embedding spaces: what the HTTP API and the command line share.
+
+A re-embed is one space that is `building`. Work is launched through a callable, so that nothing here knows Dagster;
+where it is None, the sensors do the work.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Any, Literal
+
+from anamnesis_pipeline.embeddings.models import ModelFiles
+from anamnesis_pipeline.errors import AnamnesisError, SpaceConflict
+from anamnesis_pipeline.model import Space
+from anamnesis_pipeline.steps.reembed_state import (
+    clear_failure,
+    failure_of,
+    forget_space,
+    is_paused,
+    job_of,
+    rate_of,
+    record_job,
+    set_paused,
+    set_wanted_model,
+    wanted_model,
+)
+from anamnesis_pipeline.steps.spaces import add_model, begin, building_space, generations, known_space
+from anamnesis_pipeline.store.base import SpaceProgress, Store
+
+Launch = Callable[[str, Sequence[str]], str | None]
+"""(space key, source keys) -> id of the backfill that embeds them; None when the sensors are to do it.
+
+:raises ServiceUnreachable: Dagster does not answer.
+"""
+State = Literal["idle", "running", "paused", "failed", "complete"]
+FAILED_AFTER = 3
+"""Failures in a row after which a re-embed counts as failed; it is still tried again, ever more rarely."""
+
+
+@dataclass(frozen=True, slots=True)
+class Started:
+    """What became of a wish to use a space: live at once (`switched`, or it was), or being built."""
+
+    space: Space
+    switched: bool
+    backfill_id: str | None
+    total: int
+    """Passages of the space, embedded ones included."""
+
+
+@dataclass(frozen=True, slots=True)
+class Checkpoint:
+    """The newest write of a re-embed, in passages."""
+
+    last_episode: str
+    done: int
+    total: int
+    model_id: str
+    at: datetime
+
+
+@dataclass(frozen=True, slots=True)
+class ReembedStatus:
+    """How the re-embed goes. `done` and `total` count passages; `errors` failures in a row since the last checkpoint.
+
+    `rate_per_s` and `eta_s` are None when nothing was written for a minute. `waiting_for_yes`: complete, and the
+    setting `switch` leaves the last step to somebody.
+    """
+
+    state: State
+    space: str | None = None
+    model_id: str | None = None
+    done: int = 0
+    total: int = 0
+    episodes_done: int = 0
+    episodes_total: int = 0
+    errors: int = 0
+    last_error: str | None = None
+    rate_per_s: float | None = None
+    eta_s: float | None = None
+    started_at: datetime | None = None
+    checkpoint: Checkpoint | None = None
+    backfill_id: str | None = None
+    active_space: str | None = None
+    active_model_id: str | None = None
+    waiting_for_yes: bool = False
+
+
+def use(store: Store, wanted: str | ModelFiles, precision: str, launch: Launch | None = None) -> Started:
+    """Let a space answer the searches: at once when it lacks nothing, else as soon as it is built.
+
+    :param wanted: the key of a space, or a model, which is added when it is new.
+    :raises SpaceNotFound: no such key.
+    :raises SpaceConflict: another space is being built; it has to be finished or dropped first.
+    :raises ServiceUnreachable: Dagster does not answer; nothing has changed.
+    """
+    before = {space.key for space in store.spaces.all()}
+    space = known_space(store, wanted) if isinstance(wanted, str) else add_model(store, wanted, precision)
+    _refuse_while_another_is_built(store, space)
+    if not store.vectors.pending_sources(space.key):
+        set_wanted_model(store, space.model_id)  # first: a sensor that sees it now switches to the same space
+        if store.spaces.activate(space.key):
+            return _started(store, space.key, switched=space.status != "active")
+    if space.status == "active":
+        set_wanted_model(store, space.model_id)
+        return _started(store, space.key)
+    return _start(store, space, launch, is_new=space.key not in before)
+
+
+def reembed_active(store: Store, files: ModelFiles, precision: str, launch: Launch | None = None) -> Started:
+    """Embed everything anew with the model that is active: a new generation, which goes live once it is complete.
+
+    :param files: of the active space's model.
+    :raises SpaceConflict: a space is being built.
+    :raises ServiceUnreachable: Dagster does not answer; nothing has changed.
+    """
+    if building := building_space(store):
+        raise _busy(building)
+    known = generations(store, files)
+    number = 1 + max((space.generation for space in known), default=0)
+    fresh = files.space(number, precision)
+    is_new = store.spaces.put(fresh)
+    return _start(store, known_space(store, fresh.key), launch, is_new=is_new)
+
+
+def adopt(store: Store, space: Space, backfill_id: str) -> None:
+    """Make a backfill that somebody launched by hand over an added space the re-embed that is going on.
+
+    :raises SpaceConflict: another space is being built.
+    """
+    begin(store, space, backfill_id)
+    set_wanted_model(store, space.model_id)
+
+
+def _refuse_while_another_is_built(store: Store, space: Space) -> None:
+    """A switch to one space while another is on its way would be undone when that one is complete."""
+    building = building_space(store)
+    if building is not None and building.key != space.key and building.model_id != space.model_id:
+        raise _busy(building)
+
+
+def _busy(building: Space) -> SpaceConflict:
+    key = building.key
+    return SpaceConflict(f"{key} is being built; wait until it is complete, or drop it: anamnesis model drop {key}")
+
+
+def _start(store: Store, space: Space, launch: Launch | None, *, is_new: bool) -> Started:
+    """The store decides which of two callers starts; only that one launches."""
+    begin(store, space)
+    wanted_before = wanted_model(store)
+    set_wanted_model(store, space.model_id)
+    sources = list(store.vectors.pending_sources(space.key))
+    try:
+        backfill_id = launch(space.key, sources) if launch is not None and sources else None
+    except AnamnesisError:
+        set_wanted_model(store, wanted_before)
+        _take_back(store, space, is_new=is_new)
+        raise
+    if backfill_id is not None:
+        record_job(store, space, backfill_id)
+    return _started(store, space.key, backfill_id=backfill_id)
+
+
+def _started(store: Store, key: str, *, switched: bool = False, backfill_id: str | None = None) -> Started:
+    return Started(known_space(store, key), switched, backfill_id, store.vectors.progress(key).passages)
+
+
+def _take_back(store: Store, space: Space, *, is_new: bool) -> None:
+    forget_space(store, space.key)
+    if is_new:
+        store.spaces.drop(space.key)
+    else:
+        store.spaces.stop(space.key)
+
+
+def pause(store: Store, switch: str = "auto") -> ReembedStatus:
+    """Let the re-embed wait; its runs end within one checkpoint. Without one, nothing happens."""
+    if building_space(store) is not None:
+        set_paused(store, True)
+    return status(store, switch)
+
+
+def resume(store: Store, launch: Launch | None = None, switch: str = "auto") -> ReembedStatus:
+    """Go on with what is left, or try a failed re-embed again now. Without one, or when it runs, nothing happens.
+
+    :raises ServiceUnreachable: Dagster does not answer; it stays paused.
+    """
+    space = building_space(store)
+    if space is not None and (is_paused(store) or failure_of(store, space.key) is not None):
+        sources = list(store.vectors.pending_sources(space.key))
+        backfill_id = launch(space.key, sources) if launch is not None and sources else None
+        if backfill_id is not None:
+            job = job_of(store)
+            record_job(store, space, backfill_id, job.started_at if job is not None else None)
+        clear_failure(store, space.key)
+        set_paused(store, False)
+    return status(store, switch)
+
+
+def drop(store: Store, key: str) -> str | None:
+    """Delete a space that is not active, with its vectors. Returns the backfill that was building it, to be cancelled.
+
+    Where the settings ask for its model, the active model is what they ask for afterwards.
+    :raises SpaceNotFound: no such space.
+    :raises SpaceConflict: it is active.
+    """
+    space, active = known_space(store, key), store.spaces.active()
+    if space.status == "active":
+        raise SpaceConflict(f"{key} answers the searches; switch to another space with `anamnesis model use` first")
+    if active is not None and _is_wanted(store, space) and active.model_id != space.model_id:
+        set_wanted_model(store, active.model_id)  # first, or the sensor would start it again
+    job = job_of(store)
+    store.spaces.drop(key)
+    forget_space(store, key)
+    return job.backfill_id if job is not None and job.space == key and space.status == "building" else None
+
+
+def _is_wanted(store: Store, space: Space) -> bool:
+    """A space that is being built while no model is stored is what environment, file or default ask for."""
+    stored = wanted_model(store)
+    return bool(stored == space.model_id or (stored is None and space.status == "building"))
+
+
+def status(store: Store, switch: str = "auto") -> ReembedStatus:
+    """How the re-embed goes, or how the last one went.
+
+    :param switch: the setting of this name.
+    """
+    active, job = store.spaces.active(), job_of(store)
+    shown = building_space(store)
+    if shown is None and active is not None and job is not None and job.space == active.key:
+        shown = active
+    known: dict[str, Any] = {
+        "active_space": active.key if active is not None else None,
+        "active_model_id": active.model_id if active is not None else None,
+    }
+    if shown is None:
+        return ReembedStatus("idle", **known)
+    progress = store.vectors.progress(shown.key)
+    missing = progress.passages - progress.passages_done
+    failure = failure_of(store, shown.key)
+    rate = rate_of(store, shown.key, datetime.now(UTC)) if missing else None
+    its_job = job if job is not None and job.space == shown.key else None
+    return ReembedStatus(
+        state=_state(store, shown, missing),
+        space=shown.key,
+        model_id=shown.model_id,
+        done=progress.passages_done,
+        total=progress.passages,
+        episodes_done=progress.episodes_done,
+        episodes_total=progress.episodes,
+        errors=failure.count if failure is not None else 0,
+        last_error=failure.last if failure is not None else None,
+        rate_per_s=rate,
+        eta_s=round(missing / rate, 1) if rate else None,
+        started_at=its_job.started_at if its_job is not None else None,
+        checkpoint=_checkpoint(shown, progress),
+        backfill_id=its_job.backfill_id if its_job is not None else None,
+        waiting_for_yes=shown.status == "building" and not missing and switch == "ask",
+        **known,
+    )
+
+
+def _state(store: Store, space: Space, missing: int) -> State:
+    if space.status == "active":
+        return "complete"
+    failure = failure_of(store, space.key)
+    if failure is not None and failure.count >= FAILED_AFTER:
+        return "failed"
+    if not missing:
+        return "complete"
+    return "paused" if is_paused(store) else "running"
+
+
+def _checkpoint(space: Space, progress: SpaceProgress) -> Checkpoint | None:
+    if progress.last_episode is None or progress.written_at is None:
+        return None
+    return Checkpoint(
+        progress.last_episode, progress.passages_done, progress.passages, space.model_id, progress.written_at
+    )

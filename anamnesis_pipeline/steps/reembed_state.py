@@ -1,0 +1,152 @@
+"""The rows that tell how a re-embed goes, in the store's settings: what runs, whether it is paused, how fast it is, and
+what went wrong. Each row has one kind of writer, so that processes never undo each other's.
+"""
+
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+from anamnesis_pipeline.errors import AnamnesisError
+from anamnesis_pipeline.model import Space
+from anamnesis_pipeline.store.base import Store
+
+WANTED_MODEL = "config.model"
+"""The stored setting `model`."""
+JOB = "reembed.job"
+"""Written by whoever starts a re-embed."""
+PAUSED = "reembed.paused"
+"""There while a re-embed is paused; written by pause and resume."""
+RATE = "reembed.rate."
+FAILURE = "reembed.failure."
+"""These two are written by the runs that embed, with the space's key behind them."""
+
+RATE_COUNTS_S = 60.0
+FIRST_BACKOFF_S = 30.0
+
+
+@dataclass(frozen=True, slots=True)
+class Job:
+    """The re-embed that was started last. `backfill_id` is None when sensors do the work without one."""
+
+    space: str
+    model_id: str
+    backfill_id: str | None
+    started_at: datetime
+
+
+@dataclass(frozen=True, slots=True)
+class Failure:
+    """How often in a row embedding a space failed, and why it did last."""
+
+    count: int
+    last: str
+    at: datetime
+
+    def next_try(self, longest_s: float) -> datetime:
+        """When a new attempt is due: 30 s doubled with each failure, at most `longest_s`."""
+        return self.at + timedelta(seconds=min(longest_s, FIRST_BACKOFF_S * 2 ** min(self.count, 20)))
+
+
+def record_job(store: Store, space: Space, backfill_id: str | None = None, started_at: datetime | None = None) -> Job:
+    """Note which re-embed is going on; called again once its backfill is known."""
+    job = Job(space.key, space.model_id, backfill_id, started_at or datetime.now(UTC))
+    row = {
+        "space": job.space,
+        "model_id": job.model_id,
+        "backfill_id": backfill_id,
+        "started_at": _text(job.started_at),
+    }
+    store.settings.set(JOB, row)
+    return job
+
+
+def job_of(store: Store) -> Job | None:
+    """The re-embed that was started last; None before the first."""
+    row = store.settings.get(JOB)
+    return Job(row["space"], row["model_id"], row["backfill_id"], _time(row["started_at"])) if row else None
+
+
+def is_paused(store: Store) -> bool:
+    """Whether the re-embed is to wait."""
+    return store.settings.get(PAUSED) is True
+
+
+def set_paused(store: Store, paused: bool) -> None:
+    """Let the re-embed wait, or go on."""
+    store.settings.set(PAUSED, True if paused else None)
+
+
+def record_rate(store: Store, space: str, passages_per_s: float) -> None:
+    """Note how fast a space is embedded now."""
+    store.settings.set(RATE + space, {"passages_per_s": round(passages_per_s, 2), "at": _text(datetime.now(UTC))})
+
+
+def rate_of(store: Store, space: str, now: datetime) -> float | None:
+    """Passages a second; None when nobody has embedded the space within the last minute."""
+    row = store.settings.get(RATE + space)
+    if not row or now - _time(row["at"]) > timedelta(seconds=RATE_COUNTS_S):
+        return None
+    return float(row["passages_per_s"])
+
+
+def failure_of(store: Store, space: str) -> Failure | None:
+    """What went wrong last; None when the last checkpoint was written."""
+    row = store.settings.get(FAILURE + space)
+    return Failure(int(row["count"]), row["last"], _time(row["at"])) if row else None
+
+
+def clear_failure(store: Store, space: str) -> None:
+    """Forget what went wrong: something was written since, or somebody wants it tried again."""
+    if store.settings.get(FAILURE + space) is not None:
+        store.settings.set(FAILURE + space, None)
+
+
+@contextmanager
+def noting_failure(store: Store, space: str) -> Iterator[None]:
+    """Note that embedding a space failed, if it does; the error goes on. A space that is gone keeps no row."""
+    try:
+        yield
+    except Exception as exc:
+        with suppress(AnamnesisError):  # the store itself may be what fails
+            _record_failure(store, space, exc)
+        raise
+
+
+def _record_failure(store: Store, space: str, exc: Exception) -> None:
+    if all(known.key != space for known in store.spaces.all()):
+        return
+    before = failure_of(store, space)
+    # The text of an error that is not ours may quote what was being embedded.
+    last = str(exc) if isinstance(exc, AnamnesisError) else type(exc).__name__
+    row = {"count": before.count + 1 if before else 1, "last": last, "at": _text(datetime.now(UTC))}
+    store.settings.set(FAILURE + space, row)
+
+
+def forget_space(store: Store, space: str) -> None:
+    """Remove every row about a space; what was paused, if it was this one, is paused no more."""
+    store.settings.set(RATE + space, None)
+    store.settings.set(FAILURE + space, None)
+    job = job_of(store)
+    if job is not None and job.space == space:
+        store.settings.set(JOB, None)
+        set_paused(store, False)
+
+
+def wanted_model(store: Store) -> Any:
+    """The stored setting `model`; None when environment, file or default say it."""
+    return store.settings.get(WANTED_MODEL)
+
+
+def set_wanted_model(store: Store, model_id: Any) -> None:
+    """Store the setting `model`; None leaves it to environment, file or default."""
+    store.settings.set(WANTED_MODEL, model_id)
+
+
+def _text(moment: datetime) -> str:
+    return moment.isoformat()
+
+
+def _time(text: str) -> datetime:
+    return datetime.fromisoformat(text)

@@ -1,0 +1,261 @@
+"""`anamnesis model` and `anamnesis reembed`, through a running sidecar and in words."""
+
+import os
+import threading
+from collections.abc import Iterator
+from contextlib import closing
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import pytest
+import uvicorn
+
+from anamnesis_pipeline.commands import model, reembed
+from anamnesis_pipeline.commands.doctor import reembedding, space_models
+from anamnesis_pipeline.commands.status import memory_status
+from anamnesis_pipeline.commands.status import render as render_status
+from anamnesis_pipeline.errors import GiveUp, RetryLater
+from anamnesis_pipeline.model import Episode, Passage
+from anamnesis_pipeline.settings import Settings
+from anamnesis_pipeline.sidecar.__main__ import listen
+from anamnesis_pipeline.sidecar.app import create_app
+from anamnesis_pipeline.steps.posting import EpisodeDraft
+from anamnesis_pipeline.wiring import open_store
+from anamnesis_tests.sidecar.conftest import SPACE, TestServices, model_folder, open_services, wait_for
+
+RUNNING: dict[str, Any] = {
+    "state": "running", "space": "tiny-1", "model_id": "tiny", "done": 1234, "total": 3269, "episodes_done": 100,
+    "episodes_total": 415, "errors": 0, "last_error": None, "rate_per_s": 41.5, "eta_s": 49.0,
+    "started_at": "2026-03-14T09:26:53Z", "active_space": "old-1", "active_model_id": "old", "waiting_for_use": False,
+    "checkpoint": {"last_id": "e", "done": 1234, "total": 3269, "model_id": "tiny", "at": "2026-03-14T09:27:00Z"},
+    "backfill": {
+        "backfill_id": "b", "link": "http://127.0.0.1:3000/runs/b/b", "status": "REQUESTED", "sources": 8,
+        "sources_done": 3, "sources_failed": 0,
+    },
+}  # fmt: skip
+
+
+@pytest.fixture(autouse=True)
+def environment(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in [name for name in os.environ if name.startswith("ANAMNESIS_")]:
+        monkeypatch.delenv(name)
+    monkeypatch.setenv("ANAMNESIS_HOME", str(tmp_path))
+    monkeypatch.setenv("ANAMNESIS_LOCAL_ONLY", "1")
+
+
+@pytest.fixture
+def services(tmp_path: Path) -> TestServices:
+    return open_services(tmp_path)
+
+
+@pytest.fixture
+def settings(tmp_path: Path, services: TestServices) -> Iterator[Settings]:
+    """Of a command beside a running sidecar, which holds one episode."""
+    server = uvicorn.Server(uvicorn.Config(create_app(services), log_config=None, access_log=False))
+    with listen("127.0.0.1", 0) as listener:
+        thread = threading.Thread(target=server.run, kwargs={"sockets": [listener]})
+        thread.start()
+        wait_for(lambda: services.pool.ready)
+        services.poster.create(EpisodeDraft("The zeppelin hangar", "mac", "acme"))
+        yield Settings(home=tmp_path, port=listener.getsockname()[1])
+        server.should_exit = True
+        thread.join()
+
+
+@pytest.fixture
+def tiny(tmp_path: Path) -> str:
+    return model_folder(tmp_path / "tiny")
+
+
+# --- through the sidecar ---------------------------------------------------------------------------------
+
+
+def test_a_model_is_used_watched_paused_resumed_and_dropped_through_the_sidecar(
+    settings: Settings, services: TestServices, tiny: str
+) -> None:
+    started, remark = model.use(settings, tiny)
+    assert remark is None
+    key = started["space"]
+    text = model.render_started(started)
+    assert "1 passages are to be embedded" in text
+    assert "http://127.0.0.1:3000/runs/b/backfill1" in text
+    assert "running: 0 of 1 passages" in reembed.render(reembed.status(settings)[0])
+    assert "anamnesis reembed resume" in reembed.render(reembed.pause(settings)[0])
+    assert reembed.resume(settings)[0]["state"] == "running"
+    assert f"> {key}" in model.render(model.describe(settings)[0])
+    model.drop(settings, key)
+    assert [space.key for space in services.store.spaces.all()] == [SPACE.key]
+    assert services.dagster.cancelled == ["backfill2"]
+
+
+def test_a_space_can_be_used_by_its_key(settings: Settings) -> None:
+    used, _ = model.use(settings, SPACE.key)
+    assert model.render_started(used) == f"Searches are answered from {SPACE.key} ({SPACE.model_id}) now."
+
+
+def test_added_models_wait_until_they_are_used(settings: Settings, services: TestServices, tiny: str) -> None:
+    added = model.add(settings, tiny)
+    assert added.status == "added"
+    assert f"  {added.key}" in model.render(model.describe(settings)[0])
+    assert reembed.status(settings)[0]["state"] == "idle"
+    assert reembed.count(settings, tiny) == f"1 passages would be embedded with {tiny}."
+    assert services.dagster.launched == []
+    assert model.use(settings, added.key)[0]["backfill_id"] == "backfill1"
+
+
+def test_what_the_sidecar_refuses_is_an_error_with_its_reason(
+    settings: Settings, services: TestServices, tiny: str
+) -> None:
+    with pytest.raises(GiveUp, match="nobody/no-such-model"):
+        model.use(settings, "nobody/no-such-model")
+    with pytest.raises(GiveUp, match="no space 'nope-1'"):
+        model.drop(settings, "nope-1")
+    with pytest.raises(GiveUp, match=SPACE.key):
+        model.drop(settings, SPACE.key)
+    services.dagster.up = False
+    with pytest.raises(RetryLater, match="Dagster does not answer"):
+        reembed.start(settings, tiny)
+    services.dagster.up = True
+    model.use(settings, tiny)
+    with pytest.raises(GiveUp, match="is being"):
+        reembed.start(settings, tiny)
+
+
+# --- without a sidecar -----------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def alone(tmp_path: Path) -> Settings:
+    """Of a command on a home whose sidecar does not run."""
+    with listen("127.0.0.1", 0) as listener:
+        return Settings(home=tmp_path / "home", port=listener.getsockname()[1])
+
+
+def test_without_a_sidecar_the_same_is_done_in_the_store_and_left_to_the_sensors(alone: Settings, tiny: str) -> None:
+    added = model.add(alone, tiny)
+    used, remark = model.use(alone, added.key)
+    assert used["active"]  # the first space of a store lacks nothing
+    assert "the sidecar does not answer" in str(remark)
+    with closing(open_store(alone)) as store:
+        store.episodes.put(
+            [(Episode("e", "direct", datetime.now(UTC), "me", "shop", "note", "s", "t"), [Passage(0, "t")])]
+        )
+    assert reembed.count(alone, None) == f"1 passages would be embedded with {tiny}."
+    started, _ = reembed.start(alone, None)
+    assert (started["space"], started["backfill_id"]) == (f"{added.key}-g2", None)
+    assert "It starts within 30 seconds while `anamnesis up` runs" in model.render_started(started)
+    assert reembed.pause(alone)[0]["state"] == "paused"
+    assert reembed.resume(alone)[0]["state"] == "running"
+    model.drop(alone, started["space"])
+    assert [space["key"] for space in model.describe(alone)[0]["spaces"]] == [added.key]
+    assert reembed.status(alone)[0]["state"] == "idle"
+
+
+def test_looking_at_a_home_without_a_store_makes_none(alone: Settings) -> None:
+    assert model.describe(alone)[0]["spaces"] == []
+    assert reembed.status(alone)[0]["state"] == "idle"
+    assert not alone.home.exists()
+
+
+# --- in words --------------------------------------------------------------------------------------------
+
+
+def test_a_running_reembed_shows_pace_time_left_and_where_to_watch_it() -> None:
+    assert reembed.render(RUNNING, UTC).splitlines() == [
+        "Re-embed  running: 1,234 of 3,269 passages (37.7%), 100 of 415 episodes",
+        "Model     tiny into tiny-1",
+        "Pace      41.5 passages a second, about 49 s left",
+        "Written   2026-03-14 09:27:00, 1,234 passages",
+        "Backfill  REQUESTED, 3 of 8 sources  http://127.0.0.1:3000/runs/b/b",
+    ]
+
+
+def test_a_complete_space_that_does_not_answer_yet_says_what_comes_next() -> None:
+    complete = {**RUNNING, "state": "complete", "done": 3269}
+    assert "Next      its index is built" in reembed.render(complete, UTC)
+    assert "Next" not in reembed.render({**complete, "active_space": "tiny-1"}, UTC)
+
+
+def test_a_folder_is_named_by_its_whole_path_and_a_known_model_by_its_name(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("tiny", "all-MiniLM-L6-v2"):
+        (tmp_path / name).mkdir()
+    monkeypatch.chdir(tmp_path)
+    assert model.named("tiny") == model.named("./tiny") == str(tmp_path / "tiny")
+    assert model.named("all-MiniLM-L6-v2") == "all-MiniLM-L6-v2"
+    assert model.named("nobody/no-such-model") == "nobody/no-such-model"
+
+
+def test_a_reembed_that_just_began_says_why_its_pace_is_not_known() -> None:
+    begun = {**RUNNING, "rate_per_s": None, "eta_s": None, "checkpoint": None, "backfill": None}
+    assert "Pace      not known yet" in reembed.render(begun, UTC)
+
+
+@pytest.mark.parametrize(
+    ("changes", "what_to_do"),
+    [
+        ({"state": "paused"}, "anamnesis reembed resume"),
+        ({"state": "failed", "errors": 3, "last_error": "NaN"}, "anamnesis model drop tiny-1"),
+        ({"state": "complete", "waiting_for_use": True}, "anamnesis model use tiny-1"),
+    ],
+)
+def test_a_reembed_that_waits_for_somebody_says_what_to_do(changes: dict[str, Any], what_to_do: str) -> None:
+    state = {**RUNNING, **changes}
+    assert what_to_do in reembed.render(state, UTC)
+    assert (state["last_error"] or "") in reembed.render(state, UTC)
+
+
+def test_without_dagster_the_link_is_shown_all_the_same() -> None:
+    down = {**RUNNING["backfill"], "status": None, "sources": None, "sources_done": None, "sources_failed": None}
+    text = reembed.render({**RUNNING, "backfill": down}, UTC)
+    assert "(Dagster does not answer)  http://127.0.0.1:3000/runs/b/b" in text
+
+
+def test_a_model_that_does_not_load_is_shown_beside_the_one_that_answers(settings: Settings) -> None:
+    config, _ = model.describe(settings)
+    text = model.render({**config, "model": "new", "problem": "its folder is gone"})
+    assert "searches are answered by hashing-64" in text
+    assert "Problem   its folder is gone" in text
+
+
+# --- status and doctor -----------------------------------------------------------------------------------
+
+
+def test_status_and_doctor_name_a_paused_reembed_and_what_to_do(
+    settings: Settings, services: TestServices, tiny: str
+) -> None:
+    assert reembedding(services.store).ok
+    model.use(settings, tiny)
+    assert reembedding(services.store).ok
+    reembed.pause(settings)
+    finding = reembedding(services.store)
+    assert not finding.ok
+    assert "is paused at 0 of 1 passages" in finding.detail
+    assert "anamnesis reembed resume" in finding.advice
+    report = {
+        "home": "h", "memory": memory_status(services.store),
+        "sidecar": {"url": "u", "ready": True, "missing": []},
+        "dagster": {"url": "u", "reachable": False, "problem": "off"},
+    }  # fmt: skip
+    assert "anamnesis reembed resume" in render_status(report)
+
+
+def test_status_and_doctor_name_a_model_whose_files_are_gone_or_changed(
+    settings: Settings, services: TestServices, tiny: str
+) -> None:
+    store = services.store
+    gone = space_models(store)  # `hashing-64` never had any
+    assert not gone.ok
+    assert "hashing-64" in gone.detail
+    assert "anamnesis model use" in gone.advice
+    key = model.use(settings, tiny)[0]["space"]
+    store.spaces.stop(key)
+    store.spaces.drop(key)
+    assert key not in space_models(store).detail
+    model.use(settings, tiny)
+    (Path(tiny) / "model.safetensors").write_bytes(b"other weights")
+    changed = space_models(store)
+    assert f"other weights than those that made space {key}" in changed.detail
+    assert any("other weights" in problem["text"] for problem in memory_status(store)["problems"])

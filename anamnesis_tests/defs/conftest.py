@@ -1,0 +1,67 @@
+"""A deployment without logs, and a Dagster instance beside it."""
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import dagster as dg
+import pytest
+
+from anamnesis_pipeline.defs.resources import MemoryResource
+from anamnesis_pipeline.embeddings.cores import Priority
+from anamnesis_pipeline.embeddings.pinned_pool import LoadedModel, PinnedPool, PoolModel
+from anamnesis_pipeline.model import Space
+from anamnesis_pipeline.settings import Settings
+from anamnesis_pipeline.wiring import configured_cores
+from anamnesis_tests.embeddings.fake_models import HashedWords
+
+
+@pytest.fixture
+def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("ANAMNESIS_HOME", str(tmp_path / "home"))
+    monkeypatch.setenv("ANAMNESIS_LOG_ROOTS", str(tmp_path / "no logs"))
+    monkeypatch.setenv("ANAMNESIS_MACHINE", "mac")
+    monkeypatch.setenv("ANAMNESIS_LOCAL_ONLY", "1")
+    return tmp_path / "home"
+
+
+@pytest.fixture
+def memory(home: Path) -> Iterator[MemoryResource]:
+    resource = MemoryResource()
+    yield resource
+    resource.store.close()
+
+
+@pytest.fixture
+def instance() -> Iterator[dg.DagsterInstance]:
+    with dg.DagsterInstance.ephemeral() as instance:
+        yield instance
+
+
+class MeasuredWords(HashedWords):
+    """Hashed words in bf16, near enough to fp32."""
+
+    precision, fidelity = "bf16", 0.9995
+
+
+class HashedModels:
+    """Stands in for the models of spaces: real pools, whose models hash words. `model_of` makes the one of a space."""
+
+    def __init__(self) -> None:
+        self.model_of: Callable[[Space], LoadedModel] = lambda space: MeasuredWords(space.dim)
+        self.opened: list[PinnedPool] = []
+        self.priorities: list[Priority] = []
+
+    def open_pool(
+        self, settings: Settings, space: Space, *, priority: Priority, on_loaded: Callable[[LoadedModel], None]
+    ) -> PinnedPool:
+        model = PoolModel(space.model_id, space.dim, lambda: self.model_of(space), on_loaded=on_loaded)
+        self.opened.append(PinnedPool(model, configured_cores(settings), priority=priority))
+        self.priorities.append(priority)
+        return self.opened[-1]
+
+
+@pytest.fixture
+def models(monkeypatch: pytest.MonkeyPatch) -> HashedModels:
+    models = HashedModels()
+    monkeypatch.setattr("anamnesis_pipeline.defs.resources.open_pool", models.open_pool)
+    return models

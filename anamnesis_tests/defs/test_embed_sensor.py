@@ -1,0 +1,298 @@
+"""What `embed_sensor` decides, on a real store and a real Dagster instance; no run is executed here."""
+
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import dagster as dg
+import pytest
+from dagster._core.execution.backfill import BulkActionStatus, PartitionBackfill
+from dagster._core.test_utils import create_run_for_test
+
+from anamnesis_pipeline.dagster_api import EMBED_TAG
+from anamnesis_pipeline.definitions import defs
+from anamnesis_pipeline.defs import embed_sensor as module
+from anamnesis_pipeline.defs.embed_sensor import embed_sensor
+from anamnesis_pipeline.defs.partitions import SOURCES, SPACES
+from anamnesis_pipeline.defs.paused import BACKFILL_TAG
+from anamnesis_pipeline.defs.resources import MemoryResource
+from anamnesis_pipeline.errors import StoreFull
+from anamnesis_pipeline.model import RESERVED_SOURCES, Source, Space
+from anamnesis_pipeline.steps import reembed
+from anamnesis_pipeline.steps.reembed_state import FAILURE, noting_failure
+from anamnesis_pipeline.steps.spaces import begin
+from anamnesis_pipeline.store.base import Store
+from anamnesis_tests.steps.spaces import embed_all, write
+
+OLD, NEW = Space("old", "model-old", 32), Space("new", "model-new", 16)
+Tick = Callable[..., list[dg.RunRequest]]
+
+
+@pytest.fixture
+def store(memory: MemoryResource, monkeypatch: pytest.MonkeyPatch) -> Store:
+    """An active space that is complete, and another one that is being built, over three episodes of `direct`.
+
+    Their models are not on this disk: what is stored goes on all the same.
+    """
+    monkeypatch.setenv("ANAMNESIS_MODEL", "/nonexistent/model")
+    store = memory.store
+    store.spaces.put(OLD)
+    store.spaces.activate(OLD.key)
+    store.spaces.put(NEW)
+    begin(store, NEW)
+    write(store, 3)
+    embed_all(store, OLD, RESERVED_SOURCES)
+    return store
+
+
+@pytest.fixture
+def tick(memory: MemoryResource, instance: dg.DagsterInstance) -> Tick:
+    """Evaluates the sensor as the daemon does: partitions first, and the cursor kept. Returns the run requests."""
+    cursor: list[str | None] = [None]
+
+    def once() -> list[dg.RunRequest]:
+        with dg.build_sensor_context(
+            instance=instance, definitions=defs, resources={"memory": memory}, cursor=cursor[0]
+        ) as context:
+            result = embed_sensor(context)
+        if not isinstance(result, dg.SensorResult):
+            return []
+        cursor[0] = result.cursor
+        for request in result.dynamic_partitions_requests or []:
+            if isinstance(request, dg.AddDynamicPartitionsRequest):
+                instance.add_dynamic_partitions(request.partitions_def_name, list(request.partition_keys))
+            else:
+                for key in request.partition_keys:
+                    instance.delete_dynamic_partition(request.partitions_def_name, key)
+        return list(result.run_requests or [])
+
+    return once
+
+
+def asked(requests: list[dg.RunRequest]) -> list[tuple[str, str]]:
+    """(job, first partition) of each."""
+    start = "dagster/asset_partition_range_start"
+    return [(str(request.job_name), request.partition_key or request.tags[start]) for request in requests]
+
+
+def test_what_lacks_vectors_is_embedded_the_active_space_before_the_queue(store: Store, tick: Tick) -> None:
+    write(store, 1, first=3)
+    requests = tick()
+    assert asked(requests) == [("embed", "direct|old"), ("embed", "direct|new")]
+    assert [request.tags[EMBED_TAG] for request in requests] == ["old", "new"]
+    assert ["dagster/priority" in request.tags for request in requests] == [True, False]
+
+
+def test_every_space_gets_a_partition_and_a_dropped_one_loses_it(
+    store: Store, tick: Tick, instance: dg.DagsterInstance
+) -> None:
+    store.spaces.put(Space("added", "m", 4))
+    tick()
+    assert set(instance.get_dynamic_partitions(str(SPACES.name))) == {"old", "new", "added"}
+    assert set(instance.get_dynamic_partitions(str(SOURCES.name))) == set(RESERVED_SOURCES)
+    reembed.drop(store, "added")
+    tick()
+    assert set(instance.get_dynamic_partitions(str(SPACES.name))) == {"old", "new"}
+
+
+def test_an_added_or_retired_space_is_left_alone(store: Store, tick: Tick) -> None:
+    store.spaces.stop(NEW.key)
+    assert [request for request in asked(tick()) if request[1].endswith("new")] == []
+
+
+def test_a_space_has_one_run_at_a_time(store: Store, tick: Tick, instance: dg.DagsterInstance) -> None:
+    write(store, 1, first=3)
+    run = create_run_for_test(instance, job_name="embed", status=dg.DagsterRunStatus.STARTED, tags={EMBED_TAG: "new"})
+    assert asked(tick()) == [("embed", "direct|old")], "the other space is none of its business"
+    instance.report_run_failed(run)
+    assert asked(tick())[-1] == ("embed", "direct|new"), "a run that ended is resumed"
+
+
+def test_a_pause_holds_back_the_space_that_is_built_only(store: Store, tick: Tick) -> None:
+    write(store, 1, first=3)
+    reembed.pause(store)
+    assert asked(tick()) == [("embed", "direct|old")]
+    reembed.resume(store)
+    assert asked(tick())[-1] == ("embed", "direct|new")
+
+
+def backfill(
+    instance: dg.DagsterInstance, status: BulkActionStatus, asset: str = "embeddings", **tags: str
+) -> PartitionBackfill:
+    made = PartitionBackfill("bf", status, False, tags, time.time(), asset_selection=[dg.AssetKey(asset)])
+    instance.add_backfill(made)
+    return made
+
+
+@pytest.mark.parametrize("status", module.UNFINISHED_BACKFILLS)
+@pytest.mark.parametrize("tags", [{}, {EMBED_TAG: "new"}])
+def test_a_backfill_that_goes_on_is_not_doubled(
+    store: Store, tick: Tick, instance: dg.DagsterInstance, status: BulkActionStatus, tags: dict[str, str]
+) -> None:
+    write(store, 1, first=3)
+    made = backfill(instance, status, **tags)
+    assert asked(tick()) == [("embed", "direct|old")]
+    instance.update_backfill(made.with_status(BulkActionStatus.COMPLETED_FAILED))
+    assert asked(tick())[-1] == ("embed", "direct|new"), "what it left is resumed"
+
+
+def test_a_backfill_whose_runs_have_all_ended_holds_nothing_back(
+    store: Store, tick: Tick, instance: dg.DagsterInstance
+) -> None:
+    backfill(instance, BulkActionStatus.REQUESTED)
+    run = create_run_for_test(instance, status=dg.DagsterRunStatus.STARTED, tags={BACKFILL_TAG: "bf"})
+    assert ("embed", "direct|new") not in asked(tick())
+    instance.report_run_failed(run)
+    assert ("embed", "direct|new") in asked(tick()), "after a kill nobody waits until Dagster has noticed"
+
+
+@pytest.mark.parametrize(("asset", "tags"), [("episodes", {}), ("embeddings", {EMBED_TAG: "old"})])
+def test_a_backfill_of_something_else_holds_nothing_back(
+    store: Store, tick: Tick, instance: dg.DagsterInstance, asset: str, tags: dict[str, str]
+) -> None:
+    backfill(instance, BulkActionStatus.REQUESTED, asset, **tags)
+    assert ("embed", "direct|new") in asked(tick())
+
+
+def set_failure(store: Store, space: Space, count: int, ago_s: float) -> None:
+    with pytest.raises(StoreFull), noting_failure(store, space.key):
+        raise StoreFull("no room")
+    row = store.settings.get(FAILURE + space.key)
+    at = time.strftime("%Y-%m-%dT%H:%M:%S+00:00", time.gmtime(time.time() - ago_s))
+    store.settings.set(FAILURE + space.key, {**row, "count": count, "at": at})
+
+
+@pytest.mark.parametrize(
+    ("space", "count", "ago_s", "tried"),
+    [
+        (NEW, 1, 50, False), (NEW, 1, 70, True), (NEW, 4, 470, False), (NEW, 4, 490, True),
+        (NEW, 30, 3_500, False), (NEW, 30, 3_700, True), (OLD, 30, 290, False), (OLD, 30, 310, True),
+    ],
+)  # fmt: skip
+def test_a_failure_is_tried_again_ever_more_rarely(
+    store: Store, tick: Tick, space: Space, count: int, ago_s: float, tried: bool
+) -> None:
+    write(store, 1, first=3)
+    set_failure(store, space, count, ago_s)
+    assert (("embed", f"direct|{space.key}") in asked(tick())) is tried
+
+
+def sources(store: Store, *keys: str) -> None:
+    store.ingest.put_sources([Source(key, "mac", "/l", key) for key in keys])
+
+
+def test_the_newest_backlog_goes_first(store: Store, tick: Tick, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "SOURCES_PER_RUN", 2)
+    sources(store, "s1", "s2", "s3", "s4", "s5")
+    tick()
+    for source, number in [("s1", 10), ("s2", 11), ("s3", 500), ("s5", 90)]:
+        write(store, 1, source=source, first=number)
+    active = [request for request in asked(tick()) if request[1].endswith("old")]
+    assert active == [("embed", "s3|old"), ("embed", "s5|old"), ("embed", "s1|old")]
+
+
+def test_a_large_backlog_covers_the_sources_in_between(
+    store: Store, tick: Tick, instance: dg.DagsterInstance, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "BACKLOG", 5)
+    sources(store, "s1", "s2", "s3")
+    tick()
+    write(store, 3, source="s1", first=10)
+    write(store, 3, source="s3", first=20)
+    order = instance.get_dynamic_partitions(str(SOURCES.name))
+    (request,) = [request for request in tick() if request.tags[EMBED_TAG] == "old"]
+    assert request.tags["dagster/asset_partition_range_start"] == f"{order[0]}|old"
+    assert request.tags["dagster/asset_partition_range_end"] == f"{order[-1]}|old"
+
+
+def test_many_sources_are_cut_into_runs(store: Store, tick: Tick) -> None:
+    sources(store, *(f"s{number:03}" for number in range(250)))
+    tick()
+    for number in range(250):
+        write(store, 1, source=f"s{number:03}", first=number)
+    assert asked(tick())[:3] == [("embed", "s200|old"), ("embed", "s100|old"), ("embed", "s000|old")]
+
+
+def test_a_complete_active_space_is_indexed_once_until_much_is_new(
+    store: Store, tick: Tick, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "REINDEX_AFTER", 2)
+    store.spaces.stop(NEW.key)
+    assert asked(tick()) == [("index", "old")]
+    assert tick() == []
+    write(store, 1, first=3)
+    embed_all(store, OLD, RESERVED_SOURCES)
+    assert tick() == []
+    write(store, 1, first=4)
+    embed_all(store, OLD, RESERVED_SOURCES)
+    assert asked(tick()) == [("index", "old")]
+
+
+def test_an_active_space_is_indexed_while_its_backlog_is_long(
+    store: Store, tick: Tick, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store.spaces.stop(NEW.key)
+    tick()
+    monkeypatch.setattr(module, "REINDEX_AFTER", 4)
+    write(store, 5, first=3)
+    embed_all(store, OLD, RESERVED_SOURCES)
+    write(store, 1, first=9)
+    assert asked(tick()) == [("embed", "direct|old"), ("index", "old")]
+
+
+def complete(store: Store) -> None:
+    embed_all(store, NEW, RESERVED_SOURCES, dim=NEW.dim)
+
+
+def test_a_space_that_is_complete_is_indexed_until_it_is_switched_to(
+    store: Store, tick: Tick, instance: dg.DagsterInstance
+) -> None:
+    complete(store)
+    assert ("index", "new") in asked(tick())
+    assert ("index", "new") in asked(tick()), "the first run may have found that something was missing"
+    create_run_for_test(
+        instance, job_name="index", status=dg.DagsterRunStatus.STARTED, tags={"dagster/partition": "new"}
+    )
+    assert ("index", "new") not in asked(tick())
+    write(store, 1, first=3)
+    assert asked(tick()) == [("embed", "direct|old")], "its index run embeds the rest"
+
+
+def test_an_index_run_that_failed_is_not_repeated_at_once(
+    store: Store, tick: Tick, instance: dg.DagsterInstance, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    complete(store)
+    run = create_run_for_test(
+        instance, job_name="index", status=dg.DagsterRunStatus.STARTED, tags={"dagster/partition": "new"}
+    )
+    instance.report_run_failed(run)
+    assert ("index", "new") not in asked(tick())
+    monkeypatch.setattr(module, "INDEX_RETRY_S", 0.0)
+    assert ("index", "new") in asked(tick())
+
+
+def test_a_space_that_waits_for_a_yes_is_indexed_once(store: Store, tick: Tick) -> None:
+    store.settings.set("config.switch", "ask")
+    complete(store)
+    assert ("index", "new") in asked(tick())
+    assert tick() == []
+
+
+def test_a_space_is_switched_to_even_when_nothing_is_stored_yet(memory: MemoryResource, tick: Tick) -> None:
+    tick()
+    active = memory.store.spaces.active()
+    assert active is not None, "the first space of a store"
+    memory.store.spaces.put(NEW)
+    begin(memory.store, NEW)
+    assert ("index", "new") in asked(tick())
+
+
+def test_a_model_that_is_set_is_begun_and_one_that_is_unknown_is_named(
+    memory: MemoryResource, tick: Tick, tmp_path: Path
+) -> None:
+    tick()
+    assert [space.status for space in memory.store.spaces.all()] == ["active"]
+    memory.store.settings.set("config.model", str(tmp_path / "nothing here"))
+    write(memory.store, 1)
+    assert len(tick()) == 1, "the active space goes on growing"
+    assert len(memory.store.spaces.all()) == 1

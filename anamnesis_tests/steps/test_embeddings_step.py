@@ -1,0 +1,222 @@
+"""Vectors for what has none, on a real store."""
+
+from collections.abc import Callable, Sequence
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+
+from anamnesis_pipeline.embeddings.hashing import HashingEmbedder
+from anamnesis_pipeline.embeddings.pinned_pool import PinnedPool, PoolModel, available_cores
+from anamnesis_pipeline.errors import InvalidVectors, SpaceNotFound, StoreFull
+from anamnesis_pipeline.model import Space, Variant
+from anamnesis_pipeline.steps.embeddings import EmbedReport, embed_sources
+from anamnesis_pipeline.steps.reembed_state import failure_of, rate_of
+from anamnesis_pipeline.store.base import Store
+from anamnesis_tests.conftest import OpenStore
+from anamnesis_tests.steps.spaces import DIM, write
+from anamnesis_tests.store.samples import put
+
+SPACE = Space("hashing", f"hashing-{DIM}", DIM)
+
+
+class Watched(HashingEmbedder):
+    """Runs `before` ahead of each call, with the number of that call and its texts."""
+
+    def __init__(self, before: Callable[[int, Sequence[str]], object]) -> None:
+        super().__init__(DIM)
+        self._before, self._calls = before, 0
+
+    def embed(self, texts: Sequence[str], role: object) -> NDArray[np.float32]:
+        self._calls += 1
+        self._before(self._calls, texts)
+        return super().embed(texts, "passage")
+
+
+@pytest.fixture
+def filled(store: Store) -> Store:
+    store.spaces.put(SPACE)
+    write(store, 60)
+    return store
+
+
+def test_vectors_are_written_at_every_checkpoint_and_equal_texts_are_embedded_once(store: Store) -> None:
+    store.spaces.put(SPACE)
+    for number in range(60):
+        put(store, f"e{number}", f"the number {number % 3} again")
+    reports: list[EmbedReport] = []
+
+    def distinct(_: int, texts: Sequence[str]) -> None:
+        assert len(texts) == len(set(texts)) <= 3
+
+    report = embed_sources(store, SPACE.key, ["direct"], Watched(distinct), 25, on_checkpoint=reports.append)
+    assert [r.episodes for r in reports] == [25, 50, 60]
+    assert (report.episodes, report.passages, report.vectors) == (60, 60, 120)
+    assert (report.sources, report.paused, report.passages_per_s > 0) == ({"direct": 60}, False, True)
+    assert store.vectors.pending_sources(SPACE.key) == {}
+    again = embed_sources(store, SPACE.key, ["direct"], HashingEmbedder(DIM), 25)
+    assert (again.episodes, again.passages_per_s) == (0, 0.0)
+
+
+def test_each_variant_gets_the_vector_of_its_own_text(store: Store) -> None:
+    store.spaces.put(SPACE)
+    (passage_id,) = put(store, "e", "why is it late?", context="acme/api, 14 March")
+    embed_sources(store, SPACE.key, ["direct"], HashingEmbedder(DIM), 25)
+    (stored,) = store.episodes.passages_of("e")
+    for variant, text in [(Variant.TEXT, stored.passage.text), (Variant.CONTEXT, stored.passage.with_context)]:
+        vector = store.vectors.get(SPACE.key, variant, [passage_id])[passage_id]
+        assert np.allclose(vector, HashingEmbedder(DIM).embed([text], "passage")[0], atol=1e-2)
+
+
+def test_the_newest_of_all_sources_go_first(store: Store) -> None:
+    store.spaces.put(SPACE)
+    for number in range(30):
+        write(store, 1, source=f"s{number % 3}", first=number)
+    order: list[int] = []
+
+    def note(_: int, texts: Sequence[str]) -> None:
+        order.extend(sorted((int(text.split()[1]) for text in texts), reverse=True))
+
+    report = embed_sources(store, SPACE.key, ["s0", "s1", "s2"], Watched(note), 5)
+    assert order == list(range(29, -1, -1))
+    assert report.sources == {"s0": 10, "s1": 10, "s2": 10}
+
+
+def test_a_source_that_was_not_asked_for_is_left_alone(store: Store) -> None:
+    store.spaces.put(SPACE)
+    write(store, 2, source="s0")
+    write(store, 3, source="s1")
+    embed_sources(store, SPACE.key, ["s0"], HashingEmbedder(DIM), 25)
+    assert store.vectors.pending_sources(SPACE.key) == {"s1": 3}
+
+
+def test_a_killed_run_keeps_what_its_checkpoints_wrote(filled: Store) -> None:
+    def die(call: int, _: object) -> None:
+        if call == 3:
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        embed_sources(filled, SPACE.key, ["direct"], Watched(die), 25)
+    assert filled.vectors.pending_sources(SPACE.key) == {"direct": 10}
+    assert filled.vectors.progress(SPACE.key).passages_done == 50
+    assert failure_of(filled, SPACE.key) is None, "an end from outside is no failure"
+    assert embed_sources(filled, SPACE.key, ["direct"], HashingEmbedder(DIM), 25).episodes == 10
+
+
+def test_a_pause_is_heard_before_the_next_checkpoint(filled: Store) -> None:
+    reports: list[EmbedReport] = []
+    report = embed_sources(
+        filled, SPACE.key, ["direct"], HashingEmbedder(DIM), 25,
+        should_pause=lambda: bool(reports), on_checkpoint=reports.append,
+    )  # fmt: skip
+    assert (report.paused, report.episodes) == (True, 25)
+    assert filled.vectors.pending_sources(SPACE.key) == {"direct": 35}
+
+
+def test_what_arrives_meanwhile_is_embedded_too_and_first(filled: Store) -> None:
+    seen: list[Sequence[str]] = []
+
+    def arrive(call: int, texts: Sequence[str]) -> None:
+        seen.append(texts)
+        if call == 1:
+            put(filled, "late", "said just now", minute=1_000)
+
+    embed_sources(filled, SPACE.key, ["direct"], Watched(arrive), 25)
+    assert "said just now" in seen[1]
+    assert filled.vectors.pending_sources(SPACE.key) == {}
+
+
+def test_the_cores_are_looked_at_before_each_checkpoint(filled: Store) -> None:
+    looks: list[int] = []
+    embed_sources(
+        filled, SPACE.key, ["direct"], HashingEmbedder(DIM), 25,
+        before_checkpoint=lambda: looks.append(filled.vectors.progress(SPACE.key).episodes_done),
+    )  # fmt: skip
+    assert looks[:3] == [0, 25, 50]
+
+
+def test_each_checkpoint_notes_how_fast_it_goes(filled: Store) -> None:
+    embed_sources(filled, SPACE.key, ["direct"], HashingEmbedder(DIM), 25)
+    now = filled.vectors.progress(SPACE.key).written_at
+    assert now is not None
+    assert (rate_of(filled, SPACE.key, now) or 0) > 0
+    assert rate_of(filled, SPACE.key, now.replace(year=now.year + 1)) is None, "old rates tell nothing"
+
+
+class NoNumbers:
+    """A model that has gone wrong."""
+
+    precision, fidelity = "fp32", None
+
+    def token_ids(self, texts: Sequence[str]) -> list[list[int]]:
+        return [[1] for _ in texts]
+
+    def forward(self, batch: Sequence[Sequence[int]]) -> NDArray[np.float32]:
+        return np.full((len(batch), DIM), np.nan, dtype=np.float32)
+
+
+def test_vectors_that_are_no_numbers_are_not_written_and_the_failure_is_noted(filled: Store) -> None:
+    pool = PinnedPool(PoolModel("broken", DIM, NoNumbers), available_cores()[:1])
+    pool.load()
+    try:
+        for count in (1, 2):
+            with pytest.raises(InvalidVectors):
+                embed_sources(filled, SPACE.key, ["direct"], pool, 25)
+            failure = failure_of(filled, SPACE.key)
+            assert failure is not None
+            assert (failure.count, "broken" in failure.last) == (count, True)
+    finally:
+        pool.close()
+    assert filled.vectors.progress(SPACE.key).passages_done == 0
+    embed_sources(filled, SPACE.key, ["direct"], HashingEmbedder(DIM), 25)
+    assert failure_of(filled, SPACE.key) is None, "a checkpoint was written since"
+
+
+def test_waiting_doubles_with_each_failure_up_to_a_bound(filled: Store) -> None:
+    def fail(*_: object) -> None:
+        raise StoreFull("no room")
+
+    waits = []
+    for _ in range(9):
+        with pytest.raises(StoreFull):
+            embed_sources(filled, SPACE.key, ["direct"], Watched(fail), 25)
+        failure = failure_of(filled, SPACE.key)
+        assert failure is not None
+        waits.append((failure.next_try(3_600) - failure.at).total_seconds())
+    assert waits == [60, 120, 240, 480, 960, 1_920, 3_600, 3_600, 3_600]
+
+
+def test_an_error_that_is_not_ours_is_noted_without_its_text(filled: Store) -> None:
+    def fail(*_: object) -> None:
+        raise RuntimeError("the passage said: hunter2")
+
+    with pytest.raises(RuntimeError):
+        embed_sources(filled, SPACE.key, ["direct"], Watched(fail), 25)
+    failure = failure_of(filled, SPACE.key)
+    assert failure is not None
+    assert failure.last == "RuntimeError"
+
+
+def test_a_store_that_goes_away_in_a_checkpoint_loses_nothing(filled: Store, open_store: OpenStore) -> None:
+    other = open_store()
+
+    def close(call: int, _: object) -> None:
+        if call == 2:
+            filled.close()
+
+    with pytest.raises(Exception, match="closed"):
+        embed_sources(filled, SPACE.key, ["direct"], Watched(close), 25)
+    assert other.vectors.progress(SPACE.key).episodes_done == 25
+    assert embed_sources(other, SPACE.key, ["direct"], HashingEmbedder(DIM), 25).episodes == 35
+
+
+def test_a_space_that_is_dropped_meanwhile_is_said_to_be(filled: Store) -> None:
+    def drop(call: int, _: object) -> None:
+        if call == 2:
+            filled.spaces.drop(SPACE.key)
+
+    with pytest.raises(SpaceNotFound, match="dropped while it was being embedded"):
+        embed_sources(filled, SPACE.key, ["direct"], Watched(drop), 25)
+    assert filled.settings.all("reembed.failure.") == {}
+    with pytest.raises(SpaceNotFound, match="no space 'hashing'"):
+        embed_sources(filled, SPACE.key, ["direct"], HashingEmbedder(DIM), 25)

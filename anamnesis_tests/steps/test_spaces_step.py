@@ -1,0 +1,218 @@
+"""Which space the settings ask for, and the switch to one that is complete, on a real store."""
+
+from dataclasses import replace
+
+import pytest
+
+from anamnesis_pipeline.errors import SpaceNotFound
+from anamnesis_pipeline.model import Space
+from anamnesis_pipeline.steps.reembed_state import job_of, set_wanted_model, wanted_model
+from anamnesis_pipeline.steps.spaces import SpaceReport, begin, ensure_space, generations, index_space
+from anamnesis_pipeline.store.base import Store
+from anamnesis_tests.steps.spaces import embed_all, files_of, write
+
+A, B, C = files_of("a"), files_of("b"), files_of("c")
+
+
+def statuses(store: Store) -> dict[str, str]:
+    return {f"{space.model_id}{space.generation}": space.status for space in store.spaces.all()}
+
+
+def ensure(store: Store, files: object) -> Space:
+    return ensure_space(store, files, "fp32")  # type: ignore[arg-type]
+
+
+def with_b_active(store: Store) -> tuple[Space, Space]:
+    """Spaces of A and B over five episodes; B answers, A is retired."""
+    write(store, 5)
+    first = ensure(store, A)
+    embed_all(store, first)
+    second = ensure(store, B)
+    embed_all(store, second)
+    assert index_space(store, second.key).switched
+    return first, second
+
+
+def test_the_first_space_is_active_at_once_and_the_next_one_when_it_is_complete(store: Store) -> None:
+    write(store, 1)
+    first = ensure(store, A)
+    assert (first.status, ensure(store, A)) == ("active", first)
+    second = ensure(store, B)
+    job = job_of(store)
+    assert (second.status, job and (job.space, job.model_id, job.backfill_id)) == ("building", (second.key, "b", None))
+    assert not index_space(store, second.key).switched, "a passage lacks its vector there"
+    embed_all(store, second)
+    report = index_space(store, second.key)
+    assert (report.active, report.switched, report.passages, report.missing) == (True, True, 1, 0)
+    assert (report.recall, report.waits) == (1.0, False)
+    assert not index_space(store, second.key).switched
+    assert statuses(store) == {"a1": "retired", "b1": "active"}
+
+
+def test_a_model_whose_space_is_on_its_way_is_left_to_it(store: Store) -> None:
+    write(store, 1)
+    ensure(store, A)
+    started = job_of(store)
+    ensure(store, B)
+    job = job_of(store)
+    assert job != started
+    assert ensure(store, B).status == "building"
+    assert job_of(store) == job
+
+
+def test_another_model_waits_until_the_one_that_is_being_built_is_complete(store: Store) -> None:
+    write(store, 1)
+    ensure(store, A)
+    second = ensure(store, B)
+    assert ensure(store, C) == second
+    assert statuses(store) == {"a1": "active", "b1": "building"}
+    embed_all(store, second)
+    assert index_space(store, second.key).switched
+    assert ensure(store, C).status == "building"
+
+
+def test_a_retired_model_that_is_wanted_again_is_switched_to_at_once_when_it_lacks_nothing(store: Store) -> None:
+    first, second = with_b_active(store)
+    assert ensure(store, A) == replace(first, status="active")
+    write(store, 1, first=5)
+    embed_all(store, first)
+    assert ensure(store, B).status == "building", "an episode was written since it was active"
+    embed_all(store, second)
+    assert index_space(store, second.key).switched
+
+
+def test_any_generation_of_the_wanted_model_may_be_active(store: Store) -> None:
+    write(store, 1)
+    first = ensure(store, A)
+    embed_all(store, first)
+    store.spaces.put(A.space(2))
+    begin(store, A.space(2))
+    assert ensure(store, A).key == first.key
+    embed_all(store, A.space(2))
+    assert index_space(store, A.space(2).key).switched
+    assert store.spaces.activate(first.key), "somebody moves back"
+    assert ensure(store, A) == first
+    assert statuses(store) == {"a1": "active", "a2": "retired"}
+
+
+def test_weights_that_changed_in_place_are_another_model(store: Store) -> None:
+    write(store, 1)
+    ensure(store, A)
+    changed = replace(A, fingerprint="ffffffff")
+    assert generations(store, changed) == []
+    assert ensure(store, changed).status == "building"
+
+
+def test_the_generation_to_go_back_to_is_the_newest_that_was_active(store: Store) -> None:
+    first, _ = with_b_active(store)
+    store.spaces.put(A.space(2))
+    assert [space.generation for space in generations(store, A)] == [1, 2]
+    embed_all(store, A.space(2))
+    store.spaces.activate(A.space(2).key)
+    assert [space.generation for space in generations(store, A)] == [2, 1]
+    assert store.spaces.activate(first.key)
+    assert [space.generation for space in generations(store, A)] == [1, 2]
+
+
+def test_a_space_waits_for_a_yes_when_it_is_not_to_switch(store: Store) -> None:
+    write(store, 3)
+    ensure(store, A)
+    second = ensure(store, B)
+    embed_all(store, second)
+    report = index_space(store, second.key, switch=False)
+    assert (report.waits, report.switched, report.active) == (True, False, False)
+    assert statuses(store) == {"a1": "active", "b1": "building"}
+
+
+def test_the_few_that_arrived_meanwhile_are_embedded_before_the_switch(store: Store) -> None:
+    write(store, 5)
+    ensure(store, A)
+    second = ensure(store, B)
+    embed_all(store, second)
+    write(store, 1, first=5)
+    rounds = []
+
+    def embed_rest() -> None:
+        rounds.append(1)
+        embed_all(store, second)
+        if len(rounds) == 1:
+            write(store, 1, first=6)
+
+    report = index_space(store, second.key, embed_rest=embed_rest)
+    assert (report.switched, len(rounds), report.passages) == (True, 2, 7)
+
+
+def test_rounds_end_when_something_arrives_in_each(store: Store) -> None:
+    write(store, 1)
+    ensure(store, A)
+    second = ensure(store, B)
+    rounds = []
+
+    def embed_rest() -> None:
+        rounds.append(1)
+        embed_all(store, second)
+        write(store, 1, first=len(rounds))
+
+    report = index_space(store, second.key, embed_rest=embed_rest)
+    assert (report.switched, report.missing, len(rounds)) == (False, 1, 5)
+
+
+def test_much_that_is_missing_is_no_rest(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("anamnesis_pipeline.steps.spaces.REST_PASSAGES", 3)
+    write(store, 4)
+    ensure(store, A)
+    report = index_space(store, ensure(store, B).key, embed_rest=lambda: pytest.fail("that is work for embeddings"))
+    assert (report.switched, report.missing) == (False, 4)
+
+
+def test_a_space_that_was_only_added_and_is_indexed_by_hand_becomes_the_wanted_one(store: Store) -> None:
+    write(store, 2)
+    ensure(store, A)
+    store.spaces.put(B.space())
+    assert not index_space(store, B.space().key, wanted_model="a").switched
+    assert wanted_model(store) is None
+    embed_all(store, B.space())
+    assert index_space(store, B.space().key, wanted_model="a").switched
+    assert wanted_model(store) == "b", "else the next tick would switch back"
+
+
+def test_a_space_nobody_wants_any_more_is_kept_but_not_switched_to(store: Store) -> None:
+    write(store, 2)
+    ensure(store, A)
+    second = ensure(store, B)
+    embed_all(store, second)
+    set_wanted_model(store, "a")
+    report = index_space(store, second.key, wanted_model="a")
+    assert (report.switched, report.waits) == (False, False)
+    assert statuses(store) == {"a1": "active", "b1": "added"}
+    assert store.vectors.count(second.key) == 2
+
+
+def test_a_retired_space_is_indexed_without_a_switch(store: Store) -> None:
+    first, _ = with_b_active(store)
+    assert index_space(store, first.key).switched is False
+    assert statuses(store) == {"a1": "retired", "b1": "active"}
+
+
+def test_an_index_that_finds_too_little_is_built_from_nothing(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    write(store, 3)
+    space = ensure(store, A)
+    embed_all(store, space)
+    found = iter([0.5, 1.0])
+    forced: list[bool] = []
+    build = type(store.vectors).build
+
+    def noting(self: object, key: str, *, force: bool = False) -> object:
+        forced.append(force)
+        return build(self, key, force=force)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(type(store.vectors), "recall", lambda *_: next(found))
+    monkeypatch.setattr(type(store.vectors), "build", noting)
+    report: SpaceReport = index_space(store, space.key)
+    assert (forced, report.recall) == ([False, True], 1.0)
+
+
+def test_a_space_that_does_not_exist_is_named_with_those_that_do(store: Store) -> None:
+    ensure(store, A)
+    with pytest.raises(SpaceNotFound, match=f"no space 'x'; there are: {A.space().key}"):
+        index_space(store, "x")

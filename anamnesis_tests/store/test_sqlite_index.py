@@ -1,0 +1,210 @@
+"""The index files that the SQLite backend derives from its vectors."""
+
+import sqlite3
+import subprocess
+import sys
+from contextlib import closing
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from anamnesis_pipeline.model import Variant, Where
+from anamnesis_pipeline.store.base import Store
+from anamnesis_pipeline.store.sqlite import index_files, vector_file, vector_search
+from anamnesis_pipeline.store.sqlite.index_files import Coverage
+from anamnesis_pipeline.store.sqlite.opening import open_sqlite
+from anamnesis_pipeline.store.sqlite.vector_recall import kth_scores, share_found
+from anamnesis_tests.store.samples import put, random_units, space
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    return tmp_path / "anamnesis.db"
+
+
+def opened(path: Path) -> Store:
+    return open_sqlite(path, path.parent / "index")
+
+
+@pytest.mark.parametrize("damage", ["delete", "truncate", "scribble"])
+def test_a_lost_or_damaged_index_file_costs_speed_only(path: Path, damage: str):
+    store = opened(path)
+    store.spaces.put(space("s", 8))
+    keys = put(store, "e", *(f"text {i}" for i in range(60)))
+    vectors = random_units(60, 8)
+    store.vectors.put("s", Variant.TEXT, keys, vectors)
+    store.vectors.build("s", force=True)
+    store.close()
+    (file,) = (path.parent / "index").glob("*.usearch")
+    if damage == "delete":
+        file.unlink()
+    elif damage == "truncate":
+        file.write_bytes(file.read_bytes()[:100])
+    else:
+        file.write_bytes(b"\xff" * file.stat().st_size)
+    store = opened(path)
+    assert store.vectors.nearest("s", Variant.TEXT, vectors[3], 1, Where())[0].passage_id == keys[3]
+    assert store.vectors.build("s").indexed == 0
+    assert store.vectors.build("s", force=True).indexed == 60
+    assert store.vectors.nearest("s", Variant.TEXT, vectors[3], 1, Where())[0].passage_id == keys[3]
+    store.close()
+
+
+def many(store: Store, count: int, first: int = 0) -> list[int]:
+    """`count` passages with vectors in space `s`; returns their keys."""
+    keys = put(store, f"e{first}", *(f"text {first + i}" for i in range(count)))
+    store.vectors.put("s", Variant.TEXT, keys, random_units(count, 8, seed=first))
+    return keys
+
+
+def removed_from_file(path: Path) -> int:
+    with closing(sqlite3.connect(path)) as looking:
+        return int(looking.execute("SELECT removed FROM index_files").fetchone()[0])
+
+
+def test_a_file_is_grown_until_too_much_was_removed_and_then_built_anew(path: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(index_files, "REFRESH_ROWS", 20)
+    store = opened(path)
+    store.spaces.put(space("s", 8))
+    for first in range(0, 1_000, 50):
+        many(store, 50, first)
+    store.vectors.build("s")
+    removed = []
+    for turn in range(6):
+        store.episodes.delete(f"e{50 * turn}")
+        many(store, 20, 1_000 + turn)
+        report = store.vectors.build("s")
+        assert (report.rebuilt, report.dead, report.indexed) == (True, 0, report.vectors)
+        removed.append(removed_from_file(path))
+    assert removed == [50, 100, 150, 0, 50, 100]
+    many(store, 5, 2_000)
+    assert store.vectors.build("s").rebuilt is False
+    assert store.vectors.build("s", force=True).rebuilt is True
+    assert removed_from_file(path) == 0
+    store.close()
+
+
+@pytest.mark.parametrize("damage", ["delete", "scribble"])
+def test_a_file_lost_while_it_is_mapped_is_built_anew(path: Path, monkeypatch: pytest.MonkeyPatch, damage: str):
+    monkeypatch.setattr(index_files, "REFRESH_ROWS", 20)
+    store = opened(path)
+    store.spaces.put(space("s", 8))
+    many(store, 200)
+    store.vectors.build("s")
+    (file,) = (path.parent / "index").glob("*.usearch")
+    size = file.stat().st_size
+    file.unlink()
+    if damage == "scribble":
+        file.write_bytes(b"\xff" * size)
+    many(store, 30, first=200)
+    assert store.vectors.build("s").indexed == 230
+    assert removed_from_file(path) == 0
+    assert store.vectors.recall("s") > 0.9  # the graph depends on how its threads took turns
+    store.close()
+
+
+SEARCHING = """
+import sys
+from pathlib import Path
+from anamnesis_pipeline.model import Variant, Where
+from anamnesis_pipeline.store.sqlite.opening import open_sqlite
+from anamnesis_tests.store.samples import unit
+
+path = Path(sys.argv[1])
+store = open_sqlite(path, path.parent / "index")
+for _ in sys.stdin:
+    hits = store.vectors.nearest("s", Variant.TEXT, unit(*[1.0] * 8), 10, Where())
+    with open("/proc/self/maps") as maps:
+        mapped = {line.split("/")[-1].strip() for line in maps if ".usearch" in line}
+    print(len(hits), ",".join(sorted(mapped)), flush=True)
+store.close()
+"""
+
+
+def test_another_process_takes_up_a_new_file_by_itself(path: Path):
+    store = opened(path)
+    store.spaces.put(space("s", 8))
+    many(store, 100)
+    pipe = subprocess.PIPE
+    command = [sys.executable, "-c", SEARCHING, str(path)]
+    with subprocess.Popen(command, cwd=Path(__file__).parents[2], text=True, stdin=pipe, stdout=pipe) as searching:
+        assert searching.stdin is not None
+        assert searching.stdout is not None
+        for _ in range(3):
+            store.vectors.build("s", force=True)
+            with closing(sqlite3.connect(path)) as looking:
+                (name,) = looking.execute("SELECT name FROM index_files").fetchone()
+            searching.stdin.write("search\n")
+            searching.stdin.flush()
+            assert searching.stdout.readline().split() == ["10", name]
+        searching.stdin.close()
+        assert searching.wait(timeout=60) == 0
+    store.close()
+
+
+def test_a_search_with_vectors_behind_the_file_does_not_scan_them_all(path: Path, monkeypatch: pytest.MonkeyPatch):
+    store = opened(path)
+    store.spaces.put(space("s", 8))
+    old = many(store, 500)
+    store.vectors.build("s", force=True)
+    new = many(store, 500, first=500)
+    monkeypatch.delattr(vector_search, "_scan_matching")
+    query = random_units(1, 8, seed=9)[0]
+    every = {**store.vectors.get("s", Variant.TEXT, old), **store.vectors.get("s", Variant.TEXT, new)}
+    best = sorted(every, key=lambda key: -float(every[key] @ query))[:20]
+    assert {*best} & {*old}
+    assert {*best} & {*new}
+    assert [hit.passage_id for hit in store.vectors.nearest("s", Variant.TEXT, query, 20, Where())] == best
+    store.close()
+
+
+def test_a_poor_index_has_a_poor_recall(path: Path, monkeypatch: pytest.MonkeyPatch):
+    for name, value in {"CONNECTIVITY": 2, "EXPANSION_ADD": 2, "EXPANSION_SEARCH": 2}.items():
+        monkeypatch.setattr(vector_file, name, value)
+    store = opened(path)
+    store.spaces.put(space("s", 8))
+    for first in range(0, 2_000, 500):
+        many(store, 500, first)
+    assert store.vectors.recall("s") == 1.0
+    store.vectors.build("s", force=True)
+    assert store.vectors.recall("s") < 0.9
+    store.close()
+
+
+@pytest.mark.parametrize(
+    ("coverage", "is_due", "is_worn"),
+    [
+        (Coverage(vectors=5_000), False, True),
+        (Coverage(vectors=5_001), True, True),
+        (Coverage(vectors=200_000, indexed=190_000), False, False),
+        (Coverage(vectors=200_000, indexed=189_999), True, False),
+        (Coverage(vectors=200_000, indexed=205_001, dead=5_001), False, False),
+        (Coverage(vectors=200_000, indexed=210_001, dead=10_001), True, False),
+        (Coverage(vectors=200_000, indexed=240_000, dead=40_000), True, False),
+        (Coverage(vectors=200_000, indexed=240_001, dead=40_001), True, True),
+        (Coverage(vectors=200_000, indexed=210_001, dead=10_001, removed=30_000), True, True),
+    ],
+)
+def test_when_a_file_is_due_and_when_it_is_worn(coverage: Coverage, is_due: bool, is_worn: bool):
+    assert (coverage.is_due, coverage.is_worn) == (is_due, is_worn)
+
+
+@settings(max_examples=50, deadline=None)
+@given(pages=st.lists(st.integers(0, 9), max_size=5), queries=st.integers(1, 4), k=st.integers(1, 12))
+def test_the_kth_score_is_that_of_all_pages_together(pages: list[int], queries: int, k: int):
+    matrix, asked = random_units(sum(pages), 4, seed=1), random_units(queries, 4, seed=2)
+    ends = np.cumsum(pages)
+    found = kth_scores((matrix[end - size : end] for end, size in zip(ends, pages, strict=True)), asked, k)
+    ranked = -np.sort(-(asked @ matrix.T), axis=1)
+    wanted = ranked[:, k - 1] if k <= len(matrix) else np.full(queries, -np.inf)
+    np.testing.assert_allclose(found, wanted, atol=1e-6)
+
+
+def test_the_share_found_counts_no_query_twice_and_none_too_low():
+    wanted = np.array([0.5, 0.9], np.float32)
+    assert share_found([[0.7, 0.6, 0.5], [0.95, 0.9]], wanted, 2) == 1.0
+    assert share_found([[0.7, 0.4], [0.95, 0.89]], wanted, 2) == 0.5
+    assert share_found([[], []], wanted, 2) == 0.0

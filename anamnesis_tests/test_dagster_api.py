@@ -1,0 +1,166 @@
+"""The GraphQL calls against a real Dagster webserver, whose `embeddings` has the partitions of ours and no work."""
+
+import os
+import signal
+import socket
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler, HTTPServer
+from pathlib import Path
+
+import httpx
+import pytest
+
+from anamnesis_pipeline import dagster_api
+from anamnesis_pipeline.dagster_api import DagsterApi
+from anamnesis_pipeline.errors import ServiceUnreachable
+
+DEFINITIONS = """
+import dagster as dg
+from anamnesis_pipeline.defs.partitions import SPACE_BY_SOURCE
+
+@dg.asset(partitions_def=SPACE_BY_SOURCE, backfill_policy=dg.BackfillPolicy.multi_run(100))
+def embeddings() -> None: ...
+
+defs = dg.Definitions(assets=[embeddings])
+"""
+WORKSPACE = """
+load_from:
+  - python_file: {relative_path: definitions.py, location_name: anamnesis}
+"""
+
+
+def free_port() -> int:
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        return int(server.getsockname()[1])
+
+
+@pytest.fixture(scope="module")
+def api(tmp_path_factory: pytest.TempPathFactory) -> Iterator[DagsterApi]:
+    """A webserver on an empty Dagster home; no daemon, so what is launched stays requested."""
+    home = tmp_path_factory.mktemp("dagster")
+    (home / "definitions.py").write_text(DEFINITIONS)
+    (home / "workspace.yaml").write_text(WORKSPACE)
+    (home / "dagster.yaml").write_text("telemetry: {enabled: false}\n")
+    port = free_port()
+    command = [sys.executable, "-m", "dagster_webserver", "-h", "127.0.0.1", "-p", str(port), "-w", "workspace.yaml"]
+    environment = {**os.environ, "DAGSTER_HOME": str(home)}
+    with (home / "log").open("wb") as log:
+        process = subprocess.Popen(command, cwd=home, env=environment, stdout=log, stderr=log, start_new_session=True)
+    try:
+        wait_for_webserver(f"http://127.0.0.1:{port}", process, home / "log")
+        yield DagsterApi(f"http://127.0.0.1:{port}")
+    finally:
+        os.killpg(process.pid, signal.SIGKILL)
+        process.wait()
+
+
+def wait_for_webserver(url: str, process: "subprocess.Popen[bytes]", log: Path) -> None:
+    end = time.monotonic() + 90
+    while True:
+        assert process.poll() is None, log.read_text()
+        assert time.monotonic() < end, log.read_text()
+        try:
+            if httpx.get(f"{url}/server_info", timeout=2, trust_env=False).status_code == 200:
+                return
+        except httpx.HTTPError:
+            time.sleep(0.1)
+
+
+def known(api: DagsterApi, dimension: str) -> list[str]:
+    query = """{ assetNodeOrError(assetKey: {path: ["embeddings"]}) {
+        ... on AssetNode { partitionKeysByDimension { name partitionKeys } } } }"""
+    found = api.ask(query)["assetNodeOrError"]["partitionKeysByDimension"]
+    return next(list(each["partitionKeys"]) for each in found if each["name"] == dimension)
+
+
+def test_partitions_are_added_once_however_often_and_how_many_are_asked_for(api: DagsterApi) -> None:
+    sources = [f"source-{n}" for n in range(110)]
+    api.add_partitions("space-a", sources)
+    api.add_partitions("space-a", [*sources[:3], "one-more"])
+    assert known(api, "space") == ["space-a"]
+    assert sorted(known(api, "source")) == sorted([*sources, "one-more"])
+
+
+def test_a_backfill_is_launched_with_its_partitions_title_and_tags_and_can_be_followed_and_cancelled(
+    api: DagsterApi,
+) -> None:
+    title = 'Embed "all" of it, 100 %: ' + "x" * 200
+    backfill = api.launch_embedding_backfill("space-b", ["left", "right"], title, {"anamnesis/embed": "space-b"})
+    state = api.backfill_state(backfill)
+    assert state is not None
+    assert (state.status, state.targeted, state.materialized, state.failed) == ("REQUESTED", 2, 0, 0)
+    assert not state.ended
+    query = """query($id: String!) { partitionBackfillOrError(backfillId: $id) {
+        ... on PartitionBackfill { title partitionNames tags { key value } } } }"""
+    found = api.ask(query, {"id": backfill})["partitionBackfillOrError"]
+    assert found["title"].startswith("Embed all of it, 100 :")
+    assert sorted(found["partitionNames"]) == ["left|space-b", "right|space-b"]
+    assert {"key": "anamnesis/embed", "value": "space-b"} in found["tags"]
+    api.cancel_backfill(backfill)
+    cancelled = api.backfill_state(backfill)
+    assert cancelled is not None
+    assert cancelled.status in ("CANCELING", "CANCELED")
+
+
+def test_the_link_leads_to_the_page_of_the_backfill(api: DagsterApi) -> None:
+    link = api.link("abcdefgh")
+    assert link.endswith("/runs/b/abcdefgh")
+    assert httpx.get(link, trust_env=False).status_code == 200
+
+
+def test_an_unknown_backfill_has_no_state_and_cannot_be_cancelled(api: DagsterApi) -> None:
+    assert api.backfill_state("nonesuch") is None
+    with pytest.raises(ServiceUnreachable, match="nonesuch"):
+        api.cancel_backfill("nonesuch")
+
+
+def test_a_query_that_dagster_does_not_understand_is_an_error_with_its_reason(api: DagsterApi) -> None:
+    with pytest.raises(ServiceUnreachable, match="nonesuch"):
+        api.ask("{ nonesuch }")
+
+
+def test_a_dagster_that_is_not_there_is_unreachable_at_once() -> None:
+    port = free_port()
+    with pytest.raises(ServiceUnreachable, match=rf"Dagster does not answer on http://127.0.0.1:{port}/ \(Connect"):
+        DagsterApi(f"http://127.0.0.1:{port}").launch_embedding_backfill("space", ["source"], "t", {})
+
+
+class _Answering(BaseHTTPRequestHandler):
+    body = b""
+
+    def do_POST(self) -> None:
+        self.send_response(200)
+        self.end_headers()
+        self.wfile.write(self.body)
+
+    def log_message(self, *_: object) -> None:
+        pass
+
+
+@pytest.mark.parametrize(
+    ("body", "reason"),
+    [
+        (b"<html>", "is not Dagster"),
+        (b"", "answers with an error: status 200"),
+        (b'{"data": {"assetNodeOrError": {"__typename": "AssetNotFoundError"}}}', "does not know the asset embeddings"),
+    ],
+)
+def test_what_answers_but_cannot_do_it_is_named(body: bytes, reason: str) -> None:
+    handler = type("Handler", (_Answering,), {"body": body})
+    with HTTPServer(("127.0.0.1", 0), handler) as server:
+        thread = threading.Thread(target=server.serve_forever)
+        thread.start()
+        try:
+            with pytest.raises(ServiceUnreachable, match=reason):
+                DagsterApi(f"http://127.0.0.1:{server.server_port}").add_partitions("space", ["source"])
+        finally:
+            server.shutdown()
+            thread.join()
+
+
+def test_the_tag_of_a_backfill_is_one_that_the_instance_limits() -> None:
+    assert f"key: {dagster_api.EMBED_TAG}\n" in (Path(__file__).parents[1] / "dagster.yaml").read_text()
