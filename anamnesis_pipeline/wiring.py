@@ -141,14 +141,14 @@ def open_pool(
     :param on_loaded: told of the model once it is in memory, on the thread that loads the pool; it may record the
         precision and fidelity, which are then not measured again.
     :raises UnknownModel: the model's files are not to be had.
-    :raises DimensionMismatch: the files make vectors of another width than the space holds.
+    :raises DimensionMismatch: the files are others than those that made the space's vectors.
     :raises BadSetting: a core or a GPU is set that is not there.
     """
     files = find_model(space.model_id, local_only=settings.local_only)
-    if files.dim != space.dim:
+    if files.space(space.generation).key != space.key:
         raise DimensionMismatch(
-            f"space {space.key} holds {space.dim}-d vectors but {files.path} makes {files.dim}-d ones; "
-            f"put the files of {space.model_id} back or set ANAMNESIS_MODEL to start a new space"
+            f"the files of {space.model_id} at {files.path} are not those that made the {space.dim}-d vectors of space "
+            f"{space.key}; put the former ones back, or let `anamnesis up` embed everything with these"
         )
     precision = choose_precision(settings.precision, settings.device)
     fidelity = space.fidelity if space.precision == precision else None

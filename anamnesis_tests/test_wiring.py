@@ -58,11 +58,13 @@ def test_the_pipeline_makes_the_examples_searchable_and_a_second_run_adds_nothin
     assert opened.ingest.counts() == before
 
 
-def test_vectors_of_another_width_never_meet_a_space(settings: Settings, opened: Store) -> None:
+def test_vectors_of_other_weights_never_meet_a_space(settings: Settings, opened: Store) -> None:
     space = wiring.wanted_space(settings, opened)
     assert (space.model_id, space.dim, space.status) == (MINILM, 384, "active")
-    with pytest.raises(DimensionMismatch, match="384"):
-        wiring.open_pool(settings, replace(space, dim=768))
+    of_other_weights = replace(space, key=f"{MINILM}-00000000")
+    with pytest.raises(DimensionMismatch, match=f"{MINILM}-00000000.*put the former ones back"):
+        wiring.open_pool(settings, of_other_weights)
+    assert wiring.open_pool(settings, replace(space, key=f"{space.key}-g2", generation=2)).dim == 384
 
 
 def test_a_pool_has_the_configured_share_of_the_cores(settings: Settings, opened: Store) -> None:

@@ -11,7 +11,7 @@ from anamnesis_pipeline.steps.reembed_state import clear_failure, record_job, se
 from anamnesis_pipeline.store.base import IndexReport, Store
 
 RECALL_FLOOR = 0.99
-"""Recall at 10 below which an index is built anew from nothing."""
+"""Recall at 10 below which an index that was just brought up to date is built anew from nothing."""
 REST_PASSAGES = 2_000
 """More than so many missing passages are no rest but work for the asset `embeddings`."""
 REST_ROUNDS = 5
@@ -134,7 +134,7 @@ def index_space(
     if due:
         _embed_rest(store, key, embed_rest)
     recall = store.vectors.recall(key)
-    if recall < RECALL_FLOOR:
+    if recall < RECALL_FLOOR and index.rebuilt:  # it may have been grown; one that was not even due is left until it is
         index = store.vectors.build(key, force=True)
         recall = store.vectors.recall(key)
     missing = _missing(store, key)

@@ -194,7 +194,10 @@ def test_a_retired_space_is_indexed_without_a_switch(store: Store) -> None:
     assert statuses(store) == {"a1": "retired", "b1": "active"}
 
 
-def test_an_index_that_finds_too_little_is_built_from_nothing(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(("brought_up_to_date", "builds"), [(True, [False, True]), (False, [False])])
+def test_an_index_that_was_grown_and_finds_too_little_is_built_from_nothing(
+    store: Store, monkeypatch: pytest.MonkeyPatch, brought_up_to_date: bool, builds: list[bool]
+) -> None:
     write(store, 3)
     space = ensure(store, A)
     embed_all(store, space)
@@ -204,12 +207,13 @@ def test_an_index_that_finds_too_little_is_built_from_nothing(store: Store, monk
 
     def noting(self: object, key: str, *, force: bool = False) -> object:
         forced.append(force)
-        return build(self, key, force=force)  # type: ignore[arg-type]
+        return replace(build(self, key, force=force), rebuilt=brought_up_to_date)  # type: ignore[arg-type]
 
     monkeypatch.setattr(type(store.vectors), "recall", lambda *_: next(found))
     monkeypatch.setattr(type(store.vectors), "build", noting)
     report: SpaceReport = index_space(store, space.key)
-    assert (forced, report.recall) == ([False, True], 1.0)
+    assert forced == builds
+    assert report.recall == (1.0 if brought_up_to_date else 0.5)
 
 
 def test_a_space_that_does_not_exist_is_named_with_those_that_do(store: Store) -> None:
