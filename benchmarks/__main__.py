@@ -7,7 +7,7 @@ from pathlib import Path
 HERE = Path(__file__).parent
 BENCHMARKS = (
     "parse_speed.py", "masking.py", "unchanged_tick.py", "startup.py", "store_speed.py", "search_speed.py",
-    "claude_qa.py", "locomo.py",
+    "embedding.py", "claude_qa.py", "locomo.py",
 )  # fmt: skip
 
 

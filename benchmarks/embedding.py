@@ -17,7 +17,7 @@ import tempfile
 import threading
 import time
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing, contextmanager
 from pathlib import Path
 
@@ -32,11 +32,12 @@ from embedding_designs import (
     on_cores,
     one_by_one,
     product_rates,
+    random_bert,
     sorted_by_length,
 )
+from proc import cpu_ticks, last_core_of, pinned_to, resident_mib
 from sentence_transformers import SentenceTransformer
 from service import SHARED
-from transformers import AutoTokenizer, BertConfig, BertModel
 from transformers.utils.logging import disable_progress_bar
 
 from anamnesis_pipeline.embeddings.cores import Priority, available_cores
@@ -206,22 +207,6 @@ def share_of_large(texts: Sequence[str], rounds: int) -> list[str]:
         return row_of("bge-large's shape, bf16", model, random.Random(2).sample(texts, 24), LARGE_SHAPE, min(rounds, 2))
 
 
-def random_bert(folder: Path, shape: Shape) -> Path:
-    """A model of this shape with random weights."""
-    from sentence_transformers.models import Pooling, Transformer  # noqa: PLC0415 - version 6 warns of this name
-
-    tokenizer = AutoTokenizer.from_pretrained(find_model(MINILM).path)
-    config = BertConfig(
-        vocab_size=tokenizer.vocab_size, hidden_size=shape.hidden, num_hidden_layers=shape.layers,
-        num_attention_heads=shape.hidden // 64, intermediate_size=shape.intermediate,
-    )  # fmt: skip
-    BertModel(config).to(torch.bfloat16).save_pretrained(folder / "bert")
-    tokenizer.save_pretrained(folder / "bert")
-    modules = [Transformer(str(folder / "bert"), max_seq_length=512), Pooling(shape.hidden)]
-    SentenceTransformer(modules=modules, device="cpu").save(str(folder / "model"))
-    return folder / "model"
-
-
 def row_of(name: str, model: TransformerModel, texts: Sequence[str], shape: Shape, rounds: int) -> list[str]:
     """Rates of the forward passes of one model and of plain products, in turns."""
     token_ids = model.token_ids(texts)
@@ -389,32 +374,6 @@ def threads(texts: Sequence[str]) -> None:
     table([f"10,000 texts with cores = [{core}], after {WARM_UP_TEXTS:,} others", ""], rows)
 
 
-def cpu_ticks() -> dict[int, int]:
-    """Thread -> user and system time in hundredths of a second, of this process."""
-    return {int(tid): sum(map(int, _stat(tid)[11:13])) for tid in os.listdir("/proc/self/task")}
-
-
-def _stat(tid: str) -> list[str]:
-    """The fields of a thread's stat file from the third on."""
-    return Path(f"/proc/self/task/{tid}/stat").read_text(encoding="utf-8").rsplit(")", 1)[1].split()
-
-
-def last_core_of(name: str) -> int:
-    """The core that a thread ran on last."""
-    worker = next(thread for thread in threading.enumerate() if thread.name == name)
-    return int(_stat(str(worker.native_id))[36])
-
-
-def pinned_to(core: int, tids: Iterable[int]) -> set[int]:
-    """Those threads that may run on this core only."""
-    return {tid for tid in tids if os.sched_getaffinity(tid) == {core}}
-
-
-def resident_mib() -> float:
-    """Memory of this process."""
-    return int(Path("/proc/self/statm").read_text(encoding="ascii").split()[1]) * os.sysconf("SC_PAGESIZE") / 2**20
-
-
 def main() -> None:
     """All parts, or one."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
@@ -436,8 +395,10 @@ def main() -> None:
     for name, part in {"speed": speed, "share": share, "queries": queries}.items():
         if args.part in (None, name):
             part(texts, args.rounds)
-    if args.part in (None, "threads"):
+    if args.part == "threads":
         threads(texts)
+    elif args.part is None:  # in a process of its own: the parts above leave threads that end when they like
+        subprocess.run([sys.executable, __file__, "--part", "threads"], check=True)
     print(f"\n{time.perf_counter() - begun:.0f} s")
     return None
 

@@ -4,15 +4,18 @@ import threading
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from queue import Empty, SimpleQueue
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 from sentence_transformers import SentenceTransformer
+from transformers import AutoTokenizer, BertConfig, BertModel
 
 from anamnesis_pipeline.embeddings.batching import length_sorted_batches
 from anamnesis_pipeline.embeddings.cores import pin_this_thread
+from anamnesis_pipeline.embeddings.models import MINILM, find_model
 
 BATCH_TEXTS = 16
 BATCH_TOKENS = 2048
@@ -136,3 +139,19 @@ def _rate(shapes: Sequence[tuple[int, int, int]], dtype: torch.dtype, cores: Seq
 
     on_cores(cores, 1, work)
     return sum(done)
+
+
+def random_bert(folder: Path, shape: Shape) -> Path:
+    """A model of this shape with random weights."""
+    from sentence_transformers.models import Pooling, Transformer  # noqa: PLC0415 - version 6 warns of this name
+
+    tokenizer = AutoTokenizer.from_pretrained(find_model(MINILM).path)
+    config = BertConfig(
+        vocab_size=tokenizer.vocab_size, hidden_size=shape.hidden, num_hidden_layers=shape.layers,
+        num_attention_heads=shape.hidden // 64, intermediate_size=shape.intermediate,
+    )  # fmt: skip
+    BertModel(config).to(torch.bfloat16).save_pretrained(folder / "bert")
+    tokenizer.save_pretrained(folder / "bert")
+    modules = [Transformer(str(folder / "bert"), max_seq_length=512), Pooling(shape.hidden)]
+    SentenceTransformer(modules=modules, device="cpu").save(str(folder / "model"))
+    return folder / "model"

@@ -98,7 +98,8 @@ def _pace(state: Mapping[str, Any]) -> str:
 def _backfill(backfill: Mapping[str, Any]) -> str:
     if backfill["status"] is None:
         return "(Dagster does not answer)"
-    failed = f", {backfill['sources_failed']:,} failed" if backfill["sources_failed"] else ""
+    has_failed = backfill["sources_failed"] and backfill["status"] != "CANCELED"  # what a pause left counts there, too
+    failed = f", {backfill['sources_failed']:,} failed" if has_failed else ""
     return f"{backfill['status']}, {backfill['sources_done']:,} of {backfill['sources']:,} sources{failed}"
 
 

@@ -1,6 +1,7 @@
 """The real MiniLM in the pool, loaded once for all tests here."""
 
 import os
+import threading
 from collections.abc import Iterator, Sequence
 
 import numpy as np
@@ -102,6 +103,13 @@ def test_with_one_core_set_nothing_embeds_on_another(pool: PinnedPool) -> None:
     assert {frozenset(os.sched_getaffinity(tid)) for tid in busy} <= {frozenset({core})}, "word pieces are work, too"
     (worker,) = [tid for tid in busy if os.sched_getaffinity(tid)]
     assert worker != os.getpid()
+
+
+def test_word_pieces_are_made_on_the_calling_thread_alone(observed: Observed) -> None:
+    before = cpu_ticks()
+    observed.token_ids(TEXTS * 80)
+    busy = {tid for tid, ticks in cpu_ticks().items() if ticks - before.get(tid, 0) > 2}
+    assert busy == {threading.get_native_id()}
 
 
 def test_threads_stay_as_many_as_there_were(pool: PinnedPool) -> None:
