@@ -206,18 +206,7 @@ def open_services(settings: Settings) -> Services:
     store = open_store(settings)
     settings = effective_settings(store)
 
-    def open_for_queries(space: Space) -> PinnedPool:
-        def note_precision(model: LoadedModel) -> None:
-            store.spaces.record_precision(space.key, model.precision, model.fidelity)
-
-        return open_pool(effective_settings(store), space, priority=Priority.QUERY, on_loaded=note_precision)
-
-    models = SpaceModels(
-        open_for_queries,
-        store.spaces.active,
-        prepare=lambda: wanted_space(effective_settings(store), store),
-        cores=lambda: configured_cores(effective_settings(store)),
-    )
+    models = _open_models(store)
 
     def embed_now(passages: Sequence[StoredPassage], active: Space) -> None:
         from anamnesis_pipeline.steps.embeddings import embed_passages
@@ -237,6 +226,24 @@ def open_services(settings: Settings) -> Services:
         pool=models,
         dagster=DagsterApi(dagster_url(settings)),
         close=close,
+    )
+
+
+def _open_models(store: Store) -> SpaceModels:
+    """The models of the active space and of the next one, for queries."""
+
+    def open_for_queries(space: Space) -> PinnedPool:
+        def note_precision(model: LoadedModel) -> None:
+            store.spaces.record_precision(space.key, model.precision, model.fidelity)
+
+        return open_pool(effective_settings(store), space, priority=Priority.QUERY, on_loaded=note_precision)
+
+    return SpaceModels(
+        open_for_queries,
+        store.spaces.active,
+        prepare=lambda: wanted_space(effective_settings(store), store),
+        exists=lambda key: any(space.key == key for space in store.spaces.all()),
+        cores=lambda: configured_cores(effective_settings(store)),
     )
 
 

@@ -59,4 +59,4 @@ def describe_problem(status: int, answer: Any) -> str:
     fields = [
         f"{e.get('path', '?')}: {e.get('message', '')}" for e in answer.get("errors") or [] if isinstance(e, dict)
     ]
-    return "; ".join([text, *fields])
+    return "; ".join([text, *(field for field in fields if field not in text)])

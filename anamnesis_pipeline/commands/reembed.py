@@ -90,7 +90,7 @@ def advice(state: Mapping[str, Any]) -> list[str]:
 
 def _pace(state: Mapping[str, Any]) -> str:
     if not state["rate_per_s"]:
-        return "Pace      not known yet: a run is starting, or `anamnesis up` does not run"
+        return "Pace      not known yet: a run starts within a minute while `anamnesis up` runs"
     left = f", about {duration(state['eta_s'])} left" if state["eta_s"] is not None else ""
     return f"Pace      {state['rate_per_s']:,.1f} passages a second{left}"
 

@@ -5,7 +5,7 @@ import importlib.util
 import json
 import os
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
@@ -20,8 +20,16 @@ MINILM = registry.MINILM
 MINILM_SHA256 = "53aa51172d142c89d9012cce15ae4d6cc0ca6895895114379cacb4fab128d9db"
 """Of model.safetensors as sentence-transformers publishes it."""
 
-_WEIGHTS = ("model.safetensors", "pytorch_model.bin")
-_INCOMPLETE = (OSError, ValueError, KeyError, TypeError)
+_WEIGHTS = ("model.safetensors", "model.safetensors.index.json", "pytorch_model.bin", "pytorch_model.bin.index.json")
+"""In the order in which transformers looks for them; an index names the files of sharded weights."""
+_WIDTHS = ("hidden_size", "dim", "d_model", "n_embd", "emb_dim")
+"""What transformers' configurations call the width of a token's vector: BERT, DistilBERT, T5, GPT-2, XLM."""
+_POSITIONS = ("max_position_embeddings", "n_positions")
+_OFFSET_POSITIONS = re.compile(r"roberta|camembert|mpnet|data2vec|longformer|luke|xmod|ibert|lilt|markuplm|^esm$")
+"""Families (`model_type`) that number positions from the padding id + 1 on, so that the first ones are never used."""
+_NO_LIMIT = 10_000_000
+"""A tokenizer without a limit says so by a number such as 1e30."""
+_INCOMPLETE = (OSError, ValueError, LookupError, TypeError, AttributeError, OverflowError)
 _OTHER_FRAMEWORKS = ["*.onnx", "*.h5", "*.ot", "*.msgpack", "openvino/*"]
 _HAS_BF16 = re.compile(r"\b(avx512_bf16|amx_bf16|bf16)\b")
 _BGE_EN = re.compile(r"bge-(small|base|large)-en", re.IGNORECASE)
@@ -49,6 +57,15 @@ class ModelFiles:
             key=key, model_id=self.model_id, dim=self.dim, generation=generation, query_prefix=self.query_prefix,
             passage_prefix=self.passage_prefix, pooling=self.pooling, precision=precision,
         )  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class _Module:
+    """A step of a sentence-transformers model: the last name of its class, its folder, and its config.json or {}."""
+
+    kind: str
+    folder: Path
+    config: Mapping[str, Any]
 
 
 def choose_precision(wanted: str, device: str = "auto") -> str:
@@ -144,20 +161,17 @@ def model_choices() -> str:
 
 
 def _describe(model_id: str, path: Path) -> ModelFiles:
-    config = _json(path / "config.json")
-    pooling = _pooling(path)
-    window = int(
-        _json(path / "sentence_bert_config.json", {}).get("max_seq_length") or config["max_position_embeddings"]
-    )
+    modules = _modules(path)
+    config = _json(modules[0].folder / "config.json")
+    pooling = _pooling(modules)
+    window = _window(modules[0].folder, config)
     query_prefix, passage_prefix = _prefixes(model_id, path)
-    dim = _output_dim(path) or int(config["hidden_size"])
-    weights = next((path / name for name in _WEIGHTS if (path / name).is_file()), None)
-    if weights is None:
-        raise ValueError(f"none of {', '.join(_WEIGHTS)} is there")
-    digest = _sha256(weights)
-    if path == bundled_minilm() and digest != MINILM_SHA256:
-        raise ValueError(f"model.safetensors has SHA-256 {digest[:12]}..., not the published {MINILM_SHA256[:12]}...")
-    identity = json.dumps([digest, pooling, query_prefix, passage_prefix, dim])
+    dim = _output_dim(modules, config)
+    digests = [_sha256(file) for file in _weights(modules)]
+    if path == bundled_minilm() and digests != [MINILM_SHA256]:
+        found = digests[0][:12]
+        raise ValueError(f"model.safetensors has SHA-256 {found}..., not the published {MINILM_SHA256[:12]}...")
+    identity = json.dumps([*digests, pooling, query_prefix, passage_prefix, dim])
     return ModelFiles(
         model_id=model_id, path=path, dim=dim, pooling=pooling, window=window, query_prefix=query_prefix,
         passage_prefix=passage_prefix, fingerprint=hashlib.sha256(identity.encode()).hexdigest()[:8],
@@ -173,18 +187,94 @@ def _json(path: Path, default: Mapping[str, Any] | None = None) -> Mapping[str, 
     return loaded
 
 
-def _pooling(path: Path) -> str:
-    config = _json(path / "1_Pooling" / "config.json", {})
+def _modules(path: Path) -> list[_Module]:
+    """The modules that text goes through, in order. A folder without modules.json is a transformer to be averaged."""
+    listing = path / "modules.json"
+    if not listing.is_file():
+        return [_Module("Transformer", path, {}), _Module("Pooling", path / "1_Pooling", {})]
+    modules = []
+    for entry in json.loads(listing.read_text(encoding="utf-8")):
+        folder = path / entry["path"]
+        modules.append(_Module(entry["type"].rsplit(".", 1)[-1], folder, _json(folder / "config.json", {})))
+    if not modules:
+        raise ValueError("modules.json names no module")
+    return modules
+
+
+def _pooling_modes(config: Mapping[str, Any]) -> list[str]:
+    """From either way of writing them: `pooling_mode`, a name or a list, or one yes or no for each mode."""
+    named = config.get("pooling_mode")
+    if named:
+        return [named] if isinstance(named, str) else [str(mode) for mode in named]
     modes = [
         name.removeprefix("pooling_mode_") for name, on in config.items() if name.startswith("pooling_mode_") and on
     ]
-    return "+".join(modes) or str(config.get("pooling_mode", "mean_tokens"))
+    return modes or ["mean_tokens"]
 
 
-def _output_dim(path: Path) -> int | None:
-    """Width after a final dense layer, where the model has one."""
-    dense = sorted(path.glob("*_Dense/config.json"))
-    return int(_json(dense[-1])["out_features"]) if dense else None
+def _pooling(modules: Sequence[_Module]) -> str:
+    for module in modules:
+        if module.kind == "Pooling":
+            return "+".join(_pooling_modes(module.config))
+    return "none"
+
+
+def _output_dim(modules: Sequence[_Module], config: Mapping[str, Any]) -> int:
+    """Width after the last module. Pooling puts the vectors of its modes side by side; a dense layer sets the width."""
+    dim = _first_number(config, _WIDTHS)
+    for module in modules[1:]:
+        if module.kind == "Pooling":
+            dim *= len(_pooling_modes(module.config))
+        elif module.kind == "Dense":
+            dim = int(module.config["out_features"])
+    return dim
+
+
+def _window(folder: Path, config: Mapping[str, Any]) -> int:
+    """The least of the limits that the files of a transformer name."""
+    limits = [_json(file).get("max_seq_length") for file in folder.glob("sentence_*_config.json")]
+    limits.append(_json(folder / "tokenizer_config.json", {}).get("model_max_length"))
+    if any(config.get(name) for name in _POSITIONS):
+        limits.append(_first_number(config, _POSITIONS) - _unused_positions(config))
+    known = [int(limit) for limit in limits if limit and int(limit) < _NO_LIMIT]
+    if not known:
+        raise ValueError(
+            f"no file limits the length of a text: none of max_seq_length, {', '.join(_POSITIONS)} is there"
+        )
+    return min(known)
+
+
+def _unused_positions(config: Mapping[str, Any]) -> int:
+    family = str(config.get("model_type", ""))
+    if not _OFFSET_POSITIONS.search(family):
+        return 0
+    padding = config.get("pad_token_id")
+    return 2 if padding is None or family == "mpnet" else int(padding) + 1  # MPNet counts from 2 whatever its padding
+
+
+def _first_number(config: Mapping[str, Any], names: Sequence[str]) -> int:
+    for name in names:
+        if config.get(name):
+            return int(config[name])
+    raise ValueError(f"config.json has none of {', '.join(names)}")
+
+
+def _weights(modules: Sequence[_Module]) -> list[Path]:
+    """The files of all weights that vectors depend on, in a fixed order."""
+    files = _transformer_weights(modules[0].folder)
+    for module in modules[1:]:
+        files += sorted(module.folder.rglob("*.safetensors")) or sorted(module.folder.rglob("*.bin"))
+    return files
+
+
+def _transformer_weights(folder: Path) -> list[Path]:
+    """One file, or the shards that an index names."""
+    found = next((folder / name for name in _WEIGHTS if (folder / name).is_file()), None)
+    if found is None:
+        raise ValueError(f"none of {', '.join(_WEIGHTS)} is there")
+    if found.suffix != ".json":
+        return [found]
+    return [folder / name for name in sorted(set(_json(found)["weight_map"].values()))]
 
 
 def _prefixes(model_id: str, path: Path) -> tuple[str, str]:
@@ -206,7 +296,7 @@ def _sha256(path: Path) -> str:
     return _sha256_of_version(path, found.st_size, found.st_mtime_ns)
 
 
-@lru_cache(maxsize=16)
+@lru_cache(maxsize=256)
 def _sha256_of_version(path: Path, size: int, mtime_ns: int) -> str:
     """Remembered for one version of a file: sensors ask every 30 seconds, and large models take seconds."""
     with path.open("rb") as file:

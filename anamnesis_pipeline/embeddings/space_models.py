@@ -2,6 +2,7 @@
 
 import itertools
 import logging
+import re
 import threading
 import time
 from collections.abc import Callable, Sequence
@@ -21,6 +22,10 @@ LONGEST_RETRY_S = 300.0
 """A model that failed to load is tried again after 5, 10, 20, ... seconds, at last every five minutes: its files may be
 put back, or the network may come."""
 CORES_READ_EVERY_S = 1.0
+LOOK_EVERY_S = 2.0
+"""How often the active space is read: after a switch its model loads without waiting for somebody to search."""
+LONGEST_REASON = 200
+"""Characters of a reason that every answer and every health check repeats; the log has the whole text."""
 
 log = logging.getLogger(__name__)
 
@@ -31,7 +36,8 @@ class _SpaceModel:
     def __init__(self, space: Space, open_pool: Callable[[Space], PinnedPool], first_retry_s: float) -> None:
         self.space = space
         self.failure: str | None = None
-        """Why the last attempt failed; None during the first, and once the model is there."""
+        """Why the last attempt failed, in short; None during the first, and once the model is there."""
+        self._logged: str | None = None
         self._open_pool = open_pool
         self._first_retry_s = first_retry_s
         self._lock = threading.Lock()
@@ -67,9 +73,9 @@ class _SpaceModel:
 
     def _note(self, exc: Exception) -> None:
         problem = str(exc) if isinstance(exc, AnamnesisError) else f"{type(exc).__name__} while loading the model"
-        if problem != self.failure:  # once, not at every attempt
+        if problem != self._logged:  # once, not at every attempt
             log.error("embedding model %s: %s", self.space.model_id, problem)
-        self.failure = problem
+        self._logged, self.failure = problem, _in_short(problem)
 
     @property
     def pool(self) -> PinnedPool | None:
@@ -91,12 +97,19 @@ class _SpaceModel:
             pool.close()
 
 
+def _in_short(problem: str) -> str:
+    """The first sentence, cut to `LONGEST_REASON` characters."""
+    first = re.split(r"(?<=[.!?])\s|\n", problem.strip(), maxsplit=1)[0]
+    return first if len(first) <= LONGEST_REASON else first[: LONGEST_REASON - 1] + "…"
+
+
 def _loading(space: Space) -> ModelLoading:
     return ModelLoading(f"the embedding model {space.model_id} is still loading; try again in a few seconds")
 
 
 class SpaceModels:
-    """Holds the model of the active space; loads a new one in the background when another space becomes active.
+    """Holds the model of the active space; loads a new one in the background when another space becomes active, which
+    it sees by itself.
 
     A model that does not load leaves the one before it answering, and is tried again. The cores of all models follow
     what is configured, without reloading them.
@@ -109,30 +122,38 @@ class SpaceModels:
         *,
         prepare: Callable[[], object] = lambda: None,
         cores: Callable[[], Sequence[int]] | None = None,
+        exists: Callable[[str], bool] = lambda key: True,
         grace_s: float = GRACE_S,
         first_retry_s: float = FIRST_RETRY_S,
+        look_every_s: float = LOOK_EVERY_S,
     ) -> None:
         """:param open_pool: makes an unloaded pool for a space; may take a download, may raise UnknownModel.
         :param active: reads the active space from the store.
         :param prepare: runs before the first load and sees to it that a space is active; may raise UnknownModel, and is
             then tried again as a model is.
         :param cores: reads the configured cores, at most once a second; None: a pool keeps those it was opened with.
+        :param exists: whether the store still has the space of this key; the model of a dropped one answers no more.
         :param grace_s: seconds that a replaced model still answers.
         :param first_retry_s: seconds from a first failure to the next attempt; doubles with each, up to five minutes.
+        :param look_every_s: seconds between two looks at the active space.
         """
         self._open_pool = open_pool
         self._active = active
         self._prepare = prepare
         self._read_cores = cores
+        self._exists = exists
         self._cores_read_at = -CORES_READ_EVERY_S
         self._grace_s = grace_s
         self._first_retry_s = first_retry_s
+        self._look_every_s = look_every_s
         self._problem: str | None = None
+        self._logged: str | None = None
         self._lock = threading.Lock()
         self._answering: _SpaceModel | None = None
         self._next: _SpaceModel | None = None
         self._replaced: list[_SpaceModel] = []
         self._chooser = threading.Thread(target=self._prepare_and_load, name="model-chooser", daemon=True)
+        self._watcher = threading.Thread(target=self._watch, name="space-watcher", daemon=True)
         self._closed = threading.Event()
 
     @property
@@ -167,30 +188,46 @@ class SpaceModels:
         return self._answering.pool if self._answering is not None else None
 
     def load_in_background(self) -> None:
-        """Start loading the active space's model and return at once. Call it once."""
+        """Start loading the active space's model, follow every switch, and return at once. Call it once."""
         self._chooser.start()
 
     def _prepare_and_load(self) -> None:
         for attempt in itertools.count():
             prepared = self._prepared()
-            if not self._closed.is_set() and (active := self._active()) is not None:
-                self.space_for(active)
+            self._look()
+            if attempt == 0:
+                self._watcher.start()
             if prepared or self._closed.wait(min(self._first_retry_s * 2 ** min(attempt, 20), LONGEST_RETRY_S)):
                 return
+
+    def _watch(self) -> None:
+        while not self._closed.wait(self._look_every_s):
+            self._look()
+
+    def _look(self) -> None:
+        """Move to the active space, if it is another one by now."""
+        if self._closed.is_set():
+            return
+        try:
+            active = self._active()
+            if active is not None:
+                self.space_for(active)
+        except AnamnesisError as exc:  # a busy store: the next look may succeed
+            log.debug("the active space cannot be read: %s", exc)
 
     def _prepared(self) -> bool:
         try:
             self._prepare()
         except AnamnesisError as exc:
-            if str(exc) != self._problem:
+            if str(exc) != self._logged:
                 log.error("embedding: %s", exc)  # noqa: TRY400 - the text says it all
-            self._problem = str(exc)
+            self._logged, self._problem = str(exc), _in_short(str(exc))
             return False
         self._problem = None
         return True
 
     def space_for(self, active: Space) -> Space:
-        """The space to search now: `active`, or the previous one while the model of `active` loads."""
+        """The space to search now: `active`, or the previous one while it exists and the model of `active` loads."""
         with self._lock:
             if self._closed.is_set():
                 return active
@@ -198,17 +235,25 @@ class SpaceModels:
                 self._answering = self._start(active)
             elif self._answering.space.key != active.key:
                 self._move_towards(active)
+            elif self._next is not None:  # switched back before the other model could answer
+                self._retire(self._next)
+                self._next = None
             return self._answering.space
 
     def _move_towards(self, active: Space) -> None:
-        """Load the model of `active`; once it is in memory, let it answer. Called with the lock held."""
+        """Load the model of `active`; let it answer once it is in memory, or now if the one before it cannot answer.
+
+        Called with the lock held.
+        """
         if self._next is None or self._next.space.key != active.key:
             if self._next is not None:
                 self._retire(self._next)
             self._next = self._start(active)
-        hopeless = self._answering is not None and self._answering.failure is not None
-        if self._answering is not None and (self._next.pool is not None or hopeless):
-            self._retire(self._answering)
+        before = self._answering
+        if before is None:
+            return
+        if self._next.pool is not None or before.failure is not None or not self._exists(before.space.key):
+            self._retire(before)
             self._answering, self._next = self._next, None
 
     def _start(self, space: Space) -> _SpaceModel:
@@ -272,5 +317,6 @@ class SpaceModels:
         self._closed.set()
         for model in self._held():
             model.close()
-        if self._chooser.is_alive():
-            self._chooser.join(timeout=1)  # it may be in the store, which is closed next; a download is not waited for
+        for thread in (self._chooser, self._watcher):
+            if thread.is_alive():
+                thread.join(timeout=1)  # it may be in the store, which is closed next; a download is not waited for

@@ -38,7 +38,7 @@ class TransformerModel:
     ) -> None:
         """:param precision: `bf16` or `fp32` (see models.choose_precision).
         :param fidelity: lowest cosine to fp32 measured for this precision.
-        :raises UnknownModel: the files do not load.
+        :raises UnknownModel: the files do not load, or make vectors of another width than they say.
         :raises BadSetting: the device is `cuda` and this torch cannot use the GPU.
         """
         self.files = files
@@ -57,6 +57,7 @@ class TransformerModel:
         self._backend.no_truncation()
         self._backend.no_padding()
         self._lead, self._tail = _special_ids(self._backend)
+        self._check_width()
 
     def token_ids(self, texts: Sequence[str]) -> list[list[int]]:
         """Word piece ids with special ones, of the whole text however long. Runs on the calling thread."""
@@ -80,6 +81,15 @@ class TransformerModel:
     def embed(self, texts: Sequence[str]) -> NDArray[np.float32]:
         """Vectors of a few texts in one batch, on the calling thread."""
         return self.forward(self.token_ids(texts))
+
+    def _check_width(self) -> None:
+        """Modules that models.py does not know may change the width: better told now than by the store."""
+        files, (found,) = self.files, self.embed(["a"]).shape[1:]
+        if found != files.dim:
+            raise UnknownModel(
+                f"{files.model_id} at {files.path} makes vectors of {found} numbers, and its files say {files.dim}. "
+                f"{model_choices()}"
+            )
 
     def _compute(self, batch: Sequence[Sequence[int]]) -> NDArray[np.float32]:
         length = padded_length(max(map(len, batch)), self.files.window)

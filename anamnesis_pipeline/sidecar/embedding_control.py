@@ -11,7 +11,7 @@ from anamnesis_pipeline.dagster_api import EMBED_TAG, DagsterApi, dagster_url
 from anamnesis_pipeline.embeddings.cores import available_cores, cores_for
 from anamnesis_pipeline.embeddings.models import ModelFiles, choose_precision, find_model
 from anamnesis_pipeline.embeddings.registry import KNOWN_MODELS, KnownModel
-from anamnesis_pipeline.errors import BadSetting, ServiceUnreachable
+from anamnesis_pipeline.errors import BadSetting, ServiceUnreachable, SpaceConflict, UnknownModel
 from anamnesis_pipeline.model import Space
 from anamnesis_pipeline.settings import Settings
 from anamnesis_pipeline.sidecar.embedding_schemas import (
@@ -71,10 +71,13 @@ class EmbeddingControl:
     def use_space(self, key: str) -> StartedOut:
         """The same for a space that is there, e.g. to move back.
 
-        :raises SpaceNotFound: no such key. Others as `use_model`.
+        :raises SpaceNotFound: no such key.
+        :raises UnknownModel: its model is gone, or has other files now; nothing has changed. Others as `use_model`.
         """
         space = spaces.known_space(self._store, key)
         settings = self._unless_locked({"model": space.model_id})
+        if space.status != "active" and not spaces.is_of_model(space, _files(settings, space.model_id)):
+            raise UnknownModel(f"the files of {space.model_id} are not those that made {key}; put the former ones back")
         return self._started(reembed.use(self._store, key, _precision(settings), self._launch()))
 
     def start_reembed(self, model_id: str | None) -> StartedOut:
@@ -82,13 +85,13 @@ class EmbeddingControl:
 
         :raises SpaceConflict: one is under way already. Others as `use_model`.
         """
-        active = self._store.spaces.active()
-        if model_id is not None and (active is None or model_id != active.model_id):
-            return self.use_model(model_id)
+        active, settings = self._store.spaces.active(), effective_settings(self._store)
         if active is None:
-            return self.use_model(effective_settings(self._store).model)
+            return self.use_model(model_id or settings.model)
+        files = _files(settings, model_id) if model_id else _files_of_active(settings, active)
+        if not spaces.is_of_model(active, files):
+            return self.use_model(files.model_id)
         settings = self._unless_locked({"model": active.model_id})
-        files = _files(settings, active.model_id)
         started = reembed.reembed_active(self._store, files, _precision(settings), self._launch())
         return self._started(started)
 
@@ -96,8 +99,12 @@ class EmbeddingControl:
         """Forget a space with its vectors; a backfill into it is cancelled.
 
         :raises SpaceNotFound: no such key.
-        :raises SpaceConflict: it answers the searches.
+        :raises SpaceConflict: it answers the searches, or would be started again at once.
+        :raises BadSetting: the environment asks for it (ANAMNESIS_LOCK_ENV).
         """
+        space, active = spaces.known_space(self._store, key), self._store.spaces.active()
+        if space.status == "building" and active is not None and active.model_id != space.model_id:
+            self._unless_locked({"model": active.model_id})
         backfill_id = reembed.drop(self._store, key)
         if backfill_id is not None and self._dagster is not None:
             try:
@@ -277,6 +284,14 @@ class EmbeddingControl:
 
 def _files(settings: Settings, model_id: str) -> ModelFiles:
     return find_model(model_id, local_only=settings.local_only)
+
+
+def _files_of_active(settings: Settings, active: Space) -> ModelFiles:
+    """:raises SpaceConflict: they are gone; nobody named the model, so it is no wrong value."""
+    try:
+        return _files(settings, active.model_id)
+    except UnknownModel as exc:
+        raise SpaceConflict(f"the active model cannot embed anew: {exc}") from exc
 
 
 def _checkpoint(checkpoint: reembed.Checkpoint) -> CheckpointOut:

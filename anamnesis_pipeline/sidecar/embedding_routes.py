@@ -115,5 +115,6 @@ def use_space(key: SpaceKey, control: Control) -> Response:
 @router.delete("/spaces/{key}", status_code=204)
 def drop_space(key: SpaceKey, control: Control) -> Response:
     """Forget a space with its vectors; the active one cannot be dropped. A re-embed into it ends."""
-    control.drop(key)
+    with refusing("key"):
+        control.drop(key)
     return Response(status_code=204)

@@ -6,13 +6,15 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from anamnesis_pipeline.embeddings.base import Embedder
-from anamnesis_pipeline.errors import SpaceNotFound
+from anamnesis_pipeline.errors import InvalidVectors, SpaceNotFound
 from anamnesis_pipeline.model import Space, StoredPassage, Variant
 from anamnesis_pipeline.steps.reembed_state import clear_failure, noting_failure, record_rate
 from anamnesis_pipeline.steps.spaces import known_space
 from anamnesis_pipeline.store.base import PendingEpisode, Store
 
 RATE_WINDOW_S = 60.0
+MAX_LEFT = 100
+"""Episodes without valid vectors after which a run gives up."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,7 +36,7 @@ class EmbedReport:
 
 @dataclass(slots=True)
 class _Tally:
-    """Counts of a run, and its pace over the last minute."""
+    """Counts of a run, its pace over the last minute, and the episodes it leaves because their vectors are invalid."""
 
     started: float = field(default_factory=time.monotonic)
     episodes: int = 0
@@ -42,6 +44,7 @@ class _Tally:
     vectors: int = 0
     sources: dict[str, int] = field(default_factory=lambda: defaultdict(int))
     pace: deque[tuple[float, int]] = field(default_factory=deque)
+    left: dict[str, str] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         self.pace.append((self.started, 0))
@@ -56,6 +59,11 @@ class _Tally:
         self.pace.append((now, self.passages))
         while len(self.pace) > 2 and now - self.pace[0][0] > RATE_WINDOW_S:
             self.pace.popleft()
+
+    def invalid(self, key: str) -> InvalidVectors:
+        """The error that tells what was left; some was."""
+        first, problem = next(iter(self.left.items()))
+        return InvalidVectors(f"episodes left without vectors in {key}: {len(self.left)}, first {first}: {problem}")
 
     def report(self, *, paused: bool = False) -> EmbedReport:
         (first, before), (last, after) = self.pace[0], self.pace[-1]
@@ -80,26 +88,61 @@ def embed_sources(
     """Embed what these sources lack in a space, the newest episodes of all of them first.
 
     Every `checkpoint_every` episodes the vectors are written: a killed run loses at most that many. A failure is noted
-    for those who would try again, and goes on to the caller.
+    for those who would try again, and goes on to the caller. Episodes whose vectors are invalid stay pending, and do
+    not keep the others from theirs.
 
     :param should_pause: asked before each checkpoint's work; True ends the run with what is left still pending.
     :param before_checkpoint: called before each checkpoint's work, for what may change meanwhile.
     :raises SpaceNotFound: the space was dropped, perhaps while it was being embedded.
-    :raises InvalidVectors: the model answers with vectors that are no numbers; nothing of that checkpoint is written.
+    :raises InvalidVectors: vectors that are no numbers: at once when all episodes of the first checkpoint have such, or
+        `MAX_LEFT` in all; else at the end, when everything that can be written is.
     """
     with noting_failure(store, space_key):
         space = known_space(store, space_key)
         tally, previous = _Tally(), tuple[int, ...]()
         while not should_pause():
             before_checkpoint()
-            batch = store.vectors.pending(space.key, sources, checkpoint_every)
+            batch = _next_batch(store, space, sources, checkpoint_every, tally)
             ids = tuple(passage.passage_id for episode in batch for passage in episode.passages)
             if not batch or ids == previous:  # what was written for these must be gone again; the next run looks anew
+                if tally.left:
+                    raise tally.invalid(space.key)
                 return tally.report()
             previous = ids
-            tally.add(batch, _embed_batch(store, space, batch, embedder))
-            _note_progress(store, space.key, tally.report(), on_checkpoint)
+            if _embed_checkpoint(store, space, batch, embedder, tally):
+                _note_progress(store, space.key, tally.report(), on_checkpoint)
         return tally.report(paused=True)
+
+
+def _next_batch(
+    store: Store, space: Space, sources: Sequence[str], episodes: int, tally: _Tally
+) -> list[PendingEpisode]:
+    found = store.vectors.pending(space.key, sources, episodes + len(tally.left))
+    return [episode for episode in found if episode.episode_id not in tally.left][:episodes]
+
+
+def _embed_checkpoint(
+    store: Store, space: Space, batch: Sequence[PendingEpisode], embedder: Embedder, tally: _Tally
+) -> bool:
+    """Embed a checkpoint's episodes, one at a time where together they fail; whether any was written."""
+    before = tally.episodes
+    try:
+        tally.add(batch, _embed_batch(store, space, batch, embedder))
+    except InvalidVectors:
+        for episode in batch:
+            _embed_alone(store, space, episode, embedder, tally)
+    if not tally.episodes:  # not one so far: it is the model
+        raise tally.invalid(space.key)
+    return tally.episodes > before
+
+
+def _embed_alone(store: Store, space: Space, episode: PendingEpisode, embedder: Embedder, tally: _Tally) -> None:
+    try:
+        tally.add([episode], _embed_batch(store, space, [episode], embedder))
+    except InvalidVectors as exc:
+        tally.left[episode.episode_id] = str(exc)  # the error itself would keep the vectors in memory
+        if len(tally.left) >= MAX_LEFT:
+            raise tally.invalid(space.key) from exc
 
 
 def _embed_batch(store: Store, space: Space, batch: Sequence[PendingEpisode], embedder: Embedder) -> int:
@@ -122,10 +165,8 @@ def embed_passages(store: Store, space: Space, passages: Sequence[StoredPassage]
     vectors = embedder.embed(distinct, "passage")
     row_of = {text: row for row, text in enumerate(distinct)}
     ids = [stored.passage_id for stored in passages]
-    return sum(
-        store.vectors.put(space.key, variant, ids, vectors[[row_of[text] for text in texts[variant]]])
-        for variant in space.variants
-    )
+    of_variant = {variant: vectors[[row_of[text] for text in texts[variant]]] for variant in space.variants}
+    return store.vectors.put_all(space.key, ids, of_variant)
 
 
 def _text(stored: StoredPassage, variant: Variant) -> str:

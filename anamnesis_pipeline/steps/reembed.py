@@ -13,6 +13,7 @@ from anamnesis_pipeline.embeddings.models import ModelFiles
 from anamnesis_pipeline.errors import AnamnesisError, SpaceConflict
 from anamnesis_pipeline.model import Space
 from anamnesis_pipeline.steps.reembed_state import (
+    JOB,
     clear_failure,
     failure_of,
     forget_space,
@@ -24,7 +25,14 @@ from anamnesis_pipeline.steps.reembed_state import (
     set_wanted_model,
     wanted_model,
 )
-from anamnesis_pipeline.steps.spaces import add_model, begin, building_space, generations, known_space
+from anamnesis_pipeline.steps.spaces import (
+    add_model,
+    begin,
+    building_space,
+    generations,
+    is_of_model,
+    known_space,
+)
 from anamnesis_pipeline.store.base import SpaceProgress, Store
 
 Launch = Callable[[str, Sequence[str]], str | None]
@@ -95,11 +103,12 @@ def use(store: Store, wanted: str | ModelFiles, precision: str, launch: Launch |
     :raises ServiceUnreachable: Dagster does not answer; nothing has changed.
     """
     before = {space.key for space in store.spaces.all()}
+    _make_way_or_refuse(store, wanted)
     space = known_space(store, wanted) if isinstance(wanted, str) else add_model(store, wanted, precision)
-    _refuse_while_another_is_built(store, space)
     if not store.vectors.pending_sources(space.key):
         set_wanted_model(store, space.model_id)  # first: a sensor that sees it now switches to the same space
         if store.spaces.activate(space.key):
+            set_paused(store, False)
             return _started(store, space.key, switched=space.status != "active")
     if space.status == "active":
         set_wanted_model(store, space.model_id)
@@ -117,7 +126,8 @@ def reembed_active(store: Store, files: ModelFiles, precision: str, launch: Laun
     if building := building_space(store):
         raise _busy(building)
     known = generations(store, files)
-    number = 1 + max((space.generation for space in known), default=0)
+    spare = [space for space in known if space.status == "added" and not store.vectors.count(space.key)]
+    number = spare[0].generation if spare else 1 + max((space.generation for space in known), default=0)
     fresh = files.space(number, precision)
     is_new = store.spaces.put(fresh)
     return _start(store, known_space(store, fresh.key), launch, is_new=is_new)
@@ -132,22 +142,33 @@ def adopt(store: Store, space: Space, backfill_id: str) -> None:
     set_wanted_model(store, space.model_id)
 
 
-def _refuse_while_another_is_built(store: Store, space: Space) -> None:
-    """A switch to one space while another is on its way would be undone when that one is complete."""
+def _make_way_or_refuse(store: Store, wanted: str | ModelFiles) -> None:
+    """A switch to one space while another is on its way would be undone when that one is complete. One that only waits
+    for somebody's yes steps back.
+    """
     building = building_space(store)
-    if building is not None and building.key != space.key and building.model_id != space.model_id:
+    if building is None:
+        return
+    if store.vectors.pending_sources(building.key):
         raise _busy(building)
+    is_it = building.key == wanted if isinstance(wanted, str) else is_of_model(building, wanted)
+    if not is_it:  # it is complete and waits for a yes: this is a no
+        store.spaces.stop(building.key)
+        forget_space(store, building.key)
 
 
 def _busy(building: Space) -> SpaceConflict:
     key = building.key
-    return SpaceConflict(f"{key} is being built; wait until it is complete, or drop it: anamnesis model drop {key}")
+    return SpaceConflict(
+        f"{key} is being built; wait until it is complete, go on if it is paused (anamnesis reembed resume), or "
+        f"give it up: anamnesis model drop {key}"
+    )
 
 
 def _start(store: Store, space: Space, launch: Launch | None, *, is_new: bool) -> Started:
     """The store decides which of two callers starts; only that one launches."""
+    wanted_before, job_before = wanted_model(store), store.settings.get(JOB)
     begin(store, space)
-    wanted_before = wanted_model(store)
     set_wanted_model(store, space.model_id)
     sources = list(store.vectors.pending_sources(space.key))
     try:
@@ -155,6 +176,7 @@ def _start(store: Store, space: Space, launch: Launch | None, *, is_new: bool) -
     except AnamnesisError:
         set_wanted_model(store, wanted_before)
         _take_back(store, space, is_new=is_new)
+        store.settings.set(JOB, job_before)
         raise
     if backfill_id is not None:
         record_job(store, space, backfill_id)
@@ -170,12 +192,13 @@ def _take_back(store: Store, space: Space, *, is_new: bool) -> None:
     if is_new:
         store.spaces.drop(space.key)
     else:
-        store.spaces.stop(space.key)
+        store.spaces.stop(space.key, status=space.status)
 
 
 def pause(store: Store, switch: str = "auto") -> ReembedStatus:
-    """Let the re-embed wait; its runs end within one checkpoint. Without one, nothing happens."""
-    if building_space(store) is not None:
+    """Let the re-embed wait; its runs end within one checkpoint. Where nothing is left to embed, nothing happens."""
+    building = building_space(store)
+    if building is not None and store.vectors.pending_sources(building.key):
         set_paused(store, True)
     return status(store, switch)
 
@@ -202,17 +225,31 @@ def drop(store: Store, key: str) -> str | None:
 
     Where the settings ask for its model, the active model is what they ask for afterwards.
     :raises SpaceNotFound: no such space.
-    :raises SpaceConflict: it is active.
+    :raises SpaceConflict: it is active, or would be started again since the active model's files changed.
     """
     space, active = known_space(store, key), store.spaces.active()
     if space.status == "active":
         raise SpaceConflict(f"{key} answers the searches; switch to another space with `anamnesis model use` first")
+    if space.status == "building" and active is not None and _has_new_files(space, active):
+        raise SpaceConflict(
+            f"{key} is built since the files of {space.model_id} changed; put the former ones back, or use another "
+            "model first"
+        )
     if active is not None and _is_wanted(store, space) and active.model_id != space.model_id:
         set_wanted_model(store, active.model_id)  # first, or the sensor would start it again
     job = job_of(store)
     store.spaces.drop(key)
     forget_space(store, key)
     return job.backfill_id if job is not None and job.space == key and space.status == "building" else None
+
+
+def _has_new_files(space: Space, active: Space) -> bool:
+    """Whether a space is of the active one's model name, but of other files."""
+    return space.model_id == active.model_id and _without_generation(space) != _without_generation(active)
+
+
+def _without_generation(space: Space) -> str:
+    return space.key.removesuffix(f"-g{space.generation}")
 
 
 def _is_wanted(store: Store, space: Space) -> bool:
@@ -262,14 +299,12 @@ def status(store: Store, switch: str = "auto") -> ReembedStatus:
 
 
 def _state(store: Store, space: Space, missing: int) -> State:
-    if space.status == "active":
+    if space.status == "active" or not missing:
         return "complete"
+    if is_paused(store):
+        return "paused"
     failure = failure_of(store, space.key)
-    if failure is not None and failure.count >= FAILED_AFTER:
-        return "failed"
-    if not missing:
-        return "complete"
-    return "paused" if is_paused(store) else "running"
+    return "failed" if failure is not None and failure.count >= FAILED_AFTER else "running"
 
 
 def _checkpoint(space: Space, progress: SpaceProgress) -> Checkpoint | None:

@@ -5,13 +5,15 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from anamnesis_pipeline.embeddings.models import ModelFiles
-from anamnesis_pipeline.errors import SpaceConflict, SpaceNotFound
+from anamnesis_pipeline.errors import GiveUp, SpaceConflict, SpaceNotFound
 from anamnesis_pipeline.model import Space
-from anamnesis_pipeline.steps.reembed_state import clear_failure, record_job, set_paused, set_wanted_model
+from anamnesis_pipeline.steps.reembed_state import clear_failure, forget_space, record_job, set_paused, set_wanted_model
 from anamnesis_pipeline.store.base import IndexReport, Store
 
 RECALL_FLOOR = 0.99
 """Recall at 10 below which an index that was just brought up to date is built anew from nothing."""
+SWITCH_FLOOR = 0.9
+"""Recall at 10 below which searches do not move to a space by themselves."""
 REST_PASSAGES = 2_000
 """More than so many missing passages are no rest but work for the asset `embeddings`."""
 REST_ROUNDS = 5
@@ -127,6 +129,7 @@ def index_space(
     :param switch: False leaves a complete space waiting for somebody's yes.
     :param wanted_model: the setting `model`. When it is the active space's again, nobody waits for this one any more.
     :raises SpaceNotFound: no such space.
+    :raises GiveUp: it is due to be switched to, and its index finds too little.
     """
     space = known_space(store, key)
     index = store.vectors.build(key)
@@ -138,6 +141,11 @@ def index_space(
         index = store.vectors.build(key, force=True)
         recall = store.vectors.recall(key)
     missing = _missing(store, key)
+    if due and recall < SWITCH_FLOOR:
+        raise GiveUp(
+            f"the index of {key} finds only {recall:.0%} of what is nearest, so searches stay where they are; switch "
+            f"all the same with: anamnesis model use {key}"
+        )
     switched = due and switch and not missing and _switch(store, space)
     return SpaceReport(
         index, recall, passages=store.vectors.count(key), missing=missing, active=space.status == "active" or switched,
@@ -154,6 +162,7 @@ def _is_unwanted(store: Store, space: Space, wanted_model: str | None) -> bool:
         return False
     log.info("%s is complete but no longer wanted: the model is set to %s", space.key, wanted_model)
     store.spaces.stop(space.key)
+    forget_space(store, space.key)
     return True
 
 
@@ -172,4 +181,7 @@ def _switch(store: Store, space: Space) -> bool:
     """Whoever indexes a space that nobody started wants its model: else the sensor would switch back."""
     if space.status == "added":
         set_wanted_model(store, space.model_id)
-    return store.spaces.activate(space.key)
+    if not store.spaces.activate(space.key):
+        return False
+    set_paused(store, False)
+    return True

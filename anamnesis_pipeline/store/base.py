@@ -263,7 +263,7 @@ class IndexReport:
 class SpaceProgress:
     """How far a space is embedded: the checkpoint of a re-embed. Written with the vectors, in their transaction.
 
-    `last_episode` and `written_at` are of the newest write; None before the first.
+    `last_episode` is the last episode that a write left lacking nothing, and `written_at` when; None before the first.
     """
 
     episodes: int
@@ -281,6 +281,13 @@ class VectorIndex(Protocol):
         """Write by (space, variant, passage id); passages deleted meanwhile are skipped. Returns rows written.
 
         :raises DimensionMismatch: `vectors` has another width than the space.
+        """
+
+    def put_all(self, space: str, passage_ids: Sequence[int], vectors: Mapping[Variant, Vectors]) -> int:
+        """As `put`, for several variants: each transaction holds all of them for its passages. Row n of every variant
+        belongs to passage n. Returns rows written.
+
+        :raises DimensionMismatch: some have another width than the space.
         """
 
     def get(self, space: str, variant: Variant, passage_ids: Sequence[int]) -> dict[int, Vectors]:
@@ -347,8 +354,8 @@ class SpaceRecords(Protocol):
         :raises SpaceNotFound: no such space.
         """
 
-    def stop(self, key: str) -> None:
-        """Make a `building` space `added` again; what it has stays. Any other space is left alone."""
+    def stop(self, key: str, status: str = "added") -> None:
+        """Make a `building` space `added` again, or `retired`; what it has stays. Any other space is left alone."""
 
     def record_precision(self, key: str, precision: str, fidelity: float | None) -> None:
         """Note in which arithmetic the space's vectors are made from now on, and how close that is to fp32."""

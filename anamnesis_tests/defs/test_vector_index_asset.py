@@ -8,6 +8,7 @@ import pytest
 from anamnesis_pipeline.defs.partitions import SPACES
 from anamnesis_pipeline.defs.resources import EmbeddingPoolResource, MemoryResource
 from anamnesis_pipeline.defs.vector_index import vector_index
+from anamnesis_pipeline.errors import GiveUp
 from anamnesis_pipeline.model import Space
 from anamnesis_pipeline.steps import reembed
 from anamnesis_pipeline.steps.reembed_state import set_wanted_model, wanted_model
@@ -112,6 +113,16 @@ def test_by_hand_an_added_space_is_switched_to_and_stays(
 def test_an_index_that_finds_too_little_fails_its_check_but_not_its_run(
     memory: MemoryResource, instance: dg.DagsterInstance, store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(type(store.vectors), "recall", lambda *_: 0.5)
+    monkeypatch.setattr(type(store.vectors), "recall", lambda *_: 0.95)
     found = run(memory, instance, NEW)
     assert (found["check"]["passed"], found["switched to it now"]) == (False, True)
+
+
+def test_searches_do_not_move_by_themselves_to_an_index_that_finds_hardly_anything(
+    memory: MemoryResource, instance: dg.DagsterInstance, store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    before = active(store)
+    monkeypatch.setattr(type(store.vectors), "recall", lambda *_: 0.5)
+    with pytest.raises(GiveUp, match=f"finds only 50%.*anamnesis model use {NEW.key}"):
+        run(memory, instance, NEW)
+    assert active(store) == before

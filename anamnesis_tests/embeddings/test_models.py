@@ -12,9 +12,14 @@ from anamnesis_pipeline.errors import UnknownModel
 
 
 def made_up_model(folder: Path, weights: bytes = b"weights", **files: Any) -> Path:
-    """A folder with the files of a small sentence-transformers model; `name__json` stands for `name.json`."""
+    """A folder with the files of a small sentence-transformers model; `a__b` stands for `a/b.json`.
+
+    modules.json lists the transformer and then every module that has a config.json here.
+    """
     folder.mkdir(parents=True)
-    contents = {"config": {"hidden_size": 32, "max_position_embeddings": 512}, **files}
+    parts = sorted(name.removesuffix("__config") for name in files if name.endswith("__config"))
+    modules = [{"path": part, "type": f"some.package.{part[2:] or 'Transformer'}"} for part in ["", *parts]]
+    contents = {"config": {"hidden_size": 32, "max_position_embeddings": 512}, "modules": modules, **files}
     for name, content in contents.items():
         path = folder / f"{name.replace('__', '/')}.json"
         path.parent.mkdir(exist_ok=True)
@@ -86,6 +91,104 @@ def test_replaced_weights_are_noticed(tmp_path: Path) -> None:
 def test_families_that_document_prefixes_get_them(tmp_path: Path, name: str, query: str, passage: str) -> None:
     files = find_model(str(made_up_model(tmp_path / name)))
     assert (files.query_prefix, files.passage_prefix) == (query, passage)
+
+
+@pytest.mark.parametrize("width", ["hidden_size", "dim", "d_model", "n_embd"])
+def test_the_width_goes_by_several_names(tmp_path: Path, width: str) -> None:
+    folder = made_up_model(tmp_path / "m", config={width: 48, "max_position_embeddings": 512})
+    assert find_model(str(folder)).dim == 48
+
+
+@pytest.mark.parametrize(
+    ("pooling", "dim", "name"),
+    [
+        ({"pooling_mode": "cls"}, 32, "cls"),
+        ({"pooling_mode": ["cls", "mean", "max"]}, 96, "cls+mean+max"),
+        ({"pooling_mode_cls_token": True, "pooling_mode_mean_tokens": True}, 64, "cls_token+mean_tokens"),
+        ({"pooling_mode_cls_token": False}, 32, "mean_tokens"),
+    ],
+)
+def test_pooled_modes_lie_side_by_side(tmp_path: Path, pooling: dict[str, Any], dim: int, name: str) -> None:
+    files = find_model(str(made_up_model(tmp_path / "m", **{"1_Pooling__config": pooling})))
+    assert (files.dim, files.pooling) == (dim, name)
+
+
+def test_the_last_dense_layer_sets_the_width_in_the_order_of_the_modules(tmp_path: Path) -> None:
+    dense = {"2_Dense__config": {"out_features": 96}, "10_Dense__config": {"out_features": 8}}
+    order = [{"path": path, "type": f"x.{path[-5:]}"} for path in ("", "2_Dense", "10_Dense")]
+    assert find_model(str(made_up_model(tmp_path / "m", **dense, modules=order))).dim == 8
+
+
+def test_without_a_list_of_modules_a_transformer_is_averaged(tmp_path: Path) -> None:
+    folder = made_up_model(tmp_path / "m", **{"1_Pooling__config": {"pooling_mode": ["cls", "max"]}})
+    (folder / "modules.json").unlink()
+    assert (find_model(str(folder)).dim, find_model(str(folder)).pooling) == (32, "mean_tokens")
+
+
+@pytest.mark.parametrize(
+    ("config", "sentence", "tokenizer", "window"),
+    [
+        ({"max_position_embeddings": 512}, None, None, 512),
+        ({"max_position_embeddings": 512}, 128, 512, 128),
+        ({"max_position_embeddings": 512}, 4096, int(1e30), 512),
+        ({"max_position_embeddings": 512}, None, 1e30, 512),
+        ({"max_position_embeddings": 512}, None, 384, 384),
+        ({"max_position_embeddings": 514, "model_type": "xlm-roberta", "pad_token_id": 1}, None, None, 512),
+        ({"max_position_embeddings": 514, "model_type": "roberta"}, 514, 514, 512),
+        ({"max_position_embeddings": 514, "model_type": "roberta", "pad_token_id": 0}, None, None, 513),
+        ({"max_position_embeddings": 514, "model_type": "mpnet", "pad_token_id": 0}, None, None, 512),
+        ({"model_type": "t5"}, 256, None, 256),
+        ({"n_positions": 1024}, None, None, 1024),
+    ],
+)
+def test_the_window_is_the_least_limit_that_is_known(
+    tmp_path: Path, config: dict[str, Any], sentence: int | None, tokenizer: float | None, window: int
+) -> None:
+    folder = made_up_model(
+        tmp_path / "m", config={"hidden_size": 32, **config}, sentence_bert_config={"max_seq_length": sentence},
+        tokenizer_config={"model_max_length": tokenizer},
+    )  # fmt: skip
+    assert find_model(str(folder)).window == window
+
+
+def test_a_model_without_any_limit_is_refused(tmp_path: Path) -> None:
+    folder = made_up_model(tmp_path / "m", config={"d_model": 32}, tokenizer_config={"model_max_length": 1e30})
+    with pytest.raises(UnknownModel, match="no file limits the length of a text"):
+        find_model(str(folder))
+
+
+@pytest.mark.parametrize("weights", ["model.safetensors", "pytorch_model.bin"])
+def test_weights_of_a_later_module_count(tmp_path: Path, weights: str) -> None:
+    folder = made_up_model(tmp_path / "m", **{"2_Dense__config": {"out_features": 16}})
+    keys = []
+    for content in (b"dense", b"another dense"):
+        (folder / "2_Dense" / weights).write_bytes(content)
+        keys.append(find_model(str(folder)).space().key)
+    assert keys[0] != keys[1]
+
+
+def test_every_shard_of_the_weights_counts_and_must_be_there(tmp_path: Path) -> None:
+    shards = ["model-00001-of-00002.safetensors", "model-00002-of-00002.safetensors"]
+    folder = made_up_model(tmp_path / "m")
+    (folder / "model.safetensors").unlink()
+    index = {"weight_map": {"a": shards[0], "b": shards[1], "c": shards[1]}}
+    (folder / "model.safetensors.index.json").write_text(json.dumps(index), encoding="utf-8")
+    (folder / shards[0]).write_bytes(b"first")
+    with pytest.raises(UnknownModel, match=shards[1]):
+        find_model(str(folder))
+    keys = []
+    for content in (b"second", b"a longer second"):
+        (folder / shards[1]).write_bytes(content)
+        keys.append(find_model(str(folder)).space().key)
+    assert keys[0] != keys[1]
+
+
+@pytest.mark.parametrize("broken", ["[]", "{", "[1]", '[{"path": "", "type": 1}]', '[{"type": "x.Transformer"}]'])
+def test_a_broken_list_of_modules_is_no_model(tmp_path: Path, broken: str) -> None:
+    folder = made_up_model(tmp_path / "m")
+    (folder / "modules.json").write_text(broken, encoding="utf-8")
+    with pytest.raises(UnknownModel, match="does not hold a complete sentence-transformers model"):
+        find_model(str(folder))
 
 
 @pytest.mark.parametrize("missing", ["config.json", "model.safetensors"])

@@ -63,14 +63,20 @@ def test_passages_hold_every_character_that_is_not_blank_in_order(said: list[tup
     assert all(p.text.strip() for p in passages)
 
 
+ENDS = 300
+"""Pieces in the end of an unbroken run that is cut: up to 100 characters, of up to three pieces each in some scripts.
+In the whole run they were part of one unknown piece. The model then reads the passage in windows."""
+
+
 @settings(deadline=None, max_examples=60)
 @given(segments, texts)
 def test_no_passage_is_longer_than_the_model_reads(said: list[tuple[SegmentKind, str]], lead: str) -> None:
+    longest = max((len(word) for text in [*(text for _, text in said), lead] for word in text.split()), default=0)
+    ends = 0 if longest <= 32 else ENDS
     for passage in passages_of_part(part(*said, lead=lead), PIECES):
         assert len(passage.text) <= BODY_CHARS
-        # cutting an unbroken run leaves a short end, which counts as real pieces where the whole was one unknown
-        assert count(passage.text) <= BODY_PIECES + 70
-        assert count(passage.with_context) <= WINDOW + 36
+        assert count(passage.text) <= BODY_PIECES + ends
+        assert count(passage.with_context) <= WINDOW + 2 * ends
 
 
 @settings(deadline=None, max_examples=40)

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from anamnesis_pipeline.embeddings.cores import available_cores
 from anamnesis_pipeline.embeddings.pinned_pool import PinnedPool, PoolModel
 from anamnesis_pipeline.embeddings.space_models import SpaceModels
-from anamnesis_pipeline.errors import BadSetting, ModelLoading, UnknownModel
+from anamnesis_pipeline.errors import BadSetting, ModelLoading, StoreBusy, UnknownModel
 from anamnesis_pipeline.model import Space
 from anamnesis_tests.embeddings.fake_models import Gate
 
@@ -21,6 +21,8 @@ OLD, NEW = Space("old", "model-old", 4), Space("new", "model-new", 6)
 
 
 class Marked:
+    precision, fidelity = "fp32", None
+
     def __init__(self, dim: int) -> None:
         self._dim = dim
 
@@ -319,6 +321,111 @@ def test_searches_during_many_switches_are_never_answered_from_a_wrong_space_and
         searcher.join(5)
     assert problems == []
     assert {"old", "new"} <= set(answers)
+
+
+def test_a_switch_is_seen_without_a_search(open_models: OpenModels) -> None:
+    active = [OLD]
+    models = open_models(pool_of, lambda: active[0], look_every_s=0.01)
+    models.load_in_background()
+    wait_for(lambda: models.ready)
+    active[0] = NEW
+    wait_for(lambda: models.model_id == "model-new" and models.ready)
+
+
+def test_looking_at_the_active_space_outlives_a_busy_store_and_ends_with_the_models(open_models: OpenModels) -> None:
+    looks: list[int] = []
+
+    def active() -> Space:
+        looks.append(1)
+        if len(looks) < 5:
+            raise StoreBusy("locked")
+        return OLD
+
+    models = open_models(pool_of, active, look_every_s=0.01)
+    models.load_in_background()
+    wait_for(lambda: models.ready)
+    models.close()
+    seen = len(looks)
+    time.sleep(0.05)
+    assert len(looks) == seen
+    assert not any(thread.name == "space-watcher" for thread in threading.enumerate())
+
+
+def test_once_the_old_space_is_dropped_the_new_one_is_named_and_said_to_be_loading(open_models: OpenModels) -> None:
+    gate, known = Gate(), {"old", "new"}
+    models = ready_for_old(
+        open_models(lambda s: pool_of(s, gate if s == NEW else lambda: None), lambda: NEW, exists=known.__contains__)
+    )
+    assert answering(models, NEW) == "old"
+    known.remove("old")
+    assert models.space_for(NEW) == NEW
+    with pytest.raises(ModelLoading, match="model-new is still loading"):
+        models.embed_query("x", NEW)
+    assert (models.ready, models.model_id) == (False, "model-new")
+    gate.opened.set()
+    wait_for(lambda: models.ready)
+    assert answering(models, NEW) == "new"
+
+
+def test_switching_back_lets_go_of_the_model_that_was_on_its_way(open_models: OpenModels) -> None:
+    gate = Gate()
+    models = ready_for_old(
+        open_models(lambda s: pool_of(s, gate if s == NEW else lambda: None), lambda: OLD, grace_s=0.01)
+    )
+    models.space_for(NEW)
+    assert gate.reached.wait(5)
+    assert answering(models, OLD) == "old"
+    gate.opened.set()
+    wait_for(lambda: not any(thread.name == "load new" for thread in threading.enumerate()))
+    wait_for(lambda: sum(thread.name == "embed-0" for thread in threading.enumerate()) == 1)
+    assert answering(models, OLD) == "old"
+
+
+def test_switching_back_ends_the_attempts_at_a_model_that_fails_and_its_blame(open_models: OpenModels) -> None:
+    def open_pool(space: Space) -> PinnedPool:
+        if space == NEW:
+            raise UnknownModel("its folder was removed")
+        return pool_of(space)
+
+    models = ready_for_old(open_models(open_pool, lambda: OLD, grace_s=0.01, first_retry_s=0.01))
+    models.space_for(NEW)
+    wait_for(lambda: models.next_failure is not None)
+    models.space_for(OLD)
+    assert models.next_failure is None
+    wait_for(lambda: not any(thread.name == "load new" for thread in threading.enumerate()))
+    assert answering(models, OLD) == "old"
+
+
+LONG_REASON = "model-old at /models/v1.5/old does not load: no weights. " + "What may be set is listed here. " * 30
+
+
+@pytest.mark.parametrize(
+    ("whole", "kept"),
+    [
+        (LONG_REASON, "model-old at /models/v1.5/old does not load: no weights."),
+        ("no weights\nlooked in many places", "no weights"),
+        ("x" * 700, "x" * 199 + "…"),
+    ],
+)
+@pytest.mark.parametrize("where", ["prepare", "load"])
+def test_a_long_failure_is_told_by_its_first_sentence_and_logged_once_in_full(
+    open_models: OpenModels, caplog: pytest.LogCaptureFixture, whole: str, kept: str, where: str
+) -> None:
+    attempts: list[int] = []
+
+    def fail(*_: object) -> Any:
+        attempts.append(1)
+        raise UnknownModel(whole)
+
+    models = (
+        open_models(pool_of, lambda: None, prepare=fail, first_retry_s=0.001)
+        if where == "prepare"
+        else open_models(fail, lambda: OLD, first_retry_s=0.001)
+    )
+    models.load_in_background()
+    wait_for(lambda: len(attempts) > 2)
+    assert models.failure == kept
+    assert sum(whole in record.getMessage() for record in caplog.records) == 1
 
 
 def test_closing_while_a_model_is_on_its_way_ends_it_too() -> None:

@@ -1,14 +1,21 @@
+import time
+from collections.abc import Callable
+from contextlib import closing
 from dataclasses import replace
 from datetime import timedelta
 from typing import Any
 
 import pytest
 
+from anamnesis_pipeline.embeddings.cores import available_cores
+from anamnesis_pipeline.embeddings.pinned_pool import PinnedPool, PoolModel
+from anamnesis_pipeline.embeddings.space_models import SpaceModels
 from anamnesis_pipeline.errors import ModelLoading, StoreBusy, StoreCorrupt
-from anamnesis_pipeline.model import Where
+from anamnesis_pipeline.model import Space, Where
 from anamnesis_pipeline.search.engine import CHARS_PER_TOKEN, Engine, labels_of
 from anamnesis_pipeline.search.query import Mode, SearchQuery
 from anamnesis_pipeline.store.base import Store
+from anamnesis_tests.embeddings.fake_models import Gate, HashedWords
 from anamnesis_tests.search.memory import EMBEDDER, SPACE, START, Memory, embed_query
 
 EVERYTHING: dict[str, Any] = {"min_score": 0, "fold": False, "top_k": 10}
@@ -194,6 +201,38 @@ def test_without_a_model_words_answer_and_the_answer_says_so(memory: Memory) -> 
         assert answer.degraded[0].startswith("dense: ")
     assert engine.search(SearchQuery("zeppelin", mode=Mode.SEMANTIC)).hits == []
     assert engine.search(SearchQuery("zeppelin", mode=Mode.EXACT)).degraded == []
+
+
+def test_when_the_old_space_is_dropped_before_the_new_model_is_in_memory_words_answer_and_the_answer_says_why(
+    memory: Memory,
+) -> None:
+    gate, spaces = Gate(), memory.store.spaces
+    new = replace(SPACE, key="new", model_id="new-model")
+
+    def open_pool(space: Space) -> PinnedPool:
+        if space.key == "new":
+            gate()
+        return PinnedPool(PoolModel(space.model_id, space.dim, lambda: HashedWords(space.dim)), available_cores()[:1])
+
+    models = SpaceModels(open_pool, spaces.active, exists=lambda key: any(space.key == key for space in spaces.all()))
+    with closing(models):
+        models.load_in_background()
+        assert wait_until(lambda: models.ready)
+        spaces.put(new)
+        spaces.activate("new")
+        found = memory.add("zeppelin", embed=False)
+        spaces.drop(SPACE.key)
+        answer = Engine(memory.store, models.embed_query, models.space_for).search(SearchQuery("zeppelin"))
+        gate.opened.set()
+    assert [hit.episode.episode_id for hit in answer.hits] == [found]
+    assert answer.degraded == ["dense: the embedding model new-model is still loading; try again in a few seconds"]
+
+
+def wait_until(condition: Callable[[], bool]) -> bool:
+    end = time.monotonic() + 5
+    while not condition() and time.monotonic() < end:
+        time.sleep(0.005)
+    return condition()
 
 
 class Broken:

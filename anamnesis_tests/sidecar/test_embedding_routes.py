@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -10,6 +11,7 @@ from starlette.testclient import TestClient
 from anamnesis_pipeline.embeddings.cores import available_cores
 from anamnesis_pipeline.embeddings.hashing import HashingEmbedder
 from anamnesis_pipeline.model import RESERVED_SOURCES
+from anamnesis_pipeline.sidecar import embedding_control
 from anamnesis_pipeline.sidecar.app import create_app
 from anamnesis_pipeline.steps.embeddings import embed_sources
 from anamnesis_pipeline.steps.spaces import index_space
@@ -34,6 +36,17 @@ def stored(services: TestServices) -> dict[str, Any]:
 @pytest.fixture
 def model(tmp_path: Path) -> str:
     return model_folder(tmp_path / "tiny")
+
+
+def put_back_hashing_model(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let the model of the first space, which has no files, look as if it had those that made its vectors."""
+    find = embedding_control.find_model
+
+    def found(model_id: str, *, local_only: bool = False) -> object:
+        made_it = SimpleNamespace(space=lambda generation: SPACE)
+        return made_it if model_id == SPACE.model_id else find(model_id, local_only=local_only)
+
+    monkeypatch.setattr(embedding_control, "find_model", found)
 
 
 # --- what is ---------------------------------------------------------------------------------------------
@@ -194,12 +207,13 @@ def test_a_model_that_has_to_embed_first_is_a_backfill_with_a_link(
 
 
 def test_a_model_whose_space_is_complete_answers_at_once_and_so_does_the_way_back(
-    client: TestClient, services: TestServices, model: str, post: Post
+    client: TestClient, services: TestServices, model: str, post: Post, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     post("The zeppelin hangar")
     new = client.post("/api/embedding/model", json={"model_id": model}).json()["space"]
     embed_all(services, new)
     assert client.get("/api/embedding/config").json()["space"] == new
+    put_back_hashing_model(monkeypatch)
     back = client.post(f"/api/embedding/spaces/{SPACE.key}/use")
     assert (back.status_code, back.json()["active"], back.json()["link"]) == (200, True, None)
     assert client.get("/api/embedding/config").json()["space"] == SPACE.key
@@ -311,8 +325,14 @@ def test_an_unknown_space_is_404(client: TestClient, method: str, path: str) -> 
     assert "nope-1" in reply.json()["detail"]
 
 
-def test_a_space_whose_model_is_gone_cannot_be_filled_but_a_complete_one_can_be_used(
-    client: TestClient, services: TestServices, post: Post
+def test_a_complete_space_whose_model_is_gone_is_not_switched_to(
+    client: TestClient, services: TestServices, model: str, post: Post
 ) -> None:
+    post("The zeppelin hangar")
+    new = client.post("/api/embedding/model", json={"model_id": model}).json()["space"]
+    embed_all(services, new)
     reply = client.post(f"/api/embedding/spaces/{SPACE.key}/use")  # `hashing-64` is nowhere on the disk
-    assert (reply.status_code, reply.json()["active"]) == (200, True)
+    assert reply.status_code == 422
+    assert "hashing-64" in reply.json()["detail"]
+    assert client.get("/api/embedding/config").json()["space"] == new
+    assert stored(services) == {"config.model": model}

@@ -172,6 +172,79 @@ def test_vectors_that_are_no_numbers_are_not_written_and_the_failure_is_noted(fi
     assert failure_of(filled, SPACE.key) is None, "a checkpoint was written since"
 
 
+class Choking(HashingEmbedder):
+    """Makes no vectors of texts with certain numbers."""
+
+    def __init__(self, numbers: Sequence[int]) -> None:
+        super().__init__(DIM)
+        self._bad = {f"number {number} of direct" for number in numbers}
+        self.calls = 0
+
+    def embed(self, texts: Sequence[str], role: object) -> NDArray[np.float32]:
+        self.calls += 1
+        if not self._bad.isdisjoint(texts):
+            raise InvalidVectors("no numbers")
+        return super().embed(texts, "passage")
+
+
+def pending_ids(store: Store) -> list[str]:
+    return [episode.episode_id for episode in store.vectors.pending(SPACE.key, ["direct"], 999)]
+
+
+def test_episodes_without_valid_vectors_are_left_and_keep_no_other_from_its_own(filled: Store) -> None:
+    reports: list[EmbedReport] = []
+    bad = [59, 57, 20]
+    with pytest.raises(InvalidVectors, match=r"hashing: 3, first direct-59: no numbers"):
+        embed_sources(filled, SPACE.key, ["direct"], Choking(bad), 25, on_checkpoint=reports.append)
+    assert [report.episodes for report in reports] == [23, 47, 57]
+    assert pending_ids(filled) == [f"direct-{number}" for number in bad]
+    failure = failure_of(filled, SPACE.key)
+    assert failure is not None
+    assert "direct-59" in failure.last
+    write(filled, 5, first=60)
+    with pytest.raises(InvalidVectors, match=": 3, first direct-59"):
+        embed_sources(filled, SPACE.key, ["direct"], Choking(bad), 25)
+    assert len(pending_ids(filled)) == 3, "what is newer was embedded"
+    embed_sources(filled, SPACE.key, ["direct"], HashingEmbedder(DIM), 25)
+    assert pending_ids(filled) == []
+
+
+def test_a_whole_checkpoint_without_valid_vectors_does_not_end_a_run_that_embedded_some(filled: Store) -> None:
+    reports: list[EmbedReport] = []
+    bad = range(30, 50)
+    with pytest.raises(InvalidVectors, match=": 20, first direct-49"):
+        embed_sources(filled, SPACE.key, ["direct"], Choking(bad), 5, on_checkpoint=reports.append)
+    assert pending_ids(filled) == [f"direct-{number}" for number in reversed(bad)]
+    assert [report.episodes for report in reports] == list(range(5, 45, 5)), "a checkpoint of nothing is none"
+
+
+def test_a_model_that_fails_with_every_episode_of_the_first_checkpoint_is_tried_no_further(filled: Store) -> None:
+    embedder = Choking(range(35, 60))
+    with pytest.raises(InvalidVectors, match=": 25, first direct-59"):
+        embed_sources(filled, SPACE.key, ["direct"], embedder, 25)
+    assert embedder.calls == 26
+    assert len(pending_ids(filled)) == 60
+
+
+def test_a_run_gives_up_after_a_hundred_episodes_without_valid_vectors(store: Store) -> None:
+    store.spaces.put(SPACE)
+    write(store, 130)
+    embedder = Choking(range(5, 125))
+    with pytest.raises(InvalidVectors, match=": 100, first direct-124"):
+        embed_sources(store, SPACE.key, ["direct"], embedder, 10)
+    assert len(pending_ids(store)) == 125
+
+
+def test_what_was_left_does_not_turn_a_pause_into_a_failure(filled: Store) -> None:
+    reports: list[EmbedReport] = []
+    report = embed_sources(
+        filled, SPACE.key, ["direct"], Choking([59]), 25,
+        should_pause=lambda: bool(reports), on_checkpoint=reports.append,
+    )  # fmt: skip
+    assert (report.paused, report.episodes) == (True, 24)
+    assert pending_ids(filled)[0] == "direct-59"
+
+
 def test_waiting_doubles_with_each_failure_up_to_a_bound(filled: Store) -> None:
     def fail(*_: object) -> None:
         raise StoreFull("no room")

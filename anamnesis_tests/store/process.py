@@ -48,7 +48,8 @@ def embed(store: Store, until: float) -> None:
     """Vectors for what lacks them, two episodes at a time."""
     while time.monotonic() < until and (left := store.vectors.pending("s", ["direct", "logs"], 2)):
         keys = [stored.passage_id for episode in left for stored in episode.passages]
-        store.vectors.put("s", Variant.TEXT, keys, random_units(len(keys), 4))
+        vectors = random_units(len(keys), 4)
+        store.vectors.put_all("s", keys, {Variant.TEXT: vectors, Variant.CONTEXT: vectors})
         print(left[-1].episode_id, flush=True)
 
 

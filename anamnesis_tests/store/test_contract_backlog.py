@@ -91,6 +91,18 @@ def test_a_put_that_writes_nothing_is_no_progress(store: Store):
     assert store.vectors.progress("s") == SpaceProgress(0, 0, 0, 0, None, None)
 
 
+def test_progress_names_the_last_episode_that_lacks_nothing(store: Store):
+    store.spaces.put(space("s", variants=(TEXT, CONTEXT)))
+    whole, half = put(store, "whole", "a"), put(store, "half", "b", "c")
+    store.vectors.put("s", TEXT, whole, random_units(1, 4))
+    assert store.vectors.progress("s").last_episode is None, "its other variant is to come"
+    two, one = random_units(2, 4), random_units(1, 4)
+    assert store.vectors.put_all("s", [*whole, half[0]], {TEXT: two, CONTEXT: two}) == 4
+    assert store.vectors.progress("s").last_episode == "whole"
+    assert store.vectors.put_all("s", half[1:], {TEXT: one, CONTEXT: one}) == 2
+    assert store.vectors.progress("s").last_episode == "half"
+
+
 SOURCES = ("direct", "logs", "chat")
 
 STEPS = st.lists(

@@ -93,7 +93,7 @@ def test_of_processes_that_start_a_space_at_once_exactly_one_wins(open_store, pl
 
 def test_a_killed_embedder_leaves_progress_and_backlog_in_agreement(open_store, place):  # type: ignore[no-untyped-def]
     store = open_store()
-    store.spaces.put(space("s"))
+    store.spaces.put(space("s", variants=(Variant.TEXT, Variant.CONTEXT)))
     ids = [f"e{n:03d}" for n in range(400)]
     store.episodes.put([(episode(i, n, source=("direct", "logs")[n % 2]), passages("a", "b"))
                         for n, i in enumerate(ids)])  # fmt: skip
@@ -110,7 +110,8 @@ def test_a_killed_embedder_leaves_progress_and_backlog_in_agreement(open_store, 
         left = store.vectors.pending("s", ["direct", "logs"], 400)
         assert [p.episode_id for p in left] == ids[: 400 - progress.episodes_done][::-1]
         assert progress.passages - progress.passages_done == sum(len(p.passages) for p in left)
-        assert progress.passages_done == len(store.vectors.get("s", Variant.TEXT, keys)) == 2 * progress.episodes_done
+        for variant in (Variant.TEXT, Variant.CONTEXT):
+            assert progress.passages_done == len(store.vectors.get("s", variant, keys)) == 2 * progress.episodes_done
         assert progress.last_episode == ids[400 - progress.episodes_done]
         assert progress.last_episode <= written[-1]
     assert written == sorted(set(written), reverse=True)

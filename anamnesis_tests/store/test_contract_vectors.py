@@ -179,6 +179,24 @@ def test_more_vectors_than_one_transaction_takes_are_written(store: Store):
     assert store.vectors.put("s", TEXT, [], vectors[:0]) == 0
 
 
+def test_all_variants_of_a_passage_are_written_together_or_not_at_all(store: Store):
+    store.spaces.put(space("s", variants=(TEXT, CONTEXT)))
+    keys = [key for i in range(7) for key in put(store, f"e{i}", *(f"{i} {j}" for j in range(100)))]
+    text, context = random_units(700, 4), random_units(700, 4, seed=1)
+    with pytest.raises(DimensionMismatch, match="4-d"):
+        store.vectors.put_all("s", keys, {TEXT: text, CONTEXT: random_units(700, 5)})
+    with pytest.raises(ValueError, match="700 passage ids came with 699 vectors"):
+        store.vectors.put_all("s", keys, {TEXT: text, CONTEXT: context[1:]})
+    assert store.vectors.get("s", TEXT, keys) == {}
+    store.episodes.delete("e3")
+    assert store.vectors.put_all("s", keys, {TEXT: text, CONTEXT: context}) == 1_200
+    for variant, written in ((TEXT, text), (CONTEXT, context)):
+        found = store.vectors.get("s", variant, keys)
+        assert set(found) == {*keys[:300], *keys[400:]}
+        np.testing.assert_allclose(found[keys[650]], written[650], atol=2e-3)
+    assert store.vectors.put_all("s", keys, {}) == 0
+
+
 def test_a_grown_index_finds_what_is_new_and_changed_and_nothing_dead(store: Store):
     store.spaces.put(space("s", 8))
     first = [key for i in range(4) for key in put(store, f"old {i}", *(f"{i} {j}" for j in range(100)))]

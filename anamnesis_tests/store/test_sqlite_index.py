@@ -1,5 +1,6 @@
 """The index files that the SQLite backend derives from its vectors."""
 
+import gc
 import sqlite3
 import subprocess
 import sys
@@ -11,12 +12,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from anamnesis_pipeline.errors import SpaceNotFound
 from anamnesis_pipeline.model import Variant, Where
 from anamnesis_pipeline.store.base import Store
 from anamnesis_pipeline.store.sqlite import index_files, vector_file, vector_search
 from anamnesis_pipeline.store.sqlite.index_files import Coverage
 from anamnesis_pipeline.store.sqlite.opening import open_sqlite
 from anamnesis_pipeline.store.sqlite.vector_recall import kth_scores, share_found
+from anamnesis_pipeline.store.sqlite.vector_tail import VectorTail
 from anamnesis_tests.store.samples import put, random_units, space
 
 
@@ -51,6 +54,57 @@ def test_a_lost_or_damaged_index_file_costs_speed_only(path: Path, damage: str):
     assert store.vectors.build("s", force=True).indexed == 60
     assert store.vectors.nearest("s", Variant.TEXT, vectors[3], 1, Where())[0].passage_id == keys[3]
     store.close()
+
+
+def mapped(folder: Path) -> int:
+    """How many index files of the folder this process maps, deleted ones included."""
+    maps = Path("/proc/self/maps")
+    if not maps.exists():
+        pytest.skip("this system does not tell which files a process maps")
+    return len({line.split(maxsplit=5)[5] for line in maps.read_text().splitlines() if f"{folder}/" in line})
+
+
+@pytest.mark.parametrize("notice", ["search", "build", "refused search"])
+def test_the_files_of_a_space_that_another_handle_dropped_are_let_go(path: Path, notice: str):
+    store, other = opened(path), opened(path)
+    keys, vectors = put(store, "e", *(f"text {i}" for i in range(60))), random_units(60, 8)
+    for name in ("kept", "dropped"):
+        store.spaces.put(space(name, 8))
+        store.vectors.put(name, Variant.TEXT, keys, vectors)
+        store.vectors.build(name, force=True)
+        store.vectors.nearest(name, Variant.TEXT, vectors[0], 3, Where())
+    assert mapped(path.parent / "index") == 2
+    other.spaces.drop("dropped")
+    if notice == "build":
+        store.vectors.build("kept")
+    elif notice == "search":
+        assert store.vectors.nearest("kept", Variant.TEXT, vectors[3], 1, Where())[0].passage_id == keys[3]
+    else:
+        with pytest.raises(SpaceNotFound):
+            store.vectors.nearest("dropped", Variant.TEXT, vectors[0], 3, Where())
+    assert mapped(path.parent / "index") == 1
+    store.close()
+    other.close()
+
+
+def test_the_tail_of_a_dropped_space_is_let_go(path: Path):
+    store = opened(path)
+    key = put(store, "e", "text")
+    for name in ("kept", "dropped"):
+        store.spaces.put(space(name, 8))
+        store.vectors.put(name, Variant.TEXT, key, random_units(1, 8))
+    before = tails()
+    for name in ("kept", "dropped"):
+        store.vectors.nearest(name, Variant.TEXT, random_units(1, 8)[0], 1, Where())
+    assert tails() == before + 2
+    store.spaces.drop("dropped")
+    store.vectors.nearest("kept", Variant.TEXT, random_units(1, 8)[0], 1, Where())
+    assert tails() == before + 1
+    store.close()
+
+
+def tails() -> int:
+    return sum(isinstance(thing, VectorTail) for thing in gc.get_objects())
 
 
 def many(store: Store, count: int, first: int = 0) -> list[int]:

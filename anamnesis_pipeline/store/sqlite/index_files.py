@@ -3,7 +3,7 @@
 import sqlite3
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Set
 from dataclasses import dataclass
 from pathlib import Path
 from uuid import uuid4
@@ -87,6 +87,12 @@ class IndexFiles:
         recorded = _recorded(connection, row.space_id, variant)
         file = self._opened(row, variant, recorded) if recorded else None
         return CurrentFile(file, recorded) if file and recorded else None
+
+    def close_all_but(self, space_ids: Set[int]) -> None:
+        """Unmap the files of all other spaces; a search that is going on in one keeps it until it ends."""
+        with self._lock:
+            for key in [key for key in self._files if key[0] not in space_ids]:
+                del self._files[key]
 
     def coverage(self, row: SpaceRow, variant: str) -> Coverage:
         """What is stored of one variant and what its file holds of that."""

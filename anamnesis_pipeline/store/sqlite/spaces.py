@@ -56,9 +56,9 @@ class SqliteSpaces:
             _refuse_a_second(connection, key, "building")
             connection.execute("UPDATE spaces SET status = 'building' WHERE space_id = ?", (space.space_id,))
 
-    def stop(self, key: str) -> None:
+    def stop(self, key: str, status: str = "added") -> None:
         with self._database.write() as connection:
-            connection.execute("UPDATE spaces SET status = 'added' WHERE key = ? AND status = 'building'", (key,))
+            connection.execute("UPDATE spaces SET status = ? WHERE key = ? AND status = 'building'", (status, key))
 
     def record_precision(self, key: str, precision: str, fidelity: float | None) -> None:
         with self._database.write() as connection:

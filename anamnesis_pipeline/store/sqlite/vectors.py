@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from anamnesis_pipeline.errors import DimensionMismatch
 from anamnesis_pipeline.model import ScoredPassage, Variant, Where
-from anamnesis_pipeline.store.base import IndexReport, PendingEpisode, SpaceProgress
+from anamnesis_pipeline.store.base import MAX_ROWS_PER_WRITE, IndexReport, PendingEpisode, SpaceProgress
 from anamnesis_pipeline.store.sqlite import pending, vector_search
 from anamnesis_pipeline.store.sqlite.columns import instant, json_list, moment
 from anamnesis_pipeline.store.sqlite.connection import Database, batches
@@ -42,15 +42,19 @@ class SqliteVectors:
         self._tails: dict[tuple[int, str], VectorTail] = {}
 
     def put(self, space: str, variant: Variant, passage_ids: Sequence[int], vectors: Vectors) -> int:
-        if len(passage_ids) != len(vectors):
-            raise ValueError(f"{len(passage_ids)} passage ids came with {len(vectors)} vectors")
-        blobs = dict(zip(passage_ids, np.asarray(vectors).astype(STORED), strict=True))
+        return self.put_all(space, passage_ids, {variant: vectors})
+
+    def put_all(self, space: str, passage_ids: Sequence[int], vectors: Mapping[Variant, Vectors]) -> int:
+        if not vectors:
+            return 0
+        rows = {variant: _rows(passage_ids, matrix) for variant, matrix in vectors.items()}
         written = 0
-        for batch in batches(list(blobs)):
+        for batch in batches(list(dict.fromkeys(passage_ids)), MAX_ROWS_PER_WRITE // len(vectors)):
             with self._database.write() as connection:
                 row = find_space(connection, space)
-                _check_width(row, np.asarray(vectors).shape, 2)
-                written += _put(connection, row.space_id, variant, {i: blobs[i].tobytes() for i in batch})
+                for matrix in vectors.values():
+                    _check_width(row, np.asarray(matrix).shape, 2)
+                written += _put(connection, row.space_id, batch, rows)
         return written
 
     def get(self, space: str, variant: Variant, passage_ids: Sequence[int]) -> dict[int, Vectors]:
@@ -68,6 +72,7 @@ class SqliteVectors:
             return []
         vector = np.asarray(vector, dtype=np.float32)
         with self._database.read() as connection:
+            self._forget_dropped(connection)
             row = find_space(connection, space)
             _check_width(row, vector.shape, 1)
             current = self._files.current(connection, row, variant)
@@ -173,6 +178,7 @@ class SqliteVectors:
 
     def _variants(self, space: str) -> tuple[SpaceRow, list[Variant]]:
         with self._database.read() as connection:
+            self._forget_dropped(connection)
             row = find_space(connection, space)
             rows = connection.execute("SELECT variant FROM space_variants WHERE space_id = ?", (row.space_id,))
             return row, [Variant(name) for (name,) in rows]
@@ -183,6 +189,16 @@ class SqliteVectors:
             if key not in self._tails:
                 self._tails[key] = VectorTail(row.space_id, variant, row.dim)
             return self._tails[key]
+
+    def _forget_dropped(self, connection: sqlite3.Connection) -> None:
+        """Let go of what is kept of spaces that were dropped, by whatever process: a deleted file that is mapped still
+        takes its room on the disk. The id of a space is never given to another one.
+        """
+        live = {space_id for (space_id,) in connection.execute("SELECT space_id FROM spaces")}
+        with self._lock:
+            for key in [key for key in self._tails if key[0] not in live]:
+                del self._tails[key]
+        self._files.close_all_but(live)
 
 
 def _check_width(row: SpaceRow, shape: tuple[int, ...], dimensions: int) -> None:
@@ -202,26 +218,47 @@ def _live(connection: sqlite3.Connection, passage_ids: Sequence[int]) -> dict[in
     )
 
 
-def _put(connection: sqlite3.Connection, space_id: int, variant: Variant, blobs: Mapping[int, bytes]) -> int:
+def _rows(passage_ids: Sequence[int], vectors: Vectors) -> dict[int, NDArray[np.float16]]:
+    if len(passage_ids) != len(vectors):
+        raise ValueError(f"{len(passage_ids)} passage ids came with {len(vectors)} vectors")
+    return dict(zip(passage_ids, np.asarray(vectors).astype(STORED), strict=True))
+
+
+def _put(
+    connection: sqlite3.Connection,
+    space_id: int,
+    passage_ids: Sequence[int],
+    rows: Mapping[Variant, Mapping[int, NDArray[np.float16]]],
+) -> int:
     """Delete and insert rather than update: a new seq tells every process that the vector is new."""
-    live = _live(connection, list(blobs))
-    connection.executemany(
-        "DELETE FROM vectors WHERE space_id = ? AND variant = ? AND passage_id = ?",
-        [(space_id, variant, passage_id) for passage_id in live],
-    )
+    live = _live(connection, passage_ids)
+    keys = [(space_id, variant, passage_id) for variant in rows for passage_id in live]
+    connection.executemany("DELETE FROM vectors WHERE space_id = ? AND variant = ? AND passage_id = ?", keys)
     connection.executemany(
         "INSERT INTO vectors (space_id, variant, passage_id, vec) VALUES (?, ?, ?, ?)",
-        [(space_id, variant, passage_id, blobs[passage_id]) for passage_id in live],
+        [(*key, rows[key[1]][key[2]].tobytes()) for key in keys],
     )
     pending.refresh(connection, set(live.values()), space_id)
-    if live:
-        last = live[[passage_id for passage_id in blobs if passage_id in live][-1]]
+    _note_checkpoint(connection, space_id, [live[passage_id] for passage_id in passage_ids if passage_id in live])
+    return len(keys)
+
+
+def _note_checkpoint(connection: sqlite3.Connection, space_id: int, episode_keys: Sequence[int]) -> None:
+    """Name the last of these episodes that lacks nothing now; while all lack something, the older one stays named."""
+    lacking = {
+        key
+        for (key,) in connection.execute(
+            "SELECT episode_key FROM pending WHERE space_id = ? AND episode_key IN (SELECT value FROM json_each(?))",
+            (space_id, json_list(episode_keys)),
+        )
+    }
+    complete = [key for key in episode_keys if key not in lacking]
+    if complete:
         connection.execute(
             """UPDATE spaces SET last_episode = (SELECT episode_id FROM episodes WHERE episode_key = ?), written_at = ?
                 WHERE space_id = ?""",
-            (last, instant(datetime.now(UTC)), space_id),
+            (complete[-1], instant(datetime.now(UTC)), space_id),
         )
-    return len(live)
 
 
 def _lacking(connection: sqlite3.Connection, space_id: int, episode_key: int, source: str) -> PendingEpisode:
