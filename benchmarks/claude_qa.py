@@ -17,7 +17,7 @@ from pathlib import Path
 from service import SHARED, sidecar
 
 from anamnesis_pipeline.settings import Settings
-from anamnesis_pipeline.steps.embeddings import embed_source
+from anamnesis_pipeline.steps.embeddings import embed_sources
 from anamnesis_pipeline.steps.pipeline import ingest_all
 from anamnesis_pipeline.wiring import discover_sources, open_pipeline, open_pool, open_store, wanted_space
 
@@ -47,8 +47,8 @@ def index(settings: Settings) -> None:
         with closing(open_pool(settings, space)) as pool:
             pool.load()
             started = time.monotonic()
-            reports = [embed_source(store, space, source.key, pool, settings.checkpoint_every) for source in sources]
-        passages = sum(report.passages for report in reports)
+            keys = [source.key for source in sources]
+            passages = embed_sources(store, space.key, keys, pool, settings.checkpoint_every).passages
         seconds = time.monotonic() - started
         print(f"embedded {passages} passages in {seconds:.1f} s ({passages / seconds:.0f} a second)")
         store.vectors.build(space.key)
