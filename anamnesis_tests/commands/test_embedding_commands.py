@@ -1,6 +1,5 @@
 """`anamnesis model` and `anamnesis reembed`, through a running sidecar and in words."""
 
-import os
 import threading
 from collections.abc import Iterator
 from contextlib import closing
@@ -22,7 +21,11 @@ from anamnesis_pipeline.sidecar.__main__ import listen
 from anamnesis_pipeline.sidecar.app import create_app
 from anamnesis_pipeline.steps.posting import EpisodeDraft
 from anamnesis_pipeline.wiring import open_store
-from anamnesis_tests.sidecar.conftest import SPACE, TestServices, model_folder, open_services, wait_for
+from anamnesis_tests.sidecar import conftest as of_the_sidecar
+from anamnesis_tests.sidecar.conftest import SPACE, TestServices, model_folder, wait_for
+
+environment, services = of_the_sidecar.environment, of_the_sidecar.services
+"""The sidecar's fixtures, which pytest finds by these names."""
 
 RUNNING: dict[str, Any] = {
     "state": "running", "space": "tiny-1", "model_id": "tiny", "done": 1234, "total": 3269, "episodes_done": 100,
@@ -34,19 +37,6 @@ RUNNING: dict[str, Any] = {
         "sources_done": 3, "sources_failed": 0,
     },
 }  # fmt: skip
-
-
-@pytest.fixture(autouse=True)
-def environment(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in [name for name in os.environ if name.startswith("ANAMNESIS_")]:
-        monkeypatch.delenv(name)
-    monkeypatch.setenv("ANAMNESIS_HOME", str(tmp_path))
-    monkeypatch.setenv("ANAMNESIS_LOCAL_ONLY", "1")
-
-
-@pytest.fixture
-def services(tmp_path: Path) -> TestServices:
-    return open_services(tmp_path)
 
 
 @pytest.fixture
