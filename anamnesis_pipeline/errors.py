@@ -5,7 +5,9 @@
     │   ├── StoreBusy             another process holds the store's write lock
     │   ├── EmbeddingQueueFull    more queries wait for the model than it may queue
     │   ├── ModelLoading          the embedding model is not in memory yet
-    │   └── ServiceUnreachable    the sidecar or Dagster does not answer
+    │   ├── ServiceUnreachable    the sidecar or Dagster does not answer
+    │   ├── LlmBusy               an LLM asks to wait (429, 529)
+    │   └── LlmUnavailable        an LLM does not answer, stalls, or breaks off
     └── GiveUp                trying again changes nothing; the text says what to change
         ├── BadSetting            a setting has a value it cannot have
         ├── UnknownModel          no such embedding model, or its files cannot be read
@@ -18,6 +20,8 @@
         ├── EpisodeConflict       the id exists with other content
         ├── EpisodeNotFound       no such id
         ├── InvalidEpisode        a field is missing or has a value it cannot have
+        ├── LlmRefused            an LLM's service refuses for good: key, quota, billing, unknown model
+        ├── LlmAnswerInvalid      an LLM answers with something other than what was asked for
         ├── SourceUnreadable      a folder or file cannot be listed or read
         ├── AlreadyRunning        another `anamnesis up` owns this home
         └── PortInUse             another program listens on a port this one needs
@@ -48,6 +52,21 @@ class ModelLoading(RetryLater):
 
 class ServiceUnreachable(RetryLater):
     """A local service (sidecar or Dagster) does not answer."""
+
+
+class LlmBusy(RetryLater):
+    """An LLM asks to wait.
+
+    :param retry_after_s: how long, where it says so.
+    """
+
+    def __init__(self, problem: str, retry_after_s: float | None = None) -> None:
+        super().__init__(problem)
+        self.retry_after_s = retry_after_s
+
+
+class LlmUnavailable(RetryLater):
+    """An LLM does not answer, stalls, or breaks off."""
 
 
 class GiveUp(AnamnesisError):
@@ -104,6 +123,14 @@ class InvalidEpisode(GiveUp):
         super().__init__(f"{field}: {problem}")
         self.field = field
         self.problem = problem
+
+
+class LlmRefused(GiveUp):
+    """An LLM's service refuses for good: wrong key, used-up quota, unpaid bill, unknown model."""
+
+
+class LlmAnswerInvalid(GiveUp):
+    """An LLM answers with something other than what was asked for."""
 
 
 class SourceUnreadable(GiveUp):

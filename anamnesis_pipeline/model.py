@@ -36,7 +36,7 @@ class Source:
     root: str = ""
     folder: str = ""
     kind: str = "claude_logs"
-    """`claude_logs` or `reserved`."""
+    """`claude_logs`, `claude_history` (a `history.jsonl`, which Claude Code never sweeps) or `reserved`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,13 +81,28 @@ class FileCursor:
 
 @dataclass(frozen=True, slots=True)
 class ArchiveFrame:
-    """A compressed run of masked lines in a file's archive: lines [first_line, first_line + lines)."""
+    """A compressed run of masked lines in a file's archive: lines [first_line, first_line + lines).
+
+    `revision` grows by one when a generation is rewritten (forgotten lines, new masks); each has a file of its own.
+    """
 
     generation: int
     first_line: int
     lines: int
     archive_offset: int
     archive_bytes: int
+    revision: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class DeadLetter:
+    """An archived line of which something could not be read, and why. The text is in the archive."""
+
+    source: str
+    path: str
+    generation: int
+    line: int
+    reason: str
 
 
 # --- conversations ---------------------------------------------------------------------------------------
@@ -117,13 +132,17 @@ class SegmentKind(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Message:
-    """One logical message, whatever copies of it exist. `key` survives resumes, forks and rewrites."""
+    """One logical message, whatever copies of it exist. `key` survives resumes, forks and rewrites.
+
+    `aliases` are further keys by which a copy is known, where a rewrite gave it another `key`.
+    """
 
     key: str
     uuid: str
     kind: SegmentKind
     text: str
     timestamp: datetime | None
+    aliases: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -184,14 +203,75 @@ class Occurrence:
     line: int
 
 
+class RecordType(StrEnum):
+    """What a typed record states."""
+
+    DECISION = "decision"
+    LESSON = "lesson"
+    PREFERENCE = "preference"
+    FACT = "fact"
+    ERROR = "error"
+    """What went wrong, its root cause and its fix."""
+
+
+MAX_RECORDS = 3
+"""Typed records of one part; more are cut off."""
+
+
+@dataclass(frozen=True, slots=True)
+class TypedRecord:
+    """One thing worth knowing later, in 1 to 3 sentences, with a one-line why.
+
+    `message_ids` are uuids of the records it was drawn from, in order, at most 12.
+    """
+
+    type: RecordType
+    text: str
+    why: str = ""
+    message_ids: tuple[str, ...] = ()
+
+
 @dataclass(frozen=True, slots=True)
 class Summary:
-    """What a summarizer made of one version of a part."""
+    """What a summarizer made of one version of a part.
+
+    `skip`: the summarizer found nothing worth remembering; the part stays searchable by its text. `problem` says why
+    an LLM's summary is missing and an extractive one stands in; it is tried again at `retry_at`.
+    """
 
     part_id: str
     content_hash: str
     text: str
     model: str
+    tags: tuple[str, ...] = ()
+    records: tuple[TypedRecord, ...] = ()
+    skip: bool = False
+    problem: str = ""
+    retry_at: datetime | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class LlmUse:
+    """What LLM calls used, or are held to have used: tokens in and out, and US dollars."""
+
+    calls: int = 0
+    input_tokens: int = 0
+    output_tokens: int = 0
+    dollars: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class LlmBudget:
+    """Most that one day may use; None: no limit."""
+
+    tokens: int | None = None
+    dollars: float | None = None
+
+
+SUMMARIZER_MARK = "anamnesis-summarizer-request"
+"""Stands in every prompt that a summarizer sends, so that a transcript of the call is recognized and never ingested."""
+MEMORY_TAG = "anamnesis-memory"
+"""`<anamnesis-memory id="...">...</anamnesis-memory>`: a block that this system put into a session; never ingested."""
 
 
 # --- episodes --------------------------------------------------------------------------------------------

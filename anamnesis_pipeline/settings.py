@@ -23,7 +23,10 @@ from anamnesis_pipeline.errors import BadSetting
 ENV_PREFIX = "ANAMNESIS_"
 MINILM = "all-MiniLM-L6-v2"
 NOT_STORABLE = frozenset(
-    {"home", "port", "dagster_port", "code_port", "bind", "api_token", "allowed_hosts", "lock_env"}
+    {
+        "home", "port", "dagster_port", "code_port", "bind", "api_token", "allowed_hosts", "lock_env",
+        "openai_api_key", "anthropic_api_key",
+    }
 )
 """Needed before the store is open, or secret: environment and file only."""
 
@@ -85,7 +88,36 @@ class Settings(BaseSettings):
     ingest_hour: int = Field(5, ge=0, le=23, description="Hour of the daily ingest of all sources")
     timezone: str = Field("UTC", description="Time zone of that hour, e.g. `Europe/Berlin`")
     idle_minutes: int = Field(30, ge=1, le=1440, description="Minutes of silence after which an open part is closed")
-    summarizer: Literal["extractive"] = Field("extractive", description="What writes the summaries")
+    summarizer: Literal["none", "claude_cli", "ollama", "anthropic", "openai"] = Field(
+        "none", description="LLM that writes the summaries; `none`: telling sentences are picked without one"
+    )
+    summary_model: str = Field("", description="Its model; empty: the backend's own default")
+    summary_timeout_s: int = Field(180, ge=5, le=3600, description="Seconds after which a silent LLM is given up")
+    summary_min_value: float = Field(
+        1.0, ge=0, le=20, description="Value below which an exchange is not sent to an LLM (see `anamnesis value`)"
+    )
+    claude_command: str = Field("claude", min_length=1, description="Claude's command line, for `claude_cli`")
+    claude_host: str = Field("", description="Host it runs on, over SSH: `user@host` or `user@host:port`; empty: here")
+    ollama_urls: Annotated[tuple[str, ...], NoDecode] = Field(
+        ("http://127.0.0.1:11434",), description="Ollama servers, tried in order, separated by `,`"
+    )
+    openai_url: str = Field("", description="Base URL of an OpenAI-compatible service, e.g. `http://127.0.0.1:8080/v1`")
+    openai_api_key: SecretStr | None = Field(None, description="Its key, if it wants one")
+    anthropic_api_key: SecretStr | None = Field(None, description="Key of the Claude API; else `ANTHROPIC_API_KEY`")
+    anthropic_url: str = Field("", description="Base URL of the Claude API, where it is not Anthropic's own")
+    llm_requests_per_minute: int = Field(50, ge=1, le=10_000, description="Most LLM calls a minute")
+    llm_daily_tokens: int | None = Field(None, ge=0, description="Most LLM tokens a day (UTC), in and out together")
+    llm_daily_dollars: float | None = Field(
+        None, ge=0, description="Most US dollars a day (UTC); without a budget a paid LLM runs only when started by hand"
+    )
+    llm_input_price: float | None = Field(None, ge=0, description="Dollars per million tokens in, for an unknown model")
+    llm_output_price: float | None = Field(None, ge=0, description="Dollars per million tokens out, likewise")
+    llm_batch_min: int = Field(
+        100, ge=2, le=10_000, description="Parts from which on the Claude API's cheaper batches are used"
+    )
+    private_projects: Annotated[tuple[str, ...], NoDecode] = Field(
+        (), description="Projects whose text never leaves this machine, separated by `,`"
+    )
     local_only: bool = Field(False, description="Refuse every model download and every call to another machine")
     lock_env: bool = Field(False, description="Let environment and file win over stored settings")
 
@@ -98,9 +130,9 @@ class Settings(BaseSettings):
             raise ValueError("must be folders, as a list or separated by `:`")
         return tuple(Path(piece).expanduser().absolute() for piece in value)
 
-    @field_validator("allowed_hosts", mode="before")
+    @field_validator("allowed_hosts", "ollama_urls", "private_projects", mode="before")
     @classmethod
-    def _split_hosts(cls, value: Any) -> Any:
+    def _split_list(cls, value: Any) -> Any:
         return tuple(h.strip() for h in value.split(",") if h.strip()) if isinstance(value, str) else value
 
     @field_validator("embed_cores", mode="before")
@@ -274,6 +306,6 @@ def _explain(exc: ValidationError, stored: Mapping[str, Any], file: Mapping[str,
     for error in exc.errors(include_url=False, include_context=False):
         name = str(error["loc"][0]) if error["loc"] else "?"
         place = f"stored setting {name}" if name in stored else f"config.toml: {name}" if name in file else None
-        shown = "***" if name == "api_token" else repr(error.get("input"))
+        shown = "***" if name.endswith(("_token", "_key")) else repr(error.get("input"))
         lines.append(f"{place or ENV_PREFIX + name.upper()} = {shown}: {error['msg']}")
     return "; ".join(lines)

@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 
 from anamnesis_pipeline.model import (
     ArchiveFrame,
+    DeadLetter,
     Episode,
     FileCursor,
     Occurrence,
@@ -28,6 +29,7 @@ from anamnesis_pipeline.model import (
     Variant,
     Where,
 )
+from anamnesis_pipeline.store.llm_base import LlmRecords
 
 MAX_ROWS_PER_WRITE = 500
 
@@ -42,7 +44,8 @@ Vectors = NDArray[np.float32]
 class ParsedChunk:
     """What one transaction of the parser writes. `after.version` is ignored; the store sets it.
 
-    `keys` are the message keys that this chunk adds, owned by (source, path); `parts` are new or grown.
+    `keys` are the message keys (aliases included) that this chunk adds, owned by (source, path); `parts` are new or
+    grown; `dead` lines of it could not be read; `revived` ones, dead before, now can.
     """
 
     before: FileCursor
@@ -50,6 +53,8 @@ class ParsedChunk:
     keys: Sequence[str] = ()
     occurrences: Sequence[Occurrence] = ()
     parts: Sequence[Part] = ()
+    dead: Sequence[DeadLetter] = ()
+    revived: Sequence[DeadLetter] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,6 +68,7 @@ class SourceCounts:
     unparsed_lines: int = 0
     messages: int = 0
     occurrences: int = 0
+    dead_letters: int = 0
     exchanges: int = 0
     parts: int = 0
     open_parts: int = 0
@@ -95,6 +101,24 @@ class IngestRecords(Protocol):
     def frames(self, source: str, path: str, generation: int, from_line: int = 0) -> list[ArchiveFrame]:
         """The archive frames that hold lines >= `from_line`, in order."""
 
+    def replace_frames(
+        self, source: str, path: str, generation: int, revision: int, frames: Sequence[ArchiveFrame]
+    ) -> bool:
+        """Let `frames`, of revision `revision` + 1, stand for all of a generation, in one transaction.
+
+        The lines stay numbered as they were. False, having written nothing, when the generation is of another revision,
+        or has other lines, by now.
+        """
+
+    def dead_letters(self, source: str | None = None, limit: int = 1_000) -> list[DeadLetter]:
+        """Lines that could not be read, by source, path and line."""
+
+    def occurrences_of(self, keys: Sequence[str]) -> list[tuple[str, Occurrence]]:
+        """(source, occurrence) of the copies of these messages."""
+
+    def owners(self, keys: Sequence[str]) -> dict[str, tuple[str, str]]:
+        """Message key -> (source, path) that owns it, for those that are known."""
+
     def known_keys(self, keys: Sequence[str]) -> set[str]:
         """Those of `keys` that some file already owns, or that a tombstone forbids."""
 
@@ -117,11 +141,29 @@ class IngestRecords(Protocol):
         `close_idle_parts` would close: what an `ingest` that ended early left to do.
         """
 
-    def parts_to_summarize(self, source: str, model: str, limit: int) -> list[Part]:
-        """Closed parts without a summary of their present content, whatever `model` wrote it, newest first."""
+    def parts_to_summarize(self, source: str, now: datetime, limit: int) -> list[Part]:
+        """Closed parts without a summary of their present content, whatever wrote it, or whose summary is to be tried
+        again by `now` (`Summary.retry_at`) or was asked for anew, newest first.
+        """
+
+    def sources_to_summarize(self, now: datetime) -> set[str]:
+        """Sources for which `parts_to_summarize` lists something."""
+
+    def want_summaries(
+        self, except_model: str, *, project: str | None = None, limit: int | None = None, dry_run: bool = False
+    ) -> dict[str, int]:
+        """Ask for new summaries of closed parts that something other than `except_model` summarized, newest first; what
+        is there stays until then. Source -> how many.
+        """
 
     def put_summaries(self, summaries: Sequence[Summary]) -> int:
         """Write by part id; returns how many changed."""
+
+    def summary(self, part_id: str) -> Summary | None:
+        """The summary of a part, of whatever version of it."""
+
+    def summary_counts(self) -> dict[str, int]:
+        """Model -> summaries it wrote; under `problem` those that stand in for an LLM's."""
 
     def parts_to_publish(self, source: str, limit: int) -> list[tuple[Part, Summary | None]]:
         """Parts whose episode is missing or older than the part or its summary, newest first.
@@ -397,6 +439,7 @@ class Store:
     text: TextIndex
     vectors: VectorIndex
     spaces: SpaceRecords
+    llm: LlmRecords
     settings: SettingsRecords
     close: "Closer"
 
