@@ -3,7 +3,9 @@
 import json
 import sys
 from collections.abc import Callable
+from dataclasses import asdict
 from importlib.metadata import version
+from pathlib import Path
 from typing import Annotated, Any
 
 import typer
@@ -11,15 +13,21 @@ from rich.console import Console
 
 from anamnesis_pipeline import settings as settings_file
 from anamnesis_pipeline.commands import config as config_command
+from anamnesis_pipeline.commands import dead_letters as dead_letters_command
 from anamnesis_pipeline.commands import doctor as doctor_command
+from anamnesis_pipeline.commands import forget as forget_command
 from anamnesis_pipeline.commands import model as model_command
+from anamnesis_pipeline.commands import projects as projects_command
+from anamnesis_pipeline.commands import redact as redact_command
 from anamnesis_pipeline.commands import reembed as reembed_command
 from anamnesis_pipeline.commands import search as search_command
 from anamnesis_pipeline.commands import status as status_command
+from anamnesis_pipeline.commands import summaries as summaries_command
 from anamnesis_pipeline.commands.demo import run_demo
 from anamnesis_pipeline.commands.embedding_calls import Answer
 from anamnesis_pipeline.commands.ingest import run_ingest
-from anamnesis_pipeline.errors import AnamnesisError
+from anamnesis_pipeline.commands.restore import run_restore
+from anamnesis_pipeline.errors import AnamnesisError, GiveUp
 from anamnesis_pipeline.search.query import Mode
 from anamnesis_pipeline.supervisor.up import run_up
 
@@ -35,6 +43,10 @@ model_app = typer.Typer(help="List, add, use and drop embedding models.", invoke
 app.add_typer(model_app, name="model")
 reembed_app = typer.Typer(help="Embed everything anew, and see how far it is.", invoke_without_command=True)
 app.add_typer(reembed_app, name="reembed")
+projects_app = typer.Typer(help="List projects, and say which are one and the same.", no_args_is_help=True)
+app.add_typer(projects_app, name="projects")
+dead_letters_app = typer.Typer(help="Lines of logs that could not be read.", no_args_is_help=True)
+app.add_typer(dead_letters_app, name="dead-letters")
 
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON instead of text.")]
 
@@ -112,12 +124,96 @@ def ingest() -> None:
     run_ingest(settings_file.load(), typer.echo)
 
 
+OnlyProject = Annotated[str | None, typer.Option("--project", help="Only this project; `api` also means `acme/api`.")]
+AtMost = Annotated[int | None, typer.Option("--limit", min=1, help="At most so many parts, the newest.")]
+
+
+@app.command()
+def summarize(project: OnlyProject = None, limit: AtMost = None) -> None:
+    """Make the summaries that are missing, here and now; a paid LLM needs no budget for it."""
+    summaries_command.run_summarize(settings_file.load(), typer.echo, project, limit)
+
+
+@app.command()
+def backfill(
+    project: OnlyProject = None,
+    limit: AtMost = None,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only say how many there are.")] = False,
+) -> None:
+    """Have everything summarized anew that another model than the present one summarized."""
+    summaries_command.run_backfill(settings_file.load(), typer.echo, project=project, limit=limit, dry_run=dry_run)
+
+
+@app.command()
+def value(episode_id: str, as_json: AsJson = False) -> None:
+    """Why an exchange of a log is worth an LLM's summary, or not."""
+    body = summaries_command.explain_value(settings_file.load(), episode_id)
+    typer.echo(json.dumps(body, ensure_ascii=False, indent=2) if as_json else summaries_command.render_value(body))
+
+
 @app.command()
 def doctor() -> None:
     """Say what is wrong and what to do; exit status 1 when something is."""
     findings = doctor_command.examine(settings_file.load())
     typer.echo(doctor_command.render(findings))
     raise typer.Exit(0 if all(finding.ok for finding in findings) else 1)
+
+
+@app.command()
+def restore(
+    to: Annotated[Path, typer.Option(help="Folder to write into.")],
+    session_id: Annotated[str | None, typer.Argument(help="A session, with its subagents.")] = None,
+    source: Annotated[str | None, typer.Option(help="All of a source, by its key.")] = None,
+    path: Annotated[str | None, typer.Option(help="A log, or the logs in a folder, as named on its machine.")] = None,
+    everything: Annotated[bool, typer.Option("--all", help="Every log.")] = False,
+    generation: Annotated[str | None, typer.Option(help="A former state of the files by number, or `all`.")] = None,
+    force: Annotated[bool, typer.Option("--force", help="Overwrite files that are there.")] = False,
+) -> None:
+    """Write archived logs back as JSONL, as they were but for masked secrets."""
+    typer.echo(
+        run_restore(
+            settings_file.load(), to, session_id=session_id, source=source, path=path, everything=everything,
+            generation=generation, force=force,
+        )
+    )  # fmt: skip
+
+
+@app.command()
+def forget(
+    ids: Annotated[list[str] | None, typer.Option("--id", help="An episode; may be repeated.")] = None,
+    session: Annotated[str | None, typer.Option(help="Everything of a session.")] = None,
+    project: Annotated[str | None, typer.Option(help="Everything of a project.")] = None,
+    path: Annotated[str | None, typer.Option(help="A log, or the logs in a folder.")] = None,
+    since: Annotated[str | None, typer.Option(help="Not before this date or time (local zone).")] = None,
+    until: Annotated[str | None, typer.Option(help="Before this date or time (local zone).")] = None,
+    query: Annotated[str | None, typer.Option(help="What holds every one of these words.")] = None,
+    yes: Annotated[bool, typer.Option("--yes", help="Do it. Without, only say what would go.")] = False,
+    resume: Annotated[bool, typer.Option("--resume", help="Only finish what was interrupted.")] = False,
+    as_json: AsJson = False,
+) -> None:
+    """Remove for good: episodes, what they were made of, archived lines and their copies. All filters must hold."""
+    if resume:
+        done = forget_command.finish_forgetting(settings_file.load())
+        typer.echo("what was interrupted is finished" if done else "nothing was interrupted")
+        return
+    request = forget_command.request_of(
+        ids=ids or (), session=session, project=project, path=path, since=since, until=until, query=query
+    )
+    report = forget_command.run_forget(settings_file.load(), request, yes=yes)
+    _show((asdict(report), None), lambda _: forget_command.render(report), as_json)
+
+
+@app.command()
+def redact(
+    rescan: Annotated[bool, typer.Option("--rescan", help="Mask what is stored by the rules of this version.")] = False,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only count.")] = False,
+    as_json: AsJson = False,
+) -> None:
+    """Apply today's rules for secrets to everything that is stored, archive included."""
+    if not rescan:
+        raise GiveUp("say --rescan: what is read is masked by itself, and this masks what is stored already")
+    report = redact_command.run_rescan(settings_file.load(), dry_run=dry_run)
+    _show((asdict(report), None), lambda _: redact_command.render(report), as_json)
 
 
 @config_app.callback()
@@ -216,6 +312,39 @@ def reembed_resume() -> None:
 def reembed_status(as_json: AsJson = False) -> None:
     """The same as without a command."""
     _show(reembed_command.status(settings_file.load()), reembed_command.render, as_json)
+
+
+@projects_app.command("list")
+def projects_list() -> None:
+    """Every project, how many episodes it has, and what else it is called."""
+    typer.echo(projects_command.render(projects_command.rows(settings_file.load())))
+
+
+@projects_app.command("alias")
+def projects_alias(
+    name: Annotated[str, typer.Argument(metavar="FROM", help="The project that is to have another name.")],
+    target: Annotated[str, typer.Argument(metavar="TO", help="The project that it belongs to.")],
+) -> None:
+    """Merge a project into another: what is stored, and what comes."""
+    typer.echo(projects_command.alias(settings_file.load(), name, target))
+
+
+@projects_app.command("unalias")
+def projects_unalias(name: Annotated[str, typer.Argument(metavar="FROM", help="A project that was merged.")]) -> None:
+    """Give a project its own name back."""
+    typer.echo(projects_command.unalias(settings_file.load(), name))
+
+
+@dead_letters_app.command("list")
+def dead_letters_list() -> None:
+    """Where they are, and why they could not be read."""
+    typer.echo(dead_letters_command.render(*dead_letters_command.letters(settings_file.load())))
+
+
+@dead_letters_app.command("retry")
+def dead_letters_retry() -> None:
+    """Read them again with this version, and publish what can be read now."""
+    dead_letters_command.retry(settings_file.load(), typer.echo)
 
 
 def _show(answer: Answer, render: Callable[[Any], str], as_json: bool = False) -> None:

@@ -1,4 +1,4 @@
-"""What is asked of Dagster, over GraphQL: partitions, and the backfill of `embeddings` that a re-embed is.
+"""What is asked of Dagster, over GraphQL: partitions, runs of `ingest`, and the backfill that a re-embed is.
 
 The texts fit dagster-graphql 1.13. Open-source Dagster has no authentication and listens on loopback.
 """
@@ -57,6 +57,44 @@ query($id: String!) { partitionBackfillOrError(backfillId: $id) {
   } } }
 } }
 """
+_INGEST_RUNS = """
+query {
+  unfinished: runsOrError(filter: {
+    pipelineName: "ingest", statuses: [QUEUED, NOT_STARTED, STARTING, STARTED, CANCELING]
+  }, limit: 500) { ...Found }
+  last: runsOrError(filter: {pipelineName: "ingest", statuses: [SUCCESS, FAILURE, CANCELED]}, limit: 1) { ...Found }
+}
+fragment Found on RunsOrError {
+  ... on Runs { results { runId status startTime endTime tags { key value } } } ... on Error { message }
+}
+"""
+_SOURCE_KEYS = """
+query { assetNodeOrError(assetKey: {path: ["exchanges"]}) { ... on AssetNode { partitionKeys } } }
+"""
+_STOP = """
+mutation($ids: [String!]!) { terminateRuns(runIds: $ids, terminatePolicy: SAFE_TERMINATE) {
+  __typename ... on Error { message }
+} }
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class IngestRun:
+    """A run of `ingest` for one source. `status` is one of GraphQL's `RunStatus`; times are seconds since 1970."""
+
+    run_id: str
+    source: str
+    status: str
+    started_at: float | None
+    ended_at: float | None
+
+
+@dataclass(frozen=True, slots=True)
+class IngestRuns:
+    """Those that have not ended, and the last one that has."""
+
+    unfinished: tuple[IngestRun, ...]
+    last: IngestRun | None
 
 
 def dagster_url(settings: Settings) -> str:
@@ -149,6 +187,42 @@ class DagsterApi:
         self._expect(result, "LaunchBackfillSuccess")
         return str(result["backfillId"])
 
+    def launch_ingest_backfill(self, sources: Sequence[str], title: str, tags: Mapping[str, str]) -> str:
+        """Run `ingest` once for each of these sources, adding the partitions first; the backfill's id."""
+        node = self.ask(_SOURCE_KEYS).get("assetNodeOrError") or {}
+        if "partitionKeys" not in node:
+            raise ServiceUnreachable(
+                f"Dagster on {self._url} does not know the asset exchanges: its code server is starting or has failed"
+            )
+        missing = [key for key in dict.fromkeys(sources) if key not in set(node["partitionKeys"])]
+        for first in range(0, len(missing), _KEYS_PER_CALL):
+            self._add_keys("source", missing[first : first + _KEYS_PER_CALL])
+        params = {
+            "selector": {"partitionSetName": "ingest_partition_set", "repositorySelector": _REPOSITORY},
+            "partitionNames": list(dict.fromkeys(sources)),
+            "title": re.sub(r'[%*"]', "", title)[:_MAX_TITLE],
+            "tags": [{"key": key, "value": value} for key, value in tags.items()],
+        }
+        result = self.ask(_LAUNCH, {"params": params}).get("launchPartitionBackfill") or {}
+        self._expect(result, "LaunchBackfillSuccess")
+        return str(result["backfillId"])
+
+    def ingest_runs(self) -> IngestRuns:
+        """What `ingest` is doing, and how it ended last."""
+        data = self.ask(_INGEST_RUNS, timeout_s=_STATE_TIMEOUT_S)
+        unfinished = [_ingest_run(run) for run in data["unfinished"].get("results") or []]
+        last = [_ingest_run(run) for run in data["last"].get("results") or []]
+        return IngestRuns(tuple(unfinished), last[0] if last else None)
+
+    def stop_runs(self, run_ids: Sequence[str]) -> None:
+        """End runs; each stops at its next interruptible moment, and what it wrote is kept."""
+        result = self.ask(_STOP, {"ids": list(run_ids)}).get("terminateRuns") or {}
+        self._expect(result, "TerminateRunsResult")
+
+    def run_link(self, run_id: str) -> str:
+        """Where the UI shows a run."""
+        return f"{self._url}/runs/{run_id}"
+
     def cancel_backfill(self, backfill_id: str) -> None:
         """Start no further run of it and end those that go; takes Dagster up to a minute after this call."""
         result = self.ask(_CANCEL, {"id": backfill_id}).get("cancelPartitionBackfill") or {}
@@ -180,6 +254,13 @@ class DagsterApi:
         if kind not in wanted:
             reason = _first_line(str(result.get("message") or kind or "no answer"))
             raise ServiceUnreachable(f"Dagster on {self._url} refuses: {reason}")
+
+
+def _ingest_run(run: Mapping[str, Any]) -> IngestRun:
+    tags = {tag["key"]: tag["value"] for tag in run.get("tags") or []}
+    return IngestRun(
+        run["runId"], tags.get("dagster/partition", ""), run["status"], run.get("startTime"), run.get("endTime")
+    )
 
 
 def call_json(who: str, request: httpx.Request, timeout_s: float = _TIMEOUT_S) -> tuple[int, Any]:

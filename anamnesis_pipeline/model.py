@@ -182,6 +182,9 @@ class Part:
     agent_type: str = ""
     lead: str = ""
     """The end of the last statement or prompt before the part, at most 300 characters: context, not content."""
+    origin: str = ""
+    """What it goes back to: of a subagent, the id of the tool call that spawned it; of a compaction's summary, the uuid
+    of the last record before it."""
 
     @property
     def content_hash(self) -> str:
@@ -236,7 +239,8 @@ class Summary:
     """What a summarizer made of one version of a part.
 
     `skip`: the summarizer found nothing worth remembering; the part stays searchable by its text. `problem` says why
-    an LLM's summary is missing and an extractive one stands in; it is tried again at `retry_at`.
+    an LLM's summary is missing and an extractive one stands in; it is tried again at `retry_at`, and `attempts` calls
+    for it have failed so far.
     """
 
     part_id: str
@@ -248,6 +252,7 @@ class Summary:
     skip: bool = False
     problem: str = ""
     retry_at: datetime | None = None
+    attempts: int = 0
 
 
 @dataclass(frozen=True, slots=True)

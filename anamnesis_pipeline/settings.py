@@ -24,8 +24,16 @@ ENV_PREFIX = "ANAMNESIS_"
 MINILM = "all-MiniLM-L6-v2"
 NOT_STORABLE = frozenset(
     {
-        "home", "port", "dagster_port", "code_port", "bind", "api_token", "allowed_hosts", "lock_env",
-        "openai_api_key", "anthropic_api_key",
+        "home",
+        "port",
+        "dagster_port",
+        "code_port",
+        "bind",
+        "api_token",
+        "allowed_hosts",
+        "lock_env",
+        "openai_api_key",
+        "anthropic_api_key",
     }
 )
 """Needed before the store is open, or secret: environment and file only."""
@@ -108,7 +116,7 @@ class Settings(BaseSettings):
     llm_requests_per_minute: int = Field(50, ge=1, le=10_000, description="Most LLM calls a minute")
     llm_daily_tokens: int | None = Field(None, ge=0, description="Most LLM tokens a day (UTC), in and out together")
     llm_daily_dollars: float | None = Field(
-        None, ge=0, description="Most US dollars a day (UTC); without a budget a paid LLM runs only when started by hand"
+        None, ge=0, description="Most US dollars a day (UTC); without a budget a paid LLM runs only by hand"
     )
     llm_input_price: float | None = Field(None, ge=0, description="Dollars per million tokens in, for an unknown model")
     llm_output_price: float | None = Field(None, ge=0, description="Dollars per million tokens out, likewise")
@@ -203,6 +211,12 @@ class Settings(BaseSettings):
     def logs_dir(self) -> Path:
         """Logs of the supervised processes."""
         return self.home / "logs"
+
+
+def claude_api_key(settings: Settings) -> str | None:
+    """The Claude API's key: the setting, else where Anthropic's own library looks for it."""
+    key = settings.anthropic_api_key
+    return key.get_secret_value() if key else os.environ.get("ANTHROPIC_API_KEY") or None
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,7 +2,6 @@
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -15,20 +14,25 @@ from anamnesis_pipeline.embeddings.pinned_pool import LoadedModel, PinnedPool, P
 from anamnesis_pipeline.embeddings.precision import Device, choose_device
 from anamnesis_pipeline.embeddings.space_models import SpaceModels
 from anamnesis_pipeline.errors import DimensionMismatch
-from anamnesis_pipeline.exchanges.projects import project_of
 from anamnesis_pipeline.exchanges.redaction import Redactor, load_salt
-from anamnesis_pipeline.model import FileCursor, Part, Space, StoredPassage
+from anamnesis_pipeline.model import FileCursor, LlmBudget, Space, StoredPassage
 from anamnesis_pipeline.search.engine import Engine
 from anamnesis_pipeline.settings import Settings
 from anamnesis_pipeline.sources.archive import Archive
 from anamnesis_pipeline.sources.base import SourceHost
 from anamnesis_pipeline.sources.discovery import Discovery, discover
 from anamnesis_pipeline.sources.local import LocalHost
+from anamnesis_pipeline.steps.archived import archived_lines
+from anamnesis_pipeline.steps.forget import Forgetter
 from anamnesis_pipeline.steps.pipeline import Pipeline
 from anamnesis_pipeline.steps.posting import Poster
+from anamnesis_pipeline.steps.projects import project_labels
 from anamnesis_pipeline.steps.reembed_state import WANTED_MODEL
 from anamnesis_pipeline.steps.spaces import ensure_space
+from anamnesis_pipeline.steps.summaries import Llm, LlmRules
 from anamnesis_pipeline.store.base import Store
+from anamnesis_pipeline.summaries import extractive
+from anamnesis_pipeline.summaries.factory import BackendOptions, open_backend
 
 if TYPE_CHECKING:
     import numpy as np
@@ -85,20 +89,9 @@ def archive_lines(store: Store, archive: Archive) -> Callable[[FileCursor, int],
     """A reader of archived lines: (cursor, from line) -> the lines of the cursor's generation from there on."""
 
     def read(cursor: FileCursor, from_line: int) -> Iterator[str]:
-        frames = store.ingest.frames(cursor.source, cursor.path, cursor.generation, from_line)
-        return archive.lines(cursor.source, cursor.path, frames, from_line)
+        return archived_lines(store, archive, cursor.source, cursor.path, cursor.generation, from_line)
 
     return read
-
-
-def open_project_labels() -> Callable[[str], str]:
-    """Working directory -> project: the repository's identity where it is on this disk, else the folder's name."""
-
-    @lru_cache(maxsize=10_000)
-    def label(cwd: str) -> str:
-        return project_of(cwd)
-
-    return label
 
 
 def open_pieces() -> PieceCounter:
@@ -106,13 +99,36 @@ def open_pieces() -> PieceCounter:
     return minilm_pieces()
 
 
-def open_summarizer(settings: Settings) -> tuple[str, Callable[[Part], str]]:
-    """(name recorded with each summary, part -> summary)."""
-    match settings.summarizer:
-        case "extractive":
-            from anamnesis_pipeline.summaries import extractive
+def open_llm(settings: Settings) -> Llm:
+    """The LLM that writes summaries, and what it may see and cost. It is opened when there is something to ask."""
+    kind = settings.summarizer
+    rules = LlmRules(
+        min_value=settings.summary_min_value,
+        budget=LlmBudget(settings.llm_daily_tokens, settings.llm_daily_dollars),
+        requests_per_minute=settings.llm_requests_per_minute,
+        batch_min=settings.llm_batch_min,
+        private_projects=settings.private_projects,
+        local_only=settings.local_only,
+    )
+    return Llm(None if kind == "none" else lambda: open_backend(kind, backend_options(settings)), rules)
 
-            return extractive.MODEL, extractive.summarize
+
+def backend_options(settings: Settings) -> BackendOptions:
+    """What an LLM's backend is made of."""
+    openai_key = settings.openai_api_key
+    return BackendOptions(
+        model=settings.summary_model,
+        timeout_s=float(settings.summary_timeout_s),
+        claude_command=settings.claude_command,
+        claude_host=settings.claude_host,
+        ollama_urls=settings.ollama_urls,
+        openai_url=settings.openai_url,
+        openai_api_key=openai_key.get_secret_value() if openai_key else None,
+        anthropic_api_key=settings_module.claude_api_key(settings),
+        anthropic_url=settings.anthropic_url,
+        input_price=settings.llm_input_price,
+        output_price=settings.llm_output_price,
+    )
 
 
 def wanted_space(settings: Settings, store: Store) -> Space:
@@ -221,12 +237,19 @@ def open_services(settings: Settings) -> Services:
     return Services(
         settings=settings,
         store=store,
-        engine=Engine(store, models.embed_query, models.space_for),
+        engine=Engine(store, models.embed_query, models.space_for, lambda: _min_value(store, settings)),
         poster=Poster(store, open_redactor(settings).mask_text, open_pieces(), embed_now),
         pool=models,
         dagster=DagsterApi(dagster_url(settings)),
         close=close,
     )
+
+
+def _min_value(store: Store, settings: Settings) -> float:
+    """`summary_min_value` as it is now: each search asks, so only this one is read."""
+    if settings.lock_env:
+        return settings.summary_min_value
+    return float(store.settings.get(f"{CONFIG_PREFIX}summary_min_value", settings.summary_min_value))
 
 
 def _open_models(store: Store) -> SpaceModels:
@@ -262,19 +285,24 @@ class _SpaceEmbedder:
 def open_pipeline(settings: Settings, store: Store) -> Pipeline:
     """The source steps, ready to run on this machine's logs."""
     archive = open_archive(settings)
-    name, summarize = open_summarizer(settings)
     return Pipeline(
         store=store,
         host=open_host(settings),
         archive=archive,
         mask=open_redactor(settings).mask_line,
         archive_lines=archive_lines(store, archive),
-        label=open_project_labels(),
+        label=project_labels(store.settings),
         pieces=open_pieces(),
         idle_minutes=settings.idle_minutes,
-        summarizer=name,
-        summarize=summarize,
+        llm=open_llm(settings),
+        headline=extractive.summarize,
     )
+
+
+def open_forgetter(settings: Settings, store: Store) -> Forgetter:
+    """What removes text for good, from this home."""
+    pipeline = open_pipeline(settings, store)
+    return Forgetter(store, pipeline.archive, pipeline.pieces, pipeline.publish)
 
 
 def discover_sources(settings: Settings) -> Discovery:

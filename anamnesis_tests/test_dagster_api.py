@@ -20,12 +20,17 @@ from anamnesis_pipeline.errors import ServiceUnreachable
 
 DEFINITIONS = """
 import dagster as dg
-from anamnesis_pipeline.defs.partitions import SPACE_BY_SOURCE
+from anamnesis_pipeline.defs.partitions import SOURCES, SPACE_BY_SOURCE
 
 @dg.asset(partitions_def=SPACE_BY_SOURCE, backfill_policy=dg.BackfillPolicy.multi_run(100))
 def embeddings() -> None: ...
 
-defs = dg.Definitions(assets=[embeddings])
+@dg.asset(partitions_def=SOURCES)
+def exchanges() -> None: ...
+
+ingest = dg.define_asset_job("ingest", dg.AssetSelection.assets("exchanges"), partitions_def=SOURCES)
+
+defs = dg.Definitions(assets=[embeddings, exchanges], jobs=[ingest])
 """
 WORKSPACE = """
 load_from:
@@ -104,6 +109,27 @@ def test_a_backfill_is_launched_with_its_partitions_title_and_tags_and_can_be_fo
     cancelled = api.backfill_state(backfill)
     assert cancelled is not None
     assert cancelled.status in ("CANCELING", "CANCELED")
+
+
+def test_an_ingest_is_one_backfill_of_the_job_with_new_sources_as_partitions(api: DagsterApi) -> None:
+    backfill = api.launch_ingest_backfill(["fresh", "fresher", "fresh"], "Ingest 100%", {"anamnesis/ingest": "x"})
+    query = """query($id: String!) { partitionBackfillOrError(backfillId: $id) {
+        ... on PartitionBackfill { title partitionNames tags { key value } partitionSetName } } }"""
+    found = api.ask(query, {"id": backfill})["partitionBackfillOrError"]
+    assert (sorted(found["partitionNames"]), found["partitionSetName"]) == (
+        ["fresh", "fresher"],
+        "ingest_partition_set",
+    )
+    assert {"key": "anamnesis/ingest", "value": "x"} in found["tags"]
+    assert {"fresh", "fresher"} <= set(known(api, "source"))
+    assert httpx.get(api.link(backfill), trust_env=False).status_code == 200
+
+
+def test_without_runs_there_is_nothing_under_way_and_nothing_to_stop(api: DagsterApi) -> None:
+    runs = api.ingest_runs()
+    assert (runs.unfinished, runs.last) == ((), None)
+    api.stop_runs(["11111111-2222-4333-8444-555555555555"])
+    assert httpx.get(api.run_link("11111111"), trust_env=False).status_code == 200
 
 
 def test_the_link_leads_to_the_page_of_the_backfill(api: DagsterApi) -> None:

@@ -10,6 +10,8 @@ from anamnesis_pipeline import settings as settings_file
 from anamnesis_pipeline.embeddings.cores import available_cores, cores_for
 from anamnesis_pipeline.errors import BadSetting
 from anamnesis_pipeline.settings import Origin, Settings
+from anamnesis_pipeline.sidecar.jsonl_control import OF_THE_LLM
+from anamnesis_pipeline.steps.llm_breaker import close_breakers
 from anamnesis_pipeline.wiring import CONFIG_PREFIX, configured_cores, open_store, stored_settings
 
 
@@ -32,6 +34,8 @@ def store_setting(settings: Settings, name: str, text: str) -> None:
         configured_cores(settings.model_copy(update={name: tuple(map(int, value))}))
     with closing(open_store(settings)) as store:
         store.settings.set(CONFIG_PREFIX + name, value)
+        if name in OF_THE_LLM:
+            close_breakers(store.settings)
 
 
 def unstore_setting(settings: Settings, name: str) -> bool:

@@ -11,12 +11,14 @@ from pathlib import Path
 
 from anamnesis_pipeline.commands.dagster_state import dagster_state, stuck
 from anamnesis_pipeline.commands.embedding_health import Problem, model_problems, reembed_problems
+from anamnesis_pipeline.commands.llm_health import llm_problems, llm_text
 from anamnesis_pipeline.commands.status import memory_status, sidecar_status
 from anamnesis_pipeline.embeddings.models import find_model
 from anamnesis_pipeline.errors import AnamnesisError, ServiceUnreachable, StoreCorrupt
 from anamnesis_pipeline.model import Where
 from anamnesis_pipeline.settings import Settings, claude_projects_dir
 from anamnesis_pipeline.sidecar.embedding_control import EmbeddingControl
+from anamnesis_pipeline.steps.forget import JOB
 from anamnesis_pipeline.store.base import Store
 from anamnesis_pipeline.supervisor.log_roots import EXAMPLE_LOGS, retention_advice, survey
 from anamnesis_pipeline.supervisor.up_lock import log_roots_in_use
@@ -114,6 +116,13 @@ def unread_logs(store: Store) -> Finding:
     return Finding(not problems, "reading", detail, "let the user who runs Anamnesis read them; the next ingest does")
 
 
+def dead_letters(store: Store) -> Finding:
+    """Every line of every log could be read."""
+    found = store.ingest.counts().dead_letters
+    advice = "see them with: anamnesis dead-letters list; after an upgrade: anamnesis dead-letters retry"
+    return Finding(not found, "dead letters", f"{found:,} lines could not be read in full", advice)
+
+
 def retention(_settings: Settings) -> Finding:
     """Claude Code does not delete its logs within a year."""
     advice = retention_advice(claude_projects_dir().parent / "settings.json")
@@ -191,6 +200,18 @@ def _finding(name: str, problems: Sequence[Problem], well: str) -> Finding:
     return Finding(False, name, "; ".join(p.text for p in problems), "; ".join(p.advice for p in problems))
 
 
+def llm(store: Store) -> Finding:
+    """The LLM that is to write summaries can be opened, may spend money, and answers."""
+    return _finding("summaries", llm_problems(store), llm_text(store))
+
+
+def forgetting(store: Store) -> Finding:
+    """Nothing is half forgotten."""
+    is_done = store.settings.get(JOB) is None
+    detail = "nothing is half forgotten" if is_done else "forgetting was interrupted, and some of it is still there"
+    return Finding(is_done, "forget", detail, "finish it with: anamnesis forget --resume")
+
+
 def clock(store: Store) -> Finding:
     """No episode lies in the future, which would mean that this clock is slow or was fast."""
     now = datetime.now(UTC)
@@ -205,7 +226,7 @@ CHECKS: Sequence[Callable[[Settings], Finding]] = (
     python_version, home_writable, free_space, log_roots, retention, model_files, sidecar, dagster,
 )  # fmt: skip
 STORE_CHECKS: Sequence[Callable[[Store], Finding]] = (
-    store_integrity, unread_logs, coverage, space_models, reembedding, clock,
+    store_integrity, unread_logs, dead_letters, coverage, space_models, reembedding, llm, forgetting, clock,
 )  # fmt: skip
 
 

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from contextlib import closing
 from dataclasses import asdict
-from datetime import datetime, tzinfo
+from datetime import UTC, datetime, tzinfo
 from typing import Any
 
 from anamnesis_pipeline.commands import reembed
@@ -15,9 +15,10 @@ from anamnesis_pipeline.errors import ServiceUnreachable
 from anamnesis_pipeline.model import Where
 from anamnesis_pipeline.settings import Settings
 from anamnesis_pipeline.sidecar.embedding_control import EmbeddingControl
+from anamnesis_pipeline.sidecar.jsonl_control import llm_state
 from anamnesis_pipeline.store.base import Store
 from anamnesis_pipeline.supervisor.up import sidecar_url
-from anamnesis_pipeline.wiring import open_store
+from anamnesis_pipeline.wiring import effective_settings, open_store
 
 
 def gather_status(settings: Settings) -> dict[str, Any]:
@@ -25,7 +26,7 @@ def gather_status(settings: Settings) -> dict[str, Any]:
     memory = None
     if settings.database.exists():
         with closing(open_store(settings)) as store:
-            memory = memory_status(store)
+            memory = memory_status(store) | {"llm": llm_state(store, effective_settings(store), datetime.now(UTC))}
     return {
         "home": str(settings.home),
         "memory": memory,
@@ -45,6 +46,7 @@ def memory_status(store: Store) -> dict[str, Any]:
     newest = store.episodes.page(Where(), 1).items
     return {
         "counts": asdict(counts),
+        "summaries": store.ingest.summary_counts(),
         "coverage": active / counts.passages if counts.passages else 1.0,
         "newest_episode": newest[0].timestamp.isoformat() if newest else None,
         "spaces": spaces,
@@ -112,10 +114,29 @@ def _memory_lines(memory: Mapping[str, Any] | None, zone: tzinfo | None) -> list
         f"{counts['exchanges']:,} exchanges, {counts['unparsed_lines']:,} lines waiting, "
         f"{len(memory['sources']):,} sources",
     ]
+    lines.append(f"Summaries {_summaries(memory['summaries'], memory.get('llm'))}")
     lines += [f"Space     {s['key']}  {s['status']}, {s['embedded']:,} passages" for s in memory["spaces"]]
     if memory["reembed"]["state"] == "running":
         lines.append(reembed.render(memory["reembed"], zone))
     return lines + [f"Problem   {p['text']}\n-> {p['advice']}" for p in memory["problems"]]
+
+
+def _summaries(by_model: Mapping[str, int], llm: Mapping[str, Any] | None) -> str:
+    """How many of which model, what they cost today, and why more are missing."""
+    counts = ", ".join(
+        f"{n:,} {_WORDS.get(name, f'by {name}')}" for name, n in sorted(by_model.items(), key=lambda item: -item[1])
+    )
+    pieces = [counts or "none yet"]
+    if llm and llm["used_today"]["calls"]:
+        used = llm["used_today"]
+        tokens = used["input_tokens"] + used["output_tokens"]
+        pieces.append(f"today {used['calls']:,} LLM calls, {tokens:,} tokens, ${used['dollars']:.2f}")
+    if llm and llm["problem"]:
+        pieces.append(llm["problem"])
+    return "; ".join(pieces)
+
+
+_WORDS = {"problem": "standing in for an LLM's", "skip": "with nothing worth remembering"}
 
 
 def _local(text: str | None, zone: tzinfo | None) -> str:

@@ -3,7 +3,8 @@
 import dagster as dg
 
 from anamnesis_pipeline.defs.resources import MemoryResource
-from anamnesis_pipeline.model import RESERVED_SOURCES
+from anamnesis_pipeline.model import RESERVED_SOURCES, Where
+from anamnesis_pipeline.steps.episodes import RECORD_KIND
 
 
 @dg.asset_check(asset="exchanges", description="Every archived line was parsed.")
@@ -13,12 +14,36 @@ def every_line_is_parsed(memory: MemoryResource) -> dg.AssetCheckResult:
     return dg.AssetCheckResult(passed=waiting == 0, severity=dg.AssetCheckSeverity.WARN, metadata={"waiting": waiting})
 
 
+@dg.asset_check(asset="exchanges", description="Every archived line could be read.")
+def no_line_is_a_dead_letter(memory: MemoryResource) -> dg.AssetCheckResult:
+    """A line that a crash tore apart stays one; one that is only too new is read by a later version."""
+    letters = memory.store.ingest.counts().dead_letters
+    first = memory.store.ingest.dead_letters(limit=5)
+    return dg.AssetCheckResult(
+        passed=letters == 0,
+        severity=dg.AssetCheckSeverity.WARN,
+        metadata={
+            "dead letters": letters,
+            "the first": "; ".join(f"{at.path}, line {at.line + 1}: {at.reason}" for at in first) or "none",
+        },
+    )
+
+
+@dg.asset_check(asset="summaries", description="No extractive summary stands in for an LLM's.")
+def every_llm_summary_is_made(memory: MemoryResource) -> dg.AssetCheckResult:
+    """Those that stand in are tried again by themselves; `anamnesis doctor` says why they are missing."""
+    waiting = memory.store.ingest.summary_counts().get("problem", 0)
+    return dg.AssetCheckResult(passed=waiting == 0, severity=dg.AssetCheckSeverity.WARN, metadata={"waiting": waiting})
+
+
 @dg.asset_check(asset="episodes", description="Every part of every exchange is a searchable episode.")
 def every_part_is_an_episode(memory: MemoryResource) -> dg.AssetCheckResult:
     """Tombstoned parts are no episodes on purpose, so the check warns only."""
     ingest = memory.store.ingest
-    posted = sum(ingest.counts(source).episodes for source in RESERVED_SOURCES)
-    missing = max(0, ingest.counts().parts - (ingest.counts().episodes - posted))
+    counts = ingest.counts()
+    others = sum(ingest.counts(source).episodes for source in RESERVED_SOURCES)
+    others += memory.store.episodes.count(Where(kinds=(RECORD_KIND,), include_superseded=True))
+    missing = max(0, counts.parts - (counts.episodes - others))
     return dg.AssetCheckResult(passed=missing == 0, severity=dg.AssetCheckSeverity.WARN, metadata={"missing": missing})
 
 
@@ -42,4 +67,11 @@ def full_text_is_sound(memory: MemoryResource) -> dg.AssetCheckResult:
     return dg.AssetCheckResult(passed=not problems, metadata={"problems": "\n".join(problems) or "none"})
 
 
-CHECKS = [every_line_is_parsed, every_part_is_an_episode, every_passage_is_embedded, full_text_is_sound]
+CHECKS = [
+    every_line_is_parsed,
+    every_llm_summary_is_made,
+    no_line_is_a_dead_letter,
+    every_part_is_an_episode,
+    every_passage_is_embedded,
+    full_text_is_sound,
+]

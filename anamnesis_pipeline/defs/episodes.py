@@ -21,6 +21,7 @@ def episodes(context: dg.AssetExecutionContext, memory: MemoryResource) -> dg.Ma
         data_version=watermark(counts, "episodes", "passages", "summaries"),
         metadata={
             "episodes": counted(put),
+            "typed records": report.records,
             "passages written": report.passages,
             "episodes in all": counts.episodes,
             "passages in all": counts.passages,

@@ -1,6 +1,5 @@
 """The daily ingest of all sources, at an hour that settings may change while Dagster runs."""
 
-from datetime import datetime, timedelta
 from zoneinfo import ZoneInfo
 
 import dagster as dg
@@ -9,6 +8,7 @@ from anamnesis_pipeline.defs.jobs import ingest
 from anamnesis_pipeline.defs.partitions import SOURCE_TAG, SOURCES
 from anamnesis_pipeline.defs.resources import MemoryResource
 from anamnesis_pipeline.model import RESERVED_SOURCES
+from anamnesis_pipeline.steps.daily import is_the_hour
 
 
 @dg.schedule(
@@ -27,15 +27,3 @@ def daily_ingest(context: dg.ScheduleEvaluationContext, memory: MemoryResource) 
     known = set(context.instance.get_dynamic_partitions(str(SOURCES.name)))
     keys = [s.key for s in memory.store.ingest.sources() if s.key in known and s.key not in RESERVED_SOURCES]
     return [dg.RunRequest(run_key=f"{day}/{key}", partition_key=key, tags={SOURCE_TAG: key}) for key in keys]
-
-
-def is_the_hour(tick: datetime, hour: int, zone: str) -> bool:
-    """Whether an hourly tick is the day's first at or after `hour` in `zone`.
-
-    So a day whose clocks skip the hour still has one, and a day that has the hour twice has no second one.
-
-    :param tick: timezone-aware.
-    """
-    now = tick.astimezone(ZoneInfo(zone))
-    before = (tick - timedelta(hours=1)).astimezone(ZoneInfo(zone))
-    return now.hour >= hour and (before.date() != now.date() or before.hour < hour)

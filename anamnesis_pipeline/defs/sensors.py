@@ -17,6 +17,8 @@ from anamnesis_pipeline.model import RESERVED_SOURCES
 from anamnesis_pipeline.steps.crawl import source_changed
 from anamnesis_pipeline.wiring import discover_sources, effective_settings, open_store
 
+SUMMARIES_PER_TICK = 20
+"""Sources whose summaries alone are to be made that one tick requests: an LLM that is back is not stormed."""
 TICK_S = 30.0
 """A tick lists for at most this long; what it did not reach comes first in the next one."""
 INGEST_MAX_S = 7_200
@@ -46,19 +48,22 @@ def crawl_interval_s() -> int:
     description="Lists the log roots, adds new sources, and ingests those with something new or left half done.",
 )
 def crawl_sensor(context: dg.SensorEvaluationContext, memory: MemoryResource) -> dg.SensorResult:
-    """Lists the log roots, adds new sources, and requests `ingest` for sources with something new."""
+    """Lists the log roots, adds new sources, and requests `ingest` for sources with something new or left to do."""
     discovery = discover_sources(memory.settings)
     for problem in discovery.problems:
         context.log.warning(problem)
     memory.store.ingest.put_sources(discovery.sources)
-    idle_since = datetime.now(UTC) - timedelta(minutes=memory.settings.idle_minutes)
-    unfinished = memory.store.ingest.unfinished_sources(idle_since)
+    now = datetime.now(UTC)
+    unfinished = memory.store.ingest.unfinished_sources(now - timedelta(minutes=memory.settings.idle_minutes))
+    to_summarize = memory.store.ingest.sources_to_summarize(now) - unfinished
     found = sorted(source.key for source in discovery.sources)
     known = context.instance.get_dynamic_partitions(str(SOURCES.name))
-    added = new_keys(known, [*RESERVED_SOURCES, *sorted(unfinished), *found])
+    added = new_keys(known, [*RESERVED_SOURCES, *sorted(unfinished), *sorted(to_summarize), *found])
     running = _running_sources(context.instance)
     changed, last = _changed_sources(context, memory, [key for key in found if key not in unfinished])
-    requests = [_ingest_request(key) for key in [*sorted(unfinished), *changed] if key not in running]
+    summarized_too = sorted(to_summarize - running - set(changed))[:SUMMARIES_PER_TICK]
+    wanted = [*sorted(unfinished), *changed, *summarized_too]
+    requests = [_ingest_request(key) for key in wanted if key not in running]
     if not requests and not added:
         return dg.SensorResult(skip_reason=_why_nothing(len(found), len(running), discovery.problems), cursor=last)
     return dg.SensorResult(

@@ -1,22 +1,50 @@
 """Asset: one summary per closed part."""
 
+from collections.abc import Mapping
+
 import dagster as dg
 
 from anamnesis_pipeline.defs.partitions import SOURCES
 from anamnesis_pipeline.defs.reporting import watermark
 from anamnesis_pipeline.defs.resources import MemoryResource
 
+AUTOMATIC_TAGS = frozenset(
+    {"dagster/sensor_name", "dagster/schedule_name", "dagster/auto_materialize", "dagster/from_automation_condition"}
+)
+"""On runs that no person started."""
+
+
+def is_by_hand(tags: Mapping[str, str]) -> bool:
+    """Whether a person started the run: a paid LLM then needs no budget."""
+    return not AUTOMATIC_TAGS & tags.keys()
+
 
 @dg.asset(partitions_def=SOURCES, deps=["exchanges"], group_name="ingest", kinds={"python"})
 def summaries(context: dg.AssetExecutionContext, memory: MemoryResource) -> dg.MaterializeResult[None]:
-    """A few sentences on each closed part that has none for its present text."""
-    report = memory.pipeline.summarize_parts(memory.source(context.partition_key))
+    """A few sentences on each closed part that has none for its present text: by the LLM of the setting `summarizer`
+    where the part is worth it, else by picking telling sentences.
+    """
+    by_hand = is_by_hand(context.run.tags)
+    report = memory.pipeline.summarize_parts(memory.source(context.partition_key), by_hand=by_hand)
+    if report.problem:
+        context.log.warning(f"{report.counts.get('flagged', 0)} summaries are put off: {report.problem}")
     counts = memory.store.ingest.counts(context.partition_key)
     return dg.MaterializeResult(
         data_version=watermark(counts, "parts", "open_parts", "summaries"),
         metadata={
             "written": report.written,
             "summarizer": report.model,
+            "LLM calls": report.used.calls,
+            "cached": report.counts.get("cached", 0),
+            "tokens in": report.used.input_tokens,
+            "tokens out": report.used.output_tokens,
+            "dollars": round(report.used.dollars, 6),
+            "flagged": report.counts.get("flagged", 0),
+            "in a batch": report.counts.get("in a batch", 0),
+            "low value": report.counts.get("low value", 0),
+            "nothing worth remembering": report.counts.get("skipped", 0),
+            "private": report.counts.get("private", 0),
+            "problem": report.problem or "none",
             "summaries in all": counts.summaries,
             "parts in all": counts.parts,
             "parts still open": counts.open_parts,

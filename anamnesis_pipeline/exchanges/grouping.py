@@ -10,7 +10,7 @@ PROMPT_HEAD = 300
 
 @dataclass(frozen=True, slots=True)
 class Exchange:
-    """Its id is the same in every copy of the log, since it hashes the key of the message it begins with."""
+    """Its id is the same in every copy of the log, since it hashes what the message it begins with says and when."""
 
     exchange_id: str
     prompt: str
@@ -23,7 +23,8 @@ def exchange_of(message: Message, current: Exchange | None, *, in_subagent: bool
     """
     if current is None or _begins_exchange(message.kind, in_subagent):
         head = "" if message.kind is SegmentKind.COMPACT_SUMMARY else message.text[:PROMPT_HEAD]
-        return Exchange(content_id("exchange", message.key), head)
+        name = message.aliases[0] if message.aliases else message.key  # copies with another uuid share the alias
+        return Exchange(content_id("exchange", name), head)
     return current
 
 

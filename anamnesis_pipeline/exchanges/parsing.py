@@ -2,19 +2,22 @@
 
 import json
 from collections import Counter
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from datetime import datetime, timedelta
-from pathlib import PurePosixPath
 from typing import Any
 
 from anamnesis_pipeline.exchanges.cutting import Cutter, PendingTool, Trail, follow, is_pause, is_seam
 from anamnesis_pipeline.exchanges.grouping import Exchange, exchange_of
-from anamnesis_pipeline.exchanges.records import LoggedMessage, read_messages_of, read_records
+from anamnesis_pipeline.exchanges.own_text import begins_own_session, may_hold_memory, without_memory
+from anamnesis_pipeline.exchanges.records import LoggedMessage, Record, boundary_of, read_messages_of, read_records
 from anamnesis_pipeline.model import Message, Occurrence, Part, SegmentKind
 
 STATE_VERSION = 1
 """Version of `FileState` as JSON."""
+
+MAX_BOUNDARIES = 4
+"""Boundaries of compactions that are remembered while the summary has not come, the latest ones."""
 
 COMPACTING_AGENT = "acompact"
 """Ids of the subagents with which Claude Code compacts begin so: their files repeat the session they compact."""
@@ -22,15 +25,20 @@ COMPACTING_AGENT = "acompact"
 
 @dataclass(frozen=True, slots=True)
 class FileOrigin:
-    """Which file the lines come from; `path` is relative to the source's folder."""
+    """Which file the lines come from; `path` is relative to the source's folder.
+
+    `agent_type` and `spawned_by` (the id of a tool call) are what the file beside a subagent's says of it.
+    """
 
     source: str
     path: str
+    agent_type: str = ""
+    spawned_by: str = ""
 
     @property
     def stem(self) -> str:
-        """File name without its suffix."""
-        return PurePosixPath(self.path).stem
+        """File name without `.jsonl` and what follows it."""
+        return self.path.rpartition("/")[2].partition(".jsonl")[0]
 
     @property
     def agent_id(self) -> str:
@@ -43,6 +51,8 @@ class FileState:
     """What the parser must know of the lines before, small whatever the file's size.
 
     `line` counts the lines read of this `generation`. `part_id` names the open part, whose text the store has.
+    `own`: the session is a call of our summarizer, None as long as nothing was asked. `boundaries` are the latest of
+    compactions, which may be written twice: the uuid of each, and that of the last record before it.
     """
 
     generation: int = 0
@@ -56,6 +66,8 @@ class FileState:
     part_id: str = ""
     last_timestamp: datetime | None = None
     trail: Trail = field(default_factory=Trail)
+    own: bool | None = None
+    boundaries: tuple[tuple[str, str], ...] = ()
 
     def to_json(self) -> str:
         """Compact JSON with a version number."""
@@ -73,7 +85,7 @@ class FileState:
             pending = tuple(PendingTool(**tool) for tool in trail.pop("pending"))
             exchange = values.pop("exchange")
             return cls(
-                **values,
+                **values | {"boundaries": tuple(map(tuple, values["boundaries"]))},
                 exchange=Exchange(**exchange) if exchange else None,
                 last_timestamp=datetime.fromisoformat(when) if when else None,
                 trail=Trail(**{**trail, "failed": tuple(trail["failed"])}, pending=pending),
@@ -84,41 +96,88 @@ class FileState:
 
 @dataclass(frozen=True, slots=True)
 class Batch:
-    """The messages on a run of lines, repeated ones included. `lines` counts the lines, blank ones too."""
+    """The messages on a run of lines, repeated ones included. `lines` counts the lines, blank ones too.
+
+    `dead` are (line, reason) of lines of which something could not be read. `boundaries` maps the uuid of a
+    compaction's boundary to that of the last record before it.
+    """
 
     messages: tuple[LoggedMessage, ...]
     lines: int
-    malformed: int
     skipped: Counter[str]
+    dead: tuple[tuple[int, str], ...] = ()
+    boundaries: tuple[tuple[str, str], ...] = ()
+
+    @property
+    def malformed(self) -> int:
+        """Lines of which something could not be read."""
+        return len(self.dead)
 
     @property
     def keys(self) -> list[str]:
-        """Every message key, in order, repeated ones once."""
-        return list(dict.fromkeys(logged.message.key for logged in self.messages))
+        """Every key that may tell a known message, in order, repeated ones once."""
+        return list(dict.fromkeys(name for logged in self.messages for name in logged.names))
 
 
 @dataclass(frozen=True, slots=True)
 class Advance:
-    """What a batch adds. `parts` are new, grown or closed; the last may still grow, and is then `open_part`."""
+    """What a batch adds. `parts` are new, grown or closed; the last may still grow, and is then `open_part`.
+
+    `keys` are of new messages, one each; `aliases` and `claims` lead from further keys to these. `own` counts the
+    messages of our summarizer's session, which are left out.
+    """
 
     state: FileState
     parts: tuple[Part, ...]
     open_part: Part | None
     keys: tuple[str, ...]
     occurrences: tuple[Occurrence, ...]
+    aliases: Mapping[str, str]
+    claims: Mapping[str, str]
+    own: int = 0
 
 
-def read_messages(lines: Sequence[str], first_line: int) -> Batch:
-    """Read lines of one file; `first_line` is the number of the first one in its archive."""
+ReadRecord = Callable[[Record, int, Counter[str]], list[LoggedMessage]]
+"""(record, line number, what was left out by reason) -> the messages in the record."""
+
+
+def read_messages(lines: Iterable[str], first_line: int, read_record: ReadRecord = read_messages_of) -> Batch:
+    """Read lines of one file; `first_line` is the number of the first one in its archive.
+
+    A line is let go before its messages are made, since one may have 50 MB.
+    """
     messages: list[LoggedMessage] = []
     skipped: Counter[str] = Counter()
-    malformed = 0
-    for number, line in enumerate(lines, first_line):
+    dead: list[tuple[int, str]] = []
+    boundaries: list[tuple[str, str]] = []
+    number = first_line
+    for line in lines:
         records, damaged = read_records(line)
-        malformed += damaged
+        if damaged:
+            dead.append((number, _why_damaged(line, len(records))))
+        if may_hold_memory(line):
+            records = _without_memory(records, skipped)
+        del line
         for record in records:
-            messages += read_messages_of(record, number, skipped)
-    return Batch(tuple(messages), len(lines), malformed, +skipped)
+            try:
+                messages += read_record(record, number, skipped)
+            except RecursionError:
+                dead.append((number, "nested too deeply"))
+            boundaries += filter(None, [boundary_of(record)])
+        number += 1
+    return Batch(tuple(messages), number - first_line, +skipped, tuple(dead), tuple(boundaries))
+
+
+def _why_damaged(line: str, records: int) -> str:
+    if records:
+        return f"torn: {records} whole {'record' if records == 1 else 'records'} on it, the rest is no JSON object"
+    return f"no JSON object in its {len(line)} characters"
+
+
+def _without_memory(records: Sequence[Record], skipped: Counter[str]) -> list[Record]:
+    cut = [without_memory(record) for record in records]
+    skipped["own:memory"] += sum(count for _, count in cut)
+    return [record for record, _ in cut]
 
 
 def advance(
@@ -138,23 +197,138 @@ def advance(
     :param label: working directory -> project.
     :param idle_minutes: a longer pause between two messages ends a part.
     """
-    cutter = Cutter(open_part, timedelta(minutes=idle_minutes))
-    seen: dict[str, None] = {}
-    occurrences: list[Occurrence] = []
+    walk = _Walk(state, Cutter(open_part, timedelta(minutes=idle_minutes)), Found(known), batch, origin, label)
     for logged in batch.messages:
-        key = logged.message.key
-        before, state = state, _located(state, logged, origin)
-        if key in known or key in seen:
-            occurrences.append(Occurrence(key, origin.path, logged.line))
+        walk.step(logged)
+    return walk.result(batch.lines)
+
+
+class _Walk:
+    """The state of a file while a batch is laid into parts. What changes with each message is a field of its own: a
+    new `FileState` for each would cost as much as reading its line.
+    """
+
+    def __init__(
+        self,
+        state: FileState,
+        cutter: Cutter,
+        found: "Found",
+        batch: Batch,
+        origin: FileOrigin,
+        label: Callable[[str], str],
+    ) -> None:
+        self._state, self._trail = state, state.trail
+        self._ordinal, self._spoken_at, self._own = state.ordinal, state.last_timestamp, 0
+        self._boundaries = (*state.boundaries, *batch.boundaries)
+        self._cutter, self._found, self._origin, self._label = cutter, found, origin, label
+
+    def step(self, logged: LoggedMessage) -> None:
+        """Lay one message, unless it is known or one of our own."""
+        message = logged.message
+        if self._state.own is None:
+            self._state = replace(self._state, own=begins_own_session(message.kind, message.text))
+        if self._state.own:
+            self._own += 1
+            return
+        self._state = _located(self._state, logged, self._origin)
+        if self._found.is_copy(logged):
+            self._found.add_copy(logged, self._origin.path)
         else:
-            seen[key] = None
-            template = _template(state, logged.message.kind, origin, label(state.first_cwd))
-            state = _laid(cutter, before, state, logged, template)
-        state = replace(state, trail=follow(state.trail, logged))
-    parts = cutter.settled()
-    last = cutter.open_part() if cutter.part else None
-    state = replace(state, line=state.line + batch.lines, part_id=last.part_id if last else "")
-    return Advance(state, parts, last, tuple(seen), tuple(occurrences))
+            self._found.add(logged)
+            self._lay(logged)
+            self._spoken_at = message.timestamp or self._spoken_at
+        self._trail = follow(self._trail, logged)
+
+    def result(self, lines: int) -> Advance:
+        """What the batch of so many lines adds."""
+        parts = self._cutter.settled()
+        last = self._cutter.open_part() if self._cutter.part else None
+        state = replace(
+            self._state,
+            line=self._state.line + lines,
+            ordinal=self._ordinal,
+            part_id=last.part_id if last else "",
+            last_timestamp=self._spoken_at,
+            trail=self._trail,
+            boundaries=self._boundaries[-MAX_BOUNDARIES:],
+        )
+        return self._found.advance(state, parts, last, self._own)
+
+    def _lay(self, logged: LoggedMessage) -> None:
+        """Put a new message into the open part or the next one."""
+        template = self._template(logged)
+        if self._closes(template, logged.message):
+            self._cutter.close()
+        self._ordinal += self._cutter.add(logged.message, template, self._trail.lead)
+
+    def _closes(self, template: Part, message: Message) -> bool:
+        part = self._cutter.part
+        return part is not None and (
+            part.exchange_id != template.exchange_id
+            or part.kind != template.kind
+            or message.kind is SegmentKind.COMPACT_SUMMARY
+            or is_pause(self._spoken_at, message.timestamp, self._cutter.idle)
+            or is_seam(self._trail, message.kind, self._cutter.size)
+        )
+
+    def _template(self, logged: LoggedMessage) -> Part:
+        state, origin, kind = self._state, self._origin, logged.message.kind
+        exchange, is_summary = state.exchange, kind is SegmentKind.COMPACT_SUMMARY
+        return Part(
+            part_id="",
+            source=origin.source,
+            path=origin.path,
+            session_id=state.session_id,
+            exchange_id=exchange.exchange_id if exchange else "",
+            ordinal=self._ordinal,
+            kind=_part_kind(state, kind),
+            project=self._label(state.first_cwd),
+            cwd=state.cwd,
+            prompt=exchange.prompt if exchange else "",
+            segments=(),
+            closed=False,
+            agent_id=state.agent_id,
+            agent_type=origin.agent_type,
+            origin=dict(self._boundaries).get(logged.parent, "") if is_summary else origin.spawned_by,
+        )
+
+
+class Found:
+    """Which messages of a batch are new, and the keys that they bring."""
+
+    def __init__(self, known: Collection[str]) -> None:
+        self._keys: dict[str, None] = {}
+        self._aliases: dict[str, str] = {}
+        self._claims: dict[str, str] = {}
+        self._occurrences: list[Occurrence] = []
+        self._known = known
+
+    def is_copy(self, logged: LoggedMessage) -> bool:
+        """Whether the message is known, by its key or a further one."""
+        return any(map(self._is_known, logged.names))
+
+    def add(self, logged: LoggedMessage) -> None:
+        """A new message."""
+        key = logged.message.key
+        self._keys[key] = None
+        self._aliases.update((alias, key) for alias in logged.message.aliases)
+        for claim in logged.claims:
+            self._claims.setdefault(claim, key)
+
+    def add_copy(self, logged: LoggedMessage, path: str) -> None:
+        """One more place of a known message. The store leads an alias that it knows on to the message's own key."""
+        name = next(filter(self._is_known, logged.names))
+        key = self._aliases.get(name) or self._claims.get(name) or name
+        self._occurrences.append(Occurrence(key, path, logged.line))
+
+    def advance(self, state: FileState, parts: tuple[Part, ...], open_part: Part | None, own: int = 0) -> Advance:
+        """What the batch adds, given how it was laid into parts."""
+        return Advance(
+            state, parts, open_part, tuple(self._keys), tuple(self._occurrences), self._aliases, self._claims, own
+        )
+
+    def _is_known(self, name: str) -> bool:
+        return name in self._known or name in self._keys or name in self._aliases or name in self._claims
 
 
 def _located(state: FileState, logged: LoggedMessage, origin: FileOrigin) -> FileState:
@@ -163,52 +337,12 @@ def _located(state: FileState, logged: LoggedMessage, origin: FileOrigin) -> Fil
     if not agent_id and not state.session_id and logged.sidechain:
         agent_id = logged.agent_id
     cwd = logged.cwd or state.cwd
+    session_id = logged.session_id or state.session_id or origin.stem
+    exchange = exchange_of(logged.message, state.exchange, in_subagent=bool(agent_id))
+    if (session_id, agent_id, cwd, exchange) == (state.session_id, state.agent_id, state.cwd, state.exchange):
+        return state
     return replace(
-        state,
-        session_id=logged.session_id or state.session_id or origin.stem,
-        agent_id=agent_id,
-        first_cwd=state.first_cwd or cwd,
-        cwd=cwd,
-        exchange=exchange_of(logged.message, state.exchange, in_subagent=bool(agent_id)),
-    )
-
-
-def _laid(cutter: Cutter, before: FileState, state: FileState, logged: LoggedMessage, template: Part) -> FileState:
-    """Put a new message into the open part or the next one."""
-    message = logged.message
-    if _closes(cutter, before, template, message):
-        cutter.close()
-    begun = cutter.add(message, template, before.trail.lead)
-    return replace(state, ordinal=state.ordinal + begun, last_timestamp=message.timestamp or state.last_timestamp)
-
-
-def _closes(cutter: Cutter, before: FileState, template: Part, message: Message) -> bool:
-    part = cutter.part
-    return part is not None and (
-        part.exchange_id != template.exchange_id
-        or part.kind != template.kind
-        or message.kind is SegmentKind.COMPACT_SUMMARY
-        or is_pause(before.last_timestamp, message.timestamp, cutter.idle)
-        or is_seam(before.trail, message.kind, cutter.size)
-    )
-
-
-def _template(state: FileState, kind: SegmentKind, origin: FileOrigin, project: str) -> Part:
-    exchange = state.exchange
-    return Part(
-        part_id="",
-        source=origin.source,
-        path=origin.path,
-        session_id=state.session_id,
-        exchange_id=exchange.exchange_id if exchange else "",
-        ordinal=state.ordinal,
-        kind=_part_kind(state, kind),
-        project=project,
-        cwd=state.cwd,
-        prompt=exchange.prompt if exchange else "",
-        segments=(),
-        closed=False,
-        agent_id=state.agent_id,
+        state, session_id=session_id, agent_id=agent_id, first_cwd=state.first_cwd or cwd, cwd=cwd, exchange=exchange
     )
 
 

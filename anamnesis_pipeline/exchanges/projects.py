@@ -4,32 +4,64 @@ import re
 from pathlib import Path
 
 _HOME = re.compile(r"(?:/home/[^/]+|/Users/[^/]+|/root|[A-Za-z]:/Users/[^/]+)(?=/|$)")
+_WSL_SHARE = re.compile(r"//(?:wsl\$|wsl\.localhost)/[^/]+(?=/|$)", re.IGNORECASE)
+_WSL_DRIVE = re.compile(r"/mnt/([a-z])(?=/|$)")
+_DRIVE = re.compile(r"[a-z]:(?=/|$)")
 _REMOTE_PATH = re.compile(r"^(?:[a-z+]+://(?:[^/@]*@)?[^/]+/|(?:[^/@:]+@)?[^/:@]{2,}:(?!//))(.+)$")
 
 
 def project_of(cwd: str) -> str:
     """The project of a working directory. Reads files under it, so callers ask once per directory."""
-    return git_identity(cwd) or project_label(cwd)
+    return resolved_project(cwd) or project_label(cwd)
+
+
+def resolved_project(cwd: str) -> str | None:
+    """What this machine's disk says of a directory: its repository, or where a link leads. None: nothing, or it is gone
+    and no repository is left around it.
+    """
+    if (identity := git_identity(cwd)) is not None:
+        return identity
+    try:
+        directory = Path(cwd)
+        return project_label(str(directory.resolve())) if directory.is_absolute() and directory.is_dir() else None
+    except (OSError, ValueError):
+        return None
 
 
 def project_label(cwd: str) -> str:
-    """The path with `/` for every separator and `~` for anybody's home."""
-    path = cwd.replace("\\", "/")
+    r"""The path with `/` for every separator and `~` for anybody's home.
+
+    Windows and WSL name one folder in several ways: `C:\x`, `c:/x` and `/mnt/c/x` are one project, and so are
+    `\\wsl$\Ubuntu\home\ann\x` and `/home/ann/x`.
+    """
+    path = cwd.replace("\\", "/") if _is_windows(cwd) else cwd
+    path = _WSL_SHARE.sub("", path, count=1) or "/"
+    path = _WSL_DRIVE.sub(lambda drive: f"{drive[1]}:", path, count=1) if path.startswith("/mnt/") else path
+    path = path[0].upper() + path[1:] if _DRIVE.match(path) else path
+    if not cwd:
+        return ""
     return _HOME.sub("~", path.rstrip("/") or path, count=1) if _HOME.match(path) else path.rstrip("/") or path
+
+
+def _is_windows(cwd: str) -> bool:
+    """Whether backslashes in a path divide it; on other systems they may belong to a name."""
+    return cwd.startswith("\\\\") or cwd[1:2] == ":"
 
 
 def git_identity(cwd: str) -> str | None:
     """`owner/repo` of the remote `origin`, else the label of the main worktree; None outside a repository.
 
-    Only files are read. A directory that is not on this machine belongs to no repository here.
+    Only files are read. A directory that is gone belongs to the repository that is left around it; one that was never
+    on this machine belongs to none.
     """
     directory = Path(cwd)
     try:
-        if not directory.is_absolute() or not directory.is_dir():
+        if not directory.is_absolute():
             return None
+        directory = next(d for d in (directory, *directory.parents) if d.is_dir()).resolve()
         worktree = next((d for d in (directory, *directory.parents) if (d / ".git").exists()), None)
         return None if worktree is None else _identity(worktree)
-    except (OSError, ValueError):
+    except (OSError, ValueError, RuntimeError):
         return None
 
 

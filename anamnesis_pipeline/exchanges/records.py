@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
 
+from anamnesis_pipeline.exchanges import identity
 from anamnesis_pipeline.exchanges.blocks import is_milestone, reference, result_text, tool_input_text
 from anamnesis_pipeline.model import Message, SegmentKind, content_id
 
@@ -24,6 +25,8 @@ RESTART_WORK = 8
 _DECODER = json.JSONDecoder(strict=False)
 _MARKUP = re.compile(r"\s*<([a-z][a-z_-]*)")
 _REMINDER = re.compile(r"<system-reminder>.*?</system-reminder>", re.DOTALL)
+_AGENT_TOOLS = frozenset({"Agent", "Task"})
+_TYPED = frozenset({SegmentKind.PROMPT, SegmentKind.STEERING, SegmentKind.COMMAND})
 _CONTINUED = "This session is being continued from a previous conversation that ran out of context"
 _INTERRUPTED = "[Request interrupted by user"
 _COMMAND_TAGS = ("command-", "local-command-", "bash-", "user-memory-input")
@@ -42,7 +45,9 @@ _SKIPPED_TYPES = frozenset({
 class LoggedMessage:
     """A message with what its record says about the place it was said in.
 
-    `tool_use_id` links a tool's input to its result; `tool` and `milestone` are set on inputs only.
+    `tool_use_id` links a tool's input to its result; `tool` and `milestone` are set on inputs only. `claims` are keys
+    that this message also stands for, though it is never taken for a copy because of them; one whose `seen_as` is
+    claimed already is a copy. `parent` is the uuid of the record before.
     """
 
     message: Message
@@ -54,6 +59,14 @@ class LoggedMessage:
     tool_use_id: str = ""
     tool: str = ""
     milestone: bool = False
+    claims: tuple[str, ...] = ()
+    seen_as: tuple[str, ...] = ()
+    parent: str = ""
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Every key that tells a copy of the message."""
+        return (self.message.key, *self.message.aliases, *self.seen_as)
 
 
 # --- line -> records -------------------------------------------------------------------------------------
@@ -70,7 +83,7 @@ def read_records(line: str) -> tuple[list[Record], bool]:
         records, damaged = _recover(_cleaned(line))
     else:
         records, damaged = ([value], False) if isinstance(value, dict) else ([], True)
-    if "\\ud" in line or "\\uD" in line or not _is_encodable(line):
+    if ("\\u" in line and ("\\ud" in line or "\\uD" in line)) or not _is_encodable(line):
         records = [_mended(record) for record in records]
     return records, damaged
 
@@ -163,6 +176,13 @@ def read_messages_of(record: Record, line: int, skipped: Counter[str]) -> list[L
     return []
 
 
+def boundary_of(record: Record) -> tuple[str, str] | None:
+    """(uuid of a compaction's boundary, uuid of the last record before it); None for any other record."""
+    if record.get("subtype") != "compact_boundary":
+        return None
+    return _string(record, "uuid"), _string(record, "logicalParentUuid")
+
+
 def text_kind(text: str) -> SegmentKind | None:
     """Who wrote the text of a user record; None for text that was injected."""
     if text.startswith(_CONTINUED):
@@ -195,54 +215,89 @@ class _Emitter:
 
     def __init__(self, record: Record, role: str, line: int) -> None:
         self.messages: list[LoggedMessage] = []
+        self.session_id, self.agent_id = _string(record, "sessionId"), _string(record, "agentId")
         self._line = line
         self._role = role
         self._stamp = _string(record, "timestamp")
-        self._place = (
-            _string(record, "sessionId"),
-            _string(record, "cwd"),
-            _string(record, "agentId"),
-            record.get("isSidechain") is True,
-        )
+        self._cwd, self._sidechain = _string(record, "cwd"), record.get("isSidechain") is True
         self._uuid, self._timestamp = _string(record, "uuid"), timestamp_of(record)
+        self._parent = _string(record, "parentUuid")
         self._numbered = 0
 
-    def add(self, kind: SegmentKind, text: str, key: str = "", tool: tuple[str, str, bool] = ("", "", False)) -> None:
+    def add(
+        self,
+        kind: SegmentKind,
+        text: str,
+        key: str = "",
+        tool: tuple[str, str, bool] = ("", "", False),
+        claims: tuple[str, ...] = (),
+        seen_as: tuple[str, ...] = (),
+    ) -> None:
         """Add unless `text` is blank. `tool`: id of the call, tool name, whether it ends a step."""
         if not text or text.isspace():
             return
-        message = Message(key or self._record_key(text), self._uuid, kind, text, self._timestamp)
-        self.messages.append(LoggedMessage(message, self._line, *self._place, *tool))
+        key, aliases = (key, ()) if key else self._record_keys(text)
+        message = Message(key, self._uuid, kind, text, self._timestamp, aliases)
+        self.messages.append(
+            LoggedMessage(
+                message, self._line, self.session_id, self._cwd, self.agent_id, self._sidechain, *tool, claims, seen_as,
+                self._parent,
+            )
+        )  # fmt: skip
 
-    def _record_key(self, text: str) -> str:
+    def add_typed(self, kind: SegmentKind, text: str, typed: str) -> None:
+        """Add the text of a user record; `typed` is the part of it that came from the keyboard."""
+        if kind is SegmentKind.AGENT_PROMPT:
+            self.add(kind, text, seen_as=(identity.task_of_agent(self.session_id, typed),))
+        elif kind in _TYPED and typed:
+            typed = identity.as_typed(typed) if kind is SegmentKind.COMMAND else typed
+            self.add(kind, text, claims=identity.typed(self.session_id, self._cwd, typed, self._timestamp))
+        else:
+            self.add(kind, text)
+
+    def _record_keys(self, text: str) -> tuple[str, tuple[str, ...]]:
         number, self._numbered = self._numbered, self._numbered + 1
         suffix = f":{number}" if number else ""
-        if self._uuid:
-            return f"u:{self._uuid}{suffix}"
-        return f"h:{content_id(self._role, ' '.join(text.split()), self._stamp)}{suffix}"
+        rewritten = f"{identity.rewritten(self._role, text, self._stamp)}{suffix}"
+        if not self._uuid:
+            return rewritten, ()
+        return f"u:{self._uuid}{suffix}", (rewritten,) if self._stamp else ()
 
 
 def _user(record: Record, blocks: Sequence[Any], line: int, skipped: Counter[str]) -> list[LoggedMessage]:
     """Tool results each on their own; the texts and images that were typed together are one message."""
     emitter = _Emitter(record, "user", line)
     pieces: list[tuple[SegmentKind, str]] = []
+    typed: list[tuple[SegmentKind, str]] = []
     has_result = False
     for block in blocks:
         kind = _type(block)
         if kind.endswith("tool_result"):
             has_result = True
-            _add_result(emitter, block)
+            _add_result(emitter, block, _agent_of(record))
         elif record.get("isMeta") is True:
             skipped["user:meta"] += 1
         elif kind == "text":
-            pieces += _kinds(record, _string(block, "text"), skipped)
+            found = _kinds(record, _string(block, "text"), skipped)
+            typed += found
+            pieces += found
         elif kind in {"image", "document"}:
             pieces.append((SegmentKind.NOTIFICATION if has_result else _own_kind(record), reference(block)))
         else:
             skipped[f"block:{kind[:40]}"] += 1
     for kind in dict.fromkeys(kind for kind, _ in pieces):
-        emitter.add(kind, "\n".join(text for of_kind, text in pieces if of_kind is kind))
+        emitter.add_typed(kind, _joined(pieces, kind), _joined(typed, kind))
     return emitter.messages
+
+
+def _joined(pieces: Sequence[tuple[SegmentKind, str]], kind: SegmentKind) -> str:
+    return "\n".join(text for of_kind, text in pieces if of_kind is kind)
+
+
+def _agent_of(record: Record) -> str:
+    """Id of the subagent whose answer the tool result of this record is."""
+    result = record.get("toolUseResult")
+    return _string(result, "agentId") if isinstance(result, dict) else ""
 
 
 def _kinds(record: Record, text: str, skipped: Counter[str]) -> list[tuple[SegmentKind, str]]:
@@ -265,10 +320,12 @@ def _own_kind(record: Record) -> SegmentKind:
     return SegmentKind.AGENT_PROMPT if record.get("isSidechain") is True else SegmentKind.PROMPT
 
 
-def _add_result(emitter: _Emitter, block: Record) -> None:
+def _add_result(emitter: _Emitter, block: Record, agent_id: str = "") -> None:
     kind = SegmentKind.TOOL_ERROR if block.get("is_error") is True else SegmentKind.TOOL_RESULT
-    call = _string(block, "tool_use_id")
-    emitter.add(kind, result_text(block.get("content")), f"r:{call}" if call else "", (call, "", False))
+    call, text = _string(block, "tool_use_id"), result_text(block.get("content"))
+    claims = (identity.answer_as_result(agent_id, text),) if agent_id else ()
+    seen_as = (identity.answer_as_said(agent_id, text),) if agent_id else ()
+    emitter.add(kind, text, f"r:{call}" if call else "", (call, "", False), claims, seen_as)
 
 
 def _assistant(record: Record, body: Any, line: int, skipped: Counter[str]) -> list[LoggedMessage]:
@@ -287,17 +344,29 @@ def _add_block(emitter: _Emitter, message_id: str, block: Any, skipped: Counter[
     if kind in {"text", "thinking"}:
         text = _string(block, kind)
         key = f"a:{message_id}:{content_id(kind, text)}" if message_id else ""
-        emitter.add(SegmentKind.STATEMENT if kind == "text" else SegmentKind.THINKING, text, key)
+        if kind == "text":
+            _add_statement(emitter, text, key)
+        else:
+            emitter.add(SegmentKind.THINKING, text, key)
         skipped["block:empty"] += not text or text.isspace()
     elif kind.endswith("tool_use"):
         name, value, call = _string(block, "name") or "tool", block.get("input"), _string(block, "id")
         text = tool_input_text(name, value)
         key = f"a:{message_id}:{content_id(kind, call or text)}" if message_id else ""
-        emitter.add(SegmentKind.TOOL_INPUT, text, key, (call, name, is_milestone(name, value)))
+        task = _string(value, "prompt") if name in _AGENT_TOOLS and isinstance(value, dict) else ""
+        claims = (identity.task_of_agent(emitter.session_id, task),) if task else ()
+        emitter.add(SegmentKind.TOOL_INPUT, text, key, (call, name, is_milestone(name, value)), claims)
     elif kind.endswith("tool_result"):
         _add_result(emitter, block)
     else:
         skipped[f"block:{kind[:40]}"] += 1
+
+
+def _add_statement(emitter: _Emitter, text: str, key: str) -> None:
+    agent_id = emitter.agent_id
+    claims = (identity.answer_as_said(agent_id, text),) if agent_id else ()
+    seen_as = (identity.answer_as_result(agent_id, text),) if agent_id else ()
+    emitter.add(SegmentKind.STATEMENT, text, key, claims=claims, seen_as=seen_as)
 
 
 def _attachment(record: Record, line: int, skipped: Counter[str]) -> list[LoggedMessage]:
@@ -310,7 +379,7 @@ def _attachment(record: Record, line: int, skipped: Counter[str]) -> list[Logged
     emitter = _Emitter(record, "attachment", line)
     text = result_text(payload.get("prompt"))
     for kind, typed in _kinds(record, text, skipped):
-        emitter.add(steering.get(kind, kind), typed)
+        emitter.add_typed(steering.get(kind, kind), typed, typed)
     return emitter.messages
 
 

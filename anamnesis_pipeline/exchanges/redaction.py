@@ -152,6 +152,11 @@ class Redactor:
         return f"[REDACTED:{kind}:{hashlib.blake2b(plain, digest_size=4, key=self._salt).hexdigest()}]"
 
 
+def masks_in(text: str) -> Counter[str]:
+    """How many masks of each kind a masked text holds."""
+    return Counter(mask[1] for mask in MASK.finditer(text)) if "[REDACTED:" in text else Counter()
+
+
 def load_salt(path: Path) -> bytes:
     """The 32 random bytes in `path`, made there (mode 0600) by whoever comes first.
 
@@ -209,7 +214,7 @@ def _windows(text: str) -> Iterator[tuple[int, int]]:
             char_at += len(data[byte_at:low].decode())
             byte_at = low
             low, high = char_at, char_at + high - low
-        right = _RIGHT.get(data[match.start() : match.start() + 3], _RIGHT_OTHERWISE)
+        right = _right_of(data, *match.span())
         if start >= 0 and low - _LEFT <= end and high + right - start <= _LARGEST_WINDOW:
             end = max(end, high + right)
             continue
@@ -218,6 +223,12 @@ def _windows(text: str) -> Iterator[tuple[int, int]]:
         start, end = max(0, low - _LEFT), high + right
     if start >= 0:
         yield start, min(end, len(text))
+
+
+def _right_of(data: bytes, low: int, high: int) -> int:
+    """How far behind a hit its secret may reach. The hit of a key may end inside the beginning of a long value."""
+    seen = data[low : high + 3]
+    return max((length for mark, length in _RIGHT.items() if mark in seen), default=_RIGHT_OTHERWISE)
 
 
 def _find_in_window(text: str, start: int, end: int) -> Iterator[_Span]:

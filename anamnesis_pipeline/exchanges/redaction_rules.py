@@ -198,6 +198,12 @@ TOKENS: tuple[tuple[str, str], ...] = (
     ("tailscale", r"tskey-[a-z]+-[A-Za-z0-9]{8,}-[A-Za-z0-9]{16,}"),
     ("atlassian", r"ATATT3xFf[A-Za-z0-9_\-=]{40,}"),
     ("supabase", r"(?:sbp_[0-9a-f]{40}|sb_secret_[A-Za-z0-9_\-]{20,})"),
+    ("azure-ad", r"[A-Za-z0-9_~.\-]{3}[0-9]Q~[A-Za-z0-9_~.\-]{31,34}"),
+    ("docker", r"dckr_(?:pat|oat)_[A-Za-z0-9_\-]{27,}"),
+    ("heroku", r"HRKU-[A-Za-z0-9_\-]{36,}"),
+    ("mailgun", r"key-[0-9a-f]{32}"),
+    ("square", r"sq0atp-[A-Za-z0-9_\-]{22,}"),
+    ("firebase", r"AAAA[A-Za-z0-9_\-]{7}:APA91b[A-Za-z0-9_\-]{120,}"),
     ("private-key", r"LS0tLS1CRUdJTi(?:BSU0Eg|BFQyB|BPUEVOU1NI|BQUklW|BFTkNSWVBU|BEU0Eg)[A-Za-z0-9+/=]{40,}"),
 )
 """Kind and shape of tokens that their prefix gives away and detect-secrets lacks, or knows in part."""
@@ -232,6 +238,12 @@ _COMMAND = r"(?:\s-u|--user|sshpass -p)[ =]?[\"']?(?:[\w.@+\-]+:)?([^\s\"':]{6,}
 _NETRC = r"login[ \t]+\S+\s+password[ \t]+([^\s\"'\\]{6,})"
 _NPMRC = r"(?::_authToken|_auth|_password)\s*=\s*[\"']?([A-Za-z0-9+/=_\-]{16,})"
 
+_SAS = r"[?&;]sig=([A-Za-z0-9%+/]{40,}={0,2})"
+_COOKIE = (
+    r"(?i:cookie2?:|--cookie[ =][\"']?)[ \t]*(?:[^\s;=]+=[^\s;]*;[ \t]*){0,20}"
+    r"[^\s;=]*(?i:sess|sid|auth|token|jwt)[^\s;=]*=([^\s;\"'\\]{16,})"
+)
+
 
 def _rules() -> tuple[Rule, ...]:
     known = [
@@ -251,6 +263,8 @@ def _rules() -> tuple[Rule, ...]:
         Rule("authorization", linear(_SCHEME), 1, _has_digit),
         Rule("password", linear(_COMMAND), 1, looks_random),
         Rule("password", linear(_NETRC), 1, _real_url_password),
+        Rule("azure-sas", linear(_SAS), 1, looks_random),
+        Rule("cookie", linear(_COOKIE), 1, looks_random),
     )
 
 
@@ -276,6 +290,8 @@ _TOKEN_HINTS = (
     r"AIza[A-Za-z0-9_\-]{35}|GOCSPX-|ya29\.|hf_[A-Za-z0-9]{30}|github_pat_|gh[opusr]_[A-Za-z0-9_]{36}|npm_[A-Za-z0-9]{36}",
     r"do[opr]_v1_|dapi[0-9a-f]{32}|nfp_[A-Za-z0-9]{36}|shp(?:at|ca|pa|ss)_|hv[sbr]\.[A-Za-z0-9_\-]{24}",
     r"AGE-SECRET-KEY-1|lin_api_|gsk_[A-Za-z0-9]{40}|r8_[A-Za-z0-9]{37}|gl(?:sa|c)_[A-Za-z0-9_+/=]{32}|sntry[su]_",
+    r"dckr_[po]at_|HRKU-[A-Za-z0-9_\-]{36}|key-[0-9a-f]{32}|sq0atp-|:APA91b[A-Za-z0-9_\-]{20}",
+    r"[0-9]Q~[A-Za-z0-9_~.\-]{31}|[?&;]sig=[A-Za-z0-9%+/]{40}|(?i:cookie2?:[ \t]*|--cookie[ =])[^\r\n]{8}",
     r"NRAK-[A-Z0-9]|tskey-[a-z]|ATATT3xFf|sbp_[0-9a-f]|sb_secret_",
     r"(?i:bearer|basic|apikey|token)[ \t]+[A-Za-z0-9._~+/\-]{16}",
     r"(?: -u|--user|sshpass -p)[ =]?[\"'\\]{0,4}[^\s\"':]{1,60}:?[^\s\"':]{6}",
@@ -311,4 +327,4 @@ ESCAPED_PRINTABLE = re.compile(
 ESCAPED = re.compile(r"(?<!\\)\\+(?:u00([2-7][0-9a-fA-F])|([nrt\"'/]))")
 """Escapes that hide a boundary, at any depth of JSON inside JSON."""
 
-MASK = re.compile(r"\[REDACTED:[a-z0-9\-]{1,24}:[0-9a-f]{8}\]")
+MASK = re.compile(r"\[REDACTED:([a-z0-9\-]{1,24}):[0-9a-f]{8}\]")

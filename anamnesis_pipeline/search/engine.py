@@ -26,6 +26,9 @@ HIDDEN_KINDS = ("compact_summary",)
 LITERAL_WEIGHT = 2.0
 """Of the list of literal tokens: an identifier in a question means itself, not what surrounds it. At 1 passages that
 share the question's other words win; the development questions over real logs score the same at 1 and 2."""
+LOW_VALUE_FACTOR = 0.8
+"""On the score of routine, unless literal tokens alone were asked for. Questions over real logs: hit@5 .741 as at 1,
+recall@10 .722 against .685, MRR@10 .606 against .611."""
 CHARS_PER_TOKEN = 4
 WORD_THREADS = 8
 """Full-text lists searched at once, over all searches: SQLite leaves Python's lock while it reads."""
@@ -61,14 +64,20 @@ class Engine:
     """Searches one store. Stateless between calls; safe to share between threads."""
 
     def __init__(
-        self, store: Store, embed_query: EmbedQuery | None, space_for: Callable[[Space], Space] = lambda active: active
+        self,
+        store: Store,
+        embed_query: EmbedQuery | None,
+        space_for: Callable[[Space], Space] = lambda active: active,
+        min_value: Callable[[], float] = lambda: 0.0,
     ) -> None:
         """:param embed_query: the text's vector, shape (dim,), in the given space; None: no model here.
         :param space_for: the space to search while the active one's model still loads.
+        :param min_value: the value, as episodes of logs carry it, below which one is routine and ranks lower.
         """
         self._store = store
         self._embed_query = embed_query
         self._space_for = space_for
+        self._min_value = min_value
         self._threads = ThreadPoolExecutor(WORD_THREADS, thread_name_prefix="words")
 
     def search(self, query: SearchQuery) -> SearchAnswer:
@@ -116,7 +125,7 @@ class Engine:
             rankings = _answered([*self._dense(question, depth), *words], degraded)
             best = best_passages(rankings, reciprocal_rank_fusion(rankings))
             exhausted = _exhausted(rankings, depth, query.min_score)
-            found = self._read(question, best if exhausted else best[:depth])
+            found = self._ranked(query, self._read(question, best if exhausted else best[:depth]))
             groups = fold([f.passage.passage.text for f in found]) if query.fold else [[n] for n in range(len(found))]
             deep_enough = depth >= REFILL_DEPTH and len(best) >= query.top_k
             if exhausted or deep_enough or len(groups) >= query.top_k:
@@ -162,6 +171,14 @@ class Engine:
             for c in clear
             if c.episode_id in episodes
         ]
+
+    def _ranked(self, query: SearchQuery, found: list[_Found]) -> list[_Found]:
+        """The same, with routine moved down; whoever names literal tokens wants what holds them."""
+        if query.mode is Mode.EXACT:
+            return found
+        least = self._min_value()
+        valued = [replace(f, score=f.score * LOW_VALUE_FACTOR) if _is_routine(f.episode, least) else f for f in found]
+        return sorted(valued, key=lambda f: -f.score)
 
     def _cosines(self, question: _Question, passage_ids: Sequence[int]) -> dict[int, float]:
         space, vector = question.space, question.vector
@@ -223,6 +240,11 @@ def with_labels(store: Store, where: Where) -> Where:
 def labels_of(name: str, known: Sequence[str]) -> list[str]:
     """The project labels that a bare name means: `api` means `acme/api` and `~/code/api`, never `my-api`."""
     return [label for label in known if label.endswith("/" + name)]
+
+
+def _is_routine(episode: Episode, least: float) -> bool:
+    value = episode.metadata.get("value")
+    return isinstance(value, int | float) and value < least
 
 
 def _clears(cosine: float | None, floor: float | None) -> bool:

@@ -13,6 +13,8 @@ from anamnesis_pipeline.errors import AnamnesisError
 from anamnesis_pipeline.sidecar import (
     embedding_routes,
     episodes_routes,
+    forget_routes,
+    jsonl_routes,
     problems,
     reembed_routes,
     search_routes,
@@ -70,6 +72,8 @@ def _add_routes(app: FastAPI, *, wants_token: bool) -> None:
     app.include_router(service_routes.open_router)
     app.include_router(service_routes.router, dependencies=documented)
     app.include_router(search_routes.router, dependencies=documented)
+    app.include_router(forget_routes.router, dependencies=documented)
     app.include_router(embedding_routes.router, dependencies=documented)
+    app.include_router(jsonl_routes.router, dependencies=documented)
     app.include_router(reembed_routes.router, dependencies=documented)  # before the episodes: those take any path
     app.include_router(episodes_routes.router, dependencies=documented)

@@ -4,6 +4,7 @@ import logging
 import time
 import traceback
 from collections.abc import Iterator
+from datetime import UTC, datetime
 from typing import get_args
 
 from prometheus_client import CollectorRegistry, Counter, Histogram
@@ -15,6 +16,7 @@ from anamnesis_pipeline.errors import AnamnesisError
 from anamnesis_pipeline.sidecar.problems import problem
 from anamnesis_pipeline.sidecar.services import Services
 from anamnesis_pipeline.steps import reembed
+from anamnesis_pipeline.steps.llm_breaker import breakers
 from anamnesis_pipeline.store.base import Store
 
 access_log = logging.getLogger("anamnesis.access")
@@ -64,6 +66,15 @@ class _StoreGauges(Collector):
 
 def _of_store(store: Store) -> list[GaugeMetricFamily]:
     counts, state = store.ingest.counts(), reembed.status(store)
+    used = store.llm.used(f"{datetime.now(UTC):%Y-%m-%d}")
+    summaries = GaugeMetricFamily(
+        "anamnesis_summaries", "Summaries by what wrote them; problem: stand in for an LLM's", labels=["model"]
+    )
+    for model, count in store.ingest.summary_counts().items():
+        summaries.add_metric([model], count)
+    breaker = GaugeMetricFamily("anamnesis_llm_breaker_open", "1 while nobody asks this LLM", labels=["backend"])
+    for each in breakers(store.settings):
+        breaker.add_metric([each.backend], each.is_open(datetime.now(UTC)))
     embedded = GaugeMetricFamily(
         "anamnesis_embedded_passages", "Passages with all vectors of a space", labels=["space", "status"]
     )
@@ -75,6 +86,15 @@ def _of_store(store: Store) -> list[GaugeMetricFamily]:
     return [
         GaugeMetricFamily("anamnesis_episodes", "Episodes stored", value=counts.episodes),
         GaugeMetricFamily("anamnesis_passages", "Passages stored", value=counts.passages),
+        GaugeMetricFamily("anamnesis_dead_letters", "Lines that could not be read", value=counts.dead_letters),
+        summaries,
+        breaker,
+        GaugeMetricFamily("anamnesis_llm_calls_today", "LLM calls of this day (UTC)", value=used.calls),
+        GaugeMetricFamily(
+            "anamnesis_llm_tokens_today", "Tokens in and out, open calls as booked",
+            value=used.input_tokens + used.output_tokens,
+        ),
+        GaugeMetricFamily("anamnesis_llm_dollars_today", "Dollars, open calls as booked", value=used.dollars),
         embedded,
         reembedding,
         GaugeMetricFamily(

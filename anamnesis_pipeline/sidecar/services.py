@@ -6,7 +6,7 @@ from typing import Annotated, Protocol
 from fastapi import Depends
 from starlette.requests import Request
 
-from anamnesis_pipeline.dagster_api import BackfillState
+from anamnesis_pipeline.dagster_api import BackfillState, IngestRuns
 from anamnesis_pipeline.embeddings.pinned_pool import PinnedPool
 from anamnesis_pipeline.search.engine import Engine
 from anamnesis_pipeline.settings import Settings
@@ -63,6 +63,18 @@ class Backfills(Protocol):
 
     def link(self, backfill_id: str) -> str:
         """Where the UI shows it; raises nothing."""
+
+    def launch_ingest_backfill(self, sources: Sequence[str], title: str, tags: Mapping[str, str]) -> str:
+        """The id of a new backfill that runs `ingest` for these sources."""
+
+    def ingest_runs(self) -> IngestRuns:
+        """What `ingest` is doing."""
+
+    def stop_runs(self, run_ids: Sequence[str]) -> None:
+        """End these runs."""
+
+    def run_link(self, run_id: str) -> str:
+        """Where the UI shows a run; raises nothing."""
 
 
 class Services(Protocol):

@@ -1,17 +1,21 @@
 """The archive: a compressed, append-only copy of every log line, secrets masked. It outlives the logs.
 
-    archive/<source>/<hash of path>.<generation>.zst
+    archive/<source>/<hash of path>.<generation>.zst          as it was crawled
+    archive/<source>/<hash of path>.<generation>.r<N>.zst     rewritten N times: lines forgotten, new masks
 
 Each file is a row of independent zstd frames; a frame holds whole lines, joined by newlines. The store knows the
-frames that count. Bytes behind the last of them are debris of a crash and are overwritten by the next append.
+frames that count. Bytes behind the last of them are debris of a crash and are overwritten by the next append; so is
+a whole file of a revision that the store does not know, and files of former revisions are removed.
 """
 
 import errno
 import fcntl
 import os
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
+from typing import BinaryIO
 
 import zstandard
 
@@ -47,21 +51,25 @@ class Archive:
             os.close(lock)
 
     def append(
-        self, source: str, path: str, generation: int, first_line: int, lines: Sequence[str], *, at: int
-    ) -> ArchiveFrame:
+        self, source: str, path: str, generation: int, first_line: int, lines: Sequence[str], *, at: int,
+        revision: int = 0,
+    ) -> ArchiveFrame:  # fmt: skip
         """Write `lines` as one frame at byte `at`, the end of the last frame that the store knows, durably.
 
         The frame counts only once the store has committed it.
+
+        :param revision: of the generation's frames so far.
         :raises StoreFull: the disk has no room.
         """
-        file = self.file_of(source, path, generation)
-        text = "\n".join(lines).encode("utf-8", "surrogatepass")
-        frame = zstandard.ZstdCompressor(level=LEVEL, write_checksum=True).compress(text)
+        file = self.file_of(source, path, generation, revision)
+        frame = _compressed(lines)
         try:
+            if revision:
+                self.remove_former(source, path, generation, revision)
             _write_at(file, frame, at)
         except OSError as problem:
             raise _translated(problem, file) from problem
-        return ArchiveFrame(generation, first_line, len(lines), at, len(frame))
+        return ArchiveFrame(generation, first_line, len(lines), at, len(frame), revision)
 
     def lines(self, source: str, path: str, frames: Iterable[ArchiveFrame], from_line: int = 0) -> Iterator[str]:
         """The archived lines >= `from_line` of one generation, in order, one frame in memory at a time.
@@ -71,40 +79,104 @@ class Archive:
         for frame in frames:
             if frame.first_line + frame.lines <= from_line:
                 continue
-            lines = self._frame_lines(self.file_of(source, path, frame.generation), frame)
-            yield from lines[max(0, from_line - frame.first_line) :]
+            lines = self._frame_lines(self._file_with(source, path, frame), frame)[
+                max(0, from_line - frame.first_line) :
+            ]
+            lines.reverse()
+            while lines:  # a line may have 50 MB, and is not kept beside what its reader makes of it
+                yield lines.pop()
 
-    def restore(self, source: str, path: str, frames: Iterable[ArchiveFrame], target: Path) -> int:
-        """Write every archived line of one generation to `target` as JSONL; returns how many.
+    def rewrite(
+        self, source: str, path: str, frames: Sequence[ArchiveFrame], change: Callable[[list[str]], list[str]]
+    ) -> list[ArchiveFrame]:
+        """Write a generation anew, at revision + 1, frame by frame, durably; a frame that stays as it is is copied.
 
+        The new frames hold the same lines by number, and count only once the store has replaced the old ones by them.
+        Until then the old file stays. Whoever calls holds `writing`.
+
+        :param frames: all of the generation, at least one.
+        :param change: the lines of a frame -> as many lines.
         :raises StoreCorrupt: a frame is missing or damaged.
         :raises StoreFull: the disk has no room.
         """
-        count = 0
+        old = self._file_with(source, path, frames[0])
+        new = self.file_of(source, path, frames[0].generation, frames[0].revision + 1)
+        written: list[ArchiveFrame] = []
         try:
-            target.parent.mkdir(parents=True, exist_ok=True)
-            with target.open("w", encoding="utf-8", errors="surrogatepass", newline="\n") as out:
-                for count, line in enumerate(self.lines(source, path, frames), start=1):  # noqa: B007
-                    out.write(f"{line}\n")
+            with _new_file(new) as out:
+                for frame in frames:
+                    lines = self._frame_lines(old, frame)
+                    changed = change(lines)
+                    data = _bytes_of(old, frame) if changed == lines else _compressed(changed)
+                    written.append(
+                        replace(frame, archive_offset=out.tell(), archive_bytes=len(data), revision=frame.revision + 1)
+                    )
+                    out.write(data)
+            _sync_folder(new.parent)
         except OSError as problem:
-            raise _translated(problem, target) from problem
-        return count
+            raise _translated(problem, new) from problem
+        return written
 
-    def file_of(self, source: str, path: str, generation: int) -> Path:
+    def remove_former(self, source: str, path: str, generation: int, revision: int) -> int:
+        """Remove the files of a generation's other revisions; `revision` is the one that the store knows. How many."""
+        current = self.file_of(source, path, generation, revision)
+        first = self.file_of(source, path, generation)
+        others = [*first.parent.glob(f"{content_id(path)}.{generation}.r*.zst"), first]
+        gone = [file for file in others if file != current and file.exists()]
+        for file in gone:
+            file.unlink()
+        if gone:
+            _sync_folder(first.parent)
+        return len(gone)
+
+    def kept_aside(self) -> list[Path]:
+        """Files that belong to no frame of the store: the archive of a database that was lost. See `append`."""
+        return sorted(self._root.glob("*/*.kept-*"))
+
+    def file_of(self, source: str, path: str, generation: int, revision: int = 0) -> Path:
         """Where one generation of one file is kept."""
-        return self._root / source / f"{content_id(path)}.{generation}.zst"
+        name = (
+            f"{content_id(path)}.{generation}.r{revision}.zst" if revision else f"{content_id(path)}.{generation}.zst"
+        )
+        return self._root / source / name
+
+    def _file_with(self, source: str, path: str, frame: ArchiveFrame) -> Path:
+        return self.file_of(source, path, frame.generation, frame.revision)
 
     def _frame_lines(self, file: Path, frame: ArchiveFrame) -> list[str]:
         where = f"archive file {file}, frame at byte {frame.archive_offset} ({frame.archive_bytes} bytes)"
         try:
-            with file.open("rb") as stream:
-                data = os.pread(stream.fileno(), frame.archive_bytes, frame.archive_offset)
-            lines = zstandard.ZstdDecompressor().decompress(data).decode("utf-8", "surrogatepass").split("\n")
+            lines = (
+                zstandard.ZstdDecompressor()
+                .decompress(_bytes_of(file, frame))
+                .decode("utf-8", "surrogatepass")
+                .split("\n")
+            )
         except (OSError, zstandard.ZstdError, UnicodeDecodeError) as problem:
             raise StoreCorrupt(f"{where} cannot be read: {problem}; restore it from a backup") from problem
         if len(lines) != frame.lines:
             raise StoreCorrupt(f"{where} holds {len(lines)} lines, expected {frame.lines}; restore it from a backup")
         return lines
+
+
+def _compressed(lines: Sequence[str]) -> bytes:
+    text = "\n".join(lines).encode("utf-8", "surrogatepass")
+    return zstandard.ZstdCompressor(level=LEVEL, write_checksum=True).compress(text)
+
+
+def _bytes_of(file: Path, frame: ArchiveFrame) -> bytes:
+    with file.open("rb") as stream:
+        return os.pread(stream.fileno(), frame.archive_bytes, frame.archive_offset)
+
+
+@contextmanager
+def _new_file(file: Path) -> Iterator[BinaryIO]:
+    """An empty file to write, instead of any that a crash left there; on the disk when the block ends."""
+    handle = os.open(file, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
+    with os.fdopen(handle, "wb") as out:
+        yield out
+        out.flush()
+        os.fsync(out.fileno())
 
 
 def _write_at(file: Path, data: bytes, at: int) -> None:

@@ -8,7 +8,13 @@ from typing import Protocol
 
 from anamnesis_pipeline.model import FileStat
 
-_UUID = re.compile(r"[0-9a-fA-F]{8}(?:-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}")
+HISTORY = "history.jsonl"
+"""Every prompt that was typed, in the folder above the log root `projects`."""
+
+_LOG = re.compile(
+    r"(?:[0-9a-fA-F]{8}(?:-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}|agent-.*)\.jsonl(?:\.orphaned-\d+)?", re.DOTALL
+)
+_DESCRIPTION = ".meta.json"
 
 
 class SourceHost(Protocol):
@@ -25,10 +31,14 @@ class SourceHost(Protocol):
         """
 
     def list_files(self, root: str) -> "Listing":
-        """Every log file at or below `root`. Folders that cannot be listed are skipped and named.
+        """Every log at or below `root`, and the descriptions of subagents. Folders that cannot be listed are skipped
+        and named.
 
         :raises SourceUnreadable: `root` itself is missing or cannot be listed.
         """
+
+    def file(self, root: str, name: str) -> FileStat | None:
+        """The one file `name` directly in `root`; None when it is not there or cannot be seen."""
 
     def read(self, path: str, offset: int, length: int) -> bytes:
         """At most `length` bytes of the file at the absolute `path`; empty at its end.
@@ -49,10 +59,20 @@ class Listing:
 
 
 def is_log(path: str) -> bool:
-    """Whether a path names a Claude Code transcript: `<uuid>.jsonl` or `agent-*.jsonl`, at any depth.
+    """Whether a path names a Claude Code transcript, at any depth: `<uuid>.jsonl` or `agent-*.jsonl`, also where Claude
+    Code set it aside as `*.jsonl.orphaned-<ms>`.
 
-    Workflow journals, files set aside as `.orphaned-*` and other JSONL files are none.
+    Workflow journals and other JSONL files are none.
     """
+    return _LOG.fullmatch(PurePosixPath(path).name) is not None
+
+
+def is_agent_description(path: str) -> bool:
+    """Whether a path names what Claude Code writes beside a subagent's transcript: `agent-*.meta.json`."""
     name = PurePosixPath(path).name
-    stem, dot, extension = name.rpartition(".")
-    return bool(dot) and extension == "jsonl" and (stem.startswith("agent-") or _UUID.fullmatch(stem) is not None)
+    return name.startswith("agent-") and name.endswith(_DESCRIPTION)
+
+
+def described_log(path: str) -> str:
+    """The transcript that a description is of."""
+    return path.removesuffix(_DESCRIPTION) + ".jsonl"

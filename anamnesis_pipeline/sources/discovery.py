@@ -1,4 +1,4 @@
-"""Which sources exist: one per Claude project folder under each log root."""
+"""Which sources exist: one per Claude project folder under each log root, and one per `history.jsonl` above it."""
 
 import re
 from collections.abc import Sequence
@@ -7,7 +7,7 @@ from hashlib import blake2b
 
 from anamnesis_pipeline.errors import SourceUnreadable
 from anamnesis_pipeline.model import Source
-from anamnesis_pipeline.sources.base import SourceHost
+from anamnesis_pipeline.sources.base import HISTORY, SourceHost
 
 _NOT_IN_A_KEY = re.compile(r"[^A-Za-z0-9.-]")
 
@@ -31,7 +31,8 @@ def source_key(machine: str, root: str, folder: str) -> str:
 
 
 def discover(host: SourceHost, roots: Sequence[str]) -> Discovery:
-    """Every project folder under `roots` (absolute paths); a root may itself be one.
+    """Every project folder under `roots` (absolute paths); a root may itself be one. One that is named `projects` has
+    its history beside it.
 
     A root that is missing or unreadable is reported and does not hide the others.
     """
@@ -48,4 +49,14 @@ def discover(host: SourceHost, roots: Sequence[str]) -> Discovery:
         for folder in folders:
             key = source_key(host.machine, root, folder)
             found[key] = Source(key, host.machine, root, folder)
+        if (history := _history(host, root)) is not None:
+            found[history.key] = history
     return Discovery(tuple(found[key] for key in sorted(found)), tuple(problems))
+
+
+def _history(host: SourceHost, root: str) -> Source | None:
+    """The history of the prompts whose transcripts are in `root`."""
+    parent, _, name = root.rpartition("/")
+    if name != "projects" or host.file(parent or "/", HISTORY) is None:
+        return None
+    return Source(source_key(host.machine, parent or "/", HISTORY), host.machine, parent or "/", ".", "claude_history")

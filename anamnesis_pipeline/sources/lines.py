@@ -6,6 +6,8 @@ from hashlib import blake2b
 
 BLOCK_BYTES = 1 << 20
 FINGERPRINT_BYTES = 4096
+OBJECT_BYTES = 1 << 20
+"""A larger file is no description of anything, and is not read."""
 _BOM = b"\xef\xbb\xbf"
 
 ReadBlock = Callable[[int, int], bytes]
@@ -36,6 +38,17 @@ def complete_lines(read: ReadBlock, offset: int, end: int) -> Iterator[tuple[str
     tail = b"".join(pending)
     if is_whole_record(tail):
         yield text_of(tail, first=position == 0), position + len(tail)
+
+
+def whole_object(read: ReadBlock, end: int) -> Iterator[tuple[str, int]]:
+    """A small file that is one JSON object, as one line with the offset behind it; nothing as long as it is none."""
+    text = text_of(read(0, min(end, OBJECT_BYTES)), first=True)
+    try:
+        value = json.loads(text)
+    except (ValueError, RecursionError):
+        return
+    if isinstance(value, dict):
+        yield text if "\n" not in text else json.dumps(value, ensure_ascii=False, separators=(",", ":")), end
 
 
 def text_of(raw: bytes, *, first: bool = False) -> str:

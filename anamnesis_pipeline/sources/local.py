@@ -5,7 +5,7 @@ from collections.abc import Iterator
 
 from anamnesis_pipeline.errors import SourceUnreadable
 from anamnesis_pipeline.model import FileStat
-from anamnesis_pipeline.sources.base import Listing, is_log
+from anamnesis_pipeline.sources.base import Listing, is_agent_description, is_log
 
 MAX_DEPTH = 12
 """Claude Code nests five deep; more is a link that went astray."""
@@ -36,13 +36,21 @@ class LocalHost:
         return here + sorted(entry.name for entry in found if entry.is_dir() and not entry.name.startswith("."))
 
     def list_files(self, root: str) -> Listing:
-        """Every log file at or below `root`; folders that cannot be listed are skipped and named.
+        """Every log and subagent's description at or below `root`; folders that cannot be listed are skipped and named.
 
         :raises SourceUnreadable: `root` itself is missing or cannot be listed.
         """
         problems: list[str] = []
         files = sorted(_walk(root, "", MAX_DEPTH, set(), problems), key=lambda file: file.path)
         return Listing(tuple(files), tuple(problems))
+
+    def file(self, root: str, name: str) -> FileStat | None:
+        """The one file `name` directly in `root`; None when it is not there or cannot be seen."""
+        path = os.path.join(root, name)
+        try:
+            return _file_stat(name, os.stat(path)) if os.path.isfile(path) else None
+        except OSError:
+            return None
 
     def read(self, path: str, offset: int, length: int) -> bytes:
         """At most `length` bytes of a file; empty at its end.
@@ -73,7 +81,7 @@ def _walk(root: str, below: str, depth: int, seen: set[tuple[int, int]], problem
     for entry in found:
         path = f"{below}/{entry.name}" if below else entry.name
         try:
-            if is_log(entry.name) and entry.is_file():
+            if (is_log(entry.name) or is_agent_description(entry.name)) and entry.is_file():
                 yield _file_stat(path, entry.stat())
             elif entry.is_dir():
                 if depth > 1:

@@ -8,9 +8,10 @@ from dataclasses import dataclass, field, replace
 from anamnesis_pipeline.errors import SourceUnreadable
 from anamnesis_pipeline.model import ArchiveFrame, FileCursor, FileStat, Source
 from anamnesis_pipeline.sources.archive import Archive
-from anamnesis_pipeline.sources.base import Listing, SourceHost
-from anamnesis_pipeline.sources.lines import FINGERPRINT_BYTES, ReadBlock, complete_lines, fingerprint
+from anamnesis_pipeline.sources.base import HISTORY, Listing, SourceHost, is_agent_description
+from anamnesis_pipeline.sources.lines import FINGERPRINT_BYTES, ReadBlock, complete_lines, fingerprint, whole_object
 from anamnesis_pipeline.sources.selection import Selection, changed_files, select
+from anamnesis_pipeline.steps.forgotten_lines import file_key, without_forgotten
 from anamnesis_pipeline.store.base import Store
 
 FRAME_BYTES = 4 << 20
@@ -67,7 +68,7 @@ def source_changed(store: Store, host: SourceHost, source: Source) -> bool:
 
     :raises SourceUnreadable: the source's folder cannot be listed.
     """
-    listing = host.list_files(folder_of(source))
+    listing = _listing(host, source)
     return changed_files(listing, store.ingest.cursors(source.key), complete=not listing.problems) > 0
 
 
@@ -79,13 +80,21 @@ def crawl_source(store: Store, host: SourceHost, archive: Archive, source: Sourc
     """
     started = time.perf_counter()
     try:
-        listing = host.list_files(folder_of(source))
+        listing = _listing(host, source)
     except SourceUnreadable as problem:
         return CrawlReport(problems=[str(problem)], seconds=time.perf_counter() - started)
     crawl = _Crawl(store, host, archive, source, mask, _Tally(problems=list(listing.problems)))
     with archive.writing(source.key):
         report = _crawl_listing(crawl, listing)
     return replace(report, seconds=time.perf_counter() - started)
+
+
+def _listing(host: SourceHost, source: Source) -> Listing:
+    """The files of a source. The history is one file among many that are not ours to read."""
+    if source.kind != "claude_history":
+        return host.list_files(folder_of(source))
+    history = host.file(folder_of(source), HISTORY)
+    return Listing((history,) if history else ())
 
 
 def _crawl_listing(crawl: _Crawl, listing: Listing) -> CrawlReport:
@@ -149,22 +158,32 @@ def _is_same_file(read: ReadBlock, file: FileStat, cursor: FileCursor) -> bool:
 
 
 def _next_generation(cursor: FileCursor) -> FileCursor:
+    """The parser's state stays: it has yet to finish the generation before."""
     return FileCursor(
         cursor.source, cursor.path, generation=cursor.generation + 1 if cursor.lines else cursor.generation,
-        version=cursor.version,
+        parser_state=cursor.parser_state, version=cursor.version,
     )  # fmt: skip
+
+
+def _new_lines(file: FileStat, cursor: FileCursor, read: ReadBlock) -> Iterator[tuple[str, int]]:
+    """(line, offset behind it) for what is new in a file; a description is one object, however it is laid out."""
+    if is_agent_description(file.path):
+        return whole_object(read, file.size) if cursor.offset == 0 else iter(())
+    return complete_lines(read, cursor.offset, file.size)
 
 
 def _archive_lines(
     crawl: _Crawl, file: FileStat, stored: FileCursor | None, cursor: FileCursor, read: ReadBlock
 ) -> None:
     """Frame by frame: append to the archive, then commit. Stops when another run was faster."""
-    end = _archive_end(crawl.store, cursor)
-    for lines, offset, last in _batches(complete_lines(read, cursor.offset, file.size), cursor.offset):
+    end, revision = _archive_end(crawl.store, cursor)
+    for lines, offset, last in _batches(_new_lines(file, cursor, read), cursor.offset):
         frame = None
         if lines:
-            masked = [_mask(crawl, line) for line in lines]
-            frame = crawl.archive.append(cursor.source, cursor.path, cursor.generation, cursor.lines, masked, at=end)
+            masked = _without_forgotten(crawl, cursor.path, [_mask(crawl, line) for line in lines])
+            frame = crawl.archive.append(
+                cursor.source, cursor.path, cursor.generation, cursor.lines, masked, at=end, revision=revision
+            )
             end += frame.archive_bytes
         after = _read_up_to(cursor, file, read, offset, len(lines))
         if not last:  # a time that no listing shows: should this run die here, the next one goes on
@@ -183,10 +202,11 @@ def _read_up_to(cursor: FileCursor, file: FileStat, read: ReadBlock, offset: int
     )  # fmt: skip
 
 
-def _archive_end(store: Store, cursor: FileCursor) -> int:
+def _archive_end(store: Store, cursor: FileCursor) -> tuple[int, int]:
+    """Where the archived generation ends, and its revision."""
     last_line = max(0, cursor.lines - 1)
     frames: list[ArchiveFrame] = store.ingest.frames(cursor.source, cursor.path, cursor.generation, last_line)
-    return max((frame.archive_offset + frame.archive_bytes for frame in frames), default=0)
+    return max(((f.archive_offset + f.archive_bytes, f.revision) for f in frames), default=(0, 0))
 
 
 def _batches(lines: Iterator[tuple[str, int]], offset: int) -> Iterator[tuple[list[str], int, bool]]:
@@ -208,6 +228,15 @@ def _mask(crawl: _Crawl, line: str) -> str:
     masked, found = crawl.mask(line)
     crawl.tally.masked.update(found)
     return masked
+
+
+def _without_forgotten(crawl: _Crawl, path: str, lines: list[str]) -> list[str]:
+    if not crawl.store.forgetting.has_forgotten():
+        return lines
+    return without_forgotten(
+        lines, file_key(crawl.source.key, path), crawl.store.forgetting.forgotten,
+        is_history=crawl.source.kind == "claude_history",
+    )  # fmt: skip
 
 
 def _reader(crawl: _Crawl, file: FileStat) -> ReadBlock:

@@ -1,16 +1,31 @@
 """What the asset `episodes` does: parts and summaries become searchable episodes."""
 
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 
-from anamnesis_pipeline.embeddings.passages import passages_of_part
+from anamnesis_pipeline.embeddings.passages import passages_of_part, passages_of_posted
 from anamnesis_pipeline.embeddings.pieces import PieceCounter
-from anamnesis_pipeline.model import Episode, Part, Segment, SegmentKind, Source
+from anamnesis_pipeline.exchanges.redaction import masks_in
+from anamnesis_pipeline.exchanges.value import value_of
+from anamnesis_pipeline.model import (
+    MAX_RECORDS,
+    Episode,
+    Part,
+    Passage,
+    Segment,
+    SegmentKind,
+    Source,
+    Summary,
+    TypedRecord,
+    content_id,
+)
 from anamnesis_pipeline.steps.crawl import folder_of
 from anamnesis_pipeline.store.base import PutReport, Store
 
 BATCH = 50
+RECORD_KIND = "record"
+"""Of the episodes that typed records are."""
 
 _SPEAKER = {
     SegmentKind.PROMPT: "User",
@@ -33,6 +48,8 @@ class EpisodeReport:
 
     put: PutReport
     passages: int
+    records: int = 0
+    """Typed records among what was put."""
 
 
 def publish_source(
@@ -42,23 +59,81 @@ def publish_source(
 
     :param headline: stands in for the summary of a part that is still open.
     """
-    total, passages = PutReport(), 0
+    total, passages, records = PutReport(), 0, 0
     while pairs := store.ingest.parts_to_publish(source.key, BATCH):
         batch = [
-            (episode_of(part, source, summary.text if summary else headline(part)), passages_of_part(part, pieces))
+            (episode_of(part, source, summary or _provisional(part, headline)), passages_of_part(part, pieces))
             for part, summary in pairs
         ]
-        total = _add(total, store.episodes.put(batch))
-        passages += sum(len(found) for _, found in batch)
+        drawn = [record for part, summary in pairs for record in _records(part, source, summary, pieces)]
+        _delete_surplus(store, pairs)
+        total = _add(total, store.episodes.put([*batch, *drawn]))
+        passages += sum(len(found) for _, found in [*batch, *drawn])
+        records += len(drawn)
         store.ingest.mark_published(pairs)
-    return EpisodeReport(total, passages)
+    return EpisodeReport(total, passages, records)
 
 
-def episode_of(part: Part, source: Source, summary: str) -> Episode:
+def record_id(part_id: str, number: int) -> str:
+    """The id of the episode of a part's typed record, counted from 0."""
+    return content_id("record", part_id, str(number))
+
+
+def _provisional(part: Part, headline: Callable[[Part], str]) -> Summary:
+    return Summary(part.part_id, part.content_hash, headline(part), "")
+
+
+def _delete_surplus(store: Store, pairs: Sequence[tuple[Part, Summary | None]]) -> None:
+    """Records that an earlier summary had and this one has not; without a tombstone, since a later one may again."""
+    surplus = [
+        record_id(part.part_id, number)
+        for part, summary in pairs
+        for number in range(len(summary.records) if summary else 0, MAX_RECORDS)
+    ]
+    for episode_id in store.episodes.get(surplus):
+        store.episodes.delete(episode_id, tombstone=False)
+
+
+def _records(
+    part: Part, source: Source, summary: Summary | None, pieces: PieceCounter
+) -> list[tuple[Episode, list[Passage]]]:
+    found = []
+    for number, record in enumerate(summary.records[:MAX_RECORDS] if summary else ()):
+        episode = record_episode(part, source, record, number, summary.tags if summary else ())
+        worded = replace(episode, summary=" ".join(episode.raw_exchange.split()), raw_exchange="")
+        passages = passages_of_posted(worded, [part.prompt] if part.prompt else [], pieces)
+        found.append((episode, [replace(passage, message_ids=record.message_ids) for passage in passages]))
+    return found
+
+
+def record_episode(part: Part, source: Source, record: TypedRecord, number: int, tags: tuple[str, ...]) -> Episode:
+    """The episode of a typed record: of the time and with the ids of the messages it was drawn from.
+
+    It has no message keys: who deletes it deletes nothing of the exchange.
+    """
+    drawn_from = tuple(s for s in part.segments if s.uuid in record.message_ids) or part.segments
+    return replace(
+        episode_of(part, source, Summary(part.part_id, "", record.text, "")),
+        episode_id=record_id(part.part_id, number),
+        timestamp=_first_time(drawn_from),
+        kind=RECORD_KIND,
+        raw_exchange=f"{record.text}\n\nWhy: {record.why}" if record.why else record.text,
+        tags=tuple(dict.fromkeys((str(record.type), *tags))),
+        message_ids=record.message_ids,
+        message_keys=(),
+        metadata={"type": str(record.type), "why": record.why, "part_id": part.part_id},
+    )
+
+
+def episode_of(part: Part, source: Source, summary: Summary) -> Episode:
     """The episode of a part. Its id is the part's, so a growing part stays one episode."""
+    value = value_of(part)
+    text = transcript(part.segments)
     metadata = {
+        "value": round(value.score, 2), "value_signals": dict(value.signals), "skip": summary.skip or "",
         "agent_id": part.agent_id, "agent_type": part.agent_type, "cwd": part.cwd,
-        "exchange_id": part.exchange_id, "ordinal": part.ordinal, "prompt": part.prompt,
+        "exchange_id": part.exchange_id, "ordinal": part.ordinal, "origin": part.origin, "prompt": part.prompt,
+        "masked": dict(masks_in(text)) or "",
     }  # fmt: skip
     return Episode(
         episode_id=part.part_id,
@@ -67,8 +142,9 @@ def episode_of(part: Part, source: Source, summary: str) -> Episode:
         instance=source.machine,
         project=part.project,
         kind=part.kind,
-        summary=summary,
-        raw_exchange=transcript(part.segments),
+        summary=summary.text,
+        raw_exchange=text,
+        tags=summary.tags,
         machine=source.machine,
         path=f"{folder_of(source)}/{part.path}",
         session_id=part.session_id,

@@ -1,14 +1,17 @@
 """Parse what the archive of a source holds and no part has yet."""
 
+import json
 import time
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from itertools import islice
 
+from anamnesis_pipeline.exchanges.history import advance_history, read_history
 from anamnesis_pipeline.exchanges.parsing import Advance, Batch, FileOrigin, FileState, advance, read_messages
-from anamnesis_pipeline.model import FileCursor, Part, Source
+from anamnesis_pipeline.model import DeadLetter, FileCursor, Part, Source
+from anamnesis_pipeline.sources.base import described_log, is_agent_description
 from anamnesis_pipeline.store.base import MAX_ROWS_PER_WRITE, IngestRecords, ParsedChunk, Store
 
 CHUNK_LINES = 200
@@ -24,8 +27,9 @@ class ParseReport:
     """What one run of `parse_source` did.
 
     `messages` are new, `duplicates` were known already. `parts` and `exchanges` count those written, `closed` the
-    parts that fell idle. `skipped` counts records and blocks left out on purpose, by reason; `malformed` lines of
-    which something could not be read. `overtaken` files were left to another run that was faster.
+    parts that fell idle. `skipped` counts records, blocks and messages left out on purpose, by reason: under `own:`
+    what this system itself put into a log. `malformed` lines are dead letters now, since something in them could not be
+    read. `overtaken` files were left to another run that was faster.
     """
 
     files: int
@@ -42,7 +46,9 @@ class ParseReport:
 
 
 @dataclass(slots=True)
-class _Tally:
+class Tally:
+    """What a run counts as it goes."""
+
     files: int = 0
     lines: int = 0
     messages: int = 0
@@ -54,6 +60,7 @@ class _Tally:
     skipped: Counter[str] = field(default_factory=Counter)
 
     def count(self, batch: Batch, step: Advance) -> None:
+        """Add what one chunk brought."""
         self.lines += batch.lines
         self.messages += len(step.keys)
         self.duplicates += len(step.occurrences)
@@ -61,17 +68,44 @@ class _Tally:
         self.parts.update(part.part_id for part in step.parts)
         self.exchanges.update(part.exchange_id for part in step.parts)
         self.skipped += batch.skipped
+        self.skipped += Counter({"own:summarizer": step.own})
 
 
 @dataclass(frozen=True, slots=True)
-class _Context:
-    """What is the same for every file of a run."""
+class ParseContext:
+    """What is the same for every file of a run, and how lines of its source are read."""
 
     ingest: IngestRecords
     archive_lines: ArchiveLines
+    source: Source
     label: Callable[[str], str]
     idle_minutes: int
-    tally: _Tally
+    tally: Tally
+    agents: dict[str, tuple[str, str]]
+    """Path of a subagent's file -> its type and the call that spawned it."""
+
+    def origin(self, path: str) -> FileOrigin:
+        """Which file lines of `path` come from."""
+        agent_type, spawned_by = self.agents.get(path, ("", ""))
+        return FileOrigin(self.source.key, path, agent_type, spawned_by)
+
+    def read(self, lines: list[str], first_line: int) -> Batch:
+        """The messages on some lines, which are used up; the first is number `first_line`."""
+        return (read_history if self._is_history else read_messages)(_used_up(lines), first_line)
+
+    def advance(self, state: FileState, batch: Batch, path: str) -> Advance:
+        """What a batch adds to what the store knows."""
+        known, origin = self.ingest.known_keys(batch.keys), self.origin(path)
+        if self._is_history:
+            return advance_history(state, batch, known, origin, label=self.label)
+        open_part = self.ingest.part(state.part_id) if state.part_id else None
+        return advance(
+            state, open_part, batch, known, origin, label=self.label, idle_minutes=self.idle_minutes
+        )  # fmt: skip
+
+    @property
+    def _is_history(self) -> bool:
+        return self.source.kind == "claude_history"
 
 
 def parse_source(
@@ -84,15 +118,18 @@ def parse_source(
 ) -> ParseReport:
     """Parse every archived line of `source` that was not parsed yet, and close the parts that fell idle.
 
-    Files are read by their time of change, oldest first: a message belongs to the first file it was read from. A run
-    that is interrupted goes on where it was; a file that another run parses at the same time is left to it.
+    Files are read by their time of change, oldest first: a message belongs to the first file it was read from. Those of
+    sessions come before those of their subagents, so that a session owns what both show. A run that is interrupted
+    goes on where it was; a file that another run parses at the same time is left to it.
 
     :param now: an open part whose last segment is more than `idle_minutes` older is closed.
     :param label: working directory -> project.
     """
-    begun, tally = time.monotonic(), _Tally()
-    context = _Context(store.ingest, archive_lines, label, idle_minutes, tally)
-    for cursor in _unparsed(store.ingest.cursors(source.key).values()):
+    begun, tally = time.monotonic(), Tally()
+    context = ParseContext(store.ingest, archive_lines, source, label, idle_minutes, tally, {})
+    cursors = store.ingest.cursors(source.key)
+    _read_descriptions(context, cursors)
+    for cursor in _unparsed(cursors.values()):
         tally.files += 1
         tally.overtaken += not _parse_file(context, cursor)
     closed = store.ingest.close_idle_parts(source.key, now - timedelta(minutes=idle_minutes))
@@ -112,11 +149,36 @@ def parse_source(
 
 
 def _unparsed(cursors: Iterable[FileCursor]) -> list[FileCursor]:
-    waiting = [cursor for cursor in cursors if cursor.parsed_lines < cursor.lines]
-    return sorted(waiting, key=lambda cursor: (cursor.mtime_ns, cursor.path))
+    waiting = [c for c in cursors if c.parsed_lines < c.lines and not is_agent_description(c.path)]
+    return sorted(waiting, key=lambda c: (bool(FileOrigin(c.source, c.path).agent_id), c.mtime_ns, c.path))
 
 
-def _parse_file(context: _Context, cursor: FileCursor) -> bool:
+def _read_descriptions(context: ParseContext, cursors: Mapping[str, FileCursor]) -> None:
+    """Learn what is said of subagents; parts that were made before are set right."""
+    for cursor in cursors.values():
+        if not is_agent_description(cursor.path):
+            continue
+        path, state = described_log(cursor.path), cursor.parser_state
+        if cursor.parsed_lines < cursor.lines:
+            state = next(iter(context.archive_lines(cursor, cursor.lines - 1)), "")
+            context.ingest.name_agent(cursor.source, path, *_description(state))
+            after = replace(cursor, parsed_lines=cursor.lines, parser_state=state)
+            context.tally.overtaken += not context.ingest.commit_parsed(ParsedChunk(cursor, after))
+        context.agents[path] = _description(state)
+
+
+def _description(text: str) -> tuple[str, str]:
+    """Type of a subagent and id of the call that spawned it, as far as its description names them."""
+    try:
+        values = json.loads(text)
+    except (ValueError, RecursionError):
+        return "", ""
+    found = [values.get(name) if isinstance(values, dict) else None for name in ("agentType", "toolUseId")]
+    agent_type, spawned_by = (value if isinstance(value, str) else "" for value in found)
+    return agent_type, spawned_by
+
+
+def _parse_file(context: ParseContext, cursor: FileCursor) -> bool:
     """Parse one file up to the last archived line. False if another run changed its cursor meanwhile.
 
     A file may have been replaced before its former content was parsed, so earlier generations come first.
@@ -153,6 +215,13 @@ def _ended_part(ingest: IngestRecords, state: FileState) -> tuple[Part, ...]:
     return (replace(part, closed=True),) if part else ()
 
 
+def _used_up(lines: list[str]) -> Iterator[str]:
+    """Each line once, the list losing it: a huge one must not stay beside what is made of it."""
+    lines.reverse()
+    while lines:
+        yield lines.pop()
+
+
 def _chunks(lines: Iterator[str]) -> Iterator[list[str]]:
     chunk: list[str] = []
     size = 0
@@ -162,39 +231,42 @@ def _chunks(lines: Iterator[str]) -> Iterator[list[str]]:
             chunk, size = [], 0
         chunk.append(line)
         size += len(line)
+        if size > CHUNK_CHARACTERS:
+            del line
+            yield chunk
+            chunk, size = [], 0
     if chunk:
         yield chunk
 
 
 def _parse_chunk(
-    context: _Context, cursor: FileCursor, state: FileState, lines: Sequence[str], ended: tuple[Part, ...]
+    context: ParseContext, cursor: FileCursor, state: FileState, lines: list[str], ended: tuple[Part, ...]
 ) -> tuple[FileCursor | None, FileState]:
     """Parse and commit some lines. Returns the cursor (None if another run was faster) and state behind them."""
-    ingest = context.ingest
-    batch = read_messages(lines, state.line)
-    step = advance(
-        state,
-        ingest.part(state.part_id) if state.part_id else None,
-        batch,
-        ingest.known_keys(batch.keys),
-        FileOrigin(cursor.source, cursor.path),
-        label=context.label,
-        idle_minutes=context.idle_minutes,
-    )
+    batch = context.read(lines, state.line)
+    step = context.advance(state, batch, cursor.path)
+    dead = [DeadLetter(cursor.source, cursor.path, state.generation, line, reason) for line, reason in batch.dead]
     is_current = step.state.generation == cursor.generation
     after = replace(
         cursor,
         parsed_lines=step.state.line if is_current else cursor.parsed_lines,
         parser_state=step.state.to_json(),
     )
-    committed = _commit(ingest, cursor, after, replace(step, parts=(*ended, *step.parts)), state.part_id)
+    step = replace(step, parts=(*ended, *step.parts))
+    committed = commit_step(context.ingest, cursor, after, step, state.part_id, dead)
     if committed is not None:
         context.tally.count(batch, step)
     return committed, step.state
 
 
-def _commit(
-    ingest: IngestRecords, before: FileCursor, after: FileCursor, step: Advance, grown_id: str
+def commit_step(
+    ingest: IngestRecords,
+    before: FileCursor,
+    after: FileCursor,
+    step: Advance,
+    grown_id: str,
+    dead: Sequence[DeadLetter] = (),
+    revived: Sequence[DeadLetter] = (),
 ) -> FileCursor | None:
     """Write a step; returns the cursor as stored, or None if another run was faster.
 
@@ -205,13 +277,16 @@ def _commit(
     :param grown_id: the part that was open before.
     """
     parts = step.parts
-    if len(parts) + len(step.keys) + len(step.occurrences) > MAX_ROWS_PER_WRITE:
+    rows = len(step.keys) + len(step.aliases) + len(step.claims) + len(step.occurrences)
+    if len(parts) + rows > MAX_ROWS_PER_WRITE:
         new = [part for part in parts if part.part_id != grown_id]
         for start in range(0, len(new), MAX_ROWS_PER_WRITE):
             if not ingest.commit_parsed(ParsedChunk(before, before, parts=new[start : start + MAX_ROWS_PER_WRITE])):
                 return None
             before = replace(before, version=before.version + 1)
         parts = tuple(part for part in parts if part.part_id == grown_id)
-    if not ingest.commit_parsed(ParsedChunk(before, after, step.keys, step.occurrences, parts)):
+    keys = (*step.keys, *step.aliases)
+    chunk = ParsedChunk(before, after, keys, step.occurrences, parts, dead, revived, step.aliases, step.claims)
+    if not ingest.commit_parsed(chunk):
         return None
     return replace(after, version=before.version + 1)

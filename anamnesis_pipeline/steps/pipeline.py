@@ -11,7 +11,7 @@ from anamnesis_pipeline.sources.base import SourceHost
 from anamnesis_pipeline.steps.crawl import CrawlReport, Mask, crawl_source
 from anamnesis_pipeline.steps.episodes import EpisodeReport, publish_source
 from anamnesis_pipeline.steps.exchanges import ParseReport, parse_source
-from anamnesis_pipeline.steps.summaries import SummaryReport, summarize_source
+from anamnesis_pipeline.steps.summaries import Llm, SummaryReport, summarize_source
 from anamnesis_pipeline.store.base import Store
 
 
@@ -27,8 +27,9 @@ class Pipeline:
     label: Callable[[str], str]
     pieces: PieceCounter
     idle_minutes: int
-    summarizer: str
-    summarize: Callable[[Part], str]
+    llm: Llm
+    headline: Callable[[Part], str]
+    """Stands in for the summary of a part that is still open."""
 
     def crawl(self, source: Source) -> CrawlReport:
         """New lines into the archive; a reserved source has no files."""
@@ -43,13 +44,15 @@ class Pipeline:
             label=self.label,
         )  # fmt: skip
 
-    def summarize_parts(self, source: Source) -> SummaryReport:
-        """Closed parts into summaries."""
-        return summarize_source(self.store, source, self.summarizer, self.summarize)
+    def summarize_parts(
+        self, source: Source, *, by_hand: bool = False, project: str | None = None, limit: int | None = None
+    ) -> SummaryReport:
+        """Closed parts into summaries; see `summarize_source`."""
+        return summarize_source(self.store, source, self.llm, by_hand=by_hand, project=project, limit=limit)
 
     def publish(self, source: Source) -> EpisodeReport:
         """Parts and summaries into episodes."""
-        return publish_source(self.store, source, self.pieces, self.summarize)
+        return publish_source(self.store, source, self.pieces, self.headline)
 
 
 @dataclass(frozen=True, slots=True)

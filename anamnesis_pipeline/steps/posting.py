@@ -3,7 +3,7 @@
 import logging
 import uuid
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence, Set
+from collections.abc import Callable, Collection, Mapping, Sequence, Set
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -171,12 +171,7 @@ class Poster:
         return known
 
     def _passages(self, episode: Episode) -> list[Passage]:
-        before = self._store.episodes.preceding(
-            episode.instance, episode.project, episode.timestamp, episode.timestamp - CONTEXT_WITHIN,
-            limit=CONTEXT_EPISODES + 1,
-        )  # fmt: skip
-        preceding = [other.summary for other in before if other.episode_id != episode.episode_id][-CONTEXT_EPISODES:]
-        return passages_of_posted(episode, preceding, self._pieces)
+        return posted_passages(self._store, episode, self._pieces)
 
     def embed(self, episode_ids: Sequence[str]) -> None:
         """Vectors for what these episodes lack, if the model is there; otherwise the pipeline adds them later."""
@@ -193,3 +188,18 @@ class Poster:
                 self._embed(lacking, space)
         except AnamnesisError as exc:  # it is stored: that its vectors come later is no failure of the post
             log.info("%d episodes are found by their words now, by meaning later: %s", len(episode_ids), exc)
+
+
+def posted_passages(
+    store: Store, episode: Episode, pieces: PieceCounter, *, without: Collection[str] = ()
+) -> list[Passage]:
+    """Passages of a posted episode, with the summaries of those posted just before as their context.
+
+    :param without: ids of episodes that are no context.
+    """
+    before = store.episodes.preceding(
+        episode.instance, episode.project, episode.timestamp, episode.timestamp - CONTEXT_WITHIN,
+        limit=CONTEXT_EPISODES + 1 + len(without),
+    )  # fmt: skip
+    preceding = [e.summary for e in before if e.episode_id != episode.episode_id and e.episode_id not in without]
+    return passages_of_posted(episode, preceding[-CONTEXT_EPISODES:], pieces)

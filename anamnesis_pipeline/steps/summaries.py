@@ -1,32 +1,346 @@
-"""What the asset `summaries` does: one summary per closed part that has none."""
+"""What the asset `summaries` does: one summary per closed part, by an LLM where it is worth it, allowed and paid."""
 
-from collections.abc import Callable
-from dataclasses import dataclass
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor, as_completed
+from contextlib import closing
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime, timedelta
 
-from anamnesis_pipeline.model import Part, Source, Summary
+from anamnesis_pipeline.errors import BadSetting, LlmAnswerInvalid, LlmRefused
+from anamnesis_pipeline.exchanges.value import value_of
+from anamnesis_pipeline.model import LlmBudget, LlmUse, Part, Source, Summary
+from anamnesis_pipeline.steps.llm_batches import LOOK_AGAIN, BatchDesk, takes_batches
+from anamnesis_pipeline.steps.llm_breaker import close_breakers
+from anamnesis_pipeline.steps.llm_calls import Answer, LlmCaller, NoAnswer, OnHold, Pace
 from anamnesis_pipeline.store.base import Store
+from anamnesis_pipeline.summaries import extractive
+from anamnesis_pipeline.summaries.base import Request, SummaryBackend
+from anamnesis_pipeline.summaries.prompt import Prompt, build_prompt, request_for
+from anamnesis_pipeline.summaries.reply import parse_reply
 
-BATCH = 200
+PAGE = 200
+"""Parts in memory at once; of a backend that takes batches at least as many as make one."""
+FIRST_RETRY = timedelta(minutes=10)
+LONGEST_RETRY = timedelta(days=7)
+NO_BACKEND_RETRY = timedelta(hours=1)
+NO_BUDGET_RETRY = timedelta(days=1)
+BY_HAND = timedelta(days=3_650)
+"""Who starts it by hand does not wait for the time of a retry."""
+NO_BUDGET = (
+    "a paid LLM runs on a schedule only with a budget: set llm_daily_dollars or llm_daily_tokens, or start it by hand "
+    "with: anamnesis summarize"
+)
+IN_A_BATCH = "its summary is being made in a batch"
+
+
+@dataclass(frozen=True, slots=True)
+class LlmRules:
+    """Which parts an LLM may see, and how much it may cost; see the settings of these names.
+
+    `private_projects`: a bare name also means `acme/name`.
+    """
+
+    min_value: float = 1.0
+    budget: LlmBudget = field(default_factory=LlmBudget)
+    requests_per_minute: int = 50
+    batch_min: int = 100
+    private_projects: tuple[str, ...] = ()
+    local_only: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Llm:
+    """The configured LLM. `open` is called only when there is something to ask; None: there is no LLM.
+
+    `open` raises BadSetting or LlmRefused for what is missing.
+    """
+
+    open: Callable[[], SummaryBackend] | None = None
+    rules: LlmRules = field(default_factory=LlmRules)
+    clock: Callable[[], datetime] = lambda: datetime.now(UTC)
+    sleep: Callable[[float], None] = time.sleep
 
 
 @dataclass(frozen=True, slots=True)
 class SummaryReport:
-    """What one run wrote."""
+    """What one run did. `counts`: `written`, `cached`, `low value`, `private`, `skipped`, `flagged`, `in a batch`.
 
-    written: int
-    model: str
-
-
-def summarize_source(store: Store, source: Source, model: str, summarize: Callable[[Part], str]) -> SummaryReport:
-    """Summarize the closed parts of a source whose present content has no summary.
-
-    :param model: recorded with each summary.
+    `used` is what this run's own calls cost; a batch's cost is booked with the batch.
     """
-    written = 0
-    while parts := store.ingest.parts_to_summarize(source.key, model, BATCH):
-        summaries = [Summary(part.part_id, part.content_hash, summarize(part), model) for part in parts]
-        changed = store.ingest.put_summaries(summaries)
-        written += changed
-        if not changed:
-            break  # another run wrote the same ones
-    return SummaryReport(written, model)
+
+    model: str = extractive.MODEL
+    counts: Mapping[str, int] = field(default_factory=Counter)
+    used: LlmUse = field(default_factory=LlmUse)
+    problem: str = ""
+    """The last reason why an LLM's summary is missing."""
+
+    looked_at: int = 0
+    """Parts, whatever became of them."""
+
+    @property
+    def written(self) -> int:
+        """Summaries that are new or changed."""
+        return self.counts.get("written", 0)
+
+
+def summarize_source(
+    store: Store,
+    source: Source,
+    llm: Llm,
+    *,
+    by_hand: bool = False,
+    project: str | None = None,
+    limit: int | None = None,
+) -> SummaryReport:
+    """Summarize the closed parts of a source that want a summary, newest first.
+
+    :param by_hand: somebody waits for it: a paid LLM needs no budget, and what failed before is tried at once.
+    :param project: only this one's.
+    :param limit: at most so many parts.
+    """
+    now = llm.clock()
+    when = now + BY_HAND if by_hand else now
+    if not store.ingest.parts_to_summarize(source.key, when, 1, project):
+        return SummaryReport()
+    if by_hand:
+        close_breakers(store.settings)
+    with closing(_Run(store, llm, by_hand=by_hand)) as run:
+        for parts in _pages(store, source.key, when, project, limit, run.page):
+            run.summarize(parts)
+        return run.report()
+
+
+def is_private(project: str, names: Sequence[str]) -> bool:
+    """Whether a project is one of those whose text stays here; `api` also means `acme/api`."""
+    label = project.casefold()
+    return any(label == name.casefold() or label.endswith("/" + name.casefold()) for name in names)
+
+
+def _pages(
+    store: Store, source: str, when: datetime, project: str | None, limit: int | None, size: int
+) -> Iterator[list[Part]]:
+    """Parts that want a summary, each once, although those that get none stay listed."""
+    seen: set[str] = set()
+    still_listed: set[str] = set()
+    while limit is None or len(seen) < limit:
+        known = len(still_listed)
+        listed = store.ingest.parts_to_summarize(source, when, size + known, project)
+        still_listed.update(part.part_id for part in listed if part.part_id in seen)
+        fresh = [part for part in listed if part.part_id not in seen]
+        fresh = fresh[: limit - len(seen)] if limit is not None else fresh
+        if not fresh and len(still_listed) == known:
+            return
+        seen.update(part.part_id for part in fresh)
+        if fresh:
+            yield fresh
+
+
+@dataclass(frozen=True, slots=True)
+class _Asked:
+    """A part, the call that asks for its summary, and the record uuid of each message in it."""
+
+    part: Part
+    request: Request
+    message_ids: tuple[str, ...]
+
+
+class _Run:
+    """One source's summaries with one backend."""
+
+    def __init__(self, store: Store, llm: Llm, *, by_hand: bool) -> None:
+        self._store = store
+        self._rules = llm.rules
+        self._clock = llm.clock
+        self._by_hand = by_hand
+        self._counts: Counter[str] = Counter()
+        self._used = LlmUse()
+        self._problem = ""
+        self._looked_at = 0
+        self._backend: SummaryBackend | None = None
+        self._desk: BatchDesk | None = None
+        self._waiting: frozenset[str] = frozenset()
+        self._refusal: NoAnswer | None = None
+        """Why nobody is asked any more in this run."""
+        try:
+            self._backend = llm.open() if llm.open else None
+        except (BadSetting, LlmRefused) as exc:
+            self._refusal = NoAnswer(str(exc), self._clock() + NO_BACKEND_RETRY)
+        if self._backend is not None:
+            pace = Pace(self._rules.budget, self._rules.requests_per_minute)
+            self._caller = LlmCaller(store, self._backend, pace, clock=llm.clock, sleep=llm.sleep)
+            self._open_desk(self._backend)
+            if self._backend.is_paid and self._rules.budget == LlmBudget() and not by_hand:
+                self._refusal = NoAnswer(NO_BUDGET, self._clock() + NO_BUDGET_RETRY)
+
+    @property
+    def page(self) -> int:
+        """Parts to look at together."""
+        batches = self._backend is not None and takes_batches(self._backend)
+        return max(PAGE, self._rules.batch_min) if batches else PAGE
+
+    @property
+    def model(self) -> str:
+        """What writes the summaries of this run."""
+        return self._backend.model if self._backend is not None else extractive.MODEL
+
+    def close(self) -> None:
+        """Free the backend's connections."""
+        if self._backend is not None:
+            self._backend.close()
+
+    def report(self) -> SummaryReport:
+        """What was done so far."""
+        return SummaryReport(self.model, self._counts, self._used, self._problem, self._looked_at)
+
+    def summarize(self, parts: Sequence[Part]) -> None:
+        """Write a summary of each."""
+        self._looked_at += len(parts)
+        for_llm = [part for part in parts if self._is_for_llm(part)]
+        chosen = {part.part_id for part in for_llm}
+        self._write([self._plain(part) for part in parts if part.part_id not in chosen])
+        if self._backend is not None:
+            self._ask(for_llm, self._backend)
+        elif self._refusal is not None:
+            self._write([self._flagged(part, self._refusal) for part in for_llm])
+
+    # --- which parts ---------------------------------------------------------------------------------------
+
+    def _is_for_llm(self, part: Part) -> bool:
+        if self._backend is None and self._refusal is None:
+            return False
+        if value_of(part).score < self._rules.min_value:
+            self._counts["low value"] += 1
+            return False
+        stays_here = self._rules.local_only or is_private(part.project, self._rules.private_projects)
+        if stays_here and (self._backend is None or not self._backend.is_local):
+            self._counts["private"] += 1
+            return False
+        return True
+
+    # --- asking --------------------------------------------------------------------------------------------
+
+    def _ask(self, parts: Sequence[Part], backend: SummaryBackend) -> None:
+        """From the cache, else from a batch, else by a call each; what nobody may be asked for now is flagged."""
+        asked = [_Asked(part, request_for(prompt, backend), prompt.message_ids) for part, prompt in _prompts(parts)]
+        known = self._store.llm.replies([each.request.key for each in asked])
+        waiting = [each for each in asked if each.request.key in self._waiting and each.request.key not in known]
+        unknown = [each for each in asked if each.request.key not in self._waiting | known.keys()]
+        if self._hand_in([each.request for each in unknown]):
+            waiting, unknown = [*waiting, *unknown], []
+        self._write([self._in_a_batch(each.part) for each in waiting])
+        self._write(
+            [self._from(e, Answer(known[e.request.key], LlmUse(), True)) for e in asked if e.request.key in known]
+        )
+        if self._refusal is not None:
+            self._write([self._flagged(each.part, self._refusal) for each in unknown])
+            return
+        for each, answer in self._answers(unknown, backend.concurrency):
+            self._write([self._from(each, answer)])
+
+    def _answers(self, asked: Sequence[_Asked], at_once: int) -> Iterator[tuple[_Asked, Answer | NoAnswer]]:
+        """Each with its answer, as they come."""
+        threads = ThreadPoolExecutor(max(1, min(at_once, len(asked))), thread_name_prefix="llm")
+        try:
+            futures: dict[Future[Answer | NoAnswer], _Asked] = {
+                threads.submit(self._caller.ask, each.request, _readable(each.message_ids)): each for each in asked
+            }
+            for future in as_completed(futures):
+                yield futures[future], future.result()
+        finally:  # whoever ends the run waits for the calls under way, not for those in line
+            threads.shutdown(wait=True, cancel_futures=True)
+
+    # --- batches -------------------------------------------------------------------------------------------
+
+    def _open_desk(self, backend: SummaryBackend) -> None:
+        """Be ready to hand in batches, and collect those under way."""
+        if not takes_batches(backend):
+            return
+        self._desk = BatchDesk(self._store, backend, self._caller, _readable(()), self._clock)
+        try:
+            self._waiting = self._desk.collect()
+        except OnHold as hold:
+            self._refusal = NoAnswer(str(hold), hold.until)
+
+    def _hand_in(self, requests: Sequence[Request]) -> bool:
+        """Whether they were worth a batch, and are in one now."""
+        if self._desk is None or self._refusal is not None or len(requests) < self._rules.batch_min:
+            return False
+        try:
+            return self._desk.submit(requests)
+        except OnHold as hold:
+            self._refusal = NoAnswer(str(hold), hold.until)
+            return False
+
+    # --- summaries -----------------------------------------------------------------------------------------
+
+    def _write(self, summaries: Sequence[Summary]) -> None:
+        self._counts["written"] += self._store.ingest.put_summaries(summaries)
+
+    def _plain(self, part: Part) -> Summary:
+        """What stands for good: an LLM's summary if there is one of this very text, else an extractive one."""
+        existing = self._of_llm(part)
+        if existing is not None:
+            return replace(existing, retry_at=None, attempts=0)
+        return Summary(part.part_id, part.content_hash, extractive.summarize(part), extractive.MODEL)
+
+    def _from(self, asked: _Asked, answer: Answer | NoAnswer) -> Summary:
+        part = asked.part
+        if isinstance(answer, NoAnswer):
+            return self._flagged(part, answer)
+        self._count(answer)
+        try:
+            read = parse_reply(answer.text, asked.message_ids)
+        except LlmAnswerInvalid as exc:  # cached by a version that could read it
+            return self._flagged(part, NoAnswer(str(exc)))
+        self._counts["skipped"] += read.skip
+        text = extractive.summarize(part) if read.skip else read.text
+        return Summary(part.part_id, part.content_hash, text, self.model, read.tags, read.records, skip=read.skip)
+
+    def _flagged(self, part: Part, why: NoAnswer) -> Summary:
+        """What stands in until the next try; an LLM's earlier summary of this very text stays."""
+        self._counts["flagged"] += 1
+        self._problem = why.problem
+        return self._standing_in(part, why.problem, why.retry_at)
+
+    def _in_a_batch(self, part: Part) -> Summary:
+        self._counts["in a batch"] += 1
+        return self._standing_in(part, IN_A_BATCH, self._clock() + LOOK_AGAIN)
+
+    def _standing_in(self, part: Part, problem: str, retry_at: datetime | None) -> Summary:
+        before = self._store.ingest.summary(part.part_id)
+        attempts = before.attempts if before is not None and before.content_hash == part.content_hash else 0
+        if retry_at is None:  # this part's own failure: each further one waits twice as long
+            retry_at = self._clock() + min(FIRST_RETRY * 2 ** min(attempts, 16), LONGEST_RETRY)
+            attempts += 1
+        existing = self._of_llm(part)
+        if existing is not None:
+            return replace(existing, retry_at=retry_at, attempts=attempts)
+        text = extractive.summarize(part)
+        return Summary(
+            part.part_id, part.content_hash, text, extractive.MODEL, problem=problem, retry_at=retry_at,
+            attempts=attempts,
+        )  # fmt: skip
+
+    def _of_llm(self, part: Part) -> Summary | None:
+        """The LLM's summary that there is of this very text."""
+        summary = self._store.ingest.summary(part.part_id)
+        is_current = summary is not None and summary.content_hash == part.content_hash
+        return summary if is_current and summary is not None and summary.model != extractive.MODEL else None
+
+    def _count(self, answer: Answer) -> None:
+        self._counts["cached"] += answer.is_cached
+        a, b = self._used, answer.used
+        self._used = LlmUse(
+            a.calls + b.calls, a.input_tokens + b.input_tokens, a.output_tokens + b.output_tokens, a.dollars + b.dollars
+        )
+
+
+def _prompts(parts: Sequence[Part]) -> Iterator[tuple[Part, Prompt]]:
+    return ((part, build_prompt(part)) for part in parts)
+
+
+def _readable(message_ids: Sequence[str]) -> Callable[[str], object]:
+    """A check of a reply: raises LlmAnswerInvalid when it cannot be read."""
+    return lambda text: parse_reply(text, message_ids)

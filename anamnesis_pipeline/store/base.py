@@ -6,7 +6,7 @@ Adapters raise `StoreBusy` (try again), `StoreFull`, `StoreCorrupt`.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any, Protocol
 
@@ -29,9 +29,15 @@ from anamnesis_pipeline.model import (
     Variant,
     Where,
 )
+from anamnesis_pipeline.store.forget_base import ForgetRecords
 from anamnesis_pipeline.store.llm_base import LlmRecords
 
 MAX_ROWS_PER_WRITE = 500
+
+PROJECT_ALIASES = "projects.aliases"
+"""Name of the stored setting {project: what to call it}. Every episode is written under the name it leads to; what it
+was called itself is kept beside it.
+"""
 
 Vectors = NDArray[np.float32]
 """Shape (n, dim), unit length."""
@@ -45,7 +51,9 @@ class ParsedChunk:
     """What one transaction of the parser writes. `after.version` is ignored; the store sets it.
 
     `keys` are the message keys (aliases included) that this chunk adds, owned by (source, path); `parts` are new or
-    grown; `dead` lines of it could not be read; `revived` ones, dead before, now can.
+    grown; `dead` lines of it could not be read; `revived` ones, dead before, now can. `aliases` leads from those of
+    `keys` that are further keys of a message to its own. `claims` does so from keys that a message takes if nobody has
+    them, or only the history (`claude_history`), whose part then goes: a transcript's prompt wins.
     """
 
     before: FileCursor
@@ -55,6 +63,8 @@ class ParsedChunk:
     parts: Sequence[Part] = ()
     dead: Sequence[DeadLetter] = ()
     revived: Sequence[DeadLetter] = ()
+    aliases: Mapping[str, str] = field(default_factory=dict)
+    claims: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,6 +143,11 @@ class IngestRecords(Protocol):
         A part is written by id: a grown part replaces its row. Returns False when another run was faster.
         """
 
+    def name_agent(self, source: str, path: str, agent_type: str, origin: str) -> int:
+        """Set the type and origin of every part of a subagent's file; their episodes are then written anew. Returns how
+        many changed.
+        """
+
     def close_idle_parts(self, source: str, ended_before: datetime) -> int:
         """Close open parts whose last segment is older; returns how many."""
 
@@ -141,9 +156,9 @@ class IngestRecords(Protocol):
         `close_idle_parts` would close: what an `ingest` that ended early left to do.
         """
 
-    def parts_to_summarize(self, source: str, now: datetime, limit: int) -> list[Part]:
-        """Closed parts without a summary of their present content, whatever wrote it, or whose summary is to be tried
-        again by `now` (`Summary.retry_at`) or was asked for anew, newest first.
+    def parts_to_summarize(self, source: str, now: datetime, limit: int, project: str | None = None) -> list[Part]:
+        """Closed parts (of one project) without a summary of their present content, whatever wrote it, or whose summary
+        is to be tried again by `now` (`Summary.retry_at`) or was asked for anew, newest first.
         """
 
     def sources_to_summarize(self, now: datetime) -> set[str]:
@@ -163,7 +178,9 @@ class IngestRecords(Protocol):
         """The summary of a part, of whatever version of it."""
 
     def summary_counts(self) -> dict[str, int]:
-        """Model -> summaries it wrote; under `problem` those that stand in for an LLM's."""
+        """Model -> summaries it wrote, but under `problem` those that stand in for an LLM's, and under `skip` parts in
+        which an LLM found nothing worth remembering.
+        """
 
     def parts_to_publish(self, source: str, limit: int) -> list[tuple[Part, Summary | None]]:
         """Parts whose episode is missing or older than the part or its summary, newest first.
@@ -244,6 +261,12 @@ class EpisodeRecords(Protocol):
 
     def projects(self) -> list[str]:
         """Distinct projects, sorted."""
+
+    def project_names(self) -> list[tuple[str, str, int]]:
+        """(a project's own name, what it is called, episodes of both)."""
+
+    def call_project(self, own: str, name: str) -> int:
+        """Let episodes whose project is `own` itself be of project `name`; returns how many changed."""
 
     def preceding(self, instance: str, project: str, before: datetime, since: datetime, limit: int) -> list[Episode]:
         """Active episodes of source `direct` of the same instance and project with since <= timestamp < before
@@ -441,6 +464,7 @@ class Store:
     spaces: SpaceRecords
     llm: LlmRecords
     settings: SettingsRecords
+    forgetting: ForgetRecords
     close: "Closer"
 
 

@@ -1,6 +1,7 @@
 """The contract of what a store keeps of LLM calls: replies, what they cost, and batches under way."""
 
 from collections.abc import Sequence
+from datetime import datetime
 from typing import Protocol
 
 from anamnesis_pipeline.model import LlmBudget, LlmUse
@@ -21,14 +22,20 @@ class LlmRecords(Protocol):
     def reserve(self, call_id: str, day: str, backend: str, model: str, expected: LlmUse, budget: LlmBudget) -> bool:
         """Book what a call may use, before it is made, in one immediate transaction.
 
-        False, having written nothing, when the day's use, calls still open counted as expected, would exceed the budget.
+        False, having written nothing, when the day's use, open calls counted as booked, would exceed the budget.
         """
 
     def settle(self, call_id: str, used: LlmUse) -> None:
-        """Replace what was booked by what was used (nothing, for a call that was never made). A second call does nothing."""
+        """Replace what was booked by what was used (nothing, for a call never made). A second call does nothing."""
 
     def used(self, day: str) -> LlmUse:
         """All of a day, open calls as booked."""
+
+    def take_turn(self, backend: str, now: datetime, per_minute: int) -> float:
+        """Book the next free moment of a call, of all processes together; the seconds to wait until then.
+
+        Moments lie 60 / `per_minute` seconds apart.
+        """
 
     def put_batch(self, batch_id: str, backend: str, call_id: str, keys: Sequence[str]) -> None:
         """Note a batch that was handed in, with the cache keys it will answer."""

@@ -9,7 +9,7 @@ from anamnesis_pipeline.model import LlmUse
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """One call. `key` (32 hex characters) names it in cache and batches; the answer is to be JSON of `prompt.SCHEMA`."""
+    """One call. `key` (32 hex characters) names it in cache and batches; the answer is to be JSON of `SCHEMA`."""
 
     key: str
     system: str

@@ -9,8 +9,9 @@ import pytest
 from anamnesis_pipeline.definitions import defs
 from anamnesis_pipeline.defs.partitions import SOURCE_TAG, SOURCES
 from anamnesis_pipeline.defs.resources import MemoryResource
-from anamnesis_pipeline.defs.schedules import daily_ingest, is_the_hour
+from anamnesis_pipeline.defs.schedules import daily_ingest
 from anamnesis_pipeline.model import Source
+from anamnesis_pipeline.steps.daily import is_the_hour, next_tick
 
 ZONES = [
     "UTC", "Europe/Berlin", "America/New_York", "Asia/Kolkata", "Australia/Lord_Howe", "America/Havana",
@@ -73,4 +74,17 @@ def test_the_stored_hour_counts_from_the_next_tick_on_and_reserved_sources_are_l
         memory.store.settings.set("config.ingest_hour", 9)
         assert tick(memory, instance, five) == []
         assert len(tick(memory, instance, nine) or []) == 1
+        memory.store.settings.set("config.timezone", "Asia/Tokyo")
+        assert tick(memory, instance, nine) == []
+        assert len(tick(memory, instance, datetime(2026, 1, 10, 0, tzinfo=UTC)) or []) == 1
     memory.store.close()
+
+
+@pytest.mark.parametrize("zone", ZONES)
+def test_the_next_tick_is_the_first_that_fires(zone: str) -> None:
+    for after in (START + timedelta(minutes=hours * 61) for hours in range(0, 9_000, 97)):
+        found = next_tick(after, 2, zone)
+        assert found > after
+        assert is_the_hour(found, 2, zone)
+        between = [tick for tick in TICKS if after < tick < found]
+        assert not any(is_the_hour(tick, 2, zone) for tick in between)

@@ -14,6 +14,7 @@ from anamnesis_pipeline.defs import sensors
 from anamnesis_pipeline.defs.partitions import SOURCES
 from anamnesis_pipeline.defs.resources import MemoryResource
 from anamnesis_pipeline.defs.sensors import crawl_sensor
+from anamnesis_pipeline.steps.pipeline import ingest_source
 
 LINE = json.dumps({"type": "user", "uuid": "u1", "sessionId": "s", "timestamp": "2026-01-01T00:00:00Z",
                    "message": {"role": "user", "content": "why?"}})  # fmt: skip
@@ -98,6 +99,37 @@ def test_a_source_that_is_being_ingested_is_not_requested_again(
         tags={"dagster/partition": str(first.partition_key)},
     )  # fmt: skip
     assert folders(tick(crawl_sensor, instance, memory)) == ["b", "c"]
+
+
+def ingest_distinct_logs(memory: MemoryResource, instance: dg.DagsterInstance) -> None:
+    """Every folder says something of its own, and is ingested."""
+    for root in memory.settings.log_roots:
+        for log in root.glob("*/*.jsonl"):
+            log.write_text(
+                LINE.replace("u1", log.parent.name).replace("why?", f"why {log.parent.name}?") + "\n", encoding="utf-8"
+            )
+    tick(crawl_sensor, instance, memory)
+    for source in memory.store.ingest.sources():
+        if source.folder:
+            ingest_source(memory.pipeline, source)
+
+
+def test_a_source_whose_summaries_are_due_is_requested_and_not_before(
+    memory: MemoryResource, instance: dg.DagsterInstance
+) -> None:
+    ingest_distinct_logs(memory, instance)
+    assert folders(tick(crawl_sensor, instance, memory)) == []
+    assert len(memory.store.ingest.want_summaries("another")) == 3
+    assert folders(tick(crawl_sensor, instance, memory)) == ["a", "b", "c"]
+
+
+def test_one_tick_requests_summaries_of_so_many_sources_only(
+    memory: MemoryResource, instance: dg.DagsterInstance, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ingest_distinct_logs(memory, instance)
+    memory.store.ingest.want_summaries("another")
+    monkeypatch.setattr(sensors, "SUMMARIES_PER_TICK", 2)
+    assert folders(tick(crawl_sensor, instance, memory)) == ["a", "b"]
 
 
 def test_only_dead_roots_are_named_in_the_reason_to_skip(

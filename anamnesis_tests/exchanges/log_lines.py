@@ -80,7 +80,7 @@ def parse(
         restored = FileState.from_json(step.state.to_json())
         assert restored == step.state
         state, open_part = restored, step.open_part
-        owned.update(step.keys)
+        owned.update((*step.keys, *step.aliases))
         parts.update({part.part_id: part for part in step.parts})
     return list(parts.values())
 

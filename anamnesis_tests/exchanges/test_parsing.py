@@ -140,6 +140,9 @@ COPIES = {
         copy for line in changed(lines, sessionId="b") for copy in (line, *changed([line], forkedFrom={"x": 1}))
     ],
     "rewrite after an upgrade": lambda lines: changed(lines, version="2.1.299", gitBranch="x", slug="quiet-otter"),
+    "everything with new uuids": lambda lines: [
+        json.dumps(json.loads(line) | {"uuid": f"new-{n}"}) for n, line in enumerate(lines)
+    ],
     "replies with new uuids": lambda lines: [
         json.dumps(record | ({"uuid": f"new-{n}"} if record["type"] == "assistant" else {}))
         for n, record in enumerate(map(json.loads, lines))
@@ -156,7 +159,7 @@ def test_a_copy_brings_no_new_message_and_is_recorded(name: str) -> None:
         FileState(), None, batch, all_keys(log.lines), FileOrigin("s", "copy.jsonl"), label=str, idle_minutes=30
     )
     assert (step.parts, step.keys) == ((), ())
-    assert {occurrence.message_key for occurrence in step.occurrences} == set(all_keys(log.lines))
+    assert {occurrence.line for occurrence in step.occurrences} == set(range(len(copied)))
     assert all(occurrence.path == "copy.jsonl" for occurrence in step.occurrences)
     assert parse(log.lines + copied) == parse(log.lines)
 

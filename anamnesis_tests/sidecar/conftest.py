@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from pydantic import SecretStr
 from starlette.testclient import TestClient
 
-from anamnesis_pipeline.dagster_api import BackfillState
+from anamnesis_pipeline.dagster_api import BackfillState, IngestRuns
 from anamnesis_pipeline.embeddings.base import Role
 from anamnesis_pipeline.embeddings.cores import available_cores
 from anamnesis_pipeline.embeddings.hashing import HashingEmbedder
@@ -58,6 +58,9 @@ class DagsterInMemory:
     up: bool = True
     launched: list[tuple[str, tuple[str, ...], str, dict[str, str]]] = field(default_factory=list)
     cancelled: list[str] = field(default_factory=list)
+    ingests: list[tuple[tuple[str, ...], str]] = field(default_factory=list)
+    runs: IngestRuns = field(default_factory=lambda: IngestRuns((), None))
+    stopped: list[str] = field(default_factory=list)
 
     def launch_embedding_backfill(self, space: str, sources: Sequence[str], title: str, tags: Mapping[str, str]) -> str:
         self._answer()
@@ -72,6 +75,22 @@ class DagsterInMemory:
         self._answer()
         number = int(backfill_id.removeprefix("backfill"))
         return BackfillState("REQUESTED", len(self.launched[number - 1][1]), 0, 0, 0, None)
+
+    def launch_ingest_backfill(self, sources: Sequence[str], title: str, tags: Mapping[str, str]) -> str:
+        self._answer()
+        self.ingests.append((tuple(sources), title))
+        return f"ingest{len(self.ingests)}"
+
+    def ingest_runs(self) -> IngestRuns:
+        self._answer()
+        return self.runs
+
+    def stop_runs(self, run_ids: Sequence[str]) -> None:
+        self._answer()
+        self.stopped += run_ids
+
+    def run_link(self, run_id: str) -> str:
+        return f"http://127.0.0.1:3000/runs/{run_id}"
 
     def link(self, backfill_id: str) -> str:
         return f"http://127.0.0.1:3000/runs/b/{backfill_id}"

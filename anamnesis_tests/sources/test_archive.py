@@ -20,11 +20,33 @@ def test_every_line_comes_back(tmp_path):
     assert list(archive.lines("s", "a.jsonl", frames[1:], from_line=300)) == lines[300:]
 
 
-def test_restoring_writes_every_line_back(tmp_path):
-    archive = Archive(tmp_path / "archive")
-    frame = archive.append("s", "a.jsonl", 0, 0, ['{"a":1}', '{"b":"é"}'], at=0)
-    assert archive.restore("s", "a.jsonl", [frame], tmp_path / "out" / "a.jsonl") == 2
-    assert (tmp_path / "out" / "a.jsonl").read_text() == '{"a":1}\n{"b":"é"}\n'
+def test_a_rewritten_generation_keeps_its_numbering_and_the_lines_that_stay(tmp_path):
+    archive = Archive(tmp_path)
+    first = archive.append("s", "a.jsonl", 0, 0, ["one", "two"], at=0)
+    second = archive.append("s", "a.jsonl", 0, 2, ["three"], at=first.archive_bytes)
+    frames = archive.rewrite(
+        "s", "a.jsonl", [first, second], lambda lines: [line.replace("two", "{}") for line in lines]
+    )
+    assert [(f.first_line, f.lines, f.revision) for f in frames] == [(0, 2, 1), (2, 1, 1)]
+    assert list(archive.lines("s", "a.jsonl", frames)) == ["one", "{}", "three"]
+    assert list(archive.lines("s", "a.jsonl", [first, second])) == ["one", "two", "three"]
+    assert archive.remove_former("s", "a.jsonl", 0, 1) == 1
+    with pytest.raises(StoreCorrupt):
+        list(archive.lines("s", "a.jsonl", [first, second]))
+    end = frames[-1].archive_offset + frames[-1].archive_bytes
+    fourth = archive.append("s", "a.jsonl", 0, 3, ["four"], at=end, revision=1)
+    assert list(archive.lines("s", "a.jsonl", [*frames, fourth])) == ["one", "{}", "three", "four"]
+
+
+def test_what_a_crash_left_of_a_rewrite_is_overwritten_and_former_revisions_go_with_the_next_append(tmp_path):
+    archive = Archive(tmp_path)
+    first = archive.append("s", "a.jsonl", 0, 0, ["one"], at=0)
+    archive.file_of("s", "a.jsonl", 0, 1).write_bytes(b"debris " * 1000)
+    (frame,) = archive.rewrite("s", "a.jsonl", [first], lambda lines: ["{}" for _ in lines])
+    assert list(archive.lines("s", "a.jsonl", [frame])) == ["{}"]
+    assert archive.file_of("s", "a.jsonl", 0).exists()
+    archive.append("s", "a.jsonl", 0, 1, ["two"], at=frame.archive_bytes, revision=1)
+    assert [file.name for file in tmp_path.rglob("*.zst")] == [archive.file_of("s", "a.jsonl", 0, 1).name]
 
 
 def test_debris_of_a_crash_is_overwritten(tmp_path):

@@ -20,13 +20,15 @@ def test_sessions_and_subagents_are_found_at_any_depth(project):
     folder, _ = project
     session = session_name().removesuffix(".jsonl")
     for path in (f"{session}.jsonl", "agent-old.jsonl", f"{session}/subagents/agent-1.jsonl",
+                 f"{session}/subagents/agent-1.meta.json", f"{session}.jsonl.orphaned-1",
                  f"{session}/subagents/workflows/run/agent-2.jsonl"):  # fmt: skip
         write(folder / path)
-    for path in (f"{session}/subagents/workflows/run/journal.jsonl", f"{session}.jsonl.orphaned-1", "memory/MEMORY.md"):
+    for path in (f"{session}/subagents/workflows/run/journal.jsonl", f"{session}/a.meta.json", "memory/MEMORY.md"):
         write(folder / path)
     listing = HOST.list_files(os.fspath(folder))
     assert [file.path for file in listing] == [
-        f"{session}.jsonl", f"{session}/subagents/agent-1.jsonl",
+        f"{session}.jsonl", f"{session}.jsonl.orphaned-1", f"{session}/subagents/agent-1.jsonl",
+        f"{session}/subagents/agent-1.meta.json",
         f"{session}/subagents/workflows/run/agent-2.jsonl", "agent-old.jsonl",
     ]  # fmt: skip
     assert listing.problems == ()

@@ -14,6 +14,7 @@ from anamnesis_pipeline.sources.discovery import discover
 from anamnesis_pipeline.sources.local import LocalHost
 from anamnesis_pipeline.steps.pipeline import Pipeline, ingest_all
 from anamnesis_pipeline.steps.posting import Poster
+from anamnesis_pipeline.steps.summaries import Llm
 from anamnesis_pipeline.store.base import Store
 from anamnesis_pipeline.summaries import extractive
 from anamnesis_pipeline.wiring import archive_lines
@@ -36,7 +37,7 @@ class Memory:
         self.root = str(folder / "logs")
         self.pipeline = Pipeline(
             store, self.host, archive, unmasked, archive_lines(store, archive), lambda cwd: cwd, minilm_pieces(),
-            idle_minutes=30, summarizer=extractive.MODEL, summarize=extractive.summarize,
+            idle_minutes=30, llm=Llm(), headline=extractive.summarize,
         )  # fmt: skip
         self.poster = Poster(store, unmasked, minilm_pieces(), None)
         self._lines = 0

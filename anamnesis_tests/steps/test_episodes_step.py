@@ -1,59 +1,22 @@
 """From parts to summaries and episodes, each step on a real store."""
 
 from dataclasses import replace
-from datetime import UTC, datetime, timedelta
+from datetime import timedelta
+from typing import Any
 
 from anamnesis_pipeline.embeddings.pieces import minilm_pieces
-from anamnesis_pipeline.model import FileCursor, Part, Segment, SegmentKind, Source, Where, part_id_of
-from anamnesis_pipeline.steps.episodes import episode_of, publish_source
-from anamnesis_pipeline.steps.summaries import summarize_source
-from anamnesis_pipeline.store.base import ParsedChunk, Store
+from anamnesis_pipeline.model import Episode, Part, RecordType, Summary, TypedRecord, Where
+from anamnesis_pipeline.steps.episodes import RECORD_KIND, episode_of, publish_source, record_id
+from anamnesis_pipeline.store.base import Store
+from anamnesis_tests.steps.llms import SOURCE, START, parsed, part
 
-SOURCE = Source("mac--acme--00000000", "mac", "/logs", "acme")
-START = datetime(2026, 3, 14, 9, 0, tzinfo=UTC)
 PIECES = minilm_pieces()
-
-
-def part(number: int, *texts: str, closed: bool = True) -> Part:
-    segments = tuple(
-        Segment(f"k{number}-{n}", f"u{number}-{n}", (SegmentKind.PROMPT, SegmentKind.STATEMENT)[n > 0], 0, text,
-                START + timedelta(hours=number, minutes=n))
-        for n, text in enumerate(texts)
-    )  # fmt: skip
-    return Part(
-        part_id_of(segments[0]), SOURCE.key, "a.jsonl", "s1", f"x{number}", number, "exchange", "acme/api", "/w/api",
-        texts[0][:80], segments, closed,
-    )  # fmt: skip
-
-
-def parsed(store: Store, *parts: Part) -> None:
-    """Write parts as the parser does."""
-    store.ingest.put_sources([SOURCE])
-    before = store.ingest.cursors(SOURCE.key).get("a.jsonl")
-    if before is None:
-        store.ingest.commit_crawl(None, FileCursor(SOURCE.key, "a.jsonl", lines=1), None)
-        before = store.ingest.cursors(SOURCE.key)["a.jsonl"]
-    assert store.ingest.commit_parsed(ParsedChunk(before, replace(before, parsed_lines=1), (), (), parts))
+IN_SHORT = Summary("p", "h", "s", "m")
 
 
 def publish(store: Store) -> tuple[int, int, int]:
     put = publish_source(store, SOURCE, PIECES, lambda part: f"so far: {part.prompt}").put
     return put.created, put.updated, put.unchanged
-
-
-def test_closed_parts_are_summarized_once_and_again_when_they_change(store: Store) -> None:
-    parsed(store, part(1, "one"), part(2, "two", closed=False))
-    calls = []
-
-    def summarize(part: Part) -> str:
-        calls.append(part.ordinal)
-        return f"summary of {part.ordinal}"
-
-    assert summarize_source(store, SOURCE, "m", summarize).written == 1
-    assert summarize_source(store, SOURCE, "m", summarize).written == 0
-    assert calls == [1], "an open part waits"
-    parsed(store, part(1, "one", "and more"))
-    assert summarize_source(store, SOURCE, "m", summarize).written == 1
 
 
 def test_an_open_part_is_searchable_and_becomes_its_summary_when_it_closes(store: Store) -> None:
@@ -62,7 +25,8 @@ def test_an_open_part_is_searchable_and_becomes_its_summary_when_it_closes(store
     (episode,) = store.episodes.page(Where(), 5).items
     assert episode.summary == "so far: Why is the zeppelin late?"
     parsed(store, part(1, "Why is the zeppelin late?", "Because of the wind."))
-    summarize_source(store, SOURCE, "m", lambda part: "The wind made it late.")
+    whole = part(1, "Why is the zeppelin late?", "Because of the wind.")
+    store.ingest.put_summaries([Summary(whole.part_id, whole.content_hash, "The wind made it late.", "m")])
     assert publish(store) == (0, 1, 0)
     (grown,) = store.episodes.page(Where(), 5).items
     assert (grown.episode_id, grown.summary) == (episode.episode_id, "The wind made it late.")
@@ -70,10 +34,10 @@ def test_an_open_part_is_searchable_and_becomes_its_summary_when_it_closes(store
 
 
 def test_an_episode_points_to_its_records_and_holds_its_text_with_speakers(store: Store) -> None:
-    made = episode_of(part(1, "why?", "because"), SOURCE, "s")
+    made = episode_of(part(1, "why?", "because"), SOURCE, IN_SHORT)
     assert (made.episode_id, made.timestamp, made.instance) == (
         part(1, "why?").part_id,
-        START + timedelta(hours=1),
+        START + timedelta(minutes=10),
         "mac",
     )
     assert (made.message_ids, made.message_keys) == (("u1-0", "u1-1"), ("k1-0", "k1-1"))
@@ -87,6 +51,64 @@ def test_a_message_that_goes_on_in_the_next_part_says_so_and_a_part_without_time
     whole = part(1, "why?")
     (segment,) = whole.segments
     later = replace(whole, segments=(replace(segment, start=500, timestamp=None, uuid=""),))
-    made = episode_of(later, SOURCE, "s")
+    made = episode_of(later, SOURCE, IN_SHORT)
     assert made.raw_exchange == "[User, continued]\nwhy?"
     assert (made.timestamp.year, made.message_ids) == (1970, ())
+
+
+def records(store: Store) -> list[Episode]:
+    return sorted(store.episodes.page(Where(kinds=(RECORD_KIND,)), 10).items, key=lambda e: e.summary)
+
+
+def summarized(store: Store, of: Part, *found: TypedRecord, **fields: Any) -> None:
+    """Write a summary with these records, and publish."""
+    store.ingest.put_summaries([Summary(of.part_id, of.content_hash, "s", "m", ("wal",), found, **fields)])
+    publish(store)
+
+
+def test_typed_records_become_episodes_that_point_to_their_own_messages(store: Store) -> None:
+    whole = part(1, "Which journal?", "WAL, since readers then go on.")
+    parsed(store, whole)
+    summarized(store, whole, TypedRecord(RecordType.DECISION, "The journal is WAL.", "Readers go on.", ("u1-1",)))
+    (record,) = records(store)
+    assert (record.episode_id, record.summary) == (record_id(whole.part_id, 0), "The journal is WAL.")
+    assert record.raw_exchange == "The journal is WAL.\n\nWhy: Readers go on."
+    assert (record.tags, record.message_ids, record.message_keys) == (("decision", "wal"), ("u1-1",), ())
+    assert record.timestamp == START + timedelta(minutes=11), "when it was said"
+    assert record.metadata == {"type": "decision", "why": "Readers go on.", "part_id": whole.part_id}
+    (passage,) = store.episodes.passages_of(record.episode_id)
+    assert passage.passage.text == "The journal is WAL. Why: Readers go on."
+    assert passage.passage.message_ids == ("u1-1",)
+    exchange = store.episodes.get([whole.part_id])[whole.part_id]
+    assert exchange.tags == ("wal",)
+
+
+def test_records_that_a_newer_summary_has_not_go_and_may_come_back(store: Store) -> None:
+    whole = part(1, "Which journal?", "WAL.")
+    parsed(store, whole)
+    one, two = TypedRecord(RecordType.FACT, "One."), TypedRecord(RecordType.FACT, "Two.")
+    summarized(store, whole, one, two)
+    summarized(store, whole, one)
+    assert [record.summary for record in records(store)] == ["One."]
+    summarized(store, whole, one, two)
+    assert [record.summary for record in records(store)] == ["One.", "Two."]
+    summarized(store, whole, skip=True)
+    assert records(store) == []
+    assert store.episodes.get([whole.part_id])[whole.part_id].metadata["skip"] is True
+
+
+def test_a_record_that_somebody_deleted_stays_away_and_takes_nothing_with_it(store: Store) -> None:
+    whole = part(1, "Which journal?", "WAL.")
+    parsed(store, whole)
+    summarized(store, whole, TypedRecord(RecordType.FACT, "One.", "", ("u1-1",)))
+    store.episodes.delete(record_id(whole.part_id, 0))
+    summarized(store, whole, TypedRecord(RecordType.FACT, "One again.", "", ("u1-1",)))
+    assert records(store) == []
+    grown = part(1, "Which journal?", "WAL.", "And DELETE for others.")
+    parsed(store, grown)
+    assert publish(store) == (0, 1, 0)
+
+
+def test_an_episode_says_what_it_is_worth_and_why(store: Store) -> None:
+    made = episode_of(part(1, "why?", "An error: it failed."), SOURCE, IN_SHORT)
+    assert (made.metadata["value"], made.metadata["value_signals"]) == (2.0, {"errors": 2.0})

@@ -144,14 +144,14 @@ def test_a_deleted_episode_leaves_its_source_finished(store: Store):
 def test_closed_parts_without_a_summary_of_their_content_are_listed_newest_first(store: Store):
     first, second = part(segment("m1", minute=1)), part(segment("m2", minute=2))
     parsed(store, first, second, part(segment("m3", minute=3), closed=False))
-    assert store.ingest.parts_to_summarize("logs", "any", 10) == [second, first]
-    assert store.ingest.parts_to_summarize("logs", "any", 1) == [second]
+    assert store.ingest.parts_to_summarize("logs", DAY, 10) == [second, first]
+    assert store.ingest.parts_to_summarize("logs", DAY, 1) == [second]
     assert store.ingest.put_summaries([summary(first), summary(second)]) == 2
     assert store.ingest.put_summaries([summary(first)]) == 0
-    assert store.ingest.parts_to_summarize("logs", "another model", 10) == []
+    assert store.ingest.parts_to_summarize("logs", DAY, 10) == []
     grown = part(*second.segments, segment("m4", minute=4))
     parsed(store, grown)
-    assert store.ingest.parts_to_summarize("logs", "any", 10) == [grown]
+    assert store.ingest.parts_to_summarize("logs", DAY, 10) == [grown]
 
 
 def test_a_part_is_published_again_when_it_or_its_summary_changed(store: Store):
@@ -196,7 +196,7 @@ def test_a_part_whose_episode_was_deleted_is_never_published_again(store: Store)
     copy = part(segment("m1", minute=1, start=5))
     parsed(store, copy)
     assert store.ingest.parts_to_publish("logs", 10) == [(other, None)]
-    assert [p.part_id for p in store.ingest.parts_to_summarize("logs", "any", 10)].count(one.part_id) == 0
+    assert [p.part_id for p in store.ingest.parts_to_summarize("logs", DAY, 10)].count(one.part_id) == 0
 
 
 def test_a_part_whose_episode_was_deleted_without_tombstone_is_published_again(store: Store):

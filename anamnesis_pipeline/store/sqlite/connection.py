@@ -26,6 +26,7 @@ PRAGMAS = (
     "PRAGMA temp_store = MEMORY",
     "PRAGMA trusted_schema = ON",  # the view behind the exact index calls exact_terms()
     "PRAGMA journal_size_limit = 67108864",
+    "PRAGMA secure_delete = ON",  # what is deleted is zeroed in the file: a forgotten text is to be gone
 )
 
 _MAYBE_FULL = {sqlite3.SQLITE_IOERR, sqlite3.SQLITE_CANTOPEN}
@@ -117,6 +118,14 @@ class Database:
                 connection.backup(copy)
             copy.execute("PRAGMA synchronous = OFF")
             yield copy
+
+    def empty_log(self) -> bool:
+        """Move all of the write-ahead log into the database file and empty it; False while others are reading it."""
+        with _translated(self.path), self._borrowed() as connection:
+            connection.execute("PRAGMA busy_timeout = 200")
+            (busy, _, _) = connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()
+            connection.execute(f"PRAGMA busy_timeout = {BUSY_TIMEOUT_S * 1000:.0f}")
+            return not busy
 
     def close(self) -> None:
         """Close every connection; one in use closes when its user is done."""

@@ -8,6 +8,7 @@ from typing import Any
 
 from anamnesis_pipeline.errors import InvalidEpisode
 from anamnesis_pipeline.model import Episode, Passage, content_id
+from anamnesis_pipeline.store.base import PROJECT_ALIASES
 from anamnesis_pipeline.store.sqlite.columns import as_json, clean, instant, json_list, moment
 
 SELECT_EPISODES = """SELECT e.episode_id, e.source, e.timestamp, e.instance, e.project, e.kind, t.summary,
@@ -85,16 +86,18 @@ def read_row(row: Sequence[Any]) -> Episode:
 
 def write_episode(connection: sqlite3.Connection, episode: Episode, passages: Sequence[Passage]) -> int:
     """Insert or update by id, leaving status and counters of an existing row alone; returns the row's key."""
+    own, project = _projects(connection, episode)
     (episode_key,) = connection.execute(
-        """INSERT INTO episodes (episode_id, source, timestamp, instance, project, kind, status, superseded_by,
-                passages, content_hash, stored_hash)
-            VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
+        """INSERT INTO episodes (episode_id, source, timestamp, instance, project, own_project, kind, status,
+                superseded_by, passages, content_hash, stored_hash)
+            VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
             ON CONFLICT (episode_id) DO UPDATE SET source = excluded.source, timestamp = excluded.timestamp,
-                instance = excluded.instance, project = excluded.project, kind = excluded.kind,
+                instance = excluded.instance, project = excluded.project,
+                own_project = excluded.own_project, kind = excluded.kind,
                 passages = excluded.passages, content_hash = excluded.content_hash,
                 stored_hash = excluded.stored_hash
             RETURNING episode_key""",
-        (episode.episode_id, episode.source, instant(episode.timestamp), episode.instance, episode.project,
+        (episode.episode_id, episode.source, instant(episode.timestamp), episode.instance, project, own,
          episode.kind, episode.status, episode.superseded_by, len(passages), episode.content_hash,
          stored_hash(episode, passages)),
     ).fetchone()  # fmt: skip
@@ -115,3 +118,20 @@ def write_episode(connection: sqlite3.Connection, episode: Episode, passages: Se
         "INSERT INTO episode_tags (tag, episode_key) VALUES (?, ?)", [(tag, episode_key) for tag in set(episode.tags)]
     )
     return int(episode_key)
+
+
+def _projects(connection: sqlite3.Connection, episode: Episode) -> tuple[str, str]:
+    """The own name of the episode's project, and what the aliases call it. One that is written back under the name
+    that it is called keeps its own.
+    """
+    row = connection.execute("SELECT value FROM settings WHERE name = ?", (PROJECT_ALIASES,)).fetchone()
+    if row is None:
+        return episode.project, episode.project
+    aliases: dict[str, str] = json.loads(row[0])
+    held = connection.execute(
+        "SELECT own_project FROM episodes WHERE episode_id = ? AND project = ?", (episode.episode_id, episode.project)
+    ).fetchone()
+    own = name = held[0] if held else episode.project
+    while name in aliases:
+        name = aliases[name]
+    return own, name

@@ -61,11 +61,10 @@ class SqliteEpisodes:
             stored = _stored(connection, episode.episode_id)
             if stored is None:
                 raise EpisodeNotFound(f"no episode {episode.episode_id}; it may have been deleted meanwhile")
-            if stored[1] != expected_hash:
+            held = _read(connection, episode.episode_id)
+            if held.content_hash != expected_hash:
                 raise EpisodeConflict(f"episode {episode.episode_id} changed meanwhile; read it again, then edit")
-            edited = (
-                _EDITED if _read(connection, episode.episode_id).raw_exchange == episode.raw_exchange else _REWRITTEN
-            )
+            edited = _EDITED if held.raw_exchange == episode.raw_exchange else _REWRITTEN
             episode_key = _write(connection, episode, passages)
             connection.execute(
                 "UPDATE episodes SET status = ?, superseded_by = ?, edited = ? WHERE episode_key = ?",
@@ -87,7 +86,7 @@ class SqliteEpisodes:
                 _bury(connection, episode_id, stored[0])
             else:  # the next ingest publishes it again
                 connection.execute("UPDATE parts SET published_hash = NULL WHERE part_id = ?", (episode_id,))
-            _remove(connection, stored[0])
+            remove_episode(connection, episode_id)
         return True
 
     def page(self, where: Where, limit: int, cursor: str | None = None, skip: int = 0) -> EpisodePage:
@@ -112,6 +111,25 @@ class SqliteEpisodes:
     def projects(self) -> list[str]:
         with self._database.read() as connection:
             return [name for (name,) in connection.execute("SELECT DISTINCT project FROM episodes ORDER BY project")]
+
+    def project_names(self) -> list[tuple[str, str, int]]:
+        with self._database.read() as connection:
+            return connection.execute(
+                "SELECT own_project, project, count(*) FROM episodes GROUP BY own_project, project ORDER BY 1, 2"
+            ).fetchall()
+
+    def call_project(self, own: str, name: str) -> int:
+        changed, last = 0, MAX_ROWS_PER_WRITE
+        while last == MAX_ROWS_PER_WRITE:
+            with self._database.write() as connection:
+                last = connection.execute(
+                    f"""UPDATE episodes SET project = ?2 WHERE episode_key IN (
+                        SELECT episode_key FROM episodes WHERE own_project = ?1 AND project <> ?2
+                        LIMIT {MAX_ROWS_PER_WRITE})""",
+                    (own, name),
+                ).rowcount
+            changed += last
+        return changed
 
     def preceding(self, instance: str, project: str, before: datetime, since: datetime, limit: int) -> list[Episode]:
         with self._database.read() as connection:
@@ -235,7 +253,11 @@ def _bury(connection: sqlite3.Connection, episode_id: str, episode_key: int) -> 
     )
 
 
-def _remove(connection: sqlite3.Connection, episode_key: int) -> None:
+def remove_episode(connection: sqlite3.Connection, episode_id: str) -> None:
+    """Remove an episode, if it is there, with its passages, full-text rows and vectors; no tombstone stays."""
+    if (stored := _stored(connection, episode_id)) is None:
+        return
+    episode_key = stored[0]
     rows = connection.execute("SELECT passage_id FROM passages WHERE episode_key = ?", (episode_key,))
     passage_rows.delete_passages(connection, [passage_id for (passage_id,) in rows.fetchall()])
     for table in ("episode_tags", "episode_texts", "pending", "episodes"):

@@ -130,7 +130,17 @@ class IndexFiles:
             is_named = _record(connection, row.space_id, variant, new)
         if not is_named:
             path.unlink()
+        elif force and recorded is not None:  # it may hold what was deleted for good; who has it mapped keeps it
+            (self._index_dir / recorded.name).unlink(missing_ok=True)
         return True
+
+    def forget(self, row: SpaceRow, variant: str) -> None:
+        """Do without a file; what is stored is scanned."""
+        with self._database.write() as connection:
+            recorded = _recorded(connection, row.space_id, variant)
+            connection.execute("DELETE FROM index_files WHERE space_id = ? AND variant = ?", (row.space_id, variant))
+        if recorded is not None:
+            (self._index_dir / recorded.name).unlink(missing_ok=True)
 
     def ids(self, row: SpaceRow, variant: str, upto: int | None = None) -> Ids:
         """Passage ids, ascending, of the vectors with a seq up to `upto`; read from the index alone."""
@@ -168,13 +178,14 @@ class IndexFiles:
             after = rows[-1][0]
             yield np.array([r[1] for r in rows], np.int64), from_blobs([r[2] for r in rows], row.dim)
 
-    def remove_leftovers(self) -> None:
-        """Delete files that were replaced, or left by a crash, a good while ago."""
+    def remove_leftovers(self, unnamed_s: float = LEFTOVER_S) -> None:
+        """Delete files that were replaced `unnamed_s` seconds ago or more, or left by a crash a good while ago."""
         with self._database.read() as connection:
             recorded = {name for (name,) in connection.execute("SELECT name FROM index_files")}
-        for path in [*self._index_dir.glob("*.usearch"), *self._index_dir.glob("*.tmp")]:
-            if path.name not in recorded and path.stat().st_mtime < time.time() - LEFTOVER_S:
-                path.unlink(missing_ok=True)
+        for pattern, age in (("*.usearch", unnamed_s), ("*.tmp", LEFTOVER_S)):
+            for path in self._index_dir.glob(pattern):
+                if path.name not in recorded and path.stat().st_mtime < time.time() - age:
+                    path.unlink(missing_ok=True)
 
     def _grow(self, row: SpaceRow, variant: str, recorded: FileRow, path: Path, covered: int) -> tuple[int, int] | None:
         """Write at `path` the recorded file without its dead and with what came after it, and return its (vectors,

@@ -1,4 +1,4 @@
-"""Sources, file cursors, archive frames, message keys, parts and summaries in SQLite."""
+"""Sources, file cursors, archive frames, message keys and parts in SQLite."""
 
 # ruff: noqa: D102, S608
 # the contract documents them, see store/base.py; only names of ours enter the SQL
@@ -9,12 +9,15 @@ from dataclasses import replace
 from datetime import datetime
 from typing import Any
 
-from anamnesis_pipeline.model import ArchiveFrame, FileCursor, Part, Source, Summary
+from anamnesis_pipeline.model import ArchiveFrame, DeadLetter, FileCursor, Part, Source, Summary
 from anamnesis_pipeline.store.base import MAX_ROWS_PER_WRITE, ParsedChunk, SourceCounts
-from anamnesis_pipeline.store.sqlite import part_rows
+from anamnesis_pipeline.store.sqlite import message_rows, part_rows
+from anamnesis_pipeline.store.sqlite.archive_rows import SqliteArchive, insert_frame
 from anamnesis_pipeline.store.sqlite.columns import clean, instant, json_list
 from anamnesis_pipeline.store.sqlite.connection import Database, batches
 from anamnesis_pipeline.store.sqlite.part_rows import PART_COLUMNS
+from anamnesis_pipeline.store.sqlite.summary_records import SqliteSummaries
+from anamnesis_pipeline.store.sqlite.summary_rows import publication_hash, read_summary
 
 _FILE_COLUMNS = """source, path, device, inode, size, mtime_ns, head_hash, head_bytes, "offset", generation, lines,
     parsed_lines, parser_state, gone, version, unread"""
@@ -27,8 +30,9 @@ _COUNTS = {
     "bytes": 'SELECT coalesce(sum("offset"), 0) FROM files WHERE {of}',
     "lines": "SELECT coalesce(sum(lines), 0) FROM files WHERE {of}",
     "unparsed_lines": "SELECT coalesce(sum(lines - parsed_lines), 0) FROM files WHERE {of}",
-    "messages": "SELECT count(*) FROM messages WHERE {of}",
+    "messages": "SELECT count(*) FROM messages WHERE canonical = '' AND {of}",
     "occurrences": "SELECT count(*) FROM occurrences WHERE {of}",
+    "dead_letters": "SELECT count(*) FROM dead_letters WHERE {of}",
     "exchanges": "SELECT count(*) FROM (SELECT DISTINCT source, exchange_id FROM parts WHERE {of})",
     "parts": "SELECT count(*) FROM parts WHERE {of}",
     "open_parts": "SELECT count(*) FROM parts WHERE closed = 0 AND {of}",
@@ -39,7 +43,7 @@ _COUNTS = {
 """Each reads an index or the small `files` table, never texts."""
 
 
-class SqliteIngest:
+class SqliteIngest(SqliteArchive, SqliteSummaries):
     """See `IngestRecords`."""
 
     def __init__(self, database: Database) -> None:
@@ -69,11 +73,7 @@ class SqliteIngest:
                 return False
             _write_cursor(connection, replace(after, version=(stored or 0) + 1))
             if frame is not None:
-                connection.execute(
-                    "INSERT INTO frames VALUES (?, ?, ?, ?, ?, ?, ?)",
-                    (after.source, after.path, frame.generation, frame.first_line, frame.lines,
-                     frame.archive_offset, frame.archive_bytes),
-                )  # fmt: skip
+                insert_frame(connection, after.source, after.path, frame)
         return True
 
     def mark_gone(self, source: str, paths: Iterable[str]) -> int:
@@ -86,16 +86,6 @@ class SqliteIngest:
                     (source, json_list(batch)),
                 ).rowcount
         return newly
-
-    def frames(self, source: str, path: str, generation: int, from_line: int = 0) -> list[ArchiveFrame]:
-        with self._database.read() as connection:
-            rows = connection.execute(
-                """SELECT generation, first_line, lines, archive_offset, archive_bytes FROM frames
-                    WHERE source = ? AND path = ? AND generation = ? AND first_line + lines > ?
-                    ORDER BY first_line""",
-                (source, path, generation, from_line),
-            ).fetchall()
-        return [ArchiveFrame(*row) for row in rows]
 
     def known_keys(self, keys: Sequence[str]) -> set[str]:
         known: set[str] = set()
@@ -128,17 +118,22 @@ class SqliteIngest:
             if _stored_version(connection, before) != before.version or _is_contested(connection, chunk):
                 return False
             _write_cursor(connection, replace(after, version=before.version + 1))
-            connection.executemany(
-                "INSERT INTO messages (key, source, path) VALUES (?, ?, ?) ON CONFLICT (key) DO NOTHING",
-                [(key, before.source, before.path) for key in chunk.keys],
-            )
-            connection.executemany(
-                "INSERT INTO occurrences (source, path, line, message_key) VALUES (?, ?, ?, ?) ON CONFLICT DO NOTHING",
-                [(before.source, o.path, o.line, o.message_key) for o in chunk.occurrences],
-            )
+            message_rows.write_messages(connection, chunk)
             for part in chunk.parts:
                 part_rows.write_part(connection, part)
         return True
+
+    def name_agent(self, source: str, path: str, agent_type: str, origin: str) -> int:
+        with self._database.write() as connection:
+            return connection.execute(
+                """UPDATE parts SET agent_type = ?3, origin = ?4, published_hash = NULL
+                    WHERE source = ?1 AND path = ?2 AND (agent_type, origin) <> (?3, ?4)""",
+                (source, path, clean(agent_type), clean(origin)),
+            ).rowcount
+
+    def dead_letters(self, source: str | None = None, limit: int = 1_000) -> list[DeadLetter]:
+        with self._database.read() as connection:
+            return message_rows.read_dead_letters(connection, source, limit)
 
     def close_idle_parts(self, source: str, ended_before: datetime) -> int:
         closed, last = 0, MAX_ROWS_PER_WRITE
@@ -167,25 +162,6 @@ class SqliteIngest:
                     unfinished.add(source)
         return unfinished
 
-    def parts_to_summarize(self, source: str, model: str, limit: int) -> list[Part]:
-        """See `IngestRecords.parts_to_summarize`. A deleted episode's part is left out."""
-        with self._database.read() as connection:
-            rows = connection.execute(
-                f"""SELECT {PART_COLUMNS} FROM parts
-                    WHERE source = ? AND closed = 1 AND summarized_hash IS NOT content_hash
-                        AND part_id NOT IN (SELECT episode_id FROM tombstones)
-                    ORDER BY ended_at DESC, part_id DESC LIMIT ?""",
-                (source, limit),
-            ).fetchall()
-        return [part_rows.read_row(row) for row in rows]
-
-    def put_summaries(self, summaries: Sequence[Summary]) -> int:
-        changed = 0
-        for batch in batches([replace(s, text=clean(s.text)) for s in summaries]):
-            with self._database.write() as connection:
-                changed += sum(part_rows.write_summary(connection, summary) for summary in batch)
-        return changed
-
     def parts_to_publish(self, source: str, limit: int) -> list[tuple[Part, Summary | None]]:
         """See `IngestRecords.parts_to_publish`. A summary of an earlier version of the part counts as none."""
         found: list[tuple[Part, Summary | None]] = []
@@ -194,12 +170,12 @@ class SqliteIngest:
                 if len(found) == limit:
                     break
                 if not _is_forbidden(connection, part):
-                    summary = part_rows.read_summary(connection, part.part_id)
+                    summary = read_summary(connection, part.part_id)
                     found.append((part, summary if summary and summary.content_hash == part.content_hash else None))
         return found
 
     def mark_published(self, published: Sequence[tuple[Part, Summary | None]]) -> None:
-        rows = [(part_rows.publication_hash(part.content_hash, s), part.part_id) for part, s in published]
+        rows = [(publication_hash(part.content_hash, s), part.part_id) for part, s in published]
         for batch in batches(rows):
             with self._database.write() as connection:
                 connection.executemany("UPDATE parts SET published_hash = ? WHERE part_id = ?", batch)

@@ -5,9 +5,12 @@ from pathlib import Path
 from anamnesis_pipeline.store.base import Store
 from anamnesis_pipeline.store.sqlite.connection import Database
 from anamnesis_pipeline.store.sqlite.episodes import SqliteEpisodes
+from anamnesis_pipeline.store.sqlite.forgetting import SqliteForgetting
 from anamnesis_pipeline.store.sqlite.fulltext import SqliteTextIndex
 from anamnesis_pipeline.store.sqlite.ingest_records import SqliteIngest
+from anamnesis_pipeline.store.sqlite.llm_records import SqliteLlm
 from anamnesis_pipeline.store.sqlite.schema import migrate
+from anamnesis_pipeline.store.sqlite.scrubbing import Scrubbing
 from anamnesis_pipeline.store.sqlite.settings import SqliteSettings
 from anamnesis_pipeline.store.sqlite.spaces import SqliteSpaces
 from anamnesis_pipeline.store.sqlite.vectors import SqliteVectors
@@ -31,6 +34,8 @@ def open_sqlite(path: Path, index_dir: Path) -> Store:
         text=SqliteTextIndex(database),
         vectors=SqliteVectors(database, index_dir),
         spaces=SqliteSpaces(database, index_dir),
+        llm=SqliteLlm(database),
         settings=SqliteSettings(database),
+        forgetting=SqliteForgetting(database, Scrubbing(database, index_dir)),
         close=database.close,
     )

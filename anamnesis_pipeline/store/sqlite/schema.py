@@ -28,33 +28,64 @@ M001_INGEST = (
     """CREATE TABLE frames (
         source TEXT NOT NULL, path TEXT NOT NULL, generation INTEGER NOT NULL, first_line INTEGER NOT NULL,
         lines INTEGER NOT NULL, archive_offset INTEGER NOT NULL, archive_bytes INTEGER NOT NULL,
-        PRIMARY KEY (source, path, generation, first_line)
+        revision INTEGER NOT NULL, PRIMARY KEY (source, path, generation, first_line)
     ) WITHOUT ROWID""",
-    "CREATE TABLE messages (key TEXT PRIMARY KEY, source TEXT NOT NULL, path TEXT NOT NULL) WITHOUT ROWID",
-    "CREATE INDEX messages_by_source ON messages (source)",
+    # canonical is the message's own key where this is a further one by which it is known, else empty
+    """CREATE TABLE messages (
+        key TEXT PRIMARY KEY, source TEXT NOT NULL, path TEXT NOT NULL, canonical TEXT NOT NULL DEFAULT ''
+    ) WITHOUT ROWID""",
+    "CREATE INDEX messages_by_source ON messages (source) WHERE canonical = ''",
+    "CREATE INDEX messages_by_canonical ON messages (canonical) WHERE canonical <> ''",
+    """CREATE TABLE dead_letters (
+        source TEXT NOT NULL, path TEXT NOT NULL, generation INTEGER NOT NULL, line INTEGER NOT NULL,
+        reason TEXT NOT NULL, PRIMARY KEY (source, path, generation, line)
+    ) WITHOUT ROWID""",
     """CREATE TABLE occurrences (
         source TEXT NOT NULL, path TEXT NOT NULL, line INTEGER NOT NULL, message_key TEXT NOT NULL,
         PRIMARY KEY (source, path, line, message_key)
     ) WITHOUT ROWID""",
+    "CREATE INDEX occurrences_by_key ON occurrences (message_key)",
     # wanted_hash is what an up-to-date episode is made of (text and summary), published_hash what it was made of,
-    # summarized_hash the text that the summary is of: the work left is what the partial indexes hold
+    # summarized_hash the text that the summary is of, summary_due when to make another one ('': asked for; null: it
+    # will do): the work left is what the partial indexes hold
     """CREATE TABLE parts (
         part_id TEXT PRIMARY KEY, source TEXT NOT NULL, path TEXT NOT NULL, session_id TEXT NOT NULL,
         exchange_id TEXT NOT NULL, ordinal INTEGER NOT NULL, kind TEXT NOT NULL, project TEXT NOT NULL,
-        cwd TEXT NOT NULL, prompt TEXT NOT NULL, agent_id TEXT NOT NULL, agent_type TEXT NOT NULL, lead TEXT NOT NULL,
+        cwd TEXT NOT NULL, prompt TEXT NOT NULL, agent_id TEXT NOT NULL, agent_type TEXT NOT NULL,
+        origin TEXT NOT NULL DEFAULT '', lead TEXT NOT NULL,
         closed INTEGER NOT NULL, started_at TEXT NOT NULL, ended_at TEXT NOT NULL, content_hash TEXT NOT NULL,
-        wanted_hash TEXT NOT NULL, published_hash TEXT, summarized_hash TEXT, segments BLOB NOT NULL
+        wanted_hash TEXT NOT NULL, published_hash TEXT, summarized_hash TEXT, summary_due TEXT,
+        segments BLOB NOT NULL
     )""",
     "CREATE INDEX parts_by_exchange ON parts (source, exchange_id)",
+    "CREATE INDEX parts_by_path ON parts (source, path)",
+    "CREATE INDEX parts_by_session ON parts (session_id)",
     "CREATE INDEX parts_open ON parts (source, ended_at) WHERE closed = 0",
     "CREATE INDEX parts_summarized ON parts (source) WHERE summarized_hash IS NOT NULL",
     """CREATE INDEX parts_to_summarize ON parts (source, ended_at DESC, part_id DESC)
         WHERE closed = 1 AND summarized_hash IS NOT content_hash""",
+    """CREATE INDEX parts_to_summarize_again ON parts (source, summary_due)
+        WHERE closed = 1 AND summary_due IS NOT NULL""",
     """CREATE INDEX parts_to_publish ON parts (source, ended_at DESC, part_id DESC)
         WHERE published_hash IS NOT wanted_hash""",
     """CREATE TABLE summaries (
-        part_id TEXT PRIMARY KEY, content_hash TEXT NOT NULL, text TEXT NOT NULL, model TEXT NOT NULL
+        part_id TEXT PRIMARY KEY, content_hash TEXT NOT NULL, text TEXT NOT NULL, model TEXT NOT NULL,
+        tags TEXT NOT NULL, records TEXT NOT NULL, skip INTEGER NOT NULL, problem TEXT NOT NULL, retry_at TEXT,
+        attempts INTEGER NOT NULL
     )""",
+    "CREATE INDEX summaries_by_model ON summaries (model, problem <> '', skip)",
+    "CREATE TABLE llm_replies (key TEXT PRIMARY KEY, backend TEXT NOT NULL, model TEXT NOT NULL, reply TEXT NOT NULL)",
+    # a call that is not settled counts as it was booked: it may have been made
+    """CREATE TABLE llm_calls (
+        call_id TEXT PRIMARY KEY, day TEXT NOT NULL, backend TEXT NOT NULL, model TEXT NOT NULL,
+        settled INTEGER NOT NULL, calls INTEGER NOT NULL, input_tokens INTEGER NOT NULL,
+        output_tokens INTEGER NOT NULL, dollars REAL NOT NULL
+    )""",
+    "CREATE INDEX llm_calls_by_day ON llm_calls (day)",
+    """CREATE TABLE llm_batches (
+        batch_id TEXT PRIMARY KEY, backend TEXT NOT NULL, call_id TEXT NOT NULL, keys TEXT NOT NULL
+    )""",
+    "CREATE TABLE llm_turns (backend TEXT PRIMARY KEY, next_at REAL NOT NULL)",
     "CREATE TABLE settings (name TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID",
     *(f"INSERT INTO sources VALUES ('{key}', '', '', '', 'reserved')" for key in RESERVED_SOURCES),
 )
@@ -63,13 +94,14 @@ M002_EPISODES = (
     # what filters and orders look at is apart from the texts, so that a filter reads few pages
     """CREATE TABLE episodes (
         episode_key INTEGER PRIMARY KEY AUTOINCREMENT, episode_id TEXT NOT NULL UNIQUE, source TEXT NOT NULL,
-        timestamp TEXT NOT NULL, instance TEXT NOT NULL, project TEXT NOT NULL, kind TEXT NOT NULL,
-        status TEXT NOT NULL, superseded_by TEXT, passages INTEGER NOT NULL, content_hash TEXT NOT NULL,
-        edited INTEGER NOT NULL DEFAULT 0,
+        timestamp TEXT NOT NULL, instance TEXT NOT NULL, project TEXT NOT NULL, own_project TEXT NOT NULL,
+        kind TEXT NOT NULL, status TEXT NOT NULL, superseded_by TEXT, passages INTEGER NOT NULL,
+        content_hash TEXT NOT NULL, edited INTEGER NOT NULL DEFAULT 0,
         stored_hash TEXT NOT NULL, retrieval_count INTEGER NOT NULL DEFAULT 0, last_retrieved TEXT
     )""",
     "CREATE INDEX episodes_by_time ON episodes (timestamp, episode_id)",
     "CREATE INDEX episodes_by_project ON episodes (project, timestamp, episode_id)",
+    "CREATE INDEX episodes_by_own_project ON episodes (own_project, project)",
     "CREATE INDEX episodes_by_instance ON episodes (instance, project, timestamp)",
     "CREATE INDEX episodes_by_source ON episodes (source, timestamp, episode_id)",
     "CREATE INDEX episodes_passages ON episodes (source, passages)",
@@ -78,6 +110,8 @@ M002_EPISODES = (
         machine TEXT NOT NULL, path TEXT NOT NULL, session_id TEXT NOT NULL, message_ids TEXT NOT NULL,
         message_keys TEXT NOT NULL, metadata TEXT NOT NULL
     )""",
+    "CREATE INDEX episodes_by_session ON episode_texts (session_id)",
+    "CREATE INDEX episodes_by_path ON episode_texts (path)",
     """CREATE TABLE episode_tags (
         tag TEXT NOT NULL, episode_key INTEGER NOT NULL, PRIMARY KEY (tag, episode_key)
     ) WITHOUT ROWID""",

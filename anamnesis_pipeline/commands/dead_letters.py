@@ -1,0 +1,53 @@
+"""`anamnesis dead-letters`: lines of logs that could not be read, and another try at them."""
+
+from collections.abc import Callable, Sequence
+from contextlib import closing
+
+from anamnesis_pipeline import wiring
+from anamnesis_pipeline.model import DeadLetter
+from anamnesis_pipeline.settings import Settings
+from anamnesis_pipeline.steps.dead_letters import RetryReport, retry_dead_letters
+
+SHOWN = 200
+
+
+def letters(settings: Settings) -> tuple[list[DeadLetter], int]:
+    """The first ones, and how many there are in all."""
+    if not settings.database.exists():
+        return [], 0
+    with closing(wiring.open_store(settings)) as store:
+        return store.ingest.dead_letters(limit=SHOWN), store.ingest.counts().dead_letters
+
+
+def retry(settings: Settings, say: Callable[[str], None]) -> None:
+    """Read them again with this version, and publish what can be read now."""
+    if not settings.database.exists():
+        say(render_retried(RetryReport()))
+        return
+    with closing(wiring.open_store(settings)) as store:
+        settings = wiring.effective_settings(store)
+        pipeline = wiring.open_pipeline(settings, store)
+        report = retry_dead_letters(
+            store, pipeline.archive_lines, label=pipeline.label, idle_minutes=settings.idle_minutes
+        )
+        for source in store.ingest.sources():
+            if source.key in report.sources:
+                pipeline.publish(source)
+    say(render_retried(report))
+
+
+def render(found: Sequence[DeadLetter], total: int) -> str:
+    """One line per letter; the text itself may hold anything and stays in the archive. Pure."""
+    if not found:
+        return "Every line of every log could be read."
+    lines = [f"{letter.source}/{letter.path}, line {letter.line + 1}: {letter.reason}" for letter in found]
+    more = [f"... and {total - len(found):,} more"] if total > len(found) else []
+    return "\n".join([*lines, *more, "", "After an upgrade, try them again: anamnesis dead-letters retry"])
+
+
+def render_retried(report: RetryReport) -> str:
+    """What a retry did. Pure."""
+    return (
+        f"{report.letters:,} lines read again: {report.revived:,} are whole now, {report.messages:,} messages are new, "
+        f"{report.letters - report.revived:,} still cannot be read in full"
+    )

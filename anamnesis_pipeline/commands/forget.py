@@ -1,0 +1,76 @@
+"""`anamnesis forget`: a dry run by default; with --yes it is done, for good."""
+
+from collections.abc import Sequence
+from contextlib import closing
+from datetime import datetime
+
+from anamnesis_pipeline.commands.search import local_time
+from anamnesis_pipeline.errors import GiveUp
+from anamnesis_pipeline.settings import Settings
+from anamnesis_pipeline.steps.forget import ForgetReport
+from anamnesis_pipeline.steps.forget_target import ForgetRequest
+from anamnesis_pipeline.wiring import effective_settings, open_forgetter, open_store
+
+
+def request_of(
+    *,
+    ids: Sequence[str],
+    session: str | None,
+    project: str | None,
+    path: str | None,
+    since: str | None,
+    until: str | None,
+    query: str | None,
+) -> ForgetRequest:
+    """What the command line asks for.
+
+    :raises GiveUp: a time cannot be read.
+    """
+    return ForgetRequest(
+        ids=tuple(ids), session_id=session or "", project=project or "", path=path or "", query=query or "",
+        since=datetime.fromisoformat(local_time(since)) if since else None,
+        until=datetime.fromisoformat(local_time(until)) if until else None,
+    )  # fmt: skip
+
+
+def run_forget(settings: Settings, request: ForgetRequest, *, yes: bool) -> ForgetReport:
+    """What would go, or went. An earlier run that was interrupted is finished first.
+
+    :raises GiveUp: nothing is stored, or nothing is asked for.
+    """
+    _check_home(settings)
+    with closing(open_store(settings)) as store:
+        forgetter = open_forgetter(effective_settings(store), store)
+        return forgetter.forget(request) if yes else forgetter.preview(request)
+
+
+def finish_forgetting(settings: Settings) -> bool:
+    """Finish what an interrupted run left undone; False when there is nothing.
+
+    :raises GiveUp: nothing is stored.
+    """
+    _check_home(settings)
+    with closing(open_store(settings)) as store:
+        return open_forgetter(effective_settings(store), store).resume()
+
+
+def _check_home(settings: Settings) -> None:
+    if not settings.database.exists():
+        raise GiveUp(f"nothing is stored in {settings.home} yet; start it with: anamnesis up")
+
+
+def render(report: ForgetReport) -> str:
+    """The report for people. Pure."""
+    verb = "would be forgotten" if report.dry_run else "are forgotten"
+    lines = [
+        f"{report.episodes:,} episodes with {report.messages:,} messages, {report.lines:,} archived lines in "
+        f"{report.files:,} logs {verb}."
+    ]
+    lines += [f"  {s.timestamp[:16]}  {s.project}  {s.kind}  {s.summary}  {s.episode_id}" for s in report.shown]
+    if report.episodes > len(report.shown):
+        lines.append(f"  and {report.episodes - len(report.shown):,} more")
+    lines += ["It may still be in:", *(f"  {place}" for place in report.remains)]
+    lines += [f"Not done: {problem}" for problem in report.problems]
+    if report.dry_run:
+        lines.append("Nothing was changed. Say --yes to forget it, for good.")
+    return "\n".join("".join(c if c.isprintable() else " " for c in line) for line in lines)

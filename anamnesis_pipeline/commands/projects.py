@@ -1,0 +1,45 @@
+"""`anamnesis projects`: which there are, and which are one and the same."""
+
+from collections.abc import Sequence
+from contextlib import closing
+
+from anamnesis_pipeline.settings import Settings
+from anamnesis_pipeline.steps.projects import ProjectRow, add_alias, project_rows, remove_alias
+from anamnesis_pipeline.wiring import open_store
+
+
+def rows(settings: Settings) -> list[ProjectRow]:
+    """Every project; a home without a store has none."""
+    if not settings.database.exists():
+        return []
+    with closing(open_store(settings)) as store:
+        return project_rows(store)
+
+
+def alias(settings: Settings, name: str, target: str) -> str:
+    """Merge a project into another; returns what to say.
+
+    :raises BadSetting: `target` is called `name` already.
+    """
+    with closing(open_store(settings)) as store:
+        return f"{name} is called {target} now: {add_alias(store, name, target):,} episodes changed"
+
+
+def unalias(settings: Settings, name: str) -> str:
+    """Part them again; returns what to say.
+
+    :raises BadSetting: `name` is no alias.
+    """
+    with closing(open_store(settings)) as store:
+        return f"{name} has its own name again: {remove_alias(store, name):,} episodes changed"
+
+
+def render(found: Sequence[ProjectRow]) -> str:
+    """One line per project. Pure."""
+    if not found:
+        return "No projects yet."
+    width = max(len(row.name) for row in found)
+    return "\n".join(
+        f"{row.name:<{width}}  {row.episodes:,} episodes" + (f", also {', '.join(row.aliases)}" if row.aliases else "")
+        for row in found
+    )

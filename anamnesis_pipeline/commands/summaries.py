@@ -1,0 +1,135 @@
+"""`anamnesis summarize`, `backfill` and `value`: summaries now, anew, and why a part gets one by an LLM or not."""
+
+from collections.abc import Callable
+from contextlib import closing
+from datetime import UTC, datetime
+from typing import Any
+
+from anamnesis_pipeline import wiring
+from anamnesis_pipeline.dagster_api import DagsterApi, dagster_url
+from anamnesis_pipeline.errors import BadSetting, EpisodeNotFound, ServiceUnreachable
+from anamnesis_pipeline.exchanges.value import EXPLANATIONS
+from anamnesis_pipeline.model import Episode
+from anamnesis_pipeline.search.engine import labels_of
+from anamnesis_pipeline.settings import Settings
+from anamnesis_pipeline.sidecar.jsonl_control import JsonlControl
+from anamnesis_pipeline.steps.summaries import BY_HAND, SummaryReport
+from anamnesis_pipeline.store.base import Store
+from anamnesis_pipeline.summaries import extractive
+
+Say = Callable[[str], None]
+
+
+def run_summarize(settings: Settings, say: Say, project: str | None = None, limit: int | None = None) -> None:
+    """Make the summaries that are missing or stand in for an LLM's, here and now, and publish them.
+
+    A paid LLM needs no budget for it, and what failed before is tried at once.
+
+    :raises BadSetting: the LLM lacks a key, a URL or a model; nothing has been read.
+    :raises LlmRefused: its model costs money and no price is known.
+    """
+    with closing(wiring.open_store(settings)) as store:
+        settings = wiring.effective_settings(store)
+        model = _model(settings)
+        label = _label(store, project)
+        pipeline = wiring.open_pipeline(settings, store)
+        wanted, left = store.ingest.sources_to_summarize(datetime.now(UTC) + BY_HAND), limit
+        for source in store.ingest.sources():
+            if source.key not in wanted or left == 0:
+                continue
+            report = pipeline.summarize_parts(source, by_hand=True, project=label, limit=left)
+            pipeline.publish(source)
+            if report.counts:
+                say(f"{source.folder}: {report_text(report)}")
+            left = None if left is None else left - report.looked_at
+        say(f"Summaries by {model} are done." if wanted else "No part waits for a summary.")
+
+
+def run_backfill(settings: Settings, say: Say, *, project: str | None, limit: int | None, dry_run: bool) -> None:
+    """Ask for new summaries of what another model than the present one summarized, newest first.
+
+    :raises BadSetting: the LLM lacks a key, a URL or a model; nothing has changed.
+    """
+    with closing(wiring.open_store(settings)) as store:
+        settings = wiring.effective_settings(store)
+        model, label = _model(settings), _label(store, project)
+        found = store.ingest.want_summaries(model, project=label, limit=limit, dry_run=dry_run)
+        total = sum(found.values())
+        would = "would be" if dry_run else "are to be"
+        say(f"{total:,} parts of {len(found):,} sources {would} summarized anew by {model}.")
+        if dry_run or not found:
+            return
+        control = JsonlControl(store, DagsterApi(dagster_url(settings)))
+        try:
+            started = control.launch(sorted(found), f"Summaries of {total} parts by {model}")
+        except ServiceUnreachable as exc:
+            say(f"Dagster does it with its next tick once it runs ({exc}); here and now: anamnesis summarize")
+            return
+        say(f"Watch it at {started['link']}" if started["link"] else "Runs that go already do it.")
+
+
+def explain_value(settings: Settings, episode_id: str) -> dict[str, Any]:
+    """What an episode of a log is worth, and why.
+
+    :raises EpisodeNotFound: no such id, or an episode that has no value since it is of no log.
+    """
+    with closing(wiring.open_store(settings)) as store:
+        episode = store.episodes.get([episode_id]).get(episode_id)
+        if episode is None or "value" not in episode.metadata:
+            what = "has no value: it is no part of a log" if episode else "does not exist; anamnesis search finds ids"
+            raise EpisodeNotFound(f"episode {episode_id!r} {what}")
+        return _value_body(episode, wiring.effective_settings(store).summary_min_value)
+
+
+def render_value(body: dict[str, Any]) -> str:
+    """The same for people. Pure."""
+    lines = [f"{body['episode_id']}  value {body['value']:g}  {body['summary'][:100]}"]
+    lines += [f"  +{points:<4g} {name:<13}{EXPLANATIONS.get(name, '')}" for name, points in body["signals"].items()]
+    lines += [] if body["signals"] else ["  no signal of something worth remembering"]
+    verdict = "routine: not sent to an LLM, ranked lower" if body["routine"] else "worth an LLM's summary"
+    return "\n".join([*lines, f"  {verdict} (summary_min_value is {body['min_value']:g})"])
+
+
+def report_text(report: SummaryReport) -> str:
+    """One line on a source. Pure."""
+    pieces = [f"{count:,} {name}" for name, count in report.counts.items() if count]
+    if report.used.calls:
+        tokens = report.used.input_tokens + report.used.output_tokens
+        pieces.append(f"{report.used.calls:,} calls, {tokens:,} tokens, ${report.used.dollars:.4f}")
+    return ", ".join(pieces) + (f"; {report.problem}" if report.problem else "")
+
+
+def _value_body(episode: Episode, min_value: float) -> dict[str, Any]:
+    value = float(episode.metadata["value"])
+    return {
+        "episode_id": episode.episode_id,
+        "summary": episode.summary,
+        "value": value,
+        "signals": dict(episode.metadata.get("value_signals") or {}),
+        "min_value": min_value,
+        "routine": value < min_value,
+    }
+
+
+def _model(settings: Settings) -> str:
+    """What writes summaries; opened once, so that what is missing is said before anything is read."""
+    opening = wiring.open_llm(settings).open
+    if opening is None:
+        return extractive.MODEL
+    with closing(opening()) as backend:
+        return backend.model
+
+
+def _label(store: Store, project: str | None) -> str | None:
+    """The label that a bare name means.
+
+    :raises BadSetting: it means none, or several.
+    """
+    if project is None:
+        return None
+    known = store.episodes.projects()
+    found = [project] if project in known else labels_of(project, known)
+    if len(found) != 1:
+        these = f"means {', '.join(found)}" if found else f"is not there; there are: {', '.join(known) or 'none'}"
+        raise BadSetting(f"project {project!r} {these}")
+    return found[0]

@@ -1,0 +1,107 @@
+"""`history.jsonl`: every prompt that was ever typed. Claude Code never sweeps it, so it outlives the transcripts.
+
+An entry is `{display, pastedContents, timestamp (ms), project (a directory), sessionId}`; all but `display` may be
+missing. Each is an exchange of its own. What a transcript has is an occurrence here, see `identity`.
+"""
+
+import re
+from collections import Counter
+from collections.abc import Callable, Collection, Iterable
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+from anamnesis_pipeline.exchanges import identity
+from anamnesis_pipeline.exchanges.cutting import Cutter
+from anamnesis_pipeline.exchanges.grouping import exchange_of
+from anamnesis_pipeline.exchanges.parsing import Advance, Batch, FileOrigin, FileState, Found, read_messages
+from anamnesis_pipeline.exchanges.records import LoggedMessage, Record
+from anamnesis_pipeline.model import SUMMARIZER_MARK, Message, Part, SegmentKind
+
+_PASTED = re.compile(r"\[Pasted text #(\d+)[^\]\n]*\]")
+_SLASH_COMMAND = re.compile(r"/[a-zA-Z][\w:.-]*(?:\s|$)")
+
+
+def read_history(lines: Iterable[str], first_line: int) -> Batch:
+    """Read entries of the history; `first_line` is the number of the first line in its archive."""
+    return read_messages(lines, first_line, _read_entry)
+
+
+def advance_history(
+    state: FileState, batch: Batch, known: Collection[str], origin: FileOrigin, *, label: Callable[[str], str]
+) -> Advance:
+    """One closed part per new prompt, several if it is long; its ordinal is the line that it stands on."""
+    found = Found(known)
+    parts: list[Part] = []
+    for logged in batch.messages:
+        if found.is_copy(logged):
+            found.add_copy(logged, origin.path)
+        else:
+            found.add(logged)
+            parts += _parts(logged, origin, label(logged.cwd))
+    state = replace(state, line=state.line + batch.lines)
+    return found.advance(state, tuple(parts), None)
+
+
+def _parts(logged: LoggedMessage, origin: FileOrigin, project: str) -> list[Part]:
+    exchange = exchange_of(logged.message, None, in_subagent=False)
+    template = Part(
+        part_id="", source=origin.source, path=origin.path, session_id=logged.session_id,
+        exchange_id=exchange.exchange_id, ordinal=logged.line, kind="exchange", project=project, cwd=logged.cwd,
+        prompt=exchange.prompt, segments=(), closed=False,
+    )  # fmt: skip
+    cutter = Cutter(None, timedelta())
+    cutter.add(logged.message, template, "")
+    cutter.close()
+    return cutter.finished
+
+
+def _read_entry(entry: Record, line: int, skipped: Counter[str]) -> list[LoggedMessage]:
+    display = entry.get("display")
+    if not isinstance(display, str):
+        skipped["history:no prompt"] += 1
+        return []
+    text = _with_pasted_texts(display, entry.get("pastedContents"))
+    if SUMMARIZER_MARK in text:
+        skipped["own:summarizer"] += 1
+        return []
+    if not text or text.isspace():
+        return []
+    session, cwd = _text(entry.get("sessionId")), _text(entry.get("project"))
+    when = _moment(entry.get("timestamp"))
+    key, *near = _keys(session, cwd, text, when)
+    kind = SegmentKind.COMMAND if _SLASH_COMMAND.match(text) or text.startswith("!") else SegmentKind.PROMPT
+    message = Message(key, "", kind, text, when)
+    return [LoggedMessage(message, line, session, cwd, "", sidechain=False, seen_as=tuple(near))]
+
+
+def _keys(session: str, cwd: str, text: str, when: datetime | None) -> tuple[str, ...]:
+    """The entry's own key, and those of transcripts that may have the prompt."""
+    if session:
+        return (identity.typed_in_session(session, text),)
+    return identity.typed_at(cwd, text, when) or (identity.rewritten("history", f"{cwd}\n{text}", ""),)
+
+
+def _with_pasted_texts(display: str, contents: Any) -> str:
+    """`display` with the text in place of every `[Pasted text #n ...]` whose text the entry holds."""
+    pasted = contents if isinstance(contents, dict) else {}
+
+    def text_of(placeholder: re.Match[str]) -> str:
+        entry = pasted.get(placeholder[1])
+        content = entry.get("content") if isinstance(entry, dict) else None
+        return content if isinstance(content, str) else placeholder[0]
+
+    return _PASTED.sub(text_of, display)
+
+
+def _moment(milliseconds: Any) -> datetime | None:
+    if isinstance(milliseconds, bool) or not isinstance(milliseconds, int | float):
+        return None
+    try:
+        return datetime.fromtimestamp(milliseconds / 1000, UTC)
+    except (ValueError, OverflowError, OSError):
+        return None
+
+
+def _text(value: Any) -> str:
+    return value if isinstance(value, str) else ""

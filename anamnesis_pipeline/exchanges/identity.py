@@ -1,0 +1,84 @@
+"""By which keys a message is known besides its own, so that it is counted once wherever it was written down.
+
+Three kinds of copies bear another key than the first:
+
+- a typed message that a resume wrote again with a new uuid (`rewritten`);
+- what stands in the file of a session and in that of its subagent: the session's file owns the task, which is an
+  input of the call that spawned the subagent, and whichever file is read first owns the final answer;
+- a prompt in `history.jsonl` and in a transcript (`typed`): the transcript owns it, also when it turns up later.
+"""
+
+import re
+from datetime import datetime
+
+from anamnesis_pipeline.model import content_id
+
+TYPED = "y:"
+"""What the keys of prompts that may stand in `history.jsonl` begin with."""
+
+HISTORY_MINUTES = 10
+"""Without a session's id, a prompt of the history is the same as one of a transcript that was sent about this near."""
+
+LONGEST_NORMAL = 100_000
+"""Characters of a text in which white space is evened out."""
+
+_COMMAND = re.compile(r"<command-name>\s*(.*?)\s*</command-name>", re.DOTALL)
+_ARGUMENTS = re.compile(r"<command-args>\s*(.*?)\s*</command-args>", re.DOTALL)
+_SHELL = re.compile(r"<bash-input>\s*(.*?)\s*</bash-input>", re.DOTALL)
+
+
+def normal(text: str) -> str:
+    """`text` with every run of white space as one space. Copies of a huge one differ in none: it stays as it is, for
+    the list of its words would take ten times its memory.
+    """
+    return " ".join(text.split()) if len(text) <= LONGEST_NORMAL else text.strip()
+
+
+def rewritten(role: str, text: str, stamp: str) -> str:
+    """Key of a message by what it says and when: copies with another uuid share it."""
+    return f"h:{content_id(role, normal(text), stamp)}"
+
+
+def task_of_agent(session_id: str, prompt: str) -> str:
+    """Key of what a session asked of a subagent."""
+    return f"p:{content_id(session_id, normal(prompt))}"
+
+
+def answer_as_result(agent_id: str, text: str) -> str:
+    """Key of a subagent's answer where the session shows it, without the line that names the agent."""
+    answer, line, _ = text.rpartition("\nagentId: ")
+    return f"ft:{content_id(agent_id, normal(answer if line else text))}"
+
+
+def answer_as_said(agent_id: str, text: str) -> str:
+    """Key of a statement in the subagent's own file, not that of the result: an agent may say a thing twice."""
+    return f"fs:{answer_as_result(agent_id, text)[3:]}"
+
+
+def typed(session_id: str, cwd: str, text: str, timestamp: datetime | None) -> tuple[str, ...]:
+    """Keys under which a typed message is found again in the history: by its session, and by its place and time."""
+    text = normal(text)
+    keys = [typed_in_session(session_id, text)] if session_id else []
+    return (*keys, *typed_at(cwd, text, timestamp)[:1])
+
+
+def typed_in_session(session_id: str, text: str) -> str:
+    """Key of a text typed in a session, whenever."""
+    return f"{TYPED}{content_id('session', session_id, normal(text))}"
+
+
+def typed_at(cwd: str, text: str, timestamp: datetime | None) -> tuple[str, ...]:
+    """Keys of a text typed in a directory: at about that time, then a little later and earlier."""
+    if timestamp is None:
+        return ()
+    at = int(timestamp.timestamp() // (60 * HISTORY_MINUTES))
+    return tuple(f"{TYPED}{content_id('place', cwd, normal(text), str(near))}" for near in (at, at + 1, at - 1))
+
+
+def as_typed(markup: str) -> str:
+    """A slash command or `!` command as the user typed it; other texts as they are."""
+    if command := _COMMAND.search(markup):
+        arguments = _ARGUMENTS.search(markup)
+        return f"{command[1]} {arguments[1] if arguments else ''}".strip()
+    shell = _SHELL.search(markup)
+    return f"!{shell[1]}" if shell else markup

@@ -1,0 +1,177 @@
+"""How much a part is worth remembering, and why: routine is told from what was learned. Pure.
+
+Some signals are words, in English; the others are of any language: who spoke when, what failed, what was changed.
+"""
+
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+from anamnesis_pipeline.model import Part, Segment, SegmentKind
+
+CORRECTION = 3.0
+ONE_ERROR, MORE_ERRORS = 1.0, 2.0
+ONE_DECISION, MORE_DECISIONS = 0.5, 2.0
+TOOL_ERROR = 1.5
+FIX = 1.0
+"""Something was changed after a tool had failed, and a tool succeeded then."""
+INTERRUPTION = 1.0
+EDITS = 0.5
+LONG, LONGER = 0.5, 0.5
+"""Of more than LONG_CHARS, and again of more than LONGER_CHARS."""
+TURNS = 1.0
+"""Of at least MANY_TURNS."""
+LONG_CHARS, LONGER_CHARS = 2_000, 5_000
+MANY_TURNS = 4
+TOOL_CHARS = 500
+"""Characters of one tool's input or output that count as length: a long listing is no long conversation."""
+SHORT_TURN_CHARS = 200
+"""A user turn no longer than this that begins with a negation corrects what was said just before."""
+
+EXPLANATIONS = {
+    "correction": "the user corrected what Claude had said or done",
+    "errors": "errors were talked about or shown",
+    "decisions": "something was decided",
+    "tool_error": "a tool failed",
+    "fix": "something was changed after a tool failed, and it worked then",
+    "interruption": "the user interrupted Claude, or refused a tool",
+    "edits": "files were changed",
+    "length": "there is much text",
+    "turns": f"Claude spoke or acted at least {MANY_TURNS} times",
+}
+"""What each signal means, as `anamnesis value` prints it."""
+
+_USER = frozenset({SegmentKind.PROMPT, SegmentKind.STEERING})
+_SAID = _USER | {SegmentKind.STATEMENT}
+_ACTS = frozenset({SegmentKind.STATEMENT, SegmentKind.TOOL_INPUT})
+_TOOL = frozenset({SegmentKind.TOOL_INPUT, SegmentKind.TOOL_RESULT, SegmentKind.TOOL_ERROR})
+_NOT_CONTENT = frozenset({SegmentKind.COMPACT_SUMMARY, SegmentKind.NOTIFICATION, SegmentKind.COMMAND})
+
+_EDIT_TOOLS = ("Edit\n", "MultiEdit\n", "Write\n", "NotebookEdit\n")
+_ASKING_TOOLS = ("AskUserQuestion\n", "ExitPlanMode\n")
+_INTERRUPTED = "[Request interrupted by user"
+_REFUSED = "The user doesn't want to proceed with this tool use"
+
+_CORRECTING = re.compile(
+    r"\b(?:that(?:'s| is| was) (?:not|wrong|incorrect)|(?:that|this|it) (?:is|was)n't what|not what I|"
+    r"I (?:said|told you|meant)|you (?:forgot|missed|misunderstood|broke|should(?:n't)? have|were supposed)|"
+    r"don't do that|(?:please )?(?:undo|revert) (?:that|this|it|your)|"
+    r"still (?:doesn't|does not|isn't|not|fails?|failing|broken)|"
+    r"instead of (?:that|what you))\b",
+    re.IGNORECASE,
+)
+_NEGATION = re.compile(
+    r"\s*(?:no|nope|wrong|stop|wait|don't|do not|never|actually|not|"  # English
+    r"nein|nicht|falsch|halt|non|pas|faux|arrête|no es|mal|não|errado|niet|fout|nej|inte|fel|ikke|ei|"
+    r"nie|źle|ne|нет|не|неправильно|ні|hayır|yanlış|không|tidak|salah|"
+    r"いいえ|違|ちがう|やめて|不|没|錯|错|別|别|아니|틀렸|لا|خطأ|לא|नहीं|गलत|όχι|λάθος)(?![A-Za-zÀ-ÿА-я])",
+    re.IGNORECASE,
+)
+_ERROR_WORDS = re.compile(
+    r"\b(?:bugs?|errors?|exceptions?|tracebacks?|crash(?:ed|es)?|fail(?:s|ed|ing|ures?)?|broken|root cause|"
+    r"regressions?|(?:does|did)(?:n't| not) work|segfaults?|deadlocks?|race conditions?)\b",
+    re.IGNORECASE,
+)
+_ERROR_OUTPUT = re.compile(
+    r"^(?:Traceback \(most recent call last\)|[\w.]*(?:Error|Exception)\b: |panic: |fatal: |FAILED\b|"
+    r"\s+at \S+\(.*:\d+\)$)|\bexit(?:ed with)? (?:code|status):? [1-9]",
+    re.MULTILINE,
+)
+_DECISION_WORDS = re.compile(
+    r"\b(?:decid(?:ed?|ing)|decisions?|let's (?:go with|use|keep|do|not)|"
+    r"(?:we|I)(?:'ll| will| should) (?:use|go with|keep|switch)|rather than|"
+    r"instead of|chose|opted|trade-?offs?|prefer(?:red|ably)?|agreed|from now on|always use|never use)\b",
+    re.IGNORECASE,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Value:
+    """The sum of the signals' points; `signals` holds those that counted, in points each."""
+
+    score: float
+    signals: Mapping[str, float]
+
+
+def value_of(part: Part) -> Value:
+    """What a part is worth: 0 for nothing but machinery, above 10 for a corrected, long and failing one."""
+    segments = [segment for segment in part.segments if segment.kind not in _NOT_CONTENT]
+    points = {
+        "correction": CORRECTION if _is_corrected(segments, bool(part.lead)) else 0.0,
+        "errors": _of_count(_errors(segments), ONE_ERROR, MORE_ERRORS),
+        "decisions": _of_count(_decisions(segments), ONE_DECISION, MORE_DECISIONS),
+        "tool_error": TOOL_ERROR if any(s.kind is SegmentKind.TOOL_ERROR for s in segments) else 0.0,
+        "fix": FIX if _is_fixed(segments) else 0.0,
+        "interruption": INTERRUPTION if _is_interrupted(part.segments) else 0.0,
+        "edits": EDITS if any(_is_edit(s) for s in segments) else 0.0,
+        "length": _of_length(sum(min(len(s.text), TOOL_CHARS) if s.kind in _TOOL else len(s.text) for s in segments)),
+        "turns": TURNS if len({s.message_key for s in segments if s.kind in _ACTS}) >= MANY_TURNS else 0.0,
+    }
+    signals = {name: worth for name, worth in points.items() if worth}
+    return Value(sum(signals.values()), signals)
+
+
+def _of_count(count: int, one: float, more: float) -> float:
+    return more if count > 1 else one if count else 0.0
+
+
+def _of_length(chars: int) -> float:
+    return LONG * (chars > LONG_CHARS) + LONGER * (chars > LONGER_CHARS)
+
+
+def _is_corrected(segments: Sequence[Segment], has_lead: bool) -> bool:
+    """Whether a user turn that follows something said takes it back."""
+    answers_something = has_lead
+    for segment in segments:
+        if segment.kind in _USER and not segment.start:
+            steers = segment.kind is SegmentKind.STEERING
+            if (answers_something or steers) and _takes_back(segment.text):
+                return True
+        answers_something = answers_something or segment.kind in _ACTS
+    return False
+
+
+def _takes_back(text: str) -> bool:
+    is_short_no = len(text) <= SHORT_TURN_CHARS and _NEGATION.match(text) is not None
+    return is_short_no or _CORRECTING.search(text) is not None
+
+
+def _errors(segments: Iterable[Segment]) -> int:
+    return sum(
+        len(_ERROR_WORDS.findall(s.text)) if s.kind in _SAID else len(_ERROR_OUTPUT.findall(s.text))
+        for s in segments
+        if s.kind in _SAID or s.kind in (SegmentKind.TOOL_RESULT, SegmentKind.TOOL_ERROR)
+    )
+
+
+def _decisions(segments: Iterable[Segment]) -> int:
+    return sum(
+        len(_DECISION_WORDS.findall(s.text)) if s.kind in _SAID else s.text.startswith(_ASKING_TOOLS)
+        for s in segments
+        if s.kind in _SAID or s.kind is SegmentKind.TOOL_INPUT
+    )
+
+
+def _is_edit(segment: Segment) -> bool:
+    return segment.kind is SegmentKind.TOOL_INPUT and not segment.start and segment.text.startswith(_EDIT_TOOLS)
+
+
+def _is_fixed(segments: Iterable[Segment]) -> bool:
+    """A tool failed, later something was edited, and later still a tool went well."""
+    step = 0
+    for segment in segments:
+        if segment.kind is SegmentKind.TOOL_ERROR:
+            step = 1
+        elif step == 1 and _is_edit(segment):
+            step = 2
+        elif step == 2 and segment.kind is SegmentKind.TOOL_RESULT:
+            return True
+    return False
+
+
+def _is_interrupted(segments: Iterable[Segment]) -> bool:
+    return any(
+        (s.kind is SegmentKind.NOTIFICATION and s.text.startswith(_INTERRUPTED))
+        or (s.kind is SegmentKind.TOOL_ERROR and s.text.startswith(_REFUSED))
+        for s in segments
+    )

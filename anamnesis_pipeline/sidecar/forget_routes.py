@@ -1,0 +1,77 @@
+"""Forgetting for good."""
+
+from dataclasses import asdict
+from typing import Annotated, Any, Self
+
+from fastapi import APIRouter
+from pydantic import BaseModel, ConfigDict, Field, model_validator
+from starlette.responses import Response
+
+from anamnesis_pipeline.sidecar.documentation import PROBLEMS
+from anamnesis_pipeline.sidecar.fields import EpisodeId, Name, QueryText, Time
+from anamnesis_pipeline.sidecar.rendering import json_reply
+from anamnesis_pipeline.sidecar.services import Uses
+from anamnesis_pipeline.steps.forget_target import ForgetRequest
+from anamnesis_pipeline.wiring import effective_settings, open_forgetter
+
+router = APIRouter(tags=["forget"], responses=PROBLEMS)
+
+
+class ForgetIn(BaseModel):
+    """What to forget: all filters given must hold, and at least one must be given."""
+
+    model_config = ConfigDict(extra="forbid", strict=True, json_schema_extra={"minProperties": 1})
+
+    ids: Annotated[list[EpisodeId], Field(max_length=1_000)] = []
+    session_id: Name | None = None
+    project: Name | None = None
+    path: Annotated[str, Field(max_length=4_096)] | None = None
+    since: Time | None = None
+    until: Time | None = None
+    query: QueryText | None = None
+    dry_run: bool = True
+
+    @model_validator(mode="after")
+    def _something(self) -> Self:
+        if self.request().is_empty:
+            raise ValueError("say what to forget: ids, session_id, project, path, since, until or query")
+        return self
+
+    def request(self) -> ForgetRequest:
+        """The same as the forgetter takes it."""
+        return ForgetRequest(
+            ids=tuple(self.ids), session_id=self.session_id or "", project=self.project or "", path=self.path or "",
+            since=self.since, until=self.until, query=self.query or "",
+        )  # fmt: skip
+
+
+class ShownOut(BaseModel):
+    """An episode, to be recognized by."""
+
+    episode_id: str
+    timestamp: str
+    project: str
+    kind: str
+    summary: str
+
+
+class ForgetOut(BaseModel):
+    """What goes, or went, and where else it may still be."""
+
+    dry_run: bool
+    episodes: int
+    messages: int
+    lines: int
+    files: int
+    shown: list[ShownOut]
+    remains: list[str]
+    problems: list[str]
+
+
+@router.post("/api/forget", response_model=ForgetOut)
+def forget(body: ForgetIn, services: Uses) -> Response:
+    """Say what would go; with `"dry_run": false` remove it for good, with everything made of it and its copies."""
+    forgetter = open_forgetter(effective_settings(services.store), services.store)
+    request = body.request()
+    report: dict[str, Any] = asdict(forgetter.preview(request) if body.dry_run else forgetter.forget(request))
+    return json_reply(report)

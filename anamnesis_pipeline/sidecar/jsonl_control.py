@@ -1,0 +1,264 @@
+"""What the API and the command line do with the reading of logs and its LLM: one implementation for both."""
+
+from collections.abc import Mapping, Sequence
+from contextlib import closing
+from dataclasses import asdict
+from datetime import UTC, datetime
+from typing import Any, cast
+
+from anamnesis_pipeline import settings as settings_module
+from anamnesis_pipeline.dagster_api import IngestRun
+from anamnesis_pipeline.errors import BadSetting, LlmRefused, ServiceUnreachable
+from anamnesis_pipeline.model import LlmBudget
+from anamnesis_pipeline.settings import Settings
+from anamnesis_pipeline.sidecar.jsonl_schemas import (
+    BreakerOut,
+    CountersOut,
+    JsonlSettingsOut,
+    LlmModelOut,
+    LlmOut,
+    RunOut,
+    StartedRunsOut,
+    StatusOut,
+    StoppedOut,
+)
+from anamnesis_pipeline.sidecar.rendering import utc_text
+from anamnesis_pipeline.sidecar.services import Backfills
+from anamnesis_pipeline.steps.daily import next_tick
+from anamnesis_pipeline.steps.llm_breaker import BreakerState, breakers, close_breakers
+from anamnesis_pipeline.steps.summaries import NO_BUDGET
+from anamnesis_pipeline.store.base import Store
+from anamnesis_pipeline.summaries.prices import DEFAULT_MODELS, MODELS
+from anamnesis_pipeline.wiring import CONFIG_PREFIX, discover_sources, effective_settings, open_llm, stored_settings
+
+SETTING_NAMES = tuple(name for name in JsonlSettingsOut.__annotations__ if name not in ("origin", "warnings"))
+OF_THE_LLM = frozenset(name for name in SETTING_NAMES if name.startswith("summar"))
+"""Whoever changes one of these has seen to what the breaker opened for."""
+BACKFILL_TAG = {"anamnesis/ingest": "asked-for"}
+
+
+class JsonlControl:
+    """Works on the store; what it changes counts from the next run on."""
+
+    def __init__(self, store: Store, dagster: Backfills | None = None) -> None:
+        """:param dagster: does the work; None: nobody is asked."""
+        self._store = store
+        self._dagster = dagster
+
+    # --- runs ----------------------------------------------------------------------------------------------
+
+    def status(self) -> StatusOut:
+        """Runs, counters, and how the LLM is doing; without Dagster's part while that does not answer."""
+        settings = effective_settings(self._store)
+        found, reason = None, None
+        try:
+            found = self._dagster.ingest_runs() if self._dagster is not None else None
+        except ServiceUnreachable as exc:
+            reason = str(exc)
+        by_model = self._store.ingest.summary_counts()
+        return {
+            "running": None if found is None else bool(found.unfinished),
+            "runs": [self._run(run) for run in found.unfinished] if found else [],
+            "last_run": self._run(found.last) if found and found.last else None,
+            "next_run": utc_text(next_tick(datetime.now(UTC), settings.ingest_hour, settings.timezone)),
+            "ingest_hour": settings.ingest_hour,
+            "timezone": settings.timezone,
+            "counters": self._counters(by_model),
+            "summaries": {name: n for name, n in by_model.items() if name not in ("problem", "skip")},
+            "llm": llm_state(self._store, settings, datetime.now(UTC)),
+            "dagster": reason,
+        }
+
+    def start(self, sources: Sequence[str] = ()) -> StartedRunsOut:
+        """Have sources read now, all or these; those being read are left alone.
+
+        :raises BadSetting: a source that is not there.
+        :raises ServiceUnreachable: Dagster does not answer.
+        """
+        self._store.ingest.put_sources(discover_sources(effective_settings(self._store)).sources)
+        known = [source.key for source in self._store.ingest.sources() if source.kind != "reserved"]
+        if unknown := sorted(set(sources) - set(known)):
+            raise BadSetting(f"there is no source {unknown[0]!r}; anamnesis status --json lists them")
+        return self.launch(list(sources) or known, "Ingest, asked for by hand")
+
+    def launch(self, sources: Sequence[str], title: str) -> StartedRunsOut:
+        """One run of `ingest` per source that is not being read.
+
+        :raises ServiceUnreachable: Dagster does not answer.
+        """
+        assert self._dagster is not None
+        running = {run.source for run in self._dagster.ingest_runs().unfinished}
+        wanted = [key for key in sources if key not in running]
+        backfill_id = self._dagster.launch_ingest_backfill(wanted, title, BACKFILL_TAG) if wanted else None
+        return {
+            "run_id": backfill_id,
+            "link": self._dagster.link(backfill_id) if backfill_id else None,
+            "sources": wanted,
+            "running_already": sorted(running & set(sources)),
+        }
+
+    def stop(self) -> StoppedOut:
+        """End the runs under way; nothing is lost.
+
+        :raises ServiceUnreachable: Dagster does not answer.
+        """
+        assert self._dagster is not None
+        run_ids = [run.run_id for run in self._dagster.ingest_runs().unfinished]
+        if run_ids:
+            self._dagster.stop_runs(run_ids)
+        return {"stopped": run_ids}
+
+    # --- settings ------------------------------------------------------------------------------------------
+
+    def settings(self) -> JsonlSettingsOut:
+        """As they count now."""
+        settings = effective_settings(self._store)
+        origins = {row.name: row.origin for row in settings_module.origins(stored_settings(self._store))}
+        values = {name: getattr(settings, name) for name in SETTING_NAMES}
+        body = {**values, "private_projects": list(settings.private_projects)}
+        problem = llm_state(self._store, settings, datetime.now(UTC))["problem"]
+        return cast(
+            JsonlSettingsOut,
+            {**body, "origin": {n: origins[n] for n in SETTING_NAMES}, "warnings": [problem] if problem else []},
+        )
+
+    def change_settings(self, changes: Mapping[str, Any]) -> None:
+        """Store settings; None removes. They count from the next run on.
+
+        :raises BadSetting: a value that cannot be, an LLM that lacks a key or a URL, or one that the environment
+            decides (ANAMNESIS_LOCK_ENV). Nothing has changed then.
+        """
+        if not changes:
+            raise BadSetting(f"give at least one of: {', '.join(SETTING_NAMES)}")
+        stored = {**stored_settings(self._store), **changes}
+        after = settings_module.load({name: value for name, value in stored.items() if value is not None})
+        for name, value in changes.items():
+            if value is not None and getattr(after, name) != (tuple(value) if isinstance(value, list) else value):
+                raise BadSetting(f"{name} is set by environment or file, and ANAMNESIS_LOCK_ENV lets these win")
+        if OF_THE_LLM & changes.keys():
+            _check_llm(after)
+            close_breakers(self._store.settings)
+        for name, value in changes.items():
+            self._store.settings.set(CONFIG_PREFIX + name, value)
+
+    # --- details -------------------------------------------------------------------------------------------
+
+    def _run(self, run: IngestRun) -> RunOut:
+        assert self._dagster is not None
+        took_s = run.ended_at - run.started_at if run.ended_at and run.started_at else None
+        return {
+            "run_id": run.run_id,
+            "source": run.source,
+            "status": run.status,
+            "link": self._dagster.run_link(run.run_id),
+            "started_at": _time(run.started_at),
+            "ended_at": _time(run.ended_at),
+            "duration_s": round(took_s, 3) if took_s is not None else None,
+        }
+
+    def _counters(self, by_model: Mapping[str, int]) -> CountersOut:
+        counts, sources = self._store.ingest.counts(), self._store.ingest.sources()
+        cursors = (cursor for source in sources for cursor in self._store.ingest.cursors(source.key).values())
+        return {
+            "sources": sum(source.kind != "reserved" for source in sources),
+            "files": counts.files,
+            "files_gone": counts.files_gone,
+            "bytes": counts.bytes,
+            "lines": counts.lines,
+            "unparsed_lines": counts.unparsed_lines,
+            "dead_letters": counts.dead_letters,
+            "messages": counts.messages,
+            "exchanges": counts.exchanges,
+            "parts": counts.parts,
+            "open_parts": counts.open_parts,
+            "evaluated": counts.summaries,
+            "skipped": by_model.get("skip", 0),
+            "flagged": by_model.get("problem", 0),
+            "episodes": counts.episodes,
+            "errors": sum(bool(cursor.unread) and not cursor.gone for cursor in cursors),
+        }
+
+
+def llm_state(store: Store, settings: Settings, now: datetime) -> LlmOut:
+    """The configured LLM, what it used today, and why it does not work if it does not. Nobody is called."""
+    day_use = store.llm.used(f"{now.astimezone(UTC):%Y-%m-%d}")
+    budget = LlmBudget(settings.llm_daily_tokens, settings.llm_daily_dollars)
+    states = breakers(store.settings)
+    body: LlmOut = {
+        "summarizer": settings.summarizer,
+        "model": None,
+        "paid": None,
+        "local": None,
+        "used_today": cast(Any, asdict(day_use)),
+        "budget": cast(Any, asdict(budget)),
+        "breakers": [_breaker(state, now) for state in states],
+        "open_batches": len(store.llm.open_batches(settings.summarizer)),
+        "problem": None,
+    }
+    opening = open_llm(settings).open
+    if opening is None:
+        return body
+    try:
+        with closing(opening()) as backend:
+            body |= {"model": backend.model, "paid": backend.is_paid, "local": backend.is_local}
+    except (BadSetting, LlmRefused) as exc:
+        body["problem"] = str(exc)
+        return body
+    tokens = day_use.input_tokens + day_use.output_tokens
+    is_open = next((s for s in states if s.backend == settings.summarizer and s.is_open(now)), None)
+    if body["paid"] and budget == LlmBudget():
+        body["problem"] = NO_BUDGET
+    elif is_open is not None:
+        body["problem"] = f"{is_open.backend} is left alone until {_text(is_open.until)}: {is_open.reason}"
+    elif (budget.tokens is not None and tokens >= budget.tokens) or (
+        budget.dollars is not None and body["paid"] and day_use.dollars >= budget.dollars
+    ):
+        body["problem"] = "the LLM budget of this day (UTC) is used up; see llm_daily_tokens, llm_daily_dollars"
+    elif settings.local_only and not body["local"]:
+        body["problem"] = f"local_only keeps all text here, so {settings.summarizer} is never asked"
+    return body
+
+
+def known_llm_models() -> list[LlmModelOut]:
+    """The registry, by backend."""
+    return [
+        {
+            "backend": model.backend,
+            "model": model.name,
+            "default": DEFAULT_MODELS[model.backend] == model.name,
+            "paid": bool(model.input_price or model.output_price),
+            "context_tokens": model.context_tokens,
+            "input_price": model.input_price,
+            "output_price": model.output_price,
+            "batch_factor": model.batch_factor,
+        }
+        for model in MODELS
+    ]
+
+
+def _check_llm(settings: Settings) -> None:
+    """:raises BadSetting: the LLM cannot be opened with these."""
+    opening = open_llm(settings).open
+    try:
+        if opening is not None:
+            opening().close()
+    except LlmRefused as exc:
+        raise BadSetting(str(exc)) from exc
+
+
+def _breaker(state: BreakerState, now: datetime) -> BreakerOut:
+    return {
+        "backend": state.backend,
+        "until": utc_text(state.until) if state.until else None,
+        "reason": state.reason,
+        "failures": state.failures,
+        "open": state.is_open(now),
+    }
+
+
+def _text(moment: datetime | None) -> str:
+    return utc_text(moment) if moment else "now"
+
+
+def _time(seconds: float | None) -> str | None:
+    return utc_text(datetime.fromtimestamp(seconds, UTC)) if seconds is not None else None

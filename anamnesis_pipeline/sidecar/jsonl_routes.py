@@ -1,0 +1,78 @@
+"""Reading logs: how it is doing, starting and stopping it, and the settings of schedule and LLM."""
+
+from typing import Annotated
+
+from fastapi import APIRouter, Depends
+from starlette.requests import Request
+from starlette.responses import Response
+
+from anamnesis_pipeline.errors import BadSetting
+from anamnesis_pipeline.sidecar.documentation import PROBLEMS
+from anamnesis_pipeline.sidecar.embedding_routes import refusing
+from anamnesis_pipeline.sidecar.episodes_routes import refuse_repeated
+from anamnesis_pipeline.sidecar.jsonl_control import JsonlControl, known_llm_models
+from anamnesis_pipeline.sidecar.jsonl_schemas import (
+    IngestIn,
+    JsonlChanges,
+    JsonlSettingsOut,
+    LlmModelsOut,
+    StartedRunsOut,
+    StatusOut,
+    StoppedOut,
+)
+from anamnesis_pipeline.sidecar.rendering import json_reply
+from anamnesis_pipeline.sidecar.services import Uses
+
+router = APIRouter(prefix="/api/jsonl", tags=["logs"], responses=PROBLEMS, dependencies=[Depends(refuse_repeated)])
+
+
+async def control_of(_: Request, services: Uses) -> JsonlControl:
+    """What reads logs, over the services of the application that answers."""
+    return JsonlControl(services.store, services.dagster)
+
+
+Control = Annotated[JsonlControl, Depends(control_of)]
+
+
+@router.get("/status", response_model=StatusOut)
+def status(control: Control) -> Response:
+    """Runs under way and the last one, the next daily run, counters, summaries by model, and how the LLM is doing."""
+    return json_reply(control.status())
+
+
+@router.post("/ingest", response_model=StartedRunsOut, status_code=202)
+def ingest(control: Control, wish: IngestIn | None = None) -> Response:
+    """Read all sources, or these, now: one run each, at the link in the Dagster UI. A paid LLM may be asked by these
+    runs also without a budget, since they are started by hand.
+    """
+    with refusing("sources"):
+        return json_reply(control.start(wish.sources if wish else ()), 202)
+
+
+@router.post("/stop", response_model=StoppedOut)
+def stop(control: Control) -> Response:
+    """End the runs under way; nothing is lost, and the next tick goes on with the rest."""
+    return json_reply(control.stop())
+
+
+@router.get("/settings", response_model=JsonlSettingsOut)
+def get_settings(control: Control) -> Response:
+    """Summarizer, schedule and budgets as they count now, and where each comes from."""
+    return json_reply(control.settings())
+
+
+@router.put("/settings", response_model=JsonlSettingsOut)
+def put_settings(changes: JsonlChanges, control: Control) -> Response:
+    """Store settings; they count from the next run on, and are kept over restarts. `warnings` says what then is off."""
+    try:
+        control.change_settings(changes)
+    except BadSetting as exc:
+        with refusing(next((name for name in changes if name in str(exc)), "summarizer")):
+            raise
+    return json_reply(control.settings())
+
+
+@router.get("/models", response_model=LlmModelsOut)
+def list_models() -> Response:
+    """The LLMs known by name, with their prices."""
+    return json_reply({"models": known_llm_models()})

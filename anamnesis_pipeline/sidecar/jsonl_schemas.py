@@ -1,0 +1,187 @@
+"""Bodies of the routes on reading logs and on the LLM that summarizes them."""
+
+from typing import Annotated, Literal
+
+from pydantic import BaseModel, ConfigDict, Field
+from typing_extensions import TypedDict
+
+from anamnesis_pipeline.sidecar.fields import TEXT_PATTERN, WHOLE, Name
+
+_STRICT = ConfigDict(extra="forbid", strict=True)
+
+Summarizer = Literal["none", "claude_cli", "ollama", "anthropic", "openai"]
+SourceKey = Annotated[str, Field(max_length=200, pattern=r"^[A-Za-z0-9._-]+$")]
+
+
+# --- requests --------------------------------------------------------------------------------------------
+
+
+class IngestIn(BaseModel):
+    """Which sources to read; without `sources` all of them."""
+
+    model_config = _STRICT
+
+    sources: Annotated[list[SourceKey], Field(default=[], max_length=10_000)]
+
+
+class JsonlChanges(TypedDict, total=False):
+    """Settings to store; null lets environment, file or default count again. Names are those of the settings."""
+
+    __pydantic_config__ = ConfigDict(  # type: ignore[misc]
+        extra="forbid", strict=True, json_schema_extra={"minProperties": 1}
+    )
+
+    summarizer: Summarizer | None
+    summary_model: Annotated[str, Field(max_length=200, pattern=TEXT_PATTERN)] | None
+    summary_min_value: Annotated[float, Field(ge=0, le=20)] | None
+    ingest_hour: Annotated[int, Field(ge=0, le=23), WHOLE] | None
+    timezone: Annotated[str, Field(max_length=100, pattern=r"^[A-Za-z0-9_+/-]+$")] | None
+    llm_daily_tokens: Annotated[int, Field(ge=0), WHOLE] | None
+    llm_daily_dollars: Annotated[float, Field(ge=0)] | None
+    llm_requests_per_minute: Annotated[int, Field(ge=1, le=10_000), WHOLE] | None
+    llm_batch_min: Annotated[int, Field(ge=2, le=10_000), WHOLE] | None
+    private_projects: Annotated[list[Name], Field(max_length=1_000)] | None
+
+
+# --- replies ---------------------------------------------------------------------------------------------
+
+
+class RunOut(TypedDict):
+    """A run of `ingest` for one source."""
+
+    run_id: str
+    source: str
+    status: str
+    link: str
+    started_at: str | None
+    ended_at: str | None
+    duration_s: float | None
+
+
+class CountersOut(TypedDict):
+    """What the store holds. `evaluated` summaries are there, in `skipped` an LLM found nothing worth remembering, and
+    `flagged` ones stand in for an LLM's. `errors` counts files that could not be read.
+    """
+
+    sources: int
+    files: int
+    files_gone: int
+    bytes: int
+    lines: int
+    unparsed_lines: int
+    dead_letters: int
+    messages: int
+    exchanges: int
+    parts: int
+    open_parts: int
+    evaluated: int
+    skipped: int
+    flagged: int
+    episodes: int
+    errors: int
+
+
+class UseOut(TypedDict):
+    """What LLM calls used, or are held to have used."""
+
+    calls: int
+    input_tokens: int
+    output_tokens: int
+    dollars: float
+
+
+class BudgetOut(TypedDict):
+    """Most that one day (UTC) may use; null: no limit."""
+
+    tokens: int | None
+    dollars: float | None
+
+
+class BreakerOut(TypedDict):
+    """Why nobody asks this backend, and until when."""
+
+    backend: str
+    until: str | None
+    reason: str
+    failures: int
+    open: bool
+
+
+class LlmOut(TypedDict):
+    """The LLM that summarizes. `problem` says why it does not."""
+
+    summarizer: str
+    model: str | None
+    paid: bool | None
+    local: bool | None
+    used_today: UseOut
+    budget: BudgetOut
+    breakers: list[BreakerOut]
+    open_batches: int
+    problem: str | None
+
+
+class StatusOut(TypedDict):
+    """How the reading of logs is doing. `running` is null, with the reason in `dagster`, while Dagster is away."""
+
+    running: bool | None
+    runs: list[RunOut]
+    last_run: RunOut | None
+    next_run: str
+    ingest_hour: int
+    timezone: str
+    counters: CountersOut
+    summaries: dict[str, int]
+    llm: LlmOut
+    dagster: str | None
+
+
+class StartedRunsOut(TypedDict):
+    """What was asked of Dagster. `run_id` is the id of a backfill: one run per source."""
+
+    run_id: str | None
+    link: str | None
+    sources: list[str]
+    running_already: list[str]
+
+
+class StoppedOut(TypedDict):
+    """The runs that end now; what they wrote is kept, and the next tick goes on with the rest."""
+
+    stopped: list[str]
+
+
+class JsonlSettingsOut(TypedDict):
+    """The settings that count now, where each comes from, and what to know about them."""
+
+    summarizer: Summarizer
+    summary_model: str
+    summary_min_value: float
+    ingest_hour: int
+    timezone: str
+    llm_daily_tokens: int | None
+    llm_daily_dollars: float | None
+    llm_requests_per_minute: int
+    llm_batch_min: int
+    private_projects: list[str]
+    origin: dict[str, str]
+    warnings: list[str]
+
+
+class LlmModelOut(TypedDict):
+    """A model that is known; any other name works too. Prices are dollars per million tokens."""
+
+    backend: str
+    model: str
+    default: bool
+    paid: bool
+    context_tokens: int
+    input_price: float
+    output_price: float
+    batch_factor: float
+
+
+class LlmModelsOut(TypedDict):
+    """The models known by name."""
+
+    models: list[LlmModelOut]

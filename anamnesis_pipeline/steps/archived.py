@@ -1,0 +1,30 @@
+"""The lines of one archived generation, also while it is being rewritten."""
+
+from collections.abc import Iterator
+
+from anamnesis_pipeline.errors import StoreCorrupt
+from anamnesis_pipeline.sources.archive import Archive
+from anamnesis_pipeline.store.base import Store
+
+
+def archived_lines(
+    store: Store, archive: Archive, source: str, path: str, generation: int, from_line: int = 0
+) -> Iterator[str]:
+    """Lines >= `from_line`, in order. A rewrite that comes in between removes the file that is being read: it goes on
+    in the new one, whose lines have the same numbers.
+
+    :raises StoreCorrupt: a frame is missing or damaged.
+    """
+    line, revision = from_line, -1
+    while True:
+        frames = store.ingest.frames(source, path, generation, line)
+        try:
+            for text in archive.lines(source, path, frames, line):
+                yield text
+                line += 1
+        except StoreCorrupt:
+            if frames[0].revision == revision:
+                raise
+            revision = frames[0].revision
+            continue
+        return

@@ -1,0 +1,335 @@
+"""Forgetting for good: episodes, what they were made of, the archived lines, and every copy of these.
+
+What is under way is noted in the store (ids only), and every step can be repeated: a run that dies is finished by
+`resume`, which every later run begins with. The texts of the parts say what else to look for, so they go last.
+"""
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from datetime import timedelta
+
+from anamnesis_pipeline.embeddings.passages import passages_of_part
+from anamnesis_pipeline.embeddings.pieces import PieceCounter
+from anamnesis_pipeline.errors import GiveUp, StoreBusy
+from anamnesis_pipeline.exchanges.parsing import FileState
+from anamnesis_pipeline.model import MAX_RECORDS, ArchiveFrame, Episode, FileCursor, Part, Source, Where, content_id
+from anamnesis_pipeline.search.engine import with_labels
+from anamnesis_pipeline.sources.archive import Archive
+from anamnesis_pipeline.sources.base import is_agent_description
+from anamnesis_pipeline.steps.archived import archived_lines
+from anamnesis_pipeline.steps.crawl import folder_of
+from anamnesis_pipeline.steps.forget_target import File, ForgetRequest, Target
+from anamnesis_pipeline.steps.forgotten_lines import EMPTY_LINE, LineRule
+from anamnesis_pipeline.steps.posting import CONTEXT_WITHIN, posted_passages
+from anamnesis_pipeline.steps.restore import is_below, names
+from anamnesis_pipeline.store.base import Store
+from anamnesis_pipeline.store.forget_base import Selection
+from anamnesis_pipeline.summaries.prompt import build_prompt, key_of
+
+JOB = "forget.job"
+"""Setting that names what is being forgotten."""
+SHOWN = 50
+"""Episodes that a report describes."""
+MOST_HITS = 100_000
+TRIES = 5
+
+
+@dataclass(frozen=True, slots=True)
+class Shown:
+    """An episode, to be recognized by."""
+
+    episode_id: str
+    timestamp: str
+    project: str
+    kind: str
+    summary: str
+
+
+@dataclass(frozen=True, slots=True)
+class ForgetReport:
+    """What goes, or went. `lines` of the archive in `files` of it; `remains` says where else it may still be, and
+    `problems` what could not be done now.
+    """
+
+    dry_run: bool
+    episodes: int
+    messages: int
+    lines: int
+    files: int
+    shown: list[Shown]
+    remains: list[str]
+    problems: list[str] = field(default_factory=list)
+
+
+class Forgetter:
+    """Forgets in one home.
+
+    :param publish: writes the episodes of a source's parts that changed.
+    """
+
+    def __init__(
+        self, store: Store, archive: Archive, pieces: PieceCounter, publish: Callable[[Source], object]
+    ) -> None:
+        self._store, self._archive, self._pieces, self._publish = store, archive, pieces, publish
+        self._sources = {source.key: source for source in store.ingest.sources()}
+
+    def preview(self, request: ForgetRequest) -> ForgetReport:
+        """What `forget` would remove. Reads the archived files that it would rewrite.
+
+        :raises GiveUp: nothing is asked for.
+        """
+        target = self._target(request)
+        return self._report(target, self._lines_to_go(target), dry_run=True)
+
+    def forget(self, request: ForgetRequest) -> ForgetReport:
+        """Remove it, everywhere; what an earlier run left undone is finished first.
+
+        :raises GiveUp: nothing is asked for.
+        :raises StoreFull: no room for a rewritten archive file; what is left to do is done by the next run.
+        """
+        self.resume()
+        target = self._target(request)
+        report = self._report(target, self._lines_to_go(target), dry_run=False)
+        self._store.settings.set(JOB, {"ids": sorted(target.ids), "whole": sorted(target.whole)})
+        return replace(report, problems=self._carry_out(target))
+
+    def resume(self) -> bool:
+        """Finish what was begun; False when nothing was."""
+        job = self._store.settings.get(JOB)
+        if job is None:
+            return False
+        self._carry_out(Target(self._store, job["ids"], [(source, path) for source, path in job["whole"]]))
+        return True
+
+    # --- what is asked for ---
+
+    def _target(self, request: ForgetRequest) -> Target:
+        if request.is_empty:
+            raise GiveUp("say what to forget: an id, a session, a project, a path, a time or words to look for")
+        projects = with_labels(self._store, Where(projects=(request.project,))).projects if request.project else ()
+        ids = self._store.forgetting.matching(
+            Selection(request.ids or None, request.session_id, request.path, projects, request.since, request.until)
+        )
+        if request.query:
+            hits = self._hits(request.query)
+            ids = [key for key in ids if key in hits]
+        return Target(self._store, self._with_records(ids), self._whole_files(request))
+
+    def _hits(self, query: str) -> set[str]:
+        """Ids of the episodes that hold every word."""
+        where = Where(include_superseded=True)
+        found = [
+            {hit.episode_id for hit in self._store.text.matching([word], MOST_HITS, where, analyzer="exact")}
+            for word in query.split()
+        ]
+        return set.intersection(*found) if found else set()
+
+    def _with_records(self, ids: Sequence[str]) -> set[str]:
+        """The ids, with the parts that records were drawn from, and the records of parts."""
+        episodes = self._store.episodes.get(ids)
+        parts = {
+            str(e.metadata["part_id"]) for e in episodes.values() if e.kind == "record" and "part_id" in e.metadata
+        }
+        every = {*ids, *parts}
+        records = [content_id("record", key, str(n)) for key in every for n in range(MAX_RECORDS)]
+        return every | self._store.episodes.get(records).keys()
+
+    def _whole_files(self, request: ForgetRequest) -> set[File]:
+        if not request.is_of_whole_files:
+            return set()
+        return {
+            (source.key, path)
+            for source in self._sources.values()
+            for path in self._store.ingest.cursors(source.key)
+            if (not request.session_id or names(path, request.session_id))
+            and (not request.path or is_below(f"{folder_of(source)}/{path}", request.path))
+        }
+
+    # --- what is shown ---
+
+    def _report(self, target: Target, lines: Mapping[File, int], *, dry_run: bool) -> ForgetReport:
+        episodes = sorted(
+            self._store.episodes.get(sorted(target.ids)).values(), key=lambda e: e.timestamp, reverse=True
+        )
+        return ForgetReport(
+            dry_run=dry_run,
+            episodes=len(episodes),
+            messages=len({segment.message_key for part in target.parts for segment in part.segments}),
+            lines=sum(lines.values()),
+            files=sum(map(bool, lines.values())),
+            shown=[_shown(episode) for episode in episodes[:SHOWN]],
+            remains=self._remains([file for file, count in lines.items() if count]),
+        )
+
+    def _remains(self, files: Sequence[File]) -> list[str]:
+        """Places that are not ours to change, or that are not known."""
+        logs = []
+        for key, path in files:
+            if not self._store.ingest.cursors(key)[path].gone:
+                source = self._sources[key]
+                logs.append(f"the log itself, on {source.machine}: {folder_of(source)}/{path}")
+        kept = [f"an archive whose database was lost: {file}" for file in self._archive.kept_aside()]
+        return [
+            *logs, *kept, "backups of this home, and of the logs",
+            "what was restored, exported or copied from here, and answers that Claude got from it",
+        ]  # fmt: skip
+
+    def _lines_to_go(self, target: Target) -> dict[File, int]:
+        return {file: sum(self._count(target, file)) for file in target.files}
+
+    def _count(self, target: Target, file: File) -> Iterator[int]:
+        rule = self._rule(target, file)
+        for generation in self._generations(file):
+            lines = archived_lines(self._store, self._archive, *file, generation)
+            yield sum(rule.goes(line) for line in lines)
+
+    # --- doing it ---
+
+    def _carry_out(self, target: Target) -> list[str]:
+        """Every step in order; each may be repeated. Returns what could not be done."""
+        self._renew_contexts_of_posted(target)
+        self._store.forgetting.bury(target.tombstones)
+        for episode_id in sorted(target.ids):
+            self._store.episodes.delete(episode_id)
+        for file in target.files:
+            self._rewrite(target, file)
+        self._store.llm.forget_replies(self._reply_keys([*target.parts, *target.neighbours]))
+        self._renew_neighbours(target)
+        for source, path in target.files:
+            self._clear_state(target, source, path)
+        self._store.forgetting.remove_parts(sorted(target.ids))
+        problems = self._store.forgetting.scrub()
+        self._store.settings.set(JOB, None)
+        return problems
+
+    def _rule(self, target: Target, file: File) -> LineRule:
+        is_history = self._sources[file[0]].kind == "claude_history"
+        return LineRule(target.keys, target.said, self._store.ingest.known_keys, is_history, file in target.emptied)
+
+    def _generations(self, file: File) -> range:
+        cursor = self._store.ingest.cursors(file[0]).get(file[1])
+        return range(cursor.generation + 1) if cursor else range(0)
+
+    def _rewrite(self, target: Target, file: File) -> None:
+        """Archive lines that go become empty ones, in a new revision; files of former revisions are removed."""
+        source, path = file
+        rule = self._rule(target, file)
+        with self._archive.writing(source):
+            for generation in self._generations(file):
+                rewrite_generation(self._store, self._archive, source, path, generation, rule.changed)
+
+    def _renew_neighbours(self, target: Target) -> None:
+        """Parts that stay lose what they carry of the text, and their summaries, which may say it too.
+
+        The parts are written last, since they tell that something is left to do; their episodes in any case, since a
+        run may have died in between.
+        """
+        said, neighbours = target.said, target.neighbours
+        self._store.forgetting.remove_summaries([part.part_id for part in neighbours])
+        self._store.forgetting.replace_parts(
+            [
+                replace(p, lead="" if said.holds(p.lead) else p.lead, prompt="" if said.holds(p.prompt) else p.prompt)
+                for p in neighbours
+            ]
+        )
+        for source in sorted({source for source, _ in target.files}):
+            self._publish(self._sources[source])
+        for part in self._store.forgetting.parts_of_files(target.files):
+            if part.part_id not in target.ids:
+                self._clear_edited(target, part)
+
+    def _clear_edited(self, target: Target, part: Part) -> None:
+        """Publishing leaves alone what a client edited, metadata among it."""
+        episode = self._store.episodes.get([part.part_id]).get(part.part_id)
+        if episode is None or not target.said.holds(str(episode.metadata.get("prompt", ""))):
+            return
+        metadata = {name: value for name, value in episode.metadata.items() if name != "prompt"}
+        self._store.forgetting.rewrite_episode(
+            replace(episode, metadata=metadata), passages_of_part(part, self._pieces)
+        )
+
+    def _renew_contexts_of_posted(self, target: Target) -> None:
+        """Episodes posted soon after a posted one have its summary as their context."""
+        for episode in self._store.episodes.get(sorted(target.ids)).values():
+            if episode.source != "direct":
+                continue
+            where = Where(
+                projects=(episode.project,), instance=episode.instance, source="direct", since=episode.timestamp,
+                until=episode.timestamp + CONTEXT_WITHIN + timedelta(microseconds=1), include_superseded=True,
+            )  # fmt: skip
+            for later in self._store.episodes.page(where, 1_000).items:
+                if later.episode_id not in target.ids:
+                    passages = posted_passages(self._store, later, self._pieces, without=target.ids)
+                    self._store.forgetting.rewrite_episode(later, passages)
+
+    def _clear_state(self, target: Target, source: str, path: str) -> None:
+        """What the parser remembers of a file holds the head of a prompt and the end of what was said last."""
+        for _ in range(TRIES):
+            cursor = self._store.ingest.cursors(source).get(path)
+            if cursor is None or not cursor.parser_state:
+                return
+            state = _cleared(cursor, target)
+            after = replace(cursor, parser_state=state, version=cursor.version + 1)
+            if state == cursor.parser_state or self._store.ingest.commit_crawl(cursor, after, None):
+                return
+        raise StoreBusy(f"{path} is being read all the time; forget once more when the ingest is done")
+
+    def _reply_keys(self, parts: Sequence[Part]) -> list[str]:
+        models = self._store.forgetting.reply_models()
+        prompts = [build_prompt(part) for part in parts] if models else []
+        return [key_of(prompt, backend, model) for prompt in prompts for backend, model in models]
+
+
+def rewrite_generation(
+    store: Store,
+    archive: Archive,
+    source: str,
+    path: str,
+    generation: int,
+    change: Callable[[list[str]], list[str]],
+) -> int:
+    """Write one archived generation anew where `change` changes a line; returns how many lines it did.
+
+    Whoever calls holds `archive.writing`. Leftovers of former revisions are removed.
+    """
+    frames = store.ingest.frames(source, path, generation)
+    if not frames:
+        return 0
+    changed = _changed_lines(archive, source, path, frames, change)
+    revision = frames[0].revision
+    if changed:
+        new = archive.rewrite(source, path, frames, change)
+        if not store.ingest.replace_frames(source, path, generation, revision, new):
+            raise StoreBusy(f"the archive of {path} changed meanwhile; try again")
+        revision += 1
+    archive.remove_former(source, path, generation, revision)
+    return changed
+
+
+def _changed_lines(
+    archive: Archive, source: str, path: str, frames: Sequence[ArchiveFrame], change: Callable[[list[str]], list[str]]
+) -> int:
+    changed = 0
+    for frame in frames:
+        lines = list(archive.lines(source, path, [frame]))
+        changed += sum(old != new for old, new in zip(lines, change(lines), strict=True))
+    return changed
+
+
+def _cleared(cursor: FileCursor, target: Target) -> str:
+    if is_agent_description(cursor.path):
+        return EMPTY_LINE if (cursor.source, cursor.path) in target.whole else cursor.parser_state
+    state = FileState.from_json(cursor.parser_state)
+    if state is None:  # of another version: nobody reads it
+        return FileState(generation=cursor.generation, line=cursor.parsed_lines).to_json()
+    exchange, trail = state.exchange, state.trail
+    if exchange is not None and target.said.holds(exchange.prompt):
+        exchange = replace(exchange, prompt="")
+    if target.said.holds(trail.lead):
+        trail = replace(trail, lead="")
+    return replace(state, exchange=exchange, trail=trail).to_json()
+
+
+def _shown(episode: Episode) -> Shown:
+    head = " ".join(episode.summary.split())[:100]
+    return Shown(episode.episode_id, episode.timestamp.isoformat(), episode.project, episode.kind, head)

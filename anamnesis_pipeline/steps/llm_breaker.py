@@ -1,0 +1,111 @@
+"""A circuit breaker per LLM backend, kept in the store: while it is open, no process calls."""
+
+import threading
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+from anamnesis_pipeline.store.base import SettingsRecords
+
+PREFIX = "llm.breaker."
+FAILURES_TO_OPEN = 3
+"""Calls in a row that found nobody."""
+FIRST_PAUSE_S = 60.0
+LONGEST_PAUSE_S = 3_600.0
+REFUSED_PAUSE_S = 3_600.0
+"""Of a wrong key or a used-up quota: only a person mends it."""
+TRIAL_S = 300.0
+"""How long all others wait while one call tries whether the service is back."""
+
+
+@dataclass(frozen=True, slots=True)
+class BreakerState:
+    """`failures` in a row; open until `until`, None while there were too few to open it."""
+
+    backend: str
+    until: datetime | None
+    reason: str
+    failures: int
+
+    def is_open(self, now: datetime) -> bool:
+        """Whether calls wait."""
+        return self.until is not None and now < self.until
+
+
+def breakers(settings: SettingsRecords) -> list[BreakerState]:
+    """Every breaker that has something to say."""
+    return [_read(name.removeprefix(PREFIX), value) for name, value in settings.all(PREFIX).items()]
+
+
+def close_breakers(settings: SettingsRecords) -> None:
+    """Forget all failures: somebody changed something, or wants it tried now."""
+    for name in settings.all(PREFIX):
+        settings.set(name, None)
+
+
+class Breaker:
+    """The breaker of one backend. Two processes that write at once lose one count, which does no harm."""
+
+    def __init__(
+        self, settings: SettingsRecords, backend: str, clock: Callable[[], datetime] = lambda: datetime.now(UTC)
+    ) -> None:
+        self._settings = settings
+        self._backend = backend
+        self._clock = clock
+        self._lock = threading.Lock()
+
+    def state(self) -> BreakerState:
+        """As stored."""
+        return _read(self._backend, self._settings.get(PREFIX + self._backend) or {})
+
+    def hold(self) -> BreakerState | None:
+        """What a call has to wait for; None: none does, and this one is the trial where the time is over."""
+        with self._lock:
+            state, now = self.state(), self._clock()
+            if state.until is None:
+                return None
+            if now < state.until:
+                return state
+            self._write(BreakerState(self._backend, now + timedelta(seconds=TRIAL_S), state.reason, state.failures))
+            return None
+
+    def found_nobody(self, reason: str) -> None:
+        """A call got no answer: the third in a row opens, each further one for longer."""
+        with self._lock:
+            failures = self.state().failures + 1
+            over = failures - FAILURES_TO_OPEN
+            pause_s = min(FIRST_PAUSE_S * 2**over, LONGEST_PAUSE_S) if over >= 0 else None
+            self._open(reason, pause_s, failures)
+
+    def was_refused(self, reason: str) -> None:
+        """Key, quota or bill: opens at once."""
+        with self._lock:
+            self._open(reason, REFUSED_PAUSE_S, max(self.state().failures + 1, FAILURES_TO_OPEN))
+
+    def was_told_to_wait(self, reason: str, seconds: float) -> None:
+        """The service named a time, and it was too long to wait for."""
+        with self._lock:
+            self._open(reason, max(seconds, FIRST_PAUSE_S), FAILURES_TO_OPEN)
+
+    def went_well(self) -> None:
+        """A call was answered: closed, and nothing is counted any more."""
+        with self._lock:
+            if self._settings.get(PREFIX + self._backend) is not None:
+                self._settings.set(PREFIX + self._backend, None)
+
+    def _open(self, reason: str, pause_s: float | None, failures: int) -> None:
+        until = self._clock() + timedelta(seconds=pause_s) if pause_s is not None else None
+        self._write(BreakerState(self._backend, until, reason, failures))
+
+    def _write(self, state: BreakerState) -> None:
+        until = state.until.isoformat() if state.until else None
+        value = {"until": until, "reason": state.reason, "failures": state.failures}
+        self._settings.set(PREFIX + self._backend, value)
+
+
+def _read(backend: str, value: dict[str, Any]) -> BreakerState:
+    until = value.get("until")
+    return BreakerState(
+        backend, datetime.fromisoformat(until) if until else None, value.get("reason", ""), value.get("failures", 0)
+    )

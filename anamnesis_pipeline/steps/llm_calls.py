@@ -1,0 +1,176 @@
+"""One call of an LLM, made with care: cache, breaker, rate, budget, retries. Its cost is booked before it is made."""
+
+import time
+import uuid
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from typing import NoReturn
+
+from tenacity import RetryCallState, Retrying, retry_if_exception, stop_after_attempt, wait_random_exponential
+
+from anamnesis_pipeline.errors import LlmAnswerInvalid, LlmBusy, LlmRefused, LlmUnavailable, RetryLater
+from anamnesis_pipeline.model import LlmBudget, LlmUse
+from anamnesis_pipeline.steps.llm_breaker import Breaker
+from anamnesis_pipeline.store.base import Store
+from anamnesis_pipeline.summaries.base import Reply, Request, SummaryBackend
+
+ATTEMPTS = 3
+LONGEST_WAIT_S = 60.0
+"""A service that asks for more is left alone until then."""
+BUSY_PAUSE_S = 60.0
+"""Of a service that is busy after all attempts and does not say for how long."""
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """A reply that can be read, and what it cost now: nothing when it was known."""
+
+    text: str
+    used: LlmUse
+    is_cached: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class NoAnswer:
+    """Why there is none. `retry_at`: nobody is asked before then, whatever the part; None: this part's own failure."""
+
+    problem: str
+    retry_at: datetime | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Pace:
+    """How much and how fast."""
+
+    budget: LlmBudget
+    requests_per_minute: int
+
+
+class OnHold(RetryLater):
+    """Nobody may call before `until`."""
+
+    def __init__(self, problem: str, until: datetime) -> None:
+        super().__init__(problem)
+        self.until = until
+
+
+class LlmCaller:
+    """Asks one backend. Safe to share between threads."""
+
+    def __init__(
+        self,
+        store: Store,
+        backend: SummaryBackend,
+        pace: Pace,
+        *,
+        clock: Callable[[], datetime] = lambda: datetime.now(UTC),
+        sleep: Callable[[float], None] = time.sleep,
+    ) -> None:
+        self._store = store
+        self._backend = backend
+        self._pace = pace
+        self._clock = clock
+        self._sleep = sleep
+        self.breaker = Breaker(store.settings, backend.name, clock)
+        self._backoff = wait_random_exponential(multiplier=1, max=LONGEST_WAIT_S)
+
+    def ask(self, request: Request, check: Callable[[str], object]) -> Answer | NoAnswer:
+        """The reply from the cache, else from the service.
+
+        :param check: raises LlmAnswerInvalid for a reply that cannot be read; such a one is not cached.
+        """
+        known = self._store.llm.replies([request.key]).get(request.key)
+        if known is not None:
+            return Answer(known, LlmUse(), is_cached=True)
+        retrying = Retrying(
+            stop=stop_after_attempt(ATTEMPTS), wait=self._wait_s, retry=retry_if_exception(_is_worth_waiting),
+            sleep=self._sleep, reraise=True,
+        )  # fmt: skip
+        try:
+            return retrying(self._attempt, request, check)
+        except OnHold as hold:
+            return NoAnswer(str(hold), hold.until)
+        except LlmRefused as exc:
+            return NoAnswer(str(exc), self.breaker.state().until)
+        except LlmBusy as exc:
+            self.breaker.was_told_to_wait(str(exc), exc.retry_after_s or BUSY_PAUSE_S)
+            return NoAnswer(str(exc), self.breaker.state().until)
+        except (LlmUnavailable, LlmAnswerInvalid) as exc:
+            return NoAnswer(str(exc))
+
+    def book(self, expected: LlmUse) -> str | None:
+        """Reserve what a call may use; its id, None when the day's budget does not hold it."""
+        call_id, day = uuid.uuid4().hex, f"{self._clock().astimezone(UTC):%Y-%m-%d}"
+        booked = self._store.llm.reserve(
+            call_id, day, self._backend.name, self._backend.model, expected, self._pace.budget
+        )
+        return call_id if booked else None
+
+    def wait_for_turn(self) -> None:
+        """Not faster than allowed, over all processes.
+
+        :raises OnHold: the breaker is open, before or after the wait.
+        """
+        state = self.breaker.state()
+        if state.is_open(self._clock()):
+            self._hold(state.reason, state.until)
+        seconds = self._store.llm.take_turn(self._backend.name, self._clock(), self._pace.requests_per_minute)
+        if seconds > 0:
+            self._sleep(seconds)
+        if (held := self.breaker.hold()) is not None:
+            self._hold(held.reason, held.until)
+
+    def budget_ends(self) -> OnHold:
+        """What to raise when the day's budget is used up."""
+        tomorrow = self._clock().astimezone(UTC).replace(hour=0, minute=0, second=0, microsecond=0) + timedelta(days=1)
+        return OnHold("the LLM budget of this day (UTC) is used up; see llm_daily_tokens, llm_daily_dollars", tomorrow)
+
+    def failed(self, call_id: str, exc: Exception) -> None:
+        """Note a call that was not answered, for budget and breaker. One that may have been worked on stays booked."""
+        match exc:
+            case LlmRefused():
+                self._store.llm.settle(call_id, LlmUse())
+                self.breaker.was_refused(str(exc))
+            case LlmBusy():
+                self._store.llm.settle(call_id, LlmUse())
+            case LlmUnavailable():
+                if not self._backend.is_paid:
+                    self._store.llm.settle(call_id, LlmUse())
+                self.breaker.found_nobody(str(exc))
+
+    def _attempt(self, request: Request, check: Callable[[str], object]) -> Answer:
+        self.wait_for_turn()
+        call_id = self.book(self._backend.expected(request))
+        if call_id is None:
+            raise self.budget_ends()
+        try:
+            reply = self._backend.ask(request)
+        except (LlmRefused, LlmBusy, LlmUnavailable, LlmAnswerInvalid) as exc:
+            self.failed(call_id, exc)
+            raise
+        self.breaker.went_well()
+        self._keep(request, reply, call_id, check)
+        return Answer(reply.text, reply.used)
+
+    def _keep(self, request: Request, reply: Reply, call_id: str, check: Callable[[str], object]) -> None:
+        """Cache first: who dies in between has the reply, and the whole reservation counts as spent."""
+        try:
+            check(reply.text)
+            self._store.llm.put_reply(request.key, reply.text, self._backend.name, self._backend.model)
+        finally:
+            self._store.llm.settle(call_id, reply.used)
+
+    def _wait_s(self, state: RetryCallState) -> float:
+        exc = state.outcome.exception() if state.outcome else None
+        asked_for = (exc.retry_after_s or 0.0) if isinstance(exc, LlmBusy) else 0.0
+        return max(asked_for, self._backoff(state))
+
+    def _hold(self, reason: str, until: datetime | None) -> NoReturn:
+        raise OnHold(f"{self._backend.name} is left alone for a while: {reason}", until or self._clock())
+
+
+def _is_worth_waiting(exc: BaseException) -> bool:
+    if isinstance(exc, LlmBusy):
+        return (exc.retry_after_s or 0.0) <= LONGEST_WAIT_S
+    return isinstance(exc, LlmUnavailable)

@@ -1,0 +1,87 @@
+"""Names of projects: what a directory resolved to is remembered, and aliases merge what belongs together."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from functools import lru_cache
+
+from anamnesis_pipeline.errors import BadSetting
+from anamnesis_pipeline.exchanges.projects import project_label, resolved_project
+from anamnesis_pipeline.store.base import PROJECT_ALIASES, SettingsRecords, Store
+
+SEEN = "projects.seen."
+"""Stored under this prefix and the directory: its project, where that is not just its path."""
+
+
+@dataclass(frozen=True, slots=True)
+class ProjectRow:
+    """A project as it is called, how many episodes it has, and the names that are merged into it."""
+
+    name: str
+    episodes: int
+    aliases: tuple[str, ...] = ()
+
+
+def project_labels(settings: SettingsRecords) -> Callable[[str], str]:
+    """Working directory -> project. A worktree that was removed keeps the project that it had when it was seen."""
+
+    @lru_cache(maxsize=10_000)
+    def label(cwd: str) -> str:
+        plain, found = project_label(cwd), resolved_project(cwd)
+        if found is None:
+            return str(settings.get(SEEN + cwd, plain))
+        if found != plain and settings.get(SEEN + cwd) != found:
+            settings.set(SEEN + cwd, found)
+        return found
+
+    return label
+
+
+def project_rows(store: Store) -> list[ProjectRow]:
+    """Every project, the largest first."""
+    totals: dict[str, int] = {}
+    for _, name, episodes in store.episodes.project_names():
+        totals[name] = totals.get(name, 0) + episodes
+    aliases = _aliases(store)
+    merged = {name: tuple(sorted(a for a in aliases if store_name(aliases, a) == name)) for name in {*aliases.values()}}
+    rows = [ProjectRow(name, totals.get(name, 0), merged.get(name, ())) for name in {*totals, *merged} - {*aliases}]
+    return sorted(rows, key=lambda row: (-row.episodes, row.name))
+
+
+def add_alias(store: Store, name: str, target: str) -> int:
+    """Call the project `name` `target` from now on, also what is stored; returns how many episodes changed.
+
+    :raises BadSetting: `target` is called `name` already, or one of them is empty.
+    """
+    aliases = _aliases(store)
+    if not name or not target or store_name(aliases, target) == name:
+        raise BadSetting(f"cannot call {name!r} {target!r}: {target!r} is {store_name(aliases, target)!r} itself")
+    return _apply(store, aliases, {**aliases, name: target})
+
+
+def remove_alias(store: Store, name: str) -> int:
+    """Give a project its own name back; returns how many episodes changed.
+
+    :raises BadSetting: `name` is no alias.
+    """
+    aliases = _aliases(store)
+    if name not in aliases:
+        known = ", ".join(sorted(aliases)) or "none"
+        raise BadSetting(f"{name!r} is no alias; those that are: {known}")
+    return _apply(store, aliases, {alias: target for alias, target in aliases.items() if alias != name})
+
+
+def store_name(aliases: Mapping[str, str], name: str) -> str:
+    """What a project is called; aliases of aliases are followed."""
+    while name in aliases:
+        name = aliases[name]
+    return name
+
+
+def _apply(store: Store, before: Mapping[str, str], after: Mapping[str, str]) -> int:
+    """The table first, so that what is written meanwhile follows it."""
+    store.settings.set(PROJECT_ALIASES, dict(sorted(after.items())) or None)
+    return sum(store.episodes.call_project(name, store_name(after, name)) for name in {*before, *after})
+
+
+def _aliases(store: Store) -> dict[str, str]:
+    return dict(store.settings.get(PROJECT_ALIASES, {}))

@@ -1,0 +1,203 @@
+"""Removing texts for good, and writing them anew, in SQLite."""
+
+# ruff: noqa: D102, S608
+# the contract documents them, see store/forget_base.py; only names of ours enter the SQL
+
+import sqlite3
+from collections.abc import Iterable, Mapping, Sequence
+from datetime import UTC, datetime
+
+from anamnesis_pipeline.model import Episode, Part, Passage
+from anamnesis_pipeline.store.forget_base import CachedReply, Selection
+from anamnesis_pipeline.store.sqlite import episode_rows, part_rows, passage_rows, pending
+from anamnesis_pipeline.store.sqlite.columns import instant, json_list
+from anamnesis_pipeline.store.sqlite.connection import Database, batches
+from anamnesis_pipeline.store.sqlite.part_rows import PART_COLUMNS
+from anamnesis_pipeline.store.sqlite.scrubbing import Scrubbing
+from anamnesis_pipeline.store.sqlite.summary_rows import publication_hash
+
+PARTS_PER_WRITE = 50
+"""A part is at most some 4,000 characters, so a write stays short."""
+
+_OF_EPISODES = {
+    "id": "e.episode_id", "session": "t.session_id", "project": "e.project", "time": "e.timestamp", "path": "t.path",
+}  # fmt: skip
+_OF_PARTS = {
+    "id": "p.part_id", "session": "p.session_id", "project": "p.project", "time": "p.started_at",
+    "path": "s.root || CASE WHEN s.folder IN ('', '.') THEN '' ELSE '/' || s.folder END || '/' || p.path",
+}  # fmt: skip
+"""Where the two kinds of rows have what a `Selection` filters by. The path of a part is relative to its source."""
+
+
+class SqliteForgetting:
+    """See `ForgetRecords`."""
+
+    def __init__(self, database: Database, scrubbing: Scrubbing) -> None:
+        self._database = database
+        self.scrub = scrubbing.scrub
+
+    def matching(self, what: Selection) -> list[str]:
+        of_episodes, episode_values = _condition(what, _OF_EPISODES)
+        of_parts, part_values = _condition(what, _OF_PARTS)
+        with self._database.read() as connection:
+            rows = connection.execute(
+                f"""SELECT e.episode_id, e.timestamp FROM episodes e JOIN episode_texts t USING (episode_key)
+                        WHERE {of_episodes}
+                    UNION SELECT p.part_id, p.started_at FROM parts p JOIN sources s ON s.key = p.source
+                        WHERE {of_parts} AND p.part_id NOT IN (SELECT episode_id FROM episodes)
+                    ORDER BY 2 DESC, 1""",
+                (*episode_values, *part_values),
+            )
+            return [key for key, _ in rows]
+
+    def forgotten(self, keys: Sequence[str]) -> set[str]:
+        with self._database.read() as connection:
+            rows = connection.execute(
+                "SELECT DISTINCT message_key FROM tombstone_keys WHERE message_key IN (SELECT value FROM json_each(?))",
+                (json_list(keys),),
+            )
+            return {key for (key,) in rows}
+
+    def has_forgotten(self) -> bool:
+        with self._database.read() as connection:
+            return connection.execute("SELECT 1 FROM tombstone_keys LIMIT 1").fetchone() is not None
+
+    def aliases_of(self, keys: Sequence[str]) -> dict[str, str]:
+        with self._database.read() as connection:
+            rows = connection.execute(
+                """SELECT key, canonical FROM messages
+                    WHERE canonical <> '' AND canonical IN (SELECT value FROM json_each(?))""",
+                (json_list(keys),),
+            )
+            return dict(rows.fetchall())
+
+    def bury(self, keys_of: Mapping[str, Iterable[str]]) -> None:
+        now = instant(datetime.now(UTC))
+        for batch in batches([(key, episode_id) for episode_id, keys in keys_of.items() for key in ("", *keys)]):
+            with self._database.write() as connection:
+                connection.executemany(
+                    "INSERT INTO tombstones VALUES (?, ?) ON CONFLICT DO NOTHING",
+                    [(episode_id, now) for _, episode_id in batch],
+                )
+                connection.executemany(
+                    "INSERT INTO tombstone_keys VALUES (?, ?) ON CONFLICT DO NOTHING", [row for row in batch if row[0]]
+                )
+
+    def parts(self, part_ids: Sequence[str]) -> list[Part]:
+        with self._database.read() as connection:
+            rows = connection.execute(
+                f"SELECT {PART_COLUMNS} FROM parts WHERE part_id IN (SELECT value FROM json_each(?)) ORDER BY part_id",
+                (json_list(part_ids),),
+            )
+            return [part_rows.read_row(row) for row in rows]
+
+    def parts_of_files(self, files: Iterable[tuple[str, str]]) -> list[Part]:
+        found: list[Part] = []
+        with self._database.read() as connection:
+            for source, path in sorted(set(files)):
+                rows = connection.execute(
+                    f"SELECT {PART_COLUMNS} FROM parts WHERE source = ? AND path = ? ORDER BY ordinal, part_id",
+                    (source, path),
+                )
+                found += map(part_rows.read_row, rows)
+        return found
+
+    def parts_after(self, part_id: str, limit: int) -> list[Part]:
+        with self._database.read() as connection:
+            rows = connection.execute(
+                f"SELECT {PART_COLUMNS} FROM parts WHERE part_id > ? ORDER BY part_id LIMIT ?", (part_id, limit)
+            )
+            return [part_rows.read_row(row) for row in rows]
+
+    def replace_parts(self, parts: Sequence[Part]) -> int:
+        replaced = 0
+        for batch in batches(parts, PARTS_PER_WRITE):
+            with self._database.write() as connection:
+                replaced += sum(_replace_part(connection, part) for part in batch)
+        return replaced
+
+    def remove_parts(self, part_ids: Sequence[str]) -> int:
+        removed = 0
+        for batch in batches(part_ids, PARTS_PER_WRITE):
+            with self._database.write() as connection:
+                _delete(connection, "summaries", batch)
+                removed += _delete(connection, "parts", batch)
+        return removed
+
+    def remove_summaries(self, part_ids: Sequence[str]) -> int:
+        removed = 0
+        for batch in batches(part_ids):
+            with self._database.write() as connection:
+                removed += _delete(connection, "summaries", batch)
+                rows = connection.execute(
+                    "SELECT part_id, content_hash FROM parts WHERE part_id IN (SELECT value FROM json_each(?))",
+                    (json_list(batch),),
+                ).fetchall()
+                connection.executemany(
+                    """UPDATE parts SET summarized_hash = NULL, published_hash = NULL, wanted_hash = ?
+                        WHERE part_id = ?""",
+                    [(publication_hash(content_hash, None), part_id) for part_id, content_hash in rows],
+                )
+        return removed
+
+    def rewrite_episode(self, episode: Episode, passages: Sequence[Passage]) -> bool:
+        episode, passages = episode_rows.storable(episode), passage_rows.storable(passages)
+        with self._database.write() as connection:
+            row = connection.execute("SELECT 1 FROM episodes WHERE episode_id = ?", (episode.episode_id,)).fetchone()
+            if row is None:
+                return False
+            episode_key = episode_rows.write_episode(connection, episode, passages)
+            passage_rows.write_passages(connection, episode_key, passages)
+            pending.refresh(connection, [episode_key])
+        return True
+
+    def replies_after(self, key: str, limit: int) -> list[CachedReply]:
+        with self._database.read() as connection:
+            rows = connection.execute(
+                "SELECT key, reply, backend, model FROM llm_replies WHERE key > ? ORDER BY key LIMIT ?", (key, limit)
+            )
+            return [CachedReply(*row) for row in rows]
+
+    def reply_models(self) -> list[tuple[str, str]]:
+        with self._database.read() as connection:
+            return connection.execute("SELECT DISTINCT backend, model FROM llm_replies ORDER BY 1, 2").fetchall()
+
+
+def _condition(what: Selection, column: Mapping[str, str]) -> tuple[str, list[str]]:
+    """The filters as SQL over one of the two kinds of rows, and their values in order."""
+    terms: list[tuple[str, tuple[str, ...]]] = []
+    if what.ids is not None:
+        terms.append((f"{column['id']} IN (SELECT value FROM json_each(?))", (json_list(what.ids),)))
+    if what.session_id:
+        terms.append((f"{column['session']} = ?", (what.session_id,)))
+    if what.path:
+        path, folder = column["path"], f"{what.path.rstrip('/')}/"
+        terms.append((f"({path} = ? OR substr({path}, 1, length(?)) = ?)", (what.path, folder, folder)))
+    if what.projects:
+        terms.append((f"{column['project']} IN (SELECT value FROM json_each(?))", (json_list(what.projects),)))
+    if what.since is not None:
+        terms.append((f"{column['time']} >= ?", (instant(what.since),)))
+    if what.until is not None:
+        terms.append((f"{column['time']} < ?", (instant(what.until),)))
+    sql = " AND ".join(term for term, _ in terms) or "1"
+    return sql, [value for _, values in terms for value in values]
+
+
+def _delete(connection: sqlite3.Connection, table: str, part_ids: Sequence[str]) -> int:
+    return connection.execute(
+        f"DELETE FROM {table} WHERE part_id IN (SELECT value FROM json_each(?))", (json_list(part_ids),)
+    ).rowcount
+
+
+def _replace_part(connection: sqlite3.Connection, part: Part) -> bool:
+    """The summary is of the same text under other masks, so it is noted as being of the new one."""
+    row = connection.execute("SELECT content_hash FROM parts WHERE part_id = ?", (part.part_id,)).fetchone()
+    if row is None:
+        return False
+    connection.execute(
+        "UPDATE summaries SET content_hash = ? WHERE part_id = ? AND content_hash = ?",
+        (part.content_hash, part.part_id, row[0]),
+    )
+    part_rows.write_part(connection, part)
+    connection.execute("UPDATE parts SET published_hash = NULL WHERE part_id = ?", (part.part_id,))
+    return True

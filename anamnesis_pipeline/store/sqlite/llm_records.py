@@ -1,0 +1,126 @@
+"""Replies of LLMs, what their calls cost, and batches under way, in SQLite."""
+
+# ruff: noqa: D102
+# the contract documents them, see store/llm_base.py
+
+import json
+import sqlite3
+from collections.abc import Sequence
+from datetime import datetime
+
+from anamnesis_pipeline.model import LlmBudget, LlmUse
+from anamnesis_pipeline.store.sqlite.columns import clean, json_list
+from anamnesis_pipeline.store.sqlite.connection import Database, batches
+
+_ROUNDING = 1e-9
+"""Dollars that sums of fractions may be off."""
+_LONGEST_QUEUE_S = 3600.0
+"""A turn further ahead than this was taken before the clock was set back."""
+
+
+class SqliteLlm:
+    """See `LlmRecords`."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+    def replies(self, keys: Sequence[str]) -> dict[str, str]:
+        with self._database.read() as connection:
+            rows = connection.execute(
+                "SELECT key, reply FROM llm_replies WHERE key IN (SELECT value FROM json_each(?))", (json_list(keys),)
+            )
+            return dict(rows.fetchall())
+
+    def put_reply(self, key: str, reply: str, backend: str, model: str) -> None:
+        with self._database.write() as connection:
+            connection.execute(
+                """INSERT INTO llm_replies (key, backend, model, reply) VALUES (?, ?, ?, ?)
+                    ON CONFLICT (key) DO NOTHING""",
+                (key, backend, model, clean(reply)),
+            )
+
+    def forget_replies(self, keys: Sequence[str]) -> int:
+        forgotten = 0
+        for batch in batches(keys):
+            with self._database.write() as connection:
+                forgotten += connection.execute(
+                    "DELETE FROM llm_replies WHERE key IN (SELECT value FROM json_each(?))", (json_list(batch),)
+                ).rowcount
+        return forgotten
+
+    def reserve(self, call_id: str, day: str, backend: str, model: str, expected: LlmUse, budget: LlmBudget) -> bool:
+        with self._database.write() as connection:
+            if _exceeds(_used(connection, day), expected, budget):
+                return False
+            connection.execute(
+                """INSERT INTO llm_calls
+                        (call_id, day, backend, model, settled, calls, input_tokens, output_tokens, dollars)
+                    VALUES (?, ?, ?, ?, 0, ?, ?, ?, ?) ON CONFLICT (call_id) DO NOTHING""",
+                (call_id, day, backend, model, *_columns(expected)),
+            )
+        return True
+
+    def settle(self, call_id: str, used: LlmUse) -> None:
+        with self._database.write() as connection:
+            connection.execute(
+                """UPDATE llm_calls SET settled = 1, calls = ?, input_tokens = ?, output_tokens = ?, dollars = ?
+                    WHERE call_id = ? AND settled = 0""",
+                (*_columns(used), call_id),
+            )
+
+    def used(self, day: str) -> LlmUse:
+        with self._database.read() as connection:
+            return _used(connection, day)
+
+    def take_turn(self, backend: str, now: datetime, per_minute: int) -> float:
+        moment = now.timestamp()
+        with self._database.write() as connection:
+            row = connection.execute("SELECT next_at FROM llm_turns WHERE backend = ?", (backend,)).fetchone()
+            free_at = row[0] if row and row[0] - moment < _LONGEST_QUEUE_S else moment
+            turn = max(moment, free_at)
+            connection.execute(
+                """INSERT INTO llm_turns (backend, next_at) VALUES (?, ?)
+                    ON CONFLICT (backend) DO UPDATE SET next_at = excluded.next_at""",
+                (backend, turn + 60.0 / per_minute),
+            )
+        return float(turn - moment)
+
+    def put_batch(self, batch_id: str, backend: str, call_id: str, keys: Sequence[str]) -> None:
+        with self._database.write() as connection:
+            connection.execute(
+                """INSERT INTO llm_batches (batch_id, backend, call_id, keys) VALUES (?, ?, ?, ?)
+                    ON CONFLICT (batch_id) DO NOTHING""",
+                (batch_id, backend, call_id, json_list(keys)),
+            )
+
+    def open_batches(self, backend: str) -> dict[str, tuple[str, tuple[str, ...]]]:
+        with self._database.read() as connection:
+            rows = connection.execute(
+                "SELECT batch_id, call_id, keys FROM llm_batches WHERE backend = ? ORDER BY rowid", (backend,)
+            )
+            return {batch_id: (call_id, tuple(json.loads(keys))) for batch_id, call_id, keys in rows}
+
+    def close_batch(self, batch_id: str) -> None:
+        with self._database.write() as connection:
+            connection.execute("DELETE FROM llm_batches WHERE batch_id = ?", (batch_id,))
+
+
+def _used(connection: sqlite3.Connection, day: str) -> LlmUse:
+    row = connection.execute(
+        """SELECT coalesce(sum(calls), 0), coalesce(sum(input_tokens), 0), coalesce(sum(output_tokens), 0),
+                coalesce(sum(dollars), 0.0) FROM llm_calls WHERE day = ?""",
+        (day,),
+    ).fetchone()
+    return LlmUse(*row)
+
+
+def _exceeds(used: LlmUse, expected: LlmUse, budget: LlmBudget) -> bool:
+    tokens = used.input_tokens + used.output_tokens + expected.input_tokens + expected.output_tokens
+    dollars = used.dollars + expected.dollars
+    return (budget.tokens is not None and tokens > budget.tokens) or (
+        budget.dollars is not None and dollars > budget.dollars + _ROUNDING
+    )
+
+
+def _columns(use: LlmUse) -> tuple[int, int, int, float]:
+    return use.calls, use.input_tokens, use.output_tokens, use.dollars

@@ -1,0 +1,92 @@
+"""Message keys, the copies of messages, and lines that could not be read, as rows.
+
+A message is one row under its own key, and one more for each further key by which it is known: their `canonical` is
+its own key.
+"""
+
+import sqlite3
+from collections.abc import Iterator, Mapping, Sequence
+
+from anamnesis_pipeline.model import MAX_RECORDS, DeadLetter, Occurrence, content_id
+from anamnesis_pipeline.store.base import ParsedChunk
+from anamnesis_pipeline.store.sqlite.columns import clean, json_list
+from anamnesis_pipeline.store.sqlite.episodes import remove_episode
+
+_HISTORY = "SELECT key FROM sources WHERE kind = 'claude_history'"
+
+
+def write_messages(connection: sqlite3.Connection, chunk: ParsedChunk) -> None:
+    """The keys, occurrences and dead letters of a chunk."""
+    source, path = chunk.before.source, chunk.before.path
+    rows = [(key, source, path, chunk.aliases.get(key, "")) for key in chunk.keys]
+    _supersede_history(connection, source, path, chunk.claims)
+    rows += [(claim, source, path, key) for claim, key in chunk.claims.items()]
+    connection.executemany(
+        "INSERT INTO messages (key, source, path, canonical) VALUES (?, ?, ?, ?) ON CONFLICT (key) DO NOTHING", rows
+    )
+    _write_occurrences(connection, source, chunk.occurrences)
+    connection.executemany(
+        "DELETE FROM dead_letters WHERE source = ? AND path = ? AND generation = ? AND line = ?",
+        [(letter.source, letter.path, letter.generation, letter.line) for letter in chunk.revived],
+    )
+    connection.executemany(
+        """INSERT INTO dead_letters (source, path, generation, line, reason) VALUES (?, ?, ?, ?, ?)
+            ON CONFLICT (source, path, generation, line) DO UPDATE SET reason = excluded.reason""",
+        [(letter.source, letter.path, letter.generation, letter.line, clean(letter.reason)) for letter in chunk.dead],
+    )
+
+
+def read_dead_letters(connection: sqlite3.Connection, source: str | None, limit: int) -> list[DeadLetter]:
+    """See `IngestRecords.dead_letters`."""
+    rows = connection.execute(
+        """SELECT source, path, generation, line, reason FROM dead_letters WHERE ?1 IS NULL OR source = ?1
+            ORDER BY source, path, generation, line LIMIT ?2""",
+        (source, limit),
+    )
+    return [DeadLetter(*row) for row in rows]
+
+
+def _write_occurrences(connection: sqlite3.Connection, source: str, occurrences: Sequence[Occurrence]) -> None:
+    """A copy that is known by a further key is one of the message whose key that is."""
+    connection.executemany(
+        """INSERT INTO occurrences (source, path, line, message_key)
+            VALUES (?1, ?2, ?3, coalesce((SELECT nullif(canonical, '') FROM messages WHERE key = ?4), ?4))
+            ON CONFLICT DO NOTHING""",
+        [(source, o.path, o.line, o.message_key) for o in occurrences],
+    )
+
+
+def _supersede_history(connection: sqlite3.Connection, source: str, path: str, claims: Mapping[str, str]) -> None:
+    """A prompt that only the history had, and that a transcript has now, belongs to the transcript.
+
+    What was published of the history's is removed, and no tombstone stays; its line becomes an occurrence.
+    """
+    if not claims:
+        return
+    held = connection.execute(
+        f"""SELECT key, source, path FROM messages
+            WHERE key IN (SELECT value FROM json_each(?)) AND source IN ({_HISTORY}) AND source <> ?""",  # noqa: S608
+        (json_list(claims), source),
+    ).fetchall()
+    for key, history, file in held:
+        for line in _remove_exchange(connection, history, content_id("exchange", key)):
+            _write_occurrences(connection, history, [Occurrence(claims[key], file, line)])
+        connection.execute(
+            "UPDATE messages SET source = ?, path = ?, canonical = ? WHERE key = ?", (source, path, claims[key], key)
+        )
+        connection.execute("UPDATE occurrences SET message_key = ? WHERE message_key = ?", (claims[key], key))
+
+
+def _remove_exchange(connection: sqlite3.Connection, source: str, exchange_id: str) -> Iterator[int]:
+    """Remove the parts of an exchange of the history with their episodes; yields the line that it stood on."""
+    parts = connection.execute(
+        "SELECT part_id, ordinal FROM parts WHERE source = ? AND exchange_id = ? ORDER BY ordinal",
+        (source, exchange_id),
+    ).fetchall()
+    for part_id, _ in parts:
+        for episode_id in (part_id, *(content_id("record", part_id, str(n)) for n in range(MAX_RECORDS))):
+            remove_episode(connection, episode_id)
+        connection.execute("DELETE FROM summaries WHERE part_id = ?", (part_id,))
+        connection.execute("DELETE FROM parts WHERE part_id = ?", (part_id,))
+    if parts:
+        yield parts[0][1]

@@ -1,0 +1,97 @@
+"""Which parts want a summary, and the summaries there are, in SQLite."""
+
+# ruff: noqa: D102, S608
+# the contract documents them, see store/base.py; only names of ours enter the SQL
+
+from collections import Counter
+from collections.abc import Sequence
+from datetime import datetime
+
+from anamnesis_pipeline.model import Part, Summary
+from anamnesis_pipeline.store.sqlite import part_rows
+from anamnesis_pipeline.store.sqlite.columns import instant, json_list
+from anamnesis_pipeline.store.sqlite.connection import Database, batches
+from anamnesis_pipeline.store.sqlite.part_rows import PART_COLUMNS
+from anamnesis_pipeline.store.sqlite.summary_rows import read_summary, write_summary
+
+_ASKED_FOR = ""
+"""`summary_due` of a part whose summary is wanted anew: before every instant."""
+
+_NOT_DELETED = "part_id NOT IN (SELECT episode_id FROM tombstones)"
+_MISSING = f"closed = 1 AND summarized_hash IS NOT content_hash AND {_NOT_DELETED}"
+_DUE = f"closed = 1 AND summary_due IS NOT NULL AND summary_due <= :now AND {_NOT_DELETED}"
+"""Each reads the partial index of its condition, which holds the work left."""
+
+
+class SqliteSummaries:
+    """The part of `IngestRecords` that is about summaries."""
+
+    _database: Database
+
+    def parts_to_summarize(self, source: str, now: datetime, limit: int, project: str | None = None) -> list[Part]:
+        """See `IngestRecords.parts_to_summarize`. A deleted episode's part is left out."""
+        given = {"source": source, "now": instant(now), "limit": limit, "project": project}
+        of = "source = :source AND (:project IS NULL OR project = :project)"
+        with self._database.read() as connection:
+            # the ids alone are sorted; the texts of the others stay compressed on disk
+            ids = connection.execute(
+                f"""SELECT part_id, ended_at FROM parts WHERE {of} AND {_MISSING}
+                    UNION SELECT part_id, ended_at FROM parts WHERE {of} AND {_DUE}
+                    ORDER BY ended_at DESC, part_id DESC LIMIT :limit""",
+                given,
+            ).fetchall()
+            rows = connection.execute(
+                f"""SELECT {PART_COLUMNS} FROM parts WHERE part_id IN (SELECT value FROM json_each(?))
+                    ORDER BY ended_at DESC, part_id DESC""",
+                (json_list(part_id for part_id, _ in ids),),
+            ).fetchall()
+        return [part_rows.read_row(row) for row in rows]
+
+    def sources_to_summarize(self, now: datetime) -> set[str]:
+        with self._database.read() as connection:
+            rows = connection.execute(
+                f"SELECT source FROM parts WHERE {_MISSING} UNION SELECT source FROM parts WHERE {_DUE}",
+                {"now": instant(now)},
+            )
+            return {source for (source,) in rows}
+
+    def want_summaries(
+        self, except_model: str, *, project: str | None = None, limit: int | None = None, dry_run: bool = False
+    ) -> dict[str, int]:
+        with self._database.read() as connection:
+            found = connection.execute(
+                f"""SELECT part_id, source FROM parts
+                    WHERE closed = 1 AND summarized_hash IS content_hash AND {_NOT_DELETED}
+                        AND (:project IS NULL OR project = :project)
+                        AND (SELECT model FROM summaries s WHERE s.part_id = parts.part_id) <> :model
+                    ORDER BY ended_at DESC, part_id DESC LIMIT :limit""",
+                {"project": project, "model": except_model, "limit": -1 if limit is None else limit},
+            ).fetchall()
+        for batch in batches([] if dry_run else found):
+            with self._database.write() as connection:
+                connection.execute(
+                    "UPDATE parts SET summary_due = ? WHERE part_id IN (SELECT value FROM json_each(?))",
+                    (_ASKED_FOR, json_list(part_id for part_id, _ in batch)),
+                )
+        return dict(Counter(source for _, source in found))
+
+    def put_summaries(self, summaries: Sequence[Summary]) -> int:
+        changed = 0
+        for batch in batches(summaries):
+            with self._database.write() as connection:
+                changed += sum(write_summary(connection, summary) for summary in batch)
+        return changed
+
+    def summary(self, part_id: str) -> Summary | None:
+        with self._database.read() as connection:
+            return read_summary(connection, part_id)
+
+    def summary_counts(self) -> dict[str, int]:
+        with self._database.read() as connection:
+            rows = connection.execute(
+                "SELECT model, problem <> '', skip, count(*) FROM summaries GROUP BY model, problem <> '', skip"
+            ).fetchall()
+        counts: Counter[str] = Counter()
+        for model, is_flagged, skip, count in rows:
+            counts["problem" if is_flagged else "skip" if skip else model] += count
+        return dict(counts)

@@ -1,0 +1,88 @@
+"""Summaries as rows, and what they mean for the row of their part."""
+
+import json
+import sqlite3
+from collections.abc import Iterable
+from dataclasses import replace
+from datetime import datetime
+from typing import Any
+
+from anamnesis_pipeline.model import RecordType, Summary, TypedRecord, content_id
+from anamnesis_pipeline.store.sqlite.columns import as_json, clean, instant, json_list, moment
+
+_COLUMNS = "part_id, content_hash, text, model, tags, records, skip, problem, retry_at, attempts"
+
+
+def publication_hash(content_hash: str, summary: Summary | None) -> str:
+    """What an episode is made of: the text, and the summary of that text with its tags and records."""
+    if summary is None:
+        return content_id(content_hash)
+    rest = as_json([summary.tags, _record_rows(summary.records), summary.skip])
+    return content_id(content_hash, summary.text, summary.model, rest)
+
+
+def read_summary(connection: sqlite3.Connection, part_id: str) -> Summary | None:
+    """The summary of a part, of whatever version of it."""
+    row = connection.execute(f"SELECT {_COLUMNS} FROM summaries WHERE part_id = ?", (part_id,)).fetchone()  # noqa: S608
+    return None if row is None else _read_row(*row)
+
+
+def write_summary(connection: sqlite3.Connection, summary: Summary) -> bool:
+    """Insert or replace by part id; False when the same is there already. Either way nobody waits for it any more."""
+    summary = _cleaned(summary)
+    is_new = read_summary(connection, summary.part_id) != summary
+    retry_at = _instant(summary.retry_at)
+    if is_new:
+        connection.execute(
+            f"""INSERT INTO summaries ({_COLUMNS}) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
+                ON CONFLICT (part_id) DO UPDATE SET content_hash = excluded.content_hash, text = excluded.text,
+                    model = excluded.model, tags = excluded.tags, records = excluded.records, skip = excluded.skip,
+                    problem = excluded.problem, retry_at = excluded.retry_at, attempts = excluded.attempts""",  # noqa: S608
+            (summary.part_id, summary.content_hash, summary.text, summary.model, json_list(summary.tags),
+             as_json(_record_rows(summary.records)), summary.skip, summary.problem, retry_at, summary.attempts),
+        )  # fmt: skip
+    connection.execute(
+        """UPDATE parts SET summarized_hash = ?2, summary_due = ?4,
+                wanted_hash = CASE WHEN content_hash = ?2 THEN ?3 ELSE wanted_hash END
+            WHERE part_id = ?1""",
+        (summary.part_id, summary.content_hash, publication_hash(summary.content_hash, summary), retry_at),
+    )
+    return is_new
+
+
+def _read_row(
+    part_id: str, content_hash: str, text: str, model: str, tags: str, records: str, skip: int, problem: str,
+    retry_at: str | None, attempts: int,
+) -> Summary:  # fmt: skip
+    return Summary(
+        part_id=part_id,
+        content_hash=content_hash,
+        text=text,
+        model=model,
+        tags=tuple(json.loads(tags)),
+        records=tuple(
+            TypedRecord(RecordType(kind), stated, why, tuple(ids)) for kind, stated, why, ids in json.loads(records)
+        ),
+        skip=bool(skip),
+        problem=problem,
+        retry_at=moment(retry_at) if retry_at else None,
+        attempts=attempts,
+    )
+
+
+def _record_rows(records: Iterable[TypedRecord]) -> list[list[Any]]:
+    return [[record.type, record.text, record.why, record.message_ids] for record in records]
+
+
+def _cleaned(summary: Summary) -> Summary:
+    return replace(
+        summary,
+        text=clean(summary.text),
+        tags=tuple(clean(tag) for tag in summary.tags),
+        records=tuple(replace(r, text=clean(r.text), why=clean(r.why)) for r in summary.records),
+        problem=clean(summary.problem),
+    )
+
+
+def _instant(when: datetime | None) -> str | None:
+    return None if when is None else instant(when)

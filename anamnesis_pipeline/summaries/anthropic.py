@@ -1,0 +1,175 @@
+"""The Claude API, by the `anthropic` library: single calls, streamed, and batches at half the price."""
+
+import logging
+from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING, Any
+
+import anthropic
+import httpx2
+
+from anamnesis_pipeline.errors import AnamnesisError, LlmAnswerInvalid, LlmUnavailable
+from anamnesis_pipeline.model import LlmUse
+from anamnesis_pipeline.summaries.base import Reply, Request
+from anamnesis_pipeline.summaries.prices import Model, most_output_tokens, most_use
+from anamnesis_pipeline.summaries.prompt import SCHEMA
+from anamnesis_pipeline.summaries.refusals import code_words, error_of_status
+
+if TYPE_CHECKING:
+    from anthropic.types import Message
+    from anthropic.types.messages import MessageBatch, MessageBatchIndividualResponse
+
+URL = "https://api.anthropic.com"
+CONNECT_TIMEOUT_S = 10.0
+RECENT_BATCHES = 100
+BATCH_LIFETIME = timedelta(hours=25)
+"""Batches end within 24 hours; nothing of ours still waits for an older one."""
+
+_SERVICE = "the Claude API"
+_WHOLE = {"message_start", "message_stop"}
+_FAILURES = (
+    anthropic.AnthropicError, httpx2.HTTPError,
+    RuntimeError, ValueError, TypeError, AttributeError, LookupError,
+)  # fmt: skip
+"""What the library raises: its own errors, httpx2's in mid-stream, and the others on events that are not Claude's."""
+
+
+class AnthropicBackend:
+    """The Claude API with one model. A `BatchBackend`.
+
+    A stream that is silent for `timeout_s` is given up; the service's own pings count as signs of life.
+    """
+
+    name = "anthropic"
+    is_paid = True
+    is_local = False
+    concurrency = 4
+
+    def __init__(self, model: Model, api_key: str, timeout_s: float, url: str = URL) -> None:
+        self.model = model.name
+        self._known = model
+        timeout = httpx2.Timeout(timeout_s, connect=min(CONNECT_TIMEOUT_S, timeout_s))
+        self._client = anthropic.Anthropic(api_key=api_key, base_url=url or URL, max_retries=0, timeout=timeout)
+        # At level DEBUG the library logs whole requests, prompts included.
+        logging.getLogger("anthropic").setLevel(logging.INFO)
+
+    def expected(self, request: Request) -> LlmUse:
+        """An upper bound of what `ask` will use."""
+        return most_use(self._known, request)
+
+    def ask(self, request: Request) -> Reply:
+        """One streamed call. Raises as `SummaryBackend.ask` says."""
+        try:
+            with self._client.messages.stream(**self._params(request)) as stream:
+                seen = {event.type for event in stream}
+                message = stream.current_message_snapshot if seen >= _WHOLE else None
+        except _FAILURES as exc:
+            raise _translated(exc) from None  # the library's errors quote what the service said
+        if message is None:
+            raise LlmUnavailable(f"{_SERVICE} broke off in mid-answer; try again later")
+        return self._reply(message, batch=False)
+
+    def submit(self, requests: Sequence[Request]) -> str:
+        """Hand in a batch; its id."""
+        entries: list[Any] = [{"custom_id": r.key, "params": self._params(r)} for r in requests]
+        try:
+            return self._client.messages.batches.create(requests=entries).id
+        except _FAILURES as exc:
+            raise _translated(exc) from None
+
+    def collect(self, batch_id: str) -> Mapping[str, Reply | str] | None:
+        """The answers of a batch by key, or why there is none; None while it is being worked on."""
+        try:
+            batch = self._client.messages.batches.retrieve(batch_id)
+            if batch.processing_status != "ended":
+                return None
+            if not batch.results_url:
+                raise LlmAnswerInvalid(f"the results of batch {batch_id} are gone; its parts are asked for again")
+            return {entry.custom_id: self._result(entry) for entry in self._client.messages.batches.results(batch_id)}
+        except anthropic.NotFoundError:
+            raise LlmAnswerInvalid(f"there is no batch {batch_id} any more; its parts are asked for again") from None
+        except _FAILURES as exc:
+            raise _translated(exc) from None
+
+    def find(self, keys: Sequence[str]) -> str | None:
+        """A recent batch that holds these requests.
+
+        The service lists no request of a batch that is being worked on: there an equal number of them has to do.
+        """
+        try:
+            for batch in self._client.messages.batches.list(limit=RECENT_BATCHES).data:
+                if datetime.now(UTC) - batch.created_at <= BATCH_LIFETIME and self._holds(batch, set(keys)):
+                    return batch.id
+        except _FAILURES as exc:
+            raise _translated(exc) from None
+        return None
+
+    def close(self) -> None:
+        """Free connections."""
+        self._client.close()
+
+    def _params(self, request: Request) -> dict[str, Any]:
+        params: dict[str, Any] = {
+            "model": self.model,
+            "max_tokens": most_output_tokens(self._known, request),
+            "system": [{"type": "text", "text": request.system, "cache_control": {"type": "ephemeral"}}],
+            "messages": [{"role": "user", "content": request.text}],
+            "output_config": {"format": {"type": "json_schema", "schema": SCHEMA}},
+        }
+        if self._known.thinking == "optional":
+            params["thinking"] = {"type": "disabled"}
+        if self._known.thinking == "always":
+            params["output_config"]["effort"] = "low"
+        return params
+
+    def _reply(self, message: "Message", *, batch: bool) -> Reply:
+        if message.stop_reason == "refusal":
+            raise LlmAnswerInvalid(f"{_SERVICE} refused to answer; the part keeps the summary it has")
+        if message.stop_reason not in ("end_turn", "stop_sequence"):
+            raise LlmAnswerInvalid(f"{_SERVICE} stopped early ({message.stop_reason}); the answer is incomplete")
+        text = "".join(block.text for block in message.content if block.type == "text")
+        return Reply(text, self._used(message, batch=batch))
+
+    def _used(self, message: "Message", *, batch: bool) -> LlmUse:
+        usage = message.usage
+        written, read = usage.cache_creation_input_tokens or 0, usage.cache_read_input_tokens or 0
+        dollars = self._known.dollars(usage.input_tokens, written, read, usage.output_tokens, batch=batch)
+        return LlmUse(1, usage.input_tokens + written + read, usage.output_tokens, dollars)
+
+    def _result(self, entry: "MessageBatchIndividualResponse") -> Reply | str:
+        result = entry.result
+        if result.type == "succeeded":
+            try:
+                return self._reply(result.message, batch=True)
+            except LlmAnswerInvalid as problem:
+                return str(problem)
+        if result.type == "errored":
+            return f"the batch failed on it ({', '.join(code_words([result.error.error.type]))}); it is asked for again"
+        return f"the batch left it out ({result.type}); it is asked for again"
+
+    def _holds(self, batch: "MessageBatch", keys: set[str]) -> bool:
+        counts = batch.request_counts
+        total = counts.processing + counts.succeeded + counts.errored + counts.canceled + counts.expired
+        if total != len(keys):
+            return False
+        if batch.processing_status != "ended":
+            return True
+        if not batch.results_url:
+            return False
+        results = self._client.messages.batches.results(batch.id)
+        try:
+            return all(entry.custom_id in keys for entry in results)
+        finally:
+            results.close()
+
+
+def _translated(exc: Exception) -> AnamnesisError:
+    match exc:
+        case anthropic.APIStatusError():
+            return error_of_status(_SERVICE, exc.status_code, (exc.type, exc.error_code), exc.response.headers)
+        case anthropic.APITimeoutError() | httpx2.TimeoutException():
+            return LlmUnavailable(f"{_SERVICE} was silent for too long; try again later")
+        case anthropic.APIConnectionError():
+            return LlmUnavailable(f"{_SERVICE} cannot be reached; try again later")
+        case _:
+            return LlmUnavailable(f"{_SERVICE} broke off in mid-answer ({type(exc).__name__}); try again later")

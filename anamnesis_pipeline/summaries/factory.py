@@ -1,0 +1,107 @@
+"""The setting `summarizer` to a backend: the one place that names them. Imports late: each library takes its time."""
+
+import shlex
+from dataclasses import dataclass, field
+
+from anamnesis_pipeline.errors import BadSetting
+from anamnesis_pipeline.summaries.base import SummaryBackend
+from anamnesis_pipeline.summaries.endpoints import check_url, is_loopback
+from anamnesis_pipeline.summaries.prices import DEFAULT_MODELS, Model, find_model
+
+
+@dataclass(frozen=True, slots=True)
+class BackendOptions:
+    """What backends are made of; each takes what concerns it. Named after the settings.
+
+    :param model: empty: the backend's own default.
+    :param timeout_s: seconds after which a silent LLM is given up.
+    :param ollama_threads: CPU threads per call of an Ollama server; None leaves it to the server.
+    """
+
+    model: str = ""
+    timeout_s: float = 180.0
+    claude_command: str = "claude"
+    claude_host: str = ""
+    ollama_urls: tuple[str, ...] = ()
+    ollama_threads: int | None = None
+    openai_url: str = ""
+    openai_api_key: str | None = field(default=None, repr=False)
+    anthropic_api_key: str | None = field(default=None, repr=False)
+    anthropic_url: str = ""
+    input_price: float | None = None
+    output_price: float | None = None
+
+
+def open_backend(kind: str, options: BackendOptions) -> SummaryBackend:
+    """The backend that the setting `summarizer` names, without calling anybody.
+
+    :raises BadSetting: it needs a key, a URL or a model that is not set, or set wrongly.
+    :raises LlmRefused: its model costs money and no price of it is known.
+    """
+    match kind:
+        case "claude_cli":
+            return _claude_cli(options)
+        case "ollama":
+            return _ollama(options)
+        case "anthropic":
+            return _anthropic(options)
+        case "openai":
+            return _openai(options)
+    raise BadSetting(f"summarizer must be claude_cli, ollama, anthropic or openai to use an LLM, not {kind!r}")
+
+
+def _model(kind: str, options: BackendOptions, *, is_paid: bool) -> Model:
+    name = options.model or DEFAULT_MODELS.get(kind, "")
+    if not name:
+        raise BadSetting(f"summary_model must be set: {kind} has no default")
+    prices = {"input_price": options.input_price, "output_price": options.output_price} if is_paid else {}
+    return find_model(kind, name, is_paid=is_paid, **prices)
+
+
+def _claude_cli(options: BackendOptions) -> SummaryBackend:
+    from anamnesis_pipeline.summaries.claude_cli import ClaudeCliBackend
+
+    try:
+        words = shlex.split(options.claude_command)
+    except ValueError:
+        words = []
+    if not words:
+        raise BadSetting(f"claude_command must be a command line, not {options.claude_command!r}")
+    if options.claude_host:
+        from anamnesis_pipeline.summaries.ssh_command import parse_place
+
+        parse_place(options.claude_host)
+    model = _model("claude_cli", options, is_paid=False)
+    return ClaudeCliBackend(model, options.claude_command, options.claude_host, options.timeout_s)
+
+
+def _ollama(options: BackendOptions) -> SummaryBackend:
+    urls = tuple(check_url("ollama_urls", url if "://" in url else f"http://{url}") for url in options.ollama_urls)
+    if not urls:
+        raise BadSetting("ollama_urls must hold at least one URL, e.g. http://127.0.0.1:11434")
+    from anamnesis_pipeline.summaries.ollama import OllamaBackend
+
+    model = _model("ollama", options, is_paid=False)
+    return OllamaBackend(model, urls, options.timeout_s, options.ollama_threads)
+
+
+def _anthropic(options: BackendOptions) -> SummaryBackend:
+    if not options.anthropic_api_key:
+        raise BadSetting("anthropic_api_key must be set (ANAMNESIS_ANTHROPIC_API_KEY or ANTHROPIC_API_KEY)")
+    url = check_url("anthropic_url", options.anthropic_url) if options.anthropic_url else ""
+    from anamnesis_pipeline.summaries.anthropic import URL, AnthropicBackend
+
+    model = _model("anthropic", options, is_paid=True)
+    return AnthropicBackend(model, options.anthropic_api_key, options.timeout_s, url or URL)
+
+
+def _openai(options: BackendOptions) -> SummaryBackend:
+    if not options.openai_url:
+        raise BadSetting("openai_url must be set, e.g. http://127.0.0.1:8080/v1")
+    url = check_url("openai_url", options.openai_url)
+    from anamnesis_pipeline.summaries.openai_compatible import OpenAiBackend
+
+    is_paid = not is_loopback(url) or bool(options.input_price or options.output_price)
+    model = _model("openai", options, is_paid=is_paid)
+    is_paid = is_paid and (model.input_price, model.output_price) != (0.0, 0.0)
+    return OpenAiBackend(model, url, options.timeout_s, options.openai_api_key, is_paid=is_paid)

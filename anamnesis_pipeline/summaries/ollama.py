@@ -1,0 +1,127 @@
+"""Ollama, by its own library: several servers, tried in order, each with the model on it."""
+
+import time
+from collections.abc import Sequence
+from typing import Any
+
+import httpx
+import ollama
+
+from anamnesis_pipeline.errors import AnamnesisError, LlmAnswerInvalid, LlmBusy, LlmRefused, LlmUnavailable
+from anamnesis_pipeline.model import LlmUse
+from anamnesis_pipeline.summaries.base import Reply, Request
+from anamnesis_pipeline.summaries.endpoints import is_loopback
+from anamnesis_pipeline.summaries.prices import Model, most_input_tokens, most_use
+from anamnesis_pipeline.summaries.prompt import SCHEMA
+from anamnesis_pipeline.summaries.refusals import error_of_status
+
+CONNECT_TIMEOUT_S = 5.0
+DEAD_FOR_S = 60.0
+"""A server that does not answer is passed over for so long."""
+CONTEXT_SIZES = (8_192, 16_384)
+"""Context windows asked for. Few, as a server loads the model anew for each; its own default cuts prompts silently."""
+BYTES_PER_TOKEN = 2
+"""Fewer than in any language or code, so that the window chosen by it holds the prompt."""
+
+_FAILURES = (ollama.ResponseError, ConnectionError, httpx.HTTPError, ValueError, TypeError, AttributeError)
+"""What the library raises: its own error, httpx's in mid-stream, and the last three on lines that are not Ollama's."""
+
+
+class OllamaBackend:
+    """Ollama with one model, on the first of several servers that answers.
+
+    :param urls: the servers; at least one.
+    :param threads: CPU threads a server may use per call; None leaves it to the server.
+    """
+
+    name = "ollama"
+    is_paid = False
+    concurrency = 1
+
+    def __init__(self, model: Model, urls: Sequence[str], timeout_s: float, threads: int | None = None) -> None:
+        self.model = model.name
+        # Models of Ollama's cloud are named so; a server on this machine passes their prompts on.
+        self.is_local = all(map(is_loopback, urls)) and not model.name.endswith(("-cloud", ":cloud"))
+        self._known = model
+        self._threads = threads
+        timeout = httpx.Timeout(timeout_s, connect=min(CONNECT_TIMEOUT_S, timeout_s))
+        self._clients = {url: ollama.Client(url, timeout=timeout, trust_env=not is_loopback(url)) for url in urls}
+        self._dead_until: dict[str, float] = {}
+
+    def expected(self, request: Request) -> LlmUse:
+        """An upper bound of what `ask` will use."""
+        return most_use(self._known, request)
+
+    def ask(self, request: Request) -> Reply:
+        """One streamed call to the first server that answers. Raises as `SummaryBackend.ask` says."""
+        now = time.monotonic()
+        alive = [url for url in self._clients if self._dead_until.get(url, 0.0) <= now]
+        problems: list[AnamnesisError] = []
+        for url in alive or list(self._clients):
+            try:
+                return self._ask_one(url, request)
+            except LlmUnavailable as problem:
+                self._dead_until[url] = time.monotonic() + DEAD_FOR_S
+                problems.append(problem)
+            except (LlmBusy, LlmRefused) as problem:
+                problems.append(problem)
+        raise _most_telling(problems)
+
+    def close(self) -> None:
+        """Free connections."""
+        for client in self._clients.values():
+            client.close()  # type: ignore[no-untyped-call]
+
+    def _ask_one(self, url: str, request: Request) -> Reply:
+        texts: list[str] = []
+        last: ollama.ChatResponse | None = None
+        try:
+            for last in self._chat(url, request):
+                texts.append(last.message.content or "")
+        except _FAILURES as exc:
+            raise _translated(exc, url, self.model) from None  # an error may quote the prompt
+        if last is None or not last.done:
+            raise LlmUnavailable(f"ollama at {url} broke off in mid-answer; try again later")
+        if last.done_reason == "length":
+            raise LlmAnswerInvalid(f"{self.model} at {url} was cut off by the limit of its answer")
+        return Reply("".join(texts), LlmUse(1, last.prompt_eval_count or 0, last.eval_count or 0))
+
+    def _chat(self, url: str, request: Request) -> Any:
+        return self._clients[url].chat(
+            self.model,
+            [{"role": "system", "content": request.system}, {"role": "user", "content": request.text}],
+            stream=True,
+            think=False,
+            format=SCHEMA,
+            options=self._options(request),
+        )
+
+    def _options(self, request: Request) -> dict[str, Any]:
+        needed = most_input_tokens(request) // BYTES_PER_TOKEN + request.max_output_tokens
+        context = next((size for size in CONTEXT_SIZES if size >= needed), CONTEXT_SIZES[-1])
+        options: dict[str, Any] = {"temperature": 0, "num_ctx": context, "num_predict": request.max_output_tokens}
+        return options if self._threads is None else options | {"num_thread": self._threads}
+
+
+def _most_telling(problems: Sequence[AnamnesisError]) -> AnamnesisError:
+    """What to raise when no server answered; it is final only if every server refused."""
+    if busy := next((problem for problem in problems if isinstance(problem, LlmBusy)), None):
+        return busy
+    kind = LlmRefused if all(isinstance(problem, LlmRefused) for problem in problems) else LlmUnavailable
+    return kind("; ".join(map(str, problems)))
+
+
+def _translated(exc: Exception, url: str, model: str) -> AnamnesisError:
+    match exc:
+        case ollama.ResponseError(status_code=404):
+            return LlmRefused(f"ollama at {url} has no model {model!r}; run `ollama pull {model}` there")
+        case ollama.ResponseError(status_code=503):
+            return LlmBusy(f"ollama at {url} has too many calls waiting")
+        case ollama.ResponseError(status_code=status) if status > 0:
+            return error_of_status(f"ollama at {url}", status)
+        case httpx.ConnectError() | httpx.ConnectTimeout() | ConnectionError():
+            return LlmUnavailable(f"ollama at {url} cannot be reached; is it running?")
+        case httpx.TimeoutException():
+            return LlmUnavailable(f"ollama at {url} was silent for too long; raise summary_timeout_s if it is slow")
+        case _:
+            return LlmUnavailable(f"ollama at {url} broke off in mid-answer ({type(exc).__name__}); try again later")

@@ -1,0 +1,74 @@
+"""What an HTTP status of an LLM's service means: wait, try later, or change something. Pure.
+
+No message of the service is repeated, as it may hold the key or the prompt: only its status and its error codes.
+"""
+
+import math
+import re
+from collections.abc import Iterable, Mapping
+from datetime import UTC, datetime
+from email.utils import parsedate_to_datetime
+
+from anamnesis_pipeline.errors import AnamnesisError, LlmAnswerInvalid, LlmBusy, LlmRefused, LlmUnavailable
+
+LONGEST_WAIT_S = 7 * 86_400.0
+
+_CODE = re.compile(r"[A-Za-z0-9_.-]{1,60}")
+_QUOTA = ("insufficient_quota", "billing", "spend_limit", "credit", "ramp_limit", "quota_exceeded")
+_TOO_LONG = ("context_length_exceeded", "request_too_large", "exceed_context_size")
+_BUSY = ("overloaded_error", "rate_limit_error")
+_HINTS = {
+    401: "check its API key",
+    402: "its account has no credit left",
+    403: "its API key may not do this",
+    404: "check the model's name and the URL",
+}
+
+
+def error_of_status(
+    service: str, status: int, codes: Iterable[object] = (), headers: Mapping[str, str] | None = None
+) -> AnamnesisError:
+    """The error to raise for a reply that is none.
+
+    :param codes: what the service says of the kind of error, e.g. (`rate_limit_error`,); anything but short code words
+        is left out.
+    :param headers: of the reply; `retry-after` tells how long to wait.
+    """
+    words = code_words(codes)
+    said = f"{service} answered {status}" + (f" ({', '.join(words)})" if words else "")
+    if _any(words, _QUOTA) or status == 402:
+        return LlmRefused(f"{said}: quota or credit is used up; see to the account's billing")
+    if _any(words, _TOO_LONG) or status == 413:
+        return LlmAnswerInvalid(f"{said}: the prompt is too long for this model")
+    if status in (429, 529) or _any(words, _BUSY):
+        return LlmBusy(f"{said}: it asks to wait", retry_after_s(headers or {}))
+    if status >= 500 or status in (408, 409) or "api_error" in words or "timeout_error" in words:
+        return LlmUnavailable(f"{said}; try again later")
+    return LlmRefused(f"{said}; {_HINTS.get(status, 'it does not take the request as it is: check model and URL')}")
+
+
+def code_words(codes: Iterable[object]) -> list[str]:
+    """Those that are short code words, and so hold nothing that was sent."""
+    return [code for code in codes if isinstance(code, str) and _CODE.fullmatch(code)]
+
+
+def retry_after_s(headers: Mapping[str, str], now: datetime | None = None) -> float | None:
+    """Seconds to wait, from `retry-after` as a number or an HTTP date; None where it says nothing of use."""
+    value = next((v for name, v in headers.items() if name.lower() == "retry-after"), "").strip()
+    try:
+        seconds = float(value)
+    except ValueError:
+        seconds = _until(value, now or datetime.now(UTC))
+    return min(seconds, LONGEST_WAIT_S) if math.isfinite(seconds) and seconds >= 0 else None
+
+
+def _until(value: str, now: datetime) -> float:
+    try:
+        moment = parsedate_to_datetime(value)
+    except ValueError:
+        return math.nan
+    return max((moment.replace(tzinfo=moment.tzinfo or UTC) - now).total_seconds(), 0.0)
+
+
+def _any(words: list[str], parts: tuple[str, ...]) -> bool:
+    return any(part in word for word in words for part in parts)

@@ -1,0 +1,99 @@
+"""`anamnesis summarize`, `backfill` and `value`, on a real home with real logs; Ollama's address answers nobody."""
+
+from collections.abc import Iterator
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+
+from anamnesis_pipeline import settings as settings_file
+from anamnesis_pipeline.commands import config, doctor, status
+from anamnesis_pipeline.commands.llm_health import llm_problems
+from anamnesis_pipeline.commands.summaries import explain_value, render_value, run_backfill, run_summarize
+from anamnesis_pipeline.errors import BadSetting, EpisodeNotFound
+from anamnesis_pipeline.model import Where
+from anamnesis_pipeline.settings import Settings
+from anamnesis_pipeline.steps.pipeline import ingest_all
+from anamnesis_pipeline.store.base import Store
+from anamnesis_pipeline.summaries import extractive
+from anamnesis_pipeline.wiring import discover_sources, open_pipeline, open_store
+
+EXAMPLES = Path(__file__).parents[2] / "examples" / "claude_logs"
+
+
+@pytest.fixture
+def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Settings:
+    monkeypatch.setenv("ANAMNESIS_HOME", str(tmp_path / "home"))
+    monkeypatch.setenv("ANAMNESIS_LOG_ROOTS", str(EXAMPLES))
+    monkeypatch.setenv("ANAMNESIS_DAGSTER_PORT", "1")
+    monkeypatch.setenv("ANAMNESIS_OLLAMA_URLS", "http://127.0.0.1:1")
+    monkeypatch.setenv("ANAMNESIS_LLM_REQUESTS_PER_MINUTE", "10000")
+    monkeypatch.delenv("ANTHROPIC_API_KEY", raising=False)
+    return settings_file.load()
+
+
+@pytest.fixture
+def store(home: Settings) -> Iterator[Store]:
+    """The examples, ingested."""
+    with closing(open_store(home)) as store:
+        ingest_all(open_pipeline(home, store), discover_sources(home).sources)
+        yield store
+
+
+def test_a_home_that_is_complete_has_nothing_to_summarize(home: Settings, store: Store) -> None:
+    said: list[str] = []
+    run_summarize(home, said.append)
+    assert said == ["No part waits for a summary."]
+
+
+def test_an_llm_without_its_key_is_named_before_anything_is_read(home: Settings, store: Store) -> None:
+    config.store_setting(home, "summarizer", "anthropic")
+    with pytest.raises(BadSetting, match="anthropic_api_key"):
+        run_summarize(home, print)
+    (problem,) = llm_problems(store)
+    assert "anthropic_api_key" in problem.text
+
+
+def test_a_backfill_asks_anew_for_what_another_model_summarized(home: Settings, store: Store) -> None:
+    config.store_setting(home, "summarizer", "ollama")
+    parts = store.ingest.summary_counts()[extractive.MODEL]
+    said: list[str] = []
+    run_backfill(home, said.append, project=None, limit=None, dry_run=True)
+    assert said[-1].startswith(f"{parts} parts of 2 sources would be summarized anew by")
+    run_backfill(home, said.append, project=None, limit=2, dry_run=False)
+    assert "Dagster does it with its next tick" in said[-1]
+    assert len(store.ingest.sources_to_summarize(store.episodes.page(Where(), 1).items[0].timestamp)) >= 1
+
+
+def test_a_project_that_is_not_there_is_refused_with_those_that_are(home: Settings, store: Store) -> None:
+    with pytest.raises(BadSetting, match="there are: "):
+        run_backfill(home, print, project="nonesuch", limit=None, dry_run=True)
+
+
+def test_an_llm_that_is_not_there_leaves_flagged_summaries_that_status_and_doctor_show(
+    home: Settings, store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("anamnesis_pipeline.steps.summaries.time.sleep", lambda seconds: None)
+    config.store_setting(home, "summarizer", "ollama")
+    config.store_setting(home, "summary_min_value", "0")
+    run_backfill(home, print, project=None, limit=1, dry_run=False)
+    said: list[str] = []
+    run_summarize(home, said.append)
+    assert any("1 flagged" in line for line in said)
+    finding = doctor.llm(store)
+    assert not finding.ok
+    assert "1 extractive summaries stand in for an LLM's" in finding.detail
+    shown = status.render(status.gather_status(home))
+    assert "1 standing in for an LLM's" in shown
+    assert "is left alone until" in shown
+
+
+def test_the_value_of_an_exchange_is_explained(home: Settings, store: Store) -> None:
+    episode = max(store.episodes.page(Where(), 100).items, key=lambda e: e.metadata["value"])
+    body = explain_value(home, episode.episode_id)
+    assert body["value"] == sum(body["signals"].values()) > 1
+    text = render_value(body)
+    assert "worth an LLM's summary" in text
+    assert all(name in text for name in body["signals"])
+    with pytest.raises(EpisodeNotFound, match="does not exist"):
+        explain_value(home, "nonesuch")

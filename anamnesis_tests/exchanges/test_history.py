@@ -1,0 +1,159 @@
+"""`history.jsonl`, through crawl, parse and publish on a real store."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from anamnesis_pipeline.exchanges.history import read_history
+from anamnesis_pipeline.model import SUMMARIZER_MARK, SegmentKind
+from anamnesis_pipeline.store.base import Store
+from anamnesis_tests.exchanges.ingested import OTHER, Ingested
+from anamnesis_tests.exchanges.log_lines import SESSION, START, Log
+
+NOW_MS = int(START.timestamp() * 1000)
+
+
+@pytest.fixture
+def home(store: Store, tmp_path: Path) -> Ingested:
+    return Ingested(store, tmp_path)
+
+
+def entry(display: str, minute: float = 0.5, *, session: str = SESSION, **fields: Any) -> str:
+    values = {
+        "display": display, "pastedContents": {}, "timestamp": NOW_MS + int(minute * 60_000) + 37,
+        "project": "/home/dev/shop", "sessionId": session,
+    }  # fmt: skip
+    return json.dumps({name: value for name, value in (values | fields).items() if value is not None})
+
+
+def transcript() -> Log:
+    log = Log()
+    log.user("Why do webhook retries double-charge?")
+    log.say("I look.")
+    log.user("<command-name>/model</command-name>\n<command-args>sonnet</command-args>")
+    log.user([{"type": "text", "text": "and [Image #1] this?"}, {"type": "image", "source": {"data": "aWk="}}])
+    return log
+
+
+HISTORY = [
+    entry("Why do webhook retries double-charge?"),
+    entry("/model sonnet", 1.5),
+    entry("and [Image #1] this?", 2),
+]
+
+
+def everything(home: Ingested) -> list[tuple[str, str]]:
+    return sorted((e.path.rpartition("/")[2], e.raw_exchange) for e in home.episodes())
+
+
+def test_prompts_of_swept_sessions_are_recovered(home: Ingested) -> None:
+    pasted = {"1": {"id": 1, "type": "text", "content": "line1\nline2"}, "2": {"id": 2, "contentHash": "ab"}}
+    home.write(
+        [
+            entry("Where is the zeppelin?", session=OTHER),
+            entry("[Pasted text #1 +1 lines] review this, not [Pasted text #2]", 1, pastedContents=pasted),
+            entry("/clear", 2, project="/home/dev/acme.web"),
+        ],
+        "history.jsonl",
+    )
+    assert home.ingest().messages == 3
+    first, second, third = home.episodes()
+    assert (first.raw_exchange, first.project, first.session_id) == (
+        "[User]\nWhere is the zeppelin?", "/home/dev/shop", OTHER,
+    )  # fmt: skip
+    assert (first.timestamp - START).total_seconds() == pytest.approx(30.037)
+    assert second.raw_exchange == "[User]\nline1\nline2 review this, not [Pasted text #2]"
+    assert (third.raw_exchange, third.project) == ("[Command]\n/clear", "/home/dev/acme.web")
+    assert first.path == str(home.path("history.jsonl"))
+    assert home.ingest().parts == 0
+
+
+@pytest.mark.parametrize("first", ["history", "transcript", "together"])
+@pytest.mark.parametrize("with_session", [True, False])
+def test_a_prompt_that_a_transcript_has_is_there_once_whichever_comes_first(
+    home: Ingested, first: str, with_session: bool
+) -> None:
+    swept = entry("Only the history has this.", 3, session=OTHER)
+    history = [*HISTORY, HISTORY[0], swept]
+    if not with_session:
+        history = [json.dumps(json.loads(line) | {"sessionId": None}) for line in history]
+    if first == "history":
+        home.write(history, "history.jsonl")
+        assert home.ingest().messages == 4
+    home.write(transcript().lines)
+    if first == "transcript":
+        home.ingest()
+    home.write(history, "history.jsonl")
+    home.ingest()
+    assert "Only the history has this." in home.texts()
+    for once in ("Why do webhook retries", "/model", "and [Image #1] this?"):
+        assert home.texts().count(once) == 1
+    assert {name for name, text in everything(home) if "Only the history" not in text} == {f"{SESSION}.jsonl"}
+    counts = home.store.ingest.counts()
+    assert (counts.messages, counts.occurrences, counts.open_parts) == (5, 4, 0)
+    keys = [key for e in home.episodes() for key in e.message_keys]
+    assert {o.line for _, o in home.store.ingest.occurrences_of(keys)} == {0, 1, 2, 3}
+    before = everything(home)
+    home.ingest()
+    assert everything(home) == before
+
+
+def test_the_history_grows_while_the_session_runs_and_the_transcript_owns_every_prompt(home: Ingested) -> None:
+    log = transcript()
+    for number, line in enumerate(HISTORY):
+        home.append([line], "history.jsonl")
+        home.ingest()
+        home.write(log.lines[: number + 2])
+        home.ingest()
+    home.write(log.lines)
+    home.ingest()
+    assert {name for name, _ in everything(home)} == {f"{SESSION}.jsonl"}
+
+
+def test_the_same_words_in_another_session_are_another_prompt(home: Ingested) -> None:
+    home.write(transcript().lines)
+    home.write([entry("Why do webhook retries double-charge?", session=OTHER)], "history.jsonl")
+    home.ingest()
+    assert home.texts().count("Why do webhook retries double-charge?") == 2
+
+
+def test_a_long_prompt_of_the_history_goes_whole_when_its_transcript_comes(home: Ingested) -> None:
+    text = "\n".join(f"line {number} of a long prompt" for number in range(1_000))
+    home.write([entry(text)], "history.jsonl")
+    home.ingest()
+    assert len(home.episodes()) > 3
+    log = Log()
+    log.user(text)
+    home.write(log.lines)
+    home.ingest()
+    assert {name for name, _ in everything(home)} == {f"{SESSION}.jsonl"}
+    assert home.texts().count("line 999 of a long prompt") == 1
+
+
+def test_only_the_history_beside_projects_is_read_and_nothing_else_there(home: Ingested) -> None:
+    home.write(HISTORY[:1], "history.jsonl")
+    for name in ("settings.json", f"{SESSION}.jsonl", "todos.jsonl"):
+        (home.projects.parent / name).write_text("{}\n")
+    (source,) = home.sources()
+    assert (source.kind, source.folder, source.root) == ("claude_history", ".", str(home.projects.parent))
+    home.ingest()
+    assert list(home.store.ingest.cursors(source.key)) == ["history.jsonl"]
+
+
+@pytest.mark.parametrize(
+    "line",
+    ['{"display":7}', '{"display":"  "}', "{}", entry(f"{SUMMARIZER_MARK} summarize this")],
+)
+def test_what_is_no_prompt_of_a_user_is_left_out(line: str) -> None:
+    batch = read_history([line], 0)
+    assert (batch.messages, batch.malformed) == ((), 0)
+
+
+def test_entries_whose_fields_are_missing_or_odd_are_kept_all_the_same() -> None:
+    odd = {"timestamp": 10**30, "project": 3, "sessionId": None, "pastedContents": [1]}
+    batch = read_history([json.dumps({"display": f"{n}"} | extra) for n, extra in enumerate(({}, odd))], 0)
+    assert [m.message.text for m in batch.messages] == ["0", "1"]
+    assert {m.message.timestamp for m in batch.messages} == {None}
+    assert {m.message.kind for m in batch.messages} == {SegmentKind.PROMPT}

@@ -1,0 +1,200 @@
+"""Reading logs over HTTP: status, start, stop, settings and models, on a real store; Dagster stands in."""
+
+import json
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+from starlette.testclient import TestClient
+
+from anamnesis_pipeline.dagster_api import IngestRun, IngestRuns
+from anamnesis_pipeline.model import LlmBudget, LlmUse, Source
+from anamnesis_pipeline.steps.llm_breaker import Breaker
+from anamnesis_pipeline.wiring import effective_settings
+from anamnesis_tests.sidecar.conftest import TestServices
+from anamnesis_tests.store.samples import parsed, part, segment, summary
+
+
+@pytest.fixture(autouse=True)
+def no_logs(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
+    logs = tmp_path / "logs"
+    logs.mkdir()
+    monkeypatch.setenv("ANAMNESIS_LOG_ROOTS", str(logs))
+    monkeypatch.delenv("ANTHROPIC_API_KEY", raising=False)
+    return logs
+
+
+@pytest.fixture
+def sources(services: TestServices) -> list[str]:
+    keys = ["mac--a--00000001", "mac--b--00000002"]
+    services.store.ingest.put_sources([Source(key, "mac", "/logs", key[5]) for key in keys])
+    return keys
+
+
+def get_status(client: TestClient) -> dict[str, Any]:
+    reply = client.get("/api/jsonl/status")
+    assert reply.status_code == 200, reply.text
+    body: dict[str, Any] = reply.json()
+    return body
+
+
+# --- status ----------------------------------------------------------------------------------------------
+
+
+def test_the_status_counts_what_is_stored(client: TestClient, services: TestServices) -> None:
+    one, two = part(segment("m1")), part(segment("m2"), closed=False)
+    parsed(services.store, one, two, keys=["m1", "m2"])
+    services.store.ingest.put_summaries([summary(one)])
+    status = get_status(client)
+    counters = status["counters"]
+    assert (counters["files"], counters["lines"], counters["messages"], counters["parts"]) == (1, 10, 2, 2)
+    assert (counters["evaluated"], counters["flagged"], counters["errors"]) == (1, 0, 0)
+    assert status["summaries"] == {"extractive": 1}
+
+
+def test_the_status_shows_runs_with_links_and_when_the_next_one_is(client: TestClient, services: TestServices) -> None:
+    going, ended = IngestRun("r2", "s", "STARTED", 1e9, None), IngestRun("r1", "s", "SUCCESS", 1e9, 1e9 + 7.5)
+    services.dagster.runs = IngestRuns((going,), ended)
+    status = get_status(client)
+    assert status["running"] is True
+    assert status["runs"][0]["link"].endswith("/runs/r2")
+    assert (status["last_run"]["duration_s"], status["last_run"]["status"]) == (7.5, "SUCCESS")
+    next_run = datetime.fromisoformat(status["next_run"])
+    assert (next_run.hour, next_run.minute) == (5, 0)
+    assert timedelta() < next_run - datetime.now(UTC) <= timedelta(days=1)
+
+
+def test_the_status_is_told_without_dagster_too(client: TestClient, services: TestServices) -> None:
+    services.dagster.up = False
+    status = get_status(client)
+    assert (status["running"], status["runs"], status["last_run"]) == (None, [], None)
+    assert "does not answer" in status["dagster"]
+
+
+def test_the_status_shows_what_the_llm_used_today_and_why_nobody_asks_it(
+    client: TestClient, services: TestServices
+) -> None:
+    assert client.put("/api/jsonl/settings", json={"summarizer": "ollama"}).status_code == 200
+    today = f"{datetime.now(UTC):%Y-%m-%d}"
+    services.store.llm.reserve("c", today, "ollama", "m", LlmUse(1, 300, 40, 0.0), LlmBudget())
+    Breaker(services.store.settings, "ollama").was_refused("no such model: ollama pull llama3.2")
+    llm = get_status(client)["llm"]
+    assert llm["used_today"] == {"calls": 1, "input_tokens": 300, "output_tokens": 40, "dollars": 0.0}
+    assert (llm["summarizer"], llm["paid"], llm["local"]) == ("ollama", False, True)
+    assert llm["breakers"][0]["open"] is True
+    assert "ollama pull" in llm["problem"]
+
+
+# --- starting and stopping -------------------------------------------------------------------------------
+
+
+def test_an_ingest_is_one_backfill_over_all_sources_at_the_link(
+    client: TestClient, services: TestServices, sources: list[str]
+) -> None:
+    reply = client.post("/api/jsonl/ingest")
+    assert reply.status_code == 202
+    assert reply.json() == {
+        "run_id": "ingest1", "link": "http://127.0.0.1:3000/runs/b/ingest1", "sources": sources, "running_already": [],
+    }  # fmt: skip
+    assert services.dagster.ingests[0][0] == tuple(sources)
+
+
+def test_new_log_folders_are_found_by_an_ingest(client: TestClient, services: TestServices, no_logs: Path) -> None:
+    (no_logs / "fresh").mkdir()
+    (no_logs / "fresh" / "11111111-2222-4333-8444-555555555555.jsonl").write_text("{}\n")
+    found = client.post("/api/jsonl/ingest").json()["sources"]
+    assert [key for key in found if "--fresh--" in key] != []
+
+
+def test_a_source_that_is_being_read_is_left_alone(
+    client: TestClient, services: TestServices, sources: list[str]
+) -> None:
+    services.dagster.runs = IngestRuns(tuple(IngestRun("r", key, "QUEUED", None, None) for key in sources[:1]), None)
+    body = client.post("/api/jsonl/ingest", json={"sources": sources}).json()
+    assert (body["sources"], body["running_already"]) == (sources[1:], sources[:1])
+
+
+def test_an_unknown_source_is_refused_and_a_dagster_that_is_away_is_a_503(
+    client: TestClient, services: TestServices, sources: list[str]
+) -> None:
+    reply = client.post("/api/jsonl/ingest", json={"sources": ["nonesuch"]})
+    assert (reply.status_code, reply.json()["errors"][0]["path"]) == (422, "sources")
+    services.dagster.up = False
+    reply = client.post("/api/jsonl/ingest")
+    assert (reply.status_code, "Dagster" in reply.json()["detail"]) == (503, True)
+
+
+def test_stopping_ends_the_runs_under_way(client: TestClient, services: TestServices) -> None:
+    assert client.post("/api/jsonl/stop").json() == {"stopped": []}
+    services.dagster.runs = IngestRuns((IngestRun("r2", "s", "STARTED", 1e9, None),), None)
+    assert client.post("/api/jsonl/stop").json() == {"stopped": ["r2"]}
+    assert services.dagster.stopped == ["r2"]
+
+
+# --- settings --------------------------------------------------------------------------------------------
+
+
+def test_settings_are_changed_kept_and_shown_with_their_origin(client: TestClient, services: TestServices) -> None:
+    changes = {"ingest_hour": 3, "timezone": "Europe/Berlin", "llm_daily_dollars": 2.5, "private_projects": ["acme/x"]}
+    body = client.put("/api/jsonl/settings", json=changes).json()
+    assert {name: body[name] for name in changes} == changes
+    assert body["origin"]["ingest_hour"] == "stored"
+    assert effective_settings(services.store).private_projects == ("acme/x",)
+    assert client.put("/api/jsonl/settings", json={"ingest_hour": None}).json()["ingest_hour"] == 5
+    assert client.get("/api/jsonl/settings").json()["origin"]["ingest_hour"] == "default"
+
+
+@pytest.mark.parametrize(
+    ("changes", "field"),
+    [
+        ({"nonesuch": 1}, "nonesuch"),
+        ({"ingest_hour": 24}, "ingest_hour"),
+        ({"timezone": "Mars/Base"}, "timezone"),
+        ({"summarizer": None, "timezone": "Mars/Base"}, "timezone"),
+        ({"summarizer": "gpt"}, "summarizer"),
+        ({"llm_daily_dollars": -1}, "llm_daily_dollars"),
+        ({"summarizer": "anthropic"}, "summarizer"),
+        ({}, "summarizer"),
+    ],
+)
+def test_a_setting_that_cannot_be_is_refused_by_name(client: TestClient, changes: dict[str, Any], field: str) -> None:
+    before = client.get("/api/jsonl/settings").json()
+    reply = client.put("/api/jsonl/settings", json=changes)
+    assert reply.status_code == 422
+    assert reply.json()["errors"][0]["path"].endswith(field)
+    assert client.get("/api/jsonl/settings").json() == before
+
+
+def test_a_paid_llm_without_a_budget_comes_with_a_warning(client: TestClient, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("ANTHROPIC_API_KEY", "a key of nobody")
+    body = client.put("/api/jsonl/settings", json={"summarizer": "anthropic"}).json()
+    assert "budget" in body["warnings"][0]
+    assert "a key of nobody" not in json.dumps(body)
+    local = client.put("/api/jsonl/settings", json={"llm_daily_dollars": 1.0}).json()
+    assert "local_only" in local["warnings"][0], "the environment of these tests keeps all text here"
+
+
+def test_a_change_of_the_llm_lets_it_be_tried_at_once(client: TestClient, services: TestServices) -> None:
+    Breaker(services.store.settings, "ollama").was_refused("no such model")
+    client.put("/api/jsonl/settings", json={"ingest_hour": 4})
+    assert get_status(client)["llm"]["breakers"] != []
+    client.put("/api/jsonl/settings", json={"summarizer": "ollama", "summary_model": "qwen3:8b"})
+    assert get_status(client)["llm"]["breakers"] == []
+
+
+def test_settings_that_the_environment_decides_are_refused(client: TestClient, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("ANAMNESIS_LOCK_ENV", "1")
+    monkeypatch.setenv("ANAMNESIS_INGEST_HOUR", "7")
+    reply = client.put("/api/jsonl/settings", json={"ingest_hour": 3})
+    assert (reply.status_code, "LOCK_ENV" in reply.json()["detail"]) == (422, True)
+
+
+def test_models_are_listed_with_prices_and_one_default_each(client: TestClient) -> None:
+    models = client.get("/api/jsonl/models").json()["models"]
+    defaults = [m["backend"] for m in models if m["default"]]
+    assert sorted(defaults) == sorted(set(defaults))
+    paid = next(m for m in models if m["backend"] == "anthropic" and m["default"])
+    assert paid["paid"]
+    assert paid["output_price"] > paid["input_price"] > 0
+    assert not any(m["paid"] for m in models if m["backend"] == "ollama")

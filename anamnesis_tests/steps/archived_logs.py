@@ -1,0 +1,92 @@
+"""A real store, archive and log folder in one home, for what reads and rewrites the archive."""
+
+import json
+from collections import Counter
+from collections.abc import Callable, Iterable
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+from anamnesis_pipeline import wiring
+from anamnesis_pipeline.model import Episode, Source, Where
+from anamnesis_pipeline.settings import Settings
+from anamnesis_pipeline.sources.discovery import discover
+from anamnesis_pipeline.sources.local import LocalHost
+from anamnesis_pipeline.steps.archived import archived_lines
+from anamnesis_pipeline.steps.pipeline import ingest_all
+
+DAY = datetime(2026, 3, 1, 12, tzinfo=UTC)
+SESSION = "11111111-2222-4333-8444-555555555555"
+OTHER = "66666666-2222-4333-8444-555555555555"
+FOLDER = "-code-shop"
+
+
+def unmasked(text: str) -> tuple[str, Counter[str]]:
+    """A rule set that knows no secret."""
+    return text, Counter()
+
+
+def record(role: str, text: str, number: int, session: str = SESSION, **fields: Any) -> dict[str, Any]:
+    """A log record said `number` minutes after noon of 2026-03-01."""
+    content = text if role == "user" else [{"type": "text", "text": text}]
+    return {
+        "type": role, "uuid": f"{session[:4]}-u{number}", "sessionId": session, "cwd": "/code/shop", "version": "2.1",
+        "timestamp": (DAY + timedelta(minutes=number)).isoformat(),
+        "message": {"role": role, "id": f"{session[:4]}-m{number}", "content": content},
+    } | fields  # fmt: skip
+
+
+class Home:
+    """What one `ANAMNESIS_HOME` holds, with its log folder beside it."""
+
+    def __init__(self, base: Path) -> None:
+        self.base, self.logs = base, base / "projects"
+        self.settings = Settings(home=base / "home", log_roots=(self.logs,), machine="box")
+        self.store = wiring.open_store(self.settings)
+        self.archive = wiring.open_archive(self.settings)
+        self.host = LocalHost("box")
+
+    def write(self, lines: Iterable[dict[str, Any] | str], path: str = f"{FOLDER}/{SESSION}.jsonl") -> Path:
+        """Append to a log below the log root."""
+        file = self.logs / path
+        file.parent.mkdir(parents=True, exist_ok=True)
+        with file.open("a", encoding="utf-8") as out:
+            for line in lines:
+                out.write((line if isinstance(line, str) else json.dumps(line)) + "\n")
+        return file
+
+    def ingest(self, mask: Callable[[str], tuple[str, Counter[str]]] | None = None) -> list[Episode]:
+        """Everything up to episodes; returns them, newest first."""
+        from dataclasses import replace
+
+        pipeline = wiring.open_pipeline(self.settings, self.store)
+        if mask is not None:
+            pipeline = replace(pipeline, mask=mask)
+        ingest_all(pipeline, discover(self.host, [str(self.logs)]).sources)
+        return self.episodes()
+
+    def episodes(self) -> list[Episode]:
+        return self.store.episodes.page(Where(), 100).items
+
+    def source(self, folder: str = FOLDER) -> Source:
+        return next(s for s in self.store.ingest.sources() if s.folder == folder)
+
+    def archived(self, path: str = f"{SESSION}.jsonl", generation: int = 0, folder: str = FOLDER) -> list[str]:
+        return list(archived_lines(self.store, self.archive, self.source(folder).key, path, generation))
+
+    def finds(self, word: str) -> set[str]:
+        return {hit.episode_id for hit in self.store.text.matching([word], 50, Where())}
+
+    def bytes(self) -> bytes:
+        """Everything in every file of the home, archives uncompressed, texts packed in the database unpacked."""
+        import zstandard
+
+        data = b"".join(file.read_bytes() for file in sorted(self.settings.home.rglob("*")) if file.is_file())
+        for file in self.settings.home.rglob("*.zst"):
+            with file.open("rb") as stream:
+                data += zstandard.ZstdDecompressor().stream_reader(stream, read_across_frames=True).read()
+        parts = self.store.forgetting.parts_after("", 10_000)
+        return data + "".join(s.text for part in parts for s in part.segments).encode("utf-8", "replace")
+
+    def close(self) -> None:
+        self.store.close()

@@ -1,0 +1,129 @@
+"""An LLM in this process, and parts worth asking it about."""
+
+import json
+import threading
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime, timedelta
+
+from anamnesis_pipeline.errors import LlmAnswerInvalid
+from anamnesis_pipeline.model import FileCursor, LlmUse, Part, Segment, SegmentKind, Source, part_id_of
+from anamnesis_pipeline.store.base import ParsedChunk, Store
+from anamnesis_pipeline.summaries.base import Reply, Request
+
+SOURCE = Source("mac--acme--00000000", "mac", "/logs", "acme")
+START = datetime(2026, 3, 14, 9, 0, tzinfo=UTC)
+EXPECTED = LlmUse(1, 1_000, 100, 0.01)
+USED = LlmUse(1, 400, 50, 0.004)
+REPLY = json.dumps(
+    {
+        "skip": False,
+        "summary": "The retry double-charged. It now sends an idempotency key.",
+        "tags": ["Webhooks", "payments"],
+        "records": [{"type": "error", "text": "Retries charged twice.", "why": "No key was sent.", "messages": [2]}],
+    }
+)
+
+
+@dataclass
+class LlmHere:
+    """Answers with `reply`, or with what `script` holds next: a text, or an exception to raise."""
+
+    name: str = "ollama"
+    model: str = "tiny"
+    is_paid: bool = False
+    is_local: bool = True
+    concurrency: int = 2
+    reply: str = REPLY
+    script: list[str | Exception] = field(default_factory=list)
+    asked: list[Request] = field(default_factory=list)
+    closed: int = 0
+    on_ask: Callable[[], None] = lambda: None
+    _lock: threading.Lock = field(default_factory=threading.Lock)
+
+    def expected(self, request: Request) -> LlmUse:
+        return EXPECTED if self.is_paid else replace(EXPECTED, dollars=0)
+
+    def ask(self, request: Request) -> Reply:
+        with self._lock:
+            self.asked.append(request)
+            answer = self.script.pop(0) if self.script else self.reply
+        self.on_ask()
+        if isinstance(answer, Exception):
+            raise answer
+        return Reply(answer, USED if self.is_paid else replace(USED, dollars=0))
+
+    def close(self) -> None:
+        self.closed += 1
+
+
+@dataclass
+class BatchLlmHere(LlmHere):
+    """Also takes batches. `failing` is raised by the next `submit`, before or after it `arrived`."""
+
+    name: str = "anthropic"
+    is_paid: bool = True
+    is_local: bool = False
+    done: bool = True
+    arrives: bool = True
+    failing: list[BaseException] = field(default_factory=list)
+    batches: dict[str, list[Request]] = field(default_factory=dict)
+    errors: dict[str, str] = field(default_factory=dict)
+
+    def submit(self, requests: Sequence[Request]) -> str:
+        batch_id = f"batch{len(self.batches) + 1}"
+        if self.arrives:
+            self.batches[batch_id] = list(requests)
+        if self.failing:
+            raise self.failing.pop(0)
+        return batch_id
+
+    def collect(self, batch_id: str) -> Mapping[str, Reply | str] | None:
+        if batch_id not in self.batches:
+            raise LlmAnswerInvalid(f"no batch {batch_id}")
+        if not self.done:
+            return None
+        return {r.key: self.errors.get(r.key) or Reply(self.reply, USED) for r in self.batches[batch_id]}
+
+    def find(self, keys: Sequence[str]) -> str | None:
+        found = (name for name, held in self.batches.items() if {r.key for r in held} == set(keys))
+        return next(found, None)
+
+
+@dataclass
+class Clock:
+    """Stands still until it is moved; whoever sleeps moves it."""
+
+    now: datetime = field(default_factory=lambda: datetime(2026, 11, 22, 12, 0, tzinfo=UTC))
+    slept: list[float] = field(default_factory=list)
+
+    def __call__(self) -> datetime:
+        return self.now
+
+    def sleep(self, seconds: float) -> None:
+        self.slept.append(seconds)
+        self.now += timedelta(seconds=seconds)
+
+
+def part(number: int, *texts: str, closed: bool = True, project: str = "acme/api") -> Part:
+    """A prompt and what was answered; without texts one that is worth an LLM."""
+    texts = texts or (f"Why does retry {number} charge twice?", "An error: the request failed. The fix is a key.")
+    segments = tuple(
+        Segment(f"k{number}-{n}", f"u{number}-{n}", (SegmentKind.PROMPT, SegmentKind.STATEMENT)[n > 0], 0, text,
+                START + timedelta(minutes=10 * number + n))
+        for n, text in enumerate(texts)
+    )  # fmt: skip
+    return Part(
+        part_id_of(segments[0]), SOURCE.key, "a.jsonl", "s1", f"x{number}", number, "exchange", project, "/w/api",
+        texts[0][:80], segments, closed,
+    )  # fmt: skip
+
+
+def parsed(store: Store, *parts: Part) -> None:
+    """Write parts as the parser does."""
+    store.ingest.put_sources([SOURCE])
+    before = store.ingest.cursors(SOURCE.key).get("a.jsonl")
+    if before is None:
+        store.ingest.commit_crawl(None, FileCursor(SOURCE.key, "a.jsonl", lines=1), None)
+        before = store.ingest.cursors(SOURCE.key)["a.jsonl"]
+    assert store.ingest.commit_parsed(ParsedChunk(before, replace(before, parsed_lines=1), (), (), parts))

@@ -1,0 +1,125 @@
+"""Batches: handed in once, collected by a later run, found again after a crash."""
+
+from collections.abc import Callable
+from datetime import timedelta
+
+import pytest
+
+from anamnesis_pipeline.errors import LlmRefused, LlmUnavailable
+from anamnesis_pipeline.model import LlmBudget, LlmUse
+from anamnesis_pipeline.steps.llm_batches import LOOK_AGAIN
+from anamnesis_pipeline.steps.summaries import IN_A_BATCH
+from anamnesis_pipeline.store.base import Store
+from anamnesis_tests.steps.llms import EXPECTED, USED, BatchLlmHere, parsed, part
+from anamnesis_tests.steps.test_summaries_step import DAY, Run
+
+PARTS = 4
+
+
+class Killed(BaseException):
+    """The process ends here."""
+
+
+@pytest.fixture
+def start(store: Store) -> Callable[..., Run]:
+    def start(backend: BatchLlmHere, **rules: object) -> Run:
+        parsed(store, *(part(n) for n in range(PARTS)))
+        return Run(store, backend, **{"batch_min": PARTS, "budget": LlmBudget(dollars=1.0), **rules})
+
+    return start
+
+
+def later(run: Run) -> None:
+    run.clock.now += LOOK_AGAIN + timedelta(seconds=1)
+
+
+def test_a_backlog_goes_in_as_one_batch_and_a_later_run_collects_it(store: Store, start):
+    run = start(BatchLlmHere(done=False))
+    assert run().counts == {"in a batch": PARTS, "written": PARTS}
+    assert run.summary(part(1)).problem == IN_A_BATCH
+    assert store.llm.used(DAY).dollars == pytest.approx(PARTS * EXPECTED.dollars)
+    later(run)
+    assert run().counts["in a batch"] == PARTS, "it is still being worked on"
+    run.backend.done = True
+    later(run)
+    assert run().counts == {"cached": PARTS, "written": PARTS, "skipped": 0}
+    assert (len(run.backend.batches), run.backend.asked) == (1, [])
+    assert store.llm.used(DAY).dollars == pytest.approx(PARTS * USED.dollars)
+    assert store.llm.open_batches("anthropic") == {}
+    assert store.ingest.summary_counts() == {"tiny": PARTS}
+
+
+def test_few_parts_are_asked_for_one_by_one(store: Store, start):
+    run = start(BatchLlmHere(), batch_min=PARTS + 1)
+    run()
+    assert (len(run.backend.batches), len(run.backend.asked)) == (0, PARTS)
+
+
+def test_a_batch_that_the_budget_does_not_hold_is_not_handed_in(store: Store, start):
+    run = start(BatchLlmHere(concurrency=1), budget=LlmBudget(dollars=1.5 * EXPECTED.dollars))
+    run()
+    assert run.backend.batches == {}
+    assert 0 < len(run.backend.asked) < PARTS
+
+
+def test_what_a_batch_could_not_answer_is_asked_for_by_itself(store: Store, start):
+    run = start(BatchLlmHere())
+    run()
+    first = run.backend.batches["batch1"][0]
+    run.backend.errors[first.key] = "expired"
+    later(run)
+    run()
+    assert [request.key for request in run.backend.asked] == [first.key]
+    assert store.ingest.summary_counts() == {"tiny": PARTS}
+
+
+def test_a_batch_whose_id_was_lost_in_a_crash_is_found_and_not_handed_in_again(store: Store, start):
+    run = start(BatchLlmHere(failing=[Killed()]))
+    with pytest.raises(Killed):
+        run()
+    run()
+    assert len(run.backend.batches) == 1, "it may still be on its way"
+    later(run)
+    run()
+    assert len(run.backend.batches) == 1
+    assert run.backend.asked == []
+    assert store.ingest.summary_counts() == {"tiny": PARTS}
+
+
+def test_a_batch_that_never_arrived_is_handed_in_again(store: Store, start):
+    run = start(BatchLlmHere(failing=[LlmUnavailable("broke off")], arrives=False))
+    assert run().counts["flagged"] == PARTS
+    run.backend.arrives = True
+    later(run)
+    run()
+    assert len(run.backend.batches) == 1
+    later(run)
+    run()
+    assert store.ingest.summary_counts() == {"tiny": PARTS}
+
+
+def test_a_batch_that_arrived_although_the_reply_broke_off_is_not_paid_twice(store: Store, start):
+    run = start(BatchLlmHere(failing=[LlmUnavailable("broke off")]))
+    run()
+    later(run)
+    run()
+    assert (len(run.backend.batches), run.backend.asked) == (1, [])
+    assert store.ingest.summary_counts() == {"tiny": PARTS}
+
+
+def test_a_refused_batch_costs_nothing_and_stops_all_calls(store: Store, start):
+    run = start(BatchLlmHere(failing=[LlmRefused("no credit")], arrives=False))
+    assert run().counts["flagged"] == PARTS
+    assert run.backend.asked == []
+    assert store.llm.used(DAY) == LlmUse()
+    assert store.llm.open_batches("anthropic") == {}
+
+
+def test_a_batch_that_is_gone_is_forgotten_and_stays_paid(store: Store, start):
+    run = start(BatchLlmHere(done=False))
+    run()
+    run.backend.batches.clear()
+    later(run)
+    run()
+    assert store.llm.used(DAY).dollars == pytest.approx(2 * PARTS * EXPECTED.dollars)
+    assert list(store.llm.open_batches("anthropic")) == ["batch1"], "handed in anew"

@@ -1,0 +1,166 @@
+"""Project identity on real repositories, and aliases on a real store."""
+
+import os
+import shutil
+from dataclasses import replace
+from datetime import UTC, datetime
+from pathlib import Path
+
+import pytest
+
+from anamnesis_pipeline.commands.projects import render
+from anamnesis_pipeline.errors import BadSetting
+from anamnesis_pipeline.exchanges.projects import project_label, project_of
+from anamnesis_pipeline.model import Episode, Passage, Where
+from anamnesis_pipeline.steps.projects import ProjectRow, add_alias, project_labels, project_rows, remove_alias
+from anamnesis_pipeline.store.base import Store
+from anamnesis_tests.exchanges.ingested import Ingested
+from anamnesis_tests.exchanges.log_lines import SESSION, Log
+from anamnesis_tests.exchanges.test_parsing import git
+
+
+@pytest.fixture
+def repository(tmp_path: Path) -> Path:
+    """A main worktree with two more beside it."""
+    main = tmp_path / "shop"
+    main.mkdir()
+    git(main, "init")
+    git(main, "commit", "--allow-empty", "-m", "x")
+    for name in ("shop-a", "shop-b"):
+        git(main, "worktree", "add", f"../{name}")
+    return main
+
+
+# --- identity --------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("url", ["git@example.org:acme/shop.git", None])
+def test_three_worktrees_are_one_project_also_when_two_of_them_are_gone(
+    store: Store, repository: Path, url: str | None
+) -> None:
+    if url:
+        git(repository, "remote", "add", "origin", url)
+    places = [str(repository), *(str(repository.parent / name) for name in ("shop-a", "shop-b"))]
+    before = {project_labels(store.settings)(place) for place in places}
+    assert before == {"acme/shop" if url else project_label(str(repository))}
+    for place in places[1:]:
+        git(repository, "worktree", "remove", place)
+    assert {project_labels(store.settings)(place) for place in places} == before, "another process still knows"
+    shutil.rmtree(repository)
+    assert {project_labels(store.settings)(place) for place in places} == before
+
+
+def test_a_worktree_inside_its_repository_that_was_never_seen_alive_is_told_by_what_is_around_it(
+    store: Store, repository: Path
+) -> None:
+    gone = repository / ".claude" / "worktrees" / "quiet-otter"
+    assert project_labels(store.settings)(str(gone)) == project_label(str(repository))
+
+
+def test_a_link_to_a_directory_is_the_project_that_it_leads_to(store: Store, repository: Path, tmp_path: Path) -> None:
+    plain = tmp_path / "plain"
+    plain.mkdir()
+    for target in (repository, plain):
+        link = tmp_path / f"link-to-{target.name}"
+        link.symlink_to(target)
+        label = project_labels(store.settings)
+        assert label(str(link)) == label(str(target)) == project_label(str(target.resolve()))
+        link.unlink()
+        assert project_labels(store.settings)(str(link)) == project_label(str(target.resolve()))
+
+
+def test_only_what_the_path_does_not_tell_is_remembered(store: Store, repository: Path, tmp_path: Path) -> None:
+    label = project_labels(store.settings)
+    for cwd in (str(tmp_path), str(repository), "/no/such/place", "C:\\work", ""):
+        label(cwd)
+    assert store.settings.all("projects.seen.") == {}
+    label(str(repository.parent / "shop-a"))
+    assert len(store.settings.all("projects.seen.")) == 1
+
+
+@pytest.mark.parametrize(
+    ("cwd", "label"),
+    [
+        ("c:\\Users\\Ann\\shop", "~/shop"),
+        ("/mnt/c/Users/Ann/shop", "~/shop"),
+        ("d:\\code\\shop", "D:/code/shop"),
+        ("/mnt/d/code/shop", "D:/code/shop"),
+        ("/mnt/data/shop", "/mnt/data/shop"),
+        ("\\\\wsl$\\Ubuntu\\home\\ann\\shop", "~/shop"),
+        ("\\\\wsl.localhost\\Ubuntu-24.04\\home\\ann\\shop", "~/shop"),
+        ("\\\\nas\\team\\shop", "//nas/team/shop"),
+        ("/home/ann/my shop/café ☕", "~/my shop/café ☕"),
+        ("/home/ann/back\\slash", "~/back\\slash"),
+        ("C:\\", "C:"),
+    ],
+)
+def test_one_folder_is_one_project_however_its_system_writes_it(cwd: str, label: str) -> None:
+    assert project_label(cwd) == label
+
+
+def test_names_that_share_a_folder_of_logs_are_four_projects(tmp_path: Path) -> None:
+    names = ("a-b", "a_b", "a/b", "a.b")
+    for name in names:
+        (tmp_path / name).mkdir(parents=True)
+        git(tmp_path / name, "init")
+    assert len({project_of(os.fspath(tmp_path / name)) for name in names}) == 4
+
+
+# --- aliases ---------------------------------------------------------------------------------------------
+
+
+def ingested(store: Store, tmp_path: Path, *cwds: str) -> Ingested:
+    home = Ingested(store, tmp_path)
+    for number, cwd in enumerate(cwds):
+        log = Log(session=f"{number}{SESSION[1:]}", cwd=cwd)
+        log.user(f"prompt in {cwd}", uuid=f"u-{cwd}")
+        home.write(log.lines, f"{number}{SESSION[1:]}.jsonl")
+    home.ingest()
+    return home
+
+
+def names(store: Store) -> list[tuple[str, int]]:
+    return [(row.name, row.episodes) for row in project_rows(store)]
+
+
+def test_an_alias_merges_what_is_stored_and_what_comes_and_can_be_taken_back(store: Store, tmp_path: Path) -> None:
+    home = ingested(store, tmp_path, "/w/old", "/w/new", "/w/other")
+    assert add_alias(store, "/w/old", "/w/new") == 1
+    assert names(store) == [("/w/new", 2), ("/w/other", 1)]
+    assert store.episodes.count(Where(projects=("/w/new",))) == 2
+    log = Log(session="later", cwd="/w/old")
+    log.minute, log._count = 30, 50
+    log.user("typed after the merge")
+    home.write(log.lines, f"8{SESSION[1:]}.jsonl")
+    home.ingest()
+    assert names(store) == [("/w/new", 3), ("/w/other", 1)]
+    assert home.ingest().parts == 0
+    assert remove_alias(store, "/w/old") == 2
+    assert names(store) == [("/w/old", 2), ("/w/new", 1), ("/w/other", 1)]
+
+
+def test_aliases_lead_on_and_never_in_a_circle(store: Store, tmp_path: Path) -> None:
+    ingested(store, tmp_path, "/w/a", "/w/b", "/w/c")
+    add_alias(store, "/w/a", "/w/b")
+    add_alias(store, "/w/b", "/w/c")
+    assert project_rows(store) == [ProjectRow("/w/c", 3, ("/w/a", "/w/b"))]
+    assert render(project_rows(store)) == "/w/c  3 episodes, also /w/a, /w/b"
+    with pytest.raises(BadSetting, match="itself"):
+        add_alias(store, "/w/c", "/w/a")
+    with pytest.raises(BadSetting, match=r"no alias; those that are: /w/a, /w/b"):
+        remove_alias(store, "/w/x")
+    remove_alias(store, "/w/b")
+    assert dict(names(store)) == {"/w/b": 2, "/w/c": 1}
+
+
+def test_an_episode_that_is_edited_while_it_is_merged_keeps_its_own_name(store: Store) -> None:
+    posted = Episode("e1", "direct", datetime(2026, 3, 1, tzinfo=UTC), "box", "/w/old", "note", "s", "raw")
+    store.episodes.create(posted, [Passage(0, "raw")])
+    add_alias(store, "/w/old", "/w/new")
+    assert not store.episodes.create(posted, [Passage(0, "raw")]), "the same post again is no conflict"
+    held = store.episodes.get(["e1"])["e1"]
+    assert held.project == "/w/new"
+    store.episodes.replace(replace(held, summary="edited"), [Passage(0, "raw")], held.content_hash)
+    assert store.episodes.get(["e1"])["e1"].project == "/w/new"
+    remove_alias(store, "/w/old")
+    assert store.episodes.get(["e1"])["e1"].project == "/w/old"

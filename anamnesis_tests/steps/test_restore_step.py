@@ -1,0 +1,131 @@
+"""Archived logs come back as they were."""
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from anamnesis_pipeline.errors import GiveUp, StoreCorrupt
+from anamnesis_pipeline.steps.restore import EVERY, restorable, restore
+from anamnesis_tests.steps.archived_logs import FOLDER, OTHER, SESSION, Home, record, unmasked
+
+SHARED_LOGS = Path(__file__).parents[2] / "../shared/data/claude_logs/projects"
+
+
+@pytest.fixture
+def home(tmp_path: Path) -> Iterator[Home]:
+    home = Home(tmp_path)
+    yield home
+    home.close()
+
+
+def restored(home: Home, to: Path, *, force: bool = False, **wanted: object) -> dict[str, bytes]:
+    restore(home.store, home.archive, restorable(home.store, **wanted), to, force=force)  # type: ignore[arg-type]
+    return {str(f.relative_to(to)): f.read_bytes() for f in sorted(to.rglob("*")) if f.is_file()}
+
+
+def test_a_file_comes_back_byte_for_byte_after_its_log_is_gone(home: Home, tmp_path: Path) -> None:
+    log = home.write([record("user", "größe → \U0001f600", 1), '{"a" : 1,\t"b":"\\u00e9\\/"}', record("user", "b", 2)])
+    before = log.read_bytes()
+    home.ingest(unmasked)
+    log.unlink()
+    home.ingest(unmasked)
+    assert restored(home, tmp_path / "out", session_id=SESSION) == {f"{FOLDER}/{SESSION}.jsonl": before}
+
+
+def test_what_a_text_line_cannot_hold_is_left_out_as_documented(home: Home, tmp_path: Path) -> None:
+    log = home.logs / FOLDER / f"{SESSION}.jsonl"
+    log.parent.mkdir(parents=True)
+    log.write_bytes(b'\xef\xbb\xbf{"a":1}\r\n\r\n\n {"b":"\xff\x00"} \n{"torn":')
+    home.ingest(unmasked)
+    (data,) = restored(home, tmp_path / "out", session_id=SESSION).values()
+    assert data == '{"a":1}\n{"b":"\ufffd"}\n'.encode()
+
+
+def test_only_secrets_differ(home: Home, tmp_path: Path) -> None:
+    secret = "ghp" + "_" + "q7" * 18
+    log = home.write([record("user", f"use {secret} and go on", 1), record("user", "harmless", 2)])
+    before = log.read_text(encoding="utf-8")
+    home.ingest()
+    (data,) = restored(home, tmp_path / "out", path=str(log)).values()
+    start, end = before.split(secret)
+    after = data.decode()
+    assert after.startswith(f"{start}[REDACTED:github:")
+    assert after.endswith(f"]{end}")
+
+
+def test_the_latest_generation_is_the_default_and_former_ones_are_kept_apart(home: Home, tmp_path: Path) -> None:
+    log = home.write([record("user", "first", 1), record("user", "second", 2)])
+    first = log.read_bytes()
+    home.ingest(unmasked)
+    log.write_text(json.dumps(record("user", "other", 3)) + "\n")
+    second = log.read_bytes()
+    home.ingest(unmasked)
+    name = f"{FOLDER}/{SESSION}"
+    assert restored(home, tmp_path / "latest", session_id=SESSION) == {f"{name}.jsonl": second}
+    assert restored(home, tmp_path / "first", session_id=SESSION, generation=0) == {f"{name}.generation-0.jsonl": first}
+    assert restored(home, tmp_path / "all", session_id=SESSION, generation=EVERY) == {
+        f"{name}.generation-0.jsonl": first, f"{name}.jsonl": second,
+    }  # fmt: skip
+    assert restorable(home.store, session_id=SESSION, generation=7) == []
+
+
+def test_a_session_comes_with_its_subagents_and_nothing_else(home: Home, tmp_path: Path) -> None:
+    home.write([record("user", "trunk", 1)])
+    agent = f"{FOLDER}/{SESSION}/subagents/agent-a1.jsonl"
+    home.write([record("user", "task", 2, isSidechain=True, agentId="a1")], agent)
+    home.write([record("user", "elsewhere", 3, OTHER)], f"{FOLDER}/{OTHER}.jsonl")
+    home.write([record("user", "old layout", 4, isSidechain=True, agentId="a2")], f"{FOLDER}/agent-a2.jsonl")
+    home.ingest(unmasked)
+    names = {f"{FOLDER}/{SESSION}.jsonl", agent, f"{FOLDER}/agent-a2.jsonl"}
+    assert restored(home, tmp_path / "session", session_id=SESSION).keys() == names
+    everything = names | {f"{FOLDER}/{OTHER}.jsonl"}
+    assert restored(home, tmp_path / "source", source=home.source().key).keys() == everything
+    assert restored(home, tmp_path / "all").keys() == everything
+    folder = home.logs / FOLDER / SESSION
+    assert restored(home, tmp_path / "path", path=f"{folder}/").keys() == {agent}
+
+
+def test_a_file_that_is_there_is_overwritten_only_by_force(home: Home, tmp_path: Path) -> None:
+    home.write([record("user", "one", 1)])
+    home.write([record("user", "two", 2, OTHER)], f"{FOLDER}/{OTHER}.jsonl")
+    home.ingest(unmasked)
+    mine = tmp_path / "out" / FOLDER / f"{SESSION}.jsonl"
+    mine.parent.mkdir(parents=True)
+    mine.write_text("mine")
+    with pytest.raises(GiveUp, match=r"1 of 2 files are there already.*nothing was written"):
+        restored(home, tmp_path / "out")
+    assert [f.name for f in mine.parent.iterdir()] == [mine.name]
+    assert len(restored(home, tmp_path / "out", force=True)) == 2
+    assert "one" in mine.read_text()
+
+
+def test_a_damaged_archive_leaves_no_half_written_file(home: Home, tmp_path: Path) -> None:
+    home.write([record("user", "one", 1)])
+    home.ingest(unmasked)
+    (file,) = home.settings.archive_dir.rglob("*.zst")
+    file.write_bytes(file.read_bytes()[:-3] + b"xyz")
+    with pytest.raises(StoreCorrupt):
+        restored(home, tmp_path / "out")
+    assert [f for f in (tmp_path / "out").rglob("*") if f.is_file()] == []
+
+
+@pytest.mark.skipif(not SHARED_LOGS.is_dir(), reason="the shared logs are not beside this repository")
+def test_real_logs_come_back_byte_for_byte(tmp_path: Path) -> None:
+    home = Home(tmp_path)
+    home.settings = home.settings.model_copy(update={"log_roots": (SHARED_LOGS,)})
+    home.logs = SHARED_LOGS
+    from anamnesis_pipeline import wiring
+    from anamnesis_pipeline.sources.discovery import discover
+
+    found = discover(home.host, [str(SHARED_LOGS)]).sources
+    home.store.ingest.put_sources(found)
+    pipeline = wiring.open_pipeline(home.settings, home.store)
+    masked = sum(sum(pipeline.crawl(source).masked.values()) for source in found)
+    data = restored(home, tmp_path / "out")
+    home.close()
+    logs = {str(f.relative_to(SHARED_LOGS)): f.read_bytes() for f in SHARED_LOGS.rglob("*.jsonl")}
+    assert len(data) > 3
+    assert masked == 0
+    assert data == {name: logs[name] for name in data}

@@ -1,0 +1,62 @@
+"""Contract: rewritten archives, the copies of messages and their owners."""
+
+from dataclasses import replace
+
+from anamnesis_pipeline.model import ArchiveFrame, FileCursor, Occurrence
+from anamnesis_pipeline.store.base import ParsedChunk, Store
+from anamnesis_tests.store.samples import crawled, parsed
+
+FRAMES = [ArchiveFrame(0, 0, 10, 0, 100), ArchiveFrame(0, 10, 5, 100, 50)]
+
+
+def archived(store: Store, *frames: ArchiveFrame) -> FileCursor:
+    cursor = crawled(store)
+    for frame in frames:
+        assert store.ingest.commit_crawl(cursor, cursor, frame)
+        cursor = store.ingest.cursors("logs")["a.jsonl"]
+    return cursor
+
+
+def rewritten(frame: ArchiveFrame) -> ArchiveFrame:
+    return replace(frame, archive_offset=frame.archive_offset // 2, archive_bytes=9, revision=frame.revision + 1)
+
+
+def test_a_rewritten_generation_takes_the_place_of_the_former(store: Store) -> None:
+    archived(store, *FRAMES, ArchiveFrame(1, 0, 3, 0, 30))
+    new = [rewritten(frame) for frame in FRAMES]
+    assert store.ingest.replace_frames("logs", "a.jsonl", 0, 0, new)
+    assert store.ingest.frames("logs", "a.jsonl", 0) == new
+    assert store.ingest.frames("logs", "a.jsonl", 1) == [ArchiveFrame(1, 0, 3, 0, 30)]
+    assert store.ingest.replace_frames("logs", "a.jsonl", 0, 1, [rewritten(frame) for frame in new])
+
+
+def test_frames_of_another_revision_or_with_other_lines_replace_nothing(store: Store) -> None:
+    cursor = archived(store, FRAMES[0])
+    new = [rewritten(FRAMES[0])]
+    assert not store.ingest.replace_frames("logs", "a.jsonl", 0, 1, new)
+    assert not store.ingest.replace_frames("logs", "a.jsonl", 0, 0, [FRAMES[0]])
+    assert not store.ingest.replace_frames("logs", "a.jsonl", 0, 0, [replace(new[0], lines=9)])
+    assert not store.ingest.replace_frames("logs", "b.jsonl", 0, 0, new)
+    assert not store.ingest.replace_frames("logs", "a.jsonl", 0, 0, [])
+    assert store.ingest.commit_crawl(cursor, cursor, FRAMES[1])
+    assert not store.ingest.replace_frames("logs", "a.jsonl", 0, 0, new)
+    assert store.ingest.frames("logs", "a.jsonl", 0) == FRAMES
+
+
+def test_what_is_crawled_after_a_rewrite_is_of_its_revision(store: Store) -> None:
+    cursor = archived(store, FRAMES[0])
+    new, later = rewritten(FRAMES[0]), replace(FRAMES[1], revision=1)
+    assert store.ingest.replace_frames("logs", "a.jsonl", 0, 0, [new])
+    assert store.ingest.commit_crawl(cursor, cursor, later)
+    assert store.ingest.frames("logs", "a.jsonl", 0) == [new, later]
+
+
+def test_copies_and_owners_of_messages_are_found(store: Store) -> None:
+    parsed(store, path="a.jsonl", keys=["m1", "m2"])
+    copy = crawled(store, "copy.jsonl", "other")
+    found = [Occurrence("m1", "copy.jsonl", 3), Occurrence("m2", "copy.jsonl", 4), Occurrence("m1", "copy.jsonl", 9)]
+    assert store.ingest.commit_parsed(ParsedChunk(copy, copy, occurrences=found))
+    assert store.ingest.occurrences_of(["m1", "m3"]) == [("other", found[0]), ("other", found[2])]
+    assert store.ingest.owners(["m1", "m2", "m3"]) == {"m1": ("logs", "a.jsonl"), "m2": ("logs", "a.jsonl")}
+    assert store.ingest.occurrences_of([]) == []
+    assert store.ingest.owners([]) == {}

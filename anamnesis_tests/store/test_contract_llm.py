@@ -1,0 +1,221 @@
+"""What every store does with summaries of LLMs: who wants one, cached replies, budget, turns and batches."""
+
+import threading
+from collections.abc import Callable
+from dataclasses import replace
+from datetime import timedelta
+
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from anamnesis_pipeline.model import LlmBudget, LlmUse, RecordType, Summary, TypedRecord
+from anamnesis_pipeline.store.base import Store
+from anamnesis_tests.store.samples import DAY, parsed, part, put, segment, summary
+
+LATER = DAY + timedelta(hours=1)
+CALL = LlmUse(1, 100, 10, 0.25)
+
+
+def flagged(of, problem="no answer"):
+    return replace(summary(of), problem=problem, retry_at=LATER)
+
+
+# --- summaries -------------------------------------------------------------------------------------------
+
+
+def test_a_summary_comes_back_as_it_was_written(store: Store):
+    one = part(segment("m1"))
+    parsed(store, one)
+    records = (
+        TypedRecord(RecordType.DECISION, "Use WAL \ud800", "one writer", ("u1", "u2")),
+        TypedRecord(RecordType.ERROR, "It locked"),
+    )
+    whole = Summary(one.part_id, one.content_hash, "in short", "claude", ("a", "b"), records, True, "why", LATER, 3)
+    assert store.ingest.summary(one.part_id) is None
+    assert store.ingest.put_summaries([whole]) == 1
+    assert store.ingest.put_summaries([whole]) == 0
+    stored = replace(records[0], text="Use WAL \ufffd")
+    assert store.ingest.summary(one.part_id) == replace(whole, records=(stored, records[1]))
+
+
+def test_a_flagged_summary_is_tried_again_when_its_time_has_come(store: Store):
+    first, second = part(segment("m1", minute=1)), part(segment("m2", minute=2))
+    parsed(store, first, second)
+    store.ingest.put_summaries([flagged(first), summary(second)])
+    assert store.ingest.parts_to_summarize("logs", DAY, 10) == []
+    assert store.ingest.sources_to_summarize(DAY) == set()
+    assert store.ingest.parts_to_summarize("logs", LATER, 10) == [first]
+    assert store.ingest.parts_to_summarize("logs", LATER, 10, "another") == []
+    assert store.ingest.parts_to_summarize("logs", LATER, 10, "acme/api") == [first]
+    assert store.ingest.sources_to_summarize(LATER) == {"logs"}
+    store.ingest.put_summaries([summary(first)])
+    assert store.ingest.parts_to_summarize("logs", LATER, 10) == []
+
+
+def test_a_part_that_is_open_or_deleted_makes_no_source_wait_for_summaries(store: Store):
+    still_open, deleted = part(segment("m1"), closed=False), part(segment("m2"))
+    parsed(store, still_open, deleted)
+    assert store.ingest.sources_to_summarize(DAY) == {"logs"}
+    put(store, deleted.part_id, "text", source="logs", message_keys=("m2",))
+    store.episodes.delete(deleted.part_id)
+    assert store.ingest.sources_to_summarize(DAY) == set()
+    assert store.ingest.want_summaries("claude") == {}
+
+
+def test_new_summaries_can_be_asked_for_and_the_old_ones_stay_meanwhile(store: Store):
+    first, second, third = (part(segment(f"m{n}", minute=n)) for n in (1, 2, 3))
+    parsed(store, first, second, third)
+    store.ingest.put_summaries([summary(first), summary(second), replace(summary(third), model="claude")])
+    assert store.ingest.want_summaries("claude", dry_run=True) == {"logs": 2}
+    assert store.ingest.parts_to_summarize("logs", DAY, 10) == []
+    assert store.ingest.want_summaries("claude", limit=1) == {"logs": 1}
+    assert store.ingest.parts_to_summarize("logs", DAY, 10) == [second]
+    assert store.ingest.summary(second.part_id) == summary(second)
+    assert store.ingest.want_summaries("claude", project="another") == {}
+    assert store.ingest.want_summaries("claude", project="acme/api") == {"logs": 2}
+    assert store.ingest.parts_to_summarize("logs", DAY, 10) == [second, first]
+
+
+def test_an_answer_that_changes_nothing_still_answers_the_wish(store: Store):
+    one = part(segment("m1"))
+    parsed(store, one)
+    store.ingest.put_summaries([summary(one)])
+    store.ingest.want_summaries("claude")
+    assert store.ingest.put_summaries([summary(one)]) == 0
+    assert store.ingest.parts_to_summarize("logs", DAY, 10) == []
+
+
+def test_a_part_is_published_again_when_tags_or_records_of_its_summary_changed(store: Store):
+    one = part(segment("m1"))
+    parsed(store, one)
+    plain = summary(one)
+    versions = [
+        plain,
+        replace(plain, tags=("wal",)),
+        replace(plain, tags=("wal",), records=(TypedRecord(RecordType.FACT, "so"),)),
+        replace(plain, skip=True),
+    ]
+    for version in versions:
+        store.ingest.put_summaries([version])
+        assert store.ingest.parts_to_publish("logs", 10) == [(one, version)]
+        store.ingest.mark_published([(one, version)])
+    store.ingest.put_summaries([replace(versions[-1], problem="busy", retry_at=LATER)])
+    assert store.ingest.parts_to_publish("logs", 10) == [], "why it stands in is no part of the episode"
+
+
+def test_summaries_are_counted_by_model_and_those_that_stand_in_apart(store: Store):
+    parts = [part(segment(f"m{n}")) for n in range(6)]
+    parsed(store, *parts)
+    assert store.ingest.summary_counts() == {}
+    by_claude = [replace(summary(p), model="claude") for p in parts[:3]]
+    skipped = replace(summary(parts[3]), model="claude", skip=True)
+    store.ingest.put_summaries([*by_claude, skipped, summary(parts[4]), flagged(parts[5])])
+    assert store.ingest.summary_counts() == {"claude": 3, "skip": 1, "extractive": 1, "problem": 1}
+
+
+# --- replies ---------------------------------------------------------------------------------------------
+
+
+def test_the_first_reply_to_a_question_is_the_one_that_is_kept(store: Store):
+    assert store.llm.replies(["k"]) == {}
+    store.llm.put_reply("k", "first \ud800", "anthropic", "claude")
+    store.llm.put_reply("k", "second", "anthropic", "claude")
+    assert store.llm.replies(["k", "other"]) == {"k": "first \ufffd"}
+
+
+def test_replies_are_forgotten_by_key(store: Store):
+    for key in "abc":
+        store.llm.put_reply(key, key, "ollama", "m")
+    assert store.llm.forget_replies(["a", "c", "never asked"]) == 2
+    assert store.llm.replies(["a", "b", "c"]) == {"b": "b"}
+
+
+# --- budget ----------------------------------------------------------------------------------------------
+
+
+def test_what_is_booked_counts_as_used_until_it_is_settled(store: Store):
+    assert store.llm.used("2026-03-01") == LlmUse()
+    assert store.llm.reserve("c1", "2026-03-01", "anthropic", "claude", CALL, LlmBudget())
+    assert store.llm.used("2026-03-01") == CALL
+    store.llm.settle("c1", LlmUse(1, 40, 5, 0.125))
+    store.llm.settle("c1", LlmUse())
+    assert store.llm.used("2026-03-01") == LlmUse(1, 40, 5, 0.125)
+    assert store.llm.used("2026-03-02") == LlmUse()
+
+
+def test_a_call_that_would_exceed_the_days_budget_is_not_booked(store: Store):
+    day, budget = "2026-03-01", LlmBudget(tokens=220)
+    assert store.llm.reserve("c1", day, "ollama", "m", CALL, budget)
+    assert store.llm.reserve("c2", day, "ollama", "m", CALL, budget), "exactly used up is not exceeded"
+    assert not store.llm.reserve("c3", day, "ollama", "m", CALL, budget)
+    assert store.llm.used(day).calls == 2
+    assert store.llm.reserve("c3", "2026-03-02", "ollama", "m", CALL, budget)
+    assert not store.llm.reserve("c4", day, "ollama", "m", CALL, LlmBudget(dollars=0.7))
+    assert store.llm.reserve("c4", day, "ollama", "m", CALL, LlmBudget(dollars=0.75))
+
+
+def test_a_call_that_was_never_made_gives_its_budget_back(store: Store):
+    day, budget = "2026-03-01", LlmBudget(tokens=110)
+    assert store.llm.reserve("c1", day, "ollama", "m", CALL, budget)
+    store.llm.settle("c1", LlmUse())
+    assert store.llm.reserve("c2", day, "ollama", "m", CALL, budget)
+
+
+@settings(max_examples=15, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(sizes=st.lists(st.integers(1, 50), min_size=1, max_size=12), limit=st.integers(0, 200), run=st.uuids())
+def test_whatever_is_booked_and_settled_a_day_stays_in_its_budget(store: Store, sizes, limit, run):
+    for n, size in enumerate(sizes):
+        call = f"{run}-{n}"
+        if store.llm.reserve(call, str(run), "b", "m", LlmUse(1, size, size), LlmBudget(tokens=limit)) and n % 2:
+            store.llm.settle(call, LlmUse(1, size // 2, 0))
+        used = store.llm.used(str(run))
+        assert used.input_tokens + used.output_tokens <= limit
+
+
+def test_two_processes_cannot_book_the_same_last_tokens(open_store: Callable[[], Store]):
+    stores = [open_store(), open_store()]
+    booked = []
+
+    def book(store: Store, name: str):
+        call, budget = LlmUse(1, 10, 0), LlmBudget(tokens=150)
+        booked.extend(n for n in range(20) if store.llm.reserve(f"{name}{n}", "d", "b", "m", call, budget))
+
+    threads = [threading.Thread(target=book, args=(store, str(n))) for n, store in enumerate(stores)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert len(booked) == 15
+    assert stores[0].llm.used("d").input_tokens == 150
+
+
+# --- turns -----------------------------------------------------------------------------------------------
+
+
+def test_calls_of_all_processes_take_turns(open_store: Callable[[], Store]):
+    one, other = open_store(), open_store()
+    assert one.llm.take_turn("ollama", DAY, 30) == 0
+    assert other.llm.take_turn("ollama", DAY, 30) == 2
+    assert one.llm.take_turn("ollama", DAY + timedelta(seconds=1), 30) == 3
+    assert one.llm.take_turn("anthropic", DAY, 30) == 0, "each backend has its own"
+    assert one.llm.take_turn("ollama", LATER, 30) == 0, "nothing is saved up"
+    assert one.llm.take_turn("ollama", LATER, 30) == 2
+
+
+def test_a_clock_that_was_set_back_holds_no_call_up(store: Store):
+    store.llm.take_turn("ollama", DAY + timedelta(days=300), 30)
+    assert store.llm.take_turn("ollama", DAY, 30) == 0
+
+
+# --- batches ---------------------------------------------------------------------------------------------
+
+
+def test_a_batch_is_open_until_it_is_collected(store: Store):
+    store.llm.put_batch("b1", "anthropic", "c1", ["k1", "k2"])
+    store.llm.put_batch("b1", "anthropic", "c1", ["k1", "k2"])
+    store.llm.put_batch("b2", "another", "c2", ["k3"])
+    assert store.llm.open_batches("anthropic") == {"b1": ("c1", ("k1", "k2"))}
+    store.llm.close_batch("b1")
+    store.llm.close_batch("b1")
+    assert store.llm.open_batches("anthropic") == {}
+    assert store.llm.open_batches("another") == {"b2": ("c2", ("k3",))}

@@ -1,0 +1,92 @@
+"""A program that stands in for Claude's command line: it writes down how it was called and does as it is told."""
+
+import json
+import os
+import sys
+import time
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+_PROGRAM = """\
+#!{python}
+import json, os, subprocess, sys, time
+from pathlib import Path
+
+folder = Path({folder!r})
+told = json.loads((folder / "told.json").read_text())
+call = {{
+    "arguments": sys.argv[1:], "stdin": sys.stdin.read(), "environment": dict(os.environ), "pid": os.getpid(),
+    "files": os.listdir() if os.getcwd() != "/" else [], "folder": os.getcwd(),
+}}
+if told["spawns"]:
+    call["child"] = subprocess.Popen(["sleep", "60"], start_new_session=False).pid
+(folder / "call.json").write_text(json.dumps(call))
+sys.stdout.write(told["stdout"])
+sys.stderr.write(told["stderr"])
+sys.stdout.flush()
+time.sleep(told["sleeps"])
+sys.exit(told["status"])
+"""
+
+
+@dataclass(frozen=True)
+class StandIn:
+    """`path` runs as Claude would."""
+
+    folder: Path
+
+    @property
+    def path(self) -> str:
+        return str(self.folder / "claude")
+
+    def tell(
+        self, stdout: str = "", stderr: str = "", status: int = 0, sleeps: float = 0.0, *, spawns: bool = False
+    ) -> None:
+        """What it does when it is called next; `spawns`: it leaves a child that holds its output open."""
+        told = {"stdout": stdout, "stderr": stderr, "status": status, "sleeps": sleeps, "spawns": spawns}
+        (self.folder / "told.json").write_text(json.dumps(told))
+
+    @property
+    def call(self) -> dict[str, Any]:
+        """How it was called last."""
+        found: dict[str, Any] = json.loads((self.folder / "call.json").read_text())
+        return found
+
+
+def make_stand_in(folder: Path) -> StandIn:
+    """A stand-in that keeps its notes in `folder`."""
+    folder.mkdir()
+    made = StandIn(folder)
+    Path(made.path).write_text(_PROGRAM.format(python=sys.executable, folder=str(folder)))
+    Path(made.path).chmod(0o755)
+    made.tell(result("{}"))
+    return made
+
+
+def result(text: str, **fields: Any) -> str:
+    """What `--output-format json` prints."""
+    usage = {
+        "input_tokens": 12, "cache_creation_input_tokens": 2_000, "cache_read_input_tokens": 500, "output_tokens": 90,
+        "server_tool_use": {"web_search_requests": 0}, "service_tier": "standard",
+    }  # fmt: skip
+    body = {
+        "type": "result", "subtype": "success", "is_error": False, "duration_ms": 2100, "num_turns": 2, "result": text,
+        "session_id": "4d1a88f3", "total_cost_usd": 0.0123, "usage": usage, "permission_denials": [],
+    }  # fmt: skip
+    return json.dumps(body | fields) + "\n"
+
+
+def is_gone(pid: int, within_s: float = 5.0) -> bool:
+    """Whether a process ends in time."""
+    deadline = time.monotonic() + within_s
+    while time.monotonic() < deadline:
+        try:
+            os.kill(pid, 0)
+        except ProcessLookupError:
+            return True
+        state = Path(f"/proc/{pid}/stat")
+        if state.exists() and state.read_text().rsplit(")", 1)[1].split()[0] == "Z":
+            return True
+        time.sleep(0.05)
+    return False

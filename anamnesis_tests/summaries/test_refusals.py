@@ -1,0 +1,53 @@
+from datetime import UTC, datetime, timedelta
+from email.utils import format_datetime
+
+import pytest
+
+from anamnesis_pipeline.errors import LlmBusy, LlmRefused, LlmUnavailable
+from anamnesis_pipeline.summaries.refusals import LONGEST_WAIT_S, error_of_status, retry_after_s
+
+NOW = datetime(2026, 11, 22, 10, 0, tzinfo=UTC)
+
+
+@pytest.mark.parametrize(
+    ("value", "seconds"),
+    [
+        ("7", 7.0),
+        ("0.5", 0.5),
+        (" 12 ", 12.0),
+        (format_datetime(NOW + timedelta(seconds=90), usegmt=True), 90.0),
+        (format_datetime(NOW - timedelta(seconds=90), usegmt=True), 0.0),
+        ("1e99", LONGEST_WAIT_S),
+        ("-3", None),
+        ("nan", None),
+        ("inf", None),
+        ("soon", None),
+        ("", None),
+    ],
+)
+def test_retry_after_is_a_number_or_a_date(value: str, seconds: float | None) -> None:
+    assert retry_after_s({"Retry-After": value}, NOW) == seconds
+
+
+def test_without_retry_after_nothing_is_known() -> None:
+    assert retry_after_s({"content-type": "x"}, NOW) is None
+
+
+def test_only_short_code_words_of_a_service_are_repeated() -> None:
+    error = error_of_status("it", 400, ("invalid_request_error", "the key sk-1 is wrong", None, 7, "x" * 61))
+    assert str(error).startswith("it answered 400 (invalid_request_error);")
+
+
+@pytest.mark.parametrize(
+    ("status", "kind"),
+    [
+        (408, LlmUnavailable),
+        (409, LlmUnavailable),
+        (429, LlmBusy),
+        (529, LlmBusy),
+        (302, LlmRefused),
+        (503, LlmUnavailable),
+    ],
+)
+def test_a_bare_status_tells_waiting_from_refusing(status: int, kind: type[Exception]) -> None:
+    assert type(error_of_status("it", status)) is kind
