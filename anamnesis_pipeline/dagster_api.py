@@ -47,6 +47,16 @@ mutation($id: String!) { cancelPartitionBackfill(backfillId: $id) {
   __typename ... on Error { message }
 } }
 """
+_UNFINISHED = """
+query { partitionBackfillsOrError(limit: 100, filters: {statuses: [REQUESTED]}) {
+  __typename
+  ... on PartitionBackfills { results {
+    id assetSelection { path } unfinishedRuns(limit: 1) { id } runs(limit: 1) { id }
+    assetBackfillData { rootTargetedPartitions { partitionKeys } }
+  } }
+  ... on Error { message }
+} }
+"""
 _STATE = """
 query($id: String!) { partitionBackfillOrError(backfillId: $id) {
   __typename
@@ -117,6 +127,14 @@ class BackfillState:
     def ended(self) -> bool:
         """Whether it will start no further run."""
         return self.status in _ENDED
+
+
+@dataclass(frozen=True, slots=True)
+class EmbeddingBackfill:
+    """A backfill of `embeddings` that has work to do, and the spaces it embeds into."""
+
+    backfill_id: str
+    spaces: frozenset[str]
 
 
 class DagsterApi:
@@ -228,6 +246,20 @@ class DagsterApi:
         result = self.ask(_CANCEL, {"id": backfill_id}).get("cancelPartitionBackfill") or {}
         self._expect(result, "CancelBackfillSuccess")
 
+    def unfinished_backfills(self) -> list[EmbeddingBackfill]:
+        """Those of `embeddings` that go on or are about to, whoever launched them; not those that are being cancelled.
+
+        One whose runs have all ended does no more, though Dagster takes up to a minute to see that.
+        """
+        found = self.ask(_UNFINISHED).get("partitionBackfillsOrError") or {}
+        self._expect(found, "PartitionBackfills")
+        return [
+            EmbeddingBackfill(each["id"], _spaces(each))
+            for each in found["results"]
+            if {"path": ["embeddings"]} in (each["assetSelection"] or ())
+            if each["unfinishedRuns"] or not each["runs"]
+        ]
+
     def backfill_state(self, backfill_id: str) -> BackfillState | None:
         """How far it is; None when Dagster does not know it (its storage was removed)."""
         found = self.ask(_STATE, {"id": backfill_id}, _STATE_TIMEOUT_S).get("partitionBackfillOrError") or {}
@@ -280,6 +312,12 @@ def call_json(who: str, request: httpx.Request, timeout_s: float = _TIMEOUT_S) -
         raise ServiceUnreachable(f"{who} does not answer on {where} ({type(exc).__name__})") from exc
     except ValueError as exc:
         raise ServiceUnreachable(f"what answers on {where} is not {who}: its reply is not JSON") from exc
+
+
+def _spaces(backfill: Mapping[str, Any]) -> frozenset[str]:
+    """Of the partitions, `source|space`, that a backfill is about."""
+    targeted = (backfill.get("assetBackfillData") or {}).get("rootTargetedPartitions") or {}
+    return frozenset(name.partition("|")[2] for name in targeted.get("partitionKeys") or ())
 
 
 def _reason(status: int, answer: Any) -> str:

@@ -388,8 +388,8 @@ class Space:
 
     `status`: `added` (known, embedded only when somebody asks), `building` (being embedded, goes live when complete),
     `active` (answers searches), `retired` (was active). At most one is active and at most one is building.
-    Precision is recorded, not part of the identity; `fidelity` is the lowest cosine measured between vectors of that
-    precision and of fp32, None when it was not measured.
+    `precision` is that of the first vectors, and not part of the identity; `fidelity` is the lowest cosine measured
+    between vectors of that precision and of fp32, None when it was not measured.
     """
 
     key: str

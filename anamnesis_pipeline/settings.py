@@ -75,7 +75,7 @@ class Settings(BaseSettings):
         (), description="Host names, beside loopback, that requests may name, separated by `,`"
     )
     model: str = Field(
-        MINILM, description="Embedding model: `all-MiniLM-L6-v2`, or any sentence-transformers id or path"
+        MINILM, min_length=1, description="Embedding model: `all-MiniLM-L6-v2`, or any sentence-transformers id or path"
     )
     precision: Literal["auto", "bf16", "fp32"] = Field(
         "auto", description="Arithmetic of the model; `auto` takes bf16 where the processor or a GPU has it"
@@ -276,7 +276,7 @@ def check_storable(name: str, text: str) -> Any:
     try:
         value = getattr(Settings(**given), name)
     except ValidationError as exc:
-        raise BadSetting(_explain(exc, given, {})) from exc
+        raise BadSetting(_explain(exc, {}, {}, given)) from exc
     return [str(item) for item in value] if isinstance(value, tuple) else value
 
 
@@ -315,11 +315,20 @@ def _truthy(text: str) -> bool:
     return text.strip().lower() in {"1", "true", "yes", "on"}
 
 
-def _explain(exc: ValidationError, stored: Mapping[str, Any], file: Mapping[str, Any]) -> str:
+def _explain(
+    exc: ValidationError, stored: Mapping[str, Any], file: Mapping[str, Any], typed: Mapping[str, Any] | None = None
+) -> str:
+    """What is refused, named as the place calls it where the value stands.
+
+    :param typed: name -> value that somebody gave just now. When it is refused, only that is told.
+    """
+    errors = exc.errors(include_url=False, include_context=False)
+    typed = typed or {}
     lines = []
-    for error in exc.errors(include_url=False, include_context=False):
+    for error in [error for error in errors if error["loc"] and error["loc"][0] in typed] or errors:
         name = str(error["loc"][0]) if error["loc"] else "?"
         place = f"stored setting {name}" if name in stored else f"config.toml: {name}" if name in file else None
+        place = name if name in typed else place or ENV_PREFIX + name.upper()
         shown = "***" if name.endswith(("_token", "_key")) else repr(error.get("input"))
-        lines.append(f"{place or ENV_PREFIX + name.upper()} = {shown}: {error['msg']}")
+        lines.append(f"{place} = {shown}: {error['msg'].removeprefix('Value error, ')}")
     return "; ".join(lines)

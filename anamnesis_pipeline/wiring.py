@@ -148,11 +148,13 @@ def open_pool(
     settings: Settings,
     space: Space,
     *,
+    has_vectors: bool = False,
     priority: Priority = Priority.QUERY,
     on_loaded: Callable[[LoadedModel], None] = lambda model: None,
 ) -> PinnedPool:
     """A pool for the model of a space, not loaded yet.
 
+    :param has_vectors: the space's precision is that of vectors, and not only what was chosen for it.
     :param priority: of its workers, beside other processes on the same cores.
     :param on_loaded: told of the model once it is in memory, on the thread that loads the pool; it may record the
         precision and fidelity, which are then not measured again.
@@ -166,10 +168,25 @@ def open_pool(
             f"the files of {space.model_id} at {files.path} are not those that made the {space.dim}-d vectors of space "
             f"{space.key}; put the former ones back, or let `anamnesis up` embed everything with these"
         )
-    precision = choose_precision(settings.precision, settings.device)
+    of_vectors = space.precision if has_vectors else None
+    precision = choose_precision(settings.precision, settings.device, of_vectors)
     fidelity = space.fidelity if space.precision == precision else None
     model = _pool_model(files, precision, fidelity, choose_device(settings.device), on_loaded)
     return PinnedPool(model, configured_cores(settings), queue_max=settings.embed_queue_max, priority=priority)
+
+
+def open_pool_of(store: Store, space: Space, *, priority: Priority) -> PinnedPool:
+    """A pool for a space of this store, as the settings are now. It goes on in the arithmetic of the space's vectors
+    where the settings leave that open; a space without vectors is told its own. Raises as `open_pool` does.
+    """
+
+    def note_precision(model: LoadedModel) -> None:
+        store.spaces.record_precision(space.key, model.precision, model.fidelity)
+
+    return open_pool(
+        effective_settings(store), space, has_vectors=store.vectors.count(space.key) > 0, priority=priority,
+        on_loaded=note_precision,
+    )  # fmt: skip
 
 
 def _pool_model(
@@ -256,10 +273,7 @@ def _open_models(store: Store) -> SpaceModels:
     """The models of the active space and of the next one, for queries."""
 
     def open_for_queries(space: Space) -> PinnedPool:
-        def note_precision(model: LoadedModel) -> None:
-            store.spaces.record_precision(space.key, model.precision, model.fidelity)
-
-        return open_pool(effective_settings(store), space, priority=Priority.QUERY, on_loaded=note_precision)
+        return open_pool_of(store, space, priority=Priority.QUERY)
 
     return SpaceModels(
         open_for_queries,

@@ -2,11 +2,15 @@
 
 import json
 import os
+import signal
 import socket
+import sqlite3
 import subprocess
 import sys
 import time
+from collections import Counter
 from collections.abc import Callable, Mapping
+from contextlib import closing, suppress
 from pathlib import Path
 from typing import Any
 
@@ -18,15 +22,20 @@ from anamnesis_pipeline.supervisor.life import end_life, members
 from anamnesis_pipeline.supervisor.up_lock import read_lock
 
 EXAMPLES = Path(__file__).parents[1] / "examples" / "claude_logs"
+JOURNAL_FOLDER = Path(__file__).parent / "embedding_journal"
 START_S = 180.0
 """Generous: two cores, shared with whatever else the machine does."""
 
 
 class System:
-    """One home with its ports; at most one `anamnesis up` on it at a time."""
+    """One home with its ports; at most one `anamnesis up` on it at a time.
 
-    def __init__(self, folder: Path) -> None:
+    :param settings: more environment variables, such as ANAMNESIS_MODEL.
+    """
+
+    def __init__(self, folder: Path, **settings: str) -> None:
         self.home, self.output = folder / "home", folder / "up.txt"
+        self.journal = folder / "embedded.jsonl"
         self.port, self.dagster_port, self.code_port = free_ports(3)
         inherited = {name: value for name, value in os.environ.items() if not name.startswith("ANAMNESIS_")}
         self.environment = {
@@ -37,6 +46,9 @@ class System:
             "ANAMNESIS_PORT": str(self.port),
             "ANAMNESIS_DAGSTER_PORT": str(self.dagster_port),
             "ANAMNESIS_CODE_PORT": str(self.code_port),
+            "EMBEDDING_JOURNAL": str(self.journal),
+            "PYTHONPATH": os.pathsep.join([str(JOURNAL_FOLDER), *filter(None, [inherited.get("PYTHONPATH")])]),
+            **settings,
         }
         self.http = httpx.Client(base_url=f"http://127.0.0.1:{self.port}", timeout=30, trust_env=False)
         self.process: subprocess.Popen[bytes] | None = None
@@ -104,14 +116,63 @@ class System:
         coverage = self.http.get("/ready").json()["coverage"]
         return bool(coverage["stored"] > 1 and coverage["embedded"] == coverage["stored"])
 
-    def kill_9(self) -> None:
-        """Kill the supervisor and wait until nothing of its life is left."""
+    def kill_9(self, *, everything: bool = False) -> None:
+        """Kill the supervisor, and with `everything` each of its processes; wait until none of them is left."""
         assert self.process is not None
-        life = self.life
-        self.process.kill()
-        self.process.wait()
-        self.process = None
+        life, process, self.process = self.life, self.process, None
+        process.kill()
+        for other in [*watchers_of(life), *members(life)] if everything else ():
+            with suppress(psutil.NoSuchProcess):
+                other.kill()
+        process.wait()
         self.wait_until("no process of the killed life is left", lambda: not left_of(life), timeout_s=30)
+
+    def terminate(self) -> None:
+        """SIGTERM to the supervisor, which ends with status 0 and leaves no process behind."""
+        assert self.process is not None
+        life, process, self.process = self.life, self.process, None
+        process.send_signal(signal.SIGTERM)
+        assert process.wait(timeout=60) == 0, self.traces()
+        assert left_of(life) == []
+
+    def children(self, word: str) -> list[psutil.Process]:
+        """Processes of this life that have a word in their command line."""
+        return [process for process in members(self.life) if word in command_line(process)]
+
+    def child(self, word: str) -> psutil.Process:
+        """The only process of this life that has a word in its command line."""
+        (found,) = self.children(word)
+        return found
+
+    def run_process(self, run_id: str) -> psutil.Process | None:
+        """The process that works on a run of Dagster, as the run's log names it; None before it has begun."""
+        wanted = "metadataEntries { label ... on TextMetadataEntry { text } }"
+        events = f"eventConnection(limit: 100) {{ events {{ ... on EngineEvent {{ {wanted} }} }} }}"
+        answer = self.graphql(
+            f"query($id: ID!) {{ runOrError(runId: $id) {{ ... on Run {{ {events} }} }} }}", {"id": run_id}
+        )
+        events = answer["runOrError"]["eventConnection"]["events"]
+        entries = [entry for event in events for entry in event.get("metadataEntries", [])]
+        named = {int(entry["text"]) for entry in entries if entry["label"] == "pid"}
+        return next((process for process in members(self.life) if process.pid in named), None)
+
+    def embedded(self, space: str) -> int:
+        """How many episodes were embedded in a space."""
+        return len(self._times_embedded(space))
+
+    def embedded_twice(self, space: str) -> int:
+        """How often an episode was embedded again in a space, what ended processes did not write included."""
+        return sum(count - 1 for count in self._times_embedded(space).values())
+
+    def _times_embedded(self, space: str) -> Counter[str]:
+        begun = [json.loads(line) for line in self.journal.read_text().splitlines()]
+        return Counter(episode for work in begun if work["space"] == space for episode in work["episodes"])
+
+    def vectors_written_again(self) -> int:
+        """How many vectors were written beyond those that are there: each write takes a number of its own."""
+        with closing(sqlite3.connect(f"file:{self.home / 'anamnesis.db'}?mode=ro", uri=True)) as connection:
+            query = "SELECT (SELECT seq FROM sqlite_sequence WHERE name = 'vectors') - count(*) FROM vectors"
+            return int(connection.execute(query).fetchone()[0])
 
     def end(self) -> None:
         self.http.close()
@@ -131,7 +192,19 @@ def free_ports(count: int) -> list[int]:
     return ports
 
 
+def command_line(process: psutil.Process) -> list[str]:
+    """Its words; none when it is gone meanwhile."""
+    try:
+        return process.cmdline()
+    except psutil.Error:
+        return []
+
+
+def watchers_of(life: str) -> list[psutil.Process]:
+    """The process that ends a life whose supervisor is gone; it is no member of it."""
+    return [process for process in psutil.process_iter(["cmdline"]) if life in (process.info["cmdline"] or [])]
+
+
 def left_of(life: str) -> list[str]:
-    """Command lines of all processes of a life, its watcher included."""
-    watchers = [p.info["cmdline"] for p in psutil.process_iter(["cmdline"]) if life in (p.info["cmdline"] or [])]
-    return [" ".join(command) for command in watchers] + [str(process) for process in members(life)]
+    """All processes of a life, its watcher included."""
+    return [str(process) for process in [*watchers_of(life), *members(life)]]

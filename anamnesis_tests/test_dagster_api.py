@@ -11,8 +11,10 @@ from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
 
+import dagster as dg
 import httpx
 import pytest
+from dagster._core.test_utils import create_run_for_test
 
 from anamnesis_pipeline import dagster_api
 from anamnesis_pipeline.dagster_api import DagsterApi
@@ -30,7 +32,11 @@ def exchanges() -> None: ...
 
 ingest = dg.define_asset_job("ingest", dg.AssetSelection.assets("exchanges"), partitions_def=SOURCES)
 
-defs = dg.Definitions(assets=[embeddings, exchanges], jobs=[ingest])
+
+@dg.asset(partitions_def=SPACE_BY_SOURCE)
+def unrelated() -> None: ...
+
+defs = dg.Definitions(assets=[embeddings, exchanges, unrelated], jobs=[ingest])
 """
 WORKSPACE = """
 load_from:
@@ -44,9 +50,13 @@ def free_port() -> int:
 
 
 @pytest.fixture(scope="module")
-def api(tmp_path_factory: pytest.TempPathFactory) -> Iterator[DagsterApi]:
+def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("dagster")
+
+
+@pytest.fixture(scope="module")
+def api(home: Path) -> Iterator[DagsterApi]:
     """A webserver on an empty Dagster home; no daemon, so what is launched stays requested."""
-    home = tmp_path_factory.mktemp("dagster")
     (home / "definitions.py").write_text(DEFINITIONS)
     (home / "workspace.yaml").write_text(WORKSPACE)
     (home / "dagster.yaml").write_text("telemetry: {enabled: false}\n")
@@ -130,6 +140,36 @@ def test_without_runs_there_is_nothing_under_way_and_nothing_to_stop(api: Dagste
     assert (runs.unfinished, runs.last) == ((), None)
     api.stop_runs(["11111111-2222-4333-8444-555555555555"])
     assert httpx.get(api.run_link("11111111"), trust_env=False).status_code == 200
+
+
+LAUNCH = """mutation($p: LaunchBackfillParams!) { launchPartitionBackfill(backfillParams: $p) {
+    ... on LaunchBackfillSuccess { backfillId } ... on Error { message } } }"""
+
+
+def test_a_backfill_launched_in_the_ui_is_listed_with_its_spaces_until_it_is_cancelled(api: DagsterApi) -> None:
+    api.add_partitions("space-c", ["left", "right"])
+    api.add_partitions("space-d", ["left"])
+    names = ["left|space-c", "right|space-c", "left|space-d"]
+    params = {"assetSelection": [{"path": ["embeddings"]}], "partitionNames": names, "tags": []}
+    by_hand = api.ask(LAUNCH, {"p": params})["launchPartitionBackfill"]["backfillId"]
+    ours = api.launch_embedding_backfill("space-e", ["left"], "t", {})
+    other = api.ask(LAUNCH, {"p": {**params, "assetSelection": [{"path": ["unrelated"]}]}})
+    assert "backfillId" in other["launchPartitionBackfill"], other
+    listed = {backfill.backfill_id: backfill.spaces for backfill in api.unfinished_backfills()}
+    assert listed[by_hand] == {"space-c", "space-d"}
+    assert listed[ours] == {"space-e"}
+    assert other["launchPartitionBackfill"]["backfillId"] not in listed
+    api.cancel_backfill(by_hand)
+    assert by_hand not in {backfill.backfill_id for backfill in api.unfinished_backfills()}
+
+
+def test_a_backfill_whose_runs_have_all_ended_is_not_listed(api: DagsterApi, home: Path) -> None:
+    killed = api.launch_embedding_backfill("space-f", ["left"], "t", {})
+    with dg.DagsterInstance.from_config(str(home)) as instance:
+        run = create_run_for_test(instance, status=dg.DagsterRunStatus.STARTED, tags={"dagster/backfill": killed})
+        assert killed in {backfill.backfill_id for backfill in api.unfinished_backfills()}
+        instance.report_run_failed(run)
+    assert killed not in {backfill.backfill_id for backfill in api.unfinished_backfills()}
 
 
 def test_the_link_leads_to_the_page_of_the_backfill(api: DagsterApi) -> None:

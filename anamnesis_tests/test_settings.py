@@ -184,13 +184,21 @@ def test_a_value_to_store_is_checked_and_comes_back_the_same(name: str, text: st
 @pytest.mark.parametrize(
     ("name", "text", "said"),
     [
-        ("ingest_hour", "24", "ingest_hour = '24'.*less than or equal to 23"),
+        ("ingest_hour", "24", "^ingest_hour = '24': Input should be less than or equal to 23$"),
+        ("timezone", "Mars", "^timezone = 'Mars': not a time zone name"),
+        ("model", "", "^model = '': .*at least 1 character"),
         ("prot", "1", "'prot' is not a setting.*port"),
     ],
 )
 def test_a_value_that_cannot_be_stored_says_why(name: str, text: str, said: str) -> None:
     with pytest.raises(BadSetting, match=said):
         check_storable(name, text)
+
+
+def test_a_value_that_cannot_be_stored_is_told_without_what_else_is_wrong(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("ANAMNESIS_PORT", "none")
+    with pytest.raises(BadSetting, match=r"^ingest_hour = '24': [^;]*$"):
+        check_storable("ingest_hour", "24")
 
 
 def test_every_setting_is_described() -> None:

@@ -24,17 +24,15 @@ from pathlib import Path
 import numpy as np
 import torch
 from embedding_designs import (
-    Shape,
     Vectors,
     as_they_come,
     by_tokens,
     encode,
-    on_cores,
     one_by_one,
-    product_rates,
-    random_bert,
     sorted_by_length,
+    table,
 )
+from embedding_share import share
 from proc import cpu_ticks, last_core_of, pinned_to, resident_mib
 from sentence_transformers import SentenceTransformer
 from service import SHARED
@@ -44,7 +42,6 @@ from anamnesis_pipeline.embeddings.cores import Priority, available_cores
 from anamnesis_pipeline.embeddings.models import MINILM, choose_precision, find_model
 from anamnesis_pipeline.embeddings.pieces import minilm_pieces
 from anamnesis_pipeline.embeddings.pinned_pool import PinnedPool
-from anamnesis_pipeline.embeddings.transformer_model import TransformerModel
 from anamnesis_pipeline.settings import Settings
 from anamnesis_pipeline.steps.pipeline import ingest_all
 from anamnesis_pipeline.wiring import discover_sources, open_pipeline, open_pool, open_store, wanted_space
@@ -53,9 +50,6 @@ MIXED_TEXTS = 120
 WINDOW_TEXTS = 32
 WARM_UP_TEXTS = 4_000
 """oneDNN keeps a kernel for each size of batch it meets; by then it has met them all."""
-MINILM_SHAPE = Shape(384, 1536, 6)
-LARGE_SHAPE = Shape(1024, 4096, 24)
-"""Of bge-large-en-v1.5."""
 QUESTIONS = ("why did webhook retries charge twice", "where do we keep the queue now", "fix for database is locked")
 CORES = available_cores()
 
@@ -101,13 +95,6 @@ def pool_of(priority: Priority = Priority.LIVE, cores: Sequence[int] = ()) -> It
 def plain(precision: torch.dtype) -> SentenceTransformer:
     """MiniLM as sentence-transformers runs it."""
     return SentenceTransformer(str(find_model(MINILM).path), device="cpu", local_files_only=True).to(precision).eval()
-
-
-def table(head: Sequence[str], rows: Sequence[Sequence[object]]) -> None:
-    print("\n| " + " | ".join(head) + " |\n|" + "---|" * len(head))
-    for row in rows:
-        print("| " + " | ".join(str(cell) for cell in row) + " |")
-    sys.stdout.flush()
 
 
 # --- speed: against the usual design --------------------------------------------------------------
@@ -170,94 +157,6 @@ def speed(texts: Sequence[str], rounds: int) -> None:
         heading = f"{'mixed passages' if kind == 'mixed ' else 'full windows'}, {len(CORES)} cores"
         table([heading, "texts/s", "x usual", "x row above", "lowest cosine"], rows)
 
-
-# --- share: against the machine's matrix products -------------------------------------------------
-
-
-def share(texts: Sequence[str], rounds: int) -> None:
-    """What part of the matrix rate whole models reach, with AMX and without, and where the rest goes."""
-    rows = [share_of_minilm(texts, rounds, precision) for precision in ("bf16", "fp32")]
-    if "amx_bf16" in Path("/proc/cpuinfo").read_text(encoding="ascii", errors="replace"):
-        rows.append(json.loads(again("share-without-amx", rounds, ONEDNN_MAX_CPU_ISA="AVX512_CORE_BF16")))
-    rows.append(share_of_large(texts, rounds))
-    table(
-        ["model, precision", "GFLOP/s", "torch.mm, own shapes", "torch.mm, 2048 square", "share of own", "of square"],
-        rows,
-    )
-    profile(texts)
-
-
-def again(part: str, rounds: int, **environment: str) -> str:
-    """The last line of another process of this file, with other environment variables."""
-    command = [sys.executable, __file__, "--part", part, "--rounds", str(rounds)]
-    done = subprocess.run(command, env=os.environ | environment, check=True, stdout=subprocess.PIPE, text=True)
-    return done.stdout.splitlines()[-1]
-
-
-def share_of_minilm(texts: Sequence[str], rounds: int, precision: str, note: str = "") -> list[str]:
-    model = TransformerModel(find_model(MINILM), precision)
-    chosen = random.Random(2).sample(texts, MIXED_TEXTS if precision == "bf16" else MIXED_TEXTS // 3)
-    return row_of(f"MiniLM, {precision}{note}", model, chosen, MINILM_SHAPE, 2 * rounds)
-
-
-def share_of_large(texts: Sequence[str], rounds: int) -> list[str]:
-    with tempfile.TemporaryDirectory() as folder:
-        path = random_bert(Path(folder), LARGE_SHAPE)
-        model = TransformerModel(find_model(str(path)), "bf16")
-        return row_of("bge-large's shape, bf16", model, random.Random(2).sample(texts, 24), LARGE_SHAPE, min(rounds, 2))
-
-
-def row_of(name: str, model: TransformerModel, texts: Sequence[str], shape: Shape, rounds: int) -> list[str]:
-    """Rates of the forward passes of one model and of plain products, in turns."""
-    token_ids = model.token_ids(texts)
-    operations = sum(shape.operations(len(ids)) for ids in token_ids)
-    batches = by_tokens([len(ids) for ids in token_ids])
-    dtype = torch.bfloat16 if model.precision == "bf16" else torch.float32
-    reached, own, square = 0.0, 0.0, 0.0
-    for _ in range(rounds):
-        own_now, square_now = product_rates(shape, dtype, CORES)
-        own, square = max(own, own_now), max(square, square_now)
-        seconds = on_cores(
-            CORES, 1, lambda n: [model.forward([token_ids[i] for i in b]) for b in batches[n :: len(CORES)]]
-        )
-        reached = max(reached, operations / seconds / 1e9)
-    return [
-        name,
-        *(f"{rate:,.0f}" for rate in (reached, own, square)),
-        f"{reached / own:.0%}",
-        f"{reached / square:.0%}",
-    ]
-
-
-def profile(texts: Sequence[str]) -> None:
-    """Where MiniLM's time goes, on one core."""
-    model = TransformerModel(find_model(MINILM), "bf16")
-    token_ids = model.token_ids(random.Random(3).sample(texts, 100))
-    batches = [[token_ids[i] for i in batch] for batch in by_tokens([len(ids) for ids in token_ids])]
-    spent: dict[str, float] = defaultdict(float)
-
-    def work(_: int) -> None:
-        for batch in batches:
-            model.forward(batch)
-        with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CPU]) as profiler:
-            for batch in batches:
-                model.forward(batch)
-        for event in profiler.key_averages():
-            spent[_PARTS.get(event.key, "everything else")] += event.self_cpu_time_total / 1000 / len(token_ids)
-
-    on_cores(CORES[:1], 1, work)
-    total = sum(spent.values())
-    rows = [[name, f"{ms:.2f}", f"{ms / total:.0%}"] for name, ms in sorted(spent.items(), key=lambda item: -item[1])]
-    table(["MiniLM bf16, one core", "ms a text", "share"], rows)
-
-
-_PARTS = {
-    "mkldnn::_linear_pointwise": "linear layers",
-    "aten::_scaled_dot_product_flash_attention_for_cpu": "attention (softmax, mostly)",
-    "aten::gelu": "GELU",
-    "aten::native_layer_norm": "layer norm",
-    "aten::add": "residual sums",
-}
 
 # --- queries beside a re-embed in another process -------------------------------------------------
 
@@ -351,13 +250,13 @@ def reembed(texts: Sequence[str], priority: Priority) -> None:
 
 
 def threads(texts: Sequence[str]) -> None:
-    """With one core set nothing embeds elsewhere; over 10,000 texts neither threads nor memory grow."""
-    many = [texts[n % len(texts)][: 60 + n % 90] + str(n) for n in range(10_000)]
+    """With one core set nothing embeds elsewhere; over 10,000 passages neither threads nor memory grow."""
+    many = [texts[n % len(texts)] for n in range(WARM_UP_TEXTS + 10_000)]
     core = CORES[-1]
     with pool_of(cores=[core]) as pool:
         pool.embed(many[:WARM_UP_TEXTS], "passage")
         before, counts, sizes, seen = cpu_ticks(), [], [], set()
-        for first in range(0, len(many), 500):
+        for first in range(WARM_UP_TEXTS, len(many), 500):
             pool.embed(many[first : first + 500], "passage")
             counts.append(len(os.listdir("/proc/self/task")))
             sizes.append(resident_mib())
@@ -370,16 +269,17 @@ def threads(texts: Sequence[str]) -> None:
         ["CPU time of all other threads (the caller)", f"{free / 100:.1f} s"],
         ["threads after 500, 10,000 texts", f"{counts[0]}, {counts[-1]} (most {max(counts)})"],
         ["resident MiB after 500, 5,000, 10,000 texts", f"{sizes[0]:.0f}, {sizes[9]:.0f}, {sizes[-1]:.0f}"],
+        ["most resident MiB", f"{max(sizes):.0f}"],
     ]
-    table([f"10,000 texts with cores = [{core}], after {WARM_UP_TEXTS:,} others", ""], rows)
+    table([f"10,000 passages with cores = [{core}], after {WARM_UP_TEXTS:,} others", ""], rows)
 
 
 def main() -> None:
     """All parts, or one."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--rounds", type=int, default=3)
-    parts = ["speed", "share", "queries", "threads", "share-without-amx", "reembed"]
-    parser.add_argument("--part", choices=parts, help="the last two are other processes of this file")
+    parts = ["speed", "share", "queries", "threads", "reembed"]
+    parser.add_argument("--part", choices=parts, help="the last one is another process of this file")
     parser.add_argument("--texts", type=Path)
     parser.add_argument("--priority", default="background")
     args = parser.parse_args()
@@ -387,8 +287,6 @@ def main() -> None:
     if args.part == "reembed":
         return reembed(json.loads(args.texts.read_text(encoding="utf-8")), Priority(args.priority))
     texts = passages()
-    if args.part == "share-without-amx":
-        return print(json.dumps(share_of_minilm(texts, args.rounds, "bf16", ", AMX off")))
     begun = time.perf_counter()
     pieces = statistics.mean(lengths_of(texts[:1000]))
     print(f"{len(texts):,} distinct texts of {pieces:.0f} word pieces; {len(CORES)} cores")

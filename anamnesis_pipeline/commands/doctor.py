@@ -5,12 +5,12 @@ import shutil
 import sys
 from collections.abc import Callable, Sequence
 from contextlib import closing
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 from anamnesis_pipeline.commands.dagster_state import dagster_state, stuck
-from anamnesis_pipeline.commands.embedding_health import Problem, model_problems, reembed_problems
+from anamnesis_pipeline.commands.embedding_health import Problem, model_problems, reembed_notes, reembed_problems
 from anamnesis_pipeline.commands.llm_health import llm_problems, llm_text
 from anamnesis_pipeline.commands.status import memory_status, sidecar_status
 from anamnesis_pipeline.embeddings.models import find_model
@@ -34,12 +34,13 @@ _RESTORE = (
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """The result of one check. `advice` says what to do when it is not `ok`."""
+    """The result of one check. `advice` says what to do when it is not `ok`, `note` what may be done when it is."""
 
     ok: bool
     name: str
     detail: str
     advice: str = ""
+    note: str = ""
 
 
 def examine(settings: Settings) -> list[Finding]:
@@ -67,6 +68,8 @@ def render(findings: Sequence[Finding]) -> str:
         lines.append(f"{'ok   ' if finding.ok else 'WRONG'} {finding.name}: {finding.detail}")
         if not finding.ok and finding.advice:
             lines.append(f"      -> {finding.advice}")
+        if finding.note:
+            lines.append(f"      note: {finding.note}")
     wrong = sum(not finding.ok for finding in findings)
     return "\n".join([*lines, "", f"{wrong} of {len(findings)} checks found something" if wrong else "All is well."])
 
@@ -187,11 +190,10 @@ def space_models(store: Store) -> Finding:
 
 
 def reembedding(store: Store) -> Finding:
-    """No re-embed waits for somebody."""
+    """No re-embed is paused or fails."""
     state = EmbeddingControl(store).reembed_status()
-    return _finding(
-        "re-embed", reembed_problems(state), f"{state['state']}, {state['done']:,} of {state['total']:,} passages"
-    )
+    well = f"{state['state']}, {state['done']:,} of {state['total']:,} passages"
+    return replace(_finding("re-embed", reembed_problems(state), well), note="; ".join(reembed_notes(state)))
 
 
 def _finding(name: str, problems: Sequence[Problem], well: str) -> Finding:

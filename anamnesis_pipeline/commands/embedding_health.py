@@ -39,10 +39,15 @@ def _model_problem(space: Space) -> Problem | None:
     return None
 
 
+def reembed_notes(state: ReembedOut) -> list[str]:
+    """A space that is complete and waits for a yes, as the setting `switch` has it: nothing is wrong. Pure."""
+    return [f"{state['space']}: {text}" for text in advice(state)] if state["waiting_for_use"] else []
+
+
 def reembed_problems(state: ReembedOut) -> list[Problem]:
-    """A re-embed that waits for somebody. Pure."""
+    """A re-embed that is paused or fails. Pure."""
     found = advice(state)
-    if not found:
+    if not found or state["waiting_for_use"]:
         return []
     how_far = (
         f"the re-embed with {state['model_id']} is {state['state']} at {state['done']:,} of {state['total']:,} passages"

@@ -72,7 +72,7 @@ def _embed_space(settings: Settings, store: Store, space: Space, say: Say, *, ba
     def tell(report: EmbedReport) -> None:
         say(f"  {report.passages:,} of {total:,} passages, {report.passages_per_s:,.0f}/s")
 
-    with closing(wiring.open_pool(settings, space, priority=priority)) as pool:
+    with closing(wiring.open_pool_of(store, space, priority=priority)) as pool:
         pool.load()
         embed_sources(
             store, space.key, sorted(waiting), pool, settings.checkpoint_every, on_checkpoint=tell,

@@ -76,7 +76,8 @@ def _model_line(config: Mapping[str, Any]) -> str:
     if config["model_id"] != config["model"]:
         line += f"; searches are answered by {config['model_id']}"
     fidelity = f" (cosine to fp32: {config['fidelity']:.4f})" if config["fidelity"] is not None else ""
-    return f"{line}, {config['dims']} dimensions, {config['precision']}{fidelity}, on {config['device']}"
+    computes = f"; computes in {now} now" if (now := config["computes_in"]) not in (None, config["precision"]) else ""
+    return f"{line}, {config['dims']} dimensions, {config['precision']}{fidelity}, on {config['device']}{computes}"
 
 
 def _cores_line(config: Mapping[str, Any]) -> str:
@@ -107,9 +108,17 @@ def _known_line(model: Mapping[str, Any]) -> str:
 def render_started(started: Mapping[str, Any]) -> str:
     """What a wish led to, and where to watch it. Pure."""
     name = f"{started['space']} ({started['model_id']})"
+    if started["stopped"]:
+        return (
+            f"Searches stay with {name}. {started['stopped']} is no longer being built, and keeps what it has; go on "
+            f"with: anamnesis model use {started['stopped']}"
+        )
     if started["active"]:
         return f"Searches are answered from {name} now."
-    lines = [f"{started['total']:,} passages are to be embedded with {started['model_id']} into {started['space']}."]
+    lines = [
+        f"{started['missing']:,} of {started['total']:,} passages are to be embedded with {started['model_id']} into "
+        f"{started['space']}."
+    ]
     if started["link"]:
         lines.append(f"Watch it:  {started['link']}  or: anamnesis reembed")
     else:

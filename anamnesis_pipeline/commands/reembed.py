@@ -81,7 +81,7 @@ def advice(state: Mapping[str, Any]) -> list[str]:
         case "failed":
             return [
                 "mend what the last error names; it is tried again by itself, at once with: anamnesis reembed resume",
-                f"give it up with: anamnesis model drop {state['space']}",
+                f"give it up with: anamnesis model use {state['active_space']}",
             ]
     if state["waiting_for_use"]:
         return [f"it is complete; let it answer searches with: anamnesis model use {state['space']}"]

@@ -9,6 +9,7 @@ from typing import Any
 from pydantic import ValidationError
 
 from anamnesis_pipeline.commands.local_services import search_sidecar
+from anamnesis_pipeline.embeddings.cores import Priority
 from anamnesis_pipeline.errors import GiveUp, ServiceUnreachable
 from anamnesis_pipeline.model import Space
 from anamnesis_pipeline.search.engine import Engine
@@ -18,7 +19,7 @@ from anamnesis_pipeline.sidecar.problems import field_errors
 from anamnesis_pipeline.sidecar.rendering import answer_body
 from anamnesis_pipeline.sidecar.schemas import SearchIn
 from anamnesis_pipeline.store.base import Store, Vectors
-from anamnesis_pipeline.wiring import effective_settings, open_pool, open_store
+from anamnesis_pipeline.wiring import open_pool_of, open_store
 
 _EXCERPT_LINES = 4
 
@@ -98,7 +99,7 @@ def _engine(store: Store, with_model: bool) -> Iterator[Engine]:
     active = store.spaces.active()
     if active is None:
         raise GiveUp("nothing is embedded yet, so nothing can be searched by meaning; start it with: anamnesis up")
-    with closing(open_pool(effective_settings(store), active)) as pool:
+    with closing(open_pool_of(store, active, priority=Priority.QUERY)) as pool:
         pool.load()
 
         def embed(text: str, _space: Space) -> Vectors:

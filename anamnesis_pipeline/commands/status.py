@@ -8,7 +8,7 @@ from typing import Any
 
 from anamnesis_pipeline.commands import reembed
 from anamnesis_pipeline.commands.dagster_state import dagster_state
-from anamnesis_pipeline.commands.embedding_health import model_problems, reembed_problems
+from anamnesis_pipeline.commands.embedding_health import model_problems, reembed_notes, reembed_problems
 from anamnesis_pipeline.commands.local_services import ask_sidecar
 from anamnesis_pipeline.dagster_api import dagster_url
 from anamnesis_pipeline.errors import ServiceUnreachable
@@ -38,7 +38,7 @@ def gather_status(settings: Settings) -> dict[str, Any]:
 def memory_status(store: Store) -> dict[str, Any]:
     """Counts, sources, spaces and the re-embed. `coverage` is the embedded share of passages in the active space.
 
-    `problems` are those of models and the re-embed that somebody has to see to.
+    `problems` are those of models and the re-embed that somebody has to see to, `notes` what somebody may do.
     """
     counts, control = store.ingest.counts(), EmbeddingControl(store)
     spaces, state = control.list_spaces(), control.reembed_status()
@@ -51,6 +51,7 @@ def memory_status(store: Store) -> dict[str, Any]:
         "newest_episode": newest[0].timestamp.isoformat() if newest else None,
         "spaces": spaces,
         "reembed": state,
+        "notes": reembed_notes(state),
         "problems": [asdict(problem) for problem in [*reembed_problems(state), *model_problems(store)]],
         "sources": [
             {"key": s.key, "folder": s.folder, **asdict(store.ingest.counts(s.key))} for s in store.ingest.sources()
@@ -118,6 +119,7 @@ def _memory_lines(memory: Mapping[str, Any] | None, zone: tzinfo | None) -> list
     lines += [f"Space     {s['key']}  {s['status']}, {s['embedded']:,} passages" for s in memory["spaces"]]
     if memory["reembed"]["state"] == "running":
         lines.append(reembed.render(memory["reembed"], zone))
+    lines += [f"Note      {note}" for note in memory["notes"]]
     return lines + [f"Problem   {p['text']}\n-> {p['advice']}" for p in memory["problems"]]
 
 

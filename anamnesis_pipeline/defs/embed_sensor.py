@@ -2,22 +2,24 @@
 
 import json
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
 import dagster as dg
-from dagster._core.execution.backfill import BulkActionsFilter, BulkActionStatus
 
 from anamnesis_pipeline.dagster_api import EMBED_TAG
+from anamnesis_pipeline.defs.backfills import STARTING_RUNS, embedding_backfills
 from anamnesis_pipeline.defs.embeddings import SOURCES_PER_RUN
 from anamnesis_pipeline.defs.jobs import embed, index
 from anamnesis_pipeline.defs.partitions import SOURCES, SPACES, contiguous_runs, embed_key, new_keys, stretch
-from anamnesis_pipeline.defs.paused import BACKFILL_TAG
 from anamnesis_pipeline.defs.resources import MemoryResource
 from anamnesis_pipeline.defs.run_statuses import UNFINISHED_STATUSES
-from anamnesis_pipeline.errors import AnamnesisError
+from anamnesis_pipeline.errors import AnamnesisError, SpaceConflict
 from anamnesis_pipeline.model import Space
+from anamnesis_pipeline.steps.reembed import adopt
 from anamnesis_pipeline.steps.reembed_state import failure_of, is_paused
+from anamnesis_pipeline.steps.spaces import building_space
 from anamnesis_pipeline.store.base import Store
 from anamnesis_pipeline.wiring import wanted_space
 
@@ -31,7 +33,6 @@ LONGEST_WAIT_S = {"active": 300.0, "building": 3_600.0}
 INDEX_RETRY_S = 300.0
 URGENT = {"dagster/priority": "10"}
 """Past the hundreds of `ingest` runs that wait in the queue after the first start."""
-UNFINISHED_BACKFILLS = [BulkActionStatus.REQUESTED, BulkActionStatus.CANCELING, BulkActionStatus.FAILING]
 
 
 @dg.sensor(
@@ -42,6 +43,7 @@ UNFINISHED_BACKFILLS = [BulkActionStatus.REQUESTED, BulkActionStatus.CANCELING, 
 )
 def embed_sensor(context: dg.SensorEvaluationContext, memory: MemoryResource) -> dg.SensorResult | dg.SkipReason:
     """Begins the space that the settings ask for; requests `embed` for many sources at once, then `index`."""
+    _adopt_backfill(context.instance, memory.store)
     try:
         wanted_space(memory.settings, memory.store)
     except AnamnesisError as exc:
@@ -59,6 +61,18 @@ def embed_sensor(context: dg.SensorEvaluationContext, memory: MemoryResource) ->
     if not requests and not changes:
         return dg.SkipReason("Nothing lacks a vector, or what lacks one is being embedded, paused, or tried later.")
     return dg.SensorResult(run_requests=requests, dynamic_partitions_requests=changes, cursor=json.dumps(indexed))
+
+
+def _adopt_backfill(instance: dg.DagsterInstance, store: Store) -> None:
+    """Make a backfill that was launched by hand over an added space the re-embed; its first run may wait for long."""
+    if store.spaces.active() is None or building_space(store) is not None:
+        return
+    added = [space for space in store.spaces.all() if space.status == "added"]
+    for backfill in embedding_backfills(instance, STARTING_RUNS) if added else ():
+        for space in added:
+            with suppress(SpaceConflict):  # something else was started since we looked
+                if space.key in backfill.spaces and adopt(store, space, backfill.backfill_id):
+                    return
 
 
 def _remembered(cursor: str | None, spaces: Sequence[Space]) -> dict[str, int]:
@@ -134,22 +148,7 @@ class _Tick:
         return self._runs(index.name, "dagster/partition", space) > 0
 
     def _is_backfilled(self, space: Space) -> bool:
-        """Whether a backfill embeds the space, or may: one that was launched by hand has no tag of ours.
-
-        One whose runs have all ended does no more; Dagster takes up to a minute to see that.
-        """
-        backfills = self.instance.get_backfills(filters=BulkActionsFilter(statuses=UNFINISHED_BACKFILLS))
-        return any(
-            dg.AssetKey("embeddings") in (backfill.asset_selection or ())
-            and backfill.tags.get(EMBED_TAG, space.key) == space.key
-            and self._has_work(backfill.backfill_id)
-            for backfill in backfills
-        )
-
-    def _has_work(self, backfill_id: str) -> bool:
-        tags = {BACKFILL_TAG: backfill_id}
-        unfinished = self.instance.get_runs_count(dg.RunsFilter(statuses=UNFINISHED_STATUSES, tags=tags))
-        return unfinished > 0 or self.instance.get_runs_count(dg.RunsFilter(tags=tags)) == 0
+        return any(space.key in backfill.spaces for backfill in embedding_backfills(self.instance))
 
     def _is_index_due(self, space: Space, count: int, indexed: int | None, *, is_complete: bool) -> bool:
         """A space that is being built is indexed in order to be switched to, however little it holds; the active one

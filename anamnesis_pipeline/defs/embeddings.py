@@ -8,15 +8,17 @@ from typing import Any
 
 import dagster as dg
 
+from anamnesis_pipeline.dagster_api import EMBED_TAG
+from anamnesis_pipeline.defs.backfills import BACKFILL_TAG
+from anamnesis_pipeline.defs.canceled import end_as_canceled
 from anamnesis_pipeline.defs.partitions import SPACE_BY_SOURCE, split_embed_key
-from anamnesis_pipeline.defs.paused import BACKFILL_TAG, end_as_paused
 from anamnesis_pipeline.defs.resources import EmbeddingPoolResource, MemoryResource, follow_cores
 from anamnesis_pipeline.embeddings.pinned_pool import PinnedPool
 from anamnesis_pipeline.errors import AnamnesisError, SpaceConflict, SpaceNotFound
 from anamnesis_pipeline.model import Space
 from anamnesis_pipeline.steps.embeddings import EmbedReport, embed_sources
 from anamnesis_pipeline.steps.reembed import adopt
-from anamnesis_pipeline.steps.reembed_state import is_paused
+from anamnesis_pipeline.steps.reembed_state import is_paused, stopped_backfill
 from anamnesis_pipeline.steps.spaces import known_space
 from anamnesis_pipeline.store.base import Store
 
@@ -42,17 +44,25 @@ def embeddings(
         by_space[space_key].append(source)
     for space_key, sources in by_space.items():
         run = _Run(context, memory, _space(context, memory.store, space_key), sources)
-        run.describe(*_embed(run, embedding_pool))
+        try:
+            run.describe(*_embed(run, embedding_pool))
+        except SpaceNotFound:
+            end_as_canceled(context, f"{space_key} was dropped while it was being embedded; its vectors are gone.")
 
 
 def _space(context: dg.AssetExecutionContext, store: Store, key: str) -> Space:
     """The space of a partition. A backfill over one that was only added is a re-embed, whoever launched it."""
-    backfill_id = context.run.tags.get(BACKFILL_TAG)
+    tags = context.run.tags
+    backfill_id = tags.get(BACKFILL_TAG)
+    if backfill_id is not None and backfill_id == stopped_backfill(store):
+        end_as_canceled(context, _stopped(key))
     try:
         space = known_space(store, key)
         if space.status == "added" and backfill_id is not None:
             adopt(store, space, backfill_id)
     except SpaceNotFound as exc:
+        if EMBED_TAG in tags:  # it was there when this run was asked for
+            end_as_canceled(context, f"{exc}. It was dropped meanwhile")
         raise dg.Failure(f"{exc}. It was dropped meanwhile, or add it with: anamnesis model add") from exc
     except SpaceConflict as exc:
         context.log.warning("%s gets its vectors, but is not switched to by itself: %s", key, exc)
@@ -79,10 +89,17 @@ class _Run:
         """The sources of this run that have passages without a vector."""
         return set(self.sources) & self.store.vectors.pending_sources(self.space.key).keys()
 
-    def waits(self) -> bool:
-        """Whether the re-embed is paused. The active space never waits, and this one may have become active."""
-        active = self.store.spaces.active()
-        return is_paused(self.store) and (active is None or active.key != self.space.key)
+    def reason_to_end(self) -> str | None:
+        """Why the rest is left for now; None while this run goes on. That of the active space always does.
+
+        :raises SpaceNotFound: it was dropped.
+        """
+        status = known_space(self.store, self.space.key).status
+        if status == "active":
+            return None
+        if self.space.status == "building" and status == "added":
+            return _stopped(self.space.key)
+        return _paused(self) if is_paused(self.store) else None
 
     def describe(self, report: EmbedReport, about: Mapping[str, Any]) -> None:
         """Metadata of every partition; a partition is materialized by the run's success."""
@@ -109,17 +126,24 @@ def _embed(run: _Run, embedding_pool: EmbeddingPoolResource) -> tuple[EmbedRepor
     """Embed what the run's sources lack; what was done, and the metadata that all of them share."""
     if not run.lacking():
         return EmbedReport(), _about(run, EmbedReport())
-    if run.waits():
-        end_as_paused(run.context, _paused(run))
+    if reason := run.reason_to_end():
+        end_as_canceled(run.context, reason)
+    reasons: list[str] = []
+
+    def should_end() -> bool:
+        if reason := run.reason_to_end():
+            reasons.append(reason)
+        return bool(reasons)
+
     with run.keeping_complete_sources(), embedding_pool.open(run.memory, run.space) as pool:
         observer = _Observer(run)
         report = embed_sources(
             run.store, run.space.key, run.sources, pool, run.memory.settings.checkpoint_every,
-            should_pause=run.waits, on_checkpoint=observer.observe,
+            should_pause=should_end, on_checkpoint=observer.observe,
             before_checkpoint=lambda: follow_cores(pool, run.memory.settings, run.context.log.warning),
         )  # fmt: skip
-        if report.paused:
-            end_as_paused(run.context, _paused(run))
+        if reasons:
+            end_as_canceled(run.context, reasons[0])
         return report, _about(run, report) | _about_pool(pool)
 
 
@@ -172,3 +196,7 @@ def _paused(run: _Run) -> str:
         f"Paused: {missing} passages of {run.space.key} lack their vectors until the re-embed is resumed "
         "(anamnesis reembed resume)."
     )
+
+
+def _stopped(key: str) -> str:
+    return f"{key} is no longer being built, and keeps what it has; go on with: anamnesis model use {key}"

@@ -9,14 +9,14 @@ import dagster as dg
 
 from anamnesis_pipeline import settings as settings_module
 from anamnesis_pipeline.embeddings.cores import Priority
-from anamnesis_pipeline.embeddings.pinned_pool import LoadedModel, PinnedPool
+from anamnesis_pipeline.embeddings.pinned_pool import PinnedPool
 from anamnesis_pipeline.errors import BadSetting
 from anamnesis_pipeline.model import Source, Space
 from anamnesis_pipeline.settings import Settings
 from anamnesis_pipeline.steps.pipeline import Pipeline
 from anamnesis_pipeline.steps.reembed_state import noting_failure
 from anamnesis_pipeline.store.base import Store
-from anamnesis_pipeline.wiring import configured_cores, effective_settings, open_pipeline, open_pool, open_store
+from anamnesis_pipeline.wiring import configured_cores, effective_settings, open_pipeline, open_pool_of, open_store
 
 
 class MemoryResource(dg.ConfigurableResource[Any]):
@@ -59,17 +59,12 @@ class EmbeddingPoolResource(dg.ConfigurableResource[Any]):
     def open(self, memory: MemoryResource, space: Space) -> "closing[PinnedPool]":
         """A loaded pool for a space's model; close it with `with`. The active space's goes before any other's.
 
-        Its arithmetic is noted in the space, and a failure for the sensor, which then waits before it tries again.
+        A failure is noted for the sensor, which then waits before it tries again.
         :raises GiveUp: the model is unknown or makes other vectors than the space holds.
         """
         priority = Priority.LIVE if space.status == "active" else Priority.BACKGROUND
-        store = memory.store
-
-        def note_precision(model: LoadedModel) -> None:
-            store.spaces.record_precision(space.key, model.precision, model.fidelity)
-
-        with noting_failure(store, space.key):
-            pool = open_pool(memory.settings, space, priority=priority, on_loaded=note_precision)
+        with noting_failure(memory.store, space.key):
+            pool = open_pool_of(memory.store, space, priority=priority)
             pool.load()
         return closing(pool)
 

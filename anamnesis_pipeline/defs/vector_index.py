@@ -4,8 +4,10 @@ from typing import Any
 
 import dagster as dg
 
+from anamnesis_pipeline.defs.canceled import end_as_canceled
 from anamnesis_pipeline.defs.partitions import SPACES
 from anamnesis_pipeline.defs.resources import EmbeddingPoolResource, MemoryResource
+from anamnesis_pipeline.errors import SpaceNotFound
 from anamnesis_pipeline.steps.embeddings import embed_sources
 from anamnesis_pipeline.steps.reembed_state import is_paused
 from anamnesis_pipeline.steps.spaces import RECALL_FLOOR, SpaceReport, index_space, known_space
@@ -42,9 +44,12 @@ def vector_index(
                 should_pause=lambda: is_paused(memory.store),
             )  # fmt: skip
 
-    report = index_space(
-        memory.store, key, embed_rest=embed_rest, switch=settings.switch == "auto", wanted_model=settings.model
-    )
+    try:
+        report = index_space(
+            memory.store, key, embed_rest=embed_rest, switch=settings.switch == "auto", wanted_model=settings.model
+        )
+    except SpaceNotFound as exc:
+        end_as_canceled(context, f"{exc}. It was dropped meanwhile, or add it with: anamnesis model add")
     return dg.MaterializeResult(
         data_version=dg.DataVersion(f"vectors:{report.index.vectors}-indexed:{report.index.indexed}"),
         metadata=_metadata(report),

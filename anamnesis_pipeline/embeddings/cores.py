@@ -37,8 +37,8 @@ def cores_for(percent: int, chosen: Sequence[int], available: Sequence[int]) -> 
     """
     if missing := sorted(set(chosen) - set(available)):
         raise BadSetting(
-            f"embed_cores names {_listed(missing)}, but this process may use only {_listed(available)}: "
-            "set ANAMNESIS_EMBED_CORES to some of these, or ANAMNESIS_EMBED_CPU_PCT to a share of them"
+            f"embed_cores names {_listed(missing)}, but this process may use only {_listed(available)}; name some of "
+            "these, or none, and embed_cpu_pct is the share of them"
         )
     if chosen:
         return list(dict.fromkeys(chosen))

@@ -68,15 +68,19 @@ class _Module:
     config: Mapping[str, Any]
 
 
-def choose_precision(wanted: str, device: str = "auto") -> str:
+def choose_precision(wanted: str, device: str = "auto", of_vectors: str | None = None) -> str:
     """`bf16` or `fp32`: what `auto` means on this machine.
 
     bf16 pays only where it is multiplied natively; elsewhere it is emulated and slower than fp32.
 
     :param device: as the setting says. Every GPU that torch still supports multiplies bf16.
+    :param of_vectors: the precision of the vectors that are there; `auto` goes on with fp32, be it that bf16 was
+        measured and came too far from it.
     """
     if wanted != "auto":
         return wanted
+    if of_vectors == "fp32":
+        return of_vectors
     if device != "cpu" and has_gpu():
         return "bf16"
     try:
@@ -124,9 +128,12 @@ def _from_hub(model_id: str, *, local_only: bool) -> ModelFiles:
     """What was downloaded before, else a download: a model that is here needs no network."""
     try:
         return _describe(model_id, _snapshot(model_id, local_only=True))
-    except (UnknownModel, *_INCOMPLETE) as exc:
+    except UnknownModel:
         if local_only:
-            raise UnknownModel(f"no complete embedding model {model_id!r} on this disk: {exc}") from exc
+            raise
+    except _INCOMPLETE as exc:
+        if local_only:
+            raise _incomplete(model_id, exc) from exc
     path = _snapshot(model_id, local_only=False)
     try:
         return _describe(model_id, path)
@@ -140,24 +147,41 @@ def _snapshot(model_id: str, *, local_only: bool) -> Path:
     try:
         return Path(snapshot_download(model_id, local_files_only=local_only, ignore_patterns=_OTHER_FRAMEWORKS))
     except Exception as exc:
-        reason = f"{type(exc).__name__}: {str(exc).splitlines()[0] if str(exc) else ''}"
-        raise UnknownModel(
-            f"no embedding model {model_id!r}: it is no folder here and cannot be downloaded ({reason}). "
-            f"{model_choices()}"
-        ) from exc
+        raise UnknownModel(_hub_problem(model_id, exc, local_only=local_only)) from exc
 
 
-def _incomplete(path: Path, exc: Exception) -> UnknownModel:
+def _hub_problem(model_id: str, exc: Exception, *, local_only: bool) -> str:
+    """What keeps a model from being here, and what to do about it."""
+    from huggingface_hub import errors  # noqa: PLC0415 - as above
+
+    match exc:
+        case errors.HFValidationError():
+            return f"no embedding model {model_id!r}: it is neither a folder here nor a hub id. {model_choices()}"
+        case errors.GatedRepoError():
+            return (
+                f"{model_id!r} is to be had only by those whom its makers let in: ask on "
+                f"https://huggingface.co/{model_id}, then set HF_TOKEN to a token of yours"
+            )
+        case errors.RepositoryNotFoundError():
+            return f"the model hub has no {model_id!r}, or hides it (then set HF_TOKEN). {model_choices()}"
+    if local_only:
+        return f"no embedding model {model_id!r} on this disk, and none may be downloaded. {model_choices()}"
+    reason = f"the download fails ({type(exc).__name__}: {(str(exc).splitlines() or [''])[0]})"
+    if isinstance(exc.__cause__ or exc, errors.OfflineModeIsEnabled):
+        reason = "HF_HUB_OFFLINE forbids to download it: unset that"
+    elif isinstance(exc, errors.LocalEntryNotFoundError):
+        reason = "the model hub cannot be reached: connect this machine, or name the folder of a copy"
+    return f"{model_id!r} is not on this disk, and {reason}"
+
+
+def _incomplete(path: Path | str, exc: Exception) -> UnknownModel:
     return UnknownModel(f"{path} does not hold a complete sentence-transformers model: {exc}. {model_choices()}")
 
 
 def model_choices() -> str:
-    """What ANAMNESIS_MODEL may be, as the end of an error message."""
-    others = ", ".join(repr(known.model_id) for known in registry.KNOWN_MODELS if known.download_mb)
-    return (
-        f"Set ANAMNESIS_MODEL to {MINILM!r} (comes with the installation), to the path of a sentence-transformers "
-        f"folder, or to a model hub id (needs network once); known ones are {others}"
-    )
+    """What a model may be, as the end of an error message."""
+    known = ", ".join(known.model_id for known in registry.KNOWN_MODELS)
+    return f"Known are {known}; or name a hub id or the folder of a sentence-transformers model"
 
 
 def _describe(model_id: str, path: Path) -> ModelFiles:
@@ -171,7 +195,7 @@ def _describe(model_id: str, path: Path) -> ModelFiles:
     if path == bundled_minilm() and digests != [MINILM_SHA256]:
         found = digests[0][:12]
         raise ValueError(f"model.safetensors has SHA-256 {found}..., not the published {MINILM_SHA256[:12]}...")
-    identity = json.dumps([*digests, pooling, query_prefix, passage_prefix, dim])
+    identity = json.dumps([*digests, pooling, query_prefix, passage_prefix, dim, *_activations(modules)])
     return ModelFiles(
         model_id=model_id, path=path, dim=dim, pooling=pooling, window=window, query_prefix=query_prefix,
         passage_prefix=passage_prefix, fingerprint=hashlib.sha256(identity.encode()).hexdigest()[:8],
@@ -228,6 +252,12 @@ def _output_dim(modules: Sequence[_Module], config: Mapping[str, Any]) -> int:
         elif module.kind == "Dense":
             dim = int(module.config["out_features"])
     return dim
+
+
+def _activations(modules: Sequence[_Module]) -> list[str]:
+    """What dense layers do to their sums, which their weights do not tell; tanh where nothing is said."""
+    dense = (module.config for module in modules if module.kind == "Dense")
+    return [str(config.get("activation_function", "torch.nn.modules.activation.Tanh")) for config in dense]
 
 
 def _window(folder: Path, config: Mapping[str, Any]) -> int:

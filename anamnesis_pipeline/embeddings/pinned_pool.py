@@ -94,6 +94,11 @@ class PinnedPool:
         return self._model.device
 
     @property
+    def precision(self) -> str | None:
+        """The arithmetic that the model computes in; None before it is there and after `close`."""
+        return self._loaded.precision if self._loaded is not None else None
+
+    @property
     def ready(self) -> bool:
         """Whether `embed` answers without waiting for the model."""
         return self._loaded is not None
@@ -182,7 +187,11 @@ class PinnedPool:
             call = Call(model, self.model_id, self.dim, [prefix + text for text in texts])
             if not self._queue.put(call, role):
                 self._require_model()
-            return call.vectors.result()
+            try:
+                return call.vectors.result()
+            except BaseException as exc:
+                call.fail(exc)  # a signal ended the wait: the batches that nobody waits for any more are skipped
+                raise
         finally:
             self._waiting.release()
 

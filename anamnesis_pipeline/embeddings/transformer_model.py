@@ -14,6 +14,7 @@ from transformers.integrations.sdpa_attention import sdpa_attention_forward
 from transformers.masking_utils import sdpa_mask
 
 from anamnesis_pipeline.embeddings.batching import length_sorted_batches, padded_length
+from anamnesis_pipeline.embeddings.encoder_layer import replace_layers
 from anamnesis_pipeline.embeddings.models import ModelFiles, model_choices
 from anamnesis_pipeline.embeddings.packed_linear import can_pack, pack_linears
 from anamnesis_pipeline.embeddings.precision import MIN_FIDELITY, Device, measure_fidelity
@@ -47,7 +48,7 @@ class TransformerModel:
         self._device = device
         self._model = _read(files, device).to(torch.bfloat16 if precision == "bf16" else torch.float32).eval()
         if precision == "bf16" and device == "cpu":
-            _use_float_masks(self._model)
+            _quicken_attention(self._model)
             if can_pack():
                 pack_linears(self._model)
         self._tokenizer = self._model.tokenizer
@@ -168,11 +169,12 @@ def _float_mask(*args: Any, **more: Any) -> torch.Tensor | None:
     return torch.zeros(mask.shape, dtype=torch.bfloat16, device=mask.device).masked_fill_(~mask, lowest)
 
 
-def _use_float_masks(model: SentenceTransformer) -> None:
-    """Where the model uses torch's fused attention anyway."""
+def _quicken_attention(model: SentenceTransformer) -> None:
+    """Masks that are made once, and leaner layers, where the model uses torch's fused attention anyway."""
     network = getattr(model[0], "auto_model", None)
     if network is None or getattr(network.config, "_attn_implementation", None) != "sdpa":
         return
     AttentionInterface.register(_FLOAT_MASK, sdpa_attention_forward)
     AttentionMaskInterface.register(_FLOAT_MASK, _float_mask)
     network.set_attn_implementation(_FLOAT_MASK)
+    replace_layers(network)

@@ -26,6 +26,7 @@ from anamnesis_pipeline.sidecar.embedding_schemas import (
 from anamnesis_pipeline.sidecar.rendering import utc_text
 from anamnesis_pipeline.sidecar.services import Backfills, ModelPool
 from anamnesis_pipeline.steps import reembed, spaces
+from anamnesis_pipeline.steps.reembed_state import stopped_backfill
 from anamnesis_pipeline.store.base import Store
 from anamnesis_pipeline.wiring import CONFIG_PREFIX, configured_cores, effective_settings, stored_settings
 
@@ -57,6 +58,8 @@ class EmbeddingControl:
 
     def use_model(self, model_id: str) -> StartedOut:
         """Let a model answer searches, as soon as everything is embedded with it; kept over restarts.
+
+        The active one while another is being built: that one stops, and keeps what it has.
 
         :raises UnknownModel: no such model; nothing has changed.
         :raises BadSetting: the environment decides (ANAMNESIS_LOCK_ENV).
@@ -105,12 +108,7 @@ class EmbeddingControl:
         space, active = spaces.known_space(self._store, key), self._store.spaces.active()
         if space.status == "building" and active is not None and active.model_id != space.model_id:
             self._unless_locked({"model": active.model_id})
-        backfill_id = reembed.drop(self._store, key)
-        if backfill_id is not None and self._dagster is not None:
-            try:
-                self._dagster.cancel_backfill(backfill_id)
-            except ServiceUnreachable as exc:  # its runs then end by themselves: their space is gone
-                log.warning("backfill %s is not cancelled: %s", backfill_id, exc)
+        self._cancel(reembed.drop(self._store, key))
 
     def list_spaces(self) -> list[SpaceOut]:
         """Every space with its coverage, oldest first."""
@@ -171,6 +169,7 @@ class EmbeddingControl:
             "dims": active.dim if active else None,
             "precision": active.precision if active else None,
             "fidelity": active.fidelity if active else None,
+            "computes_in": pool.precision if pool else None,
             "device": pool.device if pool else settings.device,
             "cpu_pct": settings.embed_cpu_pct,
             "cores": list(pool.cores) if pool else cores,
@@ -197,9 +196,38 @@ class EmbeddingControl:
             return None
 
         def launch(space: str, sources: Sequence[str]) -> str:
+            if by_hand := self._launched_by_hand(dagster, space):
+                return by_hand
             return dagster.launch_embedding_backfill(space, sources, f"Embed into {space}", {EMBED_TAG: space})
 
         return launch
+
+    def _launched_by_hand(self, dagster: Backfills, space: str) -> str | None:
+        """The backfill that embeds a space already, since somebody launched it in the Dagster UI.
+
+        :raises SpaceConflict: one embeds another space that is not active.
+        """
+        given_up = stopped_backfill(self._store)
+        found = [backfill for backfill in dagster.unfinished_backfills() if backfill.backfill_id != given_up]
+        mine = [backfill.backfill_id for backfill in found if space in backfill.spaces]
+        if mine:
+            return mine[0]
+        others = {each.key for each in self._store.spaces.all() if each.status != "active"} - {space}
+        for backfill in found:
+            if embedded := sorted(backfill.spaces & others):
+                raise SpaceConflict(
+                    f"backfill {backfill.backfill_id}, launched in Dagster, embeds {', '.join(embedded)}; wait until "
+                    f"it is over, or cancel it: {dagster.link(backfill.backfill_id)}"
+                )
+        return None
+
+    def _cancel(self, backfill_id: str | None) -> None:
+        if backfill_id is None or self._dagster is None:
+            return
+        try:
+            self._dagster.cancel_backfill(backfill_id)
+        except ServiceUnreachable as exc:  # its runs then end by themselves: their space is not built any more
+            log.warning("backfill %s is not cancelled: %s", backfill_id, exc)
 
     def _with_changes(self, changes: Mapping[str, Any]) -> Settings:
         stored = {**stored_settings(self._store), **changes}
@@ -219,14 +247,17 @@ class EmbeddingControl:
         return effective_settings(self._store)
 
     def _started(self, started: reembed.Started) -> StartedOut:
+        self._cancel(started.stopped_backfill)
         backfill_id = started.backfill_id
         return {
             "space": started.space.key,
             "model_id": started.space.model_id,
             "total": started.total,
+            "missing": started.missing,
             "active": started.space.status == "active",
             "backfill_id": backfill_id,
             "link": self._link(backfill_id) if backfill_id else None,
+            "stopped": started.stopped,
         }
 
     def _reembed_body(self, status: reembed.ReembedStatus) -> ReembedOut:

@@ -119,15 +119,18 @@ class ReembedOut(TypedDict):
 class StartedOut(TypedDict):
     """Work that was asked for. `active` says that the space answers searches now, since it lacked nothing.
 
-    `backfill_id` and `link` are null where there was nothing to launch, or where the sensors will do it.
+    `missing` of `total` passages are still to be embedded. `backfill_id` and `link` are null where there was nothing to
+    launch, or where the sensors will do it. `stopped` is the space that was being built until now.
     """
 
     space: str
     model_id: str
     total: int
+    missing: int
     active: bool
     backfill_id: str | None
     link: str | None
+    stopped: str | None
 
 
 class SpaceOut(TypedDict):
@@ -164,7 +167,8 @@ class KnownModelOut(TypedDict):
 class EmbeddingOut(TypedDict):
     """What embeds, on which cores. `model` is the one that is wanted; the space is the one that answers searches.
 
-    `origin` says where the three settings come from: stored, environment, file or default.
+    `origin` says where the three settings come from: stored, environment, file or default. `precision` and `fidelity`
+    are those of the space's first vectors; `computes_in` is the precision of the model in memory, null while none is.
     """
 
     model: str
@@ -174,6 +178,7 @@ class EmbeddingOut(TypedDict):
     dims: int | None
     precision: str | None
     fidelity: float | None
+    computes_in: str | None
     device: str
     cpu_pct: int
     cores: list[int]

@@ -6,7 +6,7 @@ from typing import Annotated, Protocol
 from fastapi import Depends
 from starlette.requests import Request
 
-from anamnesis_pipeline.dagster_api import BackfillState, IngestRuns
+from anamnesis_pipeline.dagster_api import BackfillState, EmbeddingBackfill, IngestRuns
 from anamnesis_pipeline.embeddings.pinned_pool import PinnedPool
 from anamnesis_pipeline.search.engine import Engine
 from anamnesis_pipeline.settings import Settings
@@ -57,6 +57,9 @@ class Backfills(Protocol):
 
     def cancel_backfill(self, backfill_id: str) -> None:
         """Start no further run of it."""
+
+    def unfinished_backfills(self) -> list[EmbeddingBackfill]:
+        """Those of `embeddings` that have work to do, whoever launched them."""
 
     def backfill_state(self, backfill_id: str) -> BackfillState | None:
         """How far it is; None when it is not known."""

@@ -21,8 +21,9 @@ MAX_LEFT = 100
 class EmbedReport:
     """What was embedded so far. `seconds` covers embedding and writing.
 
-    `passages_per_s` is of the last minute, 0 when nothing was to do. `sources` holds the passages embedded of each
-    source that had some to embed. `paused`: the run was told to wait, and something may be left.
+    `passages_per_s` is of the last minute, 0 when nothing was to do. `checkpoint_s`: what the last checkpoint
+    took. `sources` holds the passages embedded of each source that had some to embed. `paused`: it was told to end, and
+    something may be left.
     """
 
     episodes: int = 0
@@ -30,6 +31,7 @@ class EmbedReport:
     vectors: int = 0
     seconds: float = 0.0
     passages_per_s: float = 0.0
+    checkpoint_s: float = 0.0
     sources: Mapping[str, int] = field(default_factory=dict)
     paused: bool = False
 
@@ -68,10 +70,11 @@ class _Tally:
     def report(self, *, paused: bool = False) -> EmbedReport:
         (first, before), (last, after) = self.pace[0], self.pace[-1]
         rate = (after - before) / (last - first) if last > first else 0.0
-        elapsed = self.pace[-1][0] - self.started
+        checkpoint_s = round(last - self.pace[-2][0], 2) if len(self.pace) > 1 else 0.0
         return EmbedReport(
-            self.episodes, self.passages, self.vectors, elapsed, round(rate, 2), dict(self.sources), paused
-        )
+            self.episodes, self.passages, self.vectors, last - self.started, round(rate, 2), checkpoint_s,
+            dict(self.sources), paused,
+        )  # fmt: skip
 
 
 def embed_sources(
@@ -94,8 +97,8 @@ def embed_sources(
     :param should_pause: asked before each checkpoint's work; True ends the run with what is left still pending.
     :param before_checkpoint: called before each checkpoint's work, for what may change meanwhile.
     :raises SpaceNotFound: the space was dropped, perhaps while it was being embedded.
-    :raises InvalidVectors: vectors that are no numbers: at once when all episodes of the first checkpoint have such, or
-        `MAX_LEFT` in all; else at the end, when everything that can be written is.
+    :raises InvalidVectors: vectors that are no numbers: at the end, when everything that can be written is, or once
+        `MAX_LEFT` episodes have such.
     """
     with noting_failure(store, space_key):
         space = known_space(store, space_key)
@@ -131,8 +134,6 @@ def _embed_checkpoint(
     except InvalidVectors:
         for episode in batch:
             _embed_alone(store, space, episode, embedder, tally)
-    if not tally.episodes:  # not one so far: it is the model
-        raise tally.invalid(space.key)
     return tally.episodes > before
 
 
@@ -153,7 +154,7 @@ def _embed_batch(store: Store, space: Space, batch: Sequence[PendingEpisode], em
 
 
 def _note_progress(store: Store, key: str, report: EmbedReport, on_checkpoint: Callable[[EmbedReport], None]) -> None:
-    record_rate(store, key, report.passages_per_s)
+    record_rate(store, key, report.passages_per_s, report.checkpoint_s)
     clear_failure(store, key)
     on_checkpoint(report)
 

@@ -5,15 +5,16 @@ where it is None, the sensors do the work.
 """
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
-from typing import Any, Literal
+from typing import Literal
 
 from anamnesis_pipeline.embeddings.models import ModelFiles
 from anamnesis_pipeline.errors import AnamnesisError, SpaceConflict
 from anamnesis_pipeline.model import Space
 from anamnesis_pipeline.steps.reembed_state import (
     JOB,
+    Job,
     clear_failure,
     failure_of,
     forget_space,
@@ -22,7 +23,9 @@ from anamnesis_pipeline.steps.reembed_state import (
     rate_of,
     record_job,
     set_paused,
+    set_stopped_backfill,
     set_wanted_model,
+    stopped_backfill,
     wanted_model,
 )
 from anamnesis_pipeline.steps.spaces import (
@@ -39,6 +42,7 @@ Launch = Callable[[str, Sequence[str]], str | None]
 """(space key, source keys) -> id of the backfill that embeds them; None when the sensors are to do it.
 
 :raises ServiceUnreachable: Dagster does not answer.
+:raises SpaceConflict: a backfill that somebody launched by hand embeds another space.
 """
 State = Literal["idle", "running", "paused", "failed", "complete"]
 FAILED_AFTER = 3
@@ -47,13 +51,20 @@ FAILED_AFTER = 3
 
 @dataclass(frozen=True, slots=True)
 class Started:
-    """What became of a wish to use a space: live at once (`switched`, or it was), or being built."""
+    """What became of a wish to use a space: live at once (`switched`, or it was), or being built.
+
+    `stopped` is the space that was being built and is not any more, and `stopped_backfill` what did it, to be canceled.
+    """
 
     space: Space
     switched: bool
     backfill_id: str | None
     total: int
     """Passages of the space, embedded ones included."""
+    missing: int
+    """Those that are still to be embedded."""
+    stopped: str | None = None
+    stopped_backfill: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,7 +82,7 @@ class Checkpoint:
 class ReembedStatus:
     """How the re-embed goes. `done` and `total` count passages; `errors` failures in a row since the last checkpoint.
 
-    `rate_per_s` and `eta_s` are None when nothing was written for a minute. `waiting_for_yes`: complete, and the
+    `rate_per_s` and `eta_s` are None when the next checkpoint is overdue. `waiting_for_yes`: complete, and the
     setting `switch` leaves the last step to somebody.
     """
 
@@ -97,11 +108,14 @@ class ReembedStatus:
 def use(store: Store, wanted: str | ModelFiles, precision: str, launch: Launch | None = None) -> Started:
     """Let a space answer the searches: at once when it lacks nothing, else as soon as it is built.
 
+    Using the active one means to stay with it: what is being built stops, and keeps its vectors.
     :param wanted: the key of a space, or a model, which is added when it is new.
     :raises SpaceNotFound: no such key.
-    :raises SpaceConflict: another space is being built; it has to be finished or dropped first.
+    :raises SpaceConflict: another space is being built; it has to be finished or given up first.
     :raises ServiceUnreachable: Dagster does not answer; nothing has changed.
     """
+    if stayed := _stay(store, wanted):
+        return stayed
     before = {space.key for space in store.spaces.all()}
     _make_way_or_refuse(store, wanted)
     space = known_space(store, wanted) if isinstance(wanted, str) else add_model(store, wanted, precision)
@@ -124,7 +138,7 @@ def reembed_active(store: Store, files: ModelFiles, precision: str, launch: Laun
     :raises ServiceUnreachable: Dagster does not answer; nothing has changed.
     """
     if building := building_space(store):
-        raise _busy(building)
+        raise _busy(store, building)
     known = generations(store, files)
     spare = [space for space in known if space.status == "added" and not store.vectors.count(space.key)]
     number = spare[0].generation if spare else 1 + max((space.generation for space in known), default=0)
@@ -133,13 +147,40 @@ def reembed_active(store: Store, files: ModelFiles, precision: str, launch: Laun
     return _start(store, known_space(store, fresh.key), launch, is_new=is_new)
 
 
-def adopt(store: Store, space: Space, backfill_id: str) -> None:
+def adopt(store: Store, space: Space, backfill_id: str) -> bool:
     """Make a backfill that somebody launched by hand over an added space the re-embed that is going on.
 
+    False when it is that of a re-embed that was given up.
     :raises SpaceConflict: another space is being built.
     """
+    if backfill_id == stopped_backfill(store):
+        return False
     begin(store, space, backfill_id)
     set_wanted_model(store, space.model_id)
+    return True
+
+
+def _stay(store: Store, wanted: str | ModelFiles) -> Started | None:
+    """Give up what is being built, if the active space is wanted."""
+    active, building = store.spaces.active(), building_space(store)
+    if active is None or building is None or not _is_it(active, wanted):
+        return None
+    _refuse_new_files(building, active)
+    set_wanted_model(store, active.model_id)  # first, or the sensor would start it again
+    backfill_id = _backfill_of(store, building)
+    set_stopped_backfill(store, backfill_id)
+    store.spaces.stop(building.key)
+    forget_space(store, building.key)
+    return replace(_started(store, active.key), stopped=building.key, stopped_backfill=backfill_id)
+
+
+def _is_it(space: Space, wanted: str | ModelFiles) -> bool:
+    return space.key == wanted if isinstance(wanted, str) else is_of_model(space, wanted)
+
+
+def _backfill_of(store: Store, building: Space) -> str | None:
+    job = job_of(store)
+    return job.backfill_id if job is not None and job.space == building.key else None
 
 
 def _make_way_or_refuse(store: Store, wanted: str | ModelFiles) -> None:
@@ -150,19 +191,17 @@ def _make_way_or_refuse(store: Store, wanted: str | ModelFiles) -> None:
     if building is None:
         return
     if store.vectors.pending_sources(building.key):
-        raise _busy(building)
-    is_it = building.key == wanted if isinstance(wanted, str) else is_of_model(building, wanted)
-    if not is_it:  # it is complete and waits for a yes: this is a no
+        raise _busy(store, building)
+    if not _is_it(building, wanted):  # it is complete and waits for a yes: this is a no
         store.spaces.stop(building.key)
         forget_space(store, building.key)
 
 
-def _busy(building: Space) -> SpaceConflict:
-    key = building.key
-    return SpaceConflict(
-        f"{key} is being built; wait until it is complete, go on if it is paused (anamnesis reembed resume), or "
-        f"give it up: anamnesis model drop {key}"
-    )
+def _busy(store: Store, building: Space) -> SpaceConflict:
+    active = store.spaces.active()
+    stay = f", or give it up: anamnesis model use {active.key}" if active is not None else ""
+    wait = "wait until it is complete, go on if it is paused (anamnesis reembed resume)"
+    return SpaceConflict(f"{building.key} is being built; {wait}{stay}")
 
 
 def _start(store: Store, space: Space, launch: Launch | None, *, is_new: bool) -> Started:
@@ -184,7 +223,9 @@ def _start(store: Store, space: Space, launch: Launch | None, *, is_new: bool) -
 
 
 def _started(store: Store, key: str, *, switched: bool = False, backfill_id: str | None = None) -> Started:
-    return Started(known_space(store, key), switched, backfill_id, store.vectors.progress(key).passages)
+    progress = store.vectors.progress(key)
+    missing = progress.passages - progress.passages_done
+    return Started(known_space(store, key), switched, backfill_id, progress.passages, missing)
 
 
 def _take_back(store: Store, space: Space, *, is_new: bool) -> None:
@@ -207,6 +248,7 @@ def resume(store: Store, launch: Launch | None = None, switch: str = "auto") -> 
     """Go on with what is left, or try a failed re-embed again now. Without one, or when it runs, nothing happens.
 
     :raises ServiceUnreachable: Dagster does not answer; it stays paused.
+    :raises SpaceConflict: another space is being embedded by hand; it stays paused.
     """
     space = building_space(store)
     if space is not None and (is_paused(store) or failure_of(store, space.key) is not None):
@@ -230,22 +272,28 @@ def drop(store: Store, key: str) -> str | None:
     space, active = known_space(store, key), store.spaces.active()
     if space.status == "active":
         raise SpaceConflict(f"{key} answers the searches; switch to another space with `anamnesis model use` first")
-    if space.status == "building" and active is not None and _has_new_files(space, active):
-        raise SpaceConflict(
-            f"{key} is built since the files of {space.model_id} changed; put the former ones back, or use another "
-            "model first"
-        )
+    if space.status == "building" and active is not None:
+        _refuse_new_files(space, active)
     if active is not None and _is_wanted(store, space) and active.model_id != space.model_id:
         set_wanted_model(store, active.model_id)  # first, or the sensor would start it again
-    job = job_of(store)
+    backfill_id = _backfill_of(store, space) if space.status == "building" else None
+    if backfill_id is not None:
+        set_stopped_backfill(store, backfill_id)
     store.spaces.drop(key)
     forget_space(store, key)
-    return job.backfill_id if job is not None and job.space == key and space.status == "building" else None
+    return backfill_id
 
 
-def _has_new_files(space: Space, active: Space) -> bool:
-    """Whether a space is of the active one's model name, but of other files."""
-    return space.model_id == active.model_id and _without_generation(space) != _without_generation(active)
+def _refuse_new_files(building: Space, active: Space) -> None:
+    """A space of the active one's model name, but of other files, would be started again at once.
+
+    :raises SpaceConflict: it is one.
+    """
+    if building.model_id == active.model_id and _without_generation(building) != _without_generation(active):
+        raise SpaceConflict(
+            f"{building.key} is built since the files of {building.model_id} changed; put the former ones back, or use "
+            "another model first"
+        )
 
 
 def _without_generation(space: Space) -> str:
@@ -267,21 +315,22 @@ def status(store: Store, switch: str = "auto") -> ReembedStatus:
     shown = building_space(store)
     if shown is None and active is not None and job is not None and job.space == active.key:
         shown = active
-    known: dict[str, Any] = {
-        "active_space": active.key if active is not None else None,
-        "active_model_id": active.model_id if active is not None else None,
-    }
-    if shown is None:
-        return ReembedStatus("idle", **known)
-    progress = store.vectors.progress(shown.key)
+    found = ReembedStatus("idle")
+    if shown is not None:
+        its_job = job if job is not None and job.space == shown.key else None
+        found = _status_of(store, shown, its_job, switch)
+    return found if active is None else replace(found, active_space=active.key, active_model_id=active.model_id)
+
+
+def _status_of(store: Store, space: Space, job: Job | None, switch: str) -> ReembedStatus:
+    progress = store.vectors.progress(space.key)
     missing = progress.passages - progress.passages_done
-    failure = failure_of(store, shown.key)
-    rate = rate_of(store, shown.key, datetime.now(UTC)) if missing else None
-    its_job = job if job is not None and job.space == shown.key else None
+    failure = failure_of(store, space.key)
+    rate = rate_of(store, space.key, datetime.now(UTC)) if missing else None
     return ReembedStatus(
-        state=_state(store, shown, missing),
-        space=shown.key,
-        model_id=shown.model_id,
+        state=_state(store, space, missing),
+        space=space.key,
+        model_id=space.model_id,
         done=progress.passages_done,
         total=progress.passages,
         episodes_done=progress.episodes_done,
@@ -290,11 +339,10 @@ def status(store: Store, switch: str = "auto") -> ReembedStatus:
         last_error=failure.last if failure is not None else None,
         rate_per_s=rate,
         eta_s=round(missing / rate, 1) if rate else None,
-        started_at=its_job.started_at if its_job is not None else None,
-        checkpoint=_checkpoint(shown, progress),
-        backfill_id=its_job.backfill_id if its_job is not None else None,
-        waiting_for_yes=shown.status == "building" and not missing and switch == "ask",
-        **known,
+        started_at=job.started_at if job is not None else None,
+        checkpoint=_checkpoint(space, progress),
+        backfill_id=job.backfill_id if job is not None else None,
+        waiting_for_yes=space.status == "building" and not missing and switch == "ask",
     )
 
 

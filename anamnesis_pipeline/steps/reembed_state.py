@@ -18,11 +18,16 @@ JOB = "reembed.job"
 """Written by whoever starts a re-embed."""
 PAUSED = "reembed.paused"
 """There while a re-embed is paused; written by pause and resume."""
+STOPPED = "reembed.stopped"
+"""The backfill of the re-embed that was given up last: what Dagster still runs of it ends, and starts none."""
 RATE = "reembed.rate."
 FAILURE = "reembed.failure."
 """These two are written by the runs that embed, with the space's key behind them."""
 
-RATE_COUNTS_S = 60.0
+RATE_COUNTS = 2.0
+"""Checkpoints' time after which a pace is an old one: nobody writes any more."""
+RATE_COUNTS_S = 10.0
+"""At least so long: the next checkpoint may hold longer texts."""
 FIRST_BACKOFF_S = 30.0
 
 
@@ -78,15 +83,19 @@ def set_paused(store: Store, paused: bool) -> None:
     store.settings.set(PAUSED, True if paused else None)
 
 
-def record_rate(store: Store, space: str, passages_per_s: float) -> None:
-    """Note how fast a space is embedded now."""
-    store.settings.set(RATE + space, {"passages_per_s": round(passages_per_s, 2), "at": _text(datetime.now(UTC))})
+def record_rate(store: Store, space: str, passages_per_s: float, checkpoint_s: float) -> None:
+    """Note how fast a space is embedded now.
+
+    :param checkpoint_s: seconds that the last checkpoint took; the next one is expected after as many.
+    """
+    row = {"passages_per_s": round(passages_per_s, 2), "checkpoint_s": checkpoint_s, "at": _text(datetime.now(UTC))}
+    store.settings.set(RATE + space, row)
 
 
 def rate_of(store: Store, space: str, now: datetime) -> float | None:
-    """Passages a second; None when nobody has embedded the space within the last minute."""
+    """Passages a second; None when the next checkpoint is overdue: whoever embedded the space has ended."""
     row = store.settings.get(RATE + space)
-    if not row or now - _time(row["at"]) > timedelta(seconds=RATE_COUNTS_S):
+    if not row or now - _time(row["at"]) > timedelta(seconds=max(RATE_COUNTS_S, RATE_COUNTS * row["checkpoint_s"])):
         return None
     return float(row["passages_per_s"])
 
@@ -132,6 +141,17 @@ def forget_space(store: Store, space: str) -> None:
     if job is not None and job.space == space:
         store.settings.set(JOB, None)
         set_paused(store, False)
+
+
+def stopped_backfill(store: Store) -> str | None:
+    """The backfill of the re-embed that was given up last."""
+    found: str | None = store.settings.get(STOPPED)
+    return found
+
+
+def set_stopped_backfill(store: Store, backfill_id: str | None) -> None:
+    """Note which backfill is to start nothing any more."""
+    store.settings.set(STOPPED, backfill_id)
 
 
 def wanted_model(store: Store) -> Any:

@@ -23,7 +23,6 @@ from anamnesis_pipeline.model import (
     Passage,
     ScoredPassage,
     Source,
-    Space,
     StoredPassage,
     Summary,
     Variant,
@@ -31,6 +30,7 @@ from anamnesis_pipeline.model import (
 )
 from anamnesis_pipeline.store.forget_base import ForgetRecords
 from anamnesis_pipeline.store.llm_base import LlmRecords
+from anamnesis_pipeline.store.space_records import SpaceRecords
 
 MAX_ROWS_PER_WRITE = 500
 
@@ -394,49 +394,6 @@ class VectorIndex(Protocol):
     def recall(self, space: str, k: int = 10, samples: int = 100) -> float:
         """Share of the true k nearest (exact scan) that `nearest` finds without filter, over sampled stored vectors
         of every variant, in [0, 1]; 1.0 for a space without vectors.
-        """
-
-
-class SpaceRecords(Protocol):
-    """The embedding spaces and which one is active."""
-
-    def put(self, space: Space) -> bool:
-        """Add; False when the key exists. What is stored of an existing space is left alone.
-
-        :raises SpaceConflict: it is to be active or building, and another one is.
-        """
-
-    def all(self) -> list[Space]:
-        """Every space, oldest first."""
-
-    def active(self) -> Space | None:
-        """The space that answers searches."""
-
-    def start(self, key: str) -> None:
-        """Make an `added` or `retired` space the one that is `building`, in one immediate transaction.
-
-        :raises SpaceConflict: another one is building, or this one is building or active.
-        :raises SpaceNotFound: no such space.
-        """
-
-    def stop(self, key: str, status: str = "added") -> None:
-        """Make a `building` space `added` again, or `retired`; what it has stays. Any other space is left alone."""
-
-    def record_precision(self, key: str, precision: str, fidelity: float | None) -> None:
-        """Note in which arithmetic the space's vectors are made from now on, and how close that is to fp32."""
-
-    def activate(self, key: str) -> bool:
-        """Switch in one immediate transaction, if nothing lacks a vector there (or nothing is active yet).
-
-        The space active before becomes `retired`. False when something is still missing.
-
-        :raises SpaceNotFound: no such space.
-        """
-
-    def drop(self, key: str) -> None:
-        """Delete a space that is not active, with its vectors and index.
-
-        :raises SpaceConflict: it is active.
         """
 
 

@@ -12,13 +12,16 @@ import uvicorn
 
 from anamnesis_pipeline.commands import model, reembed
 from anamnesis_pipeline.commands.doctor import reembedding, space_models
+from anamnesis_pipeline.commands.doctor import render as render_findings
 from anamnesis_pipeline.commands.status import memory_status
 from anamnesis_pipeline.commands.status import render as render_status
+from anamnesis_pipeline.embeddings.hashing import HashingEmbedder
 from anamnesis_pipeline.errors import GiveUp, RetryLater
-from anamnesis_pipeline.model import Episode, Passage
+from anamnesis_pipeline.model import RESERVED_SOURCES, Episode, Passage
 from anamnesis_pipeline.settings import Settings
 from anamnesis_pipeline.sidecar.__main__ import listen
 from anamnesis_pipeline.sidecar.app import create_app
+from anamnesis_pipeline.steps.embeddings import embed_sources
 from anamnesis_pipeline.steps.posting import EpisodeDraft
 from anamnesis_pipeline.wiring import open_store
 from anamnesis_tests.sidecar import conftest as of_the_sidecar
@@ -68,7 +71,7 @@ def test_a_model_is_used_watched_paused_resumed_and_dropped_through_the_sidecar(
     assert remark is None
     key = started["space"]
     text = model.render_started(started)
-    assert "1 passages are to be embedded" in text
+    assert "1 of 1 passages are to be embedded" in text
     assert "http://127.0.0.1:3000/runs/b/backfill1" in text
     assert "running: 0 of 1 passages" in reembed.render(reembed.status(settings)[0])
     assert "anamnesis reembed resume" in reembed.render(reembed.pause(settings)[0])
@@ -110,6 +113,17 @@ def test_what_the_sidecar_refuses_is_an_error_with_its_reason(
     model.use(settings, tiny)
     with pytest.raises(GiveUp, match="is being"):
         reembed.start(settings, tiny)
+
+
+def test_using_the_active_space_says_what_is_given_up_and_how_to_go_on(
+    settings: Settings, services: TestServices, tiny: str
+) -> None:
+    building = model.use(settings, tiny)[0]["space"]
+    text = model.render_started(model.use(settings, SPACE.key)[0])
+    assert f"Searches stay with {SPACE.key}" in text
+    assert f"{building} is no longer being built" in text
+    assert f"anamnesis model use {building}" in text
+    assert services.dagster.cancelled == ["backfill1"]
 
 
 # --- without a sidecar -----------------------------------------------------------------------------------
@@ -187,7 +201,7 @@ def test_a_reembed_that_just_began_says_why_its_pace_is_not_known() -> None:
     ("changes", "what_to_do"),
     [
         ({"state": "paused"}, "anamnesis reembed resume"),
-        ({"state": "failed", "errors": 3, "last_error": "NaN"}, "anamnesis model drop tiny-1"),
+        ({"state": "failed", "errors": 3, "last_error": "NaN"}, "anamnesis model use old-1"),
         ({"state": "complete", "waiting_for_use": True}, "anamnesis model use tiny-1"),
     ],
 )
@@ -210,6 +224,13 @@ def test_a_model_that_does_not_load_is_shown_beside_the_one_that_answers(setting
     assert "Problem   its folder is gone" in text
 
 
+def test_another_arithmetic_than_that_of_the_vectors_is_shown_beside_it(settings: Settings) -> None:
+    config, _ = model.describe(settings)
+    assert "fp32, on cpu\n" in model.render(config)
+    of_vectors = {**config, "precision": "bf16", "fidelity": 0.9995}
+    assert "bf16 (cosine to fp32: 0.9995), on cpu; computes in fp32 now\n" in model.render(of_vectors)
+
+
 # --- status and doctor -----------------------------------------------------------------------------------
 
 
@@ -230,6 +251,22 @@ def test_status_and_doctor_name_a_paused_reembed_and_what_to_do(
         "dagster": {"url": "u", "reachable": False, "problem": "off"},
     }  # fmt: skip
     assert "anamnesis reembed resume" in render_status(report)
+
+
+def test_a_complete_space_that_waits_for_a_yes_is_a_note_and_nothing_wrong(
+    settings: Settings, services: TestServices, tiny: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("ANAMNESIS_SWITCH", "ask")
+    store = services.store
+    key = model.use(settings, tiny)[0]["space"]
+    assert reembedding(store).note == ""
+    embed_sources(store, key, RESERVED_SOURCES, HashingEmbedder(SPACE.dim), 25)
+    finding = reembedding(store)
+    assert finding.ok
+    assert f"anamnesis model use {key}" in finding.note
+    assert f"      note: {finding.note}\n\nAll is well." in render_findings([finding])
+    memory = memory_status(store)
+    assert (memory["problems"], len(memory["notes"])) == ([p for p in memory["problems"] if "gone" in p["text"]], 1)
 
 
 def test_status_and_doctor_name_a_model_whose_files_are_gone_or_changed(

@@ -52,7 +52,13 @@ class HashedModels:
         self.priorities: list[Priority] = []
 
     def open_pool(
-        self, settings: Settings, space: Space, *, priority: Priority, on_loaded: Callable[[LoadedModel], None]
+        self,
+        settings: Settings,
+        space: Space,
+        *,
+        has_vectors: bool,
+        priority: Priority,
+        on_loaded: Callable[[LoadedModel], None],
     ) -> PinnedPool:
         model = PoolModel(space.model_id, space.dim, lambda: self.model_of(space), on_loaded=on_loaded)
         self.opened.append(PinnedPool(model, configured_cores(settings), priority=priority))
@@ -63,5 +69,5 @@ class HashedModels:
 @pytest.fixture
 def models(monkeypatch: pytest.MonkeyPatch) -> HashedModels:
     models = HashedModels()
-    monkeypatch.setattr("anamnesis_pipeline.defs.resources.open_pool", models.open_pool)
+    monkeypatch.setattr("anamnesis_pipeline.wiring.open_pool", models.open_pool)
     return models

@@ -1,7 +1,7 @@
 """What `embed_sensor` decides, on a real store and a real Dagster instance; no run is executed here."""
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import dagster as dg
@@ -12,9 +12,9 @@ from dagster._core.test_utils import create_run_for_test
 from anamnesis_pipeline.dagster_api import EMBED_TAG
 from anamnesis_pipeline.definitions import defs
 from anamnesis_pipeline.defs import embed_sensor as module
+from anamnesis_pipeline.defs.backfills import BACKFILL_TAG, UNFINISHED_BACKFILLS
 from anamnesis_pipeline.defs.embed_sensor import embed_sensor
 from anamnesis_pipeline.defs.partitions import SOURCES, SPACES
-from anamnesis_pipeline.defs.paused import BACKFILL_TAG
 from anamnesis_pipeline.defs.resources import MemoryResource
 from anamnesis_pipeline.errors import StoreFull
 from anamnesis_pipeline.model import RESERVED_SOURCES, Source, Space
@@ -117,20 +117,28 @@ def test_a_pause_holds_back_the_space_that_is_built_only(store: Store, tick: Tic
 
 
 def backfill(
-    instance: dg.DagsterInstance, status: BulkActionStatus, asset: str = "embeddings", **tags: str
+    instance: dg.DagsterInstance,
+    status: BulkActionStatus,
+    asset: str = "embeddings",
+    keys: Sequence[str] = ("direct|new",),
 ) -> PartitionBackfill:
-    made = PartitionBackfill("bf", status, False, tags, time.time(), asset_selection=[dg.AssetKey(asset)])
-    instance.add_backfill(made)
+    """As the UI launches it."""
+    instance.add_dynamic_partitions(str(SPACES.name), [OLD.key, NEW.key])
+    instance.add_dynamic_partitions(str(SOURCES.name), ["direct"])
+    made = PartitionBackfill.from_asset_partitions(
+        "bf", defs.resolve_asset_graph(), list(keys), [dg.AssetKey(asset)], time.time(), {}, instance,
+        all_partitions=False, title=None, description=None, run_config=None,
+    )  # fmt: skip
+    instance.add_backfill(made.with_status(status))
     return made
 
 
-@pytest.mark.parametrize("status", module.UNFINISHED_BACKFILLS)
-@pytest.mark.parametrize("tags", [{}, {EMBED_TAG: "new"}])
+@pytest.mark.parametrize("status", UNFINISHED_BACKFILLS)
 def test_a_backfill_that_goes_on_is_not_doubled(
-    store: Store, tick: Tick, instance: dg.DagsterInstance, status: BulkActionStatus, tags: dict[str, str]
+    store: Store, tick: Tick, instance: dg.DagsterInstance, status: BulkActionStatus
 ) -> None:
     write(store, 1, first=3)
-    made = backfill(instance, status, **tags)
+    made = backfill(instance, status)
     assert asked(tick()) == [("embed", "direct|old")]
     instance.update_backfill(made.with_status(BulkActionStatus.COMPLETED_FAILED))
     assert asked(tick())[-1] == ("embed", "direct|new"), "what it left is resumed"
@@ -146,12 +154,45 @@ def test_a_backfill_whose_runs_have_all_ended_holds_nothing_back(
     assert ("embed", "direct|new") in asked(tick()), "after a kill nobody waits until Dagster has noticed"
 
 
-@pytest.mark.parametrize(("asset", "tags"), [("episodes", {}), ("embeddings", {EMBED_TAG: "old"})])
+@pytest.mark.parametrize(("asset", "key"), [("episodes", "direct"), ("embeddings", "direct|old")])
 def test_a_backfill_of_something_else_holds_nothing_back(
-    store: Store, tick: Tick, instance: dg.DagsterInstance, asset: str, tags: dict[str, str]
+    store: Store, tick: Tick, instance: dg.DagsterInstance, asset: str, key: str
 ) -> None:
-    backfill(instance, BulkActionStatus.REQUESTED, asset, **tags)
+    backfill(instance, BulkActionStatus.REQUESTED, asset, [key])
     assert ("embed", "direct|new") in asked(tick())
+
+
+def test_a_backfill_launched_by_hand_is_adopted_before_its_first_run(
+    store: Store, tick: Tick, instance: dg.DagsterInstance
+) -> None:
+    store.spaces.stop(NEW.key)
+    tick()
+    assert reembed.status(store).state == "idle"
+    backfill(instance, BulkActionStatus.REQUESTED, keys=["direct|new", "direct|old"])
+    assert ("embed", "direct|new") not in asked(tick())
+    status = reembed.status(store)
+    assert (status.state, status.space, status.backfill_id) == ("running", NEW.key, "bf")
+
+
+@pytest.mark.parametrize("status", [BulkActionStatus.CANCELING, BulkActionStatus.COMPLETED_SUCCESS])
+def test_a_backfill_that_ends_is_not_adopted(
+    store: Store, tick: Tick, instance: dg.DagsterInstance, status: BulkActionStatus
+) -> None:
+    store.spaces.stop(NEW.key)
+    backfill(instance, status)
+    tick()
+    assert reembed.status(store).state == "idle"
+
+
+def test_a_backfill_whose_re_embed_was_given_up_is_not_adopted_again(
+    store: Store, tick: Tick, instance: dg.DagsterInstance
+) -> None:
+    store.spaces.stop(NEW.key)
+    backfill(instance, BulkActionStatus.REQUESTED)
+    tick()
+    assert reembed.use(store, OLD.key, "fp32").stopped == NEW.key
+    tick()
+    assert reembed.status(store).state == "idle"
 
 
 def set_failure(store: Store, space: Space, count: int, ago_s: float) -> None:

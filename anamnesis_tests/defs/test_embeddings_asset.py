@@ -10,9 +10,10 @@ import pytest
 from dagster._core.execution.backfill import BulkActionStatus, PartitionBackfill
 from numpy.typing import NDArray
 
+from anamnesis_pipeline.dagster_api import EMBED_TAG
+from anamnesis_pipeline.defs.backfills import BACKFILL_TAG
 from anamnesis_pipeline.defs.embeddings import embeddings
 from anamnesis_pipeline.defs.partitions import SOURCES, SPACES, embed_key
-from anamnesis_pipeline.defs.paused import BACKFILL_TAG
 from anamnesis_pipeline.defs.resources import EmbeddingPoolResource, MemoryResource
 from anamnesis_pipeline.embeddings.cores import Priority
 from anamnesis_pipeline.embeddings.pinned_pool import LoadedModel
@@ -204,16 +205,55 @@ def test_a_backfill_by_hand_while_another_space_is_built_only_embeds(
     }  # fmt: skip
 
 
-def test_a_dropped_space_fails_the_run_in_plain_words(
+def log_of_newest_run(instance: dg.DagsterInstance) -> str:
+    (record,) = instance.get_run_records(limit=1)
+    return "\n".join(entry.message for entry in instance.all_logs(record.dagster_run.run_id))
+
+
+def test_a_space_that_is_dropped_in_mid_run_cancels_the_run_and_says_so(
     memory: MemoryResource, instance: dg.DagsterInstance, store: Store, models: HashedModels
 ) -> None:
     begin(store, NEW)
     models.model_of = on_call(2, lambda: reembed.drop(store, NEW.key))
-    assert not run(memory, instance, NEW).success
-    assert "dropped while it was being embedded" in failure_text(instance)
+    run(memory, instance, NEW)
+    assert status_of(instance) is dg.DagsterRunStatus.CANCELED
+    assert "new was dropped while it was being embedded" in log_of_newest_run(instance)
+    assert store.settings.all("reembed.failure") == {}
+
+
+def test_a_run_asked_for_before_its_space_was_dropped_is_canceled_and_one_by_hand_fails(
+    memory: MemoryResource, instance: dg.DagsterInstance, store: Store, models: HashedModels
+) -> None:
+    reembed.drop(store, NEW.key)
+    run(memory, instance, NEW, tags={EMBED_TAG: NEW.key})
+    assert status_of(instance) is dg.DagsterRunStatus.CANCELED
     assert not run(memory, instance, NEW).success
     assert "no space 'new'" in failure_text(instance)
-    assert store.settings.all("reembed.failure") == {}
+
+
+def test_a_re_embed_that_is_given_up_ends_its_run_within_a_checkpoint(
+    memory: MemoryResource, instance: dg.DagsterInstance, store: Store, models: HashedModels
+) -> None:
+    begin(store, NEW)
+    models.model_of = on_call(2, lambda: reembed.use(store, OLD.key, "fp32"))
+    run(memory, instance, NEW)
+    assert status_of(instance) is dg.DagsterRunStatus.CANCELED
+    assert "new is no longer being built" in log_of_newest_run(instance)
+    assert store.vectors.progress(NEW.key).episodes_done == 50, "kept"
+
+
+def test_the_other_runs_of_a_backfill_that_was_given_up_end_at_once(
+    memory: MemoryResource, instance: dg.DagsterInstance, store: Store, models: HashedModels
+) -> None:
+    tags = {BACKFILL_TAG: backfill(instance)}
+    begin(store, NEW, "bf")
+    reembed.use(store, OLD.key, "fp32")
+    run(memory, instance, NEW, tags=tags)
+    assert (status_of(instance), models.opened) == (dg.DagsterRunStatus.CANCELED, [])
+    stored = instance.get_backfill("bf")
+    assert stored is not None
+    assert stored.status is BulkActionStatus.CANCELING
+    assert reembed.status(store).state == "idle"
 
 
 def failure_text(instance: dg.DagsterInstance) -> str:

@@ -1,6 +1,7 @@
 """Small deterministic models for the pool: a word is a piece, vectors come from hashing."""
 
 import threading
+import time
 import zlib
 from collections.abc import Callable, Sequence
 
@@ -8,6 +9,16 @@ import numpy as np
 from numpy.typing import NDArray
 
 from anamnesis_pipeline.embeddings.hashing import HashingEmbedder
+from anamnesis_pipeline.embeddings.pinned_pool import PinnedPool
+
+OpenPool = Callable[..., PinnedPool]
+
+
+def wait_for(condition: Callable[[], bool]) -> None:
+    end = time.monotonic() + 5
+    while not condition():
+        assert time.monotonic() < end, "waited in vain"
+        time.sleep(0.002)
 
 
 class HashedWords:

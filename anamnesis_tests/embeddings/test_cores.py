@@ -30,7 +30,7 @@ def test_chosen_cores_count_instead_of_the_share_and_in_their_order() -> None:
 
 
 def test_a_core_that_is_not_there_is_refused_and_those_that_are_get_named() -> None:
-    with pytest.raises(BadSetting, match=r"cores 2, 99, .*may use only cores 0, 1: set ANAMNESIS_EMBED_CORES"):
+    with pytest.raises(BadSetting, match=r"cores 2, 99, .*may use only cores 0, 1; name some of these"):
         cores_for(100, (1, 99, 2), [0, 1])
 
 

@@ -1,7 +1,10 @@
 import json
 import shutil
+import threading
 import time
+from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 import pytest
@@ -157,6 +160,14 @@ def test_a_model_without_any_limit_is_refused(tmp_path: Path) -> None:
         find_model(str(folder))
 
 
+def test_what_a_dense_layer_does_to_its_sums_counts(tmp_path: Path) -> None:
+    keys = []
+    for activation in ("torch.nn.modules.linear.Identity", "torch.nn.modules.activation.Tanh"):
+        dense = {"2_Dense__config": {"out_features": 16, "activation_function": activation}}
+        keys.append(find_model(str(made_up_model(tmp_path / activation / "m", **dense))).space().key)
+    assert keys[0] != keys[1]
+
+
 @pytest.mark.parametrize("weights", ["model.safetensors", "pytorch_model.bin"])
 def test_weights_of_a_later_module_count(tmp_path: Path, weights: str) -> None:
     folder = made_up_model(tmp_path / "m", **{"2_Dense__config": {"out_features": 16}})
@@ -195,7 +206,7 @@ def test_a_broken_list_of_modules_is_no_model(tmp_path: Path, broken: str) -> No
 def test_a_folder_with_missing_files_says_which_and_names_the_choices(tmp_path: Path, missing: str) -> None:
     folder = made_up_model(tmp_path / "m")
     (folder / missing).unlink()
-    with pytest.raises(UnknownModel, match=rf"{missing}.*ANAMNESIS_MODEL to '{MINILM}'"):
+    with pytest.raises(UnknownModel, match=rf"{missing}.*Known are {MINILM}, .*bge-large"):
         find_model(str(folder))
 
 
@@ -207,19 +218,75 @@ def test_a_broken_configuration_is_no_model(tmp_path: Path, broken: str) -> None
         find_model(str(folder))
 
 
-@pytest.mark.parametrize("model_id", ["acme/no-such-model", "no such/model/at all", "/nonexistent/folder"])
-@pytest.mark.parametrize("local_only", [True, False])
-def test_an_unknown_model_without_network_is_refused_quickly(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, model_id: str, local_only: bool
-) -> None:
+ACME = "acme/no-such-model"
+
+
+@pytest.fixture
+def hub(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> ModuleType:
+    """Settings of the hub's library: an empty cache, and a hub that nobody reaches."""
     import huggingface_hub.constants as hub
 
     monkeypatch.setattr(hub, "ENDPOINT", "http://127.0.0.1:9")
-    monkeypatch.setattr(hub, "HF_HUB_CACHE", str(tmp_path))
+    monkeypatch.setattr(hub, "HF_HUB_CACHE", str(tmp_path / "cache"))
+    return hub
+
+
+@pytest.mark.parametrize(
+    ("model_id", "local_only", "problem"),
+    [
+        (ACME, False, "is not on this disk, and the model hub cannot be reached: connect"),
+        (ACME, True, f"on this disk, and none may be downloaded. Known are {MINILM}"),
+        ("no such/model/at all", False, f"neither a folder here nor a hub id. Known are {MINILM}"),
+        ("/nonexistent/folder", True, f"neither a folder here nor a hub id. Known are {MINILM}"),
+    ],
+)
+def test_a_model_that_is_not_to_be_had_without_network_is_refused_quickly(
+    hub: ModuleType, model_id: str, local_only: bool, problem: str
+) -> None:
     started = time.monotonic()
-    with pytest.raises(UnknownModel, match=rf"{model_id}.*ANAMNESIS_MODEL to '{MINILM}'"):
+    with pytest.raises(UnknownModel) as refused:
         find_model(model_id, local_only=local_only)
+    assert problem in str(refused.value)
+    assert model_id in str(refused.value)
+    assert len(str(refused.value)) < 400
     assert time.monotonic() - started < 5
+
+
+def test_a_hub_that_is_switched_off_is_said_to_be(hub: ModuleType, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(hub, "HF_HUB_OFFLINE", True)
+    with pytest.raises(UnknownModel, match=f"{ACME}.*HF_HUB_OFFLINE forbids to download it: unset that"):
+        find_model(ACME)
+
+
+@pytest.mark.parametrize(
+    ("status", "code", "problem"),
+    [
+        (404, "RepoNotFound", f"the model hub has no '{ACME}', or hides it .* Known are {MINILM}"),
+        (403, "GatedRepo", f"ask on https://huggingface.co/{ACME}, then set HF_TOKEN"),
+    ],
+)
+def test_what_the_hub_refuses_is_told_apart(
+    hub: ModuleType, monkeypatch: pytest.MonkeyPatch, status: int, code: str, problem: str
+) -> None:
+    class Refusing(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            self.send_response(status)
+            self.send_header("X-Error-Code", code)
+            self.send_header("Content-Length", "0")
+            self.end_headers()
+
+        def do_HEAD(self) -> None:
+            self.do_GET()
+
+        def log_message(self, *_: object) -> None:
+            pass
+
+    with HTTPServer(("127.0.0.1", 0), Refusing) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        monkeypatch.setattr(hub, "ENDPOINT", f"http://127.0.0.1:{server.server_port}")
+        with pytest.raises(UnknownModel, match=problem):
+            find_model(ACME)
+        server.shutdown()
 
 
 def test_a_model_that_was_downloaded_before_needs_no_network(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -243,3 +310,10 @@ def test_a_model_that_was_downloaded_before_needs_no_network(tmp_path: Path, mon
 def test_a_chosen_precision_is_kept(wanted: str) -> None:
     assert choose_precision(wanted) == wanted
     assert choose_precision("auto") in ("bf16", "fp32")
+    assert choose_precision(wanted, of_vectors="fp32") == wanted
+
+
+def test_auto_goes_on_in_fp32_where_the_vectors_are(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("anamnesis_pipeline.embeddings.models.has_gpu", lambda: True)
+    found = [choose_precision("auto", of_vectors=of_vectors) for of_vectors in (None, "bf16", "fp32")]
+    assert found == ["bf16", "bf16", "fp32"]

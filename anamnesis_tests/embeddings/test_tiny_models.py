@@ -3,6 +3,7 @@ what happens when bf16 is too far from fp32.
 """
 
 import logging
+from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -15,8 +16,10 @@ from anamnesis_pipeline.embeddings.models import ModelFiles, bundled_minilm, fin
 from anamnesis_pipeline.embeddings.pinned_pool import LoadedModel
 from anamnesis_pipeline.errors import BadSetting, UnknownModel
 from anamnesis_pipeline.settings import Settings
-from anamnesis_pipeline.wiring import open_pool
+from anamnesis_pipeline.steps.embeddings import embed_sources
+from anamnesis_pipeline.wiring import open_pool, open_pool_of, open_store
 from anamnesis_tests.embeddings.tiny_models import random_model
+from anamnesis_tests.store.samples import put
 
 TEXTS = ["ok", "why did webhook retries double-charge", "a longer text " * 40, "日本語", "x " * 300]
 
@@ -163,6 +166,25 @@ def test_a_model_that_bf16_bends_too_far_runs_in_fp32_and_says_so(
     (warning,) = [record.getMessage() for record in caplog.records if "fp32" in record.getMessage()]
     assert "bf16" in warning
     assert "0.998 is wanted" in warning
+
+
+def test_what_bf16_bends_too_far_is_measured_once_and_goes_on_in_the_precision_of_its_vectors(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setenv("ANAMNESIS_HOME", str(tmp_path / "home"))
+    monkeypatch.setattr("anamnesis_pipeline.embeddings.models.has_gpu", lambda: True)  # `auto` tries bf16 first
+    monkeypatch.setattr("anamnesis_pipeline.embeddings.precision.has_gpu", lambda: False)
+    files = saved(tmp_path, pooling="cls", scale=40.0)
+    with closing(open_store(Settings(home=tmp_path / "home"))) as store:
+        store.spaces.put(files.space(precision="bf16"))
+        put(store, "e", "a text")
+        for warnings in (1, 1):
+            with closing(open_pool_of(store, store.spaces.all()[0], priority=Priority.LIVE)) as pool:
+                pool.load()
+                assert pool.precision == "fp32"
+                embed_sources(store, files.space().key, ["direct"], pool, 25)
+            assert len([record for record in caplog.records if "0.998" in record.getMessage()]) == warnings
+        assert store.spaces.all()[0].precision == "fp32"
 
 
 def test_a_pool_follows_the_settings_of_cores_and_device(tmp_path: Path) -> None:

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from pydantic import SecretStr
 from starlette.testclient import TestClient
 
-from anamnesis_pipeline.dagster_api import BackfillState, IngestRuns
+from anamnesis_pipeline.dagster_api import BackfillState, EmbeddingBackfill, IngestRuns
 from anamnesis_pipeline.embeddings.base import Role
 from anamnesis_pipeline.embeddings.cores import available_cores
 from anamnesis_pipeline.embeddings.hashing import HashingEmbedder
@@ -41,6 +41,8 @@ SPACE = Space(key="hashing-1", model_id="hashing-64", dim=64)
 class HashedWords:
     """A model for the pool: one piece per word, vectors by feature hashing."""
 
+    precision, fidelity = "fp32", None
+
     def __init__(self) -> None:
         self._embedder = HashingEmbedder(SPACE.dim)
 
@@ -57,6 +59,7 @@ class DagsterInMemory:
 
     up: bool = True
     launched: list[tuple[str, tuple[str, ...], str, dict[str, str]]] = field(default_factory=list)
+    by_hand: list[EmbeddingBackfill] = field(default_factory=list)
     cancelled: list[str] = field(default_factory=list)
     ingests: list[tuple[tuple[str, ...], str]] = field(default_factory=list)
     runs: IngestRuns = field(default_factory=lambda: IngestRuns((), None))
@@ -66,6 +69,10 @@ class DagsterInMemory:
         self._answer()
         self.launched.append((space, tuple(sources), title, dict(tags)))
         return f"backfill{len(self.launched)}"
+
+    def unfinished_backfills(self) -> list[EmbeddingBackfill]:
+        self._answer()
+        return self.by_hand
 
     def cancel_backfill(self, backfill_id: str) -> None:
         self._answer()

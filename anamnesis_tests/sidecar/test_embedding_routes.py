@@ -8,11 +8,13 @@ from typing import Any
 import pytest
 from starlette.testclient import TestClient
 
+from anamnesis_pipeline.dagster_api import EmbeddingBackfill
 from anamnesis_pipeline.embeddings.cores import available_cores
 from anamnesis_pipeline.embeddings.hashing import HashingEmbedder
 from anamnesis_pipeline.model import RESERVED_SOURCES
 from anamnesis_pipeline.sidecar import embedding_control
 from anamnesis_pipeline.sidecar.app import create_app
+from anamnesis_pipeline.sidecar.embedding_control import EmbeddingControl
 from anamnesis_pipeline.steps.embeddings import embed_sources
 from anamnesis_pipeline.steps.spaces import index_space
 from anamnesis_tests.sidecar.conftest import BASE, SPACE, TestServices, model_folder, open_services, wait_for
@@ -60,6 +62,7 @@ def test_the_config_tells_model_space_cores_and_where_they_come_from(client: Tes
     assert body["origin"] == {"model": "default", "embed_cpu_pct": "default", "embed_cores": "default"}
     assert body["available_cores"] == available_cores()
     assert body["workers"] == len(body["cores"]) > 0
+    assert body["computes_in"] == "fp32"
     assert body["problem"] is None
     assert body["spaces"] == [
         {
@@ -194,8 +197,8 @@ def test_a_model_that_has_to_embed_first_is_a_backfill_with_a_link(
     assert reply.status_code == 202
     body = reply.json()
     assert body == {
-        "space": body["space"], "model_id": model, "total": 1, "active": False, "backfill_id": "backfill1",
-        "link": "http://127.0.0.1:3000/runs/b/backfill1",
+        "space": body["space"], "model_id": model, "total": 1, "missing": 1, "active": False,
+        "backfill_id": "backfill1", "link": "http://127.0.0.1:3000/runs/b/backfill1", "stopped": None,
     }  # fmt: skip
     [(space, sources, title, tags)] = services.dagster.launched
     assert (space, sources, tags) == (body["space"], ("direct",), {"anamnesis/embed": body["space"]})
@@ -261,6 +264,61 @@ def test_a_second_model_has_to_wait_for_the_first(
         assert first in reply.json()["detail"]
     assert stored(services) == {"config.model": model}
     assert len(services.dagster.launched) == 1
+
+
+def test_a_backfill_that_was_launched_by_hand_for_the_space_is_taken_over_not_doubled(
+    client: TestClient, services: TestServices, model: str, post: Post
+) -> None:
+    post("The zeppelin hangar")
+    space = EmbeddingControl(services.store).add(model).key
+    services.dagster.by_hand = [EmbeddingBackfill("byhand", frozenset({space, SPACE.key}))]
+    body = client.post("/api/embedding/model", json={"model_id": model}).json()
+    assert (body["backfill_id"], services.dagster.launched) == ("byhand", [])
+
+
+@pytest.mark.parametrize("path", ["/api/embedding/model", "/api/episodes/reembed"])
+def test_nothing_is_started_beside_a_backfill_that_was_launched_by_hand_for_another_space(
+    client: TestClient, services: TestServices, model: str, tmp_path: Path, post: Post, path: str
+) -> None:
+    post("The zeppelin hangar")
+    space = EmbeddingControl(services.store).add(model).key
+    services.dagster.by_hand = [EmbeddingBackfill("byhand", frozenset({space}))]
+    reply = client.post(path, json={"model_id": model_folder(tmp_path / "other", seed=1)})
+    assert reply.status_code == 409
+    assert space in reply.json()["detail"]
+    assert "http://127.0.0.1:3000/runs/b/byhand" in reply.json()["detail"]
+    assert (stored(services), services.dagster.launched) == ({}, [])
+    assert {each.key: each.status for each in services.store.spaces.all()} == {SPACE.key: "active", space: "added"}
+
+
+def test_a_backfill_of_the_active_or_of_a_dropped_space_is_in_nobodys_way(
+    client: TestClient, services: TestServices, model: str, post: Post
+) -> None:
+    post("The zeppelin hangar")
+    services.dagster.by_hand = [EmbeddingBackfill("byhand", frozenset({SPACE.key, "dropped"}))]
+    assert client.post("/api/embedding/model", json={"model_id": model}).json()["backfill_id"] == "backfill1"
+
+
+def test_a_backfill_that_was_given_up_is_neither_taken_over_nor_in_the_way(
+    client: TestClient, services: TestServices, model: str, post: Post
+) -> None:
+    post("The zeppelin hangar")
+    space = client.post("/api/embedding/model", json={"model_id": model}).json()["space"]
+    client.post(f"/api/embedding/spaces/{SPACE.key}/use")
+    services.dagster.by_hand = [EmbeddingBackfill("backfill1", frozenset({space}))]
+    assert client.post("/api/embedding/model", json={"model_id": model}).json()["backfill_id"] == "backfill2"
+
+
+def test_using_the_active_space_gives_up_the_re_embed_and_cancels_its_backfill(
+    client: TestClient, services: TestServices, model: str, post: Post
+) -> None:
+    post("The zeppelin hangar")
+    building = client.post("/api/embedding/model", json={"model_id": model}).json()["space"]
+    reply = client.post(f"/api/embedding/spaces/{SPACE.key}/use")
+    assert (reply.status_code, reply.json()["active"], reply.json()["stopped"]) == (200, True, building)
+    assert services.dagster.cancelled == ["backfill1"]
+    assert stored(services) == {"config.model": SPACE.model_id}
+    assert [each.status for each in services.store.spaces.all()] == ["active", "added"]
 
 
 def test_cores_and_model_can_be_put_together(

@@ -218,12 +218,19 @@ def test_a_whole_checkpoint_without_valid_vectors_does_not_end_a_run_that_embedd
     assert [report.episodes for report in reports] == list(range(5, 45, 5)), "a checkpoint of nothing is none"
 
 
-def test_a_model_that_fails_with_every_episode_of_the_first_checkpoint_is_tried_no_further(filled: Store) -> None:
-    embedder = Choking(range(35, 60))
-    with pytest.raises(InvalidVectors, match=": 25, first direct-59"):
-        embed_sources(filled, SPACE.key, ["direct"], embedder, 25)
-    assert embedder.calls == 26
-    assert len(pending_ids(filled)) == 60
+def test_older_episodes_do_not_wait_for_a_first_checkpoint_without_valid_vectors(filled: Store) -> None:
+    with pytest.raises(InvalidVectors, match=": 30, first direct-59"):
+        embed_sources(filled, SPACE.key, ["direct"], Choking(range(30, 60)), 25)
+    assert pending_ids(filled) == [f"direct-{number}" for number in reversed(range(30, 60))]
+
+
+def test_a_model_that_fails_with_every_episode_is_tried_with_a_hundred(store: Store) -> None:
+    store.spaces.put(SPACE)
+    write(store, 130)
+    embedder = Choking(range(130))
+    with pytest.raises(InvalidVectors, match=": 100, first direct-129"):
+        embed_sources(store, SPACE.key, ["direct"], embedder, 25)
+    assert embedder.calls == 104
 
 
 def test_a_run_gives_up_after_a_hundred_episodes_without_valid_vectors(store: Store) -> None:

@@ -2,7 +2,8 @@
 
 import threading
 from collections.abc import Sequence
-from datetime import UTC, datetime
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
 
 import pytest
 
@@ -12,11 +13,14 @@ from anamnesis_pipeline.steps import reembed
 from anamnesis_pipeline.steps.reembed_state import (
     FAILURE,
     PAUSED,
+    RATE,
+    STOPPED,
     failure_of,
     job_of,
     noting_failure,
     record_rate,
     set_wanted_model,
+    stopped_backfill,
     wanted_model,
 )
 from anamnesis_pipeline.steps.spaces import add_model, ensure_space, index_space
@@ -73,7 +77,7 @@ def test_an_added_model_waits_to_be_asked_for(live: Store) -> None:
 def test_using_a_new_model_launches_its_backfill_and_stores_the_choice(live: Store, launch: Launcher) -> None:
     started = reembed.use(live, B, "fp32", launch)
     assert launch.launched == [(B.space().key, ["direct", "uploads"])]
-    assert (started.switched, started.backfill_id, started.total) == (False, "backfill-1", 5)
+    assert (started.switched, started.backfill_id, started.total, started.missing) == (False, "backfill-1", 5, 5)
     assert (started.space.status, wanted_model(live)) == ("building", "b")
     status = reembed.status(live)
     assert (status.state, status.space, status.model_id) == ("running", B.space().key, "b")
@@ -114,7 +118,6 @@ def test_one_thing_at_a_time(live: Store, launch: Launcher) -> None:
     for attempt in (
         lambda: reembed.use(live, B, "fp32", launch),
         lambda: reembed.use(live, C, "fp32", launch),
-        lambda: reembed.use(live, A, "fp32", launch),
         lambda: reembed.reembed_active(live, A, "fp32", launch),
     ):
         with pytest.raises(SpaceConflict, match=building.key):
@@ -222,13 +225,65 @@ def test_three_failures_in_a_row_are_a_failed_re_embed_and_resume_tries_again(li
 def test_the_status_tells_the_rate_the_time_left_and_the_checkpoint(live: Store, launch: Launcher) -> None:
     space = reembed.use(live, B, "fp32", launch).space
     embed_all(live, space, ["uploads"], dim=16)
-    record_rate(live, space.key, 1.5)
+    record_rate(live, space.key, 1.5, 4.0)
     status = reembed.status(live)
     assert (status.done, status.episodes_done, status.rate_per_s, status.eta_s) == (2, 2, 1.5, 2.0)
     assert status.checkpoint is not None
     assert (status.checkpoint.done, status.checkpoint.total, status.checkpoint.model_id) == (2, 5, "b")
     assert status.checkpoint.last_episode.startswith("uploads-")
     assert status.checkpoint.at <= datetime.now(UTC)
+
+
+@pytest.mark.parametrize(
+    ("checkpoint_s", "ago_s", "shown"), [(4, 9, True), (4, 11, False), (60, 119, True), (60, 121, False)]
+)
+def test_a_pace_is_shown_until_the_next_checkpoint_is_overdue(
+    live: Store, launch: Launcher, checkpoint_s: float, ago_s: float, shown: bool
+) -> None:
+    space = reembed.use(live, B, "fp32", launch).space
+    record_rate(live, space.key, 1.5, checkpoint_s)
+    row = live.settings.get(RATE + space.key)
+    live.settings.set(RATE + space.key, {**row, "at": (datetime.now(UTC) - timedelta(seconds=ago_s)).isoformat()})
+    status = reembed.status(live)
+    assert (status.rate_per_s is not None, status.eta_s is not None) == (shown, shown)
+
+
+def test_what_is_done_already_is_not_counted_as_missing(live: Store, launch: Launcher) -> None:
+    embed_all(live, add_model(live, B, "fp32"), ["uploads"], dim=16)
+    started = reembed.use(live, B, "fp32", launch)
+    assert (started.total, started.missing) == (5, 3)
+
+
+@pytest.mark.parametrize("by_key", [True, False])
+def test_using_the_active_space_in_the_middle_of_a_re_embed_is_to_stay_with_it(
+    live: Store, launch: Launcher, by_key: bool
+) -> None:
+    space = reembed.use(live, B, "fp32", launch).space
+    embed_all(live, space, ["uploads"], dim=16)
+    reembed.pause(live)
+    stayed = reembed.use(live, A.space().key if by_key else A, "fp32", launch)
+    assert (stayed.space.key, stayed.stopped, stayed.stopped_backfill) == (A.space().key, space.key, "backfill-1")
+    assert (statuses(live), wanted_model(live)) == ({"a1": "active", "b1": "added"}, "a")
+    assert (reembed.status(live).state, live.settings.get(PAUSED)) == ("idle", None)
+    assert ensure_space(live, A, "fp32").key == A.space().key, "the sensor leaves it at that"
+    assert not reembed.adopt(live, space, "backfill-1"), "nor does a run of the old backfill begin it again"
+    assert statuses(live)["b1"] == "added"
+    assert reembed.use(live, B, "fp32", launch).missing == 3, "its vectors were kept"
+
+
+def test_a_new_generation_is_given_up_by_using_the_one_that_is_active(live: Store, launch: Launcher) -> None:
+    second = reembed.reembed_active(live, A, "fp32", launch).space
+    assert reembed.use(live, A, "fp32", launch).stopped == second.key
+    assert statuses(live) == {"a1": "active", "a2": "added"}
+    assert stopped_backfill(live) == "backfill-1"
+
+
+def test_a_space_built_since_the_files_of_the_active_model_changed_is_not_given_up(live: Store) -> None:
+    changed = replace(A, fingerprint="ffffffff")
+    building = reembed.use(live, changed, "fp32").space
+    with pytest.raises(SpaceConflict, match="put the former ones back"):
+        reembed.use(live, A.space().key, "fp32")
+    assert {space.key: space.status for space in live.spaces.all()}[building.key] == "building"
 
 
 def test_a_complete_space_waits_for_a_yes_when_the_setting_says_ask(live: Store, launch: Launcher) -> None:
@@ -253,12 +308,13 @@ def test_dropping_what_is_being_built_ends_it_for_good(live: Store, launch: Laun
     space = reembed.use(live, B, "fp32", launch).space
     reembed.pause(live)
     fail(live, space, 1)
-    record_rate(live, space.key, 1.0)
+    record_rate(live, space.key, 1.0, 4.0)
     if not stored:
         set_wanted_model(live, None)  # the environment asks for it
     assert reembed.drop(live, space.key) == "backfill-1"
     left = {name: value for name, value in live.settings.all().items() if not name.endswith(A.space().key)}
-    assert (statuses(live), left) == ({"a1": "active"}, {"config.model": "a"})
+    assert (statuses(live), left) == ({"a1": "active"}, {"config.model": "a", STOPPED: "backfill-1"})
+    assert not reembed.adopt(live, add_model(live, B, "fp32"), "backfill-1"), "it is no wish to have it again"
     assert reembed.status(live).state == "idle"
 
 

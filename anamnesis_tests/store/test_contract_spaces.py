@@ -147,6 +147,17 @@ def test_precision_and_fidelity_are_noted_and_nothing_else_changes(store: Store)
         store.spaces.record_precision("nowhere", "fp32", None)
 
 
+def test_once_a_space_has_vectors_what_was_noted_of_their_precision_stays(store: Store):
+    store.spaces.put(space("s"))
+    store.spaces.put(space("empty"))
+    store.spaces.record_precision("s", "bf16", 0.9995)
+    keys = put(store, "e", "a text")
+    store.vectors.put("s", TEXT, keys, random_units(1, 4))
+    store.spaces.record_precision("s", "fp32", None)
+    store.spaces.record_precision("empty", "bf16", 0.999)
+    assert [(s.precision, s.fidelity) for s in store.spaces.all()] == [("bf16", 0.9995), ("bf16", 0.999)]
+
+
 def test_the_active_space_cannot_be_dropped(store: Store):
     store.spaces.put(space("s"))
     store.spaces.activate("s")

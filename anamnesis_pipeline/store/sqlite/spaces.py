@@ -63,7 +63,8 @@ class SqliteSpaces:
     def record_precision(self, key: str, precision: str, fidelity: float | None) -> None:
         with self._database.write() as connection:
             connection.execute(
-                """UPDATE spaces SET "precision" = ?, fidelity = ? WHERE space_id = ?""",
+                """UPDATE spaces SET "precision" = ?1, fidelity = ?2
+                    WHERE space_id = ?3 AND NOT EXISTS (SELECT 1 FROM vectors WHERE space_id = ?3)""",
                 (precision, fidelity, find_space(connection, key).space_id),
             )
 

@@ -1,4 +1,4 @@
-"""How a run ends that was told to wait: canceled, with the reason, and so is the backfill it belongs to.
+"""How a run ends that was told to wait or to stop: canceled, with the reason, and so is the backfill it belongs to.
 
 Nothing went wrong, so it is no failure; something is left, so it is no success. A canceled run leaves its partitions
 without a new mark of either kind, and a canceled backfill starts no more runs, each of which would only end like this.
@@ -9,10 +9,10 @@ from typing import NoReturn
 import dagster as dg
 from dagster._core.execution.backfill import BulkActionStatus, PartitionBackfill
 
-BACKFILL_TAG = "dagster/backfill"
+from anamnesis_pipeline.defs.backfills import BACKFILL_TAG
 
 
-def end_as_paused(context: dg.AssetExecutionContext, reason: str) -> NoReturn:
+def end_as_canceled(context: dg.AssetExecutionContext, reason: str) -> NoReturn:
     """End this run as canceled.
 
     :param reason: what the run's log and the UI say.

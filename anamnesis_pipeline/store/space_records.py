@@ -1,0 +1,50 @@
+"""The contract of a store about embedding spaces; part of that in base.py."""
+
+from typing import Protocol
+
+from anamnesis_pipeline.model import Space
+
+
+class SpaceRecords(Protocol):
+    """The embedding spaces and which one is active."""
+
+    def put(self, space: Space) -> bool:
+        """Add; False when the key exists. What is stored of an existing space is left alone.
+
+        :raises SpaceConflict: it is to be active or building, and another one is.
+        """
+
+    def all(self) -> list[Space]:
+        """Every space, oldest first."""
+
+    def active(self) -> Space | None:
+        """The space that answers searches."""
+
+    def start(self, key: str) -> None:
+        """Make an `added` or `retired` space the one that is `building`, in one immediate transaction.
+
+        :raises SpaceConflict: another one is building, or this one is building or active.
+        :raises SpaceNotFound: no such space.
+        """
+
+    def stop(self, key: str, status: str = "added") -> None:
+        """Make a `building` space `added` again, or `retired`; what it has stays. Any other space is left alone."""
+
+    def record_precision(self, key: str, precision: str, fidelity: float | None) -> None:
+        """Note in which arithmetic the space's vectors are made, and how close that is to fp32. Once it has vectors,
+        what was noted of them stays.
+        """
+
+    def activate(self, key: str) -> bool:
+        """Switch in one immediate transaction, if nothing lacks a vector there (or nothing is active yet).
+
+        The space active before becomes `retired`. False when something is still missing.
+
+        :raises SpaceNotFound: no such space.
+        """
+
+    def drop(self, key: str) -> None:
+        """Delete a space that is not active, with its vectors and index.
+
+        :raises SpaceConflict: it is active.
+        """
