@@ -102,7 +102,7 @@ class Settings(BaseSettings):
     summary_model: str = Field("", description="Its model; empty: the backend's own default")
     summary_timeout_s: int = Field(180, ge=5, le=3600, description="Seconds after which a silent LLM is given up")
     summary_min_value: float = Field(
-        1.0, ge=0, le=20, description="Value below which an exchange is not sent to an LLM (see `anamnesis value`)"
+        0.5, ge=0, le=20, description="Value below which an exchange is not sent to an LLM (see `anamnesis value`)"
     )
     claude_command: str = Field("claude", min_length=1, description="Claude's command line, for `claude_cli`")
     claude_host: str = Field("", description="Host it runs on, over SSH: `user@host` or `user@host:port`; empty: here")

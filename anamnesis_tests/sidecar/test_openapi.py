@@ -26,11 +26,12 @@ DEPENDS_ON_THE_MACHINE = {
     "POST /api/embedding/model",
     "PUT /api/embedding/config",
     "POST /api/episodes/reembed",
+    "POST /api/forget",
     "POST /api/jsonl/ingest",
     "PUT /api/jsonl/settings",
 }
 """Here a value may be refused that the document allows: no document can say which cores, models, sources and zones
-there are.
+there are, or that one of several fields must say something.
 """
 
 # The document depends on nothing but the settings; the application that answers is the fixture below.
