@@ -27,11 +27,12 @@ from anamnesis_tests.live_system import System
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(1800)]
 
 LOGS = (Path(__file__).parents[1] / "../shared/data/claude_logs").resolve()
-WITH_LOGS = pytest.param("logs", marks=pytest.mark.skipif(not LOGS.is_dir(), reason=f"no logs at {LOGS}"))
-WITH_NOTES = pytest.param("notes", marks=pytest.mark.skipif(LOGS.is_dir(), reason=f"done with the logs at {LOGS}"))
+WITH_LOGS = pytest.param(
+    "logs", marks=[pytest.mark.slow, pytest.mark.skipif(not LOGS.is_dir(), reason=f"no logs at {LOGS}")]
+)
 
 
-@pytest.fixture(params=[WITH_LOGS, WITH_NOTES])
+@pytest.fixture(params=["notes", WITH_LOGS])
 def system(tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[System]:
     """Running, and full: everything is embedded with a small model."""
     settings = {"ANAMNESIS_MODEL": str(random_model(tmp_path / "first-model"))}
