@@ -20,6 +20,7 @@ from anamnesis_pipeline.sidecar.fields import EpisodeId, Kind, Name, Tag, Time
 from anamnesis_pipeline.sidecar.rendering import episode_body, json_reply
 from anamnesis_pipeline.sidecar.schemas import BulkOut, EpisodeChanges, EpisodeIn, EpisodeOut, Include, PageOut
 from anamnesis_pipeline.sidecar.services import Uses
+from anamnesis_pipeline.steps import episodes
 from anamnesis_pipeline.store.paging import CURSOR_PATTERN
 
 MAX_SKIP = 1_000_000
@@ -134,7 +135,7 @@ def delete_episode(
     exclude: Annotated[bool, Query(description="Keep its text away from later ingests")] = True,
 ) -> Response:
     """Remove an episode and everything derived from it, for good."""
-    if not services.store.episodes.delete(episode_id, tombstone=exclude):
+    if not episodes.delete_episode(services.store, episode_id, tombstone=exclude):
         raise _unknown()
     return Response(status_code=204)
 

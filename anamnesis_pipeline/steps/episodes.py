@@ -79,6 +79,14 @@ def record_id(part_id: str, number: int) -> str:
     return content_id("record", part_id, str(number))
 
 
+def delete_episode(store: Store, episode_id: str, *, tombstone: bool = True) -> bool:
+    """Remove an episode and the typed records drawn from it; False when there is no such id."""
+    deleted = store.episodes.delete(episode_id, tombstone=tombstone)
+    for record in store.episodes.get([record_id(episode_id, number) for number in range(MAX_RECORDS)]):
+        store.episodes.delete(record, tombstone=tombstone)
+    return deleted
+
+
 def _provisional(part: Part, headline: Callable[[Part], str]) -> Summary:
     return Summary(part.part_id, part.content_hash, headline(part), "")
 

@@ -41,7 +41,7 @@ def project_rows(store: Store) -> list[ProjectRow]:
     totals: dict[str, int] = {}
     for _, name, episodes in store.episodes.project_names():
         totals[name] = totals.get(name, 0) + episodes
-    aliases = _aliases(store)
+    aliases = project_aliases(store)
     merged = {name: tuple(sorted(a for a in aliases if store_name(aliases, a) == name)) for name in {*aliases.values()}}
     rows = [ProjectRow(name, totals.get(name, 0), merged.get(name, ())) for name in {*totals, *merged} - {*aliases}]
     return sorted(rows, key=lambda row: (-row.episodes, row.name))
@@ -52,7 +52,7 @@ def add_alias(store: Store, name: str, target: str) -> int:
 
     :raises BadSetting: `target` is called `name` already, or one of them is empty.
     """
-    aliases = _aliases(store)
+    aliases = project_aliases(store)
     if not name or not target or store_name(aliases, target) == name:
         raise BadSetting(f"cannot call {name!r} {target!r}: {target!r} is {store_name(aliases, target)!r} itself")
     return _apply(store, aliases, {**aliases, name: target})
@@ -63,7 +63,7 @@ def remove_alias(store: Store, name: str) -> int:
 
     :raises BadSetting: `name` is no alias.
     """
-    aliases = _aliases(store)
+    aliases = project_aliases(store)
     if name not in aliases:
         known = ", ".join(sorted(aliases)) or "none"
         raise BadSetting(f"{name!r} is no alias; those that are: {known}")
@@ -83,5 +83,6 @@ def _apply(store: Store, before: Mapping[str, str], after: Mapping[str, str]) ->
     return sum(store.episodes.call_project(name, store_name(after, name)) for name in {*before, *after})
 
 
-def _aliases(store: Store) -> dict[str, str]:
+def project_aliases(store: Store) -> dict[str, str]:
+    """Name -> what it is called instead."""
     return dict(store.settings.get(PROJECT_ALIASES, {}))

@@ -14,6 +14,7 @@ from anamnesis_pipeline.model import LlmBudget, LlmUse, Part, Source, Summary
 from anamnesis_pipeline.steps.llm_batches import LOOK_AGAIN, BatchDesk, takes_batches
 from anamnesis_pipeline.steps.llm_breaker import close_breakers
 from anamnesis_pipeline.steps.llm_calls import Answer, LlmCaller, NoAnswer, OnHold, Pace
+from anamnesis_pipeline.steps.projects import project_aliases, store_name
 from anamnesis_pipeline.store.base import Store
 from anamnesis_pipeline.summaries import extractive
 from anamnesis_pipeline.summaries.base import Request, SummaryBackend
@@ -154,6 +155,7 @@ class _Run:
         self._rules = llm.rules
         self._clock = llm.clock
         self._by_hand = by_hand
+        self._aliases = project_aliases(store)
         self._counts: Counter[str] = Counter()
         self._used = LlmUse()
         self._problem = ""
@@ -213,7 +215,9 @@ class _Run:
         if value_of(part).score < self._rules.min_value:
             self._counts["low value"] += 1
             return False
-        stays_here = self._rules.local_only or is_private(part.project, self._rules.private_projects)
+        names = {part.project, store_name(self._aliases, part.project)}
+        is_kept = any(is_private(name, self._rules.private_projects) for name in names)
+        stays_here = self._rules.local_only or is_kept
         if stays_here and (self._backend is None or not self._backend.is_local):
             self._counts["private"] += 1
             return False
