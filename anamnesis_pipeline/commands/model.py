@@ -1,12 +1,11 @@
 """`anamnesis model`: the embedding models and spaces, and moving from one to another."""
 
-import os
 from collections.abc import Mapping
 from contextlib import closing
 from typing import Any
 
 from anamnesis_pipeline.commands.embedding_calls import Answer, ask
-from anamnesis_pipeline.embeddings.registry import KNOWN_MODELS
+from anamnesis_pipeline.embeddings.models import named
 from anamnesis_pipeline.model import Space
 from anamnesis_pipeline.settings import Settings
 from anamnesis_pipeline.sidecar.embedding_control import EmbeddingControl
@@ -41,13 +40,6 @@ def add(settings: Settings, model_id: str) -> Space:
     """
     with closing(open_store(settings)) as store:
         return EmbeddingControl(store).add(named(model_id))
-
-
-def named(model: str) -> str:
-    """A folder by its whole path, since the sidecar was started elsewhere; any other name as it is."""
-    folder = os.path.expanduser(model)
-    is_known = any(known.model_id == model for known in KNOWN_MODELS)
-    return os.path.abspath(folder) if not is_known and os.path.isdir(folder) else model
 
 
 def drop(settings: Settings, key: str) -> None:

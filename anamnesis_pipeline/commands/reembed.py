@@ -5,7 +5,7 @@ from datetime import datetime, tzinfo
 from typing import Any
 
 from anamnesis_pipeline.commands.embedding_calls import Answer, ask
-from anamnesis_pipeline.commands.model import named
+from anamnesis_pipeline.embeddings.models import named
 from anamnesis_pipeline.settings import Settings
 from anamnesis_pipeline.supervisor.progress import duration
 

@@ -7,10 +7,13 @@ import dagster as dg
 from anamnesis_pipeline.defs.canceled import end_as_canceled
 from anamnesis_pipeline.defs.partitions import SPACES
 from anamnesis_pipeline.defs.resources import EmbeddingPoolResource, MemoryResource
+from anamnesis_pipeline.embeddings.cores import Priority, run_ranked
 from anamnesis_pipeline.errors import SpaceNotFound
 from anamnesis_pipeline.steps.embeddings import embed_sources
 from anamnesis_pipeline.steps.reembed_state import is_paused
 from anamnesis_pipeline.steps.spaces import RECALL_FLOOR, SpaceReport, index_space, known_space
+from anamnesis_pipeline.store.base import IndexReport
+from anamnesis_pipeline.wiring import configured_cores
 
 RECALL_CHECK = "index_recall"
 
@@ -44,10 +47,15 @@ def vector_index(
                 should_pause=lambda: is_paused(memory.store),
             )  # fmt: skip
 
+    def build(force: bool) -> IndexReport:
+        cores = configured_cores(settings)
+        return run_ranked(lambda: memory.store.vectors.build(key, force=force), cores, Priority.BACKGROUND)
+
     try:
         report = index_space(
-            memory.store, key, embed_rest=embed_rest, switch=settings.switch == "auto", wanted_model=settings.model
-        )
+            memory.store, key, embed_rest=embed_rest, build=build, switch=settings.switch == "auto",
+            wanted_model=settings.model,
+        )  # fmt: skip
     except SpaceNotFound as exc:
         end_as_canceled(context, f"{exc}. It was dropped meanwhile, or add it with: anamnesis model add")
     return dg.MaterializeResult(

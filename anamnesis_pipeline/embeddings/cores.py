@@ -2,11 +2,16 @@
 
 import os
 import threading
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from enum import Enum
+from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
+from typing import TypeVar
 
 from anamnesis_pipeline.errors import BadSetting
+
+T = TypeVar("T")
 
 LIVE_NICENESS = 5
 LOWEST_NICENESS = 19
@@ -65,6 +70,17 @@ def rank_this_thread(priority: Priority) -> None:
     os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), niceness)
 
 
+def run_ranked(work: Callable[[], T], cores: Sequence[int], priority: Priority) -> T:
+    """What `work` returns; it, and every thread that it starts, runs on these cores at this rank."""
+
+    def settle() -> None:
+        pin_this_thread(cores)
+        rank_this_thread(priority)
+
+    with ThreadPoolExecutor(1, initializer=settle) as thread:
+        return thread.submit(work).result()
+
+
 def _only_when_idle() -> bool:
     """Whether the kernel took the thread into SCHED_IDLE; some containers refuse it."""
     try:
@@ -75,6 +91,13 @@ def _only_when_idle() -> bool:
 
 
 def has_gpu() -> bool:
-    """Whether the kernel shows an NVIDIA GPU. Whether torch can use it shows when a model is loaded."""
+    """Whether the kernel shows an NVIDIA GPU and torch is not built for processors alone."""
     gpus = Path("/proc/driver/nvidia/gpus")
-    return gpus.is_dir() and any(gpus.iterdir())
+    return gpus.is_dir() and any(gpus.iterdir()) and not _is_cpu_build()
+
+
+def _is_cpu_build() -> bool:
+    try:
+        return version("torch").endswith("+cpu")
+    except PackageNotFoundError:
+        return True

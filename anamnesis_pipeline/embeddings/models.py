@@ -117,6 +117,13 @@ def find_model(model_id: str, *, local_only: bool = False) -> ModelFiles:
         raise _incomplete(folder, exc) from exc
 
 
+def named(model: str) -> str:
+    """A folder by its whole path, since another process was started elsewhere; any other name as it is."""
+    folder = os.path.expanduser(model)
+    is_known = registry.known_model(model) is not None
+    return os.path.abspath(folder) if not is_known and os.path.isdir(folder) else model
+
+
 def _folder_of(model_id: str) -> Path | None:
     if model_id in (MINILM, f"sentence-transformers/{MINILM}"):
         return bundled_minilm()

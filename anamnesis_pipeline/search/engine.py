@@ -11,7 +11,7 @@ from functools import partial
 import numpy as np
 from numpy.typing import NDArray
 
-from anamnesis_pipeline.errors import AnamnesisError
+from anamnesis_pipeline.errors import AnamnesisError, EmbeddingQueueFull
 from anamnesis_pipeline.model import Episode, ScoredPassage, Space, StoredPassage, Variant, Where
 from anamnesis_pipeline.search.folding import fold
 from anamnesis_pipeline.search.fusion import FUSION_DEPTH, Ranking, best_passages, explain, reciprocal_rank_fusion
@@ -114,6 +114,8 @@ class Engine:
         try:
             space = self._space_for(active)
             return space, self._embed_query(query.text, space)
+        except EmbeddingQueueFull:  # there is more work than this machine can do: the caller is to wait
+            raise
         except AnamnesisError as exc:
             degraded.append(f"dense: {exc}")
             return active, None

@@ -9,7 +9,7 @@ from typing import Any, cast
 from anamnesis_pipeline import settings as settings_module
 from anamnesis_pipeline.dagster_api import EMBED_TAG, DagsterApi, dagster_url
 from anamnesis_pipeline.embeddings.cores import available_cores, cores_for
-from anamnesis_pipeline.embeddings.models import ModelFiles, choose_precision, find_model
+from anamnesis_pipeline.embeddings.models import ModelFiles, choose_precision, find_model, named
 from anamnesis_pipeline.embeddings.registry import KNOWN_MODELS, KnownModel
 from anamnesis_pipeline.errors import BadSetting, ServiceUnreachable, SpaceConflict, UnknownModel
 from anamnesis_pipeline.model import Space
@@ -314,7 +314,7 @@ class EmbeddingControl:
 
 
 def _files(settings: Settings, model_id: str) -> ModelFiles:
-    return find_model(model_id, local_only=settings.local_only)
+    return find_model(named(model_id), local_only=settings.local_only)
 
 
 def _files_of_active(settings: Settings, active: Space) -> ModelFiles:

@@ -120,25 +120,28 @@ def index_space(
     key: str,
     *,
     embed_rest: Callable[[], object] = lambda: None,
+    build: Callable[[bool], IndexReport] | None = None,
     switch: bool = True,
     wanted_model: str | None = None,
 ) -> SpaceReport:
     """Build what a space needs to be searched fast, check it, and switch to it when it was waiting for that.
 
     :param embed_rest: embeds what the space lacks; called while only a little arrived since it was complete.
+    :param build: builds the index, from nothing if told so; where it runs and at which rank is the caller's choice.
     :param switch: False leaves a complete space waiting for somebody's yes.
     :param wanted_model: the setting `model`. When it is the active space's again, nobody waits for this one any more.
     :raises SpaceNotFound: no such space.
     :raises GiveUp: it is due to be switched to, and its index finds too little.
     """
     space = known_space(store, key)
-    index = store.vectors.build(key)
+    build = build or (lambda force: store.vectors.build(key, force=force))
+    index = build(False)
     due = space.status in ("added", "building") and not _is_unwanted(store, space, wanted_model)
     if due:
         _embed_rest(store, key, embed_rest)
     recall = store.vectors.recall(key)
     if recall < RECALL_FLOOR and index.rebuilt:  # it may have been grown; one that was not even due is left until it is
-        index = store.vectors.build(key, force=True)
+        index = build(True)
         recall = store.vectors.recall(key)
     missing = _missing(store, key)
     if due and recall < SWITCH_FLOOR:
@@ -181,7 +184,7 @@ def _switch(store: Store, space: Space) -> bool:
     """Whoever indexes a space that nobody started wants its model: else the sensor would switch back."""
     if space.status == "added":
         set_wanted_model(store, space.model_id)
-    if not store.spaces.activate(space.key):
+    if not store.spaces.activate(space.key, only_from=space.status):  # it may have been given up meanwhile
         return False
     set_paused(store, False)
     return True

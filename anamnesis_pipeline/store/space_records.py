@@ -35,11 +35,12 @@ class SpaceRecords(Protocol):
         what was noted of them stays.
         """
 
-    def activate(self, key: str) -> bool:
+    def activate(self, key: str, *, only_from: str | None = None) -> bool:
         """Switch in one immediate transaction, if nothing lacks a vector there (or nothing is active yet).
 
         The space active before becomes `retired`. False when something is still missing.
 
+        :param only_from: the status in which the caller saw the space; False when it has another by now.
         :raises SpaceNotFound: no such space.
         """
 

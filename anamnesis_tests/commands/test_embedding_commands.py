@@ -181,17 +181,6 @@ def test_a_complete_space_that_does_not_answer_yet_says_what_comes_next() -> Non
     assert "Next" not in reembed.render({**complete, "active_space": "tiny-1"}, UTC)
 
 
-def test_a_folder_is_named_by_its_whole_path_and_a_known_model_by_its_name(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    for name in ("tiny", "all-MiniLM-L6-v2"):
-        (tmp_path / name).mkdir()
-    monkeypatch.chdir(tmp_path)
-    assert model.named("tiny") == model.named("./tiny") == str(tmp_path / "tiny")
-    assert model.named("all-MiniLM-L6-v2") == "all-MiniLM-L6-v2"
-    assert model.named("nobody/no-such-model") == "nobody/no-such-model"
-
-
 def test_a_reembed_that_just_began_says_why_its_pace_is_not_known() -> None:
     begun = {**RUNNING, "rate_per_s": None, "eta_s": None, "checkpoint": None, "backfill": None}
     assert "Pace      not known yet" in reembed.render(begun, UTC)

@@ -1,7 +1,7 @@
 """Notes which episodes a process begins to embed; Python imports this at its start where PYTHONPATH names the folder.
 
 Work that a killed process never wrote leaves no trace in the store. The end-to-end tests see it here, without any code
-for tests in the product: `System.repeats` counts the episodes that were embedded more than once.
+for tests in the product: `System.embedded_twice` counts the episodes that were embedded more than once.
 """
 
 import functools

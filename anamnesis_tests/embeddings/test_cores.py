@@ -1,10 +1,19 @@
 import os
 import threading
 from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 
-from anamnesis_pipeline.embeddings.cores import Priority, available_cores, cores_for, pin_this_thread, rank_this_thread
+from anamnesis_pipeline.embeddings.cores import (
+    Priority,
+    available_cores,
+    cores_for,
+    has_gpu,
+    pin_this_thread,
+    rank_this_thread,
+    run_ranked,
+)
 from anamnesis_pipeline.errors import BadSetting
 
 on_linux = pytest.mark.skipif(not hasattr(os, "sched_setaffinity"), reason="this system pins and ranks no threads")
@@ -80,3 +89,25 @@ def test_queries_keep_their_rank_and_live_embedding_is_a_little_nicer(priority: 
 
     in_a_thread(ranked)
     assert seen == [(os.SCHED_OTHER, niceness)]
+
+
+@on_linux
+def test_ranked_work_and_the_threads_it_starts_stay_on_their_cores_and_nobody_else_changes() -> None:
+    before, core = os.sched_getaffinity(0), available_cores()[0]
+    seen: list[set[int]] = []
+
+    def work() -> int:
+        in_a_thread(lambda: seen.append(os.sched_getaffinity(0)))
+        return os.sched_getscheduler(0)
+
+    assert run_ranked(work, [core], Priority.BACKGROUND) in (os.SCHED_IDLE, os.SCHED_OTHER)
+    assert seen == [{core}]
+    assert os.sched_getaffinity(0) == before
+
+
+def test_a_torch_built_for_processors_alone_makes_no_use_of_a_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Path, "is_dir", lambda self: True)
+    monkeypatch.setattr(Path, "iterdir", lambda self: iter([self]))
+    for build, usable in (("2.13.0+cpu", False), ("2.13.0+cu130", True), ("2.13.0", True)):
+        monkeypatch.setattr("anamnesis_pipeline.embeddings.cores.version", lambda name, build=build: build)
+        assert has_gpu() is usable

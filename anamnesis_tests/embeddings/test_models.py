@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from anamnesis_pipeline.embeddings import models
-from anamnesis_pipeline.embeddings.models import MINILM, bundled_minilm, choose_precision, find_model
+from anamnesis_pipeline.embeddings.models import MINILM, bundled_minilm, choose_precision, find_model, named
 from anamnesis_pipeline.errors import UnknownModel
 
 
@@ -317,3 +317,14 @@ def test_auto_goes_on_in_fp32_where_the_vectors_are(monkeypatch: pytest.MonkeyPa
     monkeypatch.setattr("anamnesis_pipeline.embeddings.models.has_gpu", lambda: True)
     found = [choose_precision("auto", of_vectors=of_vectors) for of_vectors in (None, "bf16", "fp32")]
     assert found == ["bf16", "bf16", "fp32"]
+
+
+def test_a_folder_is_named_by_its_whole_path_and_a_known_model_by_its_name(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("tiny", "all-MiniLM-L6-v2"):
+        (tmp_path / name).mkdir()
+    monkeypatch.chdir(tmp_path)
+    assert named("tiny") == named("./tiny") == str(tmp_path / "tiny")
+    assert named("all-MiniLM-L6-v2") == "all-MiniLM-L6-v2"
+    assert named("nobody/no-such-model") == "nobody/no-such-model"

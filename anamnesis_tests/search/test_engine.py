@@ -1,5 +1,6 @@
 import time
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from dataclasses import replace
 from datetime import timedelta
@@ -10,7 +11,7 @@ import pytest
 from anamnesis_pipeline.embeddings.cores import available_cores
 from anamnesis_pipeline.embeddings.pinned_pool import PinnedPool, PoolModel
 from anamnesis_pipeline.embeddings.space_models import SpaceModels
-from anamnesis_pipeline.errors import ModelLoading, StoreBusy, StoreCorrupt
+from anamnesis_pipeline.errors import EmbeddingQueueFull, ModelLoading, StoreBusy, StoreCorrupt
 from anamnesis_pipeline.model import Space, Where
 from anamnesis_pipeline.search.engine import CHARS_PER_TOKEN, Engine, labels_of
 from anamnesis_pipeline.search.query import Mode, SearchQuery
@@ -298,3 +299,20 @@ def test_one_episode_of_many_passages_does_not_hide_the_others(memory: Memory) -
     memory.add(*[f"zeppelin hangar door {n}" for n in range(200)])
     others = [memory.add(f"zeppelin {n}") for n in range(9)]
     assert set(others) < set(memory.ids("zeppelin hangar door", **EVERYTHING))
+
+
+@pytest.mark.parametrize("mode", [Mode.HYBRID, Mode.SEMANTIC])
+def test_a_full_queue_before_the_model_sends_the_caller_away(memory: Memory, mode: Mode) -> None:
+    memory.add("zeppelin")
+    gate = Gate()
+    model = PoolModel("hashing", 16, lambda: HashedWords(16, gate))
+    with closing(PinnedPool(model, available_cores()[:1], queue_max=1)) as pool, ThreadPoolExecutor(1) as caller:
+        pool.load()
+        busy = caller.submit(pool.embed, ["a"], "query")
+        assert gate.reached.wait(5)
+        engine = Engine(memory.store, lambda text, space: pool.embed([text], "query")[0])
+        with pytest.raises(EmbeddingQueueFull):
+            engine.search(SearchQuery("zeppelin", mode=mode))
+        assert engine.search(SearchQuery("zeppelin", mode=Mode.EXACT)).hits
+        gate.opened.set()
+        busy.result(10)

@@ -24,7 +24,7 @@ from anamnesis_pipeline.steps.reembed_state import (
     wanted_model,
 )
 from anamnesis_pipeline.steps.spaces import add_model, ensure_space, index_space
-from anamnesis_pipeline.store.base import Store
+from anamnesis_pipeline.store.base import IndexReport, Store
 from anamnesis_tests.conftest import OpenStore
 from anamnesis_tests.steps.spaces import embed_all, files_of, write
 
@@ -269,6 +269,18 @@ def test_using_the_active_space_in_the_middle_of_a_re_embed_is_to_stay_with_it(
     assert not reembed.adopt(live, space, "backfill-1"), "nor does a run of the old backfill begin it again"
     assert statuses(live)["b1"] == "added"
     assert reembed.use(live, B, "fp32", launch).missing == 3, "its vectors were kept"
+
+
+def test_a_re_embed_given_up_while_its_index_is_built_is_not_switched_to(live: Store) -> None:
+    space = reembed.use(live, B, "fp32").space
+    embed_all(live, space, list(live.vectors.pending_sources(space.key)), dim=16)
+
+    def build(force: bool) -> IndexReport:
+        reembed.use(live, A, "fp32")
+        return live.vectors.build(space.key, force=force)
+
+    assert not index_space(live, space.key, build=build).switched
+    assert statuses(live) == {"a1": "active", "b1": "added"}
 
 
 def test_a_new_generation_is_given_up_by_using_the_one_that_is_active(live: Store, launch: Launcher) -> None:

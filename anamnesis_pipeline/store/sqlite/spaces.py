@@ -68,9 +68,11 @@ class SqliteSpaces:
                 (precision, fidelity, find_space(connection, key).space_id),
             )
 
-    def activate(self, key: str) -> bool:
+    def activate(self, key: str, *, only_from: str | None = None) -> bool:
         with self._database.write() as connection:
             space = find_space(connection, key)
+            if only_from is not None and space.status != only_from:
+                return False
             if space.status == "active":
                 return True
             has_active = space_with_status(connection, "active") is not None
