@@ -8,6 +8,7 @@ from typing import Any
 
 from anamnesis_pipeline import settings as settings_file
 from anamnesis_pipeline.embeddings.cores import available_cores, cores_for
+from anamnesis_pipeline.embeddings.models import find_model, named
 from anamnesis_pipeline.errors import BadSetting
 from anamnesis_pipeline.settings import Origin, Settings
 from anamnesis_pipeline.sidecar.jsonl_control import OF_THE_LLM
@@ -28,8 +29,11 @@ def store_setting(settings: Settings, name: str, text: str) -> None:
     """Store a value; it then wins over environment and file.
 
     :raises BadSetting: unknown, not storable, or a value it cannot have.
+    :raises UnknownModel: no such embedding model.
     """
     value = settings_file.check_storable(name, text)
+    if name == "model":
+        value = find_model(named(value), local_only=settings.local_only).model_id
     if name == "embed_cores":
         configured_cores(settings.model_copy(update={name: tuple(map(int, value))}))
     with closing(open_store(settings)) as store:

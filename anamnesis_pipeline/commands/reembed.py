@@ -83,6 +83,8 @@ def advice(state: Mapping[str, Any]) -> list[str]:
                 "mend what the last error names; it is tried again by itself, at once with: anamnesis reembed resume",
                 f"give it up with: anamnesis model use {state['active_space']}",
             ]
+        case "running" if state["errors"]:
+            return ["it is tried again by itself, ever more rarely; at once with: anamnesis reembed resume"]
     if state["waiting_for_use"]:
         return [f"it is complete; let it answer searches with: anamnesis model use {state['space']}"]
     return []

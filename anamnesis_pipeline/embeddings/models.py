@@ -198,7 +198,10 @@ def _describe(model_id: str, path: Path) -> ModelFiles:
     window = _window(modules[0].folder, config)
     query_prefix, passage_prefix = _prefixes(model_id, path)
     dim = _output_dim(modules, config)
-    digests = [_sha256(file) for file in _weights(modules)]
+    weights = _weights(modules)
+    for file in weights:
+        _refuse_cut_off(file)
+    digests = [_sha256(file) for file in weights]
     if path == bundled_minilm() and digests != [MINILM_SHA256]:
         found = digests[0][:12]
         raise ValueError(f"model.safetensors has SHA-256 {found}..., not the published {MINILM_SHA256[:12]}...")
@@ -207,6 +210,18 @@ def _describe(model_id: str, path: Path) -> ModelFiles:
         model_id=model_id, path=path, dim=dim, pooling=pooling, window=window, query_prefix=query_prefix,
         passage_prefix=passage_prefix, fingerprint=hashlib.sha256(identity.encode()).hexdigest()[:8],
     )  # fmt: skip
+
+
+def _refuse_cut_off(file: Path) -> None:
+    """A download or copy that ended early would fail only when the model is loaded. safetensors tells its length."""
+    if file.suffix != ".safetensors":
+        return
+    with file.open("rb") as weights:
+        length = int.from_bytes(weights.read(8), "little")
+        header = json.loads(weights.read(length)) if length <= file.stat().st_size else {}
+    ends = [entry["data_offsets"][1] for name, entry in header.items() if name != "__metadata__"]
+    if not ends or file.stat().st_size < 8 + length + max(ends):
+        raise ValueError(f"{file.name} is cut off; copy or download it again")
 
 
 def _json(path: Path, default: Mapping[str, Any] | None = None) -> Mapping[str, Any]:

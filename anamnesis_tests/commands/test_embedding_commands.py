@@ -10,13 +10,13 @@ from typing import Any
 import pytest
 import uvicorn
 
-from anamnesis_pipeline.commands import model, reembed
+from anamnesis_pipeline.commands import config, model, reembed
 from anamnesis_pipeline.commands.doctor import reembedding, space_models
 from anamnesis_pipeline.commands.doctor import render as render_findings
 from anamnesis_pipeline.commands.status import memory_status
 from anamnesis_pipeline.commands.status import render as render_status
 from anamnesis_pipeline.embeddings.hashing import HashingEmbedder
-from anamnesis_pipeline.errors import GiveUp, RetryLater
+from anamnesis_pipeline.errors import GiveUp, RetryLater, UnknownModel
 from anamnesis_pipeline.model import RESERVED_SOURCES, Episode, Passage
 from anamnesis_pipeline.settings import Settings
 from anamnesis_pipeline.sidecar.__main__ import listen
@@ -24,6 +24,7 @@ from anamnesis_pipeline.sidecar.app import create_app
 from anamnesis_pipeline.steps.embeddings import embed_sources
 from anamnesis_pipeline.steps.posting import EpisodeDraft
 from anamnesis_pipeline.wiring import open_store
+from anamnesis_tests.embeddings.weight_files import safetensors
 from anamnesis_tests.sidecar import conftest as of_the_sidecar
 from anamnesis_tests.sidecar.conftest import SPACE, TestServices, model_folder, wait_for
 
@@ -271,7 +272,13 @@ def test_status_and_doctor_name_a_model_whose_files_are_gone_or_changed(
     store.spaces.drop(key)
     assert key not in space_models(store).detail
     model.use(settings, tiny)
-    (Path(tiny) / "model.safetensors").write_bytes(b"other weights")
+    (Path(tiny) / "model.safetensors").write_bytes(safetensors(b"other weights"))
     changed = space_models(store)
     assert f"other weights than those that made space {key}" in changed.detail
     assert any("other weights" in problem["text"] for problem in memory_status(store)["problems"])
+
+
+def test_a_model_that_is_not_there_is_not_stored_as_the_one_wanted(settings: Settings) -> None:
+    with pytest.raises(UnknownModel, match="no/such"):
+        config.store_setting(settings.model_copy(update={"local_only": True}), "model", "no/such")
+    assert all(row.origin != "stored" for row in config.setting_rows(settings))

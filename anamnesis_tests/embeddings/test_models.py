@@ -12,6 +12,7 @@ import pytest
 from anamnesis_pipeline.embeddings import models
 from anamnesis_pipeline.embeddings.models import MINILM, bundled_minilm, choose_precision, find_model, named
 from anamnesis_pipeline.errors import UnknownModel
+from anamnesis_tests.embeddings.weight_files import safetensors
 
 
 def made_up_model(folder: Path, weights: bytes = b"weights", **files: Any) -> Path:
@@ -27,7 +28,7 @@ def made_up_model(folder: Path, weights: bytes = b"weights", **files: Any) -> Pa
         path = folder / f"{name.replace('__', '/')}.json"
         path.parent.mkdir(exist_ok=True)
         path.write_text(json.dumps(content), encoding="utf-8")
-    (folder / "model.safetensors").write_bytes(weights)
+    (folder / "model.safetensors").write_bytes(safetensors(weights))
     return folder
 
 
@@ -48,7 +49,7 @@ def test_the_space_key_of_the_bundled_model_never_changes() -> None:
 def test_other_weights_under_the_bundled_name_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     copied = tmp_path / "model"
     shutil.copytree(bundled_minilm(), copied, ignore=shutil.ignore_patterns("*.safetensors"))
-    (copied / "model.safetensors").write_bytes(b"something else")
+    (copied / "model.safetensors").write_bytes(safetensors(b"something else"))
     monkeypatch.setattr(models, "bundled_minilm", lambda: copied)
     with pytest.raises(UnknownModel, match=r"SHA-256 .*not the published 53aa51172d14"):
         find_model(MINILM)
@@ -77,7 +78,7 @@ def test_a_folder_is_a_model_and_its_key_depends_on_what_changes_vectors(tmp_pat
 def test_replaced_weights_are_noticed(tmp_path: Path) -> None:
     folder = made_up_model(tmp_path / "m")
     before = find_model(str(folder)).fingerprint
-    (folder / "model.safetensors").write_bytes(b"retrained, and longer")
+    (folder / "model.safetensors").write_bytes(safetensors(b"retrained, and longer"))
     assert find_model(str(folder)).fingerprint != before
 
 
@@ -173,7 +174,7 @@ def test_weights_of_a_later_module_count(tmp_path: Path, weights: str) -> None:
     folder = made_up_model(tmp_path / "m", **{"2_Dense__config": {"out_features": 16}})
     keys = []
     for content in (b"dense", b"another dense"):
-        (folder / "2_Dense" / weights).write_bytes(content)
+        (folder / "2_Dense" / weights).write_bytes(safetensors(content))
         keys.append(find_model(str(folder)).space().key)
     assert keys[0] != keys[1]
 
@@ -184,12 +185,12 @@ def test_every_shard_of_the_weights_counts_and_must_be_there(tmp_path: Path) -> 
     (folder / "model.safetensors").unlink()
     index = {"weight_map": {"a": shards[0], "b": shards[1], "c": shards[1]}}
     (folder / "model.safetensors.index.json").write_text(json.dumps(index), encoding="utf-8")
-    (folder / shards[0]).write_bytes(b"first")
+    (folder / shards[0]).write_bytes(safetensors(b"first"))
     with pytest.raises(UnknownModel, match=shards[1]):
         find_model(str(folder))
     keys = []
     for content in (b"second", b"a longer second"):
-        (folder / shards[1]).write_bytes(content)
+        (folder / shards[1]).write_bytes(safetensors(content))
         keys.append(find_model(str(folder)).space().key)
     assert keys[0] != keys[1]
 
@@ -328,3 +329,12 @@ def test_a_folder_is_named_by_its_whole_path_and_a_known_model_by_its_name(
     assert named("tiny") == named("./tiny") == str(tmp_path / "tiny")
     assert named("all-MiniLM-L6-v2") == "all-MiniLM-L6-v2"
     assert named("nobody/no-such-model") == "nobody/no-such-model"
+
+
+def test_weights_that_are_cut_off_are_refused_before_anything_is_embedded(tmp_path: Path) -> None:
+    weights = made_up_model(tmp_path / "mine") / "model.safetensors"
+    for kept in (3, 20, -1):
+        whole = safetensors(b"weights")
+        weights.write_bytes(whole[:kept])
+        with pytest.raises(UnknownModel, match=r"model.safetensors is cut off|complete sentence-transformers model"):
+            find_model(str(tmp_path / "mine"))

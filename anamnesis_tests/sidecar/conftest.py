@@ -33,6 +33,7 @@ from anamnesis_pipeline.steps.posting import Poster
 from anamnesis_pipeline.store.base import Store
 from anamnesis_pipeline.store.sqlite.opening import open_sqlite
 from anamnesis_pipeline.wiring import configured_cores, effective_settings
+from anamnesis_tests.embeddings.weight_files import safetensors
 
 BASE = "http://127.0.0.1:3010"
 SPACE = Space(key="hashing-1", model_id="hashing-64", dim=64)
@@ -176,7 +177,7 @@ def model_folder(folder: Path, seed: int = 0) -> str:
     (folder / "1_Pooling").mkdir(parents=True)
     (folder / "config.json").write_text(json.dumps({"hidden_size": SPACE.dim, "max_position_embeddings": 128}))
     (folder / "1_Pooling" / "config.json").write_text(json.dumps({"pooling_mode_mean_tokens": True}))
-    (folder / "model.safetensors").write_bytes(b"weights %d" % seed)
+    (folder / "model.safetensors").write_bytes(safetensors(b"weights %d" % seed))
     return str(folder)
 
 
