@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from anamnesis_pipeline.errors import AnamnesisError, EmbeddingQueueFull
-from anamnesis_pipeline.model import Episode, ScoredPassage, Space, StoredPassage, Variant, Where
+from anamnesis_pipeline.model import RESERVED_SOURCES, Episode, ScoredPassage, Space, StoredPassage, Variant, Where
 from anamnesis_pipeline.search.folding import fold
 from anamnesis_pipeline.search.fusion import FUSION_DEPTH, Ranking, best_passages, explain, reciprocal_rank_fusion
 from anamnesis_pipeline.search.query import Hit, Mode, SearchAnswer, SearchQuery
@@ -245,7 +245,8 @@ def labels_of(name: str, known: Sequence[str]) -> list[str]:
 
 
 def _is_routine(episode: Episode, least: float) -> bool:
-    value = episode.metadata.get("value")
+    """What a client posted under the same name is the client's own, and no judgement of ours."""
+    value = episode.metadata.get("value") if episode.source not in RESERVED_SOURCES else None
     return isinstance(value, int | float) and value < least
 
 

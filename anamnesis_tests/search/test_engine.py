@@ -316,3 +316,12 @@ def test_a_full_queue_before_the_model_sends_the_caller_away(memory: Memory, mod
         assert engine.search(SearchQuery("zeppelin", mode=Mode.EXACT)).hits
         gate.opened.set()
         busy.result(10)
+
+
+def test_a_value_that_a_client_posted_moves_nothing_down(memory: Memory) -> None:
+    routine = memory.add("zeppelin hangar", source="mac--logs--00000000", metadata={"value": 0.0})
+    posted = memory.add("zeppelin hangar", metadata={"value": 0.0})
+    engine = Engine(memory.store, embed_query, min_value=lambda: 0.5)
+    found = engine.search(SearchQuery("zeppelin hangar", min_score=0, fold=False)).hits
+    assert [hit.episode.episode_id for hit in found] == [posted, routine]
+    assert found[0].score > found[1].score
