@@ -1,12 +1,20 @@
 """Fixtures that every test may use. `store` runs a test once per backend."""
 
+import os
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
+import hypothesis
 import pytest
 
 from anamnesis_pipeline.store.base import Store
 from anamnesis_pipeline.store.sqlite.opening import open_sqlite
+
+# The same examples each time, so that a failure belongs to the change that shows it;
+# HYPOTHESIS_PROFILE=explore draws new ones.
+hypothesis.settings.register_profile("repeatable", derandomize=True)
+hypothesis.settings.register_profile("explore", max_examples=500)
+hypothesis.settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "repeatable"))
 
 OpenStore = Callable[[], Store]
 
