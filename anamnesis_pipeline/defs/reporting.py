@@ -5,7 +5,7 @@ from typing import Any
 
 import dagster as dg
 
-from anamnesis_pipeline.store.base import SourceCounts
+from anamnesis_pipeline.store.ingest_base import SourceCounts
 
 
 def table(rows: Sequence[Mapping[str, Any]]) -> dg.MarkdownMetadataValue:

@@ -14,8 +14,9 @@ from typing import Any
 from anamnesis_pipeline.exchanges import identity
 from anamnesis_pipeline.exchanges.cutting import Cutter
 from anamnesis_pipeline.exchanges.grouping import exchange_of
+from anamnesis_pipeline.exchanges.log_lines import Record
 from anamnesis_pipeline.exchanges.parsing import Advance, Batch, FileOrigin, FileState, Found, read_messages
-from anamnesis_pipeline.exchanges.records import LoggedMessage, Record
+from anamnesis_pipeline.exchanges.records import LoggedMessage
 from anamnesis_pipeline.model import SUMMARIZER_MARK, Message, Part, SegmentKind
 
 _PASTED = re.compile(r"\[Pasted text #(\d+)[^\]\n]*\]")

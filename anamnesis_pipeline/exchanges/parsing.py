@@ -9,8 +9,9 @@ from typing import Any
 
 from anamnesis_pipeline.exchanges.cutting import Cutter, PendingTool, Trail, follow, is_pause, is_seam
 from anamnesis_pipeline.exchanges.grouping import Exchange, exchange_of
+from anamnesis_pipeline.exchanges.log_lines import Record, read_records
 from anamnesis_pipeline.exchanges.own_text import begins_own_session, may_hold_memory, without_memory
-from anamnesis_pipeline.exchanges.records import LoggedMessage, Record, boundary_of, read_messages_of, read_records
+from anamnesis_pipeline.exchanges.records import LoggedMessage, boundary_of, read_messages_of
 from anamnesis_pipeline.model import Message, Occurrence, Part, SegmentKind
 
 STATE_VERSION = 1

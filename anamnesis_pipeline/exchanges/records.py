@@ -1,8 +1,7 @@
-"""One log line -> records -> messages. The format is internal to Claude Code: every field is optional, nothing is
-fatal, and what is not understood is counted.
+"""One record -> messages. The format is internal to Claude Code: every field is optional, nothing is fatal, and what is
+not understood is counted.
 """
 
-import json
 import re
 from collections import Counter
 from collections.abc import Sequence
@@ -12,17 +11,9 @@ from typing import Any
 
 from anamnesis_pipeline.exchanges import identity
 from anamnesis_pipeline.exchanges.blocks import is_milestone, reference, result_text, tool_input_text
+from anamnesis_pipeline.exchanges.log_lines import Record
 from anamnesis_pipeline.model import Message, SegmentKind, content_id
 
-Record = dict[str, Any]
-
-MAX_RESTARTS = 500
-"""How many places of one damaged line are tried as the beginning of a record."""
-
-RESTART_WORK = 8
-"""Characters that may be read again while looking for them, as a multiple of the line's length."""
-
-_DECODER = json.JSONDecoder(strict=False)
 _MARKUP = re.compile(r"\s*<([a-z][a-z_-]*)")
 _REMINDER = re.compile(r"<system-reminder>.*?</system-reminder>", re.DOTALL)
 _AGENT_TOOLS = frozenset({"Agent", "Task"})
@@ -33,7 +24,6 @@ _COMMAND_TAGS = ("command-", "local-command-", "bash-", "user-memory-input")
 _NOTIFICATION_TAGS = ("task-notification", "teammate-message", "agent-notification")
 _INJECTED_TAGS = ("user-prompt-submit-hook", "ide_opened_file", "ide_selection")
 _INJECTED_STARTS = ("Stop hook feedback:", "Caveat: The messages below were generated")
-_ENVELOPE = frozenset({"uuid", "parentUuid", "sessionId", "timestamp", "message", "messageId", "leafUuid"})
 _SKIPPED_TYPES = frozenset({
     "progress", "file-history-snapshot", "file-history-delta", "queue-operation", "ai-title", "custom-title", "summary",
     "agent-name", "agent-setting", "agent-color", "tag", "last-prompt", "mode", "permission-mode", "pr-link",
@@ -67,89 +57,6 @@ class LoggedMessage:
     def names(self) -> tuple[str, ...]:
         """Every key that tells a copy of the message."""
         return (self.message.key, *self.message.aliases, *self.seen_as)
-
-
-# --- line -> records -------------------------------------------------------------------------------------
-
-
-def read_records(line: str) -> tuple[list[Record], bool]:
-    """The records on one line, and whether some of the line could not be read.
-
-    A record torn off by a crash may have the next one glued to it: the later, complete one is recovered.
-    """
-    try:
-        value = json.loads(line)
-    except (ValueError, RecursionError):
-        records, damaged = _recover(_cleaned(line))
-    else:
-        records, damaged = ([value], False) if isinstance(value, dict) else ([], True)
-    if ("\\u" in line and ("\\ud" in line or "\\uD" in line)) or not _is_encodable(line):
-        records = [_mended(record) for record in records]
-    return records, damaged
-
-
-def _cleaned(line: str) -> str:
-    return line.replace("\x00", "").replace("\ufeff", "").strip()
-
-
-def _recover(line: str) -> tuple[list[Record], bool]:
-    """Complete records on a line that is not one record: each must end where the line or the next record does."""
-    records: list[Record] = []
-    position, lost, work = 0, False, RESTART_WORK * len(line)
-    for _ in range(MAX_RESTARTS):
-        if position >= len(line) or work < 0:
-            break
-        value, end = _decode_at(line, position)
-        work -= end - position
-        is_whole = isinstance(value, dict) and (end == len(line) or line.startswith('{"', end))
-        if is_whole and (position == 0 or _is_enveloped(value)):
-            records.append(value)
-            position = end
-            continue
-        lost = True
-        position = line.find('{"', position + 1)
-        if position < 0:
-            break
-    return records, lost or 0 <= position < len(line)
-
-
-def _is_enveloped(value: Record) -> bool:
-    """Whether an object found inside a line is a record, and not a piece of a torn one."""
-    return isinstance(value.get("type"), str) and not _ENVELOPE.isdisjoint(value)
-
-
-def _decode_at(line: str, position: int) -> tuple[Any, int]:
-    """The JSON value at `position` (None if there is none) and where reading stopped, spaces after it included."""
-    try:
-        value, end = _DECODER.raw_decode(line, position)
-    except json.JSONDecodeError as exc:
-        return None, max(exc.pos, position)
-    except RecursionError:
-        return None, len(line)
-    while end < len(line) and line[end].isspace():
-        end += 1
-    return value, end
-
-
-def _is_encodable(line: str) -> bool:
-    if line.isascii():
-        return True
-    try:
-        line.encode()
-    except UnicodeEncodeError:
-        return False
-    return True
-
-
-def _mended(value: Any) -> Any:
-    """`value` with lone surrogates, which no store can encode, replaced by U+FFFD."""
-    if isinstance(value, str):
-        return value.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
-    if isinstance(value, list):
-        return [_mended(item) for item in value]
-    if isinstance(value, dict):
-        return {_mended(key): _mended(item) for key, item in value.items()}
-    return value
 
 
 # --- record -> messages ----------------------------------------------------------------------------------

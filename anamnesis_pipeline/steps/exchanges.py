@@ -12,7 +12,8 @@ from anamnesis_pipeline.exchanges.history import advance_history, read_history
 from anamnesis_pipeline.exchanges.parsing import Advance, Batch, FileOrigin, FileState, advance, read_messages
 from anamnesis_pipeline.model import DeadLetter, FileCursor, Part, Source
 from anamnesis_pipeline.sources.base import described_log, is_agent_description
-from anamnesis_pipeline.store.base import MAX_ROWS_PER_WRITE, IngestRecords, ParsedChunk, Store
+from anamnesis_pipeline.store.base import MAX_ROWS_PER_WRITE, Store
+from anamnesis_pipeline.store.ingest_base import IngestRecords, ParsedChunk
 
 CHUNK_LINES = 200
 CHUNK_CHARACTERS = 2_000_000

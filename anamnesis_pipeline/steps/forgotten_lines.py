@@ -5,8 +5,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from anamnesis_pipeline.exchanges.history import read_history
+from anamnesis_pipeline.exchanges.log_lines import read_records
 from anamnesis_pipeline.exchanges.parsing import read_messages
-from anamnesis_pipeline.exchanges.records import read_records
 from anamnesis_pipeline.model import Part, content_id
 
 EMPTY_LINE = "{}"

@@ -1,12 +1,13 @@
-"""The contract of a store. One deployment has one store; every backend passes `store/test_store_contract.py`.
+"""The contract of a store. One deployment has one store; every backend passes
+`anamnesis_tests/store/test_contract_*.py`.
 
 A `Store` is a handle that bundles one object per subject. Every write is one short transaction, idempotent, and
 visible to other processes when the call returns. Writes of more than `MAX_ROWS_PER_WRITE` rows are split.
 Adapters raise `StoreBusy` (try again), `StoreFull`, `StoreCorrupt`.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Protocol
 
@@ -14,21 +15,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from anamnesis_pipeline.model import (
-    ArchiveFrame,
-    DeadLetter,
     Episode,
-    FileCursor,
-    Occurrence,
-    Part,
     Passage,
     ScoredPassage,
-    Source,
     StoredPassage,
-    Summary,
     Variant,
     Where,
 )
 from anamnesis_pipeline.store.forget_base import ForgetRecords
+from anamnesis_pipeline.store.ingest_base import IngestRecords
 from anamnesis_pipeline.store.llm_base import LlmRecords
 from anamnesis_pipeline.store.space_records import SpaceRecords
 
@@ -41,158 +36,6 @@ was called itself is kept beside it.
 
 Vectors = NDArray[np.float32]
 """Shape (n, dim), unit length."""
-
-
-# --- ingest ----------------------------------------------------------------------------------------------
-
-
-@dataclass(frozen=True, slots=True)
-class ParsedChunk:
-    """What one transaction of the parser writes. `after.version` is ignored; the store sets it.
-
-    `keys` are the message keys (aliases included) that this chunk adds, owned by (source, path); `parts` are new or
-    grown; `dead` lines of it could not be read; `revived` ones, dead before, now can. `aliases` leads from those of
-    `keys` that are further keys of a message to its own. `claims` does so from keys that a message takes if nobody has
-    them, or only the history (`claude_history`), whose part then goes: a transcript's prompt wins.
-    """
-
-    before: FileCursor
-    after: FileCursor
-    keys: Sequence[str] = ()
-    occurrences: Sequence[Occurrence] = ()
-    parts: Sequence[Part] = ()
-    dead: Sequence[DeadLetter] = ()
-    revived: Sequence[DeadLetter] = ()
-    aliases: Mapping[str, str] = field(default_factory=dict)
-    claims: Mapping[str, str] = field(default_factory=dict)
-
-
-@dataclass(frozen=True, slots=True)
-class SourceCounts:
-    """Row counts of one source (or of all): the watermark of its stages."""
-
-    files: int = 0
-    files_gone: int = 0
-    bytes: int = 0
-    lines: int = 0
-    unparsed_lines: int = 0
-    messages: int = 0
-    occurrences: int = 0
-    dead_letters: int = 0
-    exchanges: int = 0
-    parts: int = 0
-    open_parts: int = 0
-    summaries: int = 0
-    episodes: int = 0
-    passages: int = 0
-
-
-class IngestRecords(Protocol):
-    """Sources, file cursors, archive frames, message keys, parts and summaries."""
-
-    def put_sources(self, sources: Sequence[Source]) -> int:
-        """Add or update; returns how many were new."""
-
-    def sources(self) -> list[Source]:
-        """All sources, reserved ones included, by key."""
-
-    def cursors(self, source: str) -> dict[str, FileCursor]:
-        """Path -> cursor, gone files included."""
-
-    def commit_crawl(self, before: FileCursor | None, after: FileCursor, frame: ArchiveFrame | None) -> bool:
-        """Compare-and-set: write `after` and `frame` if the stored cursor is still `before` (None: absent).
-
-        Returns False, having written nothing, when another run was faster.
-        """
-
-    def mark_gone(self, source: str, paths: Iterable[str]) -> int:
-        """Flag files that vanished; their episodes stay. Returns how many were newly flagged."""
-
-    def frames(self, source: str, path: str, generation: int, from_line: int = 0) -> list[ArchiveFrame]:
-        """The archive frames that hold lines >= `from_line`, in order."""
-
-    def replace_frames(
-        self, source: str, path: str, generation: int, revision: int, frames: Sequence[ArchiveFrame]
-    ) -> bool:
-        """Let `frames`, of revision `revision` + 1, stand for all of a generation, in one transaction.
-
-        The lines stay numbered as they were. False, having written nothing, when the generation is of another revision,
-        or has other lines, by now.
-        """
-
-    def dead_letters(self, source: str | None = None, limit: int = 1_000) -> list[DeadLetter]:
-        """Lines that could not be read, by source, path and line."""
-
-    def occurrences_of(self, keys: Sequence[str]) -> list[tuple[str, Occurrence]]:
-        """(source, occurrence) of the copies of these messages."""
-
-    def owners(self, keys: Sequence[str]) -> dict[str, tuple[str, str]]:
-        """Message key -> (source, path) that owns it, for those that are known."""
-
-    def known_keys(self, keys: Sequence[str]) -> set[str]:
-        """Those of `keys` that some file already owns, or that a tombstone forbids."""
-
-    def part(self, part_id: str) -> Part | None:
-        """One part with its segments; None when there is none, or when its episode was deleted with a tombstone:
-        what follows then begins a new part, so that nothing said later is lost with it.
-        """
-
-    def commit_parsed(self, chunk: ParsedChunk) -> bool:
-        """Compare-and-set on `chunk.before.version`, atomically with everything the chunk adds.
-
-        A part is written by id: a grown part replaces its row. Returns False when another run was faster.
-        """
-
-    def name_agent(self, source: str, path: str, agent_type: str, origin: str) -> int:
-        """Set the type and origin of every part of a subagent's file; their episodes are then written anew. Returns how
-        many changed.
-        """
-
-    def close_idle_parts(self, source: str, ended_before: datetime) -> int:
-        """Close open parts whose last segment is older; returns how many."""
-
-    def unfinished_sources(self, ended_before: datetime) -> set[str]:
-        """Sources with archived lines that are not parsed, parts that `parts_to_publish` lists, or open parts that
-        `close_idle_parts` would close: what an `ingest` that ended early left to do.
-        """
-
-    def parts_to_summarize(self, source: str, now: datetime, limit: int, project: str | None = None) -> list[Part]:
-        """Closed parts (of one project) without a summary of their present content, whatever wrote it, or whose summary
-        is to be tried again by `now` (`Summary.retry_at`) or was asked for anew, newest first.
-        """
-
-    def sources_to_summarize(self, now: datetime) -> set[str]:
-        """Sources for which `parts_to_summarize` lists something."""
-
-    def want_summaries(
-        self, except_model: str, *, project: str | None = None, limit: int | None = None, dry_run: bool = False
-    ) -> dict[str, int]:
-        """Ask for new summaries of closed parts that something other than `except_model` summarized, newest first; what
-        is there stays until then. Source -> how many.
-        """
-
-    def put_summaries(self, summaries: Sequence[Summary]) -> int:
-        """Write by part id; returns how many changed."""
-
-    def summary(self, part_id: str) -> Summary | None:
-        """The summary of a part, of whatever version of it."""
-
-    def summary_counts(self) -> dict[str, int]:
-        """Model -> summaries it wrote, but under `problem` those that stand in for an LLM's, and under `skip` parts in
-        which an LLM found nothing worth remembering.
-        """
-
-    def parts_to_publish(self, source: str, limit: int) -> list[tuple[Part, Summary | None]]:
-        """Parts whose episode is missing or older than the part or its summary, newest first.
-
-        A part whose message keys or id are tombstoned is never listed.
-        """
-
-    def mark_published(self, published: Sequence[tuple[Part, Summary | None]]) -> None:
-        """Record that the episode of this very content and summary is written."""
-
-    def counts(self, source: str | None = None) -> SourceCounts:
-        """Row counts of a source, or of everything."""
 
 
 # --- episodes --------------------------------------------------------------------------------------------

@@ -10,7 +10,8 @@ from rich.live import Live
 from rich.text import Text
 
 from anamnesis_pipeline.errors import GiveUp, RetryLater
-from anamnesis_pipeline.store.base import SourceCounts, Store
+from anamnesis_pipeline.store.base import Store
+from anamnesis_pipeline.store.ingest_base import SourceCounts
 
 _SAMPLE_EVERY_S = 2.0
 _PLAIN_LINE_EVERY_S = 10.0

@@ -6,8 +6,9 @@ from pathlib import Path
 
 import pytest
 
+from anamnesis_pipeline.exchanges.log_lines import read_records
 from anamnesis_pipeline.exchanges.parsing import read_messages
-from anamnesis_pipeline.exchanges.records import LoggedMessage, read_records
+from anamnesis_pipeline.exchanges.records import LoggedMessage
 from anamnesis_pipeline.model import SegmentKind as Kind
 from anamnesis_tests.exchanges.log_lines import Log
 

@@ -8,7 +8,8 @@ from datetime import UTC, datetime, timedelta
 
 from anamnesis_pipeline.errors import LlmAnswerInvalid
 from anamnesis_pipeline.model import FileCursor, LlmUse, Part, Segment, SegmentKind, Source, part_id_of
-from anamnesis_pipeline.store.base import ParsedChunk, Store
+from anamnesis_pipeline.store.base import Store
+from anamnesis_pipeline.store.ingest_base import ParsedChunk
 from anamnesis_pipeline.summaries.base import Reply, Request
 
 SOURCE = Source("mac--acme--00000000", "mac", "/logs", "acme")

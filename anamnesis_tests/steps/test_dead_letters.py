@@ -5,7 +5,7 @@ import pytest
 
 from anamnesis_pipeline.commands.dead_letters import render, render_retried
 from anamnesis_pipeline.exchanges import parsing
-from anamnesis_pipeline.exchanges.records import Record, read_records
+from anamnesis_pipeline.exchanges.log_lines import Record, read_records
 from anamnesis_pipeline.steps.dead_letters import RetryReport, retry_dead_letters
 from anamnesis_pipeline.store.base import Store
 from anamnesis_pipeline.wiring import archive_lines

@@ -10,7 +10,8 @@ from anamnesis_pipeline.model import FileCursor, Part, Source
 from anamnesis_pipeline.sources.archive import Archive
 from anamnesis_pipeline.steps import exchanges as step
 from anamnesis_pipeline.steps.exchanges import ParseReport, parse_source
-from anamnesis_pipeline.store.base import ParsedChunk, Store
+from anamnesis_pipeline.store.base import Store
+from anamnesis_pipeline.store.ingest_base import ParsedChunk
 from anamnesis_tests.exchanges.log_lines import REAL_LOGS, SESSION, START, Log, lines_of, parse, real_logs, texts
 
 SOURCE = Source("box--shop--00000000", "box", "/logs", "shop")

@@ -20,7 +20,8 @@ from anamnesis_pipeline.model import (
     Variant,
     part_id_of,
 )  # fmt: skip
-from anamnesis_pipeline.store.base import ParsedChunk, Store
+from anamnesis_pipeline.store.base import Store
+from anamnesis_pipeline.store.ingest_base import ParsedChunk
 
 DAY = datetime(2026, 3, 1, 12, tzinfo=UTC)
 

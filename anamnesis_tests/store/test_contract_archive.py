@@ -3,7 +3,8 @@
 from dataclasses import replace
 
 from anamnesis_pipeline.model import ArchiveFrame, FileCursor, Occurrence
-from anamnesis_pipeline.store.base import ParsedChunk, Store
+from anamnesis_pipeline.store.base import Store
+from anamnesis_pipeline.store.ingest_base import ParsedChunk
 from anamnesis_tests.store.samples import crawled, parsed
 
 FRAMES = [ArchiveFrame(0, 0, 10, 0, 100), ArchiveFrame(0, 10, 5, 100, 50)]

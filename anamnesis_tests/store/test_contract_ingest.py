@@ -5,7 +5,8 @@ from dataclasses import replace
 from datetime import timedelta
 
 from anamnesis_pipeline.model import RESERVED_SOURCES, ArchiveFrame, FileCursor, Occurrence, Source
-from anamnesis_pipeline.store.base import ParsedChunk, SourceCounts, Store
+from anamnesis_pipeline.store.base import Store
+from anamnesis_pipeline.store.ingest_base import ParsedChunk, SourceCounts
 from anamnesis_tests.store.samples import DAY, crawled, episode, parsed, part, put, segment, summary
 
 

@@ -10,7 +10,8 @@ from datetime import datetime
 from typing import Any
 
 from anamnesis_pipeline.model import ArchiveFrame, DeadLetter, FileCursor, Part, Source, Summary
-from anamnesis_pipeline.store.base import MAX_ROWS_PER_WRITE, ParsedChunk, SourceCounts
+from anamnesis_pipeline.store.base import MAX_ROWS_PER_WRITE
+from anamnesis_pipeline.store.ingest_base import ParsedChunk, SourceCounts
 from anamnesis_pipeline.store.sqlite import message_rows, part_rows
 from anamnesis_pipeline.store.sqlite.archive_rows import SqliteArchive, insert_frame
 from anamnesis_pipeline.store.sqlite.columns import clean, instant, json_list

@@ -8,7 +8,7 @@ import sqlite3
 from collections.abc import Iterator, Mapping, Sequence
 
 from anamnesis_pipeline.model import MAX_RECORDS, DeadLetter, Occurrence, content_id
-from anamnesis_pipeline.store.base import ParsedChunk
+from anamnesis_pipeline.store.ingest_base import ParsedChunk
 from anamnesis_pipeline.store.sqlite.columns import clean, json_list
 from anamnesis_pipeline.store.sqlite.episodes import remove_episode
 
