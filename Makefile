@@ -30,7 +30,7 @@ check: $(VENV)/.installed-dev ## Static checks: lint, format, types, import rule
 
 .PHONY: test
 test: check ## Static checks, unit tests and the end-to-end test
-	$(BIN)/pytest
+	$(BIN)/pytest -n logical --maxprocesses 4
 	$(BIN)/pytest -m 'e2e and not slow'
 
 .PHONY: test-slow
