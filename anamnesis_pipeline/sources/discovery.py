@@ -9,6 +9,9 @@ from anamnesis_pipeline.errors import SourceUnreadable
 from anamnesis_pipeline.model import Source
 from anamnesis_pipeline.sources.base import HISTORY, SourceHost
 
+PROJECTS = "projects"
+"""Folder of a Claude configuration that holds the logs, one folder per project."""
+
 _NOT_IN_A_KEY = re.compile(r"[^A-Za-z0-9.-]")
 
 
@@ -31,16 +34,16 @@ def source_key(machine: str, root: str, folder: str) -> str:
 
 
 def discover(host: SourceHost, roots: Sequence[str]) -> Discovery:
-    """Every project folder under `roots` (absolute paths); a root may itself be one. One that is named `projects` has
-    its history beside it.
+    """Every project folder under `roots` (absolute paths); a root may itself be one, or be the folder that
+    holds `projects`, such as `~/.claude`. One that is named `projects` has its history beside it.
 
     A root that is missing or unreadable is reported and does not hide the others.
     """
     found: dict[str, Source] = {}
     problems: list[str] = []
-    for root in dict.fromkeys(root.rstrip("/") or "/" for root in roots):
+    for named in dict.fromkeys(root.rstrip("/") or "/" for root in roots):
         try:
-            folders = host.folders(root)
+            root, folders = _folders(host, named)
         except SourceUnreadable as problem:
             problems.append(str(problem))
             continue
@@ -54,9 +57,22 @@ def discover(host: SourceHost, roots: Sequence[str]) -> Discovery:
     return Discovery(tuple(found[key] for key in sorted(found)), tuple(problems))
 
 
+def _folders(host: SourceHost, root: str) -> tuple[str, list[str]]:
+    """The folders with logs under `root`. Of Claude's own folder, whose `projects` holds them, those in there.
+
+    :returns: the root that they are in, and their paths relative to it.
+    """
+    folders = host.folders(root)
+    if PROJECTS not in folders or "." in folders:
+        return root, folders
+    inner = f"{root.rstrip('/')}/{PROJECTS}"
+    inside = host.folders(inner)
+    return (root, folders) if "." in inside else (inner, inside)
+
+
 def _history(host: SourceHost, root: str) -> Source | None:
     """The history of the prompts whose transcripts are in `root`."""
     parent, _, name = root.rpartition("/")
-    if name != "projects" or host.file(parent or "/", HISTORY) is None:
+    if name != PROJECTS or host.file(parent or "/", HISTORY) is None:
         return None
     return Source(source_key(host.machine, parent or "/", HISTORY), host.machine, parent or "/", ".", "claude_history")

@@ -28,6 +28,22 @@ def test_a_root_that_holds_sessions_is_a_project_folder_itself(tmp_path):
     assert (source.folder, source.root) == (".", os.fspath(tmp_path))
 
 
+def test_the_folder_above_projects_stands_for_projects(tmp_path):
+    for name in ("projects/-home-a", "projects/-home-b", "todos"):
+        (tmp_path / name).mkdir(parents=True)
+    (tmp_path / "history.jsonl").write_text("{}\n")
+    above = discover(HOST, [os.fspath(tmp_path)]).sources
+    assert {source.folder for source in above} == {"-home-a", "-home-b", "."}
+    assert above == discover(HOST, [os.fspath(tmp_path / "projects")]).sources
+
+
+def test_a_project_folder_may_be_called_projects(tmp_path):
+    (tmp_path / "projects").mkdir()
+    (tmp_path / "projects" / session_name()).write_text("{}\n")
+    (source,) = discover(HOST, [os.fspath(tmp_path)]).sources
+    assert (source.root, source.folder) == (os.fspath(tmp_path), "projects")
+
+
 def test_a_missing_root_is_reported_and_the_others_are_found(tmp_path):
     (tmp_path / "root" / "project").mkdir(parents=True)
     found = discover(HOST, [os.fspath(tmp_path / "nowhere"), os.fspath(tmp_path / "root")])
