@@ -114,7 +114,10 @@ def open_llm(settings: Settings) -> Llm:
 
 
 def backend_options(settings: Settings) -> BackendOptions:
-    """What an LLM's backend is made of."""
+    """What an LLM's backend is made of.
+
+    :raises BadSetting: the LLM is to run on a core that is not there.
+    """
     openai_key = settings.openai_api_key
     return BackendOptions(
         model=settings.summary_model,
@@ -122,6 +125,7 @@ def backend_options(settings: Settings) -> BackendOptions:
         claude_command=settings.claude_command,
         claude_host=settings.claude_host,
         ollama_urls=settings.ollama_urls,
+        ollama_threads=_ollama_threads(settings),
         openai_url=settings.openai_url,
         openai_api_key=openai_key.get_secret_value() if openai_key else None,
         anthropic_api_key=settings_module.claude_api_key(settings),
@@ -129,6 +133,12 @@ def backend_options(settings: Settings) -> BackendOptions:
         input_price=settings.llm_input_price,
         output_price=settings.llm_output_price,
     )
+
+
+def _ollama_threads(settings: Settings) -> int | None:
+    """As many as embedding has cores, where these are limited."""
+    is_limited = bool(settings.embed_cores) or settings.embed_cpu_pct < 100
+    return len(configured_cores(settings)) if is_limited and settings.summarizer == "ollama" else None
 
 
 def wanted_space(settings: Settings, store: Store) -> Space:

@@ -6,6 +6,7 @@ import socket
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -44,6 +45,10 @@ def test_memory_survives_kill_9_and_no_process_does(system: System) -> None:
     assert expected <= assets_of(system)
     system.wait_until("all passages are embedded", system.is_covered)
     system.wait_until("up says where to go", lambda: f"http://127.0.0.1:{system.port}" in system.output.read_text())
+
+    asked_for = system.http.post("/api/jsonl/ingest").json()
+    wanted = set(asked_for["sources"])
+    system.wait_until("each run of the backfill names its source", lambda: sources_of_runs(system, asked_for) == wanted)
 
     before = episode_ids(system)
     system.kill_9()
@@ -89,6 +94,14 @@ def test_a_port_in_use_is_named_with_the_variable_that_changes_it_and_nothing_is
 def assets_of(system: System) -> set[str]:
     nodes = system.graphql("{ assetNodes { assetKey { path } } }").get("assetNodes") or []
     return {"/".join(node["assetKey"]["path"]) for node in nodes}
+
+
+def sources_of_runs(system: System, backfill: dict[str, Any]) -> set[str]:
+    """What the tag that limits runs says, on those of a backfill."""
+    query = """query($id: String!) { runsOrError(filter: {tags: [{key: "dagster/backfill", value: $id}]}) {
+        ... on Runs { results { tags { key value } } } } }"""
+    runs = system.graphql(query, {"id": backfill["run_id"]})["runsOrError"]["results"]
+    return {tag["value"] for run in runs for tag in run["tags"] if tag["key"] == "anamnesis/source"}
 
 
 def episode_ids(system: System) -> set[str]:

@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 from anamnesis_pipeline import wiring
+from anamnesis_pipeline.embeddings.cores import available_cores
 from anamnesis_pipeline.embeddings.models import MINILM
 from anamnesis_pipeline.errors import DimensionMismatch
 from anamnesis_pipeline.search.query import SearchQuery
@@ -35,6 +36,17 @@ def test_what_is_stored_becomes_effective(settings: Settings, opened: Store) -> 
     opened.settings.set("something.else", 1)
     assert wiring.stored_settings(opened) == {"ingest_hour": 9}
     assert wiring.effective_settings(opened).ingest_hour == 9
+
+
+def test_an_ollama_server_gets_as_many_threads_as_embedding_has_cores_where_these_are_limited(
+    settings: Settings,
+) -> None:
+    core = available_cores()[0]
+    limited = settings.model_copy(update={"summarizer": "ollama", "embed_cores": (core,)})
+    assert wiring.backend_options(limited).ollama_threads == 1
+    assert wiring.backend_options(settings.model_copy(update={"summarizer": "ollama"})).ollama_threads is None
+    elsewhere = settings.model_copy(update={"summarizer": "anthropic", "embed_cores": (65_535,)})
+    assert wiring.backend_options(elsewhere).ollama_threads is None, "nobody asks for a core"
 
 
 def test_one_secret_has_one_mask_in_one_home(settings: Settings) -> None:

@@ -13,8 +13,10 @@ from anamnesis_pipeline.model import Episode
 from anamnesis_pipeline.search.engine import labels_of
 from anamnesis_pipeline.settings import Settings
 from anamnesis_pipeline.sidecar.jsonl_control import JsonlControl
+from anamnesis_pipeline.steps.projects import project_aliases
 from anamnesis_pipeline.steps.summaries import BY_HAND, SummaryReport
 from anamnesis_pipeline.store.base import Store
+from anamnesis_pipeline.store.project_names import store_name
 from anamnesis_pipeline.summaries import extractive
 
 Say = Callable[[str], None]
@@ -121,15 +123,18 @@ def _model(settings: Settings) -> str:
 
 
 def _label(store: Store, project: str | None) -> str | None:
-    """The label that a bare name means.
+    """The label that a bare name or an alias means.
 
     :raises BadSetting: it means none, or several.
     """
     if project is None:
         return None
-    known = store.episodes.projects()
-    found = [project] if project in known else labels_of(project, known)
+    aliases, known = project_aliases(store), store.episodes.projects()
+    names = [*known, *aliases]
+    found = {store_name(aliases, name) for name in ([project] if project in names else labels_of(project, names))}
     if len(found) != 1:
-        these = f"means {', '.join(found)}" if found else f"is not there; there are: {', '.join(known) or 'none'}"
+        these = (
+            f"means {', '.join(sorted(found))}" if found else f"is not there; there are: {', '.join(known) or 'none'}"
+        )
         raise BadSetting(f"project {project!r} {these}")
-    return found[0]
+    return found.pop()

@@ -5,7 +5,7 @@ from zoneinfo import ZoneInfo
 import dagster as dg
 
 from anamnesis_pipeline.defs.jobs import ingest
-from anamnesis_pipeline.defs.partitions import SOURCE_TAG, SOURCES
+from anamnesis_pipeline.defs.partitions import SOURCES
 from anamnesis_pipeline.defs.resources import MemoryResource
 from anamnesis_pipeline.model import RESERVED_SOURCES
 from anamnesis_pipeline.steps.daily import is_the_hour
@@ -26,4 +26,4 @@ def daily_ingest(context: dg.ScheduleEvaluationContext, memory: MemoryResource) 
     day = f"{tick.astimezone(ZoneInfo(settings.timezone)):%Y-%m-%d}"
     known = set(context.instance.get_dynamic_partitions(str(SOURCES.name)))
     keys = [s.key for s in memory.store.ingest.sources() if s.key in known and s.key not in RESERVED_SOURCES]
-    return [dg.RunRequest(run_key=f"{day}/{key}", partition_key=key, tags={SOURCE_TAG: key}) for key in keys]
+    return [dg.RunRequest(run_key=f"{day}/{key}", partition_key=key) for key in keys]

@@ -9,7 +9,7 @@ import dagster as dg
 
 from anamnesis_pipeline import settings as settings_module
 from anamnesis_pipeline.defs.jobs import ingest
-from anamnesis_pipeline.defs.partitions import SOURCE_TAG, SOURCES, new_keys
+from anamnesis_pipeline.defs.partitions import SOURCES, new_keys
 from anamnesis_pipeline.defs.resources import MemoryResource
 from anamnesis_pipeline.defs.run_statuses import UNFINISHED_STATUSES
 from anamnesis_pipeline.errors import AnamnesisError, SourceUnreadable
@@ -101,7 +101,7 @@ def _rotated(keys: list[str], after: str | None) -> list[str]:
 
 
 def _ingest_request(key: str) -> dg.RunRequest:
-    return dg.RunRequest(partition_key=key, tags={SOURCE_TAG: key, "dagster/max_runtime": str(INGEST_MAX_S)})
+    return dg.RunRequest(partition_key=key, tags={"dagster/max_runtime": str(INGEST_MAX_S)})
 
 
 def _why_nothing(sources: int, running: int, problems: Collection[str]) -> str:

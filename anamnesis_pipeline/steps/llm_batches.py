@@ -3,7 +3,7 @@
 A note that a batch is about to be handed in is written first, so that one whose id was lost in a crash can be found.
 """
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from typing import TypeGuard
 
@@ -47,8 +47,9 @@ class BatchDesk:
         :raises OnHold: the service cannot be asked now.
         """
         waiting: set[str] = set()
-        for batch_id, (call_id, keys) in self._store.llm.open_batches(self._backend.name).items():
-            waiting.update(self._collect(batch_id, call_id, keys))
+        batches = self._store.llm.open_batches(self._backend.name)
+        for batch_id, (call_id, keys) in batches.items():
+            waiting.update(self._collect(batch_id, call_id, keys, batches))
         return frozenset(waiting)
 
     def submit(self, requests: Sequence[Request]) -> bool:
@@ -77,13 +78,12 @@ class BatchDesk:
         self._store.llm.close_batch(note)
         return True
 
-    def _collect(self, batch_id: str, call_id: str, keys: Sequence[str]) -> Iterable[str]:
+    def _collect(self, batch_id: str, call_id: str, keys: Sequence[str], known: Collection[str]) -> Iterable[str]:
         """The keys of this batch that are still waited for."""
+        if batch_id.startswith(_NOTE) and self._is_being_handed_in(batch_id):
+            return keys
         try:
-            found = self._found(batch_id, call_id, keys) if batch_id.startswith(_NOTE) else batch_id
-            if found is None:
-                return keys if self._is_being_handed_in(batch_id) else ()
-            results = self._backend.collect(found)
+            results = self._results(batch_id, keys, known)
         except LlmAnswerInvalid:  # it is gone; what it cost stays booked
             self._store.llm.close_batch(batch_id)
             return ()
@@ -96,18 +96,20 @@ class BatchDesk:
             if isinstance(result, Reply):
                 self._keep(key, result.text)
         self._store.llm.settle(call_id, used)
-        self._store.llm.close_batch(found)
+        self._store.llm.close_batch(batch_id)
         return ()
 
-    def _found(self, note: str, call_id: str, keys: Sequence[str]) -> str | None:
-        """The batch that a note without an id is of; a note that is of none is forgotten when it is old."""
-        if self._is_being_handed_in(note):
-            return None
-        batch_id = self._backend.find(keys)
-        if batch_id is not None:
-            self._store.llm.put_batch(batch_id, self._backend.name, call_id, keys)
-        self._store.llm.close_batch(note)
-        return batch_id
+    def _results(self, batch_id: str, keys: Sequence[str], known: Collection[str]) -> Mapping[str, Reply | str] | None:
+        """What became of a batch, or of the one that a note without an id is of; None while it is being worked on.
+
+        :raises LlmAnswerInvalid: it is gone, or there is none.
+        """
+        found = self._backend.find(keys, known) if batch_id.startswith(_NOTE) else batch_id
+        if found is None:
+            raise LlmAnswerInvalid(f"no batch holds what {batch_id} noted")
+        results = self._backend.collect(found)
+        # one that ended meanwhile as somebody else's is passed over by the next look
+        return results if results is None or results.keys() <= set(keys) else None
 
     def _is_being_handed_in(self, note: str) -> bool:
         since = float(note.removeprefix(_NOTE).partition(":")[0])

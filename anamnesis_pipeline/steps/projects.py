@@ -7,6 +7,7 @@ from functools import lru_cache
 from anamnesis_pipeline.errors import BadSetting
 from anamnesis_pipeline.exchanges.projects import project_label, resolved_project
 from anamnesis_pipeline.store.base import PROJECT_ALIASES, SettingsRecords, Store
+from anamnesis_pipeline.store.project_names import names_of, store_name
 
 SEEN = "projects.seen."
 """Stored under this prefix and the directory: its project, where that is not just its path."""
@@ -42,7 +43,7 @@ def project_rows(store: Store) -> list[ProjectRow]:
     for _, name, episodes in store.episodes.project_names():
         totals[name] = totals.get(name, 0) + episodes
     aliases = project_aliases(store)
-    merged = {name: tuple(sorted(a for a in aliases if store_name(aliases, a) == name)) for name in {*aliases.values()}}
+    merged = {name: tuple(sorted(names_of(aliases, name) - {name})) for name in {*aliases.values()} - {*aliases}}
     rows = [ProjectRow(name, totals.get(name, 0), merged.get(name, ())) for name in {*totals, *merged} - {*aliases}]
     return sorted(rows, key=lambda row: (-row.episodes, row.name))
 
@@ -68,13 +69,6 @@ def remove_alias(store: Store, name: str) -> int:
         known = ", ".join(sorted(aliases)) or "none"
         raise BadSetting(f"{name!r} is no alias; those that are: {known}")
     return _apply(store, aliases, {alias: target for alias, target in aliases.items() if alias != name})
-
-
-def store_name(aliases: Mapping[str, str], name: str) -> str:
-    """What a project is called; aliases of aliases are followed."""
-    while name in aliases:
-        name = aliases[name]
-    return name
 
 
 def _apply(store: Store, before: Mapping[str, str], after: Mapping[str, str]) -> int:

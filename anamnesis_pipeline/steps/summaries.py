@@ -14,8 +14,9 @@ from anamnesis_pipeline.model import LlmBudget, LlmUse, Part, Source, Summary
 from anamnesis_pipeline.steps.llm_batches import LOOK_AGAIN, BatchDesk, takes_batches
 from anamnesis_pipeline.steps.llm_breaker import close_breakers
 from anamnesis_pipeline.steps.llm_calls import Answer, LlmCaller, NoAnswer, OnHold, Pace
-from anamnesis_pipeline.steps.projects import project_aliases, store_name
+from anamnesis_pipeline.steps.projects import project_aliases
 from anamnesis_pipeline.store.base import Store
+from anamnesis_pipeline.store.project_names import store_name
 from anamnesis_pipeline.summaries import extractive
 from anamnesis_pipeline.summaries.base import Request, SummaryBackend
 from anamnesis_pipeline.summaries.prompt import Prompt, build_prompt, request_for

@@ -127,8 +127,9 @@ class IngestRecords(Protocol):
         """
 
     def parts_to_summarize(self, source: str, now: datetime, limit: int, project: str | None = None) -> list[Part]:
-        """Closed parts (of one project) without a summary of their present content, whatever wrote it, or whose summary
-        is to be tried again by `now` (`Summary.retry_at`) or was asked for anew, newest first.
+        """Closed parts (of one project, by any of its names and aliases) without a summary of their present content,
+        whatever wrote it, or whose summary is to be tried again by `now` (`Summary.retry_at`) or was asked for anew,
+        newest first.
         """
 
     def sources_to_summarize(self, now: datetime) -> set[str]:
@@ -137,8 +138,8 @@ class IngestRecords(Protocol):
     def want_summaries(
         self, except_model: str, *, project: str | None = None, limit: int | None = None, dry_run: bool = False
     ) -> dict[str, int]:
-        """Ask for new summaries of closed parts that something other than `except_model` summarized, newest first; what
-        is there stays until then. Source -> how many.
+        """Ask for new summaries of closed parts (of one project, by any of its names and aliases) that something other
+        than `except_model` summarized, newest first; what is there stays until then. Source -> how many.
         """
 
     def put_summaries(self, summaries: Sequence[Summary]) -> int:

@@ -1,7 +1,7 @@
 """The Claude API, by the `anthropic` library: single calls, streamed, and batches at half the price."""
 
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
@@ -91,14 +91,15 @@ class AnthropicBackend:
         except _FAILURES as exc:
             raise _translated(exc) from None
 
-    def find(self, keys: Sequence[str]) -> str | None:
-        """A recent batch that holds these requests.
+    def find(self, keys: Sequence[str], known: Collection[str]) -> str | None:
+        """A recent batch, none of `known`, that holds these requests.
 
         The service lists no request of a batch that is being worked on: there an equal number of them has to do.
         """
         try:
             for batch in self._client.messages.batches.list(limit=RECENT_BATCHES).data:
-                if datetime.now(UTC) - batch.created_at <= BATCH_LIFETIME and self._holds(batch, set(keys)):
+                is_recent = datetime.now(UTC) - batch.created_at <= BATCH_LIFETIME
+                if is_recent and batch.id not in known and self._holds(batch, set(keys)):
                     return batch.id
         except _FAILURES as exc:
             raise _translated(exc) from None

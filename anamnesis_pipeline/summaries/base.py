@@ -1,6 +1,6 @@
 """The contract of an LLM that summarizes. Adapters translate their library's exceptions at this border."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -66,5 +66,7 @@ class BatchBackend(SummaryBackend, Protocol):
         :raises LlmAnswerInvalid: the batch is gone, or its results are.
         """
 
-    def find(self, keys: Sequence[str]) -> str | None:
-        """A recent batch that holds these requests: after a crash between handing it in and noting its id."""
+    def find(self, keys: Sequence[str], known: Collection[str]) -> str | None:
+        """A recent batch, none of `known`, that holds these requests: after a crash between handing it in and noting
+        its id. While it is being worked on it may turn out to hold others.
+        """

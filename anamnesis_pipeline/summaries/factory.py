@@ -15,7 +15,7 @@ class BackendOptions:
 
     :param model: empty: the backend's own default.
     :param timeout_s: seconds after which a silent LLM is given up.
-    :param ollama_threads: CPU threads per call of an Ollama server; None leaves it to the server.
+    :param ollama_threads: CPU threads per call of an Ollama server on this machine; None leaves it to the server.
     """
 
     model: str = ""

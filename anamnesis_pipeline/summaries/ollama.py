@@ -31,7 +31,7 @@ class OllamaBackend:
     """Ollama with one model, on the first of several servers that answers.
 
     :param urls: the servers; at least one.
-    :param threads: CPU threads a server may use per call; None leaves it to the server.
+    :param threads: CPU threads a server on this machine may use per call; None leaves it to the server.
     """
 
     name = "ollama"
@@ -93,14 +93,15 @@ class OllamaBackend:
             stream=True,
             think=False,
             format=SCHEMA,
-            options=self._options(request),
+            options=self._options(url, request),
         )
 
-    def _options(self, request: Request) -> dict[str, Any]:
+    def _options(self, url: str, request: Request) -> dict[str, Any]:
         needed = most_input_tokens(request) // BYTES_PER_TOKEN + request.max_output_tokens
         context = next((size for size in CONTEXT_SIZES if size >= needed), CONTEXT_SIZES[-1])
         options: dict[str, Any] = {"temperature": 0, "num_ctx": context, "num_predict": request.max_output_tokens}
-        return options if self._threads is None else options | {"num_thread": self._threads}
+        limits = {"num_thread": self._threads} if self._threads is not None and is_loopback(url) else {}
+        return options | limits
 
 
 def _most_telling(problems: Sequence[AnamnesisError]) -> AnamnesisError:

@@ -14,6 +14,7 @@ from anamnesis_pipeline.errors import BadSetting, EpisodeNotFound
 from anamnesis_pipeline.model import Where
 from anamnesis_pipeline.settings import Settings
 from anamnesis_pipeline.steps.pipeline import ingest_all
+from anamnesis_pipeline.steps.projects import add_alias
 from anamnesis_pipeline.store.base import Store
 from anamnesis_pipeline.summaries import extractive
 from anamnesis_pipeline.wiring import discover_sources, open_pipeline, open_store
@@ -63,6 +64,18 @@ def test_a_backfill_asks_anew_for_what_another_model_summarized(home: Settings, 
     run_backfill(home, said.append, project=None, limit=2, dry_run=False)
     assert "Dagster does it with its next tick" in said[-1]
     assert len(store.ingest.sources_to_summarize(store.episodes.page(Where(), 1).items[0].timestamp)) >= 1
+
+
+def test_a_merged_project_is_backfilled_by_each_of_its_names(home: Settings, store: Store) -> None:
+    config.store_setting(home, "summarizer", "ollama")
+    label = next(label for label in store.episodes.projects() if label.endswith("parcel-api"))
+    said: list[str] = []
+    run_backfill(home, said.append, project=label, limit=None, dry_run=True)
+    assert not said[0].startswith("0 parts")
+    add_alias(store, label, "merged/api")
+    for name in (label, "merged/api", "api"):
+        run_backfill(home, said.append, project=name, limit=None, dry_run=True)
+    assert said == [said[0]] * 4
 
 
 def test_a_project_that_is_not_there_is_refused_with_those_that_are(home: Settings, store: Store) -> None:

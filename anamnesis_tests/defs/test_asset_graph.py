@@ -7,10 +7,12 @@ from pathlib import Path
 
 import dagster as dg
 import pytest
+import yaml
 
 from anamnesis_pipeline.definitions import defs
-from anamnesis_pipeline.defs.partitions import SOURCES, SPACE_BY_SOURCE, SPACES
+from anamnesis_pipeline.defs.partitions import SOURCE_TAG, SOURCES, SPACE_BY_SOURCE, SPACES
 
+ROOT = Path(__file__).parents[2]
 GRAPH = {
     "crawled_files": (set(), SOURCES),
     "exchanges": ({"crawled_files"}, SOURCES),
@@ -47,6 +49,13 @@ def test_each_job_holds_its_assets() -> None:
         job = defs.resolve_job_def(name)
         assert {key.to_user_string() for key in job.asset_layer.selected_asset_keys} == assets
         assert job.description
+
+
+def test_every_run_of_ingest_names_its_source_whoever_starts_it_and_one_of_a_source_goes_at_a_time() -> None:
+    tags = defs.resolve_job_def("ingest").get_tags_for_partition_key("mac--a--1", None)
+    assert tags[SOURCE_TAG] == "mac--a--1"
+    limits = yaml.safe_load((ROOT / "dagster.yaml").read_text())["concurrency"]["runs"]["tag_concurrency_limits"]
+    assert {"key": SOURCE_TAG, "value": {"applyLimitPerUniqueValue": True}, "limit": 1} in limits
 
 
 def test_every_sensor_and_schedule_runs_from_the_first_start() -> None:

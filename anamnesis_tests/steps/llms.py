@@ -2,7 +2,7 @@
 
 import json
 import threading
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 
@@ -86,8 +86,13 @@ class BatchLlmHere(LlmHere):
             return None
         return {r.key: self.errors.get(r.key) or Reply(self.reply, USED) for r in self.batches[batch_id]}
 
-    def find(self, keys: Sequence[str]) -> str | None:
-        found = (name for name, held in self.batches.items() if {r.key for r in held} == set(keys))
+    def find(self, keys: Sequence[str], known: Collection[str]) -> str | None:
+        """By the number of keys alone while it is not done, as the Claude API has it."""
+        found = (
+            name
+            for name, held in self.batches.items()
+            if name not in known and (len(held) == len(keys) if not self.done else {r.key for r in held} == set(keys))
+        )
         return next(found, None)
 
 

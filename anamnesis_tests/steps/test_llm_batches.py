@@ -10,6 +10,7 @@ from anamnesis_pipeline.model import LlmBudget, LlmUse
 from anamnesis_pipeline.steps.llm_batches import LOOK_AGAIN
 from anamnesis_pipeline.steps.summaries import IN_A_BATCH
 from anamnesis_pipeline.store.base import Store
+from anamnesis_pipeline.summaries.base import Request
 from anamnesis_tests.steps.llms import EXPECTED, USED, BatchLlmHere, parsed, part
 from anamnesis_tests.steps.test_summaries_step import DAY, Run
 
@@ -84,6 +85,35 @@ def test_a_batch_whose_id_was_lost_in_a_crash_is_found_and_not_handed_in_again(s
     assert len(run.backend.batches) == 1
     assert run.backend.asked == []
     assert store.ingest.summary_counts() == {"tiny": PARTS}
+
+
+def test_a_lost_batch_is_not_taken_for_one_that_is_known_or_for_somebody_elses(store: Store, start):
+    run = start(BatchLlmHere(done=False))
+    run()
+    parsed(store, *(part(n) for n in range(PARTS, 2 * PARTS)))
+    run.backend.failing, run.backend.arrives = [LlmUnavailable("broke off")], False
+    run()
+    run.backend.batches["of others"] = [Request(f"other{n}", "", "", 1) for n in range(PARTS)]
+    later(run)
+    run()
+    assert len(run.backend.batches) == 2, "somebody else's is as large, and nobody knows yet"
+    run.backend.done, run.backend.arrives = True, True
+    for _ in range(3):
+        later(run)
+        run()
+    assert store.ingest.summary_counts() == {"tiny": 2 * PARTS}
+    assert sorted(run.backend.batches) == ["batch1", "batch3", "of others"], "the lost one was handed in anew"
+    assert store.llm.replies([f"other{n}" for n in range(PARTS)]) == {}
+
+
+def test_a_batch_that_ends_as_somebody_elses_while_it_is_looked_at_is_not_ours(store: Store, start):
+    run = start(BatchLlmHere(failing=[LlmUnavailable("broke off")], arrives=False))
+    run()
+    run.backend.batches["of others"] = [Request(f"other{n}", "", "", 1) for n in range(PARTS)]
+    run.backend.find = lambda keys, known: "of others"
+    later(run)
+    assert run().counts["in a batch"] == PARTS
+    assert store.llm.replies([f"other{n}" for n in range(PARTS)]) == {}
 
 
 def test_a_batch_that_never_arrived_is_handed_in_again(store: Store, start):

@@ -6,11 +6,12 @@ from dataclasses import replace
 from datetime import timedelta
 from uuid import uuid4
 
+import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from anamnesis_pipeline.model import LlmBudget, LlmUse, RecordType, Summary, TypedRecord
-from anamnesis_pipeline.store.base import Store
+from anamnesis_pipeline.store.base import PROJECT_ALIASES, Store
 from anamnesis_tests.store.samples import DAY, parsed, part, put, segment, summary
 
 LATER = DAY + timedelta(hours=1)
@@ -75,6 +76,19 @@ def test_new_summaries_can_be_asked_for_and_the_old_ones_stay_meanwhile(store: S
     assert store.ingest.want_summaries("claude", project="another") == {}
     assert store.ingest.want_summaries("claude", project="acme/api") == {"logs": 2}
     assert store.ingest.parts_to_summarize("logs", DAY, 10) == [second, first]
+
+
+@pytest.mark.parametrize("name", ["acme/api", "old/api", "older/api"])
+def test_a_project_is_meant_by_any_of_its_names_and_aliases(store: Store, name: str):
+    mine, merged, other = (
+        part(segment(f"m{n}", minute=n), project=project) for n, project in enumerate(("acme/api", "older/api", "web"))
+    )
+    parsed(store, mine, merged, other)
+    store.settings.set(PROJECT_ALIASES, {"older/api": "old/api", "old/api": "acme/api"})
+    assert store.ingest.parts_to_summarize("logs", DAY, 10, name) == [merged, mine]
+    store.ingest.put_summaries([summary(each) for each in (mine, merged, other)])
+    assert store.ingest.want_summaries("claude", project=name) == {"logs": 2}
+    assert store.ingest.parts_to_summarize("logs", DAY, 10) == [merged, mine]
 
 
 def test_an_answer_that_changes_nothing_still_answers_the_wish(store: Store):

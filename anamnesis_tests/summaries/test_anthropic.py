@@ -228,16 +228,17 @@ def test_results_that_break_off_are_collected_later(
 def test_a_batch_is_found_again_by_what_it_holds(anthropic_server: AnthropicServer, backend: AnthropicBackend) -> None:
     ours, others = requests(3), [Request("f" * 32, "s", "t", 10)] * 3
     keys = [r.key for r in ours]
-    assert backend.find(keys) is None
+    assert backend.find(keys, ()) is None
     first = backend.submit(ours)
-    assert backend.find(keys) == first
-    assert backend.find(keys[:2]) is None
+    assert backend.find(keys, ()) == first
+    assert backend.find(keys, {first}) is None, "what is known is not taken for another"
+    assert backend.find(keys[:2], ()) is None
     second = backend.submit(others)
     anthropic_server.finish(second, *(succeeded(r.key, ANSWER) for r in others))
     anthropic_server.finish(first, *(succeeded(key, ANSWER) for key in keys))
-    assert backend.find(keys) == first
+    assert backend.find(keys, ()) == first
     anthropic_server.created_at -= timedelta(days=2)
-    assert backend.find(keys) is None
+    assert backend.find(keys, ()) is None
 
 
 @pytest.mark.parametrize(
@@ -255,9 +256,8 @@ def test_calls_about_batches_fail_as_single_calls_do(
     asked = requests(2)
     batch_id = backend.submit(asked)
     anthropic_server.refusal = answer
-    calls = (
-        lambda: backend.submit(asked), lambda: backend.collect(batch_id), lambda: backend.find([r.key for r in asked])
-    )  # fmt: skip
+    keys = [r.key for r in asked]
+    calls = (lambda: backend.submit(asked), lambda: backend.collect(batch_id), lambda: backend.find(keys, ()))
     for call in calls:
         with pytest.raises(raised) as caught:
             call()

@@ -54,12 +54,14 @@ def test_a_call_asks_for_the_schema_without_thinking_in_a_window_that_holds_the_
     assert [message["role"] for message in small["messages"]] == ["system", "user"]
 
 
-def test_the_server_chooses_the_threads_unless_told(
+def test_the_server_chooses_the_threads_unless_told_and_always_on_another_machine(
     ollama_server: OllamaServer, open_ollama: Open, request_: Request
 ) -> None:
     ollama_server.respond(streamed(ANSWER))
     open_ollama(ollama_server.url).ask(request_)
-    assert "num_thread" not in ollama_server.received[0].json["options"]
+    no_loopback_by_its_name = ollama_server.url.replace("127.0.0.1", "127.1")
+    open_ollama(no_loopback_by_its_name, threads=3).ask(request_)
+    assert ["num_thread" in received.json["options"] for received in ollama_server.received] == [False, False]
 
 
 @pytest.mark.parametrize(

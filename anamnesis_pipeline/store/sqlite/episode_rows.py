@@ -9,6 +9,7 @@ from typing import Any
 from anamnesis_pipeline.errors import InvalidEpisode
 from anamnesis_pipeline.model import Episode, Passage, content_id
 from anamnesis_pipeline.store.base import PROJECT_ALIASES
+from anamnesis_pipeline.store.project_names import store_name
 from anamnesis_pipeline.store.sqlite.columns import as_json, clean, instant, json_list, moment
 
 SELECT_EPISODES = """SELECT e.episode_id, e.source, e.timestamp, e.instance, e.project, e.kind, t.summary,
@@ -124,14 +125,17 @@ def _projects(connection: sqlite3.Connection, episode: Episode) -> tuple[str, st
     """The own name of the episode's project, and what the aliases call it. One that is written back under the name
     that it is called keeps its own.
     """
-    row = connection.execute("SELECT value FROM settings WHERE name = ?", (PROJECT_ALIASES,)).fetchone()
-    if row is None:
+    aliases = read_aliases(connection)
+    if not aliases:
         return episode.project, episode.project
-    aliases: dict[str, str] = json.loads(row[0])
     held = connection.execute(
         "SELECT own_project FROM episodes WHERE episode_id = ? AND project = ?", (episode.episode_id, episode.project)
     ).fetchone()
-    own = name = held[0] if held else episode.project
-    while name in aliases:
-        name = aliases[name]
-    return own, name
+    own = held[0] if held else episode.project
+    return own, store_name(aliases, own)
+
+
+def read_aliases(connection: sqlite3.Connection) -> dict[str, str]:
+    """Project -> what it is called instead."""
+    row = connection.execute("SELECT value FROM settings WHERE name = ?", (PROJECT_ALIASES,)).fetchone()
+    return json.loads(row[0]) if row else {}

@@ -3,14 +3,17 @@
 # ruff: noqa: D102, S608
 # the contract documents them, see store/base.py; only names of ours enter the SQL
 
+import sqlite3
 from collections import Counter
 from collections.abc import Sequence
 from datetime import datetime
 
 from anamnesis_pipeline.model import Part, Summary
+from anamnesis_pipeline.store.project_names import names_of
 from anamnesis_pipeline.store.sqlite import part_rows
 from anamnesis_pipeline.store.sqlite.columns import instant, json_list
 from anamnesis_pipeline.store.sqlite.connection import Database, batches
+from anamnesis_pipeline.store.sqlite.episode_rows import read_aliases
 from anamnesis_pipeline.store.sqlite.part_rows import PART_COLUMNS
 from anamnesis_pipeline.store.sqlite.summary_rows import read_summary, write_summary
 
@@ -21,6 +24,7 @@ _NOT_DELETED = "part_id NOT IN (SELECT episode_id FROM tombstones)"
 _MISSING = f"closed = 1 AND summarized_hash IS NOT content_hash AND {_NOT_DELETED}"
 _DUE = f"closed = 1 AND summary_due IS NOT NULL AND summary_due <= :now AND {_NOT_DELETED}"
 """Each reads the partial index of its condition, which holds the work left."""
+_OF_PROJECT = "(:projects IS NULL OR project IN (SELECT value FROM json_each(:projects)))"
 
 
 class SqliteSummaries:
@@ -30,9 +34,10 @@ class SqliteSummaries:
 
     def parts_to_summarize(self, source: str, now: datetime, limit: int, project: str | None = None) -> list[Part]:
         """See `IngestRecords.parts_to_summarize`. A deleted episode's part is left out."""
-        given = {"source": source, "now": instant(now), "limit": limit, "project": project}
-        of = "source = :source AND (:project IS NULL OR project = :project)"
+        of = f"source = :source AND {_OF_PROJECT}"
         with self._database.read() as connection:
+            names = _names(connection, project)
+            given = {"source": source, "now": instant(now), "limit": limit, "projects": names}
             # the ids alone are sorted; the texts of the others stay compressed on disk
             ids = connection.execute(
                 f"""SELECT part_id, ended_at FROM parts WHERE {of} AND {_MISSING}
@@ -61,11 +66,14 @@ class SqliteSummaries:
         with self._database.read() as connection:
             found = connection.execute(
                 f"""SELECT part_id, source FROM parts
-                    WHERE closed = 1 AND summarized_hash IS content_hash AND {_NOT_DELETED}
-                        AND (:project IS NULL OR project = :project)
+                    WHERE closed = 1 AND summarized_hash IS content_hash AND {_NOT_DELETED} AND {_OF_PROJECT}
                         AND (SELECT model FROM summaries s WHERE s.part_id = parts.part_id) <> :model
                     ORDER BY ended_at DESC, part_id DESC LIMIT :limit""",
-                {"project": project, "model": except_model, "limit": -1 if limit is None else limit},
+                {
+                    "projects": _names(connection, project),
+                    "model": except_model,
+                    "limit": -1 if limit is None else limit,
+                },
             ).fetchall()
         for batch in batches([] if dry_run else found):
             with self._database.write() as connection:
@@ -95,3 +103,8 @@ class SqliteSummaries:
         for model, is_flagged, skip, count in rows:
             counts["problem" if is_flagged else "skip" if skip else model] += count
         return dict(counts)
+
+
+def _names(connection: sqlite3.Connection, project: str | None) -> str | None:
+    """All names of a project as a JSON list, since a part keeps its own; None is every project."""
+    return None if project is None else json_list(names_of(read_aliases(connection), project))
