@@ -276,7 +276,10 @@ class LlmBudget:
 SUMMARIZER_MARK = "anamnesis-summarizer-request"
 """Stands in every prompt that a summarizer sends, so that a transcript of the call is recognized and never ingested."""
 MEMORY_TAG = "anamnesis-memory"
-"""`<anamnesis-memory id="...">...</anamnesis-memory>`: a block that this system put into a session; never ingested."""
+MEMORY_BEGINS, MEMORY_ENDS = f'<{MEMORY_TAG} id="5f1c9e0b7a42">', f"</{MEMORY_TAG}>"
+"""What stands around all that this system puts into a session. It is recognized by these very strings, and never
+ingested; who writes about the tag without its id is not taken for it.
+"""
 
 
 # --- episodes --------------------------------------------------------------------------------------------

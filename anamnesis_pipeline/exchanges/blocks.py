@@ -8,7 +8,9 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
-_BASE64 = re.compile(r"[A-Za-z0-9+/_=\s-]{256,}")
+_BASE64 = re.compile(r"[A-Za-z0-9+/_\r\n-]{256,}=*\s*")
+_PLAIN = re.compile(r"[a-z0-9_\r\n-]*|[A-Z0-9_\r\n-]*")
+"""Words and hexadecimal digits; so many bytes in base64 have small and capital letters."""
 _GIT_COMMIT = re.compile(r"\bgit\b[^|;&\n]*\bcommit\b")
 
 
@@ -103,7 +105,7 @@ def _is_file(block: Mapping[str, Any]) -> bool:
 
 def _is_blob(key: Any, value: Any) -> bool:
     is_candidate = key in {"data", "encrypted_content"} and isinstance(value, str) and len(value) >= 256
-    return is_candidate and _BASE64.fullmatch(value) is not None
+    return is_candidate and _BASE64.fullmatch(value) is not None and not _PLAIN.fullmatch(value)
 
 
 def _fingerprint(data: str) -> str:

@@ -15,9 +15,10 @@ from anamnesis_pipeline.exchanges import identity
 from anamnesis_pipeline.exchanges.cutting import Cutter
 from anamnesis_pipeline.exchanges.grouping import exchange_of
 from anamnesis_pipeline.exchanges.log_lines import Record
+from anamnesis_pipeline.exchanges.own_text import is_own_request
 from anamnesis_pipeline.exchanges.parsing import Advance, Batch, FileOrigin, FileState, Found, read_messages
 from anamnesis_pipeline.exchanges.records import LoggedMessage
-from anamnesis_pipeline.model import SUMMARIZER_MARK, Message, Part, SegmentKind
+from anamnesis_pipeline.model import Message, Part, SegmentKind
 
 _PASTED = re.compile(r"\[Pasted text #(\d+)[^\]\n]*\]")
 _SLASH_COMMAND = re.compile(r"/[a-zA-Z][\w:.-]*(?:\s|$)")
@@ -63,7 +64,7 @@ def _read_entry(entry: Record, line: int, skipped: Counter[str]) -> list[LoggedM
         skipped["history:no prompt"] += 1
         return []
     text = _with_pasted_texts(display, entry.get("pastedContents"))
-    if SUMMARIZER_MARK in text:
+    if is_own_request(text):
         skipped["own:summarizer"] += 1
         return []
     if not text or text.isspace():

@@ -8,9 +8,9 @@ Three kinds of copies bear another key than the first:
 - a prompt in `history.jsonl` and in a transcript (`typed`): the transcript owns it, also when it turns up later.
 """
 
-import re
 from datetime import datetime
 
+from anamnesis_pipeline.exchanges.tagged import between
 from anamnesis_pipeline.model import content_id
 
 TYPED = "y:"
@@ -21,10 +21,6 @@ HISTORY_MINUTES = 10
 
 LONGEST_NORMAL = 100_000
 """Characters of a text in which white space is evened out."""
-
-_COMMAND = re.compile(r"<command-name>\s*(.*?)\s*</command-name>", re.DOTALL)
-_ARGUMENTS = re.compile(r"<command-args>\s*(.*?)\s*</command-args>", re.DOTALL)
-_SHELL = re.compile(r"<bash-input>\s*(.*?)\s*</bash-input>", re.DOTALL)
 
 
 def normal(text: str) -> str:
@@ -77,8 +73,8 @@ def typed_at(cwd: str, text: str, timestamp: datetime | None) -> tuple[str, ...]
 
 def as_typed(markup: str) -> str:
     """A slash command or `!` command as the user typed it; other texts as they are."""
-    if command := _COMMAND.search(markup):
-        arguments = _ARGUMENTS.search(markup)
-        return f"{command[1]} {arguments[1] if arguments else ''}".strip()
-    shell = _SHELL.search(markup)
-    return f"!{shell[1]}" if shell else markup
+    command = between(markup, "<command-name>", "</command-name>")
+    if command is not None:
+        return f"{command} {between(markup, '<command-args>', '</command-args>') or ''}".strip()
+    shell = between(markup, "<bash-input>", "</bash-input>")
+    return f"!{shell}" if shell is not None else markup

@@ -2,21 +2,23 @@
 
 from typing import Any
 
-from anamnesis_pipeline.model import MEMORY_TAG, SUMMARIZER_MARK, SegmentKind
+from anamnesis_pipeline.exchanges.tagged import without
+from anamnesis_pipeline.model import MEMORY_BEGINS, MEMORY_ENDS, MEMORY_TAG, SUMMARIZER_MARK, SegmentKind
 
-_OPENING, _CLOSING = f"<{MEMORY_TAG}", f"</{MEMORY_TAG}>"
+_TAG = f"<{MEMORY_TAG}"
+"""In a line of JSON the quotes of what follows it are escaped."""
 _FIRST_WORDS = frozenset({SegmentKind.PROMPT, SegmentKind.AGENT_PROMPT})
 
 
 def may_hold_memory(line: str) -> bool:
     """Whether a look at the strings of a line is worth it."""
-    return _OPENING in line
+    return _TAG in line
 
 
 def without_memory(value: Any) -> tuple[Any, int]:
     """A decoded JSON value without the blocks that this system put into the session, and how many there were."""
     if isinstance(value, str):
-        return _cut(value)
+        return without(value, MEMORY_BEGINS, MEMORY_ENDS)
     if isinstance(value, list):
         pairs = [without_memory(item) for item in value]
         return [item for item, _ in pairs], sum(count for _, count in pairs)
@@ -28,14 +30,9 @@ def without_memory(value: Any) -> tuple[Any, int]:
 
 def begins_own_session(kind: SegmentKind, text: str) -> bool | None:
     """Whether the session that begins with this message is a summarizer's call; None: the message does not tell."""
-    return SUMMARIZER_MARK in text if kind in _FIRST_WORDS else None
+    return is_own_request(text) if kind in _FIRST_WORDS else None
 
 
-def _cut(text: str) -> tuple[str, int]:
-    """A block that is not closed stays: what follows it may be anybody's words."""
-    pieces: list[str] = []
-    at = count = 0
-    while (opening := text.find(_OPENING, at)) >= 0 and (closing := text.find(_CLOSING, opening)) >= 0:
-        pieces.append(text[at:opening])
-        at, count = closing + len(_CLOSING), count + 1
-    return ("".join((*pieces, text[at:])), count) if count else (text, 0)
+def is_own_request(text: str) -> bool:
+    """Whether a prompt is one of our summarizer's, and not one that speaks of them."""
+    return text.lstrip().startswith(SUMMARIZER_MARK)

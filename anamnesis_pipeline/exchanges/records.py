@@ -12,17 +12,17 @@ from typing import Any
 from anamnesis_pipeline.exchanges import identity
 from anamnesis_pipeline.exchanges.blocks import is_milestone, reference, result_text, tool_input_text
 from anamnesis_pipeline.exchanges.log_lines import Record
+from anamnesis_pipeline.exchanges.tagged import without
 from anamnesis_pipeline.model import Message, SegmentKind, content_id
 
 _MARKUP = re.compile(r"\s*<([a-z][a-z_-]*)")
-_REMINDER = re.compile(r"<system-reminder>.*?</system-reminder>", re.DOTALL)
 _AGENT_TOOLS = frozenset({"Agent", "Task"})
 _TYPED = frozenset({SegmentKind.PROMPT, SegmentKind.STEERING, SegmentKind.COMMAND})
 _CONTINUED = "This session is being continued from a previous conversation that ran out of context"
 _INTERRUPTED = "[Request interrupted by user"
 _COMMAND_TAGS = ("command-", "local-command-", "bash-", "user-memory-input")
 _NOTIFICATION_TAGS = ("task-notification", "teammate-message", "agent-notification")
-_INJECTED_TAGS = ("user-prompt-submit-hook", "ide_opened_file", "ide_selection")
+_INJECTED_TAGS = ("system-reminder", "user-prompt-submit-hook", "ide_opened_file", "ide_selection")
 _INJECTED_STARTS = ("Stop hook feedback:", "Caveat: The messages below were generated")
 _SKIPPED_TYPES = frozenset({
     "progress", "file-history-snapshot", "file-history-delta", "queue-operation", "ai-title", "custom-title", "summary",
@@ -210,13 +210,24 @@ def _agent_of(record: Record) -> str:
 def _kinds(record: Record, text: str, skipped: Counter[str]) -> list[tuple[SegmentKind, str]]:
     if record.get("isCompactSummary") is True:
         return [(SegmentKind.COMPACT_SUMMARY, text)]
+    text, cut = _without_injected(text)
+    skipped["user:injected"] += cut
+    if not text:
+        return []
     kind = text_kind(text)
-    if kind is SegmentKind.PROMPT and "<system-reminder>" in text:
-        text = _REMINDER.sub("", text).strip()  # added by the client to what was typed
-    if kind is None or not text:
+    if kind is None:
         skipped["user:injected"] += 1
         return []
     return [(_own_kind(record) if kind is SegmentKind.PROMPT else kind, text)]
+
+
+def _without_injected(text: str) -> tuple[str, int]:
+    """`text` without the blocks that the client added to what was typed, and how many there were."""
+    count = 0
+    for tag in _INJECTED_TAGS:
+        text, cut = without(text, f"<{tag}>", f"</{tag}>")
+        count += cut
+    return (text.strip(), count) if count else (text, 0)
 
 
 def _own_kind(record: Record) -> SegmentKind:

@@ -9,12 +9,12 @@ from typing import Any
 import pytest
 
 from anamnesis_pipeline.exchanges.projects import project_of
-from anamnesis_pipeline.model import MEMORY_TAG, SUMMARIZER_MARK
+from anamnesis_pipeline.model import MEMORY_BEGINS, MEMORY_ENDS, MEMORY_TAG, SUMMARIZER_MARK
 from anamnesis_pipeline.store.base import Store
 from anamnesis_tests.exchanges.ingested import OTHER, Ingested
 from anamnesis_tests.exchanges.log_lines import SESSION, Log, stamp
 
-BLOCK = f'<{MEMORY_TAG} id="42">\nEarlier you fixed the zeppelin.\n</{MEMORY_TAG}>'
+BLOCK = f"{MEMORY_BEGINS}\nEarlier you fixed the zeppelin.\n{MEMORY_ENDS}"
 
 
 @pytest.fixture
@@ -124,12 +124,20 @@ def test_15_what_this_system_put_into_a_session_is_cut_out_wherever_it_stands_an
     log.call("Bash", "toolu_1", command=f"echo '{BLOCK}' | wc")
     log.result("toolu_1", [{"type": "text", "text": f"before {BLOCK} between {BLOCK} after"}])
     log.say(f"As I read: {BLOCK}")
-    log.user(f"<{MEMORY_TAG} is the tag we use, it is not closed here")
+    log.user(f"{MEMORY_BEGINS} is how it begins, it is not closed here")
+    log.user(f'An example: <{MEMORY_TAG} id="42">any words{MEMORY_ENDS}')
     home.write(log.lines)
     seen = home.ingest()
     assert seen.skipped["own:memory"] == 7
     assert "zeppelin" not in home.texts()
-    for kept in ("Why is it late?", "echo '' | wc", "before  between  after", "As I read:", "is the tag we use"):
+    for kept in (
+        "Why is it late?",
+        "echo '' | wc",
+        "before  between  after",
+        "As I read:",
+        "is how it begins",
+        "any words",
+    ):
         assert kept in home.texts()
 
 
@@ -142,7 +150,7 @@ def test_15_a_transcript_of_a_summarizers_call_yields_nothing(home: Ingested, ti
     own.say("The zeppelin was fixed.")
     own.user("again, please")
     about = Log()
-    about.user("Where is the mark defined?")
+    about.user(f"Where is the mark defined? I mean {SUMMARIZER_MARK}")
     about.tool("Grep", "toolu_1", f"model.py: {SUMMARIZER_MARK}", pattern="mark")
     home.write(about.lines)
     home.write(own.lines[:tick], f"{OTHER}.jsonl")

@@ -1,0 +1,37 @@
+"""Text between marks."""
+
+import time
+
+import pytest
+
+from anamnesis_pipeline.exchanges.identity import as_typed
+from anamnesis_pipeline.exchanges.tagged import between, without
+
+
+def test_what_stands_between_two_marks_is_found_without_the_space_around_it():
+    assert between("a <x> b </x> c <x>d</x>", "<x>", "</x>") == "b"
+    assert between("<x></x>", "<x>", "</x>") == ""
+
+
+@pytest.mark.parametrize("text", ["", "no marks", "<x> is not closed", "</x> closed before <x>"])
+def test_nothing_stands_between_marks_that_are_not_both_there(text: str):
+    assert between(text, "<x>", "</x>") is None
+    assert without(text, "<x>", "</x>") == (text, 0)
+
+
+def test_every_closed_block_is_cut_out_and_counted():
+    assert without("a<x>1</x>b<x>2</x>c<x>3", "<x>", "</x>") == ("abc<x>3", 2)
+
+
+@pytest.mark.parametrize(
+    "hostile", ["<command-name>{}", "<command-name>a{}b", "<bash-input>{}", "<command-name>" * 9 + "{}"]
+)
+def test_markup_made_to_stall_takes_time_in_proportion_to_its_length(hostile: str):
+    def seconds(count: int) -> float:
+        text = hostile.format(" " * count)
+        begun = time.perf_counter()
+        for _ in range(20):
+            as_typed(text)
+        return time.perf_counter() - begun
+
+    assert seconds(64_000) < 200 * (seconds(4_000) + 1e-3), "16 times the text; cubic would be 4,096 times the time"
