@@ -56,7 +56,8 @@ class FileCursor:
 
     `offset` points behind the last complete line archived. `generation` counts how often the file was
     replaced or shrank; each generation is archived on its own. `lines` is the number of lines archived in this
-    generation, `parsed_lines` how many of them were parsed, and `parser_state` what the parser needs to go on.
+    generation, `parsed_lines` how many of them were parsed (-1: an earlier generation is yet to be parsed to its end),
+    and `parser_state` what the parser needs to go on.
     `version` grows by one with every change and is what compare-and-set compares.
     """
 

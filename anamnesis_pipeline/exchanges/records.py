@@ -4,14 +4,14 @@ not understood is counted.
 
 import re
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import Any
+from typing import Any, NamedTuple
 
 from anamnesis_pipeline.exchanges import identity
 from anamnesis_pipeline.exchanges.blocks import is_milestone, reference, result_text, tool_input_text
-from anamnesis_pipeline.exchanges.log_lines import Record
+from anamnesis_pipeline.exchanges.log_lines import Record, read_records
 from anamnesis_pipeline.exchanges.tagged import without
 from anamnesis_pipeline.model import Message, SegmentKind, content_id
 
@@ -90,6 +90,22 @@ def boundary_of(record: Record) -> tuple[str, str] | None:
     return _string(record, "uuid"), _string(record, "logicalParentUuid")
 
 
+class Beginning(NamedTuple):
+    """Where a log began, in the order in which logs own what they share."""
+
+    is_fork: bool = False
+    at: str = ""
+
+
+def beginning(lines: Iterable[str]) -> Beginning:
+    """What the first record with a time says; a fork and a session that was moved to the background say so."""
+    for line in lines:
+        for record in read_records(line)[0]:
+            if at := _string(record, "timestamp"):
+                return Beginning("forkedFrom" in record or record.get("sessionKind") == "bg", at)
+    return Beginning()
+
+
 def text_kind(text: str) -> SegmentKind | None:
     """Who wrote the text of a user record; None for text that was injected."""
     if text.startswith(_CONTINUED):
@@ -139,11 +155,12 @@ class _Emitter:
         tool: tuple[str, str, bool] = ("", "", False),
         claims: tuple[str, ...] = (),
         seen_as: tuple[str, ...] = (),
+        aliases: tuple[str, ...] = (),
     ) -> None:
         """Add unless `text` is blank. `tool`: id of the call, tool name, whether it ends a step."""
         if not text or text.isspace():
             return
-        key, aliases = (key, ()) if key else self._record_keys(text)
+        key, aliases = (key, aliases) if key else self._record_keys(text)
         message = Message(key, self._uuid, kind, text, self._timestamp, aliases)
         self.messages.append(
             LoggedMessage(
@@ -161,6 +178,13 @@ class _Emitter:
             self.add(kind, text, claims=identity.typed(self.session_id, self._cwd, typed, self._timestamp))
         else:
             self.add(kind, text)
+
+    def result_keys(self, call: str, text: str) -> tuple[str, tuple[str, ...]]:
+        """Key and aliases of a tool's result. Not every service numbers its calls beyond one session, so the text
+        counts too; but a record that was written again with another text is the same one.
+        """
+        again = (f"u:{self._uuid}:r:{call}",) if self._uuid else ()
+        return f"r:{call}:{content_id(text)}", again
 
     def _record_keys(self, text: str) -> tuple[str, tuple[str, ...]]:
         number, self._numbered = self._numbered, self._numbered + 1
@@ -243,7 +267,8 @@ def _add_result(emitter: _Emitter, block: Record, agent_id: str = "") -> None:
     call, text = _string(block, "tool_use_id"), result_text(block.get("content"))
     claims = (identity.answer_as_result(agent_id, text),) if agent_id else ()
     seen_as = (identity.answer_as_said(agent_id, text),) if agent_id else ()
-    emitter.add(kind, text, f"r:{call}" if call else "", (call, "", False), claims, seen_as)
+    key, aliases = emitter.result_keys(call, text) if call else ("", ())
+    emitter.add(kind, text, key, (call, "", False), claims, seen_as, aliases)
 
 
 def _assistant(record: Record, body: Any, line: int, skipped: Counter[str]) -> list[LoggedMessage]:

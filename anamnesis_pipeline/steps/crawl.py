@@ -158,10 +158,11 @@ def _is_same_file(read: ReadBlock, file: FileStat, cursor: FileCursor) -> bool:
 
 
 def _next_generation(cursor: FileCursor) -> FileCursor:
-    """The parser's state stays: it has yet to finish the generation before."""
+    """The parser's state stays: it may have yet to finish the generation before."""
     return FileCursor(
         cursor.source, cursor.path, generation=cursor.generation + 1 if cursor.lines else cursor.generation,
-        parser_state=cursor.parser_state, version=cursor.version,
+        parsed_lines=-1 if cursor.parsed_lines < cursor.lines else 0, parser_state=cursor.parser_state,
+        version=cursor.version,
     )  # fmt: skip
 
 

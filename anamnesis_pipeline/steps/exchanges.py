@@ -10,6 +10,7 @@ from itertools import islice
 
 from anamnesis_pipeline.exchanges.history import advance_history, read_history
 from anamnesis_pipeline.exchanges.parsing import Advance, Batch, FileOrigin, FileState, advance, read_messages
+from anamnesis_pipeline.exchanges.records import Beginning, beginning
 from anamnesis_pipeline.model import DeadLetter, FileCursor, Part, Source
 from anamnesis_pipeline.sources.base import described_log, is_agent_description
 from anamnesis_pipeline.store.base import MAX_ROWS_PER_WRITE, Store
@@ -18,6 +19,9 @@ from anamnesis_pipeline.store.ingest_base import IngestRecords, ParsedChunk
 CHUNK_LINES = 200
 CHUNK_CHARACTERS = 2_000_000
 """A chunk ends at either; one longer line is a chunk of its own."""
+
+HEAD_LINES = 20
+"""Lines of a new file that are looked at for where its conversation began."""
 
 ArchiveLines = Callable[[FileCursor, int], Iterator[str]]
 """(cursor, from_line) -> the masked lines of the cursor's generation, from that line on."""
@@ -119,9 +123,9 @@ def parse_source(
 ) -> ParseReport:
     """Parse every archived line of `source` that was not parsed yet, and close the parts that fell idle.
 
-    Files are read by their time of change, oldest first: a message belongs to the first file it was read from. Those of
-    sessions come before those of their subagents, so that a session owns what both show. A run that is interrupted
-    goes on where it was; a file that another run parses at the same time is left to it.
+    A message belongs to the first file it was read from, so the order counts: sessions before their subagents, files
+    known before ahead of new ones, originals before forks, then by the first record's time and by that of the last
+    change. A run that is interrupted goes on where it was; a file that another run parses meanwhile is left to it.
 
     :param now: an open part whose last segment is more than `idle_minutes` older is closed.
     :param label: working directory -> project.
@@ -130,7 +134,7 @@ def parse_source(
     context = ParseContext(store.ingest, archive_lines, source, label, idle_minutes, tally, {})
     cursors = store.ingest.cursors(source.key)
     _read_descriptions(context, cursors)
-    for cursor in _unparsed(cursors.values()):
+    for cursor in _unparsed(context, cursors.values()):
         tally.files += 1
         tally.overtaken += not _parse_file(context, cursor)
     closed = store.ingest.close_idle_parts(source.key, now - timedelta(minutes=idle_minutes))
@@ -149,9 +153,16 @@ def parse_source(
     )
 
 
-def _unparsed(cursors: Iterable[FileCursor]) -> list[FileCursor]:
+def _unparsed(context: ParseContext, cursors: Iterable[FileCursor]) -> list[FileCursor]:
+    """The files with something to parse, those first that own what several have."""
     waiting = [c for c in cursors if c.parsed_lines < c.lines and not is_agent_description(c.path)]
-    return sorted(waiting, key=lambda c: (bool(FileOrigin(c.source, c.path).agent_id), c.mtime_ns, c.path))
+
+    def order(cursor: FileCursor) -> tuple[bool, bool, Beginning, int, str]:
+        is_agent, is_new = bool(FileOrigin(cursor.source, cursor.path).agent_id), not cursor.parser_state
+        first = islice(context.archive_lines(cursor, 0), HEAD_LINES) if is_new and len(waiting) > 1 else ()
+        return is_agent, is_new, beginning(first), cursor.mtime_ns, cursor.path
+
+    return sorted(waiting, key=order)
 
 
 def _read_descriptions(context: ParseContext, cursors: Mapping[str, FileCursor]) -> None:
@@ -199,7 +210,10 @@ def _parse_file(context: ParseContext, cursor: FileCursor) -> bool:
             if committed is None:
                 return False
             stored, ended = committed, ()
-    return True
+    if stored.parsed_lines >= 0:
+        return True
+    after = replace(stored, parsed_lines=0, parser_state=state.to_json())
+    return context.ingest.commit_parsed(ParsedChunk(stored, after, parts=ended))
 
 
 def _state_of(cursor: FileCursor) -> FileState:
@@ -207,7 +221,7 @@ def _state_of(cursor: FileCursor) -> FileState:
     if not cursor.parser_state:
         return FileState()
     state = FileState.from_json(cursor.parser_state)
-    return state or FileState(generation=cursor.generation, line=cursor.parsed_lines)
+    return state or FileState(generation=cursor.generation, line=max(cursor.parsed_lines, 0))
 
 
 def _ended_part(ingest: IngestRecords, state: FileState) -> tuple[Part, ...]:

@@ -1,13 +1,14 @@
 """The points of the acceptance list that are about files: each through crawl, parse and publish on a real store."""
 
 import json
+from datetime import timedelta
 from pathlib import Path
 
 import pytest
 
 from anamnesis_pipeline.model import SegmentKind
 from anamnesis_pipeline.store.base import Store
-from anamnesis_tests.exchanges.ingested import OTHER, Ingested
+from anamnesis_tests.exchanges.ingested import LATER, OTHER, Ingested
 from anamnesis_tests.exchanges.log_lines import SESSION, Log
 
 TRUNK = f"{SESSION}.jsonl"
@@ -98,6 +99,50 @@ def test_06_a_copy_adds_no_message_and_the_earliest_session_keeps_it(home: Inges
     found = {(o.path, o.line): o.message_key for _, o in home.store.ingest.occurrences_of(keys)}
     assert len(found) == len(copied), "each line is remembered under the key that its message has"
     assert {path for path, _ in found} == {f"{OTHER}.jsonl"}
+
+
+@pytest.mark.parametrize("mark", [{"forkedFrom": {"sessionId": SESSION}}, {"sessionKind": "bg"}])
+def test_06_an_original_that_went_on_after_its_fork_keeps_its_messages(home: Ingested, mark: dict[str, object]) -> None:
+    log = session()
+    home.write(changed(log.lines, sessionId=OTHER, **mark), f"{OTHER}.jsonl")
+    log.say("The original goes on.")
+    home.write(log.lines)
+    home.ingest()
+    assert {episode.path.rpartition("/")[2] for episode in home.episodes()} == {TRUNK}
+    assert home.store.ingest.counts().occurrences == 6
+
+
+def test_06_two_sessions_whose_service_gives_calls_the_same_ids_keep_their_own_results(home: Ingested) -> None:
+    for name, output in ((SESSION, "first answer"), (OTHER, "second answer")):
+        log = Log(session=name)
+        log.tool("Bash", "call_0", output, command=f"ask {name}")
+        lines = [line.replace('"uuid-', f'"{name}-').replace('"msg-', f'"msg-{name}-') for line in log.lines]
+        home.write(lines, f"{name}.jsonl")
+    assert home.ingest().messages == 4
+    assert "first answer" in home.texts()
+    assert "second answer" in home.texts()
+
+
+def test_06_a_result_that_is_written_again_with_another_text_is_no_second_one(home: Ingested) -> None:
+    log = session()
+    home.write(log.lines)
+    home.ingest()
+    home.write([*log.lines, *(line.replace("pay(order)", "[cleared]") for line in log.lines)])
+    assert home.ingest().messages == 0
+
+
+@pytest.mark.parametrize("rest", ["", '{"type":"user","mess'])
+def test_03_what_was_archived_but_not_parsed_when_its_file_was_emptied_is_parsed(home: Ingested, rest: str) -> None:
+    home.write(session().lines)
+    home.crawl()
+    home.write(rest.encode())
+    home.crawl()
+    idle = LATER - timedelta(days=3_650)
+    assert home.store.ingest.unfinished_sources(idle) != set()
+    assert sum(report.messages for report in home.parse()) == 6
+    home.publish()
+    assert home.store.ingest.unfinished_sources(idle) == set()
+    assert home.parse()[0].lines == 0
 
 
 def test_06_what_follows_a_rewritten_copy_is_kept_in_the_exchange_that_it_goes_on_with(home: Ingested) -> None:

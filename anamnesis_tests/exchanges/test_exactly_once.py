@@ -47,6 +47,10 @@ class GrowingLogs(RuleBasedStateMachine):
         self.owner: dict[str, str] = {}
         """Text -> the first file that an ingest found it in."""
         self.copies: set[tuple[str, str, int]] = set()
+        self.crawled: dict[str, list[list[str]]] = {}
+        """File -> what crawls found in it that nobody has parsed."""
+        self.known: set[str] = set()
+        """Files that were parsed before."""
         self.made = 0
 
     def _open(self) -> None:
@@ -133,12 +137,27 @@ class GrowingLogs(RuleBasedStateMachine):
 
     def _note_owners(self) -> None:
         """What the next ingest will find, and where first."""
-        order = sorted(self.files, key=lambda name: (self.home.path(name).stat().st_mtime_ns, name))
-        for name in order:
-            for number, line in enumerate(self.files[name]):
+        for name in sorted(self.files, key=self._precedence):
+            found = [pair for lines in (*self.crawled.pop(name, []), self.files[name]) for pair in enumerate(lines)]
+            self.known.update([name] if found else [])
+            for number, line in found:
                 text = next(t for t in line.replace('"', " ").split() if t.startswith("word"))
                 if self.owner.setdefault(text, name) != name:
                     self.copies.add((text, name, number))
+
+    def _precedence(self, name: str) -> tuple[bool, bool, str, int, str]:
+        """Those that were there before, originals, the older ones."""
+        is_known, lines = name in self.known, self.files[name]
+        first = json.loads(lines[0]) if lines and not is_known else {}
+        is_fork = "forkedFrom" in first or "sessionKind" in first
+        return not is_known, is_fork, first.get("timestamp", ""), self.home.path(name).stat().st_mtime_ns, name
+
+    @rule()
+    def crawl(self) -> None:
+        """The run dies before it parses."""
+        self.home.crawl()
+        for name, lines in self.files.items():
+            self.crawled.setdefault(name, []).append(list(lines))
 
     @rule()
     def ingest(self) -> None:

@@ -139,7 +139,7 @@ def test_a_huge_line_whose_last_transaction_never_came_is_written_once(deploymen
 
         def commit_parsed(self, chunk: ParsedChunk) -> bool:
             calls.append(chunk)
-            if "r:t1" in chunk.keys:
+            if any(key.startswith("r:t1:") for key in chunk.keys):
                 raise KeyboardInterrupt
             return real_commit(chunk)
 
