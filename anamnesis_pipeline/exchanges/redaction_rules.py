@@ -74,6 +74,17 @@ PLACEHOLDER = re.compile(
 """What marks a value as a stand-in for a secret, or as code that fetches one."""
 
 WORDS = re.compile(r"_{0,2}[A-Za-z]+(?:[_\-./: ][A-Za-z]*)*[.,;:!?]?")
+HUMPS = re.compile(r"[A-Z]?[a-z]+|[A-Z]+(?![a-z])")
+CODE_WORDS = frozenset(
+    (
+        "account any auth bool buffer bytes change client code config confirm credential credentials current dict "
+        "encrypted env error field form from get hash hashed input int invalid key label list login manager map "
+        "missing name new none null object old option optional page param pass password plain provider ref reference "
+        "request required reset response secret server service set store str string text token type user value vault "
+        "with "
+    ).split()
+)
+"""Words in the names of code that stand where a password could: `SecretStr`, `currentPassword`."""
 STOCK_VALUES = re.compile(
     "(?:pass(?:word|phrase)?s?|pwd|secret|token|postgres|test|my)+[0-9]{0,3}|undefined|required|optional|disabled|enabled"
     "|unauthorized|authorization|credentials?",
@@ -107,7 +118,13 @@ def is_literal_secret(value: str, *, quoted: bool, strong: bool) -> bool:
         return False
     if looks_random(value):
         return True
-    return strong and not WORDS.fullmatch(value) if not value.isalpha() else strong and value.islower()
+    return strong and not (_is_name(value) if value.isalpha() else WORDS.fullmatch(value))
+
+
+def _is_name(letters: str) -> bool:
+    """Whether letters are a name in code: in capitals, or of several words of which code uses one."""
+    words = [word.lower() for word in HUMPS.findall(letters)]
+    return letters.isupper() or (len(words) > 1 and not CODE_WORDS.isdisjoint(words))
 
 
 def _has_digit(value: str) -> bool:
@@ -188,6 +205,9 @@ TOKENS: tuple[tuple[str, str], ...] = (
     ("netlify", r"nfp_[A-Za-z0-9]{36,}"),
     ("shopify", r"shp(?:at|ca|pa|ss)_[0-9a-fA-F]{32}"),
     ("vault", r"hv[sbr]\.[A-Za-z0-9_\-]{24,}"),
+    ("xai", r"xai-[A-Za-z0-9]{40,}"),
+    ("fly", r"FlyV1 fm[0-9]_[A-Za-z0-9+/=_,\-]{40,}"),
+    ("1password", r"ops_eyJ[A-Za-z0-9_\-]{40,}"),
     ("age", r"AGE-SECRET-KEY-1[0-9A-Z]{50,}"),
     ("linear", r"lin_api_[A-Za-z0-9]{32,}"),
     ("groq", r"gsk_[A-Za-z0-9]{40,}"),
@@ -219,7 +239,7 @@ _PEM_TORN = (
 _PUTTY = r"PuTTY-User-Key-File-[23]:(?s:.{0,20000}?)Private-MAC: ?[0-9a-f]{40,64}"
 
 ASSIGNMENT = linear(
-    r"(?i)(?:(?P<strong>passw(?:or)?d|passphrase|passwd|pwd|secret(?:[_-]?(?:access[_-]?)?key)?)"
+    r"(?i)(?:(?P<strong>passw(?:or)?d|passphrase|passwd|pwd|(?:\b|_)pass\b|secret(?:[_-]?(?:access[_-]?)?key)?(?:_base)?)"
     r"|token|credentials?|authorization|(?-i:[A-Z0-9]_(?:KEY|PASS|AUTH))"
     r"|(?:api|access|auth|private|client|account|service|signing|encryption|deploy|master|license)[_-]?key)"
     r"(?:[_-]?(?:value|base64|b64|raw|old|new|prod|production|dev|test|live|staging|main|default|[0-9]{1,3}))?"
@@ -236,6 +256,8 @@ _SCHEME = r"(?i:(?:bearer|basic|authorization: ?[\"']?(?:token|apikey)))[ \t]+([
 _IN_URL = r"://[^\s/:@\"'<>`]{0,100}:([^\s/@\"'<>`]{3,200})@[A-Za-z0-9\[]"
 _COMMAND = r"(?:\s-u|--user|sshpass -p)[ =]?[\"']?(?:[\w.@+\-]+:)?([^\s\"':]{6,})"
 _NETRC = r"login[ \t]+\S+\s+password[ \t]+([^\s\"'\\]{6,})"
+_ELEMENT = r"<(?i:[a-z:_\-]{0,40}(?:password|passwd|passphrase|secret|token|api_?key))>[ \t]*([^<\s]{6,512})[ \t]*</"
+_MYSQL = r"\b(?:mysql|mariadb)[a-z\-]*[ \t](?:[^\n|;&]{0,200}[ \t])?-p[\"']?([^\s\"'\\]{6,100})"
 _NPMRC = r"(?::_authToken|_auth|_password)\s*=\s*[\"']?([A-Za-z0-9+/=_\-]{16,})"
 
 _SAS = r"[?&;]sig=([A-Za-z0-9%+/]{40,}={0,2})"
@@ -263,6 +285,8 @@ def _rules() -> tuple[Rule, ...]:
         Rule("authorization", linear(_SCHEME), 1, _has_digit),
         Rule("password", linear(_COMMAND), 1, looks_random),
         Rule("password", linear(_NETRC), 1, _real_url_password),
+        Rule("password", linear(_ELEMENT), 1, _real_url_password),
+        Rule("password", linear(_MYSQL), 1, _real_url_password),
         Rule("azure-sas", linear(_SAS), 1, looks_random),
         Rule("cookie", linear(_COOKIE), 1, looks_random),
     )
@@ -292,12 +316,17 @@ _TOKEN_HINTS = (
     r"AGE-SECRET-KEY-1|lin_api_|gsk_[A-Za-z0-9]{40}|r8_[A-Za-z0-9]{37}|gl(?:sa|c)_[A-Za-z0-9_+/=]{32}|sntry[su]_",
     r"dckr_[po]at_|HRKU-[A-Za-z0-9_\-]{36}|key-[0-9a-f]{32}|sq0atp-|:APA91b[A-Za-z0-9_\-]{20}",
     r"[0-9]Q~[A-Za-z0-9_~.\-]{31}|[?&;]sig=[A-Za-z0-9%+/]{40}|(?i:cookie2?:[ \t]*|--cookie[ =])[^\r\n]{8}",
+    r"<(?i:[a-z:_\-]{0,40}(?:password|passwd|passphrase|secret|token|api_?key))>[^<\s]{6}",
+    r"(?:mysql|mariadb)[a-z\-]*[ \t](?:[^\n|;&]{0,200}[ \t])?-p[\"'\\]{0,4}[^\s\"'\\]{6}",
+    r"xai-[A-Za-z0-9]{40}|FlyV1 fm[0-9]_|ops_eyJ",
     r"NRAK-[A-Z0-9]|tskey-[a-z]|ATATT3xFf|sbp_[0-9a-f]|sb_secret_",
     r"(?i:bearer|basic|apikey|token)[ \t]+[A-Za-z0-9._~+/\-]{16}",
     r"(?: -u|--user|sshpass -p)[ =]?[\"'\\]{0,4}[^\s\"':]{1,60}:?[^\s\"':]{6}",
     r"login[ \t]+[^\s\\]{1,100}(?:\s|\\+[nrt])+password[ \t]|_auth(?:Token)?\s{0,3}=|_password\s{0,3}=",
 )
 _KEY_HINTS = (
+    r"(?i:\bpass)[\"'\\`\])]{0,8}[ \t]{0,3}[:=][:=>]{0,2}[ \t]{0,8}"
+    r"(?:[A-Za-z]{0,2}[\\\"'`]{1,8})?[^\s\"'\\`,;<>|&()]{8}",
     r"(?i:passw(?:or)?d|passphrase|pwd|secret)[A-Za-z0-9_\-]{0,12}[\"'\\]{0,8}[ \t]?"
     r"[:=][ \t]?\\*[\"'][^\s\"'\\]{1,7}\\",
     r"(?i:passw(?:or)?d|passphrase|passwd|pwd|secret|token|api[_\-]?key|[a-z]key|_key|-key|credentials?|_pass|_auth|authorization)"
