@@ -123,7 +123,7 @@ def _crawl_listing(crawl: _Crawl, listing: Listing) -> CrawlReport:
 
 def _note_unread(crawl: _Crawl, file: FileStat, reason: str) -> None:
     """Remember that this very state of a file could not be read; what was read of it before stays as it is."""
-    stored = crawl.store.ingest.cursors(crawl.source.key).get(file.path)
+    stored = crawl.store.ingest.cursor(crawl.source.key, file.path)
     cursor = stored or FileCursor(crawl.source.key, file.path)
     tried = replace(
         cursor, device=file.device, inode=file.inode, size=file.size, mtime_ns=file.mtime_ns, gone=False,

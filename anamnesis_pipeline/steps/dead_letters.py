@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
-from anamnesis_pipeline.errors import StoreBusy
+from anamnesis_pipeline.errors import StoreBusy, StoreCorrupt
 from anamnesis_pipeline.exchanges.parsing import Advance, FileState
 from anamnesis_pipeline.model import DeadLetter, FileCursor, Source
 from anamnesis_pipeline.steps.exchanges import ArchiveLines, ParseContext, Tally, commit_step
@@ -50,7 +50,9 @@ def retry_dead_letters(
 def _retry(context: ParseContext, letter: DeadLetter) -> tuple[Advance, bool]:
     """Read one line again, and commit what it gives; whether nothing is wrong with it any more."""
     for _ in range(ATTEMPTS):
-        cursor = context.ingest.cursors(letter.source)[letter.path]
+        cursor = context.ingest.cursor(letter.source, letter.path)
+        if cursor is None:
+            raise StoreCorrupt(f"a dead letter is of {letter.path}, a file of which nothing else is known")
         line = next(context.archive_lines(replace(cursor, generation=letter.generation), letter.line), "")
         batch = context.read([line], letter.line)
         step = _as_addition(context.advance(_place_of(cursor), batch, letter.path))

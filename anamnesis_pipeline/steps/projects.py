@@ -1,5 +1,6 @@
 """Names of projects: what a directory resolved to is remembered, and aliases merge what belongs together."""
 
+import os
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
@@ -10,7 +11,7 @@ from anamnesis_pipeline.store.base import PROJECT_ALIASES, SettingsRecords, Stor
 from anamnesis_pipeline.store.project_names import names_of, store_name
 
 SEEN = "projects.seen."
-"""Stored under this prefix and the directory: its project, where that is not just its path."""
+"""Stored under this prefix and a directory of this machine: its project."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,14 +24,19 @@ class ProjectRow:
 
 
 def project_labels(settings: SettingsRecords) -> Callable[[str], str]:
-    """Working directory -> project. A worktree that was removed keeps the project that it had when it was seen."""
+    """Working directory -> project. A directory that was removed keeps the project that it had when it was seen, also
+    where a repository of somebody's whole home is left around it.
+    """
 
     @lru_cache(maxsize=10_000)
     def label(cwd: str) -> str:
-        plain, found = project_label(cwd), resolved_project(cwd)
+        seen, is_here = settings.get(SEEN + cwd), os.path.isdir(cwd)
+        if seen is not None and not is_here:
+            return str(seen)
+        found = resolved_project(cwd)
         if found is None:
-            return str(settings.get(SEEN + cwd, plain))
-        if found != plain and settings.get(SEEN + cwd) != found:
+            return project_label(cwd)
+        if is_here and seen != found:
             settings.set(SEEN + cwd, found)
         return found
 

@@ -69,6 +69,9 @@ class IngestRecords(Protocol):
     def cursors(self, source: str) -> dict[str, FileCursor]:
         """Path -> cursor, gone files included."""
 
+    def cursor(self, source: str, path: str) -> FileCursor | None:
+        """What is known of one file."""
+
     def commit_crawl(self, before: FileCursor | None, after: FileCursor, frame: ArchiveFrame | None) -> bool:
         """Compare-and-set: write `after` and `frame` if the stored cursor is still `before` (None: absent).
 

@@ -12,7 +12,7 @@ from anamnesis_pipeline.commands.projects import render
 from anamnesis_pipeline.errors import BadSetting
 from anamnesis_pipeline.exchanges.projects import project_label, project_of
 from anamnesis_pipeline.model import Episode, Passage, Where
-from anamnesis_pipeline.steps.projects import ProjectRow, add_alias, project_labels, project_rows, remove_alias
+from anamnesis_pipeline.steps.projects import SEEN, ProjectRow, add_alias, project_labels, project_rows, remove_alias
 from anamnesis_pipeline.store.base import Store
 from anamnesis_tests.exchanges.ingested import Ingested
 from anamnesis_tests.exchanges.log_lines import SESSION, Log
@@ -69,13 +69,24 @@ def test_a_link_to_a_directory_is_the_project_that_it_leads_to(store: Store, rep
         assert project_labels(store.settings)(str(link)) == project_label(str(target.resolve()))
 
 
-def test_only_what_the_path_does_not_tell_is_remembered(store: Store, repository: Path, tmp_path: Path) -> None:
+def test_only_directories_of_this_machine_are_remembered(store: Store, repository: Path) -> None:
     label = project_labels(store.settings)
-    for cwd in (str(tmp_path), str(repository), "/no/such/place", "C:\\work", ""):
+    for cwd in (str(repository), "/no/such/place", "C:\\work", ""):
         label(cwd)
-    assert store.settings.all("projects.seen.") == {}
-    label(str(repository.parent / "shop-a"))
-    assert len(store.settings.all("projects.seen.")) == 1
+    assert store.settings.all(SEEN) == {SEEN + str(repository): project_label(str(repository))}
+
+
+@pytest.mark.parametrize("is_worktree", [True, False])
+def test_a_project_that_was_removed_does_not_go_over_to_the_repository_of_the_home_around_it(
+    store: Store, repository: Path, is_worktree: bool
+) -> None:
+    gone = repository.parent / ("shop-a" if is_worktree else "notes")
+    gone.mkdir(exist_ok=True)
+    before = project_labels(store.settings)(str(gone))
+    shutil.rmtree(gone)
+    git(repository.parent, "init", "--quiet")
+    git(repository.parent, "remote", "add", "origin", "git@example.org:ann/dotfiles.git")
+    assert project_labels(store.settings)(str(gone)) == before
 
 
 @pytest.mark.parametrize(

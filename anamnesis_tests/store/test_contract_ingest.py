@@ -40,6 +40,8 @@ def test_a_cursor_reads_back_as_written(store: Store):
     )  # fmt: skip
     assert store.ingest.commit_crawl(None, cursor, None)
     assert store.ingest.cursors("logs") == {"sub/ü.jsonl": cursor}
+    assert store.ingest.cursor("logs", "sub/ü.jsonl") == cursor
+    assert store.ingest.cursor("logs", "a.jsonl") is None
     assert store.ingest.cursors("other") == {}
 
 

@@ -67,6 +67,12 @@ class SqliteIngest(SqliteArchive, SqliteSummaries):
             rows = connection.execute(f"SELECT {_FILE_COLUMNS} FROM files WHERE source = ? ORDER BY path", (source,))
             return {row[1]: _read_cursor(row) for row in rows}
 
+    def cursor(self, source: str, path: str) -> FileCursor | None:
+        with self._database.read() as connection:
+            query = f"SELECT {_FILE_COLUMNS} FROM files WHERE source = ? AND path = ?"
+            row = connection.execute(query, (source, path)).fetchone()
+            return _read_cursor(row) if row else None
+
     def commit_crawl(self, before: FileCursor | None, after: FileCursor, frame: ArchiveFrame | None) -> bool:
         with self._database.write() as connection:
             stored = _stored_version(connection, after)
