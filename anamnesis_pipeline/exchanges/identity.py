@@ -4,7 +4,7 @@ Three kinds of copies bear another key than the first:
 
 - a typed message that a resume wrote again with a new uuid (`rewritten`);
 - what stands in the file of a session and in that of its subagent: the session's file owns the task, which is an
-  input of the call that spawned the subagent, and whichever file is read first owns the final answer;
+  input of the call that spawned the subagent, and the final answer, also when it turns up later;
 - a prompt in `history.jsonl` and in a transcript (`typed`): the transcript owns it, also when it turns up later.
 """
 

@@ -265,10 +265,9 @@ def _own_kind(record: Record) -> SegmentKind:
 def _add_result(emitter: _Emitter, block: Record, agent_id: str = "") -> None:
     kind = SegmentKind.TOOL_ERROR if block.get("is_error") is True else SegmentKind.TOOL_RESULT
     call, text = _string(block, "tool_use_id"), result_text(block.get("content"))
-    claims = (identity.answer_as_result(agent_id, text),) if agent_id else ()
-    seen_as = (identity.answer_as_said(agent_id, text),) if agent_id else ()
+    claims = (identity.answer_as_result(agent_id, text), identity.answer_as_said(agent_id, text)) if agent_id else ()
     key, aliases = emitter.result_keys(call, text) if call else ("", ())
-    emitter.add(kind, text, key, (call, "", False), claims, seen_as, aliases)
+    emitter.add(kind, text, key, (call, "", False), claims, aliases=aliases)
 
 
 def _assistant(record: Record, body: Any, line: int, skipped: Counter[str]) -> list[LoggedMessage]:

@@ -23,7 +23,8 @@ class ParsedChunk:
     `keys` are the message keys (aliases included) that this chunk adds, owned by (source, path); `parts` are new or
     grown; `dead` lines of it could not be read; `revived` ones, dead before, now can. `aliases` leads from those of
     `keys` that are further keys of a message to its own. `claims` does so from keys that a message takes if nobody has
-    them, or only the history (`claude_history`), whose part then goes: a transcript's prompt wins.
+    them, or only what gives way: the history (`claude_history`), whose part then goes, since a transcript's prompt
+    wins; or a subagent's file, out of whose part the message goes, since its session owns the answer.
     """
 
     before: FileCursor

@@ -1,6 +1,7 @@
 """The points of the acceptance list that are about files: each through crawl, parse and publish on a real store."""
 
 import json
+from contextlib import closing
 from datetime import timedelta
 from pathlib import Path
 
@@ -8,6 +9,7 @@ import pytest
 
 from anamnesis_pipeline.model import SegmentKind
 from anamnesis_pipeline.store.base import Store
+from anamnesis_pipeline.store.sqlite.opening import open_sqlite
 from anamnesis_tests.exchanges.ingested import LATER, OTHER, Ingested
 from anamnesis_tests.exchanges.log_lines import SESSION, Log
 
@@ -226,13 +228,24 @@ def test_08_a_description_that_comes_late_or_changes_sets_right_what_was_publish
     assert home.store.ingest.counts().unparsed_lines == 0
 
 
-def test_08_a_subagents_answer_read_before_the_session_got_it_counts_once_too(home: Ingested) -> None:
+@pytest.mark.parametrize("agent_lines", [1, 2, 3, 4])
+def test_08_a_subagents_answer_read_before_the_session_got_it_is_the_sessions_all_the_same(
+    home: Ingested, tmp_path: Path, agent_lines: int
+) -> None:
     trunk, agent = spawning()
     home.write(trunk.lines[:-1])
-    home.write(agent.lines, LAYOUTS["flat"])
+    home.write(agent.lines[:agent_lines], LAYOUTS["flat"])
     home.ingest()
     home.append(trunk.lines[-1:])
+    home.append(agent.lines[agent_lines:], LAYOUTS["flat"])
     home.ingest()
+    home.ingest()
+    with closing(open_sqlite(tmp_path / "other.db", tmp_path / "other-index")) as other:
+        undisturbed = Ingested(other, tmp_path)
+        undisturbed.ingest()
+        expected = {(e.episode_id, e.raw_exchange) for e in undisturbed.episodes()}
+        assert other.ingest.counts().messages == home.store.ingest.counts().messages
+    assert {(e.episode_id, e.raw_exchange) for e in home.episodes()} == expected
     assert home.texts().count("Refunds are issued in src/refunds.py:44 only.") == 1
 
 

@@ -6,12 +6,15 @@ its own key.
 
 import sqlite3
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 
 from anamnesis_pipeline.model import MAX_RECORDS, DeadLetter, Occurrence, content_id
 from anamnesis_pipeline.store.ingest_base import ParsedChunk
 from anamnesis_pipeline.store.sqlite.columns import clean, json_list
 from anamnesis_pipeline.store.sqlite.episodes import remove_episode
+from anamnesis_pipeline.store.sqlite.part_rows import PART_COLUMNS, read_row, write_part
 
+_PART = f"SELECT {PART_COLUMNS} FROM parts WHERE part_id = ?"  # noqa: S608
 _HISTORY = "SELECT key FROM sources WHERE kind = 'claude_history'"
 
 
@@ -20,6 +23,7 @@ def write_messages(connection: sqlite3.Connection, chunk: ParsedChunk) -> None:
     source, path = chunk.before.source, chunk.before.path
     rows = [(key, source, path, chunk.aliases.get(key, "")) for key in chunk.keys]
     _supersede_history(connection, source, path, chunk.claims)
+    _supersede_agents(connection, source, path, chunk.claims)
     rows += [(claim, source, path, key) for claim, key in chunk.claims.items()]
     connection.executemany(
         "INSERT INTO messages (key, source, path, canonical) VALUES (?, ?, ?, ?) ON CONFLICT (key) DO NOTHING", rows
@@ -77,6 +81,49 @@ def _supersede_history(connection: sqlite3.Connection, source: str, path: str, c
         connection.execute("UPDATE occurrences SET message_key = ? WHERE message_key = ?", (claims[key], key))
 
 
+def _supersede_agents(connection: sqlite3.Connection, source: str, path: str, claims: Mapping[str, str]) -> None:
+    """A subagent's answer that its own file had first belongs to the file of who asked, which shows it now."""
+    if not claims:
+        return
+    held = connection.execute(
+        """SELECT key, canonical, path FROM messages m
+            WHERE key IN (SELECT value FROM json_each(?1)) AND source = ?2 AND path <> ?3 AND canonical <> ''
+                AND EXISTS (SELECT 1 FROM parts p WHERE p.source = m.source AND p.path = m.path AND agent_id <> '')""",
+        (json_list(claims), source, path),
+    ).fetchall()
+    for claim, key, file in held:
+        _remove_message(connection, source, file, key)
+        taken = {"source": source, "path": path, "former": key, "key": claims[claim]}
+        connection.execute(
+            """UPDATE messages SET path = :path, canonical = :key
+                WHERE source = :source AND (key = :former OR canonical = :former)""",
+            taken,
+        )
+        connection.execute("UPDATE occurrences SET message_key = :key WHERE message_key = :former", taken)
+        # a run that parses that file at this moment has the message in its open part, and must begin anew
+        connection.execute("UPDATE files SET version = version + 1 WHERE source = ? AND path = ?", (source, file))
+
+
+def _remove_message(connection: sqlite3.Connection, source: str, path: str, key: str) -> None:
+    """Take a message out of the parts of a file; one that held nothing else goes with its episodes."""
+    part_ids = connection.execute(
+        "SELECT part_id FROM parts WHERE source = ? AND path = ? ORDER BY ordinal DESC", (source, path)
+    ).fetchall()
+    is_found = False
+    for part_id in part_ids:
+        part = read_row(connection.execute(_PART, part_id).fetchone())
+        left = tuple(segment for segment in part.segments if segment.message_key != key)
+        if len(left) == len(part.segments):
+            if is_found:
+                return
+            continue
+        is_found = True
+        if left:
+            write_part(connection, replace(part, segments=left))
+        else:
+            _remove_part(connection, part.part_id)
+
+
 def _remove_exchange(connection: sqlite3.Connection, source: str, exchange_id: str) -> Iterator[int]:
     """Remove the parts of an exchange of the history with their episodes; yields the line that it stood on."""
     parts = connection.execute(
@@ -84,9 +131,13 @@ def _remove_exchange(connection: sqlite3.Connection, source: str, exchange_id: s
         (source, exchange_id),
     ).fetchall()
     for part_id, _ in parts:
-        for episode_id in (part_id, *(content_id("record", part_id, str(n)) for n in range(MAX_RECORDS))):
-            remove_episode(connection, episode_id)
-        connection.execute("DELETE FROM summaries WHERE part_id = ?", (part_id,))
-        connection.execute("DELETE FROM parts WHERE part_id = ?", (part_id,))
+        _remove_part(connection, part_id)
     if parts:
         yield parts[0][1]
+
+
+def _remove_part(connection: sqlite3.Connection, part_id: str) -> None:
+    for episode_id in (part_id, *(content_id("record", part_id, str(n)) for n in range(MAX_RECORDS))):
+        remove_episode(connection, episode_id)
+    connection.execute("DELETE FROM summaries WHERE part_id = ?", (part_id,))
+    connection.execute("DELETE FROM parts WHERE part_id = ?", (part_id,))
