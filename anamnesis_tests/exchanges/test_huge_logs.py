@@ -86,7 +86,7 @@ HUGE: dict[str, tuple[Callable[[], object], bool, int]] = {
     "short lines": (lambda: marked("a\n", 16_700_000), False, 8_000),
     # one character that widens the whole string in memory, and a mask, which makes a copy of the line
     "an emoji in plain text, and a secret": (
-        lambda: marked("line of the output, wörter\n" * 1_000 + " \U0001f600", 1_800) + SECRET, False, 12_000,
+        lambda: marked("line of the output, wörter\n" * 1_000 + " \U0001f600", 1_800) + f" {SECRET}", False, 12_000,
     ),
 }  # fmt: skip
 """Name -> (a tool's output, whether its line is ASCII, least number of episodes)."""

@@ -7,8 +7,9 @@ import sys
 import time
 from collections.abc import Iterator
 from contextlib import closing
-from dataclasses import dataclass
+from dataclasses import dataclass, fields, is_dataclass
 from pathlib import Path
+from typing import Any
 
 from anamnesis_pipeline import wiring
 from anamnesis_pipeline.embeddings.hashing import HashingEmbedder
@@ -48,8 +49,24 @@ class Remembered:
     archived: dict[tuple[str, str], list[str]]
 
     def differences(self, other: "Remembered") -> list[str]:
-        """Names of what differs."""
-        return [name for name in self.__slots__ if getattr(self, name) != getattr(other, name)]
+        """What differs: name, and the key of some of it."""
+        return [
+            line for name in self.__slots__ for line in _differences(name, getattr(self, name), getattr(other, name))
+        ]
+
+
+def _differences(name: str, ours: Any, theirs: Any) -> list[str]:
+    if not isinstance(ours, dict):
+        return [] if ours == theirs else [name]
+    keys = [key for key in ours.keys() | theirs.keys() if ours.get(key) != theirs.get(key)]
+    return [f"{name} of {key}: {_fields(ours.get(key), theirs.get(key))}" for key in keys[:3]]
+
+
+def _fields(ours: Any, theirs: Any) -> str:
+    if not is_dataclass(ours) or not is_dataclass(theirs):
+        return "differs" if ours and theirs else "is missing"
+    names = [field.name for field in fields(ours) if getattr(ours, field.name) != getattr(theirs, field.name)]
+    return ", ".join(f"{n}: {str(getattr(ours, n))[:400]} / {str(getattr(theirs, n))[:400]}" for n in names)
 
 
 class SoakedHome:

@@ -1,4 +1,8 @@
+import os
+import subprocess
+import sys
 from datetime import UTC, datetime
+from pathlib import Path
 
 import pytest
 from hypothesis import given, settings
@@ -99,3 +103,30 @@ def test_a_repeated_word_counts_less_the_second_time() -> None:
 def test_a_great_deal_of_text_is_summarized_quickly() -> None:
     text = " ".join(f"Sentence number {n} says something about topic {n % 17}." for n in range(2_000))
     assert len(telling_sentences(text, 3)) == 3
+
+
+CHOOSE = """
+import random
+from anamnesis_pipeline.summaries.extractive import telling_sentences
+
+chance = random.Random(1)
+words = [f"word{n}" for n in range(60) for _ in range(n % 7 + 1)]
+for _ in range(40):
+    bag = chance.sample(words, 30)
+    text = "\\n".join(" ".join(chance.sample(bag, 30)) for _ in range(20))
+    print(telling_sentences(text, 3))
+"""
+
+
+def test_the_same_sentences_are_chosen_in_every_process() -> None:
+    def chosen(hash_seed: int) -> bytes:
+        environment = os.environ | {"PYTHONHASHSEED": str(hash_seed)}
+        return subprocess.run(
+            [sys.executable, "-c", CHOOSE],
+            env=environment,
+            check=True,
+            capture_output=True,
+            cwd=Path(__file__).parents[2],
+        ).stdout
+
+    assert len({chosen(seed) for seed in range(1, 4)}) == 1
