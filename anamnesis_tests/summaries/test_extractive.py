@@ -110,10 +110,10 @@ import random
 from anamnesis_pipeline.summaries.extractive import telling_sentences
 
 chance = random.Random(1)
-words = [f"word{n}" for n in range(60) for _ in range(n % 7 + 1)]
+words = [f"word{n}" for n in range(40)]
 for _ in range(40):
-    bag = chance.sample(words, 30)
-    text = "\\n".join(" ".join(chance.sample(bag, 30)) for _ in range(20))
+    bags = [chance.sample(words, chance.randint(8, 20)) for _ in range(10)]
+    text = "\\n".join(" ".join(chance.sample(bag, len(bag))) for _ in range(2) for bag in bags)
     print(telling_sentences(text, 3))
 """
 
