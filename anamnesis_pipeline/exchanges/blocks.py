@@ -5,7 +5,7 @@ import binascii
 import hashlib
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 _BASE64 = re.compile(r"[A-Za-z0-9+/_\r\n-]{256,}=*\s*")
@@ -20,9 +20,8 @@ def tool_input_text(name: str, value: Any) -> str:
     Strings are verbatim, line breaks included. Other values are compact JSON, unless that would escape something in
     them: then each inner value gets its own line, so that code inside an edit list can be read and found.
     """
-    if isinstance(value, dict):
-        return "\n".join([name, *(line for key, item in value.items() for line in _lines(str(key), item))])
-    return "\n".join([name, *_lines("input", value)])
+    inputs = value if isinstance(value, dict) else {"input": value}
+    return "".join((name, *(piece for key, item in inputs.items() for piece in _lines(str(key), item))))
 
 
 def result_text(content: Any) -> str:
@@ -75,18 +74,23 @@ def is_milestone(name: str, value: Any) -> bool:
     return isinstance(command, str) and _GIT_COMMIT.search(command) is not None
 
 
-def _lines(key: str, value: Any) -> list[str]:
+def _lines(key: str, value: Any) -> Iterator[str]:
+    """The pieces of some lines, each with its line break before it. A value of 50 MB is not copied for its line."""
     if isinstance(value, str):
-        return [f"{key}: [{_fingerprint(value)}]" if _is_blob(key, value) else f"{key}: {value}"]
+        yield from ("\n", key, ": ", f"[{_fingerprint(value)}]" if _is_blob(key, value) else value)
+        return
     value = without_blobs(value)
     compact = _compact(value)
     if "\\" not in compact:
-        return [f"{key}: {compact}"]
-    if isinstance(value, dict):
-        return [line for inner, item in value.items() for line in _lines(f"{key}.{inner}", item)]
-    if isinstance(value, list):
-        return [line for index, item in enumerate(value) for line in _lines(f"{key}[{index}]", item)]
-    return [f"{key}: {value}"]
+        yield from ("\n", key, ": ", compact)
+    elif isinstance(value, dict):
+        for inner, item in value.items():
+            yield from _lines(f"{key}.{inner}", item)
+    elif isinstance(value, list):
+        for index, item in enumerate(value):
+            yield from _lines(f"{key}[{index}]", item)
+    else:
+        yield from ("\n", key, ": ", str(value))
 
 
 def _block_text(block: Any) -> str:

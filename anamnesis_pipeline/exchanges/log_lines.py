@@ -74,11 +74,11 @@ def _decode_at(line: str, position: int) -> tuple[Any, int]:
     return value, end
 
 
-def _is_encodable(line: str) -> bool:
-    if line.isascii():
+def _is_encodable(text: str) -> bool:
+    if text.isascii():
         return True
     try:
-        line.encode()
+        text.encode()
     except UnicodeEncodeError:
         return False
     return True
@@ -87,7 +87,9 @@ def _is_encodable(line: str) -> bool:
 def _mended(value: Any) -> Any:
     """`value` with lone surrogates, which no store can encode, replaced by U+FFFD."""
     if isinstance(value, str):
-        return value.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
+        return (
+            value if _is_encodable(value) else value.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
+        )
     if isinstance(value, list):
         return [_mended(item) for item in value]
     if isinstance(value, dict):

@@ -12,6 +12,7 @@ from anamnesis_pipeline.exchanges.grouping import Exchange, exchange_of
 from anamnesis_pipeline.exchanges.log_lines import Record, read_records
 from anamnesis_pipeline.exchanges.own_text import begins_own_session, may_hold_memory, without_memory
 from anamnesis_pipeline.exchanges.records import LoggedMessage, boundary_of, read_messages_of
+from anamnesis_pipeline.exchanges.wide_text import narrowed
 from anamnesis_pipeline.model import Message, Occurrence, Part, SegmentKind
 
 STATE_VERSION = 1
@@ -153,9 +154,10 @@ def read_messages(lines: Iterable[str], first_line: int, read_record: ReadRecord
     boundaries: list[tuple[str, str]] = []
     number = first_line
     for line in lines:
+        length, line = len(line), narrowed(line)
         records, damaged = read_records(line)
         if damaged:
-            dead.append((number, _why_damaged(line, len(records))))
+            dead.append((number, _why_damaged(length, len(records))))
         if may_hold_memory(line):
             records = _without_memory(records, skipped)
         del line
@@ -169,10 +171,10 @@ def read_messages(lines: Iterable[str], first_line: int, read_record: ReadRecord
     return Batch(tuple(messages), number - first_line, +skipped, tuple(dead), tuple(boundaries))
 
 
-def _why_damaged(line: str, records: int) -> str:
+def _why_damaged(length: int, records: int) -> str:
     if records:
         return f"torn: {records} whole {'record' if records == 1 else 'records'} on it, the rest is no JSON object"
-    return f"no JSON object in its {len(line)} characters"
+    return f"no JSON object in its {length} characters"
 
 
 def _without_memory(records: Sequence[Record], skipped: Counter[str]) -> list[Record]:

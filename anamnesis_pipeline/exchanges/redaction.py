@@ -32,6 +32,7 @@ from anamnesis_pipeline.exchanges.redaction_rules import (
     looks_random,
     prefilter,
 )
+from anamnesis_pipeline.exchanges.wide_text import flattened, slices
 
 SALT_BYTES = 32
 _LEFT = 160
@@ -42,6 +43,9 @@ _CONTROL = {"n": "\n", "r": "\r", "t": "\t"}
 _TOKEN_REST = re.compile(r"[A-Za-z0-9_\-]*")
 _JWT_REST = re.compile(r"[A-Za-z0-9_\-.=]*")
 _SURROGATES = re.compile("[\ud800-\udfff]")
+_INSIDE_A_CHARACTER = bytes(range(0x80, 0xC0))
+"""Bytes of UTF-8 that begin no character."""
+_BLOCK = 1 << 16
 _ELEMENT_BORDER = re.compile(r"\\*\"\s*,\s*\\*\"")
 _AS_WRITTEN = {"password", "token", "basic-auth", "private-key"}
 """Kinds whose end the rule itself knows."""
@@ -93,20 +97,21 @@ class Redactor:
     def mask_text(self, text: str) -> tuple[str, Counter[str]]:
         """`text` with every secret masked, and how many of each kind. Masking again changes nothing."""
         spans = _find(text)
-        return self._masked(text, spans), Counter(span.kind for span in spans)
+        return "".join(self._pieces(text, spans)) if spans else text, _kinds(spans)
 
     def mask_line(self, line: str) -> tuple[str, Counter[str]]:
         """One raw JSONL line, masked; what was valid JSON stays valid JSON with the same shape."""
-        masked, found = self.mask_text(line)
-        if not found:
-            return line, found
-        record = _decoded(line)
-        if record is None:
-            return masked, found
-        after = _decoded(masked)
-        if after is not None and not any(_find(text) for text in _strings(after)):
-            return masked, found
-        return self._reserialized(record)
+        spans = _find(line)
+        if not spans:
+            return line, Counter()
+        pieces = self._pieces(line, spans)
+        after = _decoded(flattened(pieces, line))
+        if after is None or any(_find(text) for text in _strings(after)):
+            record = _decoded(line)
+            if record is not None:
+                return self._reserialized(record)
+        del after, line  # huge ones do not stay beside the copy
+        return "".join(pieces), _kinds(spans)
 
     def _reserialized(self, record: Any) -> tuple[str, Counter[str]]:
         found: Counter[str] = Counter()
@@ -133,9 +138,8 @@ class Redactor:
             return self._mask(kind, item)
         return self._mask_value(item, found)
 
-    def _masked(self, text: str, spans: Sequence[_Span]) -> str:
-        if not spans:
-            return text
+    def _pieces(self, text: str, spans: Sequence[_Span]) -> list[str]:
+        """What the masked text is joined from."""
         pieces: list[str] = []
         at = 0
         for span in spans:
@@ -143,9 +147,9 @@ class Redactor:
             mask = self._mask(span.kind, secret)
             # a key printed as an array of lines crosses string literals: their quotes and commas stay
             borders = [border.group() for border in _ELEMENT_BORDER.finditer(secret)]
-            pieces += (text[at : span.start], mask, *(border + mask for border in borders))
+            pieces += (*slices(text, at, span.start), mask, *(border + mask for border in borders))
             at = span.end
-        return "".join((*pieces, text[at:]))
+        return [*pieces, *slices(text, at, len(text))]
 
     def _mask(self, kind: str, secret: str) -> str:
         plain = _Unescaped(secret, ESCAPED).text.encode("utf-8", "surrogatepass")
@@ -184,6 +188,10 @@ def load_salt(path: Path) -> bytes:
 # --- finding ---------------------------------------------------------------------------------------------
 
 
+def _kinds(spans: Sequence[_Span]) -> Counter[str]:
+    return Counter(span.kind for span in spans)
+
+
 def _find(text: str) -> list[_Span]:
     """Every secret in `text`, in order, without overlaps."""
     if ("\\/" in text or "\\u00" in text) and ESCAPED_PRINTABLE.search(text):
@@ -211,7 +219,7 @@ def _windows(text: str) -> Iterator[tuple[int, int]]:
     for match in _PREFILTER.finditer(data):
         low, high = match.span()
         if wide:
-            char_at += len(data[byte_at:low].decode())
+            char_at += _characters(data, byte_at, low)
             byte_at = low
             low, high = char_at, char_at + high - low
         right = _right_of(data, *match.span())
@@ -223,6 +231,12 @@ def _windows(text: str) -> Iterator[tuple[int, int]]:
         start, end = max(0, low - _LEFT), high + right
     if start >= 0:
         yield start, min(end, len(text))
+
+
+def _characters(data: bytes, start: int, end: int) -> int:
+    """How many characters begin in a run of UTF-8; counted by blocks, since a copy of a huge run takes memory."""
+    blocks = (data[at : min(at + _BLOCK, end)] for at in range(start, end, _BLOCK))
+    return sum(len(block.translate(None, _INSIDE_A_CHARACTER)) for block in blocks)
 
 
 def _right_of(data: bytes, low: int, high: int) -> int:

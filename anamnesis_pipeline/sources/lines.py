@@ -30,11 +30,12 @@ def complete_lines(read: ReadBlock, offset: int, end: int) -> Iterator[tuple[str
         first, *rest = block.split(b"\n")
         pending.append(first)
         for piece in rest:
-            raw = b"".join(pending)
+            raw, pending = b"".join(pending), [piece]
             start, position = position, position + len(raw) + 1
-            if line := text_of(raw, first=start == 0):
-                yield line, position
-            pending = [piece]
+            text = [text_of(raw, first=start == 0)]
+            del raw
+            if text[0]:
+                yield text.pop(), position  # a line of 50 MB is not kept beside what its reader makes of it
     tail = b"".join(pending)
     if is_whole_record(tail):
         yield text_of(tail, first=position == 0), position + len(tail)

@@ -16,12 +16,17 @@ def archived_lines(
     :raises StoreCorrupt: a frame is missing or damaged.
     """
     line, revision = from_line, -1
+
+    def counted(text: str) -> str:
+        nonlocal line
+        line += 1
+        return text
+
     while True:
         frames = store.ingest.frames(source, path, generation, line)
         try:
-            for text in archive.lines(source, path, frames, line):
-                yield text
-                line += 1
+            # not a loop: its variable would keep a line of 50 MB beside what the reader makes of it
+            yield from map(counted, archive.lines(source, path, frames, line))
         except StoreCorrupt:
             if frames[0].revision == revision:
                 raise

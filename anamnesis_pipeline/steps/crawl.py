@@ -180,19 +180,20 @@ def _archive_lines(
     end, revision = _archive_end(crawl.store, cursor)
     for lines, offset, last in _batches(_new_lines(file, cursor, read), cursor.offset):
         frame = None
+        count = len(lines)
         if lines:
-            masked = _without_forgotten(crawl, cursor.path, [_mask(crawl, line) for line in lines])
+            masked = _without_forgotten(crawl, cursor.path, _masked(crawl, lines))
             frame = crawl.archive.append(
                 cursor.source, cursor.path, cursor.generation, cursor.lines, masked, at=end, revision=revision
             )
             end += frame.archive_bytes
-        after = _read_up_to(cursor, file, read, offset, len(lines))
+        after = _read_up_to(cursor, file, read, offset, count)
         if not last:  # a time that no listing shows: should this run die here, the next one goes on
             after = replace(after, mtime_ns=0)
         if not crawl.store.ingest.commit_crawl(stored, after, frame):
             return
         stored = cursor = after
-        crawl.tally.lines += len(lines)
+        crawl.tally.lines += count
 
 
 def _read_up_to(cursor: FileCursor, file: FileStat, read: ReadBlock, offset: int, lines: int) -> FileCursor:
@@ -222,12 +223,18 @@ def _batches(lines: Iterator[tuple[str, int]], offset: int) -> Iterator[tuple[li
             batch, size = [], 0
         batch.append(line)
         size, offset = size + len(line), end
+        del line  # so that only the batch has it
     yield batch, offset, True
 
 
-def _mask(crawl: _Crawl, line: str) -> str:
-    masked, found = crawl.mask(line)
-    crawl.tally.masked.update(found)
+def _masked(crawl: _Crawl, lines: list[str]) -> list[str]:
+    """The lines with their secrets masked. They are used up: a huge one does not stay beside its copy."""
+    lines.reverse()
+    masked = []
+    while lines:
+        line, found = crawl.mask(lines.pop())
+        masked.append(line)
+        crawl.tally.masked.update(found)
     return masked
 
 

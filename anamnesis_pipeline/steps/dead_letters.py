@@ -39,7 +39,7 @@ def retry_dead_letters(
     for letter in letters:
         context = ParseContext(
             store.ingest, archive_lines, sources.get(letter.source) or Source(letter.source), label, idle_minutes,
-            Tally(), {},
+            Tally(), {}, store.forgetting.forgotten,
         )  # fmt: skip
         step, is_alive = _retry(context, letter)
         revived, messages = revived + is_alive, messages + len(step.keys)

@@ -88,6 +88,8 @@ class ParseContext:
     tally: Tally
     agents: dict[str, tuple[str, str]]
     """Path of a subagent's file -> its type and the call that spawned it."""
+    forgotten: Callable[[Sequence[str]], set[str]]
+    """Those of some keys that a tombstone forbids."""
 
     def origin(self, path: str) -> FileOrigin:
         """Which file lines of `path` come from."""
@@ -100,6 +102,7 @@ class ParseContext:
 
     def advance(self, state: FileState, batch: Batch, path: str) -> Advance:
         """What a batch adds to what the store knows."""
+        batch = self._without_deleted(batch)
         known, origin = self.ingest.known_keys(batch.keys), self.origin(path)
         if self._is_history:
             return advance_history(state, batch, known, origin, label=self.label)
@@ -107,6 +110,13 @@ class ParseContext:
         return advance(
             state, open_part, batch, known, origin, label=self.label, idle_minutes=self.idle_minutes
         )  # fmt: skip
+
+    def _without_deleted(self, batch: Batch) -> Batch:
+        """The batch without messages that stand for a deleted one: a prompt that was known from the history only."""
+        claims = [claim for logged in batch.messages for claim in logged.claims]
+        if not claims or not (gone := self.forgotten(claims)):
+            return batch
+        return replace(batch, messages=tuple(m for m in batch.messages if gone.isdisjoint(m.claims)))
 
     @property
     def _is_history(self) -> bool:
@@ -131,7 +141,9 @@ def parse_source(
     :param label: working directory -> project.
     """
     begun, tally = time.monotonic(), Tally()
-    context = ParseContext(store.ingest, archive_lines, source, label, idle_minutes, tally, {})
+    context = ParseContext(
+        store.ingest, archive_lines, source, label, idle_minutes, tally, {}, store.forgetting.forgotten
+    )
     cursors = store.ingest.cursors(source.key)
     _read_descriptions(context, cursors)
     for cursor in _unparsed(context, cursors.values()):

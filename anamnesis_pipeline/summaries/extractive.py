@@ -7,6 +7,7 @@ are most probable in the text, square the probability of the words it used, repe
 import re
 from collections import Counter
 from collections.abc import Sequence
+from math import fsum
 
 from anamnesis_pipeline.model import Part, Segment, SegmentKind
 
@@ -36,7 +37,10 @@ def summarize(part: Part) -> str:
 
 
 def telling_sentences(text: str, most: int) -> list[str]:
-    """Up to `most` sentences, in their order in the text, chosen by SumBasic."""
+    """Up to `most` sentences, in their order in the text, chosen by SumBasic.
+
+    Sums are exact: those of a set's words would else depend on their order, which is another in each process.
+    """
     sentences = [s for s in (_shorten(m.group(), SENTENCE_CHARS) for m in _SENTENCE.finditer(text)) if len(s) >= 20]
     bags = [frozenset(word.lower() for word in _WORD.findall(sentence)) for sentence in sentences]
     frequency = Counter(word for bag in bags for word in bag)
@@ -45,7 +49,7 @@ def telling_sentences(text: str, most: int) -> list[str]:
     chosen: list[int] = []
     while len(chosen) < min(most, len(sentences)):
         rest = [n for n in range(len(sentences)) if n not in chosen]
-        pick = max(rest, key=lambda n: (sum(probability[w] for w in bags[n]) / max(len(bags[n]), 1), -n))
+        pick = max(rest, key=lambda n: (fsum(probability[w] for w in bags[n]) / max(len(bags[n]), 1), -n))
         chosen.append(pick)
         for word in bags[pick]:
             probability[word] **= 2

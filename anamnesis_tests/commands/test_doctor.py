@@ -1,6 +1,7 @@
 """Each check finds what it is for."""
 
 import json
+import os
 from contextlib import closing
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -11,8 +12,10 @@ from anamnesis_pipeline.commands import doctor
 from anamnesis_pipeline.commands.doctor import Finding
 from anamnesis_pipeline.model import Episode, Passage
 from anamnesis_pipeline.settings import Settings
+from anamnesis_pipeline.steps.pipeline import ingest_all
+from anamnesis_pipeline.store.base import Store
 from anamnesis_pipeline.supervisor.up_lock import Running, hold_lock
-from anamnesis_pipeline.wiring import open_store
+from anamnesis_pipeline.wiring import discover_sources, open_pipeline, open_store
 
 
 @pytest.fixture
@@ -95,3 +98,42 @@ def test_a_damaged_database_is_reported_not_raised(settings: Settings) -> None:
 def test_findings_read_well() -> None:
     text = doctor.render([Finding(True, "disk", "9 GB"), Finding(False, "logs", "none", "add some")])
     assert text == "ok    disk: 9 GB\nWRONG logs: none\n      -> add some\n\n1 of 2 checks found something"
+
+
+@pytest.mark.parametrize("torn", ['{"type":"user","mess', '{"type":"user","mess\n'])
+def test_a_log_that_ends_in_a_torn_line_is_a_note_once_it_is_a_day_old(
+    settings: Settings, tmp_path: Path, torn: str
+) -> None:
+    log = tmp_path / "logs" / "-code-shop" / "agent-a.jsonl"
+    log.parent.mkdir(parents=True)
+    log.write_text(f'{{"type":"progress"}}\n{torn}')
+    with closing(open_store(settings)) as store:
+        is_whole_line = torn.endswith("\n")
+        check = doctor.dead_letters if is_whole_line else doctor.unread_logs
+        ingest_logs(settings, store)
+        assert (check(store).ok, check(store).note) == (not is_whole_line, "")
+        log.write_text(f'{{"type":"progress"}}\n{torn}')
+        os.utime(log, (0, (datetime.now(UTC) - timedelta(days=2)).timestamp()))
+        ingest_logs(settings, store)
+        assert check(store).ok
+        assert "torn line" in check(store).note or "inside a line" in check(store).note
+
+
+def test_a_line_that_could_not_be_read_and_has_others_behind_it_stays_wrong(settings: Settings, tmp_path: Path) -> None:
+    log = tmp_path / "logs" / "-code-shop" / "agent-a.jsonl"
+    log.parent.mkdir(parents=True)
+    log.write_text('{"type":"user","mess\n{"type":"progress"}\n')
+    os.utime(log, (0, 0))
+    with closing(open_store(settings)) as store:
+        ingest_logs(settings, store)
+        assert not doctor.dead_letters(store).ok
+        assert doctor.unread_logs(store) == Finding(
+            True,
+            "reading",
+            "every log could be read",
+            "let the user who runs Anamnesis read them; the next ingest does",
+        )
+
+
+def ingest_logs(settings: Settings, store: Store) -> None:
+    ingest_all(open_pipeline(settings, store), discover_sources(settings).sources)

@@ -132,6 +132,27 @@ def test_a_long_prompt_of_the_history_goes_whole_when_its_transcript_comes(home:
     assert home.texts().count("line 999 of a long prompt") == 1
 
 
+@pytest.mark.parametrize("crawled", ["after it was deleted", "before it was deleted"])
+@pytest.mark.parametrize("with_session", [True, False])
+def test_a_recovered_prompt_that_was_deleted_stays_away_when_its_transcript_comes(
+    home: Ingested, with_session: bool, crawled: str
+) -> None:
+    fields = {} if with_session else {"session": None}
+    home.write([entry("Why do webhook retries double-charge?", **fields)], "history.jsonl")
+    home.ingest()
+    (recovered,) = home.episodes()
+    if crawled == "before it was deleted":
+        home.write(transcript().lines)
+        home.crawl()
+    assert home.store.episodes.delete(recovered.episode_id)
+    home.write(transcript().lines)
+    for _ in range(2):
+        home.ingest()
+        assert "double-charge" not in home.texts()
+        assert {"I look.", "and [Image #1] this?"} <= set(home.texts().split("\n"))
+        assert not any("double-charge" in json.dumps(dict(e.metadata)) for e in home.episodes())
+
+
 def test_only_the_history_beside_projects_is_read_and_nothing_else_there(home: Ingested) -> None:
     home.write(HISTORY[:1], "history.jsonl")
     for name in ("settings.json", f"{SESSION}.jsonl", "todos.jsonl"):

@@ -8,20 +8,25 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Callable, Iterator
+from contextlib import closing
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from anamnesis_pipeline.sources.local import LocalHost
 from anamnesis_pipeline.store.base import Store
+from anamnesis_pipeline.store.sqlite.opening import open_sqlite
 from anamnesis_tests.exchanges.ingested import Ingested
 from anamnesis_tests.exchanges.log_lines import ROOT, SESSION, Log
 
 LIMIT_MB = 500
-WIDE = " \U0001f600"
+MARKERS = ("startmarker", "middlemarker", "endmarker")
+SECRET = "password: hunter2Xk99"
 CHILD = """
-import json, resource, sys
+import json, re, sys
 from pathlib import Path
+from anamnesis_pipeline.model import Where
 from anamnesis_pipeline.store.sqlite.opening import open_sqlite
 from anamnesis_tests.exchanges.ingested import Ingested
 
@@ -29,20 +34,27 @@ folder = Path(sys.argv[1])
 store = open_sqlite(folder / "anamnesis.db", folder / "index")
 seen = Ingested(store, folder).ingest()
 counts = store.ingest.counts()
+found = [word for word in sys.argv[2:] if store.text.matching([word], 1, Where())]
 store.close()
+peak = re.search(r"VmHWM:\\s+(\\d+) kB", Path("/proc/self/status").read_text())
 print(json.dumps({
-    "rss_mb": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024, "messages": seen.messages,
-    "malformed": seen.malformed, "bytes_read": seen.bytes_read, "lines": counts.lines, "episodes": counts.episodes,
+    "rss_mb": int(peak[1]) / 1000, "messages": seen.messages,
+    "malformed": seen.malformed, "lines": counts.lines, "episodes": counts.episodes, "found": found,
 }))
 """
 
 
-def ingested_in_a_child(folder: Path) -> dict[str, float]:
+def ingested_in_a_child(folder: Path, *words: str) -> dict[str, Any]:
+    """What one ingest of everything below `folder` saw, its peak of memory, and which of the words are found.
+
+    The peak is VmHWM: `ru_maxrss` of a child begins with what the process that started it had.
+    """
     done = subprocess.run(
-        [sys.executable, "-c", CHILD, str(folder)], cwd=ROOT, check=True, capture_output=True, text=True,
+        [sys.executable, "-c", CHILD, str(folder), *words], cwd=ROOT, check=True, capture_output=True, text=True,
         env={**os.environ, "PYTHONPATH": str(ROOT)},
     )  # fmt: skip
-    found: dict[str, float] = json.loads(done.stdout)
+    found: dict[str, Any] = json.loads(done.stdout)
+    print(found)
     return found
 
 
@@ -52,35 +64,68 @@ def log_path(folder: Path) -> Path:
     return path
 
 
-def long_text() -> str:
-    """50 MB of output; one line in a thousand holds a character that widens the whole string in memory."""
-    return "".join(f"line {n} of the output{WIDE if n % 1_000 == 0 else ''}, wörter\n" for n in range(1_500_000))
+def marked(piece: str, times: int) -> str:
+    """A text that is as long as so many pieces, with a word to find at its beginning, middle and end."""
+    start, middle, end = MARKERS
+    return f"{start} {piece * (times // 2)} {middle} {piece * (times // 2)} {end}"
 
 
 def picture() -> list[dict[str, object]]:
+    start, *others = MARKERS
     data = base64.b64encode(random.Random(1).randbytes(38_000_000)).decode()
-    return [{"type": "image", "source": {"type": "base64", "media_type": "image/png", "data": data}}]
+    source = {"type": "base64", "media_type": "image/png", "data": data}
+    texts = [{"type": "text", "text": start}, {"type": "text", "text": " ".join(others)}]
+    return [texts[0], {"type": "image", "source": source}, texts[1]]
+
+
+HUGE: dict[str, tuple[Callable[[], object], bool, int]] = {
+    "a picture": (picture, False, 1),
+    "plain text": (lambda: marked("some plain words of a text. ", 1_800_000), False, 12_000),
+    "emoji": (lambda: marked("\U0001f600", 12_500_000), False, 3_000),
+    "escaped emoji": (lambda: marked("\U0001f600", 4_170_000), True, 1_000),
+    "short lines": (lambda: marked("a\n", 16_700_000), False, 8_000),
+    # one character that widens the whole string in memory, and a mask, which makes a copy of the line
+    "an emoji in plain text, and a secret": (
+        lambda: marked("line of the output, wörter\n" * 1_000 + " \U0001f600", 1_800) + f" {SECRET}", False, 12_000,
+    ),
+}  # fmt: skip
+"""Name -> (a tool's output, whether its line is ASCII, least number of episodes)."""
 
 
 @pytest.mark.slow
 @pytest.mark.timeout(3_000)
-@pytest.mark.parametrize(("content", "episodes"), [(picture, 1), (long_text, 10_000)])
-def test_04_a_line_of_50_megabytes_goes_through_in_bounded_memory(
-    tmp_path: Path, content: Callable[[], object], episodes: int
-) -> None:
+@pytest.mark.parametrize("what", HUGE)
+def test_04_a_line_of_50_megabytes_goes_through_in_bounded_memory_and_is_not_cut(tmp_path: Path, what: str) -> None:
+    make, as_ascii, episodes = HUGE[what]
     log = Log()
     log.user("Why?")
     log.call("Bash", "t1", command="make")
-    record = log.result("t1", content())
-    log.lines[-1] = json.dumps(record, ensure_ascii=False)
-    log_path(tmp_path).write_text("".join(f"{line}\n" for line in log.lines), encoding="utf-8")
-    assert len(log.lines[-1]) > 50_000_000
+    record = log.result("t1", make())
+    log.lines[-1] = json.dumps(record, ensure_ascii=as_ascii)
+    path = log_path(tmp_path)
+    path.write_text("".join(f"{line}\n" for line in log.lines), encoding="utf-8")
+    assert path.stat().st_size > 49_900_000
     del log, record
-    found = ingested_in_a_child(tmp_path)
-    print(found)
+    found = ingested_in_a_child(tmp_path, *MARKERS, SECRET.rpartition(" ")[2])
     assert (found["messages"], found["malformed"]) == (3, 0)
+    assert found["found"] == list(MARKERS)
     assert found["episodes"] >= episodes
     assert found["rss_mb"] < LIMIT_MB
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(3_000)
+@pytest.mark.parametrize("beginning", ["", '{"type":"user","message":"'])
+def test_17_a_line_of_50_megabytes_that_is_no_json_is_kept_in_bounded_memory(tmp_path: Path, beginning: str) -> None:
+    log = Log()
+    log.user("Why?")
+    damaged = beginning + marked("this is no json ", 3_130_000)
+    log_path(tmp_path).write_text(f"{log.lines[0]}\n{damaged}\n{log.lines[0]}\n", encoding="utf-8")
+    found = ingested_in_a_child(tmp_path)
+    assert (found["messages"], found["malformed"], found["lines"]) == (1, 1, 3)
+    assert found["rss_mb"] < LIMIT_MB
+    with closing(open_sqlite(tmp_path / "anamnesis.db", tmp_path / "index")) as store:
+        assert Ingested(store, tmp_path).archived()[1] == damaged
 
 
 def sparse_lines(wanted: int) -> Iterator[str]:
@@ -120,7 +165,6 @@ def test_04_a_log_of_4_gigabytes_goes_through_in_bounded_memory() -> None:
                 results += '"tool_use_id"' in line
                 file.write(f"{line}\n")
         found = ingested_in_a_child(Path(folder))
-        print(found)
         assert found["messages"] == 2 * prompts + results
         assert found["rss_mb"] < LIMIT_MB
 

@@ -4,8 +4,8 @@ from collections.abc import Callable
 from dataclasses import replace
 from datetime import timedelta
 
-from anamnesis_pipeline.model import RESERVED_SOURCES, ArchiveFrame, FileCursor, Occurrence, Source
-from anamnesis_pipeline.store.base import Store
+from anamnesis_pipeline.model import RESERVED_SOURCES, ArchiveFrame, FileCursor, Occurrence, Source, content_id
+from anamnesis_pipeline.store.base import MAX_ROWS_PER_WRITE, Store
 from anamnesis_pipeline.store.ingest_base import ParsedChunk, SourceCounts
 from anamnesis_tests.store.samples import DAY, crawled, episode, parsed, part, put, segment, summary
 
@@ -79,6 +79,32 @@ def test_a_chunk_is_written_whole_or_not_at_all(store: Store):
     assert not store.ingest.commit_parsed(replace(chunk, keys=["m2"], parts=[part(segment("m2"))]))
     assert store.ingest.known_keys(["m1", "m2"]) == {"m1"}
     assert store.ingest.counts("logs").parts == 1
+
+
+def test_a_chunk_of_more_keys_and_claims_than_a_write_has_rows_is_written_whole(store: Store):
+    numbers = range(2 * MAX_ROWS_PER_WRITE + 1)
+    store.ingest.put_sources([Source("logs"), Source("history", kind="claude_history")])
+    typed = [part(segment(f"y{n}"), source="history", exchange_id=content_id("exchange", f"y{n}")) for n in numbers]
+    parsed(store, *typed, source="history", keys=[f"y{n}" for n in numbers])
+    before, keys = crawled(store), [f"k{n}" for n in numbers]
+    aliases = {f"h{n}": f"k{n}" for n in numbers}
+    claims = {f"y{n}": f"k{n}" for n in numbers}
+    chunk = ParsedChunk(before, before, [*keys, *aliases], parts=[part(segment("k0"))], aliases=aliases, claims=claims)
+    assert store.ingest.commit_parsed(chunk)
+    assert set(store.ingest.owners([*keys, *aliases, *claims]).values()) == {("logs", "a.jsonl")}
+    assert store.forgetting.aliases_of(keys) == aliases | claims
+    assert (store.ingest.counts("history").parts, store.ingest.counts("logs").messages) == (0, len(keys))
+    assert {o.message_key for _, o in store.ingest.occurrences_of(keys)} == set(keys)
+
+
+def test_a_subagent_with_more_parts_than_a_write_has_rows_gets_its_name_on_all(store: Store):
+    numbers = range(2 * MAX_ROWS_PER_WRITE + 1)
+    parsed(store, *(part(segment(f"m{n}")) for n in numbers))
+    parsed(store, part(segment("other"), path="b.jsonl"), path="b.jsonl")
+    assert store.ingest.name_agent("logs", "a.jsonl", "Explore", "toolu_1") == len(numbers)
+    assert store.ingest.name_agent("logs", "a.jsonl", "Explore", "toolu_1") == 0
+    named = [found.agent_type for found in store.forgetting.parts_after("", 5_000)]
+    assert (named.count("Explore"), named.count("")) == (len(numbers), 1)
 
 
 def test_a_message_that_another_file_came_to_own_is_not_written_again(store: Store):

@@ -1,4 +1,8 @@
+import os
+import subprocess
+import sys
 from datetime import UTC, datetime
+from pathlib import Path
 
 import pytest
 from hypothesis import given, settings
@@ -99,3 +103,30 @@ def test_a_repeated_word_counts_less_the_second_time() -> None:
 def test_a_great_deal_of_text_is_summarized_quickly() -> None:
     text = " ".join(f"Sentence number {n} says something about topic {n % 17}." for n in range(2_000))
     assert len(telling_sentences(text, 3)) == 3
+
+
+CHOOSE = """
+import random
+from anamnesis_pipeline.summaries.extractive import telling_sentences
+
+chance = random.Random(1)
+words = [f"word{n}" for n in range(40)]
+for _ in range(40):
+    bags = [chance.sample(words, chance.randint(8, 20)) for _ in range(10)]
+    text = "\\n".join(" ".join(chance.sample(bag, len(bag))) for _ in range(2) for bag in bags)
+    print(telling_sentences(text, 3))
+"""
+
+
+def test_the_same_sentences_are_chosen_in_every_process() -> None:
+    def chosen(hash_seed: int) -> bytes:
+        environment = os.environ | {"PYTHONHASHSEED": str(hash_seed)}
+        return subprocess.run(
+            [sys.executable, "-c", CHOOSE],
+            env=environment,
+            check=True,
+            capture_output=True,
+            cwd=Path(__file__).parents[2],
+        ).stdout
+
+    assert len({chosen(seed) for seed in range(1, 4)}) == 1

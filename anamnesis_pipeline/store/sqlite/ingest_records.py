@@ -131,12 +131,18 @@ class SqliteIngest(SqliteArchive, SqliteSummaries):
         return True
 
     def name_agent(self, source: str, path: str, agent_type: str, origin: str) -> int:
-        with self._database.write() as connection:
-            return connection.execute(
-                """UPDATE parts SET agent_type = ?3, origin = ?4, published_hash = NULL
-                    WHERE source = ?1 AND path = ?2 AND (agent_type, origin) <> (?3, ?4)""",
-                (source, path, clean(agent_type), clean(origin)),
-            ).rowcount
+        named, last = 0, MAX_ROWS_PER_WRITE
+        while last == MAX_ROWS_PER_WRITE:
+            with self._database.write() as connection:
+                last = connection.execute(
+                    f"""UPDATE parts SET agent_type = ?3, origin = ?4, published_hash = NULL WHERE part_id IN (
+                        SELECT part_id FROM parts
+                        WHERE source = ?1 AND path = ?2 AND (agent_type, origin) <> (?3, ?4)
+                        LIMIT {MAX_ROWS_PER_WRITE})""",
+                    (source, path, clean(agent_type), clean(origin)),
+                ).rowcount
+            named += last
+        return named
 
     def dead_letters(self, source: str | None = None, limit: int = 1_000) -> list[DeadLetter]:
         with self._database.read() as connection:
