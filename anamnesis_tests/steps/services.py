@@ -15,6 +15,7 @@ import paramiko
 import pytest
 
 from anamnesis_pipeline import wiring
+from anamnesis_pipeline.steps.pipeline import SourceReport, ingest_all
 from anamnesis_pipeline.steps.summaries import SummaryReport
 from anamnesis_tests.steps.archived_logs import FOLDER, SESSION, Home, record
 from anamnesis_tests.steps.llms import Clock
@@ -237,6 +238,11 @@ class LlmHome(Home):
         report = pipeline.summarize_parts(source, by_hand=by_hand)
         pipeline.publish(source)
         return report
+
+    def ingest_all(self) -> list[SourceReport]:
+        """Every source there is by now, as `anamnesis ingest` does it."""
+        settings = wiring.effective_settings(self.store)
+        return ingest_all(wiring.open_pipeline(settings, self.store), wiring.discover_sources(settings).sources)
 
     def later(self, **time_passed: float) -> None:
         self.clock.now += timedelta(**time_passed)

@@ -1,15 +1,19 @@
 """Summaries from logs to episodes over the real wiring and the real clients, against services of this machine."""
 
+from pathlib import Path
+
 import pytest
 
-from anamnesis_pipeline.model import Episode, LlmUse
+from anamnesis_pipeline.model import SUMMARIZER_MARK, Episode, LlmUse
 from anamnesis_pipeline.sidecar.jsonl_control import JsonlControl, llm_state
 from anamnesis_pipeline.summaries import extractive
 from anamnesis_pipeline.wiring import effective_settings
 from anamnesis_tests.steps.llms import REPLY
 from anamnesis_tests.steps.services import (
+    FOLDER,
     HERE,
     SERVERS,
+    ClaudeService,
     HttpService,
     LlmHome,
     Service,
@@ -19,6 +23,7 @@ from anamnesis_tests.steps.services import (
 )
 from anamnesis_tests.summaries.ollama_server import OllamaServer
 from anamnesis_tests.summaries.openai_server import OpenAiServer
+from anamnesis_tests.summaries.stand_in import make_stand_in
 
 SUMMARY = "The retry double-charged. It now sends an idempotency key."
 DEAD = "http://127.0.0.1:1"
@@ -161,6 +166,28 @@ def test_a_stall_meets_the_time_out_and_is_tried_again_later(llm_home: LlmHome, 
     assert by_kind(llm_home, "exchange")[0].summary == SUMMARY
 
 
+# --- itself ----------------------------------------------------------------------------------------------
+
+
+def test_transcripts_of_its_own_calls_yield_nothing_and_are_counted(llm_home: LlmHome, tmp_path: Path) -> None:
+    service = ClaudeService(make_stand_in(tmp_path / "claude"))
+    service.respond(service.says(REPLY) | {"log_root": str(llm_home.logs)})
+    llm_home.set(**service.settings)
+    llm_home.converse(1, 2)
+    llm_home.ingest_all()
+    known = llm_home.episodes()
+    transcripts = [log for log in llm_home.logs.rglob("*.jsonl") if log.parent.name != FOLDER]
+    assert len(transcripts) == len(service.prompts) == 2
+    assert all(SUMMARIZER_MARK in log.read_text() for log in transcripts)
+
+    reports = llm_home.ingest_all()
+    own = [report for report in reports if report.source.folder != FOLDER]
+    assert [report.parse.skipped["own:summarizer"] for report in own] == [2, 2]
+    assert [report.parse.parts for report in own] == [0, 0]
+    assert llm_home.episodes() == known
+    assert len(service.prompts) == 2, "a summary of a summarizer's call would be made for ever"
+
+
 # --- which service ---------------------------------------------------------------------------------------
 
 
@@ -183,7 +210,7 @@ def test_another_summarizer_is_called_by_the_next_run_and_the_former_is_not(llm_
     assert llm_home.store.ingest.summary_counts() == {"qwen3": 2}
 
 
-def test_ollama_servers_are_tried_in_order_and_a_dead_one_only_once(llm_home: LlmHome) -> None:
+def test_the_first_ollama_server_that_answers_is_taken(llm_home: LlmHome) -> None:
     with OllamaServer().running() as third, OllamaServer().running() as fourth:
         answering, spare = ollama_service(third), ollama_service(fourth)
         answering.respond(answering.says(REPLY))

@@ -69,7 +69,7 @@ def main(folder: str, how: str) -> None:
     from anamnesis_tests.steps.services import LlmHome
 
     home = LlmHome(Path(folder), pytest.MonkeyPatch())
-    home.set(llm_daily_dollars=1.0, llm_input_price=0.1, llm_output_price=0.5)
+    home.set(llm_input_price=0.1, llm_output_price=0.5)
     sys.addaudithook(refuse_what_leaves)
     found: dict[str, Any] = {}
     for name, settings in ELSEWHERE.items():
