@@ -132,15 +132,17 @@ class LlmCaller:
 
     def failed(self, call_id: str, exc: Exception) -> None:
         """Note a call that was not answered, for budget and breaker. One that may have been worked on stays booked."""
+        was_worked_on = self._backend.is_paid or isinstance(exc, LlmAnswerInvalid)
+        if isinstance(exc, LlmRefused | LlmBusy) or not was_worked_on:
+            self._store.llm.settle(call_id, LlmUse())
+        self.tell_breaker(exc)
+
+    def tell_breaker(self, exc: Exception) -> None:
+        """Note how a call failed."""
         match exc:
             case LlmRefused():
-                self._store.llm.settle(call_id, LlmUse())
                 self.breaker.was_refused(str(exc))
-            case LlmBusy():
-                self._store.llm.settle(call_id, LlmUse())
             case LlmUnavailable():
-                if not self._backend.is_paid:
-                    self._store.llm.settle(call_id, LlmUse())
                 self.breaker.found_nobody(str(exc))
 
     def _ask(

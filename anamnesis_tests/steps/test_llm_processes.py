@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from anamnesis_pipeline.model import LlmUse, Part
+from anamnesis_pipeline.steps.llm_breaker import breakers
 from anamnesis_pipeline.summaries.anthropic import AnthropicBackend
 from anamnesis_pipeline.summaries.prices import find_model, most_use
 from anamnesis_pipeline.summaries.prompt import build_prompt, request_for
@@ -132,6 +133,27 @@ def test_a_batch_is_collected_by_another_process_and_what_it_lacks_is_asked_for_
     llm_home.store.ingest.want_summaries("nobody")
     assert llm_home.run().counts["cached"] == PARTS
     assert len(server.received) == asked
+
+
+def test_a_key_that_is_refused_while_a_batch_is_under_way_stops_all_calls_until_it_is_mended(
+    llm_home: LlmHome, service: HttpService, server: AnthropicServer
+) -> None:
+    llm_home.run()
+    ((batch_id, entries),) = server.batches.items()
+    server.finish(batch_id, *(succeeded(entry["custom_id"], REPLY) for entry in entries))
+    server.refusal = service.refused
+    llm_home.later(minutes=11)
+    assert llm_home.run().counts["flagged"] == PARTS
+    (breaker,) = breakers(llm_home.store.settings)
+    assert breaker.is_open(llm_home.clock.now)
+    server.refusal, asked = None, len(server.received)
+    llm_home.later(minutes=11)
+    llm_home.run()
+    assert len(server.received) == asked
+    llm_home.later(hours=1)
+    assert llm_home.run().counts["cached"] == PARTS
+    assert breakers(llm_home.store.settings) == []
+    assert [call for call in calls(server) if call[0] == "POST"] == [("POST", "batches")]
 
 
 def test_a_process_killed_before_it_notes_the_batchs_id_costs_no_second_batch(
