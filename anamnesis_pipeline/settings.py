@@ -105,7 +105,11 @@ class Settings(BaseSettings):
         0.5, ge=0, le=20, description="Value below which an exchange is not sent to an LLM (see `anamnesis value`)"
     )
     claude_command: str = Field("claude", min_length=1, description="Claude's command line, for `claude_cli`")
-    claude_host: str = Field("", description="Host it runs on, over SSH: `user@host` or `user@host:port`; empty: here")
+    claude_host: str = Field(
+        "",
+        description="Host it runs on, over SSH: `user@host` or `user@host:port`, with its key in `~/.ssh/known_hosts`; "
+        "empty: here",
+    )
     ollama_urls: Annotated[tuple[str, ...], NoDecode] = Field(
         ("http://127.0.0.1:11434",), description="Ollama servers, tried in order, separated by `,`"
     )

@@ -131,10 +131,9 @@ def _label(store: Store, project: str | None) -> str | None:
         return None
     aliases, known = project_aliases(store), store.episodes.projects()
     names = [*known, *aliases]
-    found = {store_name(aliases, name) for name in ([project] if project in names else labels_of(project, names))}
+    meant = [project] if project in names else labels_of(project, names)
+    found = sorted({store_name(aliases, name) for name in meant})
     if len(found) != 1:
-        these = (
-            f"means {', '.join(sorted(found))}" if found else f"is not there; there are: {', '.join(known) or 'none'}"
-        )
+        these = f"means {', '.join(found)}" if found else f"is not there; there are: {', '.join(known) or 'none'}"
         raise BadSetting(f"project {project!r} {these}")
-    return found.pop()
+    return found[0]

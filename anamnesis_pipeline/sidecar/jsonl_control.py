@@ -206,7 +206,9 @@ def llm_state(store: Store, settings: Settings, now: datetime) -> LlmOut:
         return body
     tokens = day_use.input_tokens + day_use.output_tokens
     is_open = next((s for s in states if s.backend == settings.summarizer and s.is_open(now)), None)
-    if body["paid"] and budget == LlmBudget():
+    if settings.local_only and not body["local"]:
+        body["problem"] = f"local_only keeps all text here, so {settings.summarizer} is never asked"
+    elif body["paid"] and budget == LlmBudget():
         body["problem"] = NO_BUDGET
     elif is_open is not None:
         body["problem"] = f"{is_open.backend} is left alone until {_text(is_open.until)}: {is_open.reason}"
@@ -214,8 +216,6 @@ def llm_state(store: Store, settings: Settings, now: datetime) -> LlmOut:
         budget.dollars is not None and body["paid"] and day_use.dollars >= budget.dollars
     ):
         body["problem"] = "the LLM budget of this day (UTC) is used up; see llm_daily_tokens, llm_daily_dollars"
-    elif settings.local_only and not body["local"]:
-        body["problem"] = f"local_only keeps all text here, so {settings.summarizer} is never asked"
     return body
 
 

@@ -88,6 +88,7 @@ class BatchDesk:
             self._store.llm.close_batch(batch_id)
             return ()
         except (LlmRefused, LlmBusy, LlmUnavailable) as exc:
+            self._caller.tell_breaker(exc)
             raise self._on_hold(exc) from exc
         if results is None:
             return keys
@@ -104,10 +105,12 @@ class BatchDesk:
 
         :raises LlmAnswerInvalid: it is gone, or there is none.
         """
+        self._caller.wait_for_turn()
         found = self._backend.find(keys, known) if batch_id.startswith(_NOTE) else batch_id
         if found is None:
             raise LlmAnswerInvalid(f"no batch holds what {batch_id} noted")
         results = self._backend.collect(found)
+        self._caller.breaker.went_well()
         # one that ended meanwhile as somebody else's is passed over by the next look
         return results if results is None or results.keys() <= set(keys) else None
 

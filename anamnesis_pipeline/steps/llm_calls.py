@@ -55,6 +55,10 @@ class OnHold(RetryLater):
         self.until = until
 
 
+class Unreadable(LlmAnswerInvalid):
+    """A reply came, and was paid for, but cannot be read."""
+
+
 class LlmCaller:
     """Asks one backend. Safe to share between threads."""
 
@@ -75,20 +79,20 @@ class LlmCaller:
         self.breaker = Breaker(store.settings, backend.name, clock)
         self._backoff = wait_random_exponential(multiplier=1, max=LONGEST_WAIT_S)
 
-    def ask(self, request: Request, check: Callable[[str], object]) -> Answer | NoAnswer:
+    def ask(
+        self, request: Request, check: Callable[[str], object], last_check: Callable[[str], object] | None = None
+    ) -> Answer | NoAnswer:
         """The reply from the cache, else from the service.
 
         :param check: raises LlmAnswerInvalid for a reply that cannot be read; such a one is not cached.
+        :param last_check: judges a second reply, which is asked for when the first one cannot be read; None: there is
+            no second one.
         """
         known = self._store.llm.replies([request.key]).get(request.key)
         if known is not None:
             return Answer(known, LlmUse(), is_cached=True)
-        retrying = Retrying(
-            stop=stop_after_attempt(ATTEMPTS), wait=self._wait_s, retry=retry_if_exception(_is_worth_waiting),
-            sleep=self._sleep, reraise=True,
-        )  # fmt: skip
         try:
-            return retrying(self._attempt, request, check)
+            return self._ask(request, check, last_check)
         except OnHold as hold:
             return NoAnswer(str(hold), hold.until)
         except LlmRefused as exc:
@@ -128,16 +132,32 @@ class LlmCaller:
 
     def failed(self, call_id: str, exc: Exception) -> None:
         """Note a call that was not answered, for budget and breaker. One that may have been worked on stays booked."""
+        was_worked_on = self._backend.is_paid or isinstance(exc, LlmAnswerInvalid)
+        if isinstance(exc, LlmRefused | LlmBusy) or not was_worked_on:
+            self._store.llm.settle(call_id, LlmUse())
+        self.tell_breaker(exc)
+
+    def tell_breaker(self, exc: Exception) -> None:
+        """Note how a call failed."""
         match exc:
             case LlmRefused():
-                self._store.llm.settle(call_id, LlmUse())
                 self.breaker.was_refused(str(exc))
-            case LlmBusy():
-                self._store.llm.settle(call_id, LlmUse())
             case LlmUnavailable():
-                if not self._backend.is_paid:
-                    self._store.llm.settle(call_id, LlmUse())
                 self.breaker.found_nobody(str(exc))
+
+    def _ask(
+        self, request: Request, check: Callable[[str], object], last_check: Callable[[str], object] | None
+    ) -> Answer:
+        retrying = Retrying(
+            stop=stop_after_attempt(ATTEMPTS), wait=self._wait_s, retry=retry_if_exception(_is_worth_waiting),
+            sleep=self._sleep, reraise=True,
+        )  # fmt: skip
+        try:
+            return retrying(self._attempt, request, check)
+        except Unreadable:
+            if last_check is None:
+                raise
+            return retrying(self._attempt, request, last_check)
 
     def _attempt(self, request: Request, check: Callable[[str], object]) -> Answer:
         self.wait_for_turn()
@@ -158,6 +178,8 @@ class LlmCaller:
         try:
             check(reply.text)
             self._store.llm.put_reply(request.key, reply.text, self._backend.name, self._backend.model)
+        except LlmAnswerInvalid as exc:
+            raise Unreadable(str(exc)) from exc
         finally:
             self._store.llm.settle(call_id, reply.used)
 

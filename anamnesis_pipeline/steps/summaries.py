@@ -249,7 +249,7 @@ class _Run:
         threads = ThreadPoolExecutor(max(1, min(at_once, len(asked))), thread_name_prefix="llm")
         try:
             futures: dict[Future[Answer | NoAnswer], _Asked] = {
-                threads.submit(self._caller.ask, each.request, _readable(each.message_ids)): each for each in asked
+                threads.submit(self._caller.ask, each.request, _is_as_asked_for, _is_readable): each for each in asked
             }
             for future in as_completed(futures):
                 yield futures[future], future.result()
@@ -262,7 +262,7 @@ class _Run:
         """Be ready to hand in batches, and collect those under way."""
         if not takes_batches(backend):
             return
-        self._desk = BatchDesk(self._store, backend, self._caller, _readable(()), self._clock)
+        self._desk = BatchDesk(self._store, backend, self._caller, _is_as_asked_for, self._clock)
         try:
             self._waiting = self._desk.collect()
         except OnHold as hold:
@@ -346,6 +346,11 @@ def _prompts(parts: Sequence[Part]) -> Iterator[tuple[Part, Prompt]]:
     return ((part, build_prompt(part)) for part in parts)
 
 
-def _readable(message_ids: Sequence[str]) -> Callable[[str], object]:
-    """A check of a reply: raises LlmAnswerInvalid when it cannot be read."""
-    return lambda text: parse_reply(text, message_ids)
+def _is_as_asked_for(reply: str) -> None:
+    """:raises LlmAnswerInvalid: it is not the JSON that was asked for."""
+    parse_reply(reply, (), strict=True)
+
+
+def _is_readable(reply: str) -> None:
+    """:raises LlmAnswerInvalid: there is nothing in it. Prose will do where a second reply is no JSON either."""
+    parse_reply(reply, ())

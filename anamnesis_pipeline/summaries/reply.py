@@ -58,11 +58,12 @@ class _Record(BaseModel):
     messages: _Items = []
 
 
-def parse_reply(reply: str, message_ids: Sequence[str]) -> ParsedReply:
+def parse_reply(reply: str, message_ids: Sequence[str], *, strict: bool = False) -> ParsedReply:
     """Read a reply to a prompt whose message number n is the record `message_ids` [n - 1].
 
     A reply without our JSON becomes its own first 1,000 characters. Records that have no type of ours, no text or no
     message that exists are dropped, and all after the third.
+    :param strict: a reply without our JSON is none.
     :raises LlmAnswerInvalid: the reply is blank, or its summary is.
     """
     if not reply.strip():
@@ -70,6 +71,8 @@ def parse_reply(reply: str, message_ids: Sequence[str]) -> ParsedReply:
     if _SKIP.fullmatch(reply):
         return ParsedReply("", skip=True)
     answer = _find_answer(reply[:MAX_READ_CHARS])
+    if answer is None and strict:
+        raise LlmAnswerInvalid("the LLM answered with something other than the JSON it was asked for")
     if answer is None:
         return ParsedReply(_line(reply, FALLBACK_CHARS))
     if answer.skip:

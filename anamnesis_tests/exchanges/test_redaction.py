@@ -1,11 +1,8 @@
 """Nothing planted stays readable; nothing else changes. Every credential here is made up when the test runs."""
 
-import base64
 import json
 import os
-import random
 import stat
-import string
 import subprocess
 import sys
 import time
@@ -16,110 +13,17 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from anamnesis_pipeline.exchanges.redaction import Redactor, load_salt
+from anamnesis_tests.exchanges.planted import ALNUM, Maker, credentials, key
 
 REDACTOR = Redactor(b"a salt for tests")
-ALNUM = string.ascii_letters + string.digits
-LOWER = string.ascii_lowercase + string.digits
-UPPER = string.ascii_uppercase + string.digits
-HEX = "0123456789abcdef"
+PLANTED = credentials(3)
 
 
 def made_up(length, alphabet=ALNUM, seed=0):
-    """Random characters with at least two digits and two letters."""
-    chance = random.Random(f"{length}{alphabet}{seed}")
-    while True:
-        text = "".join(chance.choice(alphabet) for _ in range(length))
-        if sum(c.isdigit() for c in text) >= 2 and sum(c.isalpha() for c in text) >= 2:
-            return text
+    """The same text for the same arguments."""
+    return Maker(f"{length}{alphabet}{seed}")(length, alphabet)
 
 
-def made_up_pem(kind="RSA "):
-    body = "\n".join(made_up(64, ALNUM + "+/", seed=n) for n in range(12))
-    return f"-----{'BEGIN'} {kind}PRIVATE KEY-----\n{body}\n-----{'END'} {kind}PRIVATE KEY-----", body.split("\n")
-
-
-def made_up_jwt():
-    def part(value):
-        return base64.urlsafe_b64encode(json.dumps(value).encode()).decode().rstrip("=")
-
-    return ".".join((part({"alg": "HS256", "typ": "JWT"}), part({"sub": made_up(12), "iat": 1516239022}), made_up(43)))
-
-
-def discord():
-    return f"{base64.b64encode(b'123456789012345678').decode()}.{made_up(6)}.{made_up(27)}"
-
-
-def planted():
-    """Name -> (text as it would be printed, the pieces of it that must not be readable)."""
-    pem, pem_lines = made_up_pem()
-    openssh, openssh_lines = made_up_pem("OPENSSH ")
-    plain = {
-        "aws key id": "AKIA" + made_up(16, UPPER),
-        "aws temporary id": "ASIA" + made_up(16, UPPER),
-        "github classic": "ghp" + "_" + made_up(36),
-        "github server": "ghs" + "_" + made_up(36),
-        "github fine-grained": "github" + "_pat_" + made_up(22) + "_" + made_up(59),
-        "gitlab": "glpat" + "-" + made_up(20),
-        "slack bot": "xoxb" + f"-{made_up(12, '0123456789x')}-" + made_up(24),
-        "slack bot digits": "xoxb" + "-123456789012-1234567890123-" + made_up(24),
-        "slack hook": "https://hooks.slack" + ".com/services/T" + made_up(8, UPPER) + "/B" + made_up(8, UPPER) + "/"
-        + made_up(24),
-        "stripe live": "sk" + "_live_" + made_up(24),
-        "stripe restricted": "rk" + "_live_" + made_up(40),
-        "stripe test": "sk" + "_test_" + made_up(24),
-        "twilio": "SK" + made_up(32, HEX),
-        "openai old": "sk" + "-" + made_up(20) + "T3Blbk" + "FJ" + made_up(20),
-        "openai project": "sk" + "-proj-" + made_up(60) + "T3Blbk" + "FJ" + made_up(60),
-        "anthropic": "sk" + "-ant-api03-" + made_up(80) + "-" + made_up(10) + "AA",
-        "openrouter": "sk" + "-or-v1-" + made_up(64, HEX),
-        "deepseek-like": "sk" + "-" + made_up(32, HEX),
-        "google": "AIza" + made_up(35),
-        "google oauth": "GOCSPX" + "-" + made_up(28),
-        "hugging face": "hf" + "_" + made_up(34),
-        "jwt": made_up_jwt(),
-        "npm": "npm" + "_" + made_up(36),
-        "pypi": "pypi-AgEIcHlwaS5vcmc" + made_up(90),
-        "sendgrid": "SG" + "." + made_up(22) + "." + made_up(43),
-        "telegram": made_up(9, "123456789x").replace("x", "7") + ":" + made_up(35),
-        "discord": discord(),
-        "mailchimp": made_up(32, HEX) + "-us12",
-        "square": "sq0csp" + "-" + made_up(43),
-        "digitalocean": "dop" + "_v1_" + made_up(64, HEX),
-        "databricks": "dapi" + made_up(32, HEX),
-        "shopify": "shpat" + "_" + made_up(32, HEX),
-        "vault": "hvs" + "." + made_up(30),
-    }  # fmt: skip
-    word, long_word = made_up(14), made_up(40, ALNUM + "/+")
-    framed = {
-        "url password": ("postgres" + f"://app:{word}@db.internal:5432/main", [word]),
-        "url password with signs": ("redis" + "://:p!x$" + word + "@cache:6379", [word]),
-        "aws secret": (f"aws_secret_access_key = {long_word}", [long_word]),
-        "azure storage": ("DefaultEndpointsProtocol=https;AccountKey=" + made_up(86) + "==", [made_up(86)]),
-        "bearer": (f"Authorization: Bearer {made_up(40)}", [made_up(40)]),
-        "basic": (f"authorization: Basic {made_up(28)}==", [made_up(28)]),
-        "exported token": (f"export DEPLOY_TOKEN={word}", [word]),
-        "exported word": ("export DB_PASSWORD=" + "correcthorse" + "battery", ["correcthorse" + "battery"]),
-        "yaml password": (f'password: "{word}"', [word]),
-        "python assignment": (f"API_KEY = '{made_up(24)}'", [made_up(24)]),
-        "go assignment": (f'clientSecret := "{made_up(24)}"', [made_up(24)]),
-        "json pair": (f'{{"db_password": "{word}", "port": 5432}}', [word]),
-        "query parameter": (f"https://api.test/v1?access_token={made_up(30)}&page=2", [made_up(30)]),
-        "option": (f"deploy --token {made_up(20)} --yes", [made_up(20)]),
-        "curl user": (f"curl -u admin:{word} https://api.test", [word]),
-        "npmrc": (f"//registry.npmjs.org/:_authToken={made_up(36)}", [made_up(36)]),
-        "netrc": (f"machine api.test login me password {word}", [word]),
-        "spoken": (f"my password is {word}, please log in", [word]),
-        "pem": (pem, pem_lines),
-        "pem with line numbers": ("\n".join(f"{n:6}\u2192{line}" for n, line in enumerate(openssh.split("\n"), 1)),
-                                  openssh_lines),
-        "torn pem": ("\n".join(pem.split("\n")[:6]), pem_lines[:5]),
-        "kubeconfig": ("client-key-data: " + base64.b64encode(pem.encode()).decode(),
-                       [base64.b64encode(pem.encode()).decode()[40:200]]),
-    }  # fmt: skip
-    return {name: (value, [value]) for name, value in plain.items()} | framed
-
-
-PLANTED = planted()
 RECORDS = {
     "prompt": lambda text: {"type": "user", "message": {"role": "user", "content": f"use this: {text}\nthanks"}},
     "tool output": lambda text: {
@@ -172,7 +76,7 @@ def _shape(value):
 
 
 def test_a_key_printed_as_an_array_of_lines_is_masked_line_by_line():
-    pem, lines = made_up_pem()
+    pem, lines = key(Maker(1).pem("RSA "))
     line = json.dumps({"structuredPatch": [{"lines": ["+" + part for part in pem.split("\n")], "newStart": 1}]})
     masked, found = REDACTOR.mask_line(line)
     assert not [part for part in lines if part in masked]

@@ -168,11 +168,13 @@ def test_a_setting_that_cannot_be_is_refused_by_name(client: TestClient, changes
 
 def test_a_paid_llm_without_a_budget_comes_with_a_warning(client: TestClient, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("ANTHROPIC_API_KEY", "a key of nobody")
-    body = client.put("/api/jsonl/settings", json={"summarizer": "anthropic"}).json()
+    local = client.put("/api/jsonl/settings", json={"summarizer": "anthropic"}).json()
+    assert "local_only" in local["warnings"][0], "the environment of these tests keeps all text here"
+    monkeypatch.setenv("ANAMNESIS_LOCAL_ONLY", "0")
+    body = client.get("/api/jsonl/settings").json()
     assert "budget" in body["warnings"][0]
     assert "a key of nobody" not in json.dumps(body)
-    local = client.put("/api/jsonl/settings", json={"llm_daily_dollars": 1.0}).json()
-    assert "local_only" in local["warnings"][0], "the environment of these tests keeps all text here"
+    assert client.put("/api/jsonl/settings", json={"llm_daily_dollars": 1.0}).json()["warnings"] == []
 
 
 def test_a_change_of_the_llm_lets_it_be_tried_at_once(client: TestClient, services: TestServices) -> None:

@@ -145,8 +145,24 @@ def test_another_model_is_asked_anew(store: Store, start):
     assert run.backend.asked[0].key != run.backend.asked[1].key
 
 
+def test_a_reply_that_is_no_json_is_asked_for_once_more_and_both_are_paid(store: Store, start):
+    run, one = start(LlmHere(is_paid=True, script=["Here you are!"]), budget=LlmBudget(dollars=1.0)), part(1)
+    parsed(store, one)
+    assert run().counts["flagged"] == 0
+    assert run.summary(one).tags == ("webhooks", "payments")
+    assert store.llm.used(DAY).dollars == pytest.approx(2 * USED.dollars)
+
+
+def test_prose_is_taken_as_it_is_when_the_second_reply_is_no_json_either(store: Store, start):
+    run, one = start(LlmHere(reply="The retry charged twice.")), part(1)
+    parsed(store, one)
+    run()
+    assert len(run.backend.asked) == 2
+    assert (run.summary(one).text, run.summary(one).tags) == ("The retry charged twice.", ())
+
+
 def test_a_reply_that_cannot_be_read_is_flagged_not_cached_and_asked_for_again(store: Store, start):
-    run, one = start(LlmHere(script=['{"skip": false, "summary": " "}'])), part(1)
+    run, one = start(LlmHere(script=['{"skip": false, "summary": " "}'] * 2)), part(1)
     parsed(store, one)
     assert run().counts["flagged"] == 1
     assert "empty summary" in run.summary(one).problem
@@ -327,7 +343,7 @@ def test_parts_that_fail_all_the_time_end_a_run_by_hand_all_the_same(store: Stor
     run = start(LlmHere(reply='{"skip": false, "summary": ""}'))
     parsed(store, *(part(n) for n in range(7)))
     assert run(by_hand=True).counts["flagged"] == 7
-    assert len(run.backend.asked) == 7
+    assert len(run.backend.asked) == 2 * 7
 
 
 def test_a_run_that_is_ended_waits_for_the_calls_under_way_only(store: Store, start):

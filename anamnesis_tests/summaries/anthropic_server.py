@@ -87,6 +87,8 @@ class AnthropicServer(LoopbackServer):
         self.archived: set[str] = set()
         self.refusal: Answer | None = None
         """What every call about batches gets, where it is set."""
+        self.holds_back = False
+        """Whether a batch that was handed in is not answered with its id."""
         self.tail = b""
         """What the results end with beyond their lines."""
         self.created_at = datetime.now(UTC)
@@ -105,7 +107,7 @@ class AnthropicServer(LoopbackServer):
             case [""] if request.method == "POST":
                 batch_id = f"msgbatch_{len(self.batches):02}"
                 self.batches[batch_id] = request.json["requests"]
-                return json_answer(self._batch(batch_id))
+                return Answer(after="stall") if self.holds_back else json_answer(self._batch(batch_id))
             case [""]:
                 listed = [self._batch(batch_id) for batch_id in reversed(self.batches)]
                 return json_answer({"data": listed, "has_more": False, "first_id": None, "last_id": None})

@@ -10,18 +10,36 @@ from typing import Any
 
 _PROGRAM = """\
 #!{python}
-import json, os, subprocess, sys, time
+import json, os, re, subprocess, sys, time, uuid
+from datetime import datetime, timezone
 from pathlib import Path
 
 folder = Path({folder!r})
-told = json.loads((folder / "told.json").read_text())
+calls = folder / "calls.jsonl"
+script = json.loads((folder / "told.json").read_text())
+told = script[min(len(calls.read_text().splitlines()), len(script) - 1)]
 call = {{
     "arguments": sys.argv[1:], "stdin": sys.stdin.read(), "environment": dict(os.environ), "pid": os.getpid(),
     "files": os.listdir() if os.getcwd() != "/" else [], "folder": os.getcwd(),
 }}
 if told["spawns"]:
     call["child"] = subprocess.Popen(["sleep", "60"], start_new_session=False).pid
-(folder / "call.json").write_text(json.dumps(call))
+with calls.open("a") as notes:
+    notes.write(json.dumps(call) + "\\n")
+if told["log_root"]:
+    session = str(uuid.uuid4())
+    common = {{
+        "isSidechain": False, "userType": "external", "entrypoint": "sdk-cli", "cwd": os.getcwd(), "version": "2.1.240",
+        "sessionId": session, "timestamp": datetime.now(timezone.utc).isoformat(), "gitBranch": "",
+    }}
+    asked, said = (dict(common, uuid=str(uuid.uuid4())) for _ in range(2))
+    asked.update(type="user", parentUuid=None, message={{"role": "user", "content": call["stdin"]}})
+    text = json.loads(told["stdout"])["result"]
+    message = {{"id": "msg_" + session, "role": "assistant", "content": [{{"type": "text", "text": text}}]}}
+    said.update(type="assistant", parentUuid=asked["uuid"], message=message)
+    place = Path(told["log_root"]) / re.sub("[^A-Za-z0-9]", "-", os.getcwd())
+    place.mkdir()
+    (place / (session + ".jsonl")).write_text("".join(json.dumps(record) + "\\n" for record in (asked, said)))
 sys.stdout.write(told["stdout"])
 sys.stderr.write(told["stderr"])
 sys.stdout.flush()
@@ -44,14 +62,25 @@ class StandIn:
         self, stdout: str = "", stderr: str = "", status: int = 0, sleeps: float = 0.0, *, spawns: bool = False
     ) -> None:
         """What it does when it is called next; `spawns`: it leaves a child that holds its output open."""
-        told = {"stdout": stdout, "stderr": stderr, "status": status, "sleeps": sleeps, "spawns": spawns}
-        (self.folder / "told.json").write_text(json.dumps(told))
+        self.tell_in_turn({"stdout": stdout, "stderr": stderr, "status": status, "sleeps": sleeps, "spawns": spawns})
+
+    def tell_in_turn(self, *told: dict[str, Any]) -> None:
+        """What it does from now on, call by call; the last for ever. Each as the arguments of `tell`, or with a
+        `log_root` below which it leaves a transcript, as Claude Code does.
+        """
+        (self.folder / "calls.jsonl").write_text("")
+        usual = {"stdout": "", "stderr": "", "status": 0, "sleeps": 0.0, "spawns": False, "log_root": ""}
+        (self.folder / "told.json").write_text(json.dumps([usual | each for each in told]))
+
+    @property
+    def calls(self) -> list[dict[str, Any]]:
+        """How it was called since it was told what to do."""
+        return [json.loads(line) for line in (self.folder / "calls.jsonl").read_text().splitlines()]
 
     @property
     def call(self) -> dict[str, Any]:
         """How it was called last."""
-        found: dict[str, Any] = json.loads((self.folder / "call.json").read_text())
-        return found
+        return self.calls[-1]
 
 
 def make_stand_in(folder: Path) -> StandIn:

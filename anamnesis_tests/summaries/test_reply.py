@@ -70,6 +70,14 @@ def test_a_malformed_reply_becomes_its_own_first_thousand_characters(reply: str)
     assert (found.tags, found.records, found.skip) == ((), (), False)
 
 
+@pytest.mark.parametrize("reply", ["The key was missing.", '{"summary": "The key was', "[]"])
+def test_a_strict_reader_takes_our_json_only(reply: str) -> None:
+    with pytest.raises(LlmAnswerInvalid, match="JSON"):
+        parse_reply(reply, IDS, strict=True)
+    assert parse_reply(answer(), IDS, strict=True) == parse_reply(answer(), IDS)
+    assert parse_reply("SKIP", IDS, strict=True).skip
+
+
 @pytest.mark.parametrize("reply", ["", " \n\t", answer(summary=""), answer(summary="  \n")])
 def test_an_empty_reply_is_no_answer(reply: str) -> None:
     with pytest.raises(LlmAnswerInvalid, match="asked again"):

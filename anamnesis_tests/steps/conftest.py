@@ -1,0 +1,25 @@
+"""A home whose summaries are made by real clients, and the services that these call."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from anamnesis_tests.steps.services import KINDS, LlmHome, Service, running_service
+
+
+@pytest.fixture
+def llm_home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[LlmHome]:
+    home = LlmHome(tmp_path, monkeypatch)
+    yield home
+    home.close()
+
+
+@pytest.fixture(params=KINDS)
+def service(
+    request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, llm_home: LlmHome
+) -> Iterator[Service]:
+    """Each service once, with the home set up to use it."""
+    with running_service(request.param, tmp_path, monkeypatch) as running:
+        llm_home.set(**running.settings)
+        yield running
