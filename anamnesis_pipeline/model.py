@@ -253,6 +253,8 @@ class Summary:
     problem: str = ""
     retry_at: datetime | None = None
     attempts: int = 0
+    reply_key: str = field(default="", compare=False)
+    """What the reply that it was read from is cached under; empty for an extractive one."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -321,8 +321,7 @@ def open_recorder(settings: Settings, store: Store, poster: Poster) -> Recorder:
 
 def open_forgetter(settings: Settings, store: Store) -> Forgetter:
     """What removes text for good, from this home."""
-    pipeline = open_pipeline(settings, store)
-    return Forgetter(store, pipeline.archive, pipeline.pieces, pipeline.publish)
+    return open_pipeline(settings, store).forgetter()
 
 
 def discover_sources(settings: Settings) -> Discovery:

@@ -13,7 +13,7 @@ from anamnesis_pipeline.exchanges.value import value_of
 from anamnesis_pipeline.model import LlmBudget, LlmUse, Part, Source, Summary
 from anamnesis_pipeline.steps.llm_batches import LOOK_AGAIN, BatchDesk, takes_batches
 from anamnesis_pipeline.steps.llm_breaker import close_breakers
-from anamnesis_pipeline.steps.llm_calls import Answer, LlmCaller, NoAnswer, OnHold, Pace
+from anamnesis_pipeline.steps.llm_calls import FORGOTTEN, Answer, LlmCaller, NoAnswer, OnHold, Pace
 from anamnesis_pipeline.steps.projects import project_aliases, store_name
 from anamnesis_pipeline.store.base import Store
 from anamnesis_pipeline.summaries import extractive
@@ -230,6 +230,8 @@ class _Run:
             return self._flagged(part, self._refusal)
         prompt = build_prompt(part)
         asked = _Asked(part, request_for(prompt, self._backend), prompt.message_ids)
+        if not self._store.llm.note_asked({asked.request.key: part}):
+            return self._flagged(part, NoAnswer(FORGOTTEN))
         known = self._store.llm.replies([asked.request.key]).get(asked.request.key)
         if known is not None:
             return self._from(asked, Answer(known, LlmUse(), True))
@@ -261,6 +263,8 @@ class _Run:
     def _ask(self, parts: Sequence[Part], backend: SummaryBackend) -> None:
         """From the cache, else from a batch, else by a call each; what nobody may be asked for now is flagged."""
         asked = [_Asked(part, request_for(prompt, backend), prompt.message_ids) for part, prompt in _prompts(parts)]
+        noted = self._store.llm.note_asked({each.request.key: each.part for each in asked})
+        asked = [each for each in asked if each.request.key in noted]
         known = self._store.llm.replies([each.request.key for each in asked])
         waiting = [each for each in asked if each.request.key in self._waiting and each.request.key not in known]
         unknown = [each for each in asked if each.request.key not in self._waiting | known.keys()]
@@ -334,7 +338,10 @@ class _Run:
             return self._flagged(part, NoAnswer(str(exc)))
         self._counts["skipped"] += read.skip
         text = extractive.summarize(part) if read.skip else read.text
-        return Summary(part.part_id, part.content_hash, text, self.model, read.tags, read.records, skip=read.skip)
+        return Summary(
+            part.part_id, part.content_hash, text, self.model, read.tags, read.records, skip=read.skip,
+            reply_key=asked.request.key,
+        )  # fmt: skip
 
     def _flagged(self, part: Part, why: NoAnswer) -> Summary:
         """What stands in until the next try; an LLM's earlier summary of this very text stays."""

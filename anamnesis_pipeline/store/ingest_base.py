@@ -142,7 +142,9 @@ class IngestRecords(Protocol):
         """
 
     def put_summaries(self, summaries: Sequence[Summary]) -> int:
-        """Write by part id; returns how many changed."""
+        """Write by part id; returns how many changed. Not written is one of a part that is not there any more, or that
+        was read from a reply that may not be kept (`LlmRecords.put_reply`).
+        """
 
     def summary(self, part_id: str) -> Summary | None:
         """The summary of a part, of whatever version of it."""
