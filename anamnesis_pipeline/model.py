@@ -197,6 +197,15 @@ def part_id_of(first: Segment) -> str:
     return content_id("part", first.message_key, str(first.start))
 
 
+RESULT_KEY = "r:"
+"""Begins the key of a tool's result; the id of the call follows."""
+
+
+def agent_key(session_id: str, agent_id: str) -> str:
+    """The further key of the tool result that says which subagent its call spawned."""
+    return f"sa:{content_id(session_id, agent_id)}"
+
+
 @dataclass(frozen=True, slots=True)
 class Occurrence:
     """One more place where a known message was seen (a resume, fork, background copy or rewrite)."""

@@ -5,14 +5,14 @@ not understood is counted.
 import re
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import Any
 
 from anamnesis_pipeline.exchanges import identity
 from anamnesis_pipeline.exchanges.blocks import is_milestone, reference, result_text, tool_input_text
 from anamnesis_pipeline.exchanges.log_lines import Record
-from anamnesis_pipeline.model import Message, SegmentKind, content_id
+from anamnesis_pipeline.model import RESULT_KEY, Message, SegmentKind, content_id
 
 _MARKUP = re.compile(r"\s*<([a-z][a-z_-]*)")
 _REMINDER = re.compile(r"<system-reminder>.*?</system-reminder>", re.DOTALL)
@@ -37,7 +37,8 @@ class LoggedMessage:
 
     `tool_use_id` links a tool's input to its result; `tool` and `milestone` are set on inputs only. `claims` are keys
     that this message also stands for, though it is never taken for a copy because of them; one whose `seen_as` is
-    claimed already is a copy. `parent` is the uuid of the record before.
+    claimed already is a copy. `parent` is the uuid of the record before. `spawned`, on results only, is the id of the subagent that the
+    call started.
     """
 
     message: Message
@@ -52,6 +53,7 @@ class LoggedMessage:
     claims: tuple[str, ...] = ()
     seen_as: tuple[str, ...] = ()
     parent: str = ""
+    spawned: str = ""
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -232,7 +234,9 @@ def _add_result(emitter: _Emitter, block: Record, agent_id: str = "") -> None:
     call, text = _string(block, "tool_use_id"), result_text(block.get("content"))
     claims = (identity.answer_as_result(agent_id, text),) if agent_id else ()
     seen_as = (identity.answer_as_said(agent_id, text),) if agent_id else ()
-    emitter.add(kind, text, f"r:{call}" if call else "", (call, "", False), claims, seen_as)
+    emitter.add(kind, text, f"{RESULT_KEY}{call}" if call else "", (call, "", False), claims, seen_as)
+    if emitter.messages and agent_id and call:
+        emitter.messages[-1] = replace(emitter.messages[-1], spawned=agent_id)
 
 
 def _assistant(record: Record, body: Any, line: int, skipped: Counter[str]) -> list[LoggedMessage]:

@@ -118,6 +118,11 @@ class IngestRecords(Protocol):
         many changed.
         """
 
+    def link_agents(self, source: str) -> int:
+        """Set the origin of subagents' parts that have none, where a tool's result names their agent (`agent_key`);
+        their episodes are then written anew. Returns how many changed.
+        """
+
     def close_idle_parts(self, source: str, ended_before: datetime) -> int:
         """Close open parts whose last segment is older; returns how many."""
 
