@@ -37,8 +37,8 @@ class LoggedMessage:
 
     `tool_use_id` links a tool's input to its result; `tool` and `milestone` are set on inputs only. `claims` are keys
     that this message also stands for, though it is never taken for a copy because of them; one whose `seen_as` is
-    claimed already is a copy. `parent` is the uuid of the record before. `spawned`, on results only, is the id of the subagent that the
-    call started.
+    claimed already is a copy. `parent` is the uuid of the record before. `spawned`, on results only, is the id of the
+    subagent that the call started.
     """
 
     message: Message
