@@ -212,7 +212,9 @@ def redact(
     """Apply today's rules for secrets to everything that is stored, archive included."""
     if not rescan:
         raise GiveUp("say --rescan: what is read is masked by itself, and this masks what is stored already")
-    report = redact_command.run_rescan(settings_file.load(), dry_run=dry_run)
+    report = redact_command.run_rescan(
+        settings_file.load(), dry_run=dry_run, say=lambda text: typer.echo(text, err=True)
+    )
     _show((asdict(report), None), lambda _: redact_command.render(report), as_json)
 
 

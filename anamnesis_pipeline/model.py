@@ -198,6 +198,25 @@ def part_id_of(first: Segment) -> str:
     return content_id("part", first.message_key, str(first.start))
 
 
+RESULT_KEY = "r:"
+"""Begins the key of a tool's result."""
+
+
+def result_key(call: str, text: str) -> str:
+    """Key of a tool's result. Not every service numbers its calls beyond one session, so the text counts too."""
+    return f"{RESULT_KEY}{call}:{content_id(text)}"
+
+
+def call_of(key: str) -> str:
+    """Id of the call in a `result_key`."""
+    return key.removeprefix(RESULT_KEY).rpartition(":")[0]
+
+
+def agent_key(session_id: str, agent_id: str) -> str:
+    """The further key of the tool result that says which subagent its call spawned."""
+    return f"sa:{content_id(session_id, agent_id)}"
+
+
 @dataclass(frozen=True, slots=True)
 class Occurrence:
     """One more place where a known message was seen (a resume, fork, background copy or rewrite)."""
@@ -254,6 +273,8 @@ class Summary:
     problem: str = ""
     retry_at: datetime | None = None
     attempts: int = 0
+    reply_key: str = field(default="", compare=False)
+    """What the reply that it was read from is cached under; empty for an extractive one."""
 
 
 @dataclass(frozen=True, slots=True)

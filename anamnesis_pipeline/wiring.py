@@ -27,6 +27,7 @@ from anamnesis_pipeline.steps.forget import Forgetter
 from anamnesis_pipeline.steps.pipeline import Pipeline
 from anamnesis_pipeline.steps.posting import Poster
 from anamnesis_pipeline.steps.projects import project_labels
+from anamnesis_pipeline.steps.recording import Recorder
 from anamnesis_pipeline.steps.reembed_state import WANTED_MODEL
 from anamnesis_pipeline.steps.spaces import ensure_space
 from anamnesis_pipeline.steps.summaries import Llm, LlmRules
@@ -323,10 +324,14 @@ def open_pipeline(settings: Settings, store: Store) -> Pipeline:
     )
 
 
+def open_recorder(settings: Settings, store: Store, poster: Poster) -> Recorder:
+    """What keeps a question with its answer and the records an LLM finds in them."""
+    return Recorder(store, poster, open_pieces(), open_llm(settings), extractive.summarize)
+
+
 def open_forgetter(settings: Settings, store: Store) -> Forgetter:
     """What removes text for good, from this home."""
-    pipeline = open_pipeline(settings, store)
-    return Forgetter(store, pipeline.archive, pipeline.pieces, pipeline.publish)
+    return open_pipeline(settings, store).forgetter()
 
 
 def discover_sources(settings: Settings) -> Discovery:

@@ -1,24 +1,43 @@
 """`anamnesis redact --rescan`: what is stored, masked by the rules of this version."""
 
+import time
+from collections.abc import Callable
 from contextlib import closing
 
 from anamnesis_pipeline.errors import GiveUp
+from anamnesis_pipeline.exchanges.redaction import rules_version
 from anamnesis_pipeline.settings import Settings
-from anamnesis_pipeline.steps.rescan import Rescan, RescanReport
+from anamnesis_pipeline.steps.rescan import Rescan, RescanReport, Rules
 from anamnesis_pipeline.wiring import open_archive, open_redactor, open_store
 
+SAID_EVERY_S = 2.0
 
-def run_rescan(settings: Settings, *, dry_run: bool) -> RescanReport:
-    """Mask everything that is stored anew, or only count.
 
+def run_rescan(settings: Settings, *, dry_run: bool, say: Callable[[str], None]) -> RescanReport:
+    """Mask everything that is stored anew, or only count. An interrupted run is gone on with.
+
+    :param say: told now and then how far it is.
     :raises GiveUp: nothing is stored.
     """
     if not settings.database.exists():
         raise GiveUp(f"nothing is stored in {settings.home} yet; start it with: anamnesis up")
     redactor = open_redactor(settings)
+    rules = Rules(redactor.mask_text, redactor.mask_line, rules_version())
     with closing(open_store(settings)) as store:
-        rescan = Rescan(store, open_archive(settings), redactor.mask_text, redactor.mask_line, dry_run=dry_run)
-        return rescan.run()
+        return Rescan(store, open_archive(settings), rules, dry_run=dry_run, say=now_and_then(say)).run()
+
+
+def now_and_then(say: Callable[[str], None], every_s: float = SAID_EVERY_S) -> Callable[[str], None]:
+    """`say` that leaves out what comes within `every_s` seconds of the last."""
+    said_at = -every_s
+
+    def maybe(text: str) -> None:
+        nonlocal said_at
+        if time.monotonic() - said_at >= every_s:
+            said_at = time.monotonic()
+            say(text)
+
+    return maybe
 
 
 def render(report: RescanReport) -> str:

@@ -10,6 +10,8 @@ from anamnesis_pipeline.defs.resources import MemoryResource
 @dg.asset(partitions_def=SOURCES, group_name="ingest", kinds={"jsonl", "zstd"})
 def crawled_files(context: dg.AssetExecutionContext, memory: MemoryResource) -> dg.MaterializeResult[None]:
     """New lines of a Claude project folder, secrets masked, in the compressed archive. Reads only new bytes."""
+    if memory.pipeline.forgetter().resume():
+        context.log.info("finished to forget what an earlier run had begun with")
     report = memory.pipeline.crawl(memory.source(context.partition_key))
     for problem in report.problems:
         context.log.warning(problem)

@@ -15,6 +15,7 @@ from anamnesis_pipeline.defs.run_statuses import UNFINISHED_STATUSES
 from anamnesis_pipeline.errors import AnamnesisError, SourceUnreadable
 from anamnesis_pipeline.model import RESERVED_SOURCES
 from anamnesis_pipeline.steps.crawl import source_changed
+from anamnesis_pipeline.steps.forget import is_forgetting
 from anamnesis_pipeline.wiring import discover_sources, effective_settings, open_store
 
 SUMMARIES_PER_TICK = 20
@@ -55,6 +56,8 @@ def crawl_sensor(context: dg.SensorEvaluationContext, memory: MemoryResource) ->
     memory.store.ingest.put_sources(discovery.sources)
     now = datetime.now(UTC)
     unfinished = memory.store.ingest.unfinished_sources(now - timedelta(minutes=memory.settings.idle_minutes))
+    if is_forgetting(memory.store):  # any run finishes it; this one has nothing else to do
+        unfinished.add(RESERVED_SOURCES[0])
     to_summarize = memory.store.ingest.sources_to_summarize(now) - unfinished
     found = sorted(source.key for source in discovery.sources)
     known = context.instance.get_dynamic_partitions(str(SOURCES.name))

@@ -13,7 +13,7 @@ from anamnesis_pipeline.exchanges.log_lines import Record, read_records
 from anamnesis_pipeline.exchanges.own_text import begins_own_session, may_hold_memory, without_memory
 from anamnesis_pipeline.exchanges.records import LoggedMessage, boundary_of, read_messages_of
 from anamnesis_pipeline.exchanges.wide_text import narrowed
-from anamnesis_pipeline.model import Message, Occurrence, Part, SegmentKind
+from anamnesis_pipeline.model import Message, Occurrence, Part, SegmentKind, agent_key
 
 STATE_VERSION = 1
 """Version of `FileState` as JSON."""
@@ -234,6 +234,7 @@ class _Walk:
             self._own += 1
             return
         self._state = _located(self._state, logged, self._origin)
+        self._found.add_agent(logged)
         if self._found.is_copy(logged):
             self._found.add_copy(logged, self._origin.path)
         else:
@@ -317,6 +318,11 @@ class Found:
         self._aliases.update((alias, key) for alias in logged.message.aliases)
         for claim in logged.claims:
             self._claims.setdefault(claim, key)
+
+    def add_agent(self, logged: LoggedMessage) -> None:
+        """Which call started a subagent: also its result's copy tells, since the answer may have been read before."""
+        if logged.spawned:
+            self._claims.setdefault(agent_key(logged.session_id, logged.spawned), logged.message.key)
 
     def add_copy(self, logged: LoggedMessage, path: str) -> None:
         """One more place of a known message. The store leads an alias that it knows on to the message's own key."""

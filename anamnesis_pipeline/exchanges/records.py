@@ -5,7 +5,7 @@ not understood is counted.
 import re
 from collections import Counter
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import Any, NamedTuple
 
@@ -13,7 +13,7 @@ from anamnesis_pipeline.exchanges import identity
 from anamnesis_pipeline.exchanges.blocks import is_milestone, reference, result_text, tool_input_text
 from anamnesis_pipeline.exchanges.log_lines import Record, read_records
 from anamnesis_pipeline.exchanges.tagged import without
-from anamnesis_pipeline.model import Message, SegmentKind, content_id
+from anamnesis_pipeline.model import Message, SegmentKind, content_id, result_key
 
 _MARKUP = re.compile(r"\s*<([a-z][a-z_-]*)")
 _AGENT_TOOLS = frozenset({"Agent", "Task"})
@@ -37,7 +37,8 @@ class LoggedMessage:
 
     `tool_use_id` links a tool's input to its result; `tool` and `milestone` are set on inputs only. `claims` are keys
     that this message also stands for, though it is never taken for a copy because of them; one whose `seen_as` is
-    claimed already is a copy. `parent` is the uuid of the record before.
+    claimed already is a copy. `parent` is the uuid of the record before. `spawned`, on results only, is the id of the
+    subagent that the call started.
     """
 
     message: Message
@@ -52,6 +53,7 @@ class LoggedMessage:
     claims: tuple[str, ...] = ()
     seen_as: tuple[str, ...] = ()
     parent: str = ""
+    spawned: str = ""
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -180,11 +182,8 @@ class _Emitter:
             self.add(kind, text)
 
     def result_keys(self, call: str, text: str) -> tuple[str, tuple[str, ...]]:
-        """Key and aliases of a tool's result. Not every service numbers its calls beyond one session, so the text
-        counts too; but a record that was written again with another text is the same one.
-        """
-        again = (f"u:{self._uuid}:r:{call}",) if self._uuid else ()
-        return f"r:{call}:{content_id(text)}", again
+        """Key and aliases of a tool's result; a record that was written again with another text is the same one."""
+        return result_key(call, text), (f"u:{self._uuid}:r:{call}",) if self._uuid else ()
 
     def _record_keys(self, text: str) -> tuple[str, tuple[str, ...]]:
         number, self._numbered = self._numbered, self._numbered + 1
@@ -268,6 +267,8 @@ def _add_result(emitter: _Emitter, block: Record, agent_id: str = "") -> None:
     claims = (identity.answer_as_result(agent_id, text), identity.answer_as_said(agent_id, text)) if agent_id else ()
     key, aliases = emitter.result_keys(call, text) if call else ("", ())
     emitter.add(kind, text, key, (call, "", False), claims, aliases=aliases)
+    if emitter.messages and agent_id and call:
+        emitter.messages[-1] = replace(emitter.messages[-1], spawned=agent_id)
 
 
 def _assistant(record: Record, body: Any, line: int, skipped: Counter[str]) -> list[LoggedMessage]:

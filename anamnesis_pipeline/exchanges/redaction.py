@@ -13,9 +13,11 @@ from bisect import bisect_right
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
+from anamnesis_pipeline.exchanges import redaction_rules
 from anamnesis_pipeline.exchanges.redaction_rules import (
     ASSIGNMENT,
     BARE_VALUE,
@@ -33,6 +35,7 @@ from anamnesis_pipeline.exchanges.redaction_rules import (
     prefilter,
 )
 from anamnesis_pipeline.exchanges.wide_text import flattened, slices
+from anamnesis_pipeline.model import content_id
 
 SALT_BYTES = 32
 _LEFT = 160
@@ -83,6 +86,12 @@ class _Unescaped:
     def escapes_at(self, position: int) -> int:
         """How many backslashes stood before the character at `position`."""
         return self.origin(position + 1) - self.origin(position) - 1
+
+
+def rules_version() -> str:
+    """Changes whenever the rules may have: their source, and the library that has the others."""
+    sources = (Path(__file__), Path(redaction_rules.__file__))
+    return content_id(version("detect-secrets"), *(source.read_text(encoding="utf-8") for source in sources))
 
 
 class Redactor:

@@ -15,6 +15,7 @@ from anamnesis_pipeline.sidecar import (
     episodes_routes,
     forget_routes,
     jsonl_routes,
+    memory_routes,
     problems,
     reembed_routes,
     search_routes,
@@ -22,6 +23,7 @@ from anamnesis_pipeline.sidecar import (
 )
 from anamnesis_pipeline.sidecar.admission import Admission
 from anamnesis_pipeline.sidecar.documentation import openapi_of
+from anamnesis_pipeline.sidecar.extraction import Extraction
 from anamnesis_pipeline.sidecar.observation import Metrics, Observation
 from anamnesis_pipeline.sidecar.security import Security
 from anamnesis_pipeline.sidecar.services import Services
@@ -51,6 +53,7 @@ def create_app(services: Services) -> FastAPI:
     app.state.services = services
     app.state.metrics = Metrics(services)
     app.state.admission = Admission()
+    app.state.extraction = Extraction()
     _add_routes(app, wants_token=bool(services.settings.api_token))
     problems.install(app)
     app.openapi = openapi_of(app)  # type: ignore[method-assign]
@@ -72,6 +75,7 @@ def _add_routes(app: FastAPI, *, wants_token: bool) -> None:
     app.include_router(service_routes.open_router)
     app.include_router(service_routes.router, dependencies=documented)
     app.include_router(search_routes.router, dependencies=documented)
+    app.include_router(memory_routes.router, dependencies=documented)
     app.include_router(forget_routes.router, dependencies=documented)
     app.include_router(embedding_routes.router, dependencies=documented)
     app.include_router(jsonl_routes.router, dependencies=documented)

@@ -38,17 +38,17 @@ class Archive:
 
         :raises StoreFull: the disk has no room.
         """
-        folder = self._root / source
-        try:
-            folder.mkdir(parents=True, exist_ok=True)
-            lock = os.open(folder / ".lock", os.O_RDWR | os.O_CREAT, 0o600)
-        except OSError as problem:
-            raise _translated(problem, folder) from problem
-        try:
-            fcntl.flock(lock, fcntl.LOCK_EX)
+        with _locked(self._root / source):
             yield
-        finally:
-            os.close(lock)
+
+    @contextmanager
+    def alone(self) -> Iterator[None]:
+        """Wait until no other process or thread forgets, or masks anew. Whoever needs both takes `writing` second.
+
+        :raises StoreFull: the disk has no room.
+        """
+        with _locked(self._root):
+            yield
 
     def append(
         self, source: str, path: str, generation: int, first_line: int, lines: Sequence[str], *, at: int,
@@ -157,6 +157,20 @@ class Archive:
         if len(lines) != frame.lines:
             raise StoreCorrupt(f"{where} holds {len(lines)} lines, expected {frame.lines}; restore it from a backup")
         return lines
+
+
+@contextmanager
+def _locked(folder: Path) -> Iterator[None]:
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        lock = os.open(folder / ".lock", os.O_RDWR | os.O_CREAT, 0o600)
+    except OSError as problem:
+        raise _translated(problem, folder) from problem
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(lock)
 
 
 def _compressed(lines: Sequence[str]) -> bytes:

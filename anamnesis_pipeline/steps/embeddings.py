@@ -52,6 +52,7 @@ class _Tally:
         self.pace.append((self.started, 0))
 
     def add(self, batch: Sequence[PendingEpisode], vectors: int) -> None:
+        """Count a batch that is written."""
         for episode in batch:
             self.episodes += 1
             self.passages += len(episode.passages)
@@ -68,6 +69,7 @@ class _Tally:
         return InvalidVectors(f"episodes left without vectors in {key}: {len(self.left)}, first {first}: {problem}")
 
     def report(self, *, paused: bool = False) -> EmbedReport:
+        """What was done so far."""
         (first, before), (last, after) = self.pace[0], self.pace[-1]
         rate = (after - before) / (last - first) if last > first else 0.0
         checkpoint_s = round(last - self.pace[-2][0], 2) if len(self.pace) > 1 else 0.0

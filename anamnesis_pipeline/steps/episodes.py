@@ -65,7 +65,11 @@ def publish_source(
             (episode_of(part, source, summary or _provisional(part, headline)), passages_of_part(part, pieces))
             for part, summary in pairs
         ]
-        drawn = [record for part, summary in pairs for record in _records(part, source, summary, pieces)]
+        drawn = [
+            record
+            for (part, summary), (episode, _) in zip(pairs, batch, strict=True)
+            for record in episodes_of_records(part, episode, summary.records if summary else (), pieces)
+        ]
         _delete_surplus(store, pairs)
         total = _add(total, store.episodes.put([*batch, *drawn]))
         passages += sum(len(found) for _, found in [*batch, *drawn])
@@ -102,31 +106,36 @@ def _delete_surplus(store: Store, pairs: Sequence[tuple[Part, Summary | None]]) 
         store.episodes.delete(episode_id, tombstone=False)
 
 
-def _records(
-    part: Part, source: Source, summary: Summary | None, pieces: PieceCounter
+def episodes_of_records(
+    part: Part, episode: Episode, records: Sequence[TypedRecord], pieces: PieceCounter
 ) -> list[tuple[Episode, list[Passage]]]:
+    """The episodes of the typed records drawn from a part, with their passages.
+
+    :param episode: the part's own.
+    """
     found = []
-    for number, record in enumerate(summary.records[:MAX_RECORDS] if summary else ()):
-        episode = record_episode(part, source, record, number, summary.tags if summary else ())
-        worded = replace(episode, summary=" ".join(episode.raw_exchange.split()), raw_exchange="")
+    for number, record in enumerate(records[:MAX_RECORDS]):
+        drawn = _record_episode(part, episode, record, number)
+        worded = replace(drawn, summary=" ".join(drawn.raw_exchange.split()), raw_exchange="")
         passages = passages_of_posted(worded, [part.prompt] if part.prompt else [], pieces)
-        found.append((episode, [replace(passage, message_ids=record.message_ids) for passage in passages]))
+        found.append((drawn, [replace(passage, message_ids=record.message_ids) for passage in passages]))
     return found
 
 
-def record_episode(part: Part, source: Source, record: TypedRecord, number: int, tags: tuple[str, ...]) -> Episode:
-    """The episode of a typed record: of the time and with the ids of the messages it was drawn from.
+def _record_episode(part: Part, episode: Episode, record: TypedRecord, number: int) -> Episode:
+    """Of the time and with the ids of the messages it was drawn from.
 
     It has no message keys: who deletes it deletes nothing of the exchange.
     """
     drawn_from = tuple(s for s in part.segments if s.uuid in record.message_ids) or part.segments
     return replace(
-        episode_of(part, source, Summary(part.part_id, "", record.text, "")),
+        episode,
         episode_id=record_id(part.part_id, number),
         timestamp=_first_time(drawn_from),
         kind=RECORD_KIND,
+        summary=record.text,
         raw_exchange=f"{record.text}\n\nWhy: {record.why}" if record.why else record.text,
-        tags=tuple(dict.fromkeys((str(record.type), *tags))),
+        tags=tuple(dict.fromkeys((str(record.type), *episode.tags))),
         message_ids=record.message_ids,
         message_keys=(),
         metadata={"type": str(record.type), "why": record.why, "part_id": part.part_id},

@@ -149,6 +149,7 @@ def parse_source(
     for cursor in _unparsed(context, cursors.values()):
         tally.files += 1
         tally.overtaken += not _parse_file(context, cursor)
+    store.ingest.link_agents(source.key)
     closed = store.ingest.close_idle_parts(source.key, now - timedelta(minutes=idle_minutes))
     return ParseReport(
         files=tally.files,

@@ -1,7 +1,8 @@
 """Forgetting for good: episodes, what they were made of, the archived lines, and every copy of these.
 
 What is under way is noted in the store (ids only), and every step can be repeated: a run that dies is finished by
-`resume`, which every later run begins with. The texts of the parts say what else to look for, so they go last.
+`resume`, which every later run and every ingest begins with. The texts of the parts say what else to look for, so they
+go last.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -12,19 +13,21 @@ from anamnesis_pipeline.embeddings.passages import passages_of_part
 from anamnesis_pipeline.embeddings.pieces import PieceCounter
 from anamnesis_pipeline.errors import GiveUp, StoreBusy
 from anamnesis_pipeline.exchanges.parsing import FileState
-from anamnesis_pipeline.model import MAX_RECORDS, ArchiveFrame, Episode, FileCursor, Part, Source, Where, content_id
+from anamnesis_pipeline.model import MAX_RECORDS, ArchiveFrame, DeadLetter, Episode, FileCursor, Part, Source, Where
 from anamnesis_pipeline.search.engine import with_labels
 from anamnesis_pipeline.sources.archive import Archive
 from anamnesis_pipeline.sources.base import is_agent_description
 from anamnesis_pipeline.steps.archived import archived_lines
 from anamnesis_pipeline.steps.crawl import folder_of
+from anamnesis_pipeline.steps.dead_letters import EVERY_LETTER
+from anamnesis_pipeline.steps.episodes import RECORD_KIND, record_id
 from anamnesis_pipeline.steps.forget_target import File, ForgetRequest, Target
 from anamnesis_pipeline.steps.forgotten_lines import EMPTY_LINE, LineRule
 from anamnesis_pipeline.steps.posting import CONTEXT_WITHIN, posted_passages
 from anamnesis_pipeline.steps.restore import is_below, names
 from anamnesis_pipeline.store.base import Store
 from anamnesis_pipeline.store.forget_base import Selection
-from anamnesis_pipeline.summaries.prompt import build_prompt, key_of
+from anamnesis_pipeline.store.ingest_base import ParsedChunk
 
 JOB = "forget.job"
 """Setting that names what is being forgotten."""
@@ -61,6 +64,11 @@ class ForgetReport:
     problems: list[str] = field(default_factory=list)
 
 
+def is_forgetting(store: Store) -> bool:
+    """Whether something is being forgotten, or was when a run died."""
+    return store.settings.get(JOB) is not None
+
+
 class Forgetter:
     """Forgets in one home.
 
@@ -87,14 +95,21 @@ class Forgetter:
         :raises GiveUp: nothing is asked for.
         :raises StoreFull: no room for a rewritten archive file; what is left to do is done by the next run.
         """
-        self.resume()
-        target = self._target(request)
-        report = self._report(target, self._lines_to_go(target), dry_run=False)
-        self._store.settings.set(JOB, {"ids": sorted(target.ids), "whole": sorted(target.whole)})
-        return replace(report, problems=self._carry_out(target))
+        with self._archive.alone():
+            self._finish()
+            target = self._target(request)
+            report = self._report(target, self._lines_to_go(target), dry_run=False)
+            self._store.settings.set(JOB, {"ids": sorted(target.ids), "whole": sorted(target.whole)})
+            return replace(report, problems=self._carry_out(target))
 
     def resume(self) -> bool:
-        """Finish what was begun; False when nothing was."""
+        """Finish what was begun; False when nothing was. One that is under way is waited for."""
+        if not is_forgetting(self._store):
+            return False
+        with self._archive.alone():
+            return self._finish()
+
+    def _finish(self) -> bool:
         job = self._store.settings.get(JOB)
         if job is None:
             return False
@@ -125,14 +140,13 @@ class Forgetter:
         return set.intersection(*found) if found else set()
 
     def _with_records(self, ids: Sequence[str]) -> set[str]:
-        """The ids, with the parts that records were drawn from, and the records of parts."""
+        """The ids, with what records were drawn from, and every record that these may have or get."""
         episodes = self._store.episodes.get(ids)
         parts = {
             str(e.metadata["part_id"]) for e in episodes.values() if e.kind == "record" and "part_id" in e.metadata
         }
         every = {*ids, *parts}
-        records = [content_id("record", key, str(n)) for key in every for n in range(MAX_RECORDS)]
-        return every | self._store.episodes.get(records).keys()
+        return every | {record_id(key, number) for key in every for number in range(MAX_RECORDS)}
 
     def _whole_files(self, request: ForgetRequest) -> set[File]:
         if not request.is_of_whole_files:
@@ -189,14 +203,13 @@ class Forgetter:
         """Every step in order; each may be repeated. Returns what could not be done."""
         self._renew_contexts_of_posted(target)
         self._store.forgetting.bury(target.tombstones)
-        for episode_id in sorted(target.ids):
+        for episode_id in self._store.episodes.get(sorted(target.ids)):
             self._store.episodes.delete(episode_id)
         for file in target.files:
             self._rewrite(target, file)
-        self._store.llm.forget_replies(self._reply_keys([*target.parts, *target.neighbours]))
-        self._renew_neighbours(target)
         for source, path in target.files:
             self._clear_state(target, source, path)
+        self._renew_neighbours(target)  # no part can come any more that carries some of it
         self._store.forgetting.remove_parts(sorted(target.ids))
         problems = self._store.forgetting.scrub()
         self._store.settings.set(JOB, None)
@@ -219,18 +232,16 @@ class Forgetter:
                 rewrite_generation(self._store, self._archive, source, path, generation, rule.changed)
 
     def _renew_neighbours(self, target: Target) -> None:
-        """Parts that stay lose what they carry of the text, and their summaries, which may say it too.
-
-        The parts are written last, since they tell that something is left to do; their episodes in any case, since a
-        run may have died in between.
+        """Parts that stay lose what they carry of the text, and their summaries, which may say it too. Their episodes
+        are written in any case, since a run may have died in between.
         """
         said, neighbours = target.said, target.neighbours
-        self._store.forgetting.remove_summaries([part.part_id for part in neighbours])
         self._store.forgetting.replace_parts(
             [
                 replace(p, lead="" if said.holds(p.lead) else p.lead, prompt="" if said.holds(p.prompt) else p.prompt)
                 for p in neighbours
-            ]
+            ],
+            resummarize=True,
         )
         for source in sorted({source for source, _ in target.files}):
             self._publish(self._sources[source])
@@ -258,26 +269,36 @@ class Forgetter:
                 until=episode.timestamp + CONTEXT_WITHIN + timedelta(microseconds=1), include_superseded=True,
             )  # fmt: skip
             for later in self._store.episodes.page(where, 1_000).items:
-                if later.episode_id not in target.ids:
+                if later.episode_id not in target.ids and later.kind != RECORD_KIND:
                     passages = posted_passages(self._store, later, self._pieces, without=target.ids)
                     self._store.forgetting.rewrite_episode(later, passages)
 
     def _clear_state(self, target: Target, source: str, path: str) -> None:
-        """What the parser remembers of a file holds the head of a prompt and the end of what was said last."""
+        """What the parser remembers of a file holds the head of a prompt and the end of what was said last. A line that
+        is empty now is no dead letter either.
+        """
+        letters = self._letters_of_nothing(source, path)
         for _ in range(TRIES):
             cursor = self._store.ingest.cursors(source).get(path)
-            if cursor is None or not cursor.parser_state:
+            if cursor is None:
                 return
-            state = _cleared(cursor, target)
-            after = replace(cursor, parser_state=state, version=cursor.version + 1)
-            if state == cursor.parser_state or self._store.ingest.commit_crawl(cursor, after, None):
+            state = _cleared(cursor, target) if cursor.parser_state else ""
+            if state == cursor.parser_state and not letters:
+                return
+            after = replace(cursor, parser_state=state)
+            if self._store.ingest.commit_parsed(ParsedChunk(cursor, after, revived=letters)):
                 return
         raise StoreBusy(f"{path} is being read all the time; forget once more when the ingest is done")
 
-    def _reply_keys(self, parts: Sequence[Part]) -> list[str]:
-        models = self._store.forgetting.reply_models()
-        prompts = [build_prompt(part) for part in parts] if models else []
-        return [key_of(prompt, backend, model) for prompt in prompts for backend, model in models]
+    def _letters_of_nothing(self, source: str, path: str) -> list[DeadLetter]:
+        """The dead letters of a file whose line is empty."""
+        letters = [found for found in self._store.ingest.dead_letters(source, EVERY_LETTER) if found.path == path]
+        found = []
+        for letter in letters:
+            lines = archived_lines(self._store, self._archive, source, path, letter.generation, letter.line)
+            if next(lines, "") == EMPTY_LINE:
+                found.append(letter)
+        return found
 
 
 def rewrite_generation(

@@ -18,6 +18,7 @@ from anamnesis_pipeline.summaries.base import Reply, Request, SummaryBackend
 ATTEMPTS = 3
 LONGEST_WAIT_S = 60.0
 """A service that asks for more is left alone until then."""
+FORGOTTEN = "what was asked about was forgotten or written anew meanwhile"
 BUSY_PAUSE_S = 60.0
 """Of a service that is busy after all attempts and does not say for how long."""
 
@@ -147,7 +148,7 @@ class LlmCaller:
 
     def _ask(
         self, request: Request, check: Callable[[str], object], last_check: Callable[[str], object] | None
-    ) -> Answer:
+    ) -> Answer | NoAnswer:
         retrying = Retrying(
             stop=stop_after_attempt(ATTEMPTS), wait=self._wait_s, retry=retry_if_exception(_is_worth_waiting),
             sleep=self._sleep, reraise=True,
@@ -159,7 +160,7 @@ class LlmCaller:
                 raise
             return retrying(self._attempt, request, last_check)
 
-    def _attempt(self, request: Request, check: Callable[[str], object]) -> Answer:
+    def _attempt(self, request: Request, check: Callable[[str], object]) -> Answer | NoAnswer:
         self.wait_for_turn()
         call_id = self.book(self._backend.expected(request))
         if call_id is None:
@@ -170,14 +171,16 @@ class LlmCaller:
             self.failed(call_id, exc)
             raise
         self.breaker.went_well()
-        self._keep(request, reply, call_id, check)
-        return Answer(reply.text, reply.used)
+        is_kept = self._keep(request, reply, call_id, check)
+        return Answer(reply.text, reply.used) if is_kept else NoAnswer(FORGOTTEN)
 
-    def _keep(self, request: Request, reply: Reply, call_id: str, check: Callable[[str], object]) -> None:
-        """Cache first: who dies in between has the reply, and the whole reservation counts as spent."""
+    def _keep(self, request: Request, reply: Reply, call_id: str, check: Callable[[str], object]) -> bool:
+        """Cache first: who dies in between has the reply, and the whole reservation counts as spent. False: the reply
+        may not be kept.
+        """
         try:
             check(reply.text)
-            self._store.llm.put_reply(request.key, reply.text, self._backend.name, self._backend.model)
+            return self._store.llm.put_reply(request.key, reply.text, self._backend.name, self._backend.model)
         except LlmAnswerInvalid as exc:
             raise Unreadable(str(exc)) from exc
         finally:

@@ -11,6 +11,7 @@ from anamnesis_pipeline.sources.base import SourceHost
 from anamnesis_pipeline.steps.crawl import CrawlReport, Mask, crawl_source
 from anamnesis_pipeline.steps.episodes import EpisodeReport, publish_source
 from anamnesis_pipeline.steps.exchanges import ParseReport, parse_source
+from anamnesis_pipeline.steps.forget import Forgetter
 from anamnesis_pipeline.steps.summaries import Llm, SummaryReport, summarize_source
 from anamnesis_pipeline.store.base import Store
 
@@ -30,6 +31,10 @@ class Pipeline:
     llm: Llm
     headline: Callable[[Part], str]
     """Stands in for the summary of a part that is still open."""
+
+    def forgetter(self) -> Forgetter:
+        """What removes text for good."""
+        return Forgetter(self.store, self.archive, self.pieces, self.publish)
 
     def crawl(self, source: Source) -> CrawlReport:
         """New lines into the archive; a reserved source has no files."""
@@ -80,7 +85,10 @@ def ingest_source(pipeline: Pipeline, source: Source) -> SourceReport:
 def ingest_all(
     pipeline: Pipeline, sources: Sequence[Source], on_source: Callable[[SourceReport], None] = lambda report: None
 ) -> list[SourceReport]:
-    """Every source, one after the other; `on_source` is told of each as it is done."""
+    """Every source, one after the other; `on_source` is told of each as it is done. What was being forgotten when a run
+    died is finished first.
+    """
+    pipeline.forgetter().resume()
     pipeline.store.ingest.put_sources(sources)
     reports = []
     for source in sources:

@@ -91,6 +91,10 @@ class Poster:
         self.embed([episode_id])
         return edited
 
+    def masked(self, text: str) -> str:
+        """The text without its secrets."""
+        return self._mask(text)[0]
+
     def _edited_passages(self, edited: Episode, fields: Set[str]) -> list[Passage]:
         """What an edited episode is found by. Passages of a log keep their message ids: a new summary joins them."""
         stored = [held.passage for held in self._store.episodes.passages_of(edited.episode_id)]
@@ -129,23 +133,20 @@ class Poster:
             if not cleaned["summary"]:
                 raise InvalidEpisode("summary", "must say something; it is blank")
         for name in _TEXTS & cleaned.keys():
-            cleaned[name] = self._masked(cleaned[name])
+            cleaned[name] = self.masked(cleaned[name])
         if "metadata" in cleaned:
             cleaned["metadata"] = self._masked_values(cleaned["metadata"])
         if "tags" in cleaned:
-            cleaned["tags"] = tuple(dict.fromkeys(map(self._masked, cleaned["tags"])))
+            cleaned["tags"] = tuple(dict.fromkeys(map(self.masked, cleaned["tags"])))
         return cleaned
-
-    def _masked(self, text: str) -> str:
-        return self._mask(text)[0]
 
     def _masked_values(self, value: Any) -> Any:
         """The same JSON value with every string masked, keys too; a string may be a secret because of its key."""
         if isinstance(value, str):
-            return self._masked(value)
+            return self.masked(value)
         if isinstance(value, Mapping):
             return {
-                self._masked(str(key)): self._masked_beside(str(key), item)
+                self.masked(str(key)): self._masked_beside(str(key), item)
                 if isinstance(item, str)
                 else self._masked_values(item)
                 for key, item in value.items()
@@ -156,10 +157,10 @@ class Poster:
 
     def _masked_beside(self, key: str, text: str) -> str:
         before = f'{key}="'
-        assigned = self._masked(f'{before}{self._masked(text)}"')
+        assigned = self.masked(f'{before}{self.masked(text)}"')
         if assigned.startswith(before) and assigned.endswith('"'):
             return assigned.removeprefix(before)[:-1]
-        return self._masked(text)
+        return self.masked(text)
 
     def _same_or_conflict(self, known: Episode, wanted: Episode, draft: EpisodeDraft) -> Episode:
         if draft.timestamp is None:  # the client did not say when, so time is no difference

@@ -1,10 +1,11 @@
 """Today's rules applied to everything that is stored. Ids stay; what is masked already stays as it is.
 
-Each piece is written by itself and masking is idempotent, so a run that dies is repeated without harm.
+Each piece is written by itself, and after each file and page of rows it is noted how far the run is: one that dies is
+gone on with by the next, unless the rules are others by then.
 """
 
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -15,7 +16,9 @@ from anamnesis_pipeline.steps.forget import JOB, rewrite_generation
 from anamnesis_pipeline.store.base import Store
 
 BATCH = 100
-NOT_MASKED = ("config.", "projects.", JOB)
+CHECKPOINT = "rescan.job"
+"""Setting that says how far a run is."""
+NOT_MASKED = ("config.", "projects.", JOB, CHECKPOINT)
 """Settings by which the system works: a mask in them would break it."""
 _PLACES = ("archive lines", "parts", "summaries", "episodes", "cached replies", "cursors", "settings")
 
@@ -30,33 +33,85 @@ class RescanReport:
     problems: list[str] = field(default_factory=list)
 
 
+@dataclass(frozen=True, slots=True)
+class Rules:
+    """What masks: `text` for texts, `line` for raw log lines and other JSON. `version` tells other rules from these."""
+
+    text: Mask
+    line: Mask
+    version: str
+
+
 class Rescan:
     """One run over a home.
 
-    :param mask_text: for texts; `mask_line` for raw log lines and other JSON.
+    :param say: told how far the run is, after each file and page of rows.
     """
 
-    def __init__(self, store: Store, archive: Archive, mask_text: Mask, mask_line: Mask, *, dry_run: bool) -> None:
-        self._store, self._archive, self._dry_run = store, archive, dry_run
-        self._mask_text, self._mask_line = mask_text, mask_line
+    def __init__(
+        self,
+        store: Store,
+        archive: Archive,
+        rules: Rules,
+        *,
+        dry_run: bool,
+        say: Callable[[str], None] = lambda _: None,
+    ) -> None:
+        self._store, self._archive, self._dry_run, self._say = store, archive, dry_run, say
+        self._mask_text, self._mask_line, self._version = rules.text, rules.line, rules.version
         self._masked: Counter[str] = Counter()
         self._changed: Counter[str] = Counter()
 
     def run(self) -> RescanReport:
-        """Everything, the archive first: what is read from it later is masked then.
+        """Everything, the archive first: what is read from it later is masked then. Goes on where an earlier run was.
 
         :raises StoreFull: no room for a rewritten archive file; run it again with more.
         """
-        steps: Sequence[Callable[[], None]] = (
-            self._archives, self._parts, self._episodes, self._replies, self._cursors, self._settings,
-        )  # fmt: skip
-        for step in steps:
-            step()
-        is_clean = self._dry_run or not self._changed
-        problems = [] if is_clean else self._store.forgetting.scrub()
-        return RescanReport(
-            self._dry_run, dict(self._masked), {place: self._changed[place] for place in _PLACES}, problems
-        )
+        if self._dry_run:
+            self._carry_out("", None)
+            return self._report([])
+        with self._archive.alone():
+            place, mark, is_begun = self._begin()
+            self._carry_out(place, mark)
+            problems = self._store.forgetting.scrub() if is_begun or self._changed.total() else []
+            self._store.settings.set(CHECKPOINT, None)
+            return self._report(problems)
+
+    def _report(self, problems: list[str]) -> RescanReport:
+        changed = {place: self._changed[place] for place in _PLACES}
+        return RescanReport(self._dry_run, dict(self._masked), changed, problems)
+
+    # --- how far it is ---
+
+    def _begin(self) -> tuple[str, Any, bool]:
+        """The step to go on with, the mark behind which, and whether an earlier run was interrupted."""
+        noted = self._store.settings.get(CHECKPOINT)
+        if noted is None or noted["version"] != self._version:
+            self._note("", None)
+            return "", None, noted is not None
+        self._masked.update(noted["masked"])
+        self._changed.update(noted["changed"])
+        self._say("going on where an earlier run was interrupted")
+        return noted["step"], noted["mark"], True
+
+    def _note(self, step: str, mark: Any) -> None:
+        counts = {"masked": dict(self._masked), "changed": dict(self._changed)}
+        self._store.settings.set(CHECKPOINT, {"version": self._version, "step": step, "mark": mark, **counts})
+
+    def _carry_out(self, first: str, behind: Any) -> None:
+        """Every step from `first` on, that one behind the mark `behind`."""
+        steps: Mapping[str, Callable[[Any], Iterator[Any]]] = {
+            "archived files": self._archives, "parts": self._parts, "episodes": self._episodes,
+            "cached replies": self._replies, "cursors": self._cursors, "settings": self._settings,
+        }  # fmt: skip
+        names = list(steps)
+        for name in names[names.index(first) if first else 0 :]:
+            for done, mark in enumerate(steps[name](behind if name == first else None), 1):
+                self._say(f"{name}: {mark['file']}" if isinstance(mark, dict) else f"{name}: page {done:,}")
+                if not self._dry_run:
+                    self._note(name, mark)
+
+    # --- what is masked ---
 
     def _text(self, text: str) -> str:
         masked, found = self._mask_text(text)
@@ -76,11 +131,19 @@ class Rescan:
             return {self._text(str(key)): self._value(item) for key, item in value.items()}
         return [self._value(item) for item in value] if isinstance(value, list | tuple) else value
 
-    def _archives(self) -> None:
-        for source in self._store.ingest.sources():
-            for path, cursor in self._store.ingest.cursors(source.key).items():
-                for generation in range(cursor.generation + 1):
-                    self._changed["archive lines"] += self._generation(source.key, path, generation)
+    def _archives(self, behind: Any) -> Iterator[Any]:
+        """Marks are the source and path of a file, with its number for people."""
+        files = [
+            (source.key, path, cursor.generation)
+            for source in self._store.ingest.sources()
+            for path, cursor in self._store.ingest.cursors(source.key).items()
+        ]
+        for number, (source, path, last) in enumerate(sorted(files), 1):
+            if behind is not None and [source, path] <= behind["behind"]:
+                continue
+            for generation in range(last + 1):
+                self._changed["archive lines"] += self._generation(source, path, generation)
+            yield {"behind": [source, path], "file": f"{number:,} of {len(files):,}"}
 
     def _generation(self, source: str, path: str, generation: int) -> int:
         counted = self._count_lines(source, path, generation)
@@ -100,20 +163,21 @@ class Rescan:
         frames = self._store.ingest.frames(source, path, generation)
         return sum(self._line(line) != line for line in self._archive.lines(source, path, frames))
 
-    def _parts(self) -> None:
-        for part in self._all_parts():
-            masked = self._masked_part(part)
-            if masked != part:
-                self._changed["parts"] += 1
-                if not self._dry_run:
-                    self._store.forgetting.replace_parts([masked])
-            self._summary(masked)
-
-    def _all_parts(self) -> Iterator[Part]:
-        last = ""
+    def _parts(self, behind: Any) -> Iterator[Any]:
+        last = behind or ""
         while batch := self._store.forgetting.parts_after(last, BATCH):
-            yield from batch
+            for part in batch:
+                self._part(part)
             last = batch[-1].part_id
+            yield last
+
+    def _part(self, part: Part) -> None:
+        masked = self._masked_part(part)
+        if masked != part:
+            self._changed["parts"] += 1
+            if not self._dry_run:
+                self._store.forgetting.replace_parts([masked])
+        self._summary(masked)
 
     def _masked_part(self, part: Part) -> Part:
         return replace(
@@ -137,8 +201,8 @@ class Rescan:
             records=tuple(replace(r, text=self._text(r.text), why=self._text(r.why)) for r in summary.records),
         )  # fmt: skip
 
-    def _episodes(self) -> None:
-        cursor = None
+    def _episodes(self, behind: Any) -> Iterator[Any]:
+        cursor = behind
         while True:
             page = self._store.episodes.page(Where(include_superseded=True), BATCH, cursor)
             for episode in page.items:
@@ -146,6 +210,7 @@ class Rescan:
             if page.next_cursor is None:
                 return
             cursor = page.next_cursor
+            yield cursor
 
     def _episode(self, episode: Episode) -> None:
         held = [stored.passage for stored in self._store.episodes.passages_of(episode.episode_id)]
@@ -162,8 +227,8 @@ class Rescan:
     def _passage(self, passage: Passage) -> Passage:
         return replace(passage, text=self._text(passage.text), context=self._text(passage.context))
 
-    def _replies(self) -> None:
-        last = ""
+    def _replies(self, behind: Any) -> Iterator[Any]:
+        last = behind or ""
         while batch := self._store.forgetting.replies_after(last, BATCH):
             last = batch[-1].key
             for reply in batch:
@@ -173,8 +238,9 @@ class Rescan:
                     if not self._dry_run:
                         self._store.llm.forget_replies([reply.key])
                         self._store.llm.put_reply(reply.key, masked, reply.backend, reply.model)
+            yield last
 
-    def _cursors(self) -> None:
+    def _cursors(self, _: Any) -> Iterator[Any]:
         """What the parser remembers of a file. A cursor that moves on meanwhile was written from masked lines."""
         for source in self._store.ingest.sources():
             for cursor in self._store.ingest.cursors(source.key).values():
@@ -184,11 +250,13 @@ class Rescan:
                     if not self._dry_run:
                         after = replace(cursor, parser_state=masked, version=cursor.version + 1)
                         self._store.ingest.commit_crawl(cursor, after, None)
+            yield None
 
-    def _settings(self) -> None:
+    def _settings(self, _: Any) -> Iterator[Any]:
         for name, value in self._store.settings.all().items():
             masked = value if name.startswith(NOT_MASKED) else self._value(value)
             if masked != value:
                 self._changed["settings"] += 1
                 if not self._dry_run:
                     self._store.settings.set(name, masked)
+        yield None

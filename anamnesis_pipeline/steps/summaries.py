@@ -13,7 +13,7 @@ from anamnesis_pipeline.exchanges.value import value_of
 from anamnesis_pipeline.model import LlmBudget, LlmUse, Part, Source, Summary
 from anamnesis_pipeline.steps.llm_batches import LOOK_AGAIN, BatchDesk, takes_batches
 from anamnesis_pipeline.steps.llm_breaker import close_breakers
-from anamnesis_pipeline.steps.llm_calls import Answer, LlmCaller, NoAnswer, OnHold, Pace
+from anamnesis_pipeline.steps.llm_calls import FORGOTTEN, Answer, LlmCaller, NoAnswer, OnHold, Pace
 from anamnesis_pipeline.steps.projects import project_aliases
 from anamnesis_pipeline.store.base import Store
 from anamnesis_pipeline.store.project_names import store_name
@@ -35,6 +35,12 @@ NO_BUDGET = (
     "with: anamnesis summarize"
 )
 IN_A_BATCH = "its summary is being made in a batch"
+_AGAINST = {
+    "no LLM": "no LLM is set; see the setting summarizer",
+    "low value": "too little is said for an LLM to be asked; see the setting summary_min_value",
+    "private": "the text may not leave this machine; see the settings local_only and private_projects",
+}
+"""Why no LLM is asked about a part."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,9 +115,18 @@ def summarize_source(
     if by_hand:
         close_breakers(store.settings)
     with closing(_Run(store, llm, by_hand=by_hand)) as run:
+        run.open_desk()
         for parts in _pages(store, source.key, when, project, limit, run.page):
             run.summarize(parts)
         return run.report()
+
+
+def summarize_part(store: Store, part: Part, llm: Llm) -> Summary:
+    """The summary of one part, by the rules of a run on a schedule. It is not stored; where no LLM made it, `problem`
+    says why.
+    """
+    with closing(_Run(store, llm, by_hand=False)) as run:
+        return run.summary_of(part)
 
 
 def is_private(project: str, names: Sequence[str]) -> bool:
@@ -173,7 +188,6 @@ class _Run:
         if self._backend is not None:
             pace = Pace(self._rules.budget, self._rules.requests_per_minute)
             self._caller = LlmCaller(store, self._backend, pace, clock=llm.clock, sleep=llm.sleep)
-            self._open_desk(self._backend)
             if self._backend.is_paid and self._rules.budget == LlmBudget() and not by_hand:
                 self._refusal = NoAnswer(NO_BUDGET, self._clock() + NO_BUDGET_RETRY)
 
@@ -208,27 +222,50 @@ class _Run:
         elif self._refusal is not None:
             self._write([self._flagged(part, self._refusal) for part in for_llm])
 
+    def summary_of(self, part: Part) -> Summary:
+        """The summary of a part that nobody has stored."""
+        if against := self._against(part):
+            return replace(self._plain(part), problem=_AGAINST[against])
+        if self._backend is None:
+            assert self._refusal is not None  # without one, that there is no LLM is a reason against
+            return self._flagged(part, self._refusal)
+        prompt = build_prompt(part)
+        asked = _Asked(part, request_for(prompt, self._backend), prompt.message_ids)
+        if not self._store.llm.note_asked({asked.request.key: part}):
+            return self._flagged(part, NoAnswer(FORGOTTEN))
+        known = self._store.llm.replies([asked.request.key]).get(asked.request.key)
+        if known is not None:
+            return self._from(asked, Answer(known, LlmUse(), True))
+        return self._from(asked, self._refusal or self._caller.ask(asked.request, _is_as_asked_for, _is_readable))
+
     # --- which parts ---------------------------------------------------------------------------------------
 
     def _is_for_llm(self, part: Part) -> bool:
+        against = self._against(part)
+        if against and against != "no LLM":
+            self._counts[against] += 1
+        return not against
+
+    def _against(self, part: Part) -> str:
+        """Why no LLM is asked about a part, a key of `_AGAINST`; empty: one is."""
         if self._backend is None and self._refusal is None:
-            return False
+            return "no LLM"
         if value_of(part).score < self._rules.min_value:
-            self._counts["low value"] += 1
-            return False
+            return "low value"
         names = {part.project, store_name(self._aliases, part.project)}
         is_kept = any(is_private(name, self._rules.private_projects) for name in names)
         stays_here = self._rules.local_only or is_kept
         if stays_here and (self._backend is None or not self._backend.is_local):
-            self._counts["private"] += 1
-            return False
-        return True
+            return "private"
+        return ""
 
     # --- asking --------------------------------------------------------------------------------------------
 
     def _ask(self, parts: Sequence[Part], backend: SummaryBackend) -> None:
         """From the cache, else from a batch, else by a call each; what nobody may be asked for now is flagged."""
         asked = [_Asked(part, request_for(prompt, backend), prompt.message_ids) for part, prompt in _prompts(parts)]
+        noted = self._store.llm.note_asked({each.request.key: each.part for each in asked})
+        asked = [each for each in asked if each.request.key in noted]
         known = self._store.llm.replies([each.request.key for each in asked])
         waiting = [each for each in asked if each.request.key in self._waiting and each.request.key not in known]
         unknown = [each for each in asked if each.request.key not in self._waiting | known.keys()]
@@ -258,15 +295,16 @@ class _Run:
 
     # --- batches -------------------------------------------------------------------------------------------
 
-    def _open_desk(self, backend: SummaryBackend) -> None:
+    def open_desk(self) -> None:
         """Be ready to hand in batches, and collect those under way."""
-        if not takes_batches(backend):
+        backend = self._backend
+        if backend is None or not takes_batches(backend):
             return
         self._desk = BatchDesk(self._store, backend, self._caller, _is_as_asked_for, self._clock)
         try:
             self._waiting = self._desk.collect()
         except OnHold as hold:
-            self._refusal = NoAnswer(str(hold), hold.until)
+            self._refusal = self._refusal or NoAnswer(str(hold), hold.until)
 
     def _hand_in(self, requests: Sequence[Request]) -> bool:
         """Whether they were worth a batch, and are in one now."""
@@ -301,7 +339,10 @@ class _Run:
             return self._flagged(part, NoAnswer(str(exc)))
         self._counts["skipped"] += read.skip
         text = extractive.summarize(part) if read.skip else read.text
-        return Summary(part.part_id, part.content_hash, text, self.model, read.tags, read.records, skip=read.skip)
+        return Summary(
+            part.part_id, part.content_hash, text, self.model, read.tags, read.records, skip=read.skip,
+            reply_key=asked.request.key,
+        )  # fmt: skip
 
     def _flagged(self, part: Part, why: NoAnswer) -> Summary:
         """What stands in until the next try; an LLM's earlier summary of this very text stays."""

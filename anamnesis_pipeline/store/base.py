@@ -113,7 +113,7 @@ class EpisodeRecords(Protocol):
 
     def preceding(self, instance: str, project: str, before: datetime, since: datetime, limit: int) -> list[Episode]:
         """Active episodes of source `direct` of the same instance and project with since <= timestamp < before
-        (by timestamp, then insertion), the nearest last.
+        (by timestamp, then insertion), the nearest last; typed records, which repeat another one, are left out.
         """
 
     def passages(self, passage_ids: Sequence[int]) -> dict[int, StoredPassage]:

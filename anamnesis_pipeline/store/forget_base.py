@@ -61,16 +61,18 @@ class ForgetRecords(Protocol):
     def parts_after(self, part_id: str, limit: int) -> list[Part]:
         """Parts by id, in the order of ids, that come behind this one; `''` comes before all."""
 
-    def replace_parts(self, parts: Sequence[Part]) -> int:
-        """Write parts that exist with other texts. Ids stay, and the summary of the former text stands for the new one;
-        the episode is to be published again. Returns how many were there.
+    def replace_parts(self, parts: Sequence[Part], *, resummarize: bool = False) -> int:
+        """Write parts that exist with other texts. Ids stay, and the episode is to be published again. Returns how many
+        were there.
+
+        :param resummarize: the summaries go, and so does every reply of an LLM about these parts, cached or still to
+            come; the next run asks anew. Else the summary of the former text stands for the new one.
         """
 
     def remove_parts(self, part_ids: Sequence[str]) -> int:
-        """Remove parts and their summaries; who owns their messages stays known. Returns how many parts there were."""
-
-    def remove_summaries(self, part_ids: Sequence[str]) -> int:
-        """Remove summaries; those of closed parts are written again by the next run. Returns how many there were."""
+        """Remove parts, their summaries, and every reply of an LLM about any version of them, cached or still to come;
+        who owns their messages stays known. Returns how many parts there were.
+        """
 
     def rewrite_episode(self, episode: Episode, passages: Sequence[Passage]) -> bool:
         """Write texts, metadata and passages of an episode as they are given, whatever was edited; status and counters
@@ -79,9 +81,6 @@ class ForgetRecords(Protocol):
 
     def replies_after(self, key: str, limit: int) -> list[CachedReply]:
         """Cached replies in the order of their keys, behind this one; `''` comes before all."""
-
-    def reply_models(self) -> list[tuple[str, str]]:
-        """(backend, model) of every cached reply, once each."""
 
     def scrub(self) -> list[str]:
         """Make what was deleted unreadable in the store's files: full-text, pages, write-ahead log, index files.

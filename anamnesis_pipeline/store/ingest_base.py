@@ -122,6 +122,11 @@ class IngestRecords(Protocol):
         many changed.
         """
 
+    def link_agents(self, source: str) -> int:
+        """Set the origin of subagents' parts that have none, where a tool's result names their agent (`agent_key`);
+        their episodes are then written anew. Returns how many changed.
+        """
+
     def close_idle_parts(self, source: str, ended_before: datetime) -> int:
         """Close open parts whose last segment is older; returns how many."""
 
@@ -147,7 +152,9 @@ class IngestRecords(Protocol):
         """
 
     def put_summaries(self, summaries: Sequence[Summary]) -> int:
-        """Write by part id; returns how many changed."""
+        """Write by part id; returns how many changed. Not written is one of a part that is not there any more, or that
+        was read from a reply that may not be kept (`LlmRecords.put_reply`).
+        """
 
     def summary(self, part_id: str) -> Summary | None:
         """The summary of a part, of whatever version of it."""

@@ -1,10 +1,10 @@
 """The contract of what a store keeps of LLM calls: replies, what they cost, and batches under way."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import Protocol
 
-from anamnesis_pipeline.model import LlmBudget, LlmUse
+from anamnesis_pipeline.model import LlmBudget, LlmUse, Part
 
 
 class LlmRecords(Protocol):
@@ -13,8 +13,15 @@ class LlmRecords(Protocol):
     def replies(self, keys: Sequence[str]) -> dict[str, str]:
         """Key -> reply, for those that are cached."""
 
-    def put_reply(self, key: str, reply: str, backend: str, model: str) -> None:
-        """Cache a reply; the first one stays."""
+    def note_asked(self, asked: Mapping[str, Part]) -> set[str]:
+        """Key -> part, before an LLM is asked about the part under this key. Returns the keys that may be asked: not
+        those of a part that was forgotten meanwhile, or is stored with another text or context by now.
+        """
+
+    def put_reply(self, key: str, reply: str, backend: str, model: str) -> bool:
+        """Cache a reply; the first one stays. False, having written nothing, when what it is about was forgotten since
+        it was asked for (`ForgetRecords.remove_parts`, `replace_parts`).
+        """
 
     def forget_replies(self, keys: Sequence[str]) -> int:
         """Remove cached replies; returns how many there were."""

@@ -12,6 +12,9 @@ from anamnesis_pipeline.defs.partitions import SOURCES, SPACES
 from anamnesis_pipeline.defs.resources import MemoryResource
 from anamnesis_pipeline.defs.sensors import crawl_sensor
 from anamnesis_pipeline.model import RESERVED_SOURCES, Where
+from anamnesis_pipeline.steps.forget import JOB
+from anamnesis_pipeline.steps.pipeline import ingest_all
+from anamnesis_pipeline.wiring import discover_sources
 
 EXAMPLES = Path(__file__).parents[2] / "examples" / "claude_logs"
 
@@ -82,3 +85,19 @@ def test_a_source_left_half_done_is_requested_again(memory: MemoryResource) -> N
         memory.pipeline.crawl(memory.source(str(first.partition_key)))
         requested = {request.partition_key for request in tick(crawl_sensor, instance, memory)}
         assert first.partition_key in requested, "its files are unchanged, but its lines are not parsed yet"
+
+
+def test_what_a_run_that_died_was_forgetting_is_finished_by_the_run_that_the_next_tick_requests(
+    memory: MemoryResource,
+) -> None:
+    ingest_all(memory.pipeline, discover_sources(memory.settings).sources)
+    gone, *kept = [episode.episode_id for episode in memory.store.episodes.page(Where(), 100).items]
+    with dg.DagsterInstance.ephemeral() as instance:
+        assert tick(crawl_sensor, instance, memory) == []
+        memory.store.settings.set(JOB, {"ids": [gone], "whole": []})
+        (request,) = tick(crawl_sensor, instance, memory)
+        assert request.partition_key in RESERVED_SOURCES
+        run(request, "ingest", instance)
+        assert memory.store.settings.get(JOB) is None
+        assert memory.store.episodes.get([gone, *kept]).keys() == set(kept)
+        assert tick(crawl_sensor, instance, memory) == []

@@ -228,6 +228,48 @@ def test_08_a_description_that_comes_late_or_changes_sets_right_what_was_publish
     assert home.store.ingest.counts().unparsed_lines == 0
 
 
+@pytest.mark.parametrize("layout", LAYOUTS)
+@pytest.mark.parametrize("first", ["session", "subagent", "both"])
+def test_08_without_a_description_the_result_in_the_session_tells_the_call_whichever_is_read_first(
+    home: Ingested, layout: str, first: str
+) -> None:
+    trunk, agent = spawning()
+    if first in ("session", "both"):
+        home.write(trunk.lines)
+    if first in ("subagent", "both"):
+        home.write(trunk.lines[:-1])
+        home.write(agent.lines, LAYOUTS[layout])
+    home.ingest()
+    home.write(trunk.lines)
+    home.write(agent.lines, LAYOUTS[layout])
+    home.ingest()
+    (child,) = (e for e in home.episodes() if e.kind == "subagent")
+    assert (child.metadata["agent_id"], child.metadata["origin"]) == ("a41c9d02", "toolu_01Qz")
+    assert home.ingest().parts == 0
+    agent.say("And in the tests.")
+    home.append(agent.lines[-1:], LAYOUTS[layout])
+    home.ingest()
+    assert {e.metadata["origin"] for e in home.episodes() if e.kind == "subagent"} == {"toolu_01Qz"}
+
+
+def test_08_a_description_without_a_call_leaves_the_one_that_the_session_tells(home: Ingested) -> None:
+    trunk, agent = spawning()
+    home.write(trunk.lines)
+    home.write(agent.lines, LAYOUTS["flat"])
+    home.write(b'{"agentType": "Explore"}', LAYOUTS["flat"].replace(".jsonl", ".meta.json"))
+    home.ingest()
+    (child,) = (e for e in home.episodes() if e.kind == "subagent")
+    assert (child.metadata["agent_type"], child.metadata["origin"]) == ("Explore", "toolu_01Qz")
+
+
+def test_08_a_subagent_that_no_result_names_has_no_origin(home: Ingested) -> None:
+    trunk, agent = spawning()
+    home.write([line.replace("a41c9d02", "b41c9d02") for line in trunk.lines])
+    home.write(agent.lines, LAYOUTS["flat"])
+    home.ingest()
+    assert "origin" not in next(e for e in home.episodes() if e.kind == "subagent").metadata
+
+
 @pytest.mark.parametrize("agent_lines", [1, 2, 3, 4])
 def test_08_a_subagents_answer_read_before_the_session_got_it_is_the_sessions_all_the_same(
     home: Ingested, tmp_path: Path, agent_lines: int

@@ -126,6 +126,7 @@ def test_docs_describe_every_route(client: TestClient) -> None:
         "/api/jsonl/status": ["get"],
         "/api/jsonl/stop": ["post"],
         "/health": ["get"],
+        "/memory/ingest": ["post"],
         "/metrics": ["get"],
         "/ready": ["get"],
     }

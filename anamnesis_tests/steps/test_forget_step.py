@@ -4,6 +4,7 @@ import json
 import os
 import shutil
 import signal
+import threading
 from collections.abc import Iterator
 from datetime import timedelta
 from pathlib import Path
@@ -20,7 +21,6 @@ from anamnesis_pipeline.steps.forget import JOB, ForgetReport
 from anamnesis_pipeline.steps.forget_target import ForgetRequest
 from anamnesis_pipeline.steps.posting import EpisodeDraft, Poster
 from anamnesis_pipeline.store.sqlite.connection import Database
-from anamnesis_pipeline.summaries.prompt import build_prompt, key_of
 from anamnesis_tests.steps.archived_logs import DAY, FOLDER, OTHER, SESSION, Home, record, unmasked
 
 OTHER_LOG = f"{FOLDER}/{OTHER}.jsonl"
@@ -198,18 +198,62 @@ def test_vectors_and_cached_replies_go_with_it(home: Home) -> None:
         home.store.vectors.put("s", Variant.TEXT, ids, chance.standard_normal((len(ids), 4)).astype(np.float32))
     home.store.vectors.build("s", force=True)
     gone, kept = holding(home, "okapi"), holding(home, "walrus")
-    keys = {}
-    for part_id in (gone, kept):
-        (part,) = home.store.forgetting.parts([part_id])
-        keys[part_id] = key_of(build_prompt(part), "ollama", "m")
-        home.store.llm.put_reply(keys[part_id], json.dumps({"summary": f"{part.prompt}"}), "ollama", "m")
+    for part in home.store.forgetting.parts([gone, kept]):
+        for version in ("earlier", "present"):
+            key = f"{version} {part.part_id}"
+            assert home.store.llm.note_asked({key: part}) == {key}
+            assert home.store.llm.put_reply(key, json.dumps({"summary": f"{version} {part.prompt}"}), "ollama", "m")
     before = home.store.vectors.count("s")
     forget(home, ids=(gone,))
-    assert home.store.llm.replies(list(keys.values())).keys() == {keys[kept]}
+    assert {r.key for r in home.store.forgetting.replies_after("", 9)} == {f"earlier {kept}", f"present {kept}"}
     report = home.store.vectors.build("s")
     assert (report.dead, report.vectors) == (0, home.store.vectors.count("s"))
     assert report.vectors < before
     assert left(home, "zanzibar") == []
+
+
+def test_a_dead_letter_goes_with_its_line_and_the_others_stay(home: Home) -> None:
+    home.write(['{"torn": "aardvark exporter', '{"torn": "walrus'])
+    home.write([record("user", "elsewhere the gecko sleeps", 90, OTHER), '{"torn": "gecko'], OTHER_LOG)
+    home.ingest(unmasked)
+    assert len(home.store.ingest.dead_letters()) == 3
+    forget(home, session_id=SESSION)
+    (left_over,) = home.store.ingest.dead_letters()
+    assert left_over.path == f"{OTHER}.jsonl"
+    assert left(home, "walrus", "aardvark") == []
+    assert all(cursor.parsed_lines == cursor.lines for cursor in home.store.ingest.cursors(left_over.source).values())
+
+
+def test_a_retrieval_that_is_noted_late_brings_nothing_back(home: Home) -> None:
+    home.ingest(unmasked)
+    gone, kept = holding(home, "okapi"), holding(home, "walrus")
+    home.store.episodes.track([gone, kept], DAY)
+    forget(home, ids=(gone,))
+    home.store.episodes.track([gone, kept], DAY)
+    assert gone not in home.store.episodes.get([gone, kept])
+    assert home.store.episodes.get([kept])[kept].retrieval_count == 2
+    assert gone not in {e.episode_id for e in home.ingest(unmasked)}
+
+
+def test_who_forgets_waits_until_another_has_finished(home: Home) -> None:
+    home.ingest(unmasked)
+    gone, held = holding(home, "okapi"), threading.Event()
+
+    def second() -> None:
+        held.set()
+        forget(home, ids=(holding(home, "narwhal"),))
+
+    with home.archive.alone():
+        thread = threading.Thread(target=second)
+        thread.start()
+        assert held.wait(5)
+        thread.join(0.2)
+        assert thread.is_alive()
+        assert home.store.settings.get(JOB) is None
+    thread.join(30)
+    assert left(home, "narwhal") == []
+    assert left(home, "okapi") == ["okapi"]
+    assert gone in {e.episode_id for e in home.episodes()}
 
 
 def test_what_was_deleted_before_can_still_be_forgotten(home: Home) -> None:
@@ -235,7 +279,10 @@ def test_a_run_that_is_killed_anywhere_is_finished_by_the_next(home: Home, tmp_p
             break
         again = replace_home(home, copy)
         again.store = wiring.open_store(again.settings)
-        wiring.open_forgetter(again.settings, again.store).resume()
+        if turn % 3:
+            wiring.open_forgetter(again.settings, again.store).resume()
+        else:
+            again.ingest(unmasked)
         if again.finds("okapi"):  # it died before it had noted what to do
             forget(again, ids=(gone,))
         assert left(again, "zanzibar", "aardvark", "okapi") == [], turn

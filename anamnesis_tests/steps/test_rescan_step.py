@@ -10,14 +10,16 @@ from pathlib import Path
 import pytest
 
 from anamnesis_pipeline import wiring
-from anamnesis_pipeline.exchanges.redaction import Redactor
+from anamnesis_pipeline.commands.redact import now_and_then
+from anamnesis_pipeline.exchanges.redaction import Redactor, rules_version
 from anamnesis_pipeline.steps.posting import EpisodeDraft, Poster
-from anamnesis_pipeline.steps.rescan import Rescan, RescanReport
-from anamnesis_tests.steps.archived_logs import Home, record, unmasked
+from anamnesis_pipeline.steps.rescan import CHECKPOINT, Rescan, RescanReport, Rules
+from anamnesis_tests.steps.archived_logs import FOLDER, Home, record, unmasked
 from anamnesis_tests.steps.test_forget_step import _kill_before, home_with_store, replace_home
 
 SECRET = "ghp" + "_" + "q7Zk" * 9
 REDACTOR = Redactor(b"salt")
+RULES = Rules(REDACTOR.mask_text, REDACTOR.mask_line, "1")
 
 
 @pytest.fixture
@@ -40,8 +42,9 @@ def home(tmp_path: Path) -> Home:
     return home
 
 
-def rescan(home: Home, *, dry_run: bool = False) -> RescanReport:
-    return Rescan(home.store, home.archive, REDACTOR.mask_text, REDACTOR.mask_line, dry_run=dry_run).run()
+def rescan(home: Home, *, dry_run: bool = False, rules: Rules = RULES, said: list[str] | None = None) -> RescanReport:
+    say = [].append if said is None else said.append
+    return Rescan(home.store, home.archive, rules, dry_run=dry_run, say=say).run()
 
 
 def test_a_dry_run_counts_and_changes_nothing(home: Home) -> None:
@@ -51,6 +54,7 @@ def test_a_dry_run_counts_and_changes_nothing(home: Home) -> None:
     assert report.changed["archive lines"] == 2
     assert all(report.changed[place] for place in ("parts", "summaries", "episodes", "cached replies", "settings"))
     assert (home.episodes(), home.archived(), home.store.forgetting.parts_after("", 10)) == before
+    assert home.store.settings.get(CHECKPOINT) is None
     home.close()
 
 
@@ -81,7 +85,7 @@ def test_nothing_stays_readable_ids_stay_and_a_second_run_changes_nothing(home: 
 def test_a_run_that_is_killed_anywhere_is_finished_by_the_next(home: Home, tmp_path: Path) -> None:
     home.close()
     turns: Counter[bool] = Counter()
-    for turn in range(0, 60, 3):
+    for turn in range(0, 100, 4):
         copy = tmp_path / "copies" / str(turn)
         shutil.copytree(home.settings.home, copy)
         child = os.fork()
@@ -94,8 +98,81 @@ def test_a_run_that_is_killed_anywhere_is_finished_by_the_next(home: Home, tmp_p
         again = home_with_store(replace_home(home, copy))
         rescan(again)
         assert SECRET.lower().encode() not in again.bytes().lower(), turn
+        assert again.store.settings.get(CHECKPOINT) is None
         again.close()
         if not killed:
             break
     assert turns[True] > 3
     assert turns[False] == 1
+
+
+class Interrupted(BaseException):
+    """Ends a run as a signal would."""
+
+
+def counting(lines: list[str], stop_at: int | None = None, version: str = "1") -> Rules:
+    """Today's rules; each log line that is looked at is added to `lines`, and the run ends before number `stop_at`."""
+
+    def mask_line(line: str) -> tuple[str, Counter[str]]:
+        if len(lines) == stop_at:
+            raise Interrupted
+        if line.startswith('{"type"'):
+            lines.append(line)
+        return REDACTOR.mask_line(line)
+
+    return Rules(REDACTOR.mask_text, mask_line, version)
+
+
+def with_files(home: Home, count: int) -> None:
+    """More logs, each of two lines with a secret."""
+    for n in range(count):
+        session = f"{n:08}-2222-4333-8444-555555555555"
+        said = [record("user", f"log {n}: {SECRET}", 10, session), record("assistant", f"so: {SECRET}", 11, session)]
+        home.write(said, f"{FOLDER}/{session}.jsonl")
+    home.ingest(unmasked)
+
+
+def test_an_interrupted_run_goes_on_behind_the_last_file_that_it_had_done(home: Home) -> None:
+    with_files(home, 4)
+    read: list[str] = []
+    with pytest.raises(Interrupted):
+        rescan(home, rules=counting(read, stop_at=10))
+    assert any("log 0" in line for line in read)
+    again: list[str] = []
+    said: list[str] = []
+    report = rescan(home, rules=counting(again), said=said)
+    assert not any("log 0" in line for line in again)
+    assert any("log 3" in line for line in again)
+    assert report.changed["archive lines"] == 2 * 4 + 2, "what the interrupted run had changed is counted"
+    assert said[0] == "going on where an earlier run was interrupted"
+    assert "archived files: 5 of 5" in said
+    assert SECRET.lower().encode() not in home.bytes().lower()
+    assert home.store.settings.get(CHECKPOINT) is None
+    home.close()
+
+
+def test_an_interrupted_run_begins_anew_when_the_rules_are_others_by_now(home: Home) -> None:
+    with_files(home, 2)
+    read: list[str] = []
+    with pytest.raises(Interrupted):
+        rescan(home, rules=counting(read, stop_at=8))
+    again: list[str] = []
+    rescan(home, rules=counting(again, version="2"))
+    assert any("log 0" in line for line in read)
+    assert any("log 0" in line for line in again)
+    home.close()
+
+
+def test_progress_is_said_now_and_then() -> None:
+    said: list[str] = []
+    rarely, always = now_and_then(said.append, 3_600.0), now_and_then(said.append, 0.0)
+    for text in ("one", "two"):
+        rarely(text)
+    for text in ("three", "four"):
+        always(text)
+    assert said == ["one", "three", "four"]
+
+
+def test_the_version_of_the_rules_is_that_of_their_source() -> None:
+    assert rules_version() == rules_version()
+    assert len(rules_version()) == 32

@@ -222,6 +222,7 @@ def test_preceding_gives_the_nearest_direct_episodes_oldest_first(store: Store):
     put(store, "elsewhere", minute=3, project="other")
     put(store, "someone else", minute=3, instance="other")
     put(store, "replaced", minute=3, status="superseded")
+    put(store, "drawn from one", minute=3, kind="record")
     before, since = DAY + timedelta(minutes=4), DAY + timedelta(minutes=1)
     found = store.episodes.preceding("main", "acme/api", before, since, 10)
     assert [e.episode_id for e in found] == ["e1", "e2", "e3", "same time"]

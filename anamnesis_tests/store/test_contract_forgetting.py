@@ -75,8 +75,10 @@ def test_a_part_written_anew_keeps_its_summary_and_is_published_again(store: Sto
     assert store.ingest.parts_to_summarize("logs", DAY, 10) == []
     ((listed, its),) = store.ingest.parts_to_publish("logs", 10)
     assert (listed, its) == (masked, summary(masked))
-    assert store.forgetting.remove_summaries([one.part_id]) == 1
-    assert store.ingest.parts_to_summarize("logs", DAY, 10) == [masked]
+    again = replace(masked, lead="other")
+    assert store.forgetting.replace_parts([again], resummarize=True) == 1
+    assert store.ingest.summary(one.part_id) is None
+    assert store.ingest.parts_to_summarize("logs", DAY, 10) == [again]
 
 
 def test_an_episode_is_rewritten_whatever_was_edited_and_keeps_its_counters(store: Store) -> None:

@@ -235,3 +235,31 @@ def test_a_batch_is_open_until_it_is_collected(store: Store):
     store.llm.close_batch("b1")
     assert store.llm.open_batches("anthropic") == {}
     assert store.llm.open_batches("another") == {"b2": ("c2", ("k3",))}
+
+
+# --- what was forgotten ----------------------------------------------------------------------------------
+
+
+def test_a_reply_about_a_part_that_is_removed_or_written_anew_goes_and_none_comes_later(store: Store):
+    gone, renewed, kept = (part(segment(f"m{n}")) for n in range(3))
+    parsed(store, gone, renewed, kept)
+    asked = {"g1": gone, "g2": gone, "r1": renewed, "k1": kept}
+    assert store.llm.note_asked(asked) == asked.keys()
+    assert all(store.llm.put_reply(key, key, "ollama", "m") for key in ("g1", "r1", "k1"))
+    store.forgetting.remove_parts([gone.part_id])
+    store.forgetting.replace_parts([replace(renewed, lead="")], resummarize=True)
+    assert [store.llm.put_reply(key, key, "ollama", "m") for key in ("g1", "g2", "r1", "k1")] == [False] * 3 + [True]
+    assert store.llm.replies(list(asked)).keys() == {"k1"}
+    for key, of in (("g2", gone), ("r1", renewed), ("k1", kept)):
+        store.ingest.put_summaries([replace(summary(of), reply_key=key)])
+    assert [store.ingest.summary(of.part_id) for of in (gone, renewed)] == [None, None]
+    assert store.ingest.summary(kept.part_id) == summary(kept)
+
+
+def test_nobody_is_asked_about_a_part_that_was_forgotten_or_is_stored_otherwise_by_now(store: Store):
+    gone, renewed, never = (part(segment(f"m{n}"), lead="said before") for n in range(3))
+    parsed(store, gone, renewed)
+    store.forgetting.bury({gone.part_id: []})
+    now = replace(renewed, lead="")
+    store.forgetting.replace_parts([now])
+    assert store.llm.note_asked({"g": gone, "old": renewed, "new": now, "posted": never}) == {"new", "posted"}

@@ -135,7 +135,7 @@ class SqliteEpisodes:
         with self._database.read() as connection:
             rows = connection.execute(
                 f"""{SELECT_EPISODES} WHERE e.instance = ? AND e.project = ? AND e.timestamp >= ? AND e.timestamp < ?
-                    AND e.source = 'direct' AND e.status = 'active'
+                    AND e.source = 'direct' AND e.status = 'active' AND e.kind <> 'record'
                     ORDER BY e.timestamp DESC, e.episode_key DESC LIMIT ?""",
                 (instance, project, instant(since), instant(before), limit),
             ).fetchall()

@@ -9,7 +9,7 @@ from datetime import UTC, datetime
 
 from anamnesis_pipeline.model import Episode, Part, Passage
 from anamnesis_pipeline.store.forget_base import CachedReply, Selection
-from anamnesis_pipeline.store.sqlite import episode_rows, part_rows, passage_rows, pending
+from anamnesis_pipeline.store.sqlite import episode_rows, llm_records, part_rows, passage_rows, pending
 from anamnesis_pipeline.store.sqlite.columns import instant, json_list
 from anamnesis_pipeline.store.sqlite.connection import Database, batches
 from anamnesis_pipeline.store.sqlite.part_rows import PART_COLUMNS
@@ -109,35 +109,24 @@ class SqliteForgetting:
             )
             return [part_rows.read_row(row) for row in rows]
 
-    def replace_parts(self, parts: Sequence[Part]) -> int:
+    def replace_parts(self, parts: Sequence[Part], *, resummarize: bool = False) -> int:
         replaced = 0
         for batch in batches(parts, PARTS_PER_WRITE):
             with self._database.write() as connection:
-                replaced += sum(_replace_part(connection, part) for part in batch)
+                if resummarize:
+                    part_ids = [part.part_id for part in batch]
+                    llm_records.withdraw(connection, part_ids)
+                    _delete(connection, "summaries", part_ids)
+                replaced += sum(_replace_part(connection, part, resummarize=resummarize) for part in batch)
         return replaced
 
     def remove_parts(self, part_ids: Sequence[str]) -> int:
         removed = 0
         for batch in batches(part_ids, PARTS_PER_WRITE):
             with self._database.write() as connection:
+                llm_records.withdraw(connection, batch)
                 _delete(connection, "summaries", batch)
                 removed += _delete(connection, "parts", batch)
-        return removed
-
-    def remove_summaries(self, part_ids: Sequence[str]) -> int:
-        removed = 0
-        for batch in batches(part_ids):
-            with self._database.write() as connection:
-                removed += _delete(connection, "summaries", batch)
-                rows = connection.execute(
-                    "SELECT part_id, content_hash FROM parts WHERE part_id IN (SELECT value FROM json_each(?))",
-                    (json_list(batch),),
-                ).fetchall()
-                connection.executemany(
-                    """UPDATE parts SET summarized_hash = NULL, published_hash = NULL, wanted_hash = ?
-                        WHERE part_id = ?""",
-                    [(publication_hash(content_hash, None), part_id) for part_id, content_hash in rows],
-                )
         return removed
 
     def rewrite_episode(self, episode: Episode, passages: Sequence[Passage]) -> bool:
@@ -157,10 +146,6 @@ class SqliteForgetting:
                 "SELECT key, reply, backend, model FROM llm_replies WHERE key > ? ORDER BY key LIMIT ?", (key, limit)
             )
             return [CachedReply(*row) for row in rows]
-
-    def reply_models(self) -> list[tuple[str, str]]:
-        with self._database.read() as connection:
-            return connection.execute("SELECT DISTINCT backend, model FROM llm_replies ORDER BY 1, 2").fetchall()
 
 
 def _condition(what: Selection, column: Mapping[str, str]) -> tuple[str, list[str]]:
@@ -189,8 +174,8 @@ def _delete(connection: sqlite3.Connection, table: str, part_ids: Sequence[str])
     ).rowcount
 
 
-def _replace_part(connection: sqlite3.Connection, part: Part) -> bool:
-    """The summary is of the same text under other masks, so it is noted as being of the new one."""
+def _replace_part(connection: sqlite3.Connection, part: Part, *, resummarize: bool) -> bool:
+    """A summary that stays is noted as being of the new text: it is the same text under other masks."""
     row = connection.execute("SELECT content_hash FROM parts WHERE part_id = ?", (part.part_id,)).fetchone()
     if row is None:
         return False
@@ -200,4 +185,9 @@ def _replace_part(connection: sqlite3.Connection, part: Part) -> bool:
     )
     part_rows.write_part(connection, part)
     connection.execute("UPDATE parts SET published_hash = NULL WHERE part_id = ?", (part.part_id,))
+    if resummarize:
+        connection.execute(
+            "UPDATE parts SET summarized_hash = NULL, wanted_hash = ? WHERE part_id = ?",
+            (publication_hash(part.content_hash, None), part.part_id),
+        )
     return True

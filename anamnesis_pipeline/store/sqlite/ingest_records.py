@@ -9,7 +9,7 @@ from dataclasses import replace
 from datetime import datetime
 from typing import Any
 
-from anamnesis_pipeline.model import ArchiveFrame, DeadLetter, FileCursor, Part, Source, Summary
+from anamnesis_pipeline.model import ArchiveFrame, DeadLetter, FileCursor, Part, Source, Summary, agent_key
 from anamnesis_pipeline.store.base import MAX_ROWS_PER_WRITE
 from anamnesis_pipeline.store.ingest_base import ParsedChunk, SourceCounts
 from anamnesis_pipeline.store.sqlite import message_rows, part_rows
@@ -143,6 +143,22 @@ class SqliteIngest(SqliteArchive, SqliteSummaries):
                 ).rowcount
             named += last
         return named
+
+    def link_agents(self, source: str) -> int:
+        linked, unlinked = 0, "source = ? AND kind = 'subagent' AND origin = ''"
+        with self._database.read() as connection:
+            rows = connection.execute(f"SELECT DISTINCT session_id, agent_id FROM parts WHERE {unlinked}", (source,))
+            agents = {agent_key(session_id, agent_id): (session_id, agent_id) for session_id, agent_id in rows}
+            calls = message_rows.read_calls(connection, agents)
+        for batch in batches(list(calls.items())):
+            with self._database.write() as connection:
+                for key, call in batch:
+                    linked += connection.execute(
+                        f"""UPDATE parts SET origin = ?, published_hash = NULL
+                            WHERE {unlinked} AND session_id = ? AND agent_id = ?""",
+                        (call, source, *agents[key]),
+                    ).rowcount
+        return linked
 
     def dead_letters(self, source: str | None = None, limit: int = 1_000) -> list[DeadLetter]:
         with self._database.read() as connection:

@@ -1,14 +1,14 @@
 """Replies of LLMs, what their calls cost, and batches under way, in SQLite."""
 
-# ruff: noqa: D102
-# the contract documents them, see store/llm_base.py
+# ruff: noqa: D102, S608
+# the contract documents them, see store/llm_base.py; only names of ours enter the SQL
 
 import json
 import sqlite3
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import datetime
 
-from anamnesis_pipeline.model import LlmBudget, LlmUse
+from anamnesis_pipeline.model import LlmBudget, LlmUse, Part
 from anamnesis_pipeline.store.sqlite.columns import clean, json_list
 from anamnesis_pipeline.store.sqlite.connection import Database, batches
 
@@ -31,13 +31,29 @@ class SqliteLlm:
             )
             return dict(rows.fetchall())
 
-    def put_reply(self, key: str, reply: str, backend: str, model: str) -> None:
+    def note_asked(self, asked: Mapping[str, Part]) -> set[str]:
+        noted: set[str] = set()
+        for batch in batches(list(asked.items())):
+            with self._database.write() as connection:
+                allowed = [(key, part.part_id) for key, part in batch if _is_as_stored(connection, part)]
+                connection.executemany(
+                    """INSERT INTO llm_asked (key, part_id) VALUES (?, ?)
+                        ON CONFLICT (key) DO UPDATE SET part_id = excluded.part_id, void = 0""",
+                    allowed,
+                )
+            noted.update(key for key, _ in allowed)
+        return noted
+
+    def put_reply(self, key: str, reply: str, backend: str, model: str) -> bool:
         with self._database.write() as connection:
+            if connection.execute("SELECT 1 FROM llm_asked WHERE key = ? AND void", (key,)).fetchone():
+                return False
             connection.execute(
                 """INSERT INTO llm_replies (key, backend, model, reply) VALUES (?, ?, ?, ?)
                     ON CONFLICT (key) DO NOTHING""",
                 (key, backend, model, clean(reply)),
             )
+        return True
 
     def forget_replies(self, keys: Sequence[str]) -> int:
         forgotten = 0
@@ -103,6 +119,24 @@ class SqliteLlm:
     def close_batch(self, batch_id: str) -> None:
         with self._database.write() as connection:
             connection.execute("DELETE FROM llm_batches WHERE batch_id = ?", (batch_id,))
+
+
+def withdraw(connection: sqlite3.Connection, part_ids: Sequence[str]) -> None:
+    """Remove every reply about these parts; those still to come are not kept."""
+    of_parts = (json_list(part_ids),)
+    about = "part_id IN (SELECT value FROM json_each(?))"
+    connection.execute(f"DELETE FROM llm_replies WHERE key IN (SELECT key FROM llm_asked WHERE {about})", of_parts)
+    connection.execute(f"UPDATE llm_asked SET void = 1 WHERE {about}", of_parts)
+
+
+def _is_as_stored(connection: sqlite3.Connection, part: Part) -> bool:
+    """Whether a part, as somebody has it in memory, is not forgotten, and still the one in the store if it is there."""
+    if connection.execute("SELECT 1 FROM tombstones WHERE episode_id = ?", (part.part_id,)).fetchone():
+        return False
+    row = connection.execute(
+        "SELECT content_hash, lead, prompt FROM parts WHERE part_id = ?", (part.part_id,)
+    ).fetchone()
+    return row is None or row == (part.content_hash, clean(part.lead), clean(part.prompt))
 
 
 def _used(connection: sqlite3.Connection, day: str) -> LlmUse:

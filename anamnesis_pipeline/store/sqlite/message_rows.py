@@ -5,10 +5,10 @@ its own key.
 """
 
 import sqlite3
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 
-from anamnesis_pipeline.model import MAX_RECORDS, DeadLetter, Occurrence, content_id
+from anamnesis_pipeline.model import MAX_RECORDS, RESULT_KEY, DeadLetter, Occurrence, call_of, content_id
 from anamnesis_pipeline.store.ingest_base import ParsedChunk
 from anamnesis_pipeline.store.sqlite.columns import clean, json_list
 from anamnesis_pipeline.store.sqlite.episodes import remove_episode
@@ -38,6 +38,16 @@ def write_messages(connection: sqlite3.Connection, chunk: ParsedChunk) -> None:
             ON CONFLICT (source, path, generation, line) DO UPDATE SET reason = excluded.reason""",
         [(letter.source, letter.path, letter.generation, letter.line, clean(letter.reason)) for letter in chunk.dead],
     )
+
+
+def read_calls(connection: sqlite3.Connection, keys: Iterable[str]) -> dict[str, str]:
+    """Further key -> id of the tool call, for those of `keys` by which a tool's result is known."""
+    rows = connection.execute(
+        """SELECT key, canonical FROM messages
+            WHERE key IN (SELECT value FROM json_each(?2)) AND substr(canonical, 1, length(?1)) = ?1""",
+        (RESULT_KEY, json_list(keys)),
+    )
+    return {key: call_of(canonical) for key, canonical in rows}
 
 
 def read_dead_letters(connection: sqlite3.Connection, source: str | None, limit: int) -> list[DeadLetter]:

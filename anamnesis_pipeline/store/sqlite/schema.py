@@ -60,6 +60,7 @@ M001_INGEST = (
     "CREATE INDEX parts_by_exchange ON parts (source, exchange_id)",
     "CREATE INDEX parts_by_path ON parts (source, path)",
     "CREATE INDEX parts_by_session ON parts (session_id)",
+    "CREATE INDEX parts_of_unlinked_agents ON parts (source) WHERE kind = 'subagent' AND origin = ''",
     "CREATE INDEX parts_open ON parts (source, ended_at) WHERE closed = 0",
     "CREATE INDEX parts_summarized ON parts (source) WHERE summarized_hash IS NOT NULL",
     """CREATE INDEX parts_to_summarize ON parts (source, ended_at DESC, part_id DESC)
@@ -71,10 +72,15 @@ M001_INGEST = (
     """CREATE TABLE summaries (
         part_id TEXT PRIMARY KEY, content_hash TEXT NOT NULL, text TEXT NOT NULL, model TEXT NOT NULL,
         tags TEXT NOT NULL, records TEXT NOT NULL, skip INTEGER NOT NULL, problem TEXT NOT NULL, retry_at TEXT,
-        attempts INTEGER NOT NULL
+        attempts INTEGER NOT NULL, reply_key TEXT NOT NULL
     )""",
     "CREATE INDEX summaries_by_model ON summaries (model, problem <> '', skip)",
     "CREATE TABLE llm_replies (key TEXT PRIMARY KEY, backend TEXT NOT NULL, model TEXT NOT NULL, reply TEXT NOT NULL)",
+    # which part a key asked about, whatever became of the part; void: its reply is not kept, should it still come
+    """CREATE TABLE llm_asked (
+        key TEXT PRIMARY KEY, part_id TEXT NOT NULL, void INTEGER NOT NULL DEFAULT 0
+    ) WITHOUT ROWID""",
+    "CREATE INDEX llm_asked_by_part ON llm_asked (part_id)",
     # a call that is not settled counts as it was booked: it may have been made
     """CREATE TABLE llm_calls (
         call_id TEXT PRIMARY KEY, day TEXT NOT NULL, backend TEXT NOT NULL, model TEXT NOT NULL,

@@ -10,7 +10,7 @@ from typing import Any
 from anamnesis_pipeline.model import RecordType, Summary, TypedRecord, content_id
 from anamnesis_pipeline.store.sqlite.columns import as_json, clean, instant, json_list, moment
 
-_COLUMNS = "part_id, content_hash, text, model, tags, records, skip, problem, retry_at, attempts"
+_COLUMNS = "part_id, content_hash, text, model, tags, records, skip, problem, retry_at, attempts, reply_key"
 
 
 def publication_hash(content_hash: str, summary: Summary | None) -> str:
@@ -28,18 +28,25 @@ def read_summary(connection: sqlite3.Connection, part_id: str) -> Summary | None
 
 
 def write_summary(connection: sqlite3.Connection, summary: Summary) -> bool:
-    """Insert or replace by part id; False when the same is there already. Either way nobody waits for it any more."""
+    """Insert or replace by part id; False when the same is there already, or it may not be kept (see
+    `IngestRecords.put_summaries`). Nobody waits for one that is there any more.
+    """
+    if not _may_be_kept(connection, summary):
+        return False
     summary = _cleaned(summary)
-    is_new = read_summary(connection, summary.part_id) != summary
+    before = read_summary(connection, summary.part_id)
+    is_new = before != summary or before.reply_key != summary.reply_key
     retry_at = _instant(summary.retry_at)
     if is_new:
         connection.execute(
-            f"""INSERT INTO summaries ({_COLUMNS}) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
+            f"""INSERT INTO summaries ({_COLUMNS}) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
                 ON CONFLICT (part_id) DO UPDATE SET content_hash = excluded.content_hash, text = excluded.text,
                     model = excluded.model, tags = excluded.tags, records = excluded.records, skip = excluded.skip,
-                    problem = excluded.problem, retry_at = excluded.retry_at, attempts = excluded.attempts""",  # noqa: S608
+                    problem = excluded.problem, retry_at = excluded.retry_at, attempts = excluded.attempts,
+                    reply_key = excluded.reply_key""",  # noqa: S608
             (summary.part_id, summary.content_hash, summary.text, summary.model, json_list(summary.tags),
-             as_json(_record_rows(summary.records)), summary.skip, summary.problem, retry_at, summary.attempts),
+             as_json(_record_rows(summary.records)), summary.skip, summary.problem, retry_at, summary.attempts,
+             summary.reply_key),
         )  # fmt: skip
     connection.execute(
         """UPDATE parts SET summarized_hash = ?2, summary_due = ?4,
@@ -50,9 +57,19 @@ def write_summary(connection: sqlite3.Connection, summary: Summary) -> bool:
     return is_new
 
 
+def _may_be_kept(connection: sqlite3.Connection, summary: Summary) -> bool:
+    return (
+        connection.execute(
+            """SELECT 1 FROM parts WHERE part_id = ? AND NOT EXISTS (SELECT 1 FROM llm_asked WHERE key = ? AND void)""",
+            (summary.part_id, summary.reply_key),
+        ).fetchone()
+        is not None
+    )
+
+
 def _read_row(
     part_id: str, content_hash: str, text: str, model: str, tags: str, records: str, skip: int, problem: str,
-    retry_at: str | None, attempts: int,
+    retry_at: str | None, attempts: int, reply_key: str,
 ) -> Summary:  # fmt: skip
     return Summary(
         part_id=part_id,
@@ -67,6 +84,7 @@ def _read_row(
         problem=problem,
         retry_at=moment(retry_at) if retry_at else None,
         attempts=attempts,
+        reply_key=reply_key,
     )
 
 

@@ -1,0 +1,124 @@
+"""A question and its answer as a client reports them: an episode, with the typed records that an LLM finds in it."""
+
+import logging
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import UTC, datetime
+
+from anamnesis_pipeline.embeddings.pieces import PieceCounter
+from anamnesis_pipeline.errors import AnamnesisError, EpisodeConflict, EpisodeNotFound
+from anamnesis_pipeline.exchanges.grouping import PROMPT_HEAD
+from anamnesis_pipeline.model import MAX_RECORDS, Episode, Part, Segment, SegmentKind, Summary, content_id
+from anamnesis_pipeline.steps.episodes import episodes_of_records, record_id, transcript
+from anamnesis_pipeline.steps.posting import EpisodeDraft, Poster
+from anamnesis_pipeline.steps.summaries import Llm, summarize_part
+from anamnesis_pipeline.store.base import Store
+
+PAIR_KIND = "exchange"
+RECORDS_DELETED = "records of this pair were deleted before, and stay away"
+
+log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class Pair:
+    """What a user said and what an assistant answered. `timestamp` None: just now."""
+
+    user: str
+    assistant: str
+    instance: str
+    project: str = ""
+    timestamp: datetime | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Recorded:
+    """The episode of a pair, its records in order, and why there is none of the LLM's, where that is so."""
+
+    episode: Episode
+    records: tuple[Episode, ...]
+    problem: str = ""
+
+
+class Recorder:
+    """Keeps pairs. The same pair is stored once, and no LLM is asked twice about it."""
+
+    def __init__(
+        self, store: Store, poster: Poster, pieces: PieceCounter, llm: Llm, headline: Callable[[Part], str]
+    ) -> None:
+        """:param headline: stands in for the summary as long as there is none."""
+        self._store, self._poster, self._pieces, self._llm, self._headline = store, poster, pieces, llm, headline
+
+    def keep(self, pair: Pair) -> tuple[Part, bool]:
+        """Store the pair, masked, as an episode; its text as a part, and whether it is new."""
+        part = self._part(pair)
+        if part.part_id in self._store.episodes.get([part.part_id]):
+            return part, False
+        draft = EpisodeDraft(
+            self._headline(part), pair.instance, pair.project, transcript(part.segments),
+            timestamp=part.segments[0].timestamp, episode_id=part.part_id, kind=PAIR_KIND,
+        )  # fmt: skip
+        try:
+            return part, self._poster.create(draft)[1]
+        except EpisodeConflict:  # the same pair came twice at once
+            return part, False
+
+    def stored(self, part: Part, problem: str = "") -> Recorded:
+        """What there is of a pair that is kept.
+
+        :raises EpisodeNotFound: it was deleted meanwhile.
+        """
+        ids = [record_id(part.part_id, number) for number in range(MAX_RECORDS)]
+        found = self._store.episodes.get([part.part_id, *ids])
+        if part.part_id not in found:
+            raise EpisodeNotFound("the pair was deleted meanwhile")
+        return Recorded(found[part.part_id], tuple(found[key] for key in ids if key in found), problem)
+
+    def extract(self, part: Part) -> Recorded:
+        """Have the LLM find what is worth knowing later, and store it; may take minutes. A failure becomes `problem`.
+
+        :raises EpisodeNotFound: the pair was deleted meanwhile.
+        """
+        try:
+            problem = self._extract(part)
+        except AnamnesisError as exc:
+            log.warning("no records of a pair: %s", type(exc).__name__)
+            problem = str(exc)
+        return self.stored(part, problem)
+
+    def _extract(self, part: Part) -> str:
+        """Why there are no records of the LLM's; empty: they are stored."""
+        made = summarize_part(self._store, part, self._llm)
+        if made.problem:
+            return made.problem
+        drawn = episodes_of_records(part, self._summarized(part, made), made.records, self._pieces)
+        report = self._store.episodes.put(drawn)
+        self._poster.embed([record.episode_id for record, _ in drawn])
+        return RECORDS_DELETED if report.tombstoned else ""
+
+    def _summarized(self, part: Part, made: Summary) -> Episode:
+        """The pair's episode, with the LLM's summary instead of what stood in for it; what a client wrote stays."""
+        known = self.stored(part).episode
+        stood_in = " ".join(self._poster.masked(self._headline(part)).split())
+        if made.skip or (known.summary, known.tags) != (stood_in, ()):
+            return known
+        try:
+            return self._poster.patch(part.part_id, {"summary": made.text, "tags": made.tags})
+        except EpisodeConflict:
+            return self.stored(part).episode
+
+    def _part(self, pair: Pair) -> Part:
+        """The pair as a part of a log would be, so that one prompt and one set of rules does for both."""
+        user, assistant = self._poster.masked(pair.user), self._poster.masked(pair.assistant)
+        said_at = pair.timestamp.isoformat() if pair.timestamp else ""
+        pair_id = content_id("pair", pair.instance, pair.project, said_at, user, assistant)
+        known = self._store.episodes.get([pair_id]).get(pair_id)
+        when = known.timestamp if known else pair.timestamp or datetime.now(UTC)
+        return Part(
+            pair_id, "direct", "", "", pair_id, 0, PAIR_KIND, pair.project, "", user[:PROMPT_HEAD],
+            (
+                Segment(pair_id, "", SegmentKind.PROMPT, 0, user, when),
+                Segment(pair_id, "", SegmentKind.STATEMENT, len(user), assistant, when),
+            ),
+            closed=True,
+        )  # fmt: skip
