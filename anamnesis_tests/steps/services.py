@@ -36,8 +36,6 @@ class Service(Protocol):
     """The far end of one summarizer."""
 
     settings: dict[str, Any]
-    patience_s: float
-    """A time-out long enough for it to be asked."""
 
     def respond(self, *answers: Any) -> None:
         """What it answers, call by call; the last for ever."""
@@ -47,7 +45,7 @@ class Service(Protocol):
 
     @property
     def busy(self) -> Any:
-        """An answer: wait, for about 7 seconds where the service can say so."""
+        """An answer: wait, for some seconds where the service can say so."""
 
     @property
     def overloaded(self) -> Any:
@@ -77,7 +75,6 @@ class HttpService:
     busy: Answer
     overloaded: Answer
     refused: Answer
-    patience_s: float = 0.3
 
     def respond(self, *answers: Answer) -> None:
         self.server.respond(*answers)
@@ -127,11 +124,9 @@ class ClaudeService:
     claude: StandIn
     host: str = ""
     settings: dict[str, Any] = field(init=False)
-    patience_s: float = field(init=False)
 
     def __post_init__(self) -> None:
         command = f'"{self.claude.path}"'
-        self.patience_s = 0.5 if self.host else 1.0
         self.settings = {"summarizer": "claude_cli", "claude_command": command, "claude_host": self.host}
 
     def respond(self, *answers: dict[str, Any]) -> None:
@@ -142,7 +137,7 @@ class ClaudeService:
 
     @property
     def busy(self) -> dict[str, Any]:
-        text = f"Claude AI usage limit reached|{int(time.time()) + 8}"
+        text = f"Claude AI usage limit reached|{int(time.time()) + 30}"
         return {"stdout": result(text, is_error=True), "status": 1}
 
     @property

@@ -45,7 +45,7 @@ def ingesting(home: LlmHome) -> Iterator["subprocess.Popen[bytes]"]:
 
 
 def wait_for(condition: Callable[[], object], process: "subprocess.Popen[bytes]") -> None:
-    deadline = time.monotonic() + 30
+    deadline = time.monotonic() + 120
     while not condition():
         ended = process.poll() is not None
         assert not ended, process.stderr.read().decode() if process.stderr else ""
@@ -115,7 +115,7 @@ def test_a_batch_is_collected_by_another_process_and_what_it_lacks_is_asked_for_
     llm_home: LlmHome, service: HttpService, server: AnthropicServer
 ) -> None:
     with ingesting(llm_home) as process:
-        assert process.wait(60) == 0
+        assert process.wait(120) == 0
     ((batch_id, entries),) = server.batches.items()
     assert llm_home.store.ingest.summary_counts() == {"problem": PARTS}
     assert llm_home.run().counts.get("written", 0) == 0, "it is being worked on"

@@ -1,5 +1,6 @@
 """Summaries from logs to episodes over the real wiring and the real clients, against services of this machine."""
 
+import re
 from pathlib import Path
 
 import pytest
@@ -103,8 +104,8 @@ def test_a_service_that_is_busy_is_waited_for_as_long_as_it_asks(llm_home: LlmHo
     llm_home.converse(1)
     assert llm_home.run().counts["flagged"] == 0
     assert len(service.prompts) == 2
-    says_how_long = service.settings["summarizer"] != "ollama"
-    assert max(llm_home.clock.slept) >= (6 if says_how_long else 0)
+    if service.settings["summarizer"] != "ollama":  # which never says for how long
+        assert max(llm_home.clock.slept) >= 7
     assert by_kind(llm_home, "exchange")[0].summary == SUMMARY
 
 
@@ -152,13 +153,12 @@ def test_a_refused_key_stops_all_calls_until_it_is_mended(llm_home: LlmHome, ser
 
 @pytest.mark.parametrize("service", HERE, indirect=True)
 def test_a_stall_meets_the_time_out_and_is_tried_again_later(llm_home: LlmHome, service: Service) -> None:
-    llm_home.timeout_s = service.patience_s
+    llm_home.timeout_s = 0.3
     service.respond(service.stalls)
     llm_home.converse(1)
     assert llm_home.run().counts["flagged"] == 1
-    assert len(service.prompts) == 3
     (problem,) = problems(llm_home)
-    assert "summary_timeout_s" in problem or "try again later" in problem
+    assert re.search("silent for too long|took too long|did not end in time", problem)
     llm_home.timeout_s = None
     service.respond(service.says(REPLY))
     llm_home.later(minutes=11)
