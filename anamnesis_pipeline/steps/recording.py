@@ -51,8 +51,8 @@ class Recorder:
 
     def keep(self, pair: Pair) -> tuple[Part, bool]:
         """Store the pair, masked, as an episode; its text as a part, and whether it is new."""
-        part = self._part(pair)
-        if part.part_id in self._store.episodes.get([part.part_id]):
+        part, is_known = self._part(pair)
+        if is_known:
             return part, False
         draft = EpisodeDraft(
             self._headline(part), pair.instance, pair.project, transcript(part.segments),
@@ -107,18 +107,20 @@ class Recorder:
         except EpisodeConflict:
             return self.stored(part).episode
 
-    def _part(self, pair: Pair) -> Part:
-        """The pair as a part of a log would be, so that one prompt and one set of rules does for both."""
+    def _part(self, pair: Pair) -> tuple[Part, bool]:
+        """The pair as a part of a log would be, so that one prompt and one set of rules does for both; whether it is
+        stored already.
+        """
         user, assistant = self._poster.masked(pair.user), self._poster.masked(pair.assistant)
         said_at = pair.timestamp.isoformat() if pair.timestamp else ""
         pair_id = content_id("pair", pair.instance, pair.project, said_at, user, assistant)
         known = self._store.episodes.get([pair_id]).get(pair_id)
         when = known.timestamp if known else pair.timestamp or datetime.now(UTC)
-        return Part(
-            pair_id, "direct", "", "", pair_id, 0, PAIR_KIND, pair.project, "", user[:PROMPT_HEAD],
-            (
-                Segment(pair_id, "", SegmentKind.PROMPT, 0, user, when),
-                Segment(pair_id, "", SegmentKind.STATEMENT, len(user), assistant, when),
-            ),
-            closed=True,
-        )  # fmt: skip
+        said = (
+            Segment(f"{pair_id}:user", "", SegmentKind.PROMPT, 0, user, when),
+            Segment(f"{pair_id}:assistant", "", SegmentKind.STATEMENT, 0, assistant, when),
+        )
+        part = Part(
+            pair_id, "direct", "", "", pair_id, 0, PAIR_KIND, pair.project, "", user[:PROMPT_HEAD], said, closed=True
+        )
+        return part, known is not None

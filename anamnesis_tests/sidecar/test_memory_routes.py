@@ -64,7 +64,8 @@ def test_a_pair_is_stored_masked_with_its_records_and_both_are_found_at_once(
     assert record["tags"] == ["decision", "payments"]
     stored = client.get(f"/api/episodes/{body['episode_id']}?include=raw").json()
     assert (stored["kind"], stored["summary"]) == ("exchange", "The retry double-charged; it now sends a key.")
-    assert "quagga" in stored["raw_exchange"]
+    assert stored["raw_exchange"].startswith("[User]\nWhy does the quagga retry charge twice?")
+    assert f"\n\n[Claude]\n{PAIR['assistant']}" in stored["raw_exchange"]
     (request,) = asked(llm)
     assert "quagga" in json.dumps(request)
     assert SECRET not in json.dumps(request) + stored["raw_exchange"]
