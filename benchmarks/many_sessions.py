@@ -57,12 +57,12 @@ class Peak:
 def write_tree(logs: Path, root: Path, sessions: int, megabytes: float) -> int:
     """Session files that together have so many bytes; returns how many they have."""
     lines = (line for _, of_file in replicas(logs, megabytes) for line in of_file)
-    each, written = megabytes * 1e6 / sessions, 0
+    each = megabytes * 1e6 / sessions
     for number in range(sessions):
         folder = root / f"-home-dev-project-{number % PROJECTS}"
         folder.mkdir(parents=True, exist_ok=True)
         with (folder / f"{uuid.UUID(int=number)}.jsonl").open("w", encoding="utf-8") as file:
-            written += sum(file.write(f"{line}\n") for line in _up_to(lines, each))
+            file.writelines(f"{line}\n" for line in _up_to(lines, each))
     return sum(path.stat().st_size for path in root.rglob("*.jsonl"))
 
 

@@ -24,6 +24,8 @@ from anamnesis_pipeline.store.base import Store
 ROOT = Path(__file__).parents[2]
 SHARED_LOGS = (ROOT / "../shared/data/claude_logs/projects").resolve()
 SPACE = Space("hashing", "hashing-32", 32)
+ENOUGH_S = 600.0
+"""Seconds in which any ingest here is done."""
 CHILD = """
 import sys
 from pathlib import Path
@@ -142,7 +144,7 @@ def undisturbed_home(place: Path, logs: Path) -> tuple[SoakedHome, Remembered, f
     """A home after one whole ingest in a process of its own, what it remembers, and how many seconds that took."""
     home = SoakedHome(place, logs)
     begun = time.monotonic()
-    assert not home.ingest_killed_after(1, 600)
+    assert not home.ingest_killed_after(1, ENOUGH_S)
     return home, home.remembered(), time.monotonic() - begun
 
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from anamnesis_tests.steps.soaked import SHARED_LOGS, SoakedHome, fresh_home, undisturbed_home
+from anamnesis_tests.steps.soaked import ENOUGH_S, SHARED_LOGS, SoakedHome, fresh_home, undisturbed_home
 
 pytestmark = pytest.mark.skipif(not SHARED_LOGS.is_dir(), reason=f"no logs at {SHARED_LOGS}")
 LIFE = 0.25
@@ -31,11 +31,11 @@ def killed_ingests(logs: Path, place: Path, kills: int, seed: int) -> None:
     undisturbed, expected, whole_s = undisturbed_home(place / "undisturbed", logs)
     assert expected.vectors
     while killed < kills:
-        home, lives = fresh_home(undisturbed, place / f"killed-{killed}", logs), 0
-        while home.ingest_killed_after(chance.random() * LIFE, whole_s):
-            lives += 1
-        assert home.remembered().differences(expected) == [], f"seed {seed}, {lives} kills after the first {killed}"
-        killed += lives
+        home, before = fresh_home(undisturbed, place / f"killed-{killed}", logs), killed
+        while killed < kills and home.ingest_killed_after(chance.random() * LIFE, whole_s):
+            killed += 1
+        assert not home.ingest_killed_after(1, ENOUGH_S)
+        assert home.remembered().differences(expected) == [], f"seed {seed}, kills {before} to {killed}"
         shutil.rmtree(home.place)
 
 
