@@ -4,6 +4,7 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
+from itertools import zip_longest
 
 from anamnesis_pipeline.errors import SourceUnreadable
 from anamnesis_pipeline.model import ArchiveFrame, FileCursor, FileStat, Source
@@ -11,6 +12,7 @@ from anamnesis_pipeline.sources.archive import Archive
 from anamnesis_pipeline.sources.base import HISTORY, Listing, SourceHost, is_agent_description
 from anamnesis_pipeline.sources.lines import FINGERPRINT_BYTES, ReadBlock, complete_lines, fingerprint, whole_object
 from anamnesis_pipeline.sources.selection import Selection, changed_files, select
+from anamnesis_pipeline.steps.archived import archived_lines
 from anamnesis_pipeline.steps.forgotten_lines import file_key, without_forgotten
 from anamnesis_pipeline.store.base import Store
 
@@ -143,7 +145,7 @@ def _crawl_file(crawl: _Crawl, file: FileStat, cursor: FileCursor | None) -> str
     read = _reader(crawl, file)
     if cursor is None:
         outcome, start = "new", FileCursor(crawl.source.key, file.path)
-    elif _is_same_file(read, file, cursor):
+    elif _is_same_file(crawl, read, file, cursor):
         outcome, start = "grown", cursor
     else:
         outcome, start = "replaced", _next_generation(cursor)
@@ -151,10 +153,25 @@ def _crawl_file(crawl: _Crawl, file: FileStat, cursor: FileCursor | None) -> str
     return outcome
 
 
-def _is_same_file(read: ReadBlock, file: FileStat, cursor: FileCursor) -> bool:
-    if file.size < cursor.offset or file.inode != cursor.inode:
+def _is_same_file(crawl: _Crawl, read: ReadBlock, file: FileStat, cursor: FileCursor) -> bool:
+    """Whether a file begins with all that was archived of it, so that only what follows is new.
+
+    Programs that save by writing a new file in place of the old one would otherwise fill the archive with copies.
+    """
+    if file.size < cursor.offset:
         return False
-    return not cursor.head_hash or fingerprint(read, cursor.offset) == cursor.head_hash
+    if cursor.head_hash and fingerprint(read, cursor.offset) != cursor.head_hash:
+        return False
+    return file.inode == cursor.inode or _is_archived(crawl, read, cursor)
+
+
+def _is_archived(crawl: _Crawl, read: ReadBlock, cursor: FileCursor) -> bool:
+    """Whether the archive holds just the lines that the file begins with."""
+    if not cursor.lines or is_agent_description(cursor.path):
+        return False
+    here = (crawl.mask(line)[0] for line, _ in complete_lines(read, 0, cursor.offset))
+    kept = archived_lines(crawl.store, crawl.archive, cursor.source, cursor.path, cursor.generation)
+    return all(line == archived for line, archived in zip_longest(here, kept))
 
 
 def _next_generation(cursor: FileCursor) -> FileCursor:

@@ -129,10 +129,33 @@ def test_a_file_replaced_by_another_of_the_same_size_is_noticed(memory):
     os.utime(memory.file, ns=(1, 1))
     assert memory.crawl().replaced == 1
     other = memory.folder / "draft"
-    other.write_text(f"{line(2)}\n")
-    os.replace(other, memory.file)  # same content, another inode
+    other.write_text(f"{line(3)}\n")
+    os.replace(other, memory.file)  # another inode
     assert memory.crawl().replaced == 1
-    assert [memory.archived(generation) for generation in range(3)] == [[line(1)], [line(2)], [line(2)]]
+    assert [memory.archived(generation) for generation in range(3)] == [[line(1)], [line(2)], [line(3)]]
+
+
+def test_a_file_that_is_saved_as_a_new_one_in_its_place_is_archived_once(memory):
+    written = ""
+    for tick in range(6):
+        written += "".join(f"{line(100 * tick + n)}\n" for n in range(100))
+        (memory.folder / "draft").write_text(written)
+        os.replace(memory.folder / "draft", memory.file)
+        report = memory.crawl()
+        assert (report.replaced, report.lines) == (0, 100)
+    assert memory.cursor().generation == 0
+    assert memory.archived() == written.splitlines()
+
+
+def test_a_file_in_another_ones_place_that_differs_in_its_middle_is_noticed(memory):
+    lines = [line(n, "x" * 100) for n in range(1_000)]
+    memory.append("".join(f"{text}\n" for text in lines))
+    memory.crawl()
+    lines[500] = line(500, "y" * 100)
+    (memory.folder / "draft").write_text("".join(f"{text}\n" for text in [*lines, line(1_000)]))
+    os.replace(memory.folder / "draft", memory.file)
+    assert memory.crawl().replaced == 1
+    assert memory.archived() == [*lines, line(1_000)]
 
 
 def test_a_file_cut_in_place_and_grown_beyond_its_old_size_is_noticed(memory):
