@@ -179,7 +179,8 @@ class Forgetter:
         """Places that are not ours to change, or that are not known."""
         logs = []
         for key, path in files:
-            if not self._store.ingest.cursors(key)[path].gone:
+            cursor = self._store.ingest.cursor(key, path)
+            if cursor is not None and not cursor.gone:
                 source = self._sources[key]
                 logs.append(f"the log itself, on {source.machine}: {folder_of(source)}/{path}")
         kept = [f"an archive whose database was lost: {file}" for file in self._archive.kept_aside()]
@@ -220,7 +221,7 @@ class Forgetter:
         return LineRule(target.keys, target.said, self._store.ingest.known_keys, is_history, file in target.emptied)
 
     def _generations(self, file: File) -> range:
-        cursor = self._store.ingest.cursors(file[0]).get(file[1])
+        cursor = self._store.ingest.cursor(*file)
         return range(cursor.generation + 1) if cursor else range(0)
 
     def _rewrite(self, target: Target, file: File) -> None:
@@ -279,7 +280,7 @@ class Forgetter:
         """
         letters = self._letters_of_nothing(source, path)
         for _ in range(TRIES):
-            cursor = self._store.ingest.cursors(source).get(path)
+            cursor = self._store.ingest.cursor(source, path)
             if cursor is None:
                 return
             state = _cleared(cursor, target) if cursor.parser_state else ""
@@ -342,7 +343,7 @@ def _cleared(cursor: FileCursor, target: Target) -> str:
         return EMPTY_LINE if (cursor.source, cursor.path) in target.whole else cursor.parser_state
     state = FileState.from_json(cursor.parser_state)
     if state is None:  # of another version: nobody reads it
-        return FileState(generation=cursor.generation, line=cursor.parsed_lines).to_json()
+        return FileState(generation=cursor.generation, line=max(cursor.parsed_lines, 0)).to_json()
     exchange, trail = state.exchange, state.trail
     if exchange is not None and target.said.holds(exchange.prompt):
         exchange = replace(exchange, prompt="")
