@@ -16,8 +16,6 @@ from anamnesis_pipeline.summaries.base import BatchBackend, Reply, Request, Summ
 
 LOOK_AGAIN = timedelta(minutes=10)
 """Between two looks at a batch under way; also how long a note without an id is taken for a batch being handed in."""
-BATCH_LEASE = timedelta(hours=25)
-"""Batches end within 24 hours: for so long nobody else asks for what one holds."""
 _NOTE = "handing-in:"
 _LEFT_OUT = Reply("", LlmUse(), "the batch holds no result of it; it is asked for again")
 
@@ -45,16 +43,19 @@ class BatchDesk:
         self._check = check
         self._clock = clock
 
-    def collect(self) -> frozenset[str]:
-        """Put what is done into the cache; the keys that are still waited for.
+    def collect(self) -> None:
+        """Put what is done into the cache.
 
         :raises OnHold: the service cannot be asked now.
         """
-        waiting: set[str] = set()
         batches = self._store.llm.open_batches(self._backend.name)
         for batch_id, batch in batches.items():
-            waiting.update(self._collect(batch_id, batch, batches))
-        return frozenset(waiting)
+            self._collect(batch_id, batch, batches)
+
+    def waiting(self) -> frozenset[str]:
+        """The keys that batches under way are to answer, those of other runs included."""
+        batches = self._store.llm.open_batches(self._backend.name).values()
+        return frozenset(key for batch in batches for key in batch.keys)
 
     def submit(self, requests: Sequence[Request]) -> bool:
         """Hand them in; False when the day's budget does not hold them all, or another run asks for some of them.
@@ -64,7 +65,7 @@ class BatchDesk:
         keys = tuple(request.key for request in requests)
         expected = _total(self._backend.expected(request) for request in requests)
         try:
-            call_id = self._caller.book(expected, keys, BATCH_LEASE)
+            call_id = self._caller.book(expected, keys)
         except LlmCallTaken:
             return False
         if call_id is None:
@@ -90,26 +91,24 @@ class BatchDesk:
         self._store.llm.close_batch(note)
         return True
 
-    def _collect(self, batch_id: str, batch: OpenBatch, known: Mapping[str, OpenBatch]) -> Iterable[str]:
-        """The keys of this batch that are still waited for."""
+    def _collect(self, batch_id: str, batch: OpenBatch, known: Mapping[str, OpenBatch]) -> None:
         if batch_id.startswith(_NOTE) and self._is_being_handed_in(batch_id):
-            return batch.keys
+            return
         try:
             results = self._results(batch_id, batch, known)
         except LlmAnswerInvalid:  # it is gone; what it cost stays booked
             if sum(each.call_id == batch.call_id for each in known.values()) == 1:
                 self._store.llm.settle(batch.call_id, None)
             self._store.llm.close_batch(batch_id)
-            return ()
+            return
         except (LlmRefused, LlmBusy, LlmUnavailable) as exc:
             raise self._on_hold(exc) from exc
         if results is None:
-            return batch.keys
+            return
         problems = {key: self._keep(key, results.get(key, _LEFT_OUT), batch.model) for key in batch.keys}
         self._store.llm.put_failures({key: problem for key, problem in problems.items() if problem})
         self._store.llm.settle(batch.call_id, _total(result.used for result in results.values()))
         self._store.llm.close_batch(batch_id)
-        return ()
 
     def _results(self, batch_id: str, batch: OpenBatch, known: Collection[str]) -> Mapping[str, Reply] | None:
         """What became of a batch, or of the one that a note without an id is of; None while it is being worked on.

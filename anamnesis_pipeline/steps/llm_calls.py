@@ -120,7 +120,7 @@ class LlmCaller:
         except (LlmUnavailable, LlmAnswerInvalid) as exc:
             return NoAnswer(str(exc))
 
-    def book(self, expected: LlmUse, keys: Sequence[str], lease: timedelta = CALL_LEASE) -> str | None:
+    def book(self, expected: LlmUse, keys: Sequence[str]) -> str | None:
         """Reserve what a call about these keys may use; its id, None when the day's budget does not hold it.
 
         :raises OnHold: the breaker is open.
@@ -132,7 +132,7 @@ class LlmCaller:
         call_id, day = uuid.uuid4().hex, f"{now.astimezone(UTC):%Y-%m-%d}"
         booked = self._store.llm.reserve(
             call_id, day, self._backend.name, self._backend.model, expected, self._pace.budget,
-            Lease(tuple(keys), now, now + lease),
+            Lease(tuple(keys), now, now + CALL_LEASE),
         )  # fmt: skip
         return call_id if booked else None
 

@@ -193,7 +193,6 @@ class _Run:
         self._looked_at = 0
         self._backend: SummaryBackend | None = None
         self._desk: BatchDesk | None = None
-        self._waiting: frozenset[str] = frozenset()
         self._refusal: NoAnswer | None = None
         """Why nobody is asked any more in this run."""
         try:
@@ -258,8 +257,9 @@ class _Run:
         self._open_desk(backend)
         asked = [_Asked(part, request_for(prompt, backend), prompt.message_ids) for part, prompt in _prompts(parts)]
         known = self._store.llm.replies([each.request.key for each in asked])
-        waiting = [each for each in asked if each.request.key in self._waiting and each.request.key not in known]
-        unknown = [each for each in asked if each.request.key not in self._waiting | known.keys()]
+        in_batches = self._desk.waiting() if self._desk else frozenset()
+        waiting = [each for each in asked if each.request.key in in_batches and each.request.key not in known]
+        unknown = [each for each in asked if each.request.key not in in_batches | known.keys()]
         unknown = self._without_failures_of_batches(unknown)
         handed_in, singly = self._hand_in(unknown)
         self._write([self._in_a_batch(each.part) for each in [*waiting, *handed_in]])
@@ -302,7 +302,7 @@ class _Run:
             return
         self._desk = BatchDesk(self._store, backend, self._caller, _readable(()), self._clock)
         try:
-            self._waiting = self._desk.collect()
+            self._desk.collect()
         except OnHold as hold:
             self._refusal = self._refusal or NoAnswer(str(hold), hold.until)
 

@@ -7,9 +7,11 @@ import pytest
 
 from anamnesis_pipeline.errors import LlmRefused, LlmUnavailable
 from anamnesis_pipeline.model import LlmBudget, LlmUse
-from anamnesis_pipeline.steps.llm_batches import LOOK_AGAIN
+from anamnesis_pipeline.steps.llm_batches import LOOK_AGAIN, BatchDesk
+from anamnesis_pipeline.steps.llm_calls import LlmCaller, Pace
 from anamnesis_pipeline.steps.summaries import IN_A_BATCH
 from anamnesis_pipeline.store.base import Store
+from anamnesis_pipeline.store.llm_base import OpenBatch
 from anamnesis_pipeline.summaries.base import Reply, Request
 from anamnesis_tests.steps.llms import EXPECTED, USED, BatchLlmHere, parsed, part
 from anamnesis_tests.steps.test_summaries_step import DAY, Run
@@ -115,6 +117,15 @@ def test_when_all_text_stays_here_no_batch_is_even_looked_for(store: Store, star
     kept.clock.now = run.clock.now
     assert kept().counts["private"] == PARTS
     assert (run.backend.looks, run.backend.asked) == (looked, [])
+
+
+def test_batches_that_others_hand_in_while_a_run_goes_on_are_waited_for(store: Store, open_store: Callable[[], Store]):
+    llm = BatchLlmHere(done=False)
+    desk = BatchDesk(store, llm, LlmCaller(store, llm, Pace(LlmBudget(), 10_000)), lambda reply: None)
+    desk.collect()
+    assert desk.waiting() == frozenset()
+    open_store().llm.put_batch("b9", llm.name, OpenBatch("c9", "tiny", ("k1", "k2")))
+    assert desk.waiting() == {"k1", "k2"}
 
 
 def test_two_runs_at_once_hand_in_one_batch(store: Store, open_store: Callable[[], Store], start):
