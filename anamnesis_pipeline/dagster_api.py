@@ -18,6 +18,10 @@ CODE_LOCATION = "anamnesis"
 """As workspace.yaml names it."""
 EMBED_TAG = "anamnesis/embed"
 """On whatever embeds, with the space as its value; dagster.yaml lets one run per space go at a time."""
+INTERRUPTED_TAG = "anamnesis/interrupted"
+"""On a run that an end of the whole system cut off."""
+EPISODES_WRITTEN = "episodes written"
+"""Of the metadata of the asset `episodes`."""
 
 _REPOSITORY = {"repositoryName": "__repository__", "repositoryLocationName": CODE_LOCATION}
 _CONNECT_TIMEOUT_S = 2.0
@@ -68,11 +72,18 @@ query($id: String!) { partitionBackfillOrError(backfillId: $id) {
 } }
 """
 _INGEST_RUNS = """
-query {
+query($interrupted: String!) {
   unfinished: runsOrError(filter: {
     pipelineName: "ingest", statuses: [QUEUED, NOT_STARTED, STARTING, STARTED, CANCELING]
   }, limit: 500) { ...Found }
-  last: runsOrError(filter: {pipelineName: "ingest", statuses: [SUCCESS, FAILURE, CANCELED]}, limit: 1) { ...Found }
+  last: runsOrError(filter: {pipelineName: "ingest", statuses: [SUCCESS, FAILURE, CANCELED]}, limit: 1) {
+    ...Found ... on Runs { results { assetMaterializations {
+      metadataEntries { label ... on IntMetadataEntry { intValue } }
+    } } }
+  }
+  interrupted: runsOrError(
+    filter: {pipelineName: "ingest", tags: [{key: $interrupted, value: "true"}]}, limit: 1
+  ) { ...Found }
 }
 fragment Found on RunsOrError {
   ... on Runs { results { runId status startTime endTime tags { key value } } } ... on Error { message }
@@ -90,21 +101,26 @@ mutation($ids: [String!]!) { terminateRuns(runIds: $ids, terminatePolicy: SAFE_T
 
 @dataclass(frozen=True, slots=True)
 class IngestRun:
-    """A run of `ingest` for one source. `status` is one of GraphQL's `RunStatus`; times are seconds since 1970."""
+    """A run of `ingest` for one source. `status` is one of GraphQL's `RunStatus`; times are seconds since 1970.
+
+    `ingested`: the episodes it wrote; None: it did not come so far, or was not asked.
+    """
 
     run_id: str
     source: str
     status: str
     started_at: float | None
     ended_at: float | None
+    ingested: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class IngestRuns:
-    """Those that have not ended, and the last one that has."""
+    """Those that have not ended, the last one that has, and the last one that was cut off."""
 
     unfinished: tuple[IngestRun, ...]
     last: IngestRun | None
+    interrupted: IngestRun | None = None
 
 
 def dagster_url(settings: Settings) -> str:
@@ -227,10 +243,11 @@ class DagsterApi:
 
     def ingest_runs(self) -> IngestRuns:
         """What `ingest` is doing, and how it ended last."""
-        data = self.ask(_INGEST_RUNS, timeout_s=_STATE_TIMEOUT_S)
+        data = self.ask(_INGEST_RUNS, {"interrupted": INTERRUPTED_TAG}, _STATE_TIMEOUT_S)
         unfinished = [_ingest_run(run) for run in data["unfinished"].get("results") or []]
         last = [_ingest_run(run) for run in data["last"].get("results") or []]
-        return IngestRuns(tuple(unfinished), last[0] if last else None)
+        interrupted = [_ingest_run(run) for run in data["interrupted"].get("results") or []]
+        return IngestRuns(tuple(unfinished), next(iter(last), None), next(iter(interrupted), None))
 
     def stop_runs(self, run_ids: Sequence[str]) -> None:
         """End runs; each stops at its next interruptible moment, and what it wrote is kept."""
@@ -290,8 +307,14 @@ class DagsterApi:
 
 def _ingest_run(run: Mapping[str, Any]) -> IngestRun:
     tags = {tag["key"]: tag["value"] for tag in run.get("tags") or []}
+    entries = (entry for made in run.get("assetMaterializations") or () for entry in made["metadataEntries"])
     return IngestRun(
-        run["runId"], tags.get("dagster/partition", ""), run["status"], run.get("startTime"), run.get("endTime")
+        run["runId"],
+        tags.get("dagster/partition", ""),
+        run["status"],
+        run.get("startTime"),
+        run.get("endTime"),
+        next((entry["intValue"] for entry in entries if entry["label"] == EPISODES_WRITTEN), None),
     )
 
 

@@ -7,6 +7,7 @@
     │   ├── ModelLoading          the embedding model is not in memory yet
     │   ├── ServiceUnreachable    the sidecar or Dagster does not answer
     │   ├── LlmBusy               an LLM asks to wait (429, 529)
+    │   ├── LlmCallTaken          another process is asking an LLM the very same
     │   └── LlmUnavailable        an LLM does not answer, stalls, or breaks off
     └── GiveUp                trying again changes nothing; the text says what to change
         ├── BadSetting            a setting has a value it cannot have
@@ -63,6 +64,10 @@ class LlmBusy(RetryLater):
     def __init__(self, problem: str, retry_after_s: float | None = None) -> None:
         super().__init__(problem)
         self.retry_after_s = retry_after_s
+
+
+class LlmCallTaken(RetryLater):
+    """Another process is asking an LLM the very same."""
 
 
 class LlmUnavailable(RetryLater):

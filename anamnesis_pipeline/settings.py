@@ -19,6 +19,7 @@ from pydantic import Field, SecretStr, ValidationError, ValidationInfo, field_va
 from pydantic_settings import BaseSettings, NoDecode, PydanticBaseSettingsSource, SettingsConfigDict
 
 from anamnesis_pipeline.errors import BadSetting
+from anamnesis_pipeline.exchanges.value import MIN_VALUE, WEIGHTS
 
 ENV_PREFIX = "ANAMNESIS_"
 MINILM = "all-MiniLM-L6-v2"
@@ -38,7 +39,9 @@ NOT_STORABLE = frozenset(
 )
 """Needed before the store is open, or secret: environment and file only."""
 
+MOST_PER_RUN = 1_000_000
 CoreNumber = Annotated[int, Field(ge=0, le=65535)]
+Points = Annotated[float, Field(ge=0, le=20)]
 Port = Annotated[int, Field(ge=1, le=65535)]
 
 
@@ -93,7 +96,10 @@ class Settings(BaseSettings):
     )
     checkpoint_every: int = Field(25, ge=1, le=10_000, description="Episodes embedded between two checkpoints")
     crawl_interval_s: int = Field(300, ge=30, le=86_400, description="Seconds between two looks at the log roots")
-    ingest_hour: int = Field(5, ge=0, le=23, description="Hour of the daily ingest of all sources")
+    ingest_schedule: Literal["disabled", "30min", "1h", "2h", "6h", "nightly"] = Field(
+        "nightly", description="When all sources are ingested, beside those in which something is new"
+    )
+    ingest_hour: int = Field(5, ge=0, le=23, description="Hour of the nightly ingest of all sources")
     timezone: str = Field("UTC", description="Time zone of that hour, e.g. `Europe/Berlin`")
     idle_minutes: int = Field(30, ge=1, le=1440, description="Minutes of silence after which an open part is closed")
     summarizer: Literal["none", "claude_cli", "ollama", "anthropic", "openai"] = Field(
@@ -102,7 +108,16 @@ class Settings(BaseSettings):
     summary_model: str = Field("", description="Its model; empty: the backend's own default")
     summary_timeout_s: int = Field(180, ge=5, le=3600, description="Seconds after which a silent LLM is given up")
     summary_min_value: float = Field(
-        0.5, ge=0, le=20, description="Value below which an exchange is not sent to an LLM (see `anamnesis value`)"
+        MIN_VALUE,
+        ge=0,
+        le=20,
+        description="Value below which an exchange is not sent to an LLM (see `anamnesis value`)",
+    )
+    value_weights: Annotated[dict[str, Points], NoDecode] = Field(
+        {}, description="Points of its rules, where they are not the default, e.g. `correction=4,edits=0`"
+    )
+    max_exchanges_per_run: int = Field(
+        0, ge=0, le=MOST_PER_RUN, description="Most exchanges that one run summarizes; the next goes on; 0: no limit"
     )
     claude_command: str = Field("claude", min_length=1, description="Claude's command line, for `claude_cli`")
     claude_host: str = Field(
@@ -146,6 +161,15 @@ class Settings(BaseSettings):
     @classmethod
     def _split_list(cls, value: Any) -> Any:
         return tuple(h.strip() for h in value.split(",") if h.strip()) if isinstance(value, str) else value
+
+    @field_validator("value_weights", mode="before")
+    @classmethod
+    def _split_weights(cls, value: Any) -> Any:
+        if isinstance(value, str):
+            value = dict(piece.strip().partition("=")[::2] for piece in value.split(",") if piece.strip())
+        if isinstance(value, Mapping) and (unknown := sorted(value.keys() - WEIGHTS.keys())):
+            raise ValueError(f"{unknown[0]!r} is no rule of the value; the rules are: {', '.join(WEIGHTS)}")
+        return value
 
     @field_validator("embed_cores", mode="before")
     @classmethod

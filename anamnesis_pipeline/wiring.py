@@ -15,6 +15,7 @@ from anamnesis_pipeline.embeddings.precision import Device, choose_device
 from anamnesis_pipeline.embeddings.space_models import SpaceModels
 from anamnesis_pipeline.errors import DimensionMismatch
 from anamnesis_pipeline.exchanges.redaction import Redactor, load_salt
+from anamnesis_pipeline.exchanges.value import WEIGHTS
 from anamnesis_pipeline.model import FileCursor, LlmBudget, Space, StoredPassage
 from anamnesis_pipeline.search.engine import Engine
 from anamnesis_pipeline.settings import Settings
@@ -105,6 +106,7 @@ def open_llm(settings: Settings) -> Llm:
     kind = settings.summarizer
     rules = LlmRules(
         min_value=settings.summary_min_value,
+        weights={**WEIGHTS, **settings.value_weights},
         budget=LlmBudget(settings.llm_daily_tokens, settings.llm_daily_dollars),
         requests_per_minute=settings.llm_requests_per_minute,
         batch_min=settings.llm_batch_min,

@@ -14,10 +14,12 @@ from pathlib import Path
 import dagster as dg
 import httpx
 import pytest
+from dagster._core.events import StepMaterializationData
 from dagster._core.test_utils import create_run_for_test
 
 from anamnesis_pipeline import dagster_api
 from anamnesis_pipeline.dagster_api import DagsterApi
+from anamnesis_pipeline.defs.recovery import fail_unfinished_runs
 from anamnesis_pipeline.errors import ServiceUnreachable
 
 DEFINITIONS = """
@@ -137,9 +139,27 @@ def test_an_ingest_is_one_backfill_of_the_job_with_new_sources_as_partitions(api
 
 def test_without_runs_there_is_nothing_under_way_and_nothing_to_stop(api: DagsterApi) -> None:
     runs = api.ingest_runs()
-    assert (runs.unfinished, runs.last) == ((), None)
+    assert (runs.unfinished, runs.last, runs.interrupted) == ((), None, None)
     api.stop_runs(["11111111-2222-4333-8444-555555555555"])
     assert httpx.get(api.run_link("11111111"), trust_env=False).status_code == 200
+
+
+def test_the_last_run_says_what_it_wrote_and_the_one_cut_off_is_told_apart(api: DagsterApi, home: Path) -> None:
+    tags = {"dagster/partition": "left"}
+    with dg.DagsterInstance.from_config(str(home)) as instance:
+        cut_off = create_run_for_test(instance, job_name="ingest", status=dg.DagsterRunStatus.STARTED, tags=tags)
+        fail_unfinished_runs(instance)
+        later = create_run_for_test(instance, job_name="ingest", status=dg.DagsterRunStatus.STARTED, tags=tags)
+        metadata = {"latest": "none", dagster_api.EPISODES_WRITTEN: 7}
+        made = StepMaterializationData(dg.AssetMaterialization("episodes", metadata=metadata))
+        event = dg.DagsterEvent("ASSET_MATERIALIZATION", "ingest", event_specific_data=made)
+        instance.report_dagster_event(event, later.run_id)
+        instance.report_run_canceled(later)
+    runs = api.ingest_runs()
+    assert runs.last is not None
+    assert runs.interrupted is not None
+    assert (runs.last.run_id, runs.last.ingested, runs.last.source) == (later.run_id, 7, "left")
+    assert (runs.interrupted.run_id, runs.interrupted.status) == (cut_off.run_id, "FAILURE")
 
 
 LAUNCH = """mutation($p: LaunchBackfillParams!) { launchPartitionBackfill(backfillParams: $p) {

@@ -49,7 +49,7 @@ def default_of(name: str) -> str:
     if name in OF_THE_MACHINE:
         return OF_THE_MACHINE[name] if name == "machine" else f"`{OF_THE_MACHINE[name]}`"
     value = Settings.model_fields[name].default
-    if value in (None, ()):
+    if value in (None, (), {}):
         return "none"
     return f"`{str(value).lower() if isinstance(value, bool) else value}`"
 

@@ -173,7 +173,7 @@ def test_logs_are_looked_for_where_claude_code_writes_them(monkeypatch: pytest.M
 @pytest.mark.parametrize(
     ("name", "text", "value"),
     [("ingest_hour", "7", 7), ("local_only", "yes", True), ("model", "BAAI/bge-m3", "BAAI/bge-m3"),
-     ("log_roots", "/a:/b", ["/a", "/b"])],
+     ("log_roots", "/a:/b", ["/a", "/b"]), ("value_weights", "fix=2, edits=0", {"fix": 2.0, "edits": 0.0})],
 )  # fmt: skip
 def test_a_value_to_store_is_checked_and_comes_back_the_same(name: str, text: str, value: Any) -> None:
     stored = check_storable(name, text)
@@ -187,6 +187,9 @@ def test_a_value_to_store_is_checked_and_comes_back_the_same(name: str, text: st
         ("ingest_hour", "24", "^ingest_hour = '24': Input should be less than or equal to 23$"),
         ("timezone", "Mars", "^timezone = 'Mars': not a time zone name"),
         ("model", "", "^model = '': .*at least 1 character"),
+        ("value_weights", "fixed=2", "'fixed' is no rule of the value; the rules are: correction, one_error, .*turns"),
+        ("value_weights", "fix", "^value_weights = .*valid number"),
+        ("value_weights", "fix=-1", "greater than or equal to 0"),
         ("prot", "1", "'prot' is not a setting.*port"),
     ],
 )

@@ -1,6 +1,7 @@
 """`anamnesis summarize`, `backfill` and `value`: summaries now, anew, and why a part gets one by an LLM or not."""
 
-from collections.abc import Callable
+from collections import Counter
+from collections.abc import Callable, Mapping
 from contextlib import closing
 from datetime import UTC, datetime
 from typing import Any
@@ -9,12 +10,12 @@ from anamnesis_pipeline import wiring
 from anamnesis_pipeline.dagster_api import DagsterApi, dagster_url
 from anamnesis_pipeline.errors import BadSetting, EpisodeNotFound, ServiceUnreachable
 from anamnesis_pipeline.exchanges.value import EXPLANATIONS
-from anamnesis_pipeline.model import Episode
+from anamnesis_pipeline.model import Episode, Part
 from anamnesis_pipeline.search.engine import labels_of
 from anamnesis_pipeline.settings import Settings
 from anamnesis_pipeline.sidecar.jsonl_control import JsonlControl
 from anamnesis_pipeline.steps.projects import project_aliases
-from anamnesis_pipeline.steps.summaries import BY_HAND, SummaryReport
+from anamnesis_pipeline.steps.summaries import BY_HAND, Choice, SummaryReport
 from anamnesis_pipeline.store.base import Store
 from anamnesis_pipeline.store.project_names import store_name
 from anamnesis_pipeline.summaries import extractive
@@ -35,11 +36,12 @@ def run_summarize(settings: Settings, say: Say, project: str | None = None, limi
         model = _model(settings)
         label = _label(store, project)
         pipeline = wiring.open_pipeline(settings, store)
-        wanted, left = store.ingest.sources_to_summarize(datetime.now(UTC) + BY_HAND), limit
+        asked_at, left = datetime.now(UTC), limit
+        wanted = store.ingest.sources_to_summarize(asked_at + BY_HAND)
         for source in store.ingest.sources():
             if source.key not in wanted or left == 0:
                 continue
-            report = pipeline.summarize_parts(source, by_hand=True, project=label, limit=left)
+            report = pipeline.summarize_parts(source, by_hand=True, asked_at=asked_at, project=label, limit=left)
             pipeline.publish(source)
             if report.counts:
                 say(f"{source.folder}: {report_text(report)}")
@@ -48,17 +50,26 @@ def run_summarize(settings: Settings, say: Say, project: str | None = None, limi
 
 
 def run_backfill(settings: Settings, say: Say, *, project: str | None, limit: int | None, dry_run: bool) -> None:
-    """Ask for new summaries of what another model than the present one summarized, newest first.
+    """Ask for new summaries of what another model than the present one summarized and that an LLM would be asked about,
+    newest first.
 
-    :raises BadSetting: the LLM lacks a key, a URL or a model; nothing has changed.
+    :raises BadSetting: there is no LLM, or it lacks a key, a URL or a model; nothing has changed.
     """
     with closing(wiring.open_store(settings)) as store:
         settings = wiring.effective_settings(store)
-        model, label = _model(settings), _label(store, project)
-        found = store.ingest.want_summaries(model, project=label, limit=limit, dry_run=dry_run)
+        label, (model, is_local) = _label(store, project), _llm(settings)
+        choice = Choice(store, wiring.open_llm(settings).rules, is_local=is_local)
+        against: Counter[str] = Counter()
+
+        def is_for_llm(part: Part) -> bool:
+            reason = choice.against(part)
+            against[reason] += 1
+            return not reason
+
+        found = store.ingest.want_summaries(model, project=label, limit=limit, dry_run=dry_run, accepts=is_for_llm)
         total = sum(found.values())
         would = "would be" if dry_run else "are to be"
-        say(f"{total:,} parts of {len(found):,} sources {would} summarized anew by {model}.")
+        say(f"{total:,} parts of {len(found):,} sources {would} summarized anew by {model}.{_left_out(against)}")
         if dry_run or not found:
             return
         control = JsonlControl(store, DagsterApi(dagster_url(settings)))
@@ -111,6 +122,25 @@ def _value_body(episode: Episode, min_value: float) -> dict[str, Any]:
         "min_value": min_value,
         "routine": value < min_value,
     }
+
+
+def _llm(settings: Settings) -> tuple[str, bool]:
+    """Model of the LLM, and whether text stays on this machine with it.
+
+    :raises BadSetting: there is none.
+    """
+    opening = wiring.open_llm(settings).open
+    if opening is None:
+        raise BadSetting("there is no LLM to summarize anew; choose one, e.g. anamnesis config set summarizer ollama")
+    with closing(opening()) as backend:
+        return backend.model, backend.is_local
+
+
+def _left_out(against: Mapping[str, int]) -> str:
+    """What no LLM is asked about, in words."""
+    low, private = against.get("low value", 0), against.get("private", 0)
+    said = f" {low:,} more are below the threshold (summary_min_value)." if low else ""
+    return said + (f" {private:,} more are private." if private else "")
 
 
 def _model(settings: Settings) -> str:

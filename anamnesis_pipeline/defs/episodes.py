@@ -2,6 +2,7 @@
 
 import dagster as dg
 
+from anamnesis_pipeline.dagster_api import EPISODES_WRITTEN
 from anamnesis_pipeline.defs.partitions import SOURCES
 from anamnesis_pipeline.defs.reporting import counted, table, watermark
 from anamnesis_pipeline.defs.resources import MemoryResource
@@ -21,6 +22,7 @@ def episodes(context: dg.AssetExecutionContext, memory: MemoryResource) -> dg.Ma
         data_version=watermark(counts, "episodes", "passages", "summaries"),
         metadata={
             "episodes": counted(put),
+            EPISODES_WRITTEN: report.put.created + report.put.updated,
             "typed records": report.records,
             "passages written": report.passages,
             "episodes in all": counts.episodes,

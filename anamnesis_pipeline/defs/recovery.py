@@ -11,6 +11,7 @@ import dagster as dg
 from dagster._core.definitions.run_request import InstigatorType
 from dagster._core.scheduler.instigation import SensorInstigatorData
 
+from anamnesis_pipeline.dagster_api import INTERRUPTED_TAG
 from anamnesis_pipeline.defs.run_statuses import UNFINISHED_STATUSES
 
 MESSAGE = (
@@ -25,6 +26,7 @@ def fail_unfinished_runs(instance: dg.DagsterInstance) -> list[str]:
     """
     runs = instance.get_runs(filters=dg.RunsFilter(statuses=UNFINISHED_STATUSES), ascending=True)
     for run in runs:
+        instance.add_run_tags(run.run_id, {INTERRUPTED_TAG: "true"})
         instance.report_run_failed(run, MESSAGE)
         if instance.event_log_storage.supports_global_concurrency_limits:
             instance.event_log_storage.free_concurrency_slots_for_run(run.run_id)

@@ -1,5 +1,6 @@
-"""The daily ingest of all sources, at an hour that settings may change while Dagster runs."""
+"""The ingest of all sources, at times that settings may change while Dagster runs."""
 
+from datetime import UTC
 from zoneinfo import ZoneInfo
 
 import dagster as dg
@@ -8,22 +9,27 @@ from anamnesis_pipeline.defs.jobs import ingest
 from anamnesis_pipeline.defs.partitions import SOURCES
 from anamnesis_pipeline.defs.resources import MemoryResource
 from anamnesis_pipeline.model import RESERVED_SOURCES
-from anamnesis_pipeline.steps.daily import is_the_hour
+from anamnesis_pipeline.steps.daily import fires
 
 
 @dg.schedule(
     job=ingest,
-    cron_schedule="0 * * * *",
+    cron_schedule="*/15 * * * *",
     default_status=dg.DefaultScheduleStatus.RUNNING,
-    description="Ingests every source once a day: ticks every hour and fires at the stored one (`ingest_hour`).",
+    description="Ingests every source, as `ingest_schedule` says: unless set, once a day at `ingest_hour`.",
 )
 def daily_ingest(context: dg.ScheduleEvaluationContext, memory: MemoryResource) -> list[dg.RunRequest] | dg.SkipReason:
-    """Ticks every hour and fires at the stored one (`ingest_hour`, `timezone`; 05:00 UTC unless set)."""
+    """Ticks every quarter of an hour and fires as stored (`ingest_schedule`, `ingest_hour`, `timezone`; at 05:00 UTC
+    unless set).
+    """
     settings = memory.settings
     tick = context.scheduled_execution_time
-    if not is_the_hour(tick, settings.ingest_hour, settings.timezone):
-        return dg.SkipReason(f"Fires at {settings.ingest_hour:02}:00 {settings.timezone}.")
-    day = f"{tick.astimezone(ZoneInfo(settings.timezone)):%Y-%m-%d}"
+    if not fires(tick, settings.ingest_schedule, settings.ingest_hour, settings.timezone):
+        nightly = f"at {settings.ingest_hour:02}:00 {settings.timezone}"
+        return dg.SkipReason(f"Fires {nightly if settings.ingest_schedule == 'nightly' else settings.ingest_schedule}.")
+    is_daily = settings.ingest_schedule == "nightly"
+    local = tick.astimezone(ZoneInfo(settings.timezone))
+    run = f"{local:%Y-%m-%d}" if is_daily else f"{tick.astimezone(UTC):%Y-%m-%dT%H:%M}Z"
     known = set(context.instance.get_dynamic_partitions(str(SOURCES.name)))
     keys = [s.key for s in memory.store.ingest.sources() if s.key in known and s.key not in RESERVED_SOURCES]
-    return [dg.RunRequest(run_key=f"{day}/{key}", partition_key=key) for key in keys]
+    return [dg.RunRequest(run_key=f"{run}/{key}", partition_key=key) for key in keys]

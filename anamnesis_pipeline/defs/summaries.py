@@ -24,8 +24,13 @@ def summaries(context: dg.AssetExecutionContext, memory: MemoryResource) -> dg.M
     """A few sentences on each closed part that has none for its present text: by the LLM of the setting `summarizer`
     where the part is worth it, else by picking telling sentences.
     """
-    by_hand = is_by_hand(context.run.tags)
-    report = memory.pipeline.summarize_parts(memory.source(context.partition_key), by_hand=by_hand)
+    record = context.instance.get_run_record_by_id(context.run.run_id)
+    report = memory.pipeline.summarize_parts(
+        memory.source(context.partition_key),
+        by_hand=is_by_hand(context.run.tags),
+        asked_at=record.create_timestamp if record else None,
+        limit=memory.settings.max_exchanges_per_run or None,
+    )
     if report.problem:
         context.log.warning(f"{report.counts.get('flagged', 0)} summaries are put off: {report.problem}")
     counts = memory.store.ingest.counts(context.partition_key)

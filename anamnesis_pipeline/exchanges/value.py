@@ -6,21 +6,31 @@ Some signals are words, in English; the others are of any language: who spoke wh
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from types import MappingProxyType
 
 from anamnesis_pipeline.model import Part, Segment, SegmentKind
 
-CORRECTION = 3.0
-ONE_ERROR, MORE_ERRORS = 1.0, 2.0
-ONE_DECISION, MORE_DECISIONS = 0.5, 2.0
-TOOL_ERROR = 1.5
-FIX = 1.0
-"""Something was changed after a tool had failed, and a tool succeeded then."""
-INTERRUPTION = 1.0
-EDITS = 0.5
-LONG, LONGER = 0.5, 0.5
-"""Of more than LONG_CHARS, and again of more than LONGER_CHARS."""
-TURNS = 1.0
-"""Of at least MANY_TURNS."""
+WEIGHTS: Mapping[str, float] = MappingProxyType(
+    {
+        "correction": 3.0,
+        "one_error": 1.0,
+        "errors": 2.0,
+        "one_decision": 0.5,
+        "decisions": 2.0,
+        "tool_error": 1.5,
+        "fix": 1.0,
+        "interruption": 1.0,
+        "edits": 0.5,
+        "long": 0.5,
+        "longer": 0.5,
+        "turns": 1.0,
+    }
+)
+"""Points of each rule unless settings say otherwise. `errors` and `decisions` are of two and more, `long` is of more
+than LONG_CHARS, and `longer`, of more than LONGER_CHARS, comes on top.
+"""
+MIN_VALUE = 0.5
+"""Below this an exchange is routine, unless settings say otherwise."""
 LONG_CHARS, LONGER_CHARS = 2_000, 5_000
 MANY_TURNS = 4
 TOOL_CHARS = 500
@@ -93,19 +103,23 @@ class Value:
     signals: Mapping[str, float]
 
 
-def value_of(part: Part) -> Value:
-    """What a part is worth: 0 for nothing but machinery, above 10 for a corrected, long and failing one."""
+def value_of(part: Part, weights: Mapping[str, float] = WEIGHTS) -> Value:
+    """What a part is worth: 0 for nothing but machinery, above 10 for a corrected, long and failing one.
+
+    :param weights: points of every rule in `WEIGHTS`; 0 turns it off.
+    """
     segments = [segment for segment in part.segments if segment.kind not in _NOT_CONTENT]
+    length = sum(min(len(s.text), TOOL_CHARS) if s.kind in _TOOL else len(s.text) for s in segments)
     points = {
-        "correction": CORRECTION if _is_corrected(segments, bool(part.lead)) else 0.0,
-        "errors": _of_count(_errors(segments), ONE_ERROR, MORE_ERRORS),
-        "decisions": _of_count(_decisions(segments), ONE_DECISION, MORE_DECISIONS),
-        "tool_error": TOOL_ERROR if any(s.kind is SegmentKind.TOOL_ERROR for s in segments) else 0.0,
-        "fix": FIX if _is_fixed(segments) else 0.0,
-        "interruption": INTERRUPTION if _is_interrupted(part.segments) else 0.0,
-        "edits": EDITS if any(_is_edit(s) for s in segments) else 0.0,
-        "length": _of_length(sum(min(len(s.text), TOOL_CHARS) if s.kind in _TOOL else len(s.text) for s in segments)),
-        "turns": TURNS if len({s.message_key for s in segments if s.kind in _ACTS}) >= MANY_TURNS else 0.0,
+        "correction": weights["correction"] if _is_corrected(segments, bool(part.lead)) else 0.0,
+        "errors": _of_count(_errors(segments), weights["one_error"], weights["errors"]),
+        "decisions": _of_count(_decisions(segments), weights["one_decision"], weights["decisions"]),
+        "tool_error": weights["tool_error"] if any(s.kind is SegmentKind.TOOL_ERROR for s in segments) else 0.0,
+        "fix": weights["fix"] if _is_fixed(segments) else 0.0,
+        "interruption": weights["interruption"] if _is_interrupted(part.segments) else 0.0,
+        "edits": weights["edits"] if any(_is_edit(s) for s in segments) else 0.0,
+        "length": weights["long"] * (length > LONG_CHARS) + weights["longer"] * (length > LONGER_CHARS),
+        "turns": weights["turns"] if len({s.message_key for s in segments if s.kind in _ACTS}) >= MANY_TURNS else 0.0,
     }
     signals = {name: worth for name, worth in points.items() if worth}
     return Value(sum(signals.values()), signals)
@@ -113,10 +127,6 @@ def value_of(part: Part) -> Value:
 
 def _of_count(count: int, one: float, more: float) -> float:
     return more if count > 1 else one if count else 0.0
-
-
-def _of_length(chars: int) -> float:
-    return LONG * (chars > LONG_CHARS) + LONGER * (chars > LONGER_CHARS)
 
 
 def _is_corrected(segments: Sequence[Segment], has_lead: bool) -> bool:

@@ -56,11 +56,18 @@ class JsonlControl:
         except ServiceUnreachable as exc:
             reason = str(exc)
         by_model = self._store.ingest.summary_counts()
+        tick = next_tick(datetime.now(UTC), settings.ingest_schedule, settings.ingest_hour, settings.timezone)
         return {
             "running": None if found is None else bool(found.unfinished),
             "runs": [self._run(run) for run in found.unfinished] if found else [],
             "last_run": self._run(found.last) if found and found.last else None,
-            "next_run": utc_text(next_tick(datetime.now(UTC), settings.ingest_hour, settings.timezone)),
+            "last_interrupted": self._run(found.interrupted) if found and found.interrupted else None,
+            "ingested": {
+                "last": found.last.ingested if found and found.last else None,
+                "total": self._store.ingest.counts().episodes,
+            },
+            "next_run": utc_text(tick) if tick else None,
+            "ingest_schedule": settings.ingest_schedule,
             "ingest_hour": settings.ingest_hour,
             "timezone": settings.timezone,
             "counters": self._counters(by_model),

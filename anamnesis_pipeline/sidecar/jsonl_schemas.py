@@ -2,14 +2,20 @@
 
 from typing import Annotated, Literal
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field
 from typing_extensions import TypedDict
 
+from anamnesis_pipeline.settings import MOST_PER_RUN
 from anamnesis_pipeline.sidecar.fields import TEXT_PATTERN, WHOLE, Name
 
 _STRICT = ConfigDict(extra="forbid", strict=True)
 
 Summarizer = Literal["none", "claude_cli", "ollama", "anthropic", "openai"]
+Schedule = Literal["disabled", "30min", "1h", "2h", "6h", "nightly"]
+PerRun = Annotated[
+    int, WHOLE, AfterValidator(lambda most: min(max(most, 0), MOST_PER_RUN)),
+    Field(description=f"0: no limit; what is below or above {MOST_PER_RUN:,} counts as that"),
+]  # fmt: skip
 SourceKey = Annotated[str, Field(max_length=200, pattern=r"^[A-Za-z0-9._-]+$")]
 
 
@@ -34,6 +40,8 @@ class JsonlChanges(TypedDict, total=False):
     summarizer: Summarizer | None
     summary_model: Annotated[str, Field(max_length=200, pattern=TEXT_PATTERN)] | None
     summary_min_value: Annotated[float, Field(ge=0, le=20)] | None
+    max_exchanges_per_run: PerRun | None
+    ingest_schedule: Schedule | None
     ingest_hour: Annotated[int, Field(ge=0, le=23), WHOLE] | None
     timezone: Annotated[str, Field(max_length=100, pattern=r"^[A-Za-z0-9_+/-]+$")] | None
     llm_daily_tokens: Annotated[int, Field(ge=0), WHOLE] | None
@@ -121,13 +129,25 @@ class LlmOut(TypedDict):
     problem: str | None
 
 
+class IngestedOut(TypedDict):
+    """Episodes of logs and of everything else: written by the last run, null where that is not known, and in all."""
+
+    last: int | None
+    total: int
+
+
 class StatusOut(TypedDict):
-    """How the reading of logs is doing. `running` is null, with the reason in `dagster`, while Dagster is away."""
+    """How the reading of logs is doing. `running` is null, with the reason in `dagster`, while Dagster is away.
+    `last_interrupted` is the last run that was cut off by an end of the system: what it left is done by later ones.
+    """
 
     running: bool | None
     runs: list[RunOut]
     last_run: RunOut | None
-    next_run: str
+    last_interrupted: RunOut | None
+    ingested: IngestedOut
+    next_run: str | None
+    ingest_schedule: Schedule
     ingest_hour: int
     timezone: str
     counters: CountersOut
@@ -157,6 +177,8 @@ class JsonlSettingsOut(TypedDict):
     summarizer: Summarizer
     summary_model: str
     summary_min_value: float
+    max_exchanges_per_run: int
+    ingest_schedule: Schedule
     ingest_hour: int
     timezone: str
     llm_daily_tokens: int | None

@@ -1,13 +1,13 @@
 """What the asset `episodes` does: parts and summaries become searchable episodes."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 
 from anamnesis_pipeline.embeddings.passages import passages_of_part, passages_of_posted
 from anamnesis_pipeline.embeddings.pieces import PieceCounter
 from anamnesis_pipeline.exchanges.redaction import masks_in
-from anamnesis_pipeline.exchanges.value import value_of
+from anamnesis_pipeline.exchanges.value import WEIGHTS, value_of
 from anamnesis_pipeline.model import (
     MAX_RECORDS,
     Episode,
@@ -53,16 +53,21 @@ class EpisodeReport:
 
 
 def publish_source(
-    store: Store, source: Source, pieces: PieceCounter, headline: Callable[[Part], str]
+    store: Store,
+    source: Source,
+    pieces: PieceCounter,
+    headline: Callable[[Part], str],
+    weights: Mapping[str, float] = WEIGHTS,
 ) -> EpisodeReport:
     """Write the episode of every part that has none, or an older one.
 
     :param headline: stands in for the summary of a part that is still open.
+    :param weights: points of every rule of the value.
     """
     total, passages, records = PutReport(), 0, 0
     while pairs := store.ingest.parts_to_publish(source.key, BATCH):
         batch = [
-            (episode_of(part, source, summary or _provisional(part, headline)), passages_of_part(part, pieces))
+            (episode_of(part, source, summary or _provisional(part, headline), weights), passages_of_part(part, pieces))
             for part, summary in pairs
         ]
         drawn = [
@@ -142,9 +147,9 @@ def _record_episode(part: Part, episode: Episode, record: TypedRecord, number: i
     )
 
 
-def episode_of(part: Part, source: Source, summary: Summary) -> Episode:
+def episode_of(part: Part, source: Source, summary: Summary, weights: Mapping[str, float] = WEIGHTS) -> Episode:
     """The episode of a part. Its id is the part's, so a growing part stays one episode."""
-    value = value_of(part)
+    value = value_of(part, weights)
     text = transcript(part.segments)
     metadata = {
         "value": round(value.score, 2), "value_signals": dict(value.signals), "skip": summary.skip or "",

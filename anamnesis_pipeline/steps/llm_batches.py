@@ -7,15 +7,17 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from typing import TypeGuard
 
-from anamnesis_pipeline.errors import LlmAnswerInvalid, LlmBusy, LlmRefused, LlmUnavailable
+from anamnesis_pipeline.errors import LlmAnswerInvalid, LlmBusy, LlmCallTaken, LlmRefused, LlmUnavailable
 from anamnesis_pipeline.model import LlmUse
 from anamnesis_pipeline.steps.llm_calls import LlmCaller, OnHold
 from anamnesis_pipeline.store.base import Store
+from anamnesis_pipeline.store.llm_base import OpenBatch
 from anamnesis_pipeline.summaries.base import BatchBackend, Reply, Request, SummaryBackend
 
 LOOK_AGAIN = timedelta(minutes=10)
 """Between two looks at a batch under way; also how long a note without an id is taken for a batch being handed in."""
 _NOTE = "handing-in:"
+_LEFT_OUT = Reply("", LlmUse(), "the batch holds no result of it; it is asked for again")
 
 
 def takes_batches(backend: SummaryBackend) -> TypeGuard[BatchBackend]:
@@ -41,29 +43,40 @@ class BatchDesk:
         self._check = check
         self._clock = clock
 
-    def collect(self) -> frozenset[str]:
-        """Put what is done into the cache; the keys that are still waited for.
+    def collect(self) -> None:
+        """Put what is done into the cache.
 
         :raises OnHold: the service cannot be asked now.
         """
-        waiting: set[str] = set()
         batches = self._store.llm.open_batches(self._backend.name)
-        for batch_id, (call_id, keys) in batches.items():
-            waiting.update(self._collect(batch_id, call_id, keys, batches))
-        return frozenset(waiting)
+        for batch_id, batch in batches.items():
+            self._collect(batch_id, batch, batches)
+
+    def waiting(self) -> frozenset[str]:
+        """The keys that batches under way are to answer, those of other runs included."""
+        batches = self._store.llm.open_batches(self._backend.name).values()
+        return frozenset(key for batch in batches for key in batch.keys)
 
     def submit(self, requests: Sequence[Request]) -> bool:
-        """Hand them in; False when the day's budget does not hold them all.
+        """Hand them in; False when the day's budget does not hold them all, or another run asks for some of them.
 
         :raises OnHold: the service cannot be asked now, and what it was given may or may not have arrived.
         """
-        self._caller.wait_for_turn()
-        call_id = self._caller.book(_total(self._backend.expected(request) for request in requests))
+        keys = tuple(request.key for request in requests)
+        expected = _total(self._backend.expected(request) for request in requests)
+        try:
+            call_id = self._caller.book(expected, keys)
+        except LlmCallTaken:
+            return False
         if call_id is None:
             return False
-        keys = [request.key for request in requests]
+        if self._store.llm.replies(keys):  # another run was faster
+            self._store.llm.settle(call_id, LlmUse())
+            return False
+        self._caller.wait_for_turn(call_id)
+        batch = OpenBatch(call_id, self._backend.model, keys)
         note = f"{_NOTE}{self._clock().timestamp():.0f}:{call_id}"
-        self._store.llm.put_batch(note, self._backend.name, call_id, keys)
+        self._store.llm.put_batch(note, self._backend.name, batch)
         try:
             batch_id = self._backend.submit(requests)
         except (LlmRefused, LlmBusy, LlmAnswerInvalid) as exc:
@@ -74,56 +87,59 @@ class BatchDesk:
             self._caller.breaker.found_nobody(str(exc))
             raise self._on_hold(exc) from exc
         self._caller.breaker.went_well()
-        self._store.llm.put_batch(batch_id, self._backend.name, call_id, keys)
+        self._store.llm.put_batch(batch_id, self._backend.name, batch)
         self._store.llm.close_batch(note)
         return True
 
-    def _collect(self, batch_id: str, call_id: str, keys: Sequence[str], known: Collection[str]) -> Iterable[str]:
-        """The keys of this batch that are still waited for."""
+    def _collect(self, batch_id: str, batch: OpenBatch, known: Mapping[str, OpenBatch]) -> None:
         if batch_id.startswith(_NOTE) and self._is_being_handed_in(batch_id):
-            return keys
+            return
         try:
-            results = self._results(batch_id, keys, known)
+            results = self._results(batch_id, batch, known)
         except LlmAnswerInvalid:  # it is gone; what it cost stays booked
+            if sum(each.call_id == batch.call_id for each in known.values()) == 1:
+                self._store.llm.settle(batch.call_id, None)
             self._store.llm.close_batch(batch_id)
-            return ()
+            return
         except (LlmRefused, LlmBusy, LlmUnavailable) as exc:
             self._caller.tell_breaker(exc)
             raise self._on_hold(exc) from exc
         if results is None:
-            return keys
-        used = _total(result.used for result in results.values() if isinstance(result, Reply))
-        for key, result in results.items():
-            if isinstance(result, Reply):
-                self._keep(key, result.text)
-        self._store.llm.settle(call_id, used)
+            return
+        problems = {key: self._keep(key, results.get(key, _LEFT_OUT), batch.model) for key in batch.keys}
+        self._store.llm.put_failures({key: problem for key, problem in problems.items() if problem})
+        self._store.llm.settle(batch.call_id, _total(result.used for result in results.values()))
         self._store.llm.close_batch(batch_id)
-        return ()
 
-    def _results(self, batch_id: str, keys: Sequence[str], known: Collection[str]) -> Mapping[str, Reply | str] | None:
+    def _results(self, batch_id: str, batch: OpenBatch, known: Collection[str]) -> Mapping[str, Reply] | None:
         """What became of a batch, or of the one that a note without an id is of; None while it is being worked on.
 
         :raises LlmAnswerInvalid: it is gone, or there is none.
         """
+        self._caller.look_at_breaker()
         self._caller.wait_for_turn()
-        found = self._backend.find(keys, known) if batch_id.startswith(_NOTE) else batch_id
+        found = self._backend.find(batch.keys, known) if batch_id.startswith(_NOTE) else batch_id
         if found is None:
             raise LlmAnswerInvalid(f"no batch holds what {batch_id} noted")
-        results = self._backend.collect(found)
+        results = self._backend.collect(found, batch.model)
         self._caller.breaker.went_well()
         # one that ended meanwhile as somebody else's is passed over by the next look
-        return results if results is None or results.keys() <= set(keys) else None
+        return results if results is None or results.keys() <= set(batch.keys) else None
 
     def _is_being_handed_in(self, note: str) -> bool:
         since = float(note.removeprefix(_NOTE).partition(":")[0])
         return self._clock().timestamp() - since < LOOK_AGAIN.total_seconds()
 
-    def _keep(self, key: str, text: str) -> None:
+    def _keep(self, key: str, reply: Reply, model: str) -> str:
+        """Cache a reply that can be read; else why there is none."""
+        if reply.problem:
+            return reply.problem
         try:
-            self._check(text)
-        except LlmAnswerInvalid:
-            return
-        self._store.llm.put_reply(key, text, self._backend.name, self._backend.model)
+            self._check(reply.text)
+        except LlmAnswerInvalid as exc:
+            return str(exc)
+        self._store.llm.put_reply(key, reply.text, self._backend.name, model)
+        return ""
 
     def _on_hold(self, exc: Exception) -> OnHold:
         until = self._caller.breaker.state().until

@@ -2,7 +2,7 @@
 
 import threading
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -21,12 +21,13 @@ TRIAL_S = 300.0
 
 @dataclass(frozen=True, slots=True)
 class BreakerState:
-    """`failures` in a row; open until `until`, None while there were too few to open it."""
+    """`failures` in a row, the last at `since`; open until `until`, None while there were too few to open it."""
 
     backend: str
     until: datetime | None
     reason: str
     failures: int
+    since: datetime
 
     def is_open(self, now: datetime) -> bool:
         """Whether calls wait."""
@@ -38,10 +39,14 @@ def breakers(settings: SettingsRecords) -> list[BreakerState]:
     return [_read(name.removeprefix(PREFIX), value) for name, value in settings.all(PREFIX).items()]
 
 
-def close_breakers(settings: SettingsRecords) -> None:
-    """Forget all failures: somebody changed something, or wants it tried now."""
-    for name in settings.all(PREFIX):
-        settings.set(name, None)
+def close_breakers(settings: SettingsRecords, until: datetime | None = None) -> None:
+    """Forget all failures: somebody changed something, or wants it tried now.
+
+    :param until: those after this stay; None: all are forgotten.
+    """
+    for state in breakers(settings):
+        if until is None or state.since <= until:
+            settings.set(PREFIX + state.backend, None)
 
 
 class Breaker:
@@ -67,7 +72,7 @@ class Breaker:
                 return None
             if now < state.until:
                 return state
-            self._write(BreakerState(self._backend, now + timedelta(seconds=TRIAL_S), state.reason, state.failures))
+            self._write(replace(state, until=now + timedelta(seconds=TRIAL_S)))
             return None
 
     def found_nobody(self, reason: str) -> None:
@@ -95,17 +100,23 @@ class Breaker:
                 self._settings.set(PREFIX + self._backend, None)
 
     def _open(self, reason: str, pause_s: float | None, failures: int) -> None:
-        until = self._clock() + timedelta(seconds=pause_s) if pause_s is not None else None
-        self._write(BreakerState(self._backend, until, reason, failures))
+        now = self._clock()
+        until = now + timedelta(seconds=pause_s) if pause_s is not None else None
+        self._write(BreakerState(self._backend, until, reason, failures, now))
 
     def _write(self, state: BreakerState) -> None:
         until = state.until.isoformat() if state.until else None
-        value = {"until": until, "reason": state.reason, "failures": state.failures}
+        since = state.since.isoformat()
+        value = {"until": until, "reason": state.reason, "failures": state.failures, "since": since}
         self._settings.set(PREFIX + self._backend, value)
 
 
 def _read(backend: str, value: dict[str, Any]) -> BreakerState:
-    until = value.get("until")
+    until, since = value.get("until"), value.get("since")
     return BreakerState(
-        backend, datetime.fromisoformat(until) if until else None, value.get("reason", ""), value.get("failures", 0)
+        backend,
+        datetime.fromisoformat(until) if until else None,
+        value.get("reason", ""),
+        value.get("failures", 0),
+        datetime.fromisoformat(since) if since else datetime.min.replace(tzinfo=UTC),
     )

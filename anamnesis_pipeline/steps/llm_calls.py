@@ -2,17 +2,25 @@
 
 import time
 import uuid
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import NoReturn
 
 from tenacity import RetryCallState, Retrying, retry_if_exception, stop_after_attempt, wait_random_exponential
 
-from anamnesis_pipeline.errors import LlmAnswerInvalid, LlmBusy, LlmRefused, LlmUnavailable, RetryLater
+from anamnesis_pipeline.errors import (
+    LlmAnswerInvalid,
+    LlmBusy,
+    LlmCallTaken,
+    LlmRefused,
+    LlmUnavailable,
+    RetryLater,
+)
 from anamnesis_pipeline.model import LlmBudget, LlmUse
 from anamnesis_pipeline.steps.llm_breaker import Breaker
 from anamnesis_pipeline.store.base import Store
+from anamnesis_pipeline.store.llm_base import Lease
 from anamnesis_pipeline.summaries.base import Reply, Request, SummaryBackend
 
 ATTEMPTS = 3
@@ -21,6 +29,10 @@ LONGEST_WAIT_S = 60.0
 FORGOTTEN = "what was asked about was forgotten or written anew meanwhile"
 BUSY_PAUSE_S = 60.0
 """Of a service that is busy after all attempts and does not say for how long."""
+CALL_LEASE = timedelta(hours=1)
+"""For so long nobody else asks the same, should the caller be killed: longer than any turn and call take together."""
+BEING_MADE = "its summary is being made by another run"
+BEING_MADE_PAUSE = timedelta(minutes=1)
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,10 +46,18 @@ class Answer:
 
 @dataclass(frozen=True, slots=True)
 class NoAnswer:
-    """Why there is none. `retry_at`: nobody is asked before then, whatever the part; None: this part's own failure."""
+    """Why there is none. `retry_at`: nobody is asked before then, whatever the part, unless it is `only_this` that
+    waits; None: this part's own failure.
+    """
 
     problem: str
     retry_at: datetime | None = None
+    only_this: bool = False
+
+    @property
+    def ends_the_run(self) -> bool:
+        """Whether there is no use in asking about other parts now."""
+        return self.retry_at is not None and not self.only_this
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,34 +116,47 @@ class LlmCaller:
             return self._ask(request, check, last_check)
         except OnHold as hold:
             return NoAnswer(str(hold), hold.until)
-        except LlmRefused as exc:
-            return NoAnswer(str(exc), self.breaker.state().until)
-        except LlmBusy as exc:
-            self.breaker.was_told_to_wait(str(exc), exc.retry_after_s or BUSY_PAUSE_S)
+        except LlmCallTaken:
+            return NoAnswer(BEING_MADE, self._clock() + BEING_MADE_PAUSE, only_this=True)
+        except (LlmRefused, LlmBusy) as exc:
+            if isinstance(exc, LlmBusy):
+                self.breaker.was_told_to_wait(str(exc), exc.retry_after_s or BUSY_PAUSE_S)
             return NoAnswer(str(exc), self.breaker.state().until)
         except (LlmUnavailable, LlmAnswerInvalid) as exc:
             return NoAnswer(str(exc))
 
-    def book(self, expected: LlmUse) -> str | None:
-        """Reserve what a call may use; its id, None when the day's budget does not hold it."""
-        call_id, day = uuid.uuid4().hex, f"{self._clock().astimezone(UTC):%Y-%m-%d}"
+    def book(self, expected: LlmUse, keys: Sequence[str]) -> str | None:
+        """Reserve what a call about these keys may use; its id, None when the day's budget does not hold it.
+
+        :raises OnHold: the breaker is open.
+        :raises LlmCallTaken: another process asks about one of the keys.
+        """
+        self.look_at_breaker()
+        now = self._clock()
+        call_id, day = uuid.uuid4().hex, f"{now.astimezone(UTC):%Y-%m-%d}"
         booked = self._store.llm.reserve(
-            call_id, day, self._backend.name, self._backend.model, expected, self._pace.budget
-        )
+            call_id, day, self._backend.name, self._backend.model, expected, self._pace.budget,
+            Lease(tuple(keys), now, now + CALL_LEASE),
+        )  # fmt: skip
         return call_id if booked else None
 
-    def wait_for_turn(self) -> None:
-        """Not faster than allowed, over all processes.
-
-        :raises OnHold: the breaker is open, before or after the wait.
-        """
+    def look_at_breaker(self) -> None:
+        """:raises OnHold: the breaker is open."""
         state = self.breaker.state()
         if state.is_open(self._clock()):
             self._hold(state.reason, state.until)
+
+    def wait_for_turn(self, call_id: str | None = None) -> None:
+        """Not faster than allowed, over all processes.
+
+        :raises OnHold: the breaker was opened meanwhile; what the call had booked, if it had, is given back.
+        """
         seconds = self._store.llm.take_turn(self._backend.name, self._clock(), self._pace.requests_per_minute)
         if seconds > 0:
             self._sleep(seconds)
         if (held := self.breaker.hold()) is not None:
+            if call_id is not None:
+                self._store.llm.settle(call_id, LlmUse())
             self._hold(held.reason, held.until)
 
     def budget_ends(self) -> OnHold:
@@ -134,8 +167,8 @@ class LlmCaller:
     def failed(self, call_id: str, exc: Exception) -> None:
         """Note a call that was not answered, for budget and breaker. One that may have been worked on stays booked."""
         was_worked_on = self._backend.is_paid or isinstance(exc, LlmAnswerInvalid)
-        if isinstance(exc, LlmRefused | LlmBusy) or not was_worked_on:
-            self._store.llm.settle(call_id, LlmUse())
+        is_free = isinstance(exc, LlmRefused | LlmBusy) or not was_worked_on
+        self._store.llm.settle(call_id, LlmUse() if is_free else None)
         self.tell_breaker(exc)
 
     def tell_breaker(self, exc: Exception) -> None:
@@ -161,10 +194,14 @@ class LlmCaller:
             return retrying(self._attempt, request, last_check)
 
     def _attempt(self, request: Request, check: Callable[[str], object]) -> Answer | NoAnswer:
-        self.wait_for_turn()
-        call_id = self.book(self._backend.expected(request))
+        call_id = self.book(self._backend.expected(request), [request.key])
         if call_id is None:
             raise self.budget_ends()
+        known = self._store.llm.replies([request.key]).get(request.key)
+        if known is not None:  # another run was faster
+            self._store.llm.settle(call_id, LlmUse())
+            return Answer(known, LlmUse(), is_cached=True)
+        self.wait_for_turn(call_id)
         try:
             reply = self._backend.ask(request)
         except (LlmRefused, LlmBusy, LlmUnavailable, LlmAnswerInvalid) as exc:

@@ -50,14 +50,22 @@ class Pipeline:
         )  # fmt: skip
 
     def summarize_parts(
-        self, source: Source, *, by_hand: bool = False, project: str | None = None, limit: int | None = None
+        self,
+        source: Source,
+        *,
+        by_hand: bool = False,
+        asked_at: datetime | None = None,
+        project: str | None = None,
+        limit: int | None = None,
     ) -> SummaryReport:
         """Closed parts into summaries; see `summarize_source`."""
-        return summarize_source(self.store, source, self.llm, by_hand=by_hand, project=project, limit=limit)
+        return summarize_source(
+            self.store, source, self.llm, by_hand=by_hand, asked_at=asked_at, project=project, limit=limit
+        )
 
     def publish(self, source: Source) -> EpisodeReport:
         """Parts and summaries into episodes."""
-        return publish_source(self.store, source, self.pieces, self.headline)
+        return publish_source(self.store, source, self.pieces, self.headline, self.llm.rules.weights)
 
 
 @dataclass(frozen=True, slots=True)

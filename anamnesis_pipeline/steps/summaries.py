@@ -7,14 +7,16 @@ from concurrent.futures import Future, ThreadPoolExecutor, as_completed
 from contextlib import closing
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
+from pathlib import PurePosixPath
 
 from anamnesis_pipeline.errors import BadSetting, LlmAnswerInvalid, LlmRefused
-from anamnesis_pipeline.exchanges.value import value_of
+from anamnesis_pipeline.exchanges.projects import project_label
+from anamnesis_pipeline.exchanges.value import MIN_VALUE, WEIGHTS, value_of
 from anamnesis_pipeline.model import LlmBudget, LlmUse, Part, Source, Summary
 from anamnesis_pipeline.steps.llm_batches import LOOK_AGAIN, BatchDesk, takes_batches
 from anamnesis_pipeline.steps.llm_breaker import close_breakers
 from anamnesis_pipeline.steps.llm_calls import FORGOTTEN, Answer, LlmCaller, NoAnswer, OnHold, Pace
-from anamnesis_pipeline.steps.projects import project_aliases
+from anamnesis_pipeline.steps.projects import project_aliases, project_labels
 from anamnesis_pipeline.store.base import Store
 from anamnesis_pipeline.store.project_names import store_name
 from anamnesis_pipeline.summaries import extractive
@@ -41,16 +43,21 @@ _AGAINST = {
     "private": "the text may not leave this machine; see the settings local_only and private_projects",
 }
 """Why no LLM is asked about a part."""
+UNSUMMARIZED = "unsummarized"
+"""Tag of what is worth much and waits for its LLM's summary."""
+MUCH = 3.0
+"""Value from which on a part is tagged so."""
 
 
 @dataclass(frozen=True, slots=True)
 class LlmRules:
     """Which parts an LLM may see, and how much it may cost; see the settings of these names.
 
-    `private_projects`: a bare name also means `acme/name`.
+    `private_projects`: a bare name also means `acme/name`. `weights`: points of every rule of the value.
     """
 
-    min_value: float = 1.0
+    min_value: float = MIN_VALUE
+    weights: Mapping[str, float] = field(default_factory=lambda: WEIGHTS)
     budget: LlmBudget = field(default_factory=LlmBudget)
     requests_per_minute: int = 50
     batch_min: int = 100
@@ -99,12 +106,14 @@ def summarize_source(
     llm: Llm,
     *,
     by_hand: bool = False,
+    asked_at: datetime | None = None,
     project: str | None = None,
     limit: int | None = None,
 ) -> SummaryReport:
     """Summarize the closed parts of a source that want a summary, newest first.
 
     :param by_hand: somebody waits for it: a paid LLM needs no budget, and what failed before is tried at once.
+    :param asked_at: when somebody started it, this source or many; what the LLM has refused since then stands.
     :param project: only this one's.
     :param limit: at most so many parts.
     """
@@ -113,9 +122,8 @@ def summarize_source(
     if not store.ingest.parts_to_summarize(source.key, when, 1, project):
         return SummaryReport()
     if by_hand:
-        close_breakers(store.settings)
+        close_breakers(store.settings, asked_at or now)
     with closing(_Run(store, llm, by_hand=by_hand)) as run:
-        run.open_desk()
         for parts in _pages(store, source.key, when, project, limit, run.page):
             run.summarize(parts)
         return run.report()
@@ -135,23 +143,45 @@ def is_private(project: str, names: Sequence[str]) -> bool:
     return any(label == name.casefold() or label.endswith("/" + name.casefold()) for name in names)
 
 
+class Choice:
+    """Which parts an LLM may be asked about."""
+
+    def __init__(self, store: Store, rules: LlmRules, *, is_local: bool) -> None:
+        """:param is_local: the LLM's text stays on this machine."""
+        self._rules = rules
+        self._is_local = is_local
+        self._aliases = project_aliases(store)
+        self._label = project_labels(store.settings)
+
+    def against(self, part: Part) -> str:
+        """Why no LLM is asked about a part, `low value` or `private`; empty: one may be."""
+        if value_of(part, self._rules.weights).score < self._rules.min_value:
+            return "low value"
+        if not self._is_local and (self._rules.local_only or self._is_private(part)):
+            return "private"
+        return ""
+
+    def _is_private(self, part: Part) -> bool:
+        """By the project that its session began in, by that of its own directory, or by a folder around that one."""
+        directory = PurePosixPath(project_label(part.cwd))
+        names = {part.project, self._label(part.cwd), *map(str, (directory, *directory.parents))}
+        names |= {store_name(self._aliases, name) for name in names}
+        return any(is_private(name, self._rules.private_projects) for name in names)
+
+
 def _pages(
     store: Store, source: str, when: datetime, project: str | None, limit: int | None, size: int
 ) -> Iterator[list[Part]]:
     """Parts that want a summary, each once, although those that get none stay listed."""
-    seen: set[str] = set()
-    still_listed: set[str] = set()
-    while limit is None or len(seen) < limit:
-        known = len(still_listed)
-        listed = store.ingest.parts_to_summarize(source, when, size + known, project)
-        still_listed.update(part.part_id for part in listed if part.part_id in seen)
-        fresh = [part for part in listed if part.part_id not in seen]
-        fresh = fresh[: limit - len(seen)] if limit is not None else fresh
-        if not fresh and len(still_listed) == known:
+    last, left = None, limit
+    while left is None or left > 0:
+        most = size if left is None else min(size, left)
+        page = store.ingest.parts_to_summarize(source, when, most, project, after=last)
+        if page:
+            yield page
+        if len(page) < most:
             return
-        seen.update(part.part_id for part in fresh)
-        if fresh:
-            yield fresh
+        last, left = page[-1], None if left is None else left - len(page)
 
 
 @dataclass(frozen=True, slots=True)
@@ -171,20 +201,20 @@ class _Run:
         self._rules = llm.rules
         self._clock = llm.clock
         self._by_hand = by_hand
-        self._aliases = project_aliases(store)
         self._counts: Counter[str] = Counter()
         self._used = LlmUse()
         self._problem = ""
         self._looked_at = 0
         self._backend: SummaryBackend | None = None
         self._desk: BatchDesk | None = None
-        self._waiting: frozenset[str] = frozenset()
         self._refusal: NoAnswer | None = None
         """Why nobody is asked any more in this run."""
         try:
             self._backend = llm.open() if llm.open else None
         except (BadSetting, LlmRefused) as exc:
             self._refusal = NoAnswer(str(exc), self._clock() + NO_BACKEND_RETRY)
+        is_local = self._backend is not None and self._backend.is_local
+        self._choice = Choice(store, llm.rules, is_local=is_local)
         if self._backend is not None:
             pace = Pace(self._rules.budget, self._rules.requests_per_minute)
             self._caller = LlmCaller(store, self._backend, pace, clock=llm.clock, sleep=llm.sleep)
@@ -209,7 +239,8 @@ class _Run:
 
     def report(self) -> SummaryReport:
         """What was done so far."""
-        return SummaryReport(self.model, self._counts, self._used, self._problem, self._looked_at)
+        problem = self._problem or (self._refusal.problem if self._refusal else "")
+        return SummaryReport(self.model, self._counts, self._used, problem, self._looked_at)
 
     def summarize(self, parts: Sequence[Part]) -> None:
         """Write a summary of each."""
@@ -250,71 +281,96 @@ class _Run:
         """Why no LLM is asked about a part, a key of `_AGAINST`; empty: one is."""
         if self._backend is None and self._refusal is None:
             return "no LLM"
-        if value_of(part).score < self._rules.min_value:
-            return "low value"
-        names = {part.project, store_name(self._aliases, part.project)}
-        is_kept = any(is_private(name, self._rules.private_projects) for name in names)
-        stays_here = self._rules.local_only or is_kept
-        if stays_here and (self._backend is None or not self._backend.is_local):
-            return "private"
-        return ""
+        return self._choice.against(part)
 
     # --- asking --------------------------------------------------------------------------------------------
 
     def _ask(self, parts: Sequence[Part], backend: SummaryBackend) -> None:
         """From the cache, else from a batch, else by a call each; what nobody may be asked for now is flagged."""
+        if not parts:
+            return
+        self._open_desk(backend)
         asked = [_Asked(part, request_for(prompt, backend), prompt.message_ids) for part, prompt in _prompts(parts)]
         noted = self._store.llm.note_asked({each.request.key: each.part for each in asked})
         asked = [each for each in asked if each.request.key in noted]
         known = self._store.llm.replies([each.request.key for each in asked])
-        waiting = [each for each in asked if each.request.key in self._waiting and each.request.key not in known]
-        unknown = [each for each in asked if each.request.key not in self._waiting | known.keys()]
-        if self._hand_in([each.request for each in unknown]):
-            waiting, unknown = [*waiting, *unknown], []
-        self._write([self._in_a_batch(each.part) for each in waiting])
+        in_batches = self._desk.waiting() if self._desk else frozenset()
+        waiting = [each for each in asked if each.request.key in in_batches and each.request.key not in known]
+        unknown = [each for each in asked if each.request.key not in in_batches | known.keys()]
+        unknown = self._without_failures_of_batches(unknown)
+        handed_in, singly = self._hand_in(unknown)
+        self._write([self._in_a_batch(each.part) for each in [*waiting, *handed_in]])
         self._write(
             [self._from(e, Answer(known[e.request.key], LlmUse(), True)) for e in asked if e.request.key in known]
         )
-        if self._refusal is not None:
-            self._write([self._flagged(each.part, self._refusal) for each in unknown])
-            return
-        for each, answer in self._answers(unknown, backend.concurrency):
+        for each, answer in self._answers(singly, backend.concurrency):
             self._write([self._from(each, answer)])
 
     def _answers(self, asked: Sequence[_Asked], at_once: int) -> Iterator[tuple[_Asked, Answer | NoAnswer]]:
-        """Each with its answer, as they come."""
+        """Each with its answer, as they come; the first that says so ends the asking, for this and all that follow."""
+        if self._refusal is not None:
+            yield from ((each, self._refusal) for each in asked)
+            return
         threads = ThreadPoolExecutor(max(1, min(at_once, len(asked))), thread_name_prefix="llm")
         try:
             futures: dict[Future[Answer | NoAnswer], _Asked] = {
                 threads.submit(self._caller.ask, each.request, _is_as_asked_for, _is_readable): each for each in asked
             }
-            for future in as_completed(futures):
-                yield futures[future], future.result()
+            for future in as_completed(list(futures)):
+                answer = future.result()
+                yield futures.pop(future), answer
+                if isinstance(answer, NoAnswer) and answer.ends_the_run:
+                    self._refusal = answer
+                    break
+            threads.shutdown(wait=True, cancel_futures=True)
+            for future, each in futures.items():
+                if not future.cancelled():
+                    yield each, future.result()
+                elif self._refusal is not None:  # nothing else cancels
+                    yield each, self._refusal
         finally:  # whoever ends the run waits for the calls under way, not for those in line
             threads.shutdown(wait=True, cancel_futures=True)
 
     # --- batches -------------------------------------------------------------------------------------------
 
-    def open_desk(self) -> None:
-        """Be ready to hand in batches, and collect those under way."""
-        backend = self._backend
-        if backend is None or not takes_batches(backend):
+    def _open_desk(self, backend: SummaryBackend) -> None:
+        """Be ready to hand in batches, and collect those under way: once, and only where there is something to ask."""
+        if self._desk is not None or not takes_batches(backend):
             return
         self._desk = BatchDesk(self._store, backend, self._caller, _is_as_asked_for, self._clock)
         try:
-            self._waiting = self._desk.collect()
+            self._desk.collect()
         except OnHold as hold:
             self._refusal = self._refusal or NoAnswer(str(hold), hold.until)
 
-    def _hand_in(self, requests: Sequence[Request]) -> bool:
-        """Whether they were worth a batch, and are in one now."""
-        if self._desk is None or self._refusal is not None or len(requests) < self._rules.batch_min:
-            return False
+    def _without_failures_of_batches(self, asked: Sequence[_Asked]) -> list[_Asked]:
+        """Those left when the ones that a batch has failed just now are flagged; they are asked about singly later."""
+        failed = self._store.llm.failures([each.request.key for each in asked])
+        left, flagged = [], []
+        for each in asked:
+            problem = failed.get(each.request.key)
+            if problem is None or self._attempts(each.part):
+                left.append(each)
+            else:
+                flagged.append(self._flagged(each.part, NoAnswer(problem)))
+        self._write(flagged)
+        return left
+
+    def _hand_in(self, asked: Sequence[_Asked]) -> tuple[list[_Asked], list[_Asked]]:
+        """Those that are in a batch now, all that never failed if they are worth one, and the others."""
+        if self._desk is None or self._refusal is not None or len(asked) < self._rules.batch_min:
+            return [], list(asked)
+        fresh: list[_Asked] = []
+        failed: list[_Asked] = []
+        for each in asked:
+            (failed if self._attempts(each.part) else fresh).append(each)
+        requests = {each.request.key: each.request for each in fresh}
         try:
-            return self._desk.submit(requests)
+            if len(requests) >= self._rules.batch_min and self._desk.submit(list(requests.values())):
+                return fresh, failed
         except OnHold as hold:
             self._refusal = NoAnswer(str(hold), hold.until)
-            return False
+        return [], list(asked)
 
     # --- summaries -----------------------------------------------------------------------------------------
 
@@ -355,19 +411,23 @@ class _Run:
         return self._standing_in(part, IN_A_BATCH, self._clock() + LOOK_AGAIN)
 
     def _standing_in(self, part: Part, problem: str, retry_at: datetime | None) -> Summary:
-        before = self._store.ingest.summary(part.part_id)
-        attempts = before.attempts if before is not None and before.content_hash == part.content_hash else 0
+        attempts = self._attempts(part)
         if retry_at is None:  # this part's own failure: each further one waits twice as long
             retry_at = self._clock() + min(FIRST_RETRY * 2 ** min(attempts, 16), LONGEST_RETRY)
             attempts += 1
         existing = self._of_llm(part)
         if existing is not None:
             return replace(existing, retry_at=retry_at, attempts=attempts)
-        text = extractive.summarize(part)
+        tags = (UNSUMMARIZED,) if value_of(part, self._rules.weights).score >= MUCH else ()
         return Summary(
-            part.part_id, part.content_hash, text, extractive.MODEL, problem=problem, retry_at=retry_at,
-            attempts=attempts,
+            part.part_id, part.content_hash, extractive.summarize(part), extractive.MODEL, tags, problem=problem,
+            retry_at=retry_at, attempts=attempts,
         )  # fmt: skip
+
+    def _attempts(self, part: Part) -> int:
+        """How often it has failed with this very text."""
+        before = self._store.ingest.summary(part.part_id)
+        return before.attempts if before is not None and before.content_hash == part.content_hash else 0
 
     def _of_llm(self, part: Part) -> Summary | None:
         """The LLM's summary that there is of this very text."""

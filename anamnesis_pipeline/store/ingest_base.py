@@ -1,6 +1,6 @@
 """What a store keeps of the logs before they are episodes: sources, files, archive, message keys, parts, summaries."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Protocol
@@ -135,20 +135,30 @@ class IngestRecords(Protocol):
         `close_idle_parts` would close: what an `ingest` that ended early left to do.
         """
 
-    def parts_to_summarize(self, source: str, now: datetime, limit: int, project: str | None = None) -> list[Part]:
+    def parts_to_summarize(
+        self, source: str, now: datetime, limit: int, project: str | None = None, *, after: Part | None = None
+    ) -> list[Part]:
         """Closed parts (of one project, by any of its names and aliases) without a summary of their present content,
         whatever wrote it, or whose summary is to be tried again by `now` (`Summary.retry_at`) or was asked for anew,
-        newest first.
+        newest first: by the time of their last segment, then id. `after`: only those behind this one, the last of the
+        page before, whatever has become of it.
         """
 
     def sources_to_summarize(self, now: datetime) -> set[str]:
         """Sources for which `parts_to_summarize` lists something."""
 
     def want_summaries(
-        self, except_model: str, *, project: str | None = None, limit: int | None = None, dry_run: bool = False
+        self,
+        except_model: str,
+        *,
+        project: str | None = None,
+        limit: int | None = None,
+        dry_run: bool = False,
+        accepts: Callable[[Part], bool] = lambda part: True,
     ) -> dict[str, int]:
         """Ask for new summaries of closed parts (of one project, by any of its names and aliases) that something other
-        than `except_model` summarized, newest first; what is there stays until then. Source -> how many.
+        than `except_model` summarized and that `accepts` takes, newest first; what is there stays until then.
+        Source -> how many.
         """
 
     def put_summaries(self, summaries: Sequence[Summary]) -> int:

@@ -1,10 +1,29 @@
 """The contract of what a store keeps of LLM calls: replies, what they cost, and batches under way."""
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from datetime import datetime
 from typing import Protocol
 
 from anamnesis_pipeline.model import LlmBudget, LlmUse, Part
+
+
+@dataclass(frozen=True, slots=True)
+class Lease:
+    """Request keys that nobody else asks for from `since` until the call is settled, or `until` where it never is."""
+
+    keys: tuple[str, ...]
+    since: datetime
+    until: datetime
+
+
+@dataclass(frozen=True, slots=True)
+class OpenBatch:
+    """A batch that was handed in and not yet collected: what it is booked as, its model, the keys it will answer."""
+
+    call_id: str
+    model: str
+    keys: tuple[str, ...]
 
 
 class LlmRecords(Protocol):
@@ -19,21 +38,41 @@ class LlmRecords(Protocol):
         """
 
     def put_reply(self, key: str, reply: str, backend: str, model: str) -> bool:
-        """Cache a reply; the first one stays. False, having written nothing, when what it is about was forgotten since
-        it was asked for (`ForgetRecords.remove_parts`, `replace_parts`).
+        """Cache a reply; the first one stays, and what `put_failures` noted of the key goes. False, having written
+        nothing, when what it is about was forgotten since it was asked for (`ForgetRecords.remove_parts`,
+        `replace_parts`).
         """
 
     def forget_replies(self, keys: Sequence[str]) -> int:
-        """Remove cached replies; returns how many there were."""
+        """Remove cached replies, and what `put_failures` noted; returns how many replies there were."""
 
-    def reserve(self, call_id: str, day: str, backend: str, model: str, expected: LlmUse, budget: LlmBudget) -> bool:
-        """Book what a call may use, before it is made, in one immediate transaction.
+    def put_failures(self, problems: Mapping[str, str]) -> None:
+        """Note why a batch brought no answer to these keys."""
+
+    def failures(self, keys: Sequence[str]) -> dict[str, str]:
+        """Key -> why a batch brought no answer to it, for those that have none since."""
+
+    def reserve(
+        self,
+        call_id: str,
+        day: str,
+        backend: str,
+        model: str,
+        expected: LlmUse,
+        budget: LlmBudget,
+        lease: Lease | None = None,
+    ) -> bool:
+        """Book what a call may use, before it is made, and take its lease, in one immediate transaction.
 
         False, having written nothing, when the day's use, open calls counted as booked, would exceed the budget.
+
+        :raises LlmCallTaken: an open call has a lease of one of the keys; nothing is written.
         """
 
-    def settle(self, call_id: str, used: LlmUse) -> None:
-        """Replace what was booked by what was used (nothing, for a call never made). A second call does nothing."""
+    def settle(self, call_id: str, used: LlmUse | None) -> None:
+        """Replace what was booked by what was used (nothing, for a call never made; None: it stays as booked), and end
+        its lease. A second call does nothing.
+        """
 
     def used(self, day: str) -> LlmUse:
         """All of a day, open calls as booked."""
@@ -44,11 +83,11 @@ class LlmRecords(Protocol):
         Moments lie 60 / `per_minute` seconds apart.
         """
 
-    def put_batch(self, batch_id: str, backend: str, call_id: str, keys: Sequence[str]) -> None:
-        """Note a batch that was handed in, with the cache keys it will answer."""
+    def put_batch(self, batch_id: str, backend: str, batch: OpenBatch) -> None:
+        """Note a batch that was handed in."""
 
-    def open_batches(self, backend: str) -> dict[str, tuple[str, tuple[str, ...]]]:
-        """Batch id -> (call id, cache keys) of those not yet collected."""
+    def open_batches(self, backend: str) -> dict[str, OpenBatch]:
+        """Batch id -> those not yet collected, in the order in which they were handed in."""
 
     def close_batch(self, batch_id: str) -> None:
         """It was collected, or is lost."""

@@ -1,7 +1,7 @@
 """The Claude API, by the `anthropic` library: single calls, streamed, and batches at half the price."""
 
 import logging
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
@@ -38,6 +38,8 @@ class AnthropicBackend:
     """The Claude API with one model. A `BatchBackend`.
 
     A stream that is silent for `timeout_s` is given up; the service's own pings count as signs of life.
+
+    :param find: what is known of a model of the service; raises LlmRefused where its price is not.
     """
 
     name = "anthropic"
@@ -45,9 +47,12 @@ class AnthropicBackend:
     is_local = False
     concurrency = 4
 
-    def __init__(self, model: Model, api_key: str, timeout_s: float, url: str = URL) -> None:
+    def __init__(
+        self, model: Model, api_key: str, timeout_s: float, url: str = URL, *, find: Callable[[str], Model]
+    ) -> None:
         self.model = model.name
         self._known = model
+        self._find = find
         timeout = httpx2.Timeout(timeout_s, connect=min(CONNECT_TIMEOUT_S, timeout_s))
         self._client = anthropic.Anthropic(api_key=api_key, base_url=url or URL, max_retries=0, timeout=timeout)
         # At level DEBUG the library logs whole requests, prompts included.
@@ -67,7 +72,9 @@ class AnthropicBackend:
             raise _translated(exc) from None  # the library's errors quote what the service said
         if message is None:
             raise LlmUnavailable(f"{_SERVICE} broke off in mid-answer; try again later")
-        return self._reply(message, batch=False)
+        if problem := _problem(message):
+            raise LlmAnswerInvalid(problem)
+        return Reply(_text(message), _used(self._known, message, batch=False))
 
     def submit(self, requests: Sequence[Request]) -> str:
         """Hand in a batch; its id."""
@@ -77,15 +84,17 @@ class AnthropicBackend:
         except _FAILURES as exc:
             raise _translated(exc) from None
 
-    def collect(self, batch_id: str) -> Mapping[str, Reply | str] | None:
-        """The answers of a batch by key, or why there is none; None while it is being worked on."""
+    def collect(self, batch_id: str, model: str) -> Mapping[str, Reply] | None:
+        """The answers of a batch by key; None while it is being worked on."""
+        known = self._known if model == self.model else self._find(model)
         try:
             batch = self._client.messages.batches.retrieve(batch_id)
             if batch.processing_status != "ended":
                 return None
             if not batch.results_url:
                 raise LlmAnswerInvalid(f"the results of batch {batch_id} are gone; its parts are asked for again")
-            return {entry.custom_id: self._result(entry) for entry in self._client.messages.batches.results(batch_id)}
+            results = self._client.messages.batches.results(batch_id)
+            return {entry.custom_id: _result(known, entry) for entry in results}
         except anthropic.NotFoundError:
             raise LlmAnswerInvalid(f"there is no batch {batch_id} any more; its parts are asked for again") from None
         except _FAILURES as exc:
@@ -123,31 +132,6 @@ class AnthropicBackend:
             params["output_config"]["effort"] = "low"
         return params
 
-    def _reply(self, message: "Message", *, batch: bool) -> Reply:
-        if message.stop_reason == "refusal":
-            raise LlmAnswerInvalid(f"{_SERVICE} refused to answer; the part keeps the summary it has")
-        if message.stop_reason not in ("end_turn", "stop_sequence"):
-            raise LlmAnswerInvalid(f"{_SERVICE} stopped early ({message.stop_reason}); the answer is incomplete")
-        text = "".join(block.text for block in message.content if block.type == "text")
-        return Reply(text, self._used(message, batch=batch))
-
-    def _used(self, message: "Message", *, batch: bool) -> LlmUse:
-        usage = message.usage
-        written, read = usage.cache_creation_input_tokens or 0, usage.cache_read_input_tokens or 0
-        dollars = self._known.dollars(usage.input_tokens, written, read, usage.output_tokens, batch=batch)
-        return LlmUse(1, usage.input_tokens + written + read, usage.output_tokens, dollars)
-
-    def _result(self, entry: "MessageBatchIndividualResponse") -> Reply | str:
-        result = entry.result
-        if result.type == "succeeded":
-            try:
-                return self._reply(result.message, batch=True)
-            except LlmAnswerInvalid as problem:
-                return str(problem)
-        if result.type == "errored":
-            return f"the batch failed on it ({', '.join(code_words([result.error.error.type]))}); it is asked for again"
-        return f"the batch left it out ({result.type}); it is asked for again"
-
     def _holds(self, batch: "MessageBatch", keys: set[str]) -> bool:
         counts = batch.request_counts
         total = counts.processing + counts.succeeded + counts.errored + counts.canceled + counts.expired
@@ -162,6 +146,38 @@ class AnthropicBackend:
             return all(entry.custom_id in keys for entry in results)
         finally:
             results.close()
+
+
+def _result(model: Model, entry: "MessageBatchIndividualResponse") -> Reply:
+    """One answer of a batch. What was refused or cut off has been paid for."""
+    result = entry.result
+    if result.type == "succeeded":
+        used, problem = _used(model, result.message, batch=True), _problem(result.message)
+        return Reply("" if problem else _text(result.message), used, problem)
+    if result.type == "errored":
+        said = ", ".join(code_words([result.error.error.type]))
+        return Reply("", LlmUse(), f"the batch failed on it ({said}); it is asked for again")
+    return Reply("", LlmUse(), f"the batch left it out ({result.type}); it is asked for again")
+
+
+def _problem(message: "Message") -> str:
+    """Why a message is no answer; empty: it is one."""
+    if message.stop_reason == "refusal":
+        return f"{_SERVICE} refused to answer; the part keeps the summary it has"
+    if message.stop_reason not in ("end_turn", "stop_sequence"):
+        return f"{_SERVICE} stopped early ({message.stop_reason}); the answer is incomplete"
+    return ""
+
+
+def _text(message: "Message") -> str:
+    return "".join(block.text for block in message.content if block.type == "text")
+
+
+def _used(model: Model, message: "Message", *, batch: bool) -> LlmUse:
+    usage = message.usage
+    written, read = usage.cache_creation_input_tokens or 0, usage.cache_read_input_tokens or 0
+    dollars = model.dollars(usage.input_tokens, written, read, usage.output_tokens, batch=batch)
+    return LlmUse(1, usage.input_tokens + written + read, usage.output_tokens, dollars)
 
 
 def _translated(exc: Exception) -> AnamnesisError:

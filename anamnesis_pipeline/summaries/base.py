@@ -23,6 +23,8 @@ class Reply:
 
     text: str
     used: LlmUse
+    problem: str = ""
+    """Why there is no text; only in a batch, where what failed may have cost something all the same."""
 
 
 class SummaryBackend(Protocol):
@@ -60,9 +62,10 @@ class BatchBackend(SummaryBackend, Protocol):
     def submit(self, requests: Sequence[Request]) -> str:
         """Hand them in; the batch's id. Raises as `ask`."""
 
-    def collect(self, batch_id: str) -> Mapping[str, Reply | str] | None:
-        """Key -> reply, or why there is none; None while it is being worked on. Raises as `ask`.
+    def collect(self, batch_id: str, model: str) -> Mapping[str, Reply] | None:
+        """Key -> reply, with a `problem` where it is none; None while it is being worked on. Raises as `ask`.
 
+        :param model: the one that the batch was handed in with, whose prices count.
         :raises LlmAnswerInvalid: the batch is gone, or its results are.
         """
 

@@ -1,4 +1,4 @@
-"""Whether a service's URL is well-formed, and whether it stays on this machine. Pure."""
+"""Whether a service's URL and key are well-formed, and whether the URL stays on this machine. Pure."""
 
 import ipaddress
 from urllib.parse import urlsplit
@@ -17,10 +17,22 @@ def check_url(setting: str, url: str) -> str:
     except ValueError:
         is_url = False
     if not is_url:
-        raise BadSetting(f"{setting} must hold URLs such as http://127.0.0.1:8080, not {url.rsplit('@', 1)[-1]!r}")
+        # the pieces of what is no URL cannot be told apart, so none that may be a secret is shown
+        shown = "what it holds now" if any(mark in url for mark in "@?#") else repr(url)
+        raise BadSetting(f"{setting} must hold URLs such as http://127.0.0.1:8080, not {shown}")
     if pieces.username or pieces.password or pieces.query or pieces.fragment:
         raise BadSetting(f"{setting} must hold plain URLs, without a user, a password or anything behind `?` or `#`")
     return url.rstrip("/")
+
+
+def check_key(setting: str, key: str) -> str:
+    """The key, as a header may hold it.
+
+    :raises BadSetting: it holds what no key has; it is not shown.
+    """
+    if not key.isascii() or not key.isprintable() or key != key.strip():
+        raise BadSetting(f"{setting} holds a line break, a space around it or a letter outside ASCII; copy it anew")
+    return key
 
 
 def is_loopback(url: str) -> bool:

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 
 from anamnesis_pipeline.errors import BadSetting
 from anamnesis_pipeline.summaries.base import SummaryBackend
-from anamnesis_pipeline.summaries.endpoints import check_url, is_loopback
+from anamnesis_pipeline.summaries.endpoints import check_key, check_url, is_loopback
 from anamnesis_pipeline.summaries.prices import DEFAULT_MODELS, Model, find_model
 
 
@@ -50,8 +50,8 @@ def open_backend(kind: str, options: BackendOptions) -> SummaryBackend:
     raise BadSetting(f"summarizer must be claude_cli, ollama, anthropic or openai to use an LLM, not {kind!r}")
 
 
-def _model(kind: str, options: BackendOptions, *, is_paid: bool) -> Model:
-    name = options.model or DEFAULT_MODELS.get(kind, "")
+def _model(kind: str, options: BackendOptions, *, is_paid: bool, name: str = "") -> Model:
+    name = name or options.model or DEFAULT_MODELS.get(kind, "")
     if not name:
         raise BadSetting(f"summary_model must be set: {kind} has no default")
     prices = {"input_price": options.input_price, "output_price": options.output_price} if is_paid else {}
@@ -88,20 +88,24 @@ def _ollama(options: BackendOptions) -> SummaryBackend:
 def _anthropic(options: BackendOptions) -> SummaryBackend:
     if not options.anthropic_api_key:
         raise BadSetting("anthropic_api_key must be set (ANAMNESIS_ANTHROPIC_API_KEY or ANTHROPIC_API_KEY)")
+    key = check_key("anthropic_api_key", options.anthropic_api_key)
     url = check_url("anthropic_url", options.anthropic_url) if options.anthropic_url else ""
     from anamnesis_pipeline.summaries.anthropic import URL, AnthropicBackend
 
-    model = _model("anthropic", options, is_paid=True)
-    return AnthropicBackend(model, options.anthropic_api_key, options.timeout_s, url or URL)
+    def find(name: str) -> Model:
+        return _model("anthropic", options, is_paid=True, name=name)
+
+    return AnthropicBackend(find(""), key, options.timeout_s, url or URL, find=find)
 
 
 def _openai(options: BackendOptions) -> SummaryBackend:
     if not options.openai_url:
         raise BadSetting("openai_url must be set, e.g. http://127.0.0.1:8080/v1")
     url = check_url("openai_url", options.openai_url)
+    key = check_key("openai_api_key", options.openai_api_key) if options.openai_api_key else None
     from anamnesis_pipeline.summaries.openai_compatible import OpenAiBackend
 
     is_paid = not is_loopback(url) or bool(options.input_price or options.output_price)
     model = _model("openai", options, is_paid=is_paid)
     is_paid = is_paid and (model.input_price, model.output_price) != (0.0, 0.0)
-    return OpenAiBackend(model, url, options.timeout_s, options.openai_api_key, is_paid=is_paid)
+    return OpenAiBackend(model, url, options.timeout_s, key, is_paid=is_paid)

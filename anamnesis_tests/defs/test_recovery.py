@@ -12,6 +12,7 @@ from dagster._core.remote_origin import (
 )
 from dagster._core.test_utils import create_run_for_test
 
+from anamnesis_pipeline.dagster_api import INTERRUPTED_TAG
 from anamnesis_pipeline.defs.recovery import MESSAGE, fail_unfinished_runs
 from anamnesis_pipeline.defs.run_statuses import UNFINISHED_STATUSES
 
@@ -37,6 +38,7 @@ def test_runs_that_were_cut_off_are_failed_and_say_why(instance: dg.DagsterInsta
         run = instance.get_run_by_id(run_id)
         assert run is not None
         assert run.status is dg.DagsterRunStatus.FAILURE
+        assert run.tags[INTERRUPTED_TAG] == "true"
     messages = [entry.message for entry in instance.all_logs(cut_off[0])]
     assert MESSAGE in messages
 

@@ -1,5 +1,6 @@
 """The asset `summaries`: who started its run decides what a paid LLM may do, and its metadata say what it cost."""
 
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import dagster as dg
@@ -10,6 +11,7 @@ from anamnesis_pipeline.defs.partitions import SOURCES
 from anamnesis_pipeline.defs.resources import MemoryResource
 from anamnesis_pipeline.defs.summaries import AUTOMATIC_TAGS, is_by_hand, summaries
 from anamnesis_pipeline.steps import summaries as step
+from anamnesis_pipeline.steps.llm_breaker import Breaker
 from anamnesis_pipeline.wiring import CONFIG_PREFIX
 from anamnesis_tests.steps.llms import SOURCE, LlmHere, parsed, part
 
@@ -56,6 +58,33 @@ def test_a_budget_lets_the_next_run_ask_and_another_backend_is_taken_at_once(
     memory.store.settings.set(f"{CONFIG_PREFIX}summarizer", "none")
     memory.store.ingest.want_summaries("nobody")
     assert materialize(memory, instance, {})["LLM calls"] == 0
+    assert len(llm.asked) == 1
+
+
+def test_a_run_summarizes_at_most_so_many_and_the_next_goes_on(
+    memory: MemoryResource, instance: dg.DagsterInstance, llm: LlmHere
+) -> None:
+    parsed(memory.store, *(part(n) for n in range(3, 7)))
+    memory.store.settings.set(f"{CONFIG_PREFIX}max_exchanges_per_run", 2)
+    memory.store.settings.set(f"{CONFIG_PREFIX}llm_daily_dollars", 1.0)
+    tags = {"dagster/sensor_name": "crawl_sensor"}
+    written = []
+    while SOURCE.key in memory.store.ingest.sources_to_summarize(datetime.now(UTC)):
+        written.append(materialize(memory, instance, tags)["written"])
+    assert written == [2, 2, 2]
+
+
+def test_by_hand_a_refusal_since_the_run_was_made_stands(
+    memory: MemoryResource, instance: dg.DagsterInstance, llm: LlmHere
+) -> None:
+    breaker = Breaker(memory.store.settings, "ollama")
+    breaker.was_refused("wrong key")
+    assert materialize(memory, instance, {})["LLM calls"] == 1, "refused before"
+    memory.store.ingest.want_summaries("nobody")
+    later = datetime.now(UTC) + timedelta(minutes=1)
+    Breaker(memory.store.settings, "ollama", lambda: later).was_refused("wrong key")
+    llm.model = "another"
+    assert materialize(memory, instance, {})["flagged"] == 1
     assert len(llm.asked) == 1
 
 

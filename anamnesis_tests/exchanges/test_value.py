@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from anamnesis_pipeline.exchanges.value import EXPLANATIONS, value_of
+from anamnesis_pipeline.exchanges.value import EXPLANATIONS, WEIGHTS, value_of
 from anamnesis_pipeline.model import Part, Segment, SegmentKind, part_id_of
 
 PROMPT, STEERING, SAID = SegmentKind.PROMPT, SegmentKind.STEERING, SegmentKind.STATEMENT
@@ -98,3 +98,18 @@ def test_the_score_is_the_sum_of_explained_signals(said: list[tuple[SegmentKind,
     assert value.score == sum(value.signals.values())
     assert value.signals.keys() <= EXPLANATIONS.keys()
     assert all(points > 0 for points in value.signals.values())
+
+
+def test_every_rule_can_be_given_other_points_or_none():
+    loud = [
+        (SAID, "There was an error."),
+        (SAID, "x" * 6_000),
+        (FAILED, "no such file"),
+        (SAID, "Well."),
+        (SAID, "So."),
+    ]
+    whole = value_of(part(ASKED, *loud))
+    assert whole.score > 0
+    assert value_of(part(ASKED, *loud), dict.fromkeys(WEIGHTS, 0.0)).score == 0
+    more = value_of(part(ASKED, *loud), {**WEIGHTS, "tool_error": 4.0, "longer": 0.0})
+    assert more.signals == {**whole.signals, "tool_error": 4.0, "length": 0.5}

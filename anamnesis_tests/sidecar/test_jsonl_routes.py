@@ -1,6 +1,7 @@
 """Reading logs over HTTP: status, start, stop, settings and models, on a real store; Dagster stands in."""
 
 import json
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -13,7 +14,7 @@ from anamnesis_pipeline.model import LlmBudget, LlmUse, Source
 from anamnesis_pipeline.steps.llm_breaker import Breaker
 from anamnesis_pipeline.wiring import effective_settings
 from anamnesis_tests.sidecar.conftest import TestServices
-from anamnesis_tests.store.samples import parsed, part, segment, summary
+from anamnesis_tests.store.samples import parsed, part, put, segment, summary
 
 
 @pytest.fixture(autouse=True)
@@ -55,8 +56,12 @@ def test_the_status_counts_what_is_stored(client: TestClient, services: TestServ
 
 def test_the_status_shows_runs_with_links_and_when_the_next_one_is(client: TestClient, services: TestServices) -> None:
     going, ended = IngestRun("r2", "s", "STARTED", 1e9, None), IngestRun("r1", "s", "SUCCESS", 1e9, 1e9 + 7.5)
-    services.dagster.runs = IngestRuns((going,), ended)
+    cut_off = IngestRun("r0", "s", "FAILURE", 1e9, 1e9 + 1)
+    services.dagster.runs = IngestRuns((going,), replace(ended, ingested=3), cut_off)
+    put(services.store, "e1", "text")
     status = get_status(client)
+    assert (status["last_interrupted"]["run_id"], status["last_interrupted"]["duration_s"]) == ("r0", 1.0)
+    assert status["ingested"] == {"last": 3, "total": 1}
     assert status["running"] is True
     assert status["runs"][0]["link"].endswith("/runs/r2")
     assert (status["last_run"]["duration_s"], status["last_run"]["status"]) == (7.5, "SUCCESS")
@@ -69,6 +74,7 @@ def test_the_status_is_told_without_dagster_too(client: TestClient, services: Te
     services.dagster.up = False
     status = get_status(client)
     assert (status["running"], status["runs"], status["last_run"]) == (None, [], None)
+    assert (status["last_interrupted"], status["ingested"]) == (None, {"last": None, "total": 0})
     assert "does not answer" in status["dagster"]
 
 
@@ -143,6 +149,22 @@ def test_settings_are_changed_kept_and_shown_with_their_origin(client: TestClien
     assert effective_settings(services.store).private_projects == ("acme/x",)
     assert client.put("/api/jsonl/settings", json={"ingest_hour": None}).json()["ingest_hour"] == 5
     assert client.get("/api/jsonl/settings").json()["origin"]["ingest_hour"] == "default"
+
+
+@pytest.mark.parametrize(("given", "kept"), [(-5, 0), (0, 0), (40, 40), (10**12, 1_000_000)])
+def test_the_most_that_a_run_does_is_brought_into_its_range(client: TestClient, given: int, kept: int) -> None:
+    body = client.put("/api/jsonl/settings", json={"max_exchanges_per_run": given}).json()
+    assert (body["max_exchanges_per_run"], body["origin"]["max_exchanges_per_run"]) == (kept, "stored")
+
+
+def test_the_schedule_is_one_of_the_presets(client: TestClient) -> None:
+    assert get_status(client)["ingest_schedule"] == "nightly"
+    client.put("/api/jsonl/settings", json={"ingest_schedule": "30min"})
+    next_run = datetime.fromisoformat(get_status(client)["next_run"])
+    assert next_run - datetime.now(UTC) <= timedelta(minutes=30)
+    client.put("/api/jsonl/settings", json={"ingest_schedule": "disabled"})
+    assert get_status(client)["next_run"] is None
+    assert client.put("/api/jsonl/settings", json={"ingest_schedule": "3h"}).status_code == 422
 
 
 @pytest.mark.parametrize(

@@ -150,7 +150,7 @@ def test_a_slow_llm_holds_up_nobody_and_its_records_come_later(client: TestClien
 
     llm.answer = answer  # type: ignore[method-assign]
     client.app.state.extraction = Extraction(at_once=2, patience_s=0.2)  # type: ignore[attr-defined]
-    pairs = [{**PAIR, "instance": f"i{n}"} for n in range(3)]
+    pairs = [{**PAIR, "instance": f"i{n}", "user": f"{PAIR['user']} {n}"} for n in range(3)]
     with ThreadPoolExecutor(3) as threads:
         slow = [found.json() for found in threads.map(lambda pair: client.post("/memory/ingest", json=pair), pairs)]
         assert sorted(body["problem"] for body in slow) == sorted([TOO_SLOW, TOO_SLOW, TOO_MANY])

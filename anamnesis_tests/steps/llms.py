@@ -66,10 +66,13 @@ class BatchLlmHere(LlmHere):
     is_paid: bool = True
     is_local: bool = False
     done: bool = True
+    looks: int = 0
     arrives: bool = True
     failing: list[BaseException] = field(default_factory=list)
     batches: dict[str, list[Request]] = field(default_factory=dict)
-    errors: dict[str, str] = field(default_factory=dict)
+    errors: dict[str, Reply] = field(default_factory=dict)
+    prices: dict[str, LlmUse] = field(default_factory=dict)
+    """What a reply of a model costs, where that is not `USED`."""
 
     def submit(self, requests: Sequence[Request]) -> str:
         batch_id = f"batch{len(self.batches) + 1}"
@@ -79,12 +82,14 @@ class BatchLlmHere(LlmHere):
             raise self.failing.pop(0)
         return batch_id
 
-    def collect(self, batch_id: str) -> Mapping[str, Reply | str] | None:
+    def collect(self, batch_id: str, model: str) -> Mapping[str, Reply] | None:
+        self.looks += 1
         if batch_id not in self.batches:
             raise LlmAnswerInvalid(f"no batch {batch_id}")
         if not self.done:
             return None
-        return {r.key: self.errors.get(r.key) or Reply(self.reply, USED) for r in self.batches[batch_id]}
+        good = Reply(self.reply, self.prices.get(model, USED))
+        return {r.key: self.errors.get(r.key) or good for r in self.batches[batch_id]}
 
     def find(self, keys: Sequence[str], known: Collection[str]) -> str | None:
         """By the number of keys alone while it is not done, as the Claude API has it."""

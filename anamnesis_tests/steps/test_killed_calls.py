@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from anamnesis_pipeline.model import LlmBudget
+from anamnesis_pipeline.steps.llm_calls import BEING_MADE, CALL_LEASE
 from anamnesis_pipeline.store.base import Store
 from anamnesis_tests.steps.llms import EXPECTED, USED, LlmHere, parsed, part
 from anamnesis_tests.steps.test_summaries_step import DAY, Run
@@ -51,6 +52,10 @@ def test_a_killed_call_is_spent_and_never_made_twice_for_a_cached_reply(
     parsed(store, part(1))
     killed(place, moment)
     run = Run(store, LlmHere(is_paid=True), budget=LlmBudget(dollars=1.0))
+    if asked_again:
+        run()
+        assert run.summary(part(1)).problem == BEING_MADE, "nobody knows that its caller is dead"
+        run.clock.now += CALL_LEASE
     run()
     assert len(run.backend.asked) == asked_again
     assert run.summary(part(1)).model == "tiny"

@@ -7,10 +7,12 @@ import pytest
 
 from anamnesis_pipeline.errors import LlmRefused, LlmUnavailable
 from anamnesis_pipeline.model import LlmBudget, LlmUse
-from anamnesis_pipeline.steps.llm_batches import LOOK_AGAIN
+from anamnesis_pipeline.steps.llm_batches import LOOK_AGAIN, BatchDesk
+from anamnesis_pipeline.steps.llm_calls import LlmCaller, Pace
 from anamnesis_pipeline.steps.summaries import IN_A_BATCH
 from anamnesis_pipeline.store.base import Store
-from anamnesis_pipeline.summaries.base import Request
+from anamnesis_pipeline.store.llm_base import OpenBatch
+from anamnesis_pipeline.summaries.base import Reply, Request
 from anamnesis_tests.steps.llms import EXPECTED, USED, BatchLlmHere, parsed, part
 from anamnesis_tests.steps.test_summaries_step import DAY, Run
 
@@ -63,15 +65,81 @@ def test_a_batch_that_the_budget_does_not_hold_is_not_handed_in(store: Store, st
     assert 0 < len(run.backend.asked) < PARTS
 
 
-def test_what_a_batch_could_not_answer_is_asked_for_by_itself(store: Store, start):
+def test_what_a_batch_could_not_answer_has_failed_once_and_is_asked_for_by_itself(store: Store, start):
     run = start(BatchLlmHere())
     run()
     first = run.backend.batches["batch1"][0]
-    run.backend.errors[first.key] = "expired"
+    run.backend.errors[first.key] = Reply("", LlmUse(), "expired")
+    later(run)
+    assert run().counts["flagged"] == 1
+    (failed,) = (each for n in range(PARTS) if (each := run.summary(part(n))).problem)
+    assert (failed.problem, failed.attempts) == ("expired", 1)
+    assert run.backend.asked == []
     later(run)
     run()
     assert [request.key for request in run.backend.asked] == [first.key]
     assert store.ingest.summary_counts() == {"tiny": PARTS}
+
+
+@pytest.mark.parametrize(
+    "bad", [Reply("", USED, "it refused"), Reply('{"skip": false, "summary": ""}', USED)], ids=["refused", "unreadable"]
+)
+def test_replies_of_a_batch_that_are_no_use_are_paid_for_and_go_into_no_other_batch(store: Store, start, bad: Reply):
+    run = start(BatchLlmHere(reply='{"skip": false, "summary": ""}'))
+    run()
+    run.backend.errors = {request.key: bad for request in run.backend.batches["batch1"]}
+    for tick in range(1, 7):
+        later(run)
+        run()
+        assert len(run.backend.batches) == 1
+        assert store.llm.used(DAY).dollars == pytest.approx((PARTS + len(run.backend.asked)) * USED.dollars)
+        assert all(run.summary(part(n)).attempts for n in range(PARTS)), tick
+    assert len(run.backend.asked) == 2 * 2 * PARTS, "after 10 and 20 minutes, each time once more; then after 40"
+
+
+def test_a_batch_is_settled_at_the_prices_of_the_model_that_it_was_handed_in_with(store: Store, start):
+    run = start(BatchLlmHere(done=False, prices={"tiny": LlmUse(1, 1, 1, 0.002), "large": LlmUse(1, 1, 1, 0.2)}))
+    run()
+    run.backend.model, run.backend.done = "large", True
+    later(run)
+    run()
+    collected = PARTS * 0.002
+    assert store.llm.used(DAY).dollars == pytest.approx(collected + PARTS * EXPECTED.dollars), "and one of the other"
+    assert store.llm.open_batches("anthropic")["batch2"].model == "large"
+
+
+def test_when_all_text_stays_here_no_batch_is_even_looked_for(store: Store, start):
+    run = start(BatchLlmHere(done=False))
+    run()
+    later(run)
+    looked = run.backend.looks
+    kept = Run(store, run.backend, local_only=True, budget=LlmBudget(dollars=1.0))
+    kept.clock.now = run.clock.now
+    assert kept().counts["private"] == PARTS
+    assert (run.backend.looks, run.backend.asked) == (looked, [])
+
+
+def test_batches_that_others_hand_in_while_a_run_goes_on_are_waited_for(store: Store, open_store: Callable[[], Store]):
+    llm = BatchLlmHere(done=False)
+    desk = BatchDesk(store, llm, LlmCaller(store, llm, Pace(LlmBudget(), 10_000)), lambda reply: None)
+    desk.collect()
+    assert desk.waiting() == frozenset()
+    open_store().llm.put_batch("b9", llm.name, OpenBatch("c9", "tiny", ("k1", "k2")))
+    assert desk.waiting() == {"k1", "k2"}
+
+
+def test_two_runs_at_once_hand_in_one_batch(store: Store, open_store: Callable[[], Store], start):
+    run = start(BatchLlmHere(done=False))
+    other = Run(open_store(), BatchLlmHere(), batch_min=PARTS, budget=LlmBudget(dollars=1.0))
+    submit = run.backend.submit
+
+    def submit_while_another_runs(requests):
+        other()
+        return submit(requests)
+
+    run.backend.submit = submit_while_another_runs
+    assert run().counts["in a batch"] == PARTS
+    assert (other.backend.batches, other.backend.asked) == ({}, [])
 
 
 def test_a_batch_whose_id_was_lost_in_a_crash_is_found_and_not_handed_in_again(store: Store, start):

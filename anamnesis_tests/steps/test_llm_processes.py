@@ -87,7 +87,7 @@ def test_a_call_cut_off_by_kill_9_stays_booked_and_is_made_again_when_the_budget
 
 def expected_of(part: Part, service: HttpService) -> LlmUse:
     model = find_model("anthropic", "claude-haiku-5-5", is_paid=True)
-    backend = AnthropicBackend(model, "key", 5.0, service.server.url)
+    backend = AnthropicBackend(model, "key", 5.0, service.server.url, find=lambda _: model)
     request = request_for(build_prompt(part), backend)
     backend.close()
     return most_use(model, request)
@@ -124,7 +124,10 @@ def test_a_batch_is_collected_by_another_process_and_what_it_lacks_is_asked_for_
     server.finish(batch_id, errored(keys[2]), succeeded(keys[0], REPLY), left_out(keys[1]))
     llm_home.later(minutes=11)
     report = llm_home.run()
-    assert (report.counts["cached"], report.counts["flagged"], report.used.calls) == (1, 0, 2)
+    assert (report.counts["cached"], report.counts["flagged"], report.used.calls) == (1, 2, 0)
+    llm_home.later(minutes=11)
+    report = llm_home.run()
+    assert (report.counts["flagged"], report.used.calls) == (0, 2)
     assert llm_home.store.ingest.summary_counts() == {"claude-haiku-5-5": PARTS}
     assert [call for call in calls(server) if call[0] == "POST"] == [("POST", "batches"), *[("POST", "messages")] * 2]
     one = report.used.dollars / 2
@@ -143,7 +146,9 @@ def test_a_key_that_is_refused_while_a_batch_is_under_way_stops_all_calls_until_
     server.finish(batch_id, *(succeeded(entry["custom_id"], REPLY) for entry in entries))
     server.refusal = service.refused
     llm_home.later(minutes=11)
-    assert llm_home.run().counts["flagged"] == PARTS
+    report = llm_home.run()
+    assert report.counts["in a batch"] == PARTS
+    assert "key" in report.problem
     (breaker,) = breakers(llm_home.store.settings)
     assert breaker.is_open(llm_home.clock.now)
     server.refusal, asked = None, len(server.received)

@@ -6,17 +6,28 @@ import threading
 from collections.abc import Callable
 from dataclasses import replace
 from datetime import timedelta
+from pathlib import Path
 
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from anamnesis_pipeline.embeddings.pieces import minilm_pieces
 from anamnesis_pipeline.errors import BadSetting, LlmAnswerInvalid, LlmBusy, LlmRefused, LlmUnavailable
-from anamnesis_pipeline.model import LlmBudget, LlmUse, Part, RecordType, Summary, TypedRecord
+from anamnesis_pipeline.model import LlmBudget, LlmUse, Part, RecordType, Summary, TypedRecord, Where
 from anamnesis_pipeline.steps import summaries as step
+from anamnesis_pipeline.steps.episodes import publish_source
 from anamnesis_pipeline.steps.llm_breaker import breakers
-from anamnesis_pipeline.steps.summaries import Llm, LlmRules, SummaryReport, is_private, summarize_source
-from anamnesis_pipeline.store.base import Store
+from anamnesis_pipeline.steps.llm_calls import BEING_MADE
+from anamnesis_pipeline.steps.summaries import (
+    UNSUMMARIZED,
+    Llm,
+    LlmRules,
+    SummaryReport,
+    is_private,
+    summarize_source,
+)
+from anamnesis_pipeline.store.base import PROJECT_ALIASES, Store
 from anamnesis_pipeline.summaries import extractive
 from anamnesis_tests.steps.llms import EXPECTED, REPLY, SOURCE, USED, Clock, LlmHere, parsed, part
 
@@ -114,6 +125,29 @@ def test_text_that_stays_on_this_machine_is_shown_to_no_remote_llm(store: Store,
     assert remote.summary(one).model == "tiny"
 
 
+@pytest.mark.parametrize("cwd", ["/home/ann/secret", "/home/ann/secret/deep/er", "C:\\Users\\ann\\secret\\sub"])
+def test_what_was_said_in_a_folder_of_a_private_project_stays_here_wherever_its_session_began(
+    store: Store, start, cwd: str
+):
+    parsed(store, replace(part(1), cwd=cwd), replace(part(2), cwd="/home/ann/secrets"))
+    run = start(LlmHere(is_local=False), private_projects=("secret",))
+    assert run().counts["private"] == 1
+    assert "retry 2" in run.backend.asked[0].text
+    assert len(run.backend.asked) == 1
+
+
+def test_a_private_project_is_known_by_the_repository_and_the_alias_of_a_folder(store: Store, start, tmp_path: Path):
+    (tmp_path / "work" / ".git").mkdir(parents=True)
+    (tmp_path / "work" / ".git" / "config").write_text('[remote "origin"]\nurl = git@host.org:acme/hush.git\n')
+    parsed(store, replace(part(1), cwd=str(tmp_path / "work")))
+    store.settings.set(PROJECT_ALIASES, {"acme/hush": "acme/quiet"})
+    for name in ("hush", "acme/quiet"):
+        run = start(LlmHere(is_local=False), private_projects=(name,))
+        assert run(by_hand=True).counts["private"] == 1
+        assert run.backend.asked == []
+        store.ingest.want_summaries("tiny")
+
+
 @pytest.mark.parametrize(
     ("project", "expected"),
     [("acme/api", True), ("api", True), ("API", True), ("acme/my-api", False), ("api/web", False), ("", False)],
@@ -188,6 +222,21 @@ def test_a_failing_call_leaves_an_extractive_summary_and_waits_twice_as_long_eac
         waits.append((found.retry_at - run.clock.now).total_seconds() / 60)
         run.clock.now = found.retry_at
     assert waits == [10, 20, 40]
+
+
+def test_what_is_worth_much_is_tagged_while_it_waits_for_its_llm(store: Store, start):
+    worth, less = part(1, "Why?", "It failed with an error. We decided to use a key rather than a lock."), part(2)
+    run = start(LlmHere(script=[LlmRefused("wrong key")], concurrency=1))
+    parsed(store, worth, less)
+    run()
+    assert (run.summary(worth).tags, run.summary(less).tags) == ((UNSUMMARIZED,), ())
+    publish_source(store, SOURCE, minilm_pieces(), extractive.summarize)
+    waiting = Where(tags=(UNSUMMARIZED,))
+    assert [episode.episode_id for episode in store.episodes.page(waiting, 9).items] == [worth.part_id]
+    run(by_hand=True)
+    publish_source(store, SOURCE, minilm_pieces(), extractive.summarize)
+    assert store.episodes.count(waiting) == 0
+    assert store.episodes.count(Where(tags=("webhooks",), kinds=("exchange",))) == 2
 
 
 def test_an_llms_summary_is_not_lost_to_a_failed_attempt_at_another(store: Store, start):
@@ -293,6 +342,23 @@ def test_calls_stop_where_the_days_budget_ends_and_go_on_the_next_day(store: Sto
     assert run().counts["flagged"] == 0
 
 
+def test_when_the_days_budget_is_used_up_nobody_waits_for_a_turn(store: Store, start):
+    run = start(LlmHere(is_paid=True), budget=LlmBudget(dollars=0.001), requests_per_minute=1)
+    parsed(store, *(part(n) for n in range(20)))
+    assert run().counts["flagged"] == 20
+    assert (run.backend.asked, run.clock.slept) == ([], [])
+    assert store.llm.used(DAY) == LlmUse()
+
+
+def test_while_the_breaker_is_open_nobody_waits_for_a_turn(store: Store, start):
+    run = start(LlmHere(script=[LlmRefused("wrong key")], concurrency=1), requests_per_minute=1)
+    parsed(store, part(1))
+    run()
+    parsed(store, *(part(n) for n in range(2, 20)))
+    assert run().counts["flagged"] == 18
+    assert (len(run.backend.asked), run.clock.slept) == (1, [])
+
+
 @settings(max_examples=10, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(dollars=st.floats(0, 0.2), concurrency=st.integers(1, 8))
 def test_no_concurrency_spends_more_than_the_budget(store: Store, dollars: float, concurrency: int):
@@ -318,6 +384,38 @@ def test_as_many_calls_run_at_once_as_make_sense(store: Store, start):
     assert run().counts["flagged"] == 0
 
 
+def test_two_runs_at_once_pay_once_for_each_part(store: Store, open_store: Callable[[], Store], start):
+    run = start(LlmHere(concurrency=1))
+    parsed(store, *(part(n) for n in range(6)))
+    other = Run(open_store(), LlmHere(concurrency=1))
+
+    def once() -> None:
+        run.backend.on_ask = lambda: None
+        report = other()
+        assert (report.counts["flagged"], report.problem) == (1, BEING_MADE)
+
+    run.backend.on_ask = once
+    assert run().counts["flagged"] == 0
+    assert len(run.backend.asked) + len(other.backend.asked) == 6
+    assert store.ingest.summary_counts() == {"tiny": 6}
+    run.clock.now += timedelta(minutes=1)
+    assert run().counts == {}
+
+
+def test_a_reply_that_came_while_the_same_was_about_to_be_asked_is_taken(store: Store, start):
+    run, reserve = start(), store.llm.reserve
+    parsed(store, part(1))
+
+    def reserve_late(*given: object) -> bool:
+        (key,) = given[-1].keys
+        store.llm.put_reply(key, REPLY, "ollama", "tiny")
+        return reserve(*given)
+
+    store.llm.reserve = reserve_late
+    assert run().counts["cached"] == 1
+    assert (run.backend.asked, store.llm.used(DAY)) == ([], LlmUse())
+
+
 # --- by hand ---------------------------------------------------------------------------------------------
 
 
@@ -328,6 +426,19 @@ def test_by_hand_what_failed_before_is_tried_at_once(store: Store, start):
     assert run().counts == {}
     assert run(by_hand=True).counts["flagged"] == 0
     assert run.summary(one).model == "tiny"
+
+
+def test_by_hand_what_was_refused_since_it_was_asked_for_is_not_tried_with_every_source(store: Store, start):
+    run = start(LlmHere(script=[LlmRefused("wrong key")] * 9))
+    parsed(store, part(1))
+    run()
+    asked_at = run.clock.now = run.clock.now + timedelta(seconds=1)
+    for _ in range(5):
+        run.clock.now += timedelta(seconds=1)
+        run(by_hand=True, asked_at=asked_at)
+    assert len(run.backend.asked) == 2
+    run(by_hand=True)
+    assert len(run.backend.asked) == 3
 
 
 def test_by_hand_one_project_and_so_many_parts_can_be_chosen(store: Store, start):
@@ -342,8 +453,14 @@ def test_parts_that_fail_all_the_time_end_a_run_by_hand_all_the_same(store: Stor
     monkeypatch.setattr(step, "PAGE", 2)
     run = start(LlmHere(reply='{"skip": false, "summary": ""}'))
     parsed(store, *(part(n) for n in range(7)))
+    listed: list[Part] = []
+    listing = store.ingest.parts_to_summarize
+    monkeypatch.setattr(
+        store.ingest, "parts_to_summarize", lambda *g, **k: listed.extend(found := listing(*g, **k)) or found
+    )
     assert run(by_hand=True).counts["flagged"] == 7
     assert len(run.backend.asked) == 2 * 7
+    assert len(listed) == 7 + 1, "each is read once, and one to see whether there is any"
 
 
 def test_a_run_that_is_ended_waits_for_the_calls_under_way_only(store: Store, start):

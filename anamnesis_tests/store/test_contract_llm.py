@@ -10,8 +10,10 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from anamnesis_pipeline.errors import LlmCallTaken
 from anamnesis_pipeline.model import LlmBudget, LlmUse, RecordType, Summary, TypedRecord
 from anamnesis_pipeline.store.base import PROJECT_ALIASES, Store
+from anamnesis_pipeline.store.llm_base import Lease, OpenBatch
 from anamnesis_tests.store.samples import DAY, parsed, part, put, segment, summary
 
 LATER = DAY + timedelta(hours=1)
@@ -89,6 +91,36 @@ def test_a_project_is_meant_by_any_of_its_names_and_aliases(store: Store, name: 
     store.ingest.put_summaries([summary(each) for each in (mine, merged, other)])
     assert store.ingest.want_summaries("claude", project=name) == {"logs": 2}
     assert store.ingest.parts_to_summarize("logs", DAY, 10) == [merged, mine]
+
+
+def test_only_what_is_accepted_is_asked_for_anew(store: Store):
+    parts = [part(segment(f"m{n}", minute=n)) for n in range(5)]
+    parsed(store, *parts)
+    store.ingest.put_summaries([summary(each) for each in parts])
+    seen = []
+
+    def accepts(each) -> bool:
+        seen.append(each)
+        return each in parts[1::2]
+
+    assert store.ingest.want_summaries("claude", accepts=accepts) == {"logs": 2}
+    assert seen == parts[::-1]
+    assert store.ingest.parts_to_summarize("logs", DAY, 10) == parts[3::-2]
+    assert store.ingest.want_summaries("claude", limit=1, accepts=accepts) == {"logs": 1}
+
+
+def test_pages_go_on_behind_the_last_part_whatever_became_of_it(store: Store):
+    parts = [part(segment(f"m{n}", minute=None if n < 2 else n // 2)) for n in range(8)]
+    parsed(store, *parts)
+    whole = store.ingest.parts_to_summarize("logs", DAY, 10)
+    assert sorted(whole, key=lambda each: each.part_id) == sorted(parts, key=lambda each: each.part_id)
+    pages, last = [], None
+    while page := store.ingest.parts_to_summarize("logs", LATER, 3, after=last):
+        pages.append(page)
+        last = page[-1]
+        store.ingest.put_summaries([flagged(page[0]), summary(last)])
+    assert [len(page) for page in pages] == [3, 3, 2]
+    assert [each for page in pages for each in page] == whole
 
 
 def test_an_answer_that_changes_nothing_still_answers_the_wish(store: Store):
@@ -227,14 +259,57 @@ def test_a_clock_that_was_set_back_holds_no_call_up(store: Store):
 
 
 def test_a_batch_is_open_until_it_is_collected(store: Store):
-    store.llm.put_batch("b1", "anthropic", "c1", ["k1", "k2"])
-    store.llm.put_batch("b1", "anthropic", "c1", ["k1", "k2"])
-    store.llm.put_batch("b2", "another", "c2", ["k3"])
-    assert store.llm.open_batches("anthropic") == {"b1": ("c1", ("k1", "k2"))}
+    first, other = OpenBatch("c1", "claude", ("k1", "k2")), OpenBatch("c2", "m", ("k3",))
+    store.llm.put_batch("b1", "anthropic", first)
+    store.llm.put_batch("b1", "anthropic", first)
+    store.llm.put_batch("b2", "another", other)
+    assert store.llm.open_batches("anthropic") == {"b1": first}
     store.llm.close_batch("b1")
     store.llm.close_batch("b1")
     assert store.llm.open_batches("anthropic") == {}
-    assert store.llm.open_batches("another") == {"b2": ("c2", ("k3",))}
+    assert store.llm.open_batches("another") == {"b2": other}
+
+
+def test_what_a_batch_could_not_answer_is_known_until_there_is_an_answer(store: Store):
+    store.llm.put_failures({"k1": "cut \ud800", "k2": "refused", "k3": "expired"})
+    store.llm.put_failures({"k1": "again"})
+    assert store.llm.failures(["k1", "k2", "k4"]) == {"k1": "cut \ufffd", "k2": "refused"}
+    store.llm.put_reply("k1", "at last", "anthropic", "claude")
+    assert store.llm.forget_replies(["k2"]) == 0
+    assert store.llm.failures(["k1", "k2", "k3"]) == {"k3": "expired"}
+
+
+# --- leases ----------------------------------------------------------------------------------------------
+
+
+def lease(*keys: str, since=DAY, until=LATER) -> Lease:
+    return Lease(keys, since, until)
+
+
+def test_nobody_else_asks_what_is_being_asked_until_the_call_is_settled(open_store: Callable[[], Store]):
+    one, other = open_store(), open_store()
+    book = ("2026-03-01", "anthropic", "claude", CALL, LlmBudget())
+    assert one.llm.reserve("c1", *book, lease("k1", "k2"))
+    with pytest.raises(LlmCallTaken):
+        other.llm.reserve("c2", *book, lease("k2", "k3"))
+    assert other.llm.used("2026-03-01") == CALL, "nothing is booked"
+    assert other.llm.reserve("c3", *book, lease("k3")), "nor leased"
+    one.llm.settle("c1", None)
+    assert one.llm.used("2026-03-01").calls == 2, "it stays as booked"
+    one.llm.settle("c1", LlmUse())
+    assert one.llm.used("2026-03-01").calls == 2
+    assert other.llm.reserve("c4", *book, lease("k1", "k2"))
+
+
+def test_the_lease_of_a_caller_that_was_killed_ends_by_itself_and_what_it_booked_stays(store: Store):
+    book = ("2026-03-01", "anthropic", "claude", CALL, LlmBudget())
+    assert store.llm.reserve("c1", *book, lease("k"))
+    with pytest.raises(LlmCallTaken):
+        store.llm.reserve("c2", *book, lease("k", since=LATER - timedelta(seconds=1)))
+    assert store.llm.reserve("c2", *book, lease("k", since=LATER, until=LATER + timedelta(hours=1)))
+    store.llm.settle("c1", LlmUse())
+    with pytest.raises(LlmCallTaken):
+        store.llm.reserve("c3", *book, lease("k", since=LATER))
 
 
 # --- what was forgotten ----------------------------------------------------------------------------------

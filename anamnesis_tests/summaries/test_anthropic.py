@@ -8,9 +8,10 @@ from datetime import timedelta
 import pytest
 
 from anamnesis_pipeline.errors import AnamnesisError, LlmAnswerInvalid, LlmBusy, LlmRefused, LlmUnavailable
+from anamnesis_pipeline.model import LlmUse
 from anamnesis_pipeline.summaries.anthropic import AnthropicBackend
-from anamnesis_pipeline.summaries.base import Reply, Request
-from anamnesis_pipeline.summaries.prices import find_model
+from anamnesis_pipeline.summaries.base import Request
+from anamnesis_pipeline.summaries.prices import Model, find_model
 from anamnesis_pipeline.summaries.prompt import SCHEMA
 from anamnesis_tests.summaries.anthropic_server import (
     AnthropicServer,
@@ -29,9 +30,13 @@ KEY = "sk-ant-SECRET-KEY"
 EVENTS = "text/event-stream"
 
 
+def find(name: str) -> Model:
+    return find_model("anthropic", name, is_paid=True)
+
+
 @pytest.fixture
 def backend(anthropic_server: AnthropicServer) -> Iterator[AnthropicBackend]:
-    made = AnthropicBackend(find_model("anthropic", "claude-haiku-5-5", is_paid=True), KEY, 5.0, anthropic_server.url)
+    made = AnthropicBackend(find("claude-haiku-5-5"), KEY, 5.0, anthropic_server.url, find=find)
     yield made
     made.close()
 
@@ -72,7 +77,7 @@ def test_a_model_that_always_thinks_gets_little_effort_and_room_for_it(
     anthropic_server: AnthropicServer, request_: Request
 ) -> None:
     model = find_model("anthropic", "claude-opus-5-5", is_paid=True)
-    backend = AnthropicBackend(model, KEY, 5.0, anthropic_server.url)
+    backend = AnthropicBackend(model, KEY, 5.0, anthropic_server.url, find=find)
     anthropic_server.respond(streamed(ANSWER))
     backend.ask(request_)
     backend.close()
@@ -136,7 +141,7 @@ def test_each_failure_is_told_apart_asked_once_and_quotes_nothing(
 @pytest.mark.parametrize("pieces", [0, 4])
 def test_a_stall_ends_with_the_time_out(anthropic_server: AnthropicServer, request_: Request, pieces: int) -> None:
     model = find_model("anthropic", "claude-haiku-5-5", is_paid=True)
-    backend = AnthropicBackend(model, KEY, 0.3, anthropic_server.url)
+    backend = AnthropicBackend(model, KEY, 0.3, anthropic_server.url, find=find)
     anthropic_server.respond(streamed(ANSWER, after="stall", pieces=pieces))
     with pytest.raises(LlmUnavailable, match="silent"):
         backend.ask(request_)
@@ -145,7 +150,7 @@ def test_a_stall_ends_with_the_time_out(anthropic_server: AnthropicServer, reque
 
 def test_nobody_listening_is_said_to_be_out_of_reach(request_: Request, free_port: int) -> None:
     model = find_model("anthropic", "claude-haiku-5-5", is_paid=True)
-    backend = AnthropicBackend(model, KEY, 2.0, f"http://127.0.0.1:{free_port}")
+    backend = AnthropicBackend(model, KEY, 2.0, f"http://127.0.0.1:{free_port}", find=find)
     with pytest.raises(LlmUnavailable, match="cannot be reached"):
         backend.ask(request_)
     backend.close()
@@ -179,25 +184,40 @@ def test_a_batch_is_handed_in_awaited_and_collected_at_half_the_price(
     batch_id = backend.submit(asked)
     assert [entry["custom_id"] for entry in anthropic_server.batches[batch_id]] == [r.key for r in asked]
     assert anthropic_server.batches[batch_id][1]["params"]["messages"][0]["content"] == "text 1"
-    assert backend.collect(batch_id) is None
+    assert backend.collect(batch_id, backend.model) is None
 
     keys = [r.key for r in asked]
     anthropic_server.finish(
         batch_id, errored(keys[3]), succeeded(keys[1], ANSWER), left_out(keys[2]), succeeded(keys[0], "", "refusal"),
         left_out(keys[4], "canceled"),
     )  # fmt: skip
-    found = backend.collect(batch_id)
+    found = backend.collect(batch_id, backend.model)
     assert found is not None
     assert found.keys() == set(keys)
     good = found[keys[1]]
-    assert isinstance(good, Reply)
-    assert good.text == ANSWER
+    assert (good.text, good.problem) == (ANSWER, "")
     assert good.used.dollars == pytest.approx((40 * 0.10 + 600 * 0.125 + 1000 * 0.01 + 80 * 0.50) / 2e6)
-    assert "refused" in str(found[keys[0]])
-    assert "expired" in str(found[keys[2]])
-    assert "invalid_request_error" in str(found[keys[3]])
-    assert "canceled" in str(found[keys[4]])
+    refused = found[keys[0]]
+    assert (refused.text, refused.used) == ("", good.used), "what it refused is paid for"
+    assert "refused" in refused.problem
+    assert [found[key].used for key in keys[2:]] == [LlmUse()] * 3
+    assert "expired" in found[keys[2]].problem
+    assert "invalid_request_error" in found[keys[3]].problem
+    assert "canceled" in found[keys[4]].problem
     assert "SECRET" not in "".join(map(str, found.values()))
+
+
+def test_a_batch_costs_what_the_model_costs_that_it_was_handed_in_with(
+    anthropic_server: AnthropicServer, backend: AnthropicBackend
+) -> None:
+    (asked,) = requests(1)
+    batch_id = backend.submit([asked])
+    anthropic_server.finish(batch_id, succeeded(asked.key, ANSWER))
+    found = backend.collect(batch_id, "claude-opus-5-5")
+    assert found is not None
+    assert found[asked.key].used.dollars == pytest.approx((40 * 4.0 + 600 * 5.0 + 1000 * 0.2 + 80 * 20.0) / 2e6)
+    with pytest.raises(LlmRefused, match="llm_input_price"):
+        backend.collect(batch_id, "claude-unheard-of")
 
 
 def test_a_batch_whose_results_are_gone_is_given_up(
@@ -207,9 +227,9 @@ def test_a_batch_whose_results_are_gone_is_given_up(
     anthropic_server.finish(batch_id)
     anthropic_server.archived.add(batch_id)
     with pytest.raises(LlmAnswerInvalid, match=batch_id):
-        backend.collect(batch_id)
+        backend.collect(batch_id, backend.model)
     with pytest.raises(LlmAnswerInvalid, match="msgbatch_99"):
-        backend.collect("msgbatch_99")
+        backend.collect("msgbatch_99", backend.model)
 
 
 def test_results_that_break_off_are_collected_later(
@@ -220,9 +240,9 @@ def test_results_that_break_off_are_collected_later(
     anthropic_server.finish(batch_id, succeeded(asked.key, ANSWER))
     anthropic_server.tail = b'{"custom_id": "torn", "resu'
     with pytest.raises(LlmUnavailable):
-        backend.collect(batch_id)
+        backend.collect(batch_id, backend.model)
     anthropic_server.tail = b""
-    assert backend.collect(batch_id)
+    assert backend.collect(batch_id, backend.model)
 
 
 def test_a_batch_is_found_again_by_what_it_holds(anthropic_server: AnthropicServer, backend: AnthropicBackend) -> None:
@@ -257,7 +277,11 @@ def test_calls_about_batches_fail_as_single_calls_do(
     batch_id = backend.submit(asked)
     anthropic_server.refusal = answer
     keys = [r.key for r in asked]
-    calls = (lambda: backend.submit(asked), lambda: backend.collect(batch_id), lambda: backend.find(keys, ()))
+    calls = (
+        lambda: backend.submit(asked),
+        lambda: backend.collect(batch_id, backend.model),
+        lambda: backend.find(keys, ()),
+    )
     for call in calls:
         with pytest.raises(raised) as caught:
             call()

@@ -8,8 +8,10 @@ import sqlite3
 from collections.abc import Mapping, Sequence
 from datetime import datetime
 
+from anamnesis_pipeline.errors import LlmCallTaken
 from anamnesis_pipeline.model import LlmBudget, LlmUse, Part
-from anamnesis_pipeline.store.sqlite.columns import clean, json_list
+from anamnesis_pipeline.store.llm_base import Lease, OpenBatch
+from anamnesis_pipeline.store.sqlite.columns import clean, instant, json_list
 from anamnesis_pipeline.store.sqlite.connection import Database, batches
 
 _ROUNDING = 1e-9
@@ -53,6 +55,7 @@ class SqliteLlm:
                     ON CONFLICT (key) DO NOTHING""",
                 (key, backend, model, clean(reply)),
             )
+            connection.execute("DELETE FROM llm_failures WHERE key = ?", (key,))
         return True
 
     def forget_replies(self, keys: Sequence[str]) -> int:
@@ -62,12 +65,42 @@ class SqliteLlm:
                 forgotten += connection.execute(
                     "DELETE FROM llm_replies WHERE key IN (SELECT value FROM json_each(?))", (json_list(batch),)
                 ).rowcount
+                connection.execute(
+                    "DELETE FROM llm_failures WHERE key IN (SELECT value FROM json_each(?))", (json_list(batch),)
+                )
         return forgotten
 
-    def reserve(self, call_id: str, day: str, backend: str, model: str, expected: LlmUse, budget: LlmBudget) -> bool:
+    def put_failures(self, problems: Mapping[str, str]) -> None:
+        for batch in batches(list(problems.items())):
+            with self._database.write() as connection:
+                connection.executemany(
+                    "INSERT INTO llm_failures (key, problem) VALUES (?, ?) ON CONFLICT (key) DO NOTHING",
+                    [(key, clean(problem)) for key, problem in batch],
+                )
+
+    def failures(self, keys: Sequence[str]) -> dict[str, str]:
+        with self._database.read() as connection:
+            rows = connection.execute(
+                "SELECT key, problem FROM llm_failures WHERE key IN (SELECT value FROM json_each(?))",
+                (json_list(keys),),
+            )
+            return dict(rows.fetchall())
+
+    def reserve(
+        self,
+        call_id: str,
+        day: str,
+        backend: str,
+        model: str,
+        expected: LlmUse,
+        budget: LlmBudget,
+        lease: Lease | None = None,
+    ) -> bool:
         with self._database.write() as connection:
             if _exceeds(_used(connection, day), expected, budget):
                 return False
+            if lease is not None:
+                _take(connection, call_id, lease)
             connection.execute(
                 """INSERT INTO llm_calls
                         (call_id, day, backend, model, settled, calls, input_tokens, output_tokens, dollars)
@@ -76,13 +109,17 @@ class SqliteLlm:
             )
         return True
 
-    def settle(self, call_id: str, used: LlmUse) -> None:
+    def settle(self, call_id: str, used: LlmUse | None) -> None:
         with self._database.write() as connection:
-            connection.execute(
-                """UPDATE llm_calls SET settled = 1, calls = ?, input_tokens = ?, output_tokens = ?, dollars = ?
-                    WHERE call_id = ? AND settled = 0""",
-                (*_columns(used), call_id),
-            )
+            if used is None:
+                connection.execute("UPDATE llm_calls SET settled = 1 WHERE call_id = ?", (call_id,))
+            else:
+                connection.execute(
+                    """UPDATE llm_calls SET settled = 1, calls = ?, input_tokens = ?, output_tokens = ?, dollars = ?
+                        WHERE call_id = ? AND settled = 0""",
+                    (*_columns(used), call_id),
+                )
+            connection.execute("DELETE FROM llm_leases WHERE call_id = ?", (call_id,))
 
     def used(self, day: str) -> LlmUse:
         with self._database.read() as connection:
@@ -101,20 +138,22 @@ class SqliteLlm:
             )
         return float(turn - moment)
 
-    def put_batch(self, batch_id: str, backend: str, call_id: str, keys: Sequence[str]) -> None:
+    def put_batch(self, batch_id: str, backend: str, batch: OpenBatch) -> None:
         with self._database.write() as connection:
             connection.execute(
-                """INSERT INTO llm_batches (batch_id, backend, call_id, keys) VALUES (?, ?, ?, ?)
+                """INSERT INTO llm_batches (batch_id, backend, model, call_id, keys) VALUES (?, ?, ?, ?, ?)
                     ON CONFLICT (batch_id) DO NOTHING""",
-                (batch_id, backend, call_id, json_list(keys)),
+                (batch_id, backend, batch.model, batch.call_id, json_list(batch.keys)),
             )
 
-    def open_batches(self, backend: str) -> dict[str, tuple[str, tuple[str, ...]]]:
+    def open_batches(self, backend: str) -> dict[str, OpenBatch]:
         with self._database.read() as connection:
             rows = connection.execute(
-                "SELECT batch_id, call_id, keys FROM llm_batches WHERE backend = ? ORDER BY rowid", (backend,)
+                "SELECT batch_id, call_id, model, keys FROM llm_batches WHERE backend = ? ORDER BY rowid", (backend,)
             )
-            return {batch_id: (call_id, tuple(json.loads(keys))) for batch_id, call_id, keys in rows}
+            return {
+                batch_id: OpenBatch(call_id, model, tuple(json.loads(keys))) for batch_id, call_id, model, keys in rows
+            }
 
     def close_batch(self, batch_id: str) -> None:
         with self._database.write() as connection:
@@ -137,6 +176,19 @@ def _is_as_stored(connection: sqlite3.Connection, part: Part) -> bool:
         "SELECT content_hash, lead, prompt FROM parts WHERE part_id = ?", (part.part_id,)
     ).fetchone()
     return row is None or row == (part.content_hash, clean(part.lead), clean(part.prompt))
+
+
+def _take(connection: sqlite3.Connection, call_id: str, lease: Lease) -> None:
+    """:raises LlmCallTaken: another call has one of the keys."""
+    keys, since = json_list(lease.keys), instant(lease.since)
+    held = "FROM llm_leases WHERE key IN (SELECT value FROM json_each(?))"
+    connection.execute(f"DELETE {held} AND until <= ?", (keys, since))
+    if connection.execute(f"SELECT 1 {held} LIMIT 1", (keys,)).fetchone():
+        raise LlmCallTaken("another run is asking the same; its reply will do for both")
+    connection.execute(
+        "INSERT INTO llm_leases (key, call_id, until) SELECT DISTINCT value, ?, ? FROM json_each(?)",
+        (call_id, instant(lease.until), keys),
+    )
 
 
 def _used(connection: sqlite3.Connection, day: str) -> LlmUse:

@@ -56,9 +56,14 @@ def read_row(row: Sequence[Any]) -> Part:
     )
 
 
+def ended_at(part: Part) -> str:
+    """When the last of its segments was said, as its row has it; empty: nobody knows."""
+    return max((instant(s.timestamp) for s in part.segments if s.timestamp), default="")
+
+
 def write_part(connection: sqlite3.Connection, part: Part) -> None:
     """Insert or replace by id; what was published and summarized stays recorded."""
-    times = sorted(instant(s.timestamp) for s in part.segments if s.timestamp)
+    started_at = min((instant(s.timestamp) for s in part.segments if s.timestamp), default="")
     content_hash = part.content_hash
     summary = read_summary(connection, part.part_id)
     is_current = summary is not None and summary.content_hash == content_hash
@@ -77,7 +82,7 @@ def write_part(connection: sqlite3.Connection, part: Part) -> None:
                 summarized_hash = excluded.summarized_hash, segments = excluded.segments""",
         (part.part_id, part.source, part.path, part.session_id, part.exchange_id, part.ordinal, part.kind,
          clean(part.project), clean(part.cwd), clean(part.prompt), part.agent_id, clean(part.agent_type),
-         clean(part.origin), clean(part.lead), part.closed, times[0] if times else "", times[-1] if times else "",
+         clean(part.origin), clean(part.lead), part.closed, started_at, ended_at(part),
          content_hash,
          publication_hash(content_hash, summary if is_current else None),
          summary.content_hash if summary else None, pack(part.segments)),

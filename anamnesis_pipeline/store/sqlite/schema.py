@@ -88,8 +88,12 @@ M001_INGEST = (
         output_tokens INTEGER NOT NULL, dollars REAL NOT NULL
     )""",
     "CREATE INDEX llm_calls_by_day ON llm_calls (day)",
+    "CREATE TABLE llm_leases (key TEXT PRIMARY KEY, call_id TEXT NOT NULL, until TEXT NOT NULL) WITHOUT ROWID",
+    "CREATE INDEX llm_leases_by_call ON llm_leases (call_id)",
+    "CREATE TABLE llm_failures (key TEXT PRIMARY KEY, problem TEXT NOT NULL) WITHOUT ROWID",
     """CREATE TABLE llm_batches (
-        batch_id TEXT PRIMARY KEY, backend TEXT NOT NULL, call_id TEXT NOT NULL, keys TEXT NOT NULL
+        batch_id TEXT PRIMARY KEY, backend TEXT NOT NULL, model TEXT NOT NULL, call_id TEXT NOT NULL,
+        keys TEXT NOT NULL
     )""",
     "CREATE TABLE llm_turns (backend TEXT PRIMARY KEY, next_at REAL NOT NULL)",
     "CREATE TABLE settings (name TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID",

@@ -5,8 +5,9 @@
 
 import sqlite3
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
 from datetime import datetime
+from itertools import islice
 
 from anamnesis_pipeline.model import Part, Summary
 from anamnesis_pipeline.store.project_names import names_of
@@ -17,6 +18,7 @@ from anamnesis_pipeline.store.sqlite.episode_rows import read_aliases
 from anamnesis_pipeline.store.sqlite.part_rows import PART_COLUMNS
 from anamnesis_pipeline.store.sqlite.summary_rows import read_summary, write_summary
 
+PARTS_AT_ONCE = 100
 _ASKED_FOR = ""
 """`summary_due` of a part whose summary is wanted anew: before every instant."""
 
@@ -32,12 +34,17 @@ class SqliteSummaries:
 
     _database: Database
 
-    def parts_to_summarize(self, source: str, now: datetime, limit: int, project: str | None = None) -> list[Part]:
+    def parts_to_summarize(
+        self, source: str, now: datetime, limit: int, project: str | None = None, *, after: Part | None = None
+    ) -> list[Part]:
         """See `IngestRecords.parts_to_summarize`. A deleted episode's part is left out."""
         of = f"source = :source AND {_OF_PROJECT}"
+        given = {"source": source, "now": instant(now), "limit": limit}
+        if after is not None:
+            of += " AND (ended_at, part_id) < (:ended_at, :part_id)"
+            given |= {"ended_at": part_rows.ended_at(after), "part_id": after.part_id}
         with self._database.read() as connection:
-            names = _names(connection, project)
-            given = {"source": source, "now": instant(now), "limit": limit, "projects": names}
+            given["projects"] = _names(connection, project)
             # the ids alone are sorted; the texts of the others stay compressed on disk
             ids = connection.execute(
                 f"""SELECT part_id, ended_at FROM parts WHERE {of} AND {_MISSING}
@@ -45,12 +52,7 @@ class SqliteSummaries:
                     ORDER BY ended_at DESC, part_id DESC LIMIT :limit""",
                 given,
             ).fetchall()
-            rows = connection.execute(
-                f"""SELECT {PART_COLUMNS} FROM parts WHERE part_id IN (SELECT value FROM json_each(?))
-                    ORDER BY ended_at DESC, part_id DESC""",
-                (json_list(part_id for part_id, _ in ids),),
-            ).fetchall()
-        return [part_rows.read_row(row) for row in rows]
+            return _read_parts(connection, [part_id for part_id, _ in ids])
 
     def sources_to_summarize(self, now: datetime) -> set[str]:
         with self._database.read() as connection:
@@ -61,20 +63,23 @@ class SqliteSummaries:
             return {source for (source,) in rows}
 
     def want_summaries(
-        self, except_model: str, *, project: str | None = None, limit: int | None = None, dry_run: bool = False
+        self,
+        except_model: str,
+        *,
+        project: str | None = None,
+        limit: int | None = None,
+        dry_run: bool = False,
+        accepts: Callable[[Part], bool] = lambda part: True,
     ) -> dict[str, int]:
         with self._database.read() as connection:
-            found = connection.execute(
+            rows = connection.execute(
                 f"""SELECT part_id, source FROM parts
                     WHERE closed = 1 AND summarized_hash IS content_hash AND {_NOT_DELETED} AND {_OF_PROJECT}
                         AND (SELECT model FROM summaries s WHERE s.part_id = parts.part_id) <> :model
-                    ORDER BY ended_at DESC, part_id DESC LIMIT :limit""",
-                {
-                    "projects": _names(connection, project),
-                    "model": except_model,
-                    "limit": -1 if limit is None else limit,
-                },
+                    ORDER BY ended_at DESC, part_id DESC""",
+                {"projects": _names(connection, project), "model": except_model},
             ).fetchall()
+        found = list(islice(self._accepted(rows, accepts), limit))
         for batch in batches([] if dry_run else found):
             with self._database.write() as connection:
                 connection.execute(
@@ -82,6 +87,13 @@ class SqliteSummaries:
                     (_ASKED_FOR, json_list(part_id for part_id, _ in batch)),
                 )
         return dict(Counter(source for _, source in found))
+
+    def _accepted(self, rows: Sequence[tuple[str, str]], accepts: Callable[[Part], bool]) -> Iterator[tuple[str, str]]:
+        """(part id, source) of those parts that are; the texts of a few are in memory at once."""
+        for batch in batches(rows, PARTS_AT_ONCE):
+            with self._database.read() as connection:
+                parts = _read_parts(connection, [part_id for part_id, _ in batch])
+            yield from ((part.part_id, part.source) for part in parts if accepts(part))
 
     def put_summaries(self, summaries: Sequence[Summary]) -> int:
         changed = 0
@@ -103,6 +115,16 @@ class SqliteSummaries:
         for model, is_flagged, skip, count in rows:
             counts["problem" if is_flagged else "skip" if skip else model] += count
         return dict(counts)
+
+
+def _read_parts(connection: sqlite3.Connection, part_ids: Sequence[str]) -> list[Part]:
+    """Those of these parts that are there, newest first."""
+    rows = connection.execute(
+        f"""SELECT {PART_COLUMNS} FROM parts WHERE part_id IN (SELECT value FROM json_each(?))
+            ORDER BY ended_at DESC, part_id DESC""",
+        (json_list(part_ids),),
+    ).fetchall()
+    return [part_rows.read_row(row) for row in rows]
 
 
 def _names(connection: sqlite3.Connection, project: str | None) -> str | None:
