@@ -350,6 +350,15 @@ def test_when_the_days_budget_is_used_up_nobody_waits_for_a_turn(store: Store, s
     assert store.llm.used(DAY) == LlmUse()
 
 
+def test_what_ends_the_asking_ends_it_for_the_rest_of_the_run(store: Store, start, monkeypatch):
+    monkeypatch.setattr(step, "PAGE", 5)
+    run, reserve, booked = start(LlmHere(is_paid=True), budget=LlmBudget(dollars=0.001)), store.llm.reserve, []
+    monkeypatch.setattr(store.llm, "reserve", lambda *given: booked.append(given) or reserve(*given))
+    parsed(store, *(part(n) for n in range(20)))
+    assert run().counts["flagged"] == 20
+    assert 1 <= len(booked) <= 5, "some of the first page, none of the others"
+
+
 def test_while_the_breaker_is_open_nobody_waits_for_a_turn(store: Store, start):
     run = start(LlmHere(script=[LlmRefused("wrong key")], concurrency=1), requests_per_minute=1)
     parsed(store, part(1))
