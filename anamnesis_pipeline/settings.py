@@ -117,7 +117,7 @@ class Settings(BaseSettings):
         {}, description="Points of its rules, where they are not the default, e.g. `correction=4,edits=0`"
     )
     max_exchanges_per_run: int = Field(
-        0, ge=0, le=MOST_PER_RUN, description="Most exchanges that one run summarizes; the next goes on; 0: no limit"
+        0, ge=0, le=MOST_PER_RUN, description="Most parts of exchanges that a run summarizes; the next goes on; 0: all"
     )
     claude_command: str = Field("claude", min_length=1, description="Claude's command line, for `claude_cli`")
     claude_host: str = Field("", description="Host it runs on, over SSH: `user@host` or `user@host:port`; empty: here")
