@@ -16,7 +16,7 @@ from anamnesis_pipeline.embeddings.space_models import SpaceModels
 from anamnesis_pipeline.errors import DimensionMismatch
 from anamnesis_pipeline.exchanges.redaction import Redactor, load_salt
 from anamnesis_pipeline.exchanges.value import WEIGHTS
-from anamnesis_pipeline.model import FileCursor, LlmBudget, Space, StoredPassage
+from anamnesis_pipeline.model import FileCursor, Space, StoredPassage
 from anamnesis_pipeline.search.engine import Engine
 from anamnesis_pipeline.settings import Settings
 from anamnesis_pipeline.sources.archive import Archive
@@ -25,16 +25,18 @@ from anamnesis_pipeline.sources.discovery import Discovery, discover
 from anamnesis_pipeline.sources.local import LocalHost
 from anamnesis_pipeline.steps.archived import archived_lines
 from anamnesis_pipeline.steps.forget import Forgetter
+from anamnesis_pipeline.steps.llm_choice import LlmRules
 from anamnesis_pipeline.steps.pipeline import Pipeline
 from anamnesis_pipeline.steps.posting import Poster
 from anamnesis_pipeline.steps.projects import project_labels
 from anamnesis_pipeline.steps.recording import Recorder
 from anamnesis_pipeline.steps.reembed_state import WANTED_MODEL
 from anamnesis_pipeline.steps.spaces import ensure_space
-from anamnesis_pipeline.steps.summaries import Llm, LlmRules
+from anamnesis_pipeline.steps.summaries import Llm
 from anamnesis_pipeline.store.base import Store
 from anamnesis_pipeline.summaries import extractive
 from anamnesis_pipeline.summaries.factory import BackendOptions, open_backend
+from anamnesis_pipeline.summary_model import LlmBudget
 
 if TYPE_CHECKING:
     import numpy as np

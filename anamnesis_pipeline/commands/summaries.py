@@ -14,8 +14,9 @@ from anamnesis_pipeline.model import Episode, Part
 from anamnesis_pipeline.search.engine import labels_of
 from anamnesis_pipeline.settings import Settings
 from anamnesis_pipeline.sidecar.jsonl_control import JsonlControl
+from anamnesis_pipeline.steps.llm_choice import LlmChoice
 from anamnesis_pipeline.steps.projects import project_aliases
-from anamnesis_pipeline.steps.summaries import BY_HAND, Choice, SummaryReport
+from anamnesis_pipeline.steps.summaries import BY_HAND, SummaryReport
 from anamnesis_pipeline.store.base import Store
 from anamnesis_pipeline.store.project_names import store_name
 from anamnesis_pipeline.summaries import extractive
@@ -58,7 +59,7 @@ def run_backfill(settings: Settings, say: Say, *, project: str | None, limit: in
     with closing(wiring.open_store(settings)) as store:
         settings = wiring.effective_settings(store)
         label, (model, is_local) = _label(store, project), _llm(settings)
-        choice = Choice(store, wiring.open_llm(settings).rules, is_local=is_local)
+        choice = LlmChoice(store, wiring.open_llm(settings).rules, is_local=is_local)
         against: Counter[str] = Counter()
 
         def is_for_llm(part: Part) -> bool:

@@ -9,7 +9,6 @@ from typing import Any, cast
 from anamnesis_pipeline import settings as settings_module
 from anamnesis_pipeline.dagster_api import IngestRun
 from anamnesis_pipeline.errors import BadSetting, LlmRefused, ServiceUnreachable
-from anamnesis_pipeline.model import LlmBudget
 from anamnesis_pipeline.settings import Settings
 from anamnesis_pipeline.sidecar.jsonl_schemas import (
     BreakerOut,
@@ -29,6 +28,7 @@ from anamnesis_pipeline.steps.llm_breaker import BreakerState, breakers, close_b
 from anamnesis_pipeline.steps.summaries import NO_BUDGET
 from anamnesis_pipeline.store.base import Store
 from anamnesis_pipeline.summaries.prices import DEFAULT_MODELS, MODELS
+from anamnesis_pipeline.summary_model import LlmBudget
 from anamnesis_pipeline.wiring import CONFIG_PREFIX, discover_sources, effective_settings, open_llm, stored_settings
 
 SETTING_NAMES = tuple(name for name in JsonlSettingsOut.__annotations__ if name not in ("origin", "warnings"))

@@ -9,13 +9,14 @@ from starlette.requests import Request
 from starlette.responses import Response
 from typing_extensions import TypedDict
 
-from anamnesis_pipeline.model import Episode, RecordType
+from anamnesis_pipeline.model import Episode
 from anamnesis_pipeline.sidecar.documentation import PROBLEMS
 from anamnesis_pipeline.sidecar.extraction import Extraction
 from anamnesis_pipeline.sidecar.fields import WORDED_PATTERN, Name, Time
 from anamnesis_pipeline.sidecar.rendering import json_reply, utc_text
 from anamnesis_pipeline.sidecar.services import Services, Uses
 from anamnesis_pipeline.steps.recording import Pair, Recorded, Recorder
+from anamnesis_pipeline.summary_model import RecordType
 from anamnesis_pipeline.wiring import effective_settings, open_recorder
 
 router = APIRouter(tags=["memory"], responses=PROBLEMS)

@@ -8,20 +8,10 @@ from anamnesis_pipeline.embeddings.passages import passages_of_part, passages_of
 from anamnesis_pipeline.embeddings.pieces import PieceCounter
 from anamnesis_pipeline.exchanges.redaction import masks_in
 from anamnesis_pipeline.exchanges.value import WEIGHTS, value_of
-from anamnesis_pipeline.model import (
-    MAX_RECORDS,
-    Episode,
-    Part,
-    Passage,
-    Segment,
-    SegmentKind,
-    Source,
-    Summary,
-    TypedRecord,
-    content_id,
-)
+from anamnesis_pipeline.model import Episode, Part, Passage, Segment, SegmentKind, Source, content_id
 from anamnesis_pipeline.steps.crawl import folder_of
 from anamnesis_pipeline.store.base import PutReport, Store
+from anamnesis_pipeline.summary_model import MAX_RECORDS, Summary, TypedRecord
 
 BATCH = 50
 RECORD_KIND = "record"

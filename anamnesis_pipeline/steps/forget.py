@@ -13,7 +13,7 @@ from anamnesis_pipeline.embeddings.passages import passages_of_part
 from anamnesis_pipeline.embeddings.pieces import PieceCounter
 from anamnesis_pipeline.errors import GiveUp, StoreBusy
 from anamnesis_pipeline.exchanges.parsing import FileState
-from anamnesis_pipeline.model import MAX_RECORDS, ArchiveFrame, DeadLetter, Episode, FileCursor, Part, Source, Where
+from anamnesis_pipeline.model import ArchiveFrame, DeadLetter, Episode, FileCursor, Part, Source, Where
 from anamnesis_pipeline.search.engine import with_labels
 from anamnesis_pipeline.sources.archive import Archive
 from anamnesis_pipeline.sources.base import is_agent_description
@@ -28,6 +28,7 @@ from anamnesis_pipeline.steps.restore import is_below, names
 from anamnesis_pipeline.store.base import Store
 from anamnesis_pipeline.store.forget_base import Selection
 from anamnesis_pipeline.store.ingest_base import ParsedChunk
+from anamnesis_pipeline.summary_model import MAX_RECORDS
 
 JOB = "forget.job"
 """Setting that names what is being forgotten."""

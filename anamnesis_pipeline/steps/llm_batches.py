@@ -8,11 +8,11 @@ from datetime import UTC, datetime, timedelta
 from typing import TypeGuard
 
 from anamnesis_pipeline.errors import LlmAnswerInvalid, LlmBusy, LlmCallTaken, LlmRefused, LlmUnavailable
-from anamnesis_pipeline.model import LlmUse
 from anamnesis_pipeline.steps.llm_calls import LlmCaller, OnHold
 from anamnesis_pipeline.store.base import Store
 from anamnesis_pipeline.store.llm_base import OpenBatch
 from anamnesis_pipeline.summaries.base import BatchBackend, Reply, Request, SummaryBackend
+from anamnesis_pipeline.summary_model import LlmUse
 
 LOOK_AGAIN = timedelta(minutes=10)
 """Between two looks at a batch under way; also how long a note without an id is taken for a batch being handed in."""

@@ -17,11 +17,11 @@ from anamnesis_pipeline.errors import (
     LlmUnavailable,
     RetryLater,
 )
-from anamnesis_pipeline.model import LlmBudget, LlmUse
 from anamnesis_pipeline.steps.llm_breaker import Breaker
 from anamnesis_pipeline.store.base import Store
 from anamnesis_pipeline.store.llm_base import Lease
 from anamnesis_pipeline.summaries.base import Reply, Request, SummaryBackend
+from anamnesis_pipeline.summary_model import LlmBudget, LlmUse
 
 ATTEMPTS = 3
 LONGEST_WAIT_S = 60.0

@@ -8,11 +8,12 @@ from datetime import UTC, datetime
 from anamnesis_pipeline.embeddings.pieces import PieceCounter
 from anamnesis_pipeline.errors import AnamnesisError, EpisodeConflict, EpisodeNotFound
 from anamnesis_pipeline.exchanges.grouping import PROMPT_HEAD
-from anamnesis_pipeline.model import MAX_RECORDS, Episode, Part, Segment, SegmentKind, Summary, content_id
+from anamnesis_pipeline.model import Episode, Part, Segment, SegmentKind, content_id
 from anamnesis_pipeline.steps.episodes import episodes_of_records, record_id, transcript
 from anamnesis_pipeline.steps.posting import EpisodeDraft, Poster
 from anamnesis_pipeline.steps.summaries import Llm, summarize_part
 from anamnesis_pipeline.store.base import Store
+from anamnesis_pipeline.summary_model import MAX_RECORDS, Summary
 
 PAIR_KIND = "exchange"
 RECORDS_DELETED = "records of this pair were deleted before, and stay away"

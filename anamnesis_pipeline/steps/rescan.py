@@ -9,11 +9,12 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from anamnesis_pipeline.model import Episode, Part, Passage, Summary, Where
+from anamnesis_pipeline.model import Episode, Part, Passage, Where
 from anamnesis_pipeline.sources.archive import Archive
 from anamnesis_pipeline.steps.crawl import Mask
 from anamnesis_pipeline.steps.forget import JOB, rewrite_generation
 from anamnesis_pipeline.store.base import Store
+from anamnesis_pipeline.summary_model import Summary
 
 BATCH = 100
 CHECKPOINT = "rescan.job"

@@ -7,22 +7,20 @@ from concurrent.futures import Future, ThreadPoolExecutor, as_completed
 from contextlib import closing
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
-from pathlib import PurePosixPath
 
 from anamnesis_pipeline.errors import BadSetting, LlmAnswerInvalid, LlmRefused
-from anamnesis_pipeline.exchanges.projects import project_label
-from anamnesis_pipeline.exchanges.value import MIN_VALUE, WEIGHTS, value_of
-from anamnesis_pipeline.model import LlmBudget, LlmUse, Part, Source, Summary
+from anamnesis_pipeline.exchanges.value import value_of
+from anamnesis_pipeline.model import Part, Source
 from anamnesis_pipeline.steps.llm_batches import LOOK_AGAIN, BatchDesk, takes_batches
 from anamnesis_pipeline.steps.llm_breaker import close_breakers
 from anamnesis_pipeline.steps.llm_calls import FORGOTTEN, Answer, LlmCaller, NoAnswer, OnHold, Pace
-from anamnesis_pipeline.steps.projects import project_aliases, project_labels
+from anamnesis_pipeline.steps.llm_choice import AGAINST, LlmChoice, LlmRules
 from anamnesis_pipeline.store.base import Store
-from anamnesis_pipeline.store.project_names import store_name
 from anamnesis_pipeline.summaries import extractive
 from anamnesis_pipeline.summaries.base import Request, SummaryBackend
 from anamnesis_pipeline.summaries.prompt import Prompt, build_prompt, request_for
 from anamnesis_pipeline.summaries.reply import parse_reply
+from anamnesis_pipeline.summary_model import LlmBudget, LlmUse, Summary
 
 PAGE = 200
 """Parts in memory at once; of a backend that takes batches at least as many as make one."""
@@ -37,32 +35,10 @@ NO_BUDGET = (
     "with: anamnesis summarize"
 )
 IN_A_BATCH = "its summary is being made in a batch"
-_AGAINST = {
-    "no LLM": "no LLM is set; see the setting summarizer",
-    "low value": "too little is said for an LLM to be asked; see the setting summary_min_value",
-    "private": "the text may not leave this machine; see the settings local_only and private_projects",
-}
-"""Why no LLM is asked about a part."""
 UNSUMMARIZED = "unsummarized"
 """Tag of what is worth much and waits for its LLM's summary."""
 MUCH = 3.0
 """Value from which on a part is tagged so."""
-
-
-@dataclass(frozen=True, slots=True)
-class LlmRules:
-    """Which parts an LLM may see, and how much it may cost; see the settings of these names.
-
-    `private_projects`: a bare name also means `acme/name`. `weights`: points of every rule of the value.
-    """
-
-    min_value: float = MIN_VALUE
-    weights: Mapping[str, float] = field(default_factory=lambda: WEIGHTS)
-    budget: LlmBudget = field(default_factory=LlmBudget)
-    requests_per_minute: int = 50
-    batch_min: int = 100
-    private_projects: tuple[str, ...] = ()
-    local_only: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,38 +113,6 @@ def summarize_part(store: Store, part: Part, llm: Llm) -> Summary:
         return run.summary_of(part)
 
 
-def is_private(project: str, names: Sequence[str]) -> bool:
-    """Whether a project is one of those whose text stays here; `api` also means `acme/api`."""
-    label = project.casefold()
-    return any(label == name.casefold() or label.endswith("/" + name.casefold()) for name in names)
-
-
-class Choice:
-    """Which parts an LLM may be asked about."""
-
-    def __init__(self, store: Store, rules: LlmRules, *, is_local: bool) -> None:
-        """:param is_local: the LLM's text stays on this machine."""
-        self._rules = rules
-        self._is_local = is_local
-        self._aliases = project_aliases(store)
-        self._label = project_labels(store.settings)
-
-    def against(self, part: Part) -> str:
-        """Why no LLM is asked about a part, `low value` or `private`; empty: one may be."""
-        if value_of(part, self._rules.weights).score < self._rules.min_value:
-            return "low value"
-        if not self._is_local and (self._rules.local_only or self._is_private(part)):
-            return "private"
-        return ""
-
-    def _is_private(self, part: Part) -> bool:
-        """By the project that its session began in, by that of its own directory, or by a folder around that one."""
-        directory = PurePosixPath(project_label(part.cwd))
-        names = {part.project, self._label(part.cwd), *map(str, (directory, *directory.parents))}
-        names |= {store_name(self._aliases, name) for name in names}
-        return any(is_private(name, self._rules.private_projects) for name in names)
-
-
 def _pages(
     store: Store, source: str, when: datetime, project: str | None, limit: int | None, size: int
 ) -> Iterator[list[Part]]:
@@ -214,7 +158,7 @@ class _Run:
         except (BadSetting, LlmRefused) as exc:
             self._refusal = NoAnswer(str(exc), self._clock() + NO_BACKEND_RETRY)
         is_local = self._backend is not None and self._backend.is_local
-        self._choice = Choice(store, llm.rules, is_local=is_local)
+        self._choice = LlmChoice(store, llm.rules, is_local=is_local)
         if self._backend is not None:
             pace = Pace(self._rules.budget, self._rules.requests_per_minute)
             self._caller = LlmCaller(store, self._backend, pace, clock=llm.clock, sleep=llm.sleep)
@@ -256,7 +200,7 @@ class _Run:
     def summary_of(self, part: Part) -> Summary:
         """The summary of a part that nobody has stored."""
         if against := self._against(part):
-            return replace(self._plain(part), problem=_AGAINST[against])
+            return replace(self._plain(part), problem=AGAINST[against])
         if self._backend is None:
             assert self._refusal is not None  # without one, that there is no LLM is a reason against
             return self._flagged(part, self._refusal)
@@ -278,7 +222,7 @@ class _Run:
         return not against
 
     def _against(self, part: Part) -> str:
-        """Why no LLM is asked about a part, a key of `_AGAINST`; empty: one is."""
+        """Why no LLM is asked about a part, a key of `AGAINST`; empty: one is."""
         if self._backend is None and self._refusal is None:
             return "no LLM"
         return self._choice.against(part)

@@ -5,15 +5,8 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Protocol
 
-from anamnesis_pipeline.model import (
-    ArchiveFrame,
-    DeadLetter,
-    FileCursor,
-    Occurrence,
-    Part,
-    Source,
-    Summary,
-)
+from anamnesis_pipeline.model import ArchiveFrame, DeadLetter, FileCursor, Occurrence, Part, Source
+from anamnesis_pipeline.summary_model import Summary
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,7 +5,8 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Protocol
 
-from anamnesis_pipeline.model import LlmBudget, LlmUse, Part
+from anamnesis_pipeline.model import Part
+from anamnesis_pipeline.summary_model import LlmBudget, LlmUse
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,11 +9,11 @@ import anthropic
 import httpx2
 
 from anamnesis_pipeline.errors import AnamnesisError, LlmAnswerInvalid, LlmUnavailable
-from anamnesis_pipeline.model import LlmUse
 from anamnesis_pipeline.summaries.base import Reply, Request
 from anamnesis_pipeline.summaries.prices import Model, most_output_tokens, most_use
 from anamnesis_pipeline.summaries.prompt import SCHEMA
 from anamnesis_pipeline.summaries.refusals import code_words, error_of_status
+from anamnesis_pipeline.summary_model import LlmUse
 
 if TYPE_CHECKING:
     from anthropic.types import Message

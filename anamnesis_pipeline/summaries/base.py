@@ -4,7 +4,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
-from anamnesis_pipeline.model import LlmUse
+from anamnesis_pipeline.summary_model import LlmUse
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,12 +15,12 @@ from typing import Any
 from pydantic import BaseModel, ValidationError
 
 from anamnesis_pipeline.errors import AnamnesisError, LlmAnswerInvalid, LlmBusy, LlmRefused, LlmUnavailable
-from anamnesis_pipeline.model import LlmUse
 from anamnesis_pipeline.summaries.base import Reply, Request
 from anamnesis_pipeline.summaries.local_command import Outcome, run_here
 from anamnesis_pipeline.summaries.prices import Model, most_input_tokens
 from anamnesis_pipeline.summaries.prompt import SCHEMA
 from anamnesis_pipeline.summaries.refusals import LONGEST_WAIT_S, error_of_status
+from anamnesis_pipeline.summary_model import LlmUse
 
 WITHOUT = (
     # Keys and clouds that are paid by the token would win over the subscription.

@@ -8,12 +8,12 @@ import httpx
 import ollama
 
 from anamnesis_pipeline.errors import AnamnesisError, LlmAnswerInvalid, LlmBusy, LlmRefused, LlmUnavailable
-from anamnesis_pipeline.model import LlmUse
 from anamnesis_pipeline.summaries.base import Reply, Request
 from anamnesis_pipeline.summaries.endpoints import is_loopback
 from anamnesis_pipeline.summaries.prices import Model, most_input_tokens, most_use
 from anamnesis_pipeline.summaries.prompt import SCHEMA
 from anamnesis_pipeline.summaries.refusals import error_of_status
+from anamnesis_pipeline.summary_model import LlmUse
 
 CONNECT_TIMEOUT_S = 5.0
 DEAD_FOR_S = 60.0

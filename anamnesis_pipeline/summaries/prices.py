@@ -5,9 +5,9 @@ from dataclasses import dataclass
 from typing import Literal
 
 from anamnesis_pipeline.errors import LlmRefused
-from anamnesis_pipeline.model import LlmUse
 from anamnesis_pipeline.summaries.base import Request
 from anamnesis_pipeline.summaries.prompt import SCHEMA
+from anamnesis_pipeline.summary_model import LlmUse
 
 Thinking = Literal["none", "optional", "always"]
 """`optional`: thinks unless told not to. `always`: cannot be told, only be asked for little."""

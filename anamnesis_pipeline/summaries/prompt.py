@@ -4,8 +4,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from anamnesis_pipeline.model import MAX_RECORDS, SUMMARIZER_MARK, Part, RecordType, Segment, SegmentKind, content_id
+from anamnesis_pipeline.model import SUMMARIZER_MARK, Part, Segment, SegmentKind, content_id
 from anamnesis_pipeline.summaries.base import Request, SummaryBackend
+from anamnesis_pipeline.summary_model import MAX_RECORDS, RecordType
 
 PROMPT_VERSION = "1"
 """Part of every cache key: whoever changes the wording, the schema or the shortening changes it."""

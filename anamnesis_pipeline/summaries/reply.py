@@ -9,7 +9,7 @@ from typing import Annotated, Any
 from pydantic import BaseModel, BeforeValidator, Field, ValidationError
 
 from anamnesis_pipeline.errors import LlmAnswerInvalid
-from anamnesis_pipeline.model import MAX_RECORDS, RecordType, TypedRecord
+from anamnesis_pipeline.summary_model import MAX_RECORDS, RecordType, TypedRecord
 
 FALLBACK_CHARS = 1_000
 """What is kept of a reply that is no JSON of ours."""

@@ -10,8 +10,9 @@ import pytest
 from starlette.testclient import TestClient
 
 from anamnesis_pipeline.dagster_api import IngestRun, IngestRuns
-from anamnesis_pipeline.model import LlmBudget, LlmUse, Source
+from anamnesis_pipeline.model import Source
 from anamnesis_pipeline.steps.llm_breaker import Breaker
+from anamnesis_pipeline.summary_model import LlmBudget, LlmUse
 from anamnesis_pipeline.wiring import effective_settings
 from anamnesis_tests.sidecar.conftest import TestServices
 from anamnesis_tests.store.samples import parsed, part, put, segment, summary

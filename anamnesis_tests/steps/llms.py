@@ -7,10 +7,11 @@ from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 
 from anamnesis_pipeline.errors import LlmAnswerInvalid
-from anamnesis_pipeline.model import FileCursor, LlmUse, Part, Segment, SegmentKind, Source, part_id_of
+from anamnesis_pipeline.model import FileCursor, Part, Segment, SegmentKind, Source, part_id_of
 from anamnesis_pipeline.store.base import Store
 from anamnesis_pipeline.store.ingest_base import ParsedChunk
 from anamnesis_pipeline.summaries.base import Reply, Request
+from anamnesis_pipeline.summary_model import LlmUse
 
 SOURCE = Source("mac--acme--00000000", "mac", "/logs", "acme")
 START = datetime(2026, 3, 14, 9, 0, tzinfo=UTC)

@@ -5,9 +5,10 @@ from datetime import timedelta
 from typing import Any
 
 from anamnesis_pipeline.embeddings.pieces import minilm_pieces
-from anamnesis_pipeline.model import Episode, Part, RecordType, Summary, TypedRecord, Where
+from anamnesis_pipeline.model import Episode, Part, Where
 from anamnesis_pipeline.steps.episodes import RECORD_KIND, episode_of, publish_source, record_id
 from anamnesis_pipeline.store.base import Store
+from anamnesis_pipeline.summary_model import RecordType, Summary, TypedRecord
 from anamnesis_tests.steps.llms import SOURCE, START, parsed, part
 
 PIECES = minilm_pieces()

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from anamnesis_pipeline.model import LlmBudget
 from anamnesis_pipeline.steps.llm_calls import BEING_MADE, CALL_LEASE
 from anamnesis_pipeline.store.base import Store
+from anamnesis_pipeline.summary_model import LlmBudget
 from anamnesis_tests.steps.llms import EXPECTED, USED, LlmHere, parsed, part
 from anamnesis_tests.steps.test_summaries_step import DAY, Run
 

@@ -6,13 +6,13 @@ from datetime import timedelta
 import pytest
 
 from anamnesis_pipeline.errors import LlmRefused, LlmUnavailable
-from anamnesis_pipeline.model import LlmBudget, LlmUse
 from anamnesis_pipeline.steps.llm_batches import LOOK_AGAIN, BatchDesk
 from anamnesis_pipeline.steps.llm_calls import LlmCaller, Pace
 from anamnesis_pipeline.steps.summaries import IN_A_BATCH
 from anamnesis_pipeline.store.base import Store
 from anamnesis_pipeline.store.llm_base import OpenBatch
 from anamnesis_pipeline.summaries.base import Reply, Request
+from anamnesis_pipeline.summary_model import LlmBudget, LlmUse
 from anamnesis_tests.steps.llms import EXPECTED, USED, BatchLlmHere, parsed, part
 from anamnesis_tests.steps.test_summaries_step import DAY, Run
 

@@ -10,11 +10,12 @@ from pathlib import Path
 
 import pytest
 
-from anamnesis_pipeline.model import LlmUse, Part
+from anamnesis_pipeline.model import Part
 from anamnesis_pipeline.steps.llm_breaker import breakers
 from anamnesis_pipeline.summaries.anthropic import AnthropicBackend
 from anamnesis_pipeline.summaries.prices import find_model, most_use
 from anamnesis_pipeline.summaries.prompt import build_prompt, request_for
+from anamnesis_pipeline.summary_model import LlmUse
 from anamnesis_tests.steps.llms import REPLY
 from anamnesis_tests.steps.services import HttpService, LlmHome
 from anamnesis_tests.summaries.anthropic_server import AnthropicServer, errored, left_out, succeeded

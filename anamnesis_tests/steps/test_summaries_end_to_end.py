@@ -5,9 +5,10 @@ from pathlib import Path
 
 import pytest
 
-from anamnesis_pipeline.model import SUMMARIZER_MARK, Episode, LlmUse
+from anamnesis_pipeline.model import SUMMARIZER_MARK, Episode
 from anamnesis_pipeline.sidecar.jsonl_control import JsonlControl, llm_state
 from anamnesis_pipeline.summaries import extractive
+from anamnesis_pipeline.summary_model import LlmUse
 from anamnesis_pipeline.wiring import effective_settings
 from anamnesis_tests.steps.llms import REPLY
 from anamnesis_tests.steps.services import (

@@ -14,21 +14,16 @@ from hypothesis import strategies as st
 
 from anamnesis_pipeline.embeddings.pieces import minilm_pieces
 from anamnesis_pipeline.errors import BadSetting, LlmAnswerInvalid, LlmBusy, LlmRefused, LlmUnavailable
-from anamnesis_pipeline.model import LlmBudget, LlmUse, Part, RecordType, Summary, TypedRecord, Where
+from anamnesis_pipeline.model import Part, Where
 from anamnesis_pipeline.steps import summaries as step
 from anamnesis_pipeline.steps.episodes import publish_source
 from anamnesis_pipeline.steps.llm_breaker import breakers
 from anamnesis_pipeline.steps.llm_calls import BEING_MADE
-from anamnesis_pipeline.steps.summaries import (
-    UNSUMMARIZED,
-    Llm,
-    LlmRules,
-    SummaryReport,
-    is_private,
-    summarize_source,
-)
+from anamnesis_pipeline.steps.llm_choice import LlmRules, is_private
+from anamnesis_pipeline.steps.summaries import UNSUMMARIZED, Llm, SummaryReport, summarize_source
 from anamnesis_pipeline.store.base import PROJECT_ALIASES, Store
 from anamnesis_pipeline.summaries import extractive
+from anamnesis_pipeline.summary_model import LlmBudget, LlmUse, RecordType, Summary, TypedRecord
 from anamnesis_tests.steps.llms import EXPECTED, REPLY, SOURCE, USED, Clock, LlmHere, parsed, part
 
 DAY = "2026-11-22"

@@ -16,12 +16,12 @@ from anamnesis_pipeline.model import (
     Segment,
     SegmentKind,
     Space,
-    Summary,
     Variant,
     part_id_of,
-)  # fmt: skip
+)
 from anamnesis_pipeline.store.base import Store
 from anamnesis_pipeline.store.ingest_base import ParsedChunk
+from anamnesis_pipeline.summary_model import Summary
 
 DAY = datetime(2026, 3, 1, 12, tzinfo=UTC)
 

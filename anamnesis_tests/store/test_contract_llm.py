@@ -11,9 +11,9 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from anamnesis_pipeline.errors import LlmCallTaken
-from anamnesis_pipeline.model import LlmBudget, LlmUse, RecordType, Summary, TypedRecord
 from anamnesis_pipeline.store.base import PROJECT_ALIASES, Store
 from anamnesis_pipeline.store.llm_base import Lease, OpenBatch
+from anamnesis_pipeline.summary_model import LlmBudget, LlmUse, RecordType, Summary, TypedRecord
 from anamnesis_tests.store.samples import DAY, parsed, part, put, segment, summary
 
 LATER = DAY + timedelta(hours=1)

@@ -8,11 +8,11 @@ from datetime import timedelta
 import pytest
 
 from anamnesis_pipeline.errors import AnamnesisError, LlmAnswerInvalid, LlmBusy, LlmRefused, LlmUnavailable
-from anamnesis_pipeline.model import LlmUse
 from anamnesis_pipeline.summaries.anthropic import AnthropicBackend
 from anamnesis_pipeline.summaries.base import Request
 from anamnesis_pipeline.summaries.prices import Model, find_model
 from anamnesis_pipeline.summaries.prompt import SCHEMA
+from anamnesis_pipeline.summary_model import LlmUse
 from anamnesis_tests.summaries.anthropic_server import (
     AnthropicServer,
     error,

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from anamnesis_pipeline.model import MAX_RECORDS, SUMMARIZER_MARK, Part, RecordType, Segment, SegmentKind
+from anamnesis_pipeline.model import SUMMARIZER_MARK, Part, Segment, SegmentKind
 from anamnesis_pipeline.summaries.base import SummaryBackend
 from anamnesis_pipeline.summaries.factory import BackendOptions, open_backend
 from anamnesis_pipeline.summaries.prompt import (
@@ -19,6 +19,7 @@ from anamnesis_pipeline.summaries.prompt import (
     request_for,
     shorten,
 )
+from anamnesis_pipeline.summary_model import MAX_RECORDS, RecordType
 
 NOW = datetime(2026, 3, 14, 9, 26, tzinfo=UTC)
 K = SegmentKind

@@ -6,7 +6,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from anamnesis_pipeline.errors import LlmAnswerInvalid
-from anamnesis_pipeline.model import MAX_RECORDS, RecordType, TypedRecord
 from anamnesis_pipeline.summaries.reply import (
     FALLBACK_CHARS,
     MAX_MESSAGE_IDS,
@@ -18,6 +17,7 @@ from anamnesis_pipeline.summaries.reply import (
     ParsedReply,
     parse_reply,
 )
+from anamnesis_pipeline.summary_model import MAX_RECORDS, RecordType, TypedRecord
 
 IDS = ("u1", "u2", "u3")
 

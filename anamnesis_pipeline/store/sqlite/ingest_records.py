@@ -9,7 +9,7 @@ from dataclasses import replace
 from datetime import datetime
 from typing import Any
 
-from anamnesis_pipeline.model import ArchiveFrame, DeadLetter, FileCursor, Part, Source, Summary, agent_key
+from anamnesis_pipeline.model import ArchiveFrame, DeadLetter, FileCursor, Part, Source, agent_key
 from anamnesis_pipeline.store.base import MAX_ROWS_PER_WRITE
 from anamnesis_pipeline.store.ingest_base import ParsedChunk, SourceCounts
 from anamnesis_pipeline.store.sqlite import message_rows, part_rows
@@ -19,6 +19,7 @@ from anamnesis_pipeline.store.sqlite.connection import Database, batches
 from anamnesis_pipeline.store.sqlite.part_rows import PART_COLUMNS
 from anamnesis_pipeline.store.sqlite.summary_records import SqliteSummaries
 from anamnesis_pipeline.store.sqlite.summary_rows import publication_hash, read_summary
+from anamnesis_pipeline.summary_model import Summary
 
 _FILE_COLUMNS = """source, path, device, inode, size, mtime_ns, head_hash, head_bytes, "offset", generation, lines,
     parsed_lines, parser_state, gone, version, unread"""

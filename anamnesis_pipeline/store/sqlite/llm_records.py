@@ -9,10 +9,11 @@ from collections.abc import Mapping, Sequence
 from datetime import datetime
 
 from anamnesis_pipeline.errors import LlmCallTaken
-from anamnesis_pipeline.model import LlmBudget, LlmUse, Part
+from anamnesis_pipeline.model import Part
 from anamnesis_pipeline.store.llm_base import Lease, OpenBatch
 from anamnesis_pipeline.store.sqlite.columns import clean, instant, json_list
 from anamnesis_pipeline.store.sqlite.connection import Database, batches
+from anamnesis_pipeline.summary_model import LlmBudget, LlmUse
 
 _ROUNDING = 1e-9
 """Dollars that sums of fractions may be off."""

@@ -8,11 +8,12 @@ import sqlite3
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 
-from anamnesis_pipeline.model import MAX_RECORDS, RESULT_KEY, DeadLetter, Occurrence, call_of, content_id
+from anamnesis_pipeline.model import RESULT_KEY, DeadLetter, Occurrence, call_of, content_id
 from anamnesis_pipeline.store.ingest_base import ParsedChunk
 from anamnesis_pipeline.store.sqlite.columns import clean, json_list
 from anamnesis_pipeline.store.sqlite.episodes import remove_episode
 from anamnesis_pipeline.store.sqlite.part_rows import PART_COLUMNS, read_row, write_part
+from anamnesis_pipeline.summary_model import MAX_RECORDS
 
 _PART = f"SELECT {PART_COLUMNS} FROM parts WHERE part_id = ?"  # noqa: S608
 _HISTORY = "SELECT key FROM sources WHERE kind = 'claude_history'"

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator, Sequence
 from datetime import datetime
 from itertools import islice
 
-from anamnesis_pipeline.model import Part, Summary
+from anamnesis_pipeline.model import Part
 from anamnesis_pipeline.store.project_names import names_of
 from anamnesis_pipeline.store.sqlite import part_rows
 from anamnesis_pipeline.store.sqlite.columns import instant, json_list
@@ -17,6 +17,7 @@ from anamnesis_pipeline.store.sqlite.connection import Database, batches
 from anamnesis_pipeline.store.sqlite.episode_rows import read_aliases
 from anamnesis_pipeline.store.sqlite.part_rows import PART_COLUMNS
 from anamnesis_pipeline.store.sqlite.summary_rows import read_summary, write_summary
+from anamnesis_pipeline.summary_model import Summary
 
 PARTS_AT_ONCE = 100
 _ASKED_FOR = ""

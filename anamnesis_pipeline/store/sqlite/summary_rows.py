@@ -7,8 +7,9 @@ from dataclasses import replace
 from datetime import datetime
 from typing import Any
 
-from anamnesis_pipeline.model import RecordType, Summary, TypedRecord, content_id
+from anamnesis_pipeline.model import content_id
 from anamnesis_pipeline.store.sqlite.columns import as_json, clean, instant, json_list, moment
+from anamnesis_pipeline.summary_model import RecordType, Summary, TypedRecord
 
 _COLUMNS = "part_id, content_hash, text, model, tags, records, skip, problem, retry_at, attempts, reply_key"
 
