@@ -1,10 +1,12 @@
 """A home whose summaries are made by real clients, and the services that these call."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 
+from anamnesis_pipeline.store.base import Store
+from anamnesis_tests.steps.llms import LlmHere, Run
 from anamnesis_tests.steps.services import KINDS, LlmHome, Service, running_service
 
 
@@ -23,3 +25,9 @@ def service(
     with running_service(request.param, tmp_path, monkeypatch) as running:
         llm_home.set(**running.settings)
         yield running
+
+
+@pytest.fixture
+def start(store: Store) -> Callable[..., Run]:
+    """Begins to summarize with an LLM in this process."""
+    return lambda backend=None, **rules: Run(store, backend or LlmHere(), **rules)

@@ -8,12 +8,15 @@ from datetime import UTC, datetime, timedelta
 
 from anamnesis_pipeline.errors import LlmAnswerInvalid
 from anamnesis_pipeline.model import FileCursor, Part, Segment, SegmentKind, Source, part_id_of
+from anamnesis_pipeline.steps.llm_choice import LlmRules
+from anamnesis_pipeline.steps.summaries import Llm, SummaryReport, summarize_source
 from anamnesis_pipeline.store.base import Store
 from anamnesis_pipeline.store.ingest_base import ParsedChunk
 from anamnesis_pipeline.summaries.base import Reply, Request
-from anamnesis_pipeline.summary_model import LlmUse
+from anamnesis_pipeline.summary_model import LlmUse, Summary
 
 SOURCE = Source("mac--acme--00000000", "mac", "/logs", "acme")
+DAY = "2026-11-22"
 START = datetime(2026, 3, 14, 9, 0, tzinfo=UTC)
 EXPECTED = LlmUse(1, 1_000, 100, 0.01)
 USED = LlmUse(1, 400, 50, 0.004)
@@ -139,3 +142,20 @@ def parsed(store: Store, *parts: Part) -> None:
         store.ingest.commit_crawl(None, FileCursor(SOURCE.key, "a.jsonl", lines=1), None)
         before = store.ingest.cursors(SOURCE.key)["a.jsonl"]
     assert store.ingest.commit_parsed(ParsedChunk(before, replace(before, parsed_lines=1), (), (), parts))
+
+
+class Run:
+    """Summarizes the source again and again with one LLM and one clock."""
+
+    def __init__(self, store: Store, backend: LlmHere, **rules: object) -> None:
+        self.store, self.backend, self.clock = store, backend, Clock()
+        rules = {"requests_per_minute": 10_000, **rules}
+        self.llm = Llm(lambda: self.backend, LlmRules(**rules), self.clock, self.clock.sleep)
+
+    def __call__(self, **how: object) -> SummaryReport:
+        return summarize_source(self.store, SOURCE, self.llm, **how)
+
+    def summary(self, of: Part) -> Summary:
+        found = self.store.ingest.summary(of.part_id)
+        assert found is not None
+        return found

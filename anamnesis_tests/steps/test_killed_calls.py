@@ -10,15 +10,14 @@ import pytest
 from anamnesis_pipeline.steps.llm_calls import BEING_MADE, CALL_LEASE
 from anamnesis_pipeline.store.base import Store
 from anamnesis_pipeline.summary_model import LlmBudget
-from anamnesis_tests.steps.llms import EXPECTED, USED, LlmHere, parsed, part
-from anamnesis_tests.steps.test_summaries_step import DAY, Run
+from anamnesis_tests.steps.llms import DAY, EXPECTED, USED, LlmHere, Run, parsed, part
 
 SUMMARIZE = """
 import os, signal, sys
-from anamnesis_pipeline.model import LlmBudget
+from anamnesis_pipeline.summary_model import LlmBudget
 from anamnesis_tests.conftest import BACKENDS
 from anamnesis_tests.steps.llms import LlmHere
-from anamnesis_tests.steps.test_summaries_step import Run
+from anamnesis_tests.steps.llms import Run
 
 backend, folder, moment = sys.argv[1:]
 store = BACKENDS[backend](__import__("pathlib").Path(folder))

@@ -13,8 +13,7 @@ from anamnesis_pipeline.store.base import Store
 from anamnesis_pipeline.store.llm_base import OpenBatch
 from anamnesis_pipeline.summaries.base import Reply, Request
 from anamnesis_pipeline.summary_model import LlmBudget, LlmUse
-from anamnesis_tests.steps.llms import EXPECTED, USED, BatchLlmHere, parsed, part
-from anamnesis_tests.steps.test_summaries_step import DAY, Run
+from anamnesis_tests.steps.llms import DAY, EXPECTED, USED, BatchLlmHere, Run, parsed, part
 
 PARTS = 4
 

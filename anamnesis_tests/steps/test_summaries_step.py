@@ -1,56 +1,22 @@
 """Which parts an LLM summarizes, and what stands in where it cannot; the store is real, the LLM in this process."""
 
-import itertools
-import json
-import threading
-from collections.abc import Callable
 from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
 
 import pytest
-from hypothesis import HealthCheck, given, settings
-from hypothesis import strategies as st
 
 from anamnesis_pipeline.embeddings.pieces import minilm_pieces
 from anamnesis_pipeline.errors import BadSetting, LlmAnswerInvalid, LlmBusy, LlmRefused, LlmUnavailable
-from anamnesis_pipeline.model import Part, Where
-from anamnesis_pipeline.steps import summaries as step
+from anamnesis_pipeline.model import Where
 from anamnesis_pipeline.steps.episodes import publish_source
 from anamnesis_pipeline.steps.llm_breaker import breakers
-from anamnesis_pipeline.steps.llm_calls import BEING_MADE
-from anamnesis_pipeline.steps.llm_choice import LlmRules, is_private
-from anamnesis_pipeline.steps.summaries import UNSUMMARIZED, Llm, SummaryReport, summarize_source
+from anamnesis_pipeline.steps.llm_choice import is_private
+from anamnesis_pipeline.steps.summaries import UNSUMMARIZED, Llm, summarize_source
 from anamnesis_pipeline.store.base import PROJECT_ALIASES, Store
 from anamnesis_pipeline.summaries import extractive
 from anamnesis_pipeline.summary_model import LlmBudget, LlmUse, RecordType, Summary, TypedRecord
-from anamnesis_tests.steps.llms import EXPECTED, REPLY, SOURCE, USED, Clock, LlmHere, parsed, part
-
-DAY = "2026-11-22"
-EXAMPLES = itertools.count()
-
-
-class Run:
-    """Summarizes the source again and again with one LLM and one clock."""
-
-    def __init__(self, store: Store, backend: LlmHere, **rules: object) -> None:
-        self.store, self.backend, self.clock = store, backend, Clock()
-        rules = {"requests_per_minute": 10_000, **rules}
-        self.llm = Llm(lambda: self.backend, LlmRules(**rules), self.clock, self.clock.sleep)
-
-    def __call__(self, **how: object) -> SummaryReport:
-        return summarize_source(self.store, SOURCE, self.llm, **how)
-
-    def summary(self, of: Part) -> Summary:
-        found = self.store.ingest.summary(of.part_id)
-        assert found is not None
-        return found
-
-
-@pytest.fixture
-def start(store: Store) -> Callable[..., Run]:
-    return lambda backend=None, **rules: Run(store, backend or LlmHere(), **rules)
-
+from anamnesis_tests.steps.llms import DAY, SOURCE, USED, LlmHere, parsed, part
 
 # --- what is asked ---------------------------------------------------------------------------------------
 
@@ -309,184 +275,3 @@ def test_a_key_that_is_missing_leaves_flagged_summaries(store: Store):
     parsed(store, part(1))
     report = summarize_source(store, SOURCE, Llm(no_key))
     assert (report.counts["flagged"], report.problem) == (1, "anthropic_api_key must be set")
-
-
-# --- money and pace --------------------------------------------------------------------------------------
-
-
-def test_a_paid_llm_without_a_budget_runs_only_by_hand(store: Store, start):
-    run, one = start(LlmHere(is_paid=True)), part(1)
-    parsed(store, one)
-    assert run().counts["flagged"] == 1
-    assert "budget" in run.summary(one).problem
-    assert run.backend.asked == []
-    assert run(by_hand=True).counts["flagged"] == 0
-    assert store.llm.used(DAY) == USED
-
-
-def test_calls_stop_where_the_days_budget_ends_and_go_on_the_next_day(store: Store, start):
-    run = start(LlmHere(is_paid=True, concurrency=1), budget=LlmBudget(dollars=EXPECTED.dollars + USED.dollars))
-    parsed(store, part(1), part(2), part(3))
-    assert run().counts["flagged"] == 1
-    assert len(run.backend.asked) == 2
-    waiting = run.summary(part(1))
-    assert "budget of this day" in waiting.problem
-    assert waiting.retry_at is not None
-    assert waiting.retry_at.isoformat() == "2026-11-23T00:00:00+00:00"
-    run.clock.now = waiting.retry_at
-    assert run().counts["flagged"] == 0
-
-
-def test_when_the_days_budget_is_used_up_nobody_waits_for_a_turn(store: Store, start):
-    run = start(LlmHere(is_paid=True), budget=LlmBudget(dollars=0.001), requests_per_minute=1)
-    parsed(store, *(part(n) for n in range(20)))
-    assert run().counts["flagged"] == 20
-    assert (run.backend.asked, run.clock.slept) == ([], [])
-    assert store.llm.used(DAY) == LlmUse()
-
-
-def test_what_ends_the_asking_ends_it_for_the_rest_of_the_run(store: Store, start, monkeypatch):
-    monkeypatch.setattr(step, "PAGE", 5)
-    run, reserve, booked = start(LlmHere(is_paid=True), budget=LlmBudget(dollars=0.001)), store.llm.reserve, []
-    monkeypatch.setattr(store.llm, "reserve", lambda *given: booked.append(given) or reserve(*given))
-    parsed(store, *(part(n) for n in range(20)))
-    assert run().counts["flagged"] == 20
-    assert 1 <= len(booked) <= 5, "some of the first page, none of the others"
-
-
-def test_while_the_breaker_is_open_nobody_waits_for_a_turn(store: Store, start):
-    run = start(LlmHere(script=[LlmRefused("wrong key")], concurrency=1), requests_per_minute=1)
-    parsed(store, part(1))
-    run()
-    parsed(store, *(part(n) for n in range(2, 20)))
-    assert run().counts["flagged"] == 18
-    assert (len(run.backend.asked), run.clock.slept) == (1, [])
-
-
-@settings(max_examples=10, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
-@given(dollars=st.floats(0, 0.2), concurrency=st.integers(1, 8))
-def test_no_concurrency_spends_more_than_the_budget(store: Store, dollars: float, concurrency: int):
-    number = next(EXAMPLES)  # not drawn: examples share the store, and each needs its own day and its own parts
-    run = Run(store, LlmHere(is_paid=True, concurrency=concurrency), budget=LlmBudget(dollars=dollars))
-    run.clock.now += timedelta(days=number)
-    parsed(store, *(part(number * 10 + n) for n in range(10)))
-    run()
-    assert store.llm.used(f"{run.clock.now:%Y-%m-%d}").dollars <= dollars + 1e-9
-
-
-def test_calls_keep_the_pace(store: Store, start):
-    run = start(LlmHere(concurrency=1), requests_per_minute=30)
-    parsed(store, part(1), part(2), part(3))
-    run()
-    assert sum(run.clock.slept) == pytest.approx(4)
-
-
-def test_as_many_calls_run_at_once_as_make_sense(store: Store, start):
-    both = threading.Barrier(2, timeout=10)
-    run = start(LlmHere(concurrency=2, on_ask=both.wait))
-    parsed(store, part(1), part(2), part(3), part(4))
-    assert run().counts["flagged"] == 0
-
-
-def test_two_runs_at_once_pay_once_for_each_part(store: Store, open_store: Callable[[], Store], start):
-    run = start(LlmHere(concurrency=1))
-    parsed(store, *(part(n) for n in range(6)))
-    other = Run(open_store(), LlmHere(concurrency=1))
-
-    def once() -> None:
-        run.backend.on_ask = lambda: None
-        report = other()
-        assert (report.counts["flagged"], report.problem) == (1, BEING_MADE)
-
-    run.backend.on_ask = once
-    assert run().counts["flagged"] == 0
-    assert len(run.backend.asked) + len(other.backend.asked) == 6
-    assert store.ingest.summary_counts() == {"tiny": 6}
-    run.clock.now += timedelta(minutes=1)
-    assert run().counts == {}
-
-
-def test_a_reply_that_came_while_the_same_was_about_to_be_asked_is_taken(store: Store, start):
-    run, reserve = start(), store.llm.reserve
-    parsed(store, part(1))
-
-    def reserve_late(*given: object) -> bool:
-        (key,) = given[-1].keys
-        store.llm.put_reply(key, REPLY, "ollama", "tiny")
-        return reserve(*given)
-
-    store.llm.reserve = reserve_late
-    assert run().counts["cached"] == 1
-    assert (run.backend.asked, store.llm.used(DAY)) == ([], LlmUse())
-
-
-# --- by hand ---------------------------------------------------------------------------------------------
-
-
-def test_by_hand_what_failed_before_is_tried_at_once(store: Store, start):
-    run, one = start(LlmHere(script=[LlmRefused("wrong key")])), part(1)
-    parsed(store, one)
-    run()
-    assert run().counts == {}
-    assert run(by_hand=True).counts["flagged"] == 0
-    assert run.summary(one).model == "tiny"
-
-
-def test_by_hand_what_was_refused_since_it_was_asked_for_is_not_tried_with_every_source(store: Store, start):
-    run = start(LlmHere(script=[LlmRefused("wrong key")] * 9))
-    parsed(store, part(1))
-    run()
-    asked_at = run.clock.now = run.clock.now + timedelta(seconds=1)
-    for _ in range(5):
-        run.clock.now += timedelta(seconds=1)
-        run(by_hand=True, asked_at=asked_at)
-    assert len(run.backend.asked) == 2
-    run(by_hand=True)
-    assert len(run.backend.asked) == 3
-
-
-def test_by_hand_one_project_and_so_many_parts_can_be_chosen(store: Store, start):
-    run = start()
-    parsed(store, *(part(n, project="acme/web") for n in range(3)), part(4))
-    assert run(by_hand=True, project="acme/web", limit=2).written == 2
-    assert store.ingest.summary(part(4).part_id) is None
-    assert store.ingest.summary(part(0, project="acme/web").part_id) is None, "newest first"
-
-
-def test_parts_that_fail_all_the_time_end_a_run_by_hand_all_the_same(store: Store, start, monkeypatch):
-    monkeypatch.setattr(step, "PAGE", 2)
-    run = start(LlmHere(reply='{"skip": false, "summary": ""}'))
-    parsed(store, *(part(n) for n in range(7)))
-    listed: list[Part] = []
-    listing = store.ingest.parts_to_summarize
-    monkeypatch.setattr(
-        store.ingest, "parts_to_summarize", lambda *g, **k: listed.extend(found := listing(*g, **k)) or found
-    )
-    assert run(by_hand=True).counts["flagged"] == 7
-    assert len(run.backend.asked) == 2 * 7
-    assert len(listed) == 7 + 1, "each is read once, and one to see whether there is any"
-
-
-def test_a_run_that_is_ended_waits_for_the_calls_under_way_only(store: Store, start):
-    run = start(LlmHere(concurrency=1))
-    parsed(store, *(part(n) for n in range(20)))
-
-    def end() -> None:
-        raise KeyboardInterrupt
-
-    run.backend.on_ask = end
-    with pytest.raises(KeyboardInterrupt):
-        run()
-    assert len(run.backend.asked) < 20
-    assert store.llm.used(DAY).calls == len(run.backend.asked), "a call cut off counts as spent"
-
-
-def test_the_prompt_is_the_parts_and_names_itself(store: Store, start):
-    from anamnesis_pipeline.model import SUMMARIZER_MARK
-
-    run = start()
-    parsed(store, part(1))
-    run()
-    assert SUMMARIZER_MARK in run.backend.asked[0].text
-    assert "Why does retry 1 charge twice?" in run.backend.asked[0].text
-    assert json.loads(REPLY)["summary"] not in run.backend.asked[0].text
