@@ -71,17 +71,10 @@ def _read_entry(entry: Record, line: int, skipped: Counter[str]) -> list[LoggedM
         return []
     session, cwd = _text(entry.get("sessionId")), _text(entry.get("project"))
     when = _moment(entry.get("timestamp"))
-    key, *near = _keys(session, cwd, text, when)
+    key = identity.typed_once(session, cwd, text, when)
     kind = SegmentKind.COMMAND if _SLASH_COMMAND.match(text) or text.startswith("!") else SegmentKind.PROMPT
     message = Message(key, "", kind, text, when)
-    return [LoggedMessage(message, line, session, cwd, "", sidechain=False, seen_as=tuple(near))]
-
-
-def _keys(session: str, cwd: str, text: str, when: datetime | None) -> tuple[str, ...]:
-    """The entry's own key, and those of transcripts that may have the prompt."""
-    if session:
-        return (identity.typed_in_session(session, text),)
-    return identity.typed_at(cwd, text, when) or (identity.rewritten("history", f"{cwd}\n{text}", ""),)
+    return [LoggedMessage(message, line, session, cwd, "", sidechain=False, seen_as=(identity.forgotten_typed(key),))]
 
 
 def _with_pasted_texts(display: str, contents: Any) -> str:

@@ -17,7 +17,7 @@ TYPED = "y:"
 """What the keys of prompts that may stand in `history.jsonl` begin with."""
 
 HISTORY_MINUTES = 10
-"""Without a session's id, a prompt of the history is the same as one of a transcript that was sent about this near."""
+"""A prompt of the history is the same as one of a transcript with the same text that was sent about this near."""
 
 LONGEST_NORMAL = 100_000
 """Characters of a text in which white space is evened out."""
@@ -52,23 +52,36 @@ def answer_as_said(agent_id: str, text: str) -> str:
 
 
 def typed(session_id: str, cwd: str, text: str, timestamp: datetime | None) -> tuple[str, ...]:
-    """Keys under which a typed message is found again in the history: by its session, and by its place and time."""
-    text = normal(text)
-    keys = [typed_in_session(session_id, text)] if session_id else []
-    return (*keys, *typed_at(cwd, text, timestamp)[:1])
-
-
-def typed_in_session(session_id: str, text: str) -> str:
-    """Key of a text typed in a session, whenever."""
-    return f"{TYPED}{content_id('session', session_id, normal(text))}"
-
-
-def typed_at(cwd: str, text: str, timestamp: datetime | None) -> tuple[str, ...]:
-    """Keys of a text typed in a directory: at about that time, then a little later and earlier."""
+    """Keys that a typed message has in the history, sent at about that time: by its session, and by its place."""
     if timestamp is None:
         return ()
-    at = int(timestamp.timestamp() // (60 * HISTORY_MINUTES))
-    return tuple(f"{TYPED}{content_id('place', cwd, normal(text), str(near))}" for near in (at, at + 1, at - 1))
+    at = _minutes(timestamp)
+    times = (at, at + 1, at - 1)
+    by_session = [_typed("session", session_id, text, time) for time in times] if session_id else []
+    return (*by_session, *(_typed("place", cwd, text, time) for time in times))
+
+
+def typed_once(session_id: str, cwd: str, text: str, timestamp: datetime | None) -> str:
+    """Key of an entry of the history. The same text within `HISTORY_MINUTES` is the same prompt."""
+    if timestamp is None:
+        return rewritten("history", f"{session_id}\n{cwd}\n{text}", "")
+    at = _minutes(timestamp)
+    return _typed("session", session_id, text, at) if session_id else _typed("place", cwd, text, at)
+
+
+def forgotten_typed(key: str) -> str:
+    """How a tombstone names what a forgotten transcript's prompt is called in the history (a key of `typed`), and not
+    the equal prompt that is typed a little later.
+    """
+    return f"f{key}"
+
+
+def _minutes(timestamp: datetime) -> int:
+    return int(timestamp.timestamp() // (60 * HISTORY_MINUTES))
+
+
+def _typed(how: str, where: str, text: str, at: int) -> str:
+    return f"{TYPED}{content_id(how, where, normal(text), str(at))}"
 
 
 def as_typed(markup: str) -> str:

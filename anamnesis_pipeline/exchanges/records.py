@@ -174,7 +174,8 @@ class _Emitter:
     def add_typed(self, kind: SegmentKind, text: str, typed: str) -> None:
         """Add the text of a user record; `typed` is the part of it that came from the keyboard."""
         if kind is SegmentKind.AGENT_PROMPT:
-            self.add(kind, text, seen_as=(identity.task_of_agent(self.session_id, typed),))
+            task = (identity.task_of_agent(self.session_id, typed),)
+            self.add(kind, text, claims=task, seen_as=task)
         elif kind in _TYPED and typed:
             typed = identity.as_typed(typed) if kind is SegmentKind.COMMAND else typed
             self.add(kind, text, claims=identity.typed(self.session_id, self._cwd, typed, self._timestamp))

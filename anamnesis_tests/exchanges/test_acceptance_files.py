@@ -270,15 +270,16 @@ def test_08_a_subagent_that_no_result_names_has_no_origin(home: Ingested) -> Non
     assert "origin" not in next(e for e in home.episodes() if e.kind == "subagent").metadata
 
 
+@pytest.mark.parametrize("trunk_lines", [1, 2])
 @pytest.mark.parametrize("agent_lines", [1, 2, 3, 4])
-def test_08_a_subagents_answer_read_before_the_session_got_it_is_the_sessions_all_the_same(
-    home: Ingested, tmp_path: Path, agent_lines: int
+def test_08_what_a_subagents_file_had_before_its_session_is_the_sessions_all_the_same(
+    home: Ingested, tmp_path: Path, trunk_lines: int, agent_lines: int
 ) -> None:
     trunk, agent = spawning()
-    home.write(trunk.lines[:-1])
+    home.write(trunk.lines[:trunk_lines])
     home.write(agent.lines[:agent_lines], LAYOUTS["flat"])
     home.ingest()
-    home.append(trunk.lines[-1:])
+    home.append(trunk.lines[trunk_lines:])
     home.append(agent.lines[agent_lines:], LAYOUTS["flat"])
     home.ingest()
     home.ingest()
@@ -288,6 +289,7 @@ def test_08_a_subagents_answer_read_before_the_session_got_it_is_the_sessions_al
         expected = {(e.episode_id, e.raw_exchange) for e in undisturbed.episodes()}
         assert other.ingest.counts().messages == home.store.ingest.counts().messages
     assert {(e.episode_id, e.raw_exchange) for e in home.episodes()} == expected
+    assert home.texts().count("Find every place that issues refunds.") == 1
     assert home.texts().count("Refunds are issued in src/refunds.py:44 only.") == 1
 
 

@@ -8,7 +8,7 @@ import sqlite3
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 
-from anamnesis_pipeline.model import RESULT_KEY, DeadLetter, Occurrence, call_of, content_id
+from anamnesis_pipeline.model import RESULT_KEY, DeadLetter, Occurrence, call_of, content_id, part_id_of
 from anamnesis_pipeline.store.ingest_base import ParsedChunk
 from anamnesis_pipeline.store.sqlite.columns import clean, json_list
 from anamnesis_pipeline.store.sqlite.episodes import remove_episode
@@ -93,7 +93,7 @@ def _supersede_history(connection: sqlite3.Connection, source: str, path: str, c
 
 
 def _supersede_agents(connection: sqlite3.Connection, source: str, path: str, claims: Mapping[str, str]) -> None:
-    """A subagent's answer that its own file had first belongs to the file of who asked, which shows it now."""
+    """A subagent's task or answer that its own file had first belongs to the file of who asked, which shows it now."""
     if not claims:
         return
     held = connection.execute(
@@ -129,10 +129,15 @@ def _remove_message(connection: sqlite3.Connection, source: str, path: str, key:
                 return
             continue
         is_found = True
-        if left:
-            write_part(connection, replace(part, segments=left))
-        else:
+        new_id = part_id_of(left[0]) if left else ""
+        if new_id != part.part_id:
             _remove_part(connection, part.part_id)
+            connection.execute(  # where the parser goes on
+                "UPDATE files SET parser_state = replace(parser_state, ?, ?) WHERE source = ? AND path = ?",
+                (part.part_id, new_id, source, path),
+            )
+        if left:
+            write_part(connection, replace(part, part_id=new_id, segments=left))
 
 
 def _remove_exchange(connection: sqlite3.Connection, source: str, exchange_id: str) -> Iterator[int]:
