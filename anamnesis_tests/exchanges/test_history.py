@@ -119,6 +119,37 @@ def test_the_same_words_in_another_session_are_another_prompt(home: Ingested) ->
     assert home.texts().count("Why do webhook retries double-charge?") == 2
 
 
+def test_the_same_words_typed_again_later_are_another_prompt(home: Ingested) -> None:
+    home.write([entry("continue", minute) for minute in (0, 60, 61, 120)], "history.jsonl")
+    home.ingest()
+    assert home.texts().split("\n").count("continue") == 3, "within minutes it is the same"
+    log = Log()
+    for minute in (0, 60, 120):
+        log.minute = minute - 0.5
+        log.user("continue")
+    home.write(log.lines)
+    home.ingest()
+    assert everything(home) == [(f"{SESSION}.jsonl", "[User]\ncontinue")] * 3
+
+
+@pytest.mark.parametrize("is_in_history", [True, False])
+def test_a_deleted_prompt_takes_no_later_one_of_the_same_words_with_it(home: Ingested, is_in_history: bool) -> None:
+    log = Log()
+    log.user("continue")
+    if is_in_history:
+        home.write([entry("continue", 0)], "history.jsonl")
+    else:
+        home.write(log.lines)
+    home.ingest()
+    assert home.store.episodes.delete(home.episodes()[0].episode_id)
+    log.minute = 600
+    log.user("continue")
+    log.say("Quite other work.")
+    home.write(log.lines)
+    home.ingest()
+    assert home.texts() == "[User]\ncontinue\n\n[Claude]\nQuite other work."
+
+
 def test_a_long_prompt_of_the_history_goes_whole_when_its_transcript_comes(home: Ingested) -> None:
     text = "\n".join(f"line {number} of a long prompt" for number in range(1_000))
     home.write([entry(text)], "history.jsonl")

@@ -23,6 +23,7 @@ from anamnesis_pipeline.store.base import Store
 
 ROOT = Path(__file__).parents[2]
 SHARED_LOGS = (ROOT / "../shared/data/claude_logs/projects").resolve()
+EXAMPLES = ROOT / "examples" / "claude_logs"
 SPACE = Space("hashing", "hashing-32", 32)
 ENOUGH_S = 600.0
 """Seconds in which any ingest here is done."""

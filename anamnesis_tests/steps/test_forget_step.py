@@ -331,3 +331,16 @@ def _kill_before(turn: int) -> None:
 
     for owner, name in ((Database, "write"), (Database, "empty_log"), (Archive, "rewrite"), (Archive, "remove_former")):
         setattr(owner, name, counted(getattr(owner, name)))
+
+
+@pytest.mark.parametrize("minutes", [5, 600])
+def test_a_later_prompt_of_the_same_words_stays(tmp_path: Path, minutes: int) -> None:
+    home = Home(tmp_path)
+    again = [record("user", "continue", minutes), record("assistant", "Second, quite other work.", minutes + 1)]
+    home.write([record("user", "continue", 0), record("assistant", "The first, secret thing.", 1)])
+    home.ingest()
+    forget(home, ids=(holding(home, "secret"),))
+    home.write(again)
+    home.ingest()
+    assert [e.raw_exchange for e in home.episodes()] == ["[User]\ncontinue\n\n[Claude]\nSecond, quite other work."]
+    home.close()

@@ -6,23 +6,11 @@ from pathlib import Path
 
 import pytest
 
-from anamnesis_tests.steps.soaked import ENOUGH_S, SHARED_LOGS, SoakedHome, fresh_home, undisturbed_home
+from anamnesis_tests.steps.soaked import ENOUGH_S, EXAMPLES, SHARED_LOGS, SoakedHome, fresh_home, undisturbed_home
 
-pytestmark = pytest.mark.skipif(not SHARED_LOGS.is_dir(), reason=f"no logs at {SHARED_LOGS}")
+needs_logs = pytest.mark.skipif(not SHARED_LOGS.is_dir(), reason=f"no logs at {SHARED_LOGS}")
 LIFE = 0.25
 """Longest time until a kill, as a share of what the whole ingest takes."""
-
-
-@pytest.fixture
-def small_logs(tmp_path: Path) -> Path:
-    """Those of the shared logs that have less than 100 kB, in their folders."""
-    logs = tmp_path / "logs"
-    for file in SHARED_LOGS.rglob("*.jsonl"):
-        if file.stat().st_size < 100_000:
-            place = logs / file.relative_to(SHARED_LOGS)
-            place.parent.mkdir(parents=True, exist_ok=True)
-            shutil.copy2(file, place)
-    return logs
 
 
 def killed_ingests(logs: Path, place: Path, kills: int, seed: int) -> None:
@@ -39,12 +27,11 @@ def killed_ingests(logs: Path, place: Path, kills: int, seed: int) -> None:
         shutil.rmtree(home.place)
 
 
-def test_an_ingest_killed_at_five_moments_remembers_what_an_undisturbed_one_does(
-    small_logs: Path, tmp_path: Path
-) -> None:
-    killed_ingests(small_logs, tmp_path, kills=5, seed=1)
+def test_an_ingest_killed_at_five_moments_remembers_what_an_undisturbed_one_does(tmp_path: Path) -> None:
+    killed_ingests(EXAMPLES, tmp_path, kills=5, seed=1)
 
 
+@needs_logs
 @pytest.mark.slow
 @pytest.mark.timeout(3_000)
 def test_ingests_killed_at_a_hundred_random_moments_remember_what_an_undisturbed_one_does(tmp_path: Path) -> None:
@@ -70,10 +57,11 @@ def ticks_over_a_growing_log(log: Path, place: Path, ticks: int, seed: int) -> N
 
 
 def test_ticks_over_a_log_that_is_torn_anywhere_remember_what_one_ingest_of_it_does(tmp_path: Path) -> None:
-    log = min(SHARED_LOGS.rglob("agent-acompact-*.jsonl"))
+    log = max(EXAMPLES.rglob("*.jsonl"), key=lambda file: file.stat().st_size)
     ticks_over_a_growing_log(log, tmp_path, ticks=12, seed=1)
 
 
+@needs_logs
 @pytest.mark.slow
 @pytest.mark.timeout(3_000)
 def test_a_hundred_ticks_at_random_moments_of_a_growing_log_remember_what_one_ingest_of_it_does(tmp_path: Path) -> None:

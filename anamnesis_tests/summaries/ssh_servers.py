@@ -96,7 +96,7 @@ def paramiko_server(folder: Path, user_key: paramiko.PKey) -> Iterator[SshServer
                     transport = paramiko.Transport(connection)
                     transports.append(transport)
                     transport.add_server_key(host_key)
-                    with suppress(paramiko.SSHException, EOFError):
+                    with suppress(paramiko.SSHException, EOFError, OSError):  # who refuses our key hangs up
                         transport.start_server(server=_Session(transport, user_key, threads))
 
         accepting = threading.Thread(target=accept)
