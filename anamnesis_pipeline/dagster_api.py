@@ -24,6 +24,7 @@ EPISODES_WRITTEN = "episodes written"
 """Of the metadata of the asset `episodes`."""
 
 _REPOSITORY = {"repositoryName": "__repository__", "repositoryLocationName": CODE_LOCATION}
+_INGEST_PARTITIONS = "ingest_partition_set"
 _CONNECT_TIMEOUT_S = 2.0
 _TIMEOUT_S = 30.0
 _STATE_TIMEOUT_S = 5.0
@@ -55,7 +56,7 @@ _UNFINISHED = """
 query { partitionBackfillsOrError(limit: 100, filters: {statuses: [REQUESTED]}) {
   __typename
   ... on PartitionBackfills { results {
-    id assetSelection { path } unfinishedRuns(limit: 1) { id } runs(limit: 1) { id }
+    id partitionSetName assetSelection { path } unfinishedRuns(limit: 1) { id } runs(limit: 1) { id }
     assetBackfillData { rootTargetedPartitions { partitionKeys } }
   } }
   ... on Error { message }
@@ -232,7 +233,7 @@ class DagsterApi:
         for first in range(0, len(missing), _KEYS_PER_CALL):
             self._add_keys("source", missing[first : first + _KEYS_PER_CALL])
         params = {
-            "selector": {"partitionSetName": "ingest_partition_set", "repositorySelector": _REPOSITORY},
+            "selector": {"partitionSetName": _INGEST_PARTITIONS, "repositorySelector": _REPOSITORY},
             "partitionNames": list(dict.fromkeys(sources)),
             "title": re.sub(r'[%*"]', "", title)[:_MAX_TITLE],
             "tags": [{"key": key, "value": value} for key, value in tags.items()],
@@ -268,14 +269,22 @@ class DagsterApi:
 
         One whose runs have all ended does no more, though Dagster takes up to a minute to see that.
         """
-        found = self.ask(_UNFINISHED).get("partitionBackfillsOrError") or {}
-        self._expect(found, "PartitionBackfills")
         return [
             EmbeddingBackfill(each["id"], _spaces(each))
-            for each in found["results"]
+            for each in self._unfinished()
             if {"path": ["embeddings"]} in (each["assetSelection"] or ())
             if each["unfinishedRuns"] or not each["runs"]
         ]
+
+    def unfinished_ingest_backfills(self) -> list[str]:
+        """Ids of the backfills of `ingest` that may start runs yet."""
+        return [each["id"] for each in self._unfinished() if each["partitionSetName"] == _INGEST_PARTITIONS]
+
+    def _unfinished(self) -> list[dict[str, Any]]:
+        found = self.ask(_UNFINISHED).get("partitionBackfillsOrError") or {}
+        self._expect(found, "PartitionBackfills")
+        results: list[dict[str, Any]] = found["results"]
+        return results
 
     def backfill_state(self, backfill_id: str) -> BackfillState | None:
         """How far it is; None when Dagster does not know it (its storage was removed)."""

@@ -36,12 +36,15 @@ def request_of(
 def run_forget(settings: Settings, request: ForgetRequest, *, yes: bool) -> ForgetReport:
     """What would go, or went. An earlier run that was interrupted is finished first.
 
-    :raises GiveUp: nothing is stored, or nothing is asked for.
+    :raises GiveUp: nothing is stored, nothing is asked for, or nothing matches.
     """
     _check_home(settings)
     with closing(open_store(settings)) as store:
         forgetter = open_forgetter(effective_settings(store), store)
-        return forgetter.forget(request) if yes else forgetter.preview(request)
+        report = forgetter.forget(request) if yes else forgetter.preview(request)
+    if not report.episodes and not report.files:
+        raise GiveUp("nothing that is stored matches that; anamnesis search and anamnesis projects show what there is")
+    return report
 
 
 def finish_forgetting(settings: Settings) -> bool:

@@ -3,6 +3,8 @@
 from collections.abc import Sequence
 from contextlib import closing
 
+from anamnesis_pipeline.errors import BadSetting
+from anamnesis_pipeline.exchanges.projects import project_label
 from anamnesis_pipeline.settings import Settings
 from anamnesis_pipeline.steps.projects import ProjectRow, add_alias, project_rows, remove_alias
 from anamnesis_pipeline.wiring import open_store
@@ -17,11 +19,14 @@ def rows(settings: Settings) -> list[ProjectRow]:
 
 
 def alias(settings: Settings, name: str, target: str) -> str:
-    """Merge a project into another; returns what to say.
+    """Merge a project into another; returns what to say. Paths may be whole: a shell writes `~` out.
 
-    :raises BadSetting: `target` is called `name` already.
+    :raises BadSetting: `target` is called `name` already, or there is no project `name`.
     """
+    name, target = project_label(name), project_label(target)
     with closing(open_store(settings)) as store:
+        if not any(name in names[:2] for names in store.episodes.project_names()):
+            raise BadSetting(f"no project is called {name!r}; those that there are: anamnesis projects list")
         return f"{name} is called {target} now: {add_alias(store, name, target):,} episodes changed"
 
 

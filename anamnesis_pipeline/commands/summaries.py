@@ -8,7 +8,7 @@ from typing import Any
 
 from anamnesis_pipeline import wiring
 from anamnesis_pipeline.dagster_api import DagsterApi, dagster_url
-from anamnesis_pipeline.errors import BadSetting, EpisodeNotFound, ServiceUnreachable
+from anamnesis_pipeline.errors import BadSetting, EpisodeNotFound, GiveUp, ServiceUnreachable
 from anamnesis_pipeline.exchanges.value import EXPLANATIONS
 from anamnesis_pipeline.model import Episode, Part
 from anamnesis_pipeline.search.engine import labels_of
@@ -31,13 +31,14 @@ def run_summarize(settings: Settings, say: Say, project: str | None = None, limi
 
     :raises BadSetting: the LLM lacks a key, a URL or a model; nothing has been read.
     :raises LlmRefused: its model costs money and no price is known.
+    :raises GiveUp: some were not made; what was made is stored.
     """
     with closing(wiring.open_store(settings)) as store:
         settings = wiring.effective_settings(store)
         model = _model(settings)
         label = _label(store, project)
         pipeline = wiring.open_pipeline(settings, store)
-        asked_at, left = datetime.now(UTC), limit
+        asked_at, left, flagged = datetime.now(UTC), limit, 0
         wanted = store.ingest.sources_to_summarize(asked_at + BY_HAND)
         for source in store.ingest.sources():
             if source.key not in wanted or left == 0:
@@ -46,7 +47,10 @@ def run_summarize(settings: Settings, say: Say, project: str | None = None, limi
             pipeline.publish(source)
             if report.counts:
                 say(f"{source.folder}: {report_text(report)}")
+            flagged += report.counts.get("flagged", 0)
             left = None if left is None else left - report.looked_at
+        if flagged:
+            raise GiveUp(f"{flagged:,} parts have no summary by {model} yet; `anamnesis doctor` says what to do")
         say(f"Summaries by {model} are done." if wanted else "No part waits for a summary.")
 
 

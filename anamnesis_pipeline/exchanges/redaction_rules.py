@@ -92,11 +92,18 @@ STOCK_VALUES = re.compile(
 )
 
 
+CLASS_CHANGE = re.compile(r"(?<=[a-z])(?=[A-Z0-9])|(?<=[A-Z])(?=[a-z0-9])|(?<=[0-9])(?=[A-Za-z])")
+RANDOM_CHANGES = 5
+"""Changes between small letters, capitals and digits in so short a value that no name such as `base64Encode` has."""
+
+
 def looks_random(value: str) -> bool:
     """Letters and digits mixed with no word shape: what generated credentials look like."""
     digits = sum(c.isdigit() for c in value)
     letters = sum(c.isalpha() for c in value)
-    return digits >= 2 and letters >= 2 and not re.fullmatch(r"[A-Za-z_.\-/]*\d{1,4}", value)
+    if digits >= 2 and letters >= 2:
+        return not re.fullmatch(r"[A-Za-z_.\-/]*\d{1,4}", value)
+    return bool(digits) and len(value) >= 10 and len(CLASS_CHANGE.findall(value)) >= RANDOM_CHANGES
 
 
 def is_path_or_address(value: str) -> bool:
@@ -137,6 +144,12 @@ def _any_digit(value: str) -> bool:
 
 def _real_url_password(value: str) -> bool:
     return len(value) >= 3 and not PLACEHOLDER.search(value) and not STOCK_VALUES.fullmatch(value)
+
+
+def _is_no_group(value: str) -> bool:
+    """Whether what follows `-u name:` is a password; `docker run --user` has a group there."""
+    is_word = value.replace("-", "").isalpha() and value.islower()
+    return _real_url_password(value) and not value.isdigit() and not is_word
 
 
 def _mixed_case_and_digits(value: str) -> bool:
@@ -254,7 +267,8 @@ OPTION = re.compile(r"--[A-Za-z0-9_\-]*$")
 
 _SCHEME = r"(?i:(?:bearer|basic|authorization: ?[\"']?(?:token|apikey)))[ \t]+([A-Za-z0-9\-._~+/]{16,}={0,2})"
 _IN_URL = r"://[^\s/:@\"'<>`]{0,100}:([^\s/@\"'<>`]{3,200})@[A-Za-z0-9\[]"
-_COMMAND = r"(?:\s-u|--user|sshpass -p)[ =]?[\"']?(?:[\w.@+\-]+:)?([^\s\"':]{6,})"
+_USER = r"(?:\s-u|--user)[ =]?[\"']?[\w.@+\-]+:([^\s\"':]{6,})"
+_SSHPASS = r"sshpass -p[ =]?[\"']?([^\s\"']{4,})"
 _NETRC = r"login[ \t]+\S+\s+password[ \t]+([^\s\"'\\]{6,})"
 _ELEMENT = r"<(?i:[a-z:_\-]{0,40}(?:password|passwd|passphrase|secret|token|api_?key))>[ \t]*([^<\s]{6,512})[ \t]*</"
 _MYSQL = r"\b(?:mysql|mariadb)[a-z\-]*[ \t](?:[^\n|;&]{0,200}[ \t])?-p[\"']?([^\s\"'\\]{6,100})"
@@ -263,7 +277,7 @@ _NPMRC = r"(?::_authToken|_auth|_password)\s*=\s*[\"']?([A-Za-z0-9+/=_\-]{16,})"
 _SAS = r"[?&;]sig=([A-Za-z0-9%+/]{40,}={0,2})"
 _COOKIE = (
     r"(?i:cookie2?:|--cookie[ =][\"']?)[ \t]*(?:[^\s;=]+=[^\s;]*;[ \t]*){0,20}"
-    r"[^\s;=]*(?i:sess|sid|auth|token|jwt)[^\s;=]*=([^\s;\"'\\]{16,})"
+    r"[^\s;=]*(?i:sess|sid|auth|token|jwt)[^\s;=]*=([^\s;\"'\\]{12,})"
 )
 
 
@@ -283,7 +297,8 @@ def _rules() -> tuple[Rule, ...]:
         Rule("npm", linear(_NPMRC), 1, _has_digit),
         Rule("basic-auth", linear(_IN_URL), 1, _real_url_password),
         Rule("authorization", linear(_SCHEME), 1, _has_digit),
-        Rule("password", linear(_COMMAND), 1, looks_random),
+        Rule("password", linear(_USER), 1, _is_no_group),
+        Rule("password", linear(_SSHPASS), 1, _real_url_password),
         Rule("password", linear(_NETRC), 1, _real_url_password),
         Rule("password", linear(_ELEMENT), 1, _real_url_password),
         Rule("password", linear(_MYSQL), 1, _real_url_password),

@@ -1,5 +1,6 @@
 """What the API and the command line do with the reading of logs and its LLM: one implementation for both."""
 
+import time
 from collections.abc import Mapping, Sequence
 from contextlib import closing
 from dataclasses import asdict
@@ -35,6 +36,8 @@ SETTING_NAMES = tuple(name for name in JsonlSettingsOut.__annotations__ if name 
 OF_THE_LLM = frozenset(name for name in SETTING_NAMES if name.startswith("summar"))
 """Whoever changes one of these has seen to what the breaker opened for."""
 BACKFILL_TAG = {"anamnesis/ingest": "asked-for"}
+
+STOP_LOOKS, STOP_PAUSE_S = 5, 1.0
 
 
 class JsonlControl:
@@ -105,15 +108,22 @@ class JsonlControl:
         }
 
     def stop(self) -> StoppedOut:
-        """End the runs under way; nothing is lost.
+        """End the runs under way and those in line; nothing is lost.
 
         :raises ServiceUnreachable: Dagster does not answer.
         """
         assert self._dagster is not None
-        run_ids = [run.run_id for run in self._dagster.ingest_runs().unfinished]
-        if run_ids:
-            self._dagster.stop_runs(run_ids)
-        return {"stopped": run_ids}
+        for backfill_id in self._dagster.unfinished_ingest_backfills():
+            self._dagster.cancel_backfill(backfill_id)
+        stopped: dict[str, None] = {}
+        for _ in range(STOP_LOOKS):  # one in line may begin while it is taken out
+            going = [run.run_id for run in self._dagster.ingest_runs().unfinished if run.status != "CANCELING"]
+            if not going:
+                break
+            self._dagster.stop_runs(going)
+            stopped |= dict.fromkeys(going)
+            time.sleep(STOP_PAUSE_S)
+        return {"stopped": list(stopped)}
 
     # --- settings ------------------------------------------------------------------------------------------
 

@@ -27,7 +27,7 @@ class IngestIn(BaseModel):
 
     model_config = _STRICT
 
-    sources: Annotated[list[SourceKey], Field(default=[], max_length=10_000)]
+    sources: Annotated[list[SourceKey], Field(default=[], min_length=1, max_length=10_000)]
 
 
 class JsonlChanges(TypedDict, total=False):

@@ -73,6 +73,9 @@ class Backfills(Protocol):
     def ingest_runs(self) -> IngestRuns:
         """What `ingest` is doing."""
 
+    def unfinished_ingest_backfills(self) -> list[str]:
+        """See `DagsterApi.unfinished_ingest_backfills`."""
+
     def stop_runs(self, run_ids: Sequence[str]) -> None:
         """End these runs."""
 

@@ -5,7 +5,7 @@ import os
 import time
 import zlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -96,6 +96,12 @@ class DagsterInMemory:
     def stop_runs(self, run_ids: Sequence[str]) -> None:
         self._answer()
         self.stopped += run_ids
+        left = tuple(run for run in self.runs.unfinished if run.run_id not in run_ids)
+        self.runs = replace(self.runs, unfinished=left)
+
+    def unfinished_ingest_backfills(self) -> list[str]:
+        self._answer()
+        return [f"ingest{n + 1}" for n in range(len(self.ingests))]
 
     def run_link(self, run_id: str) -> str:
         return f"http://127.0.0.1:3000/runs/{run_id}"

@@ -139,6 +139,18 @@ def test_stopping_ends_the_runs_under_way(client: TestClient, services: TestServ
     assert services.dagster.stopped == ["r2"]
 
 
+def test_stopping_also_ends_what_would_start_further_runs(
+    client: TestClient, services: TestServices, sources: list[str]
+) -> None:
+    client.post("/api/jsonl/ingest", json={"sources": sources})
+    assert client.post("/api/jsonl/stop").json() == {"stopped": []}
+    assert services.dagster.cancelled == ["ingest1"]
+
+
+def test_no_source_is_no_wish_for_all_of_them(client: TestClient) -> None:
+    assert client.post("/api/jsonl/ingest", json={"sources": []}).status_code == 422
+
+
 # --- settings --------------------------------------------------------------------------------------------
 
 
