@@ -22,6 +22,7 @@ from anamnesis_pipeline.store.project_names import store_name
 from anamnesis_pipeline.summaries import extractive
 
 Say = Callable[[str], None]
+NO_LLM = "there is no LLM to summarize anew; choose one, e.g. anamnesis config set summarizer ollama"
 
 
 def run_summarize(settings: Settings, say: Say, project: str | None = None, limit: int | None = None) -> None:
@@ -34,7 +35,8 @@ def run_summarize(settings: Settings, say: Say, project: str | None = None, limi
     """
     with closing(wiring.open_store(settings)) as store:
         settings = wiring.effective_settings(store)
-        model = _model(settings)
+        llm = _llm(settings)  # opened before anything is read, so that what is missing is said first
+        model = llm[0] if llm else extractive.MODEL
         label = _label(store, project)
         pipeline = wiring.open_pipeline(settings, store)
         asked_at, left = datetime.now(UTC), limit
@@ -58,7 +60,10 @@ def run_backfill(settings: Settings, say: Say, *, project: str | None, limit: in
     """
     with closing(wiring.open_store(settings)) as store:
         settings = wiring.effective_settings(store)
-        label, (model, is_local) = _label(store, project), _llm(settings)
+        label, llm = _label(store, project), _llm(settings)
+        if llm is None:
+            raise BadSetting(NO_LLM)
+        model, is_local = llm
         choice = LlmChoice(store, wiring.open_llm(settings).rules, is_local=is_local)
         against: Counter[str] = Counter()
 
@@ -125,14 +130,11 @@ def _value_body(episode: Episode, min_value: float) -> dict[str, Any]:
     }
 
 
-def _llm(settings: Settings) -> tuple[str, bool]:
-    """Model of the LLM, and whether text stays on this machine with it.
-
-    :raises BadSetting: there is none.
-    """
+def _llm(settings: Settings) -> tuple[str, bool] | None:
+    """Model of the LLM, and whether text stays on this machine with it; None: there is none."""
     opening = wiring.open_llm(settings).open
     if opening is None:
-        raise BadSetting("there is no LLM to summarize anew; choose one, e.g. anamnesis config set summarizer ollama")
+        return None
     with closing(opening()) as backend:
         return backend.model, backend.is_local
 
@@ -142,15 +144,6 @@ def _left_out(against: Mapping[str, int]) -> str:
     low, private = against.get("low value", 0), against.get("private", 0)
     said = f" {low:,} more are below the threshold (summary_min_value)." if low else ""
     return said + (f" {private:,} more are private." if private else "")
-
-
-def _model(settings: Settings) -> str:
-    """What writes summaries; opened once, so that what is missing is said before anything is read."""
-    opening = wiring.open_llm(settings).open
-    if opening is None:
-        return extractive.MODEL
-    with closing(opening()) as backend:
-        return backend.model
 
 
 def _label(store: Store, project: str | None) -> str | None:
