@@ -198,6 +198,11 @@ def part_id_of(first: Segment) -> str:
     return content_id("part", first.message_key, str(first.start))
 
 
+def record_id(part_id: str, number: int) -> str:
+    """The id of the episode of a part's typed record, counted from 0."""
+    return content_id("record", part_id, str(number))
+
+
 RESULT_KEY = "r:"
 """Begins the key of a tool's result."""
 

@@ -56,6 +56,10 @@ class Summary:
     """What the reply that it was read from is cached under; empty for an extractive one."""
 
 
+_ROUNDING = 1e-9
+"""Dollars that sums of fractions may be off."""
+
+
 @dataclass(frozen=True, slots=True)
 class LlmUse:
     """What LLM calls used, or are held to have used: tokens in and out, and US dollars."""
@@ -65,6 +69,14 @@ class LlmUse:
     output_tokens: int = 0
     dollars: float = 0.0
 
+    def __add__(self, other: "LlmUse") -> "LlmUse":
+        return LlmUse(
+            self.calls + other.calls,
+            self.input_tokens + other.input_tokens,
+            self.output_tokens + other.output_tokens,
+            self.dollars + other.dollars,
+        )
+
 
 @dataclass(frozen=True, slots=True)
 class LlmBudget:
@@ -72,3 +84,10 @@ class LlmBudget:
 
     tokens: int | None = None
     dollars: float | None = None
+
+    def holds(self, use: LlmUse) -> bool:
+        """Whether a day that uses this much stays within it."""
+        tokens = use.input_tokens + use.output_tokens
+        return (self.tokens is None or tokens <= self.tokens) and (
+            self.dollars is None or use.dollars <= self.dollars + _ROUNDING
+        )

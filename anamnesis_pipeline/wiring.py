@@ -115,7 +115,10 @@ def open_llm(settings: Settings) -> Llm:
         private_projects=settings.private_projects,
         local_only=settings.local_only,
     )
-    return Llm(None if kind == "none" else lambda: open_backend(kind, backend_options(settings)), rules)
+    return Llm(
+        None if kind == "none" else lambda: open_backend(kind, backend_options(settings)), rules,
+        mask=lambda reply: open_redactor(settings).mask_line(reply),
+    )  # fmt: skip
 
 
 def backend_options(settings: Settings) -> BackendOptions:

@@ -22,6 +22,7 @@ from anamnesis_pipeline.store.project_names import store_name
 from anamnesis_pipeline.summaries import extractive
 
 Say = Callable[[str], None]
+NO_LLM = "there is no LLM to summarize anew; choose one, e.g. anamnesis config set summarizer ollama"
 
 
 def run_summarize(settings: Settings, say: Say, project: str | None = None, limit: int | None = None) -> None:
@@ -35,7 +36,8 @@ def run_summarize(settings: Settings, say: Say, project: str | None = None, limi
     """
     with closing(wiring.open_store(settings)) as store:
         settings = wiring.effective_settings(store)
-        model = _model(settings)
+        llm = _llm(settings)  # opened before anything is read, so that what is missing is said first
+        model = llm[0] if llm else extractive.MODEL
         label = _label(store, project)
         pipeline = wiring.open_pipeline(settings, store)
         asked_at, left, flagged = datetime.now(UTC), limit, 0
@@ -50,7 +52,8 @@ def run_summarize(settings: Settings, say: Say, project: str | None = None, limi
             flagged += report.counts.get("flagged", 0)
             left = None if left is None else left - report.looked_at
         if flagged:
-            raise GiveUp(f"{flagged:,} parts have no summary by {model} yet; `anamnesis doctor` says what to do")
+            parts = f"{flagged:,} parts have" if flagged > 1 else "1 part has"
+            raise GiveUp(f"{parts} no summary by {model} yet; anamnesis doctor says what to do")
         say(f"Summaries by {model} are done." if wanted else "No part waits for a summary.")
 
 
@@ -62,7 +65,10 @@ def run_backfill(settings: Settings, say: Say, *, project: str | None, limit: in
     """
     with closing(wiring.open_store(settings)) as store:
         settings = wiring.effective_settings(store)
-        label, (model, is_local) = _label(store, project), _llm(settings)
+        label, llm = _label(store, project), _llm(settings)
+        if llm is None:
+            raise BadSetting(NO_LLM)
+        model, is_local = llm
         choice = LlmChoice(store, wiring.open_llm(settings).rules, is_local=is_local)
         against: Counter[str] = Counter()
 
@@ -129,14 +135,11 @@ def _value_body(episode: Episode, min_value: float) -> dict[str, Any]:
     }
 
 
-def _llm(settings: Settings) -> tuple[str, bool]:
-    """Model of the LLM, and whether text stays on this machine with it.
-
-    :raises BadSetting: there is none.
-    """
+def _llm(settings: Settings) -> tuple[str, bool] | None:
+    """Model of the LLM, and whether text stays on this machine with it; None: there is none."""
     opening = wiring.open_llm(settings).open
     if opening is None:
-        raise BadSetting("there is no LLM to summarize anew; choose one, e.g. anamnesis config set summarizer ollama")
+        return None
     with closing(opening()) as backend:
         return backend.model, backend.is_local
 
@@ -146,15 +149,6 @@ def _left_out(against: Mapping[str, int]) -> str:
     low, private = against.get("low value", 0), against.get("private", 0)
     said = f" {low:,} more are below the threshold (summary_min_value)." if low else ""
     return said + (f" {private:,} more are private." if private else "")
-
-
-def _model(settings: Settings) -> str:
-    """What writes summaries; opened once, so that what is missing is said before anything is read."""
-    opening = wiring.open_llm(settings).open
-    if opening is None:
-        return extractive.MODEL
-    with closing(opening()) as backend:
-        return backend.model
 
 
 def _label(store: Store, project: str | None) -> str | None:

@@ -26,15 +26,19 @@ from anamnesis_pipeline.sidecar.rendering import utc_text
 from anamnesis_pipeline.sidecar.services import Backfills
 from anamnesis_pipeline.steps.daily import next_tick
 from anamnesis_pipeline.steps.llm_breaker import BreakerState, breakers, close_breakers
+from anamnesis_pipeline.steps.llm_calls import BUDGET_USED_UP
 from anamnesis_pipeline.steps.summaries import NO_BUDGET
 from anamnesis_pipeline.store.base import Store
+from anamnesis_pipeline.store.ingest_base import SourceCounts
 from anamnesis_pipeline.summaries.prices import DEFAULT_MODELS, MODELS
-from anamnesis_pipeline.summary_model import LlmBudget
+from anamnesis_pipeline.summary_model import LlmBudget, LlmUse
 from anamnesis_pipeline.wiring import CONFIG_PREFIX, discover_sources, effective_settings, open_llm, stored_settings
 
 SETTING_NAMES = tuple(name for name in JsonlSettingsOut.__annotations__ if name not in ("origin", "warnings"))
 OF_THE_LLM = frozenset(name for name in SETTING_NAMES if name.startswith("summar"))
 """Whoever changes one of these has seen to what the breaker opened for."""
+LEAST_PRICE = 1e-6
+"""Dollars that a call of a paid LLM costs at the least."""
 BACKFILL_TAG = {"anamnesis/ingest": "asked-for"}
 
 STOP_LOOKS, STOP_PAUSE_S = 5, 1.0
@@ -58,7 +62,7 @@ class JsonlControl:
             found = self._dagster.ingest_runs() if self._dagster is not None else None
         except ServiceUnreachable as exc:
             reason = str(exc)
-        by_model = self._store.ingest.summary_counts()
+        counts, by_model = self._store.ingest.counts(), self._store.ingest.summary_counts()
         tick = next_tick(datetime.now(UTC), settings.ingest_schedule, settings.ingest_hour, settings.timezone)
         return {
             "running": None if found is None else bool(found.unfinished),
@@ -67,13 +71,13 @@ class JsonlControl:
             "last_interrupted": self._run(found.interrupted) if found and found.interrupted else None,
             "ingested": {
                 "last": found.last.ingested if found and found.last else None,
-                "total": self._store.ingest.counts().episodes,
+                "total": counts.episodes,
             },
             "next_run": utc_text(tick) if tick else None,
             "ingest_schedule": settings.ingest_schedule,
             "ingest_hour": settings.ingest_hour,
             "timezone": settings.timezone,
-            "counters": self._counters(by_model),
+            "counters": self._counters(counts, by_model),
             "summaries": {name: n for name, n in by_model.items() if name not in ("problem", "skip")},
             "llm": llm_state(self._store, settings, datetime.now(UTC)),
             "dagster": reason,
@@ -173,11 +177,9 @@ class JsonlControl:
             "duration_s": round(took_s, 3) if took_s is not None else None,
         }
 
-    def _counters(self, by_model: Mapping[str, int]) -> CountersOut:
-        counts, sources = self._store.ingest.counts(), self._store.ingest.sources()
-        cursors = (cursor for source in sources for cursor in self._store.ingest.cursors(source.key).values())
+    def _counters(self, counts: SourceCounts, by_model: Mapping[str, int]) -> CountersOut:
         return {
-            "sources": sum(source.kind != "reserved" for source in sources),
+            "sources": sum(source.kind != "reserved" for source in self._store.ingest.sources()),
             "files": counts.files,
             "files_gone": counts.files_gone,
             "bytes": counts.bytes,
@@ -192,7 +194,7 @@ class JsonlControl:
             "skipped": by_model.get("skip", 0),
             "flagged": by_model.get("problem", 0),
             "episodes": counts.episodes,
-            "errors": sum(bool(cursor.unread) and not cursor.gone for cursor in cursors),
+            "errors": counts.files_unread,
         }
 
 
@@ -221,19 +223,23 @@ def llm_state(store: Store, settings: Settings, now: datetime) -> LlmOut:
     except (BadSetting, LlmRefused) as exc:
         body["problem"] = str(exc)
         return body
-    tokens = day_use.input_tokens + day_use.output_tokens
     is_open = next((s for s in states if s.backend == settings.summarizer and s.is_open(now)), None)
-    if settings.local_only and not body["local"]:
-        body["problem"] = f"local_only keeps all text here, so {settings.summarizer} is never asked"
-    elif body["paid"] and budget == LlmBudget():
-        body["problem"] = NO_BUDGET
-    elif is_open is not None:
-        body["problem"] = f"{is_open.backend} is left alone until {_text(is_open.until)}: {is_open.reason}"
-    elif (budget.tokens is not None and tokens >= budget.tokens) or (
-        budget.dollars is not None and body["paid"] and day_use.dollars >= budget.dollars
-    ):
-        body["problem"] = "the LLM budget of this day (UTC) is used up; see llm_daily_tokens, llm_daily_dollars"
+    body["problem"] = _against(settings, body, is_open, budget, day_use)
     return body
+
+
+def _against(
+    settings: Settings, llm: LlmOut, is_open: BreakerState | None, budget: LlmBudget, used: LlmUse
+) -> str | None:
+    """Why an LLM that can be opened is not asked."""
+    if settings.local_only and not llm["local"]:
+        return f"local_only keeps all text here, so {settings.summarizer} is never asked"
+    if llm["paid"] and budget == LlmBudget():
+        return NO_BUDGET
+    if is_open is not None:
+        return f"{is_open.backend} is left alone until {_text(is_open.until)}: {is_open.reason}"
+    least = LlmUse(1, 1, 0, LEAST_PRICE if llm["paid"] else 0.0)
+    return None if budget.holds(used + least) else BUDGET_USED_UP
 
 
 def known_llm_models() -> list[LlmModelOut]:

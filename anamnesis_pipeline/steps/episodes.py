@@ -8,7 +8,7 @@ from anamnesis_pipeline.embeddings.passages import passages_of_part, passages_of
 from anamnesis_pipeline.embeddings.pieces import PieceCounter
 from anamnesis_pipeline.exchanges.redaction import masks_in
 from anamnesis_pipeline.exchanges.value import WEIGHTS, value_of
-from anamnesis_pipeline.model import Episode, Part, Passage, Segment, SegmentKind, Source, content_id
+from anamnesis_pipeline.model import Episode, Part, Passage, Segment, SegmentKind, Source, record_id
 from anamnesis_pipeline.steps.crawl import folder_of
 from anamnesis_pipeline.store.base import PutReport, Store
 from anamnesis_pipeline.summary_model import MAX_RECORDS, Summary, TypedRecord
@@ -65,17 +65,12 @@ def publish_source(
             for (part, summary), (episode, _) in zip(pairs, batch, strict=True)
             for record in episodes_of_records(part, episode, summary.records if summary else (), pieces)
         ]
-        _delete_surplus(store, pairs)
+        delete_surplus(store, pairs)
         total = _add(total, store.episodes.put([*batch, *drawn]))
         passages += sum(len(found) for _, found in [*batch, *drawn])
         records += len(drawn)
         store.ingest.mark_published(pairs)
     return EpisodeReport(total, passages, records)
-
-
-def record_id(part_id: str, number: int) -> str:
-    """The id of the episode of a part's typed record, counted from 0."""
-    return content_id("record", part_id, str(number))
 
 
 def delete_episode(store: Store, episode_id: str, *, tombstone: bool = True) -> bool:
@@ -90,7 +85,7 @@ def _provisional(part: Part, headline: Callable[[Part], str]) -> Summary:
     return Summary(part.part_id, part.content_hash, headline(part), "")
 
 
-def _delete_surplus(store: Store, pairs: Sequence[tuple[Part, Summary | None]]) -> None:
+def delete_surplus(store: Store, pairs: Sequence[tuple[Part, Summary | None]]) -> None:
     """Records that an earlier summary had and this one has not; without a tombstone, since a later one may again."""
     surplus = [
         record_id(part.part_id, number)

@@ -13,14 +13,14 @@ from anamnesis_pipeline.embeddings.passages import passages_of_part
 from anamnesis_pipeline.embeddings.pieces import PieceCounter
 from anamnesis_pipeline.errors import GiveUp, StoreBusy
 from anamnesis_pipeline.exchanges.parsing import FileState
-from anamnesis_pipeline.model import ArchiveFrame, DeadLetter, Episode, FileCursor, Part, Source, Where
+from anamnesis_pipeline.model import ArchiveFrame, DeadLetter, Episode, FileCursor, Part, Source, Where, record_id
 from anamnesis_pipeline.search.engine import with_labels
 from anamnesis_pipeline.sources.archive import Archive
 from anamnesis_pipeline.sources.base import is_agent_description
 from anamnesis_pipeline.steps.archived import archived_lines
 from anamnesis_pipeline.steps.crawl import folder_of
 from anamnesis_pipeline.steps.dead_letters import EVERY_LETTER
-from anamnesis_pipeline.steps.episodes import RECORD_KIND, record_id
+from anamnesis_pipeline.steps.episodes import RECORD_KIND
 from anamnesis_pipeline.steps.forget_target import File, ForgetRequest, Target
 from anamnesis_pipeline.steps.forgotten_lines import EMPTY_LINE, LineRule
 from anamnesis_pipeline.steps.posting import CONTEXT_WITHIN, posted_passages

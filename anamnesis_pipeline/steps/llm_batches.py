@@ -3,7 +3,8 @@
 A note that a batch is about to be handed in is written first, so that one whose id was lost in a crash can be found.
 """
 
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import TypeGuard
 
@@ -16,6 +17,8 @@ from anamnesis_pipeline.summary_model import LlmUse
 
 LOOK_AGAIN = timedelta(minutes=10)
 """Between two looks at a batch under way; also how long a note without an id is taken for a batch being handed in."""
+BOOKINGS = 3
+"""Tries to book a batch while others book what it asks for."""
 _NOTE = "handing-in:"
 _LEFT_OUT = Reply("", LlmUse(), "the batch holds no result of it; it is asked for again")
 
@@ -57,24 +60,54 @@ class BatchDesk:
         batches = self._store.llm.open_batches(self._backend.name).values()
         return frozenset(key for batch in batches for key in batch.keys)
 
-    def submit(self, requests: Sequence[Request]) -> bool:
-        """Hand them in; False when the day's budget does not hold them all, or another run asks for some of them.
+    def submit(self, requests: Sequence[Request], at_least: int = 1) -> frozenset[str]:
+        """Hand in those that nobody has asked for, as many as the day's budget holds. Returns their keys; none, and
+        nothing is handed in, where these are fewer than `at_least`.
 
         :raises OnHold: the service cannot be asked now, and what it was given may or may not have arrived.
         """
-        keys = tuple(request.key for request in requests)
-        expected = _total(self._backend.expected(request) for request in requests)
-        try:
-            call_id = self._caller.book(expected, keys)
-        except LlmCallTaken:
-            return False
-        if call_id is None:
-            return False
-        if self._store.llm.replies(keys):  # another run was faster
-            self._store.llm.settle(call_id, LlmUse())
-            return False
-        self._caller.wait_for_turn(call_id)
-        batch = OpenBatch(call_id, self._backend.model, keys)
+        booked = self._book(requests, at_least)
+        if booked is None:
+            return frozenset()
+        call_id, chosen = booked
+        batch = OpenBatch(call_id, self._backend.model, tuple(request.key for request in chosen))
+        with self._caller.lease_kept(call_id):
+            self._caller.wait_for_turn(call_id)
+            self._hand_in(batch, chosen)
+        return frozenset(batch.keys)
+
+    def _book(self, requests: Sequence[Request], at_least: int) -> tuple[str, list[Request]] | None:
+        """The call that a batch is booked as, and what it asks for."""
+        for _ in range(BOOKINGS):
+            chosen = self._unasked(requests)
+            expected = [self._expected(request) for request in chosen]
+            most = self._caller.affordable(expected)
+            if most < at_least:
+                return None
+            chosen = chosen[:most]
+            keys = [request.key for request in chosen]
+            try:
+                call_id = self._caller.book(sum(expected[:most], LlmUse()), keys)
+            except LlmCallTaken:
+                continue
+            if call_id is not None and not self._store.llm.replies(keys):
+                return call_id, chosen
+            if call_id is not None:  # another run was faster
+                self._store.llm.settle(call_id, LlmUse())
+        return None
+
+    def _unasked(self, requests: Sequence[Request]) -> list[Request]:
+        """Those without a reply that no other run is asking for."""
+        keys = [request.key for request in requests]
+        asked = self._store.llm.leased(keys, self._clock()) | self._store.llm.replies(keys).keys()
+        return [request for request in requests if request.key not in asked]
+
+    def _expected(self, request: Request) -> LlmUse:
+        single = self._backend.expected(request)
+        return replace(single, dollars=single.dollars * self._backend.batch_factor)
+
+    def _hand_in(self, batch: OpenBatch, requests: Sequence[Request]) -> None:
+        call_id = batch.call_id
         note = f"{_NOTE}{self._clock().timestamp():.0f}:{call_id}"
         self._store.llm.put_batch(note, self._backend.name, batch)
         try:
@@ -89,14 +122,14 @@ class BatchDesk:
         self._caller.breaker.went_well()
         self._store.llm.put_batch(batch_id, self._backend.name, batch)
         self._store.llm.close_batch(note)
-        return True
 
     def _collect(self, batch_id: str, batch: OpenBatch, known: Mapping[str, OpenBatch]) -> None:
         if batch_id.startswith(_NOTE) and self._is_being_handed_in(batch_id):
             return
         try:
             results = self._results(batch_id, batch, known)
-        except LlmAnswerInvalid:  # it is gone; what it cost stays booked
+        except LlmAnswerInvalid as exc:  # it is gone; what it cost stays booked
+            self._caller.tell_breaker(exc)
             if sum(each.call_id == batch.call_id for each in known.values()) == 1:
                 self._store.llm.settle(batch.call_id, None)
             self._store.llm.close_batch(batch_id)
@@ -108,7 +141,7 @@ class BatchDesk:
             return
         problems = {key: self._keep(key, results.get(key, _LEFT_OUT), batch.model) for key in batch.keys}
         self._store.llm.put_failures({key: problem for key, problem in problems.items() if problem})
-        self._store.llm.settle(batch.call_id, _total(result.used for result in results.values()))
+        self._store.llm.settle(batch.call_id, sum((result.used for result in results.values()), LlmUse()))
         self._store.llm.close_batch(batch_id)
 
     def _results(self, batch_id: str, batch: OpenBatch, known: Collection[str]) -> Mapping[str, Reply] | None:
@@ -134,26 +167,14 @@ class BatchDesk:
         """Cache a reply that can be read; else why there is none."""
         if reply.problem:
             return reply.problem
+        text = self._caller.masked(reply.text)
         try:
-            self._check(reply.text)
+            self._check(text)
         except LlmAnswerInvalid as exc:
             return str(exc)
-        self._store.llm.put_reply(key, reply.text, self._backend.name, model)
+        self._store.llm.put_reply(key, text, self._backend.name, model)
         return ""
 
     def _on_hold(self, exc: Exception) -> OnHold:
         until = self._caller.breaker.state().until
         return OnHold(str(exc), until or self._clock() + LOOK_AGAIN)
-
-
-def _total(uses: Iterable[LlmUse]) -> LlmUse:
-    """All of them together."""
-    total = LlmUse()
-    for use in uses:
-        total = LlmUse(
-            total.calls + use.calls,
-            total.input_tokens + use.input_tokens,
-            total.output_tokens + use.output_tokens,
-            total.dollars + use.dollars,
-        )
-    return total

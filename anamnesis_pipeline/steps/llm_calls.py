@@ -1,15 +1,19 @@
 """One call of an LLM, made with care: cache, breaker, rate, budget, retries. Its cost is booked before it is made."""
 
+import threading
 import time
 import uuid
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
+from itertools import accumulate
 from typing import NoReturn
 
 from tenacity import RetryCallState, Retrying, retry_if_exception, stop_after_attempt, wait_random_exponential
 
 from anamnesis_pipeline.errors import (
+    AnamnesisError,
     LlmAnswerInvalid,
     LlmBusy,
     LlmCallTaken,
@@ -17,6 +21,7 @@ from anamnesis_pipeline.errors import (
     LlmUnavailable,
     RetryLater,
 )
+from anamnesis_pipeline.steps.crawl import Mask
 from anamnesis_pipeline.steps.llm_breaker import Breaker
 from anamnesis_pipeline.store.base import Store
 from anamnesis_pipeline.store.llm_base import Lease
@@ -30,7 +35,9 @@ FORGOTTEN = "what was asked about was forgotten or written anew meanwhile"
 BUSY_PAUSE_S = 60.0
 """Of a service that is busy after all attempts and does not say for how long."""
 CALL_LEASE = timedelta(hours=1)
-"""For so long nobody else asks the same, should the caller be killed: longer than any turn and call take together."""
+"""For so long nobody else asks the same, should the caller be killed; while it lives it renews that."""
+RENEWED_EVERY_S = 600.0
+BUDGET_USED_UP = "the LLM budget of this day (UTC) is used up; see llm_daily_tokens, llm_daily_dollars"
 BEING_MADE = "its summary is being made by another run"
 BEING_MADE_PAUSE = timedelta(minutes=1)
 
@@ -81,13 +88,18 @@ class Unreadable(LlmAnswerInvalid):
 
 
 class LlmCaller:
-    """Asks one backend. Safe to share between threads."""
+    """Asks one backend. Safe to share between threads.
+
+    :param mask: what no reply is cached or handed on without: an LLM can put together a secret that its prompt had in
+        pieces, and answers by today's rules what a batch was asked by yesterday's.
+    """
 
     def __init__(
         self,
         store: Store,
         backend: SummaryBackend,
         pace: Pace,
+        mask: Mask,
         *,
         clock: Callable[[], datetime] = lambda: datetime.now(UTC),
         sleep: Callable[[float], None] = time.sleep,
@@ -95,6 +107,7 @@ class LlmCaller:
         self._store = store
         self._backend = backend
         self._pace = pace
+        self._mask = mask
         self._clock = clock
         self._sleep = sleep
         self.breaker = Breaker(store.settings, backend.name, clock)
@@ -132,13 +145,40 @@ class LlmCaller:
         :raises LlmCallTaken: another process asks about one of the keys.
         """
         self.look_at_breaker()
-        now = self._clock()
-        call_id, day = uuid.uuid4().hex, f"{now.astimezone(UTC):%Y-%m-%d}"
+        now, call_id = self._clock(), uuid.uuid4().hex
         booked = self._store.llm.reserve(
-            call_id, day, self._backend.name, self._backend.model, expected, self._pace.budget,
+            call_id, self._today(), self._backend.name, self._backend.model, expected, self._pace.budget,
             Lease(tuple(keys), now, now + CALL_LEASE),
         )  # fmt: skip
         return call_id if booked else None
+
+    def affordable(self, calls: Iterable[LlmUse]) -> int:
+        """How many of these, from the first on, what is left of the day's budget holds."""
+        totals = accumulate(calls, initial=self._store.llm.used(self._today()))
+        next(totals)  # what is used already
+        return sum(map(self._pace.budget.holds, totals))
+
+    @contextmanager
+    def lease_kept(self, call_id: str) -> Iterator[None]:
+        """Nobody else asks what this call asks until the block ends, however long that takes."""
+        is_over = threading.Event()
+
+        def renew() -> None:
+            while not is_over.wait(RENEWED_EVERY_S):
+                with suppress(AnamnesisError):  # a store that is busy: the next one is in time
+                    self._store.llm.renew(call_id, self._clock() + CALL_LEASE)
+
+        thread = threading.Thread(target=renew, name="llm lease", daemon=True)
+        thread.start()
+        try:
+            yield
+        finally:
+            is_over.set()
+            thread.join()
+
+    def masked(self, reply: str) -> str:
+        """A reply without secrets."""
+        return self._mask(reply)[0]
 
     def look_at_breaker(self) -> None:
         """:raises OnHold: the breaker is open."""
@@ -162,7 +202,7 @@ class LlmCaller:
     def budget_ends(self) -> OnHold:
         """What to raise when the day's budget is used up."""
         tomorrow = self._clock().astimezone(UTC).replace(hour=0, minute=0, second=0, microsecond=0) + timedelta(days=1)
-        return OnHold("the LLM budget of this day (UTC) is used up; see llm_daily_tokens, llm_daily_dollars", tomorrow)
+        return OnHold(BUDGET_USED_UP, tomorrow)
 
     def failed(self, call_id: str, exc: Exception) -> None:
         """Note a call that was not answered, for budget and breaker. One that may have been worked on stays booked."""
@@ -178,6 +218,8 @@ class LlmCaller:
                 self.breaker.was_refused(str(exc))
             case LlmUnavailable():
                 self.breaker.found_nobody(str(exc))
+            case LlmAnswerInvalid():
+                self.breaker.went_well()  # it is there, whatever it said
 
     def _ask(
         self, request: Request, check: Callable[[str], object], last_check: Callable[[str], object] | None
@@ -201,15 +243,21 @@ class LlmCaller:
         if known is not None:  # another run was faster
             self._store.llm.settle(call_id, LlmUse())
             return Answer(known, LlmUse(), is_cached=True)
-        self.wait_for_turn(call_id)
+        with self.lease_kept(call_id):
+            self.wait_for_turn(call_id)
+            reply = self._call(request, call_id)
+            is_kept = self._keep(request, reply, call_id, check)
+        return Answer(reply.text, reply.used) if is_kept else NoAnswer(FORGOTTEN)
+
+    def _call(self, request: Request, call_id: str) -> Reply:
+        """One call, its reply masked."""
         try:
             reply = self._backend.ask(request)
         except (LlmRefused, LlmBusy, LlmUnavailable, LlmAnswerInvalid) as exc:
             self.failed(call_id, exc)
             raise
         self.breaker.went_well()
-        is_kept = self._keep(request, reply, call_id, check)
-        return Answer(reply.text, reply.used) if is_kept else NoAnswer(FORGOTTEN)
+        return replace(reply, text=self.masked(reply.text))
 
     def _keep(self, request: Request, reply: Reply, call_id: str, check: Callable[[str], object]) -> bool:
         """Cache first: who dies in between has the reply, and the whole reservation counts as spent. False: the reply
@@ -222,6 +270,9 @@ class LlmCaller:
             raise Unreadable(str(exc)) from exc
         finally:
             self._store.llm.settle(call_id, reply.used)
+
+    def _today(self) -> str:
+        return f"{self._clock().astimezone(UTC):%Y-%m-%d}"
 
     def _wait_s(self, state: RetryCallState) -> float:
         exc = state.outcome.exception() if state.outcome else None

@@ -86,7 +86,7 @@ class Poster:
         known = self._store.episodes.get([episode_id]).get(episode_id)
         if known is None:
             raise EpisodeNotFound(f"no episode {episode_id!r}")
-        edited = replace(known, **self._clean(changes))
+        edited = replace(known, **self.cleaned(changes))
         self._store.episodes.replace(edited, self._edited_passages(edited, changes.keys()), known.content_hash)
         self.embed([episode_id])
         return edited
@@ -107,7 +107,7 @@ class Poster:
         return [replace(passage, ordinal=n) for n, passage in enumerate([*of_messages, *said])]
 
     def _episode(self, draft: EpisodeDraft) -> Episode:
-        cleaned = self._clean(
+        cleaned = self.cleaned(
             {
                 "summary": draft.summary, "raw_exchange": draft.raw_exchange, "tags": draft.tags,
                 "metadata": dict(draft.metadata), "timestamp": draft.timestamp or datetime.now(UTC),
@@ -119,7 +119,7 @@ class Poster:
             source="direct", **cleaned,
         )  # fmt: skip
 
-    def _clean(self, changes: Mapping[str, Any]) -> dict[str, Any]:
+    def cleaned(self, changes: Mapping[str, Any]) -> dict[str, Any]:
         """The same fields, normalized and masked.
 
         :raises InvalidEpisode: a field that cannot be set, or a blank summary.

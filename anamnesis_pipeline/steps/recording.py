@@ -1,21 +1,24 @@
 """A question and its answer as a client reports them: an episode, with the typed records that an LLM finds in it."""
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from typing import Any
 
 from anamnesis_pipeline.embeddings.pieces import PieceCounter
 from anamnesis_pipeline.errors import AnamnesisError, EpisodeConflict, EpisodeNotFound
 from anamnesis_pipeline.exchanges.grouping import PROMPT_HEAD
-from anamnesis_pipeline.model import Episode, Part, Segment, SegmentKind, content_id
-from anamnesis_pipeline.steps.episodes import episodes_of_records, record_id, transcript
+from anamnesis_pipeline.model import Episode, Part, Segment, SegmentKind, content_id, record_id
+from anamnesis_pipeline.steps.episodes import delete_surplus, episodes_of_records, transcript
 from anamnesis_pipeline.steps.posting import EpisodeDraft, Poster
 from anamnesis_pipeline.steps.summaries import Llm, summarize_part
 from anamnesis_pipeline.store.base import Store
 from anamnesis_pipeline.summary_model import MAX_RECORDS, Summary
 
 PAIR_KIND = "exchange"
+OF_THE_LLM = "llm_summary"
+"""Metadata: hash of the summary and tags that an LLM gave a pair, to be known from what a client wrote since."""
 RECORDS_DELETED = "records of this pair were deleted before, and stay away"
 
 log = logging.getLogger(__name__)
@@ -93,20 +96,30 @@ class Recorder:
         if made.problem:
             return made.problem
         drawn = episodes_of_records(part, self._summarized(part, made), made.records, self._pieces)
+        delete_surplus(self._store, [(part, made)])
         report = self._store.episodes.put(drawn)
         self._poster.embed([record.episode_id for record, _ in drawn])
         return RECORDS_DELETED if report.tombstoned else ""
 
     def _summarized(self, part: Part, made: Summary) -> Episode:
-        """The pair's episode, with the LLM's summary instead of what stood in for it; what a client wrote stays."""
+        """The pair's episode, with this summary instead of what stood in for it, or of an earlier one of an LLM; what
+        a client wrote stays.
+        """
         known = self.stored(part).episode
-        stood_in = " ".join(self._poster.masked(self._headline(part)).split())
-        if made.skip or (known.summary, known.tags) != (stood_in, ()):
+        if not self._is_replaceable(known, part):
             return known
+        changes = {"summary": made.text, "tags": made.tags}
+        mark = {OF_THE_LLM: _mark(self._poster.cleaned(changes))}
         try:
-            return self._poster.patch(part.part_id, {"summary": made.text, "tags": made.tags})
+            return self._poster.patch(part.part_id, {**changes, "metadata": {**known.metadata, **mark}})
         except EpisodeConflict:
             return self.stored(part).episode
+
+    def _is_replaceable(self, known: Episode, part: Part) -> bool:
+        stood_in = self._poster.cleaned({"summary": self._headline(part)})["summary"]
+        if (known.summary, known.tags) == (stood_in, ()):
+            return True
+        return known.metadata.get(OF_THE_LLM) == _mark({"summary": known.summary, "tags": known.tags})
 
     def _part(self, pair: Pair) -> tuple[Part, bool]:
         """The pair as a part of a log would be, so that one prompt and one set of rules does for both; whether it is
@@ -125,3 +138,7 @@ class Recorder:
             pair_id, "direct", "", "", pair_id, 0, PAIR_KIND, pair.project, "", user[:PROMPT_HEAD], said, closed=True
         )
         return part, known is not None
+
+
+def _mark(said: Mapping[str, Any]) -> str:
+    return content_id(said["summary"], *said["tags"])

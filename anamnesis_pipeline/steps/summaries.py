@@ -11,6 +11,7 @@ from datetime import UTC, datetime, timedelta
 from anamnesis_pipeline.errors import BadSetting, LlmAnswerInvalid, LlmRefused
 from anamnesis_pipeline.exchanges.value import value_of
 from anamnesis_pipeline.model import Part, Source
+from anamnesis_pipeline.steps.crawl import Mask
 from anamnesis_pipeline.steps.llm_batches import LOOK_AGAIN, BatchDesk, takes_batches
 from anamnesis_pipeline.steps.llm_breaker import close_breakers
 from anamnesis_pipeline.steps.llm_calls import FORGOTTEN, Answer, LlmCaller, NoAnswer, OnHold, Pace
@@ -18,7 +19,7 @@ from anamnesis_pipeline.steps.llm_choice import AGAINST, LlmChoice, LlmRules
 from anamnesis_pipeline.store.base import Store
 from anamnesis_pipeline.summaries import extractive
 from anamnesis_pipeline.summaries.base import Request, SummaryBackend
-from anamnesis_pipeline.summaries.prompt import Prompt, build_prompt, request_for
+from anamnesis_pipeline.summaries.prompt import build_prompt, request_for
 from anamnesis_pipeline.summaries.reply import parse_reply
 from anamnesis_pipeline.summary_model import LlmBudget, LlmUse, Summary
 
@@ -45,13 +46,14 @@ MUCH = 3.0
 class Llm:
     """The configured LLM. `open` is called only when there is something to ask; None: there is no LLM.
 
-    `open` raises BadSetting or LlmRefused for what is missing.
+    `open` raises BadSetting or LlmRefused for what is missing. `mask` takes the secrets out of each reply.
     """
 
     open: Callable[[], SummaryBackend] | None = None
     rules: LlmRules = field(default_factory=LlmRules)
     clock: Callable[[], datetime] = lambda: datetime.now(UTC)
     sleep: Callable[[float], None] = time.sleep
+    mask: Mask = lambda reply: (reply, Counter())
 
 
 @dataclass(frozen=True, slots=True)
@@ -161,7 +163,7 @@ class _Run:
         self._choice = LlmChoice(store, llm.rules, is_local=is_local)
         if self._backend is not None:
             pace = Pace(self._rules.budget, self._rules.requests_per_minute)
-            self._caller = LlmCaller(store, self._backend, pace, clock=llm.clock, sleep=llm.sleep)
+            self._caller = LlmCaller(store, self._backend, pace, llm.mask, clock=llm.clock, sleep=llm.sleep)
             if self._backend.is_paid and self._rules.budget == LlmBudget() and not by_hand:
                 self._refusal = NoAnswer(NO_BUDGET, self._clock() + NO_BUDGET_RETRY)
 
@@ -204,8 +206,7 @@ class _Run:
         if self._backend is None:
             assert self._refusal is not None  # without one, that there is no LLM is a reason against
             return self._flagged(part, self._refusal)
-        prompt = build_prompt(part)
-        asked = _Asked(part, request_for(prompt, self._backend), prompt.message_ids)
+        asked = _asked(part, self._backend)
         if not self._store.llm.note_asked({asked.request.key: part}):
             return self._flagged(part, NoAnswer(FORGOTTEN))
         known = self._store.llm.replies([asked.request.key]).get(asked.request.key)
@@ -234,7 +235,7 @@ class _Run:
         if not parts:
             return
         self._open_desk(backend)
-        asked = [_Asked(part, request_for(prompt, backend), prompt.message_ids) for part, prompt in _prompts(parts)]
+        asked = [_asked(part, backend) for part in parts]
         noted = self._store.llm.note_asked({each.request.key: each.part for each in asked})
         asked = [each for each in asked if each.request.key in noted]
         known = self._store.llm.replies([each.request.key for each in asked])
@@ -248,7 +249,8 @@ class _Run:
             [self._from(e, Answer(known[e.request.key], LlmUse(), True)) for e in asked if e.request.key in known]
         )
         for each, answer in self._answers(singly, backend.concurrency):
-            self._write([self._from(each, answer)])
+            if answer != NoAnswer(FORGOTTEN):  # nothing stands in for what was read before it was written anew
+                self._write([self._from(each, answer)])
 
     def _answers(self, asked: Sequence[_Asked], at_once: int) -> Iterator[tuple[_Asked, Answer | NoAnswer]]:
         """Each with its answer, as they come; the first that says so ends the asking, for this and all that follow."""
@@ -301,20 +303,16 @@ class _Run:
         return left
 
     def _hand_in(self, asked: Sequence[_Asked]) -> tuple[list[_Asked], list[_Asked]]:
-        """Those that are in a batch now, all that never failed if they are worth one, and the others."""
-        if self._desk is None or self._refusal is not None or len(asked) < self._rules.batch_min:
+        """Those that are in a batch now, none that failed before, and the others."""
+        if self._desk is None or self._refusal is not None:
             return [], list(asked)
-        fresh: list[_Asked] = []
-        failed: list[_Asked] = []
-        for each in asked:
-            (failed if self._attempts(each.part) else fresh).append(each)
-        requests = {each.request.key: each.request for each in fresh}
+        fresh = {each.request.key: each.request for each in asked if not self._attempts(each.part)}
         try:
-            if len(requests) >= self._rules.batch_min and self._desk.submit(list(requests.values())):
-                return fresh, failed
+            keys = self._desk.submit(list(fresh.values()), self._rules.batch_min)
         except OnHold as hold:
-            self._refusal = NoAnswer(str(hold), hold.until)
-        return [], list(asked)
+            self._refusal, keys = NoAnswer(str(hold), hold.until), frozenset()
+        in_it = [each for each in asked if each.request.key in keys]
+        return in_it, [each for each in asked if each.request.key not in keys]
 
     # --- summaries -----------------------------------------------------------------------------------------
 
@@ -381,14 +379,12 @@ class _Run:
 
     def _count(self, answer: Answer) -> None:
         self._counts["cached"] += answer.is_cached
-        a, b = self._used, answer.used
-        self._used = LlmUse(
-            a.calls + b.calls, a.input_tokens + b.input_tokens, a.output_tokens + b.output_tokens, a.dollars + b.dollars
-        )
+        self._used += answer.used
 
 
-def _prompts(parts: Sequence[Part]) -> Iterator[tuple[Part, Prompt]]:
-    return ((part, build_prompt(part)) for part in parts)
+def _asked(part: Part, backend: SummaryBackend) -> _Asked:
+    prompt = build_prompt(part)
+    return _Asked(part, request_for(prompt, backend), prompt.message_ids)
 
 
 def _is_as_asked_for(reply: str) -> None:

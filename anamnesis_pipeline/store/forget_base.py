@@ -62,11 +62,11 @@ class ForgetRecords(Protocol):
         """Parts by id, in the order of ids, that come behind this one; `''` comes before all."""
 
     def replace_parts(self, parts: Sequence[Part], *, resummarize: bool = False) -> int:
-        """Write parts that exist with other texts. Ids stay, and the episode is to be published again. Returns how many
-        were there.
+        """Write parts that exist with other texts. Ids stay, and the episode is to be published again; no reply of an
+        LLM about the former text that is still to come is kept. Returns how many were there.
 
-        :param resummarize: the summaries go, and so does every reply of an LLM about these parts, cached or still to
-            come; the next run asks anew. Else the summary of the former text stands for the new one.
+        :param resummarize: the summaries go, and so does every cached reply about these parts; the next run asks anew.
+            Else the summary of the former text stands for the new one.
         """
 
     def remove_parts(self, part_ids: Sequence[str]) -> int:
@@ -76,7 +76,8 @@ class ForgetRecords(Protocol):
 
     def rewrite_episode(self, episode: Episode, passages: Sequence[Passage]) -> bool:
         """Write texts, metadata and passages of an episode as they are given, whatever was edited; status and counters
-        stay. Unchanged passages keep their keys. False when there is no such id.
+        stay. Unchanged passages keep their keys. Where the verbatim text is another, no reply of an LLM about the
+        former one that is still to come is kept. False when there is no such id.
         """
 
     def replies_after(self, key: str, limit: int) -> list[CachedReply]:

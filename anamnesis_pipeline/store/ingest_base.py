@@ -37,6 +37,8 @@ class SourceCounts:
 
     files: int = 0
     files_gone: int = 0
+    files_unread: int = 0
+    """Those there are that the last attempt could not read."""
     bytes: int = 0
     lines: int = 0
     unparsed_lines: int = 0
@@ -155,8 +157,9 @@ class IngestRecords(Protocol):
         """
 
     def put_summaries(self, summaries: Sequence[Summary]) -> int:
-        """Write by part id; returns how many changed. Not written is one of a part that is not there any more, or that
-        was read from a reply that may not be kept (`LlmRecords.put_reply`).
+        """Write by part id; returns how many changed. Not written is one of a part that is not there any more, of a
+        text that is neither its present one nor that of the summary there is, or that was read from a reply that may
+        not be kept (`LlmRecords.put_reply`).
         """
 
     def summary(self, part_id: str) -> Summary | None:

@@ -70,6 +70,12 @@ class LlmRecords(Protocol):
         :raises LlmCallTaken: an open call has a lease of one of the keys; nothing is written.
         """
 
+    def renew(self, call_id: str, until: datetime) -> None:
+        """Let the lease of an open call, if it has one, end at `until`."""
+
+    def leased(self, keys: Sequence[str], now: datetime) -> set[str]:
+        """Those of `keys` that an open call has a lease of."""
+
     def settle(self, call_id: str, used: LlmUse | None) -> None:
         """Replace what was booked by what was used (nothing, for a call never made; None: it stays as booked), and end
         its lease. A second call does nothing.

@@ -51,6 +51,7 @@ class AnthropicBackend:
         self, model: Model, api_key: str, timeout_s: float, url: str = URL, *, find: Callable[[str], Model]
     ) -> None:
         self.model = model.name
+        self.batch_factor = model.batch_factor
         self._known = model
         self._find = find
         timeout = httpx2.Timeout(timeout_s, connect=min(CONNECT_TIMEOUT_S, timeout_s))

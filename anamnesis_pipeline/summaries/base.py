@@ -59,6 +59,10 @@ class SummaryBackend(Protocol):
 class BatchBackend(SummaryBackend, Protocol):
     """A backend that also takes many requests at once, more cheaply, to be answered within a day."""
 
+    @property
+    def batch_factor(self) -> float:
+        """What a batch costs of the price of single calls."""
+
     def submit(self, requests: Sequence[Request]) -> str:
         """Hand them in; the batch's id. Raises as `ask`."""
 

@@ -11,7 +11,7 @@ from anamnesis_pipeline import settings as settings_file
 from anamnesis_pipeline.commands import config, doctor, status
 from anamnesis_pipeline.commands.llm_health import llm_problems
 from anamnesis_pipeline.commands.summaries import explain_value, render_value, run_backfill, run_summarize
-from anamnesis_pipeline.errors import BadSetting, EpisodeNotFound
+from anamnesis_pipeline.errors import BadSetting, EpisodeNotFound, GiveUp
 from anamnesis_pipeline.model import Where
 from anamnesis_pipeline.settings import Settings
 from anamnesis_pipeline.steps.pipeline import ingest_all
@@ -115,7 +115,8 @@ def test_an_llm_that_is_not_there_leaves_flagged_summaries_that_status_and_docto
     config.store_setting(home, "summary_min_value", "0")
     run_backfill(home, print, project=None, limit=1, dry_run=False)
     said: list[str] = []
-    run_summarize(home, said.append)
+    with pytest.raises(GiveUp, match="1 part has no summary"):
+        run_summarize(home, said.append)
     assert any("1 flagged" in line for line in said)
     finding = doctor.llm(store)
     assert not finding.ok

@@ -10,7 +10,7 @@ import pytest
 from starlette.testclient import TestClient
 
 from anamnesis_pipeline.dagster_api import IngestRun, IngestRuns
-from anamnesis_pipeline.model import Source
+from anamnesis_pipeline.model import FileCursor, Source
 from anamnesis_pipeline.steps.llm_breaker import Breaker
 from anamnesis_pipeline.summary_model import LlmBudget, LlmUse
 from anamnesis_pipeline.wiring import effective_settings
@@ -53,6 +53,21 @@ def test_the_status_counts_what_is_stored(client: TestClient, services: TestServ
     assert (counters["files"], counters["lines"], counters["messages"], counters["parts"]) == (1, 10, 2, 2)
     assert (counters["evaluated"], counters["flagged"], counters["errors"]) == (1, 0, 0)
     assert status["summaries"] == {"extractive": 1}
+
+
+def test_the_status_counts_unread_files_and_no_line_more_than_there_is(
+    client: TestClient, services: TestServices, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for path, state in {"a": {}, "b": {"unread": "denied"}, "c": {"unread": "denied", "gone": True}}.items():
+        cursor = FileCursor("logs", path, lines=10, parsed_lines=-1, **state)  # type: ignore[arg-type]
+        services.store.ingest.commit_crawl(None, cursor, None)
+    ingest, counted = services.store.ingest, []
+    counts = ingest.counts
+    monkeypatch.setattr(ingest, "counts", lambda: counted.append(1) or counts())
+    monkeypatch.setattr(ingest, "cursors", lambda source: pytest.fail("loads what the parser remembers of each file"))
+    counters = get_status(client)["counters"]
+    assert (counters["files"], counters["lines"], counters["unparsed_lines"], counters["errors"]) == (3, 30, 30, 1)
+    assert counted == [1]
 
 
 def test_the_status_shows_runs_with_links_and_when_the_next_one_is(client: TestClient, services: TestServices) -> None:

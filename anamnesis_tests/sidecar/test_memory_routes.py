@@ -219,3 +219,24 @@ def test_who_asks_for_work_under_way_gets_its_outcome_and_a_failure_is_raised() 
 
     asyncio.run(ask())
     assert len(calls) == 2
+
+
+def test_what_a_newer_llm_finds_replaces_all_that_an_older_one_found(client: TestClient, llm: OllamaServer) -> None:
+    llm.respond(reply(*({**RECORD, "text": f"Fact {n}."} for n in range(3))), reply(RECORD, summary="It is mended."))
+    client.post("/memory/ingest", json=PAIR)
+    client.put("/api/jsonl/settings", json={"summary_model": "another"})
+    body = client.post("/memory/ingest", json=PAIR).json()
+    assert (body["summary"], [record["text"] for record in body["records"]]) == ("It is mended.", [RECORD["text"]])
+    records = client.get("/api/episodes", params={"kind": "record"}).json()["items"]
+    assert [record["summary"] for record in records] == [RECORD["text"]]
+
+
+def test_what_a_client_wrote_over_an_llms_summary_stays_when_a_newer_llm_is_asked(
+    client: TestClient, llm: OllamaServer
+) -> None:
+    llm.respond(reply(RECORD), reply(RECORD, summary="It is mended."))
+    pair_id = client.post("/memory/ingest", json=PAIR).json()["episode_id"]
+    client.patch(f"/api/episodes/{pair_id}", json={"tags": ["mine"]})
+    client.put("/api/jsonl/settings", json={"summary_model": "another"})
+    body = client.post("/memory/ingest", json=PAIR).json()
+    assert (body["summary"], body["tags"]) == ("The retry double-charged; it now sends a key.", ["mine"])

@@ -69,6 +69,7 @@ class BatchLlmHere(LlmHere):
     name: str = "anthropic"
     is_paid: bool = True
     is_local: bool = False
+    batch_factor: float = 1.0
     done: bool = True
     looks: int = 0
     arrives: bool = True

@@ -7,13 +7,15 @@ import pytest
 
 from anamnesis_pipeline.errors import LlmRefused, LlmUnavailable
 from anamnesis_pipeline.steps.llm_batches import LOOK_AGAIN, BatchDesk
+from anamnesis_pipeline.steps.llm_breaker import Breaker
 from anamnesis_pipeline.steps.llm_calls import LlmCaller, Pace
 from anamnesis_pipeline.steps.summaries import IN_A_BATCH
 from anamnesis_pipeline.store.base import Store
-from anamnesis_pipeline.store.llm_base import OpenBatch
+from anamnesis_pipeline.store.llm_base import Lease, OpenBatch
 from anamnesis_pipeline.summaries.base import Reply, Request
 from anamnesis_pipeline.summary_model import LlmBudget, LlmUse
-from anamnesis_tests.steps.llms import DAY, EXPECTED, USED, BatchLlmHere, Run, parsed, part
+from anamnesis_tests.steps.archived_logs import unmasked
+from anamnesis_tests.steps.llms import DAY, EXPECTED, REPLY, USED, BatchLlmHere, Clock, Run, parsed, part
 
 PARTS = 4
 
@@ -29,6 +31,10 @@ def start(store: Store) -> Callable[..., Run]:
         return Run(store, backend, **{"batch_min": PARTS, "budget": LlmBudget(dollars=1.0), **rules})
 
     return start
+
+
+def caller(store: Store, llm: BatchLlmHere, clock: Clock | None = None) -> LlmCaller:
+    return LlmCaller(store, llm, Pace(LlmBudget(), 10_000), unmasked, clock=clock or Clock())
 
 
 def later(run: Run) -> None:
@@ -62,6 +68,48 @@ def test_a_batch_that_the_budget_does_not_hold_is_not_handed_in(store: Store, st
     run()
     assert run.backend.batches == {}
     assert 0 < len(run.backend.asked) < PARTS
+
+
+def test_a_batch_is_as_large_as_the_budget_holds_at_its_own_price(store: Store, start):
+    run = start(
+        BatchLlmHere(done=False, batch_factor=0.5), batch_min=3, budget=LlmBudget(dollars=1.6 * EXPECTED.dollars)
+    )
+    report = run()
+    assert (report.counts["in a batch"], report.counts["flagged"]) == (3, PARTS - 3)
+    assert "budget" in report.problem
+    assert (len(run.backend.batches["batch1"]), run.backend.asked) == (3, [])
+    assert store.llm.used(DAY).dollars == pytest.approx(3 * 0.5 * EXPECTED.dollars)
+
+
+def test_what_another_run_asks_for_is_left_out_of_a_batch(store: Store, start):
+    probe = start(BatchLlmHere(done=False))
+    probe()
+    taken, known = (request.key for request in probe.backend.batches["batch1"][:2])
+    (batch_id,) = store.llm.open_batches("anthropic")
+    store.llm.settle(store.llm.open_batches("anthropic")[batch_id].call_id, LlmUse())
+    store.llm.close_batch(batch_id)
+    now = probe.clock.now
+    lease = Lease((taken,), now, now + timedelta(hours=1))
+    assert store.llm.reserve("other", DAY, "anthropic", "tiny", EXPECTED, LlmBudget(), lease)
+    desk = BatchDesk(store, probe.backend, caller(store, probe.backend, probe.clock), lambda reply: None, probe.clock)
+    store.llm.put_reply(known, REPLY, "anthropic", "tiny")
+    requests = probe.backend.batches["batch1"]
+    assert desk.submit(requests, PARTS - 1) == frozenset()
+    assert desk.submit(requests, PARTS - 2) == {r.key for r in requests} - {taken, known}
+    assert len(probe.backend.batches["batch2"]) == PARTS - 2
+
+
+def test_a_lost_batch_shows_that_the_service_is_there(store: Store, start):
+    run = start(BatchLlmHere(done=False))
+    run()
+    breaker = Breaker(store.settings, "anthropic", run.clock)
+    breaker.was_told_to_wait("slow down", 60.0)
+    run.backend.batches.clear()
+    run.backend.failing = [KeyboardInterrupt()]  # before the new batch could show it
+    later(run)
+    with pytest.raises(KeyboardInterrupt):
+        run()
+    assert breaker.state().until is None
 
 
 def test_what_a_batch_could_not_answer_has_failed_once_and_is_asked_for_by_itself(store: Store, start):
@@ -120,7 +168,7 @@ def test_when_all_text_stays_here_no_batch_is_even_looked_for(store: Store, star
 
 def test_batches_that_others_hand_in_while_a_run_goes_on_are_waited_for(store: Store, open_store: Callable[[], Store]):
     llm = BatchLlmHere(done=False)
-    desk = BatchDesk(store, llm, LlmCaller(store, llm, Pace(LlmBudget(), 10_000)), lambda reply: None)
+    desk = BatchDesk(store, llm, caller(store, llm), lambda reply: None)
     desk.collect()
     assert desk.waiting() == frozenset()
     open_store().llm.put_batch("b9", llm.name, OpenBatch("c9", "tiny", ("k1", "k2")))

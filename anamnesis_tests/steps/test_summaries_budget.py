@@ -4,15 +4,18 @@ import itertools
 import json
 import threading
 from collections.abc import Callable
+from dataclasses import replace
 from datetime import timedelta
 
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from anamnesis_pipeline.errors import LlmRefused
+from anamnesis_pipeline.errors import LlmAnswerInvalid, LlmRefused
 from anamnesis_pipeline.model import Part
+from anamnesis_pipeline.steps import llm_calls
 from anamnesis_pipeline.steps import summaries as step
+from anamnesis_pipeline.steps.llm_breaker import Breaker
 from anamnesis_pipeline.steps.llm_calls import BEING_MADE
 from anamnesis_pipeline.store.base import Store
 from anamnesis_pipeline.summary_model import LlmBudget, LlmUse
@@ -114,6 +117,41 @@ def test_two_runs_at_once_pay_once_for_each_part(store: Store, open_store: Calla
     assert store.ingest.summary_counts() == {"tiny": 6}
     run.clock.now += timedelta(minutes=1)
     assert run().counts == {}
+
+
+def test_a_call_that_takes_longer_than_its_lease_is_made_once(store: Store, open_store, start, monkeypatch):
+    monkeypatch.setattr(llm_calls, "RENEWED_EVERY_S", 0.01)
+    run, renewed = start(LlmHere(concurrency=1)), threading.Semaphore(0)
+    parsed(store, part(1))
+    other, renew = Run(open_store(), LlmHere()), store.llm.renew
+    other.clock = run.clock
+    other.llm = replace(other.llm, clock=run.clock)
+
+    def renew_and_tell(*given: object) -> None:
+        renew(*given)
+        renewed.release()
+
+    def take_long() -> None:
+        run.backend.on_ask = lambda: None
+        for _ in range(3):
+            run.clock.now += llm_calls.CALL_LEASE - timedelta(minutes=1)
+            assert renewed.acquire(timeout=10)
+            assert renewed.acquire(timeout=10), "begun after the clock was moved"
+        assert other().problem == BEING_MADE
+
+    store.llm.renew, run.backend.on_ask = renew_and_tell, take_long
+    assert run().counts["flagged"] == 0
+    assert (len(run.backend.asked), other.backend.asked) == (1, [])
+
+
+def test_an_answer_that_is_no_use_shows_that_the_service_is_there(store: Store, start):
+    run = start(LlmHere(script=[LlmAnswerInvalid("cut off")], concurrency=1))
+    parsed(store, part(1))
+    breaker = Breaker(store.settings, "ollama", run.clock)
+    breaker.was_told_to_wait("slow down", 60.0)
+    run.clock.now += timedelta(minutes=2)
+    assert run().problem == "cut off"
+    assert breaker.state().until is None
 
 
 def test_a_reply_that_came_while_the_same_was_about_to_be_asked_is_taken(store: Store, start):

@@ -113,8 +113,9 @@ class SqliteForgetting:
         replaced = 0
         for batch in batches(parts, PARTS_PER_WRITE):
             with self._database.write() as connection:
+                part_ids = [part.part_id for part in batch]
+                llm_records.void(connection, part_ids)
                 if resummarize:
-                    part_ids = [part.part_id for part in batch]
                     llm_records.withdraw(connection, part_ids)
                     _delete(connection, "summaries", part_ids)
                 replaced += sum(_replace_part(connection, part, resummarize=resummarize) for part in batch)
@@ -132,9 +133,14 @@ class SqliteForgetting:
     def rewrite_episode(self, episode: Episode, passages: Sequence[Passage]) -> bool:
         episode, passages = episode_rows.storable(episode), passage_rows.storable(passages)
         with self._database.write() as connection:
-            row = connection.execute("SELECT 1 FROM episodes WHERE episode_id = ?", (episode.episode_id,)).fetchone()
+            row = connection.execute(
+                "SELECT raw_exchange FROM episodes JOIN episode_texts USING (episode_key) WHERE episode_id = ?",
+                (episode.episode_id,),
+            ).fetchone()
             if row is None:
                 return False
+            if row[0] != episode.raw_exchange:
+                llm_records.void(connection, [episode.episode_id])
             episode_key = episode_rows.write_episode(connection, episode, passages)
             passage_rows.write_passages(connection, episode_key, passages)
             pending.refresh(connection, [episode_key])
@@ -175,13 +181,18 @@ def _delete(connection: sqlite3.Connection, table: str, part_ids: Sequence[str])
 
 
 def _replace_part(connection: sqlite3.Connection, part: Part, *, resummarize: bool) -> bool:
-    """A summary that stays is noted as being of the new text: it is the same text under other masks."""
+    """A summary that stays is noted as being of the new text: it is the same text under other masks. One of an even
+    older text goes: nobody reads it any more.
+    """
     row = connection.execute("SELECT content_hash FROM parts WHERE part_id = ?", (part.part_id,)).fetchone()
     if row is None:
         return False
     connection.execute(
         "UPDATE summaries SET content_hash = ? WHERE part_id = ? AND content_hash = ?",
         (part.content_hash, part.part_id, row[0]),
+    )
+    connection.execute(
+        "DELETE FROM summaries WHERE part_id = ? AND content_hash <> ?", (part.part_id, part.content_hash)
     )
     part_rows.write_part(connection, part)
     connection.execute("UPDATE parts SET published_hash = NULL WHERE part_id = ?", (part.part_id,))

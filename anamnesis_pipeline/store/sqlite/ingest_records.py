@@ -1,7 +1,7 @@
 """Sources, file cursors, archive frames, message keys and parts in SQLite."""
 
 # ruff: noqa: D102, S608
-# the contract documents them, see store/base.py; only names of ours enter the SQL
+# the contract documents them, see store/ingest_base.py; only names of ours enter the SQL
 
 import sqlite3
 from collections.abc import Iterable, Iterator, Sequence
@@ -29,9 +29,10 @@ _PAGE = 50
 _COUNTS = {
     "files": "SELECT count(*) FROM files WHERE {of}",
     "files_gone": "SELECT count(*) FROM files WHERE gone AND {of}",
+    "files_unread": "SELECT count(*) FROM files WHERE unread <> '' AND NOT gone AND {of}",
     "bytes": 'SELECT coalesce(sum("offset"), 0) FROM files WHERE {of}',
     "lines": "SELECT coalesce(sum(lines), 0) FROM files WHERE {of}",
-    "unparsed_lines": "SELECT coalesce(sum(lines - parsed_lines), 0) FROM files WHERE {of}",
+    "unparsed_lines": "SELECT coalesce(sum(lines - max(parsed_lines, 0)), 0) FROM files WHERE {of}",
     "messages": "SELECT count(*) FROM messages WHERE canonical = '' AND {of}",
     "occurrences": "SELECT count(*) FROM occurrences WHERE {of}",
     "dead_letters": "SELECT count(*) FROM dead_letters WHERE {of}",

@@ -15,8 +15,6 @@ from anamnesis_pipeline.store.sqlite.columns import clean, instant, json_list
 from anamnesis_pipeline.store.sqlite.connection import Database, batches
 from anamnesis_pipeline.summary_model import LlmBudget, LlmUse
 
-_ROUNDING = 1e-9
-"""Dollars that sums of fractions may be off."""
 _LONGEST_QUEUE_S = 3600.0
 """A turn further ahead than this was taken before the clock was set back."""
 
@@ -98,7 +96,7 @@ class SqliteLlm:
         lease: Lease | None = None,
     ) -> bool:
         with self._database.write() as connection:
-            if _exceeds(_used(connection, day), expected, budget):
+            if not budget.holds(_used(connection, day) + expected):
                 return False
             if lease is not None:
                 _take(connection, call_id, lease)
@@ -109,6 +107,18 @@ class SqliteLlm:
                 (call_id, day, backend, model, *_columns(expected)),
             )
         return True
+
+    def renew(self, call_id: str, until: datetime) -> None:
+        with self._database.write() as connection:
+            connection.execute("UPDATE llm_leases SET until = ? WHERE call_id = ?", (instant(until), call_id))
+
+    def leased(self, keys: Sequence[str], now: datetime) -> set[str]:
+        with self._database.read() as connection:
+            rows = connection.execute(
+                "SELECT key FROM llm_leases WHERE key IN (SELECT value FROM json_each(?)) AND until > ?",
+                (json_list(keys), instant(now)),
+            )
+            return {key for (key,) in rows}
 
     def settle(self, call_id: str, used: LlmUse | None) -> None:
         with self._database.write() as connection:
@@ -163,10 +173,17 @@ class SqliteLlm:
 
 def withdraw(connection: sqlite3.Connection, part_ids: Sequence[str]) -> None:
     """Remove every reply about these parts; those still to come are not kept."""
+    asked = "SELECT key FROM llm_asked WHERE part_id IN (SELECT value FROM json_each(?))"
+    connection.execute(f"DELETE FROM llm_replies WHERE key IN ({asked})", (json_list(part_ids),))
+    void(connection, part_ids)
+
+
+def void(connection: sqlite3.Connection, part_ids: Sequence[str]) -> None:
+    """Keep no reply about these parts that is still to come, and no summary read from one. Summaries there are stay."""
     of_parts = (json_list(part_ids),)
     about = "part_id IN (SELECT value FROM json_each(?))"
-    connection.execute(f"DELETE FROM llm_replies WHERE key IN (SELECT key FROM llm_asked WHERE {about})", of_parts)
     connection.execute(f"UPDATE llm_asked SET void = 1 WHERE {about}", of_parts)
+    connection.execute(f"UPDATE summaries SET reply_key = '' WHERE {about}", of_parts)
 
 
 def _is_as_stored(connection: sqlite3.Connection, part: Part) -> bool:
@@ -199,14 +216,6 @@ def _used(connection: sqlite3.Connection, day: str) -> LlmUse:
         (day,),
     ).fetchone()
     return LlmUse(*row)
-
-
-def _exceeds(used: LlmUse, expected: LlmUse, budget: LlmBudget) -> bool:
-    tokens = used.input_tokens + used.output_tokens + expected.input_tokens + expected.output_tokens
-    dollars = used.dollars + expected.dollars
-    return (budget.tokens is not None and tokens > budget.tokens) or (
-        budget.dollars is not None and dollars > budget.dollars + _ROUNDING
-    )
 
 
 def _columns(use: LlmUse) -> tuple[int, int, int, float]:

@@ -1,7 +1,7 @@
 """Which parts want a summary, and the summaries there are, in SQLite."""
 
 # ruff: noqa: D102, S608
-# the contract documents them, see store/base.py; only names of ours enter the SQL
+# the contract documents them, see store/ingest_base.py; only names of ours enter the SQL
 
 import sqlite3
 from collections import Counter

@@ -61,8 +61,10 @@ def write_summary(connection: sqlite3.Connection, summary: Summary) -> bool:
 def _may_be_kept(connection: sqlite3.Connection, summary: Summary) -> bool:
     return (
         connection.execute(
-            """SELECT 1 FROM parts WHERE part_id = ? AND NOT EXISTS (SELECT 1 FROM llm_asked WHERE key = ? AND void)""",
-            (summary.part_id, summary.reply_key),
+            """SELECT 1 FROM parts LEFT JOIN summaries s USING (part_id)
+                WHERE part_id = ?1 AND ?2 IN (parts.content_hash, s.content_hash)
+                    AND NOT EXISTS (SELECT 1 FROM llm_asked WHERE key = ?3 AND void)""",
+            (summary.part_id, summary.content_hash, summary.reply_key),
         ).fetchone()
         is not None
     )
