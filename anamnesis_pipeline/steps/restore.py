@@ -1,5 +1,6 @@
 """Logs written back from the archive, line by line."""
 
+import os
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
@@ -135,13 +136,18 @@ def _inside(to: Path, target: str) -> Path:
     return to / target
 
 
+def _for_me_alone(path: str, flags: int) -> int:
+    """A log may say anything; Claude Code's own are readable by their owner only, too."""
+    return os.open(path, flags, 0o600)
+
+
 def _write(store: Store, archive: Archive, item: Restorable, target: Path) -> tuple[int, int]:
     """Lines and bytes written."""
     draft, count = target.with_name(f"{target.name}.restoring"), 0
     archived = archived_lines(store, archive, item.cursor.source, item.cursor.path, item.generation)
     try:
         target.parent.mkdir(parents=True, exist_ok=True)
-        with draft.open("w", encoding="utf-8", errors="surrogatepass", newline="\n") as out:
+        with open(draft, "w", encoding="utf-8", errors="surrogatepass", newline="\n", opener=_for_me_alone) as out:
             for count, line in enumerate(archived, start=1):  # noqa: B007
                 out.write(f"{line}\n")
             size = out.tell()

@@ -32,6 +32,8 @@ def test_a_file_comes_back_byte_for_byte_after_its_log_is_gone(home: Home, tmp_p
     log.unlink()
     home.ingest(unmasked)
     assert restored(home, tmp_path / "out", session_id=SESSION) == {f"{FOLDER}/{SESSION}.jsonl": before}
+    (written,) = (tmp_path / "out").rglob("*.jsonl")
+    assert written.stat().st_mode & 0o777 == 0o600
 
 
 def test_what_a_text_line_cannot_hold_is_left_out_as_documented(home: Home, tmp_path: Path) -> None:
