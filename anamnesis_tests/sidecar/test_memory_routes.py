@@ -240,3 +240,13 @@ def test_what_a_client_wrote_over_an_llms_summary_stays_when_a_newer_llm_is_aske
     client.put("/api/jsonl/settings", json={"summary_model": "another"})
     body = client.post("/memory/ingest", json=PAIR).json()
     assert (body["summary"], body["tags"]) == ("The retry double-charged; it now sends a key.", ["mine"])
+
+
+def test_a_secret_in_a_reply_is_masked_before_the_reply_is_cached(
+    client: TestClient, services: TestServices, llm: OllamaServer
+) -> None:
+    llm.respond(reply(RECORD, summary=f"It was {SECRET}."))
+    assert client.post("/memory/ingest", json=PAIR).json()["summary"].startswith("It was [")
+    (cached,) = services.store.forgetting.replies_after("", 9)
+    assert "It was [" in cached.reply
+    assert SECRET not in cached.reply
