@@ -217,6 +217,11 @@ def call_of(key: str) -> str:
     return key.removeprefix(RESULT_KEY).rpartition(":")[0]
 
 
+def borrowed_key(key: str) -> str:
+    """Key of a message as long as only a fork, or a session moved to the background, was read that says so."""
+    return f"f:{key}"
+
+
 def agent_key(session_id: str, agent_id: str) -> str:
     """The further key of the tool result that says which subagent its call spawned."""
     return f"sa:{content_id(session_id, agent_id)}"

@@ -13,7 +13,7 @@ from anamnesis_pipeline.exchanges.log_lines import Record, read_records
 from anamnesis_pipeline.exchanges.own_text import begins_own_session, may_hold_memory, without_memory
 from anamnesis_pipeline.exchanges.records import LoggedMessage, boundary_of, read_messages_of
 from anamnesis_pipeline.exchanges.wide_text import narrowed
-from anamnesis_pipeline.model import Message, Occurrence, Part, SegmentKind, agent_key
+from anamnesis_pipeline.model import Message, Occurrence, Part, SegmentKind, agent_key, borrowed_key
 
 STATE_VERSION = 1
 """Version of `FileState` as JSON."""
@@ -53,7 +53,8 @@ class FileState:
     """What the parser must know of the lines before, small whatever the file's size.
 
     `line` counts the lines read of this `generation`. `part_id` names the open part, whose text the store has.
-    `own`: the session is a call of our summarizer, None as long as nothing was asked. `boundaries` are the latest of
+    `own`: the session is a call of our summarizer, None as long as nothing was asked. `borrows`: some of the
+    file was copied from another session, maybe twice, with a mark and without. `boundaries` are the latest of
     compactions, which may be written twice: the uuid of each, and that of the last record before it.
     """
 
@@ -69,6 +70,7 @@ class FileState:
     last_timestamp: datetime | None = None
     trail: Trail = field(default_factory=Trail)
     own: bool | None = None
+    borrows: bool = False
     boundaries: tuple[tuple[str, str], ...] = ()
 
     def to_json(self) -> str:
@@ -119,6 +121,11 @@ class Batch:
     def keys(self) -> list[str]:
         """Every key that may tell a known message, in order, repeated ones once."""
         return list(dict.fromkeys(name for logged in self.messages for name in logged.names))
+
+    @property
+    def borrowed_keys(self) -> list[str]:
+        """Keys that messages of sessions have as long as only their copies are known."""
+        return [borrowed_key(logged.message.key) for logged in self.messages if not logged.borrowed]
 
 
 @dataclass(frozen=True, slots=True)
@@ -234,6 +241,8 @@ class _Walk:
             self._own += 1
             return
         self._state = _located(self._state, logged, self._origin)
+        if self._state.borrows and not logged.borrowed:  # maybe the same message once more, without the mark
+            logged = replace(logged, seen_as=(*logged.seen_as, borrowed_key(message.key)))
         self._found.add_agent(logged)
         if self._found.is_copy(logged):
             self._found.add_copy(logged, self._origin.path)
@@ -348,11 +357,14 @@ def _located(state: FileState, logged: LoggedMessage, origin: FileOrigin) -> Fil
     cwd = logged.cwd or state.cwd
     session_id = logged.session_id or state.session_id or origin.stem
     exchange = exchange_of(logged.message, state.exchange, in_subagent=bool(agent_id))
-    if (session_id, agent_id, cwd, exchange) == (state.session_id, state.agent_id, state.cwd, state.exchange):
+    borrows = state.borrows or logged.borrowed
+    before = (state.session_id, state.agent_id, state.cwd, state.exchange, state.borrows)
+    if (session_id, agent_id, cwd, exchange, borrows) == before:
         return state
     return replace(
-        state, session_id=session_id, agent_id=agent_id, first_cwd=state.first_cwd or cwd, cwd=cwd, exchange=exchange
-    )
+        state, session_id=session_id, agent_id=agent_id, first_cwd=state.first_cwd or cwd, cwd=cwd, exchange=exchange,
+        borrows=borrows,
+    )  # fmt: skip
 
 
 def _part_kind(state: FileState, kind: SegmentKind) -> str:

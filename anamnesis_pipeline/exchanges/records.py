@@ -13,7 +13,7 @@ from anamnesis_pipeline.exchanges import identity
 from anamnesis_pipeline.exchanges.blocks import is_milestone, reference, result_text, tool_input_text
 from anamnesis_pipeline.exchanges.log_lines import Record, read_records
 from anamnesis_pipeline.exchanges.tagged import without
-from anamnesis_pipeline.model import Message, SegmentKind, content_id, result_key
+from anamnesis_pipeline.model import Message, SegmentKind, borrowed_key, content_id, result_key
 
 _MARKUP = re.compile(r"\s*<([a-z][a-z_-]*)")
 _AGENT_TOOLS = frozenset({"Agent", "Task"})
@@ -38,7 +38,7 @@ class LoggedMessage:
     `tool_use_id` links a tool's input to its result; `tool` and `milestone` are set on inputs only. `claims` are keys
     that this message also stands for, though it is never taken for a copy because of them; one whose `seen_as` is
     claimed already is a copy. `parent` is the uuid of the record before. `spawned`, on results only, is the id of the
-    subagent that the call started.
+    subagent that the call started. `borrowed` ones say that they are of another session.
     """
 
     message: Message
@@ -54,11 +54,17 @@ class LoggedMessage:
     seen_as: tuple[str, ...] = ()
     parent: str = ""
     spawned: str = ""
+    borrowed: bool = False
 
     @property
     def names(self) -> tuple[str, ...]:
         """Every key that tells a copy of the message."""
         return (self.message.key, *self.message.aliases, *self.seen_as)
+
+
+def stands_for(logged: LoggedMessage) -> tuple[str, ...]:
+    """Keys under which the message may have been known, and deleted, before it was read itself."""
+    return logged.claims if logged.borrowed else (*logged.claims, borrowed_key(logged.message.key))
 
 
 # --- record -> messages ----------------------------------------------------------------------------------
@@ -92,6 +98,11 @@ def boundary_of(record: Record) -> tuple[str, str] | None:
     return _string(record, "uuid"), _string(record, "logicalParentUuid")
 
 
+def is_borrowed(record: Record) -> bool:
+    """Whether the record says that it was copied from another session, or that its session was moved."""
+    return "forkedFrom" in record or record.get("sessionKind") == "bg"
+
+
 class Beginning(NamedTuple):
     """Where a log began, in the order in which logs own what they share."""
 
@@ -104,7 +115,7 @@ def beginning(lines: Iterable[str]) -> Beginning:
     for line in lines:
         for record in read_records(line)[0]:
             if at := _string(record, "timestamp"):
-                return Beginning("forkedFrom" in record or record.get("sessionKind") == "bg", at)
+                return Beginning(is_borrowed(record), at)
     return Beginning()
 
 
@@ -147,6 +158,7 @@ class _Emitter:
         self._cwd, self._sidechain = _string(record, "cwd"), record.get("isSidechain") is True
         self._uuid, self._timestamp = _string(record, "uuid"), timestamp_of(record)
         self._parent = _string(record, "parentUuid")
+        self._is_borrowed = is_borrowed(record)
         self._numbered = 0
 
     def add(
@@ -163,11 +175,13 @@ class _Emitter:
         if not text or text.isspace():
             return
         key, aliases = (key, aliases) if key else self._record_keys(text)
+        if self._is_borrowed:
+            key, aliases, seen_as = borrowed_key(key), (), (key, *aliases, *seen_as)
         message = Message(key, self._uuid, kind, text, self._timestamp, aliases)
         self.messages.append(
             LoggedMessage(
                 message, self._line, self.session_id, self._cwd, self.agent_id, self._sidechain, *tool, claims, seen_as,
-                self._parent,
+                self._parent, borrowed=self._is_borrowed,
             )
         )  # fmt: skip
 

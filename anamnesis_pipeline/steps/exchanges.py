@@ -10,7 +10,7 @@ from itertools import islice
 
 from anamnesis_pipeline.exchanges.history import advance_history, read_history
 from anamnesis_pipeline.exchanges.parsing import Advance, Batch, FileOrigin, FileState, advance, read_messages
-from anamnesis_pipeline.exchanges.records import Beginning, beginning
+from anamnesis_pipeline.exchanges.records import Beginning, beginning, stands_for
 from anamnesis_pipeline.model import DeadLetter, FileCursor, Part, Source
 from anamnesis_pipeline.sources.base import described_log, is_agent_description
 from anamnesis_pipeline.store.base import MAX_ROWS_PER_WRITE, Store
@@ -103,7 +103,8 @@ class ParseContext:
     def advance(self, state: FileState, batch: Batch, path: str) -> Advance:
         """What a batch adds to what the store knows."""
         batch = self._without_deleted(batch)
-        known, origin = self.ingest.known_keys(batch.keys), self.origin(path)
+        keys = [*batch.keys, *batch.borrowed_keys] if state.borrows else batch.keys
+        known, origin = self.ingest.known_keys(keys), self.origin(path)
         if self._is_history:
             return advance_history(state, batch, known, origin, label=self.label)
         open_part = self.ingest.part(state.part_id) if state.part_id else None
@@ -112,11 +113,13 @@ class ParseContext:
         )  # fmt: skip
 
     def _without_deleted(self, batch: Batch) -> Batch:
-        """The batch without messages that stand for a deleted one: a prompt that was known from the history only."""
+        """The batch without messages that stand for a deleted one: a prompt that was known from the history only, or a
+        message from a fork.
+        """
         claims = [claim for logged in batch.messages for claim in logged.claims]
-        if not claims or not (gone := self.forgotten(claims)):
+        if not (gone := self.forgotten([*claims, *batch.borrowed_keys])):
             return batch
-        return replace(batch, messages=tuple(m for m in batch.messages if gone.isdisjoint(m.claims)))
+        return replace(batch, messages=tuple(m for m in batch.messages if gone.isdisjoint(stands_for(m))))
 
     @property
     def _is_history(self) -> bool:

@@ -7,6 +7,7 @@ from typing import Any
 from anamnesis_pipeline.exchanges.history import read_history
 from anamnesis_pipeline.exchanges.log_lines import read_records
 from anamnesis_pipeline.exchanges.parsing import read_messages
+from anamnesis_pipeline.exchanges.records import stands_for
 from anamnesis_pipeline.model import Part, content_id
 
 EMPTY_LINE = "{}"
@@ -119,7 +120,7 @@ def text_key(text: str) -> str:
 def names_on(line: str, *, is_history: bool) -> set[str]:
     """Every key by which a message on this line is known."""
     batch = (read_history if is_history else read_messages)([line], 0)
-    return {name for logged in batch.messages for name in (*logged.names, *logged.claims)}
+    return {name for logged in batch.messages for name in (*logged.names, *stands_for(logged))}
 
 
 def _texts_on(line: str) -> Iterator[str]:

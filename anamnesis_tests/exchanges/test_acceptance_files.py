@@ -114,6 +114,51 @@ def test_06_an_original_that_went_on_after_its_fork_keeps_its_messages(home: Ing
     assert home.store.ingest.counts().occurrences == 6
 
 
+def fork_of(lines: list[str], own: str, **mark: object) -> list[str]:
+    """A copy under another session's name, which went on by itself."""
+    log = Log(session=OTHER)
+    log.minute, log._count = 60, 500
+    log.user(own)
+    return [*changed(lines, sessionId=OTHER, **mark), *log.lines]
+
+
+@pytest.mark.parametrize("twice", [False, True])
+@pytest.mark.parametrize("mark", [{"forkedFrom": {"sessionId": SESSION}}, {"sessionKind": "bg"}])
+@pytest.mark.parametrize("ticks", [1, 2, 5])
+def test_06_a_fork_in_another_folder_gives_back_what_it_had_before_its_original(
+    home: Ingested, mark: dict[str, object], ticks: int, twice: bool
+) -> None:
+    lines = session().lines
+    copies = fork_of(lines, "The fork goes on.", **mark)
+    if twice:
+        copies = [twin for copy in copies for twin in (copy, json.dumps({**json.loads(copy), **dict.fromkeys(mark)}))]
+        copies = [line.replace('"forkedFrom": null, ', "").replace('"sessionKind": null, ', "") for line in copies]
+    home.write(copies, f"{OTHER}.jsonl", folder="-another-folder")
+    home.ingest()
+    for end in range(ticks, len(lines) + ticks, ticks):
+        home.write(lines[:end])
+        home.ingest()
+    found = {(e.path.rpartition("/")[2], e.raw_exchange) for e in home.episodes()}
+    assert (f"{OTHER}.jsonl", "[User]\nThe fork goes on.") in found
+    assert {name for name, text in found if "The fork goes on." not in text} == {TRUNK}
+    for text in ("double-charge?", "I look at the retry path.", "pay(order)", "Refunds are issued"):
+        assert home.texts().count(text) == 1
+    assert home.ingest().messages == 0
+
+
+def test_06_what_was_deleted_of_a_fork_stays_away_when_its_original_comes(home: Ingested) -> None:
+    lines = session().lines
+    home.write(fork_of(lines, "The fork goes on.", sessionKind="bg"), f"{OTHER}.jsonl", folder="-another-folder")
+    home.ingest()
+    (gone,) = [e.episode_id for e in home.episodes() if "double-charge" in e.raw_exchange]
+    home.store.episodes.delete(gone)
+    home.write(lines)
+    for _ in range(2):
+        home.ingest()
+        assert "double-charge" not in home.texts()
+        assert "Refunds are issued" in home.texts()
+
+
 def test_06_two_sessions_whose_service_gives_calls_the_same_ids_keep_their_own_results(home: Ingested) -> None:
     for name, output in ((SESSION, "first answer"), (OTHER, "second answer")):
         log = Log(session=name)

@@ -5,10 +5,10 @@ its own key.
 """
 
 import sqlite3
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 
-from anamnesis_pipeline.model import RESULT_KEY, DeadLetter, Occurrence, call_of, content_id, part_id_of
+from anamnesis_pipeline.model import RESULT_KEY, DeadLetter, Occurrence, borrowed_key, call_of, content_id, part_id_of
 from anamnesis_pipeline.store.ingest_base import ParsedChunk
 from anamnesis_pipeline.store.sqlite.columns import clean, json_list
 from anamnesis_pipeline.store.sqlite.episodes import remove_episode
@@ -25,6 +25,7 @@ def write_messages(connection: sqlite3.Connection, chunk: ParsedChunk) -> None:
     rows = [(key, source, path, chunk.aliases.get(key, "")) for key in chunk.keys]
     _supersede_history(connection, source, path, chunk.claims)
     _supersede_agents(connection, source, path, chunk.claims)
+    _supersede_forks(connection, source, path, [key for key in chunk.keys if key not in chunk.aliases])
     rows += [(claim, source, path, key) for claim, key in chunk.claims.items()]
     connection.executemany(
         "INSERT INTO messages (key, source, path, canonical) VALUES (?, ?, ?, ?) ON CONFLICT (key) DO NOTHING", rows
@@ -102,33 +103,53 @@ def _supersede_agents(connection: sqlite3.Connection, source: str, path: str, cl
                 AND EXISTS (SELECT 1 FROM parts p WHERE p.source = m.source AND p.path = m.path AND agent_id <> '')""",
         (json_list(claims), source, path),
     ).fetchall()
+    taken: dict[str, dict[str, str]] = {}
     for claim, key, file in held:
-        _remove_message(connection, source, file, key)
-        taken = {"source": source, "path": path, "former": key, "key": claims[claim]}
-        connection.execute(
-            """UPDATE messages SET path = :path, canonical = :key
-                WHERE source = :source AND (key = :former OR canonical = :former)""",
-            taken,
-        )
-        connection.execute("UPDATE occurrences SET message_key = :key WHERE message_key = :former", taken)
-        # a run that parses that file at this moment has the message in its open part, and must begin anew
-        connection.execute("UPDATE files SET version = version + 1 WHERE source = ? AND path = ?", (source, file))
+        taken.setdefault(file, {})[key] = claims[claim]
+    for file, keys in taken.items():
+        _take_over(connection, (source, file), (source, path), keys)
 
 
-def _remove_message(connection: sqlite3.Connection, source: str, path: str, key: str) -> None:
-    """Take a message out of the parts of a file; one that held nothing else goes with its episodes."""
-    part_ids = connection.execute(
-        "SELECT part_id FROM parts WHERE source = ? AND path = ? ORDER BY ordinal DESC", (source, path)
+def _supersede_forks(connection: sqlite3.Connection, source: str, path: str, keys: Sequence[str]) -> None:
+    """Messages that only a fork had belong to their own session, which was read later."""
+    originals = {borrowed_key(key): key for key in keys}
+    held = connection.execute(
+        """SELECT key, source, path FROM messages
+            WHERE key IN (SELECT value FROM json_each(?)) AND canonical = '' AND (source, path) <> (?, ?)""",
+        (json_list(originals), source, path),
     ).fetchall()
-    is_found = False
+    taken: dict[tuple[str, str], dict[str, str]] = {}
+    for key, *file in held:
+        taken.setdefault((file[0], file[1]), {})[key] = originals[key]
+    for file, its in taken.items():
+        _take_over(connection, file, (source, path), its)
+
+
+def _take_over(
+    connection: sqlite3.Connection, former: tuple[str, str], owner: tuple[str, str], keys: Mapping[str, str]
+) -> None:
+    """Messages of one file become those of another, where they go by other keys."""
+    _remove_messages(connection, *former, keys)
+    for old, key in keys.items():
+        connection.execute(
+            "UPDATE messages SET source = ?, path = ?, canonical = ? WHERE key = ? OR canonical = ?",
+            (*owner, key, old, old),
+        )
+        connection.execute("UPDATE occurrences SET message_key = ? WHERE message_key = ?", (key, old))
+    # a run that parses that file at this moment has the messages in its open part, and must begin anew
+    connection.execute("UPDATE files SET version = version + 1 WHERE source = ? AND path = ?", former)
+
+
+def _remove_messages(connection: sqlite3.Connection, source: str, path: str, keys: Collection[str]) -> None:
+    """Take messages out of the parts of a file; a part that held nothing else goes with its episodes."""
+    part_ids = connection.execute(
+        "SELECT part_id FROM parts WHERE source = ? AND path = ? ORDER BY ordinal", (source, path)
+    ).fetchall()
     for part_id in part_ids:
         part = read_row(connection.execute(_PART, part_id).fetchone())
-        left = tuple(segment for segment in part.segments if segment.message_key != key)
+        left = tuple(segment for segment in part.segments if segment.message_key not in keys)
         if len(left) == len(part.segments):
-            if is_found:
-                return
             continue
-        is_found = True
         new_id = part_id_of(left[0]) if left else ""
         if new_id != part.part_id:
             _remove_part(connection, part.part_id)
