@@ -11,6 +11,10 @@ MAX_RESTARTS = 500
 RESTART_WORK = 8
 """Characters that may be read again while looking for them, as a multiple of the line's length."""
 
+LONG_LINE = 16 << 20
+MAX_VALUES = 1_000_000
+"""Objects and lists on a line longer than `LONG_LINE` that is decoded: each takes some 200 bytes of memory."""
+
 _DECODER = json.JSONDecoder(strict=False)
 _ENVELOPE = frozenset({"uuid", "parentUuid", "sessionId", "timestamp", "message", "messageId", "leafUuid"})
 
@@ -20,6 +24,8 @@ def read_records(line: str) -> tuple[list[Record], bool]:
 
     A record torn off by a crash may have the next one glued to it: the later, complete one is recovered.
     """
+    if has_too_many_values(line):
+        return [], True
     try:
         value = json.loads(line)
     except (ValueError, RecursionError):
@@ -29,6 +35,13 @@ def read_records(line: str) -> tuple[list[Record], bool]:
     if ("\\u" in line and ("\\ud" in line or "\\uD" in line)) or not _is_encodable(line):
         records = [_mended(record) for record in records]
     return records, damaged
+
+
+def has_too_many_values(line: str) -> bool:
+    """Whether decoding a huge line would take more memory than there may be. Quotes inside strings are escaped, so that
+    `{"` begins an object.
+    """
+    return len(line) > LONG_LINE and line.count('{"') + line.count("],[") > MAX_VALUES
 
 
 def _cleaned(line: str) -> str:

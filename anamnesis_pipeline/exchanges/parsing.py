@@ -9,7 +9,7 @@ from typing import Any
 
 from anamnesis_pipeline.exchanges.cutting import Cutter, PendingTool, Trail, follow, is_pause, is_seam
 from anamnesis_pipeline.exchanges.grouping import Exchange, exchange_of
-from anamnesis_pipeline.exchanges.log_lines import Record, read_records
+from anamnesis_pipeline.exchanges.log_lines import MAX_VALUES, Record, has_too_many_values, read_records
 from anamnesis_pipeline.exchanges.own_text import begins_own_session, may_hold_memory, without_memory
 from anamnesis_pipeline.exchanges.records import LoggedMessage, boundary_of, read_messages_of
 from anamnesis_pipeline.exchanges.wide_text import narrowed
@@ -164,7 +164,7 @@ def read_messages(lines: Iterable[str], first_line: int, read_record: ReadRecord
         length, line = len(line), narrowed(line)
         records, damaged = read_records(line)
         if damaged:
-            dead.append((number, _why_damaged(length, len(records))))
+            dead.append((number, _why_damaged(line, length, len(records))))
         if may_hold_memory(line):
             records = _without_memory(records, skipped)
         del line
@@ -178,7 +178,9 @@ def read_messages(lines: Iterable[str], first_line: int, read_record: ReadRecord
     return Batch(tuple(messages), number - first_line, +skipped, tuple(dead), tuple(boundaries))
 
 
-def _why_damaged(length: int, records: int) -> str:
+def _why_damaged(line: str, length: int, records: int) -> str:
+    if has_too_many_values(line):
+        return f"more than {MAX_VALUES:,} objects and lists on it: too much for the memory that one line may take"
     if records:
         return f"torn: {records} whole {'record' if records == 1 else 'records'} on it, the rest is no JSON object"
     return f"no JSON object in its {length} characters"

@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from anamnesis_pipeline.exchanges import redaction_rules
+from anamnesis_pipeline.exchanges.log_lines import has_too_many_values
 from anamnesis_pipeline.exchanges.redaction_rules import (
     ASSIGNMENT,
     BARE_VALUE,
@@ -346,6 +347,8 @@ def _odd_backslashes(text: str, position: int) -> bool:
 
 
 def _decoded(line: str) -> Any:
+    if has_too_many_values(line):
+        return None
     try:
         return json.loads(line)
     except (ValueError, RecursionError):

@@ -47,6 +47,9 @@ class GrowingLogs(RuleBasedStateMachine):
         self.owner: dict[str, str] = {}
         """Text -> the first file that an ingest found it in."""
         self.copies: set[tuple[str, str, int]] = set()
+        self.borrowed: set[str] = set()
+        """Texts that only forks had so far: whoever has them without the mark takes them over."""
+        self.seen: set[str] = set()
         self.crawled: dict[str, list[list[str]]] = {}
         """File -> what crawls found in it that nobody has parsed."""
         self.known: set[str] = set()
@@ -142,8 +145,16 @@ class GrowingLogs(RuleBasedStateMachine):
             self.known.update([name] if found else [])
             for number, line in found:
                 text = next(t for t in line.replace('"', " ").split() if t.startswith("word"))
-                if self.owner.setdefault(text, name) != name:
+                is_borrowed = "forkedFrom" in line or "sessionKind" in line
+                owner = self.owner.setdefault(text, name)
+                if owner == name:
+                    self.borrowed.update([text] if is_borrowed and text not in self.seen else [])
+                elif text in self.borrowed and not is_borrowed:
+                    self.owner[text] = name
+                    self.borrowed.remove(text)
+                else:
                     self.copies.add((text, name, number))
+                self.seen.add(text)
 
     def _precedence(self, name: str) -> tuple[bool, bool, str, int, str]:
         """Those that were there before, originals, the older ones."""

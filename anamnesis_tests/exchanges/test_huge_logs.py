@@ -14,6 +14,7 @@ from typing import Any
 
 import pytest
 
+from anamnesis_pipeline.exchanges.log_lines import MAX_VALUES
 from anamnesis_pipeline.sources.local import LocalHost
 from anamnesis_pipeline.store.base import Store
 from anamnesis_pipeline.store.sqlite.opening import open_sqlite
@@ -110,6 +111,24 @@ def test_04_a_line_of_50_megabytes_goes_through_in_bounded_memory_and_is_not_cut
     assert (found["messages"], found["malformed"]) == (3, 0)
     assert found["found"] == list(MARKERS)
     assert found["episodes"] >= episodes
+    assert found["rss_mb"] < LIMIT_MB
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(3_000)
+@pytest.mark.parametrize("values", ['{"a":1.5,"b":"some words"}', "[1,22,3]"])
+@pytest.mark.parametrize("share", [0.9, 1.1])
+def test_17_a_line_of_a_million_values_is_read_in_bounded_memory_or_kept_for_later(
+    tmp_path: Path, values: str, share: float
+) -> None:
+    log = Log()
+    log.user("Why?")
+    count = int(share * MAX_VALUES)
+    filler = "x" * (50_000_000 - count * (len(values) + 1))
+    line = f'{{"type":"user","filler":"{filler}","values":[{",".join([values] * count)}],"message":{{"content":"so"}}}}'
+    log_path(tmp_path).write_text(f"{log.lines[0]}\n{line}\n", encoding="utf-8")
+    found = ingested_in_a_child(tmp_path)
+    assert found["malformed"] == (share > 1)
     assert found["rss_mb"] < LIMIT_MB
 
 
