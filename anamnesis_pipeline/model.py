@@ -229,11 +229,18 @@ def agent_key(session_id: str, agent_id: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Occurrence:
-    """One more place where a known message was seen (a resume, fork, background copy or rewrite)."""
+    """One more place where a known message was seen (a resume, fork, background copy or rewrite).
+
+    `line` is SOMEWHERE where the file had the message first, and another one owns it now.
+    """
 
     message_key: str
     path: str
     line: int
+
+
+SOMEWHERE = -1
+"""A line that is not known."""
 
 
 SUMMARIZER_MARK = "anamnesis-summarizer-request"

@@ -8,7 +8,16 @@ import sqlite3
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 
-from anamnesis_pipeline.model import RESULT_KEY, DeadLetter, Occurrence, borrowed_key, call_of, content_id, part_id_of
+from anamnesis_pipeline.model import (
+    RESULT_KEY,
+    SOMEWHERE,
+    DeadLetter,
+    Occurrence,
+    borrowed_key,
+    call_of,
+    content_id,
+    part_id_of,
+)
 from anamnesis_pipeline.store.ingest_base import ParsedChunk
 from anamnesis_pipeline.store.sqlite.columns import clean, json_list
 from anamnesis_pipeline.store.sqlite.episodes import remove_episode
@@ -136,6 +145,7 @@ def _take_over(
             (*owner, key, old, old),
         )
         connection.execute("UPDATE occurrences SET message_key = ? WHERE message_key = ?", (key, old))
+    _write_occurrences(connection, former[0], [Occurrence(key, former[1], SOMEWHERE) for key in keys.values()])
     # a run that parses that file at this moment has the messages in its open part, and must begin anew
     connection.execute("UPDATE files SET version = version + 1 WHERE source = ? AND path = ?", former)
 
