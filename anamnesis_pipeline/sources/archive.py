@@ -3,9 +3,10 @@
     archive/<source>/<hash of path>.<generation>.zst          as it was crawled
     archive/<source>/<hash of path>.<generation>.r<N>.zst     rewritten N times: lines forgotten, new masks
 
-Each file is a row of independent zstd frames; a frame holds whole lines, joined by newlines. The store knows the
-frames that count. Bytes behind the last of them are debris of a crash and are overwritten by the next append; so is
-a whole file of a revision that the store does not know, and files of former revisions are removed.
+Each file is a row of zstd frames; a frame holds whole lines, joined by newlines. A frame that repeats lines of another
+generation (a copy, a fork, a file that was rewritten) is compressed against these. The store knows the frames that
+count. Bytes behind the last of them are debris of a crash and are overwritten by the next append; so is a whole file of
+a revision that the store does not know, and files of former revisions are removed.
 """
 
 import errno
@@ -20,9 +21,9 @@ from typing import BinaryIO
 import zstandard
 
 from anamnesis_pipeline.errors import StoreCorrupt, StoreFull
-from anamnesis_pipeline.model import ArchiveFrame, content_id
+from anamnesis_pipeline.model import ArchiveBase, ArchiveFrame, content_id
+from anamnesis_pipeline.sources.frames import LEANING_BYTES, base_text, packed, packed_against, unpacked
 
-LEVEL = 3
 _NO_ROOM = {errno.ENOSPC, errno.EDQUOT}
 
 
@@ -52,24 +53,25 @@ class Archive:
 
     def append(
         self, source: str, path: str, generation: int, first_line: int, lines: Sequence[str], *, at: int,
-        revision: int = 0,
+        revision: int = 0, base: ArchiveBase | None = None,
     ) -> ArchiveFrame:  # fmt: skip
         """Write `lines` as one frame at byte `at`, the end of the last frame that the store knows, durably.
 
         The frame counts only once the store has committed it.
 
         :param revision: of the generation's frames so far.
+        :param base: what `lines` are likely to repeat; used if that more than halves the frame.
         :raises StoreFull: the disk has no room.
         """
         file = self.file_of(source, path, generation, revision)
-        frame = _compressed(lines)
+        frame, base = self._packed(lines, base)
         try:
             if revision:
                 self.remove_former(source, path, generation, revision)
             _write_at(file, frame, at)
         except OSError as problem:
             raise _translated(problem, file) from problem
-        return ArchiveFrame(generation, first_line, len(lines), at, len(frame), revision)
+        return ArchiveFrame(generation, first_line, len(lines), at, len(frame), revision, base=base)
 
     def lines(self, source: str, path: str, frames: Iterable[ArchiveFrame], from_line: int = 0) -> Iterator[str]:
         """The archived lines >= `from_line` of one generation, in order, one frame in memory at a time.
@@ -89,7 +91,7 @@ class Archive:
     def rewrite(
         self, source: str, path: str, frames: Sequence[ArchiveFrame], change: Callable[[list[str]], list[str]]
     ) -> list[ArchiveFrame]:
-        """Write a generation anew, at revision + 1, frame by frame, durably; a frame that stays as it is is copied.
+        """Write a generation anew, at revision + 1, frame by frame, durably, none of them with a base.
 
         The new frames hold the same lines by number, and count only once the store has replaced the old ones by them.
         Until then the old file stays. Whoever calls holds `writing`.
@@ -107,10 +109,10 @@ class Archive:
                 for frame in frames:
                     lines = self._frame_lines(old, frame)
                     changed = change(lines)
-                    data = _bytes_of(old, frame) if changed == lines else _compressed(changed)
-                    written.append(
-                        replace(frame, archive_offset=out.tell(), archive_bytes=len(data), revision=frame.revision + 1)
-                    )
+                    kept = changed == lines and frame.base is None
+                    data = _bytes_of(old, frame) if kept else packed(changed)
+                    revised = replace(frame, revision=frame.revision + 1, base=None)
+                    written.append(replace(revised, archive_offset=out.tell(), archive_bytes=len(data)))
                     out.write(data)
             _sync_folder(new.parent)
         except OSError as problem:
@@ -143,20 +145,39 @@ class Archive:
     def _file_with(self, source: str, path: str, frame: ArchiveFrame) -> Path:
         return self.file_of(source, path, frame.generation, frame.revision)
 
-    def _frame_lines(self, file: Path, frame: ArchiveFrame) -> list[str]:
-        where = f"archive file {file}, frame at byte {frame.archive_offset} ({frame.archive_bytes} bytes)"
+    def _packed(self, lines: Sequence[str], base: ArchiveBase | None) -> tuple[bytes, ArchiveBase | None]:
+        """One frame of `lines`, and the base it needs, if any."""
+        alone = packed(lines)
+        if base is None or len(alone) <= LEANING_BYTES:
+            return alone, None
         try:
-            lines = (
-                zstandard.ZstdDecompressor()
-                .decompress(_bytes_of(file, frame))
-                .decode("utf-8", "surrogatepass")
-                .split("\n")
-            )
-        except (OSError, zstandard.ZstdError, UnicodeDecodeError) as problem:
-            raise StoreCorrupt(f"{where} cannot be read: {problem}; restore it from a backup") from problem
-        if len(lines) != frame.lines:
-            raise StoreCorrupt(f"{where} holds {len(lines)} lines, expected {frame.lines}; restore it from a backup")
+            leaning = packed_against(self._text_of(base), lines)
+        except StoreCorrupt:  # somebody rewrites or lost it; these lines are whole by themselves
+            return alone, None
+        return (leaning, base) if leaning and len(leaning) < len(alone) // 2 else (alone, None)
+
+    def _frame_lines(self, file: Path, frame: ArchiveFrame) -> list[str]:
+        base = self._text_of(frame.base) if frame.base else None
+        with _readable(file, frame):
+            lines = unpacked(_bytes_of(file, frame), base)
+            if len(lines) != frame.lines:
+                raise ValueError(f"it holds {len(lines)} lines, expected {frame.lines}")
         return lines
+
+    def _text_of(self, base: ArchiveBase) -> bytes:
+        file = self.file_of(base.source, base.path, base.generation, base.revision)
+        with _readable(file, base):
+            return base_text(_bytes_of(file, base))
+
+
+@contextmanager
+def _readable(file: Path, place: ArchiveFrame | ArchiveBase) -> Iterator[None]:
+    """:raises StoreCorrupt: what lies there could not be read."""
+    try:
+        yield
+    except (OSError, zstandard.ZstdError, ValueError) as problem:
+        where = f"archive file {file}, frame at byte {place.archive_offset} ({place.archive_bytes} bytes)"
+        raise StoreCorrupt(f"{where} cannot be read: {problem}; restore it from a backup") from problem
 
 
 @contextmanager
@@ -173,12 +194,7 @@ def _locked(folder: Path) -> Iterator[None]:
         os.close(lock)
 
 
-def _compressed(lines: Sequence[str]) -> bytes:
-    text = "\n".join(lines).encode("utf-8", "surrogatepass")
-    return zstandard.ZstdCompressor(level=LEVEL, write_checksum=True).compress(text)
-
-
-def _bytes_of(file: Path, frame: ArchiveFrame) -> bytes:
+def _bytes_of(file: Path, frame: ArchiveFrame | ArchiveBase) -> bytes:
     with file.open("rb") as stream:
         return os.pread(stream.fileno(), frame.archive_bytes, frame.archive_offset)
 

@@ -1,7 +1,8 @@
 """Bytes into complete lines, in bounded memory."""
 
 import json
-from collections.abc import Callable, Iterator
+import re
+from collections.abc import Callable, Iterator, Sequence
 from hashlib import blake2b
 
 BLOCK_BYTES = 1 << 20
@@ -9,6 +10,8 @@ FINGERPRINT_BYTES = 4096
 OBJECT_BYTES = 1 << 20
 """A larger file is no description of anything, and is not read."""
 _BOM = b"\xef\xbb\xbf"
+_UUID = re.compile(r'"uuid": ?"([^"\\]{1,64})"')
+_HEAD_LINES = 50
 
 ReadBlock = Callable[[int, int], bytes]
 """(offset, length) -> bytes; empty at the end."""
@@ -84,3 +87,12 @@ def fingerprint(read: ReadBlock, offset: int) -> str:
     digest.update(read(0, length) if length else b"")
     digest.update(read(offset - length, length) if length else b"")
     return digest.hexdigest()
+
+
+def mark_of(lines: Sequence[str]) -> str:
+    """What a copy of a log begins with as well, of its first lines: 32 hex characters.
+
+    Copies and forks keep the uuids of records, and little else of a line. Without any, the first line counts.
+    """
+    uuids = (found[1] for line in lines[:_HEAD_LINES] if (found := _UUID.search(line)))
+    return blake2b(next(uuids, lines[0]).encode("utf-8", "surrogatepass"), digest_size=16).hexdigest()

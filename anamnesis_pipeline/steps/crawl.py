@@ -10,7 +10,14 @@ from anamnesis_pipeline.errors import SourceUnreadable
 from anamnesis_pipeline.model import ArchiveFrame, FileCursor, FileStat, Source
 from anamnesis_pipeline.sources.archive import Archive
 from anamnesis_pipeline.sources.base import HISTORY, Listing, SourceHost, is_agent_description
-from anamnesis_pipeline.sources.lines import FINGERPRINT_BYTES, ReadBlock, complete_lines, fingerprint, whole_object
+from anamnesis_pipeline.sources.lines import (
+    FINGERPRINT_BYTES,
+    ReadBlock,
+    complete_lines,
+    fingerprint,
+    mark_of,
+    whole_object,
+)
 from anamnesis_pipeline.sources.selection import Selection, changed_files, select
 from anamnesis_pipeline.steps.archived import archived_lines
 from anamnesis_pipeline.steps.forgotten_lines import file_key, without_forgotten
@@ -199,10 +206,7 @@ def _archive_lines(
         frame = None
         count = len(lines)
         if lines:
-            masked = _without_forgotten(crawl, cursor.path, _masked(crawl, lines))
-            frame = crawl.archive.append(
-                cursor.source, cursor.path, cursor.generation, cursor.lines, masked, at=end, revision=revision
-            )
+            frame = _archive_frame(crawl, cursor, _masked(crawl, lines), at=end, revision=revision)
             end += frame.archive_bytes
         after = _read_up_to(cursor, file, read, offset, count)
         if not last:  # a time that no listing shows: should this run die here, the next one goes on
@@ -211,6 +215,16 @@ def _archive_lines(
             return
         stored = cursor = after
         crawl.tally.lines += count
+
+
+def _archive_frame(crawl: _Crawl, cursor: FileCursor, lines: list[str], *, at: int, revision: int) -> ArchiveFrame:
+    """Append masked lines, compressed against those of the file that this one is a copy or a fork of, if it is."""
+    file = cursor.source, cursor.path, cursor.generation
+    mark = "" if cursor.lines else mark_of(lines)
+    base = crawl.store.ingest.archive_base(*file, mark, cursor.lines, len(lines))
+    lines = _without_forgotten(crawl, cursor.path, lines)
+    frame = crawl.archive.append(*file, cursor.lines, lines, at=at, revision=revision, base=base)
+    return replace(frame, mark=mark)
 
 
 def _read_up_to(cursor: FileCursor, file: FileStat, read: ReadBlock, offset: int, lines: int) -> FileCursor:

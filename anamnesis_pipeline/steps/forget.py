@@ -13,7 +13,7 @@ from anamnesis_pipeline.embeddings.passages import passages_of_part
 from anamnesis_pipeline.embeddings.pieces import PieceCounter
 from anamnesis_pipeline.errors import GiveUp, StoreBusy
 from anamnesis_pipeline.exchanges.parsing import FileState
-from anamnesis_pipeline.model import ArchiveFrame, DeadLetter, Episode, FileCursor, Part, Source, Where, record_id
+from anamnesis_pipeline.model import DeadLetter, Episode, FileCursor, Part, Source, Where, record_id
 from anamnesis_pipeline.search.engine import with_labels
 from anamnesis_pipeline.sources.archive import Archive
 from anamnesis_pipeline.sources.base import is_agent_description
@@ -25,6 +25,7 @@ from anamnesis_pipeline.steps.forget_target import File, ForgetRequest, Target
 from anamnesis_pipeline.steps.forgotten_lines import EMPTY_LINE, LineRule
 from anamnesis_pipeline.steps.posting import CONTEXT_WITHIN, posted_passages
 from anamnesis_pipeline.steps.restore import is_below, names
+from anamnesis_pipeline.steps.rewriting import rewrite_generation
 from anamnesis_pipeline.store.base import Store
 from anamnesis_pipeline.store.forget_base import Selection
 from anamnesis_pipeline.store.ingest_base import ParsedChunk
@@ -229,9 +230,8 @@ class Forgetter:
         """Archive lines that go become empty ones, in a new revision; files of former revisions are removed."""
         source, path = file
         rule = self._rule(target, file)
-        with self._archive.writing(source):
-            for generation in self._generations(file):
-                rewrite_generation(self._store, self._archive, source, path, generation, rule.changed)
+        for generation in self._generations(file):
+            rewrite_generation(self._store, self._archive, source, path, generation, rule.changed)
 
     def _renew_neighbours(self, target: Target) -> None:
         """Parts that stay lose what they carry of the text, and their summaries, which may say it too. Their episodes
@@ -301,42 +301,6 @@ class Forgetter:
             if next(lines, "") == EMPTY_LINE:
                 found.append(letter)
         return found
-
-
-def rewrite_generation(
-    store: Store,
-    archive: Archive,
-    source: str,
-    path: str,
-    generation: int,
-    change: Callable[[list[str]], list[str]],
-) -> int:
-    """Write one archived generation anew where `change` changes a line; returns how many lines it did.
-
-    Whoever calls holds `archive.writing`. Leftovers of former revisions are removed.
-    """
-    frames = store.ingest.frames(source, path, generation)
-    if not frames:
-        return 0
-    changed = _changed_lines(archive, source, path, frames, change)
-    revision = frames[0].revision
-    if changed:
-        new = archive.rewrite(source, path, frames, change)
-        if not store.ingest.replace_frames(source, path, generation, revision, new):
-            raise StoreBusy(f"the archive of {path} changed meanwhile; try again")
-        revision += 1
-    archive.remove_former(source, path, generation, revision)
-    return changed
-
-
-def _changed_lines(
-    archive: Archive, source: str, path: str, frames: Sequence[ArchiveFrame], change: Callable[[list[str]], list[str]]
-) -> int:
-    changed = 0
-    for frame in frames:
-        lines = list(archive.lines(source, path, [frame]))
-        changed += sum(old != new for old, new in zip(lines, change(lines), strict=True))
-    return changed
 
 
 def _cleared(cursor: FileCursor, target: Target) -> str:

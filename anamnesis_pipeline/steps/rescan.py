@@ -12,7 +12,8 @@ from typing import Any
 from anamnesis_pipeline.model import Episode, Part, Passage, Where
 from anamnesis_pipeline.sources.archive import Archive
 from anamnesis_pipeline.steps.crawl import Mask
-from anamnesis_pipeline.steps.forget import JOB, rewrite_generation
+from anamnesis_pipeline.steps.forget import JOB
+from anamnesis_pipeline.steps.rewriting import rewrite_generation
 from anamnesis_pipeline.store.base import Store
 from anamnesis_pipeline.summary_model import Summary
 
@@ -150,15 +151,14 @@ class Rescan:
         counted = self._count_lines(source, path, generation)
         if self._dry_run or not counted:
             return counted
-        with self._archive.writing(source):
-            return rewrite_generation(
-                self._store,
-                self._archive,
-                source,
-                path,
-                generation,
-                lambda lines: [self._mask_line(x)[0] for x in lines],
-            )
+        return rewrite_generation(
+            self._store,
+            self._archive,
+            source,
+            path,
+            generation,
+            lambda lines: [self._mask_line(x)[0] for x in lines],
+        )
 
     def _count_lines(self, source: str, path: str, generation: int) -> int:
         frames = self._store.ingest.frames(source, path, generation)

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Protocol
 
-from anamnesis_pipeline.model import ArchiveFrame, DeadLetter, FileCursor, Occurrence, Part, Source
+from anamnesis_pipeline.model import ArchiveBase, ArchiveFrame, DeadLetter, FileCursor, Occurrence, Part, Source
 from anamnesis_pipeline.summary_model import Summary
 
 
@@ -71,7 +71,7 @@ class IngestRecords(Protocol):
     def commit_crawl(self, before: FileCursor | None, after: FileCursor, frame: ArchiveFrame | None) -> bool:
         """Compare-and-set: write `after` and `frame` if the stored cursor is still `before` (None: absent).
 
-        Returns False, having written nothing, when another run was faster.
+        Returns False, having written nothing, when another run was faster, or the frame's base was rewritten.
         """
 
     def mark_gone(self, source: str, paths: Iterable[str]) -> int:
@@ -86,8 +86,20 @@ class IngestRecords(Protocol):
         """Let `frames`, of revision `revision` + 1, stand for all of a generation, in one transaction.
 
         The lines stay numbered as they were. False, having written nothing, when the generation is of another revision,
-        or has other lines, by now.
+        or has other lines, by now, or is a base of other frames (`leaning`).
         """
+
+    def archive_base(
+        self, source: str, path: str, generation: int, mark: str, first_line: int, lines: int
+    ) -> ArchiveBase | None:
+        """Where the lines of these numbers lie in another generation that begins with the same mark, none of them
+        leaning on others itself; of several, one that has most of them.
+
+        :param mark: of the generation; empty: that of its first frame.
+        """
+
+    def leaning(self, source: str, path: str, generation: int) -> list[tuple[str, str, int]]:
+        """(source, path, generation) of those with frames whose base is this one, in any revision."""
 
     def dead_letters(self, source: str | None = None, limit: int = 1_000) -> list[DeadLetter]:
         """Lines that could not be read, by source, path and line."""

@@ -2,7 +2,7 @@
 
 from dataclasses import replace
 
-from anamnesis_pipeline.model import ArchiveFrame, FileCursor, Occurrence
+from anamnesis_pipeline.model import ArchiveBase, ArchiveFrame, FileCursor, Occurrence
 from anamnesis_pipeline.store.base import Store
 from anamnesis_pipeline.store.ingest_base import ParsedChunk
 from anamnesis_tests.store.samples import crawled, parsed
@@ -61,3 +61,64 @@ def test_copies_and_owners_of_messages_are_found(store: Store) -> None:
     assert store.ingest.owners(["m1", "m2", "m3"]) == {"m1": ("logs", "a.jsonl"), "m2": ("logs", "a.jsonl")}
     assert store.ingest.occurrences_of([]) == []
     assert store.ingest.owners([]) == {}
+
+
+BASE = ArchiveBase("logs", "a.jsonl", 0, 0, 0, 150)
+
+
+def copied(store: Store, *frames: ArchiveFrame, path: str = "fork.jsonl") -> FileCursor:
+    cursor = crawled(store, path)
+    for frame in frames:
+        assert store.ingest.commit_crawl(cursor, cursor, frame)
+        cursor = store.ingest.cursors("logs")[path]
+    return cursor
+
+
+def test_a_copy_is_told_where_the_lines_it_repeats_lie(store: Store) -> None:
+    archived(store, replace(FRAMES[0], mark="m"), FRAMES[1])
+    assert store.ingest.archive_base("logs", "fork.jsonl", 0, "m", 0, 15) == BASE
+    assert store.ingest.archive_base("logs", "fork.jsonl", 0, "m", 12, 9) == replace(
+        BASE, archive_offset=100, archive_bytes=50
+    )
+    assert store.ingest.archive_base("logs", "fork.jsonl", 0, "m", 15, 9) is None
+    assert store.ingest.archive_base("logs", "fork.jsonl", 0, "other", 0, 15) is None
+    assert store.ingest.archive_base("logs", "a.jsonl", 0, "m", 0, 15) is None
+    assert store.ingest.archive_base("logs", "fork.jsonl", 0, "", 0, 15) is None
+
+
+def test_a_copy_that_grows_is_known_by_the_mark_of_its_first_frame(store: Store) -> None:
+    archived(store, replace(FRAMES[0], mark="m"), FRAMES[1])
+    copied(store, ArchiveFrame(0, 0, 10, 0, 100, mark="m"))
+    assert store.ingest.archive_base("logs", "fork.jsonl", 0, "", 10, 1) == replace(
+        BASE, archive_offset=100, archive_bytes=50
+    )
+
+
+def test_no_frame_leans_on_one_that_leans_itself(store: Store) -> None:
+    archived(store, replace(FRAMES[0], mark="m"))
+    fork = ArchiveFrame(0, 0, 10, 0, 7, mark="m", base=replace(BASE, archive_bytes=100))
+    copied(store, fork, ArchiveFrame(0, 10, 10, 7, 80))
+    assert store.ingest.frames("logs", "fork.jsonl", 0)[0] == fork
+    assert store.ingest.archive_base("logs", "third.jsonl", 0, "m", 0, 10) == fork.base
+    assert store.ingest.archive_base("logs", "third.jsonl", 0, "m", 10, 10) == ArchiveBase(
+        "logs", "fork.jsonl", 0, 0, 7, 80
+    )
+
+
+def test_a_generation_that_others_lean_on_is_not_replaced_under_them(store: Store) -> None:
+    archived(store, *FRAMES)
+    copied(store, ArchiveFrame(0, 0, 15, 0, 7, base=BASE))
+    new = [rewritten(frame) for frame in FRAMES]
+    assert store.ingest.leaning("logs", "a.jsonl", 0) == [("logs", "fork.jsonl", 0)]
+    assert not store.ingest.replace_frames("logs", "a.jsonl", 0, 0, new)
+    assert store.ingest.replace_frames("logs", "fork.jsonl", 0, 0, [ArchiveFrame(0, 0, 15, 0, 160, revision=1)])
+    assert store.ingest.leaning("logs", "a.jsonl", 0) == []
+    assert store.ingest.replace_frames("logs", "a.jsonl", 0, 0, new)
+
+
+def test_a_frame_whose_base_was_rewritten_meanwhile_does_not_count(store: Store) -> None:
+    archived(store, *FRAMES)
+    assert store.ingest.replace_frames("logs", "a.jsonl", 0, 0, [rewritten(frame) for frame in FRAMES])
+    cursor = crawled(store, "fork.jsonl")
+    assert not store.ingest.commit_crawl(cursor, cursor, ArchiveFrame(0, 0, 15, 0, 7, base=BASE))
+    assert store.ingest.frames("logs", "fork.jsonl", 0) == []

@@ -1,17 +1,30 @@
 """Which archive frames count, who owns a message and where its copies are, in SQLite."""
 
-# ruff: noqa: D102
-# the contract documents them, see store/base.py
+# ruff: noqa: D102, S608
+# the contract documents them, see store/base.py; only names of ours enter the SQL
 
 import sqlite3
 from collections.abc import Sequence
+from dataclasses import astuple
+from typing import Any
 
-from anamnesis_pipeline.model import ArchiveFrame, Occurrence
+from anamnesis_pipeline.model import ArchiveBase, ArchiveFrame, Occurrence
 from anamnesis_pipeline.store.sqlite.columns import json_list
 from anamnesis_pipeline.store.sqlite.connection import Database
 
-_SELECT_FRAMES = """SELECT generation, first_line, lines, archive_offset, archive_bytes, revision FROM frames
+_COLUMNS = """generation, first_line, lines, archive_offset, archive_bytes, revision, mark,
+    base_source, base_path, base_generation, base_revision, base_offset, base_bytes"""
+_SELECT_FRAMES = f"""SELECT {_COLUMNS} FROM frames
     WHERE source = ? AND path = ? AND generation = ? AND first_line + lines > ? ORDER BY first_line"""
+_SELECT_BASE = """SELECT held.source, held.path, held.generation, held.revision,
+        MIN(held.archive_offset), SUM(held.archive_bytes)
+    FROM frames AS head JOIN frames AS held
+        ON held.source = head.source AND held.path = head.path AND held.generation = head.generation
+        AND held.first_line < :first_line + :lines AND held.first_line + held.lines > :first_line
+    WHERE head.mark <> '' AND head.mark = :mark
+        AND (head.source, head.path, head.generation) <> (:source, :path, :generation)
+    GROUP BY held.source, held.path, held.generation HAVING SUM(held.base_source IS NOT NULL) = 0
+    ORDER BY SUM(held.lines) DESC, held.source, held.path, held.generation LIMIT 1"""
 
 
 class SqliteArchive:
@@ -28,15 +41,29 @@ class SqliteArchive:
     ) -> bool:
         with self._database.write() as connection:
             stored = _frames(connection, source, path, generation)
-            if not _stands_for(frames, stored, revision):
+            if not _stands_for(frames, stored, revision) or _leaning(connection, source, path, generation):
                 return False
-            connection.executemany(
-                """UPDATE frames SET archive_offset = ?, archive_bytes = ?, revision = ?
-                    WHERE source = ? AND path = ? AND generation = ? AND first_line = ?""",
-                [(f.archive_offset, f.archive_bytes, f.revision, source, path, generation, f.first_line)
-                 for f in frames],
-            )  # fmt: skip
+            connection.execute(
+                "DELETE FROM frames WHERE source = ? AND path = ? AND generation = ?", (source, path, generation)
+            )
+            for frame in frames:
+                insert_frame(connection, source, path, frame)
         return True
+
+    def archive_base(
+        self, source: str, path: str, generation: int, mark: str, first_line: int, lines: int
+    ) -> ArchiveBase | None:
+        with self._database.read() as connection:
+            row = connection.execute(
+                _SELECT_BASE,
+                {"source": source, "path": path, "generation": generation, "first_line": first_line, "lines": lines,
+                 "mark": mark or _mark(connection, source, path, generation)},
+            ).fetchone()  # fmt: skip
+        return None if row is None else ArchiveBase(*row)
+
+    def leaning(self, source: str, path: str, generation: int) -> list[tuple[str, str, int]]:
+        with self._database.read() as connection:
+            return _leaning(connection, source, path, generation)
 
     def occurrences_of(self, keys: Sequence[str]) -> list[tuple[str, Occurrence]]:
         with self._database.read() as connection:
@@ -57,20 +84,53 @@ class SqliteArchive:
 
 
 def insert_frame(connection: sqlite3.Connection, source: str, path: str, frame: ArchiveFrame) -> None:
-    """Let a frame that was just archived count."""
+    """Let a frame that was archived count."""
+    base = astuple(frame.base) if frame.base else (None,) * 6
     connection.execute(
-        """INSERT INTO frames (source, path, generation, first_line, lines, archive_offset, archive_bytes, revision)
-            VALUES (?, ?, ?, ?, ?, ?, ?, ?)""",
+        f"INSERT INTO frames (source, path, {_COLUMNS}) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
         (source, path, frame.generation, frame.first_line, frame.lines, frame.archive_offset, frame.archive_bytes,
-         frame.revision),
+         frame.revision, frame.mark, *base),
     )  # fmt: skip
+
+
+def base_stands(connection: sqlite3.Connection, base: ArchiveBase) -> bool:
+    """Whether a generation is still of the revision whose bytes a new frame leans on."""
+    found = connection.execute(
+        "SELECT 1 FROM frames WHERE source = ? AND path = ? AND generation = ? AND revision = ? LIMIT 1",
+        (base.source, base.path, base.generation, base.revision),
+    )
+    return found.fetchone() is not None
+
+
+def _mark(connection: sqlite3.Connection, source: str, path: str, generation: int) -> str:
+    row = connection.execute(
+        "SELECT mark FROM frames WHERE source = ? AND path = ? AND generation = ? AND first_line = 0",
+        (source, path, generation),
+    ).fetchone()
+    return str(row[0]) if row else ""
+
+
+def _leaning(connection: sqlite3.Connection, source: str, path: str, generation: int) -> list[tuple[str, str, int]]:
+    rows = connection.execute(
+        """SELECT DISTINCT source, path, generation FROM frames
+            WHERE base_source = ? AND base_path = ? AND base_generation = ? ORDER BY source, path, generation""",
+        (source, path, generation),
+    )
+    return [(str(source), str(path), int(generation)) for source, path, generation in rows]
 
 
 def _frames(
     connection: sqlite3.Connection, source: str, path: str, generation: int, from_line: int = 0
 ) -> list[ArchiveFrame]:
     rows = connection.execute(_SELECT_FRAMES, (source, path, generation, from_line))
-    return [ArchiveFrame(*row) for row in rows]
+    return [_frame(*row) for row in rows]
+
+
+def _frame(
+    generation: int, first_line: int, lines: int, offset: int, size: int, revision: int, mark: str, *base: Any
+) -> ArchiveFrame:
+    leaning = None if base[0] is None else ArchiveBase(*base)
+    return ArchiveFrame(generation, first_line, lines, offset, size, revision, mark, leaning)
 
 
 def _stands_for(frames: Sequence[ArchiveFrame], stored: Sequence[ArchiveFrame], revision: int) -> bool:

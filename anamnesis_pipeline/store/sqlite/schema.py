@@ -28,8 +28,13 @@ M001_INGEST = (
     """CREATE TABLE frames (
         source TEXT NOT NULL, path TEXT NOT NULL, generation INTEGER NOT NULL, first_line INTEGER NOT NULL,
         lines INTEGER NOT NULL, archive_offset INTEGER NOT NULL, archive_bytes INTEGER NOT NULL,
-        revision INTEGER NOT NULL, PRIMARY KEY (source, path, generation, first_line)
+        revision INTEGER NOT NULL, mark TEXT NOT NULL, base_source TEXT, base_path TEXT, base_generation INTEGER,
+        base_revision INTEGER, base_offset INTEGER, base_bytes INTEGER,
+        PRIMARY KEY (source, path, generation, first_line)
     ) WITHOUT ROWID""",
+    "CREATE INDEX frames_by_mark ON frames (mark) WHERE mark <> ''",
+    """CREATE INDEX frames_by_base ON frames (base_source, base_path, base_generation)
+        WHERE base_source IS NOT NULL""",
     # canonical is the message's own key where this is a further one by which it is known, else empty
     """CREATE TABLE messages (
         key TEXT PRIMARY KEY, source TEXT NOT NULL, path TEXT NOT NULL, canonical TEXT NOT NULL DEFAULT ''

@@ -1,0 +1,183 @@
+"""Copies and forks of logs in the archive: they take little room there, and depend on nothing that goes."""
+
+import json
+import random
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from anamnesis_pipeline import wiring
+from anamnesis_pipeline.exchanges.redaction import Redactor
+from anamnesis_pipeline.steps.crawl import crawl_source
+from anamnesis_pipeline.steps.forget_target import ForgetRequest
+from anamnesis_pipeline.steps.rescan import Rescan, Rules
+from anamnesis_pipeline.steps.restore import restorable, restore
+from anamnesis_pipeline.steps.rewriting import rewrite_generation
+from anamnesis_tests.steps.archived_logs import FOLDER, OTHER, SESSION, Home, record, unmasked
+
+ORIGINAL, FORK = f"{SESSION}.jsonl", f"{OTHER}.jsonl"
+WORDS = random.Random(7)
+
+
+@pytest.fixture
+def home(tmp_path: Path) -> Iterator[Home]:
+    home = Home(tmp_path)
+    yield home
+    home.close()
+
+
+def conversation(lines: int = 300) -> list[str]:
+    """Records of words that do not compress."""
+    said = [" ".join(f"{WORDS.getrandbits(40):x}" for _ in range(20)) for _ in range(lines)]
+    return [json.dumps(record(("user", "assistant")[n % 2], text, n)) for n, text in enumerate(said)]
+
+
+def fork(lines: list[str]) -> list[str]:
+    """As Claude Code forks a session: the records keep their uuids, and get the new session's id."""
+    records = [json.loads(line) for line in lines]
+    return [
+        json.dumps({**r, "sessionId": OTHER, "forkedFrom": {"sessionId": SESSION, "messageUuid": r["uuid"]}})
+        for r in records
+    ]
+
+
+def archive_bytes(home: Home, path: str, folder: str = FOLDER) -> int:
+    source = home.source(folder).key
+    return sum(
+        frame.archive_bytes
+        for generation in range(home.store.ingest.cursors(source)[path].generation + 1)
+        for frame in home.store.ingest.frames(source, path, generation)
+    )
+
+
+def crawl(home: Home) -> None:
+    home.ingest(unmasked)
+
+
+def test_a_fork_takes_a_tenth_of_its_original_and_comes_back_whole(home: Home) -> None:
+    lines = conversation()
+    home.write(lines)
+    home.write([*fork(lines), *conversation(4)], f"{FOLDER}/{FORK}")
+    crawl(home)
+    assert archive_bytes(home, FORK) < archive_bytes(home, ORIGINAL) / 10
+    written = (home.logs / FOLDER / FORK).read_text()
+    assert home.archived(FORK) == written.splitlines()
+    restore(home.store, home.archive, restorable(home.store, session_id=OTHER), home.base / "out", force=False)
+    assert (home.base / "out" / FOLDER / FORK).read_text() == written
+
+
+def test_a_log_that_moved_to_another_folder_is_archived_once(home: Home) -> None:
+    lines = conversation()
+    file = home.write(lines)
+    crawl(home)
+    moved = home.logs / "-code-elsewhere" / ORIGINAL
+    moved.parent.mkdir()
+    shutil.move(file, moved)
+    crawl(home)
+    assert archive_bytes(home, ORIGINAL, "-code-elsewhere") < 400
+    assert home.archived(ORIGINAL) == home.archived(ORIGINAL, folder="-code-elsewhere") == lines
+
+
+def test_a_log_that_was_rewritten_without_a_line_is_archived_beside_its_former_lines_in_little_room(home: Home) -> None:
+    lines = conversation()
+    file = home.write(lines)
+    crawl(home)
+    before = archive_bytes(home, ORIGINAL)
+    file.write_text("\n".join(lines[:100] + lines[101:]) + "\n")
+    crawl(home)
+    assert archive_bytes(home, ORIGINAL) < before * 1.1
+    assert home.archived(ORIGINAL) == lines
+    assert home.archived(ORIGINAL, 1) == lines[:100] + lines[101:]
+
+
+def test_a_fork_of_a_fork_shares_with_both(home: Home) -> None:
+    lines, later = conversation(), conversation()
+    home.write(lines)
+    home.write([*fork(lines), *later], f"{FOLDER}/{FORK}")
+    crawl(home)
+    third = f"{OTHER[:-1]}6.jsonl"
+    home.write([*fork(lines), *later, *conversation(4)], f"{FOLDER}/{third}")
+    crawl(home)
+    assert archive_bytes(home, third) < archive_bytes(home, FORK)
+    assert home.archived(third)[:600] == home.archived(FORK)
+
+
+def test_a_fork_keeps_its_lines_when_its_original_is_rewritten(home: Home) -> None:
+    lines = conversation()
+    home.write(lines)
+    home.write(fork(lines), f"{FOLDER}/{FORK}")
+    crawl(home)
+    source = home.source().key
+    changed = rewrite_generation(home.store, home.archive, source, ORIGINAL, 0, lambda lines: ["{}" for _ in lines])
+    assert changed == 300
+    assert set(home.archived(ORIGINAL)) == {"{}"}
+    assert home.archived(FORK) == fork(lines)
+    assert len(list((home.settings.archive_dir / source).glob("*.zst"))) == 2
+    assert home.store.ingest.leaning(source, ORIGINAL, 0) == []
+
+
+def test_what_is_forgotten_leaves_the_original_and_its_fork(home: Home) -> None:
+    lines = conversation()
+    secret = json.dumps(record("user", "the launch is in Novosibirsk", 900))
+    home.write([*lines[:100], secret, *lines[100:]])
+    home.write(fork([*lines[:100], secret, *lines[100:]]), f"{FOLDER}/{FORK}")
+    home.ingest(unmasked)
+    (found,) = home.finds("novosibirsk")
+    wiring.open_forgetter(home.settings, home.store).forget(ForgetRequest(ids=(found,)))
+    everything = "\n".join([*home.archived(ORIGINAL), *home.archived(FORK)])
+    assert "Novosibirsk" not in everything
+    assert [len(home.archived(path)) for path in (ORIGINAL, FORK)] == [301, 301]
+    assert home.archived(FORK)[200] == fork(lines)[199]
+
+
+def test_a_rescan_masks_the_original_and_its_fork(home: Home) -> None:
+    lines = conversation()
+    token = "ghp_" + "aB3dE5fG7hJ9kL1mN3pQ5rS7tU9vW1xY3zA5"
+    lines.insert(40, json.dumps(record("user", f"use {token} for now", 900)))
+    home.write(lines)
+    home.write(fork(lines), f"{FOLDER}/{FORK}")
+    home.ingest(unmasked)
+    assert archive_bytes(home, FORK) < archive_bytes(home, ORIGINAL) / 10
+    redactor = Redactor(b"salt")
+    rules = Rules(redactor.mask_text, redactor.mask_line, "1")
+    Rescan(home.store, home.archive, rules, dry_run=False).run()
+    assert token.encode() not in home.bytes()
+    assert token not in "\n".join([*home.archived(ORIGINAL), *home.archived(FORK)])
+    assert len(home.archived(FORK)) == 301
+
+
+def test_a_fork_whose_original_is_lost_from_the_archive_is_archived_by_itself(home: Home) -> None:
+    lines = conversation()
+    home.write(lines)
+    crawl(home)
+    home.archive.file_of(home.source().key, ORIGINAL, 0).write_bytes(b"lost")
+    home.write(fork(lines), f"{FOLDER}/{FORK}")
+    report = crawl_source(home.store, home.host, home.archive, home.source(), unmasked)
+    assert report.problems == []
+    assert home.archived(FORK) == fork(lines)
+
+
+def test_a_fork_that_is_crawled_while_its_original_is_rewritten_is_archived_by_the_next_crawl(
+    home: Home, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lines = conversation()
+    home.write(lines)
+    crawl(home)
+    home.write(fork(lines), f"{FOLDER}/{FORK}")
+    source, commit = home.source().key, home.store.ingest.commit_crawl
+
+    def late(*args, **kwargs):  # type: ignore[no-untyped-def]
+        frames = home.store.ingest.frames(source, ORIGINAL, 0)
+        new = home.archive.rewrite(source, ORIGINAL, frames, list)
+        assert home.store.ingest.replace_frames(source, ORIGINAL, 0, 0, new)
+        monkeypatch.setattr(home.store.ingest, "commit_crawl", commit)
+        return commit(*args, **kwargs)
+
+    monkeypatch.setattr(home.store.ingest, "commit_crawl", late)
+    crawl_source(home.store, home.host, home.archive, home.source(), unmasked)
+    assert home.store.ingest.frames(source, FORK, 0) == []
+    crawl_source(home.store, home.host, home.archive, home.source(), unmasked)
+    assert home.archived(FORK) == fork(lines)
+    assert archive_bytes(home, FORK) < archive_bytes(home, ORIGINAL) / 10
