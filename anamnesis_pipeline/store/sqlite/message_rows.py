@@ -141,7 +141,8 @@ def _take_over(
     _remove_messages(connection, *former, keys)
     for old, key in keys.items():
         connection.execute(
-            "UPDATE messages SET source = ?, path = ?, canonical = ? WHERE key = ? OR canonical = ?",
+            """UPDATE messages SET source = ?, path = ?, canonical = ?
+                WHERE key = ? OR (canonical = ? AND canonical <> '')""",  # that is what the index holds
             (*owner, key, old, old),
         )
         connection.execute("UPDATE occurrences SET message_key = ? WHERE message_key = ?", (key, old))
@@ -151,7 +152,12 @@ def _take_over(
 
 
 def _remove_messages(connection: sqlite3.Connection, source: str, path: str, keys: Collection[str]) -> None:
-    """Take messages out of the parts of a file; a part that held nothing else goes with its episodes."""
+    """Take messages out of the parts of a file; a part that held nothing else goes with its episodes.
+
+    They are looked for in the order of the file, since an original is read in the order of its fork, and not behind
+    the last of them: what a chunk takes over then costs what it is, not what the fork has.
+    """
+    missing = set(keys)
     part_ids = connection.execute(
         "SELECT part_id FROM parts WHERE source = ? AND path = ? ORDER BY ordinal", (source, path)
     ).fetchall()
@@ -159,7 +165,10 @@ def _remove_messages(connection: sqlite3.Connection, source: str, path: str, key
         part = read_row(connection.execute(_PART, part_id).fetchone())
         left = tuple(segment for segment in part.segments if segment.message_key not in keys)
         if len(left) == len(part.segments):
+            if not missing:
+                return
             continue
+        missing.difference_update(segment.message_key for segment in part.segments)
         new_id = part_id_of(left[0]) if left else ""
         if new_id != part.part_id:
             _remove_part(connection, part.part_id)
