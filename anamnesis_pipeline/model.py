@@ -57,8 +57,9 @@ class FileCursor:
     `offset` points behind the last complete line archived. `generation` counts how often the file was
     replaced or shrank; each generation is archived on its own. `lines` is the number of lines archived in this
     generation, `parsed_lines` how many of them were parsed (-1: an earlier generation is yet to be parsed to its end),
-    and `parser_state` what the parser needs to go on.
-    `version` grows by one with every change and is what compare-and-set compares.
+    and `parser_state` what the parser needs to go on. `first_mtime_ns` is the `mtime_ns` it had when it was first seen:
+    of files in different folders with the same messages, the one with the earliest owns them. `version` grows by one
+    with every change and is what compare-and-set compares.
     """
 
     source: str
@@ -76,6 +77,7 @@ class FileCursor:
     parser_state: str = ""
     gone: bool = False
     version: int = 0
+    first_mtime_ns: int = 0
     unread: str = ""
     """Why the last attempt to read the file failed; empty when it did not. Any run tries again, but asks for none."""
 

@@ -133,7 +133,7 @@ def _crawl_listing(crawl: _Crawl, listing: Listing) -> CrawlReport:
 def _note_unread(crawl: _Crawl, file: FileStat, reason: str) -> None:
     """Remember that this very state of a file could not be read; what was read of it before stays as it is."""
     stored = crawl.store.ingest.cursor(crawl.source.key, file.path)
-    cursor = stored or FileCursor(crawl.source.key, file.path)
+    cursor = stored or _first_seen(crawl, file)
     tried = replace(
         cursor, device=file.device, inode=file.inode, size=file.size, mtime_ns=file.mtime_ns, gone=False,
         version=cursor.version + 1, unread=reason,
@@ -151,13 +151,17 @@ def _crawl_file(crawl: _Crawl, file: FileStat, cursor: FileCursor | None) -> str
     """Archive what is new in one file: `new`, `grown` or `replaced`."""
     read = _reader(crawl, file)
     if cursor is None:
-        outcome, start = "new", FileCursor(crawl.source.key, file.path)
+        outcome, start = "new", _first_seen(crawl, file)
     elif _is_same_file(crawl, read, file, cursor):
         outcome, start = "grown", cursor
     else:
         outcome, start = "replaced", _next_generation(cursor)
     _archive_lines(crawl, file, cursor, start, read)
     return outcome
+
+
+def _first_seen(crawl: _Crawl, file: FileStat) -> FileCursor:
+    return FileCursor(crawl.source.key, file.path, first_mtime_ns=file.mtime_ns)
 
 
 def _is_same_file(crawl: _Crawl, read: ReadBlock, file: FileStat, cursor: FileCursor) -> bool:
@@ -186,7 +190,7 @@ def _next_generation(cursor: FileCursor) -> FileCursor:
     return FileCursor(
         cursor.source, cursor.path, generation=cursor.generation + 1 if cursor.lines else cursor.generation,
         parsed_lines=-1 if cursor.parsed_lines < cursor.lines else 0, parser_state=cursor.parser_state,
-        version=cursor.version,
+        version=cursor.version, first_mtime_ns=cursor.first_mtime_ns,
     )  # fmt: skip
 
 

@@ -104,7 +104,7 @@ class ParseContext:
         """What a batch adds to what the store knows."""
         batch = self._without_deleted(batch)
         keys = [*batch.keys, *batch.borrowed_keys] if state.borrows else batch.keys
-        known, origin = self.ingest.known_keys(keys), self.origin(path)
+        known, origin = self.ingest.known_keys(keys, (self.source.key, path)), self.origin(path)
         if self._is_history:
             return advance_history(state, batch, known, origin, label=self.label)
         open_part = self.ingest.part(state.part_id) if state.part_id else None
@@ -136,9 +136,10 @@ def parse_source(
 ) -> ParseReport:
     """Parse every archived line of `source` that was not parsed yet, and close the parts that fell idle.
 
-    A message belongs to the first file it was read from, so the order counts: sessions before their subagents, files
-    known before ahead of new ones, originals before forks, then by the first record's time and by that of the last
-    change. A run that is interrupted goes on where it was; a file that another run parses meanwhile is left to it.
+    A message belongs to the oldest file that has it, and of files of one source to the first that was read, so the
+    order counts: sessions before their subagents, files known before ahead of new ones, originals before forks, then by
+    the first record's time and by that of the last change. A run that is interrupted goes on where it was; a file that
+    another run parses meanwhile is left to it.
 
     :param now: an open part whose last segment is more than `idle_minutes` older is closed.
     :param label: working directory -> project.

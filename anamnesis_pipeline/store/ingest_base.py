@@ -110,8 +110,13 @@ class IngestRecords(Protocol):
     def owners(self, keys: Sequence[str]) -> dict[str, tuple[str, str]]:
         """Message key -> (source, path) that owns it, for those that are known."""
 
-    def known_keys(self, keys: Sequence[str]) -> set[str]:
-        """Those of `keys` that some file already owns, or that a tombstone forbids."""
+    def known_keys(self, keys: Sequence[str], reader: tuple[str, str] | None = None) -> set[str]:
+        """Those of `keys` that some file already owns, or that a tombstone forbids.
+
+        :param reader: source and path of the file that has them: what a younger file of another source owns
+            (`FileCursor.first_mtime_ns`) is not known to it, and becomes its own with `commit_parsed`. Nothing passes
+            to or from the history so.
+        """
 
     def part(self, part_id: str) -> Part | None:
         """One part with its segments; None when there is none, or when its episode was deleted with a tombstone:

@@ -2,6 +2,8 @@
 
 from dataclasses import replace
 
+import pytest
+
 from anamnesis_pipeline.model import ArchiveBase, ArchiveFrame, FileCursor, Occurrence
 from anamnesis_pipeline.store.base import Store
 from anamnesis_pipeline.store.ingest_base import ParsedChunk
@@ -50,6 +52,25 @@ def test_what_is_crawled_after_a_rewrite_is_of_its_revision(store: Store) -> Non
     assert store.ingest.replace_frames("logs", "a.jsonl", 0, 0, [new])
     assert store.ingest.commit_crawl(cursor, cursor, later)
     assert store.ingest.frames("logs", "a.jsonl", 0) == [new, later]
+
+
+def known_file(store: Store, source: str, first_mtime_ns: int) -> tuple[str, str]:
+    cursor = FileCursor(source, "a.jsonl", lines=10, first_mtime_ns=first_mtime_ns)
+    assert store.ingest.commit_crawl(None, cursor, None)
+    return source, "a.jsonl"
+
+
+def test_what_a_younger_file_of_another_source_owns_passes_to_the_older_one(store: Store) -> None:
+    young, old, younger = known_file(store, "b", 200), known_file(store, "a", 100), known_file(store, "c", 300)
+    parsed(store, keys=["m1", "m2"], source="b")
+    assert store.ingest.known_keys(["m1"], young) == store.ingest.known_keys(["m1"], younger) == {"m1"}
+    assert store.ingest.known_keys(["m1"], old) == set()
+    with pytest.raises(AssertionError):
+        parsed(store, keys=["m1"], source="c")
+    parsed(store, keys=["m1"], source="a")
+    assert store.ingest.owners(["m1", "m2"]) == {"m1": old, "m2": young}
+    assert store.ingest.known_keys(["m1"], young) == {"m1"}
+    assert store.ingest.cursors("b")["a.jsonl"].version == 3, "who parses it at this moment begins anew"
 
 
 def test_copies_and_owners_of_messages_are_found(store: Store) -> None:

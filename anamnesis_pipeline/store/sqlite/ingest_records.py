@@ -22,7 +22,7 @@ from anamnesis_pipeline.store.sqlite.summary_rows import publication_hash, read_
 from anamnesis_pipeline.summary_model import Summary
 
 _FILE_COLUMNS = """source, path, device, inode, size, mtime_ns, head_hash, head_bytes, "offset", generation, lines,
-    parsed_lines, parser_state, gone, version, unread"""
+    parsed_lines, parser_state, gone, version, first_mtime_ns, unread"""
 _PAGE = 50
 """Parts decompressed at a time while looking for some that no tombstone forbids."""
 
@@ -98,16 +98,14 @@ class SqliteIngest(SqliteArchive, SqliteSummaries):
                 ).rowcount
         return newly
 
-    def known_keys(self, keys: Sequence[str]) -> set[str]:
-        known: set[str] = set()
+    def known_keys(self, keys: Sequence[str], reader: tuple[str, str] | None = None) -> set[str]:
         with self._database.read() as connection:
-            for table, column in (("messages", "key"), ("tombstone_keys", "message_key")):
-                rows = connection.execute(
-                    f"SELECT {column} FROM {table} WHERE {column} IN (SELECT value FROM json_each(?))",
-                    (json_list(keys),),
-                )
-                known.update(key for (key,) in rows)
-        return known
+            known = message_rows.read_known(connection, keys, reader)
+            rows = connection.execute(
+                "SELECT message_key FROM tombstone_keys WHERE message_key IN (SELECT value FROM json_each(?))",
+                (json_list(keys),),
+            )
+            return known.union(key for (key,) in rows)
 
     def part(self, part_id: str) -> Part | None:
         with self._database.read() as connection:
@@ -236,10 +234,9 @@ def _put_source(connection: sqlite3.Connection, source: Source) -> bool:
 
 
 def _read_cursor(row: Sequence[Any]) -> FileCursor:
-    source, path, device, inode, *middle, gone, version, unread = row
-    return replace(
-        FileCursor(source, path, int(device), int(inode), *middle), gone=bool(gone), version=version, unread=unread
-    )
+    source, path, device, inode, *middle, gone, version, first_mtime_ns, unread = row
+    values: list[Any] = [source, path, int(device), int(inode), *middle, bool(gone), version, first_mtime_ns, unread]
+    return FileCursor(*values)
 
 
 def _stored_version(connection: sqlite3.Connection, cursor: FileCursor) -> int | None:
@@ -251,7 +248,7 @@ def _stored_version(connection: sqlite3.Connection, cursor: FileCursor) -> int |
 
 def _write_cursor(connection: sqlite3.Connection, cursor: FileCursor) -> None:
     connection.execute(
-        f"""INSERT INTO files ({_FILE_COLUMNS}) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
+        f"""INSERT INTO files ({_FILE_COLUMNS}) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
             ON CONFLICT (source, path) DO UPDATE SET device = excluded.device, inode = excluded.inode,
                 size = excluded.size, mtime_ns = excluded.mtime_ns, head_hash = excluded.head_hash,
                 head_bytes = excluded.head_bytes, "offset" = excluded."offset", generation = excluded.generation,
@@ -260,16 +257,13 @@ def _write_cursor(connection: sqlite3.Connection, cursor: FileCursor) -> None:
                 unread = excluded.unread""",
         (cursor.source, cursor.path, str(cursor.device), str(cursor.inode), cursor.size, cursor.mtime_ns,
          cursor.head_hash, cursor.head_bytes, cursor.offset, cursor.generation, cursor.lines, cursor.parsed_lines,
-         cursor.parser_state, cursor.gone, cursor.version, clean(cursor.unread)),
+         cursor.parser_state, cursor.gone, cursor.version, cursor.first_mtime_ns, clean(cursor.unread)),
     )  # fmt: skip
 
 
 def _is_contested(connection: sqlite3.Connection, chunk: ParsedChunk) -> bool:
     keys = json_list(chunk.keys)
-    owned = connection.execute(
-        """SELECT 1 FROM messages WHERE key IN (SELECT value FROM json_each(?)) AND (source, path) <> (?, ?)""",
-        (keys, chunk.before.source, chunk.before.path),
-    ).fetchone()
+    owned = message_rows.is_owned_by_another(connection, chunk.keys, (chunk.before.source, chunk.before.path))
     forbidden = connection.execute(
         "SELECT 1 FROM tombstone_keys WHERE message_key IN (SELECT value FROM json_each(?))", (keys,)
     ).fetchone()

@@ -27,6 +27,34 @@ from anamnesis_pipeline.summary_model import MAX_RECORDS
 _PART = f"SELECT {PART_COLUMNS} FROM parts WHERE part_id = ?"  # noqa: S608
 _HISTORY = "SELECT key FROM sources WHERE kind = 'claude_history'"
 
+_YOUNGER = f"""EXISTS (SELECT 1 FROM files AS owner, files AS reader
+    WHERE (owner.source, owner.path) = (messages.source, messages.path)
+        AND (reader.source, reader.path) = (:source, :path) AND reader.source <> owner.source
+        AND owner.first_mtime_ns > reader.first_mtime_ns
+        AND owner.source NOT IN ({_HISTORY}) AND reader.source NOT IN ({_HISTORY}))"""  # noqa: S608
+"""Whether the owner of a message gives way to a file of another source that has it too."""
+
+
+def read_known(connection: sqlite3.Connection, keys: Sequence[str], reader: tuple[str, str] | None) -> set[str]:
+    """Keys that have an owner, unless it gives way to the reader."""
+    source, path = reader or ("", "")
+    rows = connection.execute(
+        f"""SELECT key FROM messages
+            WHERE key IN (SELECT value FROM json_each(:keys)) AND NOT {_YOUNGER}""",  # noqa: S608
+        {"keys": json_list(keys), "source": source, "path": path},
+    )
+    return {key for (key,) in rows}
+
+
+def is_owned_by_another(connection: sqlite3.Connection, keys: Sequence[str], reader: tuple[str, str]) -> bool:
+    """Whether some key has an owner that is not the reader and does not give way to it."""
+    found = connection.execute(
+        f"""SELECT 1 FROM messages WHERE key IN (SELECT value FROM json_each(:keys))
+                AND (source, path) <> (:source, :path) AND NOT {_YOUNGER} LIMIT 1""",  # noqa: S608
+        {"keys": json_list(keys), "source": reader[0], "path": reader[1]},
+    )
+    return found.fetchone() is not None
+
 
 def write_messages(connection: sqlite3.Connection, chunk: ParsedChunk) -> None:
     """The keys, occurrences and dead letters of a chunk."""
@@ -35,6 +63,7 @@ def write_messages(connection: sqlite3.Connection, chunk: ParsedChunk) -> None:
     _supersede_history(connection, source, path, chunk.claims)
     _supersede_agents(connection, source, path, chunk.claims)
     _supersede_forks(connection, source, path, [key for key in chunk.keys if key not in chunk.aliases])
+    _supersede_younger(connection, source, path, {key: chunk.aliases.get(key, key) for key in chunk.keys})
     rows += [(claim, source, path, key) for claim, key in chunk.claims.items()]
     connection.executemany(
         "INSERT INTO messages (key, source, path, canonical) VALUES (?, ?, ?, ?) ON CONFLICT (key) DO NOTHING", rows
@@ -134,16 +163,30 @@ def _supersede_forks(connection: sqlite3.Connection, source: str, path: str, key
         _take_over(connection, file, (source, path), its)
 
 
+def _supersede_younger(connection: sqlite3.Connection, source: str, path: str, keys: Mapping[str, str]) -> None:
+    """Messages that a file of another source had before belong to the older file. `keys` lead to the messages' own."""
+    held = connection.execute(
+        """SELECT key, coalesce(nullif(canonical, ''), key), source, path FROM messages
+            WHERE key IN (SELECT value FROM json_each(?)) AND (source, path) <> (?, ?)""",
+        (json_list(keys), source, path),
+    ).fetchall()
+    taken: dict[tuple[str, str], dict[str, str]] = {}
+    for key, message, *file in held:
+        taken.setdefault((file[0], file[1]), {})[message] = keys[key]
+    for file, its in taken.items():
+        _take_over(connection, file, (source, path), its)
+
+
 def _take_over(
     connection: sqlite3.Connection, former: tuple[str, str], owner: tuple[str, str], keys: Mapping[str, str]
 ) -> None:
-    """Messages of one file become those of another, where they go by other keys."""
+    """Messages of one file become those of another, where they may go by other keys."""
     _remove_messages(connection, *former, keys)
     for old, key in keys.items():
         connection.execute(
-            """UPDATE messages SET source = ?, path = ?, canonical = ?
-                WHERE key = ? OR (canonical = ? AND canonical <> '')""",  # that is what the index holds
-            (*owner, key, old, old),
+            """UPDATE messages SET source = ?1, path = ?2, canonical = iif(key = ?3, '', ?3)
+                WHERE key = ?4 OR (canonical = ?4 AND canonical <> '')""",  # that is what the index holds
+            (*owner, key, old),
         )
         connection.execute("UPDATE occurrences SET message_key = ? WHERE message_key = ?", (key, old))
     _write_occurrences(connection, former[0], [Occurrence(key, former[1], SOMEWHERE) for key in keys.values()])

@@ -22,8 +22,8 @@ M001_INGEST = (
         source TEXT NOT NULL, path TEXT NOT NULL, device TEXT NOT NULL, inode TEXT NOT NULL, size INTEGER NOT NULL,
         mtime_ns INTEGER NOT NULL, head_hash TEXT NOT NULL, head_bytes INTEGER NOT NULL, "offset" INTEGER NOT NULL,
         generation INTEGER NOT NULL, lines INTEGER NOT NULL, parsed_lines INTEGER NOT NULL,
-        parser_state TEXT NOT NULL, gone INTEGER NOT NULL, version INTEGER NOT NULL, unread TEXT NOT NULL,
-        PRIMARY KEY (source, path)
+        parser_state TEXT NOT NULL, gone INTEGER NOT NULL, version INTEGER NOT NULL, first_mtime_ns INTEGER NOT NULL,
+        unread TEXT NOT NULL, PRIMARY KEY (source, path)
     )""",
     """CREATE TABLE frames (
         source TEXT NOT NULL, path TEXT NOT NULL, generation INTEGER NOT NULL, first_line INTEGER NOT NULL,

@@ -1,0 +1,100 @@
+"""Copies in other project folders, which carry no mark: the oldest file owns the messages, whichever is read first."""
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from anamnesis_pipeline.store.base import Store
+from anamnesis_tests.exchanges.ingested import OTHER, Ingested
+from anamnesis_tests.exchanges.log_lines import SESSION, Log
+
+COPY, ORIGINAL = f"{OTHER}.jsonl", f"{SESSION}.jsonl"
+READ_FIRST, READ_LAST = "-a-folder", "-z-folder"
+Change = Callable[[list[str]], list[str]]
+
+
+@pytest.fixture
+def home(store: Store, tmp_path: Path) -> Ingested:
+    return Ingested(store, tmp_path)
+
+
+def said(texts: int = 3) -> Log:
+    log = Log()
+    for number in range(texts):
+        log.user(f"question {number} about webhooks")
+        log.tool("Grep", f"toolu_{number}", f"found {number}", pattern="charge")
+        log.assistant({"type": "text", "text": f"answer {number}"}, message_id=f"msg_{number}")
+    return log
+
+
+def resumed(lines: list[str]) -> list[str]:
+    return [json.dumps(json.loads(line) | {"sessionId": OTHER}) for line in lines]
+
+
+def rewritten(lines: list[str]) -> list[str]:
+    return [json.dumps(json.loads(line) | {"sessionId": OTHER, "uuid": f"new-{n}"}) for n, line in enumerate(lines)]
+
+
+def owners(home: Ingested) -> set[str]:
+    return {episode.path.rpartition("/")[2] for episode in home.episodes()}
+
+
+@pytest.mark.parametrize("copy", [resumed, rewritten])
+@pytest.mark.parametrize("in_one_run", [True, False])
+def test_the_original_owns_its_messages_though_its_folder_is_read_after_that_of_a_copy(
+    home: Ingested, copy: Change, in_one_run: bool
+) -> None:
+    lines = said().lines
+    original = home.write(lines, ORIGINAL, folder=READ_LAST)
+    hidden = original.rename(original.with_suffix(".away"))
+    home.write(copy(lines), COPY, folder=READ_FIRST)
+    if not in_one_run:
+        home.ingest()
+        assert owners(home) == {COPY}
+    hidden.rename(original)
+    home.ingest()
+    home.publish()
+    counts = home.store.ingest.counts()
+    assert (counts.messages, counts.occurrences, owners(home)) == (12, 12, {ORIGINAL})
+    assert [home.texts().count(f"question {n}") for n in range(3)] == [1, 1, 1]
+    assert home.ingest().messages == 0
+
+
+def test_what_only_the_copy_has_stays_with_it(home: Ingested) -> None:
+    log = said()
+    home.write(log.lines, ORIGINAL, folder=READ_LAST)
+    copied = resumed(log.lines)
+    log.minute += 100
+    log.user("only the copy goes on")
+    home.write([*copied, *log.lines[-1:]], COPY, folder=READ_FIRST)
+    home.ingest()
+    home.publish()
+    assert owners(home) == {ORIGINAL, COPY}
+    (own,) = [episode for episode in home.episodes() if episode.path.endswith(COPY)]
+    assert own.raw_exchange.count("question") == 0
+    assert "only the copy goes on" in own.raw_exchange
+
+
+def test_a_copy_that_is_older_by_its_date_only_because_the_original_went_on_takes_nothing_once_both_are_known(
+    home: Ingested,
+) -> None:
+    log = said()
+    home.write(log.lines, ORIGINAL, folder=READ_LAST)
+    home.ingest()
+    home.write(resumed(log.lines), COPY, folder=READ_FIRST)
+    log.user("the original goes on")
+    home.append(log.lines[-1:], ORIGINAL, folder=READ_LAST)
+    home.ingest()
+    assert owners(home) == {ORIGINAL}
+
+
+def test_the_history_takes_no_prompt_from_a_transcript_that_is_younger(home: Ingested) -> None:
+    prompt = {"display": "question 0 about webhooks", "timestamp": 1_790_000_000_000, "project": "/home/dev/shop"}
+    home.write([json.dumps(prompt | {"sessionId": SESSION})], "history.jsonl")
+    home.ingest()
+    home.write(said().lines, ORIGINAL, folder=READ_LAST)
+    home.ingest()
+    assert owners(home) >= {ORIGINAL}
+    assert home.ingest().messages == 0
