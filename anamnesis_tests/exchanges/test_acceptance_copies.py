@@ -117,3 +117,51 @@ def test_06_what_follows_a_rewritten_copy_is_kept_in_the_exchange_that_it_goes_o
     assert home.ingest().messages == 1
     last, added = (e for e in home.episodes() if "Refunds are issued" in e.raw_exchange or "One more" in e.raw_exchange)
     assert last.metadata["exchange_id"] == added.metadata["exchange_id"]
+
+
+@pytest.mark.parametrize("mark", [{"forkedFrom": {"sessionId": SESSION}}, {"sessionKind": "bg"}])
+def test_06_a_fork_with_new_uuids_gives_back_what_it_had_before_its_original(
+    home: Ingested, mark: dict[str, object]
+) -> None:
+    lines = session().lines
+    forks = fork_of(with_new_uuids(lines), "The fork goes on.", **mark)
+    home.write(forks, f"{OTHER}.jsonl", folder="-another-folder")
+    home.ingest()
+    home.write(lines)
+    home.ingest()
+    assert home.store.ingest.counts().messages == 7
+    assert {e.path.rpartition("/")[2] for e in home.episodes() if "The fork" not in e.raw_exchange} == {TRUNK}
+
+
+def test_06_what_was_deleted_of_a_fork_with_new_uuids_stays_away_when_its_original_comes(home: Ingested) -> None:
+    lines = session().lines
+    forks = fork_of(with_new_uuids(lines), "The fork goes on.", sessionKind="bg")
+    home.write(forks, f"{OTHER}.jsonl", folder="-another-folder")
+    home.ingest()
+    (gone,) = [e.episode_id for e in home.episodes() if "double-charge" in e.raw_exchange]
+    home.store.episodes.delete(gone)
+    home.write(lines)
+    home.ingest()
+    assert "double-charge" not in home.texts()
+    assert "Refunds are issued" in home.texts()
+
+
+def test_06_a_fork_takes_back_from_its_own_fork_what_it_said_itself(home: Ingested) -> None:
+    first = fork_of(session().lines, "The fork goes on.", forkedFrom={"sessionId": SESSION})
+    second = changed(first, sessionId="0d0d0d0d-e5b5-4bac-b0b2-fab40b03792a", forkedFrom={"sessionId": OTHER})
+    home.write(second, "0d0d0d0d-e5b5-4bac-b0b2-fab40b03792a.jsonl", folder="-another-folder")
+    home.ingest()
+    for end in (-1, None):
+        home.write(first[:end], f"{OTHER}.jsonl")
+        home.ingest()
+    assert home.store.ingest.counts().messages == 7
+    (own,) = [e for e in home.episodes() if "The fork goes on." in e.raw_exchange]
+    assert own.path.rpartition("/")[2] == f"{OTHER}.jsonl"
+
+
+def test_06_a_branch_whose_marked_lines_are_dropped_repeats_nothing(home: Ingested) -> None:
+    marked = changed(session().lines, sessionId=OTHER, forkedFrom={"sessionId": SESSION})
+    home.write(marked, f"{OTHER}.jsonl")
+    home.ingest()
+    home.write(changed(session().lines, sessionId=OTHER), f"{OTHER}.jsonl")
+    assert home.ingest().messages == 0

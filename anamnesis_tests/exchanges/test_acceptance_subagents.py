@@ -7,8 +7,9 @@ from pathlib import Path
 import pytest
 
 from anamnesis_pipeline.store.sqlite.opening import open_sqlite
-from anamnesis_tests.exchanges.ingested import Ingested
+from anamnesis_tests.exchanges.ingested import OTHER, Ingested
 from anamnesis_tests.exchanges.log_lines import SESSION, Log
+from anamnesis_tests.exchanges.sessions import changed
 
 LAYOUTS = {
     "flat": f"{SESSION}/subagents/agent-a41c9d02.jsonl",
@@ -140,5 +141,48 @@ def test_08_what_a_subagents_file_had_before_its_session_is_the_sessions_all_the
         expected = {(e.episode_id, e.raw_exchange) for e in undisturbed.episodes()}
         assert other.ingest.counts().messages == home.store.ingest.counts().messages
     assert {(e.episode_id, e.raw_exchange) for e in home.episodes()} == expected
+    assert home.texts().count("Find every place that issues refunds.") == 1
+    assert home.texts().count("Refunds are issued in src/refunds.py:44 only.") == 1
+
+
+@pytest.mark.parametrize("folder", ["-another-folder", "-home-dev-shop"])
+def test_08_a_session_that_was_moved_still_owns_its_subagents_answer(home: Ingested, folder: str) -> None:
+    trunk, agent = spawning()
+    home.write(trunk.lines[:1])
+    home.write(agent.lines, LAYOUTS["flat"])
+    home.ingest()
+    home.path(f"{SESSION}.jsonl").rename(home.path(f"{SESSION}.jsonl", folder))
+    home.append(trunk.lines[1:], folder=folder)
+    home.ingest()
+    assert home.store.ingest.counts().messages == 5
+    for text in ("Find every place that issues refunds.", "Refunds are issued in src/refunds.py:44 only."):
+        (owner,) = (e for e in home.episodes() if text in e.raw_exchange)
+        assert owner.kind == "exchange"
+
+
+def test_08_a_subagents_file_that_grew_while_its_session_took_over_the_answer_is_parsed_in_the_same_run(
+    home: Ingested,
+) -> None:
+    trunk, agent = spawning()
+    home.write(trunk.lines[:1])
+    home.write(agent.lines, LAYOUTS["flat"])
+    home.ingest()
+    home.append(trunk.lines[1:])
+    agent.say("And in the tests.")
+    home.append(agent.lines[-1:], LAYOUTS["flat"])
+    assert home.ingest().messages == 3
+    assert home.store.ingest.counts().unparsed_lines == 0
+
+
+@pytest.mark.parametrize("shown", [1, 2, 3])
+def test_08_a_copy_of_the_session_that_came_before_it_leaves_the_task_once(home: Ingested, shown: int) -> None:
+    trunk, agent = spawning()
+    home.write(agent.lines, LAYOUTS["flat"])
+    home.ingest()
+    home.write(changed(trunk.lines[:shown], sessionId=OTHER), f"{OTHER}.jsonl")
+    home.ingest()
+    home.write(trunk.lines)
+    home.ingest()
+    assert home.store.ingest.counts().messages == 5
     assert home.texts().count("Find every place that issues refunds.") == 1
     assert home.texts().count("Refunds are issued in src/refunds.py:44 only.") == 1
