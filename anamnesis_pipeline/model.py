@@ -240,9 +240,13 @@ def borrowed_key(key: str) -> str:
     return f"f:{key}"
 
 
+AGENT_KEY = "sa:"
+"""Begins an `agent_key`."""
+
+
 def agent_key(session_id: str, agent_id: str) -> str:
     """The further key of the tool result that says which subagent its call spawned."""
-    return f"sa:{content_id(session_id, agent_id)}"
+    return f"{AGENT_KEY}{content_id(session_id, agent_id)}"
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,13 +13,15 @@ from anamnesis_pipeline.exchanges.log_lines import MAX_VALUES, Record, has_too_m
 from anamnesis_pipeline.exchanges.own_text import begins_own_session, may_hold_memory, without_memory
 from anamnesis_pipeline.exchanges.records import LoggedMessage, boundary_of, read_messages_of
 from anamnesis_pipeline.exchanges.wide_text import narrowed
-from anamnesis_pipeline.model import Message, Occurrence, Part, SegmentKind, agent_key, borrowed_key
+from anamnesis_pipeline.model import Message, Occurrence, Part, SegmentKind, agent_key
 
 STATE_VERSION = 1
 """Version of `FileState` as JSON."""
 
 MAX_BOUNDARIES = 4
 """Boundaries of compactions that are remembered while the summary has not come, the latest ones."""
+
+_OF_TOOLS = frozenset({SegmentKind.TOOL_INPUT, SegmentKind.TOOL_RESULT, SegmentKind.TOOL_ERROR})
 
 COMPACTING_AGENT = "acompact"
 """Ids of the subagents with which Claude Code compacts begin so: their files repeat the session they compact."""
@@ -123,9 +125,14 @@ class Batch:
         return list(dict.fromkeys(name for logged in self.messages for name in logged.names))
 
     @property
-    def borrowed_keys(self) -> list[str]:
+    def borrowed_names(self) -> list[str]:
+        """All keys of the messages that say that they are of another session."""
+        return [name for logged in self.messages if logged.borrowed for name in logged.names]
+
+    @property
+    def lent_keys(self) -> list[str]:
         """Keys that messages of sessions have as long as only their copies are known."""
-        return [borrowed_key(logged.message.key) for logged in self.messages if not logged.borrowed]
+        return [key for logged in self.messages for key in logged.lent_as]
 
 
 @dataclass(frozen=True, slots=True)
@@ -205,7 +212,8 @@ def advance(
     """Lay a batch into parts.
 
     :param open_part: the part that `state.part_id` names; whether it was closed meanwhile does not matter.
-    :param known: message keys that some file owns already; those messages only move the context on.
+    :param known: message keys that some file owns already, but of `Batch.lent_keys` those that this file owns; such
+        messages only move the context on.
     :param label: working directory -> project.
     :param idle_minutes: a longer pause between two messages ends a part.
     """
@@ -243,9 +251,8 @@ class _Walk:
             self._own += 1
             return
         self._state = _located(self._state, logged, self._origin)
-        if self._state.borrows and not logged.borrowed:  # maybe the same message once more, without the mark
-            logged = replace(logged, seen_as=(*logged.seen_as, borrowed_key(message.key)))
-        self._found.add_agent(logged)
+        if self._state.borrows:  # maybe the same message once more, without the mark
+            logged = replace(logged, seen_as=(*logged.seen_as, *logged.lent_as))
         if self._found.is_copy(logged):
             self._found.add_copy(logged, self._origin.path)
         else:
@@ -327,18 +334,17 @@ class Found:
         key = logged.message.key
         self._keys[key] = None
         self._aliases.update((alias, key) for alias in logged.message.aliases)
-        for claim in logged.claims:
-            self._claims.setdefault(claim, key)
-
-    def add_agent(self, logged: LoggedMessage) -> None:
-        """Which call started a subagent: also its result's copy tells, since the answer may have been read before."""
-        if logged.spawned:
-            self._claims.setdefault(agent_key(logged.session_id, logged.spawned), logged.message.key)
+        self._claim(logged, key)
 
     def add_copy(self, logged: LoggedMessage, path: str) -> None:
-        """One more place of a known message. The store leads an alias that it knows on to the message's own key."""
+        """One more place of a known message. The store leads an alias that it knows on to the message's own key.
+
+        What it says of a subagent counts all the same: the copy read first may be another session's, or the answer.
+        """
         name = next(filter(self._is_known, logged.names))
         key = self._aliases.get(name) or self._claims.get(name) or name
+        if logged.message.kind in _OF_TOOLS:
+            self._claim(logged, key)
         self._occurrences.append(Occurrence(key, path, logged.line))
 
     def advance(self, state: FileState, parts: tuple[Part, ...], open_part: Part | None, own: int = 0) -> Advance:
@@ -346,6 +352,11 @@ class Found:
         return Advance(
             state, parts, open_part, tuple(self._keys), tuple(self._occurrences), self._aliases, self._claims, own
         )
+
+    def _claim(self, logged: LoggedMessage, key: str) -> None:
+        spawned = (agent_key(logged.session_id, logged.spawned),) if logged.spawned else ()
+        for claim in (*logged.claims, *spawned):
+            self._claims.setdefault(claim, key)
 
     def _is_known(self, name: str) -> bool:
         return name in self._known or name in self._keys or name in self._aliases or name in self._claims

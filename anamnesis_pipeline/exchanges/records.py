@@ -61,10 +61,15 @@ class LoggedMessage:
         """Every key that tells a copy of the message."""
         return (self.message.key, *self.message.aliases, *self.seen_as)
 
+    @property
+    def lent_as(self) -> tuple[str, ...]:
+        """Keys that the message has as long as only copies that say so of themselves were read."""
+        return () if self.borrowed else tuple(map(borrowed_key, (self.message.key, *self.message.aliases)))
+
 
 def stands_for(logged: LoggedMessage) -> tuple[str, ...]:
     """Keys under which the message may have been known, and deleted, before it was read itself."""
-    return logged.claims if logged.borrowed else (*logged.claims, borrowed_key(logged.message.key))
+    return (*logged.claims, *logged.lent_as)
 
 
 # --- record -> messages ----------------------------------------------------------------------------------
@@ -176,7 +181,8 @@ class _Emitter:
             return
         key, aliases = (key, aliases) if key else self._record_keys(text)
         if self._is_borrowed:
-            key, aliases, seen_as = borrowed_key(key), (), (key, *aliases, *seen_as)
+            seen_as = (key, *aliases, *seen_as)
+            key, aliases = borrowed_key(key), tuple(map(borrowed_key, aliases))
         message = Message(key, self._uuid, kind, text, self._timestamp, aliases)
         self.messages.append(
             LoggedMessage(

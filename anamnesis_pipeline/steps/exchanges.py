@@ -103,8 +103,10 @@ class ParseContext:
     def advance(self, state: FileState, batch: Batch, path: str) -> Advance:
         """What a batch adds to what the store knows."""
         batch = self._without_deleted(batch)
-        keys = [*batch.keys, *batch.borrowed_keys] if state.borrows else batch.keys
-        known, origin = self.ingest.known_keys(keys, (self.source.key, path)), self.origin(path)
+        own, origin = (self.source.key, path), self.origin(path)
+        known = self.ingest.known_keys(batch.keys, own) | self.ingest.known_keys(batch.borrowed_names)
+        if state.borrows:
+            known |= {key for key, owner in self.ingest.owners(batch.lent_keys).items() if owner == own}
         if self._is_history:
             return advance_history(state, batch, known, origin, label=self.label)
         open_part = self.ingest.part(state.part_id) if state.part_id else None
@@ -117,7 +119,7 @@ class ParseContext:
         message from a fork.
         """
         claims = [claim for logged in batch.messages for claim in logged.claims]
-        if not (gone := self.forgotten([*claims, *batch.borrowed_keys])):
+        if not (gone := self.forgotten([*claims, *batch.lent_keys])):
             return batch
         return replace(batch, messages=tuple(m for m in batch.messages if gone.isdisjoint(stands_for(m))))
 
@@ -150,9 +152,10 @@ def parse_source(
     )
     cursors = store.ingest.cursors(source.key)
     _read_descriptions(context, cursors)
-    for cursor in _unparsed(context, cursors.values()):
+    for waiting in _unparsed(context, cursors.values()):
         tally.files += 1
-        tally.overtaken += not _parse_file(context, cursor)
+        cursor = store.ingest.cursor(source.key, waiting.path)  # a file before may have taken messages over from it
+        tally.overtaken += cursor is None or not _parse_file(context, cursor)
     store.ingest.link_agents(source.key)
     closed = store.ingest.close_idle_parts(source.key, now - timedelta(minutes=idle_minutes))
     return ParseReport(
@@ -218,7 +221,7 @@ def _parse_file(context: ParseContext, cursor: FileCursor) -> bool:
         ended: tuple[Part, ...] = ()
         if generation > state.generation:
             ended = _ended_part(context.ingest, state)
-            state = FileState(generation=generation, ordinal=state.ordinal)
+            state = FileState(generation=generation, ordinal=state.ordinal, borrows=state.borrows)
         last_line = cursor.lines if generation == cursor.generation else None
         lines = context.archive_lines(replace(cursor, generation=generation), state.line)
         wanted = islice(lines, None if last_line is None else last_line - state.line)

@@ -17,11 +17,6 @@ from anamnesis_tests.exchanges.log_lines import SESSION, Log, stamp
 BLOCK = f"{MEMORY_BEGINS}\nEarlier you fixed the zeppelin.\n{MEMORY_ENDS}"
 
 
-@pytest.fixture
-def home(store: Store, tmp_path: Path) -> Ingested:
-    return Ingested(store, tmp_path)
-
-
 def test_05_a_reply_that_is_split_over_lines_is_each_block_once_in_one_part(home: Ingested) -> None:
     log = Log()
     log.user("Why?")

@@ -90,6 +90,20 @@ def test_a_copy_that_is_older_by_its_date_only_because_the_original_went_on_take
     assert owners(home) == {ORIGINAL}
 
 
+def test_a_fork_takes_nothing_though_its_date_is_before_that_of_the_original_which_went_on(home: Ingested) -> None:
+    log = said()
+    forked = [json.dumps(json.loads(line) | {"forkedFrom": {"sessionId": SESSION}}) for line in resumed(log.lines)]
+    fork = home.write(forked, COPY, folder=READ_LAST)
+    hidden = fork.rename(fork.with_suffix(".away"))
+    log.user("the original goes on")
+    home.write(log.lines, ORIGINAL, folder=READ_FIRST)
+    home.ingest()
+    hidden.rename(fork)
+    home.ingest()
+    counts = home.store.ingest.counts()
+    assert (counts.messages, counts.occurrences, owners(home)) == (13, 12, {ORIGINAL})
+
+
 def test_the_history_takes_no_prompt_from_a_transcript_that_is_younger(home: Ingested) -> None:
     prompt = {"display": "question 0 about webhooks", "timestamp": 1_790_000_000_000, "project": "/home/dev/shop"}
     home.write([json.dumps(prompt | {"sessionId": SESSION})], "history.jsonl")

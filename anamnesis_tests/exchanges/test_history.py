@@ -1,23 +1,16 @@
 """`history.jsonl`, through crawl, parse and publish on a real store."""
 
 import json
-from pathlib import Path
 from typing import Any
 
 import pytest
 
 from anamnesis_pipeline.exchanges.history import read_history
 from anamnesis_pipeline.model import SUMMARIZER_MARK, SegmentKind
-from anamnesis_pipeline.store.base import Store
 from anamnesis_tests.exchanges.ingested import OTHER, Ingested
 from anamnesis_tests.exchanges.log_lines import SESSION, START, Log
 
 NOW_MS = int(START.timestamp() * 1000)
-
-
-@pytest.fixture
-def home(store: Store, tmp_path: Path) -> Ingested:
-    return Ingested(store, tmp_path)
 
 
 def entry(display: str, minute: float = 0.5, *, session: str = SESSION, **fields: Any) -> str:

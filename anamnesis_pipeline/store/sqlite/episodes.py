@@ -9,7 +9,7 @@ from dataclasses import replace
 from datetime import UTC, datetime
 
 from anamnesis_pipeline.errors import EpisodeConflict, EpisodeNotFound
-from anamnesis_pipeline.model import Episode, Passage, StoredPassage, Where
+from anamnesis_pipeline.model import Episode, Passage, StoredPassage, Where, borrowed_key
 from anamnesis_pipeline.store.base import MAX_ROWS_PER_WRITE, EpisodePage, PutReport
 from anamnesis_pipeline.store.paging import cursor_after, read_cursor
 from anamnesis_pipeline.store.sqlite import episode_rows, passage_rows, pending
@@ -250,6 +250,13 @@ def _bury(connection: sqlite3.Connection, episode_id: str, episode_key: int) -> 
             SELECT DISTINCT k.value, ? FROM episode_texts t, json_each(t.message_keys) k WHERE t.episode_key = ?
             ON CONFLICT DO NOTHING""",
         (episode_id, episode_key),
+    )
+    connection.execute(  # the original of what only a fork had may go by these alone
+        """INSERT INTO tombstone_keys (message_key, episode_id)
+            SELECT m.key, t.episode_id FROM tombstone_keys t JOIN messages m ON m.canonical = t.message_key
+            WHERE t.episode_id = ?1 AND substr(m.key, 1, length(?2)) = ?2 AND substr(m.canonical, 1, length(?2)) = ?2
+            ON CONFLICT DO NOTHING""",
+        (episode_id, borrowed_key("")),
     )
 
 

@@ -9,6 +9,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 
 from anamnesis_pipeline.model import (
+    AGENT_KEY,
     RESULT_KEY,
     SOMEWHERE,
     DeadLetter,
@@ -60,11 +61,12 @@ def write_messages(connection: sqlite3.Connection, chunk: ParsedChunk) -> None:
     """The keys, occurrences and dead letters of a chunk."""
     source, path = chunk.before.source, chunk.before.path
     rows = [(key, source, path, chunk.aliases.get(key, "")) for key in chunk.keys]
-    _supersede_history(connection, source, path, chunk.claims)
-    _supersede_agents(connection, source, path, chunk.claims)
-    _supersede_forks(connection, source, path, [key for key in chunk.keys if key not in chunk.aliases])
-    _supersede_younger(connection, source, path, {key: chunk.aliases.get(key, key) for key in chunk.keys})
-    rows += [(claim, source, path, key) for claim, key in chunk.claims.items()]
+    claims, keys = _resolved(connection, chunk.claims), {key: chunk.aliases.get(key, key) for key in chunk.keys}
+    _supersede_history(connection, source, path, claims)
+    _supersede_agents(connection, source, path, claims)
+    _supersede_forks(connection, source, path, keys)
+    _supersede_younger(connection, source, path, keys)
+    rows += [(claim, source, path, key) for claim, key in claims.items()]
     connection.executemany(
         "INSERT INTO messages (key, source, path, canonical) VALUES (?, ?, ?, ?) ON CONFLICT (key) DO NOTHING", rows
     )
@@ -100,6 +102,17 @@ def read_dead_letters(connection: sqlite3.Connection, source: str | None, limit:
     return [DeadLetter(*row) for row in rows]
 
 
+def _resolved(connection: sqlite3.Connection, claims: Mapping[str, str]) -> dict[str, str]:
+    """The claims, each of a message's own key, where a copy made it by a further one."""
+    own: dict[str, str] = dict(
+        connection.execute(
+            "SELECT key, canonical FROM messages WHERE canonical <> '' AND key IN (SELECT value FROM json_each(?))",
+            (json_list(claims.values()),),
+        ).fetchall()
+    )
+    return {claim: own.get(key, key) for claim, key in claims.items()}
+
+
 def _write_occurrences(connection: sqlite3.Connection, source: str, occurrences: Sequence[Occurrence]) -> None:
     """A copy that is known by a further key is one of the message whose key that is."""
     connection.executemany(
@@ -133,32 +146,47 @@ def _supersede_history(connection: sqlite3.Connection, source: str, path: str, c
 
 def _supersede_agents(connection: sqlite3.Connection, source: str, path: str, claims: Mapping[str, str]) -> None:
     """A subagent's task or answer that its own file had first belongs to the file of who asked, which shows it now."""
-    if not claims:
+    shared = {claim: key for claim, key in claims.items() if not claim.startswith(AGENT_KEY)}
+    if not shared:
         return
     held = connection.execute(
-        """SELECT key, canonical, path FROM messages m
-            WHERE key IN (SELECT value FROM json_each(?1)) AND source = ?2 AND path <> ?3 AND canonical <> ''
+        """SELECT known.key, m.key, m.source, m.path FROM messages known JOIN messages m ON m.key = known.canonical
+            WHERE known.key IN (SELECT value FROM json_each(?))
                 AND EXISTS (SELECT 1 FROM parts p WHERE p.source = m.source AND p.path = m.path AND agent_id <> '')""",
-        (json_list(claims), source, path),
+        (json_list(shared),),
     ).fetchall()
-    taken: dict[str, dict[str, str]] = {}
-    for claim, key, file in held:
-        taken.setdefault(file, {})[key] = claims[claim]
-    for file, keys in taken.items():
-        _take_over(connection, (source, file), (source, path), keys)
+    owners: dict[str, tuple[str, str]] = {
+        key: (its_source, its_path)
+        for key, its_source, its_path in connection.execute(
+            "SELECT key, source, path FROM messages WHERE key IN (SELECT value FROM json_each(?))",
+            (json_list(shared.values()),),
+        )
+    }
+    taken: dict[tuple[tuple[str, str], tuple[str, str]], dict[str, str]] = {}
+    for claim, key, *file in held:
+        owner = owners.get(shared[claim], (source, path))
+        if (former := (file[0], file[1])) != owner:
+            taken.setdefault((former, owner), {})[key] = shared[claim]
+    for (former, owner), keys in taken.items():
+        _take_over(connection, former, owner, keys)
 
 
-def _supersede_forks(connection: sqlite3.Connection, source: str, path: str, keys: Sequence[str]) -> None:
-    """Messages that only a fork had belong to their own session, which was read later."""
-    originals = {borrowed_key(key): key for key in keys}
+def _supersede_forks(connection: sqlite3.Connection, source: str, path: str, keys: Mapping[str, str]) -> None:
+    """Messages that only a fork had belong to their own session, which was read later.
+
+    :param keys: the messages' own keys, and further ones, to their own.
+    """
+    originals = {borrowed_key(name): key for name, key in keys.items()}
     held = connection.execute(
-        """SELECT key, source, path FROM messages
-            WHERE key IN (SELECT value FROM json_each(?)) AND canonical = '' AND (source, path) <> (?, ?)""",
-        (json_list(originals), source, path),
+        """SELECT known.key, m.key, m.source, m.path FROM messages known
+            JOIN messages m ON m.key = coalesce(nullif(known.canonical, ''), known.key)
+            WHERE known.key IN (SELECT value FROM json_each(?1)) AND substr(m.key, 1, length(?2)) = ?2
+                AND (m.source, m.path) <> (?3, ?4)""",
+        (json_list(originals), borrowed_key(""), source, path),
     ).fetchall()
     taken: dict[tuple[str, str], dict[str, str]] = {}
-    for key, *file in held:
-        taken.setdefault((file[0], file[1]), {})[key] = originals[key]
+    for name, key, *file in held:
+        taken.setdefault((file[0], file[1]), {})[key] = originals[name]
     for file, its in taken.items():
         _take_over(connection, file, (source, path), its)
 

@@ -1,0 +1,55 @@
+"""A folder of logs that is crawled, with a real store and archive."""
+
+import json
+import os
+import uuid
+from collections import Counter
+from pathlib import Path
+
+from anamnesis_pipeline.model import Source
+from anamnesis_pipeline.sources.archive import Archive
+from anamnesis_pipeline.sources.discovery import source_key
+from anamnesis_pipeline.sources.local import LocalHost
+from anamnesis_pipeline.steps.crawl import crawl_source
+from anamnesis_pipeline.store.sqlite.opening import open_sqlite
+
+SESSION = f"{uuid.UUID(int=1)}.jsonl"
+
+
+def unmasked(line):
+    return line, Counter()
+
+
+class Memory:
+    """A log folder, a store and an archive in one temporary place."""
+
+    def __init__(self, base):
+        self.base = Path(base)
+        self.folder = self.base / "projects" / "-home-dev-acme"
+        self.folder.mkdir(parents=True, exist_ok=True)
+        self.file = self.folder / SESSION
+        root = os.fspath(self.folder.parent)
+        self.source = Source(source_key("box", root, self.folder.name), "box", root, self.folder.name)
+        self.store = open_sqlite(self.base / "memory.db", self.base / "index")
+        self.store.ingest.put_sources([self.source])
+        self.archive = Archive(self.base / "archive")
+        self.host = LocalHost("box")
+
+    def crawl(self, mask=unmasked):
+        return crawl_source(self.store, self.host, self.archive, self.source, mask)
+
+    def cursor(self, path=SESSION):
+        return self.store.ingest.cursors(self.source.key)[path]
+
+    def archived(self, generation=None, path=SESSION):
+        generation = self.cursor(path).generation if generation is None else generation
+        frames = self.store.ingest.frames(self.source.key, path, generation)
+        return list(self.archive.lines(self.source.key, path, frames))
+
+    def append(self, text, path=SESSION):
+        with open(self.folder / path, "ab") as file:
+            file.write(text if isinstance(text, bytes) else text.encode())
+
+
+def line(number, text="hello"):
+    return json.dumps({"n": number, "text": text})
