@@ -152,7 +152,7 @@ def _supersede_agents(connection: sqlite3.Connection, source: str, path: str, cl
     held = connection.execute(
         """SELECT known.key, m.key, m.source, m.path FROM messages known JOIN messages m ON m.key = known.canonical
             WHERE known.key IN (SELECT value FROM json_each(?))
-                AND EXISTS (SELECT 1 FROM parts p WHERE p.source = m.source AND p.path = m.path AND agent_id <> '')""",
+                AND (SELECT agent_id FROM parts p WHERE p.source = m.source AND p.path = m.path LIMIT 1) <> ''""",
         (json_list(shared),),
     ).fetchall()
     owners: dict[str, tuple[str, str]] = {
