@@ -194,7 +194,7 @@ class Rescan:
         if masked != summary:
             self._changed["summaries"] += 1
             if not self._dry_run:
-                self._store.ingest.put_summaries([masked])
+                self._store.forgetting.rewrite_summary(summary, masked)  # False: a newer one, by today's rules
 
     def _masked_summary(self, summary: Summary) -> Summary:
         return replace(

@@ -14,7 +14,8 @@ from anamnesis_pipeline.store.sqlite.columns import instant, json_list
 from anamnesis_pipeline.store.sqlite.connection import Database, batches
 from anamnesis_pipeline.store.sqlite.part_rows import PART_COLUMNS
 from anamnesis_pipeline.store.sqlite.scrubbing import Scrubbing
-from anamnesis_pipeline.store.sqlite.summary_rows import publication_hash
+from anamnesis_pipeline.store.sqlite.summary_rows import publication_hash, rewrite_summary
+from anamnesis_pipeline.summary_model import Summary
 
 PARTS_PER_WRITE = 50
 """A part is at most some 4,000 characters, so a write stays short."""
@@ -145,6 +146,10 @@ class SqliteForgetting:
             passage_rows.write_passages(connection, episode_key, passages)
             pending.refresh(connection, [episode_key])
         return True
+
+    def rewrite_summary(self, before: Summary, after: Summary) -> bool:
+        with self._database.write() as connection:
+            return rewrite_summary(connection, before, after)
 
     def replies_after(self, key: str, limit: int) -> list[CachedReply]:
         with self._database.read() as connection:
