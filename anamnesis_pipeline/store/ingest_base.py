@@ -176,8 +176,5 @@ class IngestRecords(Protocol):
         A part whose message keys or id are tombstoned is never listed.
         """
 
-    def mark_published(self, published: Sequence[tuple[Part, Summary | None]]) -> None:
-        """Record that the episode of this very content and summary is written."""
-
     def counts(self, source: str | None = None) -> SourceCounts:
         """Row counts of a source, or of everything."""

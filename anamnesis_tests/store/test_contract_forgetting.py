@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 
 from anamnesis_pipeline.model import Passage, Source, Variant, Where
-from anamnesis_pipeline.store.base import Store
+from anamnesis_pipeline.store.base import Publication, Store
 from anamnesis_pipeline.store.forget_base import Selection
 from anamnesis_tests.conftest import OpenStore
 from anamnesis_tests.store.samples import DAY, episode, parsed, part, passages, put, segment, space, summary
@@ -68,7 +68,7 @@ def test_a_part_written_anew_keeps_its_summary_and_is_published_again(store: Sto
     one = part(segment("m1", "the secret text"))
     parsed(store, one)
     store.ingest.put_summaries([summary(one)])
-    store.ingest.mark_published([(one, summary(one))])
+    store.episodes.publish([Publication(one, summary(one), [])])
     masked = replace(one, segments=(replace(one.segments[0], text="the [mask] text"),), lead="", prompt="")
     assert store.forgetting.replace_parts([masked, part(segment("none"))]) == 1
     assert store.ingest.part(one.part_id) == masked

@@ -4,15 +4,17 @@
 # the contract documents them, see store/base.py; only names of ours enter the SQL
 
 import sqlite3
-from collections.abc import Iterator, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
+from typing import TypeVar
 
 from anamnesis_pipeline.errors import EpisodeConflict, EpisodeNotFound
 from anamnesis_pipeline.model import Episode, Passage, StoredPassage, Where
-from anamnesis_pipeline.store.base import MAX_ROWS_PER_WRITE, EpisodePage, PutReport
+from anamnesis_pipeline.store.base import MAX_ROWS_PER_WRITE, EpisodePage, Publication, PutReport
 from anamnesis_pipeline.store.paging import cursor_after, read_cursor
-from anamnesis_pipeline.store.sqlite import episode_rows, passage_rows, pending
+from anamnesis_pipeline.store.sqlite import episode_rows, part_rows, passage_rows, pending
 from anamnesis_pipeline.store.sqlite.columns import instant, json_list
 from anamnesis_pipeline.store.sqlite.connection import Database, batches
 from anamnesis_pipeline.store.sqlite.episode_rows import SELECT_EPISODES
@@ -20,6 +22,7 @@ from anamnesis_pipeline.store.sqlite.filters import condition
 from anamnesis_pipeline.store.sqlite.passage_rows import SELECT_PASSAGES
 
 Written = tuple[Episode, Sequence[Passage]]
+T = TypeVar("T")
 
 _EDITED, _REWRITTEN = 1, 2
 """A client edited fields of the episode; a client edited its raw text, too."""
@@ -32,13 +35,20 @@ class SqliteEpisodes:
         self._database = database
 
     def put(self, episodes: Sequence[Written]) -> PutReport:
-        outcomes = {"created": 0, "updated": 0, "unchanged": 0, "tombstoned": 0}
-        ready = [(episode_rows.storable(e), passage_rows.storable(ps)) for e, ps in episodes]
-        for batch in _by_rows(ready):
+        outcomes: Counter[str] = Counter()
+        for batch in _by_rows(_storable(episodes), _rows):
             with self._database.write() as connection:
-                batch_outcomes = [_put(connection, episode, passages) for episode, passages in batch]
-            for outcome in batch_outcomes:
-                outcomes[outcome] += 1
+                done = [_put(connection, episode, passages) for episode, passages in batch]
+            outcomes.update(done)
+        return PutReport(**outcomes)
+
+    def publish(self, publications: Sequence[Publication]) -> PutReport:
+        outcomes: Counter[str] = Counter()
+        ready = [replace(each, episodes=_storable(each.episodes)) for each in publications]
+        for batch in _by_rows(ready, lambda each: sum(map(_rows, each.episodes))):
+            with self._database.write() as connection:
+                done = [outcome for each in batch for outcome in _publish(connection, each)]
+            outcomes.update(done)
         return PutReport(**outcomes)
 
     def create(self, episode: Episode, passages: Sequence[Passage]) -> bool:
@@ -163,18 +173,36 @@ class SqliteEpisodes:
                 )
 
 
-def _by_rows(episodes: Sequence[Written]) -> Iterator[list[Written]]:
-    """Runs of episodes whose rows fit one transaction; an episode is never divided."""
-    batch: list[Written] = []
+def _storable(episodes: Sequence[Written]) -> list[Written]:
+    return [(episode_rows.storable(episode), passage_rows.storable(passages)) for episode, passages in episodes]
+
+
+def _rows(written: Written) -> int:
+    """Rows of an episode."""
+    return 1 + len(written[1])
+
+
+def _by_rows(items: Sequence[T], rows_of: Callable[[T], int]) -> Iterator[list[T]]:
+    """Runs of items whose rows fit one transaction; an item is never divided."""
+    batch: list[T] = []
     rows = 0
-    for episode, passages in episodes:
-        if batch and rows + 1 + len(passages) > MAX_ROWS_PER_WRITE:
+    for item in items:
+        if batch and rows + rows_of(item) > MAX_ROWS_PER_WRITE:
             yield batch
             batch, rows = [], 0
-        batch.append((episode, passages))
-        rows += 1 + len(passages)
+        batch.append(item)
+        rows += rows_of(item)
     if batch:
         yield batch
+
+
+def _publish(connection: sqlite3.Connection, publication: Publication) -> list[str]:
+    """Write the episodes of one part, if it is still the one they were made of; returns their fields in the report."""
+    if not part_rows.mark_published(connection, publication.part, publication.summary):
+        return []
+    for episode_id in publication.surplus:
+        remove_episode(connection, episode_id)
+    return [_put(connection, episode, passages) for episode, passages in publication.episodes]
 
 
 def _put(connection: sqlite3.Connection, episode: Episode, passages: Sequence[Passage]) -> str:

@@ -18,7 +18,7 @@ from anamnesis_pipeline.store.sqlite.columns import clean, instant, json_list
 from anamnesis_pipeline.store.sqlite.connection import Database, batches
 from anamnesis_pipeline.store.sqlite.part_rows import PART_COLUMNS
 from anamnesis_pipeline.store.sqlite.summary_records import SqliteSummaries
-from anamnesis_pipeline.store.sqlite.summary_rows import publication_hash, read_summary
+from anamnesis_pipeline.store.sqlite.summary_rows import read_summary
 from anamnesis_pipeline.summary_model import Summary
 
 _FILE_COLUMNS = """source, path, device, inode, size, mtime_ns, head_hash, head_bytes, "offset", generation, lines,
@@ -204,12 +204,6 @@ class SqliteIngest(SqliteArchive, SqliteSummaries):
                     summary = read_summary(connection, part.part_id)
                     found.append((part, summary if summary and summary.content_hash == part.content_hash else None))
         return found
-
-    def mark_published(self, published: Sequence[tuple[Part, Summary | None]]) -> None:
-        rows = [(publication_hash(part.content_hash, s), part.part_id) for part, s in published]
-        for batch in batches(rows):
-            with self._database.write() as connection:
-                connection.executemany("UPDATE parts SET published_hash = ? WHERE part_id = ?", batch)
 
     def counts(self, source: str | None = None) -> SourceCounts:
         of = "1" if source is None else "source = :source"
