@@ -82,8 +82,8 @@ class ForgetRecords(Protocol):
         """
 
     def rewrite_summary(self, before: Summary, after: Summary) -> bool:
-        """Write text, tags and records of a summary as `after` gives them; the episode is to be published again. When it
-        is tried again, and that a new one was asked for, stays. False when there is another than `before` by now.
+        """Write text, tags and records of a summary as `after` gives them; the episode is to be published again. When
+        it is tried again, and that a new one was asked for, stays. False when there is another than `before` by now.
         """
 
     def replies_after(self, key: str, limit: int) -> list[CachedReply]:
