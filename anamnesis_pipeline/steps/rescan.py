@@ -13,6 +13,7 @@ from anamnesis_pipeline.model import Episode, Part, Passage, Where
 from anamnesis_pipeline.sources.archive import Archive
 from anamnesis_pipeline.steps.crawl import Mask
 from anamnesis_pipeline.steps.forget import JOB, rewrite_generation
+from anamnesis_pipeline.steps.posting import with_masks_counted
 from anamnesis_pipeline.store.base import Store
 from anamnesis_pipeline.summary_model import Summary
 
@@ -223,7 +224,7 @@ class Rescan:
         if masked != episode or passages != held:
             self._changed["episodes"] += 1
             if not self._dry_run:
-                self._store.forgetting.rewrite_episode(masked, passages)
+                self._store.forgetting.rewrite_episode(with_masks_counted(masked), passages)
 
     def _passage(self, passage: Passage) -> Passage:
         return replace(passage, text=self._text(passage.text), context=self._text(passage.context))
