@@ -12,6 +12,7 @@ from anamnesis_pipeline.commands.local_services import search_sidecar
 from anamnesis_pipeline.embeddings.cores import Priority
 from anamnesis_pipeline.errors import GiveUp, ServiceUnreachable
 from anamnesis_pipeline.model import Space
+from anamnesis_pipeline.search.backlog import backlog_notes
 from anamnesis_pipeline.search.engine import Engine
 from anamnesis_pipeline.search.query import Mode
 from anamnesis_pipeline.settings import Settings
@@ -68,12 +69,21 @@ def local_time(text: str) -> str:
 def search(settings: Settings, body: Mapping[str, Any]) -> tuple[dict[str, Any], str | None]:
     """The API's answer, and a remark for the user when it came from somewhere else than the sidecar.
 
+    `degraded` says what is still to be read and embedded, also where something was found.
     :raises GiveUp: the question is refused, or there is nothing to search yet.
     """
     try:
-        return search_sidecar(settings, body), None
+        return _with_backlog(settings, search_sidecar(settings, body), Mode(body["mode"])), None
     except ServiceUnreachable as exc:
         return _search_store(settings, body, str(exc))
+
+
+def _with_backlog(settings: Settings, answer: dict[str, Any], mode: Mode) -> dict[str, Any]:
+    """An empty answer says so itself."""
+    if not answer["results"] or not settings.database.exists():
+        return answer
+    with closing(open_store(settings)) as store:
+        return answer | {"degraded": [*answer["degraded"], *backlog_notes(store, mode)]}
 
 
 def _search_store(settings: Settings, body: Mapping[str, Any], reason: str) -> tuple[dict[str, Any], str]:
@@ -87,6 +97,7 @@ def _search_store(settings: Settings, body: Mapping[str, Any], reason: str) -> t
     semantic = question.mode is Mode.SEMANTIC
     with closing(open_store(settings)) as store, _engine(store, semantic) as engine:
         answer = dict(answer_body(engine.search(question), (), explain=False))
+    answer = _with_backlog(settings, answer, question.mode)
     how = "by meaning only" if semantic else "by keywords only"
     return answer, f"{reason}; searched the store itself, {how}"
 

@@ -130,6 +130,11 @@ class IngestRecords(Protocol):
         `close_idle_parts` would close: what an `ingest` that ended early left to do.
         """
 
+    def unread_sources(self) -> set[str]:
+        """Sources of logs that are not read to their end: not looked at yet, with archived lines that are not parsed,
+        or with parts that `parts_to_publish` lists.
+        """
+
     def parts_to_summarize(
         self, source: str, now: datetime, limit: int, project: str | None = None, *, after: Part | None = None
     ) -> list[Part]:

@@ -228,6 +228,16 @@ def test_a_part_whose_episode_was_deleted_is_never_published_again(store: Store)
     assert [p.part_id for p in store.ingest.parts_to_summarize("logs", DAY, 10)].count(one.part_id) == 0
 
 
+def test_a_source_of_logs_is_unread_until_its_episodes_are_written(store: Store):
+    store.ingest.put_sources([Source("logs"), Source("direct", kind="reserved")])
+    assert store.ingest.unread_sources() == {"logs"}
+    one = part(segment("m1"))
+    parsed(store, one, keys=["m1"])
+    assert store.ingest.unread_sources() == {"logs"}
+    store.episodes.publish([Publication(one, None, [])])
+    assert store.ingest.unread_sources() == set()
+
+
 def test_a_part_whose_episode_was_deleted_without_tombstone_is_published_again(store: Store):
     one = part(segment("m1"))
     parsed(store, one, keys=["m1"])

@@ -186,12 +186,15 @@ class SqliteIngest(SqliteArchive, SqliteSummaries):
                     UNION SELECT source FROM parts WHERE closed = 0 AND ended_at < ?""",
                 (instant(ended_before),),
             )
-            unfinished = {source for (source,) in rows}
-            rows = connection.execute("SELECT DISTINCT source FROM parts WHERE published_hash IS NOT wanted_hash")
-            for source in {source for (source,) in rows.fetchall()} - unfinished:
-                if any(not _is_forbidden(connection, part) for part in _unpublished(connection, source)):
-                    unfinished.add(source)
-        return unfinished
+            return _with_unpublished(connection, {source for (source,) in rows})
+
+    def unread_sources(self) -> set[str]:
+        with self._database.read() as connection:
+            rows = connection.execute(
+                """SELECT source FROM files WHERE parsed_lines < lines
+                    UNION SELECT key FROM sources WHERE kind <> 'reserved' AND key NOT IN (SELECT source FROM files)"""
+            )
+            return _with_unpublished(connection, {source for (source,) in rows})
 
     def parts_to_publish(self, source: str, limit: int) -> list[tuple[Part, Summary | None]]:
         """See `IngestRecords.parts_to_publish`. A summary of an earlier version of the part counts as none."""
@@ -270,6 +273,17 @@ def _is_contested(connection: sqlite3.Connection, chunk: ParsedChunk) -> bool:
         (json_list(part.part_id for part in chunk.parts),),
     ).fetchone()
     return bool(owned or forbidden or deleted)
+
+
+def _with_unpublished(connection: sqlite3.Connection, sources: set[str]) -> set[str]:
+    """These sources and all that `parts_to_publish` lists something of."""
+    rows = connection.execute("SELECT DISTINCT source FROM parts WHERE published_hash IS NOT wanted_hash")
+    waiting = {source for (source,) in rows.fetchall()} - sources
+    return sources | {
+        source
+        for source in waiting
+        if any(not _is_forbidden(connection, part) for part in _unpublished(connection, source))
+    }
 
 
 def _unpublished(connection: sqlite3.Connection, source: str) -> Iterator[Part]:
