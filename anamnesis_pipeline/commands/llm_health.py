@@ -13,6 +13,7 @@ from anamnesis_pipeline.sidecar.jsonl_schemas import LlmOut
 from anamnesis_pipeline.store.base import Store
 from anamnesis_pipeline.summaries.base import SummaryBackend
 from anamnesis_pipeline.wiring import effective_settings, open_llm
+from anamnesis_pipeline.wording import counted
 
 PROBE_STEP_S = 5.0
 PROBE_S = 10.0
@@ -32,7 +33,8 @@ def llm_problems(store: Store) -> list[Problem]:
     problems = [Problem(problem, _MEND)] if problem else []
     flagged = store.ingest.summary_counts().get("problem", 0)
     if flagged:
-        problems.append(Problem(f"{flagged:,} extractive summaries stand in for an LLM's", _TRY_AGAIN))
+        stand_ins = counted(flagged, "extractive summary stands", "extractive summaries stand")
+        problems.append(Problem(f"{stand_ins} in for an LLM's", _TRY_AGAIN))
     return problems
 
 
@@ -41,7 +43,7 @@ def llm_text(store: Store) -> str:
     state = llm_state(store, effective_settings(store), datetime.now(UTC))
     if state["model"] is None:
         return "made without an LLM"
-    return f"by {state['model']} ({state['summarizer']}), {state['used_today']['calls']:,} calls today"
+    return f"by {state['model']} ({state['summarizer']}), {counted(state['used_today']['calls'], 'call')} today"
 
 
 def _not_there(settings: Settings, state: LlmOut) -> str:

@@ -21,6 +21,7 @@ from anamnesis_pipeline.sidecar.rendering import answer_body
 from anamnesis_pipeline.sidecar.schemas import SearchIn
 from anamnesis_pipeline.store.base import Store, Vectors
 from anamnesis_pipeline.wiring import open_pool_of, open_store
+from anamnesis_pipeline.wording import project_name
 
 _EXCERPT_LINES = 4
 
@@ -133,7 +134,7 @@ def render(answer: Mapping[str, Any], zone: tzinfo | None = None, width: int = 1
 
 def _block(rank: int, hit: Mapping[str, Any], zone: tzinfo | None, width: int) -> str:
     when = datetime.fromisoformat(hit["timestamp"]).astimezone(zone)
-    head = f"{rank}. {when:%Y-%m-%d %H:%M}  {hit['project'] or '(no project)'}  {hit['kind']}  {hit['score']:.2f}"
+    head = f"{rank}. {when:%Y-%m-%d %H:%M}  {project_name(hit['project'])}  {hit['kind']}  {hit['score']:.2f}"
     indent = "   "
     lines = textwrap.wrap(
         " ".join(_printable(hit["excerpt"] or hit["summary"]).split()),

@@ -25,6 +25,10 @@ NOT_MASKED = ("config.", "projects.", JOB, CHECKPOINT)
 _PLACES = ("archive lines", "parts", "summaries", "episodes", "cached replies", "cursors", "settings")
 
 
+Say = Callable[[str, bool], None]
+"""Told how far a run is, and whether a step of it ends here."""
+
+
 @dataclass(frozen=True, slots=True)
 class RescanReport:
     """Secrets by kind, and how many of each sort of row hold some. Of one secret each copy counts."""
@@ -57,7 +61,7 @@ class Rescan:
         rules: Rules,
         *,
         dry_run: bool,
-        say: Callable[[str], None] = lambda _: None,
+        say: Say = lambda text, is_end: None,
     ) -> None:
         self._store, self._archive, self._dry_run, self._say = store, archive, dry_run, say
         self._mask_text, self._mask_line, self._version = rules.text, rules.line, rules.version
@@ -93,7 +97,7 @@ class Rescan:
             return "", None, noted is not None
         self._masked.update(noted["masked"])
         self._changed.update(noted["changed"])
-        self._say("going on where an earlier run was interrupted")
+        self._say("going on where an earlier run was interrupted", False)
         return noted["step"], noted["mark"], True
 
     def _note(self, step: str, mark: Any) -> None:
@@ -108,10 +112,14 @@ class Rescan:
         }  # fmt: skip
         names = list(steps)
         for name in names[names.index(first) if first else 0 :]:
+            text = ""
             for done, mark in enumerate(steps[name](behind if name == first else None), 1):
-                self._say(f"{name}: {mark['file']}" if isinstance(mark, dict) else f"{name}: page {done:,}")
+                text = f"{name}: {mark['file']}" if isinstance(mark, dict) else f"{name}: page {done:,}"
+                self._say(text, False)
                 if not self._dry_run:
                     self._note(name, mark)
+            if text:
+                self._say(text, True)
 
     # --- what is masked ---
 

@@ -183,3 +183,8 @@ class IngestRecords(Protocol):
 
     def counts(self, source: str | None = None) -> SourceCounts:
         """Row counts of a source, or of everything."""
+
+
+def log_sources(ingest: IngestRecords) -> list[Source]:
+    """The sources of logs, by key: all but the reserved ones. These are what is counted as sources."""
+    return [source for source in ingest.sources() if source.kind != "reserved"]
