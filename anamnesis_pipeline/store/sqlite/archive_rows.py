@@ -1,8 +1,5 @@
 """Which archive frames count, who owns a message and where its copies are, in SQLite."""
 
-# ruff: noqa: D102
-# the contract documents them, see store/base.py
-
 import sqlite3
 from collections.abc import Sequence
 
@@ -20,12 +17,14 @@ class SqliteArchive:
     _database: Database
 
     def frames(self, source: str, path: str, generation: int, from_line: int = 0) -> list[ArchiveFrame]:
+        """See `IngestRecords.frames`."""
         with self._database.read() as connection:
             return _frames(connection, source, path, generation, from_line)
 
     def replace_frames(
         self, source: str, path: str, generation: int, revision: int, frames: Sequence[ArchiveFrame]
     ) -> bool:
+        """See `IngestRecords.replace_frames`."""
         with self._database.write() as connection:
             stored = _frames(connection, source, path, generation)
             if not _stands_for(frames, stored, revision):
@@ -39,6 +38,7 @@ class SqliteArchive:
         return True
 
     def occurrences_of(self, keys: Sequence[str]) -> list[tuple[str, Occurrence]]:
+        """See `IngestRecords.occurrences_of`."""
         with self._database.read() as connection:
             rows = connection.execute(
                 """SELECT source, message_key, path, line FROM occurrences
@@ -48,6 +48,7 @@ class SqliteArchive:
             return [(source, Occurrence(key, path, line)) for source, key, path, line in rows]
 
     def owners(self, keys: Sequence[str]) -> dict[str, tuple[str, str]]:
+        """See `IngestRecords.owners`."""
         with self._database.read() as connection:
             rows = connection.execute(
                 "SELECT key, source, path FROM messages WHERE key IN (SELECT value FROM json_each(?))",

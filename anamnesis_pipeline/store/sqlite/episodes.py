@@ -1,7 +1,7 @@
 """Episodes, their passages and tombstones in SQLite."""
 
-# ruff: noqa: D102, S608
-# the contract documents them, see store/base.py; only names of ours enter the SQL
+# ruff: noqa: S608
+# only names of ours enter the SQL
 
 import sqlite3
 from collections import Counter
@@ -35,6 +35,7 @@ class SqliteEpisodes:
         self._database = database
 
     def put(self, episodes: Sequence[Written]) -> PutReport:
+        """See `EpisodeRecords.put`."""
         outcomes: Counter[str] = Counter()
         for batch in _by_rows(_storable(episodes), _rows):
             with self._database.write() as connection:
@@ -43,6 +44,7 @@ class SqliteEpisodes:
         return PutReport(**outcomes)
 
     def publish(self, publications: Sequence[Publication]) -> PutReport:
+        """See `EpisodeRecords.publish`."""
         outcomes: Counter[str] = Counter()
         ready = [replace(each, episodes=_storable(each.episodes)) for each in publications]
         for batch in _by_rows(ready, lambda each: sum(map(_rows, each.episodes))):
@@ -52,6 +54,7 @@ class SqliteEpisodes:
         return PutReport(**outcomes)
 
     def create(self, episode: Episode, passages: Sequence[Passage]) -> bool:
+        """See `EpisodeRecords.create`."""
         episode, passages = episode_rows.storable(episode), passage_rows.storable(passages)
         with self._database.write() as connection:
             if (stored := _stored(connection, episode.episode_id)) is not None:
@@ -66,6 +69,7 @@ class SqliteEpisodes:
         return True
 
     def replace(self, episode: Episode, passages: Sequence[Passage], expected_hash: str) -> None:
+        """See `EpisodeRecords.replace`."""
         episode, passages = episode_rows.storable(episode), passage_rows.storable(passages)
         with self._database.write() as connection:
             stored = _stored(connection, episode.episode_id)
@@ -82,6 +86,7 @@ class SqliteEpisodes:
             )
 
     def get(self, episode_ids: Sequence[str]) -> dict[str, Episode]:
+        """See `EpisodeRecords.get`."""
         with self._database.read() as connection:
             rows = connection.execute(
                 f"{SELECT_EPISODES} WHERE e.episode_id IN (SELECT value FROM json_each(?))", (json_list(episode_ids),)
@@ -89,6 +94,7 @@ class SqliteEpisodes:
         return {episode.episode_id: episode for episode in map(episode_rows.read_row, rows)}
 
     def delete(self, episode_id: str, *, tombstone: bool = True) -> bool:
+        """See `EpisodeRecords.delete`."""
         with self._database.write() as connection:
             if (stored := _stored(connection, episode_id)) is None:
                 return False
@@ -100,6 +106,7 @@ class SqliteEpisodes:
         return True
 
     def page(self, where: Where, limit: int, cursor: str | None = None, skip: int = 0) -> EpisodePage:
+        """See `EpisodeRecords.page`."""
         terms, values = condition(where)
         after: list[str] = []
         if cursor is not None:
@@ -114,21 +121,25 @@ class SqliteEpisodes:
         return EpisodePage(items, cursor_after(items[-1]) if len(rows) > limit and items else None)
 
     def count(self, where: Where) -> int:
+        """See `EpisodeRecords.count`."""
         terms, values = condition(where)
         with self._database.read() as connection:
             return int(connection.execute(f"SELECT count(*) FROM episodes e WHERE {terms}", values).fetchone()[0])
 
     def projects(self) -> list[str]:
+        """See `EpisodeRecords.projects`."""
         with self._database.read() as connection:
             return [name for (name,) in connection.execute("SELECT DISTINCT project FROM episodes ORDER BY project")]
 
     def project_names(self) -> list[tuple[str, str, int]]:
+        """See `EpisodeRecords.project_names`."""
         with self._database.read() as connection:
             return connection.execute(
                 "SELECT own_project, project, count(*) FROM episodes GROUP BY own_project, project ORDER BY 1, 2"
             ).fetchall()
 
     def call_project(self, own: str, name: str) -> int:
+        """See `EpisodeRecords.call_project`."""
         changed, last = 0, MAX_ROWS_PER_WRITE
         while last == MAX_ROWS_PER_WRITE:
             with self._database.write() as connection:
@@ -142,6 +153,7 @@ class SqliteEpisodes:
         return changed
 
     def preceding(self, instance: str, project: str, before: datetime, since: datetime, limit: int) -> list[Episode]:
+        """See `EpisodeRecords.preceding`."""
         with self._database.read() as connection:
             rows = connection.execute(
                 f"""{SELECT_EPISODES} WHERE e.instance = ? AND e.project = ? AND e.timestamp >= ? AND e.timestamp < ?
@@ -152,6 +164,7 @@ class SqliteEpisodes:
         return [episode_rows.read_row(row) for row in reversed(rows)]
 
     def passages(self, passage_ids: Sequence[int]) -> dict[int, StoredPassage]:
+        """See `EpisodeRecords.passages`."""
         with self._database.read() as connection:
             rows = connection.execute(
                 f"{SELECT_PASSAGES} WHERE p.passage_id IN (SELECT value FROM json_each(?))", (json_list(passage_ids),)
@@ -159,11 +172,13 @@ class SqliteEpisodes:
         return {row[0]: passage_rows.read_row(row) for row in rows}
 
     def passages_of(self, episode_id: str) -> list[StoredPassage]:
+        """See `EpisodeRecords.passages_of`."""
         with self._database.read() as connection:
             rows = connection.execute(f"{SELECT_PASSAGES} WHERE e.episode_id = ? ORDER BY p.ordinal", (episode_id,))
             return [passage_rows.read_row(row) for row in rows]
 
     def track(self, episode_ids: Sequence[str], when: datetime) -> None:
+        """See `EpisodeRecords.track`."""
         for batch in batches(sorted(set(episode_ids))):
             with self._database.write() as connection:
                 connection.execute(

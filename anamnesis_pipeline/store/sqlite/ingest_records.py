@@ -1,7 +1,7 @@
 """Sources, file cursors, archive frames, message keys and parts in SQLite."""
 
-# ruff: noqa: D102, S608
-# the contract documents them, see store/ingest_base.py; only names of ours enter the SQL
+# ruff: noqa: S608
+# only names of ours enter the SQL
 
 import sqlite3
 from collections.abc import Iterable, Iterator, Sequence
@@ -53,6 +53,7 @@ class SqliteIngest(SqliteArchive, SqliteSummaries):
         self._database = database
 
     def put_sources(self, sources: Sequence[Source]) -> int:
+        """See `IngestRecords.put_sources`."""
         new = 0
         for batch in batches(sources):
             with self._database.write() as connection:
@@ -60,22 +61,26 @@ class SqliteIngest(SqliteArchive, SqliteSummaries):
         return new
 
     def sources(self) -> list[Source]:
+        """See `IngestRecords.sources`."""
         with self._database.read() as connection:
             rows = connection.execute("SELECT key, machine, root, folder, kind FROM sources ORDER BY key").fetchall()
         return [Source(*row) for row in rows]
 
     def cursors(self, source: str) -> dict[str, FileCursor]:
+        """See `IngestRecords.cursors`."""
         with self._database.read() as connection:
             rows = connection.execute(f"SELECT {_FILE_COLUMNS} FROM files WHERE source = ? ORDER BY path", (source,))
             return {row[1]: _read_cursor(row) for row in rows}
 
     def cursor(self, source: str, path: str) -> FileCursor | None:
+        """See `IngestRecords.cursor`."""
         with self._database.read() as connection:
             query = f"SELECT {_FILE_COLUMNS} FROM files WHERE source = ? AND path = ?"
             row = connection.execute(query, (source, path)).fetchone()
             return _read_cursor(row) if row else None
 
     def commit_crawl(self, before: FileCursor | None, after: FileCursor, frame: ArchiveFrame | None) -> bool:
+        """See `IngestRecords.commit_crawl`."""
         with self._database.write() as connection:
             stored = _stored_version(connection, after)
             if stored != (before.version if before else None):
@@ -86,6 +91,7 @@ class SqliteIngest(SqliteArchive, SqliteSummaries):
         return True
 
     def mark_gone(self, source: str, paths: Iterable[str]) -> int:
+        """See `IngestRecords.mark_gone`."""
         newly = 0
         for batch in batches(sorted(set(paths))):
             with self._database.write() as connection:
@@ -97,6 +103,7 @@ class SqliteIngest(SqliteArchive, SqliteSummaries):
         return newly
 
     def known_keys(self, keys: Sequence[str]) -> set[str]:
+        """See `IngestRecords.known_keys`."""
         known: set[str] = set()
         with self._database.read() as connection:
             for table, column in (("messages", "key"), ("tombstone_keys", "message_key")):
@@ -108,6 +115,7 @@ class SqliteIngest(SqliteArchive, SqliteSummaries):
         return known
 
     def part(self, part_id: str) -> Part | None:
+        """See `IngestRecords.part`."""
         with self._database.read() as connection:
             row = connection.execute(
                 f"""SELECT {PART_COLUMNS} FROM parts
@@ -133,6 +141,7 @@ class SqliteIngest(SqliteArchive, SqliteSummaries):
         return True
 
     def name_agent(self, source: str, path: str, agent_type: str, origin: str) -> int:
+        """See `IngestRecords.name_agent`."""
         named, last = 0, MAX_ROWS_PER_WRITE
         while last == MAX_ROWS_PER_WRITE:
             with self._database.write() as connection:
@@ -147,6 +156,7 @@ class SqliteIngest(SqliteArchive, SqliteSummaries):
         return named
 
     def link_agents(self, source: str) -> int:
+        """See `IngestRecords.link_agents`."""
         linked, unlinked = 0, "source = ? AND kind = 'subagent' AND origin = ''"
         with self._database.read() as connection:
             rows = connection.execute(f"SELECT DISTINCT session_id, agent_id FROM parts WHERE {unlinked}", (source,))
@@ -163,10 +173,12 @@ class SqliteIngest(SqliteArchive, SqliteSummaries):
         return linked
 
     def dead_letters(self, source: str | None = None, limit: int = 1_000) -> list[DeadLetter]:
+        """See `IngestRecords.dead_letters`."""
         with self._database.read() as connection:
             return message_rows.read_dead_letters(connection, source, limit)
 
     def close_idle_parts(self, source: str, ended_before: datetime) -> int:
+        """See `IngestRecords.close_idle_parts`."""
         closed, last = 0, MAX_ROWS_PER_WRITE
         while last == MAX_ROWS_PER_WRITE:
             with self._database.write() as connection:
@@ -180,6 +192,7 @@ class SqliteIngest(SqliteArchive, SqliteSummaries):
         return closed
 
     def unfinished_sources(self, ended_before: datetime) -> set[str]:
+        """See `IngestRecords.unfinished_sources`."""
         with self._database.read() as connection:
             rows = connection.execute(
                 """SELECT source FROM files WHERE parsed_lines < lines
@@ -189,6 +202,7 @@ class SqliteIngest(SqliteArchive, SqliteSummaries):
             return _with_unpublished(connection, {source for (source,) in rows})
 
     def unread_sources(self) -> set[str]:
+        """See `IngestRecords.unread_sources`."""
         with self._database.read() as connection:
             rows = connection.execute(
                 """SELECT source FROM files WHERE parsed_lines < lines
@@ -209,6 +223,7 @@ class SqliteIngest(SqliteArchive, SqliteSummaries):
         return found
 
     def counts(self, source: str | None = None) -> SourceCounts:
+        """See `IngestRecords.counts`."""
         of = "1" if source is None else "source = :source"
         with self._database.read() as connection:
             return SourceCounts(
