@@ -2,7 +2,7 @@
 
 import textwrap
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import closing, contextmanager
+from contextlib import closing, contextmanager, suppress
 from datetime import UTC, datetime, tzinfo
 from typing import Any
 
@@ -10,7 +10,7 @@ from pydantic import ValidationError
 
 from anamnesis_pipeline.commands.local_services import search_sidecar
 from anamnesis_pipeline.embeddings.cores import Priority
-from anamnesis_pipeline.errors import GiveUp, ServiceUnreachable
+from anamnesis_pipeline.errors import AnamnesisError, GiveUp, ServiceUnreachable
 from anamnesis_pipeline.model import Space
 from anamnesis_pipeline.search.backlog import backlog_notes
 from anamnesis_pipeline.search.engine import Engine
@@ -81,10 +81,10 @@ def search(settings: Settings, body: Mapping[str, Any]) -> tuple[dict[str, Any],
 
 def _with_backlog(settings: Settings, answer: dict[str, Any], mode: Mode) -> dict[str, Any]:
     """An empty answer says so itself."""
-    if not answer["results"] or not settings.database.exists():
-        return answer
-    with closing(open_store(settings)) as store:
-        return answer | {"degraded": [*answer["degraded"], *backlog_notes(store, mode)]}
+    if answer["results"] and settings.database.exists():
+        with suppress(AnamnesisError), closing(open_store(settings)) as store:  # the answer itself is here
+            return answer | {"degraded": [*answer["degraded"], *backlog_notes(store, mode)]}
+    return answer
 
 
 def _search_store(settings: Settings, body: Mapping[str, Any], reason: str) -> tuple[dict[str, Any], str]:

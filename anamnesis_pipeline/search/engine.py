@@ -94,10 +94,16 @@ class Engine:
         if query.track and hits:
             self._track(hits, degraded)
         if not hits:  # only here: it takes longer than a search may
-            degraded += backlog_notes(self._store, query.mode)
+            self._note_backlog(query, degraded)
         tokens = sum(_tokens(hit.episode, hit.passage) for hit in hits)
         took_ms = (time.perf_counter() - started) * 1000
         return SearchAnswer(hits, took_ms, space.model_id if space else None, degraded, tokens)
+
+    def _note_backlog(self, query: SearchQuery, degraded: list[str]) -> None:
+        try:
+            degraded += backlog_notes(self._store, query.mode)
+        except AnamnesisError as exc:
+            degraded.append(f"reading: {exc}")
 
     def _track(self, hits: Sequence[Hit], degraded: list[str]) -> None:
         try:

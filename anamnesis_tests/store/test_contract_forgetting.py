@@ -160,3 +160,18 @@ def test_the_write_ahead_log_is_emptied(open_store: OpenStore, tmp_path: Path) -
     assert store.forgetting.rewrite_episode(episode("e"), [passage])
     assert store.forgetting.scrub() == []
     assert (tmp_path / "anamnesis.db-wal").stat().st_size == 0
+
+
+def test_an_episode_is_not_published_from_a_part_or_a_summary_that_is_another_by_now(store: Store) -> None:
+    one = part(segment("m1", "the walrus"), lead="the quagga")
+    parsed(store, one, keys=["m1"])
+    store.ingest.put_summaries([summary(one)])
+    ((read, its),) = store.ingest.parts_to_publish("logs", 10)
+    made = [(episode(one.part_id, source="logs"), passages("the walrus", context="the quagga"))]
+    store.forgetting.replace_parts([replace(one, lead="")])
+    assert store.episodes.publish([Publication(read, its, made)]).created == 0
+    assert store.episodes.publish([Publication(replace(one, lead=""), None, made)]).created == 0
+    assert store.episodes.get([one.part_id]) == {}
+    assert len(store.ingest.parts_to_publish("logs", 10)) == 1
+    assert store.episodes.publish([Publication(replace(one, lead=""), its, made)]).created == 1
+    assert store.ingest.parts_to_publish("logs", 10) == []
