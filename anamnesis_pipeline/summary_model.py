@@ -70,6 +70,7 @@ class LlmUse:
     dollars: float = 0.0
 
     def __add__(self, other: "LlmUse") -> "LlmUse":
+        """What both used together."""
         return LlmUse(
             self.calls + other.calls,
             self.input_tokens + other.input_tokens,

@@ -101,7 +101,7 @@ def sources_of_runs(system: System, backfill: dict[str, Any]) -> set[str]:
     query = """query($id: String!) { runsOrError(filter: {tags: [{key: "dagster/backfill", value: $id}]}) {
         ... on Runs { results { tags { key value } } } } }"""
     runs = system.graphql(query, {"id": backfill["run_id"]})["runsOrError"]["results"]
-    return {tag["value"] for run in runs for tag in run["tags"] if tag["key"] == "anamnesis/source"}
+    return {tag["value"] for run in runs for tag in run["tags"] if tag["key"] == "dagster/partition"}
 
 
 def episode_ids(system: System) -> set[str]:

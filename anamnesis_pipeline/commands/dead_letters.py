@@ -7,6 +7,7 @@ from anamnesis_pipeline import wiring
 from anamnesis_pipeline.model import DeadLetter
 from anamnesis_pipeline.settings import Settings
 from anamnesis_pipeline.steps.dead_letters import RetryReport, retry_dead_letters
+from anamnesis_pipeline.wording import counted
 
 SHOWN = 200
 
@@ -48,6 +49,7 @@ def render(found: Sequence[DeadLetter], total: int) -> str:
 def render_retried(report: RetryReport) -> str:
     """What a retry did. Pure."""
     return (
-        f"{report.letters:,} lines read again: {report.revived:,} are whole now, {report.messages:,} messages are new, "
+        f"{counted(report.letters, 'line')} read again: {counted(report.revived, 'is', 'are')} whole now, "
+        f"{counted(report.messages, 'message is', 'messages are')} new, "
         f"{report.letters - report.revived:,} still cannot be read in full"
     )

@@ -25,6 +25,7 @@ from anamnesis_pipeline.store.base import Store
 from anamnesis_pipeline.supervisor.log_roots import EXAMPLE_LOGS, retention_advice, survey
 from anamnesis_pipeline.supervisor.up_lock import log_roots_in_use
 from anamnesis_pipeline.wiring import effective_settings, open_store
+from anamnesis_pipeline.wording import counted
 
 MIN_FREE_BYTES = 1_000_000_000
 AT_REST_AFTER = timedelta(days=1)
@@ -102,7 +103,7 @@ def log_roots(settings: Settings) -> Finding:
     """Every log root exists and can be read, and there is at least one log."""
     roots = log_roots_in_use(settings)
     found = survey(roots)
-    detail = f"{found.files:,} logs, {found.bytes / 1e6:.1f} MB in {', '.join(map(str, roots))}"
+    detail = f"{counted(found.files, 'log')}, {found.bytes / 1e6:.1f} MB in {', '.join(map(str, roots))}"
     if found.absent:
         detail += f"; absent: {', '.join(map(str, found.absent))}"
     if found.unreadable:
@@ -118,10 +119,16 @@ def unread_logs(store: Store) -> Finding:
     cursors = [cursor for cursor in _cursors(store) if not cursor.gone]
     problems = [cursor.unread for cursor in cursors if cursor.unread]
     detail = (
-        f"{len(problems)} logs cannot be read: {'; '.join(problems[:3])}" if problems else "every log could be read"
+        f"{counted(len(problems), 'log')} cannot be read: {'; '.join(problems[:3])}"
+        if problems
+        else "every log could be read"
     )
     torn = [c.path for c in cursors if is_log(c.path) and c.size - c.offset > LINE_BREAK_BYTES and _is_at_rest(c)]
-    note = f"{len(torn)} logs end inside a line and did not grow for a day, e.g. {torn[0]}" if torn else ""
+    note = (
+        f"{counted(len(torn), 'log ends', 'logs end')} inside a line and did not grow for a day, e.g. {torn[0]}"
+        if torn
+        else ""
+    )
     advice = "let the user who runs Anamnesis read them; the next ingest does"
     return Finding(not problems, "reading", detail, advice, note)
 
@@ -133,9 +140,10 @@ def dead_letters(store: Store) -> Finding:
     torn = sum(_is_torn_for_good(letter, cursors[letter.source, letter.path]) for letter in letters)
     found = store.ingest.counts().dead_letters - torn
     advice = "see them with: anamnesis dead-letters list; after an upgrade: anamnesis dead-letters retry"
-    note = f"{torn:,} logs that did not grow for a day end in a torn line; see: anamnesis dead-letters list"
+    logs = counted(torn, "log that did not grow for a day ends", "logs that did not grow for a day end")
+    note = f"{logs} in a torn line; see: anamnesis dead-letters list"
     return Finding(
-        not found, "dead letters", f"{found:,} lines could not be read in full", advice, note if torn else ""
+        not found, "dead letters", f"{counted(found, 'line')} could not be read in full", advice, note if torn else ""
     )
 
 
@@ -191,8 +199,10 @@ def dagster(settings: Settings) -> Finding:
         return Finding(False, "dagster", f"no heartbeat from: {', '.join(ill)}", advice)
     if late := stuck(state.unfinished, datetime.now(UTC)):
         names = ", ".join(f"{run.job} {run.run_id[:8]} ({run.status})" for run in late[:5])
-        return Finding(False, "dagster", f"{len(late)} stuck runs: {names}", "restart `anamnesis up`, which fails them")
-    return Finding(True, "dagster", f"daemons alive, {len(state.unfinished)} unfinished runs")
+        return Finding(
+            False, "dagster", f"{counted(len(late), 'stuck run')}: {names}", "restart `anamnesis up`, which fails them"
+        )
+    return Finding(True, "dagster", f"daemons alive, {counted(len(state.unfinished), 'unfinished run')}")
 
 
 def store_integrity(store: Store) -> Finding:
@@ -204,7 +214,7 @@ def store_integrity(store: Store) -> Finding:
 def coverage(store: Store) -> Finding:
     """Every passage can be found by its meaning."""
     status = memory_status(store)
-    detail = f"{status['coverage']:.1%} of {status['counts']['passages']:,} passages embedded"
+    detail = f"{status['coverage']:.1%} of {counted(status['counts']['passages'], 'passage')} embedded"
     advice = "the rest is embedded while `anamnesis up` runs; see the embed job in the Dagster UI"
     return Finding(status["coverage"] >= 1, "coverage", detail, advice)
 
@@ -212,14 +222,16 @@ def coverage(store: Store) -> Finding:
 def space_models(store: Store) -> Finding:
     """The models of the spaces in use are on this disk, with the weights that made the vectors."""
     return _finding(
-        "spaces", model_problems(store), f"{len(store.spaces.all())} spaces, the models of those in use are here"
+        "spaces",
+        model_problems(store),
+        f"{counted(len(store.spaces.all()), 'space')}, the models of those in use are here",
     )
 
 
 def reembedding(store: Store) -> Finding:
     """No re-embed is paused or fails."""
     state = EmbeddingControl(store).reembed_status()
-    well = f"{state['state']}, {state['done']:,} of {state['total']:,} passages"
+    well = f"{state['state']}, {state['done']:,} of {counted(state['total'], 'passage')}"
     return replace(_finding("re-embed", reembed_problems(state), well), note="; ".join(reembed_notes(state)))
 
 

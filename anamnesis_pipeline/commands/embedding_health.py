@@ -9,6 +9,7 @@ from anamnesis_pipeline.model import Space
 from anamnesis_pipeline.sidecar.embedding_schemas import ReembedOut
 from anamnesis_pipeline.steps.spaces import is_of_model
 from anamnesis_pipeline.store.base import Store
+from anamnesis_pipeline.wording import counted
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,7 +51,8 @@ def reembed_problems(state: ReembedOut) -> list[Problem]:
     if not found or state["waiting_for_use"]:
         return []
     how_far = (
-        f"the re-embed with {state['model_id']} is {state['state']} at {state['done']:,} of {state['total']:,} passages"
+        f"the re-embed with {state['model_id']} is {state['state']} at {state['done']:,} of "
+        f"{counted(state['total'], 'passage')}"
     )
     error = f"; the last error: {state['last_error']}" if state["state"] == "failed" else ""
     return [Problem(how_far + error, "; or ".join(found))]

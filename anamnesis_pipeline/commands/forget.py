@@ -10,6 +10,7 @@ from anamnesis_pipeline.settings import Settings
 from anamnesis_pipeline.steps.forget import ForgetReport
 from anamnesis_pipeline.steps.forget_target import ForgetRequest
 from anamnesis_pipeline.wiring import effective_settings, open_forgetter, open_store
+from anamnesis_pipeline.wording import counted, project_name
 
 
 def request_of(
@@ -66,10 +67,12 @@ def render(report: ForgetReport) -> str:
     """The report for people. Pure."""
     verb = "would be forgotten" if report.dry_run else "are forgotten"
     lines = [
-        f"{report.episodes:,} episodes with {report.messages:,} messages, {report.lines:,} archived lines in "
-        f"{report.files:,} logs {verb}."
+        f"{counted(report.episodes, 'episode')} with {counted(report.messages, 'message')}, "
+        f"{counted(report.lines, 'archived line')} in {counted(report.files, 'log')} {verb}."
     ]
-    lines += [f"  {s.timestamp[:16]}  {s.project}  {s.kind}  {s.summary}  {s.episode_id}" for s in report.shown]
+    lines += [
+        f"  {s.timestamp[:16]}  {project_name(s.project)}  {s.kind}  {s.summary}  {s.episode_id}" for s in report.shown
+    ]
     if report.episodes > len(report.shown):
         lines.append(f"  and {report.episodes - len(report.shown):,} more")
     lines += ["It may still be in:", *(f"  {place}" for place in report.remains)]

@@ -14,6 +14,7 @@ from anamnesis_pipeline.steps.spaces import index_space
 from anamnesis_pipeline.store.base import Store
 from anamnesis_pipeline.supervisor.progress import done_text, take_snapshot
 from anamnesis_pipeline.supervisor.up_lock import log_roots_in_use
+from anamnesis_pipeline.wording import counted
 
 Say = Callable[[str], None]
 
@@ -41,12 +42,18 @@ def source_text(report: SourceReport) -> str:
     """One line on a source. Pure."""
     masked = sum(report.crawl.masked.values())
     pieces = [
-        f"{report.source.folder}: {report.crawl.files:,} files, {report.crawl.lines:,} new lines",
-        f"{report.episodes.put.created + report.episodes.put.updated:,} episodes written",
+        f"{report.source.folder}: {counted(report.crawl.files, 'file')}, {counted(report.crawl.lines, 'new line')}",
+        f"{counted(report.episodes.put.created + report.episodes.put.updated, 'episode')} written",
     ]
-    pieces += [f"{masked:,} secrets masked"] if masked else []
-    pieces += [f"{report.parse.malformed:,} malformed lines"] if report.parse.malformed else []
+    pieces += [f"{counted(masked, 'secret')} masked"] if masked else []
+    pieces += [counted(report.parse.malformed, "malformed line")] if report.parse.malformed else []
     return "\n".join([", ".join(pieces), *(f"  {problem}" for problem in report.crawl.problems)])
+
+
+def embedding_text(report: EmbedReport, total: int) -> str:
+    """One line on what is embedded of `total` passages; those that came meanwhile are embedded, too. Pure."""
+    whole = counted(max(total, report.passages), "passage")
+    return f"  {report.passages:,} of {whole}, {report.passages_per_s:,.0f}/s"
 
 
 def _embed(settings: Settings, store: Store, say: Say) -> None:
@@ -66,11 +73,11 @@ def _embed_space(settings: Settings, store: Store, space: Space, say: Say, *, ba
     if not waiting or (background and is_paused(store)):
         return
     total = sum(waiting.values())
-    say(f"Embedding {total:,} passages with {space.model_id}")
+    say(f"Embedding {counted(total, 'passage')} with {space.model_id}")
     priority = Priority.BACKGROUND if background else Priority.LIVE
 
     def tell(report: EmbedReport) -> None:
-        say(f"  {report.passages:,} of {total:,} passages, {report.passages_per_s:,.0f}/s")
+        say(embedding_text(report, total))
 
     with closing(wiring.open_pool_of(store, space, priority=priority)) as pool:
         pool.load()

@@ -1,12 +1,23 @@
 """What is wrong with the LLM that writes summaries, and what to do, as `doctor` says it."""
 
+import threading
+from collections.abc import Callable
+from contextlib import closing
 from datetime import UTC, datetime
 
 from anamnesis_pipeline.commands.embedding_health import Problem
+from anamnesis_pipeline.errors import AnamnesisError
+from anamnesis_pipeline.settings import Settings
 from anamnesis_pipeline.sidecar.jsonl_control import llm_state
+from anamnesis_pipeline.sidecar.jsonl_schemas import LlmOut
 from anamnesis_pipeline.store.base import Store
-from anamnesis_pipeline.wiring import effective_settings
+from anamnesis_pipeline.summaries.base import SummaryBackend
+from anamnesis_pipeline.wiring import effective_settings, open_llm
+from anamnesis_pipeline.wording import counted
 
+PROBE_STEP_S = 5.0
+PROBE_S = 10.0
+"""Seconds that a probe may take, whatever its steps do."""
 _MEND = (
     "mend what it names, then try at once with: anamnesis summarize; or go without an LLM: "
     "anamnesis config set summarizer none"
@@ -15,12 +26,15 @@ _TRY_AGAIN = "they are tried again by themselves; at once with: anamnesis summar
 
 
 def llm_problems(store: Store) -> list[Problem]:
-    """Why summaries by an LLM are missing."""
-    state = llm_state(store, effective_settings(store), datetime.now(UTC))
-    problems = [Problem(state["problem"], _MEND)] if state["problem"] else []
+    """Why summaries by an LLM are missing, or will be. The LLM is probed, but not asked: nothing is spent."""
+    settings = effective_settings(store)
+    state = llm_state(store, settings, datetime.now(UTC))
+    problem = state["problem"] or _not_there(settings, state)
+    problems = [Problem(problem, _MEND)] if problem else []
     flagged = store.ingest.summary_counts().get("problem", 0)
     if flagged:
-        problems.append(Problem(f"{flagged:,} extractive summaries stand in for an LLM's", _TRY_AGAIN))
+        stand_ins = counted(flagged, "extractive summary stands", "extractive summaries stand")
+        problems.append(Problem(f"{stand_ins} in for an LLM's", _TRY_AGAIN))
     return problems
 
 
@@ -29,4 +43,30 @@ def llm_text(store: Store) -> str:
     state = llm_state(store, effective_settings(store), datetime.now(UTC))
     if state["model"] is None:
         return "made without an LLM"
-    return f"by {state['model']} ({state['summarizer']}), {state['used_today']['calls']:,} calls today"
+    return f"by {state['model']} ({state['summarizer']}), {counted(state['used_today']['calls'], 'call')} today"
+
+
+def _not_there(settings: Settings, state: LlmOut) -> str:
+    """Why an LLM that nothing speaks against would not answer; empty: it would, or there is none."""
+    opening = open_llm(settings).open
+    if opening is None:
+        return ""
+    return _in_time(lambda: _probed(opening), f"{state['summarizer']} did not answer within {PROBE_S:.0f} s")
+
+
+def _probed(opening: Callable[[], SummaryBackend]) -> str:
+    try:
+        with closing(opening()) as backend:
+            backend.probe(PROBE_STEP_S)
+    except AnamnesisError as exc:
+        return str(exc)
+    return ""
+
+
+def _in_time(probe: Callable[[], str], late: str) -> str:
+    """What `probe` says, or `late`. One that hangs ends with this process."""
+    said = [late]
+    thread = threading.Thread(target=lambda: said.append(probe()), name="llm probe", daemon=True)
+    thread.start()
+    thread.join(PROBE_S)
+    return said[-1]

@@ -10,6 +10,7 @@ from anamnesis_pipeline.model import Space
 from anamnesis_pipeline.settings import Settings
 from anamnesis_pipeline.sidecar.embedding_control import EmbeddingControl
 from anamnesis_pipeline.wiring import open_store
+from anamnesis_pipeline.wording import counted
 
 _SPACES = "/api/embedding/spaces"
 _MARKS = {"active": "*", "building": ">"}
@@ -85,7 +86,7 @@ def _space_line(space: Mapping[str, Any]) -> str:
     mark = _MARKS.get(space["status"], " ")
     return (
         f"{mark} {space['key']:<44} {space['status']:<9} {space['dims']:>4} d  {space['precision']:<5} "
-        f"{space['embedded']:,} of {space['stored']:,} passages ({share:.1%})"
+        f"{space['embedded']:,} of {counted(space['stored'], 'passage')} ({share:.1%})"
     )
 
 
@@ -108,8 +109,8 @@ def render_started(started: Mapping[str, Any]) -> str:
     if started["active"]:
         return f"Searches are answered from {name} now."
     lines = [
-        f"{started['missing']:,} of {started['total']:,} passages are to be embedded with {started['model_id']} into "
-        f"{started['space']}."
+        f"{started['missing']:,} of {counted(started['total'], 'passage')} to be embedded with {started['model_id']} "
+        f"into {started['space']}."
     ]
     if started["link"]:
         lines.append(f"Watch it:  {started['link']}  or: anamnesis reembed")

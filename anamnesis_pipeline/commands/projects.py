@@ -8,6 +8,7 @@ from anamnesis_pipeline.exchanges.projects import project_label
 from anamnesis_pipeline.settings import Settings
 from anamnesis_pipeline.steps.projects import ProjectRow, add_alias, project_rows, remove_alias
 from anamnesis_pipeline.wiring import open_store
+from anamnesis_pipeline.wording import counted, project_name
 
 
 def rows(settings: Settings) -> list[ProjectRow]:
@@ -27,7 +28,7 @@ def alias(settings: Settings, name: str, target: str) -> str:
     with closing(open_store(settings)) as store:
         if not any(name in names[:2] for names in store.episodes.project_names()):
             raise BadSetting(f"no project is called {name!r}; those that there are: anamnesis projects list")
-        return f"{name} is called {target} now: {add_alias(store, name, target):,} episodes changed"
+        return f"{name} is called {target} now: {counted(add_alias(store, name, target), 'episode')} changed"
 
 
 def unalias(settings: Settings, name: str) -> str:
@@ -36,15 +37,16 @@ def unalias(settings: Settings, name: str) -> str:
     :raises BadSetting: `name` is no alias.
     """
     with closing(open_store(settings)) as store:
-        return f"{name} has its own name again: {remove_alias(store, name):,} episodes changed"
+        return f"{name} has its own name again: {counted(remove_alias(store, name), 'episode')} changed"
 
 
 def render(found: Sequence[ProjectRow]) -> str:
     """One line per project. Pure."""
     if not found:
         return "No projects yet."
-    width = max(len(row.name) for row in found)
+    width = max(len(project_name(row.name)) for row in found)
     return "\n".join(
-        f"{row.name:<{width}}  {row.episodes:,} episodes" + (f", also {', '.join(row.aliases)}" if row.aliases else "")
+        f"{project_name(row.name):<{width}}  {counted(row.episodes, 'episode')}"
+        + (f", also {', '.join(row.aliases)}" if row.aliases else "")
         for row in found
     )

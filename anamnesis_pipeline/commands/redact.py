@@ -7,7 +7,7 @@ from contextlib import closing
 from anamnesis_pipeline.errors import GiveUp
 from anamnesis_pipeline.exchanges.redaction import rules_version
 from anamnesis_pipeline.settings import Settings
-from anamnesis_pipeline.steps.rescan import Rescan, RescanReport, Rules
+from anamnesis_pipeline.steps.rescan import Rescan, RescanReport, Rules, Say
 from anamnesis_pipeline.wiring import open_archive, open_redactor, open_store
 
 SAID_EVERY_S = 2.0
@@ -27,14 +27,15 @@ def run_rescan(settings: Settings, *, dry_run: bool, say: Callable[[str], None])
         return Rescan(store, open_archive(settings), rules, dry_run=dry_run, say=now_and_then(say)).run()
 
 
-def now_and_then(say: Callable[[str], None], every_s: float = SAID_EVERY_S) -> Callable[[str], None]:
-    """`say` that leaves out what comes within `every_s` seconds of the last."""
-    said_at = -every_s
+def now_and_then(say: Callable[[str], None], every_s: float = SAID_EVERY_S) -> Say:
+    """`say` that leaves out what comes within `every_s` seconds of the last, but for the end of a step."""
+    said_at, last = -every_s, ""
 
-    def maybe(text: str) -> None:
-        nonlocal said_at
-        if time.monotonic() - said_at >= every_s:
-            said_at = time.monotonic()
+    def maybe(text: str, is_end: bool) -> None:
+        nonlocal said_at, last
+        is_due = is_end or time.monotonic() - said_at >= every_s
+        if is_due and text != last:
+            said_at, last = time.monotonic(), text
             say(text)
 
     return maybe

@@ -8,6 +8,7 @@ from anamnesis_pipeline.commands.embedding_calls import Answer, ask
 from anamnesis_pipeline.embeddings.models import named
 from anamnesis_pipeline.settings import Settings
 from anamnesis_pipeline.supervisor.progress import duration
+from anamnesis_pipeline.wording import counted
 
 _ROUTE = "/api/episodes/reembed"
 
@@ -28,7 +29,7 @@ def count(settings: Settings, model_id: str | None) -> str:
     wanted = (named(model_id) if model_id else None) or config["model_id"] or config["model"]
     lacking = [space["stored"] - space["embedded"] for space in config["spaces"] if space["model_id"] == wanted]
     anew = not lacking or wanted == config["model_id"]
-    return f"{stored if anew else lacking[-1]:,} passages would be embedded with {wanted}."
+    return f"{counted(stored if anew else lacking[-1], 'passage')} would be embedded with {wanted}."
 
 
 def pause(settings: Settings) -> Answer:
@@ -57,13 +58,13 @@ def render(state: Mapping[str, Any], zone: tzinfo | None = None) -> str:
         )
     share = state["done"] / state["total"] if state["total"] else 1.0
     lines = [
-        f"Re-embed  {state['state']}: {state['done']:,} of {state['total']:,} passages ({share:.1%}), "
-        f"{state['episodes_done']:,} of {state['episodes_total']:,} episodes",
+        f"Re-embed  {state['state']}: {state['done']:,} of {counted(state['total'], 'passage')} ({share:.1%}), "
+        f"{state['episodes_done']:,} of {counted(state['episodes_total'], 'episode')}",
         f"Model     {state['model_id']} into {state['space']}",
     ]
     lines += [_pace(state)] if state["state"] == "running" else []
     if checkpoint := state["checkpoint"]:
-        lines.append(f"Written   {_local(checkpoint['at'], zone)}, {checkpoint['done']:,} passages")
+        lines.append(f"Written   {_local(checkpoint['at'], zone)}, {counted(checkpoint['done'], 'passage')}")
     if backfill := state["backfill"]:
         lines.append(f"Backfill  {_backfill(backfill)}  {backfill['link']}")
     if state["state"] == "complete" and state["space"] != state["active_space"] and not state["waiting_for_use"]:
@@ -102,7 +103,7 @@ def _backfill(backfill: Mapping[str, Any]) -> str:
         return "(Dagster does not answer)"
     has_failed = backfill["sources_failed"] and backfill["status"] != "CANCELED"  # what a pause left counts there, too
     failed = f", {backfill['sources_failed']:,} failed" if has_failed else ""
-    return f"{backfill['status']}, {backfill['sources_done']:,} of {backfill['sources']:,} sources{failed}"
+    return f"{backfill['status']}, {backfill['sources_done']:,} of {counted(backfill['sources'], 'source')}{failed}"
 
 
 def _local(text: str, zone: tzinfo | None) -> str:

@@ -7,6 +7,7 @@ from anamnesis_pipeline.errors import GiveUp
 from anamnesis_pipeline.settings import Settings
 from anamnesis_pipeline.steps.restore import EVERY, RestoreReport, restorable, restore
 from anamnesis_pipeline.wiring import open_archive, open_store
+from anamnesis_pipeline.wording import counted
 
 
 def run_restore(
@@ -50,4 +51,4 @@ def _number(text: str | None) -> int | None:
 
 
 def _text(report: RestoreReport, to: Path) -> str:
-    return f"{report.files:,} files, {report.lines:,} lines, {report.bytes / 1e6:.1f} MB are in {to}"
+    return f"{counted(report.files, 'file')}, {counted(report.lines, 'line')}, {report.bytes / 1e6:.1f} MB are in {to}"

@@ -2,7 +2,7 @@
 
 import textwrap
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import closing, contextmanager
+from contextlib import closing, contextmanager, suppress
 from datetime import UTC, datetime, tzinfo
 from typing import Any
 
@@ -10,8 +10,9 @@ from pydantic import ValidationError
 
 from anamnesis_pipeline.commands.local_services import search_sidecar
 from anamnesis_pipeline.embeddings.cores import Priority
-from anamnesis_pipeline.errors import GiveUp, ServiceUnreachable
+from anamnesis_pipeline.errors import AnamnesisError, GiveUp, ServiceUnreachable
 from anamnesis_pipeline.model import Space
+from anamnesis_pipeline.search.backlog import backlog_notes
 from anamnesis_pipeline.search.engine import Engine
 from anamnesis_pipeline.search.query import Mode
 from anamnesis_pipeline.settings import Settings
@@ -20,6 +21,7 @@ from anamnesis_pipeline.sidecar.rendering import answer_body
 from anamnesis_pipeline.sidecar.schemas import SearchIn
 from anamnesis_pipeline.store.base import Store, Vectors
 from anamnesis_pipeline.wiring import open_pool_of, open_store
+from anamnesis_pipeline.wording import project_name
 
 _EXCERPT_LINES = 4
 
@@ -68,12 +70,21 @@ def local_time(text: str) -> str:
 def search(settings: Settings, body: Mapping[str, Any]) -> tuple[dict[str, Any], str | None]:
     """The API's answer, and a remark for the user when it came from somewhere else than the sidecar.
 
+    `degraded` says what is still to be read and embedded, also where something was found.
     :raises GiveUp: the question is refused, or there is nothing to search yet.
     """
     try:
-        return search_sidecar(settings, body), None
+        return _with_backlog(settings, search_sidecar(settings, body), Mode(body["mode"])), None
     except ServiceUnreachable as exc:
         return _search_store(settings, body, str(exc))
+
+
+def _with_backlog(settings: Settings, answer: dict[str, Any], mode: Mode) -> dict[str, Any]:
+    """An empty answer says so itself."""
+    if answer["results"] and settings.database.exists():
+        with suppress(AnamnesisError), closing(open_store(settings)) as store:  # the answer itself is here
+            return answer | {"degraded": [*answer["degraded"], *backlog_notes(store, mode)]}
+    return answer
 
 
 def _search_store(settings: Settings, body: Mapping[str, Any], reason: str) -> tuple[dict[str, Any], str]:
@@ -87,6 +98,7 @@ def _search_store(settings: Settings, body: Mapping[str, Any], reason: str) -> t
     semantic = question.mode is Mode.SEMANTIC
     with closing(open_store(settings)) as store, _engine(store, semantic) as engine:
         answer = dict(answer_body(engine.search(question), (), explain=False))
+    answer = _with_backlog(settings, answer, question.mode)
     how = "by meaning only" if semantic else "by keywords only"
     return answer, f"{reason}; searched the store itself, {how}"
 
@@ -122,7 +134,7 @@ def render(answer: Mapping[str, Any], zone: tzinfo | None = None, width: int = 1
 
 def _block(rank: int, hit: Mapping[str, Any], zone: tzinfo | None, width: int) -> str:
     when = datetime.fromisoformat(hit["timestamp"]).astimezone(zone)
-    head = f"{rank}. {when:%Y-%m-%d %H:%M}  {hit['project'] or '(no project)'}  {hit['kind']}  {hit['score']:.2f}"
+    head = f"{rank}. {when:%Y-%m-%d %H:%M}  {project_name(hit['project'])}  {hit['kind']}  {hit['score']:.2f}"
     indent = "   "
     lines = textwrap.wrap(
         " ".join(_printable(hit["excerpt"] or hit["summary"]).split()),

@@ -17,8 +17,10 @@ from anamnesis_pipeline.settings import Settings
 from anamnesis_pipeline.sidecar.embedding_control import EmbeddingControl
 from anamnesis_pipeline.sidecar.jsonl_control import llm_state
 from anamnesis_pipeline.store.base import Store
+from anamnesis_pipeline.store.ingest_base import log_sources
 from anamnesis_pipeline.supervisor.up import sidecar_url
 from anamnesis_pipeline.wiring import effective_settings, open_store
+from anamnesis_pipeline.wording import counted
 
 
 def gather_status(settings: Settings) -> dict[str, Any]:
@@ -36,7 +38,7 @@ def gather_status(settings: Settings) -> dict[str, Any]:
 
 
 def memory_status(store: Store) -> dict[str, Any]:
-    """Counts, sources, spaces and the re-embed. `coverage` is the embedded share of passages in the active space.
+    """Counts, sources of logs, spaces, the re-embed. `coverage` is the embedded share of passages in the active space.
 
     `problems` are those of models and the re-embed that somebody has to see to, `notes` what somebody may do.
     """
@@ -54,7 +56,7 @@ def memory_status(store: Store) -> dict[str, Any]:
         "notes": reembed_notes(state),
         "problems": [asdict(problem) for problem in [*reembed_problems(state), *model_problems(store)]],
         "sources": [
-            {"key": s.key, "folder": s.folder, **asdict(store.ingest.counts(s.key))} for s in store.ingest.sources()
+            {"key": s.key, "folder": s.folder, **asdict(store.ingest.counts(s.key))} for s in log_sources(store.ingest)
         ],
     }
 
@@ -99,7 +101,7 @@ def render(status: Mapping[str, Any], zone: tzinfo | None = None) -> str:
         return "\n".join([*lines, f"Dagster   {dagster['url']}  {dagster['problem']}"])
     ill = [name for name, healthy in dagster["daemons"].items() if not healthy]
     daemons = f"daemons without a heartbeat: {', '.join(ill)}" if ill else "daemons alive"
-    lines.append(f"Dagster   {dagster['url']}  {daemons}, {dagster['unfinished_runs']} unfinished runs")
+    lines.append(f"Dagster   {dagster['url']}  {daemons}, {counted(dagster['unfinished_runs'], 'unfinished run')}")
     lines.append(f"Ingest    last successful run: {_local(dagster['last_ingest'], zone)}")
     return "\n".join(lines)
 
@@ -109,14 +111,14 @@ def _memory_lines(memory: Mapping[str, Any] | None, zone: tzinfo | None) -> list
         return ["Memory    nothing has been stored yet; start with: anamnesis up"]
     counts = memory["counts"]
     lines = [
-        f"Memory    {counts['episodes']:,} episodes, {counts['passages']:,} passages, "
+        f"Memory    {counted(counts['episodes'], 'episode')}, {counted(counts['passages'], 'passage')}, "
         f"{memory['coverage']:.1%} embedded; newest episode: {_local(memory['newest_episode'], zone)}",
-        f"Logs      {counts['files']:,} files ({counts['files_gone']:,} of them gone), "
-        f"{counts['exchanges']:,} exchanges, {counts['unparsed_lines']:,} lines waiting, "
-        f"{len(memory['sources']):,} sources",
+        f"Logs      {counted(counts['files'], 'file')} ({counts['files_gone']:,} gone), "
+        f"{counted(counts['exchanges'], 'exchange')}, {counted(counts['unparsed_lines'], 'line')} waiting, "
+        f"{counted(len(memory['sources']), 'source')} of logs",
     ]
     lines.append(f"Summaries {_summaries(memory['summaries'], memory.get('llm'))}")
-    lines += [f"Space     {s['key']}  {s['status']}, {s['embedded']:,} passages" for s in memory["spaces"]]
+    lines += [f"Space     {s['key']}  {s['status']}, {counted(s['embedded'], 'passage')}" for s in memory["spaces"]]
     if memory["reembed"]["state"] == "running":
         lines.append(reembed.render(memory["reembed"], zone))
     lines += [f"Note      {note}" for note in memory["notes"]]
@@ -132,7 +134,7 @@ def _summaries(by_model: Mapping[str, int], llm: Mapping[str, Any] | None) -> st
     if llm and llm["used_today"]["calls"]:
         used = llm["used_today"]
         tokens = used["input_tokens"] + used["output_tokens"]
-        pieces.append(f"today {used['calls']:,} LLM calls, {tokens:,} tokens, ${used['dollars']:.2f}")
+        pieces.append(f"today {counted(used['calls'], 'LLM call')}, {tokens:,} tokens, ${used['dollars']:.2f}")
     if llm and llm["problem"]:
         pieces.append(llm["problem"])
     return "; ".join(pieces)

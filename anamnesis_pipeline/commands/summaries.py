@@ -20,6 +20,7 @@ from anamnesis_pipeline.steps.summaries import BY_HAND, SummaryReport
 from anamnesis_pipeline.store.base import Store
 from anamnesis_pipeline.store.project_names import store_name
 from anamnesis_pipeline.summaries import extractive
+from anamnesis_pipeline.wording import counted, project_name
 
 Say = Callable[[str], None]
 NO_LLM = "there is no LLM to summarize anew; choose one, e.g. anamnesis config set summarizer ollama"
@@ -52,7 +53,7 @@ def run_summarize(settings: Settings, say: Say, project: str | None = None, limi
             flagged += report.counts.get("flagged", 0)
             left = None if left is None else left - report.looked_at
         if flagged:
-            parts = f"{flagged:,} parts have" if flagged > 1 else "1 part has"
+            parts = counted(flagged, "part has", "parts have")
             raise GiveUp(f"{parts} no summary by {model} yet; anamnesis doctor says what to do")
         say(f"Summaries by {model} are done." if wanted else "No part waits for a summary.")
 
@@ -79,13 +80,14 @@ def run_backfill(settings: Settings, say: Say, *, project: str | None, limit: in
 
         found = store.ingest.want_summaries(model, project=label, limit=limit, dry_run=dry_run, accepts=is_for_llm)
         total = sum(found.values())
-        would = "would be" if dry_run else "are to be"
-        say(f"{total:,} parts of {len(found):,} sources {would} summarized anew by {model}.{_left_out(against)}")
+        would = "would be" if dry_run else "is to be" if total == 1 else "are to be"
+        of = f"{counted(total, 'part')} of {counted(len(found), 'source')}"
+        say(f"{of} {would} summarized anew by {model}.{_left_out(against)}")
         if dry_run or not found:
             return
         control = JsonlControl(store, DagsterApi(dagster_url(settings)))
         try:
-            started = control.launch(sorted(found), f"Summaries of {total} parts by {model}")
+            started = control.launch(sorted(found), f"Summaries of {counted(total, 'part')} by {model}")
         except ServiceUnreachable as exc:
             say(f"Dagster does it with its next tick once it runs ({exc}); here and now: anamnesis summarize")
             return
@@ -147,8 +149,8 @@ def _llm(settings: Settings) -> tuple[str, bool] | None:
 def _left_out(against: Mapping[str, int]) -> str:
     """What no LLM is asked about, in words."""
     low, private = against.get("low value", 0), against.get("private", 0)
-    said = f" {low:,} more are below the threshold (summary_min_value)." if low else ""
-    return said + (f" {private:,} more are private." if private else "")
+    said = f" {counted(low, 'more is', 'more are')} below the threshold (summary_min_value)." if low else ""
+    return said + (f" {counted(private, 'more is', 'more are')} private." if private else "")
 
 
 def _label(store: Store, project: str | None) -> str | None:
@@ -163,6 +165,10 @@ def _label(store: Store, project: str | None) -> str | None:
     meant = [project] if project in names else labels_of(project, names)
     found = sorted({store_name(aliases, name) for name in meant})
     if len(found) != 1:
-        these = f"means {', '.join(found)}" if found else f"is not there; there are: {', '.join(known) or 'none'}"
+        these = (
+            f"means {', '.join(found)}"
+            if found
+            else f"is not there; there are: {', '.join(map(project_name, known)) or 'none'}"
+        )
         raise BadSetting(f"project {project!r} {these}")
     return found[0]

@@ -2,17 +2,12 @@
 
 import dagster as dg
 
-from anamnesis_pipeline.defs.partitions import SOURCE_TAG, SOURCES, SPACE_BY_SOURCE, SPACES
+from anamnesis_pipeline.defs.partitions import SOURCES, SPACE_BY_SOURCE, SPACES
 
 ingest = dg.define_asset_job(
     "ingest",
     dg.AssetSelection.assets("crawled_files", "exchanges", "summaries", "episodes"),
-    # whoever starts a run: a sensor, the schedule, a backfill
-    config=dg.PartitionedConfig(
-        SOURCES,
-        run_config_for_partition_key_fn=lambda key: {},
-        tags_for_partition_key_fn=lambda key: {SOURCE_TAG: key},
-    ),
+    partitions_def=SOURCES,
     description="Read what is new in one source and make it searchable by its words.",
 )
 embed = dg.define_asset_job(

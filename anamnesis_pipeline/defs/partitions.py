@@ -11,9 +11,6 @@ SPACES = dg.DynamicPartitionsDefinition(name="space")
 SPACE_BY_SOURCE = dg.MultiPartitionsDefinition({"source": SOURCES, "space": SPACES})
 """Keys read `source|space`."""
 
-SOURCE_TAG = "anamnesis/source"
-"""On `ingest` runs; dagster.yaml lets one run per source go at a time."""
-
 
 def embed_key(source: str, space: str) -> str:
     """The partition of `embeddings` for a source in a space."""

@@ -17,6 +17,7 @@ from anamnesis_pipeline.model import RESERVED_SOURCES
 from anamnesis_pipeline.steps.crawl import source_changed
 from anamnesis_pipeline.steps.forget import is_forgetting
 from anamnesis_pipeline.wiring import discover_sources, effective_settings, open_store
+from anamnesis_pipeline.wording import counted
 
 SUMMARIES_PER_TICK = 20
 """Sources whose summaries alone are to be made that one tick requests: an LLM that is back is not stormed."""
@@ -108,8 +109,8 @@ def _ingest_request(key: str) -> dg.RunRequest:
 
 
 def _why_nothing(sources: int, running: int, problems: Collection[str]) -> str:
-    busy = f"; {running} are being ingested" if running else ""
-    return f"Nothing new in {sources} sources{busy}." + "".join(f" {problem}" for problem in problems)
+    busy = f"; {counted(running, 'is', 'are')} being ingested" if running else ""
+    return f"Nothing new in {counted(sources, 'source')}{busy}." + "".join(f" {problem}" for problem in problems)
 
 
 def _running_sources(instance: dg.DagsterInstance) -> set[str]:

@@ -12,6 +12,7 @@ from sentence_transformers import SentenceTransformer
 from transformers import AttentionInterface, AttentionMaskInterface
 from transformers.integrations.sdpa_attention import sdpa_attention_forward
 from transformers.masking_utils import sdpa_mask
+from transformers.utils.logging import disable_progress_bar
 
 from anamnesis_pipeline.embeddings.batching import length_sorted_batches, padded_length
 from anamnesis_pipeline.embeddings.encoder_layer import replace_layers
@@ -23,6 +24,7 @@ from anamnesis_pipeline.errors import BadSetting, UnknownModel
 
 # Word pieces are made on the worker that asks for them; the tokenizer would spread them over every core.
 os.environ["TOKENIZERS_PARALLELISM"] = "false"
+disable_progress_bar()  # type: ignore[no-untyped-call]  # the commands say for themselves what they wait for
 
 WINDOW_TOKENS = 4_096
 """Bound of padded tokens that the windows of long texts are computed in."""

@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 from anamnesis_pipeline.errors import AnamnesisError, EmbeddingQueueFull
 from anamnesis_pipeline.model import RESERVED_SOURCES, Episode, ScoredPassage, Space, StoredPassage, Variant, Where
+from anamnesis_pipeline.search.backlog import backlog_notes
 from anamnesis_pipeline.search.folding import fold
 from anamnesis_pipeline.search.fusion import FUSION_DEPTH, Ranking, best_passages, explain, reciprocal_rank_fusion
 from anamnesis_pipeline.search.query import Hit, Mode, SearchAnswer, SearchQuery
@@ -81,7 +82,9 @@ class Engine:
         self._threads = ThreadPoolExecutor(WORD_THREADS, thread_name_prefix="words")
 
     def search(self, query: SearchQuery) -> SearchAnswer:
-        """The best episodes, one hit each. A part that cannot answer is named in `degraded`; the others do."""
+        """The best episodes, one hit each. A part that cannot answer is named in `degraded`; the others do.
+        So is what is still to be read and embedded, where nothing was found.
+        """
         started = time.perf_counter()
         degraded: list[str] = []
         where, depth = self._effective(query.where), max(FUSION_DEPTH, 4 * query.top_k)
@@ -90,9 +93,17 @@ class Engine:
         hits = self._hits(_Question(query, where, space, vector), depth, words, degraded)
         if query.track and hits:
             self._track(hits, degraded)
+        if not hits:  # only here: it takes longer than a search may
+            self._note_backlog(query, degraded)
         tokens = sum(_tokens(hit.episode, hit.passage) for hit in hits)
         took_ms = (time.perf_counter() - started) * 1000
         return SearchAnswer(hits, took_ms, space.model_id if space else None, degraded, tokens)
+
+    def _note_backlog(self, query: SearchQuery, degraded: list[str]) -> None:
+        try:
+            degraded += backlog_notes(self._store, query.mode)
+        except AnamnesisError as exc:
+            degraded.append(f"reading: {exc}")
 
     def _track(self, hits: Sequence[Hit], degraded: list[str]) -> None:
         try:

@@ -56,7 +56,9 @@ class Hit:
 
 @dataclass(frozen=True, slots=True)
 class SearchAnswer:
-    """Hits, best first. `degraded` names the parts that did not answer and why, e.g. `dense: model is loading`."""
+    """Hits, best first. `degraded` names the parts that did not answer and why, e.g. `dense: model is loading`; without
+    hits also what is still to be read and embedded.
+    """
 
     hits: list[Hit]
     took_ms: float

@@ -29,7 +29,7 @@ from anamnesis_pipeline.steps.llm_breaker import BreakerState, breakers, close_b
 from anamnesis_pipeline.steps.llm_calls import BUDGET_USED_UP
 from anamnesis_pipeline.steps.summaries import NO_BUDGET
 from anamnesis_pipeline.store.base import Store
-from anamnesis_pipeline.store.ingest_base import SourceCounts
+from anamnesis_pipeline.store.ingest_base import SourceCounts, log_sources
 from anamnesis_pipeline.summaries.prices import DEFAULT_MODELS, MODELS
 from anamnesis_pipeline.summary_model import LlmBudget, LlmUse
 from anamnesis_pipeline.wiring import CONFIG_PREFIX, discover_sources, effective_settings, open_llm, stored_settings
@@ -90,7 +90,7 @@ class JsonlControl:
         :raises ServiceUnreachable: Dagster does not answer.
         """
         self._store.ingest.put_sources(discover_sources(effective_settings(self._store)).sources)
-        known = [source.key for source in self._store.ingest.sources() if source.kind != "reserved"]
+        known = [source.key for source in log_sources(self._store.ingest)]
         if unknown := sorted(set(sources) - set(known)):
             raise BadSetting(f"there is no source {unknown[0]!r}; anamnesis status --json lists them")
         return self.launch(list(sources) or known, "Ingest, asked for by hand")
@@ -179,7 +179,7 @@ class JsonlControl:
 
     def _counters(self, counts: SourceCounts, by_model: Mapping[str, int]) -> CountersOut:
         return {
-            "sources": sum(source.kind != "reserved" for source in self._store.ingest.sources()),
+            "sources": len(log_sources(self._store.ingest)),
             "files": counts.files,
             "files_gone": counts.files_gone,
             "bytes": counts.bytes,

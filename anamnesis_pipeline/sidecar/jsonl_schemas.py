@@ -68,7 +68,8 @@ class RunOut(TypedDict):
 
 class CountersOut(TypedDict):
     """What the store holds. `evaluated` summaries are there, in `skipped` an LLM found nothing worth remembering, and
-    `flagged` ones stand in for an LLM's. `errors` counts files that could not be read.
+    `flagged` ones stand in for an LLM's. `errors` counts files that could not be read. `sources` are those
+    of logs: one per project folder or history that was found.
     """
 
     sources: int

@@ -55,6 +55,7 @@ class Listing:
     problems: tuple[str, ...] = ()
 
     def __iter__(self) -> Iterator[FileStat]:
+        """The files, without the problems."""
         return iter(self.files)
 
 

@@ -10,7 +10,7 @@ from anamnesis_pipeline.exchanges.redaction import masks_in
 from anamnesis_pipeline.exchanges.value import WEIGHTS, value_of
 from anamnesis_pipeline.model import Episode, Part, Passage, Segment, SegmentKind, Source, record_id
 from anamnesis_pipeline.steps.crawl import folder_of
-from anamnesis_pipeline.store.base import PutReport, Store
+from anamnesis_pipeline.store.base import Publication, PutReport, Store
 from anamnesis_pipeline.summary_model import MAX_RECORDS, Summary, TypedRecord
 
 BATCH = 50
@@ -56,21 +56,25 @@ def publish_source(
     """
     total, passages, records = PutReport(), 0, 0
     while pairs := store.ingest.parts_to_publish(source.key, BATCH):
-        batch = [
-            (episode_of(part, source, summary or _provisional(part, headline), weights), passages_of_part(part, pieces))
-            for part, summary in pairs
-        ]
-        drawn = [
-            record
-            for (part, summary), (episode, _) in zip(pairs, batch, strict=True)
-            for record in episodes_of_records(part, episode, summary.records if summary else (), pieces)
-        ]
-        delete_surplus(store, pairs)
-        total = _add(total, store.episodes.put([*batch, *drawn]))
-        passages += sum(len(found) for _, found in [*batch, *drawn])
-        records += len(drawn)
-        store.ingest.mark_published(pairs)
+        made = [_publication(part, summary, source, pieces, headline, weights) for part, summary in pairs]
+        total = _add(total, store.episodes.publish(made))
+        passages += sum(len(found) for each in made for _, found in each.episodes)
+        records += sum(len(each.episodes) - 1 for each in made)
     return EpisodeReport(total, passages, records)
+
+
+def _publication(
+    part: Part,
+    summary: Summary | None,
+    source: Source,
+    pieces: PieceCounter,
+    headline: Callable[[Part], str],
+    weights: Mapping[str, float],
+) -> Publication:
+    episode = episode_of(part, source, summary or _provisional(part, headline), weights)
+    drawn = episodes_of_records(part, episode, summary.records if summary else (), pieces)
+    own = (episode, passages_of_part(part, pieces))
+    return Publication(part, summary, [own, *drawn], surplus_records(part, summary))
 
 
 def delete_episode(store: Store, episode_id: str, *, tombstone: bool = True) -> bool:
@@ -85,15 +89,12 @@ def _provisional(part: Part, headline: Callable[[Part], str]) -> Summary:
     return Summary(part.part_id, part.content_hash, headline(part), "")
 
 
-def delete_surplus(store: Store, pairs: Sequence[tuple[Part, Summary | None]]) -> None:
-    """Records that an earlier summary had and this one has not; without a tombstone, since a later one may again."""
-    surplus = [
-        record_id(part.part_id, number)
-        for part, summary in pairs
-        for number in range(len(summary.records) if summary else 0, MAX_RECORDS)
-    ]
-    for episode_id in store.episodes.get(surplus):
-        store.episodes.delete(episode_id, tombstone=False)
+def surplus_records(part: Part, summary: Summary | None) -> list[str]:
+    """Ids of records that an earlier summary may have had and this one has not. They leave no tombstone, since a later
+    one may have them again.
+    """
+    first = len(summary.records) if summary else 0
+    return [record_id(part.part_id, number) for number in range(first, MAX_RECORDS)]
 
 
 def episodes_of_records(

@@ -28,6 +28,7 @@ class ForgottenText:
     whole: str = field(init=False)
 
     def __post_init__(self) -> None:
+        """Join the texts once: whoever asks `holds` does so for every line."""
         object.__setattr__(self, "whole", "\n\0\n".join(self.texts))
 
     @property

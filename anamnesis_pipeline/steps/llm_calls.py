@@ -73,6 +73,8 @@ class Pace:
 
     budget: LlmBudget
     requests_per_minute: int
+    attempts: int = ATTEMPTS
+    """Calls until one is answered, with waiting in between."""
 
 
 class OnHold(RetryLater):
@@ -225,8 +227,8 @@ class LlmCaller:
         self, request: Request, check: Callable[[str], object], last_check: Callable[[str], object] | None
     ) -> Answer | NoAnswer:
         retrying = Retrying(
-            stop=stop_after_attempt(ATTEMPTS), wait=self._wait_s, retry=retry_if_exception(_is_worth_waiting),
-            sleep=self._sleep, reraise=True,
+            stop=stop_after_attempt(self._pace.attempts), wait=self._wait_s,
+            retry=retry_if_exception(_is_worth_waiting), sleep=self._sleep, reraise=True,
         )  # fmt: skip
         try:
             return retrying(self._attempt, request, check)

@@ -11,6 +11,7 @@ from typing import Any
 from anamnesis_pipeline.embeddings.passages import passages_of_posted
 from anamnesis_pipeline.embeddings.pieces import PieceCounter
 from anamnesis_pipeline.errors import AnamnesisError, EpisodeConflict, EpisodeNotFound, InvalidEpisode
+from anamnesis_pipeline.exchanges.redaction import masks_in
 from anamnesis_pipeline.model import Episode, Passage, Space, StoredPassage
 from anamnesis_pipeline.store.base import Store
 
@@ -86,7 +87,7 @@ class Poster:
         known = self._store.episodes.get([episode_id]).get(episode_id)
         if known is None:
             raise EpisodeNotFound(f"no episode {episode_id!r}")
-        edited = replace(known, **self.cleaned(changes))
+        edited = with_masks_counted(replace(known, **self.cleaned(changes)))
         self._store.episodes.replace(edited, self._edited_passages(edited, changes.keys()), known.content_hash)
         self.embed([episode_id])
         return edited
@@ -114,10 +115,8 @@ class Poster:
                 "instance": draft.instance, "project": draft.project, "kind": draft.kind,
             }
         )  # fmt: skip
-        return Episode(
-            episode_id=draft.episode_id or f"ep_{cleaned['timestamp']:%Y%m%d}_{uuid.uuid4().hex[:12]}",
-            source="direct", **cleaned,
-        )  # fmt: skip
+        episode_id = draft.episode_id or f"ep_{cleaned['timestamp']:%Y%m%d}_{uuid.uuid4().hex[:12]}"
+        return with_masks_counted(Episode(episode_id=episode_id, source="direct", **cleaned))
 
     def cleaned(self, changes: Mapping[str, Any]) -> dict[str, Any]:
         """The same fields, normalized and masked.
@@ -189,6 +188,15 @@ class Poster:
                 self._embed(lacking, space)
         except AnamnesisError as exc:  # it is stored: that its vectors come later is no failure of the post
             log.info("%d episodes are found by their words now, by meaning later: %s", len(episode_ids), exc)
+
+
+def with_masks_counted(episode: Episode) -> Episode:
+    """The episode with what is masked in its texts counted by kind in its metadata, as an episode of a log has it
+    (`masked`, a name that is ours). What summary and raw text both hold counts once.
+    """
+    metadata = {name: value for name, value in episode.metadata.items() if name != "masked"}
+    masks = masks_in(episode.summary) | masks_in(episode.raw_exchange)
+    return replace(episode, metadata=metadata | ({"masked": dict(masks)} if masks else {}))
 
 
 def posted_passages(

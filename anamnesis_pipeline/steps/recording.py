@@ -10,7 +10,7 @@ from anamnesis_pipeline.embeddings.pieces import PieceCounter
 from anamnesis_pipeline.errors import AnamnesisError, EpisodeConflict, EpisodeNotFound
 from anamnesis_pipeline.exchanges.grouping import PROMPT_HEAD
 from anamnesis_pipeline.model import Episode, Part, Segment, SegmentKind, content_id, record_id
-from anamnesis_pipeline.steps.episodes import delete_surplus, episodes_of_records, transcript
+from anamnesis_pipeline.steps.episodes import episodes_of_records, surplus_records, transcript
 from anamnesis_pipeline.steps.posting import EpisodeDraft, Poster
 from anamnesis_pipeline.steps.summaries import Llm, summarize_part
 from anamnesis_pipeline.store.base import Store
@@ -96,7 +96,8 @@ class Recorder:
         if made.problem:
             return made.problem
         drawn = episodes_of_records(part, self._summarized(part, made), made.records, self._pieces)
-        delete_surplus(self._store, [(part, made)])
+        for record in surplus_records(part, made):
+            self._store.episodes.delete(record, tombstone=False)
         report = self._store.episodes.put(drawn)
         self._poster.embed([record.episode_id for record, _ in drawn])
         return RECORDS_DELETED if report.tombstoned else ""

@@ -13,6 +13,7 @@ from anamnesis_pipeline.model import Episode, Part, Passage, Where
 from anamnesis_pipeline.sources.archive import Archive
 from anamnesis_pipeline.steps.crawl import Mask
 from anamnesis_pipeline.steps.forget import JOB
+from anamnesis_pipeline.steps.posting import with_masks_counted
 from anamnesis_pipeline.steps.rewriting import rewrite_generation
 from anamnesis_pipeline.store.base import Store
 from anamnesis_pipeline.summary_model import Summary
@@ -23,6 +24,10 @@ CHECKPOINT = "rescan.job"
 NOT_MASKED = ("config.", "projects.", JOB, CHECKPOINT)
 """Settings by which the system works: a mask in them would break it."""
 _PLACES = ("archive lines", "parts", "summaries", "episodes", "cached replies", "cursors", "settings")
+
+
+Say = Callable[[str, bool], None]
+"""Told how far a run is, and whether a step of it ends here."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,7 +62,7 @@ class Rescan:
         rules: Rules,
         *,
         dry_run: bool,
-        say: Callable[[str], None] = lambda _: None,
+        say: Say = lambda text, is_end: None,
     ) -> None:
         self._store, self._archive, self._dry_run, self._say = store, archive, dry_run, say
         self._mask_text, self._mask_line, self._version = rules.text, rules.line, rules.version
@@ -93,7 +98,7 @@ class Rescan:
             return "", None, noted is not None
         self._masked.update(noted["masked"])
         self._changed.update(noted["changed"])
-        self._say("going on where an earlier run was interrupted")
+        self._say("going on where an earlier run was interrupted", False)
         return noted["step"], noted["mark"], True
 
     def _note(self, step: str, mark: Any) -> None:
@@ -108,10 +113,14 @@ class Rescan:
         }  # fmt: skip
         names = list(steps)
         for name in names[names.index(first) if first else 0 :]:
+            text = ""
             for done, mark in enumerate(steps[name](behind if name == first else None), 1):
-                self._say(f"{name}: {mark['file']}" if isinstance(mark, dict) else f"{name}: page {done:,}")
+                text = f"{name}: {mark['file']}" if isinstance(mark, dict) else f"{name}: page {done:,}"
+                self._say(text, False)
                 if not self._dry_run:
                     self._note(name, mark)
+            if text:
+                self._say(text, True)
 
     # --- what is masked ---
 
@@ -194,7 +203,7 @@ class Rescan:
         if masked != summary:
             self._changed["summaries"] += 1
             if not self._dry_run:
-                self._store.ingest.put_summaries([masked])
+                self._store.forgetting.rewrite_summary(summary, masked)  # False: a newer one, by today's rules
 
     def _masked_summary(self, summary: Summary) -> Summary:
         return replace(
@@ -223,7 +232,7 @@ class Rescan:
         if masked != episode or passages != held:
             self._changed["episodes"] += 1
             if not self._dry_run:
-                self._store.forgetting.rewrite_episode(masked, passages)
+                self._store.forgetting.rewrite_episode(with_masks_counted(masked), passages)
 
     def _passage(self, passage: Passage) -> Passage:
         return replace(passage, text=self._text(passage.text), context=self._text(passage.context))

@@ -14,7 +14,7 @@ from anamnesis_pipeline.model import Part, Source
 from anamnesis_pipeline.steps.crawl import Mask
 from anamnesis_pipeline.steps.llm_batches import LOOK_AGAIN, BatchDesk, takes_batches
 from anamnesis_pipeline.steps.llm_breaker import close_breakers
-from anamnesis_pipeline.steps.llm_calls import FORGOTTEN, Answer, LlmCaller, NoAnswer, OnHold, Pace
+from anamnesis_pipeline.steps.llm_calls import ATTEMPTS, FORGOTTEN, Answer, LlmCaller, NoAnswer, OnHold, Pace
 from anamnesis_pipeline.steps.llm_choice import AGAINST, LlmChoice, LlmRules
 from anamnesis_pipeline.store.base import Store
 from anamnesis_pipeline.summaries import extractive
@@ -108,10 +108,10 @@ def summarize_source(
 
 
 def summarize_part(store: Store, part: Part, llm: Llm) -> Summary:
-    """The summary of one part, by the rules of a run on a schedule. It is not stored; where no LLM made it, `problem`
-    says why.
+    """The summary of one part, by the rules of a run on a schedule, but for one that waits for it: what is not answered
+    at once is not tried again. It is not stored; where no LLM made it, `problem` says why.
     """
-    with closing(_Run(store, llm, by_hand=False)) as run:
+    with closing(_Run(store, llm, by_hand=False, attempts=1)) as run:
         return run.summary_of(part)
 
 
@@ -142,7 +142,7 @@ class _Asked:
 class _Run:
     """One source's summaries with one backend."""
 
-    def __init__(self, store: Store, llm: Llm, *, by_hand: bool) -> None:
+    def __init__(self, store: Store, llm: Llm, *, by_hand: bool, attempts: int = ATTEMPTS) -> None:
         self._store = store
         self._rules = llm.rules
         self._clock = llm.clock
@@ -162,7 +162,7 @@ class _Run:
         is_local = self._backend is not None and self._backend.is_local
         self._choice = LlmChoice(store, llm.rules, is_local=is_local)
         if self._backend is not None:
-            pace = Pace(self._rules.budget, self._rules.requests_per_minute)
+            pace = Pace(self._rules.budget, self._rules.requests_per_minute, attempts)
             self._caller = LlmCaller(store, self._backend, pace, llm.mask, clock=llm.clock, sleep=llm.sleep)
             if self._backend.is_paid and self._rules.budget == LlmBudget() and not by_hand:
                 self._refusal = NoAnswer(NO_BUDGET, self._clock() + NO_BUDGET_RETRY)

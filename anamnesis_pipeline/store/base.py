@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 
 from anamnesis_pipeline.model import (
     Episode,
+    Part,
     Passage,
     ScoredPassage,
     StoredPassage,
@@ -26,6 +27,7 @@ from anamnesis_pipeline.store.forget_base import ForgetRecords
 from anamnesis_pipeline.store.ingest_base import IngestRecords
 from anamnesis_pipeline.store.llm_base import LlmRecords
 from anamnesis_pipeline.store.space_records import SpaceRecords
+from anamnesis_pipeline.summary_model import Summary
 
 MAX_ROWS_PER_WRITE = 500
 
@@ -52,6 +54,18 @@ class PutReport:
 
 
 @dataclass(frozen=True, slots=True)
+class Publication:
+    """Episodes made of a part and its summary, as they were read. `surplus`: ids of those that an earlier summary made
+    and this one does not.
+    """
+
+    part: Part
+    summary: Summary | None
+    episodes: Sequence[tuple[Episode, Sequence[Passage]]]
+    surplus: Sequence[str] = ()
+
+
+@dataclass(frozen=True, slots=True)
 class EpisodePage:
     """One page, newest first; `next_cursor` is opaque, None at the end."""
 
@@ -69,6 +83,12 @@ class EpisodeRecords(Protocol):
         project, instance, kind, timestamp, metadata and passages without message ids. An episode whose
         `raw_exchange` was edited is not written any more. Tombstoned ids and episodes all of whose
         `message_keys` are tombstoned are counted and not written.
+        """
+
+    def publish(self, publications: Sequence[Publication]) -> PutReport:
+        """`put` the episodes of each, remove its surplus without a tombstone, and note its part as published, in one
+        transaction. Nothing is done, or counted, of a part that is stored otherwise by now, or not at all, or whose
+        summary is another: what it was made of may have been forgotten, or masked anew, meanwhile.
         """
 
     def create(self, episode: Episode, passages: Sequence[Passage]) -> bool:

@@ -6,6 +6,7 @@ from datetime import datetime
 from typing import Protocol
 
 from anamnesis_pipeline.model import Episode, Part, Passage
+from anamnesis_pipeline.summary_model import Summary
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,6 +79,11 @@ class ForgetRecords(Protocol):
         """Write texts, metadata and passages of an episode as they are given, whatever was edited; status and counters
         stay. Unchanged passages keep their keys. Where the verbatim text is another, no reply of an LLM about the
         former one that is still to come is kept. False when there is no such id.
+        """
+
+    def rewrite_summary(self, before: Summary, after: Summary) -> bool:
+        """Write text, tags and records of a summary as `after` gives them; the episode is to be published again. When
+        it is tried again, and that a new one was asked for, stays. False when there is another than `before` by now.
         """
 
     def replies_after(self, key: str, limit: int) -> list[CachedReply]:

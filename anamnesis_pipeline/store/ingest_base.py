@@ -147,6 +147,11 @@ class IngestRecords(Protocol):
         `close_idle_parts` would close: what an `ingest` that ended early left to do.
         """
 
+    def unread_sources(self) -> set[str]:
+        """Sources of logs that are not read to their end: not looked at yet, with archived lines that are not parsed,
+        or with parts that `parts_to_publish` lists.
+        """
+
     def parts_to_summarize(
         self, source: str, now: datetime, limit: int, project: str | None = None, *, after: Part | None = None
     ) -> list[Part]:
@@ -193,8 +198,10 @@ class IngestRecords(Protocol):
         A part whose message keys or id are tombstoned is never listed.
         """
 
-    def mark_published(self, published: Sequence[tuple[Part, Summary | None]]) -> None:
-        """Record that the episode of this very content and summary is written."""
-
     def counts(self, source: str | None = None) -> SourceCounts:
         """Row counts of a source, or of everything."""
+
+
+def log_sources(ingest: IngestRecords) -> list[Source]:
+    """The sources of logs, by key: all but the reserved ones. These are what is counted as sources."""
+    return [source for source in ingest.sources() if source.kind != "reserved"]

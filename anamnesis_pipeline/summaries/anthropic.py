@@ -77,6 +77,13 @@ class AnthropicBackend:
             raise LlmAnswerInvalid(problem)
         return Reply(_text(message), _used(self._known, message, batch=False))
 
+    def probe(self, timeout_s: float) -> None:
+        """Whether it knows the model under this key. Raises as `SummaryBackend.probe` says."""
+        try:
+            self._client.models.retrieve(self.model, timeout=timeout_s)
+        except _FAILURES as exc:
+            raise _translated(exc) from None
+
     def submit(self, requests: Sequence[Request]) -> str:
         """Hand in a batch; its id."""
         entries: list[Any] = [{"custom_id": r.key, "params": self._params(r)} for r in requests]

@@ -52,6 +52,12 @@ class SummaryBackend(Protocol):
         :raises LlmAnswerInvalid: it refused to answer, or was cut off by its output limit.
         """
 
+    def probe(self, timeout_s: float) -> None:
+        """Find out whether somebody is there to be asked, by what costs nothing. Raises as `ask`.
+
+        :param timeout_s: of each step.
+        """
+
     def close(self) -> None:
         """Free connections."""
 

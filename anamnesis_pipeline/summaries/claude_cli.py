@@ -9,6 +9,7 @@ import os
 import re
 import shlex
 import time
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -98,7 +99,8 @@ class ClaudeCliBackend:
 
     def ask(self, request: Request) -> Reply:
         """Run Claude once. Raises as `SummaryBackend.ask` says."""
-        outcome = self._run(request)
+        limits = {"CLAUDE_CODE_MAX_OUTPUT_TOKENS": str(request.max_output_tokens), "MAX_THINKING_TOKENS": "0"}
+        outcome = self._run(self._arguments(request), request.text, self._timeout_s, limits)
         result = _result(outcome.stdout)
         if result is None:
             raise self._failed(outcome)
@@ -109,14 +111,18 @@ class ClaudeCliBackend:
         tokens_in = usage.input_tokens + usage.cache_creation_input_tokens + usage.cache_read_input_tokens
         return Reply(text or "", LlmUse(1, tokens_in, usage.output_tokens))
 
+    def probe(self, timeout_s: float) -> None:
+        """Whether the command is there and runs. Raises as `SummaryBackend.probe` says."""
+        outcome = self._run(["--version"], "", timeout_s, {})
+        if outcome.status:
+            raise self._failed(outcome)
+
     def close(self) -> None:
         """Nothing stays open between calls."""
 
-    def _run(self, request: Request) -> Outcome:
-        arguments = self._arguments(request)
+    def _run(self, arguments: Sequence[str], text: str, timeout_s: float, limits: Mapping[str, str]) -> Outcome:
         added = {
-            "CLAUDE_CODE_MAX_OUTPUT_TOKENS": str(request.max_output_tokens),
-            "MAX_THINKING_TOKENS": "0",
+            **limits,
             "CLAUDE_CODE_DISABLE_AUTO_MEMORY": "1",
             "CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC": "1",
             "DISABLE_AUTOUPDATER": "1",
@@ -125,11 +131,11 @@ class ClaudeCliBackend:
             from anamnesis_pipeline.summaries.ssh_command import run_there
 
             command = [*self._command, *arguments]
-            return run_there(self._host, command, request.text, self._timeout_s, environment=added, without=WITHOUT)
+            return run_there(self._host, command, text, timeout_s, environment=added, without=WITHOUT)
         environment = {k: v for k, v in os.environ.items() if k not in WITHOUT and not k.startswith(OWN_PREFIX)}
         program = str(Path(self._command[0]).expanduser())
         command = [program, *self._command[1:], *arguments]
-        return run_here(command, request.text, environment | added, self._timeout_s)
+        return run_here(command, text, environment | added, timeout_s)
 
     def _arguments(self, request: Request) -> list[str]:
         return [

@@ -67,10 +67,31 @@ class OllamaBackend:
                 problems.append(problem)
         raise _most_telling(problems)
 
+    def probe(self, timeout_s: float) -> None:
+        """Whether a server that is up has the model. Raises as `SummaryBackend.probe` says."""
+        problems: list[AnamnesisError] = []
+        for url in self._clients:
+            try:
+                return self._look(url, timeout_s)
+            except (LlmUnavailable, LlmBusy, LlmRefused) as problem:
+                problems.append(problem)
+        raise _most_telling(problems)
+
     def close(self) -> None:
         """Free connections."""
         for client in self._clients.values():
             client.close()  # type: ignore[no-untyped-call]
+
+    def _look(self, url: str, timeout_s: float) -> None:
+        client = ollama.Client(url, timeout=timeout_s, trust_env=not is_loopback(url))
+        try:
+            names = {found.model for found in client.list().models}
+        except _FAILURES as exc:
+            raise _translated(exc, url, self.model) from None
+        finally:
+            client.close()  # type: ignore[no-untyped-call]
+        if not names & {self.model, f"{self.model}:latest"}:
+            raise _no_model(url, self.model)
 
     def _ask_one(self, url: str, request: Request) -> Reply:
         texts: list[str] = []
@@ -112,10 +133,14 @@ def _most_telling(problems: Sequence[AnamnesisError]) -> AnamnesisError:
     return kind("; ".join(map(str, problems)))
 
 
+def _no_model(url: str, model: str) -> LlmRefused:
+    return LlmRefused(f"ollama at {url} has no model {model!r}; run `ollama pull {model}` there")
+
+
 def _translated(exc: Exception, url: str, model: str) -> AnamnesisError:
     match exc:
         case ollama.ResponseError(status_code=404):
-            return LlmRefused(f"ollama at {url} has no model {model!r}; run `ollama pull {model}` there")
+            return _no_model(url, model)
         case ollama.ResponseError(status_code=503):
             return LlmBusy(f"ollama at {url} has too many calls waiting")
         case ollama.ResponseError(status_code=status) if status > 0:

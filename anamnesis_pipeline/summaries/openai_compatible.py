@@ -27,6 +27,10 @@ _FORMAT_REFUSED = frozenset({400, 415, 422, 501})
 """Statuses with which servers answer a `response_format` they do not know."""
 
 
+_LISTED = frozenset({200, 404, 405, 501})
+"""Statuses with which servers answer that are there; some have no list of models."""
+
+
 class _Message(BaseModel):
     content: str | None = None
     refusal: str | None = None
@@ -85,6 +89,15 @@ class OpenAiBackend:
         if status != 200:
             raise error_of_status(self._service, status, _codes(body), headers)
         return self._reply(request, body)
+
+    def probe(self, timeout_s: float) -> None:
+        """Whether it lists its models to this key. Raises as `SummaryBackend.probe` says."""
+        try:
+            response = self._client.get("models", timeout=timeout_s)
+        except httpx.HTTPError as exc:
+            raise _translated(exc, self._service) from None
+        if response.status_code not in _LISTED:
+            raise error_of_status(self._service, response.status_code, _codes(response.content), response.headers)
 
     def close(self) -> None:
         """Free connections."""

@@ -12,6 +12,7 @@ from rich.text import Text
 from anamnesis_pipeline.errors import GiveUp, RetryLater
 from anamnesis_pipeline.store.base import Store
 from anamnesis_pipeline.store.ingest_base import SourceCounts
+from anamnesis_pipeline.wording import counted
 
 _SAMPLE_EVERY_S = 2.0
 _PLAIN_LINE_EVERY_S = 10.0
@@ -86,10 +87,10 @@ def progress_text(history: Sequence[Snapshot], files: int) -> str:
     latest, speed = history[-1], rate(history)
     counts, left = latest.counts, latest.counts.passages - latest.embedded
     pieces = [
-        f"{min(counts.files, files) if files else counts.files:,} of {max(files, counts.files):,} files",
-        f"{counts.exchanges:,} exchanges",
-        f"{counts.episodes:,} episodes",
-        f"{latest.embedded:,} of {counts.passages:,} passages embedded",
+        f"{min(counts.files, files) if files else counts.files:,} of {counted(max(files, counts.files), 'file')}",
+        counted(counts.exchanges, "exchange"),
+        counted(counts.episodes, "episode"),
+        f"{min(latest.embedded, counts.passages):,} of {counted(counts.passages, 'passage')} embedded",
     ]
     if speed:
         pieces.append(f"{speed:,.0f}/s" if speed >= 10 else f"{speed:.1f}/s")
@@ -104,8 +105,8 @@ def done_text(latest: Snapshot) -> str:
     """The line that ends the display."""
     counts = latest.counts
     return (
-        f"Memory is up to date: {counts.files:,} files, {counts.exchanges:,} exchanges, {counts.episodes:,} episodes, "
-        f"{counts.passages:,} passages, all embedded."
+        f"Memory is up to date: {counted(counts.files, 'file')}, {counted(counts.exchanges, 'exchange')}, "
+        f"{counted(counts.episodes, 'episode')}, {counted(counts.passages, 'passage')}, all embedded."
     )
 
 

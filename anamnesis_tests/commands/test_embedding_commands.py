@@ -72,9 +72,9 @@ def test_a_model_is_used_watched_paused_resumed_and_dropped_through_the_sidecar(
     assert remark is None
     key = started["space"]
     text = model.render_started(started)
-    assert "1 of 1 passages are to be embedded" in text
+    assert "1 of 1 passage to be embedded" in text
     assert "http://127.0.0.1:3000/runs/b/backfill1" in text
-    assert "running: 0 of 1 passages" in reembed.render(reembed.status(settings)[0])
+    assert "running: 0 of 1 passage" in reembed.render(reembed.status(settings)[0])
     assert "anamnesis reembed resume" in reembed.render(reembed.pause(settings)[0])
     assert reembed.resume(settings)[0]["state"] == "running"
     assert f"> {key}" in model.render(model.describe(settings)[0])
@@ -93,7 +93,7 @@ def test_added_models_wait_until_they_are_used(settings: Settings, services: Tes
     assert added.status == "added"
     assert f"  {added.key}" in model.render(model.describe(settings)[0])
     assert reembed.status(settings)[0]["state"] == "idle"
-    assert reembed.count(settings, tiny) == f"1 passages would be embedded with {tiny}."
+    assert reembed.count(settings, tiny) == f"1 passage would be embedded with {tiny}."
     assert services.dagster.launched == []
     assert model.use(settings, added.key)[0]["backfill_id"] == "backfill1"
 
@@ -146,7 +146,7 @@ def test_without_a_sidecar_the_same_is_done_in_the_store_and_left_to_the_sensors
         store.episodes.put(
             [(Episode("e", "direct", datetime.now(UTC), "me", "shop", "note", "s", "t"), [Passage(0, "t")])]
         )
-    assert reembed.count(alone, None) == f"1 passages would be embedded with {tiny}."
+    assert reembed.count(alone, None) == f"1 passage would be embedded with {tiny}."
     started, _ = reembed.start(alone, None)
     assert (started["space"], started["backfill_id"]) == (f"{added.key}-g2", None)
     assert "It starts within 30 seconds while `anamnesis up` runs" in model.render_started(started)
@@ -233,7 +233,7 @@ def test_status_and_doctor_name_a_paused_reembed_and_what_to_do(
     reembed.pause(settings)
     finding = reembedding(services.store)
     assert not finding.ok
-    assert "is paused at 0 of 1 passages" in finding.detail
+    assert "is paused at 0 of 1 passage" in finding.detail
     assert "anamnesis reembed resume" in finding.advice
     report = {
         "home": "h", "memory": memory_status(services.store),

@@ -120,7 +120,7 @@ def test_an_llm_that_is_not_there_leaves_flagged_summaries_that_status_and_docto
     assert any("1 flagged" in line for line in said)
     finding = doctor.llm(store)
     assert not finding.ok
-    assert "1 extractive summaries stand in for an LLM's" in finding.detail
+    assert "1 extractive summary stands in for an LLM's" in finding.detail
     shown = status.render(status.gather_status(home))
     assert "1 standing in for an LLM's" in shown
     assert "is left alone until" in shown

@@ -8,7 +8,7 @@ import dagster as dg
 import pytest
 
 from anamnesis_pipeline.definitions import defs
-from anamnesis_pipeline.defs.partitions import SOURCE_TAG, SOURCES
+from anamnesis_pipeline.defs.partitions import SOURCES
 from anamnesis_pipeline.defs.resources import MemoryResource
 from anamnesis_pipeline.defs.schedules import daily_ingest
 from anamnesis_pipeline.model import Source
@@ -88,7 +88,7 @@ def test_the_stored_hour_counts_from_the_next_tick_on_and_reserved_sources_are_l
         instance.add_dynamic_partitions(str(SOURCES.name), ["known", "direct"])
         five, nine = datetime(2026, 1, 10, 4, tzinfo=UTC), datetime(2026, 1, 10, 8, tzinfo=UTC)
         (request,) = tick(memory, instance, five) or []
-        assert (request.partition_key, request.tags[SOURCE_TAG]) == ("known", "known")
+        assert (request.partition_key, request.tags["dagster/partition"]) == ("known", "known")
         assert request.run_key == "2026-01-10/known"
         assert tick(memory, instance, nine) == []
         memory.store.settings.set("config.ingest_hour", 9)

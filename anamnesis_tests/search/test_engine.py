@@ -12,7 +12,7 @@ from anamnesis_pipeline.embeddings.cores import available_cores
 from anamnesis_pipeline.embeddings.pinned_pool import PinnedPool, PoolModel
 from anamnesis_pipeline.embeddings.space_models import SpaceModels
 from anamnesis_pipeline.errors import EmbeddingQueueFull, ModelLoading, StoreBusy, StoreCorrupt
-from anamnesis_pipeline.model import Space, Where
+from anamnesis_pipeline.model import Source, Space, Where
 from anamnesis_pipeline.search.engine import CHARS_PER_TOKEN, Engine, labels_of
 from anamnesis_pipeline.search.query import Mode, SearchQuery
 from anamnesis_pipeline.store.base import Store
@@ -290,9 +290,9 @@ def test_no_question_is_syntax(memory: Memory, text: str, mode: Mode) -> None:
     assert len(memory.ask(text, mode=mode).hits) <= 1
 
 
-def test_an_empty_memory_answers_nothing(memory: Memory) -> None:
+def test_an_empty_memory_answers_nothing_and_says_so(memory: Memory) -> None:
     answer = memory.ask("zeppelin")
-    assert (answer.hits, answer.total_tokens, answer.degraded) == ([], 0, [])
+    assert (answer.hits, answer.total_tokens, answer.degraded) == ([], 0, ["reading: nothing is stored yet"])
 
 
 def test_one_episode_of_many_passages_does_not_hide_the_others(memory: Memory) -> None:
@@ -325,3 +325,11 @@ def test_a_value_that_a_client_posted_moves_nothing_down(memory: Memory) -> None
     found = engine.search(SearchQuery("zeppelin hangar", min_score=0, fold=False)).hits
     assert [hit.episode.episode_id for hit in found] == [posted, routine]
     assert found[0].score > found[1].score
+
+
+def test_an_empty_answer_says_what_is_still_to_be_read_and_embedded(memory: Memory) -> None:
+    memory.add("zeppelin", embed=False)
+    memory.store.ingest.put_sources([Source("logs"), Source("direct", kind="reserved")])
+    assert memory.ask("nothing alike", mode=Mode.EXACT).degraded == ["reading: not finished in 1 of 1 source of logs"]
+    assert memory.ask("nothing alike").degraded[-1] == "embedding: no vectors yet of 1 of 1 passage"
+    assert memory.ask("zeppelin").degraded == []

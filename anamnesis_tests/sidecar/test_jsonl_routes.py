@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 from starlette.testclient import TestClient
 
+from anamnesis_pipeline.commands.status import memory_status
 from anamnesis_pipeline.dagster_api import IngestRun, IngestRuns
 from anamnesis_pipeline.model import FileCursor, Source
 from anamnesis_pipeline.steps.llm_breaker import Breaker
@@ -53,6 +54,15 @@ def test_the_status_counts_what_is_stored(client: TestClient, services: TestServ
     assert (counters["files"], counters["lines"], counters["messages"], counters["parts"]) == (1, 10, 2, 2)
     assert (counters["evaluated"], counters["flagged"], counters["errors"]) == (1, 0, 0)
     assert status["summaries"] == {"extractive": 1}
+
+
+def test_the_api_and_the_command_line_count_the_same_sources(
+    client: TestClient, services: TestServices, sources: list[str]
+) -> None:
+    services.store.ingest.put_sources([Source("direct", kind="reserved")])
+    listed = memory_status(services.store)["sources"]
+    assert [source["key"] for source in listed] == sources
+    assert get_status(client)["counters"]["sources"] == len(sources)
 
 
 def test_the_status_counts_unread_files_and_no_line_more_than_there_is(

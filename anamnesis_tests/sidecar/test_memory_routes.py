@@ -64,6 +64,7 @@ def test_a_pair_is_stored_masked_with_its_records_and_both_are_found_at_once(
     assert record["tags"] == ["decision", "payments"]
     stored = client.get(f"/api/episodes/{body['episode_id']}?include=raw").json()
     assert (stored["kind"], stored["summary"]) == ("exchange", "The retry double-charged; it now sends a key.")
+    assert stored["metadata"]["masked"] == {"github": 1}
     assert stored["raw_exchange"].startswith("[User]\nWhy does the quagga retry charge twice?")
     assert f"\n\n[Claude]\n{PAIR['assistant']}" in stored["raw_exchange"]
     (request,) = asked(llm)
@@ -139,6 +140,13 @@ def test_a_failing_llm_leaves_the_pair_and_the_next_post_gets_its_records(
     again = client.post("/memory/ingest", json=PAIR).json()
     assert (again["created"], again["problem"], len(again["records"])) == (False, None, 1)
     assert again["summary"] == "The retry double-charged; it now sends a key."
+
+
+def test_an_llm_that_asks_to_wait_is_not_waited_for(client: TestClient, llm: OllamaServer) -> None:
+    llm.respond(error(503), reply(RECORD))
+    body = client.post("/memory/ingest", json=PAIR).json()
+    assert (body["created"], body["records"], len(asked(llm))) == (True, [], 1)
+    assert "too many calls waiting" in body["problem"]
 
 
 def test_a_slow_llm_holds_up_nobody_and_its_records_come_later(client: TestClient, llm: OllamaServer) -> None:

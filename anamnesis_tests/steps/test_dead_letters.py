@@ -114,4 +114,4 @@ def test_the_list_names_places_and_never_the_text(home: Ingested) -> None:
     assert f"{SESSION}.jsonl, line 1: no JSON object" in text
     assert "hush" not in text
     assert render([], 0) == "Every line of every log could be read."
-    assert "1 lines read again: 1 are whole now" in render_retried(RetryReport(1, 1, 1))
+    assert "1 line read again: 1 is whole now, 1 message is new" in render_retried(RetryReport(1, 1, 1))

@@ -5,7 +5,8 @@ import os
 import shutil
 import signal
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -14,6 +15,7 @@ import numpy as np
 import pytest
 
 from anamnesis_pipeline import wiring
+from anamnesis_pipeline.embeddings.pieces import Span
 from anamnesis_pipeline.errors import GiveUp
 from anamnesis_pipeline.model import Space, Variant
 from anamnesis_pipeline.sources.archive import Archive
@@ -157,6 +159,30 @@ def test_neighbours_lose_what_they_carried_of_it_even_when_a_client_edited_them(
     assert left(home, "xerus1", "xerus2") == ["xerus1", "xerus2"]
     (kept,) = home.store.episodes.get([edited]).values()
     assert kept.tags == ("mine",)
+
+
+class Meanwhile:
+    """A piece counter that has something done once, before it answers for the first time."""
+
+    def __init__(self, do: Callable[[], object]) -> None:
+        self.to_do = [do]
+
+    def spans(self, texts: Sequence[str]) -> list[list[Span]]:
+        while self.to_do:
+            self.to_do.pop()()
+        return wiring.open_pieces().spans(texts)
+
+
+def test_an_ingest_that_publishes_a_neighbour_while_a_part_is_forgotten_writes_nothing_of_it(home: Home) -> None:
+    home.ingest(unmasked)
+    every = home.store.forgetting.parts_after("", 100)
+    home.store.forgetting.replace_parts(every)  # all are to be published again
+    gone = holding(home, "walrus")
+    pieces = Meanwhile(lambda: forget(home, ids=(gone,)))  # the parts are read, and their episodes not written yet
+    replace(wiring.open_pipeline(home.settings, home.store), pieces=pieces).publish(home.source())
+    assert left(home, "walrus", "quagga") == []
+    assert len(home.episodes()) == len(every) - 1
+    assert home.store.ingest.parts_to_publish(home.source().key, 9) == []
 
 
 def test_a_posted_episode_is_no_context_of_later_ones_any_more(home: Home) -> None:

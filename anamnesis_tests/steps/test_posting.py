@@ -121,9 +121,12 @@ def test_no_secret_is_stored_wherever_it_stands(store: Store, poster: Poster) ->
     )  # fmt: skip
     assert KEY not in everything(store, "e")
     assert "hunter2-Tr0ub4dor" not in everything(store, "e")
+    assert store.episodes.get(["e"])["e"].metadata["masked"] == {"github": 50}
     poster.patch("e", {"summary": f"again {KEY}", "metadata": {"a": KEY}, "tags": [KEY], "project": KEY})
     assert KEY not in everything(store, "e")
     assert "plain" not in store.episodes.get(["e"])["e"].tags
+    poster.patch("e", {"summary": "nothing any more", "raw_exchange": ""})
+    assert "masked" not in store.episodes.get(["e"])["e"].metadata
 
 
 def test_values_that_are_no_strings_stay_what_they_are(poster: Poster) -> None:

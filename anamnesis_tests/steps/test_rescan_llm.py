@@ -116,6 +116,19 @@ def test_a_summary_that_stays_through_a_rescan_can_be_asked_for_anew(home: Home)
     assert home.store.ingest.parts_to_summarize(home.source().key, run.clock(), 9) == []
 
 
+def test_a_summary_that_is_masked_anew_is_still_asked_for_anew(home: Home) -> None:
+    run = Run(home, LlmHere(reply=TELLING))
+    run()
+    home.store.ingest.want_summaries("another")
+    asked_for = home.store.ingest.parts_to_summarize(home.source().key, run.clock(), 9)
+    rescan(home)
+    assert SECRET not in stored(home)
+    left = home.store.ingest.parts_to_summarize(home.source().key, run.clock(), 9)
+    assert [part.part_id for part in left] == [part.part_id for part in asked_for] != []
+    run()
+    assert home.store.ingest.parts_to_summarize(home.source().key, run.clock(), 9) == []
+
+
 def test_a_pair_that_is_with_the_llm_during_a_rescan_gets_no_records_with_a_secret(home: Home) -> None:
     llm = LlmHere(reply=TELLING, on_ask=lambda: rescan(home))
     poster = Poster(home.store, unmasked, wiring.open_pieces(), None)

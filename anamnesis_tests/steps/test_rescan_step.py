@@ -42,8 +42,10 @@ def home(tmp_path: Path) -> Home:
     return home
 
 
-def rescan(home: Home, *, dry_run: bool = False, rules: Rules = RULES, said: list[str] | None = None) -> RescanReport:
-    say = [].append if said is None else said.append
+def rescan(
+    home: Home, *, dry_run: bool = False, rules: Rules = RULES, said: list[str] | None = None, every_s: float = 0.0
+) -> RescanReport:
+    say = now_and_then([].append if said is None else said.append, every_s)
     return Rescan(home.store, home.archive, rules, dry_run=dry_run, say=say).run()
 
 
@@ -163,14 +165,25 @@ def test_an_interrupted_run_begins_anew_when_the_rules_are_others_by_now(home: H
     home.close()
 
 
-def test_progress_is_said_now_and_then() -> None:
+def test_progress_is_said_now_and_then_and_at_the_end_of_each_step() -> None:
     said: list[str] = []
     rarely, always = now_and_then(said.append, 3_600.0), now_and_then(said.append, 0.0)
-    for text in ("one", "two"):
-        rarely(text)
-    for text in ("three", "four"):
-        always(text)
-    assert said == ["one", "three", "four"]
+    for text in ("one", "two", "three"):
+        rarely(text, False)
+    rarely("three", True)
+    for text in ("four", "five"):
+        always(text, False)
+    always("five", True)
+    assert said == ["one", "three", "four", "five"]
+
+
+def test_progress_ends_at_the_total(home: Home) -> None:
+    said: list[str] = []
+    rescan(home, said=said, every_s=3_600.0)
+    files = [text for text in said if text.startswith("archived files")]
+    number, _, total = files[-1].removeprefix("archived files: ").partition(" of ")
+    assert number == total
+    assert len(files) <= 2
 
 
 def test_the_version_of_the_rules_is_that_of_their_source() -> None:

@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 
 from anamnesis_pipeline.model import Passage, Source, Variant, Where
-from anamnesis_pipeline.store.base import Store
+from anamnesis_pipeline.store.base import Publication, Store
 from anamnesis_pipeline.store.forget_base import Selection
 from anamnesis_tests.conftest import OpenStore
 from anamnesis_tests.store.samples import DAY, episode, parsed, part, passages, put, segment, space, summary
@@ -68,7 +68,7 @@ def test_a_part_written_anew_keeps_its_summary_and_is_published_again(store: Sto
     one = part(segment("m1", "the secret text"))
     parsed(store, one)
     store.ingest.put_summaries([summary(one)])
-    store.ingest.mark_published([(one, summary(one))])
+    store.episodes.publish([Publication(one, summary(one), [])])
     masked = replace(one, segments=(replace(one.segments[0], text="the [mask] text"),), lead="", prompt="")
     assert store.forgetting.replace_parts([masked, part(segment("none"))]) == 1
     assert store.ingest.part(one.part_id) == masked
@@ -160,3 +160,18 @@ def test_the_write_ahead_log_is_emptied(open_store: OpenStore, tmp_path: Path) -
     assert store.forgetting.rewrite_episode(episode("e"), [passage])
     assert store.forgetting.scrub() == []
     assert (tmp_path / "anamnesis.db-wal").stat().st_size == 0
+
+
+def test_an_episode_is_not_published_from_a_part_or_a_summary_that_is_another_by_now(store: Store) -> None:
+    one = part(segment("m1", "the walrus"), lead="the quagga")
+    parsed(store, one, keys=["m1"])
+    store.ingest.put_summaries([summary(one)])
+    ((read, its),) = store.ingest.parts_to_publish("logs", 10)
+    made = [(episode(one.part_id, source="logs"), passages("the walrus", context="the quagga"))]
+    store.forgetting.replace_parts([replace(one, lead="")])
+    assert store.episodes.publish([Publication(read, its, made)]).created == 0
+    assert store.episodes.publish([Publication(replace(one, lead=""), None, made)]).created == 0
+    assert store.episodes.get([one.part_id]) == {}
+    assert len(store.ingest.parts_to_publish("logs", 10)) == 1
+    assert store.episodes.publish([Publication(replace(one, lead=""), its, made)]).created == 1
+    assert store.ingest.parts_to_publish("logs", 10) == []

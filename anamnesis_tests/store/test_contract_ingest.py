@@ -5,7 +5,7 @@ from dataclasses import replace
 from datetime import timedelta
 
 from anamnesis_pipeline.model import RESERVED_SOURCES, ArchiveFrame, FileCursor, Occurrence, Source, content_id
-from anamnesis_pipeline.store.base import MAX_ROWS_PER_WRITE, Store
+from anamnesis_pipeline.store.base import MAX_ROWS_PER_WRITE, Publication, Store
 from anamnesis_pipeline.store.ingest_base import ParsedChunk, SourceCounts
 from anamnesis_tests.store.samples import DAY, crawled, episode, parsed, part, put, segment, summary
 
@@ -152,7 +152,7 @@ def test_a_source_is_unfinished_while_lines_parts_or_open_ends_are_left(store: S
     crawled(store)
     assert store.ingest.unfinished_sources(limit) == {"logs"}
     parsed(store, one)
-    store.ingest.mark_published([(one, None)])
+    store.episodes.publish([Publication(one, None, [])])
     assert store.ingest.unfinished_sources(limit) == {"logs"}
     assert store.ingest.unfinished_sources(DAY) == set()
     store.ingest.close_idle_parts("logs", limit)
@@ -187,11 +187,11 @@ def test_a_part_is_published_again_when_it_or_its_summary_changed(store: Store):
     one = part(segment("m1"), closed=False)
     parsed(store, one)
     assert store.ingest.parts_to_publish("logs", 10) == [(one, None)]
-    store.ingest.mark_published([(one, None)])
+    store.episodes.publish([Publication(one, None, [])])
     assert store.ingest.parts_to_publish("logs", 10) == []
     store.ingest.put_summaries([summary(one)])
     assert store.ingest.parts_to_publish("logs", 10) == [(one, summary(one))]
-    store.ingest.mark_published([(one, summary(one))])
+    store.episodes.publish([Publication(one, summary(one), [])])
     grown = part(segment("m1"), segment("m2"))
     parsed(store, grown)
     assert store.ingest.parts_to_publish("logs", 10) == [(grown, None)]
@@ -202,7 +202,7 @@ def test_marking_an_older_version_published_leaves_the_newer_one_to_do(store: St
     parsed(store, one)
     grown = part(segment("m1"), segment("m2"))
     parsed(store, grown)
-    store.ingest.mark_published([(one, None)])
+    store.episodes.publish([Publication(one, None, [])])
     assert store.ingest.parts_to_publish("logs", 10) == [(grown, None)]
 
 
@@ -216,7 +216,7 @@ def test_a_part_whose_episode_was_deleted_is_never_published_again(store: Store)
     one, other = part(segment("m1", minute=1)), part(segment("m2", minute=2))
     parsed(store, one, other, keys=["m1", "m2"])
     put(store, one.part_id, "text", source="logs", message_keys=("m1",))
-    store.ingest.mark_published([(one, None)])
+    store.episodes.publish([Publication(one, None, [])])
     assert store.episodes.delete(one.part_id)
     assert store.ingest.part(one.part_id) is None, "what follows begins a new part"
     cursor = store.ingest.cursors("logs")["a.jsonl"]
@@ -228,11 +228,21 @@ def test_a_part_whose_episode_was_deleted_is_never_published_again(store: Store)
     assert [p.part_id for p in store.ingest.parts_to_summarize("logs", DAY, 10)].count(one.part_id) == 0
 
 
+def test_a_source_of_logs_is_unread_until_its_episodes_are_written(store: Store):
+    store.ingest.put_sources([Source("logs"), Source("direct", kind="reserved")])
+    assert store.ingest.unread_sources() == {"logs"}
+    one = part(segment("m1"))
+    parsed(store, one, keys=["m1"])
+    assert store.ingest.unread_sources() == {"logs"}
+    store.episodes.publish([Publication(one, None, [])])
+    assert store.ingest.unread_sources() == set()
+
+
 def test_a_part_whose_episode_was_deleted_without_tombstone_is_published_again(store: Store):
     one = part(segment("m1"))
     parsed(store, one, keys=["m1"])
     put(store, one.part_id, "text", source="logs", message_keys=("m1",))
-    store.ingest.mark_published([(one, None)])
+    store.episodes.publish([Publication(one, None, [])])
     assert store.episodes.delete(one.part_id, tombstone=False)
     assert store.ingest.parts_to_publish("logs", 10) == [(one, None)]
 

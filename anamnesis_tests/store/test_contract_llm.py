@@ -11,7 +11,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from anamnesis_pipeline.errors import LlmCallTaken
-from anamnesis_pipeline.store.base import PROJECT_ALIASES, Store
+from anamnesis_pipeline.store.base import PROJECT_ALIASES, Publication, Store
 from anamnesis_pipeline.store.llm_base import Lease, OpenBatch
 from anamnesis_pipeline.summary_model import LlmBudget, LlmUse, RecordType, Summary, TypedRecord
 from anamnesis_tests.store.samples import DAY, parsed, part, put, segment, summary
@@ -145,7 +145,7 @@ def test_a_part_is_published_again_when_tags_or_records_of_its_summary_changed(s
     for version in versions:
         store.ingest.put_summaries([version])
         assert store.ingest.parts_to_publish("logs", 10) == [(one, version)]
-        store.ingest.mark_published([(one, version)])
+        store.episodes.publish([Publication(one, version, [])])
     store.ingest.put_summaries([replace(versions[-1], problem="busy", retry_at=LATER)])
     assert store.ingest.parts_to_publish("logs", 10) == [], "why it stands in is no part of the episode"
 

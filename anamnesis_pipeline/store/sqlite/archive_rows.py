@@ -1,7 +1,7 @@
 """Which archive frames count, who owns a message and where its copies are, in SQLite."""
 
-# ruff: noqa: D102, S608
-# the contract documents them, see store/base.py; only names of ours enter the SQL
+# ruff: noqa: S608
+# only names of ours enter the SQL
 
 import sqlite3
 from collections.abc import Sequence
@@ -33,12 +33,14 @@ class SqliteArchive:
     _database: Database
 
     def frames(self, source: str, path: str, generation: int, from_line: int = 0) -> list[ArchiveFrame]:
+        """See `IngestRecords.frames`."""
         with self._database.read() as connection:
             return _frames(connection, source, path, generation, from_line)
 
     def replace_frames(
         self, source: str, path: str, generation: int, revision: int, frames: Sequence[ArchiveFrame]
     ) -> bool:
+        """See `IngestRecords.replace_frames`."""
         with self._database.write() as connection:
             stored = _frames(connection, source, path, generation)
             if not _stands_for(frames, stored, revision) or _leaning(connection, source, path, generation):
@@ -53,6 +55,7 @@ class SqliteArchive:
     def archive_base(
         self, source: str, path: str, generation: int, mark: str, first_line: int, lines: int
     ) -> ArchiveBase | None:
+        """See `IngestRecords.archive_base`."""
         with self._database.read() as connection:
             row = connection.execute(
                 _SELECT_BASE,
@@ -62,10 +65,12 @@ class SqliteArchive:
         return None if row is None else ArchiveBase(*row)
 
     def leaning(self, source: str, path: str, generation: int) -> list[tuple[str, str, int]]:
+        """See `IngestRecords.leaning`."""
         with self._database.read() as connection:
             return _leaning(connection, source, path, generation)
 
     def occurrences_of(self, keys: Sequence[str]) -> list[tuple[str, Occurrence]]:
+        """See `IngestRecords.occurrences_of`."""
         with self._database.read() as connection:
             rows = connection.execute(
                 """SELECT source, message_key, path, line FROM occurrences
@@ -75,6 +80,7 @@ class SqliteArchive:
             return [(source, Occurrence(key, path, line)) for source, key, path, line in rows]
 
     def owners(self, keys: Sequence[str]) -> dict[str, tuple[str, str]]:
+        """See `IngestRecords.owners`."""
         with self._database.read() as connection:
             rows = connection.execute(
                 "SELECT key, source, path FROM messages WHERE key IN (SELECT value FROM json_each(?))",

@@ -1,18 +1,20 @@
 """Episodes, their passages and tombstones in SQLite."""
 
-# ruff: noqa: D102, S608
-# the contract documents them, see store/base.py; only names of ours enter the SQL
+# ruff: noqa: S608
+# only names of ours enter the SQL
 
 import sqlite3
-from collections.abc import Iterator, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
+from typing import TypeVar
 
 from anamnesis_pipeline.errors import EpisodeConflict, EpisodeNotFound
 from anamnesis_pipeline.model import Episode, Passage, StoredPassage, Where, borrowed_key
-from anamnesis_pipeline.store.base import MAX_ROWS_PER_WRITE, EpisodePage, PutReport
+from anamnesis_pipeline.store.base import MAX_ROWS_PER_WRITE, EpisodePage, Publication, PutReport
 from anamnesis_pipeline.store.paging import cursor_after, read_cursor
-from anamnesis_pipeline.store.sqlite import episode_rows, passage_rows, pending
+from anamnesis_pipeline.store.sqlite import episode_rows, part_rows, passage_rows, pending
 from anamnesis_pipeline.store.sqlite.columns import instant, json_list
 from anamnesis_pipeline.store.sqlite.connection import Database, batches
 from anamnesis_pipeline.store.sqlite.episode_rows import SELECT_EPISODES
@@ -20,6 +22,7 @@ from anamnesis_pipeline.store.sqlite.filters import condition
 from anamnesis_pipeline.store.sqlite.passage_rows import SELECT_PASSAGES
 
 Written = tuple[Episode, Sequence[Passage]]
+T = TypeVar("T")
 
 _EDITED, _REWRITTEN = 1, 2
 """A client edited fields of the episode; a client edited its raw text, too."""
@@ -32,16 +35,26 @@ class SqliteEpisodes:
         self._database = database
 
     def put(self, episodes: Sequence[Written]) -> PutReport:
-        outcomes = {"created": 0, "updated": 0, "unchanged": 0, "tombstoned": 0}
-        ready = [(episode_rows.storable(e), passage_rows.storable(ps)) for e, ps in episodes]
-        for batch in _by_rows(ready):
+        """See `EpisodeRecords.put`."""
+        outcomes: Counter[str] = Counter()
+        for batch in _by_rows(_storable(episodes), _rows):
             with self._database.write() as connection:
-                batch_outcomes = [_put(connection, episode, passages) for episode, passages in batch]
-            for outcome in batch_outcomes:
-                outcomes[outcome] += 1
+                done = [_put(connection, episode, passages) for episode, passages in batch]
+            outcomes.update(done)
+        return PutReport(**outcomes)
+
+    def publish(self, publications: Sequence[Publication]) -> PutReport:
+        """See `EpisodeRecords.publish`."""
+        outcomes: Counter[str] = Counter()
+        ready = [replace(each, episodes=_storable(each.episodes)) for each in publications]
+        for batch in _by_rows(ready, lambda each: sum(map(_rows, each.episodes))):
+            with self._database.write() as connection:
+                done = [outcome for each in batch for outcome in _publish(connection, each)]
+            outcomes.update(done)
         return PutReport(**outcomes)
 
     def create(self, episode: Episode, passages: Sequence[Passage]) -> bool:
+        """See `EpisodeRecords.create`."""
         episode, passages = episode_rows.storable(episode), passage_rows.storable(passages)
         with self._database.write() as connection:
             if (stored := _stored(connection, episode.episode_id)) is not None:
@@ -56,6 +69,7 @@ class SqliteEpisodes:
         return True
 
     def replace(self, episode: Episode, passages: Sequence[Passage], expected_hash: str) -> None:
+        """See `EpisodeRecords.replace`."""
         episode, passages = episode_rows.storable(episode), passage_rows.storable(passages)
         with self._database.write() as connection:
             stored = _stored(connection, episode.episode_id)
@@ -72,6 +86,7 @@ class SqliteEpisodes:
             )
 
     def get(self, episode_ids: Sequence[str]) -> dict[str, Episode]:
+        """See `EpisodeRecords.get`."""
         with self._database.read() as connection:
             rows = connection.execute(
                 f"{SELECT_EPISODES} WHERE e.episode_id IN (SELECT value FROM json_each(?))", (json_list(episode_ids),)
@@ -79,6 +94,7 @@ class SqliteEpisodes:
         return {episode.episode_id: episode for episode in map(episode_rows.read_row, rows)}
 
     def delete(self, episode_id: str, *, tombstone: bool = True) -> bool:
+        """See `EpisodeRecords.delete`."""
         with self._database.write() as connection:
             if (stored := _stored(connection, episode_id)) is None:
                 return False
@@ -90,6 +106,7 @@ class SqliteEpisodes:
         return True
 
     def page(self, where: Where, limit: int, cursor: str | None = None, skip: int = 0) -> EpisodePage:
+        """See `EpisodeRecords.page`."""
         terms, values = condition(where)
         after: list[str] = []
         if cursor is not None:
@@ -104,21 +121,25 @@ class SqliteEpisodes:
         return EpisodePage(items, cursor_after(items[-1]) if len(rows) > limit and items else None)
 
     def count(self, where: Where) -> int:
+        """See `EpisodeRecords.count`."""
         terms, values = condition(where)
         with self._database.read() as connection:
             return int(connection.execute(f"SELECT count(*) FROM episodes e WHERE {terms}", values).fetchone()[0])
 
     def projects(self) -> list[str]:
+        """See `EpisodeRecords.projects`."""
         with self._database.read() as connection:
             return [name for (name,) in connection.execute("SELECT DISTINCT project FROM episodes ORDER BY project")]
 
     def project_names(self) -> list[tuple[str, str, int]]:
+        """See `EpisodeRecords.project_names`."""
         with self._database.read() as connection:
             return connection.execute(
                 "SELECT own_project, project, count(*) FROM episodes GROUP BY own_project, project ORDER BY 1, 2"
             ).fetchall()
 
     def call_project(self, own: str, name: str) -> int:
+        """See `EpisodeRecords.call_project`."""
         changed, last = 0, MAX_ROWS_PER_WRITE
         while last == MAX_ROWS_PER_WRITE:
             with self._database.write() as connection:
@@ -132,6 +153,7 @@ class SqliteEpisodes:
         return changed
 
     def preceding(self, instance: str, project: str, before: datetime, since: datetime, limit: int) -> list[Episode]:
+        """See `EpisodeRecords.preceding`."""
         with self._database.read() as connection:
             rows = connection.execute(
                 f"""{SELECT_EPISODES} WHERE e.instance = ? AND e.project = ? AND e.timestamp >= ? AND e.timestamp < ?
@@ -142,6 +164,7 @@ class SqliteEpisodes:
         return [episode_rows.read_row(row) for row in reversed(rows)]
 
     def passages(self, passage_ids: Sequence[int]) -> dict[int, StoredPassage]:
+        """See `EpisodeRecords.passages`."""
         with self._database.read() as connection:
             rows = connection.execute(
                 f"{SELECT_PASSAGES} WHERE p.passage_id IN (SELECT value FROM json_each(?))", (json_list(passage_ids),)
@@ -149,11 +172,13 @@ class SqliteEpisodes:
         return {row[0]: passage_rows.read_row(row) for row in rows}
 
     def passages_of(self, episode_id: str) -> list[StoredPassage]:
+        """See `EpisodeRecords.passages_of`."""
         with self._database.read() as connection:
             rows = connection.execute(f"{SELECT_PASSAGES} WHERE e.episode_id = ? ORDER BY p.ordinal", (episode_id,))
             return [passage_rows.read_row(row) for row in rows]
 
     def track(self, episode_ids: Sequence[str], when: datetime) -> None:
+        """See `EpisodeRecords.track`."""
         for batch in batches(sorted(set(episode_ids))):
             with self._database.write() as connection:
                 connection.execute(
@@ -163,18 +188,36 @@ class SqliteEpisodes:
                 )
 
 
-def _by_rows(episodes: Sequence[Written]) -> Iterator[list[Written]]:
-    """Runs of episodes whose rows fit one transaction; an episode is never divided."""
-    batch: list[Written] = []
+def _storable(episodes: Sequence[Written]) -> list[Written]:
+    return [(episode_rows.storable(episode), passage_rows.storable(passages)) for episode, passages in episodes]
+
+
+def _rows(written: Written) -> int:
+    """Rows of an episode."""
+    return 1 + len(written[1])
+
+
+def _by_rows(items: Sequence[T], rows_of: Callable[[T], int]) -> Iterator[list[T]]:
+    """Runs of items whose rows fit one transaction; an item is never divided."""
+    batch: list[T] = []
     rows = 0
-    for episode, passages in episodes:
-        if batch and rows + 1 + len(passages) > MAX_ROWS_PER_WRITE:
+    for item in items:
+        if batch and rows + rows_of(item) > MAX_ROWS_PER_WRITE:
             yield batch
             batch, rows = [], 0
-        batch.append((episode, passages))
-        rows += 1 + len(passages)
+        batch.append(item)
+        rows += rows_of(item)
     if batch:
         yield batch
+
+
+def _publish(connection: sqlite3.Connection, publication: Publication) -> list[str]:
+    """Write the episodes of one part, if it is still the one they were made of; returns their fields in the report."""
+    if not part_rows.mark_published(connection, publication.part, publication.summary):
+        return []
+    for episode_id in publication.surplus:
+        remove_episode(connection, episode_id)
+    return [_put(connection, episode, passages) for episode, passages in publication.episodes]
 
 
 def _put(connection: sqlite3.Connection, episode: Episode, passages: Sequence[Passage]) -> str:

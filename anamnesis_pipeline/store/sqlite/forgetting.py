@@ -1,7 +1,7 @@
 """Removing texts for good, and writing them anew, in SQLite."""
 
-# ruff: noqa: D102, S608
-# the contract documents them, see store/forget_base.py; only names of ours enter the SQL
+# ruff: noqa: S608
+# only names of ours enter the SQL
 
 import sqlite3
 from collections.abc import Iterable, Mapping, Sequence
@@ -14,7 +14,8 @@ from anamnesis_pipeline.store.sqlite.columns import instant, json_list
 from anamnesis_pipeline.store.sqlite.connection import Database, batches
 from anamnesis_pipeline.store.sqlite.part_rows import PART_COLUMNS
 from anamnesis_pipeline.store.sqlite.scrubbing import Scrubbing
-from anamnesis_pipeline.store.sqlite.summary_rows import publication_hash
+from anamnesis_pipeline.store.sqlite.summary_rows import publication_hash, rewrite_summary
+from anamnesis_pipeline.summary_model import Summary
 
 PARTS_PER_WRITE = 50
 """A part is at most some 4,000 characters, so a write stays short."""
@@ -37,6 +38,7 @@ class SqliteForgetting:
         self.scrub = scrubbing.scrub
 
     def matching(self, what: Selection) -> list[str]:
+        """See `ForgetRecords.matching`."""
         of_episodes, episode_values = _condition(what, _OF_EPISODES)
         of_parts, part_values = _condition(what, _OF_PARTS)
         with self._database.read() as connection:
@@ -51,6 +53,7 @@ class SqliteForgetting:
             return [key for key, _ in rows]
 
     def forgotten(self, keys: Sequence[str]) -> set[str]:
+        """See `ForgetRecords.forgotten`."""
         with self._database.read() as connection:
             rows = connection.execute(
                 "SELECT DISTINCT message_key FROM tombstone_keys WHERE message_key IN (SELECT value FROM json_each(?))",
@@ -59,10 +62,12 @@ class SqliteForgetting:
             return {key for (key,) in rows}
 
     def has_forgotten(self) -> bool:
+        """See `ForgetRecords.has_forgotten`."""
         with self._database.read() as connection:
             return connection.execute("SELECT 1 FROM tombstone_keys LIMIT 1").fetchone() is not None
 
     def aliases_of(self, keys: Sequence[str]) -> dict[str, str]:
+        """See `ForgetRecords.aliases_of`."""
         with self._database.read() as connection:
             rows = connection.execute(
                 """SELECT key, canonical FROM messages
@@ -72,6 +77,7 @@ class SqliteForgetting:
             return dict(rows.fetchall())
 
     def bury(self, keys_of: Mapping[str, Iterable[str]]) -> None:
+        """See `ForgetRecords.bury`."""
         now = instant(datetime.now(UTC))
         for batch in batches([(key, episode_id) for episode_id, keys in keys_of.items() for key in ("", *keys)]):
             with self._database.write() as connection:
@@ -84,6 +90,7 @@ class SqliteForgetting:
                 )
 
     def parts(self, part_ids: Sequence[str]) -> list[Part]:
+        """See `ForgetRecords.parts`."""
         with self._database.read() as connection:
             rows = connection.execute(
                 f"SELECT {PART_COLUMNS} FROM parts WHERE part_id IN (SELECT value FROM json_each(?)) ORDER BY part_id",
@@ -92,6 +99,7 @@ class SqliteForgetting:
             return [part_rows.read_row(row) for row in rows]
 
     def parts_of_files(self, files: Iterable[tuple[str, str]]) -> list[Part]:
+        """See `ForgetRecords.parts_of_files`."""
         found: list[Part] = []
         with self._database.read() as connection:
             for source, path in sorted(set(files)):
@@ -103,6 +111,7 @@ class SqliteForgetting:
         return found
 
     def parts_after(self, part_id: str, limit: int) -> list[Part]:
+        """See `ForgetRecords.parts_after`."""
         with self._database.read() as connection:
             rows = connection.execute(
                 f"SELECT {PART_COLUMNS} FROM parts WHERE part_id > ? ORDER BY part_id LIMIT ?", (part_id, limit)
@@ -110,6 +119,7 @@ class SqliteForgetting:
             return [part_rows.read_row(row) for row in rows]
 
     def replace_parts(self, parts: Sequence[Part], *, resummarize: bool = False) -> int:
+        """See `ForgetRecords.replace_parts`."""
         replaced = 0
         for batch in batches(parts, PARTS_PER_WRITE):
             with self._database.write() as connection:
@@ -122,6 +132,7 @@ class SqliteForgetting:
         return replaced
 
     def remove_parts(self, part_ids: Sequence[str]) -> int:
+        """See `ForgetRecords.remove_parts`."""
         removed = 0
         for batch in batches(part_ids, PARTS_PER_WRITE):
             with self._database.write() as connection:
@@ -131,6 +142,7 @@ class SqliteForgetting:
         return removed
 
     def rewrite_episode(self, episode: Episode, passages: Sequence[Passage]) -> bool:
+        """See `ForgetRecords.rewrite_episode`."""
         episode, passages = episode_rows.storable(episode), passage_rows.storable(passages)
         with self._database.write() as connection:
             row = connection.execute(
@@ -146,7 +158,13 @@ class SqliteForgetting:
             pending.refresh(connection, [episode_key])
         return True
 
+    def rewrite_summary(self, before: Summary, after: Summary) -> bool:
+        """See `ForgetRecords.rewrite_summary`."""
+        with self._database.write() as connection:
+            return rewrite_summary(connection, before, after)
+
     def replies_after(self, key: str, limit: int) -> list[CachedReply]:
+        """See `ForgetRecords.replies_after`."""
         with self._database.read() as connection:
             rows = connection.execute(
                 "SELECT key, reply, backend, model FROM llm_replies WHERE key > ? ORDER BY key LIMIT ?", (key, limit)

@@ -1,7 +1,7 @@
 """Full text over passages: two FTS5 indexes, and candidates taken from a query's rarer words."""
 
-# ruff: noqa: D102, S608
-# the contract documents them, see store/base.py; only names of ours enter the SQL
+# ruff: noqa: S608
+# only names of ours enter the SQL
 
 import sqlite3
 import threading
@@ -61,6 +61,7 @@ class SqliteTextIndex:
     def matching(
         self, words: Sequence[str], k: int, where: Where, *, analyzer: str = "stem", variant: Variant = Variant.TEXT
     ) -> list[ScoredPassage]:
+        """See `TextIndex.matching`."""
         asked = _Asked(f"{analyzer}_index", k, where, _terms(words, analyzer, variant))
         if not asked.terms or k < 1:
             return []

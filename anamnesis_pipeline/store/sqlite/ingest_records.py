@@ -1,7 +1,7 @@
 """Sources, file cursors, archive frames, message keys and parts in SQLite."""
 
-# ruff: noqa: D102, S608
-# the contract documents them, see store/ingest_base.py; only names of ours enter the SQL
+# ruff: noqa: S608
+# only names of ours enter the SQL
 
 import sqlite3
 from collections.abc import Iterable, Iterator, Sequence
@@ -18,7 +18,7 @@ from anamnesis_pipeline.store.sqlite.columns import clean, instant, json_list
 from anamnesis_pipeline.store.sqlite.connection import Database, batches
 from anamnesis_pipeline.store.sqlite.part_rows import PART_COLUMNS
 from anamnesis_pipeline.store.sqlite.summary_records import SqliteSummaries
-from anamnesis_pipeline.store.sqlite.summary_rows import publication_hash, read_summary
+from anamnesis_pipeline.store.sqlite.summary_rows import read_summary
 from anamnesis_pipeline.summary_model import Summary
 
 _FILE_COLUMNS = """source, path, device, inode, size, mtime_ns, head_hash, head_bytes, "offset", generation, lines,
@@ -53,6 +53,7 @@ class SqliteIngest(SqliteArchive, SqliteSummaries):
         self._database = database
 
     def put_sources(self, sources: Sequence[Source]) -> int:
+        """See `IngestRecords.put_sources`."""
         new = 0
         for batch in batches(sources):
             with self._database.write() as connection:
@@ -60,22 +61,26 @@ class SqliteIngest(SqliteArchive, SqliteSummaries):
         return new
 
     def sources(self) -> list[Source]:
+        """See `IngestRecords.sources`."""
         with self._database.read() as connection:
             rows = connection.execute("SELECT key, machine, root, folder, kind FROM sources ORDER BY key").fetchall()
         return [Source(*row) for row in rows]
 
     def cursors(self, source: str) -> dict[str, FileCursor]:
+        """See `IngestRecords.cursors`."""
         with self._database.read() as connection:
             rows = connection.execute(f"SELECT {_FILE_COLUMNS} FROM files WHERE source = ? ORDER BY path", (source,))
             return {row[1]: _read_cursor(row) for row in rows}
 
     def cursor(self, source: str, path: str) -> FileCursor | None:
+        """See `IngestRecords.cursor`."""
         with self._database.read() as connection:
             query = f"SELECT {_FILE_COLUMNS} FROM files WHERE source = ? AND path = ?"
             row = connection.execute(query, (source, path)).fetchone()
             return _read_cursor(row) if row else None
 
     def commit_crawl(self, before: FileCursor | None, after: FileCursor, frame: ArchiveFrame | None) -> bool:
+        """See `IngestRecords.commit_crawl`."""
         with self._database.write() as connection:
             stored = _stored_version(connection, after)
             if stored != (before.version if before else None):
@@ -88,6 +93,7 @@ class SqliteIngest(SqliteArchive, SqliteSummaries):
         return True
 
     def mark_gone(self, source: str, paths: Iterable[str]) -> int:
+        """See `IngestRecords.mark_gone`."""
         newly = 0
         for batch in batches(sorted(set(paths))):
             with self._database.write() as connection:
@@ -99,6 +105,7 @@ class SqliteIngest(SqliteArchive, SqliteSummaries):
         return newly
 
     def known_keys(self, keys: Sequence[str], reader: tuple[str, str] | None = None) -> set[str]:
+        """See `IngestRecords.known_keys`."""
         with self._database.read() as connection:
             known = message_rows.read_known(connection, keys, reader)
             rows = connection.execute(
@@ -108,6 +115,7 @@ class SqliteIngest(SqliteArchive, SqliteSummaries):
             return known.union(key for (key,) in rows)
 
     def part(self, part_id: str) -> Part | None:
+        """See `IngestRecords.part`."""
         with self._database.read() as connection:
             row = connection.execute(
                 f"""SELECT {PART_COLUMNS} FROM parts
@@ -133,6 +141,7 @@ class SqliteIngest(SqliteArchive, SqliteSummaries):
         return True
 
     def name_agent(self, source: str, path: str, agent_type: str, origin: str) -> int:
+        """See `IngestRecords.name_agent`."""
         named, last = 0, MAX_ROWS_PER_WRITE
         while last == MAX_ROWS_PER_WRITE:
             with self._database.write() as connection:
@@ -147,6 +156,7 @@ class SqliteIngest(SqliteArchive, SqliteSummaries):
         return named
 
     def link_agents(self, source: str) -> int:
+        """See `IngestRecords.link_agents`."""
         linked, unlinked = 0, "source = ? AND kind = 'subagent' AND origin = ''"
         with self._database.read() as connection:
             rows = connection.execute(f"SELECT DISTINCT session_id, agent_id FROM parts WHERE {unlinked}", (source,))
@@ -163,10 +173,12 @@ class SqliteIngest(SqliteArchive, SqliteSummaries):
         return linked
 
     def dead_letters(self, source: str | None = None, limit: int = 1_000) -> list[DeadLetter]:
+        """See `IngestRecords.dead_letters`."""
         with self._database.read() as connection:
             return message_rows.read_dead_letters(connection, source, limit)
 
     def close_idle_parts(self, source: str, ended_before: datetime) -> int:
+        """See `IngestRecords.close_idle_parts`."""
         closed, last = 0, MAX_ROWS_PER_WRITE
         while last == MAX_ROWS_PER_WRITE:
             with self._database.write() as connection:
@@ -180,18 +192,23 @@ class SqliteIngest(SqliteArchive, SqliteSummaries):
         return closed
 
     def unfinished_sources(self, ended_before: datetime) -> set[str]:
+        """See `IngestRecords.unfinished_sources`."""
         with self._database.read() as connection:
             rows = connection.execute(
                 """SELECT source FROM files WHERE parsed_lines < lines
                     UNION SELECT source FROM parts WHERE closed = 0 AND ended_at < ?""",
                 (instant(ended_before),),
             )
-            unfinished = {source for (source,) in rows}
-            rows = connection.execute("SELECT DISTINCT source FROM parts WHERE published_hash IS NOT wanted_hash")
-            for source in {source for (source,) in rows.fetchall()} - unfinished:
-                if any(not _is_forbidden(connection, part) for part in _unpublished(connection, source)):
-                    unfinished.add(source)
-        return unfinished
+            return _with_unpublished(connection, {source for (source,) in rows})
+
+    def unread_sources(self) -> set[str]:
+        """See `IngestRecords.unread_sources`."""
+        with self._database.read() as connection:
+            rows = connection.execute(
+                """SELECT source FROM files WHERE parsed_lines < lines
+                    UNION SELECT key FROM sources WHERE kind <> 'reserved' AND key NOT IN (SELECT source FROM files)"""
+            )
+            return _with_unpublished(connection, {source for (source,) in rows})
 
     def parts_to_publish(self, source: str, limit: int) -> list[tuple[Part, Summary | None]]:
         """See `IngestRecords.parts_to_publish`. A summary of an earlier version of the part counts as none."""
@@ -205,13 +222,8 @@ class SqliteIngest(SqliteArchive, SqliteSummaries):
                     found.append((part, summary if summary and summary.content_hash == part.content_hash else None))
         return found
 
-    def mark_published(self, published: Sequence[tuple[Part, Summary | None]]) -> None:
-        rows = [(publication_hash(part.content_hash, s), part.part_id) for part, s in published]
-        for batch in batches(rows):
-            with self._database.write() as connection:
-                connection.executemany("UPDATE parts SET published_hash = ? WHERE part_id = ?", batch)
-
     def counts(self, source: str | None = None) -> SourceCounts:
+        """See `IngestRecords.counts`."""
         of = "1" if source is None else "source = :source"
         with self._database.read() as connection:
             return SourceCounts(
@@ -272,6 +284,17 @@ def _is_contested(connection: sqlite3.Connection, chunk: ParsedChunk) -> bool:
         (json_list(part.part_id for part in chunk.parts),),
     ).fetchone()
     return bool(owned or forbidden or deleted)
+
+
+def _with_unpublished(connection: sqlite3.Connection, sources: set[str]) -> set[str]:
+    """These sources and all that `parts_to_publish` lists something of."""
+    rows = connection.execute("SELECT DISTINCT source FROM parts WHERE published_hash IS NOT wanted_hash")
+    waiting = {source for (source,) in rows.fetchall()} - sources
+    return sources | {
+        source
+        for source in waiting
+        if any(not _is_forbidden(connection, part) for part in _unpublished(connection, source))
+    }
 
 
 def _unpublished(connection: sqlite3.Connection, source: str) -> Iterator[Part]:

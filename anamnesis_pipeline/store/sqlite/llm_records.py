@@ -1,7 +1,7 @@
 """Replies of LLMs, what their calls cost, and batches under way, in SQLite."""
 
-# ruff: noqa: D102, S608
-# the contract documents them, see store/llm_base.py; only names of ours enter the SQL
+# ruff: noqa: S608
+# only names of ours enter the SQL
 
 import json
 import sqlite3
@@ -26,6 +26,7 @@ class SqliteLlm:
         self._database = database
 
     def replies(self, keys: Sequence[str]) -> dict[str, str]:
+        """See `LlmRecords.replies`."""
         with self._database.read() as connection:
             rows = connection.execute(
                 "SELECT key, reply FROM llm_replies WHERE key IN (SELECT value FROM json_each(?))", (json_list(keys),)
@@ -33,6 +34,7 @@ class SqliteLlm:
             return dict(rows.fetchall())
 
     def note_asked(self, asked: Mapping[str, Part]) -> set[str]:
+        """See `LlmRecords.note_asked`."""
         noted: set[str] = set()
         for batch in batches(list(asked.items())):
             with self._database.write() as connection:
@@ -46,6 +48,7 @@ class SqliteLlm:
         return noted
 
     def put_reply(self, key: str, reply: str, backend: str, model: str) -> bool:
+        """See `LlmRecords.put_reply`."""
         with self._database.write() as connection:
             if connection.execute("SELECT 1 FROM llm_asked WHERE key = ? AND void", (key,)).fetchone():
                 return False
@@ -58,6 +61,7 @@ class SqliteLlm:
         return True
 
     def forget_replies(self, keys: Sequence[str]) -> int:
+        """See `LlmRecords.forget_replies`."""
         forgotten = 0
         for batch in batches(keys):
             with self._database.write() as connection:
@@ -70,6 +74,7 @@ class SqliteLlm:
         return forgotten
 
     def put_failures(self, problems: Mapping[str, str]) -> None:
+        """See `LlmRecords.put_failures`."""
         for batch in batches(list(problems.items())):
             with self._database.write() as connection:
                 connection.executemany(
@@ -78,6 +83,7 @@ class SqliteLlm:
                 )
 
     def failures(self, keys: Sequence[str]) -> dict[str, str]:
+        """See `LlmRecords.failures`."""
         with self._database.read() as connection:
             rows = connection.execute(
                 "SELECT key, problem FROM llm_failures WHERE key IN (SELECT value FROM json_each(?))",
@@ -95,6 +101,7 @@ class SqliteLlm:
         budget: LlmBudget,
         lease: Lease | None = None,
     ) -> bool:
+        """See `LlmRecords.reserve`."""
         with self._database.write() as connection:
             if not budget.holds(_used(connection, day) + expected):
                 return False
@@ -109,10 +116,12 @@ class SqliteLlm:
         return True
 
     def renew(self, call_id: str, until: datetime) -> None:
+        """See `LlmRecords.renew`."""
         with self._database.write() as connection:
             connection.execute("UPDATE llm_leases SET until = ? WHERE call_id = ?", (instant(until), call_id))
 
     def leased(self, keys: Sequence[str], now: datetime) -> set[str]:
+        """See `LlmRecords.leased`."""
         with self._database.read() as connection:
             rows = connection.execute(
                 "SELECT key FROM llm_leases WHERE key IN (SELECT value FROM json_each(?)) AND until > ?",
@@ -121,6 +130,7 @@ class SqliteLlm:
             return {key for (key,) in rows}
 
     def settle(self, call_id: str, used: LlmUse | None) -> None:
+        """See `LlmRecords.settle`."""
         with self._database.write() as connection:
             if used is None:
                 connection.execute("UPDATE llm_calls SET settled = 1 WHERE call_id = ?", (call_id,))
@@ -133,10 +143,12 @@ class SqliteLlm:
             connection.execute("DELETE FROM llm_leases WHERE call_id = ?", (call_id,))
 
     def used(self, day: str) -> LlmUse:
+        """See `LlmRecords.used`."""
         with self._database.read() as connection:
             return _used(connection, day)
 
     def take_turn(self, backend: str, now: datetime, per_minute: int) -> float:
+        """See `LlmRecords.take_turn`."""
         moment = now.timestamp()
         with self._database.write() as connection:
             row = connection.execute("SELECT next_at FROM llm_turns WHERE backend = ?", (backend,)).fetchone()
@@ -150,6 +162,7 @@ class SqliteLlm:
         return float(turn - moment)
 
     def put_batch(self, batch_id: str, backend: str, batch: OpenBatch) -> None:
+        """See `LlmRecords.put_batch`."""
         with self._database.write() as connection:
             connection.execute(
                 """INSERT INTO llm_batches (batch_id, backend, model, call_id, keys) VALUES (?, ?, ?, ?, ?)
@@ -158,6 +171,7 @@ class SqliteLlm:
             )
 
     def open_batches(self, backend: str) -> dict[str, OpenBatch]:
+        """See `LlmRecords.open_batches`."""
         with self._database.read() as connection:
             rows = connection.execute(
                 "SELECT batch_id, call_id, model, keys FROM llm_batches WHERE backend = ? ORDER BY rowid", (backend,)
@@ -167,6 +181,7 @@ class SqliteLlm:
             }
 
     def close_batch(self, batch_id: str) -> None:
+        """See `LlmRecords.close_batch`."""
         with self._database.write() as connection:
             connection.execute("DELETE FROM llm_batches WHERE batch_id = ?", (batch_id,))
 

@@ -10,6 +10,7 @@ import zstandard
 from anamnesis_pipeline.model import Part, Segment, SegmentKind
 from anamnesis_pipeline.store.sqlite.columns import as_json, clean, instant, moment
 from anamnesis_pipeline.store.sqlite.summary_rows import publication_hash, read_summary
+from anamnesis_pipeline.summary_model import Summary
 
 PART_COLUMNS = """part_id, source, path, session_id, exchange_id, ordinal, kind, project, cwd, prompt, agent_id,
     agent_type, origin, lead, closed, segments"""
@@ -59,6 +60,20 @@ def read_row(row: Sequence[Any]) -> Part:
 def ended_at(part: Part) -> str:
     """When the last of its segments was said, as its row has it; empty: nobody knows."""
     return max((instant(s.timestamp) for s in part.segments if s.timestamp), default="")
+
+
+def mark_published(connection: sqlite3.Connection, part: Part, summary: Summary | None) -> bool:
+    """Note that the episode of a part is written; False when part or summary are others by now."""
+    return (
+        connection.execute(
+            """UPDATE parts SET published_hash = wanted_hash
+                WHERE part_id = ? AND wanted_hash = ? AND (source, path, project, cwd, prompt, lead, agent_type, origin)
+                    = (?, ?, ?, ?, ?, ?, ?, ?)""",
+            (part.part_id, publication_hash(part.content_hash, summary), part.source, part.path, clean(part.project),
+             clean(part.cwd), clean(part.prompt), clean(part.lead), clean(part.agent_type), clean(part.origin)),
+        ).rowcount
+        == 1
+    )  # fmt: skip
 
 
 def write_part(connection: sqlite3.Connection, part: Part) -> None:

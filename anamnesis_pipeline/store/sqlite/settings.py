@@ -1,8 +1,5 @@
 """Named JSON values in SQLite."""
 
-# ruff: noqa: D102
-# the contract documents them, see store/base.py
-
 import json
 from typing import Any
 
@@ -17,11 +14,13 @@ class SqliteSettings:
         self._database = database
 
     def get(self, name: str, default: Any = None) -> Any:
+        """See `SettingsRecords.get`."""
         with self._database.read() as connection:
             row = connection.execute("SELECT value FROM settings WHERE name = ?", (name,)).fetchone()
         return default if row is None else json.loads(row[0])
 
     def set(self, name: str, value: Any) -> None:
+        """See `SettingsRecords.set`."""
         with self._database.write() as connection:
             if value is None:
                 connection.execute("DELETE FROM settings WHERE name = ?", (name,))
@@ -32,6 +31,7 @@ class SqliteSettings:
             )
 
     def all(self, prefix: str = "") -> dict[str, Any]:
+        """See `SettingsRecords.all`."""
         with self._database.read() as connection:
             rows = connection.execute(
                 "SELECT name, value FROM settings WHERE substr(name, 1, length(?1)) = ?1 ORDER BY name", (prefix,)

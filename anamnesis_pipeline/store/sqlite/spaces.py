@@ -1,7 +1,7 @@
 """The embedding spaces in SQLite."""
 
-# ruff: noqa: D102, S608
-# the contract documents them, see store/base.py; only names of ours enter the SQL
+# ruff: noqa: S608
+# only names of ours enter the SQL
 
 import sqlite3
 from pathlib import Path
@@ -23,6 +23,7 @@ class SqliteSpaces:
         self._index_dir = index_dir
 
     def put(self, space: Space) -> bool:
+        """See `SpaceRecords.put`."""
         with self._database.write() as connection:
             if connection.execute("SELECT 1 FROM spaces WHERE key = ?", (space.key,)).fetchone():
                 return False
@@ -38,15 +39,18 @@ class SqliteSpaces:
         return True
 
     def all(self) -> list[Space]:
+        """See `SpaceRecords.all`."""
         with self._database.read() as connection:
             rows = connection.execute(f"SELECT {SPACE_COLUMNS} FROM spaces ORDER BY space_id").fetchall()
         return [read_row(row) for row in rows]
 
     def active(self) -> Space | None:
+        """See `SpaceRecords.active`."""
         with self._database.read() as connection:
             return space_with_status(connection, "active")
 
     def start(self, key: str) -> None:
+        """See `SpaceRecords.start`."""
         with self._database.write() as connection:
             space = find_space(connection, key)
             if space.status == "building":
@@ -57,10 +61,12 @@ class SqliteSpaces:
             connection.execute("UPDATE spaces SET status = 'building' WHERE space_id = ?", (space.space_id,))
 
     def stop(self, key: str, status: str = "added") -> None:
+        """See `SpaceRecords.stop`."""
         with self._database.write() as connection:
             connection.execute("UPDATE spaces SET status = ? WHERE key = ? AND status = 'building'", (status, key))
 
     def record_precision(self, key: str, precision: str, fidelity: float | None) -> None:
+        """See `SpaceRecords.record_precision`."""
         with self._database.write() as connection:
             connection.execute(
                 """UPDATE spaces SET "precision" = ?1, fidelity = ?2
@@ -69,6 +75,7 @@ class SqliteSpaces:
             )
 
     def activate(self, key: str, *, only_from: str | None = None) -> bool:
+        """See `SpaceRecords.activate`."""
         with self._database.write() as connection:
             space = find_space(connection, key)
             if only_from is not None and space.status != only_from:
@@ -83,6 +90,7 @@ class SqliteSpaces:
         return True
 
     def drop(self, key: str) -> None:
+        """See `SpaceRecords.drop`."""
         with self._database.write() as connection:
             row = connection.execute("SELECT space_id, status FROM spaces WHERE key = ?", (key,)).fetchone()
             if row is not None and row[1] == "active":

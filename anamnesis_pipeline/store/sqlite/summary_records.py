@@ -1,7 +1,7 @@
 """Which parts want a summary, and the summaries there are, in SQLite."""
 
-# ruff: noqa: D102, S608
-# the contract documents them, see store/ingest_base.py; only names of ours enter the SQL
+# ruff: noqa: S608
+# only names of ours enter the SQL
 
 import sqlite3
 from collections import Counter
@@ -56,6 +56,7 @@ class SqliteSummaries:
             return _read_parts(connection, [part_id for part_id, _ in ids])
 
     def sources_to_summarize(self, now: datetime) -> set[str]:
+        """See `IngestRecords.sources_to_summarize`."""
         with self._database.read() as connection:
             rows = connection.execute(
                 f"SELECT source FROM parts WHERE {_MISSING} UNION SELECT source FROM parts WHERE {_DUE}",
@@ -72,6 +73,7 @@ class SqliteSummaries:
         dry_run: bool = False,
         accepts: Callable[[Part], bool] = lambda part: True,
     ) -> dict[str, int]:
+        """See `IngestRecords.want_summaries`."""
         with self._database.read() as connection:
             rows = connection.execute(
                 f"""SELECT part_id, source FROM parts
@@ -97,6 +99,7 @@ class SqliteSummaries:
             yield from ((part.part_id, part.source) for part in parts if accepts(part))
 
     def put_summaries(self, summaries: Sequence[Summary]) -> int:
+        """See `IngestRecords.put_summaries`."""
         changed = 0
         for batch in batches(summaries):
             with self._database.write() as connection:
@@ -104,10 +107,12 @@ class SqliteSummaries:
         return changed
 
     def summary(self, part_id: str) -> Summary | None:
+        """See `IngestRecords.summary`."""
         with self._database.read() as connection:
             return read_summary(connection, part_id)
 
     def summary_counts(self) -> dict[str, int]:
+        """See `IngestRecords.summary_counts`."""
         with self._database.read() as connection:
             rows = connection.execute(
                 "SELECT model, problem <> '', skip, count(*) FROM summaries GROUP BY model, problem <> '', skip"

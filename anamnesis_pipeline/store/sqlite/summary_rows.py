@@ -58,6 +58,22 @@ def write_summary(connection: sqlite3.Connection, summary: Summary) -> bool:
     return is_new
 
 
+def rewrite_summary(connection: sqlite3.Connection, before: Summary, after: Summary) -> bool:
+    """See `ForgetRecords.rewrite_summary`."""
+    if read_summary(connection, before.part_id) != before:
+        return False
+    after = _cleaned(after)
+    connection.execute(
+        "UPDATE summaries SET text = ?, tags = ?, records = ? WHERE part_id = ?",
+        (after.text, json_list(after.tags), as_json(_record_rows(after.records)), after.part_id),
+    )
+    connection.execute(
+        "UPDATE parts SET wanted_hash = ? WHERE part_id = ? AND content_hash = ?",
+        (publication_hash(after.content_hash, after), after.part_id, after.content_hash),
+    )
+    return True
+
+
 def _may_be_kept(connection: sqlite3.Connection, summary: Summary) -> bool:
     return (
         connection.execute(

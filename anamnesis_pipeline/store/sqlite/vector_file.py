@@ -34,6 +34,7 @@ class VectorFile:
         self._lock = threading.Lock()
 
     def __len__(self) -> int:
+        """Vectors in the file, also those whose passage is gone by now."""
         return len(self._index)
 
     def nearest(self, vector: Vectors, k: int) -> Ids:

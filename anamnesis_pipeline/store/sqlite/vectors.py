@@ -1,8 +1,5 @@
 """Vectors and token vectors in SQLite, and the index files derived from them."""
 
-# ruff: noqa: D102
-# the contract documents them, see store/base.py
-
 import sqlite3
 import statistics
 import threading
@@ -42,9 +39,11 @@ class SqliteVectors:
         self._tails: dict[tuple[int, str], VectorTail] = {}
 
     def put(self, space: str, variant: Variant, passage_ids: Sequence[int], vectors: Vectors) -> int:
+        """See `VectorIndex.put`."""
         return self.put_all(space, passage_ids, {variant: vectors})
 
     def put_all(self, space: str, passage_ids: Sequence[int], vectors: Mapping[Variant, Vectors]) -> int:
+        """See `VectorIndex.put_all`."""
         if not vectors:
             return 0
         rows = {variant: _rows(passage_ids, matrix) for variant, matrix in vectors.items()}
@@ -58,6 +57,7 @@ class SqliteVectors:
         return written
 
     def get(self, space: str, variant: Variant, passage_ids: Sequence[int]) -> dict[int, Vectors]:
+        """See `VectorIndex.get`."""
         with self._database.read() as connection:
             row = find_space(connection, space)
             rows = connection.execute(
@@ -68,6 +68,7 @@ class SqliteVectors:
         return dict(zip((r[0] for r in rows), from_blobs([r[1] for r in rows], row.dim), strict=True))
 
     def nearest(self, space: str, variant: Variant, vector: Vectors, k: int, where: Where) -> list[ScoredPassage]:
+        """See `VectorIndex.nearest`."""
         if k < 1:
             return []
         vector = np.asarray(vector, dtype=np.float32)
@@ -81,6 +82,7 @@ class SqliteVectors:
             return vector_search.nearest(connection, question, current.file if current else None, tail)
 
     def put_tokens(self, space: str, tokens: Mapping[int, NDArray[np.int8]]) -> int:
+        """See `VectorIndex.put_tokens`."""
         written = 0
         for batch in batches(list(tokens)):
             with self._database.write() as connection:
@@ -98,6 +100,7 @@ class SqliteVectors:
         return written
 
     def tokens(self, space: str, passage_ids: Sequence[int]) -> dict[int, NDArray[np.int8]]:
+        """See `VectorIndex.tokens`."""
         with self._database.read() as connection:
             rows = connection.execute(
                 """SELECT passage_id, tokens, dims, data FROM token_vectors WHERE space_id = ?
@@ -107,6 +110,7 @@ class SqliteVectors:
         return {row[0]: np.frombuffer(row[3], dtype=np.int8).reshape(row[1], row[2]) for row in rows}
 
     def pending(self, space: str, sources: Sequence[str], episodes: int) -> list[PendingEpisode]:
+        """See `VectorIndex.pending`."""
         with self._database.read() as connection:
             space_id = find_space(connection, space).space_id
             return [
@@ -115,6 +119,7 @@ class SqliteVectors:
             ]
 
     def pending_sources(self, space: str) -> dict[str, int]:
+        """See `VectorIndex.pending_sources`."""
         with self._database.read() as connection:
             rows = connection.execute(
                 "SELECT source, sum(missing) FROM pending WHERE space_id = ? GROUP BY source ORDER BY source",
@@ -123,9 +128,11 @@ class SqliteVectors:
             return dict(rows.fetchall())
 
     def count(self, space: str) -> int:
+        """See `VectorIndex.count`."""
         return self.progress(space).passages_done
 
     def progress(self, space: str) -> SpaceProgress:
+        """See `VectorIndex.progress`."""
         with self._database.read() as connection:
             space_id = find_space(connection, space).space_id
             episodes, passages = connection.execute(
@@ -145,6 +152,7 @@ class SqliteVectors:
         )
 
     def build(self, space: str, *, force: bool = False) -> IndexReport:
+        """See `VectorIndex.build`."""
         started = time.perf_counter()
         row, names = self._variants(space)
         self._files.remove_leftovers()
@@ -160,6 +168,7 @@ class SqliteVectors:
         )
 
     def recall(self, space: str, k: int = 10, samples: int = 100) -> float:
+        """See `VectorIndex.recall`."""
         row, names = self._variants(space)
         return statistics.mean(self._recall(row, variant, k, samples) for variant in names)
 

@@ -1,0 +1,24 @@
+"""What is still on its way into the memory, so that an early answer is not taken for the last word."""
+
+from anamnesis_pipeline.model import Where
+from anamnesis_pipeline.search.query import Mode
+from anamnesis_pipeline.store.base import Store
+from anamnesis_pipeline.store.ingest_base import log_sources
+from anamnesis_pipeline.wording import counted
+
+
+def backlog_notes(store: Store, mode: Mode) -> list[str]:
+    """One line each, in the words of `SearchAnswer.degraded`, on what is not read and not embedded yet."""
+    if not store.episodes.count(Where()):
+        return ["reading: nothing is stored yet"]
+    notes = []
+    if unread := len(store.ingest.unread_sources()):
+        notes.append(
+            f"reading: not finished in {unread:,} of {counted(len(log_sources(store.ingest)), 'source')} of logs"
+        )
+    space = store.spaces.active()
+    if mode is not Mode.EXACT and space is not None:
+        progress = store.vectors.progress(space.key)
+        if missing := progress.passages - progress.passages_done:
+            notes.append(f"embedding: no vectors yet of {missing:,} of {counted(progress.passages, 'passage')}")
+    return notes

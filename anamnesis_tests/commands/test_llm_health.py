@@ -1,0 +1,106 @@
+"""`anamnesis doctor` on the LLM: real clients look at servers and commands of this machine, and ask them nothing."""
+
+from collections.abc import Iterator
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from anamnesis_pipeline.commands import doctor, llm_health
+from anamnesis_pipeline.commands.doctor import Finding
+from anamnesis_tests.steps.services import KINDS, SERVERS, ClaudeService, HttpService, LlmHome, Service, running_service
+from anamnesis_tests.summaries.loopback import Answer, json_answer
+
+LISTED = {
+    "anthropic": {"id": "claude-haiku-5-5", "type": "model", "display_name": "", "created_at": "2026-01-01T00:00:00Z"},
+    "ollama": {"models": [{"model": "llama3.2:latest"}]},
+    "openai": {"object": "list", "data": [{"id": "qwen3"}]},
+}
+"""What each service answers who asks for its models."""
+
+
+@pytest.fixture
+def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[LlmHome]:
+    with closing(LlmHome(tmp_path / "base", monkeypatch)) as home:
+        yield home
+
+
+@pytest.fixture(params=KINDS)
+def service(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Service]:
+    with running_service(request.param, tmp_path, monkeypatch) as service:
+        if isinstance(service, HttpService):
+            service.respond(json_answer(LISTED[request.param]))
+        yield service
+
+
+def found(home: LlmHome, **settings: Any) -> Finding:
+    home.set(**settings)
+    return doctor.llm(home.store)
+
+
+def test_an_llm_that_is_there_is_well_and_was_asked_nothing(home: LlmHome, service: Service) -> None:
+    finding = found(home, **service.settings)
+    assert finding.ok, finding.detail
+    if isinstance(service, HttpService):
+        assert [received.method for received in service.server.received] == ["GET"]
+    if isinstance(service, ClaudeService):
+        assert [call["arguments"] for call in service.claude.calls] == [["--version"]]
+    assert home.store.llm.used(home.day).calls == 0
+
+
+def test_local_only_looks_at_nobody_elsewhere(home: LlmHome, service: Service) -> None:
+    found(home, **service.settings, local_only=True)
+    if isinstance(service, HttpService):
+        is_here = home.store.settings.get("config.summarizer") != "anthropic"
+        assert bool(service.server.received) == is_here
+    if isinstance(service, ClaudeService):
+        assert service.claude.calls == []
+
+
+def test_a_command_that_is_missing_is_named_with_what_to_do(home: LlmHome) -> None:
+    finding = found(home, summarizer="claude_cli", claude_command="/nowhere/claude")
+    assert not finding.ok
+    assert "cannot run '/nowhere/claude' (No such file or directory); set claude_command to its path" in finding.detail
+
+
+@pytest.mark.parametrize("kind", SERVERS)
+def test_a_key_that_is_refused_is_found(
+    home: LlmHome, kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with running_service(kind, tmp_path, monkeypatch) as service:
+        service.respond(service.refused)
+        finding = found(home, **service.settings)
+    assert not finding.ok
+    assert "answered 401" in finding.detail
+    assert "SECRET" not in finding.detail
+
+
+def test_a_model_that_no_ollama_server_has_is_named_and_one_that_any_has_will_do(
+    home: LlmHome, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with (
+        running_service("ollama", tmp_path, monkeypatch) as one,
+        running_service("ollama", tmp_path, monkeypatch) as other,
+    ):
+        assert isinstance(one, HttpService)
+        assert isinstance(other, HttpService)
+        one.respond(json_answer({"models": [{"model": "mistral:latest"}]}))
+        other.respond(json_answer(LISTED["ollama"]))
+        assert "run `ollama pull llama3.2` there" in found(home, **one.settings).detail
+        assert found(home, ollama_urls=[one.server.url, other.server.url]).ok
+
+
+def test_a_service_without_a_list_of_models_is_there(
+    home: LlmHome, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with running_service("openai", tmp_path, monkeypatch) as service:
+        service.respond(json_answer({}, 404))
+        assert found(home, **service.settings).ok
+
+
+def test_what_hangs_is_not_waited_for(home: LlmHome, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(llm_health, "PROBE_S", 0.3)
+    with running_service("openai", tmp_path, monkeypatch) as service:
+        service.respond(Answer(200, after="stall"))
+        assert "openai did not answer within" in found(home, **service.settings).detail
