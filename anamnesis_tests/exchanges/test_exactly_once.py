@@ -270,13 +270,17 @@ class GrowingLogs(RuleBasedStateMachine):
     def _segments(self) -> dict[str, tuple[Place, list[Segment]]]:
         """Message key -> the file whose parts have it, and its pieces in them. Each episode says what its part does."""
         found: dict[str, tuple[set[Place], list[Segment]]] = defaultdict(lambda: (set(), []))
+        numbered: set[tuple[Place, int]] = set()
         folders = {source.key: source.folder for source in self.store.ingest.sources()}
         for episode in self.home.episodes():
             part = self.store.ingest.part(episode.episode_id)
             assert part is not None, f"{episode.path}: an episode without its part"
             assert WORD.findall(episode.raw_exchange) == [w for s in part.segments for w in WORD.findall(s.text)]
+            place = folders[part.source], part.path
+            assert (place, part.ordinal) not in numbered
+            numbered.add((place, part.ordinal))
             for segment in part.segments:
-                found[segment.message_key][0].add((folders[part.source], part.path))
+                found[segment.message_key][0].add(place)
                 found[segment.message_key][1].append(segment)
         assert all(len(places) == 1 for places, _ in found.values())
         return {key: (places.pop(), segments) for key, (places, segments) in found.items()}

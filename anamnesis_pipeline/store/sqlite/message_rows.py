@@ -168,9 +168,10 @@ def _take_over(
     """Messages of one file become those of another, where they go by other keys."""
     _remove_messages(connection, *former, keys)
     for old, key in keys.items():
-        connection.execute(
-            "UPDATE messages SET source = ?, path = ?, canonical = ? WHERE key = ? OR canonical = ?",
-            (*owner, key, old, old),
+        connection.execute(  # without the `<>`, its index could not be used
+            """UPDATE messages SET source = ?1, path = ?2, canonical = ?3
+                WHERE key = ?4 OR (canonical = ?4 AND canonical <> '')""",
+            (*owner, key, old),
         )
         connection.execute("UPDATE occurrences SET message_key = ? WHERE message_key = ?", (key, old))
     _write_occurrences(connection, former[0], [Occurrence(key, former[1], SOMEWHERE) for key in keys.values()])
