@@ -115,7 +115,7 @@ class IngestRecords(Protocol):
 
         :param reader: source and path of the file that has them: what a younger file of another source owns
             (`FileCursor.first_mtime_ns`) is not known to it, and becomes its own with `commit_parsed`. Nothing passes
-            to or from the history so.
+            so to or from the history or a subagent's file.
         """
 
     def part(self, part_id: str) -> Part | None:

@@ -186,3 +186,14 @@ def test_08_a_copy_of_the_session_that_came_before_it_leaves_the_task_once(home:
     assert home.store.ingest.counts().messages == 5
     assert home.texts().count("Find every place that issues refunds.") == 1
     assert home.texts().count("Refunds are issued in src/refunds.py:44 only.") == 1
+
+
+def test_08_a_subagent_whose_file_was_moved_may_say_the_same_again(home: Ingested) -> None:
+    _, agent = spawning()
+    home.write(agent.lines, LAYOUTS["flat"])
+    home.ingest()
+    agent.user("Sure?")
+    agent.say("Refunds are issued in src/refunds.py:44 only.")
+    home.write(agent.lines, LAYOUTS["flat"], folder="-another-folder")
+    assert home.ingest().messages == 2
+    assert home.texts().count("Refunds are issued in src/refunds.py:44 only.") == 2

@@ -296,7 +296,8 @@ def _bury(connection: sqlite3.Connection, episode_id: str, episode_key: int) -> 
     )
     connection.execute(  # the original of what only a fork had may go by these alone
         """INSERT INTO tombstone_keys (message_key, episode_id)
-            SELECT m.key, t.episode_id FROM tombstone_keys t JOIN messages m ON m.canonical = t.message_key
+            SELECT m.key, t.episode_id FROM tombstone_keys t
+            JOIN messages m ON m.canonical = t.message_key AND m.canonical <> ''
             WHERE t.episode_id = ?1 AND substr(m.key, 1, length(?2)) = ?2 AND substr(m.canonical, 1, length(?2)) = ?2
             ON CONFLICT DO NOTHING""",
         (episode_id, borrowed_key("")),

@@ -32,8 +32,9 @@ _YOUNGER = f"""EXISTS (SELECT 1 FROM files AS owner, files AS reader
     WHERE (owner.source, owner.path) = (messages.source, messages.path)
         AND (reader.source, reader.path) = (:source, :path) AND reader.source <> owner.source
         AND owner.first_mtime_ns > reader.first_mtime_ns
-        AND owner.source NOT IN ({_HISTORY}) AND reader.source NOT IN ({_HISTORY}))"""  # noqa: S608
-"""Whether the owner of a message gives way to a file of another source that has it too."""
+        AND owner.source NOT IN ({_HISTORY}) AND reader.source NOT IN ({_HISTORY})
+        AND '/' || owner.path NOT LIKE '%/agent-%' AND '/' || reader.path NOT LIKE '%/agent-%')"""  # noqa: S608
+"""Whether the owner of a message gives way to a file of another source that has it too: both are sessions' own."""
 
 
 def read_known(connection: sqlite3.Connection, keys: Sequence[str], reader: tuple[str, str] | None) -> set[str]:
@@ -145,7 +146,10 @@ def _supersede_history(connection: sqlite3.Connection, source: str, path: str, c
 
 
 def _supersede_agents(connection: sqlite3.Connection, source: str, path: str, claims: Mapping[str, str]) -> None:
-    """A subagent's task or answer that its own file had first belongs to the file of who asked, which shows it now."""
+    """A subagent's task or answer that its own file had first belongs to the file of who asked, which shows it now.
+
+    A copy of the subagent's own file, which goes by the same name, asked for nothing: there it is said once more.
+    """
     shared = {claim: key for claim, key in claims.items() if not claim.startswith(AGENT_KEY)}
     if not shared:
         return
@@ -165,10 +169,14 @@ def _supersede_agents(connection: sqlite3.Connection, source: str, path: str, cl
     taken: dict[tuple[tuple[str, str], tuple[str, str]], dict[str, str]] = {}
     for claim, key, *file in held:
         owner = owners.get(shared[claim], (source, path))
-        if (former := (file[0], file[1])) != owner:
-            taken.setdefault((former, owner), {})[key] = shared[claim]
+        if _name(file[1]) != _name(owner[1]):
+            taken.setdefault(((file[0], file[1]), owner), {})[key] = shared[claim]
     for (former, owner), keys in taken.items():
         _take_over(connection, former, owner, keys)
+
+
+def _name(path: str) -> str:
+    return path.rpartition("/")[2]
 
 
 def _supersede_forks(connection: sqlite3.Connection, source: str, path: str, keys: Mapping[str, str]) -> None:
