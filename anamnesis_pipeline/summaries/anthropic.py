@@ -184,7 +184,9 @@ def _used(model: Model, message: "Message", *, batch: bool) -> LlmUse:
 def _translated(exc: Exception) -> AnamnesisError:
     match exc:
         case anthropic.APIStatusError():
-            return error_of_status(_SERVICE, exc.status_code, (exc.type, exc.error_code), exc.response.headers)
+            return error_of_status(
+                _SERVICE, exc.status_code, (exc.type, exc.error_code), exc.response.headers, exc.message
+            )
         case anthropic.APITimeoutError() | httpx2.TimeoutException():
             return LlmUnavailable(f"{_SERVICE} was silent for too long; try again later")
         case anthropic.APIConnectionError():

@@ -7,7 +7,14 @@ from typing import Any
 import httpx
 import ollama
 
-from anamnesis_pipeline.errors import AnamnesisError, LlmAnswerInvalid, LlmBusy, LlmRefused, LlmUnavailable
+from anamnesis_pipeline.errors import (
+    AnamnesisError,
+    LlmAnswerInvalid,
+    LlmBusy,
+    LlmPromptRefused,
+    LlmRefused,
+    LlmUnavailable,
+)
 from anamnesis_pipeline.summaries.base import Reply, Request
 from anamnesis_pipeline.summaries.endpoints import is_loopback
 from anamnesis_pipeline.summaries.prices import Model, most_input_tokens, most_use
@@ -63,7 +70,7 @@ class OllamaBackend:
             except LlmUnavailable as problem:
                 self._dead_until[url] = time.monotonic() + DEAD_FOR_S
                 problems.append(problem)
-            except (LlmBusy, LlmRefused) as problem:
+            except (LlmBusy, LlmRefused, LlmPromptRefused) as problem:
                 problems.append(problem)
         raise _most_telling(problems)
 
@@ -105,11 +112,12 @@ class OllamaBackend:
 
 
 def _most_telling(problems: Sequence[AnamnesisError]) -> AnamnesisError:
-    """What to raise when no server answered; it is final only if every server refused."""
-    if busy := next((problem for problem in problems if isinstance(problem, LlmBusy)), None):
-        return busy
-    kind = LlmRefused if all(isinstance(problem, LlmRefused) for problem in problems) else LlmUnavailable
-    return kind("; ".join(map(str, problems)))
+    """What to raise when no server answered; it is final for all prompts only if every server refused."""
+    for kind in (LlmPromptRefused, LlmBusy):
+        if found := next((problem for problem in problems if isinstance(problem, kind)), None):
+            return found
+    is_final = all(isinstance(problem, LlmRefused) for problem in problems)
+    return (LlmRefused if is_final else LlmUnavailable)("; ".join(map(str, problems)))
 
 
 def _translated(exc: Exception, url: str, model: str) -> AnamnesisError:
@@ -119,7 +127,7 @@ def _translated(exc: Exception, url: str, model: str) -> AnamnesisError:
         case ollama.ResponseError(status_code=503):
             return LlmBusy(f"ollama at {url} has too many calls waiting")
         case ollama.ResponseError(status_code=status) if status > 0:
-            return error_of_status(f"ollama at {url}", status)
+            return error_of_status(f"ollama at {url}", status, message=str(exc.error))
         case httpx.ConnectError() | httpx.ConnectTimeout() | ConnectionError():
             return LlmUnavailable(f"ollama at {url} cannot be reached; is it running?")
         case httpx.TimeoutException():

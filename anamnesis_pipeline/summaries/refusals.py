@@ -9,14 +9,25 @@ from collections.abc import Iterable, Mapping
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
 
-from anamnesis_pipeline.errors import AnamnesisError, LlmAnswerInvalid, LlmBusy, LlmRefused, LlmUnavailable
+from anamnesis_pipeline.errors import (
+    AnamnesisError,
+    LlmAnswerInvalid,
+    LlmBusy,
+    LlmPromptRefused,
+    LlmRefused,
+    LlmUnavailable,
+)
 
 LONGEST_WAIT_S = 7 * 86_400.0
 
 _CODE = re.compile(r"[A-Za-z0-9_.-]{1,60}")
 _QUOTA = ("insufficient_quota", "billing", "spend_limit", "credit", "ramp_limit", "quota_exceeded")
 _TOO_LONG = ("context_length_exceeded", "request_too_large", "exceed_context_size")
+_NO_ACCESS = ("authentication", "permission", "api_key", "model_not_found")
 _BUSY = ("overloaded_error", "rate_limit_error")
+_NO_CREDIT = re.compile(r"credit balance|insufficient (?:credit|quota|balance|funds)", re.I)
+"""What services say with a plain 400 where the account, not the prompt, is the reason."""
+_OF_PROMPT = frozenset({400, 422})
 _HINTS = {
     401: "check its API key",
     402: "its account has no credit left",
@@ -26,17 +37,22 @@ _HINTS = {
 
 
 def error_of_status(
-    service: str, status: int, codes: Iterable[object] = (), headers: Mapping[str, str] | None = None
+    service: str,
+    status: int,
+    codes: Iterable[object] = (),
+    headers: Mapping[str, str] | None = None,
+    message: str = "",
 ) -> AnamnesisError:
     """The error to raise for a reply that is none.
 
     :param codes: what the service says of the kind of error, e.g. (`rate_limit_error`,); anything but short code words
         is left out.
     :param headers: of the reply; `retry-after` tells how long to wait.
+    :param message: what the service says in words; it is looked at for credit, never repeated.
     """
     words = code_words(codes)
     said = f"{service} answered {status}" + (f" ({', '.join(words)})" if words else "")
-    if _any(words, _QUOTA) or status == 402:
+    if _any(words, _QUOTA) or status == 402 or _NO_CREDIT.search(message):
         return LlmRefused(f"{said}: quota or credit is used up; see to the account's billing")
     if _any(words, _TOO_LONG) or status == 413:
         return LlmAnswerInvalid(f"{said}: the prompt is too long for this model")
@@ -44,6 +60,8 @@ def error_of_status(
         return LlmBusy(f"{said}: it asks to wait", retry_after_s(headers or {}))
     if status >= 500 or status in (408, 409) or "api_error" in words or "timeout_error" in words:
         return LlmUnavailable(f"{said}; try again later")
+    if (status in _OF_PROMPT or (status < 300 and "invalid_request_error" in words)) and not _any(words, _NO_ACCESS):
+        return LlmPromptRefused(f"{said}: it does not take this prompt")
     return LlmRefused(f"{said}; {_HINTS.get(status, 'it does not take the request as it is: check model and URL')}")
 
 

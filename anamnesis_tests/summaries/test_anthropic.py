@@ -7,7 +7,14 @@ from datetime import timedelta
 
 import pytest
 
-from anamnesis_pipeline.errors import AnamnesisError, LlmAnswerInvalid, LlmBusy, LlmRefused, LlmUnavailable
+from anamnesis_pipeline.errors import (
+    AnamnesisError,
+    LlmAnswerInvalid,
+    LlmBusy,
+    LlmPromptRefused,
+    LlmRefused,
+    LlmUnavailable,
+)
 from anamnesis_pipeline.summaries.anthropic import AnthropicBackend
 from anamnesis_pipeline.summaries.base import Request
 from anamnesis_pipeline.summaries.prices import Model, find_model
@@ -99,7 +106,10 @@ def test_a_model_that_always_thinks_gets_little_effort_and_room_for_it(
         (error(402, "billing_error"), LlmRefused, None),
         (error(403, "permission_error"), LlmRefused, None),
         (error(404, "not_found_error"), LlmRefused, None),
-        (error(400, "invalid_request_error"), LlmRefused, None),
+        (error(400, "invalid_request_error"), LlmPromptRefused, None),
+        (error(422, "invalid_request_error"), LlmPromptRefused, None),
+        (stream_error("invalid_request_error"), LlmPromptRefused, None),
+        (error(400, "invalid_request_error", message="Your credit balance is too low (SECRET)."), LlmRefused, None),
         (error(413, "request_too_large"), LlmAnswerInvalid, None),
         (error(500, "api_error"), LlmUnavailable, None),
         (error(504, "timeout_error"), LlmUnavailable, None),

@@ -6,7 +6,14 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-from anamnesis_pipeline.errors import AnamnesisError, LlmAnswerInvalid, LlmBusy, LlmRefused, LlmUnavailable
+from anamnesis_pipeline.errors import (
+    AnamnesisError,
+    LlmAnswerInvalid,
+    LlmBusy,
+    LlmPromptRefused,
+    LlmRefused,
+    LlmUnavailable,
+)
 from anamnesis_pipeline.summaries import ollama as ollama_module
 from anamnesis_pipeline.summaries.base import Request
 from anamnesis_pipeline.summaries.ollama import OllamaBackend
@@ -69,6 +76,7 @@ def test_the_server_chooses_the_threads_unless_told_and_always_on_another_machin
     [
         (error(404), LlmRefused),
         (error(401), LlmRefused),
+        (error(400), LlmPromptRefused),
         (error(503), LlmBusy),
         (error(500), LlmUnavailable),
         (stream_error(), LlmUnavailable),

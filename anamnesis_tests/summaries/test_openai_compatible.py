@@ -5,7 +5,14 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-from anamnesis_pipeline.errors import AnamnesisError, LlmAnswerInvalid, LlmBusy, LlmRefused, LlmUnavailable
+from anamnesis_pipeline.errors import (
+    AnamnesisError,
+    LlmAnswerInvalid,
+    LlmBusy,
+    LlmPromptRefused,
+    LlmRefused,
+    LlmUnavailable,
+)
 from anamnesis_pipeline.summaries.base import Request
 from anamnesis_pipeline.summaries.openai_compatible import MAX_REPLY_BYTES, OpenAiBackend
 from anamnesis_pipeline.summaries.prices import find_model
@@ -80,7 +87,8 @@ def test_a_server_that_refuses_the_schema_is_asked_for_any_json_from_then_on(
         (error(403, None), LlmRefused, None),
         (error(404, "invalid_request_error", "model_not_found"), LlmRefused, None),
         (error(400, "invalid_request_error", "context_length_exceeded"), LlmAnswerInvalid, None),
-        (error(400, "invalid_request_error"), LlmRefused, None),
+        (error(400, "invalid_request_error"), LlmPromptRefused, None),
+        (error(400, "invalid_request_error", "content_filter"), LlmPromptRefused, None),
         (error(500, "server_error"), LlmUnavailable, None),
         (Answer(502, (b"<html>SECRET-PROMPT</html>",), content_type="text/html"), LlmUnavailable, None),
         (Answer(200, (b"<html>SECRET-PROMPT</html>",), content_type="text/html"), LlmAnswerInvalid, None),
