@@ -55,7 +55,10 @@ class AnthropicBackend:
         self._known = model
         self._find = find
         timeout = httpx2.Timeout(timeout_s, connect=min(CONNECT_TIMEOUT_S, timeout_s))
-        self._client = anthropic.Anthropic(api_key=api_key, base_url=url or URL, max_retries=0, timeout=timeout)
+        self._client = anthropic.Anthropic(
+            api_key=api_key, base_url=url or URL, max_retries=0, timeout=timeout,
+            http_client=anthropic.DefaultHttpxClient(timeout=timeout, follow_redirects=False),
+        )  # fmt: skip
         # At level DEBUG the library logs whole requests, prompts included.
         logging.getLogger("anthropic").setLevel(logging.INFO)
 

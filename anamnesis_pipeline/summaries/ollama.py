@@ -52,7 +52,13 @@ class OllamaBackend:
         self._known = model
         self._threads = threads
         timeout = httpx.Timeout(timeout_s, connect=min(CONNECT_TIMEOUT_S, timeout_s))
-        self._clients = {url: ollama.Client(url, timeout=timeout, trust_env=not is_loopback(url)) for url in urls}
+        self._clients = {
+            url: ollama.Client(
+                url, timeout=timeout, trust_env=not is_loopback(url), follow_redirects=False,
+                event_hooks={"response": [_redirect_refused]},
+            )
+            for url in urls
+        }  # fmt: skip
         self._dead_until: dict[str, float] = {}
 
     def expected(self, request: Request) -> LlmUse:
@@ -109,6 +115,13 @@ class OllamaBackend:
         options: dict[str, Any] = {"temperature": 0, "num_ctx": context, "num_predict": request.max_output_tokens}
         limits = {"num_thread": self._threads} if self._threads is not None and is_loopback(url) else {}
         return options | limits
+
+
+def _redirect_refused(response: httpx.Response) -> None:
+    """:raises LlmRefused: it sends the caller elsewhere. The library's own error does not say where."""
+    if response.is_redirect:
+        service = f"ollama at {response.url.scheme}://{response.url.netloc.decode()}"
+        raise error_of_status(service, response.status_code, headers=response.headers)
 
 
 def _most_telling(problems: Sequence[AnamnesisError]) -> AnamnesisError:

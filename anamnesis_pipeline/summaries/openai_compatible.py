@@ -69,7 +69,9 @@ class OpenAiBackend:
         self._format: dict[str, Any] = _SCHEMA_FORMAT
         headers = {"Authorization": f"Bearer {api_key}"} if api_key else {}
         timeout = httpx.Timeout(timeout_s, connect=min(CONNECT_TIMEOUT_S, timeout_s))
-        self._client = httpx.Client(base_url=url, headers=headers, timeout=timeout, trust_env=not self.is_local)
+        self._client = httpx.Client(
+            base_url=url, headers=headers, timeout=timeout, trust_env=not self.is_local, follow_redirects=False
+        )
 
     def expected(self, request: Request) -> LlmUse:
         """An upper bound of what `ask` will use."""

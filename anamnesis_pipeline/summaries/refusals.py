@@ -8,6 +8,7 @@ import re
 from collections.abc import Iterable, Mapping
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
+from urllib.parse import urlsplit
 
 from anamnesis_pipeline.errors import (
     AnamnesisError,
@@ -47,11 +48,16 @@ def error_of_status(
 
     :param codes: what the service says of the kind of error, e.g. (`rate_limit_error`,); anything but short code words
         is left out.
-    :param headers: of the reply; `retry-after` tells how long to wait.
+    :param headers: of the reply; `retry-after` tells how long to wait, `location` who is to be asked instead. Nobody
+        else is: a prompt goes to the host that was chosen for it, and to no other.
     :param message: what the service says in words; it is looked at for credit, never repeated.
     """
     words = code_words(codes)
     said = f"{service} answered {status}" + (f" ({', '.join(words)})" if words else "")
+    if 300 <= status < 400:
+        return LlmRefused(
+            f"{said}: it passes calls on to {_target(headers or {})}; if that is right, set it as the URL"
+        )
     if _any(words, _QUOTA) or status == 402 or _NO_CREDIT.search(message):
         return LlmRefused(f"{said}: quota or credit is used up; see to the account's billing")
     if _any(words, _TOO_LONG) or status == 413:
@@ -78,6 +84,15 @@ def retry_after_s(headers: Mapping[str, str], now: datetime | None = None) -> fl
     except ValueError:
         seconds = _until(value, now or datetime.now(UTC))
     return min(seconds, LONGEST_WAIT_S) if math.isfinite(seconds) and seconds >= 0 else None
+
+
+def _target(headers: Mapping[str, str]) -> str:
+    """The host of a redirect; the rest of its URL may hold a key."""
+    location = next((value for name, value in headers.items() if name.lower() == "location"), "")
+    try:
+        return urlsplit(location).hostname or "another address of its own"
+    except ValueError:
+        return "what is no URL"
 
 
 def _until(value: str, now: datetime) -> float:

@@ -4,6 +4,7 @@ import logging
 import traceback
 from collections.abc import Iterator
 from datetime import timedelta
+from urllib.parse import urlsplit
 
 import pytest
 
@@ -297,3 +298,17 @@ def test_calls_about_batches_fail_as_single_calls_do(
             call()
         assert getattr(caught.value, "retry_after_s", None) == (7.0 if raised is LlmBusy else None)
         assert "SECRET" not in "".join(traceback.format_exception(caught.value))
+
+
+def test_a_prompt_is_not_passed_on_to_another_host(
+    anthropic_server: AnthropicServer, backend: AnthropicBackend, request_: Request
+) -> None:
+    with AnthropicServer().running() as other:
+        other.respond(streamed(ANSWER))
+        location = f"http://localhost:{urlsplit(other.url).port}/elsewhere?key=SECRET"
+        anthropic_server.respond(Answer(307, headers={"location": location}))
+        with pytest.raises(LlmRefused, match="localhost") as caught:
+            backend.ask(request_)
+    assert other.received == []
+    assert len(anthropic_server.received) == 1
+    assert "SECRET" not in str(caught.value)

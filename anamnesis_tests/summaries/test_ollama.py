@@ -3,6 +3,7 @@
 import json
 import traceback
 from collections.abc import Callable, Iterator
+from urllib.parse import urlsplit
 
 import pytest
 
@@ -167,3 +168,17 @@ def test_text_stays_here_only_with_servers_on_this_machine_that_run_the_model_th
     backend = OllamaBackend(find_model("ollama", model, is_paid=False), urls, 5.0)
     assert backend.is_local is is_local
     backend.close()
+
+
+def test_a_prompt_is_not_passed_on_to_another_host(
+    ollama_server: OllamaServer, open_ollama: Open, request_: Request
+) -> None:
+    with OllamaServer().running() as other:
+        other.respond(streamed(ANSWER))
+        location = f"http://localhost:{urlsplit(other.url).port}/elsewhere?key=SECRET"
+        ollama_server.respond(Answer(307, headers={"location": location}))
+        with pytest.raises(LlmRefused, match="localhost") as caught:
+            open_ollama(ollama_server.url).ask(request_)
+    assert other.received == []
+    assert len(ollama_server.received) == 1
+    assert "SECRET" not in str(caught.value)

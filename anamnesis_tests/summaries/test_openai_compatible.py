@@ -2,6 +2,7 @@
 
 import traceback
 from collections.abc import Callable, Iterator
+from urllib.parse import urlsplit
 
 import pytest
 
@@ -130,3 +131,17 @@ def test_nobody_listening_is_said_to_be_out_of_reach(request_: Request, free_por
     with pytest.raises(LlmUnavailable, match="cannot be reached"):
         backend.ask(request_)
     backend.close()
+
+
+def test_a_prompt_is_not_passed_on_to_another_host(
+    openai_server: OpenAiServer, open_openai: Open, request_: Request
+) -> None:
+    with OpenAiServer().running() as other:
+        other.respond(completion(ANSWER))
+        location = f"http://localhost:{urlsplit(other.url).port}/elsewhere?key=SECRET"
+        openai_server.respond(Answer(308, headers={"location": location}))
+        with pytest.raises(LlmRefused, match="localhost") as caught:
+            open_openai().ask(request_)
+    assert other.received == []
+    assert len(openai_server.received) == 1
+    assert "SECRET" not in str(caught.value)
