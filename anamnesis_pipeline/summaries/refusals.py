@@ -54,10 +54,6 @@ def error_of_status(
     """
     words = code_words(codes)
     said = f"{service} answered {status}" + (f" ({', '.join(words)})" if words else "")
-    if 300 <= status < 400:
-        return LlmRefused(
-            f"{said}: it passes calls on to {_target(headers or {})}; if that is right, set it as the URL"
-        )
     if _any(words, _QUOTA) or status == 402 or _NO_CREDIT.search(message):
         return LlmRefused(f"{said}: quota or credit is used up; see to the account's billing")
     if _any(words, _TOO_LONG) or status == 413:
@@ -68,6 +64,8 @@ def error_of_status(
         return LlmUnavailable(f"{said}; try again later")
     if (status in _OF_PROMPT or (status < 300 and "invalid_request_error" in words)) and not _any(words, _NO_ACCESS):
         return LlmPromptRefused(f"{said}: it does not take this prompt")
+    if 300 <= status < 400:
+        said += f": it passes calls on to {_target(headers or {})}, which is not followed"
     return LlmRefused(f"{said}; {_HINTS.get(status, 'it does not take the request as it is: check model and URL')}")
 
 
