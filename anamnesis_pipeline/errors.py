@@ -22,6 +22,7 @@
         ├── EpisodeNotFound       no such id
         ├── InvalidEpisode        a field is missing or has a value it cannot have
         ├── LlmRefused            an LLM's service refuses for good: key, quota, billing, unknown model
+        ├── LlmPromptRefused      an LLM's service refuses one prompt: too long, blocked, not as it wants them
         ├── LlmAnswerInvalid      an LLM answers with something other than what was asked for
         ├── SourceUnreadable      a folder or file cannot be listed or read
         ├── AlreadyRunning        another `anamnesis up` owns this home
@@ -132,6 +133,10 @@ class InvalidEpisode(GiveUp):
 
 class LlmRefused(GiveUp):
     """An LLM's service refuses for good: wrong key, used-up quota, unpaid bill, unknown model."""
+
+
+class LlmPromptRefused(GiveUp):
+    """An LLM's service refuses this very prompt: too long, blocked, not of the form it wants. Another may pass."""
 
 
 class LlmAnswerInvalid(GiveUp):

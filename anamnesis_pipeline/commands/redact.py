@@ -43,9 +43,11 @@ def now_and_then(say: Callable[[str], None], every_s: float = SAID_EVERY_S) -> S
 
 def render(report: RescanReport) -> str:
     """The report for people. Pure."""
+    remains = [f"Not looked at: {place}" for place in report.remains]
     if not report.masked:
-        return "No secret was found in what is stored."
+        return "\n".join(["No secret was found in what is stored.", *remains])
     kinds = ", ".join(f"{count:,} {kind}" for kind, count in sorted(report.masked.items()))
     places = ", ".join(f"{count:,} {place}" for place, count in report.changed.items() if count)
     verb = "would be masked" if report.dry_run else "are masked"
-    return "\n".join([f"{kinds} {verb}, copies counted, in {places}.", *(f"Not done: {p}" for p in report.problems)])
+    problems = [f"Not done: {problem}" for problem in report.problems]
+    return "\n".join([f"{kinds} {verb}, copies counted, in {places}.", *remains, *problems])

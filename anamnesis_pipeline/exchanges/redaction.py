@@ -17,9 +17,10 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
-from anamnesis_pipeline.exchanges import redaction_rules
+from anamnesis_pipeline.exchanges import redaction_rules, redaction_tokens
 from anamnesis_pipeline.exchanges.log_lines import has_too_many_values
 from anamnesis_pipeline.exchanges.redaction_rules import (
+    ANY_TOKEN,
     ASSIGNMENT,
     BARE_VALUE,
     ESCAPED,
@@ -31,6 +32,8 @@ from anamnesis_pipeline.exchanges.redaction_rules import (
     OPTION,
     RULES,
     TOKEN_HINT,
+    TOKEN_RULES,
+    Rule,
     is_literal_secret,
     looks_random,
     prefilter,
@@ -91,7 +94,7 @@ class _Unescaped:
 
 def rules_version() -> str:
     """Changes whenever the rules may have: their source, and the library that has the others."""
-    sources = (Path(__file__), Path(redaction_rules.__file__))
+    sources = (Path(__file__), Path(redaction_rules.__file__), Path(redaction_tokens.__file__))
     return content_id(version("detect-secrets"), *(source.read_text(encoding="utf-8") for source in sources))
 
 
@@ -211,7 +214,7 @@ def _find(text: str) -> list[_Span]:
 
 
 def _find_plain(text: str) -> list[_Span]:
-    if _SURROGATES.search(text):  # JSON may hold half a pair; RE2 wants UTF-8
+    if not text.isascii() and _SURROGATES.search(text):  # JSON may hold half a pair; RE2 wants UTF-8
         text = _SURROGATES.sub("\ufffd", text)
     spans = [span for start, end in _windows(text) for span in _find_in_window(text, start, end)]
     if not spans:
@@ -266,8 +269,7 @@ def _find_in_window(text: str, start: int, end: int) -> Iterator[_Span]:
 
 def _by_rules(window: str, *, cut: bool) -> Iterator[tuple[int, int, str]]:
     """:param cut: the window begins inside the text, so a match at its very start may be half a word."""
-    rules = RULES if TOKEN_HINT.search(window.encode()) else KEYED_RULES
-    for rule in rules:
+    for rule in _rules_for(window):
         for match in rule.pattern.finditer(window):
             low, high = match.span(rule.group)
             if low < 0 and rule.group:  # an alternative of the pattern without that group
@@ -278,6 +280,12 @@ def _by_rules(window: str, *, cut: bool) -> Iterator[tuple[int, int, str]]:
                 low += 1
             if not (cut and low == 0) and (rule.accept is None or rule.accept(window[low:high])):
                 yield low, high, rule.kind
+
+
+def _rules_for(window: str) -> Sequence[Rule]:
+    if not TOKEN_HINT.search(window.encode()):
+        return KEYED_RULES
+    return TOKEN_RULES + RULES if ANY_TOKEN.search(window) else RULES
 
 
 def _by_assignment(window: _Unescaped) -> Iterator[tuple[int, int, str]]:

@@ -35,6 +35,8 @@ from detect_secrets.plugins.stripe import StripeDetector
 from detect_secrets.plugins.telegram_token import TelegramBotTokenDetector
 from detect_secrets.plugins.twilio import TwilioKeyDetector
 
+from anamnesis_pipeline.exchanges.redaction_tokens import HINTS, SHAPES
+
 
 @dataclass(frozen=True, slots=True)
 class Rule:
@@ -142,6 +144,10 @@ def _any_digit(value: str) -> bool:
     return any(c.isdigit() for c in value)
 
 
+def _is_generated(value: str) -> bool:
+    return _any_digit(value) or len(CLASS_CHANGE.findall(value)) >= RANDOM_CHANGES
+
+
 def _real_url_password(value: str) -> bool:
     return len(value) >= 3 and not PLACEHOLDER.search(value) and not STOCK_VALUES.fullmatch(value)
 
@@ -150,6 +156,20 @@ def _is_no_group(value: str) -> bool:
     """Whether what follows `-u name:` is a password; `docker run --user` has a group there."""
     is_word = value.replace("-", "").isalpha() and value.islower()
     return _real_url_password(value) and not value.isdigit() and not is_word
+
+
+def _is_no_port(value: str) -> bool:
+    """Whether what follows `-p` is a password; for `docker run --name mongo` it is a port."""
+    return _real_url_password(value) and not re.fullmatch(r"[\d.:]+(?:/[a-z]+)?", value)
+
+
+def _holds_login(value: str) -> bool:
+    """Whether base64 holds a name and a password, as in Docker's configuration."""
+    try:
+        name, colon, password = base64.b64decode(value, validate=True).decode("utf-8").partition(":")
+    except (binascii.Error, UnicodeDecodeError):
+        return False
+    return bool(name and colon) and name.isprintable() and password.isprintable() and _real_url_password(password)
 
 
 def _mixed_case_and_digits(value: str) -> bool:
@@ -198,49 +218,6 @@ _DETECT_SECRETS: tuple[tuple[str, Any, int, Callable[[str], bool] | None], ...] 
 
 _KEYED = {"aws", "cloudant", "ibm-cloud", "ibm-cos", "softlayer"}
 
-TOKENS: tuple[tuple[str, str], ...] = (
-    ("anthropic", r"sk-ant-[A-Za-z0-9_\-]{20,}"),
-    ("jwt", r"eyJ[A-Za-z0-9_\-]{10,}\.eyJ[A-Za-z0-9_\-]{10,}"),
-    ("openrouter", r"sk-or-v1-[0-9a-f]{40,}"),
-    ("api-key", r"sk-(?:proj-|svcacct-|admin-)?[A-Za-z0-9_]{24,}"),
-    ("google", r"AIza[A-Za-z0-9_\-]{35}"),
-    ("google-oauth", r"GOCSPX-[A-Za-z0-9_\-]{28}"),
-    ("google-oauth", r"ya29\.[A-Za-z0-9_\-]{30,}"),
-    ("huggingface", r"hf_[A-Za-z0-9]{30,}"),
-    ("github", r"github_pat_[A-Za-z0-9_]{36,}"),
-    ("github", r"gh[opusr]_[A-Za-z0-9]{36,}"),
-    ("npm", r"npm_[A-Za-z0-9]{36}"),
-    ("slack", r"xox[abeprs]-[A-Za-z0-9\-]{20,}"),
-    ("slack", r"xapp-\d-[A-Za-z0-9\-]{20,}"),
-    ("stripe", r"(?:[rs]k_(?:live|test)_|whsec_)[A-Za-z0-9]{24,}"),
-    ("digitalocean", r"do[opr]_v1_[0-9a-f]{64}"),
-    ("databricks", r"dapi[0-9a-f]{32}"),
-    ("netlify", r"nfp_[A-Za-z0-9]{36,}"),
-    ("shopify", r"shp(?:at|ca|pa|ss)_[0-9a-fA-F]{32}"),
-    ("vault", r"hv[sbr]\.[A-Za-z0-9_\-]{24,}"),
-    ("xai", r"xai-[A-Za-z0-9]{40,}"),
-    ("fly", r"FlyV1 fm[0-9]_[A-Za-z0-9+/=_,\-]{40,}"),
-    ("1password", r"ops_eyJ[A-Za-z0-9_\-]{40,}"),
-    ("age", r"AGE-SECRET-KEY-1[0-9A-Z]{50,}"),
-    ("linear", r"lin_api_[A-Za-z0-9]{32,}"),
-    ("groq", r"gsk_[A-Za-z0-9]{40,}"),
-    ("replicate", r"r8_[A-Za-z0-9]{37,}"),
-    ("grafana", r"gl(?:sa|c)_[A-Za-z0-9_+/=]{32,}"),
-    ("sentry", r"sntr(?:ys|yu)_[A-Za-z0-9_+/=]{40,}"),
-    ("newrelic", r"NRAK-[A-Z0-9]{27}"),
-    ("tailscale", r"tskey-[a-z]+-[A-Za-z0-9]{8,}-[A-Za-z0-9]{16,}"),
-    ("atlassian", r"ATATT3xFf[A-Za-z0-9_\-=]{40,}"),
-    ("supabase", r"(?:sbp_[0-9a-f]{40}|sb_secret_[A-Za-z0-9_\-]{20,})"),
-    ("azure-ad", r"[A-Za-z0-9_~.\-]{3}[0-9]Q~[A-Za-z0-9_~.\-]{31,34}"),
-    ("docker", r"dckr_(?:pat|oat)_[A-Za-z0-9_\-]{27,}"),
-    ("heroku", r"HRKU-[A-Za-z0-9_\-]{36,}"),
-    ("mailgun", r"key-[0-9a-f]{32}"),
-    ("square", r"sq0atp-[A-Za-z0-9_\-]{22,}"),
-    ("firebase", r"AAAA[A-Za-z0-9_\-]{7}:APA91b[A-Za-z0-9_\-]{120,}"),
-    ("private-key", r"LS0tLS1CRUdJTi(?:BSU0Eg|BFQyB|BPUEVOU1NI|BQUklW|BFTkNSWVBU|BEU0Eg)[A-Za-z0-9+/=]{40,}"),
-)
-"""Kind and shape of tokens that their prefix gives away and detect-secrets lacks, or knows in part."""
-
 _PEM = (
     r"-----BEGIN [A-Z0-9 ]*PRIVATE KEY(?: BLOCK)?-----"
     r"(?s:.{0,20000}?)-----END [A-Z0-9 ]*PRIVATE KEY(?: BLOCK)?-----"
@@ -252,9 +229,10 @@ _PEM_TORN = (
 _PUTTY = r"PuTTY-User-Key-File-[23]:(?s:.{0,20000}?)Private-MAC: ?[0-9a-f]{40,64}"
 
 ASSIGNMENT = linear(
-    r"(?i)(?:(?P<strong>passw(?:or)?d|passphrase|passwd|pwd|(?:\b|_)pass\b|secret(?:[_-]?(?:access[_-]?)?key)?(?:_base)?)"
+    r"(?i)(?:(?P<strong>passw(?:or)?d|passphrase|passwd|pwd|(?:\b|_)pass\b"
+    r"|secret(?:[ _-]?(?:access[ _-]?)?key)?(?:_base)?)"
     r"|token|credentials?|authorization|(?-i:[A-Z0-9]_(?:KEY|PASS|AUTH))"
-    r"|(?:api|access|auth|private|client|account|service|signing|encryption|deploy|master|license)[_-]?key)"
+    r"|(?:api|access|auth|private|client|account|service|signing|encryption|deploy|master|license)[ _-]?key)"
     r"(?:[_-]?(?:value|base64|b64|raw|old|new|prod|production|dev|test|live|staging|main|default|[0-9]{1,3}))?"
     r"(?:[\"'`]?[\])]?[ \t]{0,3}(?:(?P<sign>:=|=>|={1,3}|:)[ \t]{0,8}(?:[a-z]{1,2}(?P<prefixed>[\"']))?)"
     r"|(?P<spoken> is:? )|(?P<spaced> ))"
@@ -265,13 +243,22 @@ ASSIGNMENT = linear(
 BARE_VALUE = re.compile(rf"[^\s\"'`,;<>|&)]{{0,{LONGEST_BARE_VALUE}}}")
 OPTION = re.compile(r"--[A-Za-z0-9_\-]*$")
 
-_SCHEME = r"(?i:(?:bearer|basic|authorization: ?[\"']?(?:token|apikey)))[ \t]+([A-Za-z0-9\-._~+/]{16,}={0,2})"
+_SCHEME = r"(?i:(?:bearer|basic|ssws|authorization: ?[\"']?(?:token|apikey)))[ \t]+([A-Za-z0-9\-._~+/]{16,}={0,2})"
 _IN_URL = r"://[^\s/:@\"'<>`]{0,100}:([^\s/@\"'<>`]{3,200})@[A-Za-z0-9\[]"
 _USER = r"(?:\s-u|--user)[ =]?[\"']?[\w.@+\-]+:([^\s\"':]{6,})"
 _SSHPASS = r"sshpass -p[ =]?[\"']?([^\s\"']{4,})"
 _NETRC = r"login[ \t]+\S+\s+password[ \t]+([^\s\"'\\]{6,})"
 _ELEMENT = r"<(?i:[a-z:_\-]{0,40}(?:password|passwd|passphrase|secret|token|api_?key))>[ \t]*([^<\s]{6,512})[ \t]*</"
 _MYSQL = r"\b(?:mysql|mariadb)[a-z\-]*[ \t](?:[^\n|;&]{0,200}[ \t])?-p[\"']?([^\s\"'\\]{6,100})"
+_MONGO = r"\bmongo[a-z]{0,7}[ \t](?:[^\n|;&]{0,200}[ \t])?(?:-p|--password)[ \t=]+[\"']?([^\s\"'\\\-][^\s\"'\\]{2,100})"
+_REDIS = r"\bredis-cli[ \t](?:[^\n|;&]{0,200}[ \t])?(?:-a|--pass)[ \t=]+[\"']?([^\s\"'\\\-][^\s\"'\\]{2,100})"
+_SIDEKIQ = r"CONTRIBSYS__COM[\"']?[ \t]*[=:][ \t]*[\"']?([0-9a-f]{8}:[0-9a-f]{8})"
+_DOCKER_AUTH = r"[\"']auth[\"'] {0,3}: {0,3}[\"']([A-Za-z0-9+/]{8,}={0,2})[\"']"
+_WEBHOOK = (
+    r"(?:discord(?:app)?\.com/api/(?:v[0-9]+/)?webhooks/[0-9]{16,20}"
+    r"|\.webhook\.office\.com/webhookb2/[^\s\"'<>]{1,200}/IncomingWebhook)/([A-Za-z0-9_\-]{32,})"
+)
+_FACEBOOK_APP = r"(?:^|[^0-9])[0-9]{15,16}\|([A-Za-z0-9_\-]{27,40})"
 _NPMRC = r"(?::_authToken|_auth|_password)\s*=\s*[\"']?([A-Za-z0-9+/=_\-]{16,})"
 
 _SAS = r"[?&;]sig=([A-Za-z0-9%+/]{40,}={0,2})"
@@ -287,12 +274,10 @@ def _rules() -> tuple[Rule, ...]:
         for kind, plugin, group, accept in _DETECT_SECRETS
         for p in plugin.denylist
     ]
-    own = [Rule(kind, linear(rf"(?:^|[^A-Za-z0-9])({shape})"), 1, _any_digit) for kind, shape in TOKENS]
     return (
         Rule("private-key", re.compile(_PEM), 0, _has_key_body),
         Rule("private-key", re.compile(_PEM_TORN), 0, _has_key_body),
         Rule("private-key", re.compile(_PUTTY), 0, _has_key_body),
-        *own,
         *known,
         Rule("npm", linear(_NPMRC), 1, _has_digit),
         Rule("basic-auth", linear(_IN_URL), 1, _real_url_password),
@@ -302,12 +287,23 @@ def _rules() -> tuple[Rule, ...]:
         Rule("password", linear(_NETRC), 1, _real_url_password),
         Rule("password", linear(_ELEMENT), 1, _real_url_password),
         Rule("password", linear(_MYSQL), 1, _real_url_password),
+        Rule("password", linear(_MONGO), 1, _is_no_port),
+        Rule("password", linear(_REDIS), 1, _real_url_password),
+        Rule("basic-auth", linear(_DOCKER_AUTH), 1, _holds_login),
+        Rule("sidekiq", linear(_SIDEKIQ), 1),
+        Rule("webhook", linear(_WEBHOOK), 1, _any_digit),
+        Rule("facebook", linear(_FACEBOOK_APP), 1, _mixed_case_and_digits),
         Rule("azure-sas", linear(_SAS), 1, looks_random),
         Rule("cookie", linear(_COOKIE), 1, looks_random),
     )
 
 
 RULES = _rules()
+
+_BEFORE = "(?:^|[^A-Za-z0-9])"
+TOKEN_RULES = tuple(Rule(kind, linear(f"{_BEFORE}({shape})"), 1, _is_generated) for kind, shape in SHAPES)
+ANY_TOKEN = linear(f"{_BEFORE}(?:{'|'.join(shape for _, shape in SHAPES)})")
+"""Where it finds nothing, none of `TOKEN_RULES` can match."""
 
 # --- the prefilter ---------------------------------------------------------------------------------------
 
@@ -323,25 +319,25 @@ _TOKEN_HINTS = (
     r"eyJ[A-Za-z0-9_=\-]{8,}\.",
     r"[0-9a-z]{4}-us[0-9]",
     r"sk-[A-Za-z0-9_\-]{20}",
-    r"pypi-AgE|SG\.[a-zA-Z0-9_\-]{22}\.|xox[a-z]-[A-Za-z0-9]|xapp-[0-9]-|sq0csp-",
-    r"[rs]k_(?:live|test)_[0-9a-zA-Z]|whsec_|[0-9]{8}:[0-9A-Za-z_\-]{35}|(?:AC|SK)[a-z0-9]{32}",
-    r"-----BEGIN [A-Z0-9 ]{0,30}PRIVATE KEY|PuTTY-User-Key-File-|LS0tLS1CRUdJTi[A-Za-z]",
-    r"AIza[A-Za-z0-9_\-]{35}|GOCSPX-|ya29\.|hf_[A-Za-z0-9]{30}|github_pat_|gh[opusr]_[A-Za-z0-9_]{36}|npm_[A-Za-z0-9]{36}",
-    r"do[opr]_v1_|dapi[0-9a-f]{32}|nfp_[A-Za-z0-9]{36}|shp(?:at|ca|pa|ss)_|hv[sbr]\.[A-Za-z0-9_\-]{24}",
-    r"AGE-SECRET-KEY-1|lin_api_|gsk_[A-Za-z0-9]{40}|r8_[A-Za-z0-9]{37}|gl(?:sa|c)_[A-Za-z0-9_+/=]{32}|sntry[su]_",
-    r"dckr_[po]at_|HRKU-[A-Za-z0-9_\-]{36}|key-[0-9a-f]{32}|sq0atp-|:APA91b[A-Za-z0-9_\-]{20}",
-    r"[0-9]Q~[A-Za-z0-9_~.\-]{31}|[?&;]sig=[A-Za-z0-9%+/]{40}|(?i:cookie2?:[ \t]*|--cookie[ =])[^\r\n]{8}",
+    r"pypi-AgE|SG\.[a-zA-Z0-9_\-]{22}\.|xox[a-z]-[A-Za-z0-9]|sq0csp-",
+    r"[rs]k_(?:live|test)_[0-9a-zA-Z]|[0-9]{8}:[0-9A-Za-z_\-]{35}|(?:AC|SK)[a-z0-9]{32}|gh[opusr]_[A-Za-z0-9_]{36}",
+    r"-----BEGIN [A-Z0-9 ]{0,30}PRIVATE KEY|PuTTY-User-Key-File-",
+    r"[?&;]sig=[A-Za-z0-9%+/]{40}|(?i:cookie2?:[ \t]*|--cookie[ =])[^\r\n]{8}",
     r"<(?i:[a-z:_\-]{0,40}(?:password|passwd|passphrase|secret|token|api_?key))>[^<\s]{6}",
     r"(?:mysql|mariadb)[a-z\-]*[ \t](?:[^\n|;&]{0,200}[ \t])?-p[\"'\\]{0,4}[^\s\"'\\]{6}",
-    r"xai-[A-Za-z0-9]{40}|FlyV1 fm[0-9]_|ops_eyJ",
-    r"NRAK-[A-Z0-9]|tskey-[a-z]|ATATT3xFf|sbp_[0-9a-f]|sb_secret_",
-    r"(?i:bearer|basic|apikey|token)[ \t]+[A-Za-z0-9._~+/\-]{16}",
+    r"(?:mongo[a-z]{0,7}[ \t]+(?:[^\s\-][^\s]*[ \t]+)?|redis-cli[ \t]+)-|CONTRIBSYS__COM",
+    r"[\"']auth\\*[\"'] {0,3}: {0,3}\\*[\"'][A-Za-z0-9+/]{8}|[0-9]{15}\|[A-Za-z0-9_\-]{27}",
+    r"/webhooks/[0-9]{16}|/IncomingWebhook/[0-9a-f]{8}",
+    r"(?i:bearer|basic|ssws|apikey|token)[ \t]+[A-Za-z0-9._~+/\-]{16}",
     r"(?: -u|--user|sshpass -p)[ =]?[\"'\\]{0,4}[^\s\"':]{1,60}:?[^\s\"':]{6}",
     r"login[ \t]+[^\s\\]{1,100}(?:\s|\\+[nrt])+password[ \t]|_auth(?:Token)?\s{0,3}=|_password\s{0,3}=",
+    *HINTS,
 )
 _KEY_HINTS = (
     r"(?i:\bpass)[\"'\\`\])]{0,8}[ \t]{0,3}[:=][:=>]{0,2}[ \t]{0,8}"
     r"(?:[A-Za-z]{0,2}[\\\"'`]{1,8})?[^\s\"'\\`,;<>|&()]{8}",
+    r"(?i:(?:api|secret|access|auth|private|client|account|service|signing|encryption|deploy|master|license) key)"
+    r"[\"'\\`\])]{0,8}(?:[ \t]{0,3}[:=]|[ ]is:?[ ])",
     r"(?i:passw(?:or)?d|passphrase|pwd|secret)[A-Za-z0-9_\-]{0,12}[\"'\\]{0,8}[ \t]?"
     r"[:=][ \t]?\\*[\"'][^\s\"'\\]{1,7}\\",
     r"(?i:passw(?:or)?d|passphrase|passwd|pwd|secret|token|api[_\-]?key|[a-z]key|_key|-key|credentials?|_pass|_auth|authorization)"

@@ -8,7 +8,14 @@ from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import TypeGuard
 
-from anamnesis_pipeline.errors import LlmAnswerInvalid, LlmBusy, LlmCallTaken, LlmRefused, LlmUnavailable
+from anamnesis_pipeline.errors import (
+    LlmAnswerInvalid,
+    LlmBusy,
+    LlmCallTaken,
+    LlmPromptRefused,
+    LlmRefused,
+    LlmUnavailable,
+)
 from anamnesis_pipeline.steps.llm_calls import LlmCaller, OnHold
 from anamnesis_pipeline.store.base import Store
 from anamnesis_pipeline.store.llm_base import OpenBatch
@@ -62,7 +69,8 @@ class BatchDesk:
 
     def submit(self, requests: Sequence[Request], at_least: int = 1) -> frozenset[str]:
         """Hand in those that nobody has asked for, as many as the day's budget holds. Returns their keys; none, and
-        nothing is handed in, where these are fewer than `at_least`.
+        nothing is handed in, where these are fewer than `at_least` or the service takes no batch of them: asked for
+        singly, they show whose fault that is.
 
         :raises OnHold: the service cannot be asked now, and what it was given may or may not have arrived.
         """
@@ -73,8 +81,8 @@ class BatchDesk:
         batch = OpenBatch(call_id, self._backend.model, tuple(request.key for request in chosen))
         with self._caller.lease_kept(call_id):
             self._caller.wait_for_turn(call_id)
-            self._hand_in(batch, chosen)
-        return frozenset(batch.keys)
+            is_taken = self._hand_in(batch, chosen)
+        return frozenset(batch.keys) if is_taken else frozenset()
 
     def _book(self, requests: Sequence[Request], at_least: int) -> tuple[str, list[Request]] | None:
         """The call that a batch is booked as, and what it asks for."""
@@ -106,15 +114,18 @@ class BatchDesk:
         single = self._backend.expected(request)
         return replace(single, dollars=single.dollars * self._backend.batch_factor)
 
-    def _hand_in(self, batch: OpenBatch, requests: Sequence[Request]) -> None:
+    def _hand_in(self, batch: OpenBatch, requests: Sequence[Request]) -> bool:
+        """Whether the service takes it."""
         call_id = batch.call_id
         note = f"{_NOTE}{self._clock().timestamp():.0f}:{call_id}"
         self._store.llm.put_batch(note, self._backend.name, batch)
         try:
             batch_id = self._backend.submit(requests)
-        except (LlmRefused, LlmBusy, LlmAnswerInvalid) as exc:
+        except (LlmRefused, LlmPromptRefused, LlmBusy, LlmAnswerInvalid) as exc:
             self._caller.failed(call_id, exc)
             self._store.llm.close_batch(note)
+            if isinstance(exc, LlmPromptRefused):
+                return False
             raise self._on_hold(exc) from exc
         except LlmUnavailable as exc:  # it may have arrived: the note stays until somebody has looked
             self._caller.breaker.found_nobody(str(exc))
@@ -122,6 +133,7 @@ class BatchDesk:
         self._caller.breaker.went_well()
         self._store.llm.put_batch(batch_id, self._backend.name, batch)
         self._store.llm.close_batch(note)
+        return True
 
     def _collect(self, batch_id: str, batch: OpenBatch, known: Mapping[str, OpenBatch]) -> None:
         if batch_id.startswith(_NOTE) and self._is_being_handed_in(batch_id):
@@ -134,7 +146,7 @@ class BatchDesk:
                 self._store.llm.settle(batch.call_id, None)
             self._store.llm.close_batch(batch_id)
             return
-        except (LlmRefused, LlmBusy, LlmUnavailable) as exc:
+        except (LlmRefused, LlmPromptRefused, LlmBusy, LlmUnavailable) as exc:
             self._caller.tell_breaker(exc)
             raise self._on_hold(exc) from exc
         if results is None:

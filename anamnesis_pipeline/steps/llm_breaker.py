@@ -11,6 +11,8 @@ from anamnesis_pipeline.store.base import SettingsRecords
 PREFIX = "llm.breaker."
 FAILURES_TO_OPEN = 3
 """Calls in a row that found nobody."""
+REFUSALS_TO_OPEN = 5
+"""Different prompts in a row that the service would not take."""
 FIRST_PAUSE_S = 60.0
 LONGEST_PAUSE_S = 3_600.0
 REFUSED_PAUSE_S = 3_600.0
@@ -21,13 +23,17 @@ TRIAL_S = 300.0
 
 @dataclass(frozen=True, slots=True)
 class BreakerState:
-    """`failures` in a row, the last at `since`; open until `until`, None while there were too few to open it."""
+    """`failures` in a row, the last at `since`; open until `until`, None while there were too few to open it.
+
+    `refused`: keys of the prompts that were refused since the last answer or pause.
+    """
 
     backend: str
     until: datetime | None
     reason: str
     failures: int
     since: datetime
+    refused: tuple[str, ...] = ()
 
     def is_open(self, now: datetime) -> bool:
         """Whether calls wait."""
@@ -88,6 +94,15 @@ class Breaker:
         with self._lock:
             self._open(reason, REFUSED_PAUSE_S, max(self.state().failures + 1, FAILURES_TO_OPEN))
 
+    def prompt_was_refused(self, reason: str, key: str) -> None:
+        """The service is there, and will not take this prompt. Many different ones in a row are no prompt's fault."""
+        with self._lock:
+            refused = tuple(dict.fromkeys((*self.state().refused, key)))
+            if len(refused) >= REFUSALS_TO_OPEN:
+                self._open(reason, REFUSED_PAUSE_S, len(refused))
+            else:
+                self._write(BreakerState(self._backend, None, reason, len(refused), self._clock(), refused))
+
     def was_told_to_wait(self, reason: str, seconds: float) -> None:
         """The service named a time, and it was too long to wait for."""
         with self._lock:
@@ -107,7 +122,10 @@ class Breaker:
     def _write(self, state: BreakerState) -> None:
         until = state.until.isoformat() if state.until else None
         since = state.since.isoformat()
-        value = {"until": until, "reason": state.reason, "failures": state.failures, "since": since}
+        value = {
+            "until": until, "reason": state.reason, "failures": state.failures, "since": since,
+            "refused": list(state.refused),
+        }  # fmt: skip
         self._settings.set(PREFIX + self._backend, value)
 
 
@@ -119,4 +137,5 @@ def _read(backend: str, value: dict[str, Any]) -> BreakerState:
         value.get("reason", ""),
         value.get("failures", 0),
         datetime.fromisoformat(since) if since else datetime.min.replace(tzinfo=UTC),
+        tuple(value.get("refused", ())),
     )

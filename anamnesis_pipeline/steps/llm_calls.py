@@ -17,6 +17,7 @@ from anamnesis_pipeline.errors import (
     LlmAnswerInvalid,
     LlmBusy,
     LlmCallTaken,
+    LlmPromptRefused,
     LlmRefused,
     LlmUnavailable,
     RetryLater,
@@ -60,6 +61,8 @@ class NoAnswer:
     problem: str
     retry_at: datetime | None = None
     only_this: bool = False
+    is_judged: bool = False
+    """The LLM was there, and made nothing of this very prompt."""
 
     @property
     def ends_the_run(self) -> bool:
@@ -137,8 +140,8 @@ class LlmCaller:
             if isinstance(exc, LlmBusy):
                 self.breaker.was_told_to_wait(str(exc), exc.retry_after_s or BUSY_PAUSE_S)
             return NoAnswer(str(exc), self.breaker.state().until)
-        except (LlmUnavailable, LlmAnswerInvalid) as exc:
-            return NoAnswer(str(exc))
+        except (LlmUnavailable, LlmPromptRefused, LlmAnswerInvalid) as exc:
+            return NoAnswer(str(exc), is_judged=not isinstance(exc, LlmUnavailable))
 
     def book(self, expected: LlmUse, keys: Sequence[str]) -> str | None:
         """Reserve what a call about these keys may use; its id, None when the day's budget does not hold it.
@@ -206,18 +209,23 @@ class LlmCaller:
         tomorrow = self._clock().astimezone(UTC).replace(hour=0, minute=0, second=0, microsecond=0) + timedelta(days=1)
         return OnHold(BUDGET_USED_UP, tomorrow)
 
-    def failed(self, call_id: str, exc: Exception) -> None:
-        """Note a call that was not answered, for budget and breaker. One that may have been worked on stays booked."""
-        was_worked_on = self._backend.is_paid or isinstance(exc, LlmAnswerInvalid)
-        is_free = isinstance(exc, LlmRefused | LlmBusy) or not was_worked_on
-        self._store.llm.settle(call_id, LlmUse() if is_free else None)
-        self.tell_breaker(exc)
+    def failed(self, call_id: str, exc: Exception, key: str = "") -> None:
+        """Note a call that was not answered, for budget and breaker. One that may have been worked on stays booked.
 
-    def tell_breaker(self, exc: Exception) -> None:
-        """Note how a call failed."""
+        :param key: of the prompt, where it was a single one.
+        """
+        was_worked_on = self._backend.is_paid or isinstance(exc, LlmAnswerInvalid)
+        is_free = isinstance(exc, LlmRefused | LlmPromptRefused | LlmBusy) or not was_worked_on
+        self._store.llm.settle(call_id, LlmUse() if is_free else None)
+        self.tell_breaker(exc, key)
+
+    def tell_breaker(self, exc: Exception, key: str = "") -> None:
+        """Note how a call failed, with a single prompt of this key or another one."""
         match exc:
             case LlmRefused():
                 self.breaker.was_refused(str(exc))
+            case LlmPromptRefused() if key:
+                self.breaker.prompt_was_refused(str(exc), key)
             case LlmUnavailable():
                 self.breaker.found_nobody(str(exc))
             case LlmAnswerInvalid():
@@ -255,8 +263,8 @@ class LlmCaller:
         """One call, its reply masked."""
         try:
             reply = self._backend.ask(request)
-        except (LlmRefused, LlmBusy, LlmUnavailable, LlmAnswerInvalid) as exc:
-            self.failed(call_id, exc)
+        except (LlmRefused, LlmPromptRefused, LlmBusy, LlmUnavailable, LlmAnswerInvalid) as exc:
+            self.failed(call_id, exc, request.key)
             raise
         self.breaker.went_well()
         return replace(reply, text=self.masked(reply.text))

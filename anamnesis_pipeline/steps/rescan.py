@@ -21,7 +21,7 @@ from anamnesis_pipeline.summary_model import Summary
 BATCH = 100
 CHECKPOINT = "rescan.job"
 """Setting that says how far a run is."""
-NOT_MASKED = ("config.", "projects.", JOB, CHECKPOINT)
+NOT_MASKED = ("config.", JOB, CHECKPOINT)
 """Settings by which the system works: a mask in them would break it."""
 _PLACES = ("archive lines", "parts", "summaries", "episodes", "cached replies", "cursors", "settings")
 
@@ -32,11 +32,15 @@ Say = Callable[[str, bool], None]
 
 @dataclass(frozen=True, slots=True)
 class RescanReport:
-    """Secrets by kind, and how many of each sort of row hold some. Of one secret each copy counts."""
+    """Secrets by kind, and how many of each sort of row hold some. Of one secret each copy counts.
+
+    `remains` says what was not looked at, and `problems` what could not be done now.
+    """
 
     dry_run: bool
     masked: dict[str, int]
     changed: dict[str, int]
+    remains: list[str]
     problems: list[str] = field(default_factory=list)
 
 
@@ -86,7 +90,11 @@ class Rescan:
 
     def _report(self, problems: list[str]) -> RescanReport:
         changed = {place: self._changed[place] for place in _PLACES}
-        return RescanReport(self._dry_run, dict(self._masked), changed, problems)
+        remains = [
+            f"{file}, the archive of a database that was lost; delete it if you do not want to keep it"
+            for file in self._archive.kept_aside()
+        ]
+        return RescanReport(self._dry_run, dict(self._masked), changed, remains, problems)
 
     # --- how far it is ---
 
@@ -108,8 +116,8 @@ class Rescan:
     def _carry_out(self, first: str, behind: Any) -> None:
         """Every step from `first` on, that one behind the mark `behind`."""
         steps: Mapping[str, Callable[[Any], Iterator[Any]]] = {
-            "archived files": self._archives, "parts": self._parts, "episodes": self._episodes,
-            "cached replies": self._replies, "cursors": self._cursors, "settings": self._settings,
+            "archived files": self._archives, "settings": self._settings, "projects": self._projects,
+            "parts": self._parts, "episodes": self._episodes, "cached replies": self._replies, "cursors": self._cursors,
         }  # fmt: skip
         names = list(steps)
         for name in names[names.index(first) if first else 0 :]:
@@ -173,6 +181,16 @@ class Rescan:
         frames = self._store.ingest.frames(source, path, generation)
         return sum(self._line(line) != line for line in self._archive.lines(source, path, frames))
 
+    def _projects(self, _: Any) -> Iterator[Any]:
+        """Own names of projects that aliases call otherwise. The aliases are masked by then; episodes follow them."""
+        for own, called, count in self._store.episodes.project_names():
+            masked = own if own == called else self._text(own)
+            if masked != own:
+                self._changed["episodes"] += count
+                if not self._dry_run:
+                    self._store.episodes.rename_project(own, masked)
+        yield None
+
     def _parts(self, behind: Any) -> Iterator[Any]:
         last = behind or ""
         while batch := self._store.forgetting.parts_after(last, BATCH):
@@ -191,7 +209,8 @@ class Rescan:
 
     def _masked_part(self, part: Part) -> Part:
         return replace(
-            part, prompt=self._text(part.prompt), lead=self._text(part.lead), agent_type=self._text(part.agent_type),
+            part, project=self._text(part.project), cwd=self._text(part.cwd), prompt=self._text(part.prompt),
+            lead=self._text(part.lead), agent_type=self._text(part.agent_type),
             segments=tuple(replace(segment, text=self._text(segment.text)) for segment in part.segments),
         )  # fmt: skip
 
@@ -225,7 +244,9 @@ class Rescan:
     def _episode(self, episode: Episode) -> None:
         held = [stored.passage for stored in self._store.episodes.passages_of(episode.episode_id)]
         masked = replace(
-            episode, summary=self._text(episode.summary), raw_exchange=self._text(episode.raw_exchange),
+            episode, instance=self._text(episode.instance), project=self._text(episode.project),
+            kind=self._text(episode.kind), summary=self._text(episode.summary),
+            raw_exchange=self._text(episode.raw_exchange),
             tags=tuple(map(self._text, episode.tags)), metadata=self._value(dict(episode.metadata)),
         )  # fmt: skip
         passages = [self._passage(passage) for passage in held]
@@ -263,10 +284,19 @@ class Rescan:
             yield None
 
     def _settings(self, _: Any) -> Iterator[Any]:
+        """Names too: some hold a folder."""
         for name, value in self._store.settings.all().items():
-            masked = value if name.startswith(NOT_MASKED) else self._value(value)
-            if masked != value:
+            if name.startswith(NOT_MASKED):
+                continue
+            masked = {self._text(name): self._value(value)}
+            if masked != {name: value}:
                 self._changed["settings"] += 1
                 if not self._dry_run:
-                    self._store.settings.set(name, masked)
+                    self._rewrite_setting(name, masked)
         yield None
+
+    def _rewrite_setting(self, name: str, masked: Mapping[str, Any]) -> None:
+        for new_name, value in masked.items():
+            self._store.settings.set(new_name, value)
+        if name not in masked:
+            self._store.settings.set(name, None)

@@ -27,10 +27,14 @@ PAGE = 200
 """Parts in memory at once; of a backend that takes batches at least as many as make one."""
 FIRST_RETRY = timedelta(minutes=10)
 LONGEST_RETRY = timedelta(days=7)
+MOST_ATTEMPTS = 8
+"""Calls for a part of which an LLM makes nothing; 21 hours pass meanwhile. Then the extractive summary stays."""
 NO_BACKEND_RETRY = timedelta(hours=1)
 NO_BUDGET_RETRY = timedelta(days=1)
 BY_HAND = timedelta(days=3_650)
 """Who starts it by hand does not wait for the time of a retry."""
+GIVEN_UP = timedelta(days=3_600)
+"""So long nobody else tries again."""
 NO_BUDGET = (
     "a paid LLM runs on a schedule only with a budget: set llm_daily_dollars or llm_daily_tokens, or start it by hand "
     "with: anamnesis summarize"
@@ -298,7 +302,7 @@ class _Run:
             if problem is None or self._attempts(each.part):
                 left.append(each)
             else:
-                flagged.append(self._flagged(each.part, NoAnswer(problem)))
+                flagged.append(self._flagged(each.part, NoAnswer(problem, is_judged=True)))
         self._write(flagged)
         return left
 
@@ -334,7 +338,7 @@ class _Run:
         try:
             read = parse_reply(answer.text, asked.message_ids)
         except LlmAnswerInvalid as exc:  # cached by a version that could read it
-            return self._flagged(part, NoAnswer(str(exc)))
+            return self._flagged(part, NoAnswer(str(exc), is_judged=True))
         self._counts["skipped"] += read.skip
         text = extractive.summarize(part) if read.skip else read.text
         return Summary(
@@ -346,23 +350,23 @@ class _Run:
         """What stands in until the next try; an LLM's earlier summary of this very text stays."""
         self._counts["flagged"] += 1
         self._problem = why.problem
-        return self._standing_in(part, why.problem, why.retry_at)
+        return self._standing_in(part, why)
 
     def _in_a_batch(self, part: Part) -> Summary:
         self._counts["in a batch"] += 1
-        return self._standing_in(part, IN_A_BATCH, self._clock() + LOOK_AGAIN)
+        return self._standing_in(part, NoAnswer(IN_A_BATCH, self._clock() + LOOK_AGAIN))
 
-    def _standing_in(self, part: Part, problem: str, retry_at: datetime | None) -> Summary:
-        attempts = self._attempts(part)
-        if retry_at is None:  # this part's own failure: each further one waits twice as long
-            retry_at = self._clock() + min(FIRST_RETRY * 2 ** min(attempts, 16), LONGEST_RETRY)
+    def _standing_in(self, part: Part, why: NoAnswer) -> Summary:
+        attempts, retry_at = self._attempts(part), why.retry_at
+        if retry_at is None:  # this part's own failure
+            retry_at = self._clock() + _pause(attempts, is_judged=why.is_judged)
             attempts += 1
         existing = self._of_llm(part)
         if existing is not None:
             return replace(existing, retry_at=retry_at, attempts=attempts)
         tags = (UNSUMMARIZED,) if value_of(part, self._rules.weights).score >= MUCH else ()
         return Summary(
-            part.part_id, part.content_hash, extractive.summarize(part), extractive.MODEL, tags, problem=problem,
+            part.part_id, part.content_hash, extractive.summarize(part), extractive.MODEL, tags, problem=why.problem,
             retry_at=retry_at, attempts=attempts,
         )  # fmt: skip
 
@@ -380,6 +384,13 @@ class _Run:
     def _count(self, answer: Answer) -> None:
         self._counts["cached"] += answer.is_cached
         self._used += answer.used
+
+
+def _pause(attempts: int, *, is_judged: bool) -> timedelta:
+    """How long a part waits that failed so often before: each time twice as long."""
+    if is_judged and attempts + 1 >= MOST_ATTEMPTS:
+        return GIVEN_UP
+    return min(FIRST_RETRY * (1 << min(attempts, 16)), LONGEST_RETRY)
 
 
 def _asked(part: Part, backend: SummaryBackend) -> _Asked:

@@ -131,6 +131,11 @@ class EpisodeRecords(Protocol):
     def call_project(self, own: str, name: str) -> int:
         """Let episodes whose project is `own` itself be of project `name`; returns how many changed."""
 
+    def rename_project(self, own: str, name: str) -> int:
+        """Let episodes whose project is `own` itself have `name` as its own name; what it is called stays. Returns how
+        many changed.
+        """
+
     def preceding(self, instance: str, project: str, before: datetime, since: datetime, limit: int) -> list[Episode]:
         """Active episodes of source `direct` of the same instance and project with since <= timestamp < before
         (by timestamp, then insertion), the nearest last; typed records, which repeat another one, are left out.

@@ -55,7 +55,10 @@ class AnthropicBackend:
         self._known = model
         self._find = find
         timeout = httpx2.Timeout(timeout_s, connect=min(CONNECT_TIMEOUT_S, timeout_s))
-        self._client = anthropic.Anthropic(api_key=api_key, base_url=url or URL, max_retries=0, timeout=timeout)
+        self._client = anthropic.Anthropic(
+            api_key=api_key, base_url=url or URL, max_retries=0, timeout=timeout,
+            http_client=anthropic.DefaultHttpxClient(timeout=timeout, follow_redirects=False),
+        )  # fmt: skip
         # At level DEBUG the library logs whole requests, prompts included.
         logging.getLogger("anthropic").setLevel(logging.INFO)
 
@@ -191,7 +194,9 @@ def _used(model: Model, message: "Message", *, batch: bool) -> LlmUse:
 def _translated(exc: Exception) -> AnamnesisError:
     match exc:
         case anthropic.APIStatusError():
-            return error_of_status(_SERVICE, exc.status_code, (exc.type, exc.error_code), exc.response.headers)
+            return error_of_status(
+                _SERVICE, exc.status_code, (exc.type, exc.error_code), exc.response.headers, exc.message
+            )
         case anthropic.APITimeoutError() | httpx2.TimeoutException():
             return LlmUnavailable(f"{_SERVICE} was silent for too long; try again later")
         case anthropic.APIConnectionError():

@@ -49,6 +49,7 @@ class SummaryBackend(Protocol):
         :raises LlmBusy: 429, 529, with the time to wait where it is said.
         :raises LlmUnavailable: no connection, a stall longer than the time-out, a broken stream, 5xx.
         :raises LlmRefused: 401, 403, used-up quota or credit, unknown model, command not found.
+        :raises LlmPromptRefused: the service does not take this prompt; another may pass.
         :raises LlmAnswerInvalid: it refused to answer, or was cut off by its output limit.
         """
 

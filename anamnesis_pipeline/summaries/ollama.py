@@ -7,7 +7,14 @@ from typing import Any
 import httpx
 import ollama
 
-from anamnesis_pipeline.errors import AnamnesisError, LlmAnswerInvalid, LlmBusy, LlmRefused, LlmUnavailable
+from anamnesis_pipeline.errors import (
+    AnamnesisError,
+    LlmAnswerInvalid,
+    LlmBusy,
+    LlmPromptRefused,
+    LlmRefused,
+    LlmUnavailable,
+)
 from anamnesis_pipeline.summaries.base import Reply, Request
 from anamnesis_pipeline.summaries.endpoints import is_loopback
 from anamnesis_pipeline.summaries.prices import Model, most_input_tokens, most_use
@@ -45,7 +52,13 @@ class OllamaBackend:
         self._known = model
         self._threads = threads
         timeout = httpx.Timeout(timeout_s, connect=min(CONNECT_TIMEOUT_S, timeout_s))
-        self._clients = {url: ollama.Client(url, timeout=timeout, trust_env=not is_loopback(url)) for url in urls}
+        self._clients = {
+            url: ollama.Client(
+                url, timeout=timeout, trust_env=not is_loopback(url), follow_redirects=False,
+                event_hooks={"response": [_redirect_refused]},
+            )
+            for url in urls
+        }  # fmt: skip
         self._dead_until: dict[str, float] = {}
 
     def expected(self, request: Request) -> LlmUse:
@@ -63,7 +76,7 @@ class OllamaBackend:
             except LlmUnavailable as problem:
                 self._dead_until[url] = time.monotonic() + DEAD_FOR_S
                 problems.append(problem)
-            except (LlmBusy, LlmRefused) as problem:
+            except (LlmBusy, LlmRefused, LlmPromptRefused) as problem:
                 problems.append(problem)
         raise _most_telling(problems)
 
@@ -125,12 +138,20 @@ class OllamaBackend:
         return options | limits
 
 
+def _redirect_refused(response: httpx.Response) -> None:
+    """:raises LlmRefused: it sends the caller elsewhere. The library's own error does not say where."""
+    if response.is_redirect:
+        service = f"ollama at {response.url.scheme}://{response.url.netloc.decode()}"
+        raise error_of_status(service, response.status_code, headers=response.headers)
+
+
 def _most_telling(problems: Sequence[AnamnesisError]) -> AnamnesisError:
-    """What to raise when no server answered; it is final only if every server refused."""
-    if busy := next((problem for problem in problems if isinstance(problem, LlmBusy)), None):
-        return busy
-    kind = LlmRefused if all(isinstance(problem, LlmRefused) for problem in problems) else LlmUnavailable
-    return kind("; ".join(map(str, problems)))
+    """What to raise when no server answered; it is final for all prompts only if every server refused."""
+    for kind in (LlmPromptRefused, LlmBusy):
+        if found := next((problem for problem in problems if isinstance(problem, kind)), None):
+            return found
+    is_final = all(isinstance(problem, LlmRefused) for problem in problems)
+    return (LlmRefused if is_final else LlmUnavailable)("; ".join(map(str, problems)))
 
 
 def _no_model(url: str, model: str) -> LlmRefused:
@@ -144,7 +165,7 @@ def _translated(exc: Exception, url: str, model: str) -> AnamnesisError:
         case ollama.ResponseError(status_code=503):
             return LlmBusy(f"ollama at {url} has too many calls waiting")
         case ollama.ResponseError(status_code=status) if status > 0:
-            return error_of_status(f"ollama at {url}", status)
+            return error_of_status(f"ollama at {url}", status, message=str(exc.error))
         case httpx.ConnectError() | httpx.ConnectTimeout() | ConnectionError():
             return LlmUnavailable(f"ollama at {url} cannot be reached; is it running?")
         case httpx.TimeoutException():

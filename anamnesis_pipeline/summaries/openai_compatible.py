@@ -73,7 +73,9 @@ class OpenAiBackend:
         self._format: dict[str, Any] = _SCHEMA_FORMAT
         headers = {"Authorization": f"Bearer {api_key}"} if api_key else {}
         timeout = httpx.Timeout(timeout_s, connect=min(CONNECT_TIMEOUT_S, timeout_s))
-        self._client = httpx.Client(base_url=url, headers=headers, timeout=timeout, trust_env=not self.is_local)
+        self._client = httpx.Client(
+            base_url=url, headers=headers, timeout=timeout, trust_env=not self.is_local, follow_redirects=False
+        )
 
     def expected(self, request: Request) -> LlmUse:
         """An upper bound of what `ask` will use."""
@@ -87,7 +89,8 @@ class OpenAiBackend:
             if status == 200:
                 self._format = _OBJECT_FORMAT
         if status != 200:
-            raise error_of_status(self._service, status, _codes(body), headers)
+            problem = _problem_in(body)
+            raise error_of_status(self._service, status, (problem.type, problem.code), headers, problem.message or "")
         return self._reply(request, body)
 
     def probe(self, timeout_s: float) -> None:
@@ -147,19 +150,19 @@ class OpenAiBackend:
 class _Problem(BaseModel):
     type: str | None = None
     code: str | int | None = None
+    message: str | None = None
 
 
 class _ProblemBody(BaseModel):
     error: _Problem
 
 
-def _codes(body: bytes) -> tuple[object, ...]:
-    """The error's type and code, where the body has them in OpenAI's form."""
+def _problem_in(body: bytes) -> _Problem:
+    """The error that the body holds; an empty one where it is not in OpenAI's form."""
     try:
-        problem = _ProblemBody.model_validate_json(body).error
+        return _ProblemBody.model_validate_json(body).error
     except ValidationError:
-        return ()
-    return problem.type, problem.code
+        return _Problem()
 
 
 def _late(service: str) -> LlmUnavailable:

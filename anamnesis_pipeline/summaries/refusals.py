@@ -8,15 +8,27 @@ import re
 from collections.abc import Iterable, Mapping
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
+from urllib.parse import urlsplit
 
-from anamnesis_pipeline.errors import AnamnesisError, LlmAnswerInvalid, LlmBusy, LlmRefused, LlmUnavailable
+from anamnesis_pipeline.errors import (
+    AnamnesisError,
+    LlmAnswerInvalid,
+    LlmBusy,
+    LlmPromptRefused,
+    LlmRefused,
+    LlmUnavailable,
+)
 
 LONGEST_WAIT_S = 7 * 86_400.0
 
 _CODE = re.compile(r"[A-Za-z0-9_.-]{1,60}")
 _QUOTA = ("insufficient_quota", "billing", "spend_limit", "credit", "ramp_limit", "quota_exceeded")
 _TOO_LONG = ("context_length_exceeded", "request_too_large", "exceed_context_size")
+_NO_ACCESS = ("authentication", "permission", "api_key", "model_not_found")
 _BUSY = ("overloaded_error", "rate_limit_error")
+_NO_CREDIT = re.compile(r"credit balance|insufficient (?:credit|quota|balance|funds)", re.I)
+"""What services say with a plain 400 where the account, not the prompt, is the reason."""
+_OF_PROMPT = frozenset({400, 422})
 _HINTS = {
     401: "check its API key",
     402: "its account has no credit left",
@@ -26,17 +38,23 @@ _HINTS = {
 
 
 def error_of_status(
-    service: str, status: int, codes: Iterable[object] = (), headers: Mapping[str, str] | None = None
+    service: str,
+    status: int,
+    codes: Iterable[object] = (),
+    headers: Mapping[str, str] | None = None,
+    message: str = "",
 ) -> AnamnesisError:
     """The error to raise for a reply that is none.
 
     :param codes: what the service says of the kind of error, e.g. (`rate_limit_error`,); anything but short code words
         is left out.
-    :param headers: of the reply; `retry-after` tells how long to wait.
+    :param headers: of the reply; `retry-after` tells how long to wait, `location` who is to be asked instead. Nobody
+        else is: a prompt goes to the host that was chosen for it, and to no other.
+    :param message: what the service says in words; it is looked at for credit, never repeated.
     """
     words = code_words(codes)
     said = f"{service} answered {status}" + (f" ({', '.join(words)})" if words else "")
-    if _any(words, _QUOTA) or status == 402:
+    if _any(words, _QUOTA) or status == 402 or _NO_CREDIT.search(message):
         return LlmRefused(f"{said}: quota or credit is used up; see to the account's billing")
     if _any(words, _TOO_LONG) or status == 413:
         return LlmAnswerInvalid(f"{said}: the prompt is too long for this model")
@@ -44,6 +62,10 @@ def error_of_status(
         return LlmBusy(f"{said}: it asks to wait", retry_after_s(headers or {}))
     if status >= 500 or status in (408, 409) or "api_error" in words or "timeout_error" in words:
         return LlmUnavailable(f"{said}; try again later")
+    if (status in _OF_PROMPT or (status < 300 and "invalid_request_error" in words)) and not _any(words, _NO_ACCESS):
+        return LlmPromptRefused(f"{said}: it does not take this prompt")
+    if 300 <= status < 400:
+        said += f": it passes calls on to {_target(headers or {})}, which is not followed"
     return LlmRefused(f"{said}; {_HINTS.get(status, 'it does not take the request as it is: check model and URL')}")
 
 
@@ -60,6 +82,15 @@ def retry_after_s(headers: Mapping[str, str], now: datetime | None = None) -> fl
     except ValueError:
         seconds = _until(value, now or datetime.now(UTC))
     return min(seconds, LONGEST_WAIT_S) if math.isfinite(seconds) and seconds >= 0 else None
+
+
+def _target(headers: Mapping[str, str]) -> str:
+    """The host of a redirect; the rest of its URL may hold a key."""
+    location = next((value for name, value in headers.items() if name.lower() == "location"), "")
+    try:
+        return urlsplit(location).hostname or "another address of its own"
+    except ValueError:
+        return "what is no URL"
 
 
 def _until(value: str, now: datetime) -> float:

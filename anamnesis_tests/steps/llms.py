@@ -74,6 +74,8 @@ class BatchLlmHere(LlmHere):
     looks: int = 0
     arrives: bool = True
     failing: list[BaseException] = field(default_factory=list)
+    unseen: list[BaseException] = field(default_factory=list)
+    """Raised by the next `collect`."""
     batches: dict[str, list[Request]] = field(default_factory=dict)
     errors: dict[str, Reply] = field(default_factory=dict)
     prices: dict[str, LlmUse] = field(default_factory=dict)
@@ -89,6 +91,8 @@ class BatchLlmHere(LlmHere):
 
     def collect(self, batch_id: str, model: str) -> Mapping[str, Reply] | None:
         self.looks += 1
+        if self.unseen:
+            raise self.unseen.pop(0)
         if batch_id not in self.batches:
             raise LlmAnswerInvalid(f"no batch {batch_id}")
         if not self.done:

@@ -5,7 +5,7 @@ from datetime import timedelta
 
 import pytest
 
-from anamnesis_pipeline.errors import LlmRefused, LlmUnavailable
+from anamnesis_pipeline.errors import LlmPromptRefused, LlmRefused, LlmUnavailable
 from anamnesis_pipeline.steps.llm_batches import LOOK_AGAIN, BatchDesk
 from anamnesis_pipeline.steps.llm_breaker import Breaker
 from anamnesis_pipeline.steps.llm_calls import LlmCaller, Pace
@@ -258,6 +258,26 @@ def test_a_refused_batch_costs_nothing_and_stops_all_calls(store: Store, start):
     assert run.backend.asked == []
     assert store.llm.used(DAY) == LlmUse()
     assert store.llm.open_batches("anthropic") == {}
+
+
+def test_parts_of_a_batch_that_the_service_does_not_take_are_asked_for_singly(store: Store, start):
+    run = start(BatchLlmHere(failing=[LlmPromptRefused("one of them")], arrives=False))
+    assert run().counts["flagged"] == 0
+    assert len(run.backend.asked) == PARTS
+    assert store.llm.used(DAY).calls == PARTS, "the batch cost nothing"
+    assert store.llm.open_batches("anthropic") == {}
+
+
+def test_a_batch_that_may_not_be_looked_at_is_not_taken_for_lost(store: Store, start):
+    run = start(BatchLlmHere(done=False))
+    run()
+    run.backend.unseen = [LlmPromptRefused("400")]
+    later(run)
+    assert run().counts["flagged"] == 0
+    assert list(store.llm.open_batches("anthropic")) == ["batch1"]
+    run.backend.done = True
+    later(run)
+    assert run().counts["cached"] == PARTS
 
 
 def test_a_batch_that_is_gone_is_forgotten_and_stays_paid(store: Store, start):

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from anamnesis_pipeline import wiring
-from anamnesis_pipeline.commands.redact import now_and_then
+from anamnesis_pipeline.commands.redact import now_and_then, render
 from anamnesis_pipeline.exchanges.redaction import Redactor, rules_version
 from anamnesis_pipeline.steps.posting import EpisodeDraft, Poster
 from anamnesis_pipeline.steps.rescan import CHECKPOINT, Rescan, RescanReport, Rules
@@ -81,6 +81,48 @@ def test_nothing_stays_readable_ids_stay_and_a_second_run_changes_nothing(home: 
     assert {e.episode_id for e in home.episodes()} == ids
     assert SECRET.lower().encode() not in home.bytes().lower()
     assert home.finds("quagga")
+    home.close()
+
+
+def test_folders_projects_and_their_aliases_lose_their_secrets_too(tmp_path: Path) -> None:
+    home = Home(tmp_path)
+    folder = f"/srv/{SECRET}/shop"
+    home.write([record("user", "Where is the quagga?", 1, cwd=folder), record("assistant", "Here.", 2, cwd=folder)])
+    home.ingest(unmasked)
+    home.store.settings.set(f"projects.seen.{folder}", folder)
+    home.store.settings.set("projects.aliases", {folder: "shop", "other": f"to-{SECRET}"})
+    Poster(home.store, unmasked, wiring.open_pieces(), None).create(
+        EpisodeDraft("A note.", f"by {SECRET}", f"team/{SECRET}", kind=f"k-{SECRET}", episode_id="posted")
+    )
+    home.store.episodes.call_project(folder, "shop")
+    report = rescan(home)
+    assert (report.changed["parts"], report.changed["settings"]) == (1, 2)
+    assert SECRET.lower().encode() not in home.bytes().lower()
+    mask = REDACTOR.mask_text(SECRET)[0]
+    (part,) = home.store.forgetting.parts_after("", 10)
+    assert part.cwd == f"/srv/{mask}/shop"
+    assert part.project == f"/srv/{mask}/shop"
+    posted = home.store.episodes.get(["posted"])["posted"]
+    assert (posted.instance, posted.project, posted.kind) == (f"by {mask}", f"team/{mask}", f"k-{mask}")
+    assert home.store.settings.get(f"projects.seen.{part.cwd}") == part.cwd
+    home.ingest(unmasked)
+    assert home.store.episodes.get([part.part_id])[part.part_id].project == "shop", "the alias still holds"
+    assert (part.project, "shop", 1) in home.store.episodes.project_names()
+    assert (rescan(home).masked, SECRET.encode() in home.bytes()) == ({}, False)
+    home.close()
+
+
+@pytest.mark.parametrize("dry_run", [True, False])
+def test_an_archive_of_a_lost_database_is_named_since_it_is_not_masked(home: Home, dry_run: bool) -> None:
+    (archived,) = home.settings.archive_dir.glob("*/*.zst")
+    kept = archived.with_name(f"{archived.name}.kept-1")
+    shutil.copy(archived, kept)
+    report = rescan(home, dry_run=dry_run)
+    assert [str(kept) in place for place in report.remains] == [True]
+    assert str(kept) in render(report)
+    assert "delete" in render(report)
+    kept.unlink()
+    assert rescan(home).remains == []
     home.close()
 
 

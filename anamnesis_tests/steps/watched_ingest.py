@@ -1,4 +1,4 @@
-"""An ingest in a process of its own, from which nothing gets out: `python -m ... <folder> <ingest | whole>`.
+"""An ingest in a process of its own, from which nothing gets out: `python -m ... <folder> <ingest | whole> [url]`.
 
 An audit hook, which no library can go around, refuses every look-up of a name, every connection to another machine and
 every start of Claude, and notes it. Prints per summarizer what was refused and what became of the summaries.
@@ -60,8 +60,8 @@ def is_here(host: object) -> bool:
         return False
 
 
-def main(folder: str, how: str) -> None:
-    """Ingest with each summarizer in turn."""
+def main(folder: str, how: str, url: str = "") -> None:
+    """Ingest with each summarizer in turn, or with the Ollama server at `url`."""
     from anamnesis_pipeline.commands.ingest import run_ingest
     from anamnesis_pipeline.settings import load
     from anamnesis_pipeline.sidecar.jsonl_control import llm_state
@@ -72,7 +72,8 @@ def main(folder: str, how: str) -> None:
     home.set(llm_input_price=0.1, llm_output_price=0.5)
     sys.addaudithook(refuse_what_leaves)
     found: dict[str, Any] = {}
-    for name, settings in ELSEWHERE.items():
+    here = {"ollama here": {"summarizer": "ollama", "ollama_urls": [url]}}
+    for name, settings in (here if url else ELSEWHERE).items():
         home.set(**settings)
         home.store.ingest.want_summaries("nobody")
         refused.clear()

@@ -290,3 +290,11 @@ def test_every_search_applies_every_filter_exactly(store: Store, written: list[E
     assert {h.episode_id for h in store.text.matching(["needles"], 100, where)} == wanted
     assert {h.episode_id for h in store.text.matching(["needle"], 100, where, analyzer="exact")} == wanted
     assert {h.episode_id for h in store.vectors.nearest("s", Variant.TEXT, unit(1, 1, 0, 0), 100, where)} == wanted
+
+
+def test_a_projects_own_name_changes_beneath_the_one_that_it_is_called(store: Store):
+    for number, project in enumerate(("old", "old", "other")):
+        put(store, f"e{number}", "text", project=project)
+    store.episodes.call_project("old", "called")
+    assert store.episodes.rename_project("old", "new") == 2
+    assert sorted(store.episodes.project_names()) == [("new", "called", 2), ("other", "other", 1)]

@@ -54,9 +54,14 @@ def stream_error(kind: str) -> Answer:
     return replace(begun, pieces=(*begun.pieces, error))
 
 
-def error(status: int, kind: str, details: dict[str, Any] | None = None, **headers: str) -> Answer:
+QUOTING = "sk-ant-SECRET-KEY and SECRET-PROMPT are quoted here"
+
+
+def error(
+    status: int, kind: str, details: dict[str, Any] | None = None, message: str = QUOTING, **headers: str
+) -> Answer:
     """An error reply. Its message quotes what was sent, as a service may."""
-    problem = {"type": kind, "message": "sk-ant-SECRET-KEY and SECRET-PROMPT are quoted here"}
+    problem = {"type": kind, "message": message}
     body = {"type": "error", "error": problem | ({"details": details} if details else {}), "request_id": "req_01"}
     return json_answer(body, status, **headers)
 

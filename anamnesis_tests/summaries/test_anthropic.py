@@ -4,10 +4,18 @@ import logging
 import traceback
 from collections.abc import Iterator
 from datetime import timedelta
+from urllib.parse import urlsplit
 
 import pytest
 
-from anamnesis_pipeline.errors import AnamnesisError, LlmAnswerInvalid, LlmBusy, LlmRefused, LlmUnavailable
+from anamnesis_pipeline.errors import (
+    AnamnesisError,
+    LlmAnswerInvalid,
+    LlmBusy,
+    LlmPromptRefused,
+    LlmRefused,
+    LlmUnavailable,
+)
 from anamnesis_pipeline.summaries.anthropic import AnthropicBackend
 from anamnesis_pipeline.summaries.base import Request
 from anamnesis_pipeline.summaries.prices import Model, find_model
@@ -99,7 +107,10 @@ def test_a_model_that_always_thinks_gets_little_effort_and_room_for_it(
         (error(402, "billing_error"), LlmRefused, None),
         (error(403, "permission_error"), LlmRefused, None),
         (error(404, "not_found_error"), LlmRefused, None),
-        (error(400, "invalid_request_error"), LlmRefused, None),
+        (error(400, "invalid_request_error"), LlmPromptRefused, None),
+        (error(422, "invalid_request_error"), LlmPromptRefused, None),
+        (stream_error("invalid_request_error"), LlmPromptRefused, None),
+        (error(400, "invalid_request_error", message="Your credit balance is too low (SECRET)."), LlmRefused, None),
         (error(413, "request_too_large"), LlmAnswerInvalid, None),
         (error(500, "api_error"), LlmUnavailable, None),
         (error(504, "timeout_error"), LlmUnavailable, None),
@@ -287,3 +298,17 @@ def test_calls_about_batches_fail_as_single_calls_do(
             call()
         assert getattr(caught.value, "retry_after_s", None) == (7.0 if raised is LlmBusy else None)
         assert "SECRET" not in "".join(traceback.format_exception(caught.value))
+
+
+def test_a_prompt_is_not_passed_on_to_another_host(
+    anthropic_server: AnthropicServer, backend: AnthropicBackend, request_: Request
+) -> None:
+    with AnthropicServer().running() as other:
+        other.respond(streamed(ANSWER))
+        location = f"http://localhost:{urlsplit(other.url).port}/elsewhere?key=SECRET"
+        anthropic_server.respond(Answer(307, headers={"location": location}))
+        with pytest.raises(LlmRefused, match="localhost") as caught:
+            backend.ask(request_)
+    assert other.received == []
+    assert len(anthropic_server.received) == 1
+    assert "SECRET" not in str(caught.value)

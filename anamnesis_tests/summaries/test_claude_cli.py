@@ -10,7 +10,14 @@ from pathlib import Path
 import paramiko
 import pytest
 
-from anamnesis_pipeline.errors import AnamnesisError, LlmAnswerInvalid, LlmBusy, LlmRefused, LlmUnavailable
+from anamnesis_pipeline.errors import (
+    AnamnesisError,
+    LlmAnswerInvalid,
+    LlmBusy,
+    LlmPromptRefused,
+    LlmRefused,
+    LlmUnavailable,
+)
 from anamnesis_pipeline.summaries.base import Request
 from anamnesis_pipeline.summaries.claude_cli import ClaudeCliBackend
 from anamnesis_pipeline.summaries.local_command import MAX_OUTPUT_BYTES
@@ -90,6 +97,7 @@ FAILURES = [
     ({"stdout": result("Server is temporarily limiting requests", is_error=True), "status": 1}, LlmBusy, "wait"),
     ({"stdout": result("Request rejected (429)", is_error=True), "status": 1}, LlmBusy, "429"),
     ({"stdout": result("Prompt is too long", is_error=True), "status": 1}, LlmAnswerInvalid, "too long"),
+    ({"stdout": result("API Error: 400 SECRET-PROMPT", is_error=True), "status": 1}, LlmPromptRefused, "400"),
     ({"stdout": result("API Error: 500 SECRET-PROMPT", is_error=True), "status": 1}, LlmUnavailable, "500"),
     ({"stdout": result("oops", is_error=True, api_error_status=429), "status": 1}, LlmBusy, "429"),
     ({"stdout": result("", subtype="error_max_structured_output_retries", is_error=True)}, LlmAnswerInvalid, "gave up"),

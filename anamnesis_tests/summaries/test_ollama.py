@@ -3,10 +3,18 @@
 import json
 import traceback
 from collections.abc import Callable, Iterator
+from urllib.parse import urlsplit
 
 import pytest
 
-from anamnesis_pipeline.errors import AnamnesisError, LlmAnswerInvalid, LlmBusy, LlmRefused, LlmUnavailable
+from anamnesis_pipeline.errors import (
+    AnamnesisError,
+    LlmAnswerInvalid,
+    LlmBusy,
+    LlmPromptRefused,
+    LlmRefused,
+    LlmUnavailable,
+)
 from anamnesis_pipeline.summaries import ollama as ollama_module
 from anamnesis_pipeline.summaries.base import Request
 from anamnesis_pipeline.summaries.ollama import OllamaBackend
@@ -69,6 +77,7 @@ def test_the_server_chooses_the_threads_unless_told_and_always_on_another_machin
     [
         (error(404), LlmRefused),
         (error(401), LlmRefused),
+        (error(400), LlmPromptRefused),
         (error(503), LlmBusy),
         (error(500), LlmUnavailable),
         (stream_error(), LlmUnavailable),
@@ -159,3 +168,17 @@ def test_text_stays_here_only_with_servers_on_this_machine_that_run_the_model_th
     backend = OllamaBackend(find_model("ollama", model, is_paid=False), urls, 5.0)
     assert backend.is_local is is_local
     backend.close()
+
+
+def test_a_prompt_is_not_passed_on_to_another_host(
+    ollama_server: OllamaServer, open_ollama: Open, request_: Request
+) -> None:
+    with OllamaServer().running() as other:
+        other.respond(streamed(ANSWER))
+        location = f"http://localhost:{urlsplit(other.url).port}/elsewhere?key=SECRET"
+        ollama_server.respond(Answer(307, headers={"location": location}))
+        with pytest.raises(LlmRefused, match="localhost") as caught:
+            open_ollama(ollama_server.url).ask(request_)
+    assert other.received == []
+    assert len(ollama_server.received) == 1
+    assert "SECRET" not in str(caught.value)

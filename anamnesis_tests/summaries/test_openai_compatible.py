@@ -2,10 +2,18 @@
 
 import traceback
 from collections.abc import Callable, Iterator
+from urllib.parse import urlsplit
 
 import pytest
 
-from anamnesis_pipeline.errors import AnamnesisError, LlmAnswerInvalid, LlmBusy, LlmRefused, LlmUnavailable
+from anamnesis_pipeline.errors import (
+    AnamnesisError,
+    LlmAnswerInvalid,
+    LlmBusy,
+    LlmPromptRefused,
+    LlmRefused,
+    LlmUnavailable,
+)
 from anamnesis_pipeline.summaries.base import Request
 from anamnesis_pipeline.summaries.openai_compatible import MAX_REPLY_BYTES, OpenAiBackend
 from anamnesis_pipeline.summaries.prices import find_model
@@ -80,7 +88,8 @@ def test_a_server_that_refuses_the_schema_is_asked_for_any_json_from_then_on(
         (error(403, None), LlmRefused, None),
         (error(404, "invalid_request_error", "model_not_found"), LlmRefused, None),
         (error(400, "invalid_request_error", "context_length_exceeded"), LlmAnswerInvalid, None),
-        (error(400, "invalid_request_error"), LlmRefused, None),
+        (error(400, "invalid_request_error"), LlmPromptRefused, None),
+        (error(400, "invalid_request_error", "content_filter"), LlmPromptRefused, None),
         (error(500, "server_error"), LlmUnavailable, None),
         (Answer(502, (b"<html>SECRET-PROMPT</html>",), content_type="text/html"), LlmUnavailable, None),
         (Answer(200, (b"<html>SECRET-PROMPT</html>",), content_type="text/html"), LlmAnswerInvalid, None),
@@ -122,3 +131,17 @@ def test_nobody_listening_is_said_to_be_out_of_reach(request_: Request, free_por
     with pytest.raises(LlmUnavailable, match="cannot be reached"):
         backend.ask(request_)
     backend.close()
+
+
+def test_a_prompt_is_not_passed_on_to_another_host(
+    openai_server: OpenAiServer, open_openai: Open, request_: Request
+) -> None:
+    with OpenAiServer().running() as other:
+        other.respond(completion(ANSWER))
+        location = f"http://localhost:{urlsplit(other.url).port}/elsewhere?key=SECRET"
+        openai_server.respond(Answer(308, headers={"location": location}))
+        with pytest.raises(LlmRefused, match="localhost") as caught:
+            open_openai().ask(request_)
+    assert other.received == []
+    assert len(openai_server.received) == 1
+    assert "SECRET" not in str(caught.value)

@@ -3,7 +3,7 @@ from email.utils import format_datetime
 
 import pytest
 
-from anamnesis_pipeline.errors import LlmBusy, LlmRefused, LlmUnavailable
+from anamnesis_pipeline.errors import LlmAnswerInvalid, LlmBusy, LlmPromptRefused, LlmRefused, LlmUnavailable
 from anamnesis_pipeline.summaries.refusals import LONGEST_WAIT_S, error_of_status, retry_after_s
 
 NOW = datetime(2026, 11, 22, 10, 0, tzinfo=UTC)
@@ -35,7 +35,7 @@ def test_without_retry_after_nothing_is_known() -> None:
 
 def test_only_short_code_words_of_a_service_are_repeated() -> None:
     error = error_of_status("it", 400, ("invalid_request_error", "the key sk-1 is wrong", None, 7, "x" * 61))
-    assert str(error).startswith("it answered 400 (invalid_request_error);")
+    assert str(error).startswith("it answered 400 (invalid_request_error):")
 
 
 @pytest.mark.parametrize(
@@ -46,8 +46,32 @@ def test_only_short_code_words_of_a_service_are_repeated() -> None:
         (429, LlmBusy),
         (529, LlmBusy),
         (302, LlmRefused),
+        (400, LlmPromptRefused),
+        (401, LlmRefused),
+        (402, LlmRefused),
+        (403, LlmRefused),
+        (413, LlmAnswerInvalid),
+        (422, LlmPromptRefused),
         (503, LlmUnavailable),
     ],
 )
 def test_a_bare_status_tells_waiting_from_refusing(status: int, kind: type[Exception]) -> None:
     assert type(error_of_status("it", status)) is kind
+
+
+@pytest.mark.parametrize(
+    ("codes", "message"),
+    [
+        (("invalid_request_error",), "Your credit balance is too low to access the API"),
+        ((), "Insufficient credits. Add more"),
+        (("authentication_error",), ""),
+        (("invalid_request_error", "invalid_api_key"), ""),
+        (("invalid_request_error", "model_not_found"), ""),
+        (("insufficient_quota",), ""),
+    ],
+)
+def test_a_400_about_the_account_or_the_model_is_no_prompts_fault(codes: tuple[str, ...], message: str) -> None:
+    error = error_of_status("it", 400, codes, message=message)
+    assert type(error) is LlmRefused
+    assert "Add more" not in str(error)
+    assert "API" not in str(error).replace("API key", "")

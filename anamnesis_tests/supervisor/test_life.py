@@ -1,6 +1,7 @@
 """Ending all processes of a life, and only those."""
 
 import os
+import signal
 import subprocess
 import sys
 import time
@@ -40,7 +41,8 @@ def test_a_process_that_ignores_sigterm_is_killed_after_the_grace(life: str) -> 
         wait_until_on(process)
         began = time.monotonic()
         assert end_life(life, grace_s=0.5, between_scans=process.poll) == []
-        assert 0.4 < time.monotonic() - began < 5
+        assert time.monotonic() - began > 0.4
+        assert process.wait() == -signal.SIGKILL
 
 
 def test_haste_skips_the_grace(life: str) -> None:
@@ -48,7 +50,7 @@ def test_haste_skips_the_grace(life: str) -> None:
         wait_until_on(process)
         began = time.monotonic()
         end_life(life, grace_s=60, hurry=lambda: True, between_scans=process.poll)
-        assert time.monotonic() - began < 5
+        assert time.monotonic() - began < 50
 
 
 def test_processes_of_another_life_are_left_alone(life: str) -> None:
@@ -59,6 +61,6 @@ def test_processes_of_another_life_are_left_alone(life: str) -> None:
 
 
 def test_a_life_without_members_is_ended_at_once(life: str) -> None:
-    began = time.monotonic()
-    assert end_life(life) == []
-    assert time.monotonic() - began < 2
+    scans: list[int] = []
+    assert end_life(life, grace_s=600, between_scans=lambda: scans.append(1)) == []
+    assert len(scans) <= 3, "it waits for nobody"

@@ -140,12 +140,19 @@ class SqliteEpisodes:
 
     def call_project(self, own: str, name: str) -> int:
         """See `EpisodeRecords.call_project`."""
+        return self._set_project("project", own, name)
+
+    def rename_project(self, own: str, name: str) -> int:
+        """See `EpisodeRecords.rename_project`."""
+        return self._set_project("own_project", own, name)
+
+    def _set_project(self, column: str, own: str, name: str) -> int:
         changed, last = 0, MAX_ROWS_PER_WRITE
         while last == MAX_ROWS_PER_WRITE:
             with self._database.write() as connection:
                 last = connection.execute(
-                    f"""UPDATE episodes SET project = ?2 WHERE episode_key IN (
-                        SELECT episode_key FROM episodes WHERE own_project = ?1 AND project <> ?2
+                    f"""UPDATE episodes SET {column} = ?2 WHERE episode_key IN (
+                        SELECT episode_key FROM episodes WHERE own_project = ?1 AND {column} <> ?2
                         LIMIT {MAX_ROWS_PER_WRITE})""",
                     (own, name),
                 ).rowcount
