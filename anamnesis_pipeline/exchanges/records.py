@@ -16,6 +16,10 @@ from anamnesis_pipeline.exchanges.tagged import without
 from anamnesis_pipeline.model import Message, SegmentKind, borrowed_key, content_id, result_key
 
 _MARKUP = re.compile(r"\s*<([a-z][a-z_-]*)")
+_PREVIEW = "<persisted-output>"
+_SAVED_TO = re.compile(r"saved to: ([^\n]+)")
+_PREVIEW_HEAD = 2_000
+"""Characters of a preview in which it says where the whole is."""
 _AGENT_TOOLS = frozenset({"Agent", "Task"})
 _TYPED = frozenset({SegmentKind.PROMPT, SegmentKind.STEERING, SegmentKind.COMMAND})
 _CONTINUED = "This session is being continued from a previous conversation that ran out of context"
@@ -38,7 +42,8 @@ class LoggedMessage:
     `tool_use_id` links a tool's input to its result; `tool` and `milestone` are set on inputs only. `claims` are keys
     that this message also stands for, though it is never taken for a copy because of them; one whose `seen_as` is
     claimed already is a copy. `parent` is the uuid of the record before. `spawned`, on results only, is the id of the
-    subagent that the call started. `borrowed` ones say that they are of another session.
+    subagent that the call started, and `moved_to` the path, on the machine that wrote it, of a file with the whole
+    text, of which the message has a preview. `borrowed` ones say that they are of another session.
     """
 
     message: Message
@@ -55,6 +60,7 @@ class LoggedMessage:
     parent: str = ""
     spawned: str = ""
     borrowed: bool = False
+    moved_to: str = ""
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -219,7 +225,7 @@ def _user(record: Record, blocks: Sequence[Any], line: int, skipped: Counter[str
         kind = _type(block)
         if kind.endswith("tool_result"):
             has_result = True
-            _add_result(emitter, block, _agent_of(record))
+            _add_result(emitter, block, _agent_of(record), _path_of_output(record, blocks))
         elif record.get("isMeta") is True:
             skipped["user:meta"] += 1
         elif kind == "text":
@@ -243,6 +249,12 @@ def _agent_of(record: Record) -> str:
     """Id of the subagent whose answer the tool result of this record is."""
     result = record.get("toolUseResult")
     return _string(result, "agentId") if isinstance(result, dict) else ""
+
+
+def _path_of_output(record: Record, blocks: Sequence[Any]) -> str:
+    """Where the whole text of the only result of this record is, if Claude Code says that it moved it out."""
+    result, results = record.get("toolUseResult"), sum(_type(block).endswith("tool_result") for block in blocks)
+    return _string(result, "persistedOutputPath") if isinstance(result, dict) and results == 1 else ""
 
 
 def _kinds(record: Record, text: str, skipped: Counter[str]) -> list[tuple[SegmentKind, str]]:
@@ -276,14 +288,22 @@ def _own_kind(record: Record) -> SegmentKind:
     return SegmentKind.AGENT_PROMPT if record.get("isSidechain") is True else SegmentKind.PROMPT
 
 
-def _add_result(emitter: _Emitter, block: Record, agent_id: str = "") -> None:
+def _add_result(emitter: _Emitter, block: Record, agent_id: str = "", moved_to: str = "") -> None:
     kind = SegmentKind.TOOL_ERROR if block.get("is_error") is True else SegmentKind.TOOL_RESULT
     call, text = _string(block, "tool_use_id"), result_text(block.get("content"))
     claims = (identity.answer_as_result(agent_id, text), identity.answer_as_said(agent_id, text)) if agent_id else ()
     key, aliases = emitter.result_keys(call, text) if call else ("", ())
+    before = len(emitter.messages)
     emitter.add(kind, text, key, (call, "", False), claims, aliases=aliases)
-    if emitter.messages and agent_id and call:
-        emitter.messages[-1] = replace(emitter.messages[-1], spawned=agent_id)
+    if len(emitter.messages) > before:
+        spawned = agent_id if call else ""
+        emitter.messages[-1] = replace(emitter.messages[-1], spawned=spawned, moved_to=_saved_to(text) or moved_to)
+
+
+def _saved_to(text: str) -> str:
+    """The path that a preview names."""
+    found = _SAVED_TO.search(text, 0, _PREVIEW_HEAD) if text.startswith(_PREVIEW) else None
+    return found[1].strip() if found else ""
 
 
 def _assistant(record: Record, body: Any, line: int, skipped: Counter[str]) -> list[LoggedMessage]:
