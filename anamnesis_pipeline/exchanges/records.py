@@ -10,16 +10,13 @@ from datetime import UTC, datetime
 from typing import Any, NamedTuple
 
 from anamnesis_pipeline.exchanges import identity
-from anamnesis_pipeline.exchanges.blocks import is_milestone, reference, result_text, tool_input_text
+from anamnesis_pipeline.exchanges.blocks import is_milestone, reference, result_text, saved_to, tool_input_text
 from anamnesis_pipeline.exchanges.log_lines import Record, read_records
-from anamnesis_pipeline.exchanges.tagged import without
+from anamnesis_pipeline.exchanges.own_calls import asks_memory, is_question
+from anamnesis_pipeline.exchanges.tagged import between, without
 from anamnesis_pipeline.model import Message, SegmentKind, borrowed_key, content_id, result_key
 
 _MARKUP = re.compile(r"\s*<([a-z][a-z_-]*)")
-_PREVIEW = "<persisted-output>"
-_SAVED_TO = re.compile(r"saved to: ([^\n]+)")
-_PREVIEW_HEAD = 2_000
-"""Characters of a preview in which it says where the whole is."""
 _AGENT_TOOLS = frozenset({"Agent", "Task"})
 _TYPED = frozenset({SegmentKind.PROMPT, SegmentKind.STEERING, SegmentKind.COMMAND})
 _CONTINUED = "This session is being continued from a previous conversation that ran out of context"
@@ -39,7 +36,8 @@ _SKIPPED_TYPES = frozenset({
 class LoggedMessage:
     """A message with what its record says about the place it was said in.
 
-    `tool_use_id` links a tool's input to its result; `tool` and `milestone` are set on inputs only. `claims` are keys
+    `tool_use_id` links a tool's input to its result, and a `!` command to its output; `tool`, `milestone` and
+    `asks_memory` are set on what comes first of these. `claims` are keys
     that this message also stands for, though it is never taken for a copy because of them; one whose `seen_as` is
     claimed already is a copy. `parent` is the uuid of the record before. `spawned`, on results only, is the id of the
     subagent that the call started, and `moved_to` the path, on the machine that wrote it, of a file with the whole
@@ -61,6 +59,7 @@ class LoggedMessage:
     spawned: str = ""
     borrowed: bool = False
     moved_to: str = ""
+    asks_memory: bool = False
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -238,7 +237,17 @@ def _user(record: Record, blocks: Sequence[Any], line: int, skipped: Counter[str
             skipped[f"block:{kind[:40]}"] += 1
     for kind in dict.fromkeys(kind for kind, _ in pieces):
         emitter.add_typed(kind, _joined(pieces, kind), _joined(typed, kind))
-    return emitter.messages
+    return [_with_command(logged) for logged in emitter.messages]
+
+
+def _with_command(logged: LoggedMessage) -> LoggedMessage:
+    """A `!` command, which asks or does not, and its output, whose record follows that of the command."""
+    text = logged.message.text
+    if logged.message.kind is not SegmentKind.COMMAND:
+        return logged
+    if (command := between(text, "<bash-input>", "</bash-input>")) is not None:
+        return replace(logged, tool_use_id=logged.message.uuid, asks_memory=is_question(command))
+    return replace(logged, tool_use_id=logged.parent) if text.lstrip().startswith("<bash-std") else logged
 
 
 def _joined(pieces: Sequence[tuple[SegmentKind, str]], kind: SegmentKind) -> str:
@@ -297,13 +306,7 @@ def _add_result(emitter: _Emitter, block: Record, agent_id: str = "", moved_to: 
     emitter.add(kind, text, key, (call, "", False), claims, aliases=aliases)
     if len(emitter.messages) > before:
         spawned = agent_id if call else ""
-        emitter.messages[-1] = replace(emitter.messages[-1], spawned=spawned, moved_to=_saved_to(text) or moved_to)
-
-
-def _saved_to(text: str) -> str:
-    """The path that a preview names."""
-    found = _SAVED_TO.search(text, 0, _PREVIEW_HEAD) if text.startswith(_PREVIEW) else None
-    return found[1].strip() if found else ""
+        emitter.messages[-1] = replace(emitter.messages[-1], spawned=spawned, moved_to=saved_to(text) or moved_to)
 
 
 def _assistant(record: Record, body: Any, line: int, skipped: Counter[str]) -> list[LoggedMessage]:
@@ -334,6 +337,8 @@ def _add_block(emitter: _Emitter, message_id: str, block: Any, skipped: Counter[
         task = _string(value, "prompt") if name in _AGENT_TOOLS and isinstance(value, dict) else ""
         claims = (identity.task_of_agent(emitter.session_id, task),) if task else ()
         emitter.add(SegmentKind.TOOL_INPUT, text, key, (call, name, is_milestone(name, value)), claims)
+        if asks_memory(name, value):
+            emitter.messages[-1] = replace(emitter.messages[-1], asks_memory=True)
     elif kind.endswith("tool_result"):
         _add_result(emitter, block)
     else:

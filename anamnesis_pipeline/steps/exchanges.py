@@ -74,7 +74,7 @@ class Tally:
         self.parts.update(part.part_id for part in step.parts)
         self.exchanges.update(part.exchange_id for part in step.parts)
         self.skipped += batch.skipped
-        self.skipped += Counter({"own:summarizer": step.own})
+        self.skipped += Counter({"own:summarizer": step.own, "own:answer": step.answers})
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,11 +129,13 @@ class ParseContext:
         """The batch with the whole text of new results whose record has a preview of it."""
         if not self.outputs:
             return batch
-        messages = (
-            with_whole_text(m, self.outputs, self.archive_lines) if m.moved_to and known.isdisjoint(m.names) else m
+        messages = tuple(
+            with_whole_text(m, self.outputs, self.archive_lines, self.tally.skipped)
+            if m.moved_to and known.isdisjoint(m.names)
+            else m
             for m in batch.messages
         )
-        return replace(batch, messages=tuple(messages))
+        return replace(batch, messages=messages)
 
     def chunks(self, lines: Iterator[str]) -> Iterator[list[str]]:
         """Lines of a log in runs that take little memory, with what they are to be read together with."""
@@ -182,7 +184,7 @@ def parse_source(
         parts=len(tally.parts),
         exchanges=len(tally.exchanges),
         closed=closed,
-        skipped=dict(tally.skipped),
+        skipped=dict(+tally.skipped),
         malformed=tally.malformed,
         overtaken=tally.overtaken,
         seconds=time.monotonic() - begun,

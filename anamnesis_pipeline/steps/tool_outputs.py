@@ -13,6 +13,7 @@ from io import StringIO
 
 from anamnesis_pipeline.exchanges.blocks import result_text
 from anamnesis_pipeline.exchanges.log_lines import has_too_many_values
+from anamnesis_pipeline.exchanges.own_text import without_memory
 from anamnesis_pipeline.exchanges.parsing import read_messages
 from anamnesis_pipeline.exchanges.records import LoggedMessage
 from anamnesis_pipeline.model import FileCursor, content_id
@@ -61,13 +62,19 @@ def characters_named(line: str, sizes: Mapping[str, int]) -> int:
 
 
 def with_whole_text(
-    logged: LoggedMessage, outputs: Mapping[str, FileCursor], read: Callable[[FileCursor, int], Iterable[str]]
+    logged: LoggedMessage,
+    outputs: Mapping[str, FileCursor],
+    read: Callable[[FileCursor, int], Iterable[str]],
+    skipped: Counter[str],
 ) -> LoggedMessage:
-    """The message with the text of the file in place of its preview, where the file is archived."""
+    """The message with the text of the file in place of its preview, where the file is archived; what is left out of it
+    is counted in `skipped`.
+    """
     cursor = next((outputs[name] for name in names_of_output(logged) if name in outputs), None)
     if cursor is None or cursor.offset > LONGEST_OUTPUT:
         return logged
-    text = _text(cursor.path, read(cursor, 0))
+    text, own = without_memory(_text(cursor.path, read(cursor, 0)))
+    skipped["own:memory"] += own
     return logged if text.isspace() or not text else replace(logged, message=replace(logged.message, text=text))
 
 
