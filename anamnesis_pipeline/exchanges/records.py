@@ -2,7 +2,6 @@
 not understood is counted.
 """
 
-import re
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
@@ -13,18 +12,12 @@ from anamnesis_pipeline.exchanges import identity
 from anamnesis_pipeline.exchanges.blocks import is_milestone, reference, result_text, saved_to, tool_input_text
 from anamnesis_pipeline.exchanges.log_lines import Record, read_records
 from anamnesis_pipeline.exchanges.own_calls import asks_memory, is_question
-from anamnesis_pipeline.exchanges.tagged import between, without
+from anamnesis_pipeline.exchanges.tagged import between, without_at_ends
+from anamnesis_pipeline.exchanges.user_text import INJECTED_TAGS, kinds_of, own_kind
 from anamnesis_pipeline.model import Message, SegmentKind, borrowed_key, content_id, result_key
 
-_MARKUP = re.compile(r"\s*<([a-z][a-z_-]*)")
 _AGENT_TOOLS = frozenset({"Agent", "Task"})
 _TYPED = frozenset({SegmentKind.PROMPT, SegmentKind.STEERING, SegmentKind.COMMAND})
-_CONTINUED = "This session is being continued from a previous conversation that ran out of context"
-_INTERRUPTED = "[Request interrupted by user"
-_COMMAND_TAGS = ("command-", "local-command-", "bash-", "user-memory-input")
-_NOTIFICATION_TAGS = ("task-notification", "teammate-message", "agent-notification")
-_INJECTED_TAGS = ("system-reminder", "user-prompt-submit-hook", "ide_opened_file", "ide_selection")
-_INJECTED_STARTS = ("Stop hook feedback:", "Caveat: The messages below were generated")
 _SKIPPED_TYPES = frozenset({
     "progress", "file-history-snapshot", "file-history-delta", "queue-operation", "ai-title", "custom-title", "summary",
     "agent-name", "agent-setting", "agent-color", "tag", "last-prompt", "mode", "permission-mode", "pr-link",
@@ -124,21 +117,6 @@ def beginning(lines: Iterable[str]) -> Beginning:
     return Beginning()
 
 
-def text_kind(text: str) -> SegmentKind | None:
-    """Who wrote the text of a user record; None for text that was injected."""
-    if text.startswith(_CONTINUED):
-        return SegmentKind.COMPACT_SUMMARY
-    markup = _MARKUP.match(text)
-    tag = markup[1] if markup else ""
-    if tag.startswith(_COMMAND_TAGS):
-        return SegmentKind.COMMAND
-    if tag.startswith(_NOTIFICATION_TAGS) or text.startswith(_INTERRUPTED):
-        return SegmentKind.NOTIFICATION
-    if tag in _INJECTED_TAGS or text.startswith(_INJECTED_STARTS):
-        return None
-    return SegmentKind.PROMPT
-
-
 def timestamp_of(record: Record) -> datetime | None:
     """The record's time in UTC, if it has one that can be read."""
     text = record.get("timestamp")
@@ -224,15 +202,15 @@ def _user(record: Record, blocks: Sequence[Any], line: int, skipped: Counter[str
         kind = _type(block)
         if kind.endswith("tool_result"):
             has_result = True
-            _add_result(emitter, block, _agent_of(record), _path_of_output(record, blocks))
+            _add_result(emitter, block, skipped, _agent_of(record), _path_of_output(record, blocks))
         elif record.get("isMeta") is True:
             skipped["user:meta"] += 1
         elif kind == "text":
-            found = _kinds(record, _string(block, "text"), skipped)
+            found = kinds_of(record, _string(block, "text"), skipped)
             typed += found
             pieces += found
         elif kind in {"image", "document"}:
-            pieces.append((SegmentKind.NOTIFICATION if has_result else _own_kind(record), reference(block)))
+            pieces.append((SegmentKind.NOTIFICATION if has_result else own_kind(record), reference(block)))
         else:
             skipped[f"block:{kind[:40]}"] += 1
     for kind in dict.fromkeys(kind for kind, _ in pieces):
@@ -266,40 +244,11 @@ def _path_of_output(record: Record, blocks: Sequence[Any]) -> str:
     return _string(result, "persistedOutputPath") if isinstance(result, dict) and results == 1 else ""
 
 
-def _kinds(record: Record, text: str, skipped: Counter[str]) -> list[tuple[SegmentKind, str]]:
-    if record.get("isCompactSummary") is True:
-        return [(SegmentKind.COMPACT_SUMMARY, text)]
-    text, cut = _without_injected(text)
-    skipped["user:injected"] += cut
-    if not text:
-        return []
-    kind = text_kind(text)
-    if kind is None:
-        skipped["user:injected"] += 1
-        return []
-    return [(_own_kind(record) if kind is SegmentKind.PROMPT else kind, text)]
-
-
-def _without_injected(text: str) -> tuple[str, int]:
-    """`text` without the blocks that the client added to what was typed, and how many there were."""
-    count = 0
-    for tag in _INJECTED_TAGS:
-        text, cut = without(text, f"<{tag}>", f"</{tag}>")
-        count += cut
-    return (text.strip(), count) if count else (text, 0)
-
-
-def _own_kind(record: Record) -> SegmentKind:
-    """The kind of plain text in a user record, which depends on who sent the record."""
-    origin = record.get("origin")
-    if isinstance(origin, dict) and origin.get("kind", "human") != "human":
-        return SegmentKind.NOTIFICATION
-    return SegmentKind.AGENT_PROMPT if record.get("isSidechain") is True else SegmentKind.PROMPT
-
-
-def _add_result(emitter: _Emitter, block: Record, agent_id: str = "", moved_to: str = "") -> None:
+def _add_result(
+    emitter: _Emitter, block: Record, skipped: Counter[str], agent_id: str = "", moved_to: str = ""
+) -> None:
     kind = SegmentKind.TOOL_ERROR if block.get("is_error") is True else SegmentKind.TOOL_RESULT
-    call, text = _string(block, "tool_use_id"), result_text(block.get("content"))
+    call, text = _string(block, "tool_use_id"), _text_of_result(block.get("content"), skipped)
     claims = (identity.answer_as_result(agent_id, text), identity.answer_as_said(agent_id, text)) if agent_id else ()
     key, aliases = emitter.result_keys(call, text) if call else ("", ())
     before = len(emitter.messages)
@@ -307,6 +256,15 @@ def _add_result(emitter: _Emitter, block: Record, agent_id: str = "", moved_to: 
     if len(emitter.messages) > before:
         spawned = agent_id if call else ""
         emitter.messages[-1] = replace(emitter.messages[-1], spawned=spawned, moved_to=saved_to(text) or moved_to)
+
+
+def _text_of_result(content: Any, skipped: Counter[str]) -> str:
+    """What the tool put out, without the blocks that the client added before or behind it, or a piece of it."""
+    pieces = content if isinstance(content, list) else [content]
+    texts = [result_text([piece] if isinstance(content, list) else piece) for piece in pieces]
+    cut = [without_at_ends(text, INJECTED_TAGS) for text in texts]
+    skipped["user:injected"] += sum(count for _, count in cut)
+    return "\n".join(text for text, _ in cut if text)
 
 
 def _assistant(record: Record, body: Any, line: int, skipped: Counter[str]) -> list[LoggedMessage]:
@@ -340,7 +298,7 @@ def _add_block(emitter: _Emitter, message_id: str, block: Any, skipped: Counter[
         if asks_memory(name, value):
             emitter.messages[-1] = replace(emitter.messages[-1], asks_memory=True)
     elif kind.endswith("tool_result"):
-        _add_result(emitter, block)
+        _add_result(emitter, block, skipped)
     else:
         skipped[f"block:{kind[:40]}"] += 1
 
@@ -361,7 +319,7 @@ def _attachment(record: Record, line: int, skipped: Counter[str]) -> list[Logged
     steering = {SegmentKind.PROMPT: SegmentKind.STEERING, SegmentKind.AGENT_PROMPT: SegmentKind.STEERING}
     emitter = _Emitter(record, "attachment", line)
     text = result_text(payload.get("prompt"))
-    for kind, typed in _kinds(record, text, skipped):
+    for kind, typed in kinds_of(record, text, skipped):
         emitter.add_typed(steering.get(kind, kind), typed, typed)
     return emitter.messages
 
