@@ -15,6 +15,8 @@ _NOTIFICATION_TAGS = ("task-notification", "teammate-message", "agent-notificati
 INJECTED_TAGS = ("system-reminder", "user-prompt-submit-hook", "ide_opened_file", "ide_selection")
 """Of the blocks that the client adds to what a person or a tool says."""
 _INJECTED_STARTS = ("Stop hook feedback:", "Caveat: The messages below were generated")
+_MARKS_ITS_OWN = (2, 1, 38)
+"""The earliest version in whose logs the client was seen to mark such text."""
 
 
 def text_kind(text: str) -> SegmentKind | None:
@@ -41,6 +43,8 @@ def kinds_of(record: Record, text: str, skipped: Counter[str]) -> list[tuple[Seg
     if not text:
         return []
     kind = text_kind(text)
+    if kind is None and text.startswith(_INJECTED_STARTS) and _is_typed(record):
+        kind = SegmentKind.PROMPT
     if kind is None:
         skipped["user:injected"] += 1
         return []
@@ -62,3 +66,21 @@ def own_kind(record: Record) -> SegmentKind:
     if isinstance(origin, dict) and origin.get("kind", "human") != "human":
         return SegmentKind.NOTIFICATION
     return SegmentKind.AGENT_PROMPT if record.get("isSidechain") is True else SegmentKind.PROMPT
+
+
+def _is_typed(record: Record) -> bool:
+    """Whether the record says that a human wrote it: by its origin, by a field that only the client's prompt sets, or
+    because its version marks what it writes itself (`isMeta`), and did not mark this.
+    """
+    origin, source = record.get("origin"), record.get("promptSource")
+    if isinstance(origin, dict) and "kind" in origin:
+        return bool(origin["kind"] == "human")
+    if isinstance(source, str):
+        return source in {"typed", "queued"}
+    return "permissionMode" in record or _version(record) >= _MARKS_ITS_OWN
+
+
+def _version(record: Record) -> tuple[int, ...]:
+    version = record.get("version")
+    found = re.match(r"(\d{1,6})\.(\d{1,6})\.(\d{1,6})", version) if isinstance(version, str) else None
+    return tuple(map(int, found.groups())) if found else ()

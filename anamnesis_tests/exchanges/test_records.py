@@ -345,3 +345,34 @@ def test_what_the_client_adds_to_a_tools_output_is_left_out_and_what_the_output_
         (Kind.TOOL_RESULT, f"it said {added}"),
     ]
     assert read_messages(log.lines, 0).skipped == {"user:injected": 5}
+
+
+STOP_HOOK = "Stop hook feedback: what does that line in the log mean?"
+TYPED: list[dict[str, object]] = [
+    {"promptSource": "typed"},
+    {"promptSource": "queued", "version": "2.0.1"},
+    {"origin": {"kind": "human"}},
+    {"permissionMode": "default", "version": "2.1.20"},
+    {"version": "2.1.240"},
+]
+INJECTED: list[dict[str, object]] = [
+    {},
+    {"version": "2.0.76"},
+    {"version": "2.1.240", "promptSource": "system"},
+    {"version": "2.1.240", "isMeta": True},
+    {"version": ["2.1.240"]},
+]
+
+
+@pytest.mark.parametrize("fields", TYPED)
+def test_a_typed_prompt_stays_however_it_begins(fields: dict[str, object]) -> None:
+    log = Log()
+    log.user(STOP_HOOK, **fields)
+    assert kinds_and_texts(log) == [(Kind.PROMPT, STOP_HOOK)]
+
+
+@pytest.mark.parametrize("fields", INJECTED)
+def test_feedback_of_a_hook_is_no_prompt_where_nothing_says_that_it_was_typed(fields: dict[str, object]) -> None:
+    log = Log()
+    log.user(STOP_HOOK, **fields)
+    assert kinds_and_texts(log) == []
