@@ -200,7 +200,8 @@ def _is_archived(crawl: _Crawl, read: ReadBlock, cursor: FileCursor) -> bool:
     if not cursor.lines or is_agent_description(cursor.path):
         return False
     start = FileCursor(cursor.source, cursor.path)
-    here = (line for lines, _, _ in _masked_batches(crawl, start, read, cursor.offset) for line in lines)
+    uncounted = replace(crawl, tally=_Tally())
+    here = (line for lines, _, _ in _masked_batches(uncounted, start, read, cursor.offset) for line in lines)
     kept = archived_lines(crawl.store, crawl.archive, cursor.source, cursor.path, cursor.generation)
     return all(line == archived for line, archived in zip_longest(here, kept))
 

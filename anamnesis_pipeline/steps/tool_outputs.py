@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from io import StringIO
 
+from anamnesis_pipeline.exchanges import identity
 from anamnesis_pipeline.exchanges.blocks import result_text
 from anamnesis_pipeline.exchanges.log_lines import has_too_many_values
 from anamnesis_pipeline.exchanges.own_text import without_memory
@@ -75,7 +76,11 @@ def with_whole_text(
         return logged
     text, own = without_memory(_text(cursor.path, read(cursor, 0)))
     skipped["own:memory"] += own
-    return logged if text.isspace() or not text else replace(logged, message=replace(logged.message, text=text))
+    if not text or text.isspace():
+        return logged
+    agent = logged.spawned  # its answer is known by its text, here and in its own file
+    claims = (identity.answer_as_result(agent, text), identity.answer_as_said(agent, text)) if agent else ()
+    return replace(logged, message=replace(logged.message, text=text), claims=claims)
 
 
 def _text(path: str, lines: Iterable[str]) -> str:

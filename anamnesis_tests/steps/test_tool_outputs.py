@@ -31,6 +31,7 @@ KEY = "\n".join(
         END,
     ]
 )
+AGENT = f"{FOLDER}/{SESSION}/subagents/agent-a1.jsonl"
 WHOLE = "first line\n\n    indented\n" + "".join(f"line {n} of the output\n" for n in range(2_000)) + "the last okapi\n"
 
 
@@ -312,3 +313,32 @@ def test_an_output_that_cannot_be_read_hides_nothing_else(home: Home) -> None:
     home.ingest()
     assert home.store.ingest.counts().messages == 3
     assert len(home.archived(path_of("toolu_1.txt"))) == WHOLE.count("\n")
+
+
+def test_an_agents_long_answer_is_there_once_also_where_its_session_moved_it_out(home: Home) -> None:
+    answer = WHOLE.removesuffix("\n")
+    lines = recorded(put_out(home, f"{answer}\nagentId: a1\n"), toolUseResult={"agentId": "a1", "status": "completed"})
+    agent = {"isSidechain": True, "agentId": "a1"}
+    home.write([record("user", "Look.", 2, **agent), record("assistant", answer, 3, **agent)], AGENT)
+    home.ingest()
+    assert home.store.ingest.counts().messages == 2
+    home.write(lines)
+    home.ingest()
+    assert home.store.ingest.counts().messages == 4
+    assert "\n".join(e.raw_exchange for e in home.episodes()).count("the last okapi") == 1
+
+
+def test_a_forgotten_text_goes_from_what_this_memory_answered_about_it_in_its_session_too(home: Home) -> None:
+    said = "Why is the ledger of the walrus module wrong by one cent?"
+    call = {"type": "tool_use", "id": "toolu_7", "name": "Bash", "input": {"command": "anamnesis search ledger"}}
+    answer = {"type": "tool_result", "tool_use_id": "toolu_7", "content": f'{{"excerpt": "{said}"}}'}
+    other = {"type": "tool_result", "tool_use_id": "toolu_8", "content": "The gecko sleeps."}
+    home.write([record("user", said, 1), record("user", "And what did we say of it before?", 50)])
+    home.write([record("assistant", "", 51, message={"role": "assistant", "id": "m2", "content": [call]})])
+    for number, block in enumerate((answer, other), 52):
+        home.write([record("user", "", number, message={"role": "user", "content": [block]})])
+    home.ingest(unmasked)
+    (walrus,) = [e.episode_id for e in home.episodes() if "walrus" in e.raw_exchange]
+    forget(home, ids=(walrus,))
+    assert b"walrus" not in home.bytes()
+    assert [line == "{}" for line in home.archived()] == [True, False, False, True, False]
