@@ -9,7 +9,7 @@ import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
-from io import StringIO
+from itertools import islice
 
 from anamnesis_pipeline.exchanges import identity
 from anamnesis_pipeline.exchanges.blocks import result_text
@@ -20,12 +20,14 @@ from anamnesis_pipeline.exchanges.records import LoggedMessage
 from anamnesis_pipeline.model import FileCursor, content_id
 from anamnesis_pipeline.sources.base import TOOL_RESULTS, output_name
 
-LONGEST_OUTPUT = 64 << 20
+LONGEST_OUTPUT = 50 << 20
 """Bytes of a file that becomes the text of a result. Of a longer one, which is archived as well, the preview stays."""
 
 NO_LINE = ""
 """What stays of a forgotten line of an output."""
 
+_RUN = 10_000
+"""Lines that are joined at a time."""
 _NAMED = re.compile(rf"{TOOL_RESULTS}[/\\]+([\w.-]+)")
 
 
@@ -84,11 +86,9 @@ def with_whole_text(
 
 
 def _text(path: str, lines: Iterable[str]) -> str:
-    """Lines joined one by one: a list of all of them may take ten times the memory of their text."""
-    joined = StringIO(newline="")
-    for number, line in enumerate(lines):
-        joined.write(f"\n{line}" if number else line)
-    text = joined.getvalue()
+    """Lines joined run by run: a list of all of them may take ten times the memory of their text."""
+    left = iter(lines)
+    text = "\n".join("\n".join(run) for run in iter(lambda: list(islice(left, _RUN)), []))
     return _of_blocks(text) if path.endswith(".json") else text
 
 

@@ -117,15 +117,13 @@ def test_04_a_line_of_50_megabytes_goes_through_in_bounded_memory_and_is_not_cut
 @pytest.mark.slow
 @pytest.mark.timeout(3_000)
 @pytest.mark.parametrize("what", ["plain text", "short lines", "an emoji in plain text, and a secret"])
-def test_04_an_output_of_60_megabytes_in_its_own_file_goes_through_in_bounded_memory_too(
+def test_04_an_output_of_50_megabytes_in_its_own_file_goes_through_in_bounded_memory_too(
     tmp_path: Path, what: str
 ) -> None:
     path = log_path(tmp_path)
     output = path.parent / SESSION / "tool-results" / "t1.txt"
     output.parent.mkdir(parents=True)
-    text = HUGE[what][0]()
-    output.write_text(f"{text}\n" + "x" * 99 + "\n" * 100_000 + "y" * 10_000_000, encoding="utf-8")
-    del text
+    output.write_text(f"{HUGE[what][0]()}\n" + "\n" * 100_000, encoding="utf-8")
     log = Log()
     log.user("Why?")
     log.call("Bash", "t1", command="make")
