@@ -30,11 +30,11 @@ class LoggedMessage:
     """A message with what its record says about the place it was said in.
 
     `tool_use_id` links a tool's input to its result, and a `!` command to its output; `tool`, `milestone` and
-    `asks_memory` are set on what comes first of these. `claims` are keys
-    that this message also stands for, though it is never taken for a copy because of them; one whose `seen_as` is
-    claimed already is a copy. `parent` is the uuid of the record before. `spawned`, on results only, is the id of the
-    subagent that the call started, and `moved_to` the path, on the machine that wrote it, of a file with the whole
-    text, of which the message has a preview. `borrowed` ones say that they are of another session.
+    `asks_memory` are set on what comes first of these. `claims` are keys that this message also stands for, though it
+    is never taken for a copy because of them; one whose `seen_as` is claimed already is a copy. `parent` is the uuid of
+    the record before. `spawned`, on results only, is the id of the subagent that the call started, and `moved_to` the
+    path, on the machine that wrote it, of a file with the whole text, of which the message has a preview. `borrowed`
+    ones say that they are of another session.
     """
 
     message: Message
