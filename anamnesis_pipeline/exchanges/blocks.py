@@ -14,6 +14,12 @@ _PLAIN = re.compile(r"[a-z0-9_\r\n-]*|[A-Z0-9_\r\n-]*")
 _GIT_COMMIT = re.compile(r"\bgit\b[^|;&\n]*\bcommit\b")
 
 
+_PREVIEW = "<persisted-output>"
+_SAVED_TO = re.compile(r"saved to: ([^\n]+)")
+_PREVIEW_HEAD = 2_000
+"""Characters of a preview in which it says where the whole is."""
+
+
 def tool_input_text(name: str, value: Any) -> str:
     """The tool's name on a line of its own, then one `key: value` per input.
 
@@ -31,6 +37,12 @@ def result_text(content: Any) -> str:
     if isinstance(content, list):
         return "\n".join(text for text in map(_block_text, content) if text)
     return "" if content is None else _compact(without_blobs(content))
+
+
+def saved_to(text: str) -> str:
+    """The path of the file with the whole of a result that the client moved out, which a preview names; else empty."""
+    found = _SAVED_TO.search(text, 0, _PREVIEW_HEAD) if text.startswith(_PREVIEW) else None
+    return found[1].strip() if found else ""
 
 
 def reference(block: Mapping[str, Any]) -> str:

@@ -26,16 +26,18 @@ MAX_PENDING = 64
 """Tool calls without a result that are remembered, the latest ones."""
 
 _RESULTS = frozenset({SegmentKind.TOOL_RESULT, SegmentKind.TOOL_ERROR})
+_ANSWERS = _RESULTS | {SegmentKind.COMMAND}
 _SPOKEN = frozenset({SegmentKind.STATEMENT, SegmentKind.PROMPT, SegmentKind.AGENT_PROMPT, SegmentKind.STEERING})
 
 
 @dataclass(frozen=True, slots=True)
 class PendingTool:
-    """A tool call whose result has not come yet."""
+    """A tool call whose result has not come yet. One that `asks_memory` will get what is remembered already."""
 
     tool_use_id: str
     name: str
     milestone: bool
+    asks_memory: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,9 +62,17 @@ def follow(trail: Trail, logged: LoggedMessage) -> Trail:
         return _after_result(trail, logged)
     lead = tail(logged.message.text) if kind in _SPOKEN else trail.lead
     pending = trail.pending
-    if kind is SegmentKind.TOOL_INPUT and logged.tool_use_id:
-        pending = (*pending, PendingTool(logged.tool_use_id, logged.tool, logged.milestone))[-MAX_PENDING:]
+    if logged.tool_use_id and (kind is SegmentKind.TOOL_INPUT or logged.asks_memory):
+        call = PendingTool(logged.tool_use_id, logged.tool, logged.milestone, logged.asks_memory)
+        pending = (*pending, call)[-MAX_PENDING:]
     return Trail(False, False, trail.failed, pending, lead)
+
+
+def is_own_answer(trail: Trail, logged: LoggedMessage) -> bool:
+    """Whether a message is what this memory answered to a call, or to a command that the user ran."""
+    if logged.asks_memory or logged.message.kind not in _ANSWERS:
+        return False
+    return any(call.asks_memory and call.tool_use_id == logged.tool_use_id for call in trail.pending)
 
 
 def _after_result(trail: Trail, logged: LoggedMessage) -> Trail:

@@ -7,7 +7,7 @@ from dataclasses import asdict, dataclass, field, replace
 from datetime import datetime, timedelta
 from typing import Any
 
-from anamnesis_pipeline.exchanges.cutting import Cutter, PendingTool, Trail, follow, is_pause, is_seam
+from anamnesis_pipeline.exchanges.cutting import Cutter, PendingTool, Trail, follow, is_own_answer, is_pause, is_seam
 from anamnesis_pipeline.exchanges.grouping import Exchange, exchange_of
 from anamnesis_pipeline.exchanges.log_lines import MAX_VALUES, Record, has_too_many_values, read_records
 from anamnesis_pipeline.exchanges.own_text import begins_own_session, may_hold_memory, without_memory
@@ -140,7 +140,7 @@ class Advance:
     """What a batch adds. `parts` are new, grown or closed; the last may still grow, and is then `open_part`.
 
     `keys` are of new messages, one each; `aliases` and `claims` lead from further keys to these. `own` counts the
-    messages of our summarizer's session, which are left out.
+    messages of our summarizer's session, and `answers` what this memory itself answered: both are left out.
     """
 
     state: FileState
@@ -151,6 +151,7 @@ class Advance:
     aliases: Mapping[str, str]
     claims: Mapping[str, str]
     own: int = 0
+    answers: int = 0
 
 
 ReadRecord = Callable[[Record, int, Counter[str]], list[LoggedMessage]]
@@ -238,7 +239,7 @@ class _Walk:
         label: Callable[[str], str],
     ) -> None:
         self._state, self._trail = state, state.trail
-        self._ordinal, self._spoken_at, self._own = state.ordinal, state.last_timestamp, 0
+        self._ordinal, self._spoken_at, self._own, self._answers = state.ordinal, state.last_timestamp, 0, 0
         self._boundaries = (*state.boundaries, *batch.boundaries)
         self._cutter, self._found, self._origin, self._label = cutter, found, origin, label
 
@@ -253,7 +254,9 @@ class _Walk:
         self._state = _located(self._state, logged, self._origin)
         if self._state.borrows:  # maybe the same message once more, without the mark
             logged = replace(logged, seen_as=(*logged.seen_as, *logged.lent_as))
-        if self._found.is_copy(logged):
+        if is_own_answer(self._trail, logged):
+            self._answers += 1
+        elif self._found.is_copy(logged):
             self._found.add_copy(logged, self._origin.path)
         else:
             self._found.add(logged)
@@ -274,7 +277,7 @@ class _Walk:
             trail=self._trail,
             boundaries=self._boundaries[-MAX_BOUNDARIES:],
         )
-        return self._found.advance(state, parts, last, self._own)
+        return replace(self._found.advance(state, parts, last, self._own), answers=self._answers)
 
     def _lay(self, logged: LoggedMessage) -> None:
         """Put a new message into the open part or the next one."""

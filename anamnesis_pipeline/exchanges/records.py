@@ -2,7 +2,6 @@
 not understood is counted.
 """
 
-import re
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
@@ -10,20 +9,15 @@ from datetime import UTC, datetime
 from typing import Any, NamedTuple
 
 from anamnesis_pipeline.exchanges import identity
-from anamnesis_pipeline.exchanges.blocks import is_milestone, reference, result_text, tool_input_text
+from anamnesis_pipeline.exchanges.blocks import is_milestone, reference, result_text, saved_to, tool_input_text
 from anamnesis_pipeline.exchanges.log_lines import Record, read_records
-from anamnesis_pipeline.exchanges.tagged import without
+from anamnesis_pipeline.exchanges.own_calls import asks_memory, is_question
+from anamnesis_pipeline.exchanges.tagged import between, without_at_ends
+from anamnesis_pipeline.exchanges.user_text import INJECTED_TAGS, kinds_of, own_kind
 from anamnesis_pipeline.model import Message, SegmentKind, borrowed_key, content_id, result_key
 
-_MARKUP = re.compile(r"\s*<([a-z][a-z_-]*)")
 _AGENT_TOOLS = frozenset({"Agent", "Task"})
 _TYPED = frozenset({SegmentKind.PROMPT, SegmentKind.STEERING, SegmentKind.COMMAND})
-_CONTINUED = "This session is being continued from a previous conversation that ran out of context"
-_INTERRUPTED = "[Request interrupted by user"
-_COMMAND_TAGS = ("command-", "local-command-", "bash-", "user-memory-input")
-_NOTIFICATION_TAGS = ("task-notification", "teammate-message", "agent-notification")
-_INJECTED_TAGS = ("system-reminder", "user-prompt-submit-hook", "ide_opened_file", "ide_selection")
-_INJECTED_STARTS = ("Stop hook feedback:", "Caveat: The messages below were generated")
 _SKIPPED_TYPES = frozenset({
     "progress", "file-history-snapshot", "file-history-delta", "queue-operation", "ai-title", "custom-title", "summary",
     "agent-name", "agent-setting", "agent-color", "tag", "last-prompt", "mode", "permission-mode", "pr-link",
@@ -35,10 +29,12 @@ _SKIPPED_TYPES = frozenset({
 class LoggedMessage:
     """A message with what its record says about the place it was said in.
 
-    `tool_use_id` links a tool's input to its result; `tool` and `milestone` are set on inputs only. `claims` are keys
-    that this message also stands for, though it is never taken for a copy because of them; one whose `seen_as` is
-    claimed already is a copy. `parent` is the uuid of the record before. `spawned`, on results only, is the id of the
-    subagent that the call started. `borrowed` ones say that they are of another session.
+    `tool_use_id` links a tool's input to its result, and a `!` command to its output; `tool`, `milestone` and
+    `asks_memory` are set on what comes first of these. `claims` are keys that this message also stands for, though it
+    is never taken for a copy because of them; one whose `seen_as` is claimed already is a copy. `parent` is the uuid of
+    the record before. `spawned`, on results only, is the id of the subagent that the call started, and `moved_to` the
+    path, on the machine that wrote it, of a file with the whole text, of which the message has a preview. `borrowed`
+    ones say that they are of another session.
     """
 
     message: Message
@@ -55,6 +51,8 @@ class LoggedMessage:
     parent: str = ""
     spawned: str = ""
     borrowed: bool = False
+    moved_to: str = ""
+    asks_memory: bool = False
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -122,21 +120,6 @@ def beginning(lines: Iterable[str]) -> Beginning:
             if at := _string(record, "timestamp"):
                 return Beginning(is_borrowed(record), at)
     return Beginning()
-
-
-def text_kind(text: str) -> SegmentKind | None:
-    """Who wrote the text of a user record; None for text that was injected."""
-    if text.startswith(_CONTINUED):
-        return SegmentKind.COMPACT_SUMMARY
-    markup = _MARKUP.match(text)
-    tag = markup[1] if markup else ""
-    if tag.startswith(_COMMAND_TAGS):
-        return SegmentKind.COMMAND
-    if tag.startswith(_NOTIFICATION_TAGS) or text.startswith(_INTERRUPTED):
-        return SegmentKind.NOTIFICATION
-    if tag in _INJECTED_TAGS or text.startswith(_INJECTED_STARTS):
-        return None
-    return SegmentKind.PROMPT
 
 
 def timestamp_of(record: Record) -> datetime | None:
@@ -225,20 +208,30 @@ def _user(record: Record, blocks: Sequence[Any], line: int, skipped: Counter[str
         kind = _type(block)
         if kind.endswith("tool_result"):
             has_result = True
-            _add_result(emitter, block, _agent_of(record))
+            _add_result(emitter, block, skipped, _agent_of(record), _path_of_output(record, blocks))
         elif record.get("isMeta") is True:
             skipped["user:meta"] += 1
         elif kind == "text":
-            found = _kinds(record, _string(block, "text"), skipped)
+            found = kinds_of(record, _string(block, "text"), skipped)
             typed += found
             pieces += found
         elif kind in {"image", "document"}:
-            pieces.append((SegmentKind.NOTIFICATION if has_result else _own_kind(record), reference(block)))
+            pieces.append((SegmentKind.NOTIFICATION if has_result else own_kind(record), reference(block)))
         else:
             skipped[f"block:{kind[:40]}"] += 1
     for kind in dict.fromkeys(kind for kind, _ in pieces):
         emitter.add_typed(kind, _joined(pieces, kind), _joined(typed, kind))
-    return emitter.messages
+    return [_with_command(logged) for logged in emitter.messages]
+
+
+def _with_command(logged: LoggedMessage) -> LoggedMessage:
+    """A `!` command, which asks or does not, and its output, whose record follows that of the command."""
+    text = logged.message.text
+    if logged.message.kind is not SegmentKind.COMMAND:
+        return logged
+    if (command := between(text, "<bash-input>", "</bash-input>")) is not None:
+        return replace(logged, tool_use_id=logged.message.uuid, asks_memory=is_question(command))
+    return replace(logged, tool_use_id=logged.parent) if text.lstrip().startswith("<bash-std") else logged
 
 
 def _joined(pieces: Sequence[tuple[SegmentKind, str]], kind: SegmentKind) -> str:
@@ -251,45 +244,33 @@ def _agent_of(record: Record) -> str:
     return _string(result, "agentId") if isinstance(result, dict) else ""
 
 
-def _kinds(record: Record, text: str, skipped: Counter[str]) -> list[tuple[SegmentKind, str]]:
-    if record.get("isCompactSummary") is True:
-        return [(SegmentKind.COMPACT_SUMMARY, text)]
-    text, cut = _without_injected(text)
-    skipped["user:injected"] += cut
-    if not text:
-        return []
-    kind = text_kind(text)
-    if kind is None:
-        skipped["user:injected"] += 1
-        return []
-    return [(_own_kind(record) if kind is SegmentKind.PROMPT else kind, text)]
+def _path_of_output(record: Record, blocks: Sequence[Any]) -> str:
+    """Where the whole text of the only result of this record is, if Claude Code says that it moved it out."""
+    result, results = record.get("toolUseResult"), sum(_type(block).endswith("tool_result") for block in blocks)
+    return _string(result, "persistedOutputPath") if isinstance(result, dict) and results == 1 else ""
 
 
-def _without_injected(text: str) -> tuple[str, int]:
-    """`text` without the blocks that the client added to what was typed, and how many there were."""
-    count = 0
-    for tag in _INJECTED_TAGS:
-        text, cut = without(text, f"<{tag}>", f"</{tag}>")
-        count += cut
-    return (text.strip(), count) if count else (text, 0)
-
-
-def _own_kind(record: Record) -> SegmentKind:
-    """The kind of plain text in a user record, which depends on who sent the record."""
-    origin = record.get("origin")
-    if isinstance(origin, dict) and origin.get("kind", "human") != "human":
-        return SegmentKind.NOTIFICATION
-    return SegmentKind.AGENT_PROMPT if record.get("isSidechain") is True else SegmentKind.PROMPT
-
-
-def _add_result(emitter: _Emitter, block: Record, agent_id: str = "") -> None:
+def _add_result(
+    emitter: _Emitter, block: Record, skipped: Counter[str], agent_id: str = "", moved_to: str = ""
+) -> None:
     kind = SegmentKind.TOOL_ERROR if block.get("is_error") is True else SegmentKind.TOOL_RESULT
-    call, text = _string(block, "tool_use_id"), result_text(block.get("content"))
+    call, text = _string(block, "tool_use_id"), _text_of_result(block.get("content"), skipped)
     claims = (identity.answer_as_result(agent_id, text), identity.answer_as_said(agent_id, text)) if agent_id else ()
     key, aliases = emitter.result_keys(call, text) if call else ("", ())
+    before = len(emitter.messages)
     emitter.add(kind, text, key, (call, "", False), claims, aliases=aliases)
-    if emitter.messages and agent_id and call:
-        emitter.messages[-1] = replace(emitter.messages[-1], spawned=agent_id)
+    if len(emitter.messages) > before:
+        spawned = agent_id if call else ""
+        emitter.messages[-1] = replace(emitter.messages[-1], spawned=spawned, moved_to=saved_to(text) or moved_to)
+
+
+def _text_of_result(content: Any, skipped: Counter[str]) -> str:
+    """What the tool put out, without the blocks that the client added before or behind it, or a piece of it."""
+    pieces = content if isinstance(content, list) else [content]
+    texts = [result_text([piece] if isinstance(content, list) else piece) for piece in pieces]
+    cut = [without_at_ends(text, INJECTED_TAGS) for text in texts]
+    skipped["user:injected"] += sum(count for _, count in cut)
+    return "\n".join(text for text, _ in cut if text)
 
 
 def _assistant(record: Record, body: Any, line: int, skipped: Counter[str]) -> list[LoggedMessage]:
@@ -320,8 +301,10 @@ def _add_block(emitter: _Emitter, message_id: str, block: Any, skipped: Counter[
         task = _string(value, "prompt") if name in _AGENT_TOOLS and isinstance(value, dict) else ""
         claims = (identity.task_of_agent(emitter.session_id, task),) if task else ()
         emitter.add(SegmentKind.TOOL_INPUT, text, key, (call, name, is_milestone(name, value)), claims)
+        if asks_memory(name, value):
+            emitter.messages[-1] = replace(emitter.messages[-1], asks_memory=True)
     elif kind.endswith("tool_result"):
-        _add_result(emitter, block)
+        _add_result(emitter, block, skipped)
     else:
         skipped[f"block:{kind[:40]}"] += 1
 
@@ -342,7 +325,7 @@ def _attachment(record: Record, line: int, skipped: Counter[str]) -> list[Logged
     steering = {SegmentKind.PROMPT: SegmentKind.STEERING, SegmentKind.AGENT_PROMPT: SegmentKind.STEERING}
     emitter = _Emitter(record, "attachment", line)
     text = result_text(payload.get("prompt"))
-    for kind, typed in _kinds(record, text, skipped):
+    for kind, typed in kinds_of(record, text, skipped):
         emitter.add_typed(steering.get(kind, kind), typed, typed)
     return emitter.messages
 

@@ -113,11 +113,13 @@ class Redactor:
         return "".join(self._pieces(text, spans)) if spans else text, _kinds(spans)
 
     def mask_line(self, line: str) -> tuple[str, Counter[str]]:
-        """One raw JSONL line, masked; what was valid JSON stays valid JSON with the same shape."""
+        """One raw JSONL line, masked; what was valid JSON stays valid JSON with the same shape. Of another text, which
+        may have several lines, the line breaks inside a secret stay behind its mask.
+        """
         spans = _find(line)
         if not spans:
             return line, Counter()
-        pieces = self._pieces(line, spans)
+        pieces = self._pieces(line, spans, keeps_lines=True)
         after = _decoded(flattened(pieces, line))
         if after is None or any(_find(text) for text in _strings(after)):
             record = _decoded(line)
@@ -151,7 +153,7 @@ class Redactor:
             return self._mask(kind, item)
         return self._mask_value(item, found)
 
-    def _pieces(self, text: str, spans: Sequence[_Span]) -> list[str]:
+    def _pieces(self, text: str, spans: Sequence[_Span], *, keeps_lines: bool = False) -> list[str]:
         """What the masked text is joined from."""
         pieces: list[str] = []
         at = 0
@@ -160,7 +162,8 @@ class Redactor:
             mask = self._mask(span.kind, secret)
             # a key printed as an array of lines crosses string literals: their quotes and commas stay
             borders = [border.group() for border in _ELEMENT_BORDER.finditer(secret)]
-            pieces += (*slices(text, at, span.start), mask, *(border + mask for border in borders))
+            breaks = "\n" * (secret.count("\n") - "".join(borders).count("\n")) if keeps_lines else ""
+            pieces += (*slices(text, at, span.start), mask, *(border + mask for border in borders), breaks)
             at = span.end
         return [*pieces, *slices(text, at, len(text))]
 

@@ -1,4 +1,4 @@
-"""What every machine that holds logs must offer, and which of its files are logs."""
+"""What every machine that holds logs must offer, and which of its files are archived."""
 
 import re
 from collections.abc import Iterator
@@ -16,6 +16,10 @@ _LOG = re.compile(
 )
 _DESCRIPTION = ".meta.json"
 
+TOOL_RESULTS = "tool-results"
+"""Folder of a session, in its own folder, with the outputs that Claude Code moved out of the transcript."""
+_OUTPUT = re.compile(rf"(?:.*[/\\])?([^/\\]+)[/\\]{TOOL_RESULTS}[/\\]([^/\\]+\.(?:txt|json))", re.DOTALL)
+
 
 class SourceHost(Protocol):
     """Read-only access to the files of one machine. Safe to share between threads."""
@@ -31,8 +35,10 @@ class SourceHost(Protocol):
         """
 
     def list_files(self, root: str) -> "Listing":
-        """Every log at or below `root`, and the descriptions of subagents. Folders that cannot be listed are skipped
-        and named.
+        """Every log at or below `root`, the descriptions of subagents and the outputs of tools. Folders that cannot be
+        listed are skipped and named.
+
+        An output is there before the record that refers to it: where a log is listed with the record, so is the output.
 
         :raises SourceUnreadable: `root` itself is missing or cannot be listed.
         """
@@ -72,6 +78,24 @@ def is_agent_description(path: str) -> bool:
     """Whether a path names what Claude Code writes beside a subagent's transcript: `agent-*.meta.json`."""
     name = PurePosixPath(path).name
     return name.startswith("agent-") and name.endswith(_DESCRIPTION)
+
+
+def output_name(path: str) -> str | None:
+    """What an output of a tool is called wherever its session lies: `<session>/tool-results/<id>.txt`. None for the
+    path of anything else; `path` may be of Windows.
+    """
+    found = _OUTPUT.fullmatch(path)
+    return f"{found[1]}/{TOOL_RESULTS}/{found[2]}" if found else None
+
+
+def is_tool_output(path: str) -> bool:
+    """Whether a path names a text file, no lines of JSON, with what a tool put out."""
+    return output_name(path) is not None
+
+
+def is_archived(path: str) -> bool:
+    """Whether a file is one of those that are kept."""
+    return is_log(path) or is_agent_description(path) or is_tool_output(path)
 
 
 def described_log(path: str) -> str:

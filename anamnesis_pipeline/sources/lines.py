@@ -23,6 +23,26 @@ def complete_lines(read: ReadBlock, offset: int, end: int) -> Iterator[tuple[str
     A last line without a newline counts only if it is a whole JSON object; otherwise it waits. Its newline, written
     later, is then an empty line, and empty lines are passed over. Memory is bounded by the longest line.
     """
+    start = offset
+    for raw, position, is_ended in _raw_lines(read, offset, end):
+        if is_ended or is_whole_record(raw[0]):
+            text = [text_of(raw.pop(), first=start == 0)]
+            if text[0]:
+                yield text.pop(), position  # a line of 50 MB is not kept beside what its reader makes of it
+        start = position
+
+
+def text_lines(read: ReadBlock, offset: int, end: int) -> Iterator[tuple[str, int]]:
+    """(line without its line break, offset behind it) for each line of a text in [offset, end): also empty ones, and a
+    last one without a newline. White space stays as it is; only invalid UTF-8 is replaced.
+    """
+    for raw, position, _ in _raw_lines(read, offset, end):
+        text = [raw.pop().decode("utf-8", "replace")]
+        yield text.pop(), position
+
+
+def _raw_lines(read: ReadBlock, offset: int, end: int) -> Iterator[tuple[list[bytes], int, bool]]:
+    """([line], offset behind it, whether its newline is there). Whoever takes the line out of its list has it alone."""
     pending: list[bytes] = []
     position = at = offset
     while at < end:
@@ -33,15 +53,12 @@ def complete_lines(read: ReadBlock, offset: int, end: int) -> Iterator[tuple[str
         first, *rest = block.split(b"\n")
         pending.append(first)
         for piece in rest:
-            raw, pending = b"".join(pending), [piece]
-            start, position = position, position + len(raw) + 1
-            text = [text_of(raw, first=start == 0)]
-            del raw
-            if text[0]:
-                yield text.pop(), position  # a line of 50 MB is not kept beside what its reader makes of it
-    tail = b"".join(pending)
-    if is_whole_record(tail):
-        yield text_of(tail, first=position == 0), position + len(tail)
+            raw, pending = [b"".join(pending)], [piece]
+            position += len(raw[0]) + 1
+            yield raw, position, True
+    tail = [b"".join(pending)]
+    if tail[0]:
+        yield tail, position + len(tail[0]), False
 
 
 def whole_object(read: ReadBlock, end: int) -> Iterator[tuple[str, int]]:

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 
 from anamnesis_pipeline.errors import SourceUnreadable
 from anamnesis_pipeline.model import FileStat
-from anamnesis_pipeline.sources.base import Listing, is_agent_description, is_log
+from anamnesis_pipeline.sources.base import TOOL_RESULTS, Listing, is_archived, is_log
 
 MAX_DEPTH = 12
 """Claude Code nests five deep; more is a link that went astray."""
@@ -36,7 +36,8 @@ class LocalHost:
         return here + sorted(entry.name for entry in found if entry.is_dir() and not entry.name.startswith("."))
 
     def list_files(self, root: str) -> Listing:
-        """Every log and subagent's description at or below `root`; folders that cannot be listed are skipped and named.
+        """Every log, subagent's description and tool's output at or below `root`; folders that cannot be listed are
+        skipped and named.
 
         :raises SourceUnreadable: `root` itself is missing or cannot be listed.
         """
@@ -72,7 +73,7 @@ def _walk(root: str, below: str, depth: int, seen: set[tuple[int, int]], problem
             return
         seen.add((status.st_dev, status.st_ino))
         with os.scandir(folder) as entries:
-            found = list(entries)
+            found = sorted(entries, key=_outputs_last)
     except OSError as problem:
         if not below:
             raise _unreadable("folder", folder, problem) from problem
@@ -81,7 +82,7 @@ def _walk(root: str, below: str, depth: int, seen: set[tuple[int, int]], problem
     for entry in found:
         path = f"{below}/{entry.name}" if below else entry.name
         try:
-            if (is_log(entry.name) or is_agent_description(entry.name)) and entry.is_file():
+            if is_archived(path) and entry.is_file():
                 yield _file_stat(path, entry.stat())
             elif entry.is_dir():
                 if depth > 1:
@@ -90,6 +91,13 @@ def _walk(root: str, below: str, depth: int, seen: set[tuple[int, int]], problem
                     problems.append(f"{folder}/{entry.name}: deeper than {MAX_DEPTH} folders, not read")
         except OSError as problem:
             problems.append(f"{folder}/{entry.name}: {_reason(problem)}")
+
+
+def _outputs_last(entry: os.DirEntry[str]) -> tuple[bool, bool]:
+    """Sizes of logs are taken before the folders with outputs of tools are listed, so that no record in a log was
+    written later than that.
+    """
+    return not is_log(entry.name), entry.name == TOOL_RESULTS
 
 
 def _file_stat(path: str, status: os.stat_result) -> FileStat:

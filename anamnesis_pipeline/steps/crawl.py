@@ -1,4 +1,7 @@
-"""Bring the new lines of a source into the archive: exactly once, secrets masked, only new bytes read."""
+"""Bring the new lines of a source into the archive: exactly once, secrets masked, only new bytes read.
+
+Outputs of tools come first: whoever finds a record in the archive finds the output it refers to there, too.
+"""
 
 import time
 from collections import Counter
@@ -9,22 +12,35 @@ from itertools import zip_longest
 from anamnesis_pipeline.errors import SourceUnreadable
 from anamnesis_pipeline.model import ArchiveFrame, FileCursor, FileStat, Source
 from anamnesis_pipeline.sources.archive import Archive
-from anamnesis_pipeline.sources.base import HISTORY, Listing, SourceHost, is_agent_description
+from anamnesis_pipeline.sources.base import (
+    HISTORY,
+    Listing,
+    SourceHost,
+    is_agent_description,
+    is_tool_output,
+    output_name,
+)
 from anamnesis_pipeline.sources.lines import (
     FINGERPRINT_BYTES,
     ReadBlock,
     complete_lines,
     fingerprint,
     mark_of,
+    text_lines,
     whole_object,
 )
 from anamnesis_pipeline.sources.selection import Selection, changed_files, select
 from anamnesis_pipeline.steps.archived import archived_lines
 from anamnesis_pipeline.steps.forgotten_lines import file_key, without_forgotten
+from anamnesis_pipeline.steps.tool_outputs import NO_LINE, masked_together, output_key
 from anamnesis_pipeline.store.base import Store
 
 FRAME_BYTES = 4 << 20
 FRAME_LINES = 2_000
+OUTPUT_FRAME_LINES = 100_000
+"""Of an output the frame is what its secrets are looked for in, so it has more lines."""
+SECRET_BYTES = 64 << 10
+"""What stands around a frame of an output is looked at as far as this, since a secret may reach over its border."""
 
 Mask = Callable[[str], tuple[str, Counter[str]]]
 """A raw line -> the line with its secrets masked, and how many of each kind there were."""
@@ -109,7 +125,7 @@ def _listing(host: SourceHost, source: Source) -> Listing:
 def _crawl_listing(crawl: _Crawl, listing: Listing) -> CrawlReport:
     selection = select(listing, crawl.store.ingest.cursors(crawl.source.key), complete=not listing.problems)
     outcomes: Counter[str] = Counter()
-    for file, cursor in _to_read(selection):
+    for file, cursor in sorted(_to_read(selection), key=lambda found: not is_tool_output(found[0].path)):
         try:
             outcomes[_crawl_file(crawl, file, cursor)] += 1
         except SourceUnreadable as problem:
@@ -173,14 +189,23 @@ def _is_same_file(crawl: _Crawl, read: ReadBlock, file: FileStat, cursor: FileCu
         return False
     if cursor.head_hash and fingerprint(read, cursor.offset) != cursor.head_hash:
         return False
+    if is_tool_output(file.path) and _ended_inside_a_line(read, file, cursor):
+        return False
     return file.inode == cursor.inode or _is_archived(crawl, read, cursor)
+
+
+def _ended_inside_a_line(read: ReadBlock, file: FileStat, cursor: FileCursor) -> bool:
+    """Whether a text has more now behind a last line that had no newline: the line is another one."""
+    return 0 < cursor.offset < file.size and read(cursor.offset - 1, 1) != b"\n"
 
 
 def _is_archived(crawl: _Crawl, read: ReadBlock, cursor: FileCursor) -> bool:
     """Whether the archive holds just the lines that the file begins with."""
     if not cursor.lines or is_agent_description(cursor.path):
         return False
-    here = (crawl.mask(line)[0] for line, _ in complete_lines(read, 0, cursor.offset))
+    start = FileCursor(cursor.source, cursor.path)
+    uncounted = replace(crawl, tally=_Tally())
+    here = (line for lines, _, _ in _masked_batches(uncounted, start, read, cursor.offset) for line in lines)
     kept = archived_lines(crawl.store, crawl.archive, cursor.source, cursor.path, cursor.generation)
     return all(line == archived for line, archived in zip_longest(here, kept))
 
@@ -194,11 +219,28 @@ def _next_generation(cursor: FileCursor) -> FileCursor:
     )  # fmt: skip
 
 
-def _new_lines(file: FileStat, cursor: FileCursor, read: ReadBlock) -> Iterator[tuple[str, int]]:
+def _new_lines(cursor: FileCursor, read: ReadBlock, end: int) -> Iterator[tuple[str, int]]:
     """(line, offset behind it) for what is new in a file; a description is one object, however it is laid out."""
-    if is_agent_description(file.path):
-        return whole_object(read, file.size) if cursor.offset == 0 else iter(())
-    return complete_lines(read, cursor.offset, file.size)
+    if is_agent_description(cursor.path):
+        return whole_object(read, end) if cursor.offset == 0 else iter(())
+    if is_tool_output(cursor.path):
+        return text_lines(read, cursor.offset, end)
+    return complete_lines(read, cursor.offset, end)
+
+
+def _masked_batches(
+    crawl: _Crawl, cursor: FileCursor, read: ReadBlock, end: int
+) -> Iterator[tuple[list[str], int, bool]]:
+    """`_batches` of the new lines of a file, with their secrets masked."""
+    is_text, start = is_tool_output(cursor.path), cursor.offset
+    for lines, offset, last in _batches(
+        _new_lines(cursor, read, end), start, OUTPUT_FRAME_LINES if is_text else FRAME_LINES
+    ):
+        if is_text and lines:
+            yield _masked_text(crawl, read, lines, (start, offset, end)), offset, last
+        else:
+            yield _masked(crawl, lines), offset, last
+        start = offset
 
 
 def _archive_lines(
@@ -206,12 +248,13 @@ def _archive_lines(
 ) -> None:
     """Frame by frame: append to the archive, then commit. Stops when another run was faster."""
     end, revision = _archive_end(crawl.store, cursor)
-    for lines, offset, last in _batches(_new_lines(file, cursor, read), cursor.offset):
+    for lines, offset, last in _masked_batches(crawl, cursor, read, file.size):
         frame = None
         count = len(lines)
         if lines:
-            frame = _archive_frame(crawl, cursor, _masked(crawl, lines), at=end, revision=revision)
+            frame = _archive_frame(crawl, cursor, lines, at=end, revision=revision)
             end += frame.archive_bytes
+        del lines  # a huge one does not stay beside the next
         after = _read_up_to(cursor, file, read, offset, count)
         if not last:  # a time that no listing shows: should this run die here, the next one goes on
             after = replace(after, mtime_ns=0)
@@ -224,7 +267,7 @@ def _archive_lines(
 def _archive_frame(crawl: _Crawl, cursor: FileCursor, lines: list[str], *, at: int, revision: int) -> ArchiveFrame:
     """Append masked lines, compressed against those of the file that this one is a copy or a fork of, if it is."""
     file = cursor.source, cursor.path, cursor.generation
-    mark = "" if cursor.lines else mark_of(lines)
+    mark = "" if cursor.lines else mark_of([output_name(cursor.path) or ""] if is_tool_output(cursor.path) else lines)
     base = crawl.store.ingest.archive_base(*file, mark, cursor.lines, len(lines))
     lines = _without_forgotten(crawl, cursor.path, lines)
     frame = crawl.archive.append(*file, cursor.lines, lines, at=at, revision=revision, base=base)
@@ -236,6 +279,7 @@ def _read_up_to(cursor: FileCursor, file: FileStat, read: ReadBlock, offset: int
         cursor, device=file.device, inode=file.inode, size=file.size, mtime_ns=file.mtime_ns, offset=offset,
         head_hash=fingerprint(read, offset), head_bytes=min(FINGERPRINT_BYTES, offset),
         lines=cursor.lines + lines, gone=False, version=cursor.version + 1, unread="",
+        parsed_lines=cursor.lines + lines if is_tool_output(file.path) else cursor.parsed_lines,
     )  # fmt: skip
 
 
@@ -246,14 +290,14 @@ def _archive_end(store: Store, cursor: FileCursor) -> tuple[int, int]:
     return max(((f.archive_offset + f.archive_bytes, f.revision) for f in frames), default=(0, 0))
 
 
-def _batches(lines: Iterator[tuple[str, int]], offset: int) -> Iterator[tuple[list[str], int, bool]]:
-    """Lines in runs of at most 2,000 or, but for a single longer line, 4 MB; the offset behind them; whether it is
+def _batches(lines: Iterator[tuple[str, int]], offset: int, most: int) -> Iterator[tuple[list[str], int, bool]]:
+    """Lines in runs of at most `most` or, but for a single longer line, 4 MB; the offset behind them; whether it is
     the last run, which alone may be empty.
     """
     batch: list[str] = []
     size = 0
     for line, end in lines:
-        if batch and (len(batch) >= FRAME_LINES or size + len(line) > FRAME_BYTES):
+        if batch and (len(batch) >= most or size + len(line) > FRAME_BYTES):
             yield batch, offset, False
             batch, size = [], 0
         batch.append(line)
@@ -273,9 +317,25 @@ def _masked(crawl: _Crawl, lines: list[str]) -> list[str]:
     return masked
 
 
+def _masked_text(crawl: _Crawl, read: ReadBlock, lines: list[str], place: tuple[int, int, int]) -> list[str]:
+    """Lines of a text masked together with what stands around them. `place`: offsets before and behind the lines, and
+    of the end of the text.
+    """
+    start, behind, end = place
+    first = max(0, start - SECRET_BYTES)
+    before = [line for line, _ in text_lines(read, first, start)]
+    after = [line for line, _ in text_lines(read, behind, min(end, behind + SECRET_BYTES))]
+    masked, found = masked_together(crawl.mask, lines, before, after)
+    crawl.tally.masked.update(found)
+    return masked
+
+
 def _without_forgotten(crawl: _Crawl, path: str, lines: list[str]) -> list[str]:
     if not crawl.store.forgetting.has_forgotten():
         return lines
+    if is_tool_output(path):
+        is_gone = crawl.store.forgetting.forgotten([output_key(path), file_key(crawl.source.key, path)])
+        return [NO_LINE] * len(lines) if is_gone else lines
     return without_forgotten(
         lines, file_key(crawl.source.key, path), crawl.store.forgetting.forgotten,
         is_history=crawl.source.kind == "claude_history",

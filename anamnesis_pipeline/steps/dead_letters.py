@@ -7,6 +7,7 @@ from anamnesis_pipeline.errors import StoreBusy, StoreCorrupt
 from anamnesis_pipeline.exchanges.parsing import Advance, FileState
 from anamnesis_pipeline.model import DeadLetter, FileCursor, Source
 from anamnesis_pipeline.steps.exchanges import ArchiveLines, ParseContext, Tally, commit_step
+from anamnesis_pipeline.steps.tool_outputs import outputs_of
 from anamnesis_pipeline.store.base import Store
 
 ATTEMPTS = 5
@@ -39,7 +40,7 @@ def retry_dead_letters(
     for letter in letters:
         context = ParseContext(
             store.ingest, archive_lines, sources.get(letter.source) or Source(letter.source), label, idle_minutes,
-            Tally(), {}, store.forgetting.forgotten,
+            Tally(), {}, store.forgetting.forgotten, outputs_of(store.ingest.cursors(letter.source).values()),
         )  # fmt: skip
         step, is_alive = _retry(context, letter)
         revived, messages = revived + is_alive, messages + len(step.keys)

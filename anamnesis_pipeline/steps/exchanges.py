@@ -13,6 +13,7 @@ from anamnesis_pipeline.exchanges.parsing import Advance, Batch, FileOrigin, Fil
 from anamnesis_pipeline.exchanges.records import Beginning, beginning, stands_for
 from anamnesis_pipeline.model import DeadLetter, FileCursor, Part, Source
 from anamnesis_pipeline.sources.base import described_log, is_agent_description
+from anamnesis_pipeline.steps.tool_outputs import characters_named, outputs_of, with_whole_text
 from anamnesis_pipeline.store.base import MAX_ROWS_PER_WRITE, Store
 from anamnesis_pipeline.store.ingest_base import IngestRecords, ParsedChunk
 
@@ -73,7 +74,7 @@ class Tally:
         self.parts.update(part.part_id for part in step.parts)
         self.exchanges.update(part.exchange_id for part in step.parts)
         self.skipped += batch.skipped
-        self.skipped += Counter({"own:summarizer": step.own})
+        self.skipped += Counter({"own:summarizer": step.own, "own:answer": step.answers})
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,6 +91,8 @@ class ParseContext:
     """Path of a subagent's file -> its type and the call that spawned it."""
     forgotten: Callable[[Sequence[str]], set[str]]
     """Those of some keys that a tombstone forbids."""
+    outputs: Mapping[str, FileCursor] = field(default_factory=dict)
+    """Name of a tool's output -> its archived file."""
 
     def origin(self, path: str) -> FileOrigin:
         """Which file lines of `path` come from."""
@@ -107,6 +110,7 @@ class ParseContext:
         known = self.ingest.known_keys(batch.keys, own) | self.ingest.known_keys(batch.borrowed_names)
         if state.borrows:
             known |= {key for key, owner in self.ingest.owners(batch.lent_keys).items() if owner == own}
+        batch = self._with_outputs(batch, known)
         if self._is_history:
             return advance_history(state, batch, known, origin, label=self.label)
         open_part = self.ingest.part(state.part_id) if state.part_id else None
@@ -122,6 +126,23 @@ class ParseContext:
         if not (gone := self.forgotten([*claims, *batch.lent_keys])):
             return batch
         return replace(batch, messages=tuple(m for m in batch.messages if gone.isdisjoint(stands_for(m))))
+
+    def _with_outputs(self, batch: Batch, known: set[str]) -> Batch:
+        """The batch with the whole text of new results whose record has a preview of it."""
+        if not self.outputs:
+            return batch
+        messages = tuple(
+            with_whole_text(m, self.outputs, self.archive_lines, self.tally.skipped)
+            if m.moved_to and known.isdisjoint(m.names)
+            else m
+            for m in batch.messages
+        )
+        return replace(batch, messages=messages)
+
+    def chunks(self, lines: Iterator[str]) -> Iterator[list[str]]:
+        """Lines of a log in runs that take little memory, with what they are to be read together with."""
+        sizes = {name.rpartition("/")[2]: cursor.offset for name, cursor in self.outputs.items()}
+        return _chunks(lines, lambda line: len(line) + characters_named(line, sizes))
 
     @property
     def _is_history(self) -> bool:
@@ -147,10 +168,11 @@ def parse_source(
     :param label: working directory -> project.
     """
     begun, tally = time.monotonic(), Tally()
-    context = ParseContext(
-        store.ingest, archive_lines, source, label, idle_minutes, tally, {}, store.forgetting.forgotten
-    )
     cursors = store.ingest.cursors(source.key)
+    context = ParseContext(
+        store.ingest, archive_lines, source, label, idle_minutes, tally, {}, store.forgetting.forgotten,
+        outputs_of(cursors.values()),
+    )  # fmt: skip
     _read_descriptions(context, cursors)
     for waiting in _unparsed(context, cursors.values()):
         tally.files += 1
@@ -166,7 +188,7 @@ def parse_source(
         parts=len(tally.parts),
         exchanges=len(tally.exchanges),
         closed=closed,
-        skipped=dict(tally.skipped),
+        skipped=dict(+tally.skipped),
         malformed=tally.malformed,
         overtaken=tally.overtaken,
         seconds=time.monotonic() - begun,
@@ -225,7 +247,7 @@ def _parse_file(context: ParseContext, cursor: FileCursor) -> bool:
         last_line = cursor.lines if generation == cursor.generation else None
         lines = context.archive_lines(replace(cursor, generation=generation), state.line)
         wanted = islice(lines, None if last_line is None else last_line - state.line)
-        for chunk in _chunks(wanted):
+        for chunk in context.chunks(wanted):
             committed, state = _parse_chunk(context, stored, state, chunk, ended)
             if committed is None:
                 return False
@@ -257,15 +279,16 @@ def _used_up(lines: list[str]) -> Iterator[str]:
         yield lines.pop()
 
 
-def _chunks(lines: Iterator[str]) -> Iterator[list[str]]:
+def _chunks(lines: Iterator[str], length: Callable[[str], int] = len) -> Iterator[list[str]]:
     chunk: list[str] = []
     size = 0
     for line in lines:
-        if chunk and (len(chunk) >= CHUNK_LINES or size + len(line) > CHUNK_CHARACTERS):
+        characters = length(line)
+        if chunk and (len(chunk) >= CHUNK_LINES or size + characters > CHUNK_CHARACTERS):
             yield chunk
             chunk, size = [], 0
         chunk.append(line)
-        size += len(line)
+        size += characters
         if size > CHUNK_CHARACTERS:
             del line
             yield chunk

@@ -16,7 +16,7 @@ from anamnesis_pipeline.exchanges.parsing import FileState
 from anamnesis_pipeline.model import DeadLetter, Episode, FileCursor, Part, Source, Where, record_id
 from anamnesis_pipeline.search.engine import with_labels
 from anamnesis_pipeline.sources.archive import Archive
-from anamnesis_pipeline.sources.base import is_agent_description
+from anamnesis_pipeline.sources.base import TOOL_RESULTS, is_agent_description, is_tool_output, output_name
 from anamnesis_pipeline.steps.archived import archived_lines
 from anamnesis_pipeline.steps.crawl import folder_of
 from anamnesis_pipeline.steps.dead_letters import EVERY_LETTER
@@ -25,7 +25,8 @@ from anamnesis_pipeline.steps.forget_target import File, ForgetRequest, Target
 from anamnesis_pipeline.steps.forgotten_lines import EMPTY_LINE, LineRule
 from anamnesis_pipeline.steps.posting import CONTEXT_WITHIN, posted_passages
 from anamnesis_pipeline.steps.restore import is_below, names
-from anamnesis_pipeline.steps.rewriting import rewrite_generation
+from anamnesis_pipeline.steps.rewriting import Change, rewrite_generation
+from anamnesis_pipeline.steps.tool_outputs import NO_LINE, names_on_line, output_key
 from anamnesis_pipeline.store.base import Store
 from anamnesis_pipeline.store.forget_base import Selection
 from anamnesis_pipeline.store.ingest_base import ParsedChunk
@@ -192,24 +193,45 @@ class Forgetter:
         ]  # fmt: skip
 
     def _lines_to_go(self, target: Target) -> dict[File, int]:
-        return {file: sum(self._count(target, file)) for file in target.files}
+        logs = {file: sum(map(self._rule(target, file).goes, self._lines(file))) for file in target.logs}
+        return logs | {file: sum(line != NO_LINE for line in self._lines(file)) for file in self._outputs(target)}
 
-    def _count(self, target: Target, file: File) -> Iterator[int]:
-        rule = self._rule(target, file)
+    def _lines(self, file: File) -> Iterator[str]:
+        """The archived lines of every generation."""
         for generation in self._generations(file):
-            lines = archived_lines(self._store, self._archive, *file, generation)
-            yield sum(rule.goes(line) for line in lines)
+            yield from archived_lines(self._store, self._archive, *file, generation)
+
+    def _outputs(self, target: Target) -> list[File]:
+        """The files with outputs of tools that go: of the results on lines that do, and those of whole sessions."""
+        names = {
+            name
+            for file in target.logs
+            for rule in [self._rule(target, file)]
+            for line in self._lines(file)
+            if TOOL_RESULTS in line and rule.goes(line)
+            for name in names_on_line(line)
+        }
+        named = {
+            (source, path)
+            for source in self._sources
+            for path in self._store.ingest.cursors(source)
+            if names and output_name(path) in names
+        }
+        return sorted(named | {file for file in target.whole if is_tool_output(file[1])})
 
     # --- doing it ---
 
     def _carry_out(self, target: Target) -> list[str]:
         """Every step in order; each may be repeated. Returns what could not be done."""
         self._renew_contexts_of_posted(target)
-        self._store.forgetting.bury(target.tombstones)
+        outputs = self._outputs(target)
+        self._store.forgetting.bury(target.tombstones | {key: [key] for key in (output_key(p) for _, p in outputs)})
         for episode_id in self._store.episodes.get(sorted(target.ids)):
             self._store.episodes.delete(episode_id)
-        for file in target.files:
-            self._rewrite(target, file)
+        for file in outputs:  # before the lines that say that they go
+            self._rewrite(file, lambda lines: [NO_LINE] * len(lines))
+        for file in target.logs:
+            self._rewrite(file, self._rule(target, file).changed)
         for source, path in target.files:
             self._clear_state(target, source, path)
         self._renew_neighbours(target)  # no part can come any more that carries some of it
@@ -226,12 +248,11 @@ class Forgetter:
         cursor = self._store.ingest.cursor(*file)
         return range(cursor.generation + 1) if cursor else range(0)
 
-    def _rewrite(self, target: Target, file: File) -> None:
+    def _rewrite(self, file: File, change: Change) -> None:
         """Archive lines that go become empty ones, in a new revision; files of former revisions are removed."""
         source, path = file
-        rule = self._rule(target, file)
         for generation in self._generations(file):
-            rewrite_generation(self._store, self._archive, source, path, generation, rule.changed)
+            rewrite_generation(self._store, self._archive, source, path, generation, change)
 
     def _renew_neighbours(self, target: Target) -> None:
         """Parts that stay lose what they carry of the text, and their summaries, which may say it too. Their episodes

@@ -7,6 +7,7 @@ from functools import cached_property
 
 from anamnesis_pipeline.exchanges.identity import TYPED, forgotten_typed
 from anamnesis_pipeline.model import Episode, Part
+from anamnesis_pipeline.sources.base import is_tool_output
 from anamnesis_pipeline.steps.forgotten_lines import ForgottenText, file_key, text_of
 from anamnesis_pipeline.store.base import Store
 
@@ -80,6 +81,11 @@ class Target:
         copies = {(source, found.path) for source, found in self._store.ingest.occurrences_of(keys)}
         own = {(part.source, part.path) for part in self.parts}
         return sorted(own | copies | set(self._store.ingest.owners(keys).values()) | self.whole)
+
+    @cached_property
+    def logs(self) -> list[File]:
+        """Those of these files that hold lines of JSON."""
+        return [file for file in self.files if not is_tool_output(file[1])]
 
     @cached_property
     def emptied(self) -> frozenset[File]:

@@ -8,7 +8,7 @@ from anamnesis_pipeline.exchanges.history import read_history
 from anamnesis_pipeline.exchanges.log_lines import read_records
 from anamnesis_pipeline.exchanges.parsing import read_messages
 from anamnesis_pipeline.exchanges.records import stands_for
-from anamnesis_pipeline.model import Part, content_id
+from anamnesis_pipeline.model import RESULT_KEY, Part, content_id
 
 EMPTY_LINE = "{}"
 """What stays of a forgotten line, so that the lines behind it keep their numbers."""
@@ -79,8 +79,11 @@ class LineRule:
         names = names_on(line, is_history=self.is_history)
         if names & self.keys:
             return True
-        if names:
-            return self.emptied and not self.known(sorted(names))
+        if names and self.known(sorted(names)):
+            return False
+        if names and not any(name.startswith(RESULT_KEY) for name in names):
+            return self.emptied
+        # no message, or a result that was left out: what this memory answered quotes what it was asked for
         return self.emptied or any(map(self.said.is_quoted_in, _texts_on(line)))
 
     def changed(self, lines: Sequence[str]) -> list[str]:

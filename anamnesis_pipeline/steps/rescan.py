@@ -11,10 +11,12 @@ from typing import Any
 
 from anamnesis_pipeline.model import Episode, Part, Passage, Where
 from anamnesis_pipeline.sources.archive import Archive
+from anamnesis_pipeline.sources.base import is_tool_output
 from anamnesis_pipeline.steps.crawl import Mask
 from anamnesis_pipeline.steps.forget import JOB
 from anamnesis_pipeline.steps.posting import with_masks_counted
 from anamnesis_pipeline.steps.rewriting import rewrite_generation
+from anamnesis_pipeline.steps.tool_outputs import masked_together
 from anamnesis_pipeline.store.base import Store
 from anamnesis_pipeline.summary_model import Summary
 
@@ -174,12 +176,24 @@ class Rescan:
             source,
             path,
             generation,
-            lambda lines: [self._mask_line(x)[0] for x in lines],
+            lambda lines: self._masked_lines(path, lines)[0],
         )
 
     def _count_lines(self, source: str, path: str, generation: int) -> int:
-        frames = self._store.ingest.frames(source, path, generation)
-        return sum(self._line(line) != line for line in self._archive.lines(source, path, frames))
+        changed = 0
+        for frame in self._store.ingest.frames(source, path, generation):
+            lines = list(self._archive.lines(source, path, [frame]))
+            masked, found = self._masked_lines(path, lines)
+            changed += sum(old != new for old, new in zip(lines, masked, strict=True))
+            self._masked += found
+        return changed
+
+    def _masked_lines(self, path: str, lines: list[str]) -> tuple[list[str], Counter[str]]:
+        """The lines of a frame; those of a text together, since a secret may go over several of them."""
+        if is_tool_output(path):
+            return masked_together(self._mask_line, lines)
+        masked = [self._mask_line(line) for line in lines]
+        return [line for line, _ in masked], sum((found for _, found in masked), Counter[str]())
 
     def _projects(self, _: Any) -> Iterator[Any]:
         """Own names of projects that aliases call otherwise. The aliases are masked by then; episodes follow them."""

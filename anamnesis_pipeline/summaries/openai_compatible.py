@@ -1,6 +1,7 @@
 """Any service that speaks OpenAI's chat completions: OpenAI, OpenRouter, vLLM, llama.cpp, LM Studio, MLX."""
 
 import time
+from collections.abc import Mapping
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -89,8 +90,7 @@ class OpenAiBackend:
             if status == 200:
                 self._format = _OBJECT_FORMAT
         if status != 200:
-            problem = _problem_in(body)
-            raise error_of_status(self._service, status, (problem.type, problem.code), headers, problem.message or "")
+            raise _refused(self._service, status, body, headers)
         return self._reply(request, body)
 
     def probe(self, timeout_s: float) -> None:
@@ -100,7 +100,7 @@ class OpenAiBackend:
         except httpx.HTTPError as exc:
             raise _translated(exc, self._service) from None
         if response.status_code not in _LISTED:
-            raise error_of_status(self._service, response.status_code, _codes(response.content), response.headers)
+            raise _refused(self._service, response.status_code, response.content, response.headers)
 
     def close(self) -> None:
         """Free connections."""
@@ -155,6 +155,11 @@ class _Problem(BaseModel):
 
 class _ProblemBody(BaseModel):
     error: _Problem
+
+
+def _refused(service: str, status: int, body: bytes, headers: Mapping[str, str]) -> AnamnesisError:
+    problem = _problem_in(body)
+    return error_of_status(service, status, (problem.type, problem.code), headers, problem.message or "")
 
 
 def _problem_in(body: bytes) -> _Problem:

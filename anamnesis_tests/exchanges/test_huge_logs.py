@@ -116,6 +116,27 @@ def test_04_a_line_of_50_megabytes_goes_through_in_bounded_memory_and_is_not_cut
 
 @pytest.mark.slow
 @pytest.mark.timeout(3_000)
+@pytest.mark.parametrize("what", ["plain text", "short lines", "an emoji in plain text, and a secret"])
+def test_04_an_output_of_50_megabytes_in_its_own_file_goes_through_in_bounded_memory_too(
+    tmp_path: Path, what: str
+) -> None:
+    path = log_path(tmp_path)
+    output = path.parent / SESSION / "tool-results" / "t1.txt"
+    output.parent.mkdir(parents=True)
+    output.write_text(f"{HUGE[what][0]()}\n" + "\n" * 100_000, encoding="utf-8")
+    log = Log()
+    log.user("Why?")
+    log.call("Bash", "t1", command="make")
+    log.result("t1", f"<persisted-output>\nOutput too large. Full output saved to: {output}\n</persisted-output>")
+    path.write_text("".join(f"{line}\n" for line in log.lines), encoding="utf-8")
+    found = ingested_in_a_child(tmp_path, *MARKERS, SECRET.rpartition(" ")[2])
+    assert (found["messages"], found["malformed"]) == (3, 0)
+    assert found["found"] == list(MARKERS)
+    assert found["rss_mb"] < LIMIT_MB
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(3_000)
 @pytest.mark.parametrize("values", ['{"a":1.5,"b":"some words"}', "[1,22,3]"])
 @pytest.mark.parametrize("share", [0.9, 1.1])
 def test_17_a_line_of_a_million_values_is_read_in_bounded_memory_or_kept_for_later(

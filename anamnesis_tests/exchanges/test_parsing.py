@@ -1,4 +1,5 @@
 import json
+import re
 import subprocess
 from pathlib import Path
 from typing import Any
@@ -312,6 +313,10 @@ def spoken(value: Any) -> list[str]:
     return [text for item in value for text in spoken(item)] if isinstance(value, list) else []
 
 
+ADDED = re.compile(r"\n+<system-reminder>[^<]*</system-reminder>\s*\Z")
+"""What the client puts behind a tool's output."""
+
+
 def wanted_texts(record: dict[str, Any]) -> list[str]:
     """What must be found again: texts, thinking, tool inputs and results of a record; read without our parser."""
     if record["type"] not in {"user", "assistant"} or record.get("isMeta"):
@@ -321,7 +326,8 @@ def wanted_texts(record: dict[str, Any]) -> list[str]:
     for block in [{"type": "text", "text": content}] if isinstance(content, str) else content:
         result = block.get("content")
         wanted += [block.get("text") or "", block.get("thinking") or "", *spoken(block.get("input"))]
-        wanted += [result] if isinstance(result, str) else [inner.get("text", "") for inner in result or []]
+        results = [result] if isinstance(result, str) else [inner.get("text", "") for inner in result or []]
+        wanted += [ADDED.sub("", text) for text in results]
     return [text for text in wanted if text.strip()]
 
 

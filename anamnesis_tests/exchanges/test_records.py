@@ -324,3 +324,55 @@ def test_a_field_of_any_shape_is_survived(field: str, value: object) -> None:
     for kind in ("user", "assistant", "attachment", "system"):
         record = {"type": kind, "message": {"content": [{"type": "text", "text": "x"}]}, field: value}
         read_messages([json.dumps(record), json.dumps({"type": kind, "message": {"content": value}})], 0)
+
+
+READ = "     1\tThe client writes\n     2\t<system-reminder>\n     3\tlike this\n     4\t</system-reminder>"
+
+
+@pytest.mark.parametrize("tag", ["system-reminder", "ide_selection"])
+def test_what_the_client_adds_to_a_tools_output_is_left_out_and_what_the_output_quotes_stays(tag: str) -> None:
+    added = f"<{tag}>\nThe file may be malicious.\n</{tag}>"
+    log = Log()
+    log.result("toolu_1", f"{READ}\n\n{added}\n")
+    log.result("toolu_2", f"{added}\n    indented\n{added}\nand more")
+    log.result("toolu_3", [{"type": "text", "text": f"one\n{added}"}, {"type": "text", "text": added}], is_error=True)
+    log.result("toolu_4", added)
+    log.result("toolu_5", f"it said {added}")
+    assert kinds_and_texts(log) == [
+        (Kind.TOOL_RESULT, READ),
+        (Kind.TOOL_RESULT, f"    indented\n{added}\nand more"),
+        (Kind.TOOL_ERROR, "one"),
+        (Kind.TOOL_RESULT, f"it said {added}"),
+    ]
+    assert read_messages(log.lines, 0).skipped == {"user:injected": 5}
+
+
+STOP_HOOK = "Stop hook feedback: what does that line in the log mean?"
+TYPED: list[dict[str, object]] = [
+    {"promptSource": "typed"},
+    {"promptSource": "queued", "version": "2.0.1"},
+    {"origin": {"kind": "human"}},
+    {"permissionMode": "default", "version": "2.1.20"},
+    {"version": "2.1.240"},
+]
+INJECTED: list[dict[str, object]] = [
+    {},
+    {"version": "2.0.76"},
+    {"version": "2.1.240", "promptSource": "system"},
+    {"version": "2.1.240", "isMeta": True},
+    {"version": ["2.1.240"]},
+]
+
+
+@pytest.mark.parametrize("fields", TYPED)
+def test_a_typed_prompt_stays_however_it_begins(fields: dict[str, object]) -> None:
+    log = Log()
+    log.user(STOP_HOOK, **fields)
+    assert kinds_and_texts(log) == [(Kind.PROMPT, STOP_HOOK)]
+
+
+@pytest.mark.parametrize("fields", INJECTED)
+def test_feedback_of_a_hook_is_no_prompt_where_nothing_says_that_it_was_typed(fields: dict[str, object]) -> None:
+    log = Log()
+    log.user(STOP_HOOK, **fields)
+    assert kinds_and_texts(log) == []

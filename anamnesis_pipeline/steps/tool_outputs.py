@@ -1,0 +1,121 @@
+"""Outputs of tools that Claude Code moved out of a transcript: text files, each the result of one call.
+
+A record keeps a preview, and the message has its key from that: whether the file is there when the record is read
+decides only which text is remembered, never whether there are two messages.
+"""
+
+import json
+import re
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
+from itertools import islice
+
+from anamnesis_pipeline.exchanges import identity
+from anamnesis_pipeline.exchanges.blocks import result_text
+from anamnesis_pipeline.exchanges.log_lines import has_too_many_values
+from anamnesis_pipeline.exchanges.own_text import without_memory
+from anamnesis_pipeline.exchanges.parsing import read_messages
+from anamnesis_pipeline.exchanges.records import LoggedMessage
+from anamnesis_pipeline.model import FileCursor, content_id
+from anamnesis_pipeline.sources.base import TOOL_RESULTS, output_name
+
+LONGEST_OUTPUT = 50 << 20
+"""Bytes of a file that becomes the text of a result. Of a longer one, which is archived as well, the preview stays."""
+
+NO_LINE = ""
+"""What stays of a forgotten line of an output."""
+
+_RUN = 10_000
+"""Lines that are joined at a time."""
+_NAMED = re.compile(rf"{TOOL_RESULTS}[/\\]+([\w.-]+)")
+
+
+def outputs_of(cursors: Iterable[FileCursor]) -> dict[str, FileCursor]:
+    """`output_name` -> file, of those that are archived."""
+    return {name: cursor for cursor in cursors if cursor.lines and (name := output_name(cursor.path))}
+
+
+def names_of_output(logged: LoggedMessage) -> tuple[str, ...]:
+    """What the output of a result is called: in the session that had it first, or in its own, as a copy has it."""
+    if not logged.moved_to:
+        return ()
+    file_name = re.split(r"[/\\]", logged.moved_to)[-1]
+    places = (logged.moved_to, f"{logged.session_id}/{TOOL_RESULTS}/{file_name}")
+    return tuple(filter(None, map(output_name, places)))
+
+
+def names_on_line(line: str) -> set[str]:
+    """The outputs of the results on a line of a log."""
+    if TOOL_RESULTS not in line:
+        return set()
+    return {name for logged in read_messages([line], 0).messages for name in names_of_output(logged)}
+
+
+def output_key(path: str) -> str:
+    """What a tombstone names an output by, wherever its session lies."""
+    return f"output:{content_id(output_name(path) or path)}"
+
+
+def characters_named(line: str, sizes: Mapping[str, int]) -> int:
+    """How much text the results on a line may have outside of it, at most. `sizes`: file name -> bytes."""
+    if not sizes or TOOL_RESULTS not in line:
+        return 0
+    return sum(sizes.get(name, 0) for name in set(_NAMED.findall(line)))
+
+
+def with_whole_text(
+    logged: LoggedMessage,
+    outputs: Mapping[str, FileCursor],
+    read: Callable[[FileCursor, int], Iterable[str]],
+    skipped: Counter[str],
+) -> LoggedMessage:
+    """The message with the text of the file in place of its preview, where the file is archived; what is left out of it
+    is counted in `skipped`.
+    """
+    cursor = next((outputs[name] for name in names_of_output(logged) if name in outputs), None)
+    if cursor is None or cursor.offset > LONGEST_OUTPUT:
+        return logged
+    text, own = without_memory(_text(cursor.path, read(cursor, 0)))
+    skipped["own:memory"] += own
+    if not text or text.isspace():
+        return logged
+    agent = logged.spawned  # its answer is known by its text, here and in its own file
+    claims = (identity.answer_as_result(agent, text), identity.answer_as_said(agent, text)) if agent else ()
+    return replace(logged, message=replace(logged.message, text=text), claims=claims)
+
+
+def _text(path: str, lines: Iterable[str]) -> str:
+    """Lines joined run by run: a list of all of them may take ten times the memory of their text."""
+    left = iter(lines)
+    text = "\n".join("\n".join(run) for run in iter(lambda: list(islice(left, _RUN)), []))
+    return _of_blocks(text) if path.endswith(".json") else text
+
+
+def _of_blocks(text: str) -> str:
+    """The text of content blocks, which is how a result of several is written; another text as it is."""
+    if has_too_many_values(text):
+        return text
+    try:
+        blocks = json.loads(text)
+    except (ValueError, RecursionError):
+        return text
+    return result_text(blocks) if isinstance(blocks, list) else text
+
+
+def masked_together(
+    mask: Callable[[str], tuple[str, Counter[str]]],
+    lines: Sequence[str],
+    before: Sequence[str] = (),
+    after: Sequence[str] = (),
+) -> tuple[list[str], Counter[str]]:
+    """Lines of a text with their secrets masked, also those that go over several lines; as many lines as were given.
+
+    :param before, after: what stands around them in the text, so that a secret may begin or end there.
+    """
+    masked, found = mask("\n".join((*before, *lines, *after)))
+    if not found:
+        return list(lines), found
+    every = masked.split("\n")
+    every += [NO_LINE] * (len(before) + len(lines) + len(after) - len(every))
+    return every[len(before) : len(before) + len(lines)], found

@@ -1,0 +1,232 @@
+"""What this memory answered is no news: it is recognized by the call, and by the marks around what was put in."""
+
+import json
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from anamnesis_pipeline.exchanges.cutting import MAX_PENDING
+from anamnesis_pipeline.exchanges.own_calls import LONGEST_COMMAND, asks_memory
+from anamnesis_pipeline.model import MEMORY_BEGINS, MEMORY_ENDS
+from anamnesis_pipeline.store.base import Store
+from anamnesis_tests.exchanges.ingested import OTHER, Ingested
+from anamnesis_tests.exchanges.log_lines import SESSION, Log
+
+SKILL = Path(__file__).parents[2] / "skills/recall/SKILL.md"
+ANSWER = '{"results":[{"excerpt":"Earlier you fixed the zeppelin."}]}'
+URL = "http://127.0.0.1:3010/api/episodes/search"
+
+ASKING = [
+    "anamnesis search 'webhook retries'",
+    "anamnesis search x --json | jq .results",
+    ".venv/bin/anamnesis search x",
+    "cd ~/code && ANAMNESIS_HOME=/x timeout 10 uv run anamnesis search --top-k 3 x 2>&1 | head -5",
+    "python3 -m anamnesis_pipeline.cli search x",
+    "anamnesis forget --query zeppelin",
+    f"curl -sS --max-time 5 {URL} \\\n  -H 'Content-Type: application/json' -d '{{\"query\": \"why\"}}'",
+    'curl -s "http://localhost:${ANAMNESIS_PORT:-3010}/api/episodes/search" -d @-',
+    "curl -s http://nas.lan:8080/api/episodes/search -d '{}'",
+    "curl -s http://localhost:3010/memory/search?q=x",
+    "curl -s 'http://127.0.0.1:3010/api/episodes/code--shop?include=raw'",
+    "curl -s http://127.0.0.1:4000/api/episodes/0123456789abcdef0123456789abcdef?include=raw",
+    "http POST :3010/api/episodes/search query=x",
+    "for q in a b; do\n  anamnesis search $q\ndone",
+    'R=$(anamnesis search x); echo "$R"',
+    'echo "found: $(anamnesis search x)"',
+    "ssh nas 'anamnesis search x'",
+    "bash -c 'cd /x && anamnesis search y'",
+    f"python3 -c \"import urllib.request as u; print(u.urlopen('{URL}', b'x').read())\"",
+    f"python3 - <<'EOF'\nimport httpx\nprint(httpx.post('{URL}', json={{'query': \"it's\"}}).text)\nEOF",
+    "bash <<EOF\nanamnesis search x\nEOF",
+]
+OTHERS = [
+    "anamnesis doctor",
+    "anamnesis status && anamnesis ingest",
+    "anamnesis search --help",
+    "which anamnesis && anamnesis config set summarizer ollama",
+    "curl -s http://127.0.0.1:3010/health",
+    "curl -s http://127.0.0.1:3010/api/jsonl/status",
+    "curl -s http://127.0.0.1:8000/api/episodes?page=2",
+    "curl -s https://podcasts.example/memory/lane",
+    "grep -rn 'anamnesis search' docs README.md",
+    "rg /api/episodes/search anamnesis_pipeline",
+    "git commit -m 'anamnesis search: show dates'",
+    "git commit -m \"$(cat <<'EOF'\nanamnesis search shows dates\nEOF\n)\"",
+    f"cat > recall.sh <<'EOF'\ncurl {URL}\nanamnesis search x\nEOF\nchmod +x recall.sh",
+    "sed -i 's/anamnesis search/anamnesis find/' README.md",
+    "pytest anamnesis_tests/search -k anamnesis",
+    "echo anamnesis search",
+    f"python3 tools/check.py {URL}",
+    "anamnesis search 'a quote that is not closed",
+]
+
+
+@pytest.fixture
+def home(store: Store, tmp_path: Path) -> Ingested:
+    return Ingested(store, tmp_path)
+
+
+@pytest.mark.parametrize("command", ASKING)
+def test_a_command_that_asks_this_memory_is_recognized(command: str) -> None:
+    assert asks_memory("Bash", {"command": command})
+
+
+@pytest.mark.parametrize("command", OTHERS[:-1])
+def test_a_command_that_only_speaks_of_it_or_asks_something_else_is_not(command: str) -> None:
+    assert not asks_memory("Bash", {"command": command})
+
+
+def test_the_calls_of_our_own_skill_are_recognized() -> None:
+    blocks = SKILL.read_text(encoding="utf-8").split("```bash\n")[1:]
+    commands = [block.split("```")[0] for block in blocks]
+    assert len(commands) == 3
+    assert all(asks_memory("Bash", {"command": command}) for command in commands)
+
+
+@pytest.mark.parametrize(
+    ("tool", "value", "asks"),
+    [
+        ("mcp__anamnesis__search", {"query": "x"}, True),
+        ("mcp__plugin_anamnesis_memory__get", {}, True),
+        ("mcp__my-Anamnesis__search", None, True),
+        ("mcp__memory__search_anamnesis", {"query": "x"}, False),
+        ("WebFetch", {"url": URL, "prompt": "x"}, True),
+        ("WebFetch", {"url": "https://example.org/anamnesis/search"}, False),
+        ("Edit", {"file_path": "skills/recall/SKILL.md", "new_string": f"curl {URL}"}, False),
+        ("Read", {"file_path": "/code/anamnesis_pipeline/search/engine.py"}, False),
+        ("Bash", {"command": ["anamnesis", "search"]}, False),
+        ("Bash", "anamnesis search x", False),
+    ],
+)
+def test_tools_of_our_server_and_addresses_of_our_service_ask(tool: str, value: Any, asks: bool) -> None:
+    assert asks_memory(tool, value) is asks
+
+
+@pytest.mark.parametrize("piece", ["$(anamnesis ", "<<A anamnesis\n", "bash -c anamnesis ", "anamnesis '\\", "\\\n(;|"])
+def test_a_command_that_is_made_to_stall_takes_no_time(piece: str) -> None:
+    begun = time.process_time()
+    asks_memory("Bash", {"command": f"anamnesis{piece * (LONGEST_COMMAND // len(piece))}" * 50})
+    assert time.process_time() - begun < 3
+
+
+def asking(log: Log, tool_id: str = "toolu_1", answer: Any = ANSWER, command: str = ASKING[0]) -> None:
+    log.call("Bash", tool_id, command=command)
+    log.result(tool_id, answer)
+
+
+@pytest.mark.parametrize("tick", [None, 2, 3])
+def test_what_it_answered_is_left_out_and_counted_also_where_call_and_answer_are_read_apart(
+    home: Ingested, tick: int | None
+) -> None:
+    log = Log()
+    log.user("What did we decide?")
+    asking(log)
+    log.call("mcp__anamnesis__search", "toolu_2", query="decision")
+    log.result("toolu_2", [{"type": "text", "text": "the zeppelin again"}], is_error=True)
+    log.tool("Bash", "toolu_3", "everything is fine", command="anamnesis doctor")
+    log.say("We decided on airships.")
+    home.write(log.lines[:tick])
+    first = home.ingest()
+    home.write(log.lines)
+    second = home.ingest()
+    assert first.skipped["own:answer"] + second.skipped["own:answer"] == 2
+    assert first.messages + second.messages == 6
+    assert "zeppelin" not in home.texts()
+    for kept in ("anamnesis search 'webhook retries'", "query: decision", "everything is fine", "on airships"):
+        assert kept in home.texts()
+    assert len(home.archived()) == len(log.lines)
+
+
+def test_a_copy_of_the_session_brings_the_answer_no_more_than_the_session_does(home: Ingested) -> None:
+    log = Log()
+    log.user("What did we decide?")
+    asking(log)
+    log.say("We decided on airships.")
+    home.write(log.lines)
+    home.ingest()
+    forked = [
+        json.dumps(json.loads(line) | {"sessionId": OTHER, "forkedFrom": {"sessionId": SESSION}}) for line in log.lines
+    ]
+    home.write(forked, f"{OTHER}.jsonl")
+    home.ingest()
+    assert home.store.ingest.counts().messages == 3
+    assert "zeppelin" not in home.texts()
+
+
+def test_the_output_of_a_command_that_the_user_ran_is_left_out_too(home: Ingested) -> None:
+    log = Log()
+    for number, (command, output) in enumerate(((ASKING[0], "the zeppelin"), ("git status", "all clean"))):
+        log.user(f"<bash-input>{command}</bash-input>", uuid=f"in{number}")
+        log.user(f"<bash-stdout>{output}</bash-stdout><bash-stderr></bash-stderr>", parentUuid=f"in{number}")
+    home.write(log.lines)
+    assert home.ingest().skipped["own:answer"] == 1
+    assert "zeppelin" not in home.texts()
+    assert "all clean" in home.texts()
+    assert "anamnesis search" in home.texts()
+
+
+def test_what_is_known_of_calls_stays_small(home: Ingested) -> None:
+    log = Log()
+    for number in range(3 * MAX_PENDING):
+        log.call("Bash", f"toolu_{number}", command=ASKING[0])
+    home.write(log.lines)
+    home.ingest()
+    (cursor,) = home.store.ingest.cursors(home.sources()[0].key).values()
+    assert cursor.parser_state.count('"tool_use_id"') == MAX_PENDING
+    log.result(f"toolu_{3 * MAX_PENDING - 1}", "the zeppelin")
+    home.write(log.lines)
+    assert home.ingest().skipped["own:answer"] == 1
+
+
+def test_an_answer_that_was_moved_out_of_the_log_is_left_out(home: Ingested) -> None:
+    output = home.path(f"{SESSION}/tool-results/toolu_1.txt")
+    output.write_text(ANSWER)
+    log = Log()
+    log.user("What did we decide?")
+    asking(log, answer=f"<persisted-output>\nOutput too large. Full output saved to: {output}\n</persisted-output>")
+    home.write(log.lines)
+    assert home.ingest().skipped["own:answer"] == 1
+    assert "zeppelin" not in home.texts()
+
+
+BLOCK = f'{MEMORY_BEGINS}\nEarlier you fixed the "zeppelin".\n{MEMORY_ENDS}'
+
+
+def inside_json(text: str, depth: int) -> str:
+    for _ in range(depth):
+        text = json.dumps({"additionalContext": text})
+    return text
+
+
+ESCAPED = {
+    **{f"JSON {depth} deep": inside_json(BLOCK, depth) for depth in (1, 2, 3)},
+    "slashes": inside_json(BLOCK, 1).replace("/", "\\/"),
+    "angle brackets": inside_json(BLOCK, 1).replace("<", "\\u003c").replace(">", "\\u003E"),
+    "quotes": inside_json(BLOCK, 1).replace('\\"', "\\u0022"),
+    "HTML": BLOCK.replace("<", "&lt;").replace(">", "&gt;").replace('"', "&quot;"),
+}
+
+
+@pytest.mark.parametrize("how", ESCAPED)
+def test_what_was_put_in_is_cut_out_also_where_it_is_escaped(home: Ingested, how: str) -> None:
+    log = Log()
+    log.user("What does the hook print?")
+    log.tool("Bash", "toolu_1", f"before {ESCAPED[how]} after", command="python3 hook.py")
+    home.write(log.lines)
+    assert home.ingest().skipped["own:memory"] == 1
+    assert "zeppelin" not in home.texts()
+    assert "before " in home.texts()
+    assert " after" in home.texts()
+
+
+def test_it_is_cut_out_of_moved_out_output_too(home: Ingested) -> None:
+    output = home.path(f"{SESSION}/tool-results/toolu_1.txt")
+    output.write_text(f"before\n{BLOCK}\nafter\n")
+    log = Log()
+    log.tool("Bash", "toolu_1", f"<persisted-output>\nsaved to: {output}\n</persisted-output>", command="make")
+    home.write(log.lines)
+    assert home.ingest().skipped["own:memory"] == 1
+    assert "before\n\nafter" in home.texts()
+    assert "zeppelin" not in home.texts()
