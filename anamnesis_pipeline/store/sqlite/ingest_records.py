@@ -12,7 +12,7 @@ from typing import Any
 from anamnesis_pipeline.model import ArchiveFrame, DeadLetter, FileCursor, Part, Source, agent_key
 from anamnesis_pipeline.store.base import MAX_ROWS_PER_WRITE
 from anamnesis_pipeline.store.ingest_base import ParsedChunk, SourceCounts
-from anamnesis_pipeline.store.sqlite import message_rows, part_rows
+from anamnesis_pipeline.store.sqlite import message_rows, part_rows, session_rows
 from anamnesis_pipeline.store.sqlite.archive_rows import SqliteArchive, base_stands, insert_frame
 from anamnesis_pipeline.store.sqlite.columns import clean, instant, json_list
 from anamnesis_pipeline.store.sqlite.connection import Database, batches
@@ -132,7 +132,12 @@ class SqliteIngest(SqliteArchive, SqliteSummaries):
             message_rows.write_messages(connection, chunk)
             for part in chunk.parts:
                 part_rows.write_part(connection, part)
+            session_rows.place_agents(connection, (part.session_id for part in chunk.parts))
         return True
+
+    def session_start(self, session_id: str) -> tuple[str, str] | None:
+        with self._database.read() as connection:
+            return session_rows.session_start(connection, session_id)
 
     def name_agent(self, source: str, path: str, agent_type: str, origin: str) -> int:
         named, last = 0, MAX_ROWS_PER_WRITE
