@@ -16,6 +16,8 @@ from anamnesis_pipeline.model import content_id
 TYPED = "y:"
 """What the keys of prompts that may stand in `history.jsonl` begin with."""
 
+_REWRITTEN = "h:"
+
 HISTORY_MINUTES = 10
 """A prompt of the history is the same as one of a transcript with the same text that was sent about this near."""
 
@@ -32,7 +34,12 @@ def normal(text: str) -> str:
 
 def rewritten(role: str, text: str, stamp: str) -> str:
     """Key of a message by what it says and when: copies with another uuid share it."""
-    return f"h:{content_id(role, normal(text), stamp)}"
+    return f"{_REWRITTEN}{content_id(role, normal(text), stamp)}"
+
+
+def is_rewritten(key: str) -> bool:
+    """Whether a key is one of `rewritten`."""
+    return key.startswith(_REWRITTEN)
 
 
 def task_of_agent(session_id: str, prompt: str) -> str:

@@ -62,8 +62,8 @@ class LlmChoice:
         return ""
 
     def _is_private(self, part: Part) -> bool:
-        """By the project that its session began in, by that of its own directory, or by a folder around that one. So is a
-        subagent's if its session is, or if nothing is known of that.
+        """By the project that its session began in, by that of its own directory, or by a folder around that one. So is
+        a subagent's if its session is, or if nothing is known of that.
         """
         names = {part.project, *self._names(part.cwd)}
         if part.agent_id and self._rules.private_projects:

@@ -121,13 +121,14 @@ class IngestRecords(Protocol):
     def commit_parsed(self, chunk: ParsedChunk) -> bool:
         """Compare-and-set on `chunk.before.version`, atomically with everything the chunk adds.
 
-        A part is written by id: a grown part replaces its row. A subagent's has the project of its session instead of its
-        own as soon as that is known (`session_start`), whichever comes first. Returns False when another run was faster.
+        A part is written by id: a grown part replaces its row. A subagent's has the project of its session instead of
+        its own as soon as that is known (`session_start`), whichever comes first. Returns False when another run was
+        faster.
         """
 
     def session_start(self, session_id: str) -> tuple[str, str] | None:
-        """Project and directory in which a session began, by the earliest of its parts that is no subagent's; None: there
-        is none.
+        """Project and directory in which a session began, by the earliest of its parts that is no subagent's; None:
+        there is none.
         """
 
     def name_agent(self, source: str, path: str, agent_type: str, origin: str) -> int:

@@ -7,7 +7,8 @@ from collections.abc import Iterable
 def session_start(connection: sqlite3.Connection, session_id: str) -> tuple[str, str] | None:
     """See `IngestRecords.session_start`."""
     row = connection.execute(
-        """SELECT project, cwd FROM parts WHERE session_id = ? AND agent_id = '' ORDER BY started_at, part_id LIMIT 1""",
+        """SELECT project, cwd FROM parts WHERE session_id = ? AND agent_id = ''
+            ORDER BY started_at, part_id LIMIT 1""",
         (session_id,),
     ).fetchone()
     return None if row is None else (row[0], row[1])
