@@ -130,7 +130,7 @@ def test_a_subagent_whose_session_comes_later_is_summarized_when_that_is_known_n
 
 def test_a_private_project_is_known_by_the_repository_and_the_alias_of_a_folder(store: Store, start, tmp_path: Path):
     (tmp_path / "work" / ".git").mkdir(parents=True)
-    (tmp_path / "work" / ".git" / "config").write_text('[remote "origin"]\nurl = git@host.org:acme/hush.git\n')
+    (tmp_path / "work" / ".git" / "config").write_text('[remote "origin"]\nurl = git@github.com:acme/hush.git\n')
     parsed(store, replace(part(1), cwd=str(tmp_path / "work")))
     store.settings.set(PROJECT_ALIASES, {"acme/hush": "acme/quiet"})
     for name in ("hush", "acme/quiet"):
