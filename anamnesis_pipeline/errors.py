@@ -24,6 +24,7 @@
         ├── LlmRefused            an LLM's service refuses for good: key, quota, billing, unknown model
         ├── LlmAnswerInvalid      an LLM answers with something other than what was asked for
         ├── SourceUnreadable      a folder or file cannot be listed or read
+        │   └── SourceMissing     there is none of that name
         ├── AlreadyRunning        another `anamnesis up` owns this home
         └── PortInUse             another program listens on a port this one needs
 
@@ -140,6 +141,10 @@ class LlmAnswerInvalid(GiveUp):
 
 class SourceUnreadable(GiveUp):
     """A folder or file cannot be listed or read."""
+
+
+class SourceMissing(SourceUnreadable):
+    """There is no folder or file of that name."""
 
 
 class AlreadyRunning(GiveUp):

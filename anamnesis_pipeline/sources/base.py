@@ -34,7 +34,8 @@ class SourceHost(Protocol):
         """Every log at or below `root`, and the descriptions of subagents. Folders that cannot be listed are skipped
         and named.
 
-        :raises SourceUnreadable: `root` itself is missing or cannot be listed.
+        :raises SourceMissing: there is no `root`, nor a link of that name.
+        :raises SourceUnreadable: `root` itself cannot be listed.
         """
 
     def file(self, root: str, name: str) -> FileStat | None:
