@@ -341,6 +341,11 @@ class Found:
         key = self._aliases.get(name) or self._claims.get(name) or name
         self._occurrences.append(Occurrence(key, path, logged.line))
 
+    def add_said(self, logged: LoggedMessage, key: str, path: str) -> None:
+        """Another writing of the message `key`, which some other file has."""
+        self._aliases[logged.message.key] = key
+        self._occurrences.append(Occurrence(key, path, logged.line))
+
     def advance(self, state: FileState, parts: tuple[Part, ...], open_part: Part | None, own: int = 0) -> Advance:
         """What the batch adds, given how it was laid into parts."""
         return Advance(

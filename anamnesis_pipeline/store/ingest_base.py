@@ -17,7 +17,8 @@ class ParsedChunk:
     grown; `dead` lines of it could not be read; `revived` ones, dead before, now can. `aliases` leads from those of
     `keys` that are further keys of a message to its own. `claims` does so from keys that a message takes if nobody has
     them, or only what gives way: the history (`claude_history`), whose part then goes, since a transcript's prompt
-    wins; or a subagent's file, out of whose part the message goes, since its session owns the answer.
+    wins, also over the nearest that was typed about then (`typed_near`); or a subagent's file, out of whose part the
+    message goes, since its session owns the answer.
     """
 
     before: FileCursor
@@ -112,6 +113,11 @@ class IngestRecords(Protocol):
 
     def known_keys(self, keys: Sequence[str]) -> set[str]:
         """Those of `keys` that some file already owns, or that a tombstone forbids."""
+
+    def claims_near(self, entries: Sequence[str]) -> dict[str, dict[str, str]]:
+        """Key of an entry of the history -> further key -> message, for the transcripts' prompts of the same text that
+        were sent about then (`typed_near`), and that no entry is known of.
+        """
 
     def part(self, part_id: str) -> Part | None:
         """One part with its segments; None when there is none, or when its episode was deleted with a tombstone:

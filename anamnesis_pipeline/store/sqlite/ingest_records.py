@@ -12,7 +12,7 @@ from typing import Any
 from anamnesis_pipeline.model import ArchiveFrame, DeadLetter, FileCursor, Part, Source, agent_key
 from anamnesis_pipeline.store.base import MAX_ROWS_PER_WRITE
 from anamnesis_pipeline.store.ingest_base import ParsedChunk, SourceCounts
-from anamnesis_pipeline.store.sqlite import message_rows, part_rows, session_rows
+from anamnesis_pipeline.store.sqlite import message_rows, part_rows, session_rows, typed_rows
 from anamnesis_pipeline.store.sqlite.archive_rows import SqliteArchive, base_stands, insert_frame
 from anamnesis_pipeline.store.sqlite.columns import clean, instant, json_list
 from anamnesis_pipeline.store.sqlite.connection import Database, batches
@@ -99,15 +99,15 @@ class SqliteIngest(SqliteArchive, SqliteSummaries):
         return newly
 
     def known_keys(self, keys: Sequence[str]) -> set[str]:
-        known: set[str] = set()
         with self._database.read() as connection:
-            for table, column in (("messages", "key"), ("tombstone_keys", "message_key")):
-                rows = connection.execute(
-                    f"SELECT {column} FROM {table} WHERE {column} IN (SELECT value FROM json_each(?))",
-                    (json_list(keys),),
-                )
-                known.update(key for (key,) in rows)
-        return known
+            rows = connection.execute(
+                "SELECT key FROM messages WHERE key IN (SELECT value FROM json_each(?))", (json_list(keys),)
+            )
+            return {key for (key,) in rows} | typed_rows.forbidden(connection, keys)
+
+    def claims_near(self, entries: Sequence[str]) -> dict[str, dict[str, str]]:
+        with self._database.read() as connection:
+            return typed_rows.claims_near(connection, entries)
 
     def part(self, part_id: str) -> Part | None:
         with self._database.read() as connection:
@@ -282,7 +282,7 @@ def _is_contested(connection: sqlite3.Connection, chunk: ParsedChunk) -> bool:
         "SELECT 1 FROM tombstones WHERE episode_id IN (SELECT value FROM json_each(?))",
         (json_list(part.part_id for part in chunk.parts),),
     ).fetchone()
-    return bool(owned or forbidden or deleted)
+    return bool(owned or forbidden or deleted) or not typed_rows.are_open(connection, chunk.aliases)
 
 
 def _unpublished(connection: sqlite3.Connection, source: str) -> Iterator[Part]:
