@@ -180,7 +180,7 @@ def read_messages(lines: Iterable[str], first_line: int, read_record: ReadRecord
 
 def _why_damaged(line: str, length: int, records: int) -> str:
     if has_too_many_values(line):
-        return f"more than {MAX_VALUES:,} objects and lists on it: too much for the memory that one line may take"
+        return f"more than {MAX_VALUES:,} values on it: too much for the memory that one line may take"
     if records:
         return f"torn: {records} whole {'record' if records == 1 else 'records'} on it, the rest is no JSON object"
     return f"no JSON object in its {length} characters"
