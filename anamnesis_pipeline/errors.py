@@ -25,6 +25,7 @@
         ├── LlmPromptRefused      an LLM's service refuses one prompt: too long, blocked, not as it wants them
         ├── LlmAnswerInvalid      an LLM answers with something other than what was asked for
         ├── SourceUnreadable      a folder or file cannot be listed or read
+        │   └── SourceMissing     there is none of that name
         ├── AlreadyRunning        another `anamnesis up` owns this home
         └── PortInUse             another program listens on a port this one needs
 
@@ -145,6 +146,10 @@ class LlmAnswerInvalid(GiveUp):
 
 class SourceUnreadable(GiveUp):
     """A folder or file cannot be listed or read."""
+
+
+class SourceMissing(SourceUnreadable):
+    """There is no folder or file of that name."""
 
 
 class AlreadyRunning(GiveUp):

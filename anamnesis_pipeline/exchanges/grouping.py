@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass
 
+from anamnesis_pipeline.exchanges.identity import is_rewritten
 from anamnesis_pipeline.model import Message, SegmentKind, content_id
 
 PROMPT_HEAD = 300
@@ -23,7 +24,7 @@ def exchange_of(message: Message, current: Exchange | None, *, in_subagent: bool
     """
     if current is None or _begins_exchange(message.kind, in_subagent):
         head = "" if message.kind is SegmentKind.COMPACT_SUMMARY else message.text[:PROMPT_HEAD]
-        name = message.aliases[0] if message.aliases else message.key  # copies with another uuid share the alias
+        name = next(filter(is_rewritten, message.aliases), message.key)  # copies with another uuid share the alias
         return Exchange(content_id("exchange", name), head)
     return current
 

@@ -6,7 +6,7 @@ missing. Each is an exchange of its own. What a transcript has is an occurrence 
 
 import re
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -18,7 +18,7 @@ from anamnesis_pipeline.exchanges.log_lines import Record
 from anamnesis_pipeline.exchanges.own_text import is_own_request
 from anamnesis_pipeline.exchanges.parsing import Advance, Batch, FileOrigin, FileState, Found, read_messages
 from anamnesis_pipeline.exchanges.records import LoggedMessage
-from anamnesis_pipeline.model import Message, Part, SegmentKind
+from anamnesis_pipeline.model import Message, Part, SegmentKind, forgotten_typed, nearest_typed
 
 _PASTED = re.compile(r"\[Pasted text #(\d+)[^\]\n]*\]")
 _SLASH_COMMAND = re.compile(r"/[a-zA-Z][\w:.-]*(?:\s|$)")
@@ -30,14 +30,26 @@ def read_history(lines: Iterable[str], first_line: int) -> Batch:
 
 
 def advance_history(
-    state: FileState, batch: Batch, known: Collection[str], origin: FileOrigin, *, label: Callable[[str], str]
+    state: FileState,
+    batch: Batch,
+    known: Collection[str],
+    claims: Mapping[str, Mapping[str, str]],
+    origin: FileOrigin,
+    *,
+    label: Callable[[str], str],
 ) -> Advance:
-    """One closed part per new prompt, several if it is long; its ordinal is the line that it stands on."""
+    """One closed part per new prompt, several if it is long; its ordinal is the line that it stands on.
+
+    :param claims: see `IngestRecords.claims_near`; each of these messages takes one entry, the nearest in time.
+    """
     found = Found(known)
+    said = nearest_typed({entry: near for entry, near in claims.items() if entry not in known})
     parts: list[Part] = []
     for logged in batch.messages:
         if found.is_copy(logged):
             found.add_copy(logged, origin.path)
+        elif logged.message.key in said:
+            found.add_said(logged, said[logged.message.key], origin.path)
         else:
             found.add(logged)
             parts += _parts(logged, origin, label(logged.cwd))
@@ -74,7 +86,7 @@ def _read_entry(entry: Record, line: int, skipped: Counter[str]) -> list[LoggedM
     key = identity.typed_once(session, cwd, text, when)
     kind = SegmentKind.COMMAND if _SLASH_COMMAND.match(text) or text.startswith("!") else SegmentKind.PROMPT
     message = Message(key, "", kind, text, when)
-    return [LoggedMessage(message, line, session, cwd, "", sidechain=False, seen_as=(identity.forgotten_typed(key),))]
+    return [LoggedMessage(message, line, session, cwd, "", sidechain=False, seen_as=(forgotten_typed(key),))]
 
 
 def _with_pasted_texts(display: str, contents: Any) -> str:

@@ -5,19 +5,16 @@ Three kinds of copies bear another key than the first:
 - a typed message that a resume wrote again with a new uuid (`rewritten`);
 - what stands in the file of a session and in that of its subagent: the session's file owns the task, which is an
   input of the call that spawned the subagent, and the final answer, also when it turns up later;
-- a prompt in `history.jsonl` and in a transcript (`typed`): the transcript owns it, also when it turns up later.
+- a prompt in `history.jsonl` and in a transcript (`typed`): the transcript owns it, also when it turns up later. Their
+  times differ a little, so each takes the nearest one of the same text.
 """
 
 from datetime import datetime
 
 from anamnesis_pipeline.exchanges.tagged import between
-from anamnesis_pipeline.model import content_id
+from anamnesis_pipeline.model import CLAIM_KEY, TYPED_KEY, content_id, typed_key
 
-TYPED = "y:"
-"""What the keys of prompts that may stand in `history.jsonl` begin with."""
-
-HISTORY_MINUTES = 10
-"""A prompt of the history is the same as one of a transcript with the same text that was sent about this near."""
+_REWRITTEN = "h:"
 
 LONGEST_NORMAL = 100_000
 """Characters of a text in which white space is evened out."""
@@ -32,7 +29,12 @@ def normal(text: str) -> str:
 
 def rewritten(role: str, text: str, stamp: str) -> str:
     """Key of a message by what it says and when: copies with another uuid share it."""
-    return f"h:{content_id(role, normal(text), stamp)}"
+    return f"{_REWRITTEN}{content_id(role, normal(text), stamp)}"
+
+
+def is_rewritten(key: str) -> bool:
+    """Whether a key is one of `rewritten`."""
+    return key.startswith(_REWRITTEN)
 
 
 def task_of_agent(session_id: str, prompt: str) -> str:
@@ -52,36 +54,23 @@ def answer_as_said(agent_id: str, text: str) -> str:
 
 
 def typed(session_id: str, cwd: str, text: str, timestamp: datetime | None) -> tuple[str, ...]:
-    """Keys that a typed message has in the history, sent at about that time: by its session, and by its place."""
+    """Keys by which a typed message is looked for in the history: by its session, and by its place."""
     if timestamp is None:
         return ()
-    at = _minutes(timestamp)
-    times = (at, at + 1, at - 1)
-    by_session = [_typed("session", session_id, text, time) for time in times] if session_id else []
-    return (*by_session, *(_typed("place", cwd, text, time) for time in times))
+    by_session = [_typed(CLAIM_KEY, "session", session_id, text, timestamp)] if session_id else []
+    return (*by_session, _typed(CLAIM_KEY, "place", cwd, text, timestamp))
 
 
 def typed_once(session_id: str, cwd: str, text: str, timestamp: datetime | None) -> str:
-    """Key of an entry of the history. The same text within `HISTORY_MINUTES` is the same prompt."""
+    """Key of an entry of the history: the same text typed again, however soon, is another one."""
     if timestamp is None:
         return rewritten("history", f"{session_id}\n{cwd}\n{text}", "")
-    at = _minutes(timestamp)
-    return _typed("session", session_id, text, at) if session_id else _typed("place", cwd, text, at)
+    how, where = ("session", session_id) if session_id else ("place", cwd)
+    return _typed(TYPED_KEY, how, where, text, timestamp)
 
 
-def forgotten_typed(key: str) -> str:
-    """How a tombstone names what a forgotten transcript's prompt is called in the history (a key of `typed`), and not
-    the equal prompt that is typed a little later.
-    """
-    return f"f{key}"
-
-
-def _minutes(timestamp: datetime) -> int:
-    return int(timestamp.timestamp() // (60 * HISTORY_MINUTES))
-
-
-def _typed(how: str, where: str, text: str, at: int) -> str:
-    return f"{TYPED}{content_id(how, where, normal(text), str(at))}"
+def _typed(begin: str, how: str, where: str, text: str, timestamp: datetime) -> str:
+    return typed_key(begin, content_id(how, where, normal(text)), round(timestamp.timestamp() * 1000))
 
 
 def as_typed(markup: str) -> str:

@@ -3,6 +3,8 @@
 import json
 from typing import Any
 
+from anamnesis_pipeline.exchanges.wide_text import holds_more_values
+
 Record = dict[str, Any]
 
 MAX_RESTARTS = 500
@@ -13,7 +15,7 @@ RESTART_WORK = 8
 
 LONG_LINE = 16 << 20
 MAX_VALUES = 1_000_000
-"""Objects and lists on a line longer than `LONG_LINE` that is decoded: each takes some 200 bytes of memory."""
+"""Values on a line longer than `LONG_LINE` that is decoded: one with its name takes some 200 bytes of memory."""
 
 _DECODER = json.JSONDecoder(strict=False)
 _ENVELOPE = frozenset({"uuid", "parentUuid", "sessionId", "timestamp", "message", "messageId", "leafUuid"})
@@ -38,10 +40,8 @@ def read_records(line: str) -> tuple[list[Record], bool]:
 
 
 def has_too_many_values(line: str) -> bool:
-    """Whether decoding a huge line would take more memory than there may be. Quotes inside strings are escaped, so that
-    `{"` begins an object.
-    """
-    return len(line) > LONG_LINE and line.count('{"') + line.count("],[") > MAX_VALUES
+    """Whether decoding a huge line would take more memory than there may be."""
+    return len(line) > LONG_LINE and holds_more_values(line, MAX_VALUES)
 
 
 def _cleaned(line: str) -> str:

@@ -188,7 +188,7 @@ def read_messages(lines: Iterable[str], first_line: int, read_record: ReadRecord
 
 def _why_damaged(line: str, length: int, records: int) -> str:
     if has_too_many_values(line):
-        return f"more than {MAX_VALUES:,} objects and lists on it: too much for the memory that one line may take"
+        return f"more than {MAX_VALUES:,} values on it: too much for the memory that one line may take"
     if records:
         return f"torn: {records} whole {'record' if records == 1 else 'records'} on it, the rest is no JSON object"
     return f"no JSON object in its {length} characters"
@@ -348,6 +348,11 @@ class Found:
         key = self._aliases.get(name) or self._claims.get(name) or name
         if logged.message.kind in _OF_TOOLS:
             self._claim(logged, key)
+        self._occurrences.append(Occurrence(key, path, logged.line))
+
+    def add_said(self, logged: LoggedMessage, key: str, path: str) -> None:
+        """Another writing of the message `key`, which some other file has."""
+        self._aliases[logged.message.key] = key
         self._occurrences.append(Occurrence(key, path, logged.line))
 
     def advance(self, state: FileState, parts: tuple[Part, ...], open_part: Part | None, own: int = 0) -> Advance:

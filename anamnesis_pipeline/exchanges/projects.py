@@ -7,7 +7,9 @@ _HOME = re.compile(r"(?:/home/[^/]+|/Users/[^/]+|/root|[A-Za-z]:/Users/[^/]+)(?=
 _WSL_SHARE = re.compile(r"//(?:wsl\$|wsl\.localhost)/[^/]+(?=/|$)", re.IGNORECASE)
 _WSL_DRIVE = re.compile(r"/mnt/([a-z])(?=/|$)")
 _DRIVE = re.compile(r"[a-z]:(?=/|$)")
-_REMOTE_PATH = re.compile(r"^(?:[a-z+]+://(?:[^/@]*@)?[^/]+/|(?:[^/@:]+@)?[^/:@]{2,}:(?!//))(.+)$")
+_REMOTE = re.compile(r"(?:[a-z+]+://(?:[^/@]*@)?([^/@:]+|\[[^/\]]*\])(?::\d*)?/|(?:[^/@:]+@)?([^/:@]{2,}):(?!//))(.+)")
+_GITHUB = frozenset({"github.com", "www.github.com", "ssh.github.com"})
+"""Names of the one host whose repositories are called by their path alone."""
 
 
 def project_of(cwd: str) -> str:
@@ -49,20 +51,30 @@ def _is_windows(cwd: str) -> bool:
 
 
 def git_identity(cwd: str) -> str | None:
-    """`owner/repo` of the remote `origin`, else the label of the main worktree; None outside a repository.
+    """`owner/repo` of the remote `origin` on GitHub, `host/owner/repo` of one elsewhere, without a remote the label of
+    the main worktree; None outside a repository.
 
-    Only files are read. A directory that is gone belongs to the repository that is left around it; one that was never
-    on this machine belongs to none.
+    Only files are read. A directory that is gone belongs to the repository that is left around it, unless that is one
+    of the whole home; one that was never on this machine belongs to none.
     """
     directory = Path(cwd)
     try:
         if not directory.is_absolute():
             return None
-        directory = next(d for d in (directory, *directory.parents) if d.is_dir()).resolve()
-        worktree = next((d for d in (directory, *directory.parents) if (d / ".git").exists()), None)
-        return None if worktree is None else _identity(worktree)
+        left = next(d for d in (directory, *directory.parents) if d.is_dir())
+        place = left.resolve()
+        worktree = next((d for d in (place, *place.parents) if (d / ".git").exists()), None)
+        if worktree is None or (left != directory and _holds_homes(worktree)):
+            return None
+        return _identity(worktree)
     except (OSError, ValueError, RuntimeError):
         return None
+
+
+def _holds_homes(directory: Path) -> bool:
+    """Whether a directory is somebody's home, or a folder above one."""
+    home = Path.home().resolve()
+    return project_label(str(directory)) in {"~", "/", "/home", "/Users"} or directory in (home, *home.parents)
 
 
 def _identity(worktree: Path) -> str:
@@ -84,7 +96,7 @@ def _git_dir(worktree: Path) -> Path:
 
 
 def _origin(config: Path) -> str | None:
-    """Path of the remote `origin` without host, credentials and `.git`; None for none or a local one."""
+    """Host and path of the remote `origin` without credentials, port and `.git`; None for none or a local one."""
     if not config.is_file():
         return None
     in_origin = False
@@ -93,6 +105,14 @@ def _origin(config: Path) -> str | None:
         if entry.startswith("["):
             in_origin = entry.replace(" ", "").lower() == '[remote"origin"]'
         elif in_origin and entry.partition("=")[0].strip().lower() == "url":
-            path = _REMOTE_PATH.match(entry.partition("=")[2].strip().strip('"'))
-            return (path[1].strip("/").removesuffix(".git") or None) if path else None
+            return _repository(entry.partition("=")[2].strip().strip('"'))
     return None
+
+
+def _repository(url: str) -> str | None:
+    remote = _REMOTE.fullmatch(url)
+    path = remote[3].strip("/").removesuffix(".git") if remote else ""
+    if remote is None or not path:
+        return None
+    host = (remote[1] or remote[2]).casefold()
+    return path if host in _GITHUB else f"{host}/{path}"

@@ -189,6 +189,10 @@ class _Emitter:
         """Key and aliases of a tool's result; a record that was written again with another text is the same one."""
         return result_key(call, text), (f"u:{self._uuid}:r:{call}",) if self._uuid else ()
 
+    def block_keys(self) -> tuple[str, ...]:
+        """Aliases of a reply's next block: its key changes with the text, which other rules mask otherwise."""
+        return (f"u:{self._uuid}:b:{len(self.messages)}",) if self._uuid else ()
+
     def _record_keys(self, text: str) -> tuple[str, tuple[str, ...]]:
         number, self._numbered = self._numbered, self._numbered + 1
         suffix = f":{number}" if number else ""
@@ -286,13 +290,14 @@ def _assistant(record: Record, body: Any, line: int, skipped: Counter[str]) -> l
 
 def _add_block(emitter: _Emitter, message_id: str, block: Any, skipped: Counter[str]) -> None:
     kind = _type(block)
+    aliases = emitter.block_keys() if message_id else ()
     if kind in {"text", "thinking"}:
         text = _string(block, kind)
         key = f"a:{message_id}:{content_id(kind, text)}" if message_id else ""
         if kind == "text":
-            _add_statement(emitter, text, key)
+            _add_statement(emitter, text, key, aliases)
         else:
-            emitter.add(SegmentKind.THINKING, text, key)
+            emitter.add(SegmentKind.THINKING, text, key, aliases=aliases)
         skipped["block:empty"] += not text or text.isspace()
     elif kind.endswith("tool_use"):
         name, value, call = _string(block, "name") or "tool", block.get("input"), _string(block, "id")
@@ -300,7 +305,7 @@ def _add_block(emitter: _Emitter, message_id: str, block: Any, skipped: Counter[
         key = f"a:{message_id}:{content_id(kind, call or text)}" if message_id else ""
         task = _string(value, "prompt") if name in _AGENT_TOOLS and isinstance(value, dict) else ""
         claims = (identity.task_of_agent(emitter.session_id, task),) if task else ()
-        emitter.add(SegmentKind.TOOL_INPUT, text, key, (call, name, is_milestone(name, value)), claims)
+        emitter.add(SegmentKind.TOOL_INPUT, text, key, (call, name, is_milestone(name, value)), claims, aliases=aliases)
         if asks_memory(name, value):
             emitter.messages[-1] = replace(emitter.messages[-1], asks_memory=True)
     elif kind.endswith("tool_result"):
@@ -309,11 +314,11 @@ def _add_block(emitter: _Emitter, message_id: str, block: Any, skipped: Counter[
         skipped[f"block:{kind[:40]}"] += 1
 
 
-def _add_statement(emitter: _Emitter, text: str, key: str) -> None:
+def _add_statement(emitter: _Emitter, text: str, key: str, aliases: tuple[str, ...]) -> None:
     agent_id = emitter.agent_id
     claims = (identity.answer_as_said(agent_id, text),) if agent_id else ()
     seen_as = (identity.answer_as_result(agent_id, text),) if agent_id else ()
-    emitter.add(SegmentKind.STATEMENT, text, key, claims=claims, seen_as=seen_as)
+    emitter.add(SegmentKind.STATEMENT, text, key, claims=claims, seen_as=seen_as, aliases=aliases)
 
 
 def _attachment(record: Record, line: int, skipped: Counter[str]) -> list[LoggedMessage]:

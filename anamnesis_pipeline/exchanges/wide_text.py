@@ -9,6 +9,9 @@ HUGE_BYTES = 32 << 20
 """Texts that take less memory stay as they are."""
 SLICE = 1 << 12
 """Characters that are looked at together: those of a slice without an emoji take 1 or 2 bytes each."""
+_MARKS = (",", "{", "[")
+_STRING = re.compile(r'"[^"\\]*+(?:\\.[^"\\]*+)*+"?', re.DOTALL)
+"""Also one that does not end."""
 _WIDE = re.compile("[\U00010000-\U0010ffff]+")
 
 
@@ -25,6 +28,29 @@ def narrowed(line: str) -> str:
     if not _is_wide(line) or len(line.encode("utf-8", "replace")) > 1.5 * len(line):
         return line
     return "".join(_WIDE.sub(_escaped, piece) for piece in slices(line, 0, len(line)))
+
+
+def holds_more_values(line: str, most: int) -> bool:
+    """Whether there are more than so many commas, objects and lists on a line of JSON, those inside its strings aside.
+
+    Takes no memory. Quotes inside strings are escaped, so that one behind a comma or a brace begins a string, or ends
+    one; there are at most two strings for each value.
+    """
+    if sum(map(line.count, _MARKS)) <= most:
+        return False
+    if sum(map(line.count, (',"', ', "', '{"'))) > 3 * most + 1:
+        return True
+    values = at = 0
+    for string in _STRING.finditer(line):
+        values += _marks(line, at, string.start())
+        if values > most:
+            return True
+        at = string.end()
+    return values + _marks(line, at, len(line)) > most
+
+
+def _marks(line: str, start: int, end: int) -> int:
+    return sum(line.count(mark, start, end) for mark in _MARKS) if end - start > 1 else line[start:end] in _MARKS
 
 
 def flattened(pieces: Sequence[str], whole: str) -> str:

@@ -40,7 +40,8 @@ class SourceHost(Protocol):
 
         An output is there before the record that refers to it: where a log is listed with the record, so is the output.
 
-        :raises SourceUnreadable: `root` itself is missing or cannot be listed.
+        :raises SourceMissing: there is no `root`, nor a link of that name.
+        :raises SourceUnreadable: `root` itself cannot be listed.
         """
 
     def file(self, root: str, name: str) -> FileStat | None:

@@ -3,7 +3,7 @@
 import os
 from collections.abc import Iterator
 
-from anamnesis_pipeline.errors import SourceUnreadable
+from anamnesis_pipeline.errors import SourceMissing, SourceUnreadable
 from anamnesis_pipeline.model import FileStat
 from anamnesis_pipeline.sources.base import TOOL_RESULTS, Listing, is_archived, is_log
 
@@ -109,6 +109,7 @@ def _reason(problem: OSError) -> str:
 
 
 def _unreadable(what: str, path: str, problem: OSError) -> SourceUnreadable:
-    return SourceUnreadable(
+    is_missing = isinstance(problem, FileNotFoundError) and not os.path.lexists(path)
+    return (SourceMissing if is_missing else SourceUnreadable)(
         f"cannot read the {what} {path}: {_reason(problem)}; check the path and that this user may read it"
     )

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
 from itertools import zip_longest
 
-from anamnesis_pipeline.errors import SourceUnreadable
+from anamnesis_pipeline.errors import SourceMissing, SourceUnreadable
 from anamnesis_pipeline.model import ArchiveFrame, FileCursor, FileStat, Source
 from anamnesis_pipeline.sources.archive import Archive
 from anamnesis_pipeline.sources.base import (
@@ -91,7 +91,7 @@ def folder_of(source: Source) -> str:
 def source_changed(store: Store, host: SourceHost, source: Source) -> bool:
     """Whether a crawl would find something to do; lists, but reads no file.
 
-    :raises SourceUnreadable: the source's folder cannot be listed.
+    :raises SourceUnreadable: the source's folder cannot be listed, or it is missing and so is its root.
     """
     listing = _listing(host, source)
     return changed_files(listing, store.ingest.cursors(source.key), complete=not listing.problems) > 0
@@ -100,7 +100,8 @@ def source_changed(store: Store, host: SourceHost, source: Source) -> bool:
 def crawl_source(store: Store, host: SourceHost, archive: Archive, source: Source, mask: Mask) -> CrawlReport:
     """Archive what is new in a source. A file that cannot be read is reported and does not stop the others.
 
-    A folder that cannot be listed is a problem of the report too; then nothing is taken for gone.
+    A folder that cannot be listed is a problem of the report too; then nothing is taken for gone. Of one that was
+    removed, while its root can be listed, every file is.
     :raises StoreFull: the disk has no room; what was committed before stays.
     """
     started = time.perf_counter()
@@ -115,10 +116,25 @@ def crawl_source(store: Store, host: SourceHost, archive: Archive, source: Sourc
 
 
 def _listing(host: SourceHost, source: Source) -> Listing:
-    """The files of a source. The history is one file among many that are not ours to read."""
-    if source.kind != "claude_history":
+    """The files of a source. The history is one file among many that are not ours to read.
+
+    A folder that was removed has none; if its root cannot be listed either, that is a disk that is not there.
+    """
+    if source.kind == "claude_history":
+        return _history(host, source)
+    try:
         return host.list_files(folder_of(source))
+    except SourceMissing:
+        if source.folder in {"", "."}:
+            raise
+        host.folders(source.root)
+        return Listing(())
+
+
+def _history(host: SourceHost, source: Source) -> Listing:
     history = host.file(folder_of(source), HISTORY)
+    if history is None:
+        host.folders(folder_of(source))  # whether it can be seen at all
     return Listing((history,) if history else ())
 
 

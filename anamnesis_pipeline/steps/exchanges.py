@@ -112,7 +112,8 @@ class ParseContext:
             known |= {key for key, owner in self.ingest.owners(batch.lent_keys).items() if owner == own}
         batch = self._with_outputs(batch, known)
         if self._is_history:
-            return advance_history(state, batch, known, origin, label=self.label)
+            claims = self.ingest.claims_near([key for key in batch.keys if key not in known])
+            return advance_history(state, batch, known, claims, origin, label=self.label)
         open_part = self.ingest.part(state.part_id) if state.part_id else None
         return advance(
             state, open_part, batch, known, origin, label=self.label, idle_minutes=self.idle_minutes

@@ -5,8 +5,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from functools import cached_property
 
-from anamnesis_pipeline.exchanges.identity import TYPED, forgotten_typed
-from anamnesis_pipeline.model import Episode, Part
+from anamnesis_pipeline.model import Episode, Part, forgotten_typed, typed_near
 from anamnesis_pipeline.sources.base import is_tool_output
 from anamnesis_pipeline.steps.forgotten_lines import ForgottenText, file_key, text_of
 from anamnesis_pipeline.store.base import Store
@@ -66,7 +65,7 @@ class Target:
         keys = {key: of_parts.get(key, set()) | set(_keys(episodes.get(key))) for key in self.ids}
         owner = {key: episode_id for episode_id, its in keys.items() for key in its}
         for alias, key in self._store.forgetting.aliases_of(sorted(owner)).items():
-            keys[owner[key]].add(forgotten_typed(alias) if alias.startswith(TYPED) else alias)
+            keys[owner[key]].add(forgotten_typed(alias) if typed_near(alias) else alias)
         return {episode_id: sorted(its) for episode_id, its in keys.items()}
 
     @cached_property

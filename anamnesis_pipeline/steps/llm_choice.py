@@ -49,6 +49,7 @@ class LlmChoice:
         """:param is_local: the LLM's text stays on this machine."""
         self._rules = rules
         self._is_local = is_local
+        self._session_start = store.ingest.session_start
         self._aliases = project_aliases(store)
         self._label = project_labels(store.settings)
 
@@ -61,8 +62,19 @@ class LlmChoice:
         return ""
 
     def _is_private(self, part: Part) -> bool:
-        """By the project that its session began in, by that of its own directory, or by a folder around that one."""
-        directory = PurePosixPath(project_label(part.cwd))
-        names = {part.project, self._label(part.cwd), *map(str, (directory, *directory.parents))}
+        """By the project that its session began in, by that of its own directory, or by a folder around that one. So is
+        a subagent's if its session is, or if nothing is known of that.
+        """
+        names = {part.project, *self._names(part.cwd)}
+        if part.agent_id and self._rules.private_projects:
+            start = self._session_start(part.session_id)
+            if start is None:
+                return True
+            names |= {start[0], *self._names(start[1])}
         names |= {store_name(self._aliases, name) for name in names}
         return any(is_private(name, self._rules.private_projects) for name in names)
+
+    def _names(self, cwd: str) -> set[str]:
+        """What a project may be called for the sake of a directory."""
+        directory = PurePosixPath(project_label(cwd))
+        return {self._label(cwd), *map(str, (directory, *directory.parents))}

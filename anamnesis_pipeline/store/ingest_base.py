@@ -17,7 +17,8 @@ class ParsedChunk:
     grown; `dead` lines of it could not be read; `revived` ones, dead before, now can. `aliases` leads from those of
     `keys` that are further keys of a message to its own. `claims` does so from keys that a message takes if nobody has
     them, or only what gives way: the history (`claude_history`), whose part then goes, since a transcript's prompt
-    wins; or a subagent's file, out of whose part the message goes, since its session owns the answer.
+    wins, also over the nearest that was typed about then (`typed_near`); or a subagent's file, out of whose part the
+    message goes, since its session owns the answer.
     """
 
     before: FileCursor
@@ -118,6 +119,11 @@ class IngestRecords(Protocol):
             so to or from the history or a subagent's file.
         """
 
+    def claims_near(self, entries: Sequence[str]) -> dict[str, dict[str, str]]:
+        """Key of an entry of the history -> further key -> message, for the transcripts' prompts of the same text that
+        were sent about then (`typed_near`), and that no entry is known of.
+        """
+
     def part(self, part_id: str) -> Part | None:
         """One part with its segments; None when there is none, or when its episode was deleted with a tombstone:
         what follows then begins a new part, so that nothing said later is lost with it.
@@ -126,7 +132,14 @@ class IngestRecords(Protocol):
     def commit_parsed(self, chunk: ParsedChunk) -> bool:
         """Compare-and-set on `chunk.before.version`, atomically with everything the chunk adds.
 
-        A part is written by id: a grown part replaces its row. Returns False when another run was faster.
+        A part is written by id: a grown part replaces its row. A subagent's has the project of its session instead of
+        its own as soon as that is known (`session_start`), whichever comes first. Returns False when another run was
+        faster.
+        """
+
+    def session_start(self, session_id: str) -> tuple[str, str] | None:
+        """Project and directory in which a session began, by the earliest of its parts that is no subagent's; None:
+        there is none.
         """
 
     def name_agent(self, source: str, path: str, agent_type: str, origin: str) -> int:

@@ -61,6 +61,31 @@ def test_08_a_subagent_is_linked_to_the_call_that_spawned_it_and_shared_texts_co
     assert home.store.ingest.counts().files == 3, "a journal is no transcript"
 
 
+@pytest.mark.parametrize("layout", LAYOUTS)
+@pytest.mark.parametrize("first", ["session", "subagent", "both"])
+def test_08_a_subagent_is_of_the_project_that_its_session_began_in_wherever_it_runs(
+    home: Ingested, layout: str, first: str
+) -> None:
+    trunk, agent = spawning()
+    agent.lines = changed(agent.lines, cwd="/home/dev/other")
+    trunk.lines[1:] = changed(trunk.lines[1:], cwd="/home/dev/moved")
+    if first != "subagent":
+        home.write(trunk.lines[:-1])
+    if first != "session":
+        home.write(agent.lines[:-1], LAYOUTS[layout], folder="-another-folder")
+    home.ingest()
+    home.write(trunk.lines)
+    home.write(agent.lines, LAYOUTS[layout], folder="-another-folder")
+    home.ingest()
+    assert {(e.kind, e.project) for e in home.episodes()} == {
+        ("exchange", "/home/dev/shop"),
+        ("subagent", "/home/dev/shop"),
+    }
+    (child,) = (e for e in home.episodes() if e.kind == "subagent")
+    assert child.metadata["cwd"] == "/home/dev/other"
+    assert home.ingest().parts == 0
+
+
 def test_08_a_description_that_comes_late_or_changes_sets_right_what_was_published(home: Ingested) -> None:
     trunk, agent = spawning()
     home.write(trunk.lines)

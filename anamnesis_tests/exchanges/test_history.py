@@ -1,12 +1,16 @@
 """`history.jsonl`, through crawl, parse and publish on a real store."""
 
 import json
+from datetime import timedelta
 from typing import Any
 
 import pytest
 
+from anamnesis_pipeline.embeddings.pieces import minilm_pieces
 from anamnesis_pipeline.exchanges.history import read_history
 from anamnesis_pipeline.model import SUMMARIZER_MARK, SegmentKind
+from anamnesis_pipeline.steps.forget import Forgetter
+from anamnesis_pipeline.steps.forget_target import ForgetRequest
 from anamnesis_tests.exchanges.ingested import OTHER, Ingested
 from anamnesis_tests.exchanges.log_lines import SESSION, START, Log
 
@@ -115,14 +119,77 @@ def test_the_same_words_in_another_session_are_another_prompt(home: Ingested) ->
 def test_the_same_words_typed_again_later_are_another_prompt(home: Ingested) -> None:
     home.write([entry("continue", minute) for minute in (0, 60, 61, 120)], "history.jsonl")
     home.ingest()
-    assert home.texts().split("\n").count("continue") == 3, "within minutes it is the same"
+    assert home.texts().split("\n").count("continue") == 4
     log = Log()
     for minute in (0, 60, 120):
         log.minute = minute - 0.5
         log.user("continue")
     home.write(log.lines)
     home.ingest()
-    assert everything(home) == [(f"{SESSION}.jsonl", "[User]\ncontinue")] * 3
+    last = ("history.jsonl", "[User]\ncontinue")
+    assert everything(home) == [*[(f"{SESSION}.jsonl", "[User]\ncontinue")] * 3, last]
+
+
+@pytest.mark.parametrize("first", ["history", "transcript", "together"])
+@pytest.mark.parametrize("session", [SESSION, None])
+@pytest.mark.parametrize("spoken", [(0, 3, 5), (0, 3), (3,), (5,), ()])
+def test_the_same_words_typed_again_within_minutes_are_counted_each(
+    home: Ingested, first: str, session: str | None, spoken: tuple[float, ...]
+) -> None:
+    typed = [entry("continue", minute, session=session) for minute in (0, 3, 5)]  # type: ignore[arg-type]
+    log = said_at(*spoken)
+    if first != "transcript":
+        home.write(typed, "history.jsonl")
+    if first != "history":
+        home.write(log.lines)
+    home.ingest()
+    home.write(typed, "history.jsonl")
+    home.write(log.lines)
+    for _ in range(2):
+        home.ingest()
+        assert home.texts().split("\n").count("continue") == 3
+        own = [e for e in home.episodes() if e.path.endswith("history.jsonl")]
+        assert [round((e.timestamp - START).total_seconds() / 60) for e in own] == sorted({0, 3, 5} - {*spoken})
+
+
+def said_at(*minutes: float) -> Log:
+    log = Log()
+    for minute in minutes:
+        log.minute = minute - 0.5
+        log.user("continue")
+    return log
+
+
+def test_a_deleted_entry_of_the_history_takes_no_prompt_of_the_same_words_minutes_later_with_it(home: Ingested) -> None:
+    home.write([entry("continue", minute) for minute in (0, 3)], "history.jsonl")
+    home.ingest()
+    deleted, kept = sorted(home.episodes(), key=lambda e: e.timestamp)
+    assert home.store.episodes.delete(deleted.episode_id)
+    for minutes in ((0,), (0, 3), (0, 3)):
+        home.write(said_at(*minutes).lines)
+        home.ingest()
+        (left,) = home.episodes()
+        assert left.timestamp - kept.timestamp < timedelta(seconds=1)
+    assert left.path.endswith(f"{SESSION}.jsonl")
+
+
+@pytest.mark.parametrize("history_first", [True, False])
+def test_a_forgotten_prompt_goes_from_the_history_and_one_of_the_same_words_minutes_later_stays(
+    home: Ingested, history_first: bool
+) -> None:
+    typed = [entry("continue", minute) for minute in (0, 3, 5)]
+    if history_first:
+        home.write(typed, "history.jsonl")
+    home.write(said_at(0, 3).lines)
+    home.ingest()
+    gone = min(home.episodes(), key=lambda e: e.timestamp)
+    publish = Forgetter(home.store, home.archive, minilm_pieces(), lambda source: home.publish())
+    publish.forget(ForgetRequest(ids=(gone.episode_id,)))
+    home.write(typed, "history.jsonl")
+    home.write([*said_at(0, 3).lines, entry("unrelated")])
+    home.ingest()
+    assert sorted(round((e.timestamp - START).total_seconds() / 60) for e in home.episodes()) == [3, 5]
+    assert [json.loads(line).get("timestamp") for line in home.archived("history.jsonl")[:1]] == [None]
 
 
 @pytest.mark.parametrize("is_in_history", [True, False])

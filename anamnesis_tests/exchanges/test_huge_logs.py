@@ -85,6 +85,7 @@ HUGE: dict[str, tuple[Callable[[], object], bool, int]] = {
     "emoji": (lambda: marked("\U0001f600", 12_500_000), False, 3_000),
     "escaped emoji": (lambda: marked("\U0001f600", 4_170_000), True, 1_000),
     "short lines": (lambda: marked("a\n", 16_700_000), False, 8_000),
+    "commas and quotes": (lambda: marked('1, "a", [2],{"x": 3}, ', 1_600_000), False, 8_000),
     # one character that widens the whole string in memory, and a mask, which makes a copy of the line
     "an emoji in plain text, and a secret": (
         lambda: marked("line of the output, wörter\n" * 1_000 + " \U0001f600", 1_800) + f" {SECRET}", False, 12_000,
@@ -114,6 +115,16 @@ def test_04_a_line_of_50_megabytes_goes_through_in_bounded_memory_and_is_not_cut
     assert found["rss_mb"] < LIMIT_MB
 
 
+SHAPES = {
+    "objects": ("[", '{{"a":1.5,"b":"some {}"}}', 3, "]"),
+    "lists": ("[", "[1,22,{}]", 4, "]"),
+    "short strings": ("[", '"{:06x}"', 1, "]"),
+    "numbers": ("[", "{}.5", 1, "]"),
+    "a flat object": ("{", '"{:06x}":1', 1, "}"),
+}
+"""Name -> how the values begin, one of them by its number, how many each counts for, and how they end."""
+
+
 @pytest.mark.slow
 @pytest.mark.timeout(3_000)
 @pytest.mark.parametrize("what", ["plain text", "short lines", "an emoji in plain text, and a secret"])
@@ -137,19 +148,21 @@ def test_04_an_output_of_50_megabytes_in_its_own_file_goes_through_in_bounded_me
 
 @pytest.mark.slow
 @pytest.mark.timeout(3_000)
-@pytest.mark.parametrize("values", ['{"a":1.5,"b":"some words"}', "[1,22,3]"])
-@pytest.mark.parametrize("share", [0.9, 1.1])
+@pytest.mark.parametrize("shape", SHAPES)
+@pytest.mark.parametrize("share", [0.9, 1.1, None])
 def test_17_a_line_of_a_million_values_is_read_in_bounded_memory_or_kept_for_later(
-    tmp_path: Path, values: str, share: float
+    tmp_path: Path, shape: str, share: float | None
 ) -> None:
     log = Log()
     log.user("Why?")
-    count = int(share * MAX_VALUES)
-    filler = "x" * (50_000_000 - count * (len(values) + 1))
-    line = f'{{"type":"user","filler":"{filler}","values":[{",".join([values] * count)}],"message":{{"content":"so"}}}}'
+    begins, value, marks, ends = SHAPES[shape]
+    count = int(share * MAX_VALUES / marks) if share else 47_000_000 // len(value.format(0) + ",")
+    values = f"{begins}{','.join(map(value.format, range(count)))}{ends}"
+    filler = "x" * (50_000_000 - len(values))
+    line = f'{{"type":"user","filler":"{filler}","values":{values},"message":{{"content":"so"}}}}'
     log_path(tmp_path).write_text(f"{log.lines[0]}\n{line}\n", encoding="utf-8")
     found = ingested_in_a_child(tmp_path)
-    assert found["malformed"] == (share > 1)
+    assert found["malformed"] == (share is None or share > 1)
     assert found["rss_mb"] < LIMIT_MB
 
 

@@ -272,18 +272,21 @@ def repository(tmp_path: Path) -> Path:
 
 
 @pytest.mark.parametrize(
-    "url",
+    ("url", "project"),
     [
-        "git@example.org:acme/shop.git",
-        "https://token:secret@example.org/acme/shop.git",
-        "ssh://git@example.org:2222/acme/shop",
-        "https://example.org/acme/shop/",
+        ("git@github.com:acme/shop.git", "acme/shop"),
+        ("https://token:secret@GitHub.com/acme/shop.git", "acme/shop"),
+        ("ssh://git@ssh.github.com:443/acme/shop", "acme/shop"),
+        ("git@git.corp:acme/shop.git", "git.corp/acme/shop"),
+        ("https://token:secret@git.corp:8443/acme/shop/", "git.corp/acme/shop"),
+        ("ssh://git@git.corp:2222/acme/shop", "git.corp/acme/shop"),
+        ("git://[2001:db8::1]:9418/acme/shop.git", "[2001:db8::1]/acme/shop"),
     ],
 )
-def test_every_worktree_of_a_repository_is_the_project_of_its_remote(repository: Path, url: str) -> None:
+def test_every_worktree_of_a_repository_is_the_project_of_its_remote(repository: Path, url: str, project: str) -> None:
     git(repository, "remote", "add", "origin", url)
     places = [repository, repository / "src/deep", repository.parent / "shop-feature"]
-    assert {git_identity(str(place)) for place in places} == {"acme/shop"}
+    assert {git_identity(str(place)) for place in places} == {project}
 
 
 def test_without_a_remote_every_worktree_is_the_project_of_the_main_one(repository: Path) -> None:

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from anamnesis_pipeline.exchanges import wide_text
 from anamnesis_pipeline.exchanges.parsing import read_messages
 from anamnesis_pipeline.exchanges.redaction import Redactor
-from anamnesis_pipeline.exchanges.wide_text import flattened, narrowed, slices
+from anamnesis_pipeline.exchanges.wide_text import flattened, holds_more_values, narrowed, slices
 
 SECRET = "password: hunter2Xk99"
 
@@ -63,3 +63,33 @@ def test_a_huge_wide_line_gets_the_masks_that_a_small_one_gets(monkeypatch: pyte
     monkeypatch.setattr(wide_text, "SLICE", 7)
     assert [mask(line) for line in lines] == small
     assert all(found == {"password": 1} for _, found in small)
+
+
+@pytest.mark.parametrize(
+    ("line", "values"),
+    [
+        ('["a","b", "c"]', 3),
+        ('{"a":{"b":1},"c":[1,2,[3]]}', 7),
+        ("[1,2,3]", 3),
+        (json.dumps({"a": 'x, [y], {"z": 1},"\\' * 50}), 1),
+        ('{"a":"1,2,3', 1),
+        ("", 0),
+    ],
+)
+def test_commas_objects_and_lists_are_counted_outside_of_strings(line: str, values: int) -> None:
+    assert [holds_more_values(line, most) for most in (values - 1, values)] == [True, False]
+
+
+@given(st.recursive(st.text(',"[]{}\\:a ') | st.integers(), lambda x: st.lists(x) | st.dictionaries(st.text(), x)))
+def test_no_value_is_counted_that_is_not_there(value: object) -> None:
+    line = json.dumps(value)
+    assert holds_more_values(line, _values(value) - 1)
+    assert not holds_more_values(line, _values(value))
+
+
+def _values(value: object) -> int:
+    """Commas and openings, counted in what was written."""
+    if not isinstance(value, list | dict):
+        return 0
+    items = list(value.values()) if isinstance(value, dict) else value
+    return 1 + max(len(items) - 1, 0) + sum(map(_values, items))

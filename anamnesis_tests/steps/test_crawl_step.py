@@ -1,12 +1,15 @@
 """The crawl: real files, the real store."""
 
+import dataclasses
 import os
 import uuid
 from collections import Counter
 
 import pytest
 
+from anamnesis_pipeline.errors import SourceUnreadable
 from anamnesis_pipeline.exchanges.redaction import Redactor
+from anamnesis_pipeline.sources.base import HISTORY
 from anamnesis_pipeline.sources.local import LocalHost
 from anamnesis_pipeline.steps import crawl as crawl_module
 from anamnesis_pipeline.steps.crawl import source_changed
@@ -148,16 +151,49 @@ def test_a_vanished_file_keeps_its_archive_and_goes_on_when_it_returns(memory):
     assert memory.archived() == [line(1), line(2)]
 
 
-def test_nothing_is_taken_for_gone_when_the_folder_cannot_be_listed(memory):
+def test_the_files_of_a_folder_that_was_removed_are_gone_and_that_is_no_problem(memory):
+    memory.append(f"{line(1)}\n")
+    memory.crawl()
+    os.rename(memory.folder, memory.base / "aside")
+    assert source_changed(memory.store, memory.host, memory.source)
+    report = memory.crawl()
+    assert (report.gone, report.problems) == (1, [])
+    assert memory.store.ingest.counts(memory.source.key).files_gone == 1
+    assert not source_changed(memory.store, memory.host, memory.source)
+    os.rename(memory.base / "aside", memory.folder)
+    memory.crawl()
+    assert not memory.cursor().gone
+
+
+@pytest.mark.parametrize("place", ["a file", "a link that leads nowhere"])
+def test_nothing_is_taken_for_gone_when_the_folder_cannot_be_listed(memory, place):
     memory.append(f"{line(1)}\n")
     memory.crawl()
     os.rename(memory.folder, memory.base / "unmounted")
+    if place == "a file":
+        memory.folder.write_text("in its place")
+    else:
+        memory.folder.symlink_to(memory.base / "nowhere")
+    report = memory.crawl()
+    assert report.gone == 0
+    assert len(report.problems) == 1
+    assert not memory.cursor().gone
+
+
+@pytest.mark.parametrize("kind", ["claude_logs", "claude_history"])
+@pytest.mark.parametrize("folder", ["-home-dev-acme", "."])
+def test_nothing_is_taken_for_gone_when_the_root_is_missing(memory, kind, folder):
+    root = memory.folder if folder == "." else memory.folder.parent
+    memory.source = dataclasses.replace(memory.source, root=os.fspath(root), folder=folder, kind=kind)
+    memory.append(f"{line(1)}\n", path=HISTORY if kind == "claude_history" else SESSION)
+    assert memory.crawl().new == 1
+    os.rename(root, memory.base / "unmounted")
     report = memory.crawl()
     assert report.gone == 0
     assert "no such file" in report.problems[0]
-    assert not memory.cursor().gone
-    memory.folder.write_text("a file in its place")
-    assert "not a directory" in memory.crawl().problems[0]
+    with pytest.raises(SourceUnreadable):
+        source_changed(memory.store, memory.host, memory.source)
+    assert memory.store.ingest.counts().files_gone == 0
 
 
 class LosesOneFile(LocalHost):

@@ -34,7 +34,7 @@ def repository(tmp_path: Path) -> Path:
 # --- identity --------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("url", ["git@example.org:acme/shop.git", None])
+@pytest.mark.parametrize("url", ["git@github.com:acme/shop.git", None])
 def test_three_worktrees_are_one_project_also_when_two_of_them_are_gone(
     store: Store, repository: Path, url: str | None
 ) -> None:
@@ -87,6 +87,22 @@ def test_a_project_that_was_removed_does_not_go_over_to_the_repository_of_the_ho
     git(repository.parent, "init", "--quiet")
     git(repository.parent, "remote", "add", "origin", "git@example.org:ann/dotfiles.git")
     assert project_labels(store.settings)(str(gone)) == before
+
+
+@pytest.mark.parametrize("above", [".", ".."])
+def test_what_was_removed_before_it_was_seen_is_not_of_the_repository_of_the_home_but_of_one_below(
+    store: Store, repository: Path, monkeypatch: pytest.MonkeyPatch, above: str
+) -> None:
+    home = repository.parent
+    monkeypatch.setenv("HOME", str(home))
+    dotfiles = (home / above).resolve()
+    git(dotfiles, "init", "--quiet")
+    git(dotfiles, "remote", "add", "origin", "git@github.com:ann/dotfiles.git")
+    label = project_labels(store.settings)
+    assert label(str(home / "notes" / "2024")) == project_label(str(home / "notes" / "2024"))
+    assert label(str(repository / ".claude" / "worktrees" / "gone")) == project_label(str(repository))
+    (home / "there").mkdir()
+    assert label(str(home / "there")) == "ann/dotfiles"
 
 
 @pytest.mark.parametrize(

@@ -14,6 +14,9 @@ from anamnesis_pipeline.commands.redact import now_and_then, render
 from anamnesis_pipeline.exchanges.redaction import Redactor, rules_version
 from anamnesis_pipeline.steps.posting import EpisodeDraft, Poster
 from anamnesis_pipeline.steps.rescan import CHECKPOINT, Rescan, RescanReport, Rules
+from anamnesis_pipeline.store.base import Store
+from anamnesis_tests.exchanges.ingested import OTHER, Ingested
+from anamnesis_tests.exchanges.log_lines import Log
 from anamnesis_tests.steps.archived_logs import FOLDER, Home, record, unmasked
 from anamnesis_tests.steps.test_forget_step import _kill_before, home_with_store, replace_home
 
@@ -148,6 +151,30 @@ def test_a_run_that_is_killed_anywhere_is_finished_by_the_next(home: Home, tmp_p
             break
     assert turns[True] > 3
     assert turns[False] == 1
+
+
+@pytest.mark.parametrize(
+    "copied",
+    [{"sessionId": OTHER}, {"sessionId": OTHER, "sessionKind": "bg"}, {"version": "2.1.299"}],
+    ids=["resumed", "in the background", "rewritten by an upgrade"],
+)
+def test_a_copy_that_is_masked_by_new_rules_adds_no_message(
+    store: Store, tmp_path: Path, copied: dict[str, str]
+) -> None:
+    home, log = Ingested(store, tmp_path), Log()
+    home.mask = unmasked
+    log.user(f"Push with {SECRET}, please.")
+    log.assistant({"type": "thinking", "thinking": f"It is {SECRET}."}, {"type": "text", "text": f"Used {SECRET}."})
+    log.say(f"Once more: {SECRET}.")
+    log.tool("Bash", "t1", f"pushed with {SECRET}", command=f"push {SECRET}")
+    home.write(log.lines)
+    assert home.ingest().messages == 6
+    Rescan(home.store, home.archive, RULES, dry_run=False).run()
+    home.mask = REDACTOR.mask_line
+    home.write([json.dumps(json.loads(line) | copied) for line in log.lines], f"{OTHER}.jsonl")
+    assert home.ingest().messages == 0
+    counts = store.ingest.counts()
+    assert (counts.messages, counts.occurrences) == (6, 6)
 
 
 class Interrupted(BaseException):

@@ -8,7 +8,7 @@ import pytest
 
 from anamnesis_pipeline.embeddings.pieces import minilm_pieces
 from anamnesis_pipeline.errors import BadSetting, LlmAnswerInvalid, LlmBusy, LlmRefused, LlmUnavailable
-from anamnesis_pipeline.model import Where
+from anamnesis_pipeline.model import Part, Where
 from anamnesis_pipeline.steps.episodes import publish_source
 from anamnesis_pipeline.steps.llm_breaker import breakers
 from anamnesis_pipeline.steps.llm_choice import is_private
@@ -97,9 +97,40 @@ def test_what_was_said_in_a_folder_of_a_private_project_stays_here_wherever_its_
     assert len(run.backend.asked) == 1
 
 
+def subagent(cwd: str) -> Part:
+    return replace(part(2), kind="subagent", agent_id="a1", project="other", cwd=cwd, path="agent-a1.jsonl")
+
+
+@pytest.mark.parametrize("began_in", [{"project": "acme/api"}, {"cwd": "/home/ann/api/deep"}])
+@pytest.mark.parametrize("first", ["session", "subagent"])
+def test_a_subagent_of_a_private_session_is_private_wherever_it_runs(
+    store: Store, start, began_in: dict[str, str], first: str
+):
+    session = replace(part(1), **({"project": "trunk", "cwd": "/w"} | began_in))
+    for one in (session, subagent("/home/ann/other")) if first == "session" else (subagent("/w/other"), session):
+        parsed(store, one)
+        run = start(LlmHere(is_local=False), private_projects=("api",))
+        run()
+        assert run.backend.asked == []
+    run = start(LlmHere(is_local=False), private_projects=("something",))
+    store.ingest.want_summaries("tiny")
+    run()
+    assert len(run.backend.asked) == 2
+
+
+def test_a_subagent_whose_session_comes_later_is_summarized_when_that_is_known_not_to_be_private(store: Store, start):
+    agent = subagent("/w/other")
+    parsed(store, agent)
+    run = start(LlmHere(is_local=False), private_projects=("api",))
+    assert run().counts == {"private": 1, "written": 1}
+    parsed(store, replace(part(1), project="acme/web", cwd="/w/web"))
+    run()
+    assert run.summary(agent).model == "tiny"
+
+
 def test_a_private_project_is_known_by_the_repository_and_the_alias_of_a_folder(store: Store, start, tmp_path: Path):
     (tmp_path / "work" / ".git").mkdir(parents=True)
-    (tmp_path / "work" / ".git" / "config").write_text('[remote "origin"]\nurl = git@host.org:acme/hush.git\n')
+    (tmp_path / "work" / ".git" / "config").write_text('[remote "origin"]\nurl = git@github.com:acme/hush.git\n')
     parsed(store, replace(part(1), cwd=str(tmp_path / "work")))
     store.settings.set(PROJECT_ALIASES, {"acme/hush": "acme/quiet"})
     for name in ("hush", "acme/quiet"):

@@ -9,7 +9,7 @@ from datetime import UTC, datetime
 
 from anamnesis_pipeline.model import Episode, Part, Passage
 from anamnesis_pipeline.store.forget_base import CachedReply, Selection
-from anamnesis_pipeline.store.sqlite import episode_rows, llm_records, part_rows, passage_rows, pending
+from anamnesis_pipeline.store.sqlite import episode_rows, llm_records, part_rows, passage_rows, pending, typed_rows
 from anamnesis_pipeline.store.sqlite.columns import instant, json_list
 from anamnesis_pipeline.store.sqlite.connection import Database, batches
 from anamnesis_pipeline.store.sqlite.part_rows import PART_COLUMNS
@@ -55,11 +55,7 @@ class SqliteForgetting:
     def forgotten(self, keys: Sequence[str]) -> set[str]:
         """See `ForgetRecords.forgotten`."""
         with self._database.read() as connection:
-            rows = connection.execute(
-                "SELECT DISTINCT message_key FROM tombstone_keys WHERE message_key IN (SELECT value FROM json_each(?))",
-                (json_list(keys),),
-            )
-            return {key for (key,) in rows}
+            return typed_rows.forbidden(connection, keys)
 
     def has_forgotten(self) -> bool:
         """See `ForgetRecords.has_forgotten`."""

@@ -12,7 +12,7 @@ from typing import Any
 from anamnesis_pipeline.model import ArchiveFrame, DeadLetter, FileCursor, Part, Source, agent_key
 from anamnesis_pipeline.store.base import MAX_ROWS_PER_WRITE
 from anamnesis_pipeline.store.ingest_base import ParsedChunk, SourceCounts
-from anamnesis_pipeline.store.sqlite import message_rows, part_rows
+from anamnesis_pipeline.store.sqlite import message_rows, part_rows, session_rows, typed_rows
 from anamnesis_pipeline.store.sqlite.archive_rows import SqliteArchive, base_stands, insert_frame
 from anamnesis_pipeline.store.sqlite.columns import clean, instant, json_list
 from anamnesis_pipeline.store.sqlite.connection import Database, batches
@@ -107,12 +107,12 @@ class SqliteIngest(SqliteArchive, SqliteSummaries):
     def known_keys(self, keys: Sequence[str], reader: tuple[str, str] | None = None) -> set[str]:
         """See `IngestRecords.known_keys`."""
         with self._database.read() as connection:
-            known = message_rows.read_known(connection, keys, reader)
-            rows = connection.execute(
-                "SELECT message_key FROM tombstone_keys WHERE message_key IN (SELECT value FROM json_each(?))",
-                (json_list(keys),),
-            )
-            return known.union(key for (key,) in rows)
+            return message_rows.read_known(connection, keys, reader) | typed_rows.forbidden(connection, keys)
+
+    def claims_near(self, entries: Sequence[str]) -> dict[str, dict[str, str]]:
+        """See `IngestRecords.claims_near`."""
+        with self._database.read() as connection:
+            return typed_rows.claims_near(connection, entries)
 
     def part(self, part_id: str) -> Part | None:
         """See `IngestRecords.part`."""
@@ -138,7 +138,13 @@ class SqliteIngest(SqliteArchive, SqliteSummaries):
             message_rows.write_messages(connection, chunk)
             for part in chunk.parts:
                 part_rows.write_part(connection, part)
+            session_rows.place_agents(connection, (part.session_id for part in chunk.parts))
         return True
+
+    def session_start(self, session_id: str) -> tuple[str, str] | None:
+        """See `IngestRecords.session_start`."""
+        with self._database.read() as connection:
+            return session_rows.session_start(connection, session_id)
 
     def name_agent(self, source: str, path: str, agent_type: str, origin: str) -> int:
         """See `IngestRecords.name_agent`."""
@@ -283,7 +289,7 @@ def _is_contested(connection: sqlite3.Connection, chunk: ParsedChunk) -> bool:
         "SELECT 1 FROM tombstones WHERE episode_id IN (SELECT value FROM json_each(?))",
         (json_list(part.part_id for part in chunk.parts),),
     ).fetchone()
-    return bool(owned or forbidden or deleted)
+    return bool(owned or forbidden or deleted) or not typed_rows.are_open(connection, chunk.aliases)
 
 
 def _with_unpublished(connection: sqlite3.Connection, sources: set[str]) -> set[str]:

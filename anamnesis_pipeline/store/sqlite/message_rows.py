@@ -20,19 +20,19 @@ from anamnesis_pipeline.model import (
     part_id_of,
 )
 from anamnesis_pipeline.store.ingest_base import ParsedChunk
+from anamnesis_pipeline.store.sqlite import typed_rows
 from anamnesis_pipeline.store.sqlite.columns import clean, json_list
 from anamnesis_pipeline.store.sqlite.episodes import remove_episode
 from anamnesis_pipeline.store.sqlite.part_rows import PART_COLUMNS, read_row, write_part
 from anamnesis_pipeline.summary_model import MAX_RECORDS
 
 _PART = f"SELECT {PART_COLUMNS} FROM parts WHERE part_id = ?"  # noqa: S608
-_HISTORY = "SELECT key FROM sources WHERE kind = 'claude_history'"
 
 _YOUNGER = f"""EXISTS (SELECT 1 FROM files AS owner, files AS reader
     WHERE (owner.source, owner.path) = (messages.source, messages.path)
         AND (reader.source, reader.path) = (:source, :path) AND reader.source <> owner.source
         AND owner.first_mtime_ns > reader.first_mtime_ns
-        AND owner.source NOT IN ({_HISTORY}) AND reader.source NOT IN ({_HISTORY})
+        AND owner.source NOT IN ({typed_rows.HISTORIES}) AND reader.source NOT IN ({typed_rows.HISTORIES})
         AND '/' || owner.path NOT LIKE '%/agent-%' AND '/' || reader.path NOT LIKE '%/agent-%')"""  # noqa: S608
 """Whether the owner of a message gives way to a file of another source that has it too: both are sessions' own."""
 
@@ -71,6 +71,7 @@ def write_messages(connection: sqlite3.Connection, chunk: ParsedChunk) -> None:
     connection.executemany(
         "INSERT INTO messages (key, source, path, canonical) VALUES (?, ?, ?, ?) ON CONFLICT (key) DO NOTHING", rows
     )
+    typed_rows.close_claims(connection, {**chunk.claims, **chunk.aliases})
     _write_occurrences(connection, source, chunk.occurrences)
     connection.executemany(
         "DELETE FROM dead_letters WHERE source = ? AND path = ? AND generation = ? AND line = ?",
@@ -131,18 +132,13 @@ def _supersede_history(connection: sqlite3.Connection, source: str, path: str, c
     """
     if not claims:
         return
-    held = connection.execute(
-        f"""SELECT key, source, path FROM messages
-            WHERE key IN (SELECT value FROM json_each(?)) AND source IN ({_HISTORY}) AND source <> ?""",  # noqa: S608
-        (json_list(claims), source),
-    ).fetchall()
-    for key, history, file in held:
+    for key, history, file, message in typed_rows.held_by_history(connection, source, claims):
         for line in _remove_exchange(connection, history, content_id("exchange", key)):
-            _write_occurrences(connection, history, [Occurrence(claims[key], file, line)])
+            _write_occurrences(connection, history, [Occurrence(message, file, line)])
         connection.execute(
-            "UPDATE messages SET source = ?, path = ?, canonical = ? WHERE key = ?", (source, path, claims[key], key)
+            "UPDATE messages SET source = ?, path = ?, canonical = ? WHERE key = ?", (source, path, message, key)
         )
-        connection.execute("UPDATE occurrences SET message_key = ? WHERE message_key = ?", (claims[key], key))
+        connection.execute("UPDATE occurrences SET message_key = ? WHERE message_key = ?", (message, key))
 
 
 def _supersede_agents(connection: sqlite3.Connection, source: str, path: str, claims: Mapping[str, str]) -> None:

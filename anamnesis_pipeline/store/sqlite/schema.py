@@ -64,7 +64,7 @@ M001_INGEST = (
     )""",
     "CREATE INDEX parts_by_exchange ON parts (source, exchange_id)",
     "CREATE INDEX parts_by_path ON parts (source, path)",
-    "CREATE INDEX parts_by_session ON parts (session_id)",
+    "CREATE INDEX parts_by_session ON parts (session_id, agent_id, started_at, project)",
     "CREATE INDEX parts_of_unlinked_agents ON parts (source) WHERE kind = 'subagent' AND origin = ''",
     "CREATE INDEX parts_open ON parts (source, ended_at) WHERE closed = 0",
     "CREATE INDEX parts_summarized ON parts (source) WHERE summarized_hash IS NOT NULL",
