@@ -107,6 +107,9 @@ class Settings(BaseSettings):
     )
     summary_model: str = Field("", description="Its model; empty: the backend's own default")
     summary_timeout_s: int = Field(180, ge=5, le=3600, description="Seconds after which a silent LLM is given up")
+    summary_min_chars: int = Field(
+        200, ge=0, le=10_000, description="Characters below which a text is its own summary, and not sent to an LLM"
+    )
     summary_min_value: float = Field(
         MIN_VALUE,
         ge=0,

@@ -25,14 +25,13 @@ from anamnesis_pipeline.sources.discovery import Discovery, discover
 from anamnesis_pipeline.sources.local import LocalHost
 from anamnesis_pipeline.steps.archived import archived_lines
 from anamnesis_pipeline.steps.forget import Forgetter
-from anamnesis_pipeline.steps.llm_choice import LlmRules
+from anamnesis_pipeline.steps.llm_choice import Llm, LlmRules
 from anamnesis_pipeline.steps.pipeline import Pipeline
 from anamnesis_pipeline.steps.posting import Poster
 from anamnesis_pipeline.steps.projects import project_labels
 from anamnesis_pipeline.steps.recording import Recorder
 from anamnesis_pipeline.steps.reembed_state import WANTED_MODEL
 from anamnesis_pipeline.steps.spaces import ensure_space
-from anamnesis_pipeline.steps.summaries import Llm
 from anamnesis_pipeline.store.base import Store
 from anamnesis_pipeline.summaries import extractive
 from anamnesis_pipeline.summaries.factory import BackendOptions, open_backend
@@ -107,6 +106,7 @@ def open_llm(settings: Settings) -> Llm:
     """The LLM that writes summaries, and what it may see and cost. It is opened when there is something to ask."""
     kind = settings.summarizer
     rules = LlmRules(
+        min_chars=settings.summary_min_chars,
         min_value=settings.summary_min_value,
         weights={**WEIGHTS, **settings.value_weights},
         budget=LlmBudget(settings.llm_daily_tokens, settings.llm_daily_dollars),
@@ -332,8 +332,9 @@ def open_pipeline(settings: Settings, store: Store) -> Pipeline:
 
 
 def open_recorder(settings: Settings, store: Store, poster: Poster) -> Recorder:
-    """What keeps a question with its answer and the records an LLM finds in them."""
-    return Recorder(store, poster, open_pieces(), open_llm(settings), extractive.summarize)
+    """What keeps a question with its answer and the records an LLM finds in them, however short: it is asked to."""
+    llm = open_llm(settings.model_copy(update={"summary_min_chars": 0}))
+    return Recorder(store, poster, open_pieces(), llm, extractive.summarize)
 
 
 def open_forgetter(settings: Settings, store: Store) -> Forgetter:

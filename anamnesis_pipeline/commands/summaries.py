@@ -14,7 +14,7 @@ from anamnesis_pipeline.model import Episode, Part
 from anamnesis_pipeline.search.engine import labels_of
 from anamnesis_pipeline.settings import Settings
 from anamnesis_pipeline.sidecar.jsonl_control import JsonlControl
-from anamnesis_pipeline.steps.llm_choice import LlmChoice
+from anamnesis_pipeline.steps.llm_choice import LlmChoice, length_of
 from anamnesis_pipeline.steps.projects import project_aliases
 from anamnesis_pipeline.steps.summaries import BY_HAND, SummaryReport
 from anamnesis_pipeline.store.base import Store
@@ -104,7 +104,9 @@ def explain_value(settings: Settings, episode_id: str) -> dict[str, Any]:
         if episode is None or "value" not in episode.metadata:
             what = "has no value: it is no part of a log" if episode else "does not exist; anamnesis search finds ids"
             raise EpisodeNotFound(f"episode {episode_id!r} {what}")
-        return _value_body(episode, wiring.effective_settings(store).summary_min_value)
+        part, now = store.ingest.part(episode_id), wiring.effective_settings(store)
+        is_short = part is not None and length_of(part) < now.summary_min_chars
+        return _value_body(episode, now.summary_min_value, is_short=is_short)
 
 
 def render_value(body: dict[str, Any]) -> str:
@@ -113,6 +115,8 @@ def render_value(body: dict[str, Any]) -> str:
     lines += [f"  +{points:<4g} {name:<13}{EXPLANATIONS.get(name, '')}" for name, points in body["signals"].items()]
     lines += [] if body["signals"] else ["  no signal of something worth remembering"]
     verdict = "routine: not sent to an LLM, ranked lower" if body["routine"] else "worth an LLM's summary"
+    if body["short"]:
+        verdict += ", but so short that it is its own" if not body["routine"] else ""
     return "\n".join([*lines, f"  {verdict} (summary_min_value is {body['min_value']:g})"])
 
 
@@ -125,7 +129,7 @@ def report_text(report: SummaryReport) -> str:
     return ", ".join(pieces) + (f"; {report.problem}" if report.problem else "")
 
 
-def _value_body(episode: Episode, min_value: float) -> dict[str, Any]:
+def _value_body(episode: Episode, min_value: float, *, is_short: bool) -> dict[str, Any]:
     value = float(episode.metadata["value"])
     return {
         "episode_id": episode.episode_id,
@@ -134,6 +138,7 @@ def _value_body(episode: Episode, min_value: float) -> dict[str, Any]:
         "signals": dict(episode.metadata.get("value_signals") or {}),
         "min_value": min_value,
         "routine": value < min_value,
+        "short": is_short,
     }
 
 
@@ -148,8 +153,9 @@ def _llm(settings: Settings) -> tuple[str, bool] | None:
 
 def _left_out(against: Mapping[str, int]) -> str:
     """What no LLM is asked about, in words."""
-    low, private = against.get("low value", 0), against.get("private", 0)
-    said = f" {counted(low, 'more is', 'more are')} below the threshold (summary_min_value)." if low else ""
+    short, low, private = (against.get(reason, 0) for reason in ("short", "low value", "private"))
+    said = f" {counted(short, 'more is', 'more are')} short enough (summary_min_chars)." if short else ""
+    said += f" {counted(low, 'more is', 'more are')} below the threshold (summary_min_value)." if low else ""
     return said + (f" {counted(private, 'more is', 'more are')} private." if private else "")
 
 

@@ -46,6 +46,7 @@ def summaries(context: dg.AssetExecutionContext, memory: MemoryResource) -> dg.M
             "dollars": round(report.used.dollars, 6),
             "flagged": report.counts.get("flagged", 0),
             "in a batch": report.counts.get("in a batch", 0),
+            "short": report.counts.get("short", 0),
             "low value": report.counts.get("low value", 0),
             "nothing worth remembering": report.counts.get("skipped", 0),
             "private": report.counts.get("private", 0),

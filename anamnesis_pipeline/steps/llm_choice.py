@@ -1,19 +1,25 @@
-"""Which parts an LLM may be asked about, and what the asking may cost."""
+"""The configured LLM, which parts it may be asked about, and what the asking may cost."""
 
-from collections.abc import Mapping, Sequence
+import time
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from datetime import UTC, datetime
 from pathlib import PurePosixPath
 
 from anamnesis_pipeline.exchanges.projects import project_label
 from anamnesis_pipeline.exchanges.value import MIN_VALUE, WEIGHTS, value_of
 from anamnesis_pipeline.model import Part
+from anamnesis_pipeline.steps.crawl import Mask
 from anamnesis_pipeline.steps.projects import project_aliases, project_labels
 from anamnesis_pipeline.store.base import Store
 from anamnesis_pipeline.store.project_names import store_name
+from anamnesis_pipeline.summaries.base import SummaryBackend
 from anamnesis_pipeline.summary_model import LlmBudget
 
 AGAINST = {
     "no LLM": "no LLM is set; see the setting summarizer",
+    "short": "the text is short enough to be its own summary; see the setting summary_min_chars",
     "low value": "too little is said for an LLM to be asked; see the setting summary_min_value",
     "private": "the text may not leave this machine; see the settings local_only and private_projects",
 }
@@ -24,9 +30,11 @@ AGAINST = {
 class LlmRules:
     """Which parts an LLM may see, and how much it may cost; see the settings of these names.
 
-    `private_projects`: a bare name also means `acme/name`. `weights`: points of every rule of the value.
+    `min_chars`: of a part's text. `weights`: points of every rule of the value. `private_projects`: a bare name also
+    means `acme/name`.
     """
 
+    min_chars: int = 0
     min_value: float = MIN_VALUE
     weights: Mapping[str, float] = field(default_factory=lambda: WEIGHTS)
     budget: LlmBudget = field(default_factory=LlmBudget)
@@ -34,6 +42,25 @@ class LlmRules:
     batch_min: int = 100
     private_projects: tuple[str, ...] = ()
     local_only: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Llm:
+    """The configured LLM. `open` is called only when there is something to ask; None: there is no LLM.
+
+    `open` raises BadSetting or LlmRefused for what is missing. `mask` takes the secrets out of each reply.
+    """
+
+    open: Callable[[], SummaryBackend] | None = None
+    rules: LlmRules = field(default_factory=LlmRules)
+    clock: Callable[[], datetime] = lambda: datetime.now(UTC)
+    sleep: Callable[[float], None] = time.sleep
+    mask: Mask = lambda reply: (reply, Counter())
+
+
+def length_of(part: Part) -> int:
+    """Characters of all that was said and done in a part."""
+    return sum(len(segment.text) for segment in part.segments)
 
 
 def is_private(project: str, names: Sequence[str]) -> bool:
@@ -54,7 +81,9 @@ class LlmChoice:
         self._label = project_labels(store.settings)
 
     def against(self, part: Part) -> str:
-        """Why no LLM is asked about a part, `low value` or `private`; empty: one may be."""
+        """Why no LLM is asked about a part, `short`, `low value` or `private`; empty: one may be."""
+        if length_of(part) < self._rules.min_chars:
+            return "short"
         if value_of(part, self._rules.weights).score < self._rules.min_value:
             return "low value"
         if not self._is_local and (self._rules.local_only or self._is_private(part)):

@@ -12,7 +12,8 @@ from anamnesis_pipeline.steps.crawl import CrawlReport, Mask, crawl_source
 from anamnesis_pipeline.steps.episodes import EpisodeReport, publish_source
 from anamnesis_pipeline.steps.exchanges import ParseReport, parse_source
 from anamnesis_pipeline.steps.forget import Forgetter
-from anamnesis_pipeline.steps.summaries import Llm, SummaryReport, summarize_source
+from anamnesis_pipeline.steps.llm_choice import Llm
+from anamnesis_pipeline.steps.summaries import SummaryReport, summarize_source
 from anamnesis_pipeline.store.base import Store
 
 

@@ -1,21 +1,19 @@
 """What the asset `summaries` does: one summary per closed part, by an LLM where it is worth it, allowed and paid."""
 
-import time
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, as_completed
 from contextlib import closing
 from dataclasses import dataclass, field, replace
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 
 from anamnesis_pipeline.errors import BadSetting, LlmAnswerInvalid, LlmRefused
 from anamnesis_pipeline.exchanges.value import value_of
 from anamnesis_pipeline.model import Part, Source
-from anamnesis_pipeline.steps.crawl import Mask
 from anamnesis_pipeline.steps.llm_batches import LOOK_AGAIN, BatchDesk, takes_batches
 from anamnesis_pipeline.steps.llm_breaker import close_breakers
 from anamnesis_pipeline.steps.llm_calls import ATTEMPTS, FORGOTTEN, Answer, LlmCaller, NoAnswer, OnHold, Pace
-from anamnesis_pipeline.steps.llm_choice import AGAINST, LlmChoice, LlmRules
+from anamnesis_pipeline.steps.llm_choice import AGAINST, Llm, LlmChoice
 from anamnesis_pipeline.store.base import Store
 from anamnesis_pipeline.summaries import extractive
 from anamnesis_pipeline.summaries.base import Request, SummaryBackend
@@ -44,20 +42,6 @@ UNSUMMARIZED = "unsummarized"
 """Tag of what is worth much and waits for its LLM's summary."""
 MUCH = 3.0
 """Value from which on a part is tagged so."""
-
-
-@dataclass(frozen=True, slots=True)
-class Llm:
-    """The configured LLM. `open` is called only when there is something to ask; None: there is no LLM.
-
-    `open` raises BadSetting or LlmRefused for what is missing. `mask` takes the secrets out of each reply.
-    """
-
-    open: Callable[[], SummaryBackend] | None = None
-    rules: LlmRules = field(default_factory=LlmRules)
-    clock: Callable[[], datetime] = lambda: datetime.now(UTC)
-    sleep: Callable[[float], None] = time.sleep
-    mask: Mask = lambda reply: (reply, Counter())
 
 
 @dataclass(frozen=True, slots=True)

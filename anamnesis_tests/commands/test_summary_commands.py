@@ -30,6 +30,7 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Settings:
     monkeypatch.setenv("ANAMNESIS_DAGSTER_PORT", "1")
     monkeypatch.setenv("ANAMNESIS_OLLAMA_URLS", "http://127.0.0.1:1")
     monkeypatch.setenv("ANAMNESIS_LLM_REQUESTS_PER_MINUTE", "10000")
+    monkeypatch.setenv("ANAMNESIS_SUMMARY_MIN_CHARS", "0")
     monkeypatch.delenv("ANTHROPIC_API_KEY", raising=False)
     return settings_file.load()
 
@@ -110,7 +111,7 @@ def test_a_project_that_is_not_there_is_refused_with_those_that_are(home: Settin
 def test_an_llm_that_is_not_there_leaves_flagged_summaries_that_status_and_doctor_show(
     home: Settings, store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("anamnesis_pipeline.steps.summaries.time.sleep", lambda seconds: None)
+    monkeypatch.setattr("anamnesis_pipeline.steps.llm_choice.time.sleep", lambda seconds: None)
     config.store_setting(home, "summarizer", "ollama")
     config.store_setting(home, "summary_min_value", "0")
     run_backfill(home, print, project=None, limit=1, dry_run=False)
@@ -133,5 +134,7 @@ def test_the_value_of_an_exchange_is_explained(home: Settings, store: Store) -> 
     text = render_value(body)
     assert "worth an LLM's summary" in text
     assert all(name in text for name in body["signals"])
+    config.store_setting(home, "summary_min_chars", "10000")
+    assert "so short that it is its own" in render_value(explain_value(home, episode.episode_id))
     with pytest.raises(EpisodeNotFound, match="does not exist"):
         explain_value(home, "nonesuch")

@@ -21,6 +21,7 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setenv("ANAMNESIS_LOG_ROOTS", str(tmp_path / "no logs"))
     monkeypatch.setenv("ANAMNESIS_MACHINE", "mac")
     monkeypatch.setenv("ANAMNESIS_LOCAL_ONLY", "1")
+    monkeypatch.setenv("ANAMNESIS_SUMMARY_MIN_CHARS", "0")
     return tmp_path / "home"
 
 

@@ -8,8 +8,8 @@ from datetime import UTC, datetime, timedelta
 
 from anamnesis_pipeline.errors import LlmAnswerInvalid
 from anamnesis_pipeline.model import FileCursor, Part, Segment, SegmentKind, Source, part_id_of
-from anamnesis_pipeline.steps.llm_choice import LlmRules
-from anamnesis_pipeline.steps.summaries import Llm, SummaryReport, summarize_source
+from anamnesis_pipeline.steps.llm_choice import Llm, LlmRules
+from anamnesis_pipeline.steps.summaries import SummaryReport, summarize_source
 from anamnesis_pipeline.store.base import Store
 from anamnesis_pipeline.store.ingest_base import ParsedChunk
 from anamnesis_pipeline.summaries.base import Reply, Request

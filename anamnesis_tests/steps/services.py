@@ -198,6 +198,7 @@ class LlmHome(Home):
         monkeypatch.setenv("ANAMNESIS_LOG_ROOTS", str(base / "projects"))
         monkeypatch.setenv("ANAMNESIS_MACHINE", "box")
         monkeypatch.setenv("ANAMNESIS_LLM_REQUESTS_PER_MINUTE", "10000")
+        monkeypatch.setenv("ANAMNESIS_SUMMARY_MIN_CHARS", "0")
         monkeypatch.delenv("ANTHROPIC_API_KEY", raising=False)
         super().__init__(base)
         self.clock = Clock()

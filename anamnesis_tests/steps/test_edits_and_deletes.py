@@ -12,9 +12,9 @@ from anamnesis_pipeline.model import Episode, Where
 from anamnesis_pipeline.sources.archive import Archive
 from anamnesis_pipeline.sources.discovery import discover
 from anamnesis_pipeline.sources.local import LocalHost
+from anamnesis_pipeline.steps.llm_choice import Llm
 from anamnesis_pipeline.steps.pipeline import Pipeline, ingest_all
 from anamnesis_pipeline.steps.posting import Poster
-from anamnesis_pipeline.steps.summaries import Llm
 from anamnesis_pipeline.store.base import Store
 from anamnesis_pipeline.summaries import extractive
 from anamnesis_pipeline.wiring import archive_lines

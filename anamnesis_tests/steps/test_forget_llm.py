@@ -9,10 +9,10 @@ import pytest
 from anamnesis_pipeline import wiring
 from anamnesis_pipeline.errors import EpisodeNotFound
 from anamnesis_pipeline.steps.forget_target import ForgetRequest
-from anamnesis_pipeline.steps.llm_choice import LlmRules
+from anamnesis_pipeline.steps.llm_choice import Llm, LlmRules
 from anamnesis_pipeline.steps.posting import Poster
 from anamnesis_pipeline.steps.recording import Pair, Recorder
-from anamnesis_pipeline.steps.summaries import Llm, SummaryReport, summarize_source
+from anamnesis_pipeline.steps.summaries import SummaryReport, summarize_source
 from anamnesis_pipeline.summaries import extractive
 from anamnesis_pipeline.summary_model import LlmBudget
 from anamnesis_tests.steps.archived_logs import Home, record, unmasked

@@ -10,11 +10,11 @@ import pytest
 from anamnesis_pipeline import wiring
 from anamnesis_pipeline.errors import LlmUnavailable
 from anamnesis_pipeline.exchanges.redaction import Redactor
-from anamnesis_pipeline.steps.llm_choice import LlmRules
+from anamnesis_pipeline.steps.llm_choice import Llm, LlmRules
 from anamnesis_pipeline.steps.posting import Poster
 from anamnesis_pipeline.steps.recording import Pair, Recorder
 from anamnesis_pipeline.steps.rescan import Rescan, Rules
-from anamnesis_pipeline.steps.summaries import Llm, summarize_source
+from anamnesis_pipeline.steps.summaries import summarize_source
 from anamnesis_pipeline.summaries import extractive
 from anamnesis_pipeline.summary_model import LlmBudget
 from anamnesis_tests.steps.archived_logs import Home, record, unmasked

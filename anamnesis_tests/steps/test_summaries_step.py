@@ -11,8 +11,8 @@ from anamnesis_pipeline.errors import BadSetting, LlmAnswerInvalid, LlmBusy, Llm
 from anamnesis_pipeline.model import Part, Where
 from anamnesis_pipeline.steps.episodes import publish_source
 from anamnesis_pipeline.steps.llm_breaker import breakers
-from anamnesis_pipeline.steps.llm_choice import is_private
-from anamnesis_pipeline.steps.summaries import UNSUMMARIZED, Llm, summarize_source
+from anamnesis_pipeline.steps.llm_choice import Llm, is_private
+from anamnesis_pipeline.steps.summaries import UNSUMMARIZED, summarize_source
 from anamnesis_pipeline.store.base import PROJECT_ALIASES, Store
 from anamnesis_pipeline.summaries import extractive
 from anamnesis_pipeline.summary_model import LlmBudget, LlmUse, RecordType, Summary, TypedRecord
@@ -63,6 +63,18 @@ def test_routine_is_not_sent_to_an_llm_and_its_summary_stands_for_good(store: St
     assert run().counts == {"low value": 1, "written": 1}
     assert run.backend.asked == []
     assert (run.summary(routine).model, run.summary(routine).problem) == (extractive.MODEL, "")
+
+
+def test_a_text_short_enough_to_be_its_own_summary_is_not_sent_to_an_llm(store: Store, start):
+    said = "An error: it failed, and that is a bug."
+    short, long = part(1, said, "x" * (199 - len(said))), part(2, said, "x" * (200 - len(said)))
+    run = start(min_chars=200)
+    parsed(store, short, long)
+    counts = run().counts
+    assert (counts["short"], counts["written"], counts.get("low value", 0)) == (1, 2, 0)
+    assert len(run.backend.asked) == 1
+    assert (run.summary(short).model, run.summary(short).problem) == (extractive.MODEL, "")
+    assert run.summary(long).model == "tiny"
 
 
 def test_a_part_that_is_not_worth_remembering_keeps_an_extractive_text_and_no_records(store: Store, start):
