@@ -3,6 +3,8 @@
 import json
 from typing import Any
 
+from pydantic_core import from_json
+
 from anamnesis_pipeline.exchanges.wide_text import holds_more_values
 
 Record = dict[str, Any]
@@ -29,7 +31,7 @@ def read_records(line: str) -> tuple[list[Record], bool]:
     if has_too_many_values(line):
         return [], True
     try:
-        value = json.loads(line)
+        value = _decoded(line)
     except (ValueError, RecursionError):
         records, damaged = _recover(_cleaned(line))
     else:
@@ -37,6 +39,20 @@ def read_records(line: str) -> tuple[list[Record], bool]:
     if ("\\u" in line and ("\\ud" in line or "\\uD" in line)) or not _is_encodable(line):
         records = [_mended(record) for record in records]
     return records, damaged
+
+
+def _decoded(line: str) -> Any:
+    """The JSON value that a line is.
+
+    :raises ValueError: it is none.
+    :raises RecursionError: it is nested too deeply.
+    """
+    if len(line) <= LONG_LINE:  # of a longer one the fast decoder would keep a copy beside it
+        try:
+            return from_json(line)
+        except (ValueError, TypeError):  # or it has a lone surrogate, or goes deeper than this one
+            pass
+    return json.loads(line)
 
 
 def has_too_many_values(line: str) -> bool:

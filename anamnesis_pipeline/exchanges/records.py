@@ -263,9 +263,9 @@ def _add_result(
     key, aliases = emitter.result_keys(call, text) if call else ("", ())
     before = len(emitter.messages)
     emitter.add(kind, text, key, (call, "", False), claims, aliases=aliases)
-    if len(emitter.messages) > before:
-        spawned = agent_id if call else ""
-        emitter.messages[-1] = replace(emitter.messages[-1], spawned=spawned, moved_to=saved_to(text) or moved_to)
+    spawned, moved_to = agent_id if call else "", saved_to(text) or moved_to
+    if (spawned or moved_to) and len(emitter.messages) > before:
+        emitter.messages[-1] = replace(emitter.messages[-1], spawned=spawned, moved_to=moved_to)
 
 
 def _text_of_result(content: Any, skipped: Counter[str]) -> str:

@@ -150,13 +150,17 @@ def test_after_kill_9_a_child_that_ignores_sigterm_is_gone_within_seconds(life: 
 
 
 def test_sigterm_sigint_and_sighup_end_it_in_order(life: str, tmp_path: Path) -> None:
-    for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
-        with start_supervisor(life, tmp_path, SLEEPER) as supervisor:
-            wait_for(lambda: members(life))
-            supervisor.send_signal(number)
-            assert supervisor.wait(timeout=20) == 0
-        assert members(life) == []
-        assert watcher_of(life) == []
+    before = signal.signal(signal.SIGHUP, signal.SIG_DFL)  # under nohup the tests would pass on that it is ignored
+    try:
+        for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
+            with start_supervisor(life, tmp_path, SLEEPER) as supervisor:
+                wait_for(lambda: members(life))
+                supervisor.send_signal(number)
+                assert supervisor.wait(timeout=20) == 0
+            assert members(life) == []
+            assert watcher_of(life) == []
+    finally:
+        signal.signal(signal.SIGHUP, before)
 
 
 def test_children_take_sigint_also_when_the_supervisor_was_started_with_it_ignored(life: str, tmp_path: Path) -> None:
