@@ -235,8 +235,8 @@ def config(context: typer.Context, as_json: AsJson = False) -> None:
 @config_app.command("set")
 def config_set(name: str, value: str) -> None:
     """Store a setting; it then wins over environment and file."""
-    config_command.store_setting(settings_file.load(), name, value)
-    typer.echo(f"{name} is stored")
+    doubts = config_command.store_setting(settings_file.load(), name, value)
+    typer.echo("\n".join([f"{name} is stored", *doubts]))
     if name == "model":
         typer.echo("searches move to it once everything is embedded with it; watch that with: anamnesis reembed")
 

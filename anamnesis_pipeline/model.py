@@ -84,7 +84,10 @@ class FileCursor:
 
 @dataclass(frozen=True, slots=True)
 class ArchiveBase:
-    """Bytes of another generation's archive: a row of frames without a base, whose lines a frame repeats."""
+    """Bytes of another generation's archive: a row of frames whose lines a frame repeats.
+
+    A generation that leans on another one so is no base itself.
+    """
 
     source: str
     path: str

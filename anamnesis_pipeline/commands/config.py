@@ -13,6 +13,7 @@ from anamnesis_pipeline.errors import BadSetting
 from anamnesis_pipeline.settings import Origin, Settings
 from anamnesis_pipeline.sidecar.jsonl_control import OF_THE_LLM
 from anamnesis_pipeline.steps.llm_breaker import close_breakers
+from anamnesis_pipeline.steps.llm_choice import doubtful_private
 from anamnesis_pipeline.wiring import CONFIG_PREFIX, configured_cores, open_store, stored_settings
 
 
@@ -25,8 +26,8 @@ def setting_rows(settings: Settings) -> list[Origin]:
     return settings_file.origins(stored)
 
 
-def store_setting(settings: Settings, name: str, text: str) -> None:
-    """Store a value; it then wins over environment and file.
+def store_setting(settings: Settings, name: str, text: str) -> list[str]:
+    """Store a value; it then wins over environment and file. Returns what looks doubtful about it.
 
     :raises BadSetting: unknown, not storable, or a value it cannot have.
     :raises UnknownModel: no such embedding model.
@@ -40,6 +41,7 @@ def store_setting(settings: Settings, name: str, text: str) -> None:
         store.settings.set(CONFIG_PREFIX + name, value)
         if name in OF_THE_LLM:
             close_breakers(store.settings)
+        return doubtful_private(store, value) if name == "private_projects" else []
 
 
 def unstore_setting(settings: Settings, name: str) -> bool:

@@ -34,7 +34,9 @@ def llm_problems(store: Store) -> list[Problem]:
     flagged = store.ingest.summary_counts().get("problem", 0)
     if flagged:
         stand_ins = counted(flagged, "extractive summary stands", "extractive summaries stand")
-        problems.append(Problem(f"{stand_ins} in for an LLM's", _TRY_AGAIN))
+        why = store.ingest.last_summary_problem()
+        mend = f"when that is mended, {_TRY_AGAIN}" if problem else _TRY_AGAIN
+        problems.append(Problem(f"{stand_ins} in for an LLM's ({why})", mend))
     return problems
 
 

@@ -27,6 +27,7 @@ from anamnesis_pipeline.sidecar.services import Backfills
 from anamnesis_pipeline.steps.daily import next_tick
 from anamnesis_pipeline.steps.llm_breaker import BreakerState, breakers, close_breakers
 from anamnesis_pipeline.steps.llm_calls import BUDGET_USED_UP
+from anamnesis_pipeline.steps.llm_choice import doubtful_private
 from anamnesis_pipeline.steps.summaries import NO_BUDGET
 from anamnesis_pipeline.store.base import Store
 from anamnesis_pipeline.store.ingest_base import SourceCounts, log_sources
@@ -138,9 +139,10 @@ class JsonlControl:
         values = {name: getattr(settings, name) for name in SETTING_NAMES}
         body = {**values, "private_projects": list(settings.private_projects)}
         problem = llm_state(self._store, settings, datetime.now(UTC))["problem"]
+        warnings = [*([problem] if problem else []), *doubtful_private(self._store, settings.private_projects)]
         return cast(
             JsonlSettingsOut,
-            {**body, "origin": {n: origins[n] for n in SETTING_NAMES}, "warnings": [problem] if problem else []},
+            {**body, "origin": {n: origins[n] for n in SETTING_NAMES}, "warnings": warnings},
         )
 
     def change_settings(self, changes: Mapping[str, Any]) -> None:

@@ -90,7 +90,7 @@ class Forgetter:
         :raises GiveUp: nothing is asked for.
         """
         target = self._target(request)
-        return self._report(target, self._lines_to_go(target), dry_run=True)
+        return self._report(target, self._lines_to_go(target), request.session_id, dry_run=True)
 
     def forget(self, request: ForgetRequest) -> ForgetReport:
         """Remove it, everywhere; what an earlier run left undone is finished first.
@@ -101,7 +101,7 @@ class Forgetter:
         with self._archive.alone():
             self._finish()
             target = self._target(request)
-            report = self._report(target, self._lines_to_go(target), dry_run=False)
+            report = self._report(target, self._lines_to_go(target), request.session_id, dry_run=False)
             self._store.settings.set(JOB, {"ids": sorted(target.ids), "whole": sorted(target.whole)})
             return replace(report, problems=self._carry_out(target))
 
@@ -164,7 +164,7 @@ class Forgetter:
 
     # --- what is shown ---
 
-    def _report(self, target: Target, lines: Mapping[File, int], *, dry_run: bool) -> ForgetReport:
+    def _report(self, target: Target, lines: Mapping[File, int], session_id: str, *, dry_run: bool) -> ForgetReport:
         episodes = sorted(
             self._store.episodes.get(sorted(target.ids)).values(), key=lambda e: e.timestamp, reverse=True
         )
@@ -175,8 +175,22 @@ class Forgetter:
             lines=sum(lines.values()),
             files=sum(map(bool, lines.values())),
             shown=[_shown(episode) for episode in episodes[:SHOWN]],
-            remains=self._remains([file for file, count in lines.items() if count]),
+            remains=[
+                *self._shared_lines(lines, session_id),
+                *self._remains([file for file, count in lines.items() if count]),
+            ],
         )
+
+    def _shared_lines(self, lines: Mapping[File, int], session_id: str) -> list[str]:
+        """What the logs of a session, a copy or a fork, hold of others that own it."""
+        found = []
+        for file, going in lines.items():
+            kept = sum(line not in {EMPTY_LINE, NO_LINE} for line in self._lines(file)) - going
+            if session_id and kept > 0 and names(file[1], session_id):
+                found.append(
+                    f"{kept:,} archived lines of {file[1]}: what it copied belongs to the session it is a copy of"
+                )
+        return found
 
     def _remains(self, files: Sequence[File]) -> list[str]:
         """Places that are not ours to change, or that are not known."""

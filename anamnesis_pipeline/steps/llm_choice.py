@@ -69,6 +69,16 @@ def is_private(project: str, names: Sequence[str]) -> bool:
     return any(label == name.casefold() or label.endswith("/" + name.casefold()) for name in names)
 
 
+def doubtful_private(store: Store, names: Sequence[str]) -> list[str]:
+    """A warning for each of `private_projects` that no known project is called by, nor lies in: maybe a slip."""
+    known = [name.casefold() for name in (*store.episodes.projects(), *project_aliases(store))]
+    return [
+        f"private_projects: nothing that was read so far is of {name!r}; anamnesis projects lists what is"
+        for name in names
+        if known and not any(is_private(label, [name]) or label.startswith(f"{name.casefold()}/") for label in known)
+    ]
+
+
 class LlmChoice:
     """Which parts an LLM may be asked about."""
 

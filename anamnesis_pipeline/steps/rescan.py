@@ -168,9 +168,9 @@ class Rescan:
 
     def _generation(self, source: str, path: str, generation: int) -> int:
         counted = self._count_lines(source, path, generation)
-        if self._dry_run or not counted:
+        if self._dry_run:
             return counted
-        return rewrite_generation(
+        return rewrite_generation(  # also where nothing changes: a killed run may have left the former file
             self._store,
             self._archive,
             source,

@@ -72,7 +72,8 @@ class IngestRecords(Protocol):
     def commit_crawl(self, before: FileCursor | None, after: FileCursor, frame: ArchiveFrame | None) -> bool:
         """Compare-and-set: write `after` and `frame` if the stored cursor is still `before` (None: absent).
 
-        Returns False, having written nothing, when another run was faster, or the frame's base was rewritten.
+        Returns False, having written nothing, when another run was faster, or the frame's base was rewritten
+        or may be none any more (`archive_base`).
         """
 
     def mark_gone(self, source: str, paths: Iterable[str]) -> int:
@@ -93,8 +94,9 @@ class IngestRecords(Protocol):
     def archive_base(
         self, source: str, path: str, generation: int, mark: str, first_line: int, lines: int
     ) -> ArchiveBase | None:
-        """Where the lines of these numbers lie in another generation that begins with the same mark, none of them
-        leaning on others itself; of several, one that has most of them.
+        """Where the lines of these numbers lie in another generation that begins with the same mark and leans on none
+        itself; of several, in one that has most of them. None for a generation that others lean on: what leans is no
+        base, so that all can be rewritten.
 
         :param mark: of the generation; empty: that of its first frame.
         """
@@ -204,6 +206,9 @@ class IngestRecords(Protocol):
         """Model -> summaries it wrote, but under `problem` those that stand in for an LLM's, and under `skip` parts in
         which an LLM found nothing worth remembering.
         """
+
+    def last_summary_problem(self) -> str:
+        """Why an LLM did not write the summary that was flagged last; empty when none is."""
 
     def parts_to_publish(self, source: str, limit: int) -> list[tuple[Part, Summary | None]]:
         """Parts whose episode is missing or older than the part or its summary, newest first.

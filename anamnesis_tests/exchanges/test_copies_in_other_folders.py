@@ -1,11 +1,14 @@
 """Copies in other project folders, which carry no mark: the oldest file owns the messages, whichever is read first."""
 
 import json
+from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
+from anamnesis_pipeline.embeddings.pieces import minilm_pieces
+from anamnesis_pipeline.steps.posting import Poster
 from anamnesis_pipeline.store.base import Store
 from anamnesis_tests.exchanges.ingested import OTHER, Ingested
 from anamnesis_tests.exchanges.log_lines import SESSION, Log
@@ -60,6 +63,23 @@ def test_the_original_owns_its_messages_though_its_folder_is_read_after_that_of_
     assert (counts.messages, counts.occurrences, owners(home)) == (12, 12, {ORIGINAL})
     assert [home.texts().count(f"question {n}") for n in range(3)] == [1, 1, 1]
     assert home.ingest().messages == 0
+
+
+def test_what_people_changed_of_an_episode_outlasts_that_it_passes_to_an_older_file(home: Ingested) -> None:
+    lines = said().lines
+    original = home.write(lines, ORIGINAL, folder=READ_LAST)
+    hidden = original.rename(original.with_suffix(".away"))
+    home.write(resumed(lines), COPY, folder=READ_FIRST)
+    home.ingest()
+    episode = home.episodes()[0]
+    poster = Poster(home.store, lambda text: (text, Counter()), minilm_pieces(), None)
+    poster.patch(episode.episode_id, {"summary": "What I know of it.", "tags": ("mine",)})
+    hidden.rename(original)
+    home.ingest()
+    home.publish()
+    (kept,) = [e for e in home.episodes() if e.episode_id == episode.episode_id]
+    assert (kept.summary, kept.session_id, kept.path.endswith(ORIGINAL)) == ("What I know of it.", SESSION, True)
+    assert "mine" in kept.tags
 
 
 def test_what_only_the_copy_has_stays_with_it(home: Ingested) -> None:

@@ -10,6 +10,7 @@ import pytest
 
 from anamnesis_pipeline import wiring
 from anamnesis_pipeline.exchanges.redaction import Redactor
+from anamnesis_pipeline.steps import crawl as crawl_step
 from anamnesis_pipeline.steps.crawl import crawl_source
 from anamnesis_pipeline.steps.forget_target import ForgetRequest
 from anamnesis_pipeline.steps.rescan import Rescan, Rules
@@ -92,16 +93,31 @@ def test_a_log_that_was_rewritten_without_a_line_is_archived_beside_its_former_l
     assert home.archived(ORIGINAL, 1) == lines[:100] + lines[101:]
 
 
-def test_a_fork_of_a_fork_shares_with_both(home: Home) -> None:
-    lines, later = conversation(), conversation()
+@pytest.mark.parametrize("shape", ["a fork of a fork", "copies that grow in turns"])
+def test_copies_of_copies_can_all_be_rewritten(home: Home, monkeypatch: pytest.MonkeyPatch, shape: str) -> None:
+    monkeypatch.setattr(crawl_step, "FRAME_LINES", 200)
+    lines, later, last = conversation(), conversation(), conversation(200)
+    third = f"{OTHER[:-1]}6.jsonl"
     home.write(lines)
+    crawl(home)
     home.write([*fork(lines), *later], f"{FOLDER}/{FORK}")
     crawl(home)
-    third = f"{OTHER[:-1]}6.jsonl"
-    home.write([*fork(lines), *later, *conversation(4)], f"{FOLDER}/{third}")
+    if shape == "a fork of a fork":
+        home.write([*fork(lines), *later, *last], f"{FOLDER}/{third}")
+    else:
+        home.write([*later, *last])
+        crawl(home)
+        home.write(last, f"{FOLDER}/{FORK}")
     crawl(home)
-    assert archive_bytes(home, third) < archive_bytes(home, FORK)
-    assert home.archived(third)[:600] == home.archived(FORK)
+    files = [path for path in (ORIGINAL, FORK, third) if path in home.store.ingest.cursors(home.source().key)]
+    before = {path: home.archived(path) for path in files}
+    for path in files:
+
+        def shout(lines: list[str]) -> list[str]:
+            return [line.replace("assistant", "ASSISTANT") for line in lines]
+
+        assert rewrite_generation(home.store, home.archive, home.source().key, path, 0, shout) > 0
+    assert {path: home.archived(path) for path in files} == {path: shout(lines) for path, lines in before.items()}
 
 
 def test_a_fork_keeps_its_lines_when_its_original_is_rewritten(home: Home) -> None:
@@ -130,6 +146,17 @@ def test_what_is_forgotten_leaves_the_original_and_its_fork(home: Home) -> None:
     assert "Novosibirsk" not in everything
     assert [len(home.archived(path)) for path in (ORIGINAL, FORK)] == [301, 301]
     assert home.archived(FORK)[200] == fork(lines)[199]
+
+
+def test_who_forgets_a_fork_is_told_what_stays_since_the_original_owns_it(home: Home) -> None:
+    lines = conversation(40)
+    home.write(lines)
+    own = json.dumps(record("user", "only the fork asks for Novosibirsk", 900))
+    home.write([*fork(lines), json.dumps(json.loads(own) | {"sessionId": OTHER})], f"{FOLDER}/{FORK}")
+    home.ingest(unmasked)
+    report = wiring.open_forgetter(home.settings, home.store).forget(ForgetRequest(session_id=OTHER))
+    assert (report.lines, report.remains[0].startswith(f"40 archived lines of {FORK}: ")) == (1, True)
+    assert "Novosibirsk" not in "\n".join(home.archived(FORK))
 
 
 def test_a_rescan_masks_the_original_and_its_fork(home: Home) -> None:

@@ -319,7 +319,8 @@ def test_an_agents_long_answer_is_there_once_also_where_its_session_moved_it_out
     answer = WHOLE.removesuffix("\n")
     lines = recorded(put_out(home, f"{answer}\nagentId: a1\n"), toolUseResult={"agentId": "a1", "status": "completed"})
     agent = {"isSidechain": True, "agentId": "a1"}
-    home.write([record("user", "Look.", 2, **agent), record("assistant", answer, 3, **agent)], AGENT)
+    own = [record("user", "Look.", 2, uuid="a-1", **agent), record("assistant", answer, 3, uuid="a-2", **agent)]
+    home.write(own, AGENT)
     home.ingest()
     assert home.store.ingest.counts().messages == 2
     home.write(lines)

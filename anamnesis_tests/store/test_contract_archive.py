@@ -115,15 +115,19 @@ def test_a_copy_that_grows_is_known_by_the_mark_of_its_first_frame(store: Store)
     )
 
 
-def test_no_frame_leans_on_one_that_leans_itself(store: Store) -> None:
-    archived(store, replace(FRAMES[0], mark="m"))
+def test_what_leans_is_no_base_and_what_is_a_base_does_not_lean(store: Store) -> None:
+    first = archived(store, replace(FRAMES[0], mark="m"))
     fork = ArchiveFrame(0, 0, 10, 0, 7, mark="m", base=replace(BASE, archive_bytes=100))
     copied(store, fork, ArchiveFrame(0, 10, 10, 7, 80))
     assert store.ingest.frames("logs", "fork.jsonl", 0)[0] == fork
     assert store.ingest.archive_base("logs", "third.jsonl", 0, "m", 0, 10) == fork.base
-    assert store.ingest.archive_base("logs", "third.jsonl", 0, "m", 10, 10) == ArchiveBase(
-        "logs", "fork.jsonl", 0, 0, 7, 80
-    )
+    assert store.ingest.archive_base("logs", "third.jsonl", 0, "m", 10, 10) is None
+    assert store.ingest.archive_base("logs", "a.jsonl", 0, "m", 10, 10) is None
+    leaner = ArchiveBase("logs", "fork.jsonl", 0, 0, 7, 80)
+    third = crawled(store, "third.jsonl")
+    assert not store.ingest.commit_crawl(third, third, ArchiveFrame(0, 0, 10, 0, 7, base=leaner))
+    assert not store.ingest.commit_crawl(first, first, ArchiveFrame(0, 10, 10, 100, 7, base=leaner))
+    assert store.ingest.commit_crawl(third, third, ArchiveFrame(0, 0, 10, 0, 7, base=fork.base))
 
 
 def test_a_generation_that_others_lean_on_is_not_replaced_under_them(store: Store) -> None:

@@ -23,7 +23,10 @@ _SELECT_BASE = """SELECT held.source, held.path, held.generation, held.revision,
         AND held.first_line < :first_line + :lines AND held.first_line + held.lines > :first_line
     WHERE head.mark <> '' AND head.mark = :mark
         AND (head.source, head.path, head.generation) <> (:source, :path, :generation)
-    GROUP BY held.source, held.path, held.generation HAVING SUM(held.base_source IS NOT NULL) = 0
+        AND NOT EXISTS (
+            SELECT 1 FROM frames AS own WHERE own.source = head.source AND own.path = head.path
+                AND own.generation = head.generation AND own.base_source IS NOT NULL)
+    GROUP BY held.source, held.path, held.generation
     ORDER BY SUM(held.lines) DESC, held.source, held.path, held.generation LIMIT 1"""
 
 
@@ -57,6 +60,8 @@ class SqliteArchive:
     ) -> ArchiveBase | None:
         """See `IngestRecords.archive_base`."""
         with self._database.read() as connection:
+            if _leaning(connection, source, path, generation):
+                return None
             row = connection.execute(
                 _SELECT_BASE,
                 {"source": source, "path": path, "generation": generation, "first_line": first_line, "lines": lines,
@@ -99,13 +104,19 @@ def insert_frame(connection: sqlite3.Connection, source: str, path: str, frame: 
     )  # fmt: skip
 
 
-def base_stands(connection: sqlite3.Connection, base: ArchiveBase) -> bool:
-    """Whether a generation is still of the revision whose bytes a new frame leans on."""
+def may_lean(connection: sqlite3.Connection, source: str, path: str, frame: ArchiveFrame) -> bool:
+    """Whether the base of a new frame, if it has one, is still of the revision that was read, and leans on nothing
+    itself; and nothing leans on the frame's own generation. Otherwise neither could ever be rewritten.
+    """
+    if (base := frame.base) is None:
+        return True
     found = connection.execute(
-        "SELECT 1 FROM frames WHERE source = ? AND path = ? AND generation = ? AND revision = ? LIMIT 1",
-        (base.source, base.path, base.generation, base.revision),
+        """SELECT min(revision), max(revision), count(base_source) FROM frames
+            WHERE source = ? AND path = ? AND generation = ?""",
+        (base.source, base.path, base.generation),
     )
-    return found.fetchone() is not None
+    is_base_still = found.fetchone() == (base.revision, base.revision, 0)
+    return is_base_still and not _leaning(connection, source, path, frame.generation)
 
 
 def _mark(connection: sqlite3.Connection, source: str, path: str, generation: int) -> str:

@@ -13,7 +13,7 @@ from anamnesis_pipeline.model import ArchiveFrame, DeadLetter, FileCursor, Part,
 from anamnesis_pipeline.store.base import MAX_ROWS_PER_WRITE
 from anamnesis_pipeline.store.ingest_base import ParsedChunk, SourceCounts
 from anamnesis_pipeline.store.sqlite import message_rows, part_rows, session_rows, typed_rows
-from anamnesis_pipeline.store.sqlite.archive_rows import SqliteArchive, base_stands, insert_frame
+from anamnesis_pipeline.store.sqlite.archive_rows import SqliteArchive, insert_frame, may_lean
 from anamnesis_pipeline.store.sqlite.columns import clean, instant, json_list
 from anamnesis_pipeline.store.sqlite.connection import Database, batches
 from anamnesis_pipeline.store.sqlite.part_rows import PART_COLUMNS
@@ -85,7 +85,7 @@ class SqliteIngest(SqliteArchive, SqliteSummaries):
             stored = _stored_version(connection, after)
             if stored != (before.version if before else None):
                 return False
-            if frame is not None and frame.base is not None and not base_stands(connection, frame.base):
+            if frame is not None and not may_lean(connection, after.source, after.path, frame):
                 return False
             _write_cursor(connection, replace(after, version=(stored or 0) + 1))
             if frame is not None:

@@ -64,9 +64,10 @@ def write_messages(connection: sqlite3.Connection, chunk: ParsedChunk) -> None:
     rows = [(key, source, path, chunk.aliases.get(key, "")) for key in chunk.keys]
     claims, keys = _resolved(connection, chunk.claims), {key: chunk.aliases.get(key, key) for key in chunk.keys}
     _supersede_history(connection, source, path, claims)
-    _supersede_agents(connection, source, path, claims)
-    _supersede_forks(connection, source, path, keys)
-    _supersede_younger(connection, source, path, keys)
+    written = {part.part_id for part in chunk.parts}
+    _supersede_agents(connection, source, path, claims, written)
+    _supersede_forks(connection, source, path, keys, written)
+    _supersede_younger(connection, source, path, keys, written)
     rows += [(claim, source, path, key) for claim, key in claims.items()]
     connection.executemany(
         "INSERT INTO messages (key, source, path, canonical) VALUES (?, ?, ?, ?) ON CONFLICT (key) DO NOTHING", rows
@@ -141,7 +142,9 @@ def _supersede_history(connection: sqlite3.Connection, source: str, path: str, c
         connection.execute("UPDATE occurrences SET message_key = ? WHERE message_key = ?", (message, key))
 
 
-def _supersede_agents(connection: sqlite3.Connection, source: str, path: str, claims: Mapping[str, str]) -> None:
+def _supersede_agents(
+    connection: sqlite3.Connection, source: str, path: str, claims: Mapping[str, str], written: Collection[str]
+) -> None:
     """A subagent's task or answer that its own file had first belongs to the file of who asked, which shows it now.
 
     A copy of the subagent's own file, which goes by the same name, asked for nothing: there it is said once more.
@@ -168,14 +171,16 @@ def _supersede_agents(connection: sqlite3.Connection, source: str, path: str, cl
         if _name(file[1]) != _name(owner[1]):
             taken.setdefault(((file[0], file[1]), owner), {})[key] = shared[claim]
     for (former, owner), keys in taken.items():
-        _take_over(connection, former, owner, keys)
+        _take_over(connection, former, owner, keys, written)
 
 
 def _name(path: str) -> str:
     return path.rpartition("/")[2]
 
 
-def _supersede_forks(connection: sqlite3.Connection, source: str, path: str, keys: Mapping[str, str]) -> None:
+def _supersede_forks(
+    connection: sqlite3.Connection, source: str, path: str, keys: Mapping[str, str], written: Collection[str]
+) -> None:
     """Messages that only a fork had belong to their own session, which was read later.
 
     :param keys: the messages' own keys, and further ones, to their own.
@@ -192,10 +197,12 @@ def _supersede_forks(connection: sqlite3.Connection, source: str, path: str, key
     for name, key, *file in held:
         taken.setdefault((file[0], file[1]), {})[key] = originals[name]
     for file, its in taken.items():
-        _take_over(connection, file, (source, path), its)
+        _take_over(connection, file, (source, path), its, written)
 
 
-def _supersede_younger(connection: sqlite3.Connection, source: str, path: str, keys: Mapping[str, str]) -> None:
+def _supersede_younger(
+    connection: sqlite3.Connection, source: str, path: str, keys: Mapping[str, str], written: Collection[str]
+) -> None:
     """Messages that a file of another source had before belong to the older file. `keys` lead to the messages' own."""
     held = connection.execute(
         """SELECT key, coalesce(nullif(canonical, ''), key), source, path FROM messages
@@ -206,14 +213,21 @@ def _supersede_younger(connection: sqlite3.Connection, source: str, path: str, k
     for key, message, *file in held:
         taken.setdefault((file[0], file[1]), {})[message] = keys[key]
     for file, its in taken.items():
-        _take_over(connection, file, (source, path), its)
+        _take_over(connection, file, (source, path), its, written)
 
 
 def _take_over(
-    connection: sqlite3.Connection, former: tuple[str, str], owner: tuple[str, str], keys: Mapping[str, str]
+    connection: sqlite3.Connection,
+    former: tuple[str, str],
+    owner: tuple[str, str],
+    keys: Mapping[str, str],
+    written: Collection[str],
 ) -> None:
-    """Messages of one file become those of another, where they may go by other keys."""
-    _remove_messages(connection, *former, keys)
+    """Messages of one file become those of another, where they may go by other keys.
+
+    :param written: the parts that the owner's chunk writes.
+    """
+    _remove_messages(connection, *former, keys, written)
     for old, key in keys.items():
         connection.execute(
             """UPDATE messages SET source = ?1, path = ?2, canonical = iif(key = ?3, '', ?3)
@@ -226,8 +240,11 @@ def _take_over(
     connection.execute("UPDATE files SET version = version + 1 WHERE source = ? AND path = ?", former)
 
 
-def _remove_messages(connection: sqlite3.Connection, source: str, path: str, keys: Collection[str]) -> None:
-    """Take messages out of the parts of a file; a part that held nothing else goes with its episodes.
+def _remove_messages(
+    connection: sqlite3.Connection, source: str, path: str, keys: Collection[str], written: Collection[str]
+) -> None:
+    """Take messages out of the parts of a file; a part that held nothing else goes with its episodes, unless it is
+    about to be `written` as another file's: then it keeps its summary, and its episode what people changed of it.
 
     They are looked for in the order of the file, since an original is read in the order of its fork, and not behind
     the last of them: what a chunk takes over then costs what it is, not what the fork has.
@@ -246,7 +263,10 @@ def _remove_messages(connection: sqlite3.Connection, source: str, path: str, key
         missing.difference_update(segment.message_key for segment in part.segments)
         new_id = part_id_of(left[0]) if left else ""
         if new_id != part.part_id:
-            _remove_part(connection, part.part_id)
+            if part.part_id in written:
+                connection.execute("UPDATE parts SET published_hash = NULL WHERE part_id = ?", part_id)
+            else:
+                _remove_part(connection, part.part_id)
             connection.execute(  # where the parser goes on
                 "UPDATE files SET parser_state = replace(parser_state, ?, ?) WHERE source = ? AND path = ?",
                 (part.part_id, new_id, source, path),

@@ -111,6 +111,14 @@ class SqliteSummaries:
         with self._database.read() as connection:
             return read_summary(connection, part_id)
 
+    def last_summary_problem(self) -> str:
+        """See `IngestRecords.last_summary_problem`."""
+        with self._database.read() as connection:
+            row = connection.execute(
+                "SELECT problem FROM summaries WHERE problem <> '' ORDER BY retry_at DESC, part_id LIMIT 1"
+            ).fetchone()
+        return str(row[0]) if row else ""
+
     def summary_counts(self) -> dict[str, int]:
         """See `IngestRecords.summary_counts`."""
         with self._database.read() as connection:

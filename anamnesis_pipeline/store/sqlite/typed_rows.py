@@ -79,15 +79,17 @@ def close_claims(connection: sqlite3.Connection, names: Mapping[str, str]) -> No
     """Further key -> message: one that is known from the history by now is looked for there no more."""
     for message in {message for name, message in names.items() if typed_near(name)}:
         connection.execute(
-            f"""DELETE FROM messages WHERE canonical = ?1 AND {_begins("key", CLAIM_KEY)} AND EXISTS (
-                SELECT 1 FROM messages y WHERE y.canonical = ?1 AND {_begins("y.key", TYPED_KEY)})""",  # noqa: S608
+            f"""DELETE FROM messages
+                WHERE canonical = ?1 AND canonical <> '' AND {_begins("key", CLAIM_KEY)} AND EXISTS (
+                SELECT 1 FROM messages y
+                WHERE y.canonical = ?1 AND y.canonical <> '' AND {_begins("y.key", TYPED_KEY)})""",  # noqa: S608
             (message,),
         )
 
 
 def are_open(connection: sqlite3.Connection, aliases: Mapping[str, str]) -> bool:
     """Whether every message that entries of the history are taken for is still looked for there."""
-    query = f"SELECT 1 FROM messages WHERE canonical = ? AND {_begins('key', CLAIM_KEY)}"  # noqa: S608
+    query = f"SELECT 1 FROM messages WHERE canonical = ? AND canonical <> '' AND {_begins('key', CLAIM_KEY)}"  # noqa: S608
     return all(
         connection.execute(query, (message,)).fetchone()
         for alias, message in aliases.items()

@@ -1,0 +1,135 @@
+"""What an ingest costs follows what is new: no statement of it reads a whole table."""
+
+import json
+import re
+import sqlite3
+from pathlib import Path
+from typing import Any, ClassVar
+
+import pytest
+
+from anamnesis_pipeline.store.sqlite.opening import open_sqlite
+from anamnesis_tests.exchanges.ingested import OTHER, Ingested
+from anamnesis_tests.exchanges.log_lines import SESSION, START, Log
+
+GROWING = re.compile(
+    r"SCAN (?:messages|m|known|parts|p|frames|head|held|own|occurrences|episodes|e|passages|summaries)\b"
+)
+QUERY = re.compile(r"\s*(?:SELECT|INSERT|UPDATE|DELETE)\b", re.IGNORECASE)
+COUNTS = re.compile(r"\s*SELECT (?:count|coalesce\(sum)\b", re.IGNORECASE)
+
+
+def conversation() -> Log:
+    log = Log()
+    for number in range(3):
+        log.user(f"question {number}")
+        log.call("Agent", f"toolu_{number}", description="Find", prompt=f"task {number}")
+        log.user(
+            [{"type": "tool_result", "tool_use_id": f"toolu_{number}", "content": f"answer {number}"}],
+            toolUseResult={"agentId": f"a{number}", "status": "completed"},
+        )
+        log.say(f"said {number}")
+    return log
+
+
+def typed(log: Log) -> list[str]:
+    prompts = [r for r in map(json.loads, log.lines) if isinstance(r["message"]["content"], str)]
+    at = int(START.timestamp() * 1000)
+    entry = {"pastedContents": {}, "project": "/home/dev/shop", "sessionId": SESSION}
+    return [json.dumps(entry | {"display": r["message"]["content"], "timestamp": at}) for r in prompts]
+
+
+def changed(lines: list[str], **fields: object) -> list[str]:
+    return [json.dumps(json.loads(line) | fields) for line in lines]
+
+
+class Watched(sqlite3.Connection):
+    """Remembers each statement with the values it was first run with: SQLite plans by the statement alone."""
+
+    seen: ClassVar[dict[str, Any]] = {}
+
+    def execute(self, sql: str, values: Any = ()) -> sqlite3.Cursor:  # type: ignore[override]
+        self.seen.setdefault(sql, values)
+        return super().execute(sql, values)
+
+    def executemany(self, sql: str, rows: Any) -> sqlite3.Cursor:  # type: ignore[override]
+        rows = list(rows)
+        self.seen.setdefault(sql, rows[0] if rows else None)
+        return super().executemany(sql, rows)
+
+
+def test_no_statement_of_an_ingest_reads_a_whole_table(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    connect = sqlite3.connect
+    monkeypatch.setattr(Watched, "seen", {})
+    monkeypatch.setattr(sqlite3, "connect", lambda *args, **options: connect(*args, factory=Watched, **options))
+    store = open_sqlite(tmp_path / "memory.db", tmp_path / "index")
+    home, log, agent = Ingested(store, tmp_path), conversation(), Log(isSidechain=True, agentId="a1")
+    agent._count = 100
+    agent.user("task 1")
+    agent.say("answer 1")
+    home.write(typed(log), "history.jsonl")
+    home.write(agent.lines, f"{SESSION}/subagents/agent-a1.jsonl")
+    home.write(changed(log.lines, sessionId=OTHER, forkedFrom={"sessionId": SESSION}), f"{OTHER}.jsonl", "-a-fork")
+    home.ingest()
+    home.write(log.lines)
+    home.write(log.lines, folder="-another-folder")
+    home.ingest()
+    assert store.ingest.counts().messages == 12
+    store.close()
+    with connect(tmp_path / "memory.db") as plain:
+        plain.create_function("exact_terms", -1, lambda *texts: "")
+        steps = [(step, sql) for sql, values in Watched.seen.items() for step in plan(plain, sql, values)]
+    assert len(steps) > 100
+    assert [(step, sql) for step, sql in steps if GROWING.match(step) and "USING INDEX parts_" not in step] == []
+
+
+def plan(connection: sqlite3.Connection, sql: str, values: Any) -> list[str]:
+    """SQLite's plan of a statement; none for those that are no query, or that count."""
+    if values is None or COUNTS.match(sql) or not QUERY.match(sql):
+        return []
+    return [row[3] for row in connection.execute(f"EXPLAIN QUERY PLAN {sql}", values)]
+
+
+def steps_of_one_more_prompt(folder: Path, known: int, monkeypatch: pytest.MonkeyPatch) -> int:
+    """Hundreds of steps of SQLite's machine for one prompt with its answer, beside `known` others."""
+    counted = [0]
+
+    def count() -> int:
+        counted[0] += 1
+        return 0
+
+    connect = sqlite3.connect
+
+    def watched(*args: Any, **options: Any) -> sqlite3.Connection:
+        connection = connect(*args, **options)
+        connection.set_progress_handler(count, 100)
+        return connection
+
+    with monkeypatch.context() as patch:
+        patch.setattr(sqlite3, "connect", watched)
+        store = open_sqlite(folder / "memory.db", folder / "index")
+        home, log, last = Ingested(store, folder), Log(), Log(session=OTHER)
+        for number in range(known):
+            log.user(f"question {number}")
+        last._count = known
+        last.user("one more question")
+        last.say("one more answer")
+        home.write(log.lines)
+        home.write(typed(log), "history.jsonl")
+        home.crawl()
+        home.parse()
+        home.write(last.lines, f"{OTHER}.jsonl", "-another-folder")
+        home.crawl()
+        counted[0] = 0
+        home.parse()
+        steps = counted[0]
+        store.close()
+    return steps
+
+
+def test_a_prompt_costs_the_same_beside_ten_others_and_beside_two_thousand(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    few = steps_of_one_more_prompt(tmp_path / "few", 10, monkeypatch)
+    many = steps_of_one_more_prompt(tmp_path / "many", 2_000, monkeypatch)
+    assert many < 2 * few + 10
