@@ -109,6 +109,7 @@ def looks_random(value: str) -> bool:
 
 
 KEY_FILE = re.compile(r"id_(?:rsa|dsa|ecdsa|ed25519)(?:[_.\-][\w.\-]*)?|[\w.\-]+\.(?:pem|key|pub|crt|p12|pfx|ppk)")
+"""The name of a file with a key: what `private key: …` says in prose and settings."""
 
 
 def is_path_or_address(value: str) -> bool:
