@@ -297,10 +297,17 @@ def _by_assignment(window: _Unescaped) -> Iterator[tuple[int, int, str]]:
         value = _value_at(window, low, quote)
         if match["spoken"] and not looks_random(value):
             continue
+        if match["sign"] == ":" and not quote and _is_passing(match["strong"] or "", value):
+            continue
         if match["spaced"] and not OPTION.search(window.text[max(0, match.start() - 40) : match.start()]):
             continue
         if is_literal_secret(value, quoted=bool(quote), strong=strong):
             yield low, low + len(value), "password" if strong else "token"
+
+
+def _is_passing(key: str, value: str) -> bool:
+    """Whether a key is the word of `PASS: test_parser` or `second pass: rewriting` rather than a password's."""
+    return key == "PASS" or (key.lower() == "pass" and not looks_random(value))
 
 
 def _value_at(window: _Unescaped, low: int, quote: str) -> str:

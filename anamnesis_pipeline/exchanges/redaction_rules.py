@@ -108,9 +108,13 @@ def looks_random(value: str) -> bool:
     return bool(digits) and len(value) >= 10 and len(CLASS_CHANGE.findall(value)) >= RANDOM_CHANGES
 
 
+KEY_FILE = re.compile(r"id_(?:rsa|dsa|ecdsa|ed25519)(?:[_.\-][\w.\-]*)?|[\w.\-]+\.(?:pem|key|pub|crt|p12|pfx|ppk)")
+"""The name of a file with a key: what `private key: …` says in prose and settings."""
+
+
 def is_path_or_address(value: str) -> bool:
     """A file, a URL or a version: values of keys such as `token_url`."""
-    return bool(re.match(r"[./~@]|[a-z][a-z0-9+]*://|[A-Za-z]:\\|v?\d+(?:\.\d+)+$", value))
+    return bool(re.match(r"[./~@]|[a-z][a-z0-9+]*://|[A-Za-z]:\\|v?\d+(?:\.\d+)+$", value) or KEY_FILE.fullmatch(value))
 
 
 def is_literal_secret(value: str, *, quoted: bool, strong: bool) -> bool:
@@ -250,8 +254,20 @@ _SSHPASS = r"sshpass -p[ =]?[\"']?([^\s\"']{4,})"
 _NETRC = r"login[ \t]+\S+\s+password[ \t]+([^\s\"'\\]{6,})"
 _ELEMENT = r"<(?i:[a-z:_\-]{0,40}(?:password|passwd|passphrase|secret|token|api_?key))>[ \t]*([^<\s]{6,512})[ \t]*</"
 _MYSQL = r"\b(?:mysql|mariadb)[a-z\-]*[ \t](?:[^\n|;&]{0,200}[ \t])?-p[\"']?([^\s\"'\\]{6,100})"
-_MONGO = r"\bmongo[a-z]{0,7}[ \t](?:[^\n|;&]{0,200}[ \t])?(?:-p|--password)[ \t=]+[\"']?([^\s\"'\\\-][^\s\"'\\]{2,100})"
+_MONGO_OPTION = r"(?:-p|--password)[ \t=]+[\"']?([^\s\"'\\\-][^\s\"'\\]{2,100})"
+_MONGO = rf"\bmongo(?:sh|dump|restore|export|import|stat|top|files)[ \t](?:[^\n|;&]{{0,200}}[ \t])?{_MONGO_OPTION}"
+# a container is called so, too: only a user's name beside it tells a login
+_MONGO_USER = r"(?:-u|--username)[ \t=]"
+_OLD_MONGO = rf"\bmongo[ \t](?:[^\n|;&]{{0,200}}[ \t])?{_MONGO_USER}[^\n|;&]{{0,200}}[ \t]{_MONGO_OPTION}"
+_OLD_MONGO_TURNED = (
+    rf"\bmongo[ \t](?:[^\n|;&]{{0,200}}[ \t])?{_MONGO_OPTION}[\"']?[ \t](?:[^\n|;&]{{0,200}}[ \t])?{_MONGO_USER}"
+)
 _REDIS = r"\bredis-cli[ \t](?:[^\n|;&]{0,200}[ \t])?(?:-a|--pass)[ \t=]+[\"']?([^\s\"'\\\-][^\s\"'\\]{2,100})"
+# keys of caches and names of files look like these
+_MAILGUN = r"(?:^|[^\w\-/])(key-[0-9a-f]{32})(?:[^\w\-]|$)"
+_MAILGUN_NAMED = (
+    r"(?i:mailgun|api[ _\-]?key|secret|token|password)[^\n]{0,80}?[^\w\-/]([0-9a-f]{32}-[0-9a-f]{8}-[0-9a-f]{8})\b"
+)
 _SIDEKIQ = r"CONTRIBSYS__COM[\"']?[ \t]*[=:][ \t]*[\"']?([0-9a-f]{8}:[0-9a-f]{8})"
 _DOCKER_AUTH = r"[\"']auth[\"'] {0,3}: {0,3}[\"']([A-Za-z0-9+/]{8,}={0,2})[\"']"
 _WEBHOOK = (
@@ -287,9 +303,11 @@ def _rules() -> tuple[Rule, ...]:
         Rule("password", linear(_NETRC), 1, _real_url_password),
         Rule("password", linear(_ELEMENT), 1, _real_url_password),
         Rule("password", linear(_MYSQL), 1, _real_url_password),
-        Rule("password", linear(_MONGO), 1, _is_no_port),
+        *(Rule("password", linear(mongo), 1, _is_no_port) for mongo in (_MONGO, _OLD_MONGO, _OLD_MONGO_TURNED)),
         Rule("password", linear(_REDIS), 1, _real_url_password),
         Rule("basic-auth", linear(_DOCKER_AUTH), 1, _holds_login),
+        Rule("mailgun", linear(_MAILGUN), 1),
+        Rule("mailgun", linear(_MAILGUN_NAMED), 1),
         Rule("sidekiq", linear(_SIDEKIQ), 1),
         Rule("webhook", linear(_WEBHOOK), 1, _any_digit),
         Rule("facebook", linear(_FACEBOOK_APP), 1, _mixed_case_and_digits),
@@ -327,6 +345,7 @@ _TOKEN_HINTS = (
     r"(?:mysql|mariadb)[a-z\-]*[ \t](?:[^\n|;&]{0,200}[ \t])?-p[\"'\\]{0,4}[^\s\"'\\]{6}",
     r"(?:mongo[a-z]{0,7}[ \t]+(?:[^\s\-][^\s]*[ \t]+)?|redis-cli[ \t]+)-|CONTRIBSYS__COM",
     r"[\"']auth\\*[\"'] {0,3}: {0,3}\\*[\"'][A-Za-z0-9+/]{8}|[0-9]{15}\|[A-Za-z0-9_\-]{27}",
+    r"key-[0-9a-f]{20}|[0-9a-f]{2}-[0-9a-f]{8}-[0-9a-f]{8}",
     r"/webhooks/[0-9]{16}|/IncomingWebhook/[0-9a-f]{8}",
     r"(?i:bearer|basic|ssws|apikey|token)[ \t]+[A-Za-z0-9._~+/\-]{16}",
     r"(?: -u|--user|sshpass -p)[ =]?[\"'\\]{0,4}[^\s\"':]{1,60}:?[^\s\"':]{6}",

@@ -45,7 +45,6 @@ TOKENS: tuple[tuple[str, str], ...] = (
     ("supabase", r"sb_secret_[A-Za-z0-9_\-]{20,}"),
     ("docker", r"dckr_(?:pat|oat)_[A-Za-z0-9_\-]{27,}"),
     ("heroku", r"HRKU-[A-Za-z0-9_\-]{36,}"),
-    ("mailgun", r"key-[0-9a-f]{32}"),
     ("square", r"sq0atp-[A-Za-z0-9_\-]{22,}"),
     ("square", r"EAAA[A-Za-z0-9_\-]{60}"),
     ("firebase", r"AAAA[A-Za-z0-9_\-]{7}:APA91b[A-Za-z0-9_\-]{120,}"),
@@ -80,7 +79,8 @@ TOKENS: tuple[tuple[str, str], ...] = (
     ("infracost", r"ico-[A-Za-z0-9]{32}"),
     ("langfuse", r"sk-lf-[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}"),
     ("langsmith", r"lsv2_[a-z]{2}_[0-9a-f]{32}_[0-9a-f]{10}"),
-    ("lob", r"(?:live|test)_(?:pub_)?[0-9a-f]{31,}"),
+    ("lob", r"(?:live|test)_[0-9a-f]{35}\b"),
+    ("lob", r"(?:live|test)_pub_[0-9a-f]{31}\b"),
     ("mapbox", r"[ps]k\.eyJ[A-Za-z0-9_\-]{40,}\.[A-Za-z0-9_\-]{20,}"),
     ("neon", r"napi_[a-z0-9]{60,}"),
     ("notion", r"(?:ntn_|secret_)[A-Za-z0-9]{43,}"),
@@ -117,7 +117,6 @@ TOKENS: tuple[tuple[str, str], ...] = (
 
 INNER: tuple[tuple[str, str, str], ...] = (
     ("azure-ad", r"[A-Za-z0-9_~.\-]{3}[0-9]Q~[A-Za-z0-9_~.\-]{31,34}", r"[0-9]Q~[A-Za-z0-9_~.\-]{31}"),
-    ("mailgun", r"[0-9a-f]{32}-[0-9a-f]{8}-[0-9a-f]{8}", r"[0-9a-f]{2}-[0-9a-f]{8}-[0-9a-f]{8}"),
     ("maxmind", r"[A-Za-z0-9]{6}_[A-Za-z0-9]{29}_mmk", r"_mmk"),
     ("terraform", r"[A-Za-z0-9]{14}\.atlasv1\.[A-Za-z0-9_=\-]{60,}", r"\.atlasv1\."),
 )

@@ -27,7 +27,7 @@ ASKING = [
     "anamnesis forget --query zeppelin",
     f"curl -sS --max-time 5 {URL} \\\n  -H 'Content-Type: application/json' -d '{{\"query\": \"why\"}}'",
     'curl -s "http://localhost:${ANAMNESIS_PORT:-3010}/api/episodes/search" -d @-',
-    "curl -s http://nas.lan:8080/api/episodes/search -d '{}'",
+    "curl -s http://anamnesis.lan:8080/api/episodes/search -d '{}'",
     "curl -s http://localhost:3010/memory/search?q=x",
     "curl -s 'http://127.0.0.1:3010/api/episodes/code--shop?include=raw'",
     "curl -s http://127.0.0.1:4000/api/episodes/0123456789abcdef0123456789abcdef?include=raw",
@@ -40,6 +40,26 @@ ASKING = [
     f"python3 -c \"import urllib.request as u; print(u.urlopen('{URL}', b'x').read())\"",
     f"python3 - <<'EOF'\nimport httpx\nprint(httpx.post('{URL}', json={{'query': \"it's\"}}).text)\nEOF",
     "bash <<EOF\nanamnesis search x\nEOF",
+    "cat <<EOF | bash\nanamnesis search x\nEOF",
+    "echo 'anamnesis search x' | sh",
+    "ssh -p 22 nas anamnesis search x",
+    "docker exec -it box anamnesis search x",
+    "docker compose exec app curl -s localhost:3010/api/episodes/search -d @q.json",
+    "echo `anamnesis search x`",
+    'R=`anamnesis search x`\necho "$R" | head -5',
+    'Q=$(git log -1 --format=%s); anamnesis search "$Q"',
+    "anamnesis search $(git log -1 --format=%s)",
+    "BASE=http://127.0.0.1:3010\ncurl -s $BASE/api/episodes/search -d '{}' | python3 -m json.tool | less",
+    "python3 - <<'EOF'\nBASE = 'http://127.0.0.1:3010'\nprint(get(BASE + '/api/episodes/search'))\nEOF",
+    "# what we don't know any more\nexport A=1; echo '== memory'; sleep 1; anamnesis search x || true",
+    "anamnesis search x --json | python3 -c 'import json, sys; print(len(json.load(sys.stdin)))'",
+    "anamnesis search x > /tmp/found.json && jq .results /tmp/found.json",
+    "curl -s localhost:3010/api/episodes/search -o found.json; cat found.json | head",
+    'anamnesis search x | while read -r line; do echo "$line"; done',
+    "anamnesis search x 2>/dev/null | grep -o zeppelin | sort -u",
+    "command -v anamnesis >/dev/null && anamnesis search x",
+    "make test >/dev/null 2>&1; anamnesis search x",
+    'recall() { anamnesis search "$1"; }\nrecall airships',
 ]
 OTHERS = [
     "anamnesis doctor",
@@ -59,7 +79,24 @@ OTHERS = [
     "pytest anamnesis_tests/search -k anamnesis",
     "echo anamnesis search",
     f"python3 tools/check.py {URL}",
-    "anamnesis search 'a quote that is not closed",
+    "make test; anamnesis search parser",
+    "anamnesis search parser; make test 2>&1 | tail -40",
+    "anamnesis search x && cat notes.md",
+    "pytest -q | grep FAILED; anamnesis search x | jq .",
+    'R=$(make test); anamnesis search x; echo "$R"',
+    'echo "$(make test)"; anamnesis search x',
+    "bash -c 'make test; anamnesis search x'",
+    "ssh nas 'make test; anamnesis search x'",
+    "anamnesis search x >/dev/null; make test",
+    "anamnesis search x | xargs -n1 git show",
+    "anamnesis search x > found; tail build.log",
+    "docker logs anamnesis",
+    "curl -s http://nas.lan:8080/api/episodes/search -d '{}'",
+    "curl -s https://podcasts.example.com/api/episodes/ep_1",
+    "curl -s https://podcasts.example.com/anamnesis/api/episodes/search",
+    "curl -s https://podcasts.example.com/api/episodes/search; curl -s localhost:3010/health",
+    "python3 -c \"print(get('https://podcasts.example.com/api/episodes/search'))\"",
+    "anamnesis search x \x010\x01 \x027\x02; make",
 ]
 
 
@@ -73,7 +110,7 @@ def test_a_command_that_asks_this_memory_is_recognized(command: str) -> None:
     assert asks_memory("Bash", {"command": command})
 
 
-@pytest.mark.parametrize("command", OTHERS[:-1])
+@pytest.mark.parametrize("command", OTHERS)
 def test_a_command_that_only_speaks_of_it_or_asks_something_else_is_not(command: str) -> None:
     assert not asks_memory("Bash", {"command": command})
 
@@ -90,10 +127,15 @@ def test_the_calls_of_our_own_skill_are_recognized() -> None:
     [
         ("mcp__anamnesis__search", {"query": "x"}, True),
         ("mcp__plugin_anamnesis_memory__get", {}, True),
-        ("mcp__my-Anamnesis__search", None, True),
+        ("mcp__plugin_anamnesis_anamnesis__search", None, True),
+        ("mcp__my-anamnesis__search", None, False),
+        ("mcp__anamnesis-tests__run", {}, False),
+        ("mcp__plugin_testing_anamnesis-tests__run", {}, False),
         ("mcp__memory__search_anamnesis", {"query": "x"}, False),
         ("WebFetch", {"url": URL, "prompt": "x"}, True),
         ("WebFetch", {"url": "https://example.org/anamnesis/search"}, False),
+        ("WebFetch", {"url": "https://podcasts.example.com/api/episodes/search"}, False),
+        ("WebFetch", {"url": "https://podcasts.example.com/api/episodes/ep_1"}, False),
         ("Edit", {"file_path": "skills/recall/SKILL.md", "new_string": f"curl {URL}"}, False),
         ("Read", {"file_path": "/code/anamnesis_pipeline/search/engine.py"}, False),
         ("Bash", {"command": ["anamnesis", "search"]}, False),
@@ -104,7 +146,20 @@ def test_tools_of_our_server_and_addresses_of_our_service_ask(tool: str, value: 
     assert asks_memory(tool, value) is asks
 
 
-@pytest.mark.parametrize("piece", ["$(anamnesis ", "<<A anamnesis\n", "bash -c anamnesis ", "anamnesis '\\", "\\\n(;|"])
+@pytest.mark.parametrize(
+    "piece",
+    [
+        "$(anamnesis ",
+        "$('anamnesis",
+        "`anamnesis` ",
+        "ssh ",
+        "A=localhost;$A",
+        "<<A anamnesis\n",
+        "bash -c anamnesis ",
+        "anamnesis '\\",
+        "\\\n(;|",
+    ],
+)
 def test_a_command_that_is_made_to_stall_takes_no_time(piece: str) -> None:
     begun = time.process_time()
     asks_memory("Bash", {"command": f"anamnesis{piece * (LONGEST_COMMAND // len(piece))}" * 50})
