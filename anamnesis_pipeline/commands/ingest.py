@@ -47,7 +47,8 @@ def source_text(report: SourceReport) -> str:
     ]
     pieces += [f"{counted(masked, 'secret')} masked"] if masked else []
     pieces += [counted(report.parse.malformed, "malformed line")] if report.parse.malformed else []
-    return "\n".join([", ".join(pieces), *(f"  {problem}" for problem in report.crawl.problems)])
+    problems = [*report.crawl.problems, *([report.episodes.problem] if report.episodes.problem else [])]
+    return "\n".join([", ".join(pieces), *(f"  {problem}" for problem in problems)])
 
 
 def embedding_text(report: EmbedReport, total: int) -> str:

@@ -15,6 +15,8 @@ LATEST = 5
 def episodes(context: dg.AssetExecutionContext, memory: MemoryResource) -> dg.MaterializeResult[None]:
     """Part, summary and passages joined into episodes; found by their words as soon as they are written."""
     report = memory.pipeline.publish(memory.source(context.partition_key))
+    if report.problem:
+        context.log.warning(report.problem)
     counts = memory.store.ingest.counts(context.partition_key)
     latest = memory.store.episodes.page(Where(source=context.partition_key), LATEST).items
     put = {name: getattr(report.put, name) for name in ("created", "updated", "unchanged", "tombstoned")}
@@ -25,6 +27,7 @@ def episodes(context: dg.AssetExecutionContext, memory: MemoryResource) -> dg.Ma
             EPISODES_WRITTEN: report.put.created + report.put.updated,
             "typed records": report.records,
             "passages written": report.passages,
+            "problem": report.problem or "none",
             "episodes in all": counts.episodes,
             "passages in all": counts.passages,
             # no text of theirs: what is forgotten would stay in Dagster's own storage

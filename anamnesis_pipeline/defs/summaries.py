@@ -1,12 +1,15 @@
 """Asset: one summary per closed part."""
 
 from collections.abc import Mapping
+from typing import Any
 
 import dagster as dg
 
 from anamnesis_pipeline.defs.partitions import SOURCES
 from anamnesis_pipeline.defs.reporting import watermark
 from anamnesis_pipeline.defs.resources import MemoryResource
+from anamnesis_pipeline.steps.summaries import SummaryReport
+from anamnesis_pipeline.store.ingest_base import SourceCounts
 
 AUTOMATIC_TAGS = frozenset(
     {"dagster/sensor_name", "dagster/schedule_name", "dagster/auto_materialize", "dagster/from_automation_condition"}
@@ -36,23 +39,27 @@ def summaries(context: dg.AssetExecutionContext, memory: MemoryResource) -> dg.M
     counts = memory.store.ingest.counts(context.partition_key)
     return dg.MaterializeResult(
         data_version=watermark(counts, "parts", "open_parts", "summaries"),
-        metadata={
-            "written": report.written,
-            "summarizer": report.model,
-            "LLM calls": report.used.calls,
-            "cached": report.counts.get("cached", 0),
-            "tokens in": report.used.input_tokens,
-            "tokens out": report.used.output_tokens,
-            "dollars": round(report.used.dollars, 6),
-            "flagged": report.counts.get("flagged", 0),
-            "in a batch": report.counts.get("in a batch", 0),
-            "short": report.counts.get("short", 0),
-            "low value": report.counts.get("low value", 0),
-            "nothing worth remembering": report.counts.get("skipped", 0),
-            "private": report.counts.get("private", 0),
-            "problem": report.problem or "none",
-            "summaries in all": counts.summaries,
-            "parts in all": counts.parts,
-            "parts still open": counts.open_parts,
-        },
+        metadata=_metadata(report, counts),
     )
+
+
+def _metadata(report: SummaryReport, counts: SourceCounts) -> dict[str, Any]:
+    return {
+        "written": report.written,
+        "summarizer": report.model,
+        "LLM calls": report.used.calls,
+        "cached": report.counts.get("cached", 0),
+        "tokens in": report.used.input_tokens,
+        "tokens out": report.used.output_tokens,
+        "dollars": round(report.used.dollars, 6),
+        "flagged": report.counts.get("flagged", 0),
+        "in a batch": report.counts.get("in a batch", 0),
+        "short": report.counts.get("short", 0),
+        "low value": report.counts.get("low value", 0),
+        "nothing worth remembering": report.counts.get("skipped", 0),
+        "private": report.counts.get("private", 0),
+        "problem": report.problem or "none",
+        "summaries in all": counts.summaries,
+        "parts in all": counts.parts,
+        "parts still open": counts.open_parts,
+    }

@@ -67,6 +67,26 @@ class _StoreGauges(Collector):
 def _of_store(store: Store) -> list[GaugeMetricFamily]:
     counts, state = store.ingest.counts(), reembed.status(store)
     used = store.llm.used(f"{datetime.now(UTC):%Y-%m-%d}")
+    return [
+        GaugeMetricFamily("anamnesis_episodes", "Episodes stored", value=counts.episodes),
+        GaugeMetricFamily("anamnesis_passages", "Passages stored", value=counts.passages),
+        GaugeMetricFamily("anamnesis_dead_letters", "Lines that could not be read", value=counts.dead_letters),
+        GaugeMetricFamily("anamnesis_llm_calls_today", "LLM calls of this day (UTC)", value=used.calls),
+        GaugeMetricFamily(
+            "anamnesis_llm_tokens_today", "Tokens in and out, open calls as booked",
+            value=used.input_tokens + used.output_tokens,
+        ),
+        GaugeMetricFamily("anamnesis_llm_dollars_today", "Dollars, open calls as booked", value=used.dollars),
+        GaugeMetricFamily(
+            "anamnesis_reembed_passages_per_second", "Pace of the re-embed; 0 when none runs",
+            value=state.rate_per_s or 0.0,
+        ),
+        *_labeled(store, state.state),
+    ]  # fmt: skip
+
+
+def _labeled(store: Store, reembed_state: str) -> list[GaugeMetricFamily]:
+    """Those with several values, told apart by their labels."""
     summaries = GaugeMetricFamily(
         "anamnesis_summaries", "Summaries by what wrote them; problem: stand in for an LLM's", labels=["model"]
     )
@@ -82,26 +102,8 @@ def _of_store(store: Store) -> list[GaugeMetricFamily]:
         embedded.add_metric([space.key, space.status], store.vectors.progress(space.key).passages_done)
     reembedding = GaugeMetricFamily("anamnesis_reembed_state", "1 for the state the re-embed is in", labels=["state"])
     for name in get_args(reembed.State):
-        reembedding.add_metric([name], name == state.state)
-    return [
-        GaugeMetricFamily("anamnesis_episodes", "Episodes stored", value=counts.episodes),
-        GaugeMetricFamily("anamnesis_passages", "Passages stored", value=counts.passages),
-        GaugeMetricFamily("anamnesis_dead_letters", "Lines that could not be read", value=counts.dead_letters),
-        summaries,
-        breaker,
-        GaugeMetricFamily("anamnesis_llm_calls_today", "LLM calls of this day (UTC)", value=used.calls),
-        GaugeMetricFamily(
-            "anamnesis_llm_tokens_today", "Tokens in and out, open calls as booked",
-            value=used.input_tokens + used.output_tokens,
-        ),
-        GaugeMetricFamily("anamnesis_llm_dollars_today", "Dollars, open calls as booked", value=used.dollars),
-        embedded,
-        reembedding,
-        GaugeMetricFamily(
-            "anamnesis_reembed_passages_per_second", "Pace of the re-embed; 0 when none runs",
-            value=state.rate_per_s or 0.0,
-        ),
-    ]  # fmt: skip
+        reembedding.add_metric([name], name == reembed_state)
+    return [summaries, breaker, embedded, reembedding]
 
 
 class Observation:

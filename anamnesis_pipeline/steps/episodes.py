@@ -40,6 +40,8 @@ class EpisodeReport:
     passages: int
     records: int = 0
     """Typed records among what was put."""
+    problem: str = ""
+    """Why some parts have no episode of what is stored of them; empty: all have."""
 
 
 def publish_source(
@@ -51,16 +53,30 @@ def publish_source(
 ) -> EpisodeReport:
     """Write the episode of every part that has none, or an older one.
 
+    Ends with a problem when the same parts come back, and nothing of them is another.
+
     :param headline: stands in for the summary of a part that is still open.
     :param weights: points of every rule of the value.
     """
-    total, passages, records = PutReport(), 0, 0
+    total, passages, records, problem = PutReport(), 0, 0, ""
+    last: list[tuple[Part, Summary | None]] = []
     while pairs := store.ingest.parts_to_publish(source.key, BATCH):
+        if pairs == last:
+            problem = _stuck(pairs)
+            break
         made = [_publication(part, summary, source, pieces, headline, weights) for part, summary in pairs]
         total = _add(total, store.episodes.publish(made))
         passages += sum(len(found) for each in made for _, found in each.episodes)
         records += sum(len(each.episodes) - 1 for each in made)
-    return EpisodeReport(total, passages, records)
+        last = pairs
+    return EpisodeReport(total, passages, records, problem)
+
+
+def _stuck(pairs: Sequence[tuple[Part, Summary | None]]) -> str:
+    return (
+        f"parts have no episode of their present text, {len(pairs)} or more, such as {pairs[0][0].part_id}: what the "
+        "store notes of them does not fit what it holds; run `anamnesis doctor`, and report it"
+    )
 
 
 def _publication(

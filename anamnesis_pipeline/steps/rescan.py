@@ -281,8 +281,7 @@ class Rescan:
                 if masked != reply.reply:
                     self._changed["cached replies"] += 1
                     if not self._dry_run:
-                        self._store.llm.forget_replies([reply.key])
-                        self._store.llm.put_reply(reply.key, masked, reply.backend, reply.model)
+                        self._store.llm.rewrite_reply(reply.key, reply.reply, masked)
             yield last
 
     def _cursors(self, _: Any) -> Iterator[Any]:

@@ -17,6 +17,7 @@ from anamnesis_pipeline.exchanges.log_lines import has_too_many_values
 from anamnesis_pipeline.exchanges.own_text import without_memory
 from anamnesis_pipeline.exchanges.parsing import read_messages
 from anamnesis_pipeline.exchanges.records import LoggedMessage
+from anamnesis_pipeline.exchanges.redaction import masks_in
 from anamnesis_pipeline.model import FileCursor, content_id
 from anamnesis_pipeline.sources.base import TOOL_RESULTS, output_name
 
@@ -110,6 +111,7 @@ def masked_together(
     after: Sequence[str] = (),
 ) -> tuple[list[str], Counter[str]]:
     """Lines of a text with their secrets masked, also those that go over several lines; as many lines as were given.
+    With them how many secrets of each kind begin in them.
 
     :param before, after: what stands around them in the text, so that a secret may begin or end there.
     """
@@ -118,4 +120,7 @@ def masked_together(
         return list(lines), found
     every = masked.split("\n")
     every += [NO_LINE] * (len(before) + len(lines) + len(after) - len(every))
-    return every[len(before) : len(before) + len(lines)], found
+    inside = every[len(before) : len(before) + len(lines)]
+    if before or after:
+        found &= masks_in("\n".join(inside)) - masks_in("\n".join(lines))
+    return inside, found

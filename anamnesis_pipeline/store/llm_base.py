@@ -44,6 +44,11 @@ class LlmRecords(Protocol):
         `replace_parts`).
         """
 
+    def rewrite_reply(self, key: str, before: str, after: str) -> bool:
+        """Write another text for a cached reply, in one transaction. False, having written nothing, when there is none,
+        or another than `before`.
+        """
+
     def forget_replies(self, keys: Sequence[str]) -> int:
         """Remove cached replies, and what `put_failures` noted; returns how many replies there were."""
 

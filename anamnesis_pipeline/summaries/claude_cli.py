@@ -172,7 +172,7 @@ class ClaudeCliBackend:
         found = _STATUS.search(said)
         http_status = result.api_error_status or (int(found[1]) if found else 0)
         if http_status:
-            return error_of_status(self._where, http_status, message=said)
+            return error_of_status(self._where, http_status, message=said[found.end() :].lstrip() if found else said)
         return LlmUnavailable(f"{self._where} failed" + (f" with status {status}" if status else ""))
 
     def _limited(self, said: str) -> AnamnesisError:

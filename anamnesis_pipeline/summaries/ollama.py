@@ -51,14 +51,7 @@ class OllamaBackend:
         self.is_local = all(map(is_loopback, urls)) and not model.name.endswith(("-cloud", ":cloud"))
         self._known = model
         self._threads = threads
-        timeout = httpx.Timeout(timeout_s, connect=min(CONNECT_TIMEOUT_S, timeout_s))
-        self._clients = {
-            url: ollama.Client(
-                url, timeout=timeout, trust_env=not is_loopback(url), follow_redirects=False,
-                event_hooks={"response": [_redirect_refused]},
-            )
-            for url in urls
-        }  # fmt: skip
+        self._clients = {url: _client(url, timeout_s) for url in urls}
         self._dead_until: dict[str, float] = {}
 
     def expected(self, request: Request) -> LlmUse:
@@ -68,9 +61,12 @@ class OllamaBackend:
     def ask(self, request: Request) -> Reply:
         """One streamed call to the first server that answers. Raises as `SummaryBackend.ask` says."""
         now = time.monotonic()
-        alive = [url for url in self._clients if self._dead_until.get(url, 0.0) <= now]
-        problems: list[AnamnesisError] = []
-        for url in alive or list(self._clients):
+        dead = [url for url in self._clients if self._dead_until.get(url, 0.0) > now]
+        passed_over = dead if len(dead) < len(self._clients) else []
+        problems: list[AnamnesisError] = [
+            LlmUnavailable(f"ollama at {url} did not answer just now; is it running?") for url in passed_over
+        ]
+        for url in (url for url in self._clients if url not in passed_over):
             try:
                 return self._ask_one(url, request)
             except LlmUnavailable as problem:
@@ -96,7 +92,7 @@ class OllamaBackend:
             client.close()  # type: ignore[no-untyped-call]
 
     def _look(self, url: str, timeout_s: float) -> None:
-        client = ollama.Client(url, timeout=timeout_s, trust_env=not is_loopback(url))
+        client = _client(url, timeout_s)
         try:
             names = {found.model for found in client.list().models}
         except _FAILURES as exc:
@@ -138,6 +134,17 @@ class OllamaBackend:
         return options | limits
 
 
+def _client(url: str, timeout_s: float) -> ollama.Client:
+    """A client that asks this server and no other: it follows no redirect, and uses no proxy on this machine."""
+    return ollama.Client(
+        url,
+        timeout=httpx.Timeout(timeout_s, connect=min(CONNECT_TIMEOUT_S, timeout_s)),
+        trust_env=not is_loopback(url),
+        follow_redirects=False,
+        event_hooks={"response": [_redirect_refused]},
+    )
+
+
 def _redirect_refused(response: httpx.Response) -> None:
     """:raises LlmRefused: it sends the caller elsewhere. The library's own error does not say where."""
     if response.is_redirect:
@@ -146,12 +153,13 @@ def _redirect_refused(response: httpx.Response) -> None:
 
 
 def _most_telling(problems: Sequence[AnamnesisError]) -> AnamnesisError:
-    """What to raise when no server answered; it is final for all prompts only if every server refused."""
-    for kind in (LlmPromptRefused, LlmBusy):
-        if found := next((problem for problem in problems if isinstance(problem, kind)), None):
-            return found
-    is_final = all(isinstance(problem, LlmRefused) for problem in problems)
-    return (LlmRefused if is_final else LlmUnavailable)("; ".join(map(str, problems)))
+    """What to raise when no server answered. A busy one answers later. It is final for all prompts only if every server
+    refused, and for this one only if every server was there and one of them could not take it.
+    """
+    if busy := next((problem for problem in problems if isinstance(problem, LlmBusy)), None):
+        return busy
+    kind = next(k for k in (LlmUnavailable, LlmPromptRefused, LlmRefused) if any(isinstance(p, k) for p in problems))
+    return kind("; ".join(map(str, problems)))
 
 
 def _no_model(url: str, model: str) -> LlmRefused:

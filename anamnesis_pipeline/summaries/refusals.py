@@ -26,8 +26,13 @@ _QUOTA = ("insufficient_quota", "billing", "spend_limit", "credit", "ramp_limit"
 _TOO_LONG = ("context_length_exceeded", "request_too_large", "exceed_context_size")
 _NO_ACCESS = ("authentication", "permission", "api_key", "model_not_found")
 _BUSY = ("overloaded_error", "rate_limit_error")
-_NO_CREDIT = re.compile(r"credit balance|insufficient (?:credit|quota|balance|funds)", re.I)
-"""What services say with a plain 400 where the account, not the prompt, is the reason."""
+_NO_CREDIT = re.compile(
+    r".{0,160}credit balance is too low|(?:error: ?)?[^\"'`:]{0,60}insufficient (?:credit|quota|balance|funds)",
+    re.IGNORECASE | re.DOTALL,
+)
+"""How services begin where the account, not the prompt, is the reason; further on a message may quote the prompt."""
+_OF_ACCOUNT = frozenset({400, 403, 429})
+"""Statuses with which they say so, beside 402."""
 _OF_PROMPT = frozenset({400, 422})
 _HINTS = {
     401: "check its API key",
@@ -50,11 +55,11 @@ def error_of_status(
         is left out.
     :param headers: of the reply; `retry-after` tells how long to wait, `location` who is to be asked instead. Nobody
         else is: a prompt goes to the host that was chosen for it, and to no other.
-    :param message: what the service says in words; it is looked at for credit, never repeated.
+    :param message: what the service says in words; its beginning is looked at for credit, never repeated.
     """
     words = code_words(codes)
     said = f"{service} answered {status}" + (f" ({', '.join(words)})" if words else "")
-    if _any(words, _QUOTA) or status == 402 or _NO_CREDIT.search(message):
+    if _any(words, _QUOTA) or status == 402 or (status in _OF_ACCOUNT and _NO_CREDIT.match(message)):
         return LlmRefused(f"{said}: quota or credit is used up; see to the account's billing")
     if _any(words, _TOO_LONG) or status == 413:
         return LlmAnswerInvalid(f"{said}: the prompt is too long for this model")

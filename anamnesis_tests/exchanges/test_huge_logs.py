@@ -85,7 +85,7 @@ HUGE: dict[str, tuple[Callable[[], object], bool, int]] = {
     "emoji": (lambda: marked("\U0001f600", 12_500_000), False, 3_000),
     "escaped emoji": (lambda: marked("\U0001f600", 4_170_000), True, 1_000),
     "short lines": (lambda: marked("a\n", 16_700_000), False, 8_000),
-    "commas and quotes": (lambda: marked('1, "a", [2],{"x": 3}, ', 1_600_000), False, 8_000),
+    "commas and quotes": (lambda: marked('1, "a", [2],{"x": 3}, ', 1_930_000), False, 8_000),
     # one character that widens the whole string in memory, and a mask, which makes a copy of the line
     "an emoji in plain text, and a secret": (
         lambda: marked("line of the output, wörter\n" * 1_000 + " \U0001f600", 1_800) + f" {SECRET}", False, 12_000,

@@ -1,7 +1,10 @@
 """From parts to summaries and episodes, each step on a real store."""
 
+import sqlite3
+from contextlib import closing
 from dataclasses import replace
 from datetime import timedelta
+from pathlib import Path
 from typing import Any
 
 from anamnesis_pipeline.embeddings.pieces import minilm_pieces
@@ -113,3 +116,38 @@ def test_a_record_that_somebody_deleted_stays_away_and_takes_nothing_with_it(sto
 def test_an_episode_says_what_it_is_worth_and_why(store: Store) -> None:
     made = episode_of(part(1, "why?", "An error: it failed."), SOURCE, IN_SHORT)
     assert (made.metadata["value"], made.metadata["value_signals"]) == (2.0, {"errors": 2.0})
+
+
+def test_a_part_that_no_publication_fits_ends_the_run_with_a_problem_and_holds_nothing_up(
+    store: Store, tmp_path: Path
+) -> None:
+    odd = part(2, "Which journal?", closed=False)
+    parsed(store, odd, part(1, "Why is the zeppelin late?", closed=False))
+    with closing(sqlite3.connect(tmp_path / "anamnesis.db")) as tampering, tampering:
+        tampering.execute("UPDATE parts SET wanted_hash = 'of nothing' WHERE part_id = ?", (odd.part_id,))
+    asked: list[Part] = []
+
+    def headline(of: Part) -> str:
+        asked.append(of)
+        assert len(asked) < 10, "it goes round and round"
+        return of.prompt
+
+    report = publish_source(store, SOURCE, PIECES, headline)
+    assert (report.put.created, odd.part_id in report.problem, "doctor" in report.problem) == (1, True, True)
+    assert [e.summary for e in store.episodes.page(Where(), 5).items] == ["Why is the zeppelin late?"]
+    parsed(store, replace(odd, lead="Before: a talk of journals."))
+    assert publish_source(store, SOURCE, PIECES, headline).problem == "", "written anew it fits"
+
+
+def test_a_part_that_is_written_meanwhile_is_published_as_it_is_then(store: Store) -> None:
+    first = part(1, "Why is the zeppelin late?", closed=False)
+    parsed(store, first)
+    versions = [replace(first, lead=f"Before: {n}.") for n in range(3)]
+
+    def headline(of: Part) -> str:
+        if versions:
+            parsed(store, versions.pop())
+        return of.prompt
+
+    report = publish_source(store, SOURCE, PIECES, headline)
+    assert (report.put.created, report.problem) == (1, "")

@@ -146,6 +146,7 @@ def test_a_run_that_is_killed_anywhere_is_finished_by_the_next(home: Home, tmp_p
         rescan(again)
         assert SECRET.lower().encode() not in again.bytes().lower(), turn
         assert again.store.settings.get(CHECKPOINT) is None
+        assert again.store.llm.replies(["k"]), "what was paid for stays"
         again.close()
         if not killed:
             break

@@ -220,6 +220,16 @@ def test_a_private_key_over_several_lines_is_masked_wherever_frames_end(
     assert home.store.ingest.counts() == report
 
 
+def test_a_secret_is_counted_once_wherever_frames_end(home: Home, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(crawl_module, "OUTPUT_FRAME_LINES", 7)
+    home.write([record("user", "What did the walrus build print?", 1)])
+    home.ingest()
+    put_out(home, f"before [REDACTED:private-key:0a1b2c3d]\n{KEY}\nafter\n" * 2)
+    pipeline = replace(wiring.open_pipeline(home.settings, home.store), mask=REDACTOR.mask_line)
+    report = pipeline.crawl(home.source())
+    assert report.masked == {"private-key": 2}
+
+
 def test_a_file_saved_anew_with_the_same_text_is_archived_once(home: Home) -> None:
     file = put_out(home, f"{WHOLE}{KEY}\n")
     home.write(recorded(file))

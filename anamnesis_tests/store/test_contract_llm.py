@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from anamnesis_pipeline.errors import LlmCallTaken
 from anamnesis_pipeline.store.base import PROJECT_ALIASES, Publication, Store
+from anamnesis_pipeline.store.forget_base import CachedReply
 from anamnesis_pipeline.store.llm_base import Lease, OpenBatch
 from anamnesis_pipeline.summary_model import LlmBudget, LlmUse, RecordType, Summary, TypedRecord
 from anamnesis_tests.store.samples import DAY, parsed, part, put, segment, summary
@@ -175,6 +176,18 @@ def test_replies_are_forgotten_by_key(store: Store):
         store.llm.put_reply(key, key, "ollama", "m")
     assert store.llm.forget_replies(["a", "c", "never asked"]) == 2
     assert store.llm.replies(["a", "b", "c"]) == {"b": "b"}
+
+
+def test_a_reply_is_written_anew_only_where_it_is_still_the_one_that_was_read(store: Store):
+    store.llm.put_reply("k", "told", "ollama", "m")
+    store.llm.put_reply("other", "told", "ollama", "m")
+    assert not store.llm.rewrite_reply("k", "another", "masked")
+    assert not store.llm.rewrite_reply("never asked", "told", "masked")
+    assert store.llm.rewrite_reply("k", "told", "masked \ud800")
+    assert store.forgetting.replies_after("", 9) == [
+        CachedReply("k", "masked \ufffd", "ollama", "m"),
+        CachedReply("other", "told", "ollama", "m"),
+    ]
 
 
 # --- budget ----------------------------------------------------------------------------------------------

@@ -91,6 +91,7 @@ FAILURES = [
     ({"stdout": result("Not logged in · Please run /login", is_error=True), "status": 1}, LlmRefused, "log in"),
     ({"stderr": "Invalid API key · Fix external API key", "status": 1}, LlmRefused, "log in"),
     ({"stdout": result("Credit balance is too low", is_error=True), "status": 1}, LlmRefused, "credit"),
+    ({"stdout": result("API Error: 403 Insufficient balance", is_error=True), "status": 1}, LlmRefused, "billing"),
     ({"stdout": result("This organization has been disabled", is_error=True), "status": 1}, LlmRefused, "organization"),
     ({"stdout": result("There's an issue with the selected model (x)", is_error=True)}, LlmRefused, "summary_model"),
     ({"stdout": result("API Error: Repeated 529 Overloaded errors", is_error=True), "status": 1}, LlmBusy, "wait"),

@@ -20,7 +20,7 @@ from anamnesis_pipeline.summaries.base import Request
 from anamnesis_pipeline.summaries.ollama import OllamaBackend
 from anamnesis_pipeline.summaries.prices import find_model
 from anamnesis_pipeline.summaries.prompt import SCHEMA
-from anamnesis_tests.summaries.loopback import Answer
+from anamnesis_tests.summaries.loopback import Answer, json_answer
 from anamnesis_tests.summaries.ollama_server import MODEL, OllamaServer, error, stream_error, streamed
 
 ANSWER = json.dumps({"skip": False, "summary": "The key was missing.", "tags": [], "records": []})
@@ -182,3 +182,36 @@ def test_a_prompt_is_not_passed_on_to_another_host(
     assert other.received == []
     assert len(ollama_server.received) == 1
     assert "SECRET" not in str(caught.value)
+
+
+def test_a_probe_is_not_passed_on_to_another_host_either(ollama_server: OllamaServer, open_ollama: Open) -> None:
+    with OllamaServer().running() as other:
+        other.respond(json_answer({"models": [{"model": MODEL}]}))
+        ollama_server.respond(Answer(307, headers={"location": f"{other.url}/api/tags"}))
+        with pytest.raises(LlmRefused, match="not followed"):
+            open_ollama(ollama_server.url).probe(5.0)
+    assert other.received == []
+    assert [received.path for received in ollama_server.received] == ["/api/tags"]
+
+
+@pytest.mark.parametrize("refusal", [400, 404])
+def test_a_refusal_counts_for_nothing_while_another_server_is_down(
+    ollama_server: OllamaServer, open_ollama: Open, request_: Request, free_port: int, refusal: int
+) -> None:
+    dead = f"http://127.0.0.1:{free_port}"
+    ollama_server.respond(error(refusal))
+    backend = open_ollama(dead, ollama_server.url)
+    for _ in range(2):  # the second time the dead one is not asked
+        with pytest.raises(LlmUnavailable, match=dead):
+            backend.ask(request_)
+    assert len(ollama_server.received) == 2
+
+
+def test_a_prompt_is_refused_when_every_server_is_there_and_one_refuses_it(
+    ollama_server: OllamaServer, open_ollama: Open, request_: Request
+) -> None:
+    with OllamaServer().running() as without_model:
+        without_model.respond(error(404))
+        ollama_server.respond(error(400))
+        with pytest.raises(LlmPromptRefused, match="ollama pull"):
+            open_ollama(ollama_server.url, without_model.url).ask(request_)

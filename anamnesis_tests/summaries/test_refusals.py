@@ -63,7 +63,13 @@ def test_a_bare_status_tells_waiting_from_refusing(status: int, kind: type[Excep
     ("codes", "message"),
     [
         (("invalid_request_error",), "Your credit balance is too low to access the API"),
+        (
+            ("invalid_request_error",),
+            "Error code: 400 - {'type': 'error', 'error': {'type': 'invalid_request_error', 'message': 'Your credit "
+            "balance is too low to access the Anthropic API. Please go to Plans & Billing to purchase credits.'}}",
+        ),
         ((), "Insufficient credits. Add more"),
+        ((), "Error: your account has insufficient funds"),
         (("authentication_error",), ""),
         (("invalid_request_error", "invalid_api_key"), ""),
         (("invalid_request_error", "model_not_found"), ""),
@@ -75,3 +81,27 @@ def test_a_400_about_the_account_or_the_model_is_no_prompts_fault(codes: tuple[s
     assert type(error) is LlmRefused
     assert "Add more" not in str(error)
     assert "API" not in str(error).replace("API key", "")
+
+
+@pytest.mark.parametrize(
+    ("status", "kind"), [(400, LlmPromptRefused), (429, LlmBusy), (500, LlmUnavailable), (529, LlmBusy)]
+)
+@pytest.mark.parametrize(
+    "message",
+    [
+        'Invalid message: "Why does the checkout say insufficient funds?"',
+        "Invalid message: the checkout says insufficient funds",
+        "The message is not of the form that it should have, which was: " + "x " * 99 + "credit balance is too low",
+    ],
+)
+def test_a_prompt_about_money_that_is_quoted_is_no_account_without_credit(
+    status: int, kind: type[Exception], message: str
+) -> None:
+    assert type(error_of_status("it", status, message=message)) is kind
+
+
+@pytest.mark.parametrize(("status", "kind"), [(403, LlmRefused), (429, LlmRefused), (500, LlmUnavailable)])
+def test_credit_is_looked_for_only_where_services_speak_of_it(status: int, kind: type[Exception]) -> None:
+    error = error_of_status("it", status, message="Insufficient balance or no resource package. Please recharge.")
+    assert type(error) is kind
+    assert ("billing" in str(error)) is (kind is LlmRefused)

@@ -60,6 +60,14 @@ class SqliteLlm:
             connection.execute("DELETE FROM llm_failures WHERE key = ?", (key,))
         return True
 
+    def rewrite_reply(self, key: str, before: str, after: str) -> bool:
+        """See `LlmRecords.rewrite_reply`."""
+        with self._database.write() as connection:
+            rewritten = connection.execute(
+                "UPDATE llm_replies SET reply = ? WHERE key = ? AND reply = ?", (clean(after), key, before)
+            )
+            return rewritten.rowcount == 1
+
     def forget_replies(self, keys: Sequence[str]) -> int:
         """See `LlmRecords.forget_replies`."""
         forgotten = 0
