@@ -18,7 +18,8 @@ from anamnesis_pipeline.exchanges.log_lines import Record
 from anamnesis_pipeline.exchanges.own_text import is_own_request
 from anamnesis_pipeline.exchanges.parsing import Advance, Batch, FileOrigin, FileState, Found, read_messages
 from anamnesis_pipeline.exchanges.records import LoggedMessage
-from anamnesis_pipeline.model import Message, Part, SegmentKind, forgotten_typed, nearest_typed
+from anamnesis_pipeline.message_keys import forgotten_typed, nearest_typed
+from anamnesis_pipeline.model import Message, Part, SegmentKind
 
 _PASTED = re.compile(r"\[Pasted text #(\d+)[^\]\n]*\]")
 _SLASH_COMMAND = re.compile(r"/[a-zA-Z][\w:.-]*(?:\s|$)")

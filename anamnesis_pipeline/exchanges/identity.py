@@ -12,7 +12,8 @@ Three kinds of copies bear another key than the first:
 from datetime import datetime
 
 from anamnesis_pipeline.exchanges.tagged import between
-from anamnesis_pipeline.model import CLAIM_KEY, TYPED_KEY, content_id, typed_key
+from anamnesis_pipeline.message_keys import CLAIM_KEY, TYPED_KEY, typed_key
+from anamnesis_pipeline.model import content_id
 
 _REWRITTEN = "h:"
 

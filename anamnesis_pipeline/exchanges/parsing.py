@@ -13,7 +13,8 @@ from anamnesis_pipeline.exchanges.log_lines import MAX_VALUES, Record, has_too_m
 from anamnesis_pipeline.exchanges.own_text import begins_own_session, may_hold_memory, without_memory
 from anamnesis_pipeline.exchanges.records import LoggedMessage, boundary_of, read_messages_of
 from anamnesis_pipeline.exchanges.wide_text import narrowed
-from anamnesis_pipeline.model import Message, Occurrence, Part, SegmentKind, agent_key
+from anamnesis_pipeline.message_keys import agent_key
+from anamnesis_pipeline.model import Message, Occurrence, Part, SegmentKind
 
 STATE_VERSION = 1
 """Version of `FileState` as JSON."""

@@ -14,7 +14,8 @@ from anamnesis_pipeline.exchanges.log_lines import Record, read_records
 from anamnesis_pipeline.exchanges.own_calls import asks_memory, is_question
 from anamnesis_pipeline.exchanges.tagged import between, without_at_ends
 from anamnesis_pipeline.exchanges.user_text import INJECTED_TAGS, kinds_of, own_kind
-from anamnesis_pipeline.model import Message, SegmentKind, borrowed_key, content_id, result_key
+from anamnesis_pipeline.message_keys import borrowed_key, result_key
+from anamnesis_pipeline.model import Message, SegmentKind, content_id
 
 _AGENT_TOOLS = frozenset({"Agent", "Task"})
 _TYPED = frozenset({SegmentKind.PROMPT, SegmentKind.STEERING, SegmentKind.COMMAND})

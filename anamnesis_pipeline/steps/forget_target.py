@@ -5,7 +5,8 @@ from dataclasses import dataclass
 from datetime import datetime
 from functools import cached_property
 
-from anamnesis_pipeline.model import Episode, Part, forgotten_typed, typed_near
+from anamnesis_pipeline.message_keys import forgotten_typed, typed_near
+from anamnesis_pipeline.model import Episode, Part
 from anamnesis_pipeline.sources.base import is_tool_output
 from anamnesis_pipeline.steps.forgotten_lines import ForgottenText, file_key, text_of
 from anamnesis_pipeline.store.base import Store

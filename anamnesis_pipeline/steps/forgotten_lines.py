@@ -8,7 +8,8 @@ from anamnesis_pipeline.exchanges.history import read_history
 from anamnesis_pipeline.exchanges.log_lines import read_records
 from anamnesis_pipeline.exchanges.parsing import read_messages
 from anamnesis_pipeline.exchanges.records import stands_for
-from anamnesis_pipeline.model import RESULT_KEY, Part, content_id
+from anamnesis_pipeline.message_keys import RESULT_KEY
+from anamnesis_pipeline.model import Part, content_id
 
 EMPTY_LINE = "{}"
 """What stays of a forgotten line, so that the lines behind it keep their numbers."""

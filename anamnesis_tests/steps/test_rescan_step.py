@@ -132,7 +132,7 @@ def test_an_archive_of_a_lost_database_is_named_since_it_is_not_masked(home: Hom
 def test_a_run_that_is_killed_anywhere_is_finished_by_the_next(home: Home, tmp_path: Path) -> None:
     home.close()
     turns: Counter[bool] = Counter()
-    for turn in range(0, 100):
+    for turn in range(100):
         copy = tmp_path / "copies" / str(turn)
         shutil.copytree(home.settings.home, copy)
         child = os.fork()

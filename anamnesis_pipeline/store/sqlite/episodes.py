@@ -11,7 +11,8 @@ from datetime import UTC, datetime
 from typing import TypeVar
 
 from anamnesis_pipeline.errors import EpisodeConflict, EpisodeNotFound
-from anamnesis_pipeline.model import Episode, Passage, StoredPassage, Where, borrowed_key
+from anamnesis_pipeline.message_keys import borrowed_key
+from anamnesis_pipeline.model import Episode, Passage, StoredPassage, Where
 from anamnesis_pipeline.store.base import MAX_ROWS_PER_WRITE, EpisodePage, Publication, PutReport
 from anamnesis_pipeline.store.paging import cursor_after, read_cursor
 from anamnesis_pipeline.store.sqlite import episode_rows, part_rows, passage_rows, pending

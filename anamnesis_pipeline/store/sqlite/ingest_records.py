@@ -9,7 +9,8 @@ from dataclasses import replace
 from datetime import datetime
 from typing import Any
 
-from anamnesis_pipeline.model import ArchiveFrame, DeadLetter, FileCursor, Part, Source, agent_key
+from anamnesis_pipeline.message_keys import agent_key
+from anamnesis_pipeline.model import ArchiveFrame, DeadLetter, FileCursor, Part, Source
 from anamnesis_pipeline.store.base import MAX_ROWS_PER_WRITE
 from anamnesis_pipeline.store.ingest_base import ParsedChunk, SourceCounts
 from anamnesis_pipeline.store.sqlite import message_rows, part_rows, session_rows, typed_rows

@@ -3,7 +3,7 @@
 import sqlite3
 from collections.abc import Iterable, Mapping, Sequence
 
-from anamnesis_pipeline.model import (
+from anamnesis_pipeline.message_keys import (
     CLAIM_KEY,
     TYPED_KEY,
     TYPED_WITHIN_MS,
