@@ -45,10 +45,9 @@ BEING_MADE_PAUSE = timedelta(minutes=1)
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """A reply that can be read, and what it cost now: nothing when it was known."""
+    """A reply that can be read."""
 
     text: str
-    used: LlmUse
     is_cached: bool = False
 
 
@@ -117,6 +116,12 @@ class LlmCaller:
         self._sleep = sleep
         self.breaker = Breaker(store.settings, backend.name, clock)
         self._backoff = wait_random_exponential(multiplier=1, max=LONGEST_WAIT_S)
+        self._spent, self._lock = LlmUse(), threading.Lock()
+
+    @property
+    def spent(self) -> LlmUse:
+        """What single calls used, those that were not answered included, as they are booked."""
+        return self._spent
 
     def ask(
         self, request: Request, check: Callable[[str], object], last_check: Callable[[str], object] | None = None
@@ -129,7 +134,7 @@ class LlmCaller:
         """
         known = self._store.llm.replies([request.key]).get(request.key)
         if known is not None:
-            return Answer(known, LlmUse(), is_cached=True)
+            return Answer(known, is_cached=True)
         try:
             return self._ask(request, check, last_check)
         except OnHold as hold:
@@ -209,8 +214,8 @@ class LlmCaller:
         tomorrow = self._clock().astimezone(UTC).replace(hour=0, minute=0, second=0, microsecond=0) + timedelta(days=1)
         return OnHold(BUDGET_USED_UP, tomorrow)
 
-    def failed(self, call_id: str, exc: Exception, key: str = "") -> None:
-        """Note a call that was not answered, for budget and breaker. One that may have been worked on stays booked.
+    def failed(self, call_id: str, exc: Exception, key: str = "") -> bool:
+        """Note a call that was not answered, for budget and breaker. True: it was maybe worked on, and stays booked.
 
         :param key: of the prompt, where it was a single one.
         """
@@ -218,6 +223,7 @@ class LlmCaller:
         is_free = isinstance(exc, LlmRefused | LlmPromptRefused | LlmBusy) or not was_worked_on
         self._store.llm.settle(call_id, LlmUse() if is_free else None)
         self.tell_breaker(exc, key)
+        return not is_free
 
     def tell_breaker(self, exc: Exception, key: str = "") -> None:
         """Note how a call failed, with a single prompt of this key or another one."""
@@ -252,19 +258,20 @@ class LlmCaller:
         known = self._store.llm.replies([request.key]).get(request.key)
         if known is not None:  # another run was faster
             self._store.llm.settle(call_id, LlmUse())
-            return Answer(known, LlmUse(), is_cached=True)
+            return Answer(known, is_cached=True)
         with self.lease_kept(call_id):
             self.wait_for_turn(call_id)
             reply = self._call(request, call_id)
             is_kept = self._keep(request, reply, call_id, check)
-        return Answer(reply.text, reply.used) if is_kept else NoAnswer(FORGOTTEN)
+        return Answer(reply.text) if is_kept else NoAnswer(FORGOTTEN)
 
     def _call(self, request: Request, call_id: str) -> Reply:
         """One call, its reply masked."""
         try:
             reply = self._backend.ask(request)
         except (LlmRefused, LlmPromptRefused, LlmBusy, LlmUnavailable, LlmAnswerInvalid) as exc:
-            self.failed(call_id, exc, request.key)
+            if self.failed(call_id, exc, request.key):
+                self._spend(self._backend.expected(request))
             raise
         self.breaker.went_well()
         return replace(reply, text=self.masked(reply.text))
@@ -280,6 +287,11 @@ class LlmCaller:
             raise Unreadable(str(exc)) from exc
         finally:
             self._store.llm.settle(call_id, reply.used)
+            self._spend(reply.used)
+
+    def _spend(self, used: LlmUse) -> None:
+        with self._lock:
+            self._spent += used
 
     def _today(self) -> str:
         return f"{self._clock().astimezone(UTC):%Y-%m-%d}"

@@ -48,7 +48,7 @@ MUCH = 3.0
 class SummaryReport:
     """What one run did. `counts`: `written`, `cached`, `low value`, `private`, `skipped`, `flagged`, `in a batch`.
 
-    `used` is what this run's own calls cost; a batch's cost is booked with the batch.
+    `used` is what this run's own calls cost, those without an answer too; a batch's cost is booked with the batch.
     """
 
     model: str = extractive.MODEL
@@ -136,7 +136,6 @@ class _Run:
         self._clock = llm.clock
         self._by_hand = by_hand
         self._counts: Counter[str] = Counter()
-        self._used = LlmUse()
         self._problem = ""
         self._looked_at = 0
         self._backend: SummaryBackend | None = None
@@ -174,7 +173,8 @@ class _Run:
     def report(self) -> SummaryReport:
         """What was done so far."""
         problem = self._problem or (self._refusal.problem if self._refusal else "")
-        return SummaryReport(self.model, self._counts, self._used, problem, self._looked_at)
+        used = self._caller.spent if self._backend is not None else LlmUse()
+        return SummaryReport(self.model, self._counts, used, problem, self._looked_at)
 
     def summarize(self, parts: Sequence[Part]) -> None:
         """Write a summary of each."""
@@ -199,7 +199,7 @@ class _Run:
             return self._flagged(part, NoAnswer(FORGOTTEN))
         known = self._store.llm.replies([asked.request.key]).get(asked.request.key)
         if known is not None:
-            return self._from(asked, Answer(known, LlmUse(), True))
+            return self._from(asked, Answer(known, is_cached=True))
         return self._from(asked, self._refusal or self._caller.ask(asked.request, _is_as_asked_for, _is_readable))
 
     # --- which parts ---------------------------------------------------------------------------------------
@@ -234,7 +234,7 @@ class _Run:
         handed_in, singly = self._hand_in(unknown)
         self._write([self._in_a_batch(each.part) for each in [*waiting, *handed_in]])
         self._write(
-            [self._from(e, Answer(known[e.request.key], LlmUse(), True)) for e in asked if e.request.key in known]
+            [self._from(e, Answer(known[e.request.key], is_cached=True)) for e in asked if e.request.key in known]
         )
         for each, answer in self._answers(singly, backend.concurrency):
             if answer != NoAnswer(FORGOTTEN):  # nothing stands in for what was read before it was written anew
@@ -318,7 +318,7 @@ class _Run:
         part = asked.part
         if isinstance(answer, NoAnswer):
             return self._flagged(part, answer)
-        self._count(answer)
+        self._counts["cached"] += answer.is_cached
         try:
             read = parse_reply(answer.text, asked.message_ids)
         except LlmAnswerInvalid as exc:  # cached by a version that could read it
@@ -364,10 +364,6 @@ class _Run:
         summary = self._store.ingest.summary(part.part_id)
         is_current = summary is not None and summary.content_hash == part.content_hash
         return summary if is_current and summary is not None and summary.model != extractive.MODEL else None
-
-    def _count(self, answer: Answer) -> None:
-        self._counts["cached"] += answer.is_cached
-        self._used += answer.used
 
 
 def _pause(attempts: int, *, is_judged: bool) -> timedelta:

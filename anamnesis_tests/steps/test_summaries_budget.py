@@ -37,6 +37,15 @@ def test_a_paid_llm_without_a_budget_runs_only_by_hand(store: Store, start):
     assert store.llm.used(DAY) == USED
 
 
+@pytest.mark.parametrize("script", [[], ["no JSON"], ["no JSON", "{}"], [LlmAnswerInvalid("no reply")]])
+def test_the_report_names_what_is_booked_also_for_calls_that_were_not_answered(store: Store, start, script):
+    run = start(LlmHere(is_paid=True, concurrency=1, script=script), budget=LlmBudget(dollars=1_000.0))
+    parsed(store, part(1), part(2))
+    report = run()
+    assert report.used == store.llm.used(DAY)
+    assert report.used.calls == len(run.backend.asked)
+
+
 def test_calls_stop_where_the_days_budget_ends_and_go_on_the_next_day(store: Store, start):
     run = start(LlmHere(is_paid=True, concurrency=1), budget=LlmBudget(dollars=EXPECTED.dollars + USED.dollars))
     parsed(store, part(1), part(2), part(3))
