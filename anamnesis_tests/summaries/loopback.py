@@ -2,11 +2,16 @@
 
 import json
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any, Self
+from urllib.parse import urlsplit
+
+import pytest
+
+from anamnesis_pipeline.errors import LlmRefused
 
 
 @dataclass(frozen=True)
@@ -110,3 +115,16 @@ class _Handler(BaseHTTPRequestHandler):
 
     def log_message(self, format: str, *args: Any) -> None:
         pass
+
+
+def refuses_to_follow(
+    server: LoopbackServer, other: LoopbackServer, ask: Callable[[], object], status: int = 307
+) -> None:
+    """Assert that what `ask` sends to a server which points to another one goes to the first alone, and is refused."""
+    with other.running():
+        location = f"http://localhost:{urlsplit(other.url).port}/elsewhere?key=SECRET"
+        server.respond(Answer(status, headers={"location": location}))
+        with pytest.raises(LlmRefused, match="localhost") as caught:
+            ask()
+    assert (other.received, len(server.received)) == ([], 1)
+    assert "SECRET" not in str(caught.value)

@@ -4,7 +4,6 @@ import logging
 import traceback
 from collections.abc import Iterator
 from datetime import timedelta
-from urllib.parse import urlsplit
 
 import pytest
 
@@ -31,7 +30,7 @@ from anamnesis_tests.summaries.anthropic_server import (
     streamed,
     succeeded,
 )
-from anamnesis_tests.summaries.loopback import Answer
+from anamnesis_tests.summaries.loopback import Answer, refuses_to_follow
 
 ANSWER = '{"skip": false, "summary": "The key was missing.", "tags": [], "records": []}'
 KEY = "sk-ant-SECRET-KEY"
@@ -303,12 +302,6 @@ def test_calls_about_batches_fail_as_single_calls_do(
 def test_a_prompt_is_not_passed_on_to_another_host(
     anthropic_server: AnthropicServer, backend: AnthropicBackend, request_: Request
 ) -> None:
-    with AnthropicServer().running() as other:
-        other.respond(streamed(ANSWER))
-        location = f"http://localhost:{urlsplit(other.url).port}/elsewhere?key=SECRET"
-        anthropic_server.respond(Answer(307, headers={"location": location}))
-        with pytest.raises(LlmRefused, match="localhost") as caught:
-            backend.ask(request_)
-    assert other.received == []
-    assert len(anthropic_server.received) == 1
-    assert "SECRET" not in str(caught.value)
+    other = AnthropicServer()
+    other.respond(streamed(ANSWER))
+    refuses_to_follow(anthropic_server, other, lambda: backend.ask(request_))

@@ -3,7 +3,6 @@
 import json
 import traceback
 from collections.abc import Callable, Iterator
-from urllib.parse import urlsplit
 
 import pytest
 
@@ -20,7 +19,7 @@ from anamnesis_pipeline.summaries.base import Request
 from anamnesis_pipeline.summaries.ollama import OllamaBackend
 from anamnesis_pipeline.summaries.prices import find_model
 from anamnesis_pipeline.summaries.prompt import SCHEMA
-from anamnesis_tests.summaries.loopback import Answer, json_answer
+from anamnesis_tests.summaries.loopback import Answer, json_answer, refuses_to_follow
 from anamnesis_tests.summaries.ollama_server import MODEL, OllamaServer, error, stream_error, streamed
 
 ANSWER = json.dumps({"skip": False, "summary": "The key was missing.", "tags": [], "records": []})
@@ -173,15 +172,9 @@ def test_text_stays_here_only_with_servers_on_this_machine_that_run_the_model_th
 def test_a_prompt_is_not_passed_on_to_another_host(
     ollama_server: OllamaServer, open_ollama: Open, request_: Request
 ) -> None:
-    with OllamaServer().running() as other:
-        other.respond(streamed(ANSWER))
-        location = f"http://localhost:{urlsplit(other.url).port}/elsewhere?key=SECRET"
-        ollama_server.respond(Answer(307, headers={"location": location}))
-        with pytest.raises(LlmRefused, match="localhost") as caught:
-            open_ollama(ollama_server.url).ask(request_)
-    assert other.received == []
-    assert len(ollama_server.received) == 1
-    assert "SECRET" not in str(caught.value)
+    other = OllamaServer()
+    other.respond(streamed(ANSWER))
+    refuses_to_follow(ollama_server, other, lambda: open_ollama(ollama_server.url).ask(request_))
 
 
 def test_a_probe_is_not_passed_on_to_another_host_either(ollama_server: OllamaServer, open_ollama: Open) -> None:

@@ -2,7 +2,6 @@
 
 import traceback
 from collections.abc import Callable, Iterator
-from urllib.parse import urlsplit
 
 import pytest
 
@@ -18,7 +17,7 @@ from anamnesis_pipeline.summaries.base import Request
 from anamnesis_pipeline.summaries.openai_compatible import MAX_REPLY_BYTES, OpenAiBackend
 from anamnesis_pipeline.summaries.prices import find_model
 from anamnesis_pipeline.summaries.prompt import SCHEMA
-from anamnesis_tests.summaries.loopback import Answer
+from anamnesis_tests.summaries.loopback import Answer, refuses_to_follow
 from anamnesis_tests.summaries.openai_server import OpenAiServer, completion, error
 
 ANSWER = '{"skip": false, "summary": "The key was missing.", "tags": [], "records": []}'
@@ -136,12 +135,6 @@ def test_nobody_listening_is_said_to_be_out_of_reach(request_: Request, free_por
 def test_a_prompt_is_not_passed_on_to_another_host(
     openai_server: OpenAiServer, open_openai: Open, request_: Request
 ) -> None:
-    with OpenAiServer().running() as other:
-        other.respond(completion(ANSWER))
-        location = f"http://localhost:{urlsplit(other.url).port}/elsewhere?key=SECRET"
-        openai_server.respond(Answer(308, headers={"location": location}))
-        with pytest.raises(LlmRefused, match="localhost") as caught:
-            open_openai().ask(request_)
-    assert other.received == []
-    assert len(openai_server.received) == 1
-    assert "SECRET" not in str(caught.value)
+    other = OpenAiServer()
+    other.respond(completion(ANSWER))
+    refuses_to_follow(openai_server, other, lambda: open_openai().ask(request_), status=308)
