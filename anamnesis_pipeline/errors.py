@@ -8,7 +8,8 @@
     │   ├── ServiceUnreachable    the sidecar or Dagster does not answer
     │   ├── LlmBusy               an LLM asks to wait (429, 529)
     │   ├── LlmCallTaken          another process is asking an LLM the very same
-    │   └── LlmUnavailable        an LLM does not answer, stalls, or breaks off
+    │   ├── LlmUnavailable        an LLM does not answer, stalls, or breaks off
+    │   └── HostUnreachable       a crawled machine does not answer, stalls, or breaks off
     └── GiveUp                trying again changes nothing; the text says what to change
         ├── BadSetting            a setting has a value it cannot have
         ├── UnknownModel          no such embedding model, or its files cannot be read
@@ -26,6 +27,7 @@
         ├── LlmAnswerInvalid      an LLM answers with something other than what was asked for
         ├── SourceUnreadable      a folder or file cannot be listed or read
         │   └── SourceMissing     there is none of that name
+        ├── HostRefused           a crawled machine's key is not the known one, or it lets nobody in
         ├── AlreadyRunning        another `anamnesis up` owns this home
         └── PortInUse             another program listens on a port this one needs
 
@@ -78,6 +80,14 @@ class LlmUnavailable(RetryLater):
 
 class GiveUp(AnamnesisError):
     """Trying again changes nothing."""
+
+
+class HostUnreachable(RetryLater):
+    """A crawled machine does not answer, stalls, or breaks off."""
+
+
+class HostRefused(GiveUp):
+    """A crawled machine's key is unknown or another one, or it lets nobody in."""
 
 
 class BadSetting(GiveUp):

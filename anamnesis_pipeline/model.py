@@ -29,14 +29,16 @@ def content_id(*pieces: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """One Claude project folder, one document root, or one of the reserved keys."""
+    """One Claude project folder, one document root, or one of the reserved keys. `root` is absolute."""
 
     key: str
     machine: str = ""
     root: str = ""
     folder: str = ""
     kind: str = "claude_logs"
-    """`claude_logs`, `claude_history` (a `history.jsonl`, which Claude Code never sweeps) or `reserved`."""
+    """`claude_logs`, `claude_history` (a `history.jsonl`, which Claude Code never sweeps), `documents`, `reserved`."""
+    spec: str = ""
+    """Name of the configured source (`SourceSpec`) that it comes from; empty: one of the setting `log_roots`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -150,6 +152,12 @@ class SegmentKind(StrEnum):
     """Slash commands, `!` commands and their output."""
     COMPACT_SUMMARY = "compact_summary"
     """Claude Code's own summary of text that is already here verbatim."""
+    DOCUMENT = "document"
+    """A run of a document's text."""
+    OUTLINE = "outline"
+    """Of code: signatures and documentation, which is what is searched."""
+    CODE = "code"
+    """Of code: the text itself, which is read but not searched."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,11 +1,13 @@
 """What every machine that holds logs must offer, and which of its files are archived."""
 
 import re
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager
+from dataclasses import dataclass, field
 from pathlib import PurePosixPath
 from typing import Protocol
 
+from anamnesis_pipeline.errors import SourceUnreadable
 from anamnesis_pipeline.model import FileStat
 
 HISTORY = "history.jsonl"
@@ -21,6 +23,56 @@ TOOL_RESULTS = "tool-results"
 _OUTPUT = re.compile(rf"(?:.*[/\\])?([^/\\]+)[/\\]{TOOL_RESULTS}[/\\]([^/\\]+\.(?:txt|json))", re.DOTALL)
 
 
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """What a survey is asked for.
+
+    `kind`: `logs` (every archived file at or below `root`, and the `history.jsonl` above it) or `documents`. `root` may
+    begin with `~`. `known` is the `state` of an earlier survey. For documents: `names` are globs of file names, and
+    folders named as one of `skip` are not entered.
+    """
+
+    kind: str
+    root: str
+    known: str = ""
+    names: tuple[str, ...] = ()
+    skip: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Survey:
+    """What a survey found of one `Wanted`.
+
+    `root` is absolute. `state` is a digest of all that is here, so that the next survey can say in a few bytes that
+    nothing changed; empty where the host cannot make one. `files` is None if `state` equals `known`. `paths` are
+    relative to `root`. Of documents, `ignores` holds the texts of the files `.gitignore` and `.anamnesisignore` by
+    path, and `repositories` the folders with a `.git` (`.`: the root itself).
+    """
+
+    root: str
+    files: tuple[FileStat, ...] | None
+    state: str = ""
+    problems: tuple[str, ...] = ()
+    ignores: Mapping[str, str] = field(default_factory=dict)
+    repositories: tuple[str, ...] = ()
+
+
+Read = Callable[[str, int, int], bytes]
+"""(absolute path, offset, length) -> bytes, empty at the end; raises SourceUnreadable."""
+
+
+@dataclass(frozen=True, slots=True)
+class Listing:
+    """What a walk found: files by path relative to the root, and what it could not see (name and reason)."""
+
+    files: tuple[FileStat, ...]
+    problems: tuple[str, ...] = ()
+
+    def __iter__(self) -> Iterator[FileStat]:
+        """The files, without the problems."""
+        return iter(self.files)
+
+
 class SourceHost(Protocol):
     """Read-only access to the files of one machine. Safe to share between threads."""
 
@@ -34,7 +86,7 @@ class SourceHost(Protocol):
         :raises SourceUnreadable: `root` is missing or cannot be listed.
         """
 
-    def list_files(self, root: str) -> "Listing":
+    def list_files(self, root: str) -> Listing:
         """Every log at or below `root`, the descriptions of subagents and the outputs of tools. Folders that cannot be
         listed are skipped and named.
 
@@ -47,23 +99,30 @@ class SourceHost(Protocol):
     def file(self, root: str, name: str) -> FileStat | None:
         """The one file `name` directly in `root`; None when it is not there or cannot be seen."""
 
+    def survey(self, wanted: Sequence[Wanted]) -> list[Survey | SourceUnreadable]:
+        """What is there of each, in order, all in one round trip where the host can; one that cannot be listed is an
+        error in its place.
+
+        :raises HostUnreachable: no connection, or the host did not answer in time.
+        :raises HostRefused: its key is unknown or another one, or it lets nobody in.
+        """
+
+    def clock_skew_s(self) -> float | None:
+        """Seconds that the host's clock is ahead of this machine's, as last measured; None: not yet."""
+
+    def home(self) -> str:
+        """The absolute path that `~` stands for there."""
+
+    def fetching(self, files: Sequence[tuple[str, int]]) -> AbstractContextManager[Read]:
+        """A way to read files that will be read whole and in this order: (absolute path, size) each. A host far away
+        sends them together; memory is bounded, whatever their number. Other files can be read as well.
+        """
+
     def read(self, path: str, offset: int, length: int) -> bytes:
         """At most `length` bytes of the file at the absolute `path`; empty at its end.
 
         :raises SourceUnreadable: the file is missing or cannot be read.
         """
-
-
-@dataclass(frozen=True, slots=True)
-class Listing:
-    """What a walk found: files by path relative to the root, and what it could not see (name and reason)."""
-
-    files: tuple[FileStat, ...]
-    problems: tuple[str, ...] = ()
-
-    def __iter__(self) -> Iterator[FileStat]:
-        """The files, without the problems."""
-        return iter(self.files)
 
 
 def is_log(path: str) -> bool:

@@ -1,0 +1,45 @@
+"""The nouns of documents. Frozen, without behaviour."""
+
+from dataclasses import dataclass
+from datetime import datetime
+from enum import StrEnum
+
+from anamnesis_pipeline.model import SegmentKind
+
+
+class Trust(StrEnum):
+    """How far a text may be relied on, the highest first."""
+
+    CURATED = "curated"
+    """Written down to be remembered: CLAUDE.md, memory files, handoffs, project histories."""
+    FILE = "file"
+    """Any other file, and uploads."""
+
+
+@dataclass(frozen=True, slots=True)
+class SectionPiece:
+    """A run of a section's text: `kind` is one of those of documents, or PROMPT and STATEMENT of a chat export."""
+
+    kind: SegmentKind
+    text: str
+    timestamp: datetime | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Section:
+    """A titled piece of a document: what is under one heading, one function, one turn of a chat.
+
+    `anchor` tells it from every other section of the same document, and stays when others come, go or move; so it is
+    made of titles, never of positions alone. `title` is the way to it, outermost first. `first_line` and `last_line`
+    count from 1 in the document's text, both inclusive.
+    """
+
+    anchor: str
+    title: tuple[str, ...]
+    pieces: tuple[SectionPiece, ...]
+    first_line: int
+    last_line: int
+    kind: str = "document"
+    """`document`, `code`, or `exchange` for a turn of a chat."""
+    language: str = ""
+    """Of code: `python`, `typescript`, ..."""
