@@ -232,7 +232,7 @@ def config(context: typer.Context, as_json: AsJson = False) -> None:
         typer.echo(config_command.cores_line(rows))
 
 
-@config_app.command("set")
+@config_app.command("set", context_settings={"ignore_unknown_options": True})  # -5 is a value, if a wrong one
 def config_set(name: str, value: str) -> None:
     """Store a setting; it then wins over environment and file."""
     doubts = config_command.store_setting(settings_file.load(), name, value)

@@ -77,6 +77,23 @@ def test_status_works_before_the_first_start_and_creates_nothing(run: Run, tmp_p
     assert not (tmp_path / "home").exists()
 
 
+@pytest.mark.parametrize(
+    ("name", "value", "problem"),
+    [
+        ("openai_url", "notaurl", "openai_url must hold URLs"),
+        ("ollama_urls", "http://ok:1,file:///x", "ollama_urls must hold URLs"),
+        ("llm_daily_tokens", "-5", "greater than or equal to 0"),
+    ],
+)
+def test_a_value_that_a_setting_cannot_have_is_refused_and_not_stored(
+    run: Run, name: str, value: str, problem: str
+) -> None:
+    refused = run("config", "set", name, value)
+    assert refused.returncode == 1
+    assert problem in refused.stderr
+    assert json.loads(run("config", "--json").stdout)[name]["origin"] == "default"
+
+
 def test_config_tells_where_every_value_came_from(run: Run) -> None:
     rows = {line.split()[0]: line for line in run("config", ANAMNESIS_EMBED_CPU_PCT="50").stdout.splitlines()}
     assert rows["embed_cpu_pct"].split() == ["embed_cpu_pct", "50", "environment"]

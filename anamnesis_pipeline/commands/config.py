@@ -14,6 +14,7 @@ from anamnesis_pipeline.settings import Origin, Settings
 from anamnesis_pipeline.sidecar.jsonl_control import OF_THE_LLM
 from anamnesis_pipeline.steps.llm_breaker import close_breakers
 from anamnesis_pipeline.steps.llm_choice import doubtful_private
+from anamnesis_pipeline.summaries.endpoints import check_url, with_scheme
 from anamnesis_pipeline.wiring import CONFIG_PREFIX, configured_cores, open_store, stored_settings
 
 
@@ -35,6 +36,9 @@ def store_setting(settings: Settings, name: str, text: str) -> list[str]:
     value = settings_file.check_storable(name, text)
     if name == "model":
         value = find_model(named(value), local_only=settings.local_only).model_id
+    if name.endswith(("_url", "_urls")) and value:
+        for url in map(with_scheme, value) if name == "ollama_urls" else [value]:
+            check_url(name, url)
     if name == "embed_cores":
         configured_cores(settings.model_copy(update={name: tuple(map(int, value))}))
     with closing(open_store(settings)) as store:

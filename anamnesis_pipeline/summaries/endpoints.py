@@ -25,6 +25,11 @@ def check_url(setting: str, url: str) -> str:
     return url.rstrip("/")
 
 
+def with_scheme(url: str) -> str:
+    """The URL of a server that is named by its address alone, as Ollama's own command takes it."""
+    return url if "://" in url else f"http://{url}"
+
+
 def check_key(setting: str, key: str) -> str:
     """The key, as a header may hold it.
 

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 
 from anamnesis_pipeline.errors import BadSetting
 from anamnesis_pipeline.summaries.base import SummaryBackend
-from anamnesis_pipeline.summaries.endpoints import check_key, check_url, is_loopback
+from anamnesis_pipeline.summaries.endpoints import check_key, check_url, is_loopback, with_scheme
 from anamnesis_pipeline.summaries.prices import DEFAULT_MODELS, Model, find_model
 
 
@@ -76,7 +76,7 @@ def _claude_cli(options: BackendOptions) -> SummaryBackend:
 
 
 def _ollama(options: BackendOptions) -> SummaryBackend:
-    urls = tuple(check_url("ollama_urls", url if "://" in url else f"http://{url}") for url in options.ollama_urls)
+    urls = tuple(check_url("ollama_urls", with_scheme(url)) for url in options.ollama_urls)
     if not urls:
         raise BadSetting("ollama_urls must hold at least one URL, e.g. http://127.0.0.1:11434")
     from anamnesis_pipeline.summaries.ollama import OllamaBackend
