@@ -22,11 +22,13 @@ class Pipeline:
     """Everything that the source steps need, opened once."""
 
     store: Store
-    host: SourceHost
+    host_of: Callable[[Source], SourceHost]
+    """The machine that a source is on."""
     archive: Archive
     mask: Mask
     archive_lines: Callable[[FileCursor, int], Iterator[str]]
-    label: Callable[[str], str]
+    label_of: Callable[[Source], Callable[[str], str]]
+    """Of a source: working directory on its machine -> project."""
     pieces: PieceCounter
     idle_minutes: int
     llm: Llm
@@ -41,13 +43,13 @@ class Pipeline:
         """New lines into the archive; a reserved source has no files."""
         if source.kind == "reserved":
             return CrawlReport()
-        return crawl_source(self.store, self.host, self.archive, source, self.mask)
+        return crawl_source(self.store, self.host_of(source), self.archive, source, self.mask)
 
     def parse(self, source: Source) -> ParseReport:
         """Archived lines into parts."""
         return parse_source(
             self.store, self.archive_lines, source, now=datetime.now(UTC), idle_minutes=self.idle_minutes,
-            label=self.label,
+            label=self.label_of(source),
         )  # fmt: skip
 
     def summarize_parts(

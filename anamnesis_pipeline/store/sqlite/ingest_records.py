@@ -64,7 +64,9 @@ class SqliteIngest(SqliteArchive, SqliteSummaries):
     def sources(self) -> list[Source]:
         """See `IngestRecords.sources`."""
         with self._database.read() as connection:
-            rows = connection.execute("SELECT key, machine, root, folder, kind FROM sources ORDER BY key").fetchall()
+            rows = connection.execute(
+                "SELECT key, machine, root, folder, kind, spec FROM sources ORDER BY key"
+            ).fetchall()
         return [Source(*row) for row in rows]
 
     def cursors(self, source: str) -> dict[str, FileCursor]:
@@ -244,10 +246,10 @@ class SqliteIngest(SqliteArchive, SqliteSummaries):
 def _put_source(connection: sqlite3.Connection, source: Source) -> bool:
     is_new = connection.execute("SELECT 1 FROM sources WHERE key = ?", (source.key,)).fetchone() is None
     connection.execute(
-        """INSERT INTO sources (key, machine, root, folder, kind) VALUES (?, ?, ?, ?, ?)
+        """INSERT INTO sources (key, machine, root, folder, kind, spec) VALUES (?, ?, ?, ?, ?, ?)
             ON CONFLICT (key) DO UPDATE SET machine = excluded.machine, root = excluded.root,
-                folder = excluded.folder, kind = excluded.kind""",
-        (source.key, source.machine, source.root, source.folder, source.kind),
+                folder = excluded.folder, kind = excluded.kind, spec = excluded.spec""",
+        (source.key, source.machine, source.root, source.folder, source.kind, source.spec),
     )
     return is_new
 

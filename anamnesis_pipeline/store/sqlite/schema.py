@@ -15,7 +15,8 @@ APPLICATION_ID = 0x414E414D  # "ANAM"; tells this file from any other SQLite dat
 
 M001_INGEST = (
     """CREATE TABLE sources (
-        key TEXT PRIMARY KEY, machine TEXT NOT NULL, root TEXT NOT NULL, folder TEXT NOT NULL, kind TEXT NOT NULL
+        key TEXT PRIMARY KEY, machine TEXT NOT NULL, root TEXT NOT NULL, folder TEXT NOT NULL, kind TEXT NOT NULL,
+        spec TEXT NOT NULL
     ) WITHOUT ROWID""",
     # device and inode are texts: file systems hand out unsigned 64-bit numbers, which SQLite's integers cannot hold
     """CREATE TABLE files (
@@ -102,7 +103,7 @@ M001_INGEST = (
     )""",
     "CREATE TABLE llm_turns (backend TEXT PRIMARY KEY, next_at REAL NOT NULL)",
     "CREATE TABLE settings (name TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID",
-    *(f"INSERT INTO sources VALUES ('{key}', '', '', '', 'reserved')" for key in RESERVED_SOURCES),
+    *(f"INSERT INTO sources VALUES ('{key}', '', '', '', 'reserved', '')" for key in RESERVED_SOURCES),
 )
 
 M002_EPISODES = (
