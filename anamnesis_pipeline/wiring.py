@@ -316,14 +316,14 @@ class _SpaceEmbedder:
 
 def open_pipeline(settings: Settings, store: Store) -> Pipeline:
     """The source steps, ready to run on this machine's logs."""
-    archive = open_archive(settings)
+    archive, host, label = open_archive(settings), open_host(settings), project_labels(store.settings)
     return Pipeline(
         store=store,
-        host=open_host(settings),
+        host_of=lambda source: host,
         archive=archive,
         mask=open_redactor(settings).mask_line,
         archive_lines=archive_lines(store, archive),
-        label=project_labels(store.settings),
+        label_of=lambda source: label,
         pieces=open_pieces(),
         idle_minutes=settings.idle_minutes,
         llm=open_llm(settings),

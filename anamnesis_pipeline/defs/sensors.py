@@ -92,7 +92,8 @@ def _changed_sources(
 
 def _changed(context: dg.SensorEvaluationContext, memory: MemoryResource, key: str) -> bool:
     try:
-        return source_changed(memory.store, memory.pipeline.host, memory.source(key))
+        source = memory.source(key)
+        return source_changed(memory.store, memory.pipeline.host_of(source), source)
     except SourceUnreadable as problem:
         context.log.warning(str(problem))
         return False

@@ -27,10 +27,12 @@ class RetryReport:
 
 
 def retry_dead_letters(
-    store: Store, archive_lines: ArchiveLines, *, label: Callable[[str], str], idle_minutes: int
+    store: Store, archive_lines: ArchiveLines, *, label_of: Callable[[Source], Callable[[str], str]], idle_minutes: int
 ) -> RetryReport:
     """Parse every dead letter with this version. What can be read now becomes parts of their own; what was read of a
     line before is not written twice. A letter of which something still cannot be read stays, with today's reason.
+
+    :param label_of: of a source: working directory -> project.
 
     :raises StoreBusy: another run keeps writing a file.
     """
@@ -38,8 +40,9 @@ def retry_dead_letters(
     letters = store.ingest.dead_letters(limit=EVERY_LETTER)
     revived, messages, changed = 0, 0, set()
     for letter in letters:
+        source = sources.get(letter.source) or Source(letter.source)
         context = ParseContext(
-            store.ingest, archive_lines, sources.get(letter.source) or Source(letter.source), label, idle_minutes,
+            store.ingest, archive_lines, source, label_of(source), idle_minutes,
             Tally(), {}, store.forgetting.forgotten, outputs_of(store.ingest.cursors(letter.source).values()),
         )  # fmt: skip
         step, is_alive = _retry(context, letter)

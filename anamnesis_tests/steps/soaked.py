@@ -15,7 +15,6 @@ from anamnesis_pipeline import wiring
 from anamnesis_pipeline.embeddings.hashing import HashingEmbedder
 from anamnesis_pipeline.model import Episode, Part, Space, Variant, Where
 from anamnesis_pipeline.settings import Settings
-from anamnesis_pipeline.sources.discovery import discover
 from anamnesis_pipeline.steps.archived import archived_lines
 from anamnesis_pipeline.steps.embeddings import embed_sources
 from anamnesis_pipeline.steps.pipeline import ingest_all
@@ -84,7 +83,7 @@ class SoakedHome:
         with closing(wiring.open_store(self.settings)) as store:
             store.spaces.put(SPACE)
             pipeline = wiring.open_pipeline(self.settings, store)
-            ingest_all(pipeline, discover(pipeline.host, [str(self.logs)]).sources)
+            ingest_all(pipeline, wiring.discover_sources(self.settings).sources)
             sources = sorted(store.vectors.pending_sources(SPACE.key))
             embed_sources(store, SPACE.key, sources, HashingEmbedder(SPACE.dim), checkpoint_every=25)
 

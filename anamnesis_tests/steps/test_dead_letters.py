@@ -21,7 +21,9 @@ def home(store: Store, tmp_path: Path) -> Ingested:
 
 
 def retry(home: Ingested) -> RetryReport:
-    report = retry_dead_letters(home.store, archive_lines(home.store, home.archive), label=home.label, idle_minutes=30)
+    report = retry_dead_letters(
+        home.store, archive_lines(home.store, home.archive), label_of=lambda source: home.label, idle_minutes=30
+    )
     home.publish()
     return report
 

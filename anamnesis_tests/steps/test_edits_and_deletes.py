@@ -36,7 +36,8 @@ class Memory:
         self.host = LocalHost("box")
         self.root = str(folder / "logs")
         self.pipeline = Pipeline(
-            store, self.host, archive, unmasked, archive_lines(store, archive), lambda cwd: cwd, minilm_pieces(),
+            store, lambda source: self.host, archive, unmasked, archive_lines(store, archive), lambda source: str,
+            minilm_pieces(),
             idle_minutes=30, llm=Llm(), headline=extractive.summarize,
         )  # fmt: skip
         self.poster = Poster(store, unmasked, minilm_pieces(), None)

@@ -299,7 +299,7 @@ def test_a_dead_letter_that_can_be_read_gets_its_output(home: Home) -> None:
     retry_dead_letters(
         home.store,
         lambda cursor, first: iter([line]) if cursor.path == letter.path else read(cursor, first),
-        label=str,
+        label_of=lambda source: str,
         idle_minutes=30,
     )
     assert said(home) == WHOLE.removesuffix("\n")
@@ -316,7 +316,7 @@ def test_an_output_that_cannot_be_read_hides_nothing_else(home: Home) -> None:
         def read(self, path: str, offset: int, length: int) -> bytes:
             return real("/nowhere" if "tool-results" in path else path, offset, length)
 
-    pipeline = replace(wiring.open_pipeline(home.settings, home.store), host=Unreadable())
+    pipeline = replace(wiring.open_pipeline(home.settings, home.store), host_of=lambda source: Unreadable())
     sources = wiring.discover_sources(home.settings).sources
     (report,) = ingest_all(pipeline, sources)
     assert (len(report.crawl.problems), report.parse.messages) == (1, 3)

@@ -16,7 +16,7 @@ def test_reserved_sources_exist_after_opening(store: Store):
 
 
 def test_put_sources_counts_new_ones_and_updates_the_others(store: Store):
-    one = Source("logs", "laptop", "/root", "-home-x")
+    one = Source("logs", "laptop", "/root", "-home-x", spec="work")
     assert store.ingest.put_sources([one]) == 1
     assert store.ingest.put_sources([replace(one, machine="desk"), Source("b")]) == 1
     assert [s for s in store.ingest.sources() if s.key == "logs"] == [replace(one, machine="desk")]

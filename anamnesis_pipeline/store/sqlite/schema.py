@@ -15,7 +15,8 @@ APPLICATION_ID = 0x414E414D  # "ANAM"; tells this file from any other SQLite dat
 
 M001_INGEST = (
     """CREATE TABLE sources (
-        key TEXT PRIMARY KEY, machine TEXT NOT NULL, root TEXT NOT NULL, folder TEXT NOT NULL, kind TEXT NOT NULL
+        key TEXT PRIMARY KEY, machine TEXT NOT NULL, root TEXT NOT NULL, folder TEXT NOT NULL, kind TEXT NOT NULL,
+        spec TEXT NOT NULL
     ) WITHOUT ROWID""",
     # device and inode are texts: file systems hand out unsigned 64-bit numbers, which SQLite's integers cannot hold
     """CREATE TABLE files (
@@ -57,7 +58,7 @@ M001_INGEST = (
         part_id TEXT PRIMARY KEY, source TEXT NOT NULL, path TEXT NOT NULL, session_id TEXT NOT NULL,
         exchange_id TEXT NOT NULL, ordinal INTEGER NOT NULL, kind TEXT NOT NULL, project TEXT NOT NULL,
         cwd TEXT NOT NULL, prompt TEXT NOT NULL, agent_id TEXT NOT NULL, agent_type TEXT NOT NULL,
-        origin TEXT NOT NULL DEFAULT '', lead TEXT NOT NULL,
+        origin TEXT NOT NULL DEFAULT '', lead TEXT NOT NULL, section TEXT NOT NULL DEFAULT '',
         closed INTEGER NOT NULL, started_at TEXT NOT NULL, ended_at TEXT NOT NULL, content_hash TEXT NOT NULL,
         wanted_hash TEXT NOT NULL, published_hash TEXT, summarized_hash TEXT, summary_due TEXT,
         segments BLOB NOT NULL
@@ -74,6 +75,21 @@ M001_INGEST = (
         WHERE closed = 1 AND summary_due IS NOT NULL""",
     """CREATE INDEX parts_to_publish ON parts (source, ended_at DESC, part_id DESC)
         WHERE published_hash IS NOT wanted_hash""",
+    # which text of which section was seen where; rows of texts that went stay, with present = 0
+    """CREATE TABLE sightings (
+        source TEXT NOT NULL, path TEXT NOT NULL, part_id TEXT NOT NULL, place TEXT NOT NULL, anchor TEXT NOT NULL,
+        ordinal INTEGER NOT NULL, first_line INTEGER NOT NULL, last_line INTEGER NOT NULL, since_ns INTEGER NOT NULL,
+        skew_ns INTEGER NOT NULL, text TEXT NOT NULL, body TEXT NOT NULL, cwd TEXT NOT NULL, present INTEGER NOT NULL,
+        became TEXT NOT NULL, PRIMARY KEY (source, path, part_id)
+    ) WITHOUT ROWID""",
+    "CREATE INDEX sightings_by_section ON sightings (place, anchor, part_id, present)",
+    "CREATE INDEX sightings_by_part ON sightings (part_id, present)",
+    "CREATE INDEX sightings_by_text ON sightings (text)",
+    """CREATE TABLE unsettled (
+        place TEXT NOT NULL, anchor TEXT NOT NULL, source TEXT NOT NULL, noted INTEGER NOT NULL,
+        PRIMARY KEY (place, anchor)
+    ) WITHOUT ROWID""",
+    "CREATE INDEX unsettled_by_source ON unsettled (source, place, anchor)",
     """CREATE TABLE summaries (
         part_id TEXT PRIMARY KEY, content_hash TEXT NOT NULL, text TEXT NOT NULL, model TEXT NOT NULL,
         tags TEXT NOT NULL, records TEXT NOT NULL, skip INTEGER NOT NULL, problem TEXT NOT NULL, retry_at TEXT,
@@ -102,7 +118,7 @@ M001_INGEST = (
     )""",
     "CREATE TABLE llm_turns (backend TEXT PRIMARY KEY, next_at REAL NOT NULL)",
     "CREATE TABLE settings (name TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID",
-    *(f"INSERT INTO sources VALUES ('{key}', '', '', '', 'reserved')" for key in RESERVED_SOURCES),
+    *(f"INSERT INTO sources VALUES ('{key}', '', '', '', 'reserved', '')" for key in RESERVED_SOURCES),
 )
 
 M002_EPISODES = (
