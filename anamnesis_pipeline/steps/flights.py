@@ -2,7 +2,7 @@
 
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Generic, TypeVar
 
@@ -48,18 +48,24 @@ class Flights(Generic[T]):
                 threading.Thread(target=self._fly, args=(flight, call, slots), daemon=True).start()
         return refused
 
-    def collect(self, until: float) -> dict[str, Flight[T]]:
-        """Those that have landed, waiting for the others until this moment of `time.monotonic`."""
+    def landing(self, until: float) -> Iterator[tuple[str, Flight[T]]]:
+        """Those that have landed, each as it lands, until all have or this moment of `time.monotonic` has come. Who
+        stops early finds the rest the next time.
+        """
+        while (landed := self._next(until)) is not None:
+            yield landed
+
+    def _next(self, until: float) -> tuple[str, Flight[T]] | None:
         with self._changed:
-            while not all(flight.landed for flight in self._flights.values()):
+            while self._flights:
+                place = next((place for place, flight in self._flights.items() if flight.landed), None)
+                if place is not None:
+                    return place, self._flights.pop(place)
                 left = until - time.monotonic()
                 if left <= 0:
-                    break
+                    return None
                 self._changed.wait(left)
-            landed = {place: flight for place, flight in self._flights.items() if flight.landed}
-            for place in landed:
-                del self._flights[place]
-            return landed
+            return None
 
     def under_way(self) -> dict[str, float]:
         """Place -> seconds since its call began."""

@@ -18,7 +18,7 @@ STORED = "sources."
 LEAST_INTERVAL_S, MOST_INTERVAL_S = 30, 86_400
 MOST_FILE_BYTES = 1 << 30
 MOST_SPECS = 1_000
-_TEXT = r"^[^\x00-\x1f\x7f\ud800-\udfff]*$"
+_TEXT = r"^[^\x00-\x1f\x7f]*$"
 
 Text = Annotated[str, Field(max_length=200, pattern=_TEXT)]
 Pattern = Annotated[str, Field(min_length=1, max_length=500, pattern=_TEXT)]

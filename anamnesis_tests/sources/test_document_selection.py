@@ -61,7 +61,7 @@ def test_skipped_and_hidden_folders_are_left_out_at_every_depth_but_those_of_cla
     found = choose(
         ["node_modules/a.md", "a/dist/c.md", ".cache/x.md", "a/.git/x.md", ".hidden.md", ".claude/CLAUDE.md"]
     )
-    assert names(found) == [".h.md", ".claude/CLAUDE.md"]
+    assert names(found) == [".hidden.md", ".claude/CLAUDE.md"]
     assert found.left_out == {"in a folder that is skipped": 3, "in a hidden folder": 1}
 
 
