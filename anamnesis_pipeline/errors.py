@@ -24,6 +24,7 @@
         ├── EpisodeNotFound       no such id
         ├── InvalidEpisode        a field is missing or has a value it cannot have
         ├── Excluded              a rule keeps it away
+        ├── RuleRefused           a rule that can mean nothing, or one too many
         ├── TooLarge              more bytes than are taken
         ├── DocumentUnsupported   a document of a type that is not read
         ├── PageRefused           an address that is not fetched, or a page that answers with an error
@@ -153,6 +154,10 @@ class InvalidEpisode(GiveUp):
 
 class Excluded(GiveUp):
     """A rule keeps it away."""
+
+
+class RuleRefused(GiveUp):
+    """A rule of what to keep away that can mean nothing, or one too many."""
 
 
 class TooLarge(GiveUp):

@@ -12,7 +12,7 @@ from typing import Any
 import re2
 from pathspec.patterns.gitignore.spec import GitIgnoreSpecPattern
 
-from anamnesis_pipeline.errors import GiveUp
+from anamnesis_pipeline.errors import RuleRefused
 from anamnesis_pipeline.model import content_id
 
 RULE_ID = "rule-"
@@ -58,20 +58,20 @@ class Rule:
 def checked(rule: Rule) -> Rule:
     """The rule as it is stored.
 
-    :raises GiveUp: a value that its kind cannot have.
+    :raises RuleRefused: a value that its kind cannot have.
     """
     value = rule.value if rule.kind is RuleKind.CONTENT_PATTERN else rule.value.strip()
     if not value.strip() or len(value) > MOST_CHARS or "\0" in value:
-        raise GiveUp(f"a rule by {rule.kind} needs 1 to {MOST_CHARS:,} characters that say something")
+        raise RuleRefused(f"a rule by {rule.kind} needs 1 to {MOST_CHARS:,} characters that say something")
     if rule.kind is RuleKind.PATH:
         value = value.replace("\\", "/") if value[1:2] == ":" else value
         value = value.rstrip("/") or "/"
         if not (value.startswith("/") or value[1:3] == ":/"):
-            raise GiveUp(f"a path is absolute, as its machine names it; {value!r} is not; by name use a pattern")
+            raise RuleRefused(f"a path is absolute, as its machine names it; {value!r} is not; by name use a pattern")
     elif rule.kind is RuleKind.CONTENT:
         value = value.lower()
         if len(value) != _SHA256_CHARS or not all(c in "0123456789abcdef" for c in value):
-            raise GiveUp("a rule by content needs a SHA-256: 64 hexadecimal digits")
+            raise RuleRefused("a rule by content needs a SHA-256: 64 hexadecimal digits")
     elif rule.kind in {RuleKind.PATTERN, RuleKind.CONTENT_PATTERN}:
         _compiled(rule.kind, value)
     return Rule(rule.kind, value, rule.machine, rule.reason, rule.added_at, rule.episode_id)
@@ -170,7 +170,7 @@ def _compiled(kind: RuleKind, value: str) -> Any:
     if kind is RuleKind.PATTERN:
         source, holds = GitIgnoreSpecPattern.pattern_to_regex(value)
         if source is None or not holds:
-            raise GiveUp(f"{value!r} names no path: a pattern is one line of a .gitignore, without a leading ! or #")
+            raise RuleRefused(f"{value!r} names no path: a pattern is a line of a .gitignore without a leading ! or #")
         value = f"(?s){source}"
     options = re2.Options()
     options.log_errors = False
@@ -179,4 +179,4 @@ def _compiled(kind: RuleKind, value: str) -> Any:
     except re2.error as problem:
         reason = problem.args[0] if problem.args else ""
         reason = reason.decode(errors="replace") if isinstance(reason, bytes) else str(reason)
-        raise GiveUp(f"{kind} is no regular expression that RE2 knows: {reason}") from None
+        raise RuleRefused(f"{kind} is no regular expression that RE2 knows: {reason}") from None

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from dataclasses import asdict, dataclass, replace
 from datetime import UTC, datetime
 
-from anamnesis_pipeline.errors import GiveUp
+from anamnesis_pipeline.errors import RuleRefused
 from anamnesis_pipeline.model import Where, record_id
 from anamnesis_pipeline.sources.exclusion import RULE_ID, Rule, RuleKind, RuleSet, checked, sha256_of
 from anamnesis_pipeline.steps.episodes import delete_episode
@@ -13,7 +13,9 @@ from anamnesis_pipeline.steps.exclusion import RULES, STAMP, content_of, stored_
 from anamnesis_pipeline.store.base import PROJECT_ALIASES, Store
 from anamnesis_pipeline.store.exclusion_base import Lifted
 from anamnesis_pipeline.summary_model import MAX_RECORDS
+from anamnesis_pipeline.wording import counted
 
+STAYS = "what is stored of it already stays; anamnesis forget, or POST /api/forget, removes it"
 MOST_RULES = 10_000
 _PAGE = 500
 
@@ -22,13 +24,13 @@ def add_rule(store: Store, rule: Rule) -> tuple[Rule, bool]:
     """Store a rule: what it means is not read from now on; what is stored of it stays. True when it is new; one that
     is there gets the reason.
 
-    :raises GiveUp: a value that its kind cannot have, or too many rules.
+    :raises RuleRefused: a value that its kind cannot have, or too many rules.
     """
     rule = checked(rule)
     rules = {known.rule_id: known for known in stored_rules(store.settings)}
     known = rules.get(rule.rule_id)
     if known is None and len(rules) >= MOST_RULES:
-        raise GiveUp(f"there are {MOST_RULES:,} rules; remove some, or exclude a folder or a pattern instead")
+        raise RuleRefused(f"there are {MOST_RULES:,} rules; remove some, or exclude a folder or a pattern instead")
     added_at = known.added_at if known else datetime.now(UTC)
     rule = replace(rule, added_at=added_at, episode_id=rule.episode_id or (known.episode_id if known else ""))
     body = asdict(rule) | {"added_at": rule.added_at.isoformat()}
@@ -89,7 +91,7 @@ class Entry:
 def blocklist(store: Store, limit: int, before: tuple[datetime, str] | None = None) -> list[Entry]:
     """Rules and tombstones, the newest first, behind `before`."""
     held = store.exclusion.held()
-    rules = [_entry(rule, held.get(rule.rule_id, 0)) for rule in stored_rules(store.settings)]
+    rules = [entry_of(rule, held.get(rule.rule_id, 0)) for rule in stored_rules(store.settings)]
     graves = [
         Entry(t.episode_id, _kind_of(t.episode_id), "", "", t.reason, t.deleted_at, t.episode_id)
         for t in store.exclusion.tombstones(limit, before)
@@ -112,7 +114,23 @@ def matching_episodes(store: Store, rule: Rule) -> Iterator[str]:
             return
 
 
-def _entry(rule: Rule, held: int) -> Entry:
+def what_comes_back(entry_id: str, lifted: Lifted) -> str:
+    """What happens after an entry was lifted, for people."""
+    found = []
+    if lifted.parts:
+        found.append(f"{counted(lifted.parts, 'part')} that are stored come back with the next ingest")
+    if lifted.files:
+        found.append(
+            f"its text was forgotten for good; {counted(lifted.files, 'log')} with it will be read again from the "
+            "beginning, and it comes back if it is still there"
+        )
+    if entry_id.startswith(RULE_ID):
+        found.append("what the rule kept from being read is read by the next crawl")
+    return "; ".join(found) or "nothing of it is kept here: it can come in again, but does not by itself"
+
+
+def entry_of(rule: Rule, held: int = 0) -> Entry:
+    """A rule as the list shows it."""
     return Entry(
         rule.rule_id, rule.kind, rule.value, rule.machine, rule.reason, rule.added_at, rule.episode_id, held
     )  # fmt: skip
