@@ -15,6 +15,7 @@ from anamnesis_pipeline import settings as settings_file
 from anamnesis_pipeline.commands import config as config_command
 from anamnesis_pipeline.commands import dead_letters as dead_letters_command
 from anamnesis_pipeline.commands import doctor as doctor_command
+from anamnesis_pipeline.commands import exclude as exclude_command
 from anamnesis_pipeline.commands import forget as forget_command
 from anamnesis_pipeline.commands import model as model_command
 from anamnesis_pipeline.commands import projects as projects_command
@@ -47,6 +48,7 @@ projects_app = typer.Typer(help="List projects, and say which are one and the sa
 app.add_typer(projects_app, name="projects")
 dead_letters_app = typer.Typer(help="Lines of logs that could not be read.", no_args_is_help=True)
 app.add_typer(dead_letters_app, name="dead-letters")
+app.add_typer(exclude_command.app, name="exclude")
 
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON instead of text.")]
 

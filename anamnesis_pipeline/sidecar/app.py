@@ -13,6 +13,7 @@ from anamnesis_pipeline.errors import AnamnesisError
 from anamnesis_pipeline.sidecar import (
     embedding_routes,
     episodes_routes,
+    exclusion_routes,
     forget_routes,
     jsonl_routes,
     memory_routes,
@@ -81,3 +82,4 @@ def _add_routes(app: FastAPI, *, wants_token: bool) -> None:
     app.include_router(jsonl_routes.router, dependencies=documented)
     app.include_router(reembed_routes.router, dependencies=documented)  # before the episodes: those take any path
     app.include_router(episodes_routes.router, dependencies=documented)
+    app.include_router(exclusion_routes.router, dependencies=documented)

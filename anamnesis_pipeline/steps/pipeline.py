@@ -21,6 +21,7 @@ from anamnesis_pipeline.steps.documents import (
 from anamnesis_pipeline.steps.episodes import EpisodeReport, publish_source
 from anamnesis_pipeline.steps.exchanges import ParseReport, parse_source
 from anamnesis_pipeline.steps.forget import Forgetter
+from anamnesis_pipeline.steps.holding import hold_excluded
 from anamnesis_pipeline.steps.llm_choice import Llm
 from anamnesis_pipeline.steps.summaries import SummaryReport, summarize_source
 from anamnesis_pipeline.store.base import Store
@@ -92,13 +93,15 @@ class Pipeline:
         project: str | None = None,
         limit: int | None = None,
     ) -> SummaryReport:
-        """Closed parts into summaries; see `summarize_source`."""
+        """Closed parts into summaries, but for what a rule keeps away; see `summarize_source`."""
+        hold_excluded(self.store, source)
         return summarize_source(
             self.store, source, self.llm, by_hand=by_hand, asked_at=asked_at, project=project, limit=limit
         )
 
     def publish(self, source: Source) -> EpisodeReport:
-        """Parts and summaries into episodes, and what is superseded by them."""
+        """Parts and summaries into episodes, but for what a rule keeps away, and what is superseded by them."""
+        hold_excluded(self.store, source)
         rules = self.rules_of(source) if source.kind == DOCUMENTS else None
         report = publish_source(
             self.store, source, self.pieces, self.headline, self.llm.rules.weights,

@@ -22,6 +22,7 @@ from anamnesis_pipeline.sidecar.services import Services
 from anamnesis_tests.sidecar.conftest import open_services, wait_for
 
 DEPENDS_ON_THE_MACHINE = {
+    "POST /api/blocklist",
     "POST /api/embedding/cpu",
     "POST /api/embedding/model",
     "PUT /api/embedding/config",
@@ -31,7 +32,7 @@ DEPENDS_ON_THE_MACHINE = {
     "PUT /api/jsonl/settings",
 }
 """Here a value may be refused that the document allows: no document can say which cores, models, sources and zones
-there are, or that one of several fields must say something.
+there are, that one of several fields must say something, or which texts are a rule.
 """
 
 # The document depends on nothing but the settings; the application that answers is the fixture below.
