@@ -34,6 +34,7 @@
         ├── SourceUnreadable      a folder or file cannot be listed or read
         │   └── SourceMissing     there is none of that name
         ├── HostRefused           a crawled machine's key is not the known one, or it lets nobody in
+        ├── DocumentUnreadable    a document's bytes are not of its format, or its parser is missing
         ├── AlreadyRunning        another `anamnesis up` owns this home
         └── PortInUse             another program listens on a port this one needs
 
@@ -190,6 +191,10 @@ class SourceUnreadable(GiveUp):
 
 class SourceMissing(SourceUnreadable):
     """There is no folder or file of that name."""
+
+
+class DocumentUnreadable(GiveUp):
+    """A document's bytes are not of its format, or its parser is missing."""
 
 
 class AlreadyRunning(GiveUp):

@@ -23,13 +23,21 @@ TOOL_RESULTS = "tool-results"
 _OUTPUT = re.compile(rf"(?:.*[/\\])?([^/\\]+)[/\\]{TOOL_RESULTS}[/\\]([^/\\]+\.(?:txt|json))", re.DOTALL)
 
 
+IGNORE_FILES = (".gitignore", ".anamnesisignore")
+IGNORE_BYTES = 256 << 10
+"""A larger file of patterns is a problem, not read."""
+REPOSITORY = ".git"
+"""A folder, or the file of a worktree. Never entered."""
+
+
 @dataclass(frozen=True, slots=True)
 class Wanted:
     """What a survey is asked for.
 
-    `kind`: `logs` (every archived file at or below `root`, and the `history.jsonl` above it) or `documents`. `root` may
-    begin with `~`. `known` is the `state` of an earlier survey. For documents: `names` are globs of file names, and
-    folders named as one of `skip` are not entered.
+    `kind`, as that of a `SourceSpec`: `documents`, else logs (every archived file at or below `root`, and the
+    `history.jsonl` above a root that is called `projects`). `root` may begin with `~/`. `known` is the `state` of an
+    earlier survey of the same. For documents: `names` are globs of file names, whatever their case (none: every file),
+    and folders whose name matches a glob of `skip` are not entered.
     """
 
     kind: str
@@ -44,9 +52,10 @@ class Survey:
     """What a survey found of one `Wanted`.
 
     `root` is absolute. `state` is a digest of all that is here, so that the next survey can say in a few bytes that
-    nothing changed; empty where the host cannot make one. `files` is None if `state` equals `known`. `paths` are
-    relative to `root`. Of documents, `ignores` holds the texts of the files `.gitignore` and `.anamnesisignore` by
-    path, and `repositories` the folders with a `.git` (`.`: the root itself).
+    nothing changed. `files` is None if `state` equals `known`; all else is empty then, whatever there was. `paths` are
+    relative to `root`, the history's is `../history.jsonl`. Of documents, `ignores` holds the texts of the files
+    `.gitignore` and `.anamnesisignore` by path, and `repositories` the folders with a `.git` (`.`: the root itself).
+    Links to files are files, with the size and time of their target; of documents, links to folders are not followed.
     """
 
     root: str
@@ -74,7 +83,12 @@ class Listing:
 
 
 class SourceHost(Protocol):
-    """Read-only access to the files of one machine. Safe to share between threads."""
+    """Read-only access to the files of one machine. Safe to share between threads.
+
+    Paths are texts by `file_names.name_of`, so that each can be stored, whatever its bytes. Any call may raise
+    `HostUnreachable` (no connection, or no answer in time) and `HostRefused` (its key is unknown or another one, or it
+    lets nobody in).
+    """
 
     @property
     def machine(self) -> str:
@@ -102,9 +116,6 @@ class SourceHost(Protocol):
     def survey(self, wanted: Sequence[Wanted]) -> list[Survey | SourceUnreadable]:
         """What is there of each, in order, all in one round trip where the host can; one that cannot be listed is an
         error in its place.
-
-        :raises HostUnreachable: no connection, or the host did not answer in time.
-        :raises HostRefused: its key is unknown or another one, or it lets nobody in.
         """
 
     def clock_skew_s(self) -> float | None:
@@ -115,7 +126,8 @@ class SourceHost(Protocol):
 
     def fetching(self, files: Sequence[tuple[str, int]]) -> AbstractContextManager[Read]:
         """A way to read files that will be read whole and in this order: (absolute path, size) each. A host far away
-        sends them together; memory is bounded, whatever their number. Other files can be read as well.
+        sends them together; memory is bounded, whatever their number. Other files can be read as well, and read ones
+        again.
         """
 
     def read(self, path: str, offset: int, length: int) -> bytes:

@@ -1,18 +1,39 @@
 """Files of this machine."""
 
+import hashlib
 import os
-from collections.abc import Iterator
+import stat
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass, field
 
 from anamnesis_pipeline.errors import SourceMissing, SourceUnreadable
+from anamnesis_pipeline.file_names import bytes_of, name_of
 from anamnesis_pipeline.model import FileStat
-from anamnesis_pipeline.sources.base import TOOL_RESULTS, Listing, is_archived, is_log
+from anamnesis_pipeline.sources.base import (
+    HISTORY,
+    IGNORE_BYTES,
+    IGNORE_FILES,
+    REPOSITORY,
+    TOOL_RESULTS,
+    Listing,
+    Read,
+    Survey,
+    Wanted,
+    is_archived,
+    is_log,
+)
+from anamnesis_pipeline.sources.globs import Names
+from anamnesis_pipeline.sources.specs import DOCUMENTS
 
 MAX_DEPTH = 12
 """Claude Code nests five deep; more is a link that went astray."""
+MAX_DOCUMENT_DEPTH = 40
+"""Where no link is followed, only what a program made is deeper."""
 
 
 class LocalHost:
-    """Local folders. Links to folders are followed once, so that a loop ends."""
+    """Local folders. Of logs, links to folders are followed once, so that a loop ends."""
 
     def __init__(self, machine: str) -> None:
         self._machine = machine
@@ -22,18 +43,26 @@ class LocalHost:
         """The name of the machine in results."""
         return self._machine
 
+    def clock_skew_s(self) -> float | None:
+        """It is this machine's own clock."""
+        return 0.0
+
+    def home(self) -> str:
+        """The home of the user who runs it."""
+        return name_of(os.fsencode(os.path.expanduser("~")))
+
     def folders(self, root: str) -> list[str]:
         """The folders directly under `root`, sorted; `.` first if `root` itself holds logs.
 
         :raises SourceUnreadable: `root` is missing or cannot be listed.
         """
         try:
-            with os.scandir(root) as entries:
-                found = list(entries)
-        except OSError as problem:
+            with os.scandir(bytes_of(root)) as entries:
+                found = [(name_of(entry.name), entry) for entry in entries]
+        except (OSError, ValueError) as problem:
             raise _unreadable("log folder", root, problem) from problem
-        here = ["."] if any(is_log(entry.name) for entry in found) else []
-        return here + sorted(entry.name for entry in found if entry.is_dir() and not entry.name.startswith("."))
+        here = ["."] if any(is_log(name) for name, _ in found) else []
+        return here + sorted(name for name, entry in found if entry.is_dir() and not name.startswith("."))
 
     def list_files(self, root: str) -> Listing:
         """Every log, subagent's description and tool's output at or below `root`; folders that cannot be listed are
@@ -47,40 +76,90 @@ class LocalHost:
 
     def file(self, root: str, name: str) -> FileStat | None:
         """The one file `name` directly in `root`; None when it is not there or cannot be seen."""
-        path = os.path.join(root, name)
         try:
-            return _file_stat(name, os.stat(path)) if os.path.isfile(path) else None
-        except OSError:
+            status = os.stat(bytes_of(os.path.join(root, name)))
+        except (OSError, ValueError):
             return None
+        return _file_stat(name, status) if stat.S_ISREG(status.st_mode) else None
+
+    def survey(self, wanted: Sequence[Wanted]) -> list[Survey | SourceUnreadable]:
+        """What is there of each, in order; one that cannot be listed is an error in its place."""
+        found: list[Survey | SourceUnreadable] = []
+        for each in wanted:
+            try:
+                found.append(self._survey(each))
+            except SourceUnreadable as problem:
+                found.append(problem)
+        return found
+
+    def fetching(self, files: Sequence[tuple[str, int]]) -> AbstractContextManager[Read]:
+        """`read`, as nothing is gained by reading ahead here."""
+        del files
+        return nullcontext(self.read)
 
     def read(self, path: str, offset: int, length: int) -> bytes:
         """At most `length` bytes of a file; empty at its end.
 
-        :raises SourceUnreadable: the file is missing or cannot be read.
+        :raises SourceUnreadable: the file is missing, no regular one, or cannot be read.
         """
         try:
-            with open(path, "rb", buffering=0) as file:
-                return os.pread(file.fileno(), length, offset)
-        except OSError as problem:
+            handle = os.open(bytes_of(path), os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)  # a FIFO would wait for ever
+            try:
+                if not stat.S_ISREG(os.fstat(handle).st_mode):
+                    raise OSError("not a regular file")
+                return os.pread(handle, length, offset)
+            finally:
+                os.close(handle)
+        except (OSError, ValueError) as problem:
             raise _unreadable("file", path, problem) from problem
+
+    def _survey(self, wanted: Wanted) -> Survey:
+        home = self.home()
+        root = home + wanted.root[1:] if wanted.root == "~" or wanted.root.startswith("~/") else wanted.root
+        found = _documents(root, wanted) if wanted.kind == DOCUMENTS else self._logs(root)
+        state = _state(found)
+        if state == wanted.known:
+            return Survey(root, None, state)
+        files = sorted(found.files, key=lambda file: file.path)
+        return Survey(
+            root, tuple(files), state, tuple(found.problems), found.ignores, tuple(sorted(found.repositories))
+        )
+
+    def _logs(self, root: str) -> "_Found":
+        listing = self.list_files(root)
+        parent, _, name = root.rstrip("/").rpartition("/")
+        history = self.file(parent or "/", HISTORY) if name == "projects" else None
+        above = [FileStat(f"../{HISTORY}", *_identity(history))] if history else []
+        return _Found([*listing.files, *above], list(listing.problems))
+
+
+@dataclass(slots=True)
+class _Found:
+    """What a walk gathers. `folders` are those still to be entered, with their depth."""
+
+    files: list[FileStat] = field(default_factory=list)
+    problems: list[str] = field(default_factory=list)
+    ignores: dict[str, str] = field(default_factory=dict)
+    repositories: list[str] = field(default_factory=list)
+    folders: list[tuple[str, int]] = field(default_factory=list)
 
 
 def _walk(root: str, below: str, depth: int, seen: set[tuple[int, int]], problems: list[str]) -> Iterator[FileStat]:
     folder = os.path.join(root, below) if below else root
     try:
-        status = os.stat(folder)
+        status = os.stat(bytes_of(folder))
         if (status.st_dev, status.st_ino) in seen:
             return
         seen.add((status.st_dev, status.st_ino))
-        with os.scandir(folder) as entries:
-            found = sorted(entries, key=_outputs_last)
-    except OSError as problem:
+        with os.scandir(bytes_of(folder)) as entries:
+            found = sorted(((name_of(entry.name), entry) for entry in entries), key=_in_order)
+    except (OSError, ValueError) as problem:
         if not below:
             raise _unreadable("folder", folder, problem) from problem
         problems.append(f"{folder}: {_reason(problem)}")
         return
-    for entry in found:
-        path = f"{below}/{entry.name}" if below else entry.name
+    for name, entry in found:
+        path = f"{below}/{name}" if below else name
         try:
             if is_archived(path) and entry.is_file():
                 yield _file_stat(path, entry.stat())
@@ -88,28 +167,108 @@ def _walk(root: str, below: str, depth: int, seen: set[tuple[int, int]], problem
                 if depth > 1:
                     yield from _walk(root, path, depth - 1, seen, problems)
                 else:
-                    problems.append(f"{folder}/{entry.name}: deeper than {MAX_DEPTH} folders, not read")
+                    problems.append(f"{folder}/{name}: deeper than {MAX_DEPTH} folders, not read")
         except OSError as problem:
-            problems.append(f"{folder}/{entry.name}: {_reason(problem)}")
+            problems.append(f"{folder}/{name}: {_reason(problem)}")
 
 
-def _outputs_last(entry: os.DirEntry[str]) -> tuple[bool, bool]:
-    """Sizes of logs are taken before the folders with outputs of tools are listed, so that no record in a log was
-    written later than that.
+def _in_order(found: tuple[str, os.DirEntry[bytes]]) -> tuple[bool, bool, bool, str]:
+    return walk_order(found[0], is_link=found[1].is_symlink())
+
+
+def walk_order(name: str, *, is_link: bool) -> tuple[bool, bool, bool, str]:
+    """What entries of a folder of logs are sorted by before they are looked at.
+
+    Sizes of logs are taken before the folders with outputs of tools are listed, so that no record in a log was written
+    later than that. Links come late, so that a folder is known by its own name.
     """
-    return not is_log(entry.name), entry.name == TOOL_RESULTS
+    return not is_log(name), name == TOOL_RESULTS, is_link, name
+
+
+def _documents(root: str, wanted: Wanted) -> _Found:
+    found = _Found(folders=[("", 0)])
+    names, skip = Names(wanted.names), Names(wanted.skip, is_exact=True)
+    while found.folders:
+        below, depth = found.folders.pop()
+        folder = os.path.join(root, below) if below else root
+        try:
+            with os.scandir(bytes_of(folder)) as entries:
+                for entry in entries:
+                    _document(found, entry, (folder, below, depth), names, skip)
+        except (OSError, ValueError) as problem:
+            if not below:
+                raise _unreadable("folder", folder, problem) from problem
+            found.problems.append(f"{folder}: {_reason(problem)}")
+    return found
+
+
+def _document(found: _Found, entry: os.DirEntry[bytes], place: tuple[str, str, int], names: Names, skip: Names) -> None:
+    """Note one entry of the folder `place`: (its path, its path below the root, its depth)."""
+    folder, below, depth = place
+    name = name_of(entry.name)
+    path = f"{below}/{name}" if below else name
+    try:
+        if name == REPOSITORY:
+            found.repositories.append(below or ".")
+        elif entry.is_dir(follow_symlinks=False):
+            if name in skip:
+                return
+            if depth + 1 >= MAX_DOCUMENT_DEPTH:
+                found.problems.append(f"{folder}/{name}: deeper than {MAX_DOCUMENT_DEPTH} folders, not read")
+            else:
+                found.folders.append((path, depth + 1))
+        elif (name in names or name in IGNORE_FILES) and entry.is_file():
+            if name in names:
+                found.files.append(_file_stat(path, entry.stat()))
+            if name in IGNORE_FILES:
+                _ignores(found, path, entry)
+    except OSError as problem:
+        found.problems.append(f"{folder}/{name}: {_reason(problem)}")
+
+
+def _ignores(found: _Found, path: str, entry: os.DirEntry[bytes]) -> None:
+    with open(entry.path, "rb") as file:
+        text = file.read(IGNORE_BYTES + 1)
+    if len(text) > IGNORE_BYTES:
+        found.problems.append(f"{name_of(entry.path)}: larger than {IGNORE_BYTES >> 10} KB, not obeyed")
+    else:
+        found.ignores[path] = name_of(text)
+
+
+def _state(found: _Found) -> str:
+    lines = [f"{file.path}\0{file.size}\0{file.mtime_ns}\0{file.device}\0{file.inode}" for file in found.files]
+    return digest_of([sorted(lines), sorted(found.problems), sorted(found.repositories), _lines(found.ignores)])
+
+
+def _lines(texts: Mapping[str, str]) -> list[str]:
+    return sorted(f"{path}\0{text}" for path, text in texts.items())
+
+
+def digest_of(groups: Iterable[Iterable[str]]) -> str:
+    """64 hex characters of groups of texts, in order."""
+    digest = hashlib.sha256()
+    for group in groups:
+        for text in group:
+            digest.update(text.encode() + b"\0\0")
+        digest.update(b"\0\0\0")
+    return digest.hexdigest()
 
 
 def _file_stat(path: str, status: os.stat_result) -> FileStat:
     return FileStat(path, status.st_size, status.st_mtime_ns, status.st_dev, status.st_ino)
 
 
-def _reason(problem: OSError) -> str:
-    return (problem.strerror or type(problem).__name__).lower()
+def _identity(file: FileStat) -> tuple[int, int, int, int]:
+    return file.size, file.mtime_ns, file.device, file.inode
 
 
-def _unreadable(what: str, path: str, problem: OSError) -> SourceUnreadable:
-    is_missing = isinstance(problem, FileNotFoundError) and not os.path.lexists(path)
+def _reason(problem: OSError | ValueError) -> str:
+    text = problem.strerror if isinstance(problem, OSError) else None
+    return (text or str(problem) or type(problem).__name__).lower()
+
+
+def _unreadable(what: str, path: str, problem: OSError | ValueError) -> SourceUnreadable:
+    is_missing = isinstance(problem, FileNotFoundError) and not os.path.lexists(bytes_of(path))
     return (SourceMissing if is_missing else SourceUnreadable)(
         f"cannot read the {what} {path}: {_reason(problem)}; check the path and that this user may read it"
     )

@@ -65,6 +65,8 @@ class CrawlReport:
     masked: dict[str, int] = field(default_factory=dict)
     problems: list[str] = field(default_factory=list)
     seconds: float = 0.0
+    left_out: dict[str, int] = field(default_factory=dict)
+    """Of documents: reason -> files that are not read for it."""
 
 
 @dataclass(slots=True)

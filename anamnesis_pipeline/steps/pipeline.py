@@ -1,14 +1,23 @@
 """The whole pipeline in one process, without Dagster: what `anamnesis ingest` does."""
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 
+from anamnesis_pipeline.documents.trust import TagPattern
 from anamnesis_pipeline.embeddings.pieces import PieceCounter
 from anamnesis_pipeline.model import FileCursor, Part, Source
 from anamnesis_pipeline.sources.archive import Archive
 from anamnesis_pipeline.sources.base import SourceHost
+from anamnesis_pipeline.sources.specs import DOCUMENTS
 from anamnesis_pipeline.steps.crawl import CrawlReport, Mask, crawl_source
+from anamnesis_pipeline.steps.crawl_documents import DocumentRules, crawl_documents
+from anamnesis_pipeline.steps.documents import (
+    DocumentReport,
+    holds_documents,
+    parse_documents,
+    settle_source,
+)
 from anamnesis_pipeline.steps.episodes import EpisodeReport, publish_source
 from anamnesis_pipeline.steps.exchanges import ParseReport, parse_source
 from anamnesis_pipeline.steps.forget import Forgetter
@@ -35,23 +44,45 @@ class Pipeline:
     llm: Llm
     headline: Callable[[Part], str]
     """Stands in for the summary of a part that is still open."""
+    rules_of: Callable[[Source], DocumentRules | None] = lambda source: None
+    """How a source of documents is looked at; None: nobody wants it crawled any more."""
+    tag_patterns: Sequence[TagPattern] = ()
+    """Give documents further tags."""
 
     def forgetter(self) -> Forgetter:
         """What removes text for good."""
         return Forgetter(self.store, self.archive, self.pieces, self.publish)
 
     def crawl(self, source: Source) -> CrawlReport:
-        """New lines into the archive; a reserved source has no files."""
+        """New lines, or new versions of documents, into the archive; a reserved source has no files."""
         if source.kind == "reserved":
             return CrawlReport()
+        if source.kind == DOCUMENTS:
+            return self._crawl_documents(source)
         return crawl_source(self.store, self.host_of(source), self.archive, source, self.mask)
 
     def parse(self, source: Source) -> ParseReport:
-        """Archived lines into parts."""
+        """Archived lines of logs into parts."""
+        if holds_documents(source):
+            return ParseReport()
         return parse_source(
             self.store, self.archive_lines, source, now=datetime.now(UTC), idle_minutes=self.idle_minutes,
             label=self.label_of(source),
         )  # fmt: skip
+
+    def parse_documents(self, source: Source) -> DocumentReport:
+        """Archived versions of documents into sections; a source of logs has none."""
+        if not holds_documents(source):
+            return DocumentReport()
+        return parse_documents(self.store, self.archive_lines, source, self.tag_patterns)
+
+    def _crawl_documents(self, source: Source) -> CrawlReport:
+        rules = self.rules_of(source)
+        if rules is None:
+            return CrawlReport()
+        return crawl_documents(
+            self.store, self.host_of(source), self.archive, source, rules, self.mask, self.label_of(source)
+        )
 
     def summarize_parts(
         self,
@@ -69,9 +100,14 @@ class Pipeline:
         )
 
     def publish(self, source: Source) -> EpisodeReport:
-        """Parts and summaries into episodes, but for what a rule keeps away."""
+        """Parts and summaries into episodes, but for what a rule keeps away; and what is superseded by them."""
         hold_excluded(self.store, source)
-        return publish_source(self.store, source, self.pieces, self.headline, self.llm.rules.weights)
+        rules = self.rules_of(source) if source.kind == DOCUMENTS else None
+        report = publish_source(
+            self.store, source, self.pieces, self.headline, self.llm.rules.weights,
+            instance=rules.spec.instance if rules else "",
+        )  # fmt: skip
+        return replace(report, settled=settle_source(self.store, source))
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,6 +117,7 @@ class SourceReport:
     source: Source
     crawl: CrawlReport
     parse: ParseReport
+    documents: DocumentReport
     summaries: SummaryReport
     episodes: EpisodeReport
 
@@ -91,6 +128,7 @@ def ingest_source(pipeline: Pipeline, source: Source) -> SourceReport:
         source,
         pipeline.crawl(source),
         pipeline.parse(source),
+        pipeline.parse_documents(source),
         pipeline.summarize_parts(source),
         pipeline.publish(source),
     )

@@ -76,6 +76,9 @@ class IngestRecords(Protocol):
         or may be none any more (`archive_base`).
         """
 
+    def commit_crawls(self, crawled: Sequence[tuple[FileCursor | None, FileCursor, ArchiveFrame | None]]) -> list[bool]:
+        """`commit_crawl` of many files, each for itself, in few transactions. No file comes twice."""
+
     def mark_gone(self, source: str, paths: Iterable[str]) -> int:
         """Flag files that vanished; their episodes stay. Returns how many were newly flagged."""
 
@@ -159,7 +162,8 @@ class IngestRecords(Protocol):
 
     def unfinished_sources(self, ended_before: datetime) -> set[str]:
         """Sources with archived lines that are not parsed, parts that `parts_to_publish` lists, or open parts that
-        `close_idle_parts` would close: what an `ingest` that ended early left to do.
+        `close_idle_parts` would close, or with sections of documents of which it is to be decided what is current:
+        what an `ingest` that ended early left to do.
         """
 
     def unread_sources(self) -> set[str]:

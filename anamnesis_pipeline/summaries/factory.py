@@ -4,6 +4,7 @@ import shlex
 from dataclasses import dataclass, field
 
 from anamnesis_pipeline.errors import BadSetting
+from anamnesis_pipeline.ssh_places import parse_place
 from anamnesis_pipeline.summaries.base import SummaryBackend
 from anamnesis_pipeline.summaries.endpoints import check_key, check_url, is_loopback
 from anamnesis_pipeline.summaries.prices import DEFAULT_MODELS, Model, find_model
@@ -68,9 +69,10 @@ def _claude_cli(options: BackendOptions) -> SummaryBackend:
     if not words:
         raise BadSetting(f"claude_command must be a command line, not {options.claude_command!r}")
     if options.claude_host:
-        from anamnesis_pipeline.summaries.ssh_command import parse_place
-
-        parse_place(options.claude_host)
+        try:
+            parse_place(options.claude_host)
+        except BadSetting as problem:
+            raise BadSetting(f"claude_host: {problem}") from None
     model = _model("claude_cli", options, is_paid=False)
     return ClaudeCliBackend(model, options.claude_command, options.claude_host, options.timeout_s)
 

@@ -17,11 +17,11 @@ import pytest
 from anamnesis_pipeline import wiring
 from anamnesis_pipeline.steps.pipeline import SourceReport, ingest_all
 from anamnesis_pipeline.steps.summaries import SummaryReport
+from anamnesis_tests.ssh_servers import SSHD, openssh_server
 from anamnesis_tests.steps.archived_logs import FOLDER, SESSION, Home, record
 from anamnesis_tests.steps.llms import Clock
 from anamnesis_tests.summaries import anthropic_server, ollama_server, openai_server
 from anamnesis_tests.summaries.loopback import Answer, LoopbackServer
-from anamnesis_tests.summaries.ssh_servers import SSHD, openssh_server
 from anamnesis_tests.summaries.stand_in import StandIn, make_stand_in, result
 
 SERVERS = ("anthropic", "ollama", "openai")

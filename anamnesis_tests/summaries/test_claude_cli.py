@@ -23,7 +23,7 @@ from anamnesis_pipeline.summaries.claude_cli import ClaudeCliBackend
 from anamnesis_pipeline.summaries.local_command import MAX_OUTPUT_BYTES
 from anamnesis_pipeline.summaries.prices import find_model
 from anamnesis_pipeline.summaries.prompt import SCHEMA
-from anamnesis_tests.summaries.ssh_servers import SSHD, SshServer, known_host, openssh_server, paramiko_server
+from anamnesis_tests.ssh_servers import SSHD, SshServer, known_host, openssh_server, paramiko_server
 from anamnesis_tests.summaries.stand_in import StandIn, is_gone, make_stand_in, result
 
 ANSWER = {"skip": False, "summary": "The key was missing.", "tags": [], "records": []}

@@ -5,6 +5,7 @@ from dataclasses import replace
 import pytest
 
 from anamnesis_pipeline.errors import BadSetting, LlmRefused
+from anamnesis_pipeline.ssh_places import parse_place
 from anamnesis_pipeline.summaries.factory import BackendOptions, open_backend
 
 FAR = BackendOptions(model="m", openai_url="https://x.example/v1")
@@ -83,8 +84,6 @@ def test_options_do_not_show_their_keys() -> None:
 
 @pytest.mark.parametrize("place", ["far", "me@far", "me@far:2222", "::1", "me@[::1]:22", "far:22"])
 def test_a_host_is_written_as_ssh_writes_it(place: str) -> None:
-    from anamnesis_pipeline.summaries.ssh_command import parse_place
-
     user, host, port = parse_place(place)
     assert user == ("me" if "@" in place else None)
     assert host == ("far" if "far" in place else "::1")

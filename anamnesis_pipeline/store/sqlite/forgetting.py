@@ -57,10 +57,13 @@ class SqliteForgetting:
         with self._database.read() as connection:
             return typed_rows.forbidden(connection, keys)
 
-    def has_forgotten(self) -> bool:
+    def has_forgotten(self, begin: str = "") -> bool:
         """See `ForgetRecords.has_forgotten`."""
         with self._database.read() as connection:
-            return connection.execute("SELECT 1 FROM tombstone_keys LIMIT 1").fetchone() is not None
+            query = (
+                "SELECT 1 FROM tombstone_keys WHERE message_key >= ?1 AND message_key < ?1 || char(0x10FFFF) LIMIT 1"
+            )
+            return connection.execute(query, (begin,)).fetchone() is not None
 
     def aliases_of(self, keys: Sequence[str]) -> dict[str, str]:
         """See `ForgetRecords.aliases_of`."""

@@ -4,6 +4,7 @@ from pathlib import Path
 
 from anamnesis_pipeline.store.base import Store
 from anamnesis_pipeline.store.sqlite.connection import Database
+from anamnesis_pipeline.store.sqlite.document_rows import SqliteDocuments
 from anamnesis_pipeline.store.sqlite.episodes import SqliteEpisodes
 from anamnesis_pipeline.store.sqlite.exclusion import SqliteExclusion
 from anamnesis_pipeline.store.sqlite.forgetting import SqliteForgetting
@@ -31,6 +32,7 @@ def open_sqlite(path: Path, index_dir: Path) -> Store:
         raise
     return Store(
         ingest=SqliteIngest(database),
+        documents=SqliteDocuments(database),
         episodes=SqliteEpisodes(database),
         text=SqliteTextIndex(database),
         vectors=SqliteVectors(database, index_dir),

@@ -1,0 +1,70 @@
+"""Bytes of a text file -> str, whatever wrote them."""
+
+import codecs
+
+from anamnesis_pipeline.errors import DocumentUnreadable
+
+_MARKS = (
+    (codecs.BOM_UTF8, "utf-8"),
+    (codecs.BOM_UTF32_LE, "utf-32-le"),
+    (codecs.BOM_UTF32_BE, "utf-32-be"),
+    (codecs.BOM_UTF16_LE, "utf-16-le"),
+    (codecs.BOM_UTF16_BE, "utf-16-be"),
+)
+_SAMPLE_BYTES = 1 << 16
+"""As much of a text as is guessed from."""
+_BAD_SHARE = 0.001
+"""A text in which fewer of the characters are no UTF-8 was UTF-8, and was damaged or cut."""
+
+
+def decoded(data: bytes) -> str:
+    """The text of `data` with line feeds between lines: by its byte order mark, else UTF-8, else UTF-16, else by guess.
+
+    :raises DocumentUnreadable: if it holds NUL characters, so is no text.
+    """
+    text = _decoded(data)
+    if "\0" in text:
+        raise DocumentUnreadable("it holds NUL bytes, so it is no text")
+    return text.replace("\r\n", "\n").replace("\r", "\n")
+
+
+def _decoded(data: bytes) -> str:
+    for mark, name in _MARKS:
+        if data.startswith(mark):
+            return data[len(mark) :].decode(name, "replace")
+    wide = _utf16_without_mark(data[:4096])
+    if wide:
+        return data.decode(wide, "replace")
+    try:
+        return data.decode("utf-8")
+    except UnicodeDecodeError:
+        return _guessed(data)
+
+
+def _utf16_without_mark(head: bytes) -> str:
+    """Text of Latin letters in UTF-16 has a zero in nearly every second byte."""
+    half = len(head) // 2
+    if half < 2:
+        return ""
+    odd, even = head[1 : 2 * half : 2].count(0), head[0 : 2 * half : 2].count(0)
+    if odd > 0.7 * half and even < 0.05 * half:
+        return "utf-16-le"
+    return "utf-16-be" if even > 0.7 * half and odd < 0.05 * half else ""
+
+
+def _guessed(data: bytes) -> str:
+    as_utf8 = data.decode("utf-8", "replace")
+    wide = sum(1 for character in as_utf8 if character > "\x7f")
+    bad = as_utf8.count("\ufffd")
+    if bad <= max(1, _BAD_SHARE * len(as_utf8)) and wide > 2 * bad:
+        return as_utf8
+    from charset_normalizer import from_bytes
+
+    best = from_bytes(_where_it_is_not_ascii(data)).best()
+    return data.decode(best.encoding if best else "cp1252", "replace")
+
+
+def _where_it_is_not_ascii(data: bytes) -> bytes:
+    """A sample that shows the charset: around the first bytes that are not ASCII."""
+    first = next((n for n in range(0, len(data), 4096) if not data[n : n + 4096].isascii()), 0)
+    return data[max(0, first - 4096) : first + _SAMPLE_BYTES]

@@ -1,0 +1,50 @@
+"""Bytes of a document -> its text, by format. Others than text formats become Markdown whose headings are the
+document's structure. Nothing is fetched from elsewhere, and every size is bounded.
+"""
+
+from collections.abc import Callable
+
+from anamnesis_pipeline.documents.charset import decoded
+from anamnesis_pipeline.documents.languages import format_of
+from anamnesis_pipeline.errors import DocumentUnreadable
+
+__all__ = ["MOST_JSON_CHARS", "MOST_TEXT_CHARS", "format_of", "to_text"]
+
+MOST_TEXT_CHARS = 4_000_000
+"""Of longer texts the rest is left out, and a note at the end says so."""
+MOST_JSON_CHARS = 64_000_000
+"""JSON is read whole or not at all, since half of it is not JSON; an export of all chats is one file."""
+
+
+def to_text(path: str, data: bytes) -> str:
+    """The text of the document at `path` with the bytes `data`; lines end in line feeds.
+
+    :raises DocumentUnreadable: if the bytes are not of the format that the name says, are encrypted, damaged, binary
+        or empty, or the parser is not installed.
+    """
+    fmt = format_of(path)
+    if fmt is None:
+        raise DocumentUnreadable(f"{path}: no document of a format that is read")
+    if not data.strip():
+        raise DocumentUnreadable(f"{path}: the file is empty")
+    try:
+        text = _converter(fmt)(data)
+    except DocumentUnreadable as exc:
+        raise DocumentUnreadable(f"{path}: {exc}") from exc
+    return _bounded(path, fmt, text)
+
+
+def _bounded(path: str, fmt: str, text: str) -> str:
+    if fmt == "json":
+        if len(text) > MOST_JSON_CHARS:
+            raise DocumentUnreadable(f"{path}: {len(text)} characters of JSON, more than {MOST_JSON_CHARS}; split it")
+        return text
+    if len(text) <= MOST_TEXT_CHARS:
+        return text
+    left = len(text) - MOST_TEXT_CHARS
+    return f"{text[:MOST_TEXT_CHARS]}\n\n[{left} more characters of this document were left out]\n"
+
+
+def _converter(fmt: str) -> Callable[[bytes], str]:
+    """How the bytes of a format become text."""
+    return decoded

@@ -1,0 +1,36 @@
+"""The text of a document -> its titled sections, by format. Pure."""
+
+from anamnesis_pipeline.document_model import Section
+from anamnesis_pipeline.documents.headings import intercom_headings, markdown_headings, rst_headings
+from anamnesis_pipeline.documents.languages import CONVERTED, format_of
+from anamnesis_pipeline.documents.outlined import sections_under, untitled
+
+LEAST_CHARS = 30
+"""Fewer characters of text say nothing, and make no section."""
+
+_LIKE_MARKDOWN = (frozenset(CONVERTED) | {"markdown"}) - {"doc", "rtf"}
+
+
+def sections_of(path: str, text: str) -> list[Section]:
+    """The sections of the document at `path`, in the order of the text.
+
+    Together they hold all of it that says something. A section whose text and titles did not change keeps its anchor
+    when others are added, changed, moved or removed. `text` is what `formats.to_text` gave.
+    """
+    fmt = format_of(path) or "text"
+    name = path.replace("\\", "/").rsplit("/", 1)[-1]
+    return [found for found in _sections(fmt, name, text) if _size(found) >= LEAST_CHARS]
+
+
+def _sections(fmt: str, name: str, text: str) -> list[Section]:
+    if "intercom" in name.lower() and (messages := intercom_headings(text)):
+        return sections_under(messages, name, text, merge=False)
+    if fmt in _LIKE_MARKDOWN:
+        return sections_under(markdown_headings(text), name, text)
+    if fmt == "rst":
+        return sections_under(rst_headings(text), name, text)
+    return untitled(name, text)
+
+
+def _size(section: Section) -> int:
+    return sum(len(piece.text.strip()) for piece in section.pieces)

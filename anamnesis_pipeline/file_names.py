@@ -1,0 +1,35 @@
+"""Names of files as text, whatever bytes they are made of. Systems keep bytes; a store keeps text.
+
+A byte that is no UTF-8 becomes one character of a private range, U+F780 to U+F7FF. So do the bytes of a name that holds
+such characters itself, so that each name has one text, and each text that was made here goes back to the name.
+"""
+
+import re
+
+_PRIVATE = 0xF700
+_ESCAPED = re.compile("[\uf780-\uf7ff]")
+_SURROGATE = re.compile("[\udc80-\udcff]")
+
+
+def name_of(raw: bytes) -> str:
+    """The text of a name or path, which can be stored. Never fails."""
+    try:
+        text = raw.decode()
+    except UnicodeDecodeError:
+        text = raw.decode("utf-8", "surrogateescape")
+    if text.isascii():
+        return text
+    text = _ESCAPED.sub(lambda found: "".join(chr(_PRIVATE + byte) for byte in found[0].encode()), text)
+    return _SURROGATE.sub(lambda found: chr(_PRIVATE + (ord(found[0]) & 0xFF)), text)
+
+
+def bytes_of(name: str) -> bytes:
+    """The bytes of a name or path: what `name_of` was given. Also takes what Python itself made of odd bytes.
+
+    :raises ValueError: it holds half a surrogate pair or a NUL, which no name has.
+    """
+    if "\0" in name:
+        raise ValueError("a name holds a NUL byte")
+    if name.isascii():
+        return name.encode()
+    return _ESCAPED.sub(lambda found: chr(ord(found[0]) - _PRIVATE + 0xDC00), name).encode("utf-8", "surrogateescape")

@@ -1,0 +1,177 @@
+import itertools
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from anamnesis_pipeline.document_model import Section
+from anamnesis_pipeline.documents.blocks import SHORT
+from anamnesis_pipeline.documents.sections import sections_of
+
+LONG = "This sentence is long enough to be a section of its own, as it says something."
+
+
+def text_of(section: Section) -> str:
+    return "\n".join(piece.text for piece in section.pieces)
+
+
+def anchors(path: str, text: str) -> list[str]:
+    return [section.anchor for section in sections_of(path, text)]
+
+
+# --- headings --------------------------------------------------------------------------------------------
+
+
+def test_a_section_is_titled_with_the_headings_around_it() -> None:
+    text = f"intro {LONG}\n# Setup\n{LONG}\n## Docker\n{LONG}\n### Ports\n{LONG}\n#### Deep\n{LONG}\n# Use\n{LONG}\n"
+    found = sections_of("x/CLAUDE.md", text)
+    assert [section.title for section in found] == [
+        ("CLAUDE.md",),
+        ("CLAUDE.md", "Setup"),
+        ("CLAUDE.md", "Setup", "Docker"),
+        ("CLAUDE.md", "Setup", "Docker", "Ports"),
+        ("CLAUDE.md", "Use"),
+    ]
+    assert [section.anchor for section in found] == [
+        "~top", "Setup", "Setup > Docker", "Setup > Docker > Ports", "Use",
+    ]  # fmt: skip
+    assert (found[3].first_line, found[3].last_line) == (6, 9)
+    assert "#### Deep" in text_of(found[3])
+
+
+def test_a_comment_in_a_code_block_is_no_heading() -> None:
+    text = f"# One\n{LONG}\n```sh\n# install\napt install x\n```\n~~~~\n# more\n~~~~\n"
+    assert anchors("a.md", text) == ["One"]
+
+
+def test_underlined_headings_count_and_front_matter_is_none() -> None:
+    text = f"---\ntitle: x\ntags: {LONG}\n---\nOne\n===\n{LONG}\n\nTwo\n---\n{LONG}\n"
+    assert anchors("a.md", text) == ["~top", "One", "One > Two"]
+
+
+def test_marks_of_a_heading_are_no_part_of_its_title() -> None:
+    assert anchors("a.md", f"# **The** `x` [way](http://e.x/y) #\n{LONG}") == ["The x way"]
+
+
+def test_a_heading_in_a_quote_or_list_begins_no_section() -> None:
+    assert anchors("a.md", f"# One\n> # quoted\n> {LONG}\n\n- # listed\n{LONG}") == ["One"]
+
+
+def test_what_is_under_a_heading_is_kept_however_short() -> None:
+    found = sections_of("a.md", f"# Host\n{LONG}\n## Port\n3010\n## User\n{LONG}")
+    assert [section.anchor for section in found] == ["Host", "Host > User"]
+    assert text_of(found[0]).endswith("## Port\n3010")
+
+
+def test_a_heading_without_text_joins_what_it_is_the_heading_of() -> None:
+    found = sections_of("a.md", f"# Manual\n\n## Install\n{LONG}\n# End\n## Last\n{LONG}")
+    assert [(section.anchor, text_of(section).split("\n")[0]) for section in found] == [
+        ("Manual > Install", "# Manual"),
+        ("End > Last", "# End"),
+    ]
+
+
+def test_several_small_sections_make_one() -> None:
+    found = sections_of("a.md", "# Service\n## Host\nexample\n## Port\n3010\n## User\nbob the builder")
+    assert [section.anchor for section in found] == ["Service"]
+
+
+def test_a_file_that_says_nothing_has_no_section() -> None:
+    assert sections_of("a.md", "# Hi\n\nshort\n") == []
+    assert sections_of("a.txt", "short") == []
+    assert sections_of("a.txt", "") == []
+
+
+def test_equal_titles_are_told_apart_by_their_number() -> None:
+    text = f"# A~2\n{LONG}\n" + f"# A\n{LONG}\n" * 3
+    assert anchors("a.md", text) == ["A~~2", "A", "A~2", "A~3"]
+
+
+def test_messages_between_sessions_are_sections_of_their_own() -> None:
+    text = f"# Intercom\n{LONG}\n### MSG-1 from a\nok, done, tests are green\n### MSG-2\n## inner\n### note\n{LONG}\n"
+    assert [s.title[1:] for s in sections_of("x/claude_intercom.md", text)] == [(), ("MSG-1 from a",), ("MSG-2",)]
+
+
+def test_a_long_section_is_cut_at_its_deeper_headings() -> None:
+    body = f"{LONG}\n" * 100
+    text = f"# A\n{LONG}\n#### One\n{body}\n#### Two\n{body}"
+    assert anchors("a.md", text) == ["A", "A > One", "A > Two"]
+
+
+def test_titles_of_restructured_text_are_headings() -> None:
+    text = f"=====\nTitle\n=====\n{LONG}\n\nPart\n----\n{LONG}\n\nInner\n~~~~~\n{LONG}\n\nNext\n----\n{LONG}\n"
+    assert anchors("a.rst", text) == ["Title", "Title > Part", "Title > Part > Inner", "Title > Next"]
+
+
+# --- text without headings -------------------------------------------------------------------------------
+
+
+def paragraphs(seed: int, count: int) -> list[str]:
+    return [f"Paragraph {seed}.{n}. " + f"{LONG} " * (1 + (seed + n) % 5) for n in range(count)]
+
+
+def test_a_short_text_is_one_section() -> None:
+    text = f"One\n\n{LONG}\n\nTwo"
+    assert [text_of(section) for section in sections_of("a.txt", text)] == [text]
+
+
+def test_an_insertion_at_the_top_of_a_long_text_renames_few_pieces() -> None:
+    text = "\n\n".join(paragraphs(1, 200))
+    before = sections_of("a.txt", text)
+    after = sections_of("a.txt", "\n\n".join(paragraphs(2, 5)) + "\n\n" + text)
+    assert len(before) > 8
+    same = {(s.anchor, text_of(s)) for s in before} & {(s.anchor, text_of(s)) for s in after}
+    assert len(same) >= len(before) - 2
+
+
+def test_one_huge_line_is_cut_and_nothing_of_it_lost() -> None:
+    text = "word " * 10_000 + "x" * 20_000
+    found = sections_of("a.txt", text)
+    assert "".join(text_of(section) for section in found).replace(" ", "") == text.replace(" ", "")
+    assert all(len(text_of(section)) <= 6_200 for section in found)
+    assert len({section.anchor for section in found}) == len(found)
+
+
+# --- for all documents -----------------------------------------------------------------------------------
+
+TITLES = st.lists(st.sampled_from(["Setup", "Docker", "Port > 1", "A", "B", "a~2", "Über uns"]), min_size=1, max_size=9)
+BODIES = st.sampled_from(["", "3010", LONG, f"{LONG}\n\n{LONG}", "x " * SHORT, f"```\n# no\n```\n{LONG}"])
+
+
+@st.composite
+def documents(draw: st.DrawFn) -> str:
+    titles = draw(TITLES)
+    return draw(BODIES) + "\n" + "".join(f"{'#' * draw(st.integers(1, 6))} {t}\n{draw(BODIES)}\n" for t in titles)
+
+
+@given(documents())
+def test_no_line_of_markdown_is_lost_or_told_twice(text: str) -> None:
+    found = sections_of("a.md", text)
+    if not found:
+        assert len(text) < 60
+        return
+    lines = text.split("\n")
+    covered = [n for s in found for n in range(s.first_line, s.last_line + 1)]
+    assert {n for n, line in enumerate(lines, 1) if line.strip()} <= set(covered)
+    assert "".join("".join(text_of(s) for s in found).split()) == "".join(text.split())
+    assert len({s.anchor for s in found}) == len(found)
+
+
+@given(st.permutations([f"Part {n}" for n in range(6)]), st.sets(st.integers(0, 5)), st.booleans())
+def test_a_section_keeps_its_anchor_when_others_come_go_or_move(order: list[str], gone: set[int], extra: bool) -> None:
+    def written(titles: list[str]) -> str:
+        return "# Top\n\n" + "".join(f"## {t}\n{t}: {LONG}\n#### inner\n{LONG}\n" for t in titles)
+
+    kept = [title for n, title in enumerate(order) if n not in gone]
+    before = {s.title[-1]: s.anchor for s in sections_of("a.md", written(sorted(order)))}
+    after = {s.title[-1]: s.anchor for s in sections_of("a.md", written(["New", *kept] if extra else kept))}
+    assert {title: before[title] for title in kept} == {title: after[title] for title in kept}
+
+
+@given(st.lists(st.text(alphabet=st.sampled_from("ab #=-`~\n\t>*\u2028é"), max_size=80), max_size=30))
+def test_any_text_gives_sections_with_anchors_of_their_own(pieces: list[str]) -> None:
+    text = "\n".join(pieces)
+    for path in ("a.md", "a.rst", "a.txt", "intercom.md"):
+        found = sections_of(path, text)
+        assert len({s.anchor for s in found}) == len(found)
+        assert all(1 <= s.first_line <= s.last_line <= text.count("\n") + 1 for s in found)
+        assert all(a.first_line <= b.first_line for a, b in itertools.pairwise(found))

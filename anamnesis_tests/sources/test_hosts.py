@@ -1,0 +1,255 @@
+"""What every host must do, on the same tree."""
+
+import os
+
+import pytest
+
+from anamnesis_pipeline.errors import SourceMissing, SourceUnreadable
+from anamnesis_pipeline.file_names import name_of
+from anamnesis_pipeline.sources.base import Wanted
+from anamnesis_pipeline.sources.local import LocalHost
+from anamnesis_pipeline.sources.specs import DOCUMENTS, LOGS
+from anamnesis_tests.sources.conftest import session_name
+
+MARKDOWN = ("*.md", "*.TXT")
+ODD = [
+    b"two words.md",
+    b"new\nline.md",
+    b"-dash.md",
+    b"quo'te\".md",
+    b"caf\xe9.md",
+    "\uf7e9.md".encode(),
+    b"a\\b*?[.md",
+]
+
+
+@pytest.fixture
+def host():
+    return LocalHost("box")
+
+
+def write(path, text="text\n"):
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(text)
+    return path
+
+
+def survey(host, root, kind=DOCUMENTS, names=MARKDOWN, **more):
+    (found,) = host.survey([Wanted(kind, os.fspath(root), names=names, **more)])
+    if isinstance(found, SourceUnreadable):
+        raise found
+    return found
+
+
+def paths(found):
+    return [file.path for file in found.files]
+
+
+def test_documents_are_found_by_name_in_any_case_and_at_any_depth(host, tmp_path):
+    for path in ("CLAUDE.md", "a/README.MD", "a/b/c/notes.txt", "a/x.py", "b/.hidden/y.md"):
+        write(tmp_path / path)
+    assert paths(survey(host, tmp_path)) == ["CLAUDE.md", "a/README.MD", "a/b/c/notes.txt", "b/.hidden/y.md"]
+    assert paths(survey(host, tmp_path, names=())) == sorted(
+        ["CLAUDE.md", "a/README.MD", "a/b/c/notes.txt", "a/x.py", "b/.hidden/y.md"]
+    )
+
+
+def test_folders_to_skip_and_git_are_not_entered_and_repositories_are_named(host, tmp_path):
+    for path in ("node_modules/a.md", "sub/node_modules/b.md", ".git/c.md", "sub/.git/d.md", "sub/e.md", "x.egg/f.md"):
+        write(tmp_path / path)
+    write(tmp_path / "worktree" / ".git", "gitdir: elsewhere\n")
+    found = survey(host, tmp_path, skip=("node_modules", "*.egg"))
+    assert paths(found) == ["sub/e.md"]
+    assert found.repositories == (".", "sub", "worktree")
+
+
+def test_a_root_that_is_named_like_a_folder_to_skip_is_entered(host, tmp_path):
+    write(tmp_path / "build" / "a.md")
+    assert paths(survey(host, tmp_path / "build", skip=("build",))) == ["a.md"]
+
+
+def test_patterns_of_what_to_ignore_come_along_as_they_are(host, tmp_path):
+    write(tmp_path / ".gitignore", "a\n\n b \r\n!c")
+    write(tmp_path / "sub" / ".anamnesisignore", "")
+    (tmp_path / "raw").mkdir()
+    (tmp_path / "raw" / ".gitignore").write_bytes(b"caf\xe9\n\0\n")
+    found = survey(host, tmp_path)
+    assert found.files == ()
+    assert {path: text.rstrip("\n") for path, text in found.ignores.items()} == {
+        ".gitignore": "a\n\n b \r\n!c", "sub/.anamnesisignore": "", "raw/.gitignore": name_of(b"caf\xe9\n\0"),
+    }  # fmt: skip
+
+
+def test_a_huge_file_of_patterns_is_a_problem(host, tmp_path):
+    write(tmp_path / ".gitignore", "a\n" * (1 << 18))
+    found = survey(host, tmp_path)
+    assert found.ignores == {}
+    assert "not obeyed" in found.problems[0]
+
+
+@pytest.mark.parametrize("raw", ODD)
+def test_odd_names_are_listed_and_read(host, tmp_path, raw):
+    folder = os.fsencode(tmp_path) + b"/" + raw + b".d"
+    os.mkdir(folder)
+    with open(folder + b"/" + raw, "wb") as file:
+        file.write(raw)
+    found = survey(host, tmp_path)
+    assert paths(found) == [f"{name_of(raw)}.d/{name_of(raw)}"]
+    path = f"{found.root}/{found.files[0].path}"
+    path.encode()
+    assert host.read(path, 0, 100) == raw
+    with host.fetching([(path, len(raw))]) as read:
+        assert read(path, 0, 100) == raw
+
+
+def test_links_to_files_are_files_and_links_to_folders_are_not_followed(host, tmp_path):
+    target = write(tmp_path / "elsewhere" / "target", "1234567")
+    root = tmp_path / "root"
+    write(root / "a.md", "12")
+    (root / "link.md").symlink_to(target)
+    (root / "folder.md").symlink_to(tmp_path / "elsewhere")
+    (root / "loop").symlink_to(root)
+    (root / "self.md").symlink_to(root / "self.md")
+    (root / "nowhere.md").symlink_to(root / "gone")
+    os.utime(target, (1_000_000, 1_000_000))
+    files = {file.path: file for file in survey(host, root).files}
+    assert set(files) == {"a.md", "link.md"}
+    assert files["link.md"].size == 7
+    assert files["link.md"].mtime_ns == 1_000_000 * 10**9
+
+
+def test_special_files_are_not_listed_and_reading_one_does_not_wait(host, tmp_path):
+    os.mkfifo(tmp_path / "pipe.md")
+    assert survey(host, tmp_path).files == ()
+    with pytest.raises(SourceUnreadable):
+        host.read(os.fspath(tmp_path / "pipe.md"), 0, 10)
+
+
+def test_an_unchanged_tree_is_told_from_a_changed_one(host, tmp_path):
+    write(tmp_path / "a.md")
+    write(tmp_path / ".gitignore", "x")
+    first = survey(host, tmp_path)
+    again = survey(host, tmp_path, known=first.state)
+    assert (again.files, again.state, again.root) == (None, first.state, first.root)
+    for change in (
+        lambda: write(tmp_path / "a.md", "longer than it was\n"),
+        lambda: write(tmp_path / "b.md"),
+        lambda: write(tmp_path / ".gitignore", "x\ny"),
+        (tmp_path / ".git").mkdir,
+        (tmp_path / "a.md").unlink,
+    ):
+        change()
+        changed = survey(host, tmp_path, known=first.state)
+        assert changed.files is not None
+        assert changed.state != first.state
+        first = changed
+
+
+def test_logs_come_with_the_outputs_of_tools_and_the_history_above(host, tmp_path):
+    session = session_name().removesuffix(".jsonl")
+    root = tmp_path / "projects"
+    for path in (f"{session}.jsonl", f"{session}/subagents/agent-1.jsonl", f"{session}/subagents/agent-1.meta.json",
+                 f"{session}/tool-results/out.txt", f"{session}/tool-results/agent-2.jsonl", "memory/MEMORY.md",
+                 f"{session}/tool-results/out.bin", "journal.jsonl"):  # fmt: skip
+        write(root / "-p" / path)
+    write(tmp_path / "history.jsonl", "{}")
+    found = survey(host, root, LOGS, ())
+    assert paths(found) == sorted([
+        "../history.jsonl", f"-p/{session}.jsonl", f"-p/{session}/subagents/agent-1.jsonl",
+        f"-p/{session}/subagents/agent-1.meta.json", f"-p/{session}/tool-results/agent-2.jsonl",
+        f"-p/{session}/tool-results/out.txt",
+    ])  # fmt: skip
+    assert [f.path for f in host.list_files(f"{root}/-p")] == [p.removeprefix("-p/") for p in paths(found)[:-1]]
+    assert host.file(os.fspath(tmp_path), "history.jsonl").size == 2
+    assert host.file(os.fspath(tmp_path), "nothing.jsonl") is None
+    assert host.file(os.fspath(tmp_path), "projects") is None
+
+
+def test_folders_of_logs_that_are_linked_are_read_once_and_a_loop_ends(host, tmp_path):
+    name = session_name()
+    write(tmp_path / "logs" / "sub" / name)
+    (tmp_path / "logs" / "sub" / "back").symlink_to(tmp_path / "logs")
+    (tmp_path / "logs" / "zweitens").symlink_to(tmp_path / "logs" / "sub")
+    write(tmp_path / "outside" / name)
+    (tmp_path / "logs" / "linked").symlink_to(tmp_path / "outside")
+    found = survey(host, tmp_path / "logs", LOGS, ())
+    assert paths(found) == [f"linked/{name}", f"sub/{name}"]
+    assert found.problems == ()
+
+
+def test_what_lies_too_deep_is_named(host, tmp_path):
+    write(tmp_path.joinpath(*"abcdefghijklmno") / session_name())
+    write(tmp_path.joinpath(*"abcdefghijkl") / "deep.md")
+    found = survey(host, tmp_path, LOGS, ())
+    assert found.files == ()
+    assert len(found.problems) == 1
+    assert "deeper than 12 folders" in found.problems[0]
+    assert len(paths(survey(host, tmp_path))) == 1
+
+
+def test_roots_that_are_missing_or_no_folders_are_errors_in_their_place(host, tmp_path):
+    write(tmp_path / "file.md")
+    wanted = [Wanted(DOCUMENTS, os.fspath(tmp_path / name)) for name in ("nowhere", "file.md", "")]
+    missing, no_folder, found = host.survey(wanted)
+    assert isinstance(missing, SourceMissing)
+    assert isinstance(no_folder, SourceUnreadable)
+    assert not isinstance(no_folder, SourceMissing)
+    assert "not a directory" in str(no_folder)
+    assert paths(found) == ["file.md"]
+
+
+def test_a_tilde_is_the_home(host, tmp_path, monkeypatch):
+    monkeypatch.setenv("HOME", os.fspath(tmp_path))
+    write(tmp_path / "docs" / "a.md")
+    found = survey(host, "~/docs")
+    assert (found.root, paths(found)) == (f"{host.home()}/docs", ["a.md"])
+
+
+def test_folders_are_listed_by_name(host, tmp_path):
+    for path in (f"-b/{session_name()}", f"a c/{session_name()}", f".hidden/{session_name()}", "file"):
+        write(tmp_path / path)
+    assert host.folders(os.fspath(tmp_path)) == ["-b", "a c"]
+    write(tmp_path / session_name())
+    assert host.folders(os.fspath(tmp_path)) == [".", "-b", "a c"]
+    with pytest.raises(SourceMissing):
+        host.folders(os.fspath(tmp_path / "nowhere"))
+    with pytest.raises(SourceUnreadable, match="not a directory"):
+        host.folders(os.fspath(tmp_path / "file"))
+
+
+def test_reading_gives_the_asked_range_and_nothing_behind_the_end(host, tmp_path):
+    path = os.fspath(write(tmp_path / "file", "0123456789"))
+    assert (host.read(path, 3, 4), host.read(path, 8, 10), host.read(path, 10, 1)) == (b"3456", b"89", b"")
+    with pytest.raises(SourceMissing, match="cannot read the file"):
+        host.read(f"{path}.gone", 0, 1)
+    with pytest.raises(SourceUnreadable):
+        host.read(os.fspath(tmp_path), 0, 1)
+
+
+def test_many_files_are_fetched_in_order_and_again_and_others_between(host, tmp_path):
+    texts = {os.fspath(write(tmp_path / f"{n:03}.md", f"{n}" * n)): f"{n}" * n for n in range(300)}
+    large = os.fspath(write(tmp_path / "large", "x" * 3_000_000))
+    other = os.fspath(write(tmp_path / "other", "0123"))
+    wanted = [(path, len(text)) for path, text in texts.items()]
+    wanted[7:7] = [(large, 3_000_000), (os.fspath(tmp_path / "gone"), 5)]
+    with host.fetching(wanted) as read:
+        for path, size in wanted:
+            if path.endswith("gone"):
+                with pytest.raises(SourceMissing):
+                    read(path, 0, size)
+            elif path == large:
+                assert read(path, 0, size) == b"x" * size
+                assert read(path, size - 2, 10) == b"xx"
+            else:
+                assert read(path, 0, size or 1) == texts[path].encode()
+                assert read(path, 0, 1) == texts[path][:1].encode()
+        assert read(other, 1, 2) == b"12"
+        assert read(wanted[1][0], 0, 10) == b"1"
+
+
+def test_fetching_may_be_left_early(host, tmp_path):
+    wanted = [(os.fspath(write(tmp_path / f"{n}", "x" * 10_000)), 10_000) for n in range(50)]
+    with host.fetching(wanted) as read:
+        assert len(read(wanted[0][0], 0, 10_000)) == 10_000
+    with host.fetching([]):
+        pass
