@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, replace
 from typing import Protocol
 
 from anamnesis_pipeline.documents.formats import to_text
-from anamnesis_pipeline.errors import DocumentUnreadable, HostRefused, HostUnreachable, SourceUnreadable
+from anamnesis_pipeline.errors import DocumentUnreadable, HostRefused, HostUnreachable, SourceUnreadable, StoreBusy
 from anamnesis_pipeline.model import ArchiveBase, ArchiveFrame, FileCursor, FileStat, Source, content_id
 from anamnesis_pipeline.sources.archive import Archive, NewGeneration
 from anamnesis_pipeline.sources.base import Read, SourceHost, Survey, Wanted
@@ -47,6 +47,8 @@ class DocumentRules:
     spec: SourceSpec
     wanted: Wanted
     choose: Callable[[Survey], ChosenFiles]
+    excluded: Callable[[str], str | None] = lambda text: None
+    """Text of a document -> why somebody wants it kept out; None: nobody does."""
 
 
 @dataclass(slots=True)
@@ -57,6 +59,7 @@ class _Tally:
     lines: int = 0
     masked: Counter[str] = field(default_factory=Counter)
     problems: list[str] = field(default_factory=list)
+    left_out: Counter[str] = field(default_factory=Counter)
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,6 +69,7 @@ class _Crawl:
     store: Store
     archive: Archive
     source: Source
+    rules: DocumentRules
     mask: Mask
     origin: Callable[[str], Origin]
     root: str
@@ -115,7 +119,7 @@ def crawl_documents(
     cursors = store.ingest.cursors(source.key)
     selection = select(chosen.files, cursors, complete=not survey.problems)
     crawl = _Crawl(
-        store, archive, source, mask,
+        store, archive, source, rules, mask,
         origins(source, survey.root, survey.repositories, label, rules.spec.project), survey.root,
         round(abs(host.clock_skew_s() or 0.0) * 1e9), has_forgotten_sections(store), _Tally(),
     )  # fmt: skip
@@ -124,7 +128,8 @@ def crawl_documents(
         _crawl_changed(crawl, host, selection)
         gone = store.ingest.mark_gone(source.key, selection.gone) if selection.gone else 0
     report = _report(crawl.tally, len(chosen.files), selection, gone)
-    return replace(report, left_out=dict(chosen.left_out), seconds=time.perf_counter() - started)
+    left_out = crawl.tally.left_out + Counter(chosen.left_out)
+    return replace(report, left_out=dict(left_out.most_common()), seconds=time.perf_counter() - started)
 
 
 def _report(tally: _Tally, files: int, selection: Selection, gone: int) -> CrawlReport:
@@ -170,6 +175,9 @@ def _looked_at(crawl: _Crawl, read: Read, file: FileStat, before: FileCursor | N
     except (SourceUnreadable, HostUnreachable, DocumentUnreadable) as problem:
         crawl.tally.problems.append(str(problem))
         return _unread(crawl.source, file, before, str(problem))
+    if reason := crawl.rules.excluded(text):  # no reading of it counts, so that it comes in when nobody minds any more
+        crawl.tally.left_out[reason] += 1
+        return _unread(crawl.source, file, before, reason)
     origin = crawl.origin(file.path)
     version = Version(
         0, min(file.mtime_ns, time.time_ns()), crawl.skew_ns, origin.project, origin.place, origin.cwd
@@ -229,6 +237,26 @@ def _unread(source: Source, file: FileStat, before: FileCursor | None, reason: s
         version=cursor.version + 1, unread=reason,
     )  # fmt: skip
     return _Read(before, tried)
+
+
+def add_version(
+    store: Store, archive: Archive, source: Source, path: str, data: bytes, mask: Mask, version: Version
+) -> None:
+    """Archive one document that somebody handed in, as a version of the file `path` of `source`.
+
+    :param version: of whatever generation.
+    :raises DocumentUnreadable: the bytes are not of the format that the name says.
+    :raises StoreBusy: another process writes the same document all the time.
+    :raises StoreFull: the disk has no room.
+    """
+    text = to_text(path, data)
+    forgets = has_forgotten_sections(store)
+    lines = masked_lines(store, mask, path, text, Counter(), forgets=forgets)
+    file = FileStat(path, len(data), version.mtime_ns, 0, 0)
+    with archive.writing(source.key):
+        read = versioned(source, file, store.ingest.cursor(source.key, path), lines, version)
+        if not all(archive_versions(store, archive, source, [read])):
+            raise StoreBusy(f"{path} is being written by another process; send it again")
 
 
 def _archive(crawl: _Crawl, batch: Sequence[_Read]) -> None:

@@ -213,11 +213,20 @@ def _sighting(part: Part, version: Version, section: Section) -> Sighting:
     texts = [piece.text for piece in section.pieces]
     bodies = [_body(text) for text in texts]
     return Sighting(
-        source=part.source, path=part.path, part_id=part.part_id, place=version.place, anchor=section.anchor,
-        ordinal=part.ordinal, first_line=section.first_line, last_line=section.last_line, since_ns=version.mtime_ns,
-        skew_ns=version.skew_ns, text=content_id(*texts), cwd=version.cwd,
+        source=part.source,
+        path=part.path,
+        part_id=part.part_id,
+        place=version.place,
+        anchor=content_id(section.anchor),
+        ordinal=part.ordinal,
+        first_line=section.first_line,
+        last_line=section.last_line,
+        since_ns=version.mtime_ns,
+        skew_ns=version.skew_ns,
+        text=content_id(*texts),
         body=content_id(*bodies) if any(body.strip() for body in bodies) else part.part_id,
-    )  # fmt: skip
+        cwd=version.cwd,
+    )
 
 
 def _body(text: str) -> str:

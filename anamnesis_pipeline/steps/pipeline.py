@@ -6,12 +6,14 @@ from datetime import UTC, datetime
 
 from anamnesis_pipeline.documents.trust import TagPattern
 from anamnesis_pipeline.embeddings.pieces import PieceCounter
+from anamnesis_pipeline.message_keys import place_of
 from anamnesis_pipeline.model import FileCursor, Part, Source
 from anamnesis_pipeline.sources.archive import Archive
 from anamnesis_pipeline.sources.base import SourceHost
 from anamnesis_pipeline.sources.specs import DOCUMENTS
 from anamnesis_pipeline.steps.crawl import CrawlReport, Mask, crawl_source
-from anamnesis_pipeline.steps.crawl_documents import DocumentRules, crawl_documents
+from anamnesis_pipeline.steps.crawl_documents import DocumentRules, add_version, crawl_documents
+from anamnesis_pipeline.steps.document_versions import Version
 from anamnesis_pipeline.steps.documents import (
     DocumentReport,
     holds_documents,
@@ -75,6 +77,33 @@ class Pipeline:
         if not holds_documents(source):
             return DocumentReport()
         return parse_documents(self.store, self.archive_lines, source, self.tag_patterns)
+
+    def add_document(
+        self,
+        source_key: str,
+        path: str,
+        data: bytes,
+        *,
+        project: str = "",
+        tags: Sequence[str] = (),
+        title: str = "",
+        when: datetime | None = None,
+    ) -> list[str]:
+        """Take in one document that somebody handed in, as the file `path` of a reserved source: at once found by its
+        words. What is under that path already becomes its former version.
+
+        :param title: what it is called instead of by the name of the file.
+        :param when: time of the document; None: now.
+        :returns: the ids of its episodes, in its order.
+        :raises DocumentUnreadable: the bytes are not of the format that the name says.
+        """
+        source = next(source for source in self.store.ingest.sources() if source.key == source_key)
+        mtime_ns = round((when or datetime.now(UTC)).timestamp() * 1e9)
+        version = Version(0, mtime_ns, 0, project, place_of(source_key, path), "", title, tuple(tags))
+        add_version(self.store, self.archive, source, path, data, self.mask, version)
+        self.parse_documents(source)
+        self.publish(source)
+        return [s.part_id for s in self.store.documents.sightings_of(source_key, path) if s.present]
 
     def _crawl_documents(self, source: Source) -> CrawlReport:
         rules = self.rules_of(source)

@@ -1,10 +1,12 @@
 """Documents from their folder to episodes, and what becomes of their sections when they change."""
 
+from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
 
+from anamnesis_pipeline.steps.pipeline import ingest_source
 from anamnesis_pipeline.store.base import Store
 from anamnesis_tests.steps.crawled_documents import T0, DocumentHome, make_repository, write
 
@@ -220,3 +222,29 @@ def test_an_old_version_stays_in_the_archive(home: DocumentHome) -> None:
     home.ingest(notes)
     frames = home.store.ingest.frames(notes.key, "a.md", 0)
     assert "\n".join(home.archive.lines(notes.key, "a.md", frames)) + "\n" == page(SETUP, PORTS)
+
+
+def test_a_document_that_is_handed_in_is_found_at_once_by_its_title_and_tags(home: DocumentHome) -> None:
+    sent = page(SETUP, PORTS).encode()
+    ids = home.pipeline.add_document(
+        "uploads", "1f/a.md", sent, project="acme/shop", tags=("onboarding",), title="Book"
+    )
+    assert home.pipeline.add_document("uploads", "1f/a.md", sent) == ids
+    found = home.one("3010")
+    assert found.episode_id in ids
+    assert (found.project, found.source, found.path) == ("acme/shop", "uploads", "1f/a.md")
+    assert found.metadata["title"][0] == "Book"
+    assert "onboarding" in found.tags
+    assert len(home.episodes(every=True)) == len(ids)
+
+
+def test_what_somebody_keeps_out_by_its_text_comes_in_when_nobody_minds_any_more(home: DocumentHome) -> None:
+    notes = home.source("notes")
+    write(notes, "a.md", page(SETUP))
+    rules = home.rules_of(notes)
+    assert rules is not None
+    minded = replace(rules, excluded=lambda text: "payroll" if "installer" in text else None)
+    (report,) = [ingest_source(replace(home.pipeline, rules_of=lambda source: minded), notes)]
+    assert (report.crawl.left_out, report.crawl.problems, home.texts()) == ({"payroll": 1}, [], [])
+    home.ingest(notes)
+    assert "installer" in "".join(home.texts())

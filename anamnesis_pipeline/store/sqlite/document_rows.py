@@ -160,7 +160,7 @@ def _commit(connection: sqlite3.Connection, document: ParsedDocument) -> int | N
 
 
 def _storable(sighting: Sighting) -> Sighting:
-    return replace(sighting, anchor=clean(sighting.anchor), cwd=clean(sighting.cwd))
+    return replace(sighting, cwd=clean(sighting.cwd))
 
 
 def _since(new: Sighting, held: Sighting | None) -> Sighting:
