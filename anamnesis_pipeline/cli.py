@@ -28,6 +28,7 @@ from anamnesis_pipeline.commands.demo import run_demo
 from anamnesis_pipeline.commands.embedding_calls import Answer
 from anamnesis_pipeline.commands.ingest import run_ingest
 from anamnesis_pipeline.commands.restore import run_restore
+from anamnesis_pipeline.commands.upload import upload as upload_command
 from anamnesis_pipeline.errors import AnamnesisError, GiveUp
 from anamnesis_pipeline.search.query import Mode
 from anamnesis_pipeline.supervisor.up import run_up
@@ -49,6 +50,7 @@ app.add_typer(projects_app, name="projects")
 dead_letters_app = typer.Typer(help="Lines of logs that could not be read.", no_args_is_help=True)
 app.add_typer(dead_letters_app, name="dead-letters")
 app.add_typer(exclude_command.app, name="exclude")
+app.command("upload")(upload_command)
 
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON instead of text.")]
 

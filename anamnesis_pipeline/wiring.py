@@ -32,6 +32,7 @@ from anamnesis_pipeline.steps.projects import project_labels
 from anamnesis_pipeline.steps.recording import Recorder
 from anamnesis_pipeline.steps.reembed_state import WANTED_MODEL
 from anamnesis_pipeline.steps.spaces import ensure_space
+from anamnesis_pipeline.steps.uploads import Uploads
 from anamnesis_pipeline.store.base import Store
 from anamnesis_pipeline.summaries import extractive
 from anamnesis_pipeline.summaries.factory import BackendOptions, open_backend
@@ -335,6 +336,17 @@ def open_recorder(settings: Settings, store: Store, poster: Poster) -> Recorder:
     """What keeps a question with its answer and the records an LLM finds in them, however short: it is asked to."""
     llm = open_llm(settings.model_copy(update={"summary_min_chars": 0}))
     return Recorder(store, poster, open_pieces(), llm, extractive.summarize)
+
+
+def open_uploads(
+    settings: Settings, store: Store, embed: Callable[[Sequence[str]], None] = lambda ids: None
+) -> Uploads:
+    """What takes in documents that somebody hands in.
+
+    :param embed: gives episodes their vectors now; else the pipeline does it later.
+    """
+    redactor = open_redactor(settings)
+    return Uploads(store, open_pipeline(settings, store).add_document, lambda text: redactor.mask_text(text)[0], embed)
 
 
 def open_forgetter(settings: Settings, store: Store) -> Forgetter:

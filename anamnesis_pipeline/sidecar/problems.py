@@ -16,6 +16,7 @@ from starlette.responses import Response
 from anamnesis_pipeline.errors import (
     AnamnesisError,
     DimensionMismatch,
+    DocumentUnreadable,
     DocumentUnsupported,
     EmbeddingQueueFull,
     EpisodeConflict,
@@ -55,6 +56,7 @@ _STATUS: tuple[tuple[type[AnamnesisError], int], ...] = (
     (RuleRefused, 422),
     (TooLarge, 413),
     (DocumentUnsupported, 415),
+    (DocumentUnreadable, 422),
     (PageRefused, 422),
     (PageUnreachable, 502),
     (EmbeddingQueueFull, 429),

@@ -129,7 +129,7 @@ class Pipeline:
         )
 
     def publish(self, source: Source) -> EpisodeReport:
-        """Parts and summaries into episodes, but for what a rule keeps away, and what is superseded by them."""
+        """Parts and summaries into episodes, but for what a rule keeps away; and what is superseded by them."""
         hold_excluded(self.store, source)
         rules = self.rules_of(source) if source.kind == DOCUMENTS else None
         report = publish_source(

@@ -247,6 +247,9 @@ class SqliteIngest(SqliteArchive, SqliteSummaries):
             )
 
 
+_UNPUBLISHED = "published_hash IS NOT wanted_hash AND held_by IS NULL"
+
+
 def _commit_crawl(
     connection: sqlite3.Connection, before: FileCursor | None, after: FileCursor, frame: ArchiveFrame | None
 ) -> bool:
@@ -259,9 +262,6 @@ def _commit_crawl(
     if frame is not None:
         insert_frame(connection, after.source, after.path, frame)
     return True
-
-
-_UNPUBLISHED = "published_hash IS NOT wanted_hash AND held_by IS NULL"
 
 
 def _put_source(connection: sqlite3.Connection, source: Source) -> bool:
