@@ -59,7 +59,7 @@ def put_sources(wish: SourcesIn, control: Control) -> Response:
 
 @router.post("/sources/test", response_model=TrialOut)
 def try_source(wish: SourceTestIn, control: Control) -> Response:
-    """What would be crawled of a source, configured (`name`) or not (`source`): its machine is asked, nothing stored."""
+    """What would be crawled of a source, configured (`name`) or not (`source`): its machine is asked, no more."""
     spec = wish.source.spec() if wish.source else control.find(wish.name or "")
     if spec is None:
         with refusing("name"):
