@@ -24,12 +24,14 @@ Text = Annotated[str, Field(max_length=200, pattern=_TEXT)]
 Pattern = Annotated[str, Field(min_length=1, max_length=500, pattern=_TEXT)]
 
 
-class SpecModel(BaseModel):
-    """A configured source, as it comes from people, clients and the store."""
+Name = Annotated[str, Field(min_length=1, max_length=60, pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]*$")]
+
+
+class SpecFields(BaseModel):
+    """A configured source without its name."""
 
     model_config = ConfigDict(extra="forbid", strict=True)
 
-    name: Annotated[str, Field(min_length=1, max_length=60, pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]*$")]
     kind: Literal["claude_logs", "documents"]
     root: Annotated[str, Field(min_length=1, max_length=4_096, pattern=r"^[/~]" + _TEXT.removeprefix("^"))]
     host: Annotated[Text, Field(description="user@host, user@host:port, a name of ~/.ssh/config; empty: here")] = ""
@@ -41,6 +43,12 @@ class SpecModel(BaseModel):
     interval_s: Annotated[int, Field(ge=LEAST_INTERVAL_S, le=MOST_INTERVAL_S)] | None = None
     private: bool = False
     max_file_bytes: Annotated[int, Field(ge=1, le=MOST_FILE_BYTES)] = 1 << 20
+
+
+class SpecModel(SpecFields):
+    """A configured source, as it comes from people, clients and the store."""
+
+    name: Name
 
     def spec(self) -> SourceSpec:
         """The noun."""
