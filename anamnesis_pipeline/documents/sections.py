@@ -31,7 +31,8 @@ def sections_of(path: str, text: str) -> list[Section]:
 
 def _sections(fmt: str, path: str, name: str, text: str) -> list[Section]:
     found: list[Section] = []
-    if "intercom" in name.lower() and (messages := intercom_headings(text)):
+    written = fmt in {"markdown", "text"}
+    if written and "intercom" in name.lower() and (messages := intercom_headings(text)):
         found = sections_under(messages, name, text, merge=False)
     elif fmt in _LIKE_MARKDOWN:
         found = sections_under(markdown_headings(text), name, text)
