@@ -246,6 +246,30 @@ def test_the_difference_of_clocks_is_measured(tmp_path, user_key, known, opened,
         assert abs(host.clock_skew_s() - ahead_s) < 5
 
 
+def test_a_host_whose_grep_is_another_one_still_tells_what_to_ignore(tmp_path, user_key, known, opened):
+    docs = tmp_path / "docs"
+    docs.mkdir()
+    (docs / ".gitignore").write_text("secret\n")
+    (tmp_path / "bin").mkdir()
+    (tmp_path / "bin" / "grep").write_text("#!/bin/sh\nexit 2\n")
+    (tmp_path / "bin" / "grep").chmod(0o755)
+    with openssh_server(tmp_path / "sshd", user_key, {"PATH": f"{tmp_path}/bin:/usr/bin:/bin"}) as server:
+        known(server)
+        assert survey(opened(server.place), docs).ignores == {".gitignore": "secret\n"}
+
+
+def test_a_listing_that_was_killed_half_way_is_none(tmp_path, user_key, known, opened):
+    (tmp_path / "bin").mkdir()
+    find = tmp_path / "bin" / "find"
+    find.write_text('#!/bin/sh\n[ "$1" = / ] && exit 0\nkill -9 $$\n')
+    find.chmod(0o755)
+    with openssh_server(tmp_path / "sshd", user_key, {"PATH": f"{tmp_path}/bin:/usr/bin:/bin"}) as server:
+        known(server)
+        for kind in (DOCUMENTS, LOGS):
+            with pytest.raises(HostUnreachable, match="before it was done"):
+                survey(opened(server.place), tmp_path / "bin", kind)
+
+
 def test_the_clock_of_a_usual_host_is_right(far_server, known, opened, tmp_path):
     known(far_server.server)
     host = opened(far_server.place)
