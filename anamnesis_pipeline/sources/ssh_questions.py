@@ -52,7 +52,7 @@ _RECORD = r"%s %T@ %D %i %P\0"
 _NOT_HUGE = f"-size -{IGNORE_BYTES // 512 + 1}"
 _NOT_TO_BE_READ = rf"\( ! -readable -o ! -executable \) -prune -printf 'x {_RECORD}'"
 _FOLDERS = rf"{_NOT_TO_BE_READ} -o -xtype l -printf 'l {_RECORD}' -o -printf 'd {_RECORD}'"
-_PARTS = re.compile(rb"(.) (\d+) (\d+)(?:\.(\d{1,9})\d*)? (\d+) (\d+) (.*)", re.DOTALL)
+_PARTS = re.compile(rb"(.) (\d+) (-?\d+)(?:\.(\d{1,9})\d*)? (\d+) (\d+) (.*)", re.DOTALL)
 _MISSING_END = "broke off in the middle of its answer"
 
 
@@ -214,7 +214,10 @@ def _answer(reader: "_Records", root: str) -> Answer:
         if record == b"e":
             answer.state = hashlib.sha256(reader.raw[start:before]).hexdigest()
             break
-        entries.append(_entry(root, record))
+        if (entry := _entry(root, record)) is not None:
+            entries.append(entry)
+        else:
+            answer.problems.append(f"{root}: the host shows an entry in a way that is not understood, passed over")
     answer.entries = entries
     answer.ignores = {path: name_of(b"".join(lines)) for path, lines in shown.items()}
     for entry in entries:  # an empty file has no lines to show
@@ -223,10 +226,10 @@ def _answer(reader: "_Records", root: str) -> Answer:
     return answer
 
 
-def _entry(root: str, record: bytes) -> Entry:
+def _entry(root: str, record: bytes) -> Entry | None:
     parts = _PARTS.fullmatch(record)
     if parts is None:
-        raise HostUnreachable(f"the host {_MISSING_END}")
+        return None
     kind, size, seconds, fraction, device, inode, raw = parts.groups()
     mtime_ns = int(seconds) * 10**9 + int((fraction or b"0").ljust(9, b"0"))
     path = _below(root, raw) if kind == b"s" else name_of(raw)

@@ -270,6 +270,20 @@ def test_a_listing_that_was_killed_half_way_is_none(tmp_path, user_key, known, o
                 survey(opened(server.place), tmp_path / "bin", kind)
 
 
+def test_files_have_the_size_time_and_identity_that_they_have_over_there(far_server, known, opened, tmp_path):
+    for name, mtime_ns in (("a.md", 1_700_000_000_123_456_789), ("old.md", -5_000_000_000)):
+        (tmp_path / name).write_text(name)
+        os.utime(tmp_path / name, ns=(mtime_ns, mtime_ns))
+    (tmp_path / "link.md").symlink_to(tmp_path / "a.md")
+    known(far_server.server)
+    found = survey(opened(far_server.place), tmp_path)
+    assert [file.path for file in found.files] == ["a.md", "link.md", "old.md"]
+    for file in found.files:
+        status = os.stat(tmp_path / file.path)
+        identity = status.st_size, status.st_mtime_ns, status.st_dev, status.st_ino
+        assert (file.size, file.mtime_ns, file.device, file.inode) == identity
+
+
 def test_the_clock_of_a_usual_host_is_right(far_server, known, opened, tmp_path):
     known(far_server.server)
     host = opened(far_server.place)
@@ -399,6 +413,19 @@ def test_each_root_is_answered_for_in_one_command_and_known_ones_in_a_few_bytes(
     (tmp_path / "3" / "new.md").write_text("new")
     changed = host.survey([Wanted(DOCUMENTS, w.root, f.state) for w, f in zip(wanted, found, strict=True)])
     assert [each.files is None for each in changed] == [True, True, True, False, True]
+
+
+@pytest.mark.slow
+def test_a_hundred_thousand_files_are_listed_and_known_again(far_server, known, opened, tmp_path):
+    for number in range(100_000):
+        if number % 1000 == 0:
+            (tmp_path / f"{number // 1000}").mkdir()
+        os.close(os.open(tmp_path / f"{number // 1000}" / f"{number}.md", os.O_CREAT))
+    known(far_server.server)
+    host = opened(far_server.place)
+    found = survey(host, tmp_path)
+    assert len(found.files) == 100_000
+    assert survey(host, tmp_path, known=found.state).files is None
 
 
 @pytest.mark.slow
