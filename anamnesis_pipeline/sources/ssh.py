@@ -9,12 +9,14 @@ from contextlib import AbstractContextManager
 from typing import Any
 
 from anamnesis_pipeline.errors import HostUnreachable, SourceUnreadable
+from anamnesis_pipeline.file_names import name_of
 from anamnesis_pipeline.model import FileStat
 from anamnesis_pipeline.sources.base import Listing, Read, Survey, Wanted, is_log
 from anamnesis_pipeline.sources.local import MAX_DEPTH
 from anamnesis_pipeline.sources.sftp_walk import file_there, folders_there, look_through
 from anamnesis_pipeline.sources.specs import DOCUMENTS
-from anamnesis_pipeline.sources.ssh_answers import listing_of, survey_of, unreadable
+from anamnesis_pipeline.sources.ssh_answers import listing_of, survey_of, unread_patterns, unreadable
+from anamnesis_pipeline.sources.ssh_disk import SshDisk
 from anamnesis_pipeline.sources.ssh_link import CONNECT_TIMEOUT_S, IDLE_S, READ_TIMEOUT_S, SshLink
 from anamnesis_pipeline.sources.ssh_questions import (
     MAX_ANSWER_BYTES,
@@ -142,6 +144,8 @@ class SshHost:
         if proper and not answers:
             with self._readers.sftp() as sftp:
                 answers = [look_through(sftp, each, self._home or "") for each in proper]
+        for answer in answers:
+            self._read_patterns(answer)
         if len(answers) != len(proper):
             raise HostUnreachable(f"{self.place} broke off in the middle of its answer; try again later")
         found = iter([survey_of(each, answer) for each, answer in zip(proper, answers, strict=True)])
@@ -161,9 +165,22 @@ class SshHost:
         """
         return self._readers.read(path, offset, length)
 
+    def disk(self) -> SshDisk:
+        """Its disk, to find the repository of a folder there (`exchanges.projects.resolved_project`)."""
+        return SshDisk(self._readers.sftp, self.read, self.home)
+
     def _size_of(self, path: str) -> int:
         with self._readers.sftp() as sftp:
             return sftp.stat(path).size
+
+    def _read_patterns(self, answer: Answer) -> None:
+        """Read the patterns of what to ignore that did not come along, as where `grep` is another one."""
+        for file in unread_patterns(answer):
+            try:
+                text = self.read(f"{answer.root.rstrip('/')}/{file.path}", 0, file.size)
+                answer.ignores[file.path] = name_of(text)
+            except SourceUnreadable as problem:
+                answer.problems.append(str(problem))
 
     def _answer(self, question: Question) -> Answer | None:
         """None: the host has no GNU find."""
@@ -239,8 +256,9 @@ def _all_of(channel: Any) -> tuple[bytes, bytes, float]:
 
 
 def _add_complaints(reply: Reply, stderr: bytes) -> None:
-    """Each to the root that it is of."""
+    """Each to the root that it is of; where that is not said, to all."""
     for complaint in complaints(stderr):
         of = [answer for answer in reply.answers or () if complaint.startswith(answer.root)]
-        if of:
-            max(of, key=lambda answer: len(answer.root)).problems.append(complaint)
+        longest = max((len(answer.root) for answer in of), default=0)
+        for answer in [answer for answer in of if len(answer.root) == longest] or reply.answers or ():
+            answer.problems.append(complaint)
