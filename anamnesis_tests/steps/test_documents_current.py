@@ -72,7 +72,7 @@ def test_a_document_without_a_remote_is_known_by_machine_and_path():
     here = origins(NOTES, "/data", [], lambda folder: "/data")("a.md")
     there = origins(Source("x", "desk"), "/data", [], lambda folder: "/data")("a.md")
     assert here.place != there.place
-    assert origins(NOTES, "/data", [], lambda folder: "/data", "handbook")("a.md").project == "handbook"
+    assert origins(NOTES, "/data", [], lambda folder: "/data", lambda path: "handbook")("a.md").project == "handbook"
 
 
 def test_only_names_of_remotes_are_remotes():

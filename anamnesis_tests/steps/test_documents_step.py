@@ -6,10 +6,12 @@ from pathlib import Path
 
 import pytest
 
+from anamnesis_pipeline.model import Source
 from anamnesis_pipeline.steps.llm_choice import LlmChoice, LlmRules
 from anamnesis_pipeline.steps.pipeline import ingest_source
 from anamnesis_pipeline.store.base import Store
 from anamnesis_tests.steps.crawled_documents import T0, DocumentHome, make_repository, write
+from anamnesis_tests.store.samples import put
 
 SETUP = "## Setup\n\nRun the installer twice, since the first run only downloads the parts."
 PORTS = "## Ports\n\nThe sidecar listens on 3010, and Dagster on 3000 of the same machine."
@@ -291,3 +293,15 @@ def test_no_llm_sees_code_nor_the_text_of_a_private_source_or_its_copies(home: D
     assert choice.against(parts["3010"]) == "private", "the part goes by the other copy"
     assert at_home.against(parts["3010"]) == choice.against(parts["orange"]) == ""
     assert at_home.against(code) == "code"
+
+
+def test_a_memory_that_claude_code_keeps_is_of_the_project_of_the_logs_beside_it(home: DocumentHome) -> None:
+    claude = home.source("claude")
+    logs = Source("claude--logs", "claude", f"{claude.root}/projects", "-code-shop")
+    home.store.ingest.put_sources([logs])
+    put(home.store, "e1", "said", source=logs.key, project="acme/shop")
+    write(claude, "projects/-code-shop/memory/ports.md", page(PORTS))
+    write(claude, "projects/-other/memory/colors.md", page(COLORS))
+    home.ingest(claude)
+    assert home.one("3010").project == "acme/shop"
+    assert home.one("orange").project != "acme/shop"
