@@ -27,10 +27,10 @@ _KEYS = {
 }
 
 
-def config_section(path: str, fmt: str, text: str) -> Section | None:
-    """The file as one section; None if it is too long for one."""
+def config_sections(path: str, fmt: str, text: str) -> list[Section]:
+    """The file as one section; none if it is too long for one."""
     if len(text) > LONG_CHARS:
-        return None
+        return []
     keys = dict.fromkeys(" ".join(found.split()) for found in _KEYS.get(fmt, _ASSIGNED).findall(text))
     listed = ", ".join(keys)
     shown = listed if len(listed) <= MOST_KEYS_CHARS else listed[:MOST_KEYS_CHARS].rsplit(", ", 1)[0] + ", …"
@@ -38,4 +38,4 @@ def config_section(path: str, fmt: str, text: str) -> Section | None:
     name = path.replace("\\", "/").rsplit("/", 1)[-1]
     kind = SegmentKind.DOCUMENT if len(text) <= SHORT_CHARS else SegmentKind.CODE
     pieces = (SectionPiece(SegmentKind.OUTLINE, outline), SectionPiece(kind, text.strip("\n")))
-    return Section(TOP, (name,), pieces, 1, text.count("\n") + 1, "code", fmt)
+    return [Section(TOP, (name,), pieces, 1, text.count("\n") + 1, "code", fmt)]

@@ -5,6 +5,7 @@ import email.policy
 import re
 from collections.abc import Iterator
 from email.message import EmailMessage
+from typing import Any
 
 from anamnesis_pipeline.documents.plain import as_markdown, heading, tidy
 from anamnesis_pipeline.documents.web_pages import markdown_of
@@ -14,6 +15,10 @@ HEADERS = ("From", "To", "Cc", "Date", "Reply-To")
 MOST_DEPTH = 5
 """How deep a mail inside a mail is read."""
 MOST_PARTS = 200
+MOST_HEADER_CHARS = 4_000
+"""The library takes the square of a header's length to understand it."""
+MOST_CHARS = 4_000_000
+"""Of a mailbox; the mails behind are left out, and a note says how many."""
 
 _BETWEEN = re.compile(rb"(?:\A|(?<=\n)\r?\n)From [^\r\n]{3,200}\r?\n")
 _HEADING = re.compile(r"^(#{1,6}) ", re.MULTILINE)
@@ -37,7 +42,15 @@ def mbox_text(data: bytes) -> str:
     if not seams:
         raise DocumentUnreadable("no mail begins in it with a line 'From '")
     mails = [data[begin:end] for begin, end in zip(seams, [*starts[1:], len(data)], strict=True)]
-    return tidy("\n\n".join(_readable(mail) for mail in mails))
+    texts: list[str] = []
+    room = MOST_CHARS
+    for number, mail in enumerate(mails):
+        texts.append(_readable(mail))
+        room -= len(texts[-1])
+        if room < 0:
+            texts.append(f"[{len(mails) - number - 1} more mails were left out]")
+            break
+    return tidy("\n\n".join(texts))
 
 
 def _readable(mail: bytes) -> str:
@@ -47,8 +60,17 @@ def _readable(mail: bytes) -> str:
         return f"# Unreadable mail\n\n[this mail could not be read: {type(exc).__name__}]"
 
 
+class _BoundedHeaders(email.policy.EmailPolicy):
+    def header_fetch_parse(self, name: str, value: str) -> Any:
+        return super().header_fetch_parse(name, value if len(value) <= MOST_HEADER_CHARS else value[:MOST_HEADER_CHARS])
+
+
+_POLICY: Any = _BoundedHeaders()
+
+
 def _parsed(data: bytes) -> EmailMessage:
-    return email.message_from_bytes(data, policy=email.policy.default)
+    parsed: EmailMessage = email.message_from_bytes(data, policy=_POLICY)
+    return parsed
 
 
 def _blocks(mail: EmailMessage, level: int) -> Iterator[str]:

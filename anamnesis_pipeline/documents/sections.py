@@ -1,9 +1,11 @@
 """The text of a document -> its titled sections, by format. Pure."""
 
 from anamnesis_pipeline.document_model import Section
+from anamnesis_pipeline.documents.chats import chat_sections, is_chat_export
 from anamnesis_pipeline.documents.code import code_sections
-from anamnesis_pipeline.documents.config_files import config_section
+from anamnesis_pipeline.documents.config_files import config_sections
 from anamnesis_pipeline.documents.headings import intercom_headings, markdown_headings, rst_headings
+from anamnesis_pipeline.documents.json_items import item_sections
 from anamnesis_pipeline.documents.languages import CODE_FORMATS, CONFIG_FORMATS, CONVERTED, format_of
 from anamnesis_pipeline.documents.outlined import sections_under, untitled
 
@@ -28,17 +30,26 @@ def sections_of(path: str, text: str) -> list[Section]:
 
 
 def _sections(fmt: str, path: str, name: str, text: str) -> list[Section]:
-    if "intercom" in name.lower() and (messages := intercom_headings(text)):
-        return sections_under(messages, name, text, merge=False)
-    if fmt in _LIKE_MARKDOWN:
-        return sections_under(markdown_headings(text), name, text)
-    if fmt == "rst":
-        return sections_under(rst_headings(text), name, text)
-    if fmt in CODE_FORMATS and (found := code_sections(path, fmt, text)):
-        return found
-    if fmt in CONFIG_FORMATS and (config := config_section(path, fmt, text)):
-        return [config]
-    return untitled(name, text)
+    found: list[Section] = []
+    written = fmt in {"markdown", "text"}
+    if written and "intercom" in name.lower() and (messages := intercom_headings(text)):
+        found = sections_under(messages, name, text, merge=False)
+    elif fmt in _LIKE_MARKDOWN:
+        found = sections_under(markdown_headings(text), name, text)
+    elif fmt == "rst":
+        found = sections_under(rst_headings(text), name, text)
+    elif fmt == "json":
+        found = _of_json(name, text)
+    elif fmt in CODE_FORMATS:
+        found = code_sections(path, fmt, text)
+    elif fmt in CONFIG_FORMATS:
+        found = config_sections(path, fmt, text)
+    return found or untitled(name, text)
+
+
+def _of_json(name: str, text: str) -> list[Section]:
+    turns = chat_sections(name, text) if is_chat_export(text) else []
+    return turns or item_sections(name, text)
 
 
 def _size(section: Section) -> int:

@@ -5,7 +5,7 @@ import re
 from anamnesis_pipeline.documents.charset import decoded
 from anamnesis_pipeline.documents.plain import as_markdown, tidy
 
-MOST_HTML_CHARS = 4_000_000
+MOST_HTML_CHARS = 2_000_000
 """Of a longer page the rest is left out, and a note says so; its tree takes some twenty times as much memory."""
 
 _DROPPED = ["script", "style", "noscript", "template", "svg", "math", "iframe", "object", "head", "canvas", "form"]

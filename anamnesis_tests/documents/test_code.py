@@ -192,6 +192,7 @@ def test_a_long_configuration_file_is_read_but_searched_by_its_keys() -> None:
     assert len(outline(found)) < 700
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("language", ["py", "js", "cpp", "rb", "rs", "sh", "php", "swift", "kt"])
 @pytest.mark.parametrize(
     "text", ["{" * 200_000, "def f(" * 40_000, "if (a) { " * 20_000, "x = [" * 50_000, "\"'`" * 60_000]
@@ -200,6 +201,13 @@ def test_code_that_nests_without_end_stalls_nothing(language: str, text: str) ->
     began = time.perf_counter()
     sections_of(f"a.{language}", text)
     assert time.perf_counter() - began < 10
+
+
+def test_text_that_a_grammar_cannot_end_is_given_up_and_read_as_text() -> None:
+    began = time.perf_counter()
+    found = sections_of("a.sh", "def f(" * 40_000)
+    assert time.perf_counter() - began < 10
+    assert found[0].pieces[0].kind is SegmentKind.DOCUMENT
 
 
 # --- E72 -------------------------------------------------------------------------------------------------

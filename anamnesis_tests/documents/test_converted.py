@@ -8,6 +8,7 @@ import zipfile
 import pytest
 
 from anamnesis_pipeline.document_model import Section
+from anamnesis_pipeline.documents import mail
 from anamnesis_pipeline.documents.formats import MOST_TEXT_CHARS, to_text
 from anamnesis_pipeline.documents.sections import sections_of
 from anamnesis_pipeline.errors import DocumentUnreadable
@@ -261,6 +262,18 @@ def test_a_sheet_with_one_cell_far_out_is_refused() -> None:
     data = made.zipped({"xl/workbook.xml": "<workbook/>", "xl/worksheets/sheet1.xml": sheet})
     with pytest.raises(DocumentUnreadable, match="1048576 rows and 16384 columns"):
         to_text("a.xlsx", data)
+
+
+def test_headers_without_end_stall_nothing() -> None:
+    began = time.perf_counter()
+    text = to_text("a.eml", b"Subject: " + b"=?utf-8?q?a?= " * 20_000 + b"\nTo: " + b"a@b, " * 20_000 + b"\n\nhello")
+    assert time.perf_counter() - began < 2
+    assert text.endswith("hello")
+
+
+def test_of_a_huge_mailbox_the_mails_behind_are_counted(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(mail, "MOST_CHARS", 300)
+    assert "[8 more mails were left out]" in to_text("a.mbox", made.mbox_file([made.mail()] * 10))
 
 
 @pytest.mark.parametrize("path", ["a.html", "a.eml", "a.ipynb", "a.json", "a.rtf"])

@@ -1,3 +1,6 @@
+import subprocess
+import sys
+
 import pytest
 
 from anamnesis_pipeline.documents import formats
@@ -80,3 +83,14 @@ def test_json_is_whole_or_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     assert to_text("a.json", b'{"a": 1}') == '{"a": 1}'
     with pytest.raises(DocumentUnreadable, match=r"split it"):
         to_text("a.json", b'{"a": "' + b"x" * 20 + b'"}')
+
+
+def test_no_parser_is_imported_before_a_document_needs_it() -> None:
+    modules = "formats, sections, trust"
+    parsers = "bs4 charset_normalizer docx lxml markdown_it pypdfium2 python_calamine re2 striprtf tree_sitter"
+    code = (
+        f"import sys; from anamnesis_pipeline.documents import {modules}; "
+        f"print([name for name in {parsers.split()} if name in sys.modules])"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "[]"

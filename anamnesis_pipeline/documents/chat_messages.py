@@ -1,0 +1,168 @@
+"""The messages of exported chats, by the program that wrote them. Whatever a message lacks, the others are read."""
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+from anamnesis_pipeline.model import SegmentKind, content_id
+
+PAUSE = timedelta(minutes=30)
+"""Of messages outside of threads, a longer silence begins a new turn."""
+MOST_ATTACHED_CHARS = 100_000
+"""Of the text of a file that was attached to a message."""
+
+
+@dataclass(frozen=True, slots=True)
+class ChatMessage:
+    """One message; `key` is its id in the export, or made of its text."""
+
+    key: str
+    kind: SegmentKind
+    text: str
+    timestamp: datetime | None
+
+
+def _message(key: object, kind: SegmentKind, text: str, when: object) -> ChatMessage:
+    time = _time(when)
+    name = str(key) if key else content_id("chat", str(when), text)[:16]
+    return ChatMessage(name, kind, text.strip(), time)
+
+
+def _time(when: object) -> datetime | None:
+    """Seconds since 1970, as a number or a text, or ISO 8601."""
+    try:
+        if isinstance(when, str) and not re.fullmatch(r"\d{9,11}(\.\d+)?", when):
+            found = datetime.fromisoformat(when)
+            return found.astimezone(UTC) if found.tzinfo else found.replace(tzinfo=UTC)
+        return datetime.fromtimestamp(float(when), UTC)  # type: ignore[arg-type]
+    except (ValueError, TypeError, OverflowError, OSError):
+        return None
+
+
+# --- claude.ai -------------------------------------------------------------------------------------------
+
+
+def claude_messages(exported: list[Any]) -> Iterator[ChatMessage]:
+    """The messages of a conversation of claude.ai, in order, with the text of what was attached."""
+    for item in exported:
+        if not isinstance(item, dict):
+            continue
+        kind = SegmentKind.PROMPT if item.get("sender") == "human" else SegmentKind.STATEMENT
+        said = [str(block.get("text") or "") for block in _listed(item, "content") if _is_text(block)]
+        texts = ["\n\n".join(text for text in said if text.strip()) or str(item.get("text") or "")]
+        texts += [_attached(file) for file in _listed(item, "attachments") if isinstance(file, dict)]
+        text = "\n\n".join(text for text in texts if text.strip())
+        if text:
+            yield _message(item.get("uuid"), kind, text, item.get("created_at"))
+
+
+def _listed(item: dict[str, Any], key: str) -> list[Any]:
+    return item[key] if isinstance(item.get(key), list) else []
+
+
+def _is_text(block: Any) -> bool:
+    return isinstance(block, dict) and block.get("type") == "text"
+
+
+def _attached(file: dict[str, Any]) -> str:
+    text = str(file.get("extracted_content") or "")[:MOST_ATTACHED_CHARS]
+    return f"[{file.get('file_name') or 'attachment'}]\n{text}".strip()
+
+
+# --- ChatGPT ---------------------------------------------------------------------------------------------
+
+
+def chatgpt_messages(mapping: dict[str, Any], current: object) -> Iterator[ChatMessage]:
+    """The messages from the root to the current node; other branches are what the user turned away from."""
+    for node in reversed(_branch(mapping, current)):
+        message = node.get("message")
+        if not isinstance(message, dict) or _hidden(message):
+            continue
+        author = message.get("author")
+        role = author.get("role") if isinstance(author, dict) else ""
+        text = _said(message.get("content"))
+        if role in {"user", "assistant"} and text.strip():
+            kind = SegmentKind.PROMPT if role == "user" else SegmentKind.STATEMENT
+            yield _message(message.get("id") or node.get("id"), kind, text, message.get("create_time"))
+
+
+def _branch(mapping: dict[str, Any], current: object) -> list[dict[str, Any]]:
+    """The nodes from the current one up to the root; from the newest, if no current one is named."""
+    name = current if isinstance(current, str) and isinstance(mapping.get(current), dict) else _newest(mapping)
+    found: list[dict[str, Any]] = []
+    seen: set[object] = set()
+    while isinstance(name, str) and name not in seen and isinstance(mapping.get(name), dict):
+        seen.add(name)
+        found.append(mapping[name])
+        name = mapping[name].get("parent")
+    return found
+
+
+def _newest(mapping: dict[str, Any]) -> str | None:
+    times = {
+        name: node["message"].get("create_time")
+        for name, node in mapping.items()
+        if isinstance(node, dict) and isinstance(node.get("message"), dict)
+    }
+    dated = {name: found for name, time in times.items() if (found := _time(time))}
+    return max(dated, key=lambda name: dated[name], default=None)
+
+
+def _hidden(message: dict[str, Any]) -> bool:
+    metadata = message.get("metadata")
+    return isinstance(metadata, dict) and bool(metadata.get("is_visually_hidden_from_conversation"))
+
+
+def _said(content: Any) -> str:
+    if not isinstance(content, dict):
+        return ""
+    parts = content.get("parts")
+    if isinstance(parts, list):
+        texts = [part.get("text") if isinstance(part, dict) else part for part in parts]
+        return "\n\n".join(text for text in texts if isinstance(text, str) and text.strip())
+    return content["text"] if isinstance(content.get("text"), str) else ""
+
+
+# --- Slack -----------------------------------------------------------------------------------------------
+
+
+def slack_threads(exported: list[Any]) -> list[list[ChatMessage]]:
+    """The messages of a channel: each thread together, others up to a silence of half an hour."""
+    messages = [item for item in exported if isinstance(item, dict) and str(item.get("text") or "").strip()]
+    names = {str(item.get("user")): _name(item) for item in messages}
+    threads: dict[str, list[ChatMessage]] = {}
+    loose: list[list[ChatMessage]] = []
+    for item in sorted(messages, key=lambda item: str(item.get("ts") or "")):
+        told = _told(item, names)
+        thread = item.get("thread_ts")
+        if thread:
+            threads.setdefault(str(thread), []).append(told)
+        elif loose and _soon(loose[-1][-1], told):
+            loose[-1].append(told)
+        else:
+            loose.append([told])
+    turns = sorted([*threads.values(), *loose], key=lambda turn: turn[0].key)
+    return [[replace(turn[0], kind=SegmentKind.PROMPT), *turn[1:]] for turn in turns]
+
+
+_MENTION = re.compile(r"<@(\w+)(?:\|[^>]*)?>")
+
+
+def _told(item: dict[str, Any], names: dict[str, str]) -> ChatMessage:
+    text = _MENTION.sub(lambda found: "@" + names.get(found.group(1), found.group(1)), str(item["text"]))
+    when = item.get("ts")
+    return _message(when, SegmentKind.STATEMENT, f"{_name(item)}: {text}", when)
+
+
+def _name(item: dict[str, Any]) -> str:
+    profile = item.get("user_profile")
+    real = profile.get("real_name") or profile.get("name") if isinstance(profile, dict) else None
+    return str(real or item.get("username") or item.get("user") or "somebody")
+
+
+def _soon(before: ChatMessage, after: ChatMessage) -> bool:
+    if before.timestamp is None or after.timestamp is None:
+        return True
+    return after.timestamp - before.timestamp < PAUSE

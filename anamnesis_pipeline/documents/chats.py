@@ -1,0 +1,80 @@
+"""Exports of chats (claude.ai, ChatGPT, Slack) -> a section per turn: a question with the answers up to the next."""
+
+import json
+import re
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, replace
+from typing import Any
+
+from anamnesis_pipeline.document_model import Section, SectionPiece
+from anamnesis_pipeline.documents.anchors import plain_title, told_apart
+from anamnesis_pipeline.documents.chat_messages import ChatMessage, chatgpt_messages, claude_messages, slack_threads
+from anamnesis_pipeline.model import SegmentKind
+
+_SEEN_CHARS = 200_000
+_MARKS = re.compile(
+    r'"chat_messages"\s*:\s*\[|"mapping"\s*:\s*\{|"ts"\s*:\s*"\d{9,11}\.\d+"|"current_node"\s*:', re.ASCII
+)
+
+
+@dataclass(frozen=True, slots=True)
+class _Conversation:
+    title: str
+    turns: list[list[ChatMessage]]
+
+
+def is_chat_export(text: str) -> bool:
+    """Whether JSON looks like an export of chats; reads only its beginning."""
+    return text.lstrip()[:1] in {"[", "{"} and _MARKS.search(text, 0, _SEEN_CHARS) is not None
+
+
+def chat_sections(name: str, text: str) -> list[Section]:
+    """A section of kind `exchange` per turn of each conversation in the export `text`; empty if it is none after all.
+
+    What is unreadable in it is left out, and costs nothing but itself. Anchors are the ids of turns' first messages.
+    """
+    try:
+        exported = json.loads(text)
+    except (ValueError, RecursionError):
+        return []
+    last = text.count("\n") + 1
+    found = [
+        _section(name, talk.title, turn, last) for talk in _conversations(exported, name) for turn in talk.turns if turn
+    ]
+    anchors = told_apart(section.anchor for section in found)
+    return [replace(section, anchor=anchor) for section, anchor in zip(found, anchors, strict=True)]
+
+
+def _conversations(exported: Any, name: str) -> Iterator[_Conversation]:
+    items = exported if isinstance(exported, list) else [exported]
+    if isinstance(exported, dict) and isinstance(exported.get("conversations"), list):
+        items = exported["conversations"]
+    if items and isinstance(items[0], dict) and "ts" in items[0] and "text" in items[0]:
+        yield _Conversation(name.rsplit(".", 1)[0], slack_threads(items))
+        return
+    for item in items:
+        if not isinstance(item, dict):
+            continue
+        title = plain_title(str(item.get("name") or item.get("title") or "")) or "(untitled)"
+        if isinstance(item.get("chat_messages"), list):
+            yield _Conversation(title, _turns(claude_messages(item["chat_messages"])))
+        elif isinstance(item.get("mapping"), dict):
+            yield _Conversation(title, _turns(chatgpt_messages(item["mapping"], item.get("current_node"))))
+        elif isinstance(item.get("messages"), list):
+            channel = item.get("channel_name") or item.get("channel") or item.get("name") or name.rsplit(".", 1)[0]
+            yield _Conversation(plain_title(str(channel)), slack_threads(item["messages"]))
+
+
+def _turns(messages: Iterable[ChatMessage]) -> list[list[ChatMessage]]:
+    """The messages in order, cut before each question that follows an answer or begins."""
+    turns: list[list[ChatMessage]] = []
+    for message in messages:
+        if message.kind is SegmentKind.PROMPT or not turns:
+            turns.append([])
+        turns[-1].append(message)
+    return turns
+
+
+def _section(name: str, title: str, turn: list[ChatMessage], last: int) -> Section:
+    pieces = tuple(SectionPiece(message.kind, message.text, message.timestamp) for message in turn)
+    return Section(turn[0].key, (name, title), pieces, 1, last, "exchange")

@@ -1,0 +1,78 @@
+"""JSON that is no chat -> a section per item of a list, else one."""
+
+import json
+from collections.abc import Iterator
+
+from anamnesis_pipeline.document_model import Section, SectionPiece
+from anamnesis_pipeline.documents.anchors import plain_title, told_apart
+from anamnesis_pipeline.model import SegmentKind, content_id
+
+SMALL = 200
+"""Items with fewer characters are told together, up to this many."""
+_NAMES = ("id", "uuid", "key", "name", "title")
+
+
+def item_sections(name: str, text: str) -> list[Section]:
+    """A section per item of the list `text`, named by the item's id or title, else by its content; every item, and none
+    twice. Small ones share a section. Empty if the text is no list, or no JSON.
+    """
+    try:
+        items = list(_grouped(_items(text)))
+    except (ValueError, RecursionError):
+        return []
+    anchors = told_apart(title for title, _, _ in items)
+    found = []
+    line, counted = 1, 0
+    for anchor, (title, start, end) in zip(anchors, items, strict=True):
+        line, counted = line + text.count("\n", counted, start), start
+        last = line + text.count("\n", start, end)
+        piece = SectionPiece(SegmentKind.DOCUMENT, _readable(text[start:end]))
+        found.append(Section(anchor.replace("\n", " "), (name, title), (piece,), line, last))
+    return found
+
+
+def _items(text: str) -> Iterator[tuple[str, int, int]]:
+    """Name, start and end of every item of a list; only the spaces and commas between them are skipped."""
+    decoder = json.JSONDecoder()
+    at = _behind(text, 0, " \t\r\n")
+    if text[at : at + 1] != "[":
+        raise ValueError("no list")
+    at = _behind(text, at + 1, " \t\r\n")
+    while text[at : at + 1] != "]":
+        item, end = decoder.raw_decode(text, at)
+        yield _title(item, text[at:end]), at, end
+        at = _behind(text, end, " \t\r\n,")
+
+
+def _behind(text: str, at: int, skipped: str) -> int:
+    while at < len(text) and text[at] in skipped:
+        at += 1
+    return at
+
+
+def _grouped(items: Iterator[tuple[str, int, int]]) -> Iterator[tuple[str, int, int]]:
+    held: tuple[str, int, int] | None = None
+    for title, start, end in items:
+        if held and end - held[1] <= SMALL:
+            held = (held[0], held[1], end)
+            continue
+        if held:
+            yield held
+        held = (title, start, end)
+    if held:
+        yield held
+
+
+def _title(item: object, text: str) -> str:
+    if isinstance(item, dict):
+        for key in _NAMES:
+            if isinstance(item.get(key), str | int) and str(item[key]).strip():
+                return plain_title(str(item[key]))
+    return content_id(text)[:12]
+
+
+def _readable(item: str) -> str:
+    """An item that is one long line, over several."""
+    if "\n" in item or len(item) <= SMALL:
+        return item
+    return json.dumps(json.loads(item), indent=1, ensure_ascii=False)
