@@ -204,7 +204,7 @@ def _looked_at(crawl: _Crawl, read: Read, file: FileStat, before: FileCursor | N
     try:
         data = _whole(read, _absolute(crawl, file), file.size)
         crawl.tally.bytes_read += len(data)
-        text = to_text(file.path, data)
+        text = to_text(file.path, data) if data.strip() else ""  # many a file of code is empty, and no problem
     except (SourceUnreadable, HostUnreachable, DocumentUnreadable) as problem:
         crawl.tally.problems.append(str(problem))
         return _unread(crawl.source, file, before, str(problem))

@@ -305,3 +305,14 @@ def test_a_memory_that_claude_code_keeps_is_of_the_project_of_the_logs_beside_it
     home.ingest(claude)
     assert home.one("3010").project == "acme/shop"
     assert home.one("orange").project != "acme/shop"
+
+
+def test_a_file_that_is_empty_is_no_problem_and_one_that_was_emptied_has_no_sections(home: DocumentHome) -> None:
+    notes = home.source("notes")
+    write(notes, "__init__.py", "")
+    write(notes, "a.md", page(SETUP))
+    assert not home.ingest(notes)[0].crawl.problems
+    write(notes, "a.md", "\n", T0 + 50)
+    assert not home.ingest(notes)[0].crawl.problems
+    assert home.episodes() == []
+    assert len(home.episodes(every=True)) > 0
