@@ -112,7 +112,7 @@ def value_of(part: Part, weights: Mapping[str, float] = WEIGHTS) -> Value:
 
     :param weights: points of every rule in `WEIGHTS`; 0 turns it off.
     """
-    if part.section is not None:
+    if part.section is not None and part.kind in {"document", "code"}:
         name, worth = ("curated", CURATED) if part.section.trust == "curated" else ("document", WRITTEN_DOWN)
         return Value(worth, {name: worth})
     segments = [segment for segment in part.segments if segment.kind not in _NOT_CONTENT]

@@ -4,20 +4,22 @@ A version is one generation of its file. Formats that are no text are converted 
 before anything is archived.
 """
 
+import re
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
+from functools import cache
 from typing import Protocol
 
 from anamnesis_pipeline.documents.formats import to_text
 from anamnesis_pipeline.errors import DocumentUnreadable, HostRefused, HostUnreachable, SourceUnreadable, StoreBusy
-from anamnesis_pipeline.model import ArchiveBase, ArchiveFrame, FileCursor, FileStat, Source, content_id
+from anamnesis_pipeline.model import ArchiveBase, ArchiveFrame, FileCursor, FileStat, Source, Where, content_id
 from anamnesis_pipeline.sources.archive import Archive, NewGeneration
 from anamnesis_pipeline.sources.base import Read, SourceHost, Survey, Wanted
 from anamnesis_pipeline.sources.selection import Selection, select
-from anamnesis_pipeline.sources.specs import SourceSpec
+from anamnesis_pipeline.sources.specs import LOGS, SourceSpec
 from anamnesis_pipeline.steps.crawl import CrawlReport, Mask
 from anamnesis_pipeline.steps.document_versions import Origin, Version, noted, origins, waiting
 from anamnesis_pipeline.steps.forgotten_sections import has_forgotten_sections, without_forgotten_sections
@@ -27,6 +29,7 @@ BATCH_FILES = 250
 BATCH_CHARS = 8 << 20
 """A batch of files is archived, then committed, when it has so many files or so much text."""
 READ_BYTES = 1 << 20
+_CLAUDE_MEMORY = re.compile(r"/projects/([^/]+)/memory/")
 
 
 class ChosenFiles(Protocol):
@@ -119,9 +122,10 @@ def crawl_documents(
     chosen = rules.choose(survey)
     cursors = store.ingest.cursors(source.key)
     selection = select(chosen.files, cursors, complete=not survey.problems)
+    named = _project_named(store, source, rules.spec)
     crawl = _Crawl(
         store, archive, source, rules, mask,
-        origins(source, survey.root, survey.repositories, label, rules.spec.project), survey.root,
+        origins(source, survey.root, survey.repositories, label, named), survey.root,
         round(abs(host.clock_skew_s() or 0.0) * 1e9), has_forgotten_sections(store), _Tally(),
     )  # fmt: skip
     crawl.tally.problems += survey.problems
@@ -131,6 +135,26 @@ def crawl_documents(
     report = _report(crawl.tally, len(chosen.files), selection, gone)
     left_out = crawl.tally.left_out + Counter(chosen.left_out)
     return replace(report, left_out=dict(left_out.most_common()), seconds=time.perf_counter() - started)
+
+
+def _project_named(store: Store, source: Source, spec: SourceSpec) -> Callable[[str], str]:
+    """As the source is configured to call it. Of a memory that Claude Code keeps beside the logs of a project, the
+    project of these, as far as they were read.
+    """
+    if spec.project:
+        return lambda path: spec.project
+    logs = {s.folder: s.key for s in store.ingest.sources() if s.kind == LOGS and s.machine == source.machine}
+
+    @cache
+    def project_of_logs(folder: str) -> str:
+        newest = store.episodes.page(Where(source=logs[folder]), 1).items if folder in logs else []
+        return newest[0].project if newest else ""
+
+    def named(path: str) -> str:
+        found = _CLAUDE_MEMORY.search(path)
+        return project_of_logs(found[1]) if found else ""
+
+    return named
 
 
 def _report(tally: _Tally, files: int, selection: Selection, gone: int) -> CrawlReport:
@@ -180,7 +204,7 @@ def _looked_at(crawl: _Crawl, read: Read, file: FileStat, before: FileCursor | N
     try:
         data = _whole(read, _absolute(crawl, file), file.size)
         crawl.tally.bytes_read += len(data)
-        text = to_text(file.path, data)
+        text = to_text(file.path, data) if data.strip() else ""  # many a file of code is empty, and no problem
     except (SourceUnreadable, HostUnreachable, DocumentUnreadable) as problem:
         crawl.tally.problems.append(str(problem))
         return _unread(crawl.source, file, before, str(problem))

@@ -54,7 +54,11 @@ class Origin:
 
 
 def origins(
-    source: Source, root: str, repositories: Sequence[str], label: Callable[[str], str], project: str = ""
+    source: Source,
+    root: str,
+    repositories: Sequence[str],
+    label: Callable[[str], str],
+    project_named: Callable[[str], str] = lambda path: "",
 ) -> Callable[[str], Origin]:
     """Path relative to `root` -> origin.
 
@@ -63,7 +67,7 @@ def origins(
 
     :param repositories: folders with a `.git`, relative to `root`; `.` is `root` itself.
     :param label: absolute folder on the source's machine -> project.
-    :param project: what the project is called instead of what is found out.
+    :param project_named: absolute path -> what somebody calls the project of this file; empty: what is found out.
     """
     tops = frozenset(repositories)
 
@@ -83,7 +87,7 @@ def origins(
             place = place_of("repository", identity, str(at.relative_to(top)))
         else:
             place = place_of("machine", source.machine, str(at))
-        return Origin(project or identity, place, str(at.parent))
+        return Origin(project_named(str(at)) or identity, place, str(at.parent))
 
     return origin
 

@@ -1,5 +1,6 @@
 """Documents that are to be forgotten, masked anew, and written back."""
 
+import json
 from collections import Counter
 from pathlib import Path
 
@@ -128,3 +129,44 @@ def test_every_version_of_a_document_can_be_written_back(home: DocumentHome, tmp
     restore(home.store, home.archive, wanted, tmp_path / "back", force=False)
     assert (tmp_path / "back/notes/in/a.md").read_text() == page(SETUP)
     assert (tmp_path / "back/notes/in/a.generation-0.md").read_text() == page(SETUP, PORTS)
+
+
+def chat(*turns: tuple[str, str]) -> str:
+    """An export of claude.ai, on one line."""
+    messages = [
+        {"uuid": f"{who}{n}", "sender": who, "text": text, "created_at": f"2025-03-04T05:0{n}:07Z"}
+        for n, turn in enumerate(turns)
+        for who, text in zip(("human", "assistant"), turn, strict=True)
+    ]
+    return json.dumps([{"uuid": "c1", "name": "Ports", "chat_messages": messages}])
+
+
+PORT_TURN = ("Which port does the sidecar use, and why that one?", "It uses 3010, as the first that was free.")
+COLOR_TURN = ("And which color has a warning on the dashboard?", "Orange, since red is what errors have.")
+
+
+def test_a_chat_that_was_exported_is_exchanges(home: DocumentHome) -> None:
+    notes = home.source("notes")
+    write(notes, "conversations.json", chat(PORT_TURN, COLOR_TURN))
+    home.ingest(notes)
+    found = home.one("3010")
+    assert (found.kind, found.timestamp.isoformat()) == ("exchange", "2025-03-04T05:00:07+00:00")
+    assert found.raw_exchange.startswith("[User]\nWhich port")
+    assert len(home.episodes()) == 2
+
+
+def test_a_turn_of_a_chat_is_forgotten_and_the_others_stay(home: DocumentHome) -> None:
+    notes = home.source("notes")
+    write(notes, "conversations.json", chat(PORT_TURN, COLOR_TURN))
+    home.ingest(notes)
+    color = home.one("Orange").episode_id
+    forgetter(home).forget(ForgetRequest(ids=(home.one("3010").episode_id,)))
+    assert "3010" not in archived(home)
+    assert "Orange" in archived(home)
+    write(
+        notes, "conversations.json", chat(PORT_TURN, COLOR_TURN, ("A third question, about doors?", "They open.")), T0
+    )
+    home.ingest(notes)
+    every = home.episodes(every=True)
+    assert "3010" not in archived(home) + "".join(e.raw_exchange for e in every)
+    assert {e.episode_id for e in every if e.status == "active"} > {color}

@@ -6,9 +6,12 @@ from pathlib import Path
 
 import pytest
 
+from anamnesis_pipeline.model import Source
+from anamnesis_pipeline.steps.llm_choice import LlmChoice, LlmRules
 from anamnesis_pipeline.steps.pipeline import ingest_source
 from anamnesis_pipeline.store.base import Store
 from anamnesis_tests.steps.crawled_documents import T0, DocumentHome, make_repository, write
+from anamnesis_tests.store.samples import put
 
 SETUP = "## Setup\n\nRun the installer twice, since the first run only downloads the parts."
 PORTS = "## Ports\n\nThe sidecar listens on 3010, and Dagster on 3000 of the same machine."
@@ -248,3 +251,68 @@ def test_what_somebody_keeps_out_by_its_text_comes_in_when_nobody_minds_any_more
     assert (report.crawl.left_out, report.crawl.problems, home.texts()) == ({"payroll": 1}, [], [])
     home.ingest(notes)
     assert "installer" in "".join(home.texts())
+
+
+CODE = '''"""Prices of the shop."""
+
+
+def total_price(lines: list[int], discount: float = 0.0) -> float:
+    """What a customer pays for these lines, after the discount."""
+    unpublished_detail = sum(lines)
+    return unpublished_detail * (1 - discount)
+'''
+
+
+def test_code_is_searched_by_its_outline_and_read_as_it_stands(home: DocumentHome) -> None:
+    notes = home.source("notes")
+    write(notes, "shop/prices.py", CODE)
+    home.ingest(notes)
+    (found,) = [e for e in home.episodes() if "unpublished_detail" in e.raw_exchange]
+    searched = "".join(p.passage.with_context for p in home.store.episodes.passages_of(found.episode_id))
+    assert (found.kind, found.metadata["language"]) == ("code", "python")
+    assert "total_price" in searched
+    assert "after the discount" in searched
+    assert "unpublished_detail" not in searched
+    assert found.raw_exchange.strip().startswith("def total_price")
+    assert found.metadata["lines"][0] == 4
+    assert "total_price" in found.summary
+
+
+def test_no_llm_sees_code_nor_the_text_of_a_private_source_or_its_copies(home: DocumentHome) -> None:
+    mine, theirs, open_to_all = home.source("mine"), home.source("theirs"), home.source("open_to_all")
+    for copy in (mine, theirs):
+        make_repository(copy)
+        write(copy, "a.md", page(PORTS))
+    write(open_to_all, "b.md", page(COLORS))
+    write(open_to_all, "prices.py", CODE)
+    home.ingest(theirs, mine, open_to_all)
+    choice = LlmChoice(home.store, LlmRules(), is_local=False, private_sources=frozenset({mine.key}))
+    at_home = LlmChoice(home.store, LlmRules(), is_local=True, private_sources=frozenset({mine.key}))
+    parts = {word: home.store.forgetting.parts([home.one(word).episode_id])[0] for word in ("3010", "orange")}
+    code = next(p for p in home.store.forgetting.parts_of_files([(open_to_all.key, "prices.py")]))
+    assert choice.against(parts["3010"]) == "private", "the part goes by the other copy"
+    assert at_home.against(parts["3010"]) == choice.against(parts["orange"]) == ""
+    assert at_home.against(code) == "code"
+
+
+def test_a_memory_that_claude_code_keeps_is_of_the_project_of_the_logs_beside_it(home: DocumentHome) -> None:
+    claude = home.source("claude")
+    logs = Source("claude--logs", "claude", f"{claude.root}/projects", "-code-shop")
+    home.store.ingest.put_sources([logs])
+    put(home.store, "e1", "said", source=logs.key, project="acme/shop")
+    write(claude, "projects/-code-shop/memory/ports.md", page(PORTS))
+    write(claude, "projects/-other/memory/colors.md", page(COLORS))
+    home.ingest(claude)
+    assert home.one("3010").project == "acme/shop"
+    assert home.one("orange").project != "acme/shop"
+
+
+def test_a_file_that_is_empty_is_no_problem_and_one_that_was_emptied_has_no_sections(home: DocumentHome) -> None:
+    notes = home.source("notes")
+    write(notes, "__init__.py", "")
+    write(notes, "a.md", page(SETUP))
+    assert not home.ingest(notes)[0].crawl.problems
+    write(notes, "a.md", "\n", T0 + 50)
+    assert not home.ingest(notes)[0].crawl.problems
+    assert home.episodes() == []
+    assert len(home.episodes(every=True)) > 0
