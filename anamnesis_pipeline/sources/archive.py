@@ -102,17 +102,18 @@ class Archive:
         if not new:
             return []
 
-        def write(each: NewGeneration) -> PathFrame:
-            file = self.file_of(source, each.path, each.generation)
+        files, frames = [], []
+        for each in new:  # not in the threads, which would wait for each other
             data, base = self._packed(each.lines, each.base)
-            _write_whole(file, data)
-            return PathFrame(each.path, ArchiveFrame(each.generation, 0, len(each.lines), 0, len(data), base=base))
-
+            files.append((self.file_of(source, each.path, each.generation), data))
+            frames.append(
+                PathFrame(each.path, ArchiveFrame(each.generation, 0, len(each.lines), 0, len(data), base=base))
+            )
         folder = self._root / source
         try:
             folder.mkdir(parents=True, exist_ok=True)
             with ThreadPoolExecutor(_WRITERS) as pool:
-                frames = list(pool.map(write, new))
+                list(pool.map(lambda file: _write_whole(*file), files))
             _sync_folder(folder)
         except OSError as problem:
             raise _translated(problem, folder) from problem
@@ -276,9 +277,12 @@ def _write_at(file: Path, data: bytes, at: int) -> None:
 
 def _write_whole(file: Path, data: bytes) -> None:
     """A new file with this content, on the disk. The very same may be there, of a run that died before it counted."""
-    if not (file.exists() and file.read_bytes() == data):
-        _keep_aside(file)
-    handle = os.open(file, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
+    try:
+        handle = os.open(file, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+    except FileExistsError:
+        if file.read_bytes() != data:
+            _keep_aside(file)
+        handle = os.open(file, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
     try:
         written = 0
         while written < len(data):

@@ -7,6 +7,7 @@ before anything is archived.
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from typing import Protocol
 
@@ -145,9 +146,17 @@ def _crawl_changed(crawl: _Crawl, host: SourceHost, selection: Selection) -> Non
     ]  # fmt: skip
     if not changed:
         return
-    with host.fetching([(_absolute(crawl, file), file.size) for file, _ in changed]) as read:
+    with (
+        host.fetching([(_absolute(crawl, file), file.size) for file, _ in changed]) as read,
+        ThreadPoolExecutor(1) as writer,  # the disk takes one batch while the next is read and masked
+    ):
+        last: Future[None] | None = None
         for batch in _batches(_looked_at(crawl, read, file, before) for file, before in changed):
-            _archive(crawl, batch)
+            if last is not None:
+                last.result()
+            last = writer.submit(_archive, crawl, batch)
+        if last is not None:
+            last.result()
 
 
 def _absolute(crawl: _Crawl, file: FileStat) -> str:
@@ -213,7 +222,7 @@ def versioned(source: Source, file: FileStat, before: FileCursor | None, lines: 
     :param version: of whatever generation.
     """
     cursor = before or FileCursor(source.key, file.path, first_mtime_ns=file.mtime_ns)
-    digest = content_id(*lines)
+    digest = content_id("\n".join(lines))
     seen = replace(
         cursor, device=file.device, inode=file.inode, size=file.size, mtime_ns=file.mtime_ns, offset=file.size,
         head_hash=digest, gone=False, version=cursor.version + 1, unread="",

@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass, fields
 from functools import lru_cache
 from pathlib import PurePosixPath
 
@@ -28,6 +28,9 @@ class Version:
     tags: tuple[str, ...] = ()
 
 
+_FIELDS = tuple(field.name for field in fields(Version))
+
+
 def waiting(cursor: FileCursor) -> list[Version]:
     """The versions of a file that are not parsed yet, in order."""
     if not cursor.parser_state:
@@ -37,7 +40,8 @@ def waiting(cursor: FileCursor) -> list[Version]:
 
 def noted(versions: Sequence[Version]) -> str:
     """The inverse of `waiting`, for `FileCursor.parser_state`."""
-    return json.dumps([asdict(version) for version in versions], separators=(",", ":")) if versions else ""
+    rows = [{name: getattr(version, name) for name in _FIELDS} for version in versions]
+    return json.dumps(rows, separators=(",", ":")) if rows else ""
 
 
 @dataclass(frozen=True, slots=True)

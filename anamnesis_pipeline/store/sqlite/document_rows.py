@@ -6,6 +6,7 @@
 import sqlite3
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import astuple, fields, replace
+from operator import attrgetter
 from typing import Any
 
 from anamnesis_pipeline.model import FileCursor, Part, record_id
@@ -24,6 +25,7 @@ from anamnesis_pipeline.store.sqlite.ingest_records import (
 from anamnesis_pipeline.summary_model import MAX_RECORDS
 
 _COLUMNS = ", ".join(field.name for field in fields(Sighting))
+_values_of = attrgetter(*(field.name for field in fields(Sighting)))
 _VALUES = ", ".join("?" for _ in fields(Sighting))
 
 
@@ -183,7 +185,7 @@ def _write_sightings(connection: sqlite3.Connection, sightings: Sequence[Sightin
             ON CONFLICT (source, path, part_id) DO UPDATE SET ordinal = excluded.ordinal,
                 first_line = excluded.first_line, last_line = excluded.last_line, since_ns = excluded.since_ns,
                 skew_ns = excluded.skew_ns, cwd = excluded.cwd, present = excluded.present, became = excluded.became""",
-        [astuple(s) for s in sightings],
+        map(_values_of, sightings),
     )
 
 
