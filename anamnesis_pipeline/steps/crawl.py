@@ -145,9 +145,9 @@ def _wanted(
     """Both without the files that a rule keeps away: these are neither read nor taken for gone, and their cursors stay
     where they are, so that they are read on when the rule goes.
     """
-    folder, machine = folder_of(source), source.machine
-    kept = tuple(file for file in listing.files if not exclusions.of_path(machine, f"{folder}/{file.path}"))
-    known = {path: c for path, c in cursors.items() if not exclusions.of_path(machine, f"{folder}/{path}")}
+    rules, folder, machine = exclusions.now(), folder_of(source), source.machine
+    kept = tuple(file for file in listing.files if not rules.of_path(machine, f"{folder}/{file.path}"))
+    known = {path: c for path, c in cursors.items() if not rules.of_path(machine, f"{folder}/{path}")}
     return replace(listing, files=kept), known
 
 
