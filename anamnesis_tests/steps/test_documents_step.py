@@ -7,7 +7,7 @@ import pytest
 
 from anamnesis_pipeline.sources.exclusion import Rule, RuleKind
 from anamnesis_pipeline.steps.blocklist import add_rule, lift
-from anamnesis_pipeline.steps.crawl_documents import EXCLUDED
+from anamnesis_pipeline.steps.crawl import EXCLUDED
 from anamnesis_pipeline.store.base import Store
 from anamnesis_tests.steps.crawled_documents import T0, DocumentHome, make_repository, write
 
