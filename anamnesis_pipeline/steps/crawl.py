@@ -52,7 +52,7 @@ Mask = Callable[[str], tuple[str, Counter[str]]]
 
 @dataclass(frozen=True, slots=True)
 class CrawlReport:
-    """What one crawl of a source did. `files` are those listed, but for those left out; `masked` counts secrets by kind."""
+    """What one crawl of a source did. `files` are those listed and not left out; `masked` counts secrets by kind."""
 
     files: int = 0
     new: int = 0
