@@ -10,7 +10,7 @@ import socket
 import subprocess
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -39,8 +39,14 @@ def known_host(port: int, key: paramiko.PKey) -> str:
 
 
 @contextmanager
-def openssh_server(folder: Path, user_key: paramiko.PKey) -> Iterator[SshServer]:
-    """The system's own sshd, unprivileged where the tests are."""
+def openssh_server(
+    folder: Path, user_key: paramiko.PKey, environment: Mapping[str, str] | None = None, options: str = ""
+) -> Iterator[SshServer]:
+    """The system's own sshd, unprivileged where the tests are.
+
+    :param environment: of what it runs, such as another HOME or PATH.
+    :param options: further lines of its configuration.
+    """
     assert SSHD
     folder.mkdir()
     host_key = paramiko.ECDSAKey.generate()
@@ -50,6 +56,10 @@ def openssh_server(folder: Path, user_key: paramiko.PKey) -> Iterator[SshServer]
     (folder / "sshd_config").write_text(
         f"Port {port}\nListenAddress 127.0.0.1\nHostKey {folder}/host_key\nPidFile none\nStrictModes no\nUsePAM no\n"
         f"AuthorizedKeysFile {folder}/authorized_keys\nPasswordAuthentication no\nAllowTcpForwarding yes\n"
+        f"Subsystem sftp internal-sftp\n{options}\n"
+        + "".join(
+            ["SetEnv", *(f' "{name}={value}"' for name, value in environment.items()), "\n"] if environment else ""
+        )
     )
     if os.geteuid() == 0:
         Path("/run/sshd").mkdir(exist_ok=True)  # where a privileged sshd keeps its unprivileged half

@@ -3,7 +3,7 @@
 import hashlib
 import os
 import stat
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
 
@@ -28,8 +28,6 @@ from anamnesis_pipeline.sources.specs import DOCUMENTS
 
 MAX_DEPTH = 12
 """Claude Code nests five deep; more is a link that went astray."""
-MAX_DOCUMENT_DEPTH = 40
-"""Where no link is followed, only what a program made is deeper."""
 
 
 class LocalHost:
@@ -135,13 +133,13 @@ class LocalHost:
 
 @dataclass(slots=True)
 class _Found:
-    """What a walk gathers. `folders` are those still to be entered, with their depth."""
+    """What a walk gathers. `folders` are those still to be entered."""
 
     files: list[FileStat] = field(default_factory=list)
     problems: list[str] = field(default_factory=list)
     ignores: dict[str, str] = field(default_factory=dict)
     repositories: list[str] = field(default_factory=list)
-    folders: list[tuple[str, int]] = field(default_factory=list)
+    folders: list[str] = field(default_factory=list)
 
 
 def _walk(root: str, below: str, depth: int, seen: set[tuple[int, int]], problems: list[str]) -> Iterator[FileStat]:
@@ -186,15 +184,15 @@ def walk_order(name: str, *, is_link: bool) -> tuple[bool, bool, bool, str]:
 
 
 def _documents(root: str, wanted: Wanted) -> _Found:
-    found = _Found(folders=[("", 0)])
+    found = _Found(folders=[""])
     names, skip = Names(wanted.names), Names(wanted.skip, is_exact=True)
     while found.folders:
-        below, depth = found.folders.pop()
+        below = found.folders.pop()
         folder = os.path.join(root, below) if below else root
         try:
             with os.scandir(bytes_of(folder)) as entries:
                 for entry in entries:
-                    _document(found, entry, (folder, below, depth), names, skip)
+                    _document(found, entry, (folder, below), names, skip)
         except (OSError, ValueError) as problem:
             if not below:
                 raise _unreadable("folder", folder, problem) from problem
@@ -202,21 +200,17 @@ def _documents(root: str, wanted: Wanted) -> _Found:
     return found
 
 
-def _document(found: _Found, entry: os.DirEntry[bytes], place: tuple[str, str, int], names: Names, skip: Names) -> None:
-    """Note one entry of the folder `place`: (its path, its path below the root, its depth)."""
-    folder, below, depth = place
+def _document(found: _Found, entry: os.DirEntry[bytes], place: tuple[str, str], names: Names, skip: Names) -> None:
+    """Note one entry of the folder `place`: (its path, its path below the root)."""
+    folder, below = place
     name = name_of(entry.name)
     path = f"{below}/{name}" if below else name
     try:
         if name == REPOSITORY:
             found.repositories.append(below or ".")
         elif entry.is_dir(follow_symlinks=False):
-            if name in skip:
-                return
-            if depth + 1 >= MAX_DOCUMENT_DEPTH:
-                found.problems.append(f"{folder}/{name}: deeper than {MAX_DOCUMENT_DEPTH} folders, not read")
-            else:
-                found.folders.append((path, depth + 1))
+            if name not in skip:
+                found.folders.append(path)
         elif (name in names or name in IGNORE_FILES) and entry.is_file():
             if name in names:
                 found.files.append(_file_stat(path, entry.stat()))
@@ -236,20 +230,13 @@ def _ignores(found: _Found, path: str, entry: os.DirEntry[bytes]) -> None:
 
 
 def _state(found: _Found) -> str:
-    lines = [f"{file.path}\0{file.size}\0{file.mtime_ns}\0{file.device}\0{file.inode}" for file in found.files]
-    return digest_of([sorted(lines), sorted(found.problems), sorted(found.repositories), _lines(found.ignores)])
-
-
-def _lines(texts: Mapping[str, str]) -> list[str]:
-    return sorted(f"{path}\0{text}" for path, text in texts.items())
-
-
-def digest_of(groups: Iterable[Iterable[str]]) -> str:
-    """64 hex characters of groups of texts, in order."""
+    """64 hex characters that change with whatever was found."""
+    files = [f"{file.path}\0{file.size}\0{file.mtime_ns}\0{file.device}\0{file.inode}" for file in found.files]
+    texts = [f"{path}\0{text}" for path, text in found.ignores.items()]
     digest = hashlib.sha256()
-    for group in groups:
-        for text in group:
-            digest.update(text.encode() + b"\0\0")
+    for lines in (files, texts, found.problems, found.repositories):
+        for line in sorted(lines):
+            digest.update(line.encode() + b"\0\0")
         digest.update(b"\0\0\0")
     return digest.hexdigest()
 

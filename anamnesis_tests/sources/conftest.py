@@ -2,12 +2,18 @@
 
 import json
 import os
+import shutil
+import socket
 import uuid
+from dataclasses import dataclass
+from pathlib import Path
 
+import paramiko
 import pytest
 
 from anamnesis_pipeline.model import Source
 from anamnesis_pipeline.sources.discovery import source_key
+from anamnesis_tests.ssh_servers import SshServer, openssh_server
 
 
 def record(number, text="hello"):
@@ -27,3 +33,72 @@ def project(tmp_path):
     folder.mkdir(parents=True)
     root = os.fspath(folder.parent)
     return folder, Source(source_key("box", root, folder.name), "box", root, folder.name)
+
+
+@dataclass(frozen=True)
+class Far:
+    """A running sshd: `place` as `ssh` takes it, and the home of who logs in there."""
+
+    server: SshServer
+    home: Path
+
+    @property
+    def place(self):
+        return self.server.place
+
+
+@pytest.fixture(scope="session")
+def user_key():
+    return paramiko.ECDSAKey.generate()
+
+
+@pytest.fixture(scope="session")
+def far_server(tmp_path_factory, user_key):
+    """A host with all that a usual one has."""
+    folder = tmp_path_factory.mktemp("far")
+    (folder / "home").mkdir()
+    with openssh_server(folder / "sshd", user_key, {"HOME": os.fspath(folder / "home")}) as server:
+        yield Far(server, folder / "home")
+
+
+@pytest.fixture(scope="session")
+def bare_server(tmp_path_factory, user_key):
+    """A host that lacks find, tar and whatever else is no part of a shell."""
+    folder = tmp_path_factory.mktemp("bare")
+    for name in ("home", "bin"):
+        (folder / name).mkdir()
+    environment = {"HOME": os.fspath(folder / "home"), "PATH": os.fspath(folder / "bin")}
+    (folder / "bin" / "sh").symlink_to("/bin/sh")
+    (folder / "bin" / "date").symlink_to(shutil.which("date"))
+    with openssh_server(folder / "sshd", user_key, environment) as server:
+        yield Far(server, folder / "home")
+
+
+@pytest.fixture
+def user_home(tmp_path_factory, monkeypatch, user_key):
+    """The home of who connects: with a key, and no host known yet."""
+    home = tmp_path_factory.mktemp("user")
+    (home / ".ssh").mkdir()
+    user_key.write_private_key_file(os.fspath(home / ".ssh" / "id_ecdsa"))
+    monkeypatch.setenv("HOME", os.fspath(home))
+    monkeypatch.delenv("SSH_AUTH_SOCK", raising=False)
+    return home
+
+
+@pytest.fixture
+def known(user_home):
+    """Make hosts known."""
+
+    def add(*servers):
+        with (user_home / ".ssh" / "known_hosts").open("a") as file:
+            file.writelines(server.known_host for server in servers)
+
+    return add
+
+
+@pytest.fixture
+def free_port():
+    """A port of this machine that nobody listens on."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return probe.getsockname()[1]

@@ -1,6 +1,9 @@
 """What every host must do, on the same tree."""
 
 import os
+import shutil
+import tempfile
+from pathlib import Path
 
 import pytest
 
@@ -9,7 +12,9 @@ from anamnesis_pipeline.file_names import name_of
 from anamnesis_pipeline.sources.base import Wanted
 from anamnesis_pipeline.sources.local import LocalHost
 from anamnesis_pipeline.sources.specs import DOCUMENTS, LOGS
+from anamnesis_pipeline.sources.ssh import SshHost
 from anamnesis_tests.sources.conftest import session_name
+from anamnesis_tests.ssh_servers import SSHD
 
 MARKDOWN = ("*.md", "*.TXT")
 ODD = [
@@ -23,9 +28,22 @@ ODD = [
 ]
 
 
-@pytest.fixture
-def host():
-    return LocalHost("box")
+needs_sshd = pytest.mark.skipif(SSHD is None, reason="sshd is not installed")
+
+
+@pytest.fixture(params=[
+    "local", pytest.param("far_server", marks=needs_sshd), pytest.param("bare_server", marks=needs_sshd),
+])  # fmt: skip
+def host(request, user_home, known):
+    """This machine; one with `find` and `tar`; one that has SFTP only."""
+    if request.param == "local":
+        yield LocalHost("box")
+        return
+    far = request.getfixturevalue(request.param)
+    known(far.server)
+    found = SshHost("box", far.place)
+    yield found
+    found.close()
 
 
 def write(path, text="text\n"):
@@ -198,11 +216,14 @@ def test_roots_that_are_missing_or_no_folders_are_errors_in_their_place(host, tm
     assert paths(found) == ["file.md"]
 
 
-def test_a_tilde_is_the_home(host, tmp_path, monkeypatch):
-    monkeypatch.setenv("HOME", os.fspath(tmp_path))
-    write(tmp_path / "docs" / "a.md")
-    found = survey(host, "~/docs")
-    assert (found.root, paths(found)) == (f"{host.home()}/docs", ["a.md"])
+def test_a_tilde_is_the_home(host, tmp_path):
+    folder = Path(tempfile.mkdtemp(dir=host.home()))
+    try:
+        write(folder / "a.md")
+        found = survey(host, f"~/{folder.name}")
+        assert (found.root, paths(found)) == (f"{host.home()}/{folder.name}", ["a.md"])
+    finally:
+        shutil.rmtree(folder)
 
 
 def test_folders_are_listed_by_name(host, tmp_path):

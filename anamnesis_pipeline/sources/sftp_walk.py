@@ -1,0 +1,192 @@
+"""Look through the folders of a host over SFTP, where it has no GNU find: many round trips, the same entries."""
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from anamnesis_pipeline.errors import SourceMissing, SourceUnreadable
+from anamnesis_pipeline.file_names import name_of
+from anamnesis_pipeline.model import FileStat
+from anamnesis_pipeline.sources.base import (
+    HISTORY,
+    IGNORE_BYTES,
+    IGNORE_FILES,
+    REPOSITORY,
+    TOOL_RESULTS,
+    Wanted,
+    is_archived,
+)
+from anamnesis_pipeline.sources.globs import Names
+from anamnesis_pipeline.sources.local import MAX_DEPTH
+from anamnesis_pipeline.sources.sftp import Attributes, Sftp
+from anamnesis_pipeline.sources.specs import DOCUMENTS
+from anamnesis_pipeline.sources.ssh_answers import state_of
+from anamnesis_pipeline.sources.ssh_questions import Answer, Entry
+
+
+@dataclass(frozen=True, slots=True)
+class _Folder:
+    """A folder yet to be listed: its path below the root, how deep, and its path without links."""
+
+    below: str
+    depth: int
+    real: str
+
+
+@dataclass(slots=True)
+class _Walk:
+    sftp: Sftp
+    answer: Answer
+    wanted: Wanted
+    waiting: list[_Folder] = field(default_factory=list)
+    linked: list[_Folder] = field(default_factory=list)
+    """Links to folders are followed when no folder is left, so that each is known by its own name."""
+    later: list[_Folder] = field(default_factory=list)
+    """Those with outputs of tools: they are listed after the logs."""
+    seen: set[str] = field(default_factory=set)
+    """Folders by their path without links."""
+
+
+def look_through(sftp: Sftp, wanted: Wanted, home: str) -> Answer:
+    """What is at or below a root.
+
+    :param home: what a `~` stands for; empty: where SFTP begins.
+    """
+    root = wanted.root
+    if root == "~" or root.startswith("~/"):
+        root = (home or sftp.real_path(".")).rstrip("/") + root[1:]
+    root = root.rstrip("/") or "/"
+    answer = Answer(root, _error_of(sftp, root))
+    if answer.error:
+        return answer
+    answer.entries = []
+    walk = _Walk(sftp, answer, wanted)
+    walk.waiting.append(_Folder("", 0, sftp.real_path(root)))
+    walk.seen.add(walk.waiting[0].real)
+    visit = _visit_documents if wanted.kind == DOCUMENTS else _visit_logs
+    while queue := walk.waiting or walk.linked or walk.later:
+        _list(walk, queue.pop(), visit)
+    if wanted.kind != DOCUMENTS:
+        _history(walk)
+    answer.state = state_of(answer)
+    return answer
+
+
+def file_there(sftp: Sftp, path: str, name: str) -> FileStat | None:
+    """A regular file, or the one that a link leads to; None: there is none, or it cannot be seen."""
+    try:
+        found = sftp.stat(path)
+    except SourceUnreadable:
+        return None
+    return _stat(name, found) if found.is_file else None
+
+
+def folders_there(sftp: Sftp, root: str) -> Answer:
+    """The entries directly in a folder."""
+    answer = Answer(root, _error_of(sftp, root))
+    if not answer.error:
+        answer.entries = []
+        for name, found in sftp.folder(root):
+            attributes = _followed(sftp, f"{root}/{name}", found)
+            if attributes is not None:
+                answer.entries.append(Entry("d" if attributes.is_folder else "f", _stat(name, attributes)))
+    return answer
+
+
+def _error_of(sftp: Sftp, root: str) -> str:
+    try:
+        if not sftp.stat(root).is_folder:
+            return "n"
+        sftp.folder(root)
+    except SourceMissing:
+        return "m"
+    except SourceUnreadable:
+        return "p"
+    return ""
+
+
+def _list(walk: _Walk, folder: _Folder, visit: Callable[[_Walk, _Folder, str, Attributes], None]) -> None:
+    path = f"{walk.answer.root}/{folder.below}".rstrip("/")
+    try:
+        entries = walk.sftp.folder(path or "/")
+    except SourceUnreadable:
+        _note(walk, "x", FileStat(folder.below, 0, 0, 0, 0))
+        return
+    for name, attributes in sorted(entries, key=lambda entry: entry[0]):
+        visit(walk, folder, name, attributes)
+
+
+def _visit_logs(walk: _Walk, folder: _Folder, name: str, found: Attributes) -> None:
+    path = f"{folder.below}/{name}".lstrip("/")
+    attributes = _followed(walk.sftp, f"{walk.answer.root}/{path}", found)
+    if attributes is None:
+        return
+    if attributes.is_folder:
+        real = walk.sftp.real_path(f"{walk.answer.root}/{path}") if found.is_link else f"{folder.real}/{name}"
+        _enter(walk, path, folder.depth + 1, real, "l" if found.is_link else "d")
+    elif attributes.is_file and is_archived(path):
+        _note(walk, "f", _stat(path, attributes))
+
+
+def _enter(walk: _Walk, path: str, depth: int, real: str, kind: str) -> None:
+    if real in walk.seen:
+        return
+    walk.seen.add(real)
+    _note(walk, kind, FileStat(path, 0, 0, 0, len(walk.seen)))
+    if depth < MAX_DEPTH:
+        is_output = path.rpartition("/")[2] == TOOL_RESULTS
+        queue = walk.later if is_output else walk.linked if kind == "l" else walk.waiting
+        queue.append(_Folder(path, depth, real))
+
+
+def _visit_documents(walk: _Walk, folder: _Folder, name: str, found: Attributes) -> None:
+    path = f"{folder.below}/{name}".lstrip("/")
+    if name == REPOSITORY:
+        _note(walk, "g", FileStat(path, 0, 0, 0, 0))
+    elif found.is_folder:
+        if name not in Names(walk.wanted.skip, is_exact=True):
+            walk.waiting.append(_Folder(path, folder.depth + 1, ""))
+    elif name in Names(walk.wanted.names) or name in IGNORE_FILES:
+        attributes = _followed(walk.sftp, f"{walk.answer.root}/{path}", found)
+        if attributes is not None and attributes.is_file:
+            _note(walk, "s" if found.is_link else "f", _stat(path, attributes))
+            if name in IGNORE_FILES and not found.is_link and attributes.size <= IGNORE_BYTES:
+                walk.answer.ignores[path] = _text(walk, f"{walk.answer.root}/{path}")
+
+
+def _followed(sftp: Sftp, path: str, found: Attributes) -> Attributes | None:
+    """Of a link: what it leads to; None: nowhere."""
+    if not found.is_link:
+        return found
+    try:
+        return sftp.stat(path)
+    except SourceUnreadable:
+        return None
+
+
+def _text(walk: _Walk, path: str) -> str:
+    try:
+        handle = walk.sftp.open(path)
+        try:
+            return name_of(walk.sftp.read(handle, path, 0, IGNORE_BYTES))
+        finally:
+            walk.sftp.close(handle)
+    except SourceUnreadable as problem:
+        walk.answer.problems.append(str(problem))
+        return ""
+
+
+def _history(walk: _Walk) -> None:
+    parent, _, name = walk.answer.root.rpartition("/")
+    if name == "projects" and (history := file_there(walk.sftp, f"{parent}/{HISTORY}", f"../{HISTORY}")):
+        _note(walk, "f", history)
+
+
+def _note(walk: _Walk, kind: str, stat: FileStat) -> None:
+    entries = walk.answer.entries
+    assert entries is not None
+    entries.append(Entry(kind, stat))
+
+
+def _stat(path: str, attributes: Attributes) -> FileStat:
+    """Neither nanoseconds nor the identity of a file come over SFTP."""
+    return FileStat(path, attributes.size, attributes.mtime_s * 10**9, 0, 0)

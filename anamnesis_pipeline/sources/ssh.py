@@ -1,0 +1,251 @@
+"""Files of another machine over SSH: read-only, on one connection, a tree in one round trip where it has GNU find."""
+
+import secrets
+import shlex
+import threading
+import time
+from collections.abc import Sequence
+from contextlib import AbstractContextManager
+from typing import Any
+
+from anamnesis_pipeline.errors import HostUnreachable, SourceUnreadable
+from anamnesis_pipeline.model import FileStat
+from anamnesis_pipeline.sources.base import Listing, Read, Survey, Wanted, is_log
+from anamnesis_pipeline.sources.local import MAX_DEPTH
+from anamnesis_pipeline.sources.sftp_walk import file_there, folders_there, look_through
+from anamnesis_pipeline.sources.specs import DOCUMENTS
+from anamnesis_pipeline.sources.ssh_answers import listing_of, survey_of, unreadable
+from anamnesis_pipeline.sources.ssh_disk import SshDisk
+from anamnesis_pipeline.sources.ssh_link import CONNECT_TIMEOUT_S, IDLE_S, READ_TIMEOUT_S, SshLink
+from anamnesis_pipeline.sources.ssh_questions import (
+    MAX_ANSWER_BYTES,
+    Answer,
+    Question,
+    Reply,
+    complaints,
+    documents_question,
+    file_question,
+    folders_question,
+    logs_question,
+    read_reply,
+    script_of,
+)
+from anamnesis_pipeline.sources.ssh_readers import SshReaders
+from anamnesis_pipeline.sources.ssh_stream import Fetching
+
+COMMAND_TIMEOUT_S = 60.0
+LOOK_S = 0.2
+"""Seconds between two looks at what a silent command complains of."""
+MAX_COMPLAINT_BYTES = 1 << 20
+
+
+class SshHost:
+    """A host that this user's `ssh` reaches. Nothing is ever written there."""
+
+    def __init__(
+        self, machine: str, place: str, *, connect_timeout_s: float = CONNECT_TIMEOUT_S,
+        command_timeout_s: float = COMMAND_TIMEOUT_S, read_timeout_s: float = READ_TIMEOUT_S, idle_s: float = IDLE_S,
+    ) -> None:  # fmt: skip
+        """:param machine: its name in results.
+
+        :param place: as `ssh` takes it: a host, `user@host`, `user@host:port` or a name of `~/.ssh/config`.
+        :param connect_timeout_s: for each of: connection, greeting, log-in, a new channel.
+        :param command_timeout_s: for a survey.
+        :param read_timeout_s: for each piece of a file.
+        :param idle_s: an unused connection is closed then.
+        """
+        self._machine = machine
+        self._command_timeout_s = command_timeout_s
+        self._link = SshLink(
+            place, connect_timeout_s=connect_timeout_s, read_timeout_s=read_timeout_s, idle_s=idle_s
+        )  # fmt: skip
+        self._readers = SshReaders(self._link)
+        self._home: str | None = None
+        self._skew_s: float | None = None
+        self._lock = threading.Lock()
+
+    @property
+    def machine(self) -> str:
+        """The name of the machine in results."""
+        return self._machine
+
+    @property
+    def place(self) -> str:
+        """Where it is, as `ssh` takes it."""
+        return self._link.place
+
+    def close(self) -> None:
+        """Hang up. The next call connects again."""
+        self._readers.close()
+        self._link.close()
+
+    def clock_skew_s(self) -> float | None:
+        """Seconds that the host's clock is ahead, as the last survey measured it, give or take half its round trip."""
+        return self._skew_s
+
+    def home(self) -> str:
+        """The absolute path that `~` stands for there."""
+        if self._home is None:
+            reply = self._asked(())
+            if reply is None:
+                with self._readers.sftp() as sftp:
+                    self._home = sftp.real_path(".")
+        return self._home or "/"
+
+    def folders(self, root: str) -> list[str]:
+        """The folders directly under `root`, sorted; `.` first if `root` itself holds logs.
+
+        :raises SourceUnreadable: `root` is missing or cannot be listed.
+        """
+        answer = self._answer(folders_question(root))
+        if answer is None:
+            with self._readers.sftp() as sftp:
+                answer = folders_there(sftp, root)
+        if answer.error:
+            raise unreadable("log folder", answer)
+        entries = answer.entries or []
+        here = ["."] if any(is_log(entry.stat.path) for entry in entries) else []
+        found = (entry.stat.path for entry in entries if entry.kind == "d")
+        return here + sorted(name for name in found if not name.startswith("."))
+
+    def list_files(self, root: str) -> Listing:
+        """Every log, subagent's description and tool's output at or below `root`; folders that cannot be listed are
+        skipped and named.
+
+        :raises SourceUnreadable: `root` itself is missing or cannot be listed.
+        """
+        answer = self._answer(logs_question(root, "", MAX_DEPTH, with_history=False))
+        if answer is None:
+            with self._readers.sftp() as sftp:
+                answer = look_through(sftp, Wanted("", root), "")
+        if answer.error:
+            raise unreadable("folder", answer)
+        return listing_of(answer)
+
+    def file(self, root: str, name: str) -> FileStat | None:
+        """The one file `name` directly in `root`; None when it is not there or cannot be seen."""
+        path = f"{root.rstrip('/')}/{name}"
+        answer = self._answer(file_question(path))
+        if answer is None:
+            with self._readers.sftp() as sftp:
+                return file_there(sftp, path, name)
+        found = [entry.stat for entry in answer.entries or ()]
+        return FileStat(name, found[0].size, found[0].mtime_ns, found[0].device, found[0].inode) if found else None
+
+    def survey(self, wanted: Sequence[Wanted]) -> list[Survey | SourceUnreadable]:
+        """What is there of each, in order, all in one round trip where the host has GNU find; one that cannot be
+        listed is an error in its place.
+        """
+        misplaced = [_misplaced(each) for each in wanted]
+        proper = [each for each, problem in zip(wanted, misplaced, strict=True) if problem is None]
+        reply = self._asked([_question(each) for each in proper])
+        answers = list(reply.answers or ()) if reply else []
+        if proper and not answers:
+            with self._readers.sftp() as sftp:
+                answers = [look_through(sftp, each, self._home or "") for each in proper]
+        if len(answers) != len(proper):
+            raise HostUnreachable(f"{self.place} broke off in the middle of its answer; try again later")
+        found = iter([survey_of(each, answer) for each, answer in zip(proper, answers, strict=True)])
+        return [next(found) if problem is None else problem for problem in misplaced]
+
+    def fetching(self, files: Sequence[tuple[str, int]]) -> AbstractContextManager[Read]:
+        """A way to read files that will be read whole and in this order: (absolute path, size) each. The small ones
+        come ahead of their reader in one stream.
+        """
+        self._readers.renew()
+        return Fetching(self._link, self.read, self._size_of, files)
+
+    def read(self, path: str, offset: int, length: int) -> bytes:
+        """At most `length` bytes of a file; empty at its end.
+
+        :raises SourceUnreadable: the file is missing, no regular one, or cannot be read.
+        """
+        return self._readers.read(path, offset, length)
+
+    def disk(self) -> SshDisk:
+        """Its disk, to find the repository of a folder there (`exchanges.projects.resolved_project`)."""
+        return SshDisk(self._readers.sftp, self.read, self.home)
+
+    def _size_of(self, path: str) -> int:
+        with self._readers.sftp() as sftp:
+            return sftp.stat(path).size
+
+    def _answer(self, question: Question) -> Answer | None:
+        """None: the host has no GNU find."""
+        reply = self._asked([question])
+        return reply.answers[0] if reply and reply.answers else None
+
+    def _asked(self, questions: Sequence[Question]) -> Reply | None:
+        """The answer to one script. None: the host runs none."""
+        self._readers.renew()
+        token = secrets.token_hex(8)
+        command = b"exec sh -c " + _shell_word(script_of(questions, token))
+        sent: list[float] = []
+
+        def start(channel: Any) -> None:
+            sent.append(time.time())
+            channel.exec_command(command)
+
+        with self._link.channel(start, self._command_timeout_s) as channel:
+            stdout, stderr, arrived = _all_of(channel)
+            channel.status_event.wait(1)
+            if channel.exit_status < 0:
+                raise EOFError
+        reply = read_reply(stdout, token)
+        if reply is not None:
+            self._note(reply, (sent[-1] + arrived) / 2)
+            _add_complaints(reply, stderr)
+        return reply
+
+    def _note(self, reply: Reply, at_s: float) -> None:
+        with self._lock:
+            self._home = reply.home or self._home
+            self._skew_s = self._skew_s if reply.clock_s is None else reply.clock_s - at_s
+
+
+def _misplaced(wanted: Wanted) -> SourceUnreadable | None:
+    if wanted.root.startswith("/") or wanted.root == "~" or wanted.root.startswith("~/"):
+        return None
+    return SourceUnreadable(f"cannot read the folder {wanted.root}: it must begin with / or ~/ on another machine")
+
+
+def _question(wanted: Wanted) -> Question:
+    if wanted.kind == DOCUMENTS:
+        return documents_question(wanted.root, wanted.known, wanted.names, wanted.skip)
+    name = wanted.root.rstrip("/").rpartition("/")[2]
+    return logs_question(wanted.root, wanted.known, MAX_DEPTH, with_history=name == "projects")
+
+
+def _shell_word(script: bytes) -> bytes:
+    return shlex.quote(script.decode("utf-8", "surrogateescape")).encode("utf-8", "surrogateescape")
+
+
+def _all_of(channel: Any) -> tuple[bytes, bytes, float]:
+    """(standard output, standard error, when its first byte came) of a command."""
+    stdout, stderr = bytearray(), bytearray()
+    arrived = 0.0
+    channel.settimeout(LOOK_S)
+    while True:
+        try:
+            piece = channel.recv(1 << 18)
+            arrived = arrived or time.time()
+            if not piece:
+                break
+            stdout += piece
+        except TimeoutError:
+            pass  # nothing for a moment
+        while channel.recv_stderr_ready():
+            stderr += channel.recv_stderr(1 << 16)[: max(0, MAX_COMPLAINT_BYTES - len(stderr))]
+        if len(stdout) > MAX_ANSWER_BYTES:
+            raise HostUnreachable("the host lists more than a million files; give the source a narrower root")
+    while channel.recv_stderr_ready():
+        stderr += channel.recv_stderr(1 << 16)
+    return bytes(stdout), bytes(stderr), arrived
+
+
+def _add_complaints(reply: Reply, stderr: bytes) -> None:
+    """Each to the root that it is of."""
+    for complaint in complaints(stderr):
+        of = [answer for answer in reply.answers or () if complaint.startswith(answer.root)]
+        if of:
+            max(of, key=lambda answer: len(answer.root)).problems.append(complaint)

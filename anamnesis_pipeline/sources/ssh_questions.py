@@ -1,0 +1,271 @@
+"""What is asked of a far host's `find`, in one shell script for many roots, and how its answer is read. Pure.
+
+The answer is a row of records, each ended by NUL, and between them what `grep` shows of files of patterns:
+
+    <token><clock> <home>          then `N` if there is no GNU find, which ends the answer; per root:
+    R<absolute root>               then one of: `m` missing, `n` no folder, `p` not to be read, `=` as it was, or
+    <records of find> e            each `<type> <size> <time> <device> <inode> <path>`; types: f file, s link to a file
+                                   (absolute path), d folder, l link to a folder, x folder that cannot be read, g `.git`
+"""
+
+import hashlib
+import re
+import shlex
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+
+from anamnesis_pipeline.errors import HostUnreachable
+from anamnesis_pipeline.file_names import bytes_of, name_of
+from anamnesis_pipeline.model import FileStat
+from anamnesis_pipeline.sources.base import HISTORY, IGNORE_BYTES, IGNORE_FILES, REPOSITORY, TOOL_RESULTS
+
+MAX_ANSWER_BYTES = 256 << 20
+"""A million files. More is no listing of what people wrote."""
+
+_BEGIN = """\
+LC_ALL=C; export LC_ALL; cd /
+printf '%s%s %s\\0' {token} "$(date +%s.%N)" "$HOME"
+find / -maxdepth 0 -printf '' 2>/dev/null || {{ printf 'N\\0'; exit 0; }}
+digest() {{
+  if command -v sha256sum >/dev/null 2>&1; then sha256sum
+  elif command -v shasum >/dev/null 2>&1; then shasum -a 256
+  else cat >/dev/null; fi
+}}
+answer() {{
+  printf 'R%s\\0' "$R"
+  if [ ! -d "$R" ]; then
+    P=$R
+    while [ ! -d "$P" ]; do P=${{P%/*}}; P=${{P:-/}}; done
+    if [ -e "$R" ] || [ -L "$R" ]; then printf 'n\\0'; elif [ -x "$P" ]; then printf 'm\\0'; else printf 'p\\0'; fi
+  elif [ ! -r "$R" ] || [ ! -x "$R" ]; then printf 'p\\0'
+  else
+    if [ -n "$1" ]; then case "$(look 2>/dev/null | digest)" in "$1"*) printf '=\\0'; return; esac; fi
+    look; printf 'e\\0'
+  fi
+}}
+"""
+_RECORD = r"%s %T@ %D %i %P\0"
+_NOT_HUGE = f"-size -{IGNORE_BYTES // 512 + 1}"
+_NOT_TO_BE_READ = rf"\( ! -readable -o ! -executable \) -prune -printf 'x {_RECORD}'"
+_FOLDERS = rf"{_NOT_TO_BE_READ} -o -xtype l -printf 'l {_RECORD}' -o -printf 'd {_RECORD}'"
+_PARTS = re.compile(rb"(.) (\d+) (\d+)(?:\.(\d{1,9})\d*)? (\d+) (\d+) (.*)", re.DOTALL)
+_MISSING_END = "broke off in the middle of its answer"
+
+
+@dataclass(frozen=True, slots=True)
+class Question:
+    """What is asked of one root: the shell command `look`, which knows the root as `$R`; and the state known of it."""
+
+    root: str
+    look: str
+    known: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """What find shows of one file or folder: `kind` is the type of its record."""
+
+    kind: str
+    stat: FileStat
+
+
+@dataclass(slots=True)
+class Answer:
+    """What came of one question. `error`: empty, `m`, `n` or `p`. Entries are None where the state is the known one."""
+
+    root: str
+    error: str = ""
+    entries: list[Entry] | None = None
+    state: str = ""
+    ignores: dict[str, str] = field(default_factory=dict)
+    problems: list[str] = field(default_factory=list)
+
+
+@dataclass(frozen=True, slots=True)
+class Reply:
+    """All of a script's answer; `clock_s` is the time there when it began. No answers: there is no GNU find."""
+
+    home: str
+    clock_s: float | None
+    answers: tuple[Answer, ...] | None
+
+
+def logs_question(root: str, known: str, depth: int, *, with_history: bool) -> Question:
+    """All that may be archived at or below a root. Outputs of tools are looked for after the logs are."""
+    find = f'find -L "$R" -mindepth 1 -maxdepth {depth}'
+    logs = r"\( -name '*.jsonl*' -o -name 'agent-*.meta.json' \)"
+    outputs = r"\( -name '*.txt' -o -name '*.json' -o -name '*.jsonl*' \)"
+    look = [
+        rf"""find -L "$R" -maxdepth 0 -printf 'd {_RECORD}'""",
+        rf"{find} -type d \( -name {TOOL_RESULTS} -prune -o {_FOLDERS} \) -o -type f {logs} -printf 'f {_RECORD}'",
+        rf"{find} -path '*/{TOOL_RESULTS}*' \( -type d \( {_FOLDERS} \) -o -type f {outputs} -printf 'f {_RECORD}' \)",
+    ]
+    if with_history:
+        above = _RECORD.replace("%P", f"../{HISTORY}")
+        look.append(rf"""find -L "${{R%/*}}/{HISTORY}" -maxdepth 0 -type f -printf 'f {above}' 2>/dev/null""")
+    return Question(root, "; ".join(look), known)
+
+
+def documents_question(root: str, known: str, names: Sequence[str], skip: Sequence[str]) -> Question:
+    """Files by name, the patterns of what to ignore, and where repositories are."""
+    ignored = " -o ".join(f"-name {name}" for name in IGNORE_FILES)
+    wanted = " -o ".join([*(f"-iname {_glob(glob)}" for glob in names), ignored]) if names else "-true"
+    skipped = " -o ".join(f"-name {_glob(glob)}" for glob in skip)
+    prune = rf"\( {skipped} \) -prune -o " if skipped else ""
+    target = r"s %s %.9Y %d %i %n\0"
+    look = (
+        rf"""find "$R" -mindepth 1 -name {REPOSITORY} -prune -printf 'g {_RECORD}' """
+        rf"-o -type d \( {prune}{_NOT_TO_BE_READ} \) "
+        rf"-o \( {wanted} \) \( -type f -printf 'f {_RECORD}' \( {ignored} \) {_NOT_HUGE} -exec grep -aHsZ '' {{}} + "
+        rf"-o -type l -xtype f -exec stat -L --printf='{target}' {{}} + \)"
+    )
+    return Question(root, look, known)
+
+
+def file_question(path: str) -> Question:
+    """The one regular file at a path, or where a link leads; its folder is the root."""
+    folder, _, name = path.rpartition("/")
+    record = _RECORD.replace("%P", ".")
+    look = rf"""find -L "$R"/{_word(name)} -maxdepth 0 -type f -printf 'f {record}' 2>/dev/null"""
+    return Question(folder or "/", look)
+
+
+def folders_question(root: str) -> Question:
+    """The folders directly in a root, links to some as well, and what may be a log."""
+    find = 'find -L "$R" -mindepth 1 -maxdepth 1'
+    return Question(root, rf"{find} \( -type d -printf 'd {_RECORD}' -o -name '*.jsonl*' -printf 'f {_RECORD}' \)")
+
+
+def script_of(questions: Sequence[Question], token: str) -> bytes:
+    """The script that asks them all. Not text, as names are bytes."""
+    lines = [_BEGIN.format(token=token).encode()]
+    for question in questions:
+        lines.append(b"R=" + _root(question.root))
+        lines.append(b"look() { " + question.look.encode("utf-8", "surrogateescape") + b"; }")
+        lines.append(f"answer {shlex.quote(question.known)}".encode())
+    return b"\n".join(lines)
+
+
+def _root(root: str) -> bytes:
+    if root == "~" or root.startswith("~/"):
+        return b'"$HOME"' + _quoted(bytes_of(root[1:].rstrip("/")))
+    return _quoted(bytes_of(root.rstrip("/") or "/"))
+
+
+def _quoted(raw: bytes) -> bytes:
+    return b"'" + raw.replace(b"'", b"'\\''") + b"'"
+
+
+def _word(name: str) -> str:
+    """A name as a word of the shell; bytes that are no UTF-8 are kept as Python's stand-ins."""
+    return _quoted(bytes_of(name)).decode("utf-8", "surrogateescape")
+
+
+def _glob(glob: str) -> str:
+    """A glob as `find` takes it, to which a backslash is none of the name."""
+    return _word(glob.replace("\\", "\\\\"))
+
+
+def read_reply(raw: bytes, token: str) -> Reply | None:
+    """The answer to `script_of`. What a shell's start-up files print before it is passed over.
+
+    :returns: None: no shell ran it, as where only SFTP is allowed.
+    :raises HostUnreachable: it is cut off.
+    """
+    begin = raw.find(token.encode())
+    if begin < 0:
+        return None
+    reader = _Records(raw, begin + len(token))
+    clock, _, home = reader.next().partition(b" ")
+    clock_s = float(found[0]) if (found := re.match(rb"\d+(\.\d+)?", clock)) else None
+    answers: list[Answer] = []
+    while not reader.is_done:
+        record = reader.next()
+        if record == b"N":
+            return Reply(name_of(home), clock_s, None)
+        if record[:1] != b"R":
+            raise HostUnreachable(f"the host {_MISSING_END}")
+        answers.append(_answer(reader, name_of(record[1:])))
+    return Reply(name_of(home), clock_s, tuple(answers))
+
+
+def _answer(reader: "_Records", root: str) -> Answer:
+    answer = Answer(root)
+    start, entries = reader.at, []
+    shown: dict[str, list[bytes]] = {}
+    while True:
+        if reader.is_shown_line:
+            path, line = reader.shown_line()
+            shown.setdefault(_below(root, path), []).append(line)
+            continue
+        before = reader.at
+        record = reader.next()
+        if record in {b"m", b"n", b"p"}:
+            answer.error = record.decode()
+            return answer
+        if record == b"=":
+            return answer
+        if record == b"e":
+            answer.state = hashlib.sha256(reader.raw[start:before]).hexdigest()
+            break
+        entries.append(_entry(root, record))
+    answer.entries = entries
+    answer.ignores = {path: name_of(b"".join(lines)) for path, lines in shown.items()}
+    for entry in entries:  # an empty file has no lines to show
+        if entry.kind == "f" and entry.stat.size == 0 and entry.stat.path.rpartition("/")[2] in IGNORE_FILES:
+            answer.ignores.setdefault(entry.stat.path, "")
+    return answer
+
+
+def _entry(root: str, record: bytes) -> Entry:
+    parts = _PARTS.fullmatch(record)
+    if parts is None:
+        raise HostUnreachable(f"the host {_MISSING_END}")
+    kind, size, seconds, fraction, device, inode, raw = parts.groups()
+    mtime_ns = int(seconds) * 10**9 + int((fraction or b"0").ljust(9, b"0"))
+    path = _below(root, raw) if kind == b"s" else name_of(raw)
+    return Entry(kind.decode(), FileStat(path, int(size), mtime_ns, int(device), int(inode)))
+
+
+def _below(root: str, raw: bytes) -> str:
+    return name_of(raw).removeprefix(root.rstrip("/") + "/")
+
+
+class _Records:
+    """Where the reading of an answer has come to."""
+
+    def __init__(self, raw: bytes, at: int) -> None:
+        self.raw = raw
+        self.at = at
+
+    @property
+    def is_done(self) -> bool:
+        return self.at >= len(self.raw)
+
+    @property
+    def is_shown_line(self) -> bool:
+        """Whether a line of grep comes next: a path begins it, which no record begins with."""
+        return self.raw[self.at : self.at + 1] == b"/"
+
+    def next(self) -> bytes:
+        return self._until(b"\0")
+
+    def shown_line(self) -> tuple[bytes, bytes]:
+        """(path, line with its line break)."""
+        return self._until(b"\0"), self._until(b"\n") + b"\n"
+
+    def _until(self, end: bytes) -> bytes:
+        at = self.raw.find(end, self.at)
+        if at < 0:
+            raise HostUnreachable(f"the host {_MISSING_END}")
+        piece, self.at = self.raw[self.at : at], at + 1
+        return piece
+
+
+def complaints(stderr: bytes) -> Iterator[str]:
+    """What `find` could not look at: `path: reason` of each. Loops of links are none: they end where they began."""
+    for line in stderr.decode("utf-8", "replace").splitlines():
+        text = line.removeprefix("find: ")
+        if text != line and "file system loop" not in text and "No such file" not in text:
+            path, _, reason = text.rpartition(": ")
+            yield f"{path.strip(chr(39) + '‘’`')}: {reason.lower()}"

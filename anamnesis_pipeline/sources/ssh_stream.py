@@ -1,0 +1,225 @@
+"""Many small files of a far host as one stream: `tar` of just these, in the order they are read and ahead of it."""
+
+import shlex
+import tarfile
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from itertools import islice
+from typing import Any
+
+from anamnesis_pipeline.errors import HostRefused, HostUnreachable, SourceUnreadable
+from anamnesis_pipeline.file_names import bytes_of, name_of
+from anamnesis_pipeline.sources.base import Read
+from anamnesis_pipeline.sources.ssh_link import SshLink
+from anamnesis_pipeline.sources.ssh_readers import SESSIONS
+
+SMALL_BYTES = 1 << 20
+"""Larger files are read in ranges."""
+GROWN_BYTES = 8 << 20
+"""A file that has grown beyond this since it was listed is not taken from the stream."""
+BUFFER_BYTES = 32 << 20
+"""Of files that wait for their reader."""
+LIST_FILES = 2_000
+"""Of one stream. Their names are sent before anything is read, and must fit into what the network holds."""
+LIST_BYTES = 256 << 10
+
+_ODD_BYTES = "surrogateescape"
+_TAR = (
+    "LC_ALL=C exec tar --create --file=- --format=gnu --blocking-factor=64 --absolute-names --dereference "
+    "--hard-dereference --ignore-failed-read --no-recursion --null --files-from=- 2>/dev/null"
+)
+_COMMAND = f"exec sh -c {shlex.quote(_TAR)}"
+
+
+class Fetching:
+    """Reads files that are read whole and in order from streams, all else by `read`. Safe to share between threads.
+
+    What was read stays as long as there is room, and can be read again.
+    """
+
+    def __init__(
+        self, link: SshLink, read: Read, size_of: Callable[[str], int], files: Sequence[tuple[str, int]]
+    ) -> None:
+        """:param read: of a range, for what does not come in a stream.
+
+        :param size_of: a file's size as it is now.
+        :param files: (absolute path, size) in the order they will be read.
+        """
+        self._link = link
+        self._read_range = read
+        self._size_of = size_of
+        small = list(dict.fromkeys(path for path, size in files if size <= SMALL_BYTES))
+        self._files = small
+        self._number = {path: number for number, path in enumerate(small)}
+        self._changed = threading.Condition()
+        self._arrived: dict[int, bytes] = {}
+        self._bytes = 0
+        self._decided = 0
+        """Files below this number have arrived, or will not come in a stream."""
+        self._reading = 0
+        self._problem: HostRefused | HostUnreachable | None = None
+        self._is_left = False
+        self._thread = threading.Thread(target=self._fetch, name=f"fetching {link.place}", daemon=True)
+
+    def __enter__(self) -> Read:
+        """Start the stream."""
+        if len(self._files) > 1:
+            self._thread.start()
+        else:
+            self._decided = len(self._files)
+        return self._read
+
+    def __exit__(self, *problem: object) -> None:
+        """Stop it; what did not arrive yet is not waited for."""
+        with self._changed:
+            self._is_left = True
+            self._arrived.clear()
+            self._changed.notify_all()
+        if self._thread.ident is not None:
+            self._thread.join()
+
+    def _read(self, path: str, offset: int, length: int) -> bytes:
+        number = self._number.get(path)
+        data = None if number is None else self._awaited(number)
+        return self._read_range(path, offset, length) if data is None else data[offset : offset + length]
+
+    def _awaited(self, number: int) -> bytes | None:
+        """A file from the stream; None: it does not come in one."""
+        with self._changed:
+            if number > self._reading:
+                self._reading = number
+                self._changed.notify_all()
+            while number >= self._decided and self._problem is None:
+                self._changed.wait()
+            data = self._arrived.get(number)
+            if data is None and number >= self._decided and self._problem is not None:
+                raise type(self._problem)(str(self._problem))
+            return data
+
+    def _fetch(self) -> None:
+        try:
+            first = 0
+            while first < len(self._files) and not self._is_left:
+                batch = self._batch(first)
+                if not self._streamed(first, batch):
+                    self._read_apart(first)
+                    break
+                first += len(batch)
+                self._decide(first)
+        except (HostRefused, HostUnreachable) as problem:
+            self._fail(problem)
+        except Exception as problem:
+            self._fail(HostUnreachable(f"reading from {self._link.place} failed ({type(problem).__name__})"))
+
+    def _fail(self, problem: HostRefused | HostUnreachable) -> None:
+        with self._changed:
+            self._problem = problem
+            self._changed.notify_all()
+
+    def _decide(self, number: int) -> None:
+        with self._changed:
+            self._decided = max(self._decided, number)
+            self._changed.notify_all()
+
+    def _batch(self, first: int) -> list[str]:
+        batch: list[str] = []
+        size = 0
+        for path in islice(self._files, first, first + LIST_FILES):
+            size += len(path) * 4
+            if batch and size > LIST_BYTES:
+                break
+            batch.append(path)
+        return batch
+
+    def _streamed(self, first: int, batch: Sequence[str]) -> bool:
+        """Take in the stream of some files; False: the host has no `tar` that could make one."""
+        listed = b"".join(bytes_of(path) + b"\0" for path in batch)
+        is_any = False
+        with self._link.channel(lambda channel: channel.exec_command(_COMMAND), float("inf")) as channel:
+            channel.sendall(listed)
+            channel.shutdown_write()
+            try:
+                for path, data in _members(channel):
+                    is_any = True
+                    number = self._number.get(path)
+                    if self._is_left or (number is not None and not self._take(number, path, data)):
+                        return True
+            except tarfile.TarError:
+                if is_any:
+                    raise EOFError from None
+            channel.status_event.wait(self._link.read_timeout_s)
+            if channel.exit_status < 0:
+                raise EOFError
+            return is_any or channel.exit_status == 0
+
+    def _take(self, number: int, path: str, data: bytes) -> bool:
+        """Keep a file for its reader; False: there will be none."""
+        is_whole = not data.endswith(b"\0") or self._is_still(path, len(data))
+        with self._changed:
+            while not self._is_left and not self._has_room(len(data)):
+                self._changed.wait()
+            if is_whole and not self._is_left:
+                self._arrived[number] = data
+                self._bytes += len(data)
+        self._decide(number + 1)
+        return not self._is_left
+
+    def _has_room(self, size: int) -> bool:
+        """Make room by dropping the files before the one that is being read."""
+        for number in list(self._arrived):
+            if self._bytes + size <= BUFFER_BYTES or number >= self._reading:
+                break
+            self._bytes -= len(self._arrived.pop(number))
+        return self._bytes + size <= BUFFER_BYTES or not self._arrived
+
+    def _is_still(self, path: str, size: int) -> bool:
+        """Whether a file that ends in zeros has them itself: `tar` adds some to one that shrinks while it is read."""
+        try:
+            return self._size_of(path) >= size
+        except SourceUnreadable:
+            return False
+
+    def _read_apart(self, first: int) -> None:
+        """Read the rest one by one, some at a time."""
+        with ThreadPoolExecutor(SESSIONS, thread_name_prefix="sftp") as pool:
+            for start in range(first, len(self._files), 2 * SESSIONS):
+                if self._is_left:
+                    return
+                paths = self._files[start : start + 2 * SESSIONS]
+                for number, (path, data) in enumerate(zip(paths, pool.map(self._whole, paths), strict=True), start):
+                    if data is None:
+                        self._decide(number + 1)
+                    elif not self._take(number, path, data):
+                        return
+
+    def _whole(self, path: str) -> bytes | None:
+        try:
+            return self._read_range(path, 0, GROWN_BYTES)
+        except SourceUnreadable:  # its reader will hear of it
+            return None
+
+
+def _members(channel: Any) -> Iterator[tuple[str, bytes]]:
+    """(path, content) of each regular file in a stream; only whole ones."""
+    stream: Any = _Stream(channel)
+    with tarfile.open(fileobj=stream, mode="r|", bufsize=1 << 18, encoding="utf-8", errors=_ODD_BYTES) as archive:
+        for member in archive:
+            vars(archive)["members"] = []  # it would gather them all
+            if not member.isreg() or member.size > GROWN_BYTES:
+                continue
+            content = archive.extractfile(member)
+            data = content.read() if content else b""
+            if len(data) != member.size:
+                raise EOFError
+            yield name_of(member.name.encode("utf-8", _ODD_BYTES)), data
+
+
+class _Stream:
+    """A channel as tarfile reads it."""
+
+    def __init__(self, channel: Any) -> None:
+        self._channel = channel
+
+    def read(self, count: int) -> bytes:
+        return bytes(self._channel.recv(count))
