@@ -27,36 +27,37 @@ class Exclusions:
 
     def of_path(self, machine: str, path: str) -> Rule | None:
         """The rule that keeps a file of a machine away; `path` is absolute."""
-        return self._now().of_path(machine, path)
+        return self.now().of_path(machine, path)
 
     def of_project(self, project: str) -> Rule | None:
         """The rule that keeps a project away, whatever it is called."""
-        return self._now().of_project(project)
+        return self.now().of_project(project)
 
     def of_content(self, text: str) -> Rule | None:
         """The rule that keeps a text away."""
-        return self._now().of_content(text)
+        return self.now().of_content(text)
 
     def of_bytes(self, data: bytes) -> Rule | None:
         """The rule that keeps a file with these bytes away."""
-        return self._now().of_bytes(data)
+        return self.now().of_bytes(data)
 
     def reason(self, machine: str, path: str, project: str = "") -> str | None:
         """Why a file is kept away, as a sentence; None: it is not."""
-        rules = self._now()
+        rules = self.now()
         rule = rules.of_path(machine, path) or (rules.of_project(project) if project else None)
         return sentence(rule) if rule else None
 
     def of_episode(self, episode: Episode) -> Rule | None:
         """The rule that keeps what a client posts away."""
-        rules = self._now()
+        rules = self.now()
         return (
             rules.of_project(episode.project)
             or rules.of_content(content_of(episode))
             or rules.of_content(episode.summary)
         )
 
-    def _now(self) -> RuleSet:
+    def now(self) -> RuleSet:
+        """The rules of this moment, for who asks about many things at once."""
         stamp = self.stamp
         aliases = self._settings.get(PROJECT_ALIASES, {}) if stamp else {}
         if self._held is None or self._held[0] != stamp or self._held[1].aliases != aliases:

@@ -1,14 +1,15 @@
 """Documents from their folder to episodes, and what becomes of their sections when they change."""
 
-from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
 
 from anamnesis_pipeline.model import Source
+from anamnesis_pipeline.sources.exclusion import Rule, RuleKind
+from anamnesis_pipeline.steps.blocklist import add_rule, lift
+from anamnesis_pipeline.steps.crawl import EXCLUDED
 from anamnesis_pipeline.steps.llm_choice import LlmChoice, LlmRules
-from anamnesis_pipeline.steps.pipeline import ingest_source
 from anamnesis_pipeline.store.base import Store
 from anamnesis_tests.steps.crawled_documents import T0, DocumentHome, make_repository, write
 from anamnesis_tests.store.samples import put
@@ -244,13 +245,32 @@ def test_a_document_that_is_handed_in_is_found_at_once_by_its_title_and_tags(hom
 def test_what_somebody_keeps_out_by_its_text_comes_in_when_nobody_minds_any_more(home: DocumentHome) -> None:
     notes = home.source("notes")
     write(notes, "a.md", page(SETUP))
-    rules = home.rules_of(notes)
-    assert rules is not None
-    minded = replace(rules, excluded=lambda text: "payroll" if "installer" in text else None)
-    (report,) = [ingest_source(replace(home.pipeline, rules_of=lambda source: minded), notes)]
-    assert (report.crawl.left_out, report.crawl.problems, home.texts()) == ({"payroll": 1}, [], [])
+    rule, _ = add_rule(home.store, Rule(RuleKind.CONTENT_PATTERN, "installer"))
+    (report,) = home.ingest(notes)
+    assert (report.crawl.left_out, report.crawl.problems, home.texts()) == ({EXCLUDED: 1}, [], [])
+    lift(home.store, rule.rule_id)
     home.ingest(notes)
     assert "installer" in "".join(home.texts())
+
+
+@pytest.mark.parametrize(("kind", "value"), [(RuleKind.PATTERN, "a.md"), (RuleKind.PROJECT, "acme/shop")])
+def test_what_is_stored_of_an_excluded_document_stays_and_goes_on_when_the_rule_is_lifted(
+    home: DocumentHome, kind: RuleKind, value: str
+) -> None:
+    notes = home.source("notes")
+    make_repository(notes)
+    write(notes, "a.md", page(SETUP))
+    home.ingest(notes)
+    before = home.texts()
+    rule, _ = add_rule(home.store, Rule(kind, value))
+    write(notes, "a.md", page(SETUP) + "\n## Gecko\nIt sleeps in the sun, as the keeper of the zoo wrote.\n", T0 + 60)
+    write(notes, "deep/a.md", page("The okapi of the new page sleeps in the shade of the tree."), T0 + 60)
+    (report,) = home.ingest(notes)
+    assert (report.crawl.left_out, report.crawl.gone, home.texts()) == ({EXCLUDED: 2}, 0, before)
+    lift(home.store, rule.rule_id)
+    home.ingest(notes)
+    assert "gecko" in "".join(home.texts()).lower()
+    assert "okapi" in "".join(home.texts())
 
 
 CODE = '''"""Prices of the shop."""
