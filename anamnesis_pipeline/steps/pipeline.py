@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 
 from anamnesis_pipeline.embeddings.pieces import PieceCounter
+from anamnesis_pipeline.errors import HostRefused, HostUnreachable, SourceUnreadable
 from anamnesis_pipeline.model import FileCursor, Part, Source
 from anamnesis_pipeline.sources.archive import Archive
 from anamnesis_pipeline.sources.base import SourceHost
@@ -40,10 +41,15 @@ class Pipeline:
         return Forgetter(self.store, self.archive, self.pieces, self.publish)
 
     def crawl(self, source: Source) -> CrawlReport:
-        """New lines into the archive; a reserved source has no files."""
+        """New lines into the archive; a reserved source has no files. A machine that is away is a problem of the
+        report, and what was read of it before is worked on.
+        """
         if source.kind == "reserved":
             return CrawlReport()
-        return crawl_source(self.store, self.host_of(source), self.archive, source, self.mask)
+        try:
+            return crawl_source(self.store, self.host_of(source), self.archive, source, self.mask)
+        except (HostUnreachable, HostRefused, SourceUnreadable) as problem:
+            return CrawlReport(problems=[str(problem)])
 
     def parse(self, source: Source) -> ParseReport:
         """Archived lines into parts."""
