@@ -1,5 +1,6 @@
 """Connect over SSH as this user's own `ssh` would: pinned host keys, keys and agent, `~/.ssh/config`, jump hosts."""
 
+import logging
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
@@ -15,6 +16,8 @@ from anamnesis_pipeline.ssh_places import parse_place
 CONNECT_TIMEOUT_S = 15.0
 MAX_JUMPS = 8
 SSH_PORT = 22
+
+logging.getLogger("paramiko").addHandler(logging.NullHandler())  # what goes wrong is raised; no traceback on a terminal
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,7 +1,12 @@
 """Which project a working directory belongs to: its git repository, wherever the worktree; else its path."""
 
+import os
 import re
-from pathlib import Path
+import stat
+from pathlib import Path, PurePosixPath
+from typing import Protocol
+
+from anamnesis_pipeline.file_names import bytes_of, name_of
 
 _HOME = re.compile(r"(?:/home/[^/]+|/Users/[^/]+|/root|[A-Za-z]:/Users/[^/]+)(?=/|$)")
 _WSL_SHARE = re.compile(r"//(?:wsl\$|wsl\.localhost)/[^/]+(?=/|$)", re.IGNORECASE)
@@ -12,20 +17,80 @@ _GITHUB = frozenset({"github.com", "www.github.com", "ssh.github.com"})
 """Names of the one host whose repositories are called by their path alone."""
 
 
+class Disk(Protocol):
+    """The disk of a machine, as far as it takes to find a repository. Paths are absolute texts by `name_of`."""
+
+    def mode(self, path: str) -> int | None:
+        """The `st_mode` of what is there, behind links; None: nothing.
+
+        :raises OSError: it cannot be seen.
+        """
+
+    def text(self, path: str) -> str:
+        """A small file's text, invalid UTF-8 replaced.
+
+        :raises OSError: it cannot be read.
+        """
+
+    def real_path(self, path: str) -> str:
+        """The path without links and dots, also where nothing is there.
+
+        :raises OSError: the links go round in circles.
+        """
+
+    def home(self) -> str:
+        """The home of the user who looks."""
+
+
+class LocalDisk:
+    """The disk of this machine."""
+
+    def mode(self, path: str) -> int | None:
+        """The `st_mode` of what is there, behind links; None: nothing.
+
+        :raises OSError: it cannot be seen.
+        """
+        try:
+            return os.stat(bytes_of(path)).st_mode
+        except (FileNotFoundError, NotADirectoryError, ValueError):
+            return None
+
+    def text(self, path: str) -> str:
+        """A small file's text, invalid UTF-8 replaced.
+
+        :raises OSError: it cannot be read.
+        """
+        if not stat.S_ISREG(os.stat(bytes_of(path)).st_mode):  # a pipe would wait for ever
+            raise OSError(f"{path} is no regular file")
+        with open(bytes_of(path), encoding="utf-8", errors="replace") as file:
+            return file.read()
+
+    def real_path(self, path: str) -> str:
+        """The path without links and dots, also where nothing is there."""
+        return name_of(os.path.realpath(bytes_of(path)))
+
+    def home(self) -> str:
+        """The home of the user who runs this."""
+        return name_of(os.fsencode(Path.home()))
+
+
+LOCAL_DISK = LocalDisk()
+
+
 def project_of(cwd: str) -> str:
     """The project of a working directory. Reads files under it, so callers ask once per directory."""
     return resolved_project(cwd) or project_label(cwd)
 
 
-def resolved_project(cwd: str) -> str | None:
-    """What this machine's disk says of a directory: its repository, or where a link leads. None: nothing, or it is gone
+def resolved_project(cwd: str, disk: Disk = LOCAL_DISK) -> str | None:
+    """What a machine's disk says of a directory: its repository, or where a link leads. None: nothing, or it is gone
     and no repository is left around it.
     """
-    if (identity := git_identity(cwd)) is not None:
+    if (identity := git_identity(cwd, disk)) is not None:
         return identity
     try:
-        directory = Path(cwd)
-        return project_label(str(directory.resolve())) if directory.is_absolute() and directory.is_dir() else None
+        is_there = PurePosixPath(cwd).is_absolute() and _is_folder(disk, cwd)
+        return project_label(disk.real_path(cwd)) if is_there else None
     except (OSError, ValueError):
         return None
 
@@ -50,57 +115,70 @@ def _is_windows(cwd: str) -> bool:
     return cwd.startswith("\\\\") or cwd[1:2] == ":"
 
 
-def git_identity(cwd: str) -> str | None:
+def git_identity(cwd: str, disk: Disk = LOCAL_DISK) -> str | None:
     """`owner/repo` of the remote `origin` on GitHub, `host/owner/repo` of one elsewhere, without a remote the label of
     the main worktree; None outside a repository.
 
     Only files are read. A directory that is gone belongs to the repository that is left around it, unless that is one
     of the whole home; one that was never on this machine belongs to none.
     """
-    directory = Path(cwd)
+    directory = PurePosixPath(cwd)
     try:
         if not directory.is_absolute():
             return None
-        left = next(d for d in (directory, *directory.parents) if d.is_dir())
-        place = left.resolve()
-        worktree = next((d for d in (place, *place.parents) if (d / ".git").exists()), None)
-        if worktree is None or (left != directory and _holds_homes(worktree)):
+        left = next(d for d in (directory, *directory.parents) if _is_folder(disk, str(d)))
+        place = PurePosixPath(disk.real_path(str(left)))
+        worktree = next((d for d in (place, *place.parents) if disk.mode(f"{d}/.git") is not None), None)
+        if worktree is None or (left != directory and _holds_homes(worktree, disk)):
             return None
-        return _identity(worktree)
-    except (OSError, ValueError, RuntimeError):
+        return _identity(worktree, disk)
+    except (OSError, ValueError, StopIteration):
         return None
 
 
-def _holds_homes(directory: Path) -> bool:
+def _is_folder(disk: Disk, path: str) -> bool:
+    return stat.S_ISDIR(disk.mode(path) or 0)
+
+
+def _is_file(disk: Disk, path: str) -> bool:
+    return stat.S_ISREG(disk.mode(path) or 0)
+
+
+def _holds_homes(directory: PurePosixPath, disk: Disk) -> bool:
     """Whether a directory is somebody's home, or a folder above one."""
-    home = Path.home().resolve()
+    home = PurePosixPath(disk.real_path(disk.home()))
     return project_label(str(directory)) in {"~", "/", "/home", "/Users"} or directory in (home, *home.parents)
 
 
-def _identity(worktree: Path) -> str:
-    git_dir = _git_dir(worktree)
-    common = git_dir / "commondir"
-    shared = (git_dir / common.read_text(encoding="utf-8").strip()).resolve() if common.is_file() else git_dir
-    remote = _origin(shared / "config")
+def _identity(worktree: PurePosixPath, disk: Disk) -> str:
+    git_dir = _git_dir(worktree, disk)
+    common = f"{git_dir}/commondir"
+    is_linked = _is_file(disk, common)
+    shared = _resolved(disk, git_dir, disk.text(common).strip()) if is_linked else git_dir
+    remote = _origin(f"{shared}/config", disk)
     if remote is not None:
         return remote
-    main = shared.parent if shared.name == ".git" else shared if common.is_file() else worktree
+    main = shared.parent if shared.name == ".git" else shared if is_linked else worktree
     return project_label(str(main))
 
 
-def _git_dir(worktree: Path) -> Path:
+def _git_dir(worktree: PurePosixPath, disk: Disk) -> PurePosixPath:
     entry = worktree / ".git"
-    if entry.is_dir():
+    if _is_folder(disk, str(entry)):
         return entry
-    return (worktree / entry.read_text(encoding="utf-8").partition("gitdir:")[2].strip()).resolve()
+    return _resolved(disk, worktree, disk.text(str(entry)).partition("gitdir:")[2].strip())
 
 
-def _origin(config: Path) -> str | None:
+def _resolved(disk: Disk, folder: PurePosixPath, path: str) -> PurePosixPath:
+    return PurePosixPath(disk.real_path(str(folder / path)))
+
+
+def _origin(config: str, disk: Disk) -> str | None:
     """Host and path of the remote `origin` without credentials, port and `.git`; None for none or a local one."""
-    if not config.is_file():
+    if not _is_file(disk, config):
         return None
     in_origin = False
-    for line in config.read_text(encoding="utf-8", errors="replace").splitlines():
+    for line in disk.text(config).splitlines():
         entry = line.strip()
         if entry.startswith("["):
             in_origin = entry.replace(" ", "").lower() == '[remote"origin"]'

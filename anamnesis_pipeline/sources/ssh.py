@@ -15,6 +15,7 @@ from anamnesis_pipeline.sources.local import MAX_DEPTH
 from anamnesis_pipeline.sources.sftp_walk import file_there, folders_there, look_through
 from anamnesis_pipeline.sources.specs import DOCUMENTS
 from anamnesis_pipeline.sources.ssh_answers import listing_of, survey_of, unreadable
+from anamnesis_pipeline.sources.ssh_disk import SshDisk
 from anamnesis_pipeline.sources.ssh_link import CONNECT_TIMEOUT_S, IDLE_S, READ_TIMEOUT_S, SshLink
 from anamnesis_pipeline.sources.ssh_questions import (
     MAX_ANSWER_BYTES,
@@ -160,6 +161,10 @@ class SshHost:
         :raises SourceUnreadable: the file is missing, no regular one, or cannot be read.
         """
         return self._readers.read(path, offset, length)
+
+    def disk(self) -> SshDisk:
+        """Its disk, to find the repository of a folder there (`exchanges.projects.resolved_project`)."""
+        return SshDisk(self._readers.sftp, self.read, self.home)
 
     def _size_of(self, path: str) -> int:
         with self._readers.sftp() as sftp:

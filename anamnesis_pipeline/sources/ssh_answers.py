@@ -48,7 +48,7 @@ def listing_of(answer: Answer) -> Listing:
             here.add((entry.stat.device, entry.stat.inode))
     problems = list(answer.problems)
     files = sorted(_walk(answer.root, tree, "", MAX_DEPTH, here, problems), key=lambda file: file.path)
-    return Listing(tuple(files), tuple(problems))
+    return Listing(tuple(files), tuple(dict.fromkeys(problems)))
 
 
 def _walk(
@@ -77,7 +77,7 @@ def _documents(wanted: Wanted, answer: Answer) -> Survey:
     repositories = sorted(e.stat.path.rpartition("/")[0] or "." for e in entries if e.kind == "g")
     return Survey(
         answer.root, tuple(sorted(files, key=lambda file: file.path)), answer.state,
-        (*answer.problems, *problems), answer.ignores, tuple(repositories),
+        tuple(dict.fromkeys([*answer.problems, *problems])), answer.ignores, tuple(repositories),
     )  # fmt: skip
 
 

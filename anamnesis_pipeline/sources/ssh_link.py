@@ -41,6 +41,8 @@ class SshLink:
         self._lock = threading.Lock()
         self._slots = threading.BoundedSemaphore(MAX_CHANNELS)
         self._open: _Connection | None = None
+        self.make_room: Callable[[], None] = lambda: None
+        """Called where the host opens no more sessions: closes those that nobody uses."""
         self._failed: tuple[float, HostRefused | HostUnreachable] | None = None
 
     @contextmanager
@@ -103,7 +105,7 @@ class SshLink:
 
     def _start(self, connection: "_Connection", start: Callable[[Any], None]) -> Any:
         with self._bounded(connection, self._connect_timeout_s):
-            channel = connection.transport.open_session(timeout=self._connect_timeout_s)
+            channel = self._session(connection)
             try:
                 channel.settimeout(self.read_timeout_s)
                 start(channel)
@@ -111,6 +113,18 @@ class SshLink:
                 channel.close()
                 raise
             return channel
+
+    def _session(self, connection: "_Connection") -> Any:
+        """A new session, where the host allows only a few as soon as another one is gone."""
+        deadline = time.monotonic() + self._connect_timeout_s / 2
+        while True:
+            try:
+                return connection.transport.open_session(timeout=self._connect_timeout_s)
+            except paramiko.ChannelException:
+                self.make_room()
+                if time.monotonic() > deadline:
+                    raise
+                time.sleep(LOOK_S)
 
     @contextmanager
     def _bounded(self, connection: "_Connection", timeout_s: float) -> Iterator[None]:

@@ -23,7 +23,7 @@ MAX_ANSWER_BYTES = 256 << 20
 """A million files. More is no listing of what people wrote."""
 
 _BEGIN = """\
-LC_ALL=C; export LC_ALL
+LC_ALL=C; export LC_ALL; cd /
 printf '%s%s %s\\0' {token} "$(date +%s.%N)" "$HOME"
 find / -maxdepth 0 -printf '' 2>/dev/null || {{ printf 'N\\0'; exit 0; }}
 digest() {{

@@ -3,6 +3,7 @@
 import json
 import os
 import shutil
+import socket
 import uuid
 from dataclasses import dataclass
 from pathlib import Path
@@ -93,3 +94,11 @@ def known(user_home):
             file.writelines(server.known_host for server in servers)
 
     return add
+
+
+@pytest.fixture
+def free_port():
+    """A port of this machine that nobody listens on."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return probe.getsockname()[1]

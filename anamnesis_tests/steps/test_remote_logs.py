@@ -1,0 +1,72 @@
+"""Logs of another machine take the way of local ones, whatever their names are."""
+
+import os
+from collections import Counter
+
+import paramiko
+import pytest
+
+from anamnesis_pipeline.sources.archive import Archive
+from anamnesis_pipeline.sources.discovery import discover
+from anamnesis_pipeline.sources.local import LocalHost
+from anamnesis_pipeline.sources.ssh import SshHost
+from anamnesis_pipeline.steps.archived import archived_lines
+from anamnesis_pipeline.steps.crawl import crawl_source, source_changed
+from anamnesis_pipeline.store.sqlite.opening import open_sqlite
+from anamnesis_tests.ssh_servers import SSHD, openssh_server
+from anamnesis_tests.steps.crawled_logs import SESSION, line
+
+NAMES = [SESSION.encode(), b"agent-caf\xe9.jsonl", b"agent-two\nlines.jsonl", b"agent- .jsonl"]
+
+
+@pytest.fixture(params=["local", pytest.param("ssh", marks=pytest.mark.skipif(SSHD is None, reason="no sshd"))])
+def host(request, tmp_path, monkeypatch):
+    if request.param == "local":
+        yield LocalHost("box")
+        return
+    key = paramiko.ECDSAKey.generate()
+    (tmp_path / "user" / ".ssh").mkdir(parents=True)
+    key.write_private_key_file(os.fspath(tmp_path / "user" / ".ssh" / "id_ecdsa"))
+    monkeypatch.setenv("HOME", os.fspath(tmp_path / "user"))
+    with openssh_server(tmp_path / "sshd", key) as server:
+        (tmp_path / "user" / ".ssh" / "known_hosts").write_text(server.known_host)
+        far = SshHost("box", server.place)
+        yield far
+        far.close()
+
+
+def test_logs_with_odd_names_are_archived_once_and_grow(host, tmp_path):
+    root = tmp_path / "projects"
+    folder = os.fsencode(root) + b"/-home-b\xfcro"
+    os.makedirs(folder)
+    for number, name in enumerate(NAMES):
+        with open(folder + b"/" + name, "w") as file:
+            file.write(f"{line(number)}\n")
+    (tmp_path / "history.jsonl").write_text('{"display":"hi"}\n')
+    store = open_sqlite(tmp_path / "memory.db", tmp_path / "index")
+    archive = Archive(tmp_path / "archive")
+
+    def crawl():
+        found = discover(host, [os.fspath(root)])
+        assert found.problems == ()
+        store.ingest.put_sources(found.sources)
+        return [crawl_source(store, host, archive, source, lambda text: (text, Counter())) for source in found.sources]
+
+    try:
+        reports = crawl()
+        assert [report.problems for report in reports] == [[], []]
+        assert sorted(report.lines for report in reports) == [1, len(NAMES)]
+        assert sum(report.lines for report in crawl()) == 0
+        source = next(s for s in discover(host, [os.fspath(root)]).sources if s.kind == "claude_logs")
+        assert not source_changed(store, host, source)
+        with open(folder + b"/" + NAMES[1], "a") as file:
+            file.write(f"{line(99)}\n")
+        assert source_changed(store, host, source)
+        assert sum(report.lines for report in crawl()) == 1
+        lines = [
+            text for path, cursor in store.ingest.cursors(source.key).items()
+            for text in archived_lines(store, archive, source.key, path, cursor.generation)
+        ]  # fmt: skip
+        assert sorted(lines) == sorted([*(line(n) for n in range(len(NAMES))), line(99)])
+    finally:
+        store.close()

@@ -1,0 +1,186 @@
+"""What hosts over SSH cost: small files, unchanged trees, ten hosts at once, huge files. Real sshd, over loopback.
+
+python benchmarks/remote_crawl.py [FILES]
+"""
+
+import os
+import random
+import statistics
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+
+import paramiko
+from proc import resident_mib
+
+from anamnesis_pipeline.sources.base import Survey, Wanted
+from anamnesis_pipeline.sources.specs import DOCUMENTS
+from anamnesis_pipeline.sources.ssh import SshHost
+from anamnesis_pipeline.ssh_connection import connected
+from anamnesis_tests.proxies import Proxy, proxy
+from anamnesis_tests.ssh_servers import SshServer, openssh_server
+
+HOSTS = 10
+LATENCY_S = 0.1
+SPARSE_BYTES = 2 << 30
+
+
+def main(files: int) -> None:
+    with tempfile.TemporaryDirectory() as base, ExitStack() as stack:
+        tree = Path(base, "tree")
+        make_tree(tree, files)
+        key = as_user(Path(base, "user"))
+        server = stack.enter_context(openssh_server(Path(base, "sshd"), key))
+        counted = stack.enter_context(proxy(server.port))
+        know(server, counted)
+        host = stack.enter_context(opened(counted.place))
+        listing = unchanged(host, counted, tree)
+        fetched(host, server, listing)
+        at_once(stack, server, tree)
+        huge(host, Path(base))
+        many(host, Path(base), 10 * files)
+
+
+def unchanged(host: SshHost, counted: Proxy, tree: Path) -> Survey:
+    """An unchanged tick: wall time and bytes over the wire."""
+    first = survey(host, tree)
+    print(f"{len(first.files or ()):,} files, first survey: {counted.sent:,} bytes out, {counted.received:,} in")
+    for _ in range(3):
+        before = counted.sent, counted.received
+        wall = timed(lambda: survey(host, tree, first.state))
+        out, back = counted.sent - before[0], counted.received - before[1]
+        print(f"unchanged survey: {wall * 1000:.0f} ms, {out:,} bytes out, {back:,} in")
+    return first
+
+
+def fetched(host: SshHost, server: SshServer, listing: Survey) -> None:
+    """All files in streams, and one after the other as paramiko's SFTP reads them."""
+    wanted = [(f"{listing.root}/{file.path}", file.size) for file in listing.files or ()]
+
+    def together() -> None:
+        with host.fetching(wanted) as read:
+            assert sum(len(read(path, 0, size)) for path, size in wanted) == sum(size for _, size in wanted)
+
+    def one_by_one() -> None:
+        with connected(server.place) as client, client.open_sftp() as sftp:
+            for path, _ in wanted:
+                with sftp.open(path, "rb") as file:
+                    file.read()
+
+    fast, slow = timed(together), timed(one_by_one)
+    again = timed(together)
+    print(f"fetch {len(wanted):,} files: {fast:.2f} s and {again:.2f} s together, {slow:.2f} s one by one by SFTP")
+    print(f"  {slow / fast:.1f} and {slow / again:.1f} times as fast")
+
+
+def at_once(stack: ExitStack, server: SshServer, tree: Path) -> None:
+    """Ten hosts in threads against the slowest of them alone."""
+    for latency in (0.0, LATENCY_S):
+        ways = [stack.enter_context(proxy(server.port, latency_s=latency)) for _ in range(HOSTS)]
+        know(server, *ways)
+        hosts = [stack.enter_context(opened(way.place)) for way in ways]
+        small = tree / "0"
+        states = [survey(host, small).state for host in hosts]
+
+        def look(number: int, states: list[str] = states, hosts: list[SshHost] = hosts, root: Path = small) -> float:
+            return timed(lambda: survey(hosts[number], root, states[number]))
+
+        for is_open in (True, False):
+            alone, together = [], []
+            for _ in range(3):
+                hang_up(hosts, is_open)
+                alone.append(max(look(number) for number in range(HOSTS)))
+                hang_up(hosts, is_open)
+                with ThreadPoolExecutor(HOSTS) as pool:
+                    together.append(timed(lambda pool=pool: list(pool.map(look, range(HOSTS)))))
+            slowest, all_of_them = statistics.median(alone), statistics.median(together)
+            state = "open connections" if is_open else "new connections"
+            print(
+                f"{HOSTS} hosts, {latency * 1000:.0f} ms away, {state}: slowest alone {slowest * 1000:.0f} ms, "
+                f"all at once {all_of_them * 1000:.0f} ms, {all_of_them / slowest:.2f} times"
+            )
+
+
+def huge(host: SshHost, base: Path) -> None:
+    """A sparse file of 2 GB, read in blocks of 1 MB as logs are."""
+    path = base / "huge.jsonl"
+    with path.open("wb") as file:
+        file.truncate(SPARSE_BYTES)
+
+    def read() -> None:
+        at = 0
+        while block := host.read(os.fspath(path), at, 1 << 20):
+            at += len(block)
+        assert at == SPARSE_BYTES
+
+    wall = timed(read)
+    size = SPARSE_BYTES >> 20
+    print(f"{size:,} MiB in {wall:.1f} s, {size / wall:.0f} MiB/s, {resident_mib():.0f} MiB resident")
+
+
+def many(host: SshHost, base: Path, files: int) -> None:
+    """Ten times the files."""
+    tree = base / "many"
+    make_tree(tree, files, size=0)
+    found = survey(host, tree)
+    full = timed(lambda: survey(host, tree))
+    same = timed(lambda: survey(host, tree, found.state))
+    count = len(found.files or ())
+    print(f"{count:,} files: {full:.2f} s to list, {same:.2f} s unchanged, {resident_mib():.0f} MiB resident")
+
+
+def hang_up(hosts: list[SshHost], is_open: bool) -> None:
+    for host in hosts:
+        if not is_open:
+            host.close()
+
+
+def survey(host: SshHost, root: Path, known: str = "") -> Survey:
+    (found,) = host.survey([Wanted(DOCUMENTS, os.fspath(root), known, ("*.md",), ("node_modules",))])
+    assert isinstance(found, Survey), found
+    return found
+
+
+def timed(work: Callable[[], object]) -> float:
+    started = time.perf_counter()
+    work()
+    return time.perf_counter() - started
+
+
+@contextmanager
+def opened(place: str) -> Iterator[SshHost]:
+    host = SshHost("far", place)
+    yield host
+    host.close()
+
+
+def make_tree(tree: Path, files: int, size: int = 1) -> None:
+    numbers = random.Random(1)
+    for number in range(files):
+        folder = tree / f"{number % 10}" / f"{number // 10 % 20}"
+        folder.mkdir(parents=True, exist_ok=True)
+        (folder / f"{number}.md").write_bytes(b"x" * size * numbers.randint(1_000, 4_000))
+
+
+def as_user(home: Path) -> paramiko.PKey:
+    """A home with a key, which is this process's from now on."""
+    (home / ".ssh").mkdir(parents=True)
+    key = paramiko.ECDSAKey.generate()
+    key.write_private_key_file(os.fspath(home / ".ssh" / "id_ecdsa"))
+    os.environ["HOME"] = os.fspath(home)
+    os.environ.pop("SSH_AUTH_SOCK", None)
+    return key
+
+
+def know(server: SshServer, *ways: Proxy) -> None:
+    with Path.home().joinpath(".ssh", "known_hosts").open("a") as file:
+        file.writelines(server.known_host.replace(f":{server.port} ", f":{port} ") for port in
+                        (server.port, *(way.port for way in ways)))  # fmt: skip
+
+
+if __name__ == "__main__":
+    main(int(sys.argv[1]) if len(sys.argv) > 1 else 10_000)
