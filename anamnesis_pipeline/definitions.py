@@ -4,6 +4,7 @@ import dagster as dg
 
 from anamnesis_pipeline.defs.checks import CHECKS
 from anamnesis_pipeline.defs.crawled_files import crawled_files
+from anamnesis_pipeline.defs.documents import documents
 from anamnesis_pipeline.defs.embed_sensor import embed_sensor
 from anamnesis_pipeline.defs.embeddings import embeddings
 from anamnesis_pipeline.defs.episodes import episodes
@@ -16,7 +17,7 @@ from anamnesis_pipeline.defs.summaries import summaries
 from anamnesis_pipeline.defs.vector_index import vector_index
 
 defs = dg.Definitions(
-    assets=[crawled_files, exchanges, summaries, episodes, embeddings, vector_index],
+    assets=[crawled_files, exchanges, documents, summaries, episodes, embeddings, vector_index],
     asset_checks=CHECKS,
     jobs=[ingest, embed, index],
     sensors=[crawl_sensor, embed_sensor],

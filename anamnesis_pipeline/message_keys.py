@@ -1,6 +1,6 @@
 """Keys by which a message is known, in whatever copy of it; see docs/decisions/0001-ids.md. Pure."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 
 from anamnesis_pipeline.model import content_id
 
@@ -21,6 +21,29 @@ def call_of(key: str) -> str:
 def borrowed_key(key: str) -> str:
     """Key of a message as long as only a fork, or a session moved to the background, was read that says so."""
     return f"f:{key}"
+
+
+SECTION_KEY = "section:"
+"""Begins the key of a piece of a document."""
+
+
+def section_key(text: str) -> str:
+    """Key of a piece of a section: its text alone, so that a tombstone meets it wherever it stands."""
+    return f"{SECTION_KEY}{content_id(text.strip())}"
+
+
+def section_part_id(place: str, anchor: str, texts: Iterable[str]) -> str:
+    """Id of one text of a section: the same in every copy of the document.
+
+    :param place: of the document, see `place_of`.
+    :param texts: of its pieces.
+    """
+    return content_id("section", place, anchor, *texts)
+
+
+def place_of(*names: str) -> str:
+    """What a document is known by: project and path in the repository, or machine and path."""
+    return content_id("place", *names)
 
 
 TYPED_KEY, CLAIM_KEY = "y", "c"

@@ -188,12 +188,30 @@ class Segment:
 
 
 @dataclass(frozen=True, slots=True)
-class Part:
-    """A piece of an exchange, cut at a natural seam; the origin of one episode.
+class SectionFacts:
+    """What is known of a section of a document beside its text. Lines count from 1, both inclusive.
 
-    `part_id` hashes the first segment's message key and start, so it does not change while the part grows.
-    `prompt` is the start of the prompt that the exchange answers. `kind` is `exchange`, `subagent` or
-    `compact_summary`.
+    `trust` is one of `document_model.Trust`. `tags` are those of its episode. `seen` is the file's time when this text
+    was first seen there.
+    """
+
+    title: tuple[str, ...]
+    first_line: int
+    last_line: int
+    format: str = ""
+    language: str = ""
+    trust: str = "file"
+    tags: tuple[str, ...] = ()
+    seen: datetime | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """A piece of an exchange, cut at a natural seam, or a section of a document; the origin of one episode.
+
+    `part_id` hashes the first segment's message key and start, so it does not change while the part grows; for a
+    section see `document_keys`. `prompt` is the start of the prompt that the exchange answers, or the way to the
+    section. `kind` is `exchange`, `subagent`, `compact_summary`, `document` or `code`.
     """
 
     part_id: str
@@ -215,6 +233,8 @@ class Part:
     origin: str = ""
     """What it goes back to: of a subagent, the id of the tool call that spawned it; of a compaction's summary, the uuid
     of the last record before it."""
+    section: SectionFacts | None = None
+    """Of a document, or of a chat that was exported into one."""
 
     @property
     def content_hash(self) -> str:

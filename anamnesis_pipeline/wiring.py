@@ -1,12 +1,12 @@
 """Settings to objects: the only place that names a backend. Imports late, so that an unused one costs nothing."""
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from anamnesis_pipeline import settings as settings_module
-from anamnesis_pipeline.crawler_wiring import open_hosts, open_labels
+from anamnesis_pipeline.crawler_wiring import open_document_rules, open_hosts, open_labels, open_private_sources
 from anamnesis_pipeline.dagster_api import DagsterApi, dagster_url
 from anamnesis_pipeline.embeddings.cores import Priority, available_cores, cores_for
 from anamnesis_pipeline.embeddings.models import ModelFiles, choose_precision, find_model
@@ -31,6 +31,7 @@ from anamnesis_pipeline.steps.posting import Poster
 from anamnesis_pipeline.steps.recording import Recorder
 from anamnesis_pipeline.steps.reembed_state import WANTED_MODEL
 from anamnesis_pipeline.steps.spaces import ensure_space
+from anamnesis_pipeline.steps.uploads import Uploads
 from anamnesis_pipeline.store.base import Store
 from anamnesis_pipeline.summaries import extractive
 from anamnesis_pipeline.summaries.factory import BackendOptions, open_backend
@@ -320,8 +321,9 @@ def open_pipeline(settings: Settings, store: Store) -> Pipeline:
         label_of=open_labels(hosts, store),
         pieces=open_pieces(),
         idle_minutes=settings.idle_minutes,
-        llm=open_llm(settings),
+        llm=replace(open_llm(settings), private_sources=open_private_sources(hosts, store)),
         headline=extractive.summarize,
+        rules_of=open_document_rules(hosts, settings),
     )
 
 
@@ -329,6 +331,17 @@ def open_recorder(settings: Settings, store: Store, poster: Poster) -> Recorder:
     """What keeps a question with its answer and the records an LLM finds in them, however short: it is asked to."""
     llm = open_llm(settings.model_copy(update={"summary_min_chars": 0}))
     return Recorder(store, poster, open_pieces(), llm, extractive.summarize)
+
+
+def open_uploads(
+    settings: Settings, store: Store, embed: Callable[[Sequence[str]], None] = lambda ids: None
+) -> Uploads:
+    """What takes in documents that somebody hands in.
+
+    :param embed: gives episodes their vectors now; else the pipeline does it later.
+    """
+    redactor = open_redactor(settings)
+    return Uploads(store, open_pipeline(settings, store).add_document, lambda text: redactor.mask_text(text)[0], embed)
 
 
 def open_forgetter(settings: Settings, store: Store) -> Forgetter:

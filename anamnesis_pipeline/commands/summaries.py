@@ -70,7 +70,8 @@ def run_backfill(settings: Settings, say: Say, *, project: str | None, limit: in
         if llm is None:
             raise BadSetting(NO_LLM)
         model, is_local = llm
-        choice = LlmChoice(store, wiring.open_llm(settings).rules, is_local=is_local)
+        opened = wiring.open_llm(settings)
+        choice = LlmChoice(store, opened.rules, is_local=is_local, private_sources=opened.private_sources())
         against: Counter[str] = Counter()
 
         def is_for_llm(part: Part) -> bool:

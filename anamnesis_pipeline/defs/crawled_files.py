@@ -1,4 +1,4 @@
-"""Asset: the archive of every log line of a source."""
+"""Asset: the archive of every log line, or version of a document, of a source."""
 
 import dagster as dg
 
@@ -9,7 +9,9 @@ from anamnesis_pipeline.defs.resources import MemoryResource
 
 @dg.asset(partitions_def=SOURCES, group_name="ingest", kinds={"jsonl", "zstd"})
 def crawled_files(context: dg.AssetExecutionContext, memory: MemoryResource) -> dg.MaterializeResult[None]:
-    """New lines of a Claude project folder, secrets masked, in the compressed archive. Reads only new bytes."""
+    """New lines of logs, or new versions of documents, secrets masked, in the compressed archive. Reads only what is
+    new.
+    """
     if memory.pipeline.forgetter().resume():
         context.log.info("finished to forget what an earlier run had begun with")
     report = memory.pipeline.crawl(memory.source(context.partition_key))
@@ -27,6 +29,7 @@ def crawled_files(context: dg.AssetExecutionContext, memory: MemoryResource) -> 
                 {name: getattr(report, name) for name in ("new", "grown", "replaced", "gone", "unchanged")}
             ),
             "secrets masked": counted(report.masked),
+            "left out": counted(report.left_out),
             "problems": len(report.problems),
             "archived lines in all": counts.lines,
         },

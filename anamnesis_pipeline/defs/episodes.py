@@ -11,7 +11,7 @@ from anamnesis_pipeline.model import Where
 LATEST = 5
 
 
-@dg.asset(partitions_def=SOURCES, deps=["exchanges", "summaries"], group_name="memory", kinds={"sqlite"})
+@dg.asset(partitions_def=SOURCES, deps=["exchanges", "documents", "summaries"], group_name="memory", kinds={"sqlite"})
 def episodes(context: dg.AssetExecutionContext, memory: MemoryResource) -> dg.MaterializeResult[None]:
     """Part, summary and passages joined into episodes; found by their words as soon as they are written."""
     report = memory.pipeline.publish(memory.source(context.partition_key))
@@ -27,6 +27,9 @@ def episodes(context: dg.AssetExecutionContext, memory: MemoryResource) -> dg.Ma
             EPISODES_WRITTEN: report.put.created + report.put.updated,
             "typed records": report.records,
             "passages written": report.passages,
+            "superseded by another text": report.settled.superseded,
+            "retired, since their section is gone": report.settled.retired,
+            "current again": report.settled.revived,
             "problem": report.problem or "none",
             "episodes in all": counts.episodes,
             "passages in all": counts.passages,

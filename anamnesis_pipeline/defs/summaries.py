@@ -22,7 +22,7 @@ def is_by_hand(tags: Mapping[str, str]) -> bool:
     return not AUTOMATIC_TAGS & tags.keys()
 
 
-@dg.asset(partitions_def=SOURCES, deps=["exchanges"], group_name="ingest", kinds={"python"})
+@dg.asset(partitions_def=SOURCES, deps=["exchanges", "documents"], group_name="ingest", kinds={"python"})
 def summaries(context: dg.AssetExecutionContext, memory: MemoryResource) -> dg.MaterializeResult[None]:
     """A few sentences on each closed part that has none for its present text: by the LLM of the setting `summarizer`
     where the part is worth it, else by picking telling sentences.

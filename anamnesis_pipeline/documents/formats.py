@@ -2,6 +2,7 @@
 document's structure. Nothing is fetched from elsewhere, and every size is bounded.
 """
 
+import importlib
 from collections.abc import Callable
 
 from anamnesis_pipeline.documents.charset import decoded
@@ -28,9 +29,13 @@ def to_text(path: str, data: bytes) -> str:
     if not data.strip():
         raise DocumentUnreadable(f"{path}: the file is empty")
     try:
-        text = _converter(fmt)(data)
+        text = _converted(fmt, data)
     except DocumentUnreadable as exc:
         raise DocumentUnreadable(f"{path}: {exc}") from exc
+    except ImportError as exc:
+        raise DocumentUnreadable(f"{path}: the library that reads .{fmt} is not installed ({exc.name})") from exc
+    except Exception as exc:  # parsers raise whatever fits the damage
+        raise DocumentUnreadable(f"{path}: it is damaged, or not of this format ({type(exc).__name__})") from exc
     return _bounded(path, fmt, text)
 
 
@@ -45,6 +50,27 @@ def _bounded(path: str, fmt: str, text: str) -> str:
     return f"{text[:MOST_TEXT_CHARS]}\n\n[{left} more characters of this document were left out]\n"
 
 
-def _converter(fmt: str) -> Callable[[bytes], str]:
-    """How the bytes of a format become text."""
-    return decoded
+def _converted(fmt: str, data: bytes) -> str:
+    if fmt not in _CONVERTERS:
+        return decoded(data)
+    module, function = _CONVERTERS[fmt]
+    convert: Callable[[bytes], str] = getattr(importlib.import_module(f"{__package__}.{module}"), function)
+    return convert(data)
+
+
+_CONVERTERS = {
+    "doc": ("word_files", "doc_text"),
+    "docx": ("word_files", "docx_text"),
+    "eml": ("mail", "eml_text"),
+    "html": ("web_pages", "html_text"),
+    "mbox": ("mail", "mbox_text"),
+    "notebook": ("notebooks", "notebook_text"),
+    "ods": ("open_document", "ods_text"),
+    "odt": ("open_document", "odt_text"),
+    "pages": ("open_document", "pages_text"),
+    "pdf": ("pdf", "pdf_text"),
+    "rtf": ("word_files", "rtf_text"),
+    "xls": ("spreadsheets", "xls_text"),
+    "xlsx": ("spreadsheets", "xlsx_text"),
+}
+"""Format -> module and function, imported when the first such document comes: its library is large."""

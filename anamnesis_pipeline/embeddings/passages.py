@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 
 from anamnesis_pipeline.embeddings.pieces import PieceCounter, Span
-from anamnesis_pipeline.model import Episode, Part, Passage, SegmentKind
+from anamnesis_pipeline.model import Episode, Part, Passage, Segment, SegmentKind
 
 BODY_PIECES = 160
 """Word pieces of a passage's own text. Shorter ones are sharper: on the development questions over real logs,
@@ -91,14 +91,16 @@ def _seam(text: str, low: int, high: int) -> int:
 
 
 def passages_of_part(part: Part, pieces: PieceCounter) -> list[Passage]:
-    """Passages of one part, in order. Small segments share one; every other segment is cut by itself.
+    """Passages of one part, in order. Small segments share one; every other segment is cut by itself. Of code the
+    outline is searched, and not the code, unless there is none.
 
     A growing part changes only its last passages: a passage looks only at what precedes it.
     """
     blocks: list[_Block] = []
     lead, since = part.lead, None
-    spans = pieces.spans([segment.text for segment in part.segments])
-    for segment, segment_spans in zip(part.segments, spans, strict=True):
+    segments = _searched(part.segments)
+    spans = pieces.spans([segment.text for segment in segments])
+    for segment, segment_spans in zip(segments, spans, strict=True):
         since = since or segment.timestamp
         header = _header(since, part.project, part.prompt)
         fine = _fine_spans(segment_spans)
@@ -113,6 +115,11 @@ def passages_of_part(part: Part, pieces: PieceCounter) -> list[Passage]:
         Passage(ordinal, block.text, context, tuple(block.uuids[:MAX_MESSAGE_IDS]))
         for ordinal, (block, context) in enumerate(zip(blocks, contexts, strict=True))
     ]
+
+
+def _searched(segments: Sequence[Segment]) -> Sequence[Segment]:
+    without_code = [segment for segment in segments if segment.kind is not SegmentKind.CODE]
+    return without_code or segments
 
 
 def _append(blocks: list[_Block], new: _Block) -> None:

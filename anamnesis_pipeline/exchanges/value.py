@@ -33,6 +33,8 @@ MIN_VALUE = 0.5
 """Below this an exchange is routine, unless settings say otherwise."""
 LONG_CHARS, LONGER_CHARS = 2_000, 5_000
 MANY_TURNS = 4
+WRITTEN_DOWN, CURATED = 1.0, 4.0
+"""Points of a section of a document, which is no routine, and of one that was written down to be remembered."""
 TOOL_CHARS = 500
 """Characters of one tool's input or output that count as length: a long listing is no long conversation."""
 SHORT_TURN_CHARS = 200
@@ -47,6 +49,8 @@ EXPLANATIONS = {
     "interruption": "the user interrupted Claude, or refused a tool",
     "edits": "files were changed",
     "length": "there is much text",
+    "document": "it is a section of a document",
+    "curated": "it was written down to be remembered: a CLAUDE.md, a memory file, a handoff",
     "turns": f"Claude spoke or acted at least {MANY_TURNS} times",
 }
 """What each signal means, as `anamnesis value` prints it."""
@@ -108,6 +112,9 @@ def value_of(part: Part, weights: Mapping[str, float] = WEIGHTS) -> Value:
 
     :param weights: points of every rule in `WEIGHTS`; 0 turns it off.
     """
+    if part.section is not None:
+        name, worth = ("curated", CURATED) if part.section.trust == "curated" else ("document", WRITTEN_DOWN)
+        return Value(worth, {name: worth})
     segments = [segment for segment in part.segments if segment.kind not in _NOT_CONTENT]
     length = sum(min(len(s.text), TOOL_CHARS) if s.kind in _TOOL else len(s.text) for s in segments)
     points = {

@@ -85,9 +85,12 @@ def _hit_body(hit: Hit, include: Collection[str], explain: bool) -> HitOut:
 
 
 def _source(episode: Episode, message_ids: Collection[str]) -> SourceOut:
-    return {
+    source: SourceOut = {
         "machine": episode.machine,
         "path": episode.path,
         "session_id": episode.session_id,
         "message_ids": list(message_ids),
     }
+    if isinstance(lines := episode.metadata.get("lines"), list):
+        source["lines"] = lines
+    return source

@@ -147,12 +147,13 @@ class SearchIn(BaseModel):
 
 
 class SourceOut(TypedDict):
-    """Where an episode comes from; empty for a posted one."""
+    """Where an episode comes from; empty for a posted one. `lines`: first and last of a section in its document."""
 
     machine: str
     path: str
     session_id: str
     message_ids: list[str]
+    lines: NotRequired[list[int]]
 
 
 class EpisodeOut(TypedDict):

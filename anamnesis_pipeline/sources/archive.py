@@ -13,8 +13,9 @@ import errno
 import fcntl
 import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import BinaryIO
 
@@ -25,6 +26,26 @@ from anamnesis_pipeline.model import ArchiveBase, ArchiveFrame, content_id
 from anamnesis_pipeline.sources.frames import LEANING_BYTES, base_text, packed, packed_against, unpacked
 
 _NO_ROOM = {errno.ENOSPC, errno.EDQUOT}
+_WRITERS = 8
+"""Threads that write new generations: most of their time is the disk's."""
+
+
+@dataclass(frozen=True, slots=True)
+class NewGeneration:
+    """All lines of a generation that is not archived yet; see `Archive.append` for `base`."""
+
+    path: str
+    generation: int
+    lines: Sequence[str]
+    base: ArchiveBase | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class PathFrame:
+    """A frame, and the file whose lines it holds."""
+
+    path: str
+    frame: ArchiveFrame
 
 
 class Archive:
@@ -72,6 +93,31 @@ class Archive:
         except OSError as problem:
             raise _translated(problem, file) from problem
         return ArchiveFrame(generation, first_line, len(lines), at, len(frame), revision, base=base)
+
+    def add_generations(self, source: str, new: Sequence[NewGeneration]) -> list[PathFrame]:
+        """Write each as one frame, as `append` does the first of a generation; all are durable when it returns.
+
+        :raises StoreFull: the disk has no room.
+        """
+        if not new:
+            return []
+
+        files, frames = [], []
+        for each in new:  # not in the threads, which would wait for each other
+            data, base = self._packed(each.lines, each.base)
+            files.append((self.file_of(source, each.path, each.generation), data))
+            frames.append(
+                PathFrame(each.path, ArchiveFrame(each.generation, 0, len(each.lines), 0, len(data), base=base))
+            )
+        folder = self._root / source
+        try:
+            folder.mkdir(parents=True, exist_ok=True)
+            with ThreadPoolExecutor(_WRITERS) as pool:
+                list(pool.map(lambda file: _write_whole(*file), files))
+            _sync_folder(folder)
+        except OSError as problem:
+            raise _translated(problem, folder) from problem
+        return frames
 
     def lines(self, source: str, path: str, frames: Iterable[ArchiveFrame], from_line: int = 0) -> Iterator[str]:
         """The archived lines >= `from_line` of one generation, in order, one frame in memory at a time.
@@ -227,6 +273,23 @@ def _write_at(file: Path, data: bytes, at: int) -> None:
         os.close(handle)
     if created:
         _sync_folder(file.parent)
+
+
+def _write_whole(file: Path, data: bytes) -> None:
+    """A new file with this content, on the disk. The very same may be there, of a run that died before it counted."""
+    try:
+        handle = os.open(file, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+    except FileExistsError:
+        if file.read_bytes() != data:
+            _keep_aside(file)
+        handle = os.open(file, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
+    try:
+        written = 0
+        while written < len(data):
+            written += os.write(handle, data[written:])
+        os.fsync(handle)
+    finally:
+        os.close(handle)
 
 
 def _keep_aside(file: Path) -> None:

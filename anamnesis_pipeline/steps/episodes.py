@@ -1,21 +1,25 @@
 """What the asset `episodes` does: parts and summaries become searchable episodes."""
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
+from typing import Any
 
 from anamnesis_pipeline.embeddings.passages import passages_of_part, passages_of_posted
 from anamnesis_pipeline.embeddings.pieces import PieceCounter
 from anamnesis_pipeline.exchanges.redaction import masks_in
 from anamnesis_pipeline.exchanges.value import WEIGHTS, value_of
-from anamnesis_pipeline.model import Episode, Part, Passage, Segment, SegmentKind, Source, record_id
+from anamnesis_pipeline.model import Episode, Part, Passage, SectionFacts, Segment, SegmentKind, Source, record_id
 from anamnesis_pipeline.steps.crawl import folder_of
 from anamnesis_pipeline.store.base import Publication, PutReport, Store
+from anamnesis_pipeline.store.document_base import Settled
 from anamnesis_pipeline.summary_model import MAX_RECORDS, Summary, TypedRecord
 
 BATCH = 50
 RECORD_KIND = "record"
 """Of the episodes that typed records are."""
+SECTION_KINDS = ("document", "code")
+"""Of the parts that were written, and not said."""
 
 _SPEAKER = {
     SegmentKind.PROMPT: "User",
@@ -29,6 +33,9 @@ _SPEAKER = {
     SegmentKind.NOTIFICATION: "Notification",
     SegmentKind.COMMAND: "Command",
     SegmentKind.COMPACT_SUMMARY: "Summary made by Claude Code",
+    SegmentKind.DOCUMENT: "Text",
+    SegmentKind.OUTLINE: "Outline",
+    SegmentKind.CODE: "Code",
 }
 
 
@@ -42,6 +49,8 @@ class EpisodeReport:
     """Typed records among what was put."""
     problem: str = ""
     """Why some parts have no episode of what is stored of them; empty: all have."""
+    settled: Settled = field(default_factory=Settled)
+    """Of documents: how many episodes are superseded now, or current again."""
 
 
 def publish_source(
@@ -50,6 +59,7 @@ def publish_source(
     pieces: PieceCounter,
     headline: Callable[[Part], str],
     weights: Mapping[str, float] = WEIGHTS,
+    instance: str = "",
 ) -> EpisodeReport:
     """Write the episode of every part that has none, or an older one.
 
@@ -57,6 +67,7 @@ def publish_source(
 
     :param headline: stands in for the summary of a part that is still open.
     :param weights: points of every rule of the value.
+    :param instance: of the episodes; empty: the source's machine.
     """
     total, passages, records, problem = PutReport(), 0, 0, ""
     last: list[tuple[Part, Summary | None]] = []
@@ -64,7 +75,7 @@ def publish_source(
         if pairs == last:
             problem = _stuck(pairs)
             break
-        made = [_publication(part, summary, source, pieces, headline, weights) for part, summary in pairs]
+        made = [_publication(part, summary, source, pieces, headline, weights, instance) for part, summary in pairs]
         total = _add(total, store.episodes.publish(made))
         passages += sum(len(found) for each in made for _, found in each.episodes)
         records += sum(len(each.episodes) - 1 for each in made)
@@ -86,18 +97,26 @@ def _publication(
     pieces: PieceCounter,
     headline: Callable[[Part], str],
     weights: Mapping[str, float],
+    instance: str,
 ) -> Publication:
     episode = episode_of(part, source, summary or _provisional(part, headline), weights)
+    episode = replace(episode, instance=instance or episode.instance)
     drawn = episodes_of_records(part, episode, summary.records if summary else (), pieces)
     own = (episode, passages_of_part(part, pieces))
     return Publication(part, summary, [own, *drawn], surplus_records(part, summary))
 
 
-def delete_episode(store: Store, episode_id: str, *, tombstone: bool = True) -> bool:
-    """Remove an episode and the typed records drawn from it; False when there is no such id."""
+def delete_episode(store: Store, episode_id: str, *, tombstone: bool = True, reason: str = "") -> bool:
+    """Remove an episode and the typed records drawn from it; False when there is no such id.
+
+    :param reason: why it is to stay away, for whoever reads the blocklist.
+    """
     deleted = store.episodes.delete(episode_id, tombstone=tombstone)
-    for record in store.episodes.get([record_id(episode_id, number) for number in range(MAX_RECORDS)]):
+    records = [record_id(episode_id, number) for number in range(MAX_RECORDS)]
+    for record in store.episodes.get(records):
         store.episodes.delete(record, tombstone=tombstone)
+    if deleted and tombstone:
+        store.exclusion.explain(reason, [episode_id], dict.fromkeys(records, episode_id))
     return deleted
 
 
@@ -152,12 +171,12 @@ def _record_episode(part: Part, episode: Episode, record: TypedRecord, number: i
 def episode_of(part: Part, source: Source, summary: Summary, weights: Mapping[str, float] = WEIGHTS) -> Episode:
     """The episode of a part. Its id is the part's, so a growing part stays one episode."""
     value = value_of(part, weights)
-    text = transcript(part.segments)
+    text = verbatim(part)
     metadata = {
         "value": round(value.score, 2), "value_signals": dict(value.signals), "skip": summary.skip or "",
         "agent_id": part.agent_id, "agent_type": part.agent_type, "cwd": part.cwd,
         "exchange_id": part.exchange_id, "ordinal": part.ordinal, "origin": part.origin, "prompt": part.prompt,
-        "masked": dict(masks_in(text)) or "",
+        "masked": dict(masks_in(text)) or "", **_metadata_of(part.section),
     }  # fmt: skip
     return Episode(
         episode_id=part.part_id,
@@ -168,14 +187,32 @@ def episode_of(part: Part, source: Source, summary: Summary, weights: Mapping[st
         kind=part.kind,
         summary=summary.text,
         raw_exchange=text,
-        tags=summary.tags,
+        tags=tuple(dict.fromkeys((*(part.section.tags if part.section else ()), *summary.tags))),
         machine=source.machine,
-        path=f"{folder_of(source)}/{part.path}",
+        path=f"{folder_of(source)}/{part.path}" if source.kind != "reserved" else part.path,
         session_id=part.session_id,
         message_ids=tuple(dict.fromkeys(segment.uuid for segment in part.segments if segment.uuid)),
         message_keys=tuple(dict.fromkeys(segment.message_key for segment in part.segments)),
         metadata={name: value for name, value in metadata.items() if value != ""},
     )
+
+
+def _metadata_of(section: SectionFacts | None) -> dict[str, Any]:
+    """What an episode says of the section that it is."""
+    if section is None:
+        return {}
+    return {
+        "title": list(section.title), "lines": [section.first_line, section.last_line], "format": section.format,
+        "language": section.language, "trust": section.trust, "seen": section.seen.isoformat() if section.seen else "",
+    }  # fmt: skip
+
+
+def verbatim(part: Part) -> str:
+    """The text of a part as it was said or written: of code what stands in the file, and not its outline."""
+    if part.section is None or part.kind not in SECTION_KINDS:
+        return transcript(part.segments)
+    written = [s.text for s in part.segments if s.kind is not SegmentKind.OUTLINE]
+    return "\n".join(written or [s.text for s in part.segments])
 
 
 def transcript(segments: tuple[Segment, ...]) -> str:

@@ -38,17 +38,17 @@ class ParseReport:
     read. `overtaken` files were left to another run that was faster.
     """
 
-    files: int
-    lines: int
-    messages: int
-    duplicates: int
-    parts: int
-    exchanges: int
-    closed: int
-    skipped: dict[str, int]
-    malformed: int
-    overtaken: int
-    seconds: float
+    files: int = 0
+    lines: int = 0
+    messages: int = 0
+    duplicates: int = 0
+    parts: int = 0
+    exchanges: int = 0
+    closed: int = 0
+    skipped: dict[str, int] = field(default_factory=dict)
+    malformed: int = 0
+    overtaken: int = 0
+    seconds: float = 0.0
 
 
 @dataclass(slots=True)

@@ -20,9 +20,11 @@ from anamnesis_pipeline.sources.base import TOOL_RESULTS, is_agent_description, 
 from anamnesis_pipeline.steps.archived import archived_lines
 from anamnesis_pipeline.steps.crawl import folder_of
 from anamnesis_pipeline.steps.dead_letters import EVERY_LETTER
+from anamnesis_pipeline.steps.documents import holds_documents
 from anamnesis_pipeline.steps.episodes import RECORD_KIND
 from anamnesis_pipeline.steps.forget_target import File, ForgetRequest, Target
 from anamnesis_pipeline.steps.forgotten_lines import EMPTY_LINE, LineRule
+from anamnesis_pipeline.steps.forgotten_sections import without_sections
 from anamnesis_pipeline.steps.posting import CONTEXT_WITHIN, posted_passages
 from anamnesis_pipeline.steps.restore import is_below, names
 from anamnesis_pipeline.steps.rewriting import Change, rewrite_generation
@@ -34,6 +36,8 @@ from anamnesis_pipeline.summary_model import MAX_RECORDS
 
 JOB = "forget.job"
 """Setting that names what is being forgotten."""
+FORGOTTEN = "forgotten"
+"""Reason of the tombstones."""
 SHOWN = 50
 """Episodes that a report describes."""
 MOST_HITS = 100_000
@@ -131,7 +135,10 @@ class Forgetter:
         if request.query:
             hits = self._hits(request.query)
             ids = [key for key in ids if key in hits]
-        return Target(self._store, self._with_records(ids), self._whole_files(request))
+        whole = self._whole_files(request)
+        documents = self._store.documents  # the very same text goes wherever it stands
+        same = documents.same_text(sorted({*ids, *documents.seen_in(sorted(whole))}))
+        return Target(self._store, self._with_records(sorted({*ids, *same})), whole)
 
     def _hits(self, query: str) -> set[str]:
         """Ids of the episodes that hold every word."""
@@ -199,7 +206,8 @@ class Forgetter:
             cursor = self._store.ingest.cursor(key, path)
             if cursor is not None and not cursor.gone:
                 source = self._sources[key]
-                logs.append(f"the log itself, on {source.machine}: {folder_of(source)}/{path}")
+                what = "file" if holds_documents(source) else "log"
+                logs.append(f"the {what} itself, on {source.machine}: {folder_of(source)}/{path}")
         kept = [f"an archive whose database was lost: {file}" for file in self._archive.kept_aside()]
         return [
             *logs, *kept, "backups of this home, and of the logs",
@@ -208,7 +216,16 @@ class Forgetter:
 
     def _lines_to_go(self, target: Target) -> dict[File, int]:
         logs = {file: sum(map(self._rule(target, file).goes, self._lines(file))) for file in target.logs}
-        return logs | {file: sum(line != NO_LINE for line in self._lines(file)) for file in self._outputs(target)}
+        documents = {file: self._document_lines_to_go(target, file) for file in target.documents}
+        outputs = {file: sum(line != NO_LINE for line in self._lines(file)) for file in self._outputs(target)}
+        return logs | documents | outputs
+
+    def _document_lines_to_go(self, target: Target, file: File) -> int:
+        change, going = _document_change(target, file), 0
+        for generation in self._generations(file):
+            lines = list(archived_lines(self._store, self._archive, *file, generation))
+            going += sum(old != new for old, new in zip(lines, change(lines), strict=True))
+        return going
 
     def _lines(self, file: File) -> Iterator[str]:
         """The archived lines of every generation."""
@@ -242,11 +259,17 @@ class Forgetter:
         self._store.forgetting.bury(target.tombstones | {key: [key] for key in (output_key(p) for _, p in outputs)})
         for episode_id in self._store.episodes.get(sorted(target.ids)):
             self._store.episodes.delete(episode_id)
+        # most of these ids are of records that never were: nobody need see them
+        records = {record_id(key, number): key for key in target.ids for number in range(MAX_RECORDS)}
+        self._store.exclusion.explain(FORGOTTEN, target.ids, records)
         for file in outputs:  # before the lines that say that they go
             self._rewrite(file, lambda lines: [NO_LINE] * len(lines))
         for file in target.logs:
             self._rewrite(file, self._rule(target, file).changed)
-        for source, path in target.files:
+        for file in target.documents:
+            self._rewrite(file, _document_change(target, file))
+        self._store.documents.remove(sorted(target.ids))
+        for source, path in sorted({*target.files} - {*target.documents}):
             self._clear_state(target, source, path)
         self._renew_neighbours(target)  # no part can come any more that carries some of it
         self._store.forgetting.remove_parts(sorted(target.ids))
@@ -336,6 +359,13 @@ class Forgetter:
             if next(lines, "") == EMPTY_LINE:
                 found.append(letter)
         return found
+
+
+def _document_change(target: Target, file: File) -> Change:
+    """What becomes of the lines of a version of a document, all of which are in one frame."""
+    if file in target.whole:
+        return lambda lines: [NO_LINE] * len(lines)
+    return lambda lines: without_sections(file[1], lines, target.keys)
 
 
 def _cleared(cursor: FileCursor, target: Target) -> str:

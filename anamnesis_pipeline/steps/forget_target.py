@@ -8,6 +8,7 @@ from functools import cached_property
 from anamnesis_pipeline.message_keys import forgotten_typed, typed_near
 from anamnesis_pipeline.model import Episode, Part
 from anamnesis_pipeline.sources.base import is_tool_output
+from anamnesis_pipeline.steps.documents import holds_documents
 from anamnesis_pipeline.steps.forgotten_lines import ForgottenText, file_key, text_of
 from anamnesis_pipeline.store.base import Store
 
@@ -76,16 +77,23 @@ class Target:
 
     @cached_property
     def files(self) -> list[File]:
-        """Every log with a line of it: the messages' own, and those that hold copies."""
+        """Every log or document with a line of it: the messages' own, and those that hold copies."""
         keys = sorted(self.keys)
         copies = {(source, found.path) for source, found in self._store.ingest.occurrences_of(keys)}
-        own = {(part.source, part.path) for part in self.parts}
+        own = {(part.source, part.path) for part in self.parts} | self._store.documents.files_of(sorted(self.ids))
         return sorted(own | copies | set(self._store.ingest.owners(keys).values()) | self.whole)
+
+    @cached_property
+    def documents(self) -> list[File]:
+        """Those of these files that are documents."""
+        sources = {source.key for source in self._store.ingest.sources() if holds_documents(source)}
+        return [file for file in self.files if file[0] in sources]
 
     @cached_property
     def logs(self) -> list[File]:
         """Those of these files that hold lines of JSON."""
-        return [file for file in self.files if not is_tool_output(file[1])]
+        documents = set(self.documents)
+        return [file for file in self.files if not is_tool_output(file[1]) and file not in documents]
 
     @cached_property
     def emptied(self) -> frozenset[File]:
@@ -94,7 +102,7 @@ class Target:
         had: set[File] = set()
         for part in self._store.forgetting.parts_of_files(self.files):
             (had if part.part_id in self.ids else left).add((part.source, part.path))
-        return frozenset(self.whole | (had - left))
+        return frozenset((self.whole | (had - left)) - set(self.documents))
 
     @cached_property
     def tombstones(self) -> dict[str, list[str]]:

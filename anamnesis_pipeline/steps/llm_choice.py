@@ -21,7 +21,9 @@ AGAINST = {
     "no LLM": "no LLM is set; see the setting summarizer",
     "short": "the text is short enough to be its own summary; see the setting summary_min_chars",
     "low value": "too little is said for an LLM to be asked; see the setting summary_min_value",
-    "private": "the text may not leave this machine; see the settings local_only and private_projects",
+    "code": "of code the outline says what an LLM would",
+    "private": "the text may not leave this machine; see the settings local_only and private_projects, and the "
+    "private sources",
 }
 """Why no LLM is asked about a part."""
 
@@ -56,6 +58,8 @@ class Llm:
     clock: Callable[[], datetime] = lambda: datetime.now(UTC)
     sleep: Callable[[float], None] = time.sleep
     mask: Mask = lambda reply: (reply, Counter())
+    private_sources: Callable[[], frozenset[str]] = frozenset
+    """Keys of the sources whose text stays here."""
 
 
 def length_of(part: Part) -> int:
@@ -82,8 +86,14 @@ def doubtful_private(store: Store, names: Sequence[str]) -> list[str]:
 class LlmChoice:
     """Which parts an LLM may be asked about."""
 
-    def __init__(self, store: Store, rules: LlmRules, *, is_local: bool) -> None:
-        """:param is_local: the LLM's text stays on this machine."""
+    def __init__(
+        self, store: Store, rules: LlmRules, *, is_local: bool, private_sources: frozenset[str] = frozenset()
+    ) -> None:
+        """:param is_local: the LLM's text stays on this machine.
+        :param private_sources: keys of sources whose text may not leave it.
+        """
+        self._private_sources = private_sources
+        self._seen_in = store.documents.files_of
         self._rules = rules
         self._is_local = is_local
         self._session_start = store.ingest.session_start
@@ -91,7 +101,9 @@ class LlmChoice:
         self._label = project_labels(store.settings)
 
     def against(self, part: Part) -> str:
-        """Why no LLM is asked about a part, `short`, `low value` or `private`; empty: one may be."""
+        """Why no LLM is asked about a part, `code`, `short`, `low value` or `private`; empty: one may be."""
+        if part.kind == "code":
+            return "code"
         if length_of(part) < self._rules.min_chars:
             return "short"
         if value_of(part, self._rules.weights).score < self._rules.min_value:
@@ -101,9 +113,12 @@ class LlmChoice:
         return ""
 
     def _is_private(self, part: Part) -> bool:
-        """By the project that its session began in, by that of its own directory, or by a folder around that one. So is
-        a subagent's if its session is, or if nothing is known of that.
+        """By its source, or one that holds a copy of the document; by the project that its session began in, by that of
+        its own directory, or by a folder around that one. So is a subagent's if its session is, or if nothing is known
+        of that.
         """
+        if self._is_of_private_source(part):
+            return True
         names = {part.project, *self._names(part.cwd)}
         if part.agent_id and self._rules.private_projects:
             start = self._session_start(part.session_id)
@@ -112,6 +127,12 @@ class LlmChoice:
             names |= {start[0], *self._names(start[1])}
         names |= {store_name(self._aliases, name) for name in names}
         return any(is_private(name, self._rules.private_projects) for name in names)
+
+    def _is_of_private_source(self, part: Part) -> bool:
+        if not self._private_sources:
+            return False
+        copies = {source for source, _ in self._seen_in([part.part_id])} if part.section else set()
+        return bool(self._private_sources & {part.source, *copies})
 
     def _names(self, cwd: str) -> set[str]:
         """What a project may be called for the sake of a directory."""

@@ -1,18 +1,30 @@
 """The whole pipeline in one process, without Dagster: what `anamnesis ingest` does."""
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 
+from anamnesis_pipeline.documents.trust import TagPattern
 from anamnesis_pipeline.embeddings.pieces import PieceCounter
 from anamnesis_pipeline.errors import HostRefused, HostUnreachable, SourceUnreadable
+from anamnesis_pipeline.message_keys import place_of
 from anamnesis_pipeline.model import FileCursor, Part, Source
 from anamnesis_pipeline.sources.archive import Archive
 from anamnesis_pipeline.sources.base import SourceHost
+from anamnesis_pipeline.sources.specs import DOCUMENTS
 from anamnesis_pipeline.steps.crawl import CrawlReport, Mask, crawl_source
+from anamnesis_pipeline.steps.crawl_documents import DocumentRules, add_version, crawl_documents
+from anamnesis_pipeline.steps.document_versions import Version
+from anamnesis_pipeline.steps.documents import (
+    DocumentReport,
+    holds_documents,
+    parse_documents,
+    settle_source,
+)
 from anamnesis_pipeline.steps.episodes import EpisodeReport, publish_source
 from anamnesis_pipeline.steps.exchanges import ParseReport, parse_source
 from anamnesis_pipeline.steps.forget import Forgetter
+from anamnesis_pipeline.steps.holding import hold_excluded
 from anamnesis_pipeline.steps.llm_choice import Llm
 from anamnesis_pipeline.steps.summaries import SummaryReport, summarize_source
 from anamnesis_pipeline.store.base import Store
@@ -35,28 +47,77 @@ class Pipeline:
     llm: Llm
     headline: Callable[[Part], str]
     """Stands in for the summary of a part that is still open."""
+    rules_of: Callable[[Source], DocumentRules | None] = lambda source: None
+    """How a source of documents is looked at; None: nobody wants it crawled any more."""
+    tag_patterns: Sequence[TagPattern] = ()
+    """Give documents further tags."""
 
     def forgetter(self) -> Forgetter:
         """What removes text for good."""
         return Forgetter(self.store, self.archive, self.pieces, self.publish)
 
     def crawl(self, source: Source) -> CrawlReport:
-        """New lines into the archive; a reserved source has no files. A machine that is away is a problem of the
-        report, and what was read of it before is worked on.
+        """New lines, or new versions of documents, into the archive; a reserved source has no files. A machine that is
+        away is a problem of the report, and what was read of it before is worked on.
         """
         if source.kind == "reserved":
             return CrawlReport()
         try:
+            if source.kind == DOCUMENTS:
+                return self._crawl_documents(source)
             return crawl_source(self.store, self.host_of(source), self.archive, source, self.mask)
         except (HostUnreachable, HostRefused, SourceUnreadable) as problem:
             return CrawlReport(problems=[str(problem)])
 
     def parse(self, source: Source) -> ParseReport:
-        """Archived lines into parts."""
+        """Archived lines of logs into parts."""
+        if holds_documents(source):
+            return ParseReport()
         return parse_source(
             self.store, self.archive_lines, source, now=datetime.now(UTC), idle_minutes=self.idle_minutes,
             label=self.label_of(source),
         )  # fmt: skip
+
+    def parse_documents(self, source: Source) -> DocumentReport:
+        """Archived versions of documents into sections; a source of logs has none."""
+        if not holds_documents(source):
+            return DocumentReport()
+        return parse_documents(self.store, self.archive_lines, source, self.tag_patterns)
+
+    def add_document(
+        self,
+        source_key: str,
+        path: str,
+        data: bytes,
+        *,
+        project: str = "",
+        tags: Sequence[str] = (),
+        title: str = "",
+        when: datetime | None = None,
+    ) -> list[str]:
+        """Take in one document that somebody handed in, as the file `path` of a reserved source: at once found by its
+        words. What is under that path already becomes its former version.
+
+        :param title: what it is called instead of by the name of the file.
+        :param when: time of the document; None: now.
+        :returns: the ids of its episodes, in its order.
+        :raises DocumentUnreadable: the bytes are not of the format that the name says.
+        """
+        source = next(source for source in self.store.ingest.sources() if source.key == source_key)
+        mtime_ns = round((when or datetime.now(UTC)).timestamp() * 1e9)
+        version = Version(0, mtime_ns, 0, project, place_of(source_key, path), "", title, tuple(tags))
+        add_version(self.store, self.archive, source, path, data, self.mask, version)
+        self.parse_documents(source)
+        self.publish(source)
+        return [s.part_id for s in self.store.documents.sightings_of(source_key, path) if s.present]
+
+    def _crawl_documents(self, source: Source) -> CrawlReport:
+        rules = self.rules_of(source)
+        if rules is None:
+            return CrawlReport()
+        return crawl_documents(
+            self.store, self.host_of(source), self.archive, source, rules, self.mask, self.label_of(source)
+        )
 
     def summarize_parts(
         self,
@@ -67,14 +128,21 @@ class Pipeline:
         project: str | None = None,
         limit: int | None = None,
     ) -> SummaryReport:
-        """Closed parts into summaries; see `summarize_source`."""
+        """Closed parts into summaries, but for what a rule keeps away; see `summarize_source`."""
+        hold_excluded(self.store, source)
         return summarize_source(
             self.store, source, self.llm, by_hand=by_hand, asked_at=asked_at, project=project, limit=limit
         )
 
     def publish(self, source: Source) -> EpisodeReport:
-        """Parts and summaries into episodes."""
-        return publish_source(self.store, source, self.pieces, self.headline, self.llm.rules.weights)
+        """Parts and summaries into episodes, but for what a rule keeps away; and what is superseded by them."""
+        hold_excluded(self.store, source)
+        rules = self.rules_of(source) if source.kind == DOCUMENTS else None
+        report = publish_source(
+            self.store, source, self.pieces, self.headline, self.llm.rules.weights,
+            instance=rules.spec.instance if rules else "",
+        )  # fmt: skip
+        return replace(report, settled=settle_source(self.store, source))
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,6 +152,7 @@ class SourceReport:
     source: Source
     crawl: CrawlReport
     parse: ParseReport
+    documents: DocumentReport
     summaries: SummaryReport
     episodes: EpisodeReport
 
@@ -94,6 +163,7 @@ def ingest_source(pipeline: Pipeline, source: Source) -> SourceReport:
         source,
         pipeline.crawl(source),
         pipeline.parse(source),
+        pipeline.parse_documents(source),
         pipeline.summarize_parts(source),
         pipeline.publish(source),
     )

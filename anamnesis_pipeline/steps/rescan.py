@@ -9,10 +9,12 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from anamnesis_pipeline.model import Episode, Part, Passage, Where
+from anamnesis_pipeline.message_keys import section_key
+from anamnesis_pipeline.model import Episode, Part, Passage, SectionFacts, Segment, Where
 from anamnesis_pipeline.sources.archive import Archive
 from anamnesis_pipeline.sources.base import is_tool_output
 from anamnesis_pipeline.steps.crawl import Mask
+from anamnesis_pipeline.steps.documents import holds_documents
 from anamnesis_pipeline.steps.forget import JOB
 from anamnesis_pipeline.steps.posting import with_masks_counted
 from anamnesis_pipeline.steps.rewriting import rewrite_generation
@@ -72,6 +74,7 @@ class Rescan:
     ) -> None:
         self._store, self._archive, self._dry_run, self._say = store, archive, dry_run, say
         self._mask_text, self._mask_line, self._version = rules.text, rules.line, rules.version
+        self._of_documents = {source.key for source in store.ingest.sources() if holds_documents(source)}
         self._masked: Counter[str] = Counter()
         self._changed: Counter[str] = Counter()
 
@@ -176,21 +179,21 @@ class Rescan:
             source,
             path,
             generation,
-            lambda lines: self._masked_lines(path, lines)[0],
+            lambda lines: self._masked_lines(source, path, lines)[0],
         )
 
     def _count_lines(self, source: str, path: str, generation: int) -> int:
         changed = 0
         for frame in self._store.ingest.frames(source, path, generation):
             lines = list(self._archive.lines(source, path, [frame]))
-            masked, found = self._masked_lines(path, lines)
+            masked, found = self._masked_lines(source, path, lines)
             changed += sum(old != new for old, new in zip(lines, masked, strict=True))
             self._masked += found
         return changed
 
-    def _masked_lines(self, path: str, lines: list[str]) -> tuple[list[str], Counter[str]]:
+    def _masked_lines(self, source: str, path: str, lines: list[str]) -> tuple[list[str], Counter[str]]:
         """The lines of a frame; those of a text together, since a secret may go over several of them."""
-        if is_tool_output(path):
+        if is_tool_output(path) or source in self._of_documents:
             return masked_together(self._mask_line, lines)
         masked = [self._mask_line(line) for line in lines]
         return [line for line, _ in masked], sum((found for _, found in masked), Counter[str]())
@@ -225,8 +228,20 @@ class Rescan:
         return replace(
             part, project=self._text(part.project), cwd=self._text(part.cwd), prompt=self._text(part.prompt),
             lead=self._text(part.lead), agent_type=self._text(part.agent_type),
-            segments=tuple(replace(segment, text=self._text(segment.text)) for segment in part.segments),
+            segments=tuple(self._segment(part, segment) for segment in part.segments),
+            section=self._facts(part.section),
         )  # fmt: skip
+
+    def _segment(self, part: Part, segment: Segment) -> Segment:
+        """Pieces of documents are known by their text, as it is read from now on."""
+        text = self._text(segment.text)
+        is_other = part.section is not None and text != segment.text
+        return replace(segment, text=text, message_key=section_key(text) if is_other else segment.message_key)
+
+    def _facts(self, facts: SectionFacts | None) -> SectionFacts | None:
+        if facts is None:
+            return None
+        return replace(facts, title=tuple(map(self._text, facts.title)), tags=tuple(map(self._text, facts.tags)))
 
     def _summary(self, part: Part) -> None:
         summary = self._store.ingest.summary(part.part_id)

@@ -1,4 +1,4 @@
-"""Logs written back from the archive, line by line."""
+"""Logs, and versions of documents, written back from the archive, line by line."""
 
 import os
 from collections import Counter
@@ -6,11 +6,13 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 
+from anamnesis_pipeline.documents.languages import CONVERTED, format_of
 from anamnesis_pipeline.errors import GiveUp
 from anamnesis_pipeline.model import FileCursor, Source
 from anamnesis_pipeline.sources.archive import Archive
 from anamnesis_pipeline.steps.archived import archived_lines
 from anamnesis_pipeline.steps.crawl import folder_of
+from anamnesis_pipeline.steps.documents import holds_documents
 from anamnesis_pipeline.store.base import Store
 from anamnesis_pipeline.store.forget_base import Selection
 
@@ -53,11 +55,13 @@ def restorable(
     :param generation: None: the latest of each file that has lines; `EVERY`; or the number.
     """
     sources = {s.key: s for s in store.ingest.sources() if not source or s.key == source}
+    documents = {key for key, found in sources.items() if holds_documents(found)}
     labels = _labels(sources.values())
     wanted = _wanted(store, sources, session_id, path)
     return [
-        Restorable(cursor, number, _target(labels[cursor.source], cursor.path, number, latest))
+        Restorable(cursor, number, _target(labels[cursor.source], name, number, latest))
         for cursor in wanted
+        for name in [_name_of_text(cursor.path) if cursor.source in documents else cursor.path]
         if (present := _generations(store, cursor))
         for latest in [present[-1]]
         for number in _chosen(present, generation)
@@ -112,6 +116,11 @@ def _labels(sources: Iterable[Source]) -> dict[str, str]:
     folders = {s.key: s.folder if s.folder not in {"", "."} else PurePosixPath(s.root).name for s in sources}
     shared = Counter(folders.values())
     return {key: folder if folder and shared[folder] == 1 else key for key, folder in folders.items()}
+
+
+def _name_of_text(path: str) -> str:
+    """Of a document of a format that is no text only its text is kept."""
+    return f"{path}.md" if format_of(path) in CONVERTED else path
 
 
 def _generations(store: Store, cursor: FileCursor) -> list[int]:

@@ -147,7 +147,7 @@ class _Run:
         except (BadSetting, LlmRefused) as exc:
             self._refusal = NoAnswer(str(exc), self._clock() + NO_BACKEND_RETRY)
         is_local = self._backend is not None and self._backend.is_local
-        self._choice = LlmChoice(store, llm.rules, is_local=is_local)
+        self._choice = LlmChoice(store, llm.rules, is_local=is_local, private_sources=llm.private_sources())
         if self._backend is not None:
             pace = Pace(self._rules.budget, self._rules.requests_per_minute, attempts)
             self._caller = LlmCaller(store, self._backend, pace, llm.mask, clock=llm.clock, sleep=llm.sleep)

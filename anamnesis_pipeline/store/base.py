@@ -23,6 +23,8 @@ from anamnesis_pipeline.model import (
     Variant,
     Where,
 )
+from anamnesis_pipeline.store.document_base import DocumentRecords
+from anamnesis_pipeline.store.exclusion_base import ExclusionRecords
 from anamnesis_pipeline.store.forget_base import ForgetRecords
 from anamnesis_pipeline.store.ingest_base import IngestRecords
 from anamnesis_pipeline.store.llm_base import LlmRecords
@@ -283,6 +285,7 @@ class Store:
     """An open store. Safe to share between threads; every process opens its own."""
 
     ingest: IngestRecords
+    documents: DocumentRecords
     episodes: EpisodeRecords
     text: TextIndex
     vectors: VectorIndex
@@ -290,6 +293,7 @@ class Store:
     llm: LlmRecords
     settings: SettingsRecords
     forgetting: ForgetRecords
+    exclusion: ExclusionRecords
     close: "Closer"
 
 

@@ -44,8 +44,8 @@ class ForgetRecords(Protocol):
     def forgotten(self, keys: Sequence[str]) -> set[str]:
         """Those of `keys` that a tombstone forbids."""
 
-    def has_forgotten(self) -> bool:
-        """Whether there is any tombstone; cheap."""
+    def has_forgotten(self, begin: str = "") -> bool:
+        """Whether there is any tombstone, or one of a key that begins so; cheap."""
 
     def aliases_of(self, keys: Sequence[str]) -> dict[str, str]:
         """Further key -> message key, for the further keys by which these messages are known."""

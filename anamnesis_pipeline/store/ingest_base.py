@@ -76,6 +76,9 @@ class IngestRecords(Protocol):
         or may be none any more (`archive_base`).
         """
 
+    def commit_crawls(self, crawled: Sequence[tuple[FileCursor | None, FileCursor, ArchiveFrame | None]]) -> list[bool]:
+        """`commit_crawl` of many files, each for itself, in few transactions. No file comes twice."""
+
     def mark_gone(self, source: str, paths: Iterable[str]) -> int:
         """Flag files that vanished; their episodes stay. Returns how many were newly flagged."""
 
@@ -159,7 +162,8 @@ class IngestRecords(Protocol):
 
     def unfinished_sources(self, ended_before: datetime) -> set[str]:
         """Sources with archived lines that are not parsed, parts that `parts_to_publish` lists, or open parts that
-        `close_idle_parts` would close: what an `ingest` that ended early left to do.
+        `close_idle_parts` would close, or with sections of documents of which it is to be decided what is current:
+        what an `ingest` that ended early left to do.
         """
 
     def unread_sources(self) -> set[str]:
@@ -173,7 +177,7 @@ class IngestRecords(Protocol):
         """Closed parts (of one project, by any of its names and aliases) without a summary of their present content,
         whatever wrote it, or whose summary is to be tried again by `now` (`Summary.retry_at`) or was asked for anew,
         newest first: by the time of their last segment, then id. `after`: only those behind this one, the last of the
-        page before, whatever has become of it.
+        page before, whatever has become of it. None that is held (`ExclusionRecords.hold`).
         """
 
     def sources_to_summarize(self, now: datetime) -> set[str]:
@@ -213,7 +217,7 @@ class IngestRecords(Protocol):
     def parts_to_publish(self, source: str, limit: int) -> list[tuple[Part, Summary | None]]:
         """Parts whose episode is missing or older than the part or its summary, newest first.
 
-        A part whose message keys or id are tombstoned is never listed.
+        A part whose message keys or id are tombstoned, or that is held (`ExclusionRecords.hold`), is never listed.
         """
 
     def counts(self, source: str | None = None) -> SourceCounts:

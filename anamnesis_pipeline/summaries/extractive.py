@@ -25,7 +25,11 @@ _WORD = re.compile(r"[a-zA-Z_]\w{3,}")
 
 
 def summarize(part: Part) -> str:
-    """2 to 4 sentences on a part: what was asked, then the most telling sentences said, at most MAX_CHARS."""
+    """2 to 4 sentences on a part: what was asked, then the most telling sentences said; of a section of a document the
+    way to it and how it begins. At most MAX_CHARS.
+    """
+    if part.section is not None and part.kind in {"document", "code"}:
+        return _section_head(part)
     asked = next((s for s in part.segments if s.kind in (SegmentKind.PROMPT, SegmentKind.AGENT_PROMPT)), None)
     lines = [_shorten(asked.text, PROMPT_CHARS)] if asked else []
     lines += telling_sentences(_said(part.segments), MAX_SENTENCES)
@@ -54,6 +58,14 @@ def telling_sentences(text: str, most: int) -> list[str]:
         for word in bags[pick]:
             probability[word] **= 2
     return [sentences[n] for n in sorted(chosen)]
+
+
+def _section_head(part: Part) -> str:
+    """Title and beginning; of code that of the outline, which comes first."""
+    text = part.segments[0].text if part.segments else ""
+    first, _, rest = text.lstrip().partition("\n")
+    body = rest if first.startswith("#") else text
+    return _shorten(f"{part.prompt}: {body}", MAX_CHARS) if body.strip() else _shorten(part.prompt, MAX_CHARS)
 
 
 def _said(segments: Sequence[Segment]) -> str:

@@ -87,6 +87,9 @@ _SPEAKERS = {
     SegmentKind.NOTIFICATION: "notification",
     SegmentKind.COMMAND: "command",
     SegmentKind.COMPACT_SUMMARY: "earlier summary",
+    SegmentKind.DOCUMENT: "document",
+    SegmentKind.OUTLINE: "outline",
+    SegmentKind.CODE: "code",
 }
 _SHORTENED_FIRST = (
     frozenset({SegmentKind.TOOL_RESULT}),

@@ -17,13 +17,14 @@ ROOT = Path(__file__).parents[2]
 GRAPH = {
     "crawled_files": (set(), SOURCES),
     "exchanges": ({"crawled_files"}, SOURCES),
-    "summaries": ({"exchanges"}, SOURCES),
-    "episodes": ({"exchanges", "summaries"}, SOURCES),
+    "documents": ({"crawled_files"}, SOURCES),
+    "summaries": ({"exchanges", "documents"}, SOURCES),
+    "episodes": ({"exchanges", "documents", "summaries"}, SOURCES),
     "embeddings": ({"episodes"}, SPACE_BY_SOURCE),
     "vector_index": ({"embeddings"}, SPACES),
 }
 JOBS = {
-    "ingest": {"crawled_files", "exchanges", "summaries", "episodes"},
+    "ingest": {"crawled_files", "exchanges", "documents", "summaries", "episodes"},
     "embed": {"embeddings"},
     "index": {"vector_index"},
 }

@@ -15,7 +15,7 @@ from anamnesis_pipeline.message_keys import borrowed_key
 from anamnesis_pipeline.model import Episode, Passage, StoredPassage, Where
 from anamnesis_pipeline.store.base import MAX_ROWS_PER_WRITE, EpisodePage, Publication, PutReport
 from anamnesis_pipeline.store.paging import cursor_after, read_cursor
-from anamnesis_pipeline.store.sqlite import episode_rows, part_rows, passage_rows, pending
+from anamnesis_pipeline.store.sqlite import episode_rows, part_rows, passage_rows, pending, unsettled_rows
 from anamnesis_pipeline.store.sqlite.columns import instant, json_list
 from anamnesis_pipeline.store.sqlite.connection import Database, batches
 from anamnesis_pipeline.store.sqlite.episode_rows import SELECT_EPISODES
@@ -225,7 +225,10 @@ def _publish(connection: sqlite3.Connection, publication: Publication) -> list[s
         return []
     for episode_id in publication.surplus:
         remove_episode(connection, episode_id)
-    return [_put(connection, episode, passages) for episode, passages in publication.episodes]
+    outcomes = [_put(connection, episode, passages) for episode, passages in publication.episodes]
+    if publication.part.section is not None and "created" in outcomes:
+        unsettled_rows.note_published(connection, publication.part.part_id)
+    return outcomes
 
 
 def _put(connection: sqlite3.Connection, episode: Episode, passages: Sequence[Passage]) -> str:
@@ -294,7 +297,8 @@ def _is_tombstoned(connection: sqlite3.Connection, episode: Episode) -> bool:
 
 def _bury(connection: sqlite3.Connection, episode_id: str, episode_key: int) -> None:
     connection.execute(
-        "INSERT INTO tombstones VALUES (?, ?) ON CONFLICT DO NOTHING", (episode_id, instant(datetime.now(UTC)))
+        "INSERT INTO tombstones (episode_id, deleted_at) VALUES (?, ?) ON CONFLICT DO NOTHING",
+        (episode_id, instant(datetime.now(UTC))),
     )
     connection.execute(
         """INSERT INTO tombstone_keys (message_key, episode_id)

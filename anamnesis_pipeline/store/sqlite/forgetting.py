@@ -57,10 +57,13 @@ class SqliteForgetting:
         with self._database.read() as connection:
             return typed_rows.forbidden(connection, keys)
 
-    def has_forgotten(self) -> bool:
+    def has_forgotten(self, begin: str = "") -> bool:
         """See `ForgetRecords.has_forgotten`."""
         with self._database.read() as connection:
-            return connection.execute("SELECT 1 FROM tombstone_keys LIMIT 1").fetchone() is not None
+            query = (
+                "SELECT 1 FROM tombstone_keys WHERE message_key >= ?1 AND message_key < ?1 || char(0x10FFFF) LIMIT 1"
+            )
+            return connection.execute(query, (begin,)).fetchone() is not None
 
     def aliases_of(self, keys: Sequence[str]) -> dict[str, str]:
         """See `ForgetRecords.aliases_of`."""
@@ -78,7 +81,7 @@ class SqliteForgetting:
         for batch in batches([(key, episode_id) for episode_id, keys in keys_of.items() for key in ("", *keys)]):
             with self._database.write() as connection:
                 connection.executemany(
-                    "INSERT INTO tombstones VALUES (?, ?) ON CONFLICT DO NOTHING",
+                    "INSERT INTO tombstones (episode_id, deleted_at) VALUES (?, ?) ON CONFLICT DO NOTHING",
                     [(episode_id, now) for _, episode_id in batch],
                 )
                 connection.executemany(

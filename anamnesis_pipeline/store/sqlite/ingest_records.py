@@ -22,8 +22,11 @@ from anamnesis_pipeline.store.sqlite.summary_records import SqliteSummaries
 from anamnesis_pipeline.store.sqlite.summary_rows import read_summary
 from anamnesis_pipeline.summary_model import Summary
 
-_FILE_COLUMNS = """source, path, device, inode, size, mtime_ns, head_hash, head_bytes, "offset", generation, lines,
+FILE_COLUMNS = """source, path, device, inode, size, mtime_ns, head_hash, head_bytes, "offset", generation, lines,
     parsed_lines, parser_state, gone, version, first_mtime_ns, unread"""
+VANISHED = """SELECT f.* FROM files f WHERE f.gone AND EXISTS (
+    SELECT 1 FROM sightings s WHERE s.source = f.source AND s.path = f.path AND s.present)"""
+"""Files that are gone and whose sections still count as present."""
 _PAGE = 50
 """Parts decompressed at a time while looking for some that no tombstone forbids."""
 
@@ -72,28 +75,28 @@ class SqliteIngest(SqliteArchive, SqliteSummaries):
     def cursors(self, source: str) -> dict[str, FileCursor]:
         """See `IngestRecords.cursors`."""
         with self._database.read() as connection:
-            rows = connection.execute(f"SELECT {_FILE_COLUMNS} FROM files WHERE source = ? ORDER BY path", (source,))
-            return {row[1]: _read_cursor(row) for row in rows}
+            rows = connection.execute(f"SELECT {FILE_COLUMNS} FROM files WHERE source = ? ORDER BY path", (source,))
+            return {row[1]: read_cursor(row) for row in rows}
 
     def cursor(self, source: str, path: str) -> FileCursor | None:
         """See `IngestRecords.cursor`."""
         with self._database.read() as connection:
-            query = f"SELECT {_FILE_COLUMNS} FROM files WHERE source = ? AND path = ?"
+            query = f"SELECT {FILE_COLUMNS} FROM files WHERE source = ? AND path = ?"
             row = connection.execute(query, (source, path)).fetchone()
-            return _read_cursor(row) if row else None
+            return read_cursor(row) if row else None
 
     def commit_crawl(self, before: FileCursor | None, after: FileCursor, frame: ArchiveFrame | None) -> bool:
         """See `IngestRecords.commit_crawl`."""
         with self._database.write() as connection:
-            stored = _stored_version(connection, after)
-            if stored != (before.version if before else None):
-                return False
-            if frame is not None and not may_lean(connection, after.source, after.path, frame):
-                return False
-            _write_cursor(connection, replace(after, version=(stored or 0) + 1))
-            if frame is not None:
-                insert_frame(connection, after.source, after.path, frame)
-        return True
+            return _commit_crawl(connection, before, after, frame)
+
+    def commit_crawls(self, crawled: Sequence[tuple[FileCursor | None, FileCursor, ArchiveFrame | None]]) -> list[bool]:
+        """See `IngestRecords.commit_crawls`."""
+        done: list[bool] = []
+        for batch in batches(crawled, MAX_ROWS_PER_WRITE // 2):
+            with self._database.write() as connection:
+                done += [_commit_crawl(connection, *each) for each in batch]
+        return done
 
     def mark_gone(self, source: str, paths: Iterable[str]) -> int:
         """See `IngestRecords.mark_gone`."""
@@ -135,9 +138,9 @@ class SqliteIngest(SqliteArchive, SqliteSummaries):
         """
         before, after = chunk.before, chunk.after
         with self._database.write() as connection:
-            if _stored_version(connection, before) != before.version or _is_contested(connection, chunk):
+            if stored_version(connection, before) != before.version or _is_contested(connection, chunk):
                 return False
-            _write_cursor(connection, replace(after, version=before.version + 1))
+            write_cursor(connection, replace(after, version=before.version + 1))
             message_rows.write_messages(connection, chunk)
             for part in chunk.parts:
                 part_rows.write_part(connection, part)
@@ -204,8 +207,9 @@ class SqliteIngest(SqliteArchive, SqliteSummaries):
         """See `IngestRecords.unfinished_sources`."""
         with self._database.read() as connection:
             rows = connection.execute(
-                """SELECT source FROM files WHERE parsed_lines < lines
-                    UNION SELECT source FROM parts WHERE closed = 0 AND ended_at < ?""",
+                f"""SELECT source FROM files WHERE parsed_lines < lines
+                    UNION SELECT source FROM parts WHERE closed = 0 AND ended_at < ?
+                    UNION SELECT source FROM unsettled UNION SELECT source FROM ({VANISHED})""",
                 (instant(ended_before),),
             )
             return _with_unpublished(connection, {source for (source,) in rows})
@@ -215,7 +219,7 @@ class SqliteIngest(SqliteArchive, SqliteSummaries):
         with self._database.read() as connection:
             rows = connection.execute(
                 """SELECT source FROM files WHERE parsed_lines < lines
-                    UNION SELECT key FROM sources WHERE kind <> 'reserved' AND key NOT IN (SELECT source FROM files)"""
+                    UNION SELECT key FROM sources WHERE kind LIKE 'claude%' AND key NOT IN (SELECT source FROM files)"""
             )
             return _with_unpublished(connection, {source for (source,) in rows})
 
@@ -243,6 +247,23 @@ class SqliteIngest(SqliteArchive, SqliteSummaries):
             )
 
 
+_UNPUBLISHED = "published_hash IS NOT wanted_hash AND held_by IS NULL"
+
+
+def _commit_crawl(
+    connection: sqlite3.Connection, before: FileCursor | None, after: FileCursor, frame: ArchiveFrame | None
+) -> bool:
+    stored = stored_version(connection, after)
+    if stored != (before.version if before else None):
+        return False
+    if frame is not None and not may_lean(connection, after.source, after.path, frame):
+        return False
+    write_cursor(connection, replace(after, version=(stored or 0) + 1))
+    if frame is not None:
+        insert_frame(connection, after.source, after.path, frame)
+    return True
+
+
 def _put_source(connection: sqlite3.Connection, source: Source) -> bool:
     is_new = connection.execute("SELECT 1 FROM sources WHERE key = ?", (source.key,)).fetchone() is None
     connection.execute(
@@ -254,22 +275,25 @@ def _put_source(connection: sqlite3.Connection, source: Source) -> bool:
     return is_new
 
 
-def _read_cursor(row: Sequence[Any]) -> FileCursor:
+def read_cursor(row: Sequence[Any]) -> FileCursor:
+    """A row of `FILE_COLUMNS`."""
     source, path, device, inode, *middle, gone, version, first_mtime_ns, unread = row
     values: list[Any] = [source, path, int(device), int(inode), *middle, bool(gone), version, first_mtime_ns, unread]
     return FileCursor(*values)
 
 
-def _stored_version(connection: sqlite3.Connection, cursor: FileCursor) -> int | None:
+def stored_version(connection: sqlite3.Connection, cursor: FileCursor) -> int | None:
+    """The version of a file's cursor; None when there is none."""
     row = connection.execute(
         "SELECT version FROM files WHERE source = ? AND path = ?", (cursor.source, cursor.path)
     ).fetchone()
     return None if row is None else int(row[0])
 
 
-def _write_cursor(connection: sqlite3.Connection, cursor: FileCursor) -> None:
+def write_cursor(connection: sqlite3.Connection, cursor: FileCursor) -> None:
+    """Insert or replace a file's cursor, but for when it was first seen."""
     connection.execute(
-        f"""INSERT INTO files ({_FILE_COLUMNS}) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
+        f"""INSERT INTO files ({FILE_COLUMNS}) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
             ON CONFLICT (source, path) DO UPDATE SET device = excluded.device, inode = excluded.inode,
                 size = excluded.size, mtime_ns = excluded.mtime_ns, head_hash = excluded.head_hash,
                 head_bytes = excluded.head_bytes, "offset" = excluded."offset", generation = excluded.generation,
@@ -297,7 +321,7 @@ def _is_contested(connection: sqlite3.Connection, chunk: ParsedChunk) -> bool:
 
 def _with_unpublished(connection: sqlite3.Connection, sources: set[str]) -> set[str]:
     """These sources and all that `parts_to_publish` lists something of."""
-    rows = connection.execute("SELECT DISTINCT source FROM parts WHERE published_hash IS NOT wanted_hash")
+    rows = connection.execute(f"SELECT DISTINCT source FROM parts WHERE {_UNPUBLISHED}")
     waiting = {source for (source,) in rows.fetchall()} - sources
     return sources | {
         source
@@ -310,7 +334,7 @@ def _unpublished(connection: sqlite3.Connection, source: str) -> Iterator[Part]:
     """Parts whose episode is missing or old, newest first, read as they are asked for."""
     rows = connection.execute(
         f"""SELECT {PART_COLUMNS} FROM parts
-            WHERE source = ? AND published_hash IS NOT wanted_hash
+            WHERE source = ? AND {_UNPUBLISHED}
             ORDER BY ended_at DESC, part_id DESC""",
         (source,),
     )

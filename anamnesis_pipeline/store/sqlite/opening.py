@@ -4,7 +4,9 @@ from pathlib import Path
 
 from anamnesis_pipeline.store.base import Store
 from anamnesis_pipeline.store.sqlite.connection import Database
+from anamnesis_pipeline.store.sqlite.document_rows import SqliteDocuments
 from anamnesis_pipeline.store.sqlite.episodes import SqliteEpisodes
+from anamnesis_pipeline.store.sqlite.exclusion import SqliteExclusion
 from anamnesis_pipeline.store.sqlite.forgetting import SqliteForgetting
 from anamnesis_pipeline.store.sqlite.fulltext import SqliteTextIndex
 from anamnesis_pipeline.store.sqlite.ingest_records import SqliteIngest
@@ -30,6 +32,7 @@ def open_sqlite(path: Path, index_dir: Path) -> Store:
         raise
     return Store(
         ingest=SqliteIngest(database),
+        documents=SqliteDocuments(database),
         episodes=SqliteEpisodes(database),
         text=SqliteTextIndex(database),
         vectors=SqliteVectors(database, index_dir),
@@ -37,5 +40,6 @@ def open_sqlite(path: Path, index_dir: Path) -> Store:
         llm=SqliteLlm(database),
         settings=SqliteSettings(database),
         forgetting=SqliteForgetting(database, Scrubbing(database, index_dir)),
+        exclusion=SqliteExclusion(database),
         close=database.close,
     )

@@ -1,0 +1,116 @@
+"""OpenDocument texts and spreadsheets (.odt, .ods), and Apple's .pages."""
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from anamnesis_pipeline.documents import packed
+from anamnesis_pipeline.documents.pdf import pdf_text
+from anamnesis_pipeline.documents.plain import as_markdown, heading, row, tidy
+from anamnesis_pipeline.errors import DocumentUnreadable
+
+if TYPE_CHECKING:
+    from lxml.etree import _Element
+
+_TEXT = "{urn:oasis:names:tc:opendocument:xmlns:text:1.0}"
+_TABLE = "{urn:oasis:names:tc:opendocument:xmlns:table:1.0}"
+_OFFICE = "{urn:oasis:names:tc:opendocument:xmlns:office:1.0}"
+_SKIPPED = frozenset({f"{_TEXT}tracked-changes", f"{_OFFICE}annotation", f"{_OFFICE}forms", f"{_TEXT}sequence-decls"})
+_BLANKS = {f"{_TEXT}tab": "\t", f"{_TEXT}line-break": "\n"}
+MOST_CELLS = 500_000
+MOST_REPEATS = 64
+"""How often a repeated cell that holds something is written out."""
+
+
+def odt_text(data: bytes) -> str:
+    """The paragraphs, headings, lists and tables of an .odt, in order, as Markdown."""
+    return tidy("\n\n".join(_blocks(_body(data))))
+
+
+def ods_text(data: bytes) -> str:
+    """A heading per sheet and a line per row."""
+    return tidy("\n\n".join(_sheets(_body(data))))
+
+
+def pages_text(data: bytes) -> str:
+    """The text of a .pages: of the preview that Pages saves with it, or of the XML of its older versions."""
+    archive = packed.opened(data)
+    names = archive.namelist()
+    preview = next((name for name in names if name.lower().endswith("preview.pdf")), None)
+    if preview:
+        return pdf_text(packed.member(archive, preview))
+    if "index.xml" in names:
+        return as_markdown("\n".join(_parsed(packed.member(archive, "index.xml")).itertext()))
+    raise DocumentUnreadable("it holds no preview; save it in Pages with one, or export it as PDF")
+
+
+def _body(data: bytes) -> "_Element":
+    archive = packed.opened(data)
+    if b"manifest:encryption-data" in packed.member(archive, "META-INF/manifest.xml"):
+        raise DocumentUnreadable("it is protected by a password")
+    body = _parsed(packed.member(archive, "content.xml")).find(f"{_OFFICE}body")
+    if body is None:
+        raise DocumentUnreadable("its content.xml has no body")
+    return body
+
+
+def _parsed(xml: bytes) -> "_Element":
+    from lxml import etree
+
+    parser = etree.XMLParser(resolve_entities=False, no_network=True, load_dtd=False, huge_tree=False)
+    return etree.fromstring(xml, parser)
+
+
+def _blocks(parent: "_Element") -> Iterator[str]:
+    for node in parent:
+        if node.tag == f"{_TEXT}h":
+            yield heading(int(node.get(f"{_TEXT}outline-level", "1")), _inline(node))
+        elif node.tag == f"{_TEXT}p":
+            yield as_markdown(_inline(node))
+        elif node.tag == f"{_TEXT}list-item":
+            yield "\n".join(f"- {block}" for block in _blocks(node) if block)
+        elif node.tag == f"{_TABLE}table":
+            yield "\n".join(line for line in _rows(node, MOST_CELLS) if line)
+        elif isinstance(node.tag, str) and node.tag not in _SKIPPED:
+            yield from _blocks(node)
+
+
+def _inline(node: "_Element") -> str:
+    text = node.text or ""
+    for child in node:
+        if child.tag == f"{_TEXT}s":
+            text += " " * min(int(child.get(f"{_TEXT}c", "1")), 100)
+        elif child.tag in _BLANKS:
+            text += _BLANKS[child.tag]
+        elif isinstance(child.tag, str) and child.tag not in _SKIPPED:
+            text += _inline(child)
+        text += child.tail or ""
+    return text
+
+
+def _sheets(body: "_Element") -> Iterator[str]:
+    room = MOST_CELLS
+    for table in body.iter(f"{_TABLE}table"):
+        yield heading(1, table.get(f"{_TABLE}name", "Sheet"))
+        lines = [line for line in _rows(table, room) if line]
+        room -= sum(line.count(" | ") + 1 for line in lines)
+        yield "\n".join(lines)
+
+
+def _rows(table: "_Element", room: int) -> Iterator[str]:
+    for table_row in table.iter(f"{_TABLE}table-row"):
+        line = as_markdown(row(_cells(table_row)))
+        room -= line.count(" | ") + 1
+        if room < 0:
+            yield "[the rest of this table was left out]"
+            return
+        yield line
+
+
+def _cells(table_row: "_Element") -> list[str]:
+    """The cells of a row; where one is repeated it is written out, as far as that says something."""
+    cells: list[str] = []
+    for cell in table_row:
+        text = "\n".join(_inline(part) for part in cell.iter(f"{_TEXT}p"))
+        times = int(cell.get(f"{_TABLE}number-columns-repeated", "1"))
+        cells += [text] * min(times, MOST_REPEATS)
+    return cells

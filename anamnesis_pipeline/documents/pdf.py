@@ -1,0 +1,71 @@
+"""The text of PDF files."""
+
+import re
+import threading
+from typing import TYPE_CHECKING
+
+from anamnesis_pipeline.documents.plain import as_markdown
+from anamnesis_pipeline.errors import DocumentUnreadable
+
+if TYPE_CHECKING:
+    from pypdfium2 import PdfDocument
+
+MOST_PAGES = 2_000
+MOST_CHARS = 4_000_000
+
+_one_at_a_time = threading.Lock()
+"""PDFium is not made for threads."""
+_BROKEN_WORD = re.compile("[\ufffe\x02]\r?\n?")
+
+
+def pdf_text(data: bytes) -> str:
+    """A heading `## Page <n>` per page, and its text.
+
+    :raises DocumentUnreadable: if it is no PDF, is encrypted, or holds no text, as a scan does.
+    """
+    import pypdfium2
+
+    if b"%PDF" not in data[:1024]:
+        raise DocumentUnreadable("it does not begin as a PDF does")
+    with _one_at_a_time:
+        try:
+            document = pypdfium2.PdfDocument(data)
+        except pypdfium2.PdfiumError as exc:
+            locked = "password" in str(exc).lower()
+            raise DocumentUnreadable("it is encrypted" if locked else f"it is damaged ({exc})") from exc
+        try:
+            pages = _pages(document)
+        finally:
+            document.close()
+    if not any(pages):
+        raise DocumentUnreadable("it holds no text; it may be a scan")
+    return "\n\n".join(f"## Page {number}\n\n{text}" for number, text in enumerate(pages, 1) if text)
+
+
+def _pages(document: "PdfDocument") -> list[str]:
+    pages: list[str] = []
+    room = MOST_CHARS
+    for number in range(min(len(document), MOST_PAGES)):
+        text = _page(document, number)
+        pages.append(text)
+        room -= len(text)
+        if room < 0:
+            break
+    if len(pages) < len(document):
+        pages.append(f"[{len(document) - len(pages)} more pages were left out]")
+    return pages
+
+
+def _page(document: "PdfDocument", number: int) -> str:
+    """The text of one page, empty if that page is damaged."""
+    from pypdfium2 import PdfiumError
+
+    try:
+        page = document[number]
+        words = page.get_textpage()
+        text = words.get_text_bounded()
+    except PdfiumError:
+        return ""
+    words.close()
+    page.close()
+    return as_markdown(_BROKEN_WORD.sub("", text))

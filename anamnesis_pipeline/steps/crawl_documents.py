@@ -1,0 +1,326 @@
+"""Bring the documents of a source into the archive: each version as masked text, only changed files read.
+
+A version is one generation of its file. Formats that are no text are converted first, since secrets must be masked
+before anything is archived.
+"""
+
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass, field, replace
+from typing import Protocol
+
+from anamnesis_pipeline.documents.formats import to_text
+from anamnesis_pipeline.errors import DocumentUnreadable, HostRefused, HostUnreachable, SourceUnreadable, StoreBusy
+from anamnesis_pipeline.model import ArchiveBase, ArchiveFrame, FileCursor, FileStat, Source, content_id
+from anamnesis_pipeline.sources.archive import Archive, NewGeneration
+from anamnesis_pipeline.sources.base import Read, SourceHost, Survey, Wanted
+from anamnesis_pipeline.sources.selection import Selection, select
+from anamnesis_pipeline.sources.specs import SourceSpec
+from anamnesis_pipeline.steps.crawl import CrawlReport, Mask
+from anamnesis_pipeline.steps.document_versions import Origin, Version, noted, origins, waiting
+from anamnesis_pipeline.steps.exclusion import Exclusions
+from anamnesis_pipeline.steps.forgotten_sections import has_forgotten_sections, without_forgotten_sections
+from anamnesis_pipeline.store.base import Store
+
+BATCH_FILES = 250
+BATCH_CHARS = 8 << 20
+"""A batch of files is archived, then committed, when it has so many files or so much text."""
+READ_BYTES = 1 << 20
+EXCLUDED = "excluded by a rule"
+
+
+class ChosenFiles(Protocol):
+    """What a selection says of a survey."""
+
+    @property
+    def files(self) -> Sequence[FileStat]:
+        """Those to read."""
+
+    @property
+    def left_out(self) -> Mapping[str, int]:
+        """Reason -> how many are not read for it."""
+
+
+@dataclass(frozen=True, slots=True)
+class DocumentRules:
+    """How a source of documents is looked at: what to ask its host for, and which of what is there to read."""
+
+    spec: SourceSpec
+    wanted: Wanted
+    choose: Callable[[Survey], ChosenFiles]
+
+
+@dataclass(slots=True)
+class _Tally:
+    new: int = 0
+    replaced: int = 0
+    bytes_read: int = 0
+    lines: int = 0
+    masked: Counter[str] = field(default_factory=Counter)
+    problems: list[str] = field(default_factory=list)
+    left_out: Counter[str] = field(default_factory=Counter)
+
+
+@dataclass(frozen=True, slots=True)
+class _Crawl:
+    """What every document of a crawl shares."""
+
+    store: Store
+    archive: Archive
+    source: Source
+    rules: DocumentRules
+    mask: Mask
+    origin: Callable[[str], Origin]
+    root: str
+    skew_ns: int
+    forgets: bool
+    tally: _Tally
+    exclusions: Exclusions
+
+
+@dataclass(frozen=True, slots=True)
+class _Read:
+    """One file that was looked at: its cursor before and after, and the lines of a new version."""
+
+    before: FileCursor | None
+    after: FileCursor
+    lines: list[str] | None = None
+
+    @property
+    def characters(self) -> int:
+        """How much text waits to be archived."""
+        return sum(map(len, self.lines or ()))
+
+
+def crawl_documents(
+    store: Store,
+    host: SourceHost,
+    archive: Archive,
+    source: Source,
+    rules: DocumentRules,
+    mask: Mask,
+    label: Callable[[str], str],
+) -> CrawlReport:
+    """Archive the changed documents of a source. What cannot be read is reported and stops nothing else.
+
+    Only a complete listing takes files for gone: while the root is missing, or the host does not answer, nothing is.
+
+    :param label: absolute folder on the source's machine -> project.
+    :raises StoreFull: the disk has no room; what was committed before stays.
+    """
+    started = time.perf_counter()
+    try:
+        (survey,) = host.survey([replace(rules.wanted, known="")])
+        if isinstance(survey, SourceUnreadable):
+            raise survey
+    except (SourceUnreadable, HostUnreachable, HostRefused) as problem:
+        return CrawlReport(problems=[str(problem)], seconds=time.perf_counter() - started)
+    chosen = rules.choose(survey)
+    crawl = _Crawl(
+        store, archive, source, rules, mask,
+        origins(source, survey.root, survey.repositories, label, rules.spec.project), survey.root,
+        round(abs(host.clock_skew_s() or 0.0) * 1e9), has_forgotten_sections(store), _Tally(),
+        Exclusions(store),
+    )  # fmt: skip
+    crawl.tally.problems += survey.problems
+    files, cursors = _wanted(crawl, chosen.files, store.ingest.cursors(source.key))
+    selection = select(files, cursors, complete=not survey.problems)
+    with archive.writing(source.key):
+        _crawl_changed(crawl, host, selection)
+        gone = store.ingest.mark_gone(source.key, selection.gone) if selection.gone else 0
+    report = _report(crawl.tally, len(files), selection, gone)
+    left_out = crawl.tally.left_out + Counter(chosen.left_out)
+    return replace(report, left_out=dict(left_out.most_common()), seconds=time.perf_counter() - started)
+
+
+def _wanted(
+    crawl: _Crawl, files: Sequence[FileStat], cursors: Mapping[str, FileCursor]
+) -> tuple[list[FileStat], dict[str, FileCursor]]:
+    """Both without the files that a rule keeps away: these are neither read nor taken for gone."""
+    rules = crawl.exclusions.now()
+    if not rules.rules:
+        return list(files), dict(cursors)
+
+    def kept(path: str) -> bool:
+        rule = rules.of_path(crawl.source.machine, f"{crawl.root.rstrip('/')}/{path}")
+        return rule is None and rules.of_project(crawl.origin(path).project) is None
+
+    wanted = [file for file in files if kept(file.path)]
+    crawl.tally.left_out[EXCLUDED] += len(files) - len(wanted)
+    return wanted, {path: cursor for path, cursor in cursors.items() if kept(path)}
+
+
+def _report(tally: _Tally, files: int, selection: Selection, gone: int) -> CrawlReport:
+    return CrawlReport(
+        files=files, new=tally.new, replaced=tally.replaced, gone=gone, unchanged=selection.unchanged,
+        bytes_read=tally.bytes_read, lines=tally.lines, masked=dict(tally.masked), problems=tally.problems,
+    )  # fmt: skip
+
+
+def _crawl_changed(crawl: _Crawl, host: SourceHost, selection: Selection) -> None:
+    changed: list[tuple[FileStat, FileCursor | None]] = [
+        *((file, None) for file in selection.new), *selection.grown, *selection.replaced,
+    ]  # fmt: skip
+    if not changed:
+        return
+    with (
+        host.fetching([(_absolute(crawl, file), file.size) for file, _ in changed]) as read,
+        ThreadPoolExecutor(1) as writer,  # the disk takes one batch while the next is read and masked
+    ):
+        last: Future[None] | None = None
+        for batch in _batches(_looked_at(crawl, read, file, before) for file, before in changed):
+            if last is not None:
+                last.result()
+            last = writer.submit(_archive, crawl, batch)
+        if last is not None:
+            last.result()
+
+
+def _absolute(crawl: _Crawl, file: FileStat) -> str:
+    return f"{crawl.root.rstrip('/')}/{file.path}"
+
+
+def _batches(found: Iterator[_Read]) -> Iterator[list[_Read]]:
+    batch: list[_Read] = []
+    size = 0
+    for each in found:
+        batch.append(each)
+        size += each.characters
+        if len(batch) >= BATCH_FILES or size > BATCH_CHARS:
+            yield batch
+            batch, size = [], 0
+    if batch:
+        yield batch
+
+
+def _looked_at(crawl: _Crawl, read: Read, file: FileStat, before: FileCursor | None) -> _Read:
+    try:
+        data = _whole(read, _absolute(crawl, file), file.size)
+        crawl.tally.bytes_read += len(data)
+        text = to_text(file.path, data)
+    except (SourceUnreadable, HostUnreachable, DocumentUnreadable) as problem:
+        crawl.tally.problems.append(str(problem))
+        return _unread(crawl.source, file, before, str(problem))
+    if crawl.exclusions.of_bytes(data) or crawl.exclusions.of_content(text):
+        # no reading of it counts, so that it comes in when nobody minds any more
+        crawl.tally.left_out[EXCLUDED] += 1
+        return _unread(crawl.source, file, before, EXCLUDED)
+    origin = crawl.origin(file.path)
+    version = Version(
+        0, min(file.mtime_ns, time.time_ns()), crawl.skew_ns, origin.project, origin.place, origin.cwd
+    )  # fmt: skip
+    lines = masked_lines(crawl.store, crawl.mask, file.path, text, crawl.tally.masked, forgets=crawl.forgets)
+    return versioned(crawl.source, file, before, lines, version)
+
+
+def _whole(read: Read, path: str, size: int) -> bytes:
+    """:raises SourceUnreadable: it has another size by now; the next look reads it as it is then."""
+    data = bytearray()
+    while len(data) < size and (block := read(path, len(data), min(READ_BYTES, size - len(data)))):
+        data += block
+    if len(data) != size:
+        raise SourceUnreadable(f"{path} changed while it was read: {len(data):,} of {size:,} bytes; it is tried again")
+    return bytes(data)
+
+
+def masked_lines(store: Store, mask: Mask, path: str, text: str, masked: Counter[str], *, forgets: bool) -> list[str]:
+    """The lines of a document with its secrets masked, and nothing in those of sections that were forgotten.
+
+    :param masked: counts the secrets.
+    """
+    text, found = mask(text)
+    masked.update(found)
+    lines = text.removesuffix("\n").split("\n")
+    return without_forgotten_sections(path, lines, store.forgetting.forgotten) if forgets else lines
+
+
+def versioned(source: Source, file: FileStat, before: FileCursor | None, lines: list[str], version: Version) -> _Read:
+    """What follows from the text of a file: a new version, or that only its time is another.
+
+    :param version: of whatever generation.
+    """
+    cursor = before or FileCursor(source.key, file.path, first_mtime_ns=file.mtime_ns)
+    digest = content_id("\n".join(lines))
+    seen = replace(
+        cursor, device=file.device, inode=file.inode, size=file.size, mtime_ns=file.mtime_ns, offset=file.size,
+        head_hash=digest, gone=False, version=cursor.version + 1, unread="",
+    )  # fmt: skip
+    if cursor.lines and cursor.head_hash == digest:
+        if not cursor.gone:
+            return _Read(before, seen)
+        again = [*waiting(cursor), replace(version, generation=cursor.generation)]  # its sections may have been retired
+        return _Read(before, replace(seen, parsed_lines=-1, parser_state=noted(again)))
+    generation = cursor.generation + 1 if cursor.lines else cursor.generation
+    versions = [*waiting(cursor), replace(version, generation=generation)]
+    after = replace(seen, generation=generation, lines=len(lines), parsed_lines=-1, parser_state=noted(versions))
+    return _Read(before, after, lines)
+
+
+def _unread(source: Source, file: FileStat, before: FileCursor | None, reason: str) -> _Read:
+    """What was read of a file before stays as it is."""
+    cursor = before or FileCursor(source.key, file.path, first_mtime_ns=file.mtime_ns)
+    tried = replace(
+        cursor, device=file.device, inode=file.inode, size=file.size, mtime_ns=file.mtime_ns, gone=False,
+        version=cursor.version + 1, unread=reason,
+    )  # fmt: skip
+    return _Read(before, tried)
+
+
+def add_version(
+    store: Store, archive: Archive, source: Source, path: str, data: bytes, mask: Mask, version: Version
+) -> None:
+    """Archive one document that somebody handed in, as a version of the file `path` of `source`.
+
+    :param version: of whatever generation.
+    :raises DocumentUnreadable: the bytes are not of the format that the name says.
+    :raises StoreBusy: another process writes the same document all the time.
+    :raises StoreFull: the disk has no room.
+    """
+    text = to_text(path, data)
+    forgets = has_forgotten_sections(store)
+    lines = masked_lines(store, mask, path, text, Counter(), forgets=forgets)
+    file = FileStat(path, len(data), version.mtime_ns, 0, 0)
+    with archive.writing(source.key):
+        read = versioned(source, file, store.ingest.cursor(source.key, path), lines, version)
+        if not all(archive_versions(store, archive, source, [read])):
+            raise StoreBusy(f"{path} is being written by another process; send it again")
+
+
+def _archive(crawl: _Crawl, batch: Sequence[_Read]) -> None:
+    archived = archive_versions(crawl.store, crawl.archive, crawl.source, batch)
+    for each, is_done in zip(batch, archived, strict=True):
+        if is_done and each.lines is not None:
+            crawl.tally.lines += len(each.lines)
+            crawl.tally.new += each.before is None
+            crawl.tally.replaced += each.before is not None
+
+
+def archive_versions(store: Store, archive: Archive, source: Source, batch: Sequence[_Read]) -> list[bool]:
+    """Archive and commit some files; False for those that another run was faster with. Whoever calls holds
+    `archive.writing`.
+    """
+    new = [
+        NewGeneration(each.after.path, each.after.generation, each.lines, _base(store, each.after, len(each.lines)))
+        for each in batch
+        if each.lines is not None
+    ]
+    frames = {written.path: written.frame for written in archive.add_generations(source.key, new)}
+    return store.ingest.commit_crawls([(each.before, each.after, _frame(each, frames)) for each in batch])
+
+
+def _base(store: Store, after: FileCursor, lines: int) -> ArchiveBase | None:
+    """An earlier version of the file."""
+    if not after.generation:
+        return None
+    return store.ingest.archive_base(after.source, after.path, after.generation, _mark(after), 0, lines)
+
+
+def _frame(each: _Read, frames: Mapping[str, ArchiveFrame]) -> ArchiveFrame | None:
+    return replace(frames[each.after.path], mark=_mark(each.after)) if each.lines is not None else None
+
+
+def _mark(cursor: FileCursor) -> str:
+    """What all versions of a file have in common."""
+    return content_id("document", cursor.source, cursor.path)

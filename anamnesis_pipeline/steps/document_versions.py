@@ -1,0 +1,102 @@
+"""What is noted of each version of a document when it is crawled, for the step that parses it. Pure."""
+
+import json
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, fields
+from functools import lru_cache
+from pathlib import PurePosixPath
+
+from anamnesis_pipeline.message_keys import place_of
+from anamnesis_pipeline.model import FileCursor, Source
+
+
+@dataclass(frozen=True, slots=True)
+class Version:
+    """One generation of a file. `mtime_ns` is the file's time, `skew_ns` how far its machine's clock may be off.
+
+    `place` is what the document is known by (`message_keys.place_of`), `title` what it is called instead of by its
+    name, `tags` come on top of its own.
+    """
+
+    generation: int
+    mtime_ns: int
+    skew_ns: int = 0
+    project: str = ""
+    place: str = ""
+    cwd: str = ""
+    title: str = ""
+    tags: tuple[str, ...] = ()
+
+
+_FIELDS = tuple(field.name for field in fields(Version))
+
+
+def waiting(cursor: FileCursor) -> list[Version]:
+    """The versions of a file that are not parsed yet, in order."""
+    if not cursor.parser_state:
+        return []
+    return [Version(**{**row, "tags": tuple(row["tags"])}) for row in json.loads(cursor.parser_state)]
+
+
+def noted(versions: Sequence[Version]) -> str:
+    """The inverse of `waiting`, for `FileCursor.parser_state`."""
+    rows = [{name: getattr(version, name) for name in _FIELDS} for version in versions]
+    return json.dumps(rows, separators=(",", ":")) if rows else ""
+
+
+@dataclass(frozen=True, slots=True)
+class Origin:
+    """Project, `place` and folder of a document."""
+
+    project: str
+    place: str
+    cwd: str
+
+
+def origins(
+    source: Source, root: str, repositories: Sequence[str], label: Callable[[str], str], project: str = ""
+) -> Callable[[str], Origin]:
+    """Path relative to `root` -> origin.
+
+    A file in a repository with a remote is known by the remote and its path in there, on every machine and in every
+    worktree; any other by its machine and path.
+
+    :param repositories: folders with a `.git`, relative to `root`; `.` is `root` itself.
+    :param label: absolute folder on the source's machine -> project.
+    :param project: what the project is called instead of what is found out.
+    """
+    tops = frozenset(repositories)
+
+    @lru_cache(maxsize=10_000)
+    def repository(folder: PurePosixPath) -> tuple[str, str]:
+        """Identity and absolute top folder of what a folder belongs to."""
+        inside = next((f for f in (folder, *folder.parents) if str(f) in tops), None)
+        if inside is not None:
+            top = str(PurePosixPath(root, inside))
+            return label(top), top
+        return _around(root, label)
+
+    def origin(path: str) -> Origin:
+        at = PurePosixPath(root, path)
+        identity, top = repository(PurePosixPath(path).parent)
+        if is_remote(identity):
+            place = place_of("repository", identity, str(at.relative_to(top)))
+        else:
+            place = place_of("machine", source.machine, str(at))
+        return Origin(project or identity, place, str(at.parent))
+
+    return origin
+
+
+def _around(root: str, label: Callable[[str], str]) -> tuple[str, str]:
+    """What a root belongs to that has no repository of its own: maybe one around it."""
+    identity, top = label(root), PurePosixPath(root)
+    if is_remote(identity):
+        while top.parent != top and label(str(top.parent)) == identity:
+            top = top.parent
+    return identity, str(top)
+
+
+def is_remote(project: str) -> bool:
+    """Whether a project is called by a repository's remote, and not by a path."""
+    return "/" in project and not project.startswith(("~", "/")) and project[1:2] != ":"

@@ -1,0 +1,284 @@
+"""What the asset `documents` does: archived versions of documents become titled sections, each text of one once."""
+
+import time
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime, timedelta
+
+from anamnesis_pipeline.document_model import Section
+from anamnesis_pipeline.documents.formats import format_of
+from anamnesis_pipeline.documents.sections import sections_of
+from anamnesis_pipeline.documents.trust import TagPattern, tags_of, trust_of
+from anamnesis_pipeline.message_keys import section_key, section_part_id
+from anamnesis_pipeline.model import FileCursor, Part, SectionFacts, Segment, Source, content_id
+from anamnesis_pipeline.sources.specs import DOCUMENTS
+from anamnesis_pipeline.steps.document_versions import Version, noted, waiting
+from anamnesis_pipeline.steps.exchanges import ArchiveLines
+from anamnesis_pipeline.store.base import MAX_ROWS_PER_WRITE, Store
+from anamnesis_pipeline.store.document_base import ParsedDocument, Settled, Sighting, Unsettled, Verdict
+
+UPLOADS = "uploads"
+"""Key of the reserved source whose documents people send."""
+BETWEEN_TITLES = " › "
+BATCH_CHARS = 8 << 20
+SETTLED_AT_ONCE = 100
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+
+
+@dataclass(frozen=True, slots=True)
+class DocumentReport:
+    """What one run of `parse_documents` did. `versions` were parsed, with `sections` in them, of which `written` are
+    new; `formats` counts versions; `gone` files hold no section any more. `overtaken` files were left to another run.
+    """
+
+    versions: int = 0
+    sections: int = 0
+    written: int = 0
+    gone: int = 0
+    overtaken: int = 0
+    formats: Mapping[str, int] = field(default_factory=dict)
+    problems: list[str] = field(default_factory=list)
+    seconds: float = 0.0
+
+
+@dataclass(slots=True)
+class _Tally:
+    versions: int = 0
+    sections: int = 0
+    written: int = 0
+    overtaken: int = 0
+    formats: Counter[str] = field(default_factory=Counter)
+    problems: list[str] = field(default_factory=list)
+
+
+def holds_documents(source: Source) -> bool:
+    """Whether the files of a source are documents, and not logs."""
+    return source.kind == DOCUMENTS or source.key == UPLOADS
+
+
+def parse_documents(
+    store: Store, archive_lines: ArchiveLines, source: Source, patterns: Sequence[TagPattern] = ()
+) -> DocumentReport:
+    """Turn every archived version that was not parsed yet into sections, in order, and let those of files that are gone
+    be present no more. What is current then is decided by `settle_source`, when the episodes are there.
+
+    A run that is interrupted goes on where it was; a file that another run changes meanwhile is left to it.
+
+    :param patterns: give documents further tags.
+    """
+    started, tally = time.perf_counter(), _Tally()
+    parser = _Parser(store, archive_lines, source, patterns, tally)
+    for cursor in store.ingest.cursors(source.key).values():
+        if cursor.parsed_lines < cursor.lines:
+            parser.parse(cursor)
+    parser.flush()
+    gone = [ParsedDocument(cursor, cursor, ()) for cursor in store.documents.vanished(source.key)]
+    left = sum(done is not None for done in store.documents.commit(gone))
+    return DocumentReport(
+        tally.versions, tally.sections, tally.written, left, tally.overtaken, dict(tally.formats), tally.problems,
+        time.perf_counter() - started,
+    )  # fmt: skip
+
+
+class _Parser:
+    """Parses the files of a source, and commits many at a time."""
+
+    def __init__(
+        self,
+        store: Store,
+        archive_lines: ArchiveLines,
+        source: Source,
+        patterns: Sequence[TagPattern],
+        tally: _Tally,
+    ) -> None:
+        self.store, self.source = store, source
+        self._archive_lines, self._patterns, self._tally = archive_lines, patterns, tally
+        self._batch: list[ParsedDocument] = []
+        self._rows = self._characters = 0
+
+    def parse(self, cursor: FileCursor) -> None:
+        """Every version of a file that waits. Each is committed before the next is begun."""
+        versions = waiting(cursor)
+        for number, version in enumerate(versions):
+            left = versions[number + 1 :]
+            after = replace(cursor, parsed_lines=-1 if left else cursor.lines, parser_state=noted(left))
+            if not self._parse_version(cursor, after, version):
+                return
+            if left:
+                self.flush()
+                stored = self.store.ingest.cursor(cursor.source, cursor.path)
+                if stored is None or stored.version != cursor.version + 1:
+                    return
+                cursor = stored
+
+    def _parse_version(self, before: FileCursor, after: FileCursor, version: Version) -> bool:
+        lines = list(self._archive_lines(replace(before, generation=version.generation), 0))
+        text = "\n".join(lines)
+        try:
+            found = sections_of(before.path, text)
+        except Exception as problem:
+            self._give_up(before, after, f"{before.path}: no sections could be made of it: {problem!r}")
+            return False
+        parts = parts_of(self.source, before.path, text, version, found, self._patterns)
+        self._tally.versions += 1
+        self._tally.sections += len(parts)
+        self._tally.formats[format_of(before.path) or "text"] += 1
+        self._add(ParsedDocument(before, after, parts), len(text))
+        return True
+
+    def _give_up(self, before: FileCursor, after: FileCursor, problem: str) -> None:
+        """The sections stay what they were; the next crawl shows the file as one that could not be read."""
+        self._tally.problems.append(problem)
+        noted_so = replace(after, parsed_lines=after.lines, parser_state="", unread=problem, version=before.version + 1)
+        self.store.ingest.commit_crawl(before, noted_so, None)
+
+    def _add(self, document: ParsedDocument, characters: int) -> None:
+        self._batch.append(document)
+        self._rows += 1 + 2 * len(document.sections)
+        self._characters += characters
+        if self._rows >= MAX_ROWS_PER_WRITE or self._characters > BATCH_CHARS:
+            self.flush()
+
+    def flush(self) -> None:
+        """Commit what was parsed so far."""
+        for written in self.store.documents.commit(self._batch):
+            self._tally.overtaken += written is None
+            self._tally.written += written or 0
+        self._batch, self._rows, self._characters = [], 0, 0
+
+
+def _vanished(parser: _Parser) -> list[FileCursor]:
+    return parser.store.documents.vanished(parser.source.key)
+
+
+# --- sections into parts -----------------------------------------------------------------------------------
+
+
+def parts_of(
+    source: Source,
+    path: str,
+    text: str,
+    version: Version,
+    sections: Iterable[Section],
+    patterns: Sequence[TagPattern] = (),
+) -> list[tuple[Part, Sighting]]:
+    """The parts of one version of a document, with where they stand in it. Pure.
+
+    :param text: of all of it.
+    :param version: when it was seen, and what it is known by.
+    """
+    full_path = f"{version.cwd}/{path.rpartition('/')[2]}" if version.cwd else path
+    form, seen = format_of(path) or "text", _EPOCH + timedelta(microseconds=version.mtime_ns // 1_000)
+    tags = [
+        *tags_of(full_path, form, patterns, text),
+        *version.tags,
+        *([f"source:{source.spec}"] if source.spec else []),
+    ]
+    facts = SectionFacts(
+        (), 0, 0, format=form, trust=str(trust_of(full_path)), tags=tuple(dict.fromkeys(tags)), seen=seen
+    )
+    found: dict[str, tuple[Part, Sighting]] = {}
+    for ordinal, section in enumerate(sections):
+        part = _part(source, path, version, section, ordinal, facts)
+        found.setdefault(part.part_id, (part, _sighting(part, version, section)))
+    return list(found.values())
+
+
+def _part(source: Source, path: str, version: Version, section: Section, ordinal: int, facts: SectionFacts) -> Part:
+    title = (version.title, *section.title[1:]) if version.title else section.title
+    return Part(
+        part_id=section_part_id(version.place, section.anchor, (piece.text for piece in section.pieces)),
+        source=source.key,
+        path=path,
+        session_id="",
+        exchange_id=content_id("document", version.place),
+        ordinal=ordinal,
+        kind=section.kind,
+        project=version.project,
+        cwd=version.cwd,
+        prompt=BETWEEN_TITLES.join(title),
+        segments=tuple(
+            Segment(section_key(piece.text), "", piece.kind, 0, piece.text, piece.timestamp or facts.seen)
+            for piece in section.pieces
+        ),
+        closed=True,
+        section=replace(
+            facts, title=title, first_line=section.first_line, last_line=section.last_line, language=section.language
+        ),
+    )
+
+
+def _sighting(part: Part, version: Version, section: Section) -> Sighting:
+    texts = [piece.text for piece in section.pieces]
+    bodies = [_body(text) for text in texts]
+    return Sighting(
+        source=part.source,
+        path=part.path,
+        part_id=part.part_id,
+        place=version.place,
+        anchor=content_id(section.anchor),
+        ordinal=part.ordinal,
+        first_line=section.first_line,
+        last_line=section.last_line,
+        since_ns=version.mtime_ns,
+        skew_ns=version.skew_ns,
+        text=content_id(*texts),
+        body=content_id(*bodies) if any(body.strip() for body in bodies) else part.part_id,
+        cwd=version.cwd,
+    )
+
+
+def _body(text: str) -> str:
+    """A text without the heading that it begins with."""
+    first, _, rest = text.lstrip().partition("\n")
+    return rest.strip() if first.startswith("#") else text
+
+
+# --- which text is current ---------------------------------------------------------------------------------
+
+
+def settle_source(store: Store, source: Source) -> Settled:
+    """Decide of every section in which something came or went which text is current; the episodes of the others are
+    superseded, and those of a text that came back are active again.
+    """
+    total = Settled()
+    last: list[Unsettled] = []
+    while (sections := store.documents.unsettled(source.key, SETTLED_AT_ONCE)) and sections != last:
+        last = sections
+        done = settle(store, sections)
+        total = Settled(total.superseded + done.superseded, total.retired + done.retired, total.revived + done.revived)
+    return total
+
+
+def settle(store: Store, sections: Sequence[Unsettled]) -> Settled:
+    """`settle_source` for some sections."""
+    sightings = store.documents.sightings_at([(section.place, section.anchor) for section in sections])
+    by_section: dict[tuple[str, str], list[Sighting]] = {}
+    for sighting in sightings:
+        by_section.setdefault((sighting.place, sighting.anchor), []).append(sighting)
+    verdicts = {part_id: v for found in by_section.values() for part_id, v in verdicts_on(found).items()}
+    return store.documents.settle(sections, verdicts)
+
+
+def verdicts_on(sightings: Sequence[Sighting]) -> dict[str, Verdict]:
+    """What is to become of each text of one section. Pure.
+
+    Current is the text that came last among those that stand somewhere. Another one that came within the doubt about
+    the clocks is, too. One that stands nowhere gives way to the current one, else to what took its body over under
+    another heading, else to none.
+    """
+    present = [s for s in sightings if s.present]
+    newest = max(present, key=lambda s: (s.since_ns, s.part_id), default=None)
+    current = {s.part_id for s in present if newest and newest.since_ns - s.since_ns <= _doubt_ns(s, newest)}
+    followers = {s.part_id: s.became for s in sorted(sightings, key=lambda s: s.since_ns) if s.became}
+    return {
+        s.part_id: Verdict(True)
+        if s.part_id in current
+        else Verdict(False, newest.part_id if newest else followers.get(s.part_id))
+        for s in sightings
+    }
+
+
+def _doubt_ns(one: Sighting, other: Sighting) -> int:
+    return 0 if one.source == other.source else one.skew_ns + other.skew_ns

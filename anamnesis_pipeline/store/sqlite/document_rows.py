@@ -1,0 +1,269 @@
+"""Sections of documents in SQLite: where each of their texts was seen, and which is current."""
+
+# ruff: noqa: S608
+# only names of ours enter the SQL
+
+import sqlite3
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import astuple, fields, replace
+from operator import attrgetter
+from typing import Any
+
+from anamnesis_pipeline.model import FileCursor, Part, record_id
+from anamnesis_pipeline.store.base import MAX_ROWS_PER_WRITE
+from anamnesis_pipeline.store.document_base import ParsedDocument, Settled, Sighting, Unsettled, Verdict
+from anamnesis_pipeline.store.sqlite import part_rows, unsettled_rows
+from anamnesis_pipeline.store.sqlite.columns import clean, json_list
+from anamnesis_pipeline.store.sqlite.connection import Database, batches
+from anamnesis_pipeline.store.sqlite.ingest_records import (
+    FILE_COLUMNS,
+    VANISHED,
+    read_cursor,
+    stored_version,
+    write_cursor,
+)
+from anamnesis_pipeline.summary_model import MAX_RECORDS
+
+_COLUMNS = ", ".join(field.name for field in fields(Sighting))
+_values_of = attrgetter(*(field.name for field in fields(Sighting)))
+_VALUES = ", ".join("?" for _ in fields(Sighting))
+
+
+class SqliteDocuments:
+    """See `DocumentRecords`."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+    def commit(self, documents: Sequence[ParsedDocument]) -> list[int | None]:
+        """See `DocumentRecords.commit`. A file is never divided."""
+        done: list[int | None] = []
+        for batch in _by_rows(documents):
+            with self._database.write() as connection:
+                done += [_commit(connection, document) for document in batch]
+        return done
+
+    def vanished(self, source: str) -> list[FileCursor]:
+        """See `DocumentRecords.vanished`."""
+        with self._database.read() as connection:
+            query = f"SELECT {FILE_COLUMNS} FROM ({VANISHED} AND f.source = ?) ORDER BY path"
+            return [read_cursor(row) for row in connection.execute(query, (source,))]
+
+    def unsettled(self, source: str, limit: int) -> list[Unsettled]:
+        """See `DocumentRecords.unsettled`."""
+        with self._database.read() as connection:
+            query = "SELECT place, anchor, noted FROM unsettled WHERE source = ? ORDER BY place, anchor LIMIT ?"
+            return [Unsettled(*row) for row in connection.execute(query, (source, limit))]
+
+    def sightings_at(self, sections: Sequence[tuple[str, str]]) -> list[Sighting]:
+        """See `DocumentRecords.sightings_at`."""
+        found: list[Sighting] = []
+        query = f"SELECT {_COLUMNS} FROM sightings WHERE place = ? AND anchor = ? ORDER BY source, path, part_id"
+        with self._database.read() as connection:
+            for section in sections:
+                found += map(_read_row, connection.execute(query, section))
+        return found
+
+    def settle(self, sections: Sequence[Unsettled], verdicts: Mapping[str, Verdict]) -> Settled:
+        """See `DocumentRecords.settle`."""
+        counts = [0, 0, 0]
+        with self._database.write() as connection:
+            for part_id, verdict in verdicts.items():
+                status = "active" if verdict.is_current else "superseded"
+                values = (status, verdict.superseded_by)
+                changed = _set_status(connection, part_id, *values)
+                counts[2 if verdict.is_current else verdict.superseded_by is None] += changed
+                for number in range(MAX_RECORDS if changed else 0):  # what an LLM drew from it goes with it
+                    _set_status(connection, record_id(part_id, number), *values)
+            connection.executemany(
+                "DELETE FROM unsettled WHERE place = ? AND anchor = ? AND noted = ?", map(astuple, sections)
+            )
+        return Settled(*counts)
+
+    def sightings_of(self, source: str, path: str) -> list[Sighting]:
+        """See `DocumentRecords.sightings_of`."""
+        with self._database.read() as connection:
+            return sorted(_of_file(connection, source, path), key=lambda s: (not s.present, s.ordinal, s.part_id))
+
+    def files_of(self, part_ids: Sequence[str]) -> set[tuple[str, str]]:
+        """See `DocumentRecords.files_of`."""
+        with self._database.read() as connection:
+            query = "SELECT DISTINCT source, path FROM sightings WHERE part_id IN (SELECT value FROM json_each(?))"
+            return {(source, path) for source, path in connection.execute(query, (json_list(part_ids),))}
+
+    def seen_in(self, files: Sequence[tuple[str, str]]) -> set[str]:
+        """See `DocumentRecords.seen_in`."""
+        with self._database.read() as connection:
+            return {s.part_id for source, path in files for s in _of_file(connection, source, path)}
+
+    def same_text(self, part_ids: Sequence[str]) -> set[str]:
+        """See `DocumentRecords.same_text`."""
+        with self._database.read() as connection:
+            rows = connection.execute(
+                """SELECT part_id FROM sightings WHERE text IN (
+                    SELECT text FROM sightings WHERE part_id IN (SELECT value FROM json_each(?)))""",
+                (json_list(part_ids),),
+            )
+            return {part_id for (part_id,) in rows}
+
+    def remove(self, part_ids: Sequence[str]) -> int:
+        """See `DocumentRecords.remove`."""
+        removed = 0
+        for batch in batches(sorted(set(part_ids))):
+            held = "part_id IN (SELECT value FROM json_each(?))"
+            with self._database.write() as connection:
+                query = f"SELECT DISTINCT place, anchor, source FROM sightings WHERE {held}"
+                sections = connection.execute(query, (json_list(batch),)).fetchall()
+                unsettled_rows.note(connection, sections)
+                connection.execute(
+                    f"UPDATE sightings SET became = '' WHERE {held.replace('part_id', 'became')}", (json_list(batch),)
+                )
+                removed += connection.execute(f"DELETE FROM sightings WHERE {held}", (json_list(batch),)).rowcount
+        return removed
+
+
+def _set_status(connection: sqlite3.Connection, episode_id: str, status: str, superseded_by: str | None) -> int:
+    return connection.execute(
+        """UPDATE episodes SET status = ?1, superseded_by = ?2
+            WHERE episode_id = ?3 AND (status <> ?1 OR superseded_by IS NOT ?2)""",
+        (status, superseded_by, episode_id),
+    ).rowcount
+
+
+def _by_rows(documents: Sequence[ParsedDocument]) -> Iterable[list[ParsedDocument]]:
+    batch: list[ParsedDocument] = []
+    rows = 0
+    for document in documents:
+        more = 1 + 2 * len(document.sections)
+        if batch and rows + more > MAX_ROWS_PER_WRITE:
+            yield batch
+            batch, rows = [], 0
+        batch.append(document)
+        rows += more
+    if batch:
+        yield batch
+
+
+def _commit(connection: sqlite3.Connection, document: ParsedDocument) -> int | None:
+    before = document.before
+    if stored_version(connection, before) != before.version:
+        return None
+    write_cursor(connection, replace(document.after, version=before.version + 1))
+    held = {s.part_id: s for s in _of_file(connection, before.source, before.path)}
+    now = {s.part_id: _since(_storable(s), held.get(s.part_id)) for _, s in document.sections}
+    went = [s for s in held.values() if s.present and s.part_id not in now]
+    came = [s for s in now.values() if s.part_id not in held or not held[s.part_id].present]
+    _write_sightings(connection, [*_gone(went, came), *(s for s in now.values() if s != held.get(s.part_id))])
+    created = sum(_write_part(connection, part, now[part.part_id]) for part, _ in document.sections)
+    for sighting in went:
+        _rehome(connection, sighting)
+    _note_changed(connection, before.source, came, went)
+    return created
+
+
+def _storable(sighting: Sighting) -> Sighting:
+    return replace(sighting, cwd=clean(sighting.cwd))
+
+
+def _since(new: Sighting, held: Sighting | None) -> Sighting:
+    """A text that stood there before keeps the time since when it does."""
+    if held is None or not held.present:
+        return new
+    return replace(new, since_ns=held.since_ns, skew_ns=held.skew_ns)
+
+
+def _gone(went: Sequence[Sighting], came: Sequence[Sighting]) -> list[Sighting]:
+    """Texts that went, with the part that has the same body under another heading now."""
+    bodies = {s.body: s for s in reversed(came)}
+    moved = {s.part_id: bodies[s.body].part_id for s in went if s.body in bodies}
+    return [replace(s, present=False, became=moved.get(s.part_id, "")) for s in went]
+
+
+def _write_sightings(connection: sqlite3.Connection, sightings: Sequence[Sighting]) -> None:
+    connection.executemany(
+        f"""INSERT INTO sightings ({_COLUMNS}) VALUES ({_VALUES})
+            ON CONFLICT (source, path, part_id) DO UPDATE SET ordinal = excluded.ordinal,
+                first_line = excluded.first_line, last_line = excluded.last_line, since_ns = excluded.since_ns,
+                skew_ns = excluded.skew_ns, cwd = excluded.cwd, present = excluded.present, became = excluded.became""",
+        map(_values_of, sightings),
+    )
+
+
+def _write_part(connection: sqlite3.Connection, part: Part, sighting: Sighting) -> bool:
+    """Whether the part is new. One that goes by this file, or by none that holds it, follows what is known of it."""
+    row = connection.execute(
+        "SELECT source, path, project, cwd, prompt, ordinal, section FROM parts WHERE part_id = ?", (part.part_id,)
+    ).fetchone()
+    if row is None:
+        part_rows.write_part(connection, part)
+        return True
+    source, path, *known = row
+    is_own = (source, path) == (sighting.source, sighting.path)
+    if not is_own and _is_present(connection, source, path, part.part_id):
+        return False
+    facts, seen = part.section, part_rows.unpack_section(known[-1])
+    if facts is not None and seen is not None:
+        facts = replace(facts, seen=seen.seen)
+    new = [clean(part.project), clean(part.cwd), clean(part.prompt), part.ordinal, part_rows.pack_section(facts)]
+    if not is_own or new != known:
+        _move_part(connection, part.part_id, (part.source, part.path, *new))
+    return False
+
+
+def _move_part(connection: sqlite3.Connection, part_id: str, values: tuple[object, ...]) -> None:
+    connection.execute(
+        """UPDATE parts SET source = ?, path = ?, project = ?, cwd = ?, prompt = ?, ordinal = ?, section = ?,
+            published_hash = NULL WHERE part_id = ?""",
+        (*values, part_id),
+    )
+
+
+def _is_present(connection: sqlite3.Connection, source: str, path: str, part_id: str) -> bool:
+    query = "SELECT 1 FROM sightings WHERE source = ? AND path = ? AND part_id = ? AND present"
+    return connection.execute(query, (source, path, part_id)).fetchone() is not None
+
+
+def _rehome(connection: sqlite3.Connection, went: Sighting) -> None:
+    """Let a part whose file lost it go by another file that holds it."""
+    row = connection.execute(
+        f"SELECT {_COLUMNS} FROM sightings WHERE part_id = ? AND present ORDER BY since_ns, source, path LIMIT 1",
+        (went.part_id,),
+    ).fetchone()
+    part = connection.execute(
+        "SELECT source, path, project, prompt, section FROM parts WHERE part_id = ?", (went.part_id,)
+    ).fetchone()
+    if row is None or part is None or part[:2] != (went.source, went.path):
+        return
+    other, facts = _read_row(row), part_rows.unpack_section(part[4])
+    if facts is not None:
+        facts = replace(facts, first_line=other.first_line, last_line=other.last_line)
+    values = (other.source, other.path, part[2], other.cwd, part[3], other.ordinal, part_rows.pack_section(facts))
+    _move_part(connection, went.part_id, values)
+
+
+def _note_changed(
+    connection: sqlite3.Connection, source: str, came: Sequence[Sighting], went: Sequence[Sighting]
+) -> None:
+    """Note sections in which a text came or went. A text that is the first of its section is settled as it is."""
+    alone = "SELECT 1 FROM sightings WHERE place = ? AND anchor = ? AND (part_id <> ? OR became <> '') LIMIT 1"
+    known = "SELECT 1 FROM episodes WHERE episode_id = ? AND status <> 'active'"
+    noted = {(s.place, s.anchor) for s in went}
+    for s in came:
+        section = (s.place, s.anchor)
+        if section not in noted and (
+            connection.execute(alone, (*section, s.part_id)).fetchone()
+            or connection.execute(known, (s.part_id,)).fetchone()
+        ):
+            noted.add(section)
+    unsettled_rows.note(connection, [(*section, source) for section in sorted(noted)])
+
+
+def _of_file(connection: sqlite3.Connection, source: str, path: str) -> list[Sighting]:
+    query = f"SELECT {_COLUMNS} FROM sightings WHERE source = ? AND path = ?"
+    return [_read_row(row) for row in connection.execute(query, (source, path))]
+
+
+def _read_row(row: Sequence[Any]) -> Sighting:
+    *middle, present, became = row
+    values: list[Any] = [*middle, bool(present), became]
+    return Sighting(*values)

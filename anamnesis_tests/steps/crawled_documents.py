@@ -1,0 +1,101 @@
+"""A home that is fed from folders of documents, through every step of the pipeline."""
+
+import os
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from anamnesis_pipeline.documents.formats import format_of
+from anamnesis_pipeline.embeddings.pieces import minilm_pieces
+from anamnesis_pipeline.model import Episode, FileStat, Source, Where
+from anamnesis_pipeline.sources.archive import Archive
+from anamnesis_pipeline.sources.base import SourceHost, Survey, Wanted
+from anamnesis_pipeline.sources.local import LocalHost
+from anamnesis_pipeline.sources.specs import DOCUMENTS, SourceSpec
+from anamnesis_pipeline.steps.crawl_documents import DocumentRules
+from anamnesis_pipeline.steps.llm_choice import Llm
+from anamnesis_pipeline.steps.pipeline import Pipeline, SourceReport, ingest_source
+from anamnesis_pipeline.steps.projects import project_labels
+from anamnesis_pipeline.store.base import Store
+from anamnesis_pipeline.summaries import extractive
+from anamnesis_pipeline.wiring import archive_lines
+
+T0 = 1_750_000_000
+REMOTE = '[remote "origin"]\n\turl = git@github.com:acme/shop.git\n'
+
+
+def unmasked(text: str) -> tuple[str, Counter[str]]:
+    return text, Counter()
+
+
+@dataclass(frozen=True)
+class Readable:
+    """Every file of a format that is read."""
+
+    files: tuple[FileStat, ...]
+    left_out: Mapping[str, int] = field(default_factory=dict)
+
+
+def readable(survey: Survey) -> Readable:
+    return Readable(tuple(file for file in survey.files or () if format_of(file.path)))
+
+
+class DocumentHome:
+    """A store and an archive; each of its folders is a source on a machine of its name, or of the one given."""
+
+    def __init__(self, store: Store, place: Path, mask=unmasked) -> None:
+        self.store, self.place = store, place
+        self.archive = Archive(place / "archive")
+        self.hosts: dict[str, SourceHost] = {}
+        self.specs: dict[str, SourceSpec] = {}
+        self.pipeline = Pipeline(
+            store=store, host_of=lambda source: self.hosts[source.machine], archive=self.archive, mask=mask,
+            archive_lines=archive_lines(store, self.archive), label_of=lambda source: project_labels(store.settings),
+            pieces=minilm_pieces(), idle_minutes=30, llm=Llm(), headline=extractive.summarize, rules_of=self.rules_of,
+        )  # fmt: skip
+
+    def rules_of(self, source: Source) -> DocumentRules | None:
+        spec = self.specs.get(source.spec)
+        return None if spec is None else DocumentRules(spec, Wanted(DOCUMENTS, spec.root), readable)
+
+    def source(self, name: str, *, machine: str = "", root: Path | None = None, **spec: str) -> Source:
+        root = root or self.place / name
+        root.mkdir(parents=True, exist_ok=True)
+        machine = machine or name
+        self.hosts.setdefault(machine, LocalHost(machine))
+        self.specs[name] = SourceSpec(name, DOCUMENTS, str(root), **spec)
+        source = Source(f"{machine}--{name}--0", machine, str(root), "", DOCUMENTS, name)
+        self.store.ingest.put_sources([source])
+        return source
+
+    def ingest(self, *sources: Source) -> list[SourceReport]:
+        return [ingest_source(self.pipeline, source) for source in sources]
+
+    def episodes(self, *, every: bool = False) -> list[Episode]:
+        return self.store.episodes.page(Where(include_superseded=every), 1_000).items
+
+    def texts(self) -> list[str]:
+        """Of all active episodes."""
+        return sorted(episode.raw_exchange.strip() for episode in self.episodes())
+
+    def one(self, word: str, *, every: bool = False) -> Episode:
+        """The one episode whose text holds a word."""
+        (found,) = [e for e in self.episodes(every=every) if word in e.raw_exchange]
+        return found
+
+
+def write(source: Source, path: str, text: str | bytes, at: int = T0) -> Path:
+    """A file of a source, with this time of its last change, in seconds."""
+    file = Path(source.root, path)
+    file.parent.mkdir(parents=True, exist_ok=True)
+    file.write_bytes(text.encode() if isinstance(text, str) else text)
+    os.utime(file, (at, at))
+    return file
+
+
+def make_repository(source: Source, folder: str = ".") -> None:
+    """Let a folder be a clone of `acme/shop`."""
+    git = Path(source.root, folder, ".git")
+    git.mkdir(parents=True, exist_ok=True)
+    (git / "config").write_text(REMOTE)

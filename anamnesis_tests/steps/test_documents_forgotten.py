@@ -1,0 +1,130 @@
+"""Documents that are to be forgotten, masked anew, and written back."""
+
+from collections import Counter
+from pathlib import Path
+
+import pytest
+
+from anamnesis_pipeline.steps.episodes import delete_episode
+from anamnesis_pipeline.steps.forget import Forgetter
+from anamnesis_pipeline.steps.forget_target import ForgetRequest
+from anamnesis_pipeline.steps.rescan import Rescan, Rules
+from anamnesis_pipeline.steps.restore import EVERY, restorable, restore
+from anamnesis_pipeline.store.base import Store
+from anamnesis_tests.steps.crawled_documents import T0, DocumentHome, make_repository, write
+from anamnesis_tests.steps.test_documents_step import COLORS, PORTS, SETUP, page
+
+
+@pytest.fixture
+def home(store: Store, tmp_path: Path) -> DocumentHome:
+    return DocumentHome(store, tmp_path)
+
+
+def forgetter(home: DocumentHome) -> Forgetter:
+    return home.pipeline.forgetter()
+
+
+def archived(home: DocumentHome) -> str:
+    """Everything that the archive holds."""
+    found = []
+    for source in home.store.ingest.sources():
+        for path, cursor in home.store.ingest.cursors(source.key).items():
+            for generation in range(cursor.generation + 1):
+                frames = home.store.ingest.frames(source.key, path, generation)
+                found += home.archive.lines(source.key, path, frames)
+    return "\n".join(found)
+
+
+def test_a_forgotten_section_leaves_every_version_and_every_copy(home: DocumentHome) -> None:
+    laptop, desk = home.source("laptop"), home.source("desk")
+    for copy in (laptop, desk):
+        make_repository(copy)
+        write(copy, "a.md", page(SETUP, PORTS))
+    write(laptop, "elsewhere/b.md", page(COLORS, PORTS))
+    home.ingest(laptop, desk)
+    write(laptop, "a.md", page(SETUP, PORTS, COLORS), T0 + 50)
+    home.ingest(laptop, desk)
+    target = next(e for e in home.episodes() if "3010" in e.raw_exchange and e.path.endswith("/a.md"))
+    preview = forgetter(home).preview(ForgetRequest(ids=(target.episode_id,)))
+    report = forgetter(home).forget(ForgetRequest(ids=(target.episode_id,)))
+    assert (preview.lines, preview.files) == (report.lines, report.files) == (4 * 2, 3)
+    assert "3010" not in archived(home)
+    assert "3010" not in "".join(e.raw_exchange for e in home.episodes(every=True))
+    assert all(word in archived(home) for word in ("installer", "orange"))
+    assert any("the file itself, on laptop" in line for line in report.remains)
+
+
+def test_what_was_forgotten_stays_away_under_whatever_path(home: DocumentHome) -> None:
+    laptop, desk = home.source("laptop"), home.source("desk")
+    write(laptop, "a.md", page(SETUP, PORTS))
+    home.ingest(laptop)
+    forgetter(home).forget(ForgetRequest(ids=(home.one("3010").episode_id,)))
+    write(laptop, "a.md", page(SETUP, PORTS, COLORS), T0 + 50)
+    write(desk, "copy/c.md", page(PORTS, COLORS))
+    home.ingest(laptop, desk)
+    assert "3010" not in archived(home) + "".join(e.raw_exchange for e in home.episodes(every=True))
+    assert len([text for text in home.texts() if "orange" in text]) == 2
+    assert "installer" in "".join(home.texts())
+
+
+def test_a_deleted_section_stays_away_when_its_file_changes(home: DocumentHome) -> None:
+    notes = home.source("notes")
+    write(notes, "a.md", page(SETUP, PORTS))
+    home.ingest(notes)
+    assert delete_episode(home.store, home.one("3010").episode_id)
+    write(notes, "a.md", page(COLORS, SETUP, PORTS), T0 + 50)
+    home.ingest(notes)
+    assert "3010" not in "".join(e.raw_exchange for e in home.episodes(every=True))
+    assert "orange" in "".join(home.texts())
+
+
+def test_a_forgotten_file_is_gone_as_a_whole_and_its_new_sections_come(home: DocumentHome) -> None:
+    notes = home.source("notes")
+    write(notes, "in/a.md", page(SETUP, PORTS))
+    write(notes, "b.md", page(COLORS))
+    home.ingest(notes)
+    forgetter(home).forget(ForgetRequest(path=f"{notes.root}/in"))
+    assert "installer" not in archived(home) + "".join(home.texts())
+    assert "orange" in archived(home)
+    write(notes, "in/a.md", page(SETUP, COLORS.replace("orange", "purple")), T0 + 50)
+    home.ingest(notes)
+    assert "purple" in "".join(home.texts())
+    assert "installer" not in archived(home) + "".join(home.texts())
+
+
+def test_the_predecessor_of_a_forgotten_text_is_not_superseded_by_it_any_more(home: DocumentHome) -> None:
+    notes = home.source("notes")
+    write(notes, "a.md", page(SETUP, PORTS))
+    home.ingest(notes)
+    write(notes, "a.md", page(SETUP, PORTS.replace("3010", "4010")), T0 + 50)
+    home.ingest(notes)
+    forgetter(home).forget(ForgetRequest(ids=(home.one("4010").episode_id,)))
+    old = home.one("3010", every=True)
+    assert (old.status, old.superseded_by) == ("superseded", None)
+
+
+def test_a_rescan_masks_documents_and_what_was_made_of_them(home: DocumentHome) -> None:
+    notes = home.source("notes")
+    write(notes, "a.md", page(SETUP, PORTS, "## The 3010 of it\n\nA heading is a text like any other one here."))
+    home.ingest(notes)
+
+    def mask(text: str) -> tuple[str, Counter[str]]:
+        return text.replace("3010", "[MASKED]"), Counter({"port": text.count("3010")})
+
+    Rescan(home.store, home.archive, Rules(mask, mask, "1"), dry_run=False).run()
+    every = home.episodes(every=True)
+    assert "3010" not in archived(home) + "".join(f"{e.raw_exchange}{e.summary}{e.metadata}" for e in every)
+    assert "[MASKED]" in archived(home)
+    assert "[MASKED]" in "".join(home.texts())
+
+
+def test_every_version_of_a_document_can_be_written_back(home: DocumentHome, tmp_path: Path) -> None:
+    notes = home.source("notes")
+    write(notes, "in/a.md", page(SETUP, PORTS))
+    home.ingest(notes)
+    write(notes, "in/a.md", page(SETUP), T0 + 50)
+    home.ingest(notes)
+    wanted = restorable(home.store, path=f"{notes.root}/in/a.md", generation=EVERY)
+    restore(home.store, home.archive, wanted, tmp_path / "back", force=False)
+    assert (tmp_path / "back/notes/in/a.md").read_text() == page(SETUP)
+    assert (tmp_path / "back/notes/in/a.generation-0.md").read_text() == page(SETUP, PORTS)

@@ -1,0 +1,270 @@
+"""Documents from their folder to episodes, and what becomes of their sections when they change."""
+
+from datetime import UTC, datetime
+from pathlib import Path
+
+import pytest
+
+from anamnesis_pipeline.sources.exclusion import Rule, RuleKind
+from anamnesis_pipeline.steps.blocklist import add_rule, lift
+from anamnesis_pipeline.steps.crawl_documents import EXCLUDED
+from anamnesis_pipeline.store.base import Store
+from anamnesis_tests.steps.crawled_documents import T0, DocumentHome, make_repository, write
+
+SETUP = "## Setup\n\nRun the installer twice, since the first run only downloads the parts."
+PORTS = "## Ports\n\nThe sidecar listens on 3010, and Dagster on 3000 of the same machine."
+COLORS = "## Colors\n\nEverything that is a warning is orange, and errors are red on white."
+
+
+def page(*sections: str) -> str:
+    return "\n\n".join(["# Handbook of the workshop, for all who join it and for those who stay", *sections]) + "\n"
+
+
+@pytest.fixture
+def home(store: Store, tmp_path: Path) -> DocumentHome:
+    return DocumentHome(store, tmp_path)
+
+
+def test_a_section_is_an_episode_with_its_place_and_time(home: DocumentHome) -> None:
+    notes = home.source("notes")
+    write(notes, "guide/CLAUDE.md", page(SETUP, PORTS))
+    home.ingest(notes)
+    found = home.one("3010")
+    assert found.kind == "document"
+    assert found.path == f"{notes.root}/guide/CLAUDE.md"
+    assert found.timestamp == datetime.fromtimestamp(T0, UTC)
+    assert found.metadata["title"][-1] == "Ports"
+    assert found.metadata["trust"] == "curated"
+    first, last = found.metadata["lines"]
+    assert page(SETUP, PORTS).split("\n")[first - 1 : last][0] == "## Ports"
+    assert {"document", "markdown", "curated", "source:notes"} <= set(found.tags)
+    assert "Ports" in found.summary
+    assert "3010" in found.summary
+
+
+def test_a_second_run_writes_nothing(home: DocumentHome) -> None:
+    notes = home.source("notes")
+    write(notes, "a.md", page(SETUP, PORTS))
+    home.ingest(notes)
+    before = home.store.ingest.counts()
+    (again,) = home.ingest(notes)
+    assert (again.crawl.unchanged, again.crawl.bytes_read, again.documents.versions) == (1, 0, 0)
+    assert again.episodes.put.created == again.episodes.put.updated == 0
+    assert home.store.ingest.counts() == before
+
+
+def test_a_touched_file_makes_no_version(home: DocumentHome) -> None:
+    notes = home.source("notes")
+    write(notes, "a.md", page(SETUP, PORTS))
+    home.ingest(notes)
+    write(notes, "a.md", page(SETUP, PORTS), T0 + 50)
+    (again,) = home.ingest(notes)
+    assert (again.crawl.new, again.crawl.replaced, again.documents.versions) == (0, 0, 0)
+    assert home.ingest(notes)[0].crawl.unchanged == 1
+
+
+def test_a_changed_section_supersedes_its_predecessor_and_no_other(home: DocumentHome) -> None:
+    notes = home.source("notes")
+    write(notes, "a.md", page(SETUP, PORTS))
+    home.ingest(notes)
+    setup, old = home.one("installer"), home.one("3010")
+    write(notes, "a.md", page(SETUP, PORTS.replace("3010", "4010")), T0 + 50)
+    home.ingest(notes)
+    new = home.one("4010")
+    assert home.one("installer").episode_id == setup.episode_id
+    replaced = home.store.episodes.get([old.episode_id])[old.episode_id]
+    assert (replaced.status, replaced.superseded_by) == ("superseded", new.episode_id)
+    assert "3010" in replaced.raw_exchange
+    assert new.timestamp == datetime.fromtimestamp(T0 + 50, UTC)
+
+
+def test_a_section_stays_itself_when_others_come_above_it(home: DocumentHome) -> None:
+    notes = home.source("notes")
+    write(notes, "a.md", page(PORTS))
+    home.ingest(notes)
+    before = home.one("3010")
+    write(notes, "a.md", page(SETUP, COLORS, PORTS), T0 + 50)
+    home.ingest(notes)
+    after = home.one("3010")
+    assert (after.episode_id, after.status, after.timestamp) == (before.episode_id, "active", before.timestamp)
+    assert after.metadata["lines"][0] > before.metadata["lines"][0]
+
+
+def test_a_section_that_is_gone_is_retired_and_active_again_when_it_returns(home: DocumentHome) -> None:
+    notes = home.source("notes")
+    write(notes, "a.md", page(SETUP, PORTS))
+    home.ingest(notes)
+    write(notes, "a.md", page(SETUP), T0 + 50)
+    (report,) = home.ingest(notes)
+    gone = home.one("3010", every=True)
+    assert (gone.status, gone.superseded_by, report.episodes.settled.retired) == ("superseded", None, 1)
+    write(notes, "a.md", page(SETUP, PORTS), T0 + 90)
+    (report,) = home.ingest(notes)
+    assert home.one("3010").status == "active"
+    assert report.episodes.settled.revived == 1
+    assert report.documents.written == 0, "it is the very text there was"
+
+
+def test_a_renamed_heading_is_a_change_and_not_a_loss(home: DocumentHome) -> None:
+    notes = home.source("notes")
+    write(notes, "a.md", page(SETUP, PORTS))
+    home.ingest(notes)
+    old = home.one("3010")
+    write(notes, "a.md", page(SETUP, PORTS.replace("## Ports", "## Where it listens")), T0 + 50)
+    home.ingest(notes)
+    new = home.one("3010")
+    assert new.episode_id != old.episode_id
+    assert home.store.episodes.get([old.episode_id])[old.episode_id].superseded_by == new.episode_id
+
+
+def test_a_removed_file_retires_its_sections_and_brings_them_back(home: DocumentHome) -> None:
+    notes = home.source("notes")
+    file = write(notes, "a.md", page(SETUP, PORTS))
+    write(notes, "b.md", page(COLORS))
+    home.ingest(notes)
+    file.unlink()
+    home.ingest(notes)
+    assert "3010" not in "".join(home.texts())
+    assert "orange" in "".join(home.texts())
+    assert home.one("3010", every=True).superseded_by is None
+    write(notes, "a.md", page(SETUP, PORTS), T0 + 90)
+    home.ingest(notes)
+    assert "3010" in "".join(home.texts())
+
+
+def test_a_root_that_is_not_there_retires_nothing(home: DocumentHome) -> None:
+    notes = home.source("notes")
+    write(notes, "a.md", page(SETUP, PORTS))
+    home.ingest(notes)
+    before = home.texts()
+    Path(notes.root).rename(f"{notes.root}.unmounted")
+    (report,) = home.ingest(notes)
+    assert len(report.crawl.problems) == 1
+    assert home.texts() == before
+
+
+def test_a_source_that_nobody_wants_any_more_keeps_its_episodes(home: DocumentHome) -> None:
+    notes = home.source("notes")
+    write(notes, "a.md", page(SETUP, PORTS))
+    home.ingest(notes)
+    before = home.texts()
+    del home.specs["notes"]
+    Path(notes.root, "a.md").unlink()
+    home.ingest(notes)
+    assert home.texts() == before
+
+
+def test_the_same_section_of_one_repository_on_two_machines_is_one_episode(home: DocumentHome) -> None:
+    laptop, desk = home.source("laptop"), home.source("desk", root=home.place / "desk" / "work")
+    make_repository(laptop, "shop")
+    make_repository(desk)
+    write(laptop, "shop/docs/a.md", page(SETUP, PORTS))
+    write(desk, "docs/a.md", page(SETUP, PORTS), T0 + 20)
+    home.ingest(laptop, desk)
+    assert len(home.episodes(every=True)) == len(set(home.texts()))
+    assert {e.project for e in home.episodes()} == {"acme/shop"}
+    Path(laptop.root, "shop/docs/a.md").unlink()
+    home.ingest(laptop, desk)
+    assert {e.machine for e in home.episodes()} == {"desk"}, "it is still there, and says where"
+
+
+def test_of_two_copies_the_later_change_is_current(home: DocumentHome) -> None:
+    laptop, desk = home.source("laptop"), home.source("desk")
+    for copy in (laptop, desk):
+        make_repository(copy)
+        write(copy, "a.md", page(SETUP, PORTS))
+    home.ingest(laptop, desk)
+    write(desk, "a.md", page(SETUP, PORTS.replace("3010", "4010")), T0 + 50)
+    home.ingest(laptop, desk)
+    assert "4010" in "".join(home.texts())
+    assert "3010" not in "".join(home.texts())
+    write(laptop, "a.md", page(SETUP, PORTS, COLORS), T0 + 90)
+    home.ingest(laptop, desk)
+    assert "3010" not in "".join(home.texts()), "that section did not change there"
+
+
+def test_nothing_is_superseded_within_the_doubt_about_the_clocks(home: DocumentHome) -> None:
+    laptop, desk = home.source("laptop"), home.source("desk")
+    for copy in (laptop, desk):
+        make_repository(copy)
+    write(laptop, "a.md", page(SETUP, PORTS))
+    write(desk, "a.md", page(SETUP, PORTS.replace("3010", "4010")), T0 + 50)
+    home.hosts["desk"].clock_skew_s = lambda: -120.0  # type: ignore[method-assign]
+    home.ingest(laptop, desk)
+    assert {"3010", "4010"} <= {word.strip(",") for text in home.texts() for word in text.split()}
+
+
+def test_a_document_outside_a_repository_is_another_on_each_machine(home: DocumentHome) -> None:
+    laptop, desk = home.source("laptop"), home.source("desk")
+    write(laptop, "a.md", page(SETUP))
+    write(desk, "a.md", page(SETUP))
+    home.ingest(laptop, desk)
+    assert len([e for e in home.episodes() if "installer" in e.raw_exchange]) == 2
+
+
+def test_what_cannot_be_read_is_named_and_stops_nothing(home: DocumentHome) -> None:
+    notes = home.source("notes")
+    write(notes, "a.md", page(SETUP))
+    write(notes, "b.md", b"\x00\x01\x02 binary \x00")
+    (report,) = home.ingest(notes)
+    assert len(report.crawl.problems) == 1
+    assert "b.md" in report.crawl.problems[0]
+    assert home.store.ingest.counts(notes.key).files_unread == 1
+    write(notes, "b.md", page(PORTS), T0 + 50)
+    assert not home.ingest(notes)[0].crawl.problems
+    assert "3010" in "".join(home.texts())
+
+
+def test_an_old_version_stays_in_the_archive(home: DocumentHome) -> None:
+    notes = home.source("notes")
+    write(notes, "a.md", page(SETUP, PORTS))
+    home.ingest(notes)
+    write(notes, "a.md", page(SETUP), T0 + 50)
+    home.ingest(notes)
+    frames = home.store.ingest.frames(notes.key, "a.md", 0)
+    assert "\n".join(home.archive.lines(notes.key, "a.md", frames)) + "\n" == page(SETUP, PORTS)
+
+
+def test_a_document_that_is_handed_in_is_found_at_once_by_its_title_and_tags(home: DocumentHome) -> None:
+    sent = page(SETUP, PORTS).encode()
+    ids = home.pipeline.add_document(
+        "uploads", "1f/a.md", sent, project="acme/shop", tags=("onboarding",), title="Book"
+    )
+    assert home.pipeline.add_document("uploads", "1f/a.md", sent) == ids
+    found = home.one("3010")
+    assert found.episode_id in ids
+    assert (found.project, found.source, found.path) == ("acme/shop", "uploads", "1f/a.md")
+    assert found.metadata["title"][0] == "Book"
+    assert "onboarding" in found.tags
+    assert len(home.episodes(every=True)) == len(ids)
+
+
+def test_what_somebody_keeps_out_by_its_text_comes_in_when_nobody_minds_any_more(home: DocumentHome) -> None:
+    notes = home.source("notes")
+    write(notes, "a.md", page(SETUP))
+    rule, _ = add_rule(home.store, Rule(RuleKind.CONTENT_PATTERN, "installer"))
+    (report,) = home.ingest(notes)
+    assert (report.crawl.left_out, report.crawl.problems, home.texts()) == ({EXCLUDED: 1}, [], [])
+    lift(home.store, rule.rule_id)
+    home.ingest(notes)
+    assert "installer" in "".join(home.texts())
+
+
+@pytest.mark.parametrize(("kind", "value"), [(RuleKind.PATTERN, "a.md"), (RuleKind.PROJECT, "acme/shop")])
+def test_what_is_stored_of_an_excluded_document_stays_and_goes_on_when_the_rule_is_lifted(
+    home: DocumentHome, kind: RuleKind, value: str
+) -> None:
+    notes = home.source("notes")
+    make_repository(notes)
+    write(notes, "a.md", page(SETUP))
+    home.ingest(notes)
+    before = home.texts()
+    rule, _ = add_rule(home.store, Rule(kind, value))
+    write(notes, "a.md", page(SETUP) + "\n## Gecko\nIt sleeps in the sun, as the keeper of the zoo wrote.\n", T0 + 60)
+    write(notes, "deep/a.md", page("The okapi of the new page sleeps in the shade of the tree."), T0 + 60)
+    (report,) = home.ingest(notes)
+    assert (report.crawl.left_out, report.crawl.gone, home.texts()) == ({EXCLUDED: 2}, 0, before)
+    lift(home.store, rule.rule_id)
+    home.ingest(notes)
+    assert "gecko" in "".join(home.texts()).lower()
+    assert "okapi" in "".join(home.texts())
