@@ -16,7 +16,7 @@ from anamnesis_pipeline.sources.base import Survey
 from anamnesis_pipeline.sources.discovery import PROJECTS, log_root
 from anamnesis_pipeline.sources.document_selection import Chosen, Rules, chosen
 from anamnesis_pipeline.sources.local import LocalHost
-from anamnesis_pipeline.sources.specs import DOCUMENTS, SourceSpec, built_in_specs, is_of
+from anamnesis_pipeline.sources.specs import DOCUMENTS, SourceSpec, built_in_specs
 from anamnesis_pipeline.sources.survey_split import wanted_of
 from anamnesis_pipeline.steps.crawl_documents import DocumentRules
 from anamnesis_pipeline.steps.exclusion import Exclusions
@@ -71,9 +71,8 @@ def open_labels(hosts: Hosts, store: Store) -> Callable[[Source], Callable[[str]
 
     @cache
     def remote(machine: str, place: str) -> Callable[[str], str]:
-        return machine_labels(
-            store.settings, machine, lambda cwd: resolved_project(cwd, remote_host(machine, place).disk())
-        )
+        host = remote_host(machine, place)
+        return machine_labels(store.settings, machine, lambda cwd: resolved_project(cwd, host.disk()))
 
     def label_of(source: Source) -> Callable[[str], str]:
         spec = hosts.spec_of(source)
@@ -122,13 +121,15 @@ def open_document_rules(hosts: Hosts, settings: Settings) -> Callable[[Source], 
 
 
 def open_private_sources(hosts: Hosts, store: Store) -> Callable[[], frozenset[str]]:
-    """Keys of the sources whose text goes to no LLM on another machine, as they are at that moment."""
+    """Keys of the sources whose text goes to no LLM on another machine. Of one that was removed nobody knows any more
+    whether it was private, so it is.
+    """
 
-    def keys() -> frozenset[str]:
-        private = [spec for spec in hosts.specs if spec.private]
-        return frozenset(s.key for s in store.ingest.sources() if any(is_of(s, spec) for spec in private))
+    def is_private(source: Source) -> bool:
+        spec = hosts.spec_of(source)
+        return spec.private if spec is not None else bool(source.spec)
 
-    return keys
+    return lambda: frozenset(source.key for source in store.ingest.sources() if is_private(source))
 
 
 def open_crawler(settings: Settings, store: Store, *, lasting: bool = True) -> Crawler:

@@ -50,14 +50,12 @@ class Ring:
         self.flights: Flights[survey_module.Answer] = Flights()
         self.archive = Archive(tmp_path)  # type: ignore[arg-type]
         self.stamp = ""
-        self.exclusions = Exclusions(store)
         self.now = NOW
 
     def crawler(self) -> Crawler:
         hosts = Hosts(self.specs, self.local, lambda name, place: self.machines[place])
-        return Crawler(
-            self.store, hosts, lambda spec: RULES, self.flights, 300, self.exclusions, ("node_modules",), self.stamp
-        )
+        rules = Exclusions(self.store)
+        return Crawler(self.store, hosts, lambda spec: RULES, self.flights, 300, rules, ("node_modules",), self.stamp)
 
     def look(self, *, after_s: int = 300, everything: bool = False, budget_s: float = 5.0) -> LookReport:
         self.now += timedelta(seconds=after_s)
