@@ -1,8 +1,10 @@
 """The text of a document -> its titled sections, by format. Pure."""
 
 from anamnesis_pipeline.document_model import Section
+from anamnesis_pipeline.documents.code import code_sections
+from anamnesis_pipeline.documents.config_files import config_section
 from anamnesis_pipeline.documents.headings import intercom_headings, markdown_headings, rst_headings
-from anamnesis_pipeline.documents.languages import CONVERTED, format_of
+from anamnesis_pipeline.documents.languages import CODE_FORMATS, CONFIG_FORMATS, CONVERTED, format_of
 from anamnesis_pipeline.documents.outlined import sections_under, untitled
 
 LEAST_CHARS = 30
@@ -19,16 +21,23 @@ def sections_of(path: str, text: str) -> list[Section]:
     """
     fmt = format_of(path) or "text"
     name = path.replace("\\", "/").rsplit("/", 1)[-1]
-    return [found for found in _sections(fmt, name, text) if _size(found) >= LEAST_CHARS]
+    if len(text.strip()) < LEAST_CHARS:
+        return []
+    found = _sections(fmt, path, name, text)
+    return [section for section in found if section.kind == "code" or _size(section) >= LEAST_CHARS]
 
 
-def _sections(fmt: str, name: str, text: str) -> list[Section]:
+def _sections(fmt: str, path: str, name: str, text: str) -> list[Section]:
     if "intercom" in name.lower() and (messages := intercom_headings(text)):
         return sections_under(messages, name, text, merge=False)
     if fmt in _LIKE_MARKDOWN:
         return sections_under(markdown_headings(text), name, text)
     if fmt == "rst":
         return sections_under(rst_headings(text), name, text)
+    if fmt in CODE_FORMATS and (found := code_sections(path, fmt, text)):
+        return found
+    if fmt in CONFIG_FORMATS and (config := config_section(path, fmt, text)):
+        return [config]
     return untitled(name, text)
 
 

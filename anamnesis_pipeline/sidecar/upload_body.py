@@ -53,7 +53,7 @@ class Form:
 
     def end_header(self) -> None:
         """It is complete."""
-        name, value = (bytes(piece).decode("utf-8", "replace") for piece in self._header)
+        name, value = (bytes(piece).decode("latin-1") for piece in self._header)  # as its bytes are
         self._part.headers[name.lower()] = value
         self._header = bytearray(), bytearray()
 

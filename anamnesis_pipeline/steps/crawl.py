@@ -43,15 +43,16 @@ OUTPUT_FRAME_LINES = 100_000
 SECRET_BYTES = 64 << 10
 """What stands around a frame of an output is looked at as far as this, since a secret may reach over its border."""
 
+EXCLUDED = "excluded by a rule"
+"""Why files are left out that a rule keeps away."""
+
 Mask = Callable[[str], tuple[str, Counter[str]]]
 """A raw line -> the line with its secrets masked, and how many of each kind there were."""
 
 
 @dataclass(frozen=True, slots=True)
 class CrawlReport:
-    """What one crawl of a source did. `files` are those listed, but for the `excluded` ones, which are not read;
-    `masked` counts secrets by kind.
-    """
+    """What one crawl of a source did. `files` are those listed and not left out; `masked` counts secrets by kind."""
 
     files: int = 0
     new: int = 0
@@ -59,7 +60,6 @@ class CrawlReport:
     replaced: int = 0
     gone: int = 0
     unchanged: int = 0
-    excluded: int = 0
     bytes_read: int = 0
     lines: int = 0
     masked: dict[str, int] = field(default_factory=dict)
@@ -161,10 +161,10 @@ def _history(host: SourceHost, source: Source) -> Listing:
 def _crawl_listing(crawl: _Crawl, listing: Listing) -> CrawlReport:
     wanted, cursors = _wanted(crawl.exclusions, crawl.source, listing, crawl.store.ingest.cursors(crawl.source.key))
     selection = select(wanted, cursors, complete=not listing.problems)
-    outcomes: Counter[str] = Counter(excluded=len(listing.files) - len(wanted.files))
+    outcomes: Counter[str] = Counter({EXCLUDED: len(listing.files) - len(wanted.files)})
     for file, cursor in sorted(_to_read(selection), key=lambda found: not is_tool_output(found[0].path)):
         if crawl.exclusions.of_path(crawl.source.machine, f"{folder_of(crawl.source)}/{file.path}"):  # since just now
-            outcomes["excluded"] += 1
+            outcomes[EXCLUDED] += 1
             continue
         try:
             outcomes[_crawl_file(crawl, file, cursor)] += 1
@@ -179,7 +179,7 @@ def _crawl_listing(crawl: _Crawl, listing: Listing) -> CrawlReport:
         replaced=outcomes["replaced"],
         gone=gone,
         unchanged=selection.unchanged,
-        excluded=outcomes["excluded"],
+        left_out={EXCLUDED: outcomes[EXCLUDED]} if outcomes[EXCLUDED] else {},
         bytes_read=crawl.tally.bytes_read,
         lines=crawl.tally.lines,
         masked=dict(crawl.tally.masked),

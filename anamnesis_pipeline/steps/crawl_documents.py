@@ -18,7 +18,7 @@ from anamnesis_pipeline.sources.archive import Archive, NewGeneration
 from anamnesis_pipeline.sources.base import Read, SourceHost, Survey, Wanted
 from anamnesis_pipeline.sources.selection import Selection, select
 from anamnesis_pipeline.sources.specs import SourceSpec
-from anamnesis_pipeline.steps.crawl import CrawlReport, Mask
+from anamnesis_pipeline.steps.crawl import EXCLUDED, CrawlReport, Mask
 from anamnesis_pipeline.steps.document_versions import Origin, Version, noted, origins, waiting
 from anamnesis_pipeline.steps.exclusion import Exclusions
 from anamnesis_pipeline.steps.forgotten_sections import has_forgotten_sections, without_forgotten_sections
@@ -28,7 +28,6 @@ BATCH_FILES = 250
 BATCH_CHARS = 8 << 20
 """A batch of files is archived, then committed, when it has so many files or so much text."""
 READ_BYTES = 1 << 20
-EXCLUDED = "excluded by a rule"
 
 
 class ChosenFiles(Protocol):

@@ -68,9 +68,10 @@ def test_only_masked_text_is_kept(client: TestClient, services: TestServices) ->
         ("empty.md", "text/markdown", b" \n", 422),
         ("broken.pdf", "application/pdf", b"%PDF-1.7 torn", 422),
         ("binary.md", "text/markdown", b"a\0b" * 100, 422),
-        ("notes", "text/markdown; charset=utf-8", NOTES, 201),
-        ("notes", "", NOTES, 201),
+        ("statement", "text/markdown; charset=utf-8", NOTES, 201),
+        ("statement", "", NOTES, 201),
         ("../../etc/notes.md", "text/markdown", NOTES, 201),
+        ("größe €.md", "text/markdown", NOTES, 201),
     ],
 )
 def test_what_cannot_be_read_says_so_and_a_name_without_an_ending_is_no_obstacle(
@@ -79,7 +80,8 @@ def test_what_cannot_be_read_says_so_and_a_name_without_an_ending_is_no_obstacle
     reply = send(client, data, name, media_type=media_type)
     assert reply.status_code == status, reply.text
     if status == 201:
-        assert "/" not in reply.json()["filename"]
+        ending = (".md" if media_type else ".txt") if name == "statement" else ""
+        assert reply.json()["filename"] == name.rpartition("/")[2] + ending
     else:
         assert reply.headers["content-type"] == "application/problem+json"
         assert client.get("/api/uploads").json()["items"] == []

@@ -7,7 +7,8 @@ import pytest
 
 from anamnesis_pipeline.sources.exclusion import Rule, RuleKind
 from anamnesis_pipeline.steps.blocklist import add_rule, lift
-from anamnesis_pipeline.steps.crawl_documents import EXCLUDED
+from anamnesis_pipeline.steps.crawl import EXCLUDED
+from anamnesis_pipeline.steps.llm_choice import LlmChoice, LlmRules
 from anamnesis_pipeline.store.base import Store
 from anamnesis_tests.steps.crawled_documents import T0, DocumentHome, make_repository, write
 
@@ -268,3 +269,45 @@ def test_what_is_stored_of_an_excluded_document_stays_and_goes_on_when_the_rule_
     home.ingest(notes)
     assert "gecko" in "".join(home.texts()).lower()
     assert "okapi" in "".join(home.texts())
+
+
+CODE = '''"""Prices of the shop."""
+
+
+def total_price(lines: list[int], discount: float = 0.0) -> float:
+    """What a customer pays for these lines, after the discount."""
+    unpublished_detail = sum(lines)
+    return unpublished_detail * (1 - discount)
+'''
+
+
+def test_code_is_searched_by_its_outline_and_read_as_it_stands(home: DocumentHome) -> None:
+    notes = home.source("notes")
+    write(notes, "shop/prices.py", CODE)
+    home.ingest(notes)
+    (found,) = [e for e in home.episodes() if "unpublished_detail" in e.raw_exchange]
+    searched = "".join(p.passage.with_context for p in home.store.episodes.passages_of(found.episode_id))
+    assert (found.kind, found.metadata["language"]) == ("code", "python")
+    assert "total_price" in searched
+    assert "after the discount" in searched
+    assert "unpublished_detail" not in searched
+    assert found.raw_exchange.strip().startswith("def total_price")
+    assert found.metadata["lines"][0] == 4
+    assert "total_price" in found.summary
+
+
+def test_no_llm_sees_code_nor_the_text_of_a_private_source_or_its_copies(home: DocumentHome) -> None:
+    mine, theirs, open_to_all = home.source("mine"), home.source("theirs"), home.source("open_to_all")
+    for copy in (mine, theirs):
+        make_repository(copy)
+        write(copy, "a.md", page(PORTS))
+    write(open_to_all, "b.md", page(COLORS))
+    write(open_to_all, "prices.py", CODE)
+    home.ingest(theirs, mine, open_to_all)
+    choice = LlmChoice(home.store, LlmRules(), is_local=False, private_sources=frozenset({mine.key}))
+    at_home = LlmChoice(home.store, LlmRules(), is_local=True, private_sources=frozenset({mine.key}))
+    parts = {word: home.store.forgetting.parts([home.one(word).episode_id])[0] for word in ("3010", "orange")}
+    code = next(p for p in home.store.forgetting.parts_of_files([(open_to_all.key, "prices.py")]))
+    assert choice.against(parts["3010"]) == "private", "the part goes by the other copy"
+    assert at_home.against(parts["3010"]) == choice.against(parts["orange"]) == ""
+    assert at_home.against(code) == "code"
