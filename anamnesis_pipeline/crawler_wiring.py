@@ -6,15 +6,20 @@ from collections.abc import Callable
 from functools import cache
 from importlib.metadata import version
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from anamnesis_pipeline.documents.languages import CONVERTED, format_of
+from anamnesis_pipeline.exchanges.projects import resolved_project
 from anamnesis_pipeline.model import Source
 from anamnesis_pipeline.settings import Settings
-from anamnesis_pipeline.sources.base import SourceHost
+from anamnesis_pipeline.sources.base import Survey
 from anamnesis_pipeline.sources.discovery import PROJECTS, log_root
-from anamnesis_pipeline.sources.document_selection import Rules
+from anamnesis_pipeline.sources.document_selection import Chosen, Rules, chosen
 from anamnesis_pipeline.sources.local import LocalHost
 from anamnesis_pipeline.sources.specs import DOCUMENTS, SourceSpec, built_in_specs
+from anamnesis_pipeline.sources.survey_split import wanted_of
+from anamnesis_pipeline.steps.crawl_documents import DocumentRules
+from anamnesis_pipeline.steps.exclusion import Exclusions
 from anamnesis_pipeline.steps.flights import Flights
 from anamnesis_pipeline.steps.hosts import Hosts
 from anamnesis_pipeline.steps.projects import machine_labels, project_labels
@@ -22,8 +27,11 @@ from anamnesis_pipeline.steps.source_specs import all_specs
 from anamnesis_pipeline.steps.survey import Answer, Crawler
 from anamnesis_pipeline.store.base import Store
 
+if TYPE_CHECKING:
+    from anamnesis_pipeline.sources.ssh import SshHost
+
 _OPENING = threading.Lock()
-_REMOTE: dict[tuple[str, str], SourceHost] = {}
+_REMOTE: dict[tuple[str, str], "SshHost"] = {}
 """Of this process, by machine and place: each keeps one connection, from one look to the next."""
 _FLIGHTS: dict[Path, Flights[Answer]] = {}
 """Of this process, by home: what hangs in one look is known to the next."""
@@ -47,7 +55,7 @@ def open_hosts(settings: Settings, store: Store) -> Hosts:
     return Hosts(configured_specs(settings, store), LocalHost(settings.machine), remote_host, settings.local_only)
 
 
-def remote_host(machine: str, place: str) -> SourceHost:
+def remote_host(machine: str, place: str) -> "SshHost":
     """A machine over SSH; one object, and so one connection, per place in a process."""
     from anamnesis_pipeline.sources.ssh import SshHost
 
@@ -63,7 +71,8 @@ def open_labels(hosts: Hosts, store: Store) -> Callable[[Source], Callable[[str]
 
     @cache
     def remote(machine: str, place: str) -> Callable[[str], str]:
-        return machine_labels(store.settings, machine, lambda cwd: resolved_there(remote_host(machine, place), cwd))
+        host = remote_host(machine, place)
+        return machine_labels(store.settings, machine, lambda cwd: resolved_project(cwd, host.disk()))
 
     def label_of(source: Source) -> Callable[[str], str]:
         spec = hosts.spec_of(source)
@@ -76,11 +85,6 @@ def open_labels(hosts: Hosts, store: Store) -> Callable[[Source], Callable[[str]
         return remote(spec.machine, spec.host)
 
     return label_of
-
-
-def resolved_there(host: SourceHost, cwd: str) -> str | None:
-    """What the disk of a machine says of a directory."""
-    raise NotImplementedError
 
 
 def selection_rules(settings: Settings) -> Callable[[SourceSpec], Rules]:
@@ -98,6 +102,36 @@ def selection_rules(settings: Settings) -> Callable[[SourceSpec], Rules]:
     return of
 
 
+def open_document_rules(hosts: Hosts, settings: Settings) -> Callable[[Source], DocumentRules | None]:
+    """How a stored source of documents is looked at; None: it is not configured any more."""
+    rules_of = selection_rules(settings)
+
+    def of(source: Source) -> DocumentRules | None:
+        spec = hosts.spec_of(source)
+        if spec is None:
+            return None
+        rules = rules_of(spec)
+
+        def choose(survey: Survey) -> Chosen:
+            return chosen(survey, spec, rules)
+
+        return DocumentRules(spec, wanted_of(spec, settings.crawl_skip), choose)
+
+    return of
+
+
+def open_private_sources(hosts: Hosts, store: Store) -> Callable[[], frozenset[str]]:
+    """Keys of the sources whose text goes to no LLM on another machine. Of one that was removed nobody knows any more
+    whether it was private, so it is.
+    """
+
+    def is_private(source: Source) -> bool:
+        spec = hosts.spec_of(source)
+        return spec.private if spec is not None else bool(source.spec)
+
+    return lambda: frozenset(source.key for source in store.ingest.sources() if is_private(source))
+
+
 def open_crawler(settings: Settings, store: Store, *, lasting: bool = True) -> Crawler:
     """What looks at all machines.
 
@@ -107,5 +141,5 @@ def open_crawler(settings: Settings, store: Store, *, lasting: bool = True) -> C
         flights = _FLIGHTS.setdefault(settings.home, Flights()) if lasting else Flights[Answer]()
     return Crawler(
         store, open_hosts(settings, store), selection_rules(settings), flights, settings.crawl_interval_s,
-        settings.crawl_skip, version("anamnesis"),
+        Exclusions(store), settings.crawl_skip, version("anamnesis"),
     )  # fmt: skip

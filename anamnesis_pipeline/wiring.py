@@ -1,12 +1,12 @@
 """Settings to objects: the only place that names a backend. Imports late, so that an unused one costs nothing."""
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from anamnesis_pipeline import settings as settings_module
-from anamnesis_pipeline.crawler_wiring import open_hosts, open_labels
+from anamnesis_pipeline.crawler_wiring import open_document_rules, open_hosts, open_labels, open_private_sources
 from anamnesis_pipeline.dagster_api import DagsterApi, dagster_url
 from anamnesis_pipeline.embeddings.cores import Priority, available_cores, cores_for
 from anamnesis_pipeline.embeddings.models import ModelFiles, choose_precision, find_model
@@ -321,8 +321,9 @@ def open_pipeline(settings: Settings, store: Store) -> Pipeline:
         label_of=open_labels(hosts, store),
         pieces=open_pieces(),
         idle_minutes=settings.idle_minutes,
-        llm=open_llm(settings),
+        llm=replace(open_llm(settings), private_sources=open_private_sources(hosts, store)),
         headline=extractive.summarize,
+        rules_of=open_document_rules(hosts, settings),
     )
 
 

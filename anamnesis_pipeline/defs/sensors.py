@@ -8,6 +8,7 @@ import dagster as dg
 
 from anamnesis_pipeline import settings as settings_module
 from anamnesis_pipeline.crawler_wiring import configured_specs
+from anamnesis_pipeline.defs.checks import freshness
 from anamnesis_pipeline.defs.jobs import ingest
 from anamnesis_pipeline.defs.partitions import SOURCES, new_keys
 from anamnesis_pipeline.defs.resources import MemoryResource
@@ -71,12 +72,32 @@ def crawl_sensor(context: dg.SensorEvaluationContext, memory: MemoryResource) ->
     changed = [key for key in found.changed if key not in unfinished]
     summarized_too = sorted(to_summarize - running - set(changed))[:SUMMARIES_PER_TICK]
     wanted = [key for key in (*sorted(unfinished), *changed, *summarized_too) if key not in running]
+    stale, events = _told_freshness(memory, context.cursor)
     if not wanted and not added:
         count = len(log_sources(memory.store.ingest))
-        return dg.SensorResult(skip_reason=_why_nothing(count, len(running), found.problems))
+        reason = _why_nothing(count, len(running), found.problems)
+        return dg.SensorResult(skip_reason=reason, cursor=stale, asset_events=events)
     machines = {source.key: source.machine for source in memory.store.ingest.sources()}
     requests = [_ingest_request(key, machines.get(key, "")) for key in wanted]
-    return dg.SensorResult(run_requests=requests, dynamic_partitions_requests=[SOURCES.build_add_request(added)])
+    return dg.SensorResult(
+        run_requests=requests, dynamic_partitions_requests=[SOURCES.build_add_request(added)], cursor=stale,
+        asset_events=events,
+    )  # fmt: skip
+
+
+def _told_freshness(memory: MemoryResource, told: str | None) -> tuple[str, list[dg.AssetCheckEvaluation]]:
+    """The stale sources, and the check's result if they are others than were told: where nothing can be read there is
+    no run that would.
+    """
+    result = freshness(memory)
+    stale = str(result.metadata["stale"].value)
+    if stale == (told or "none"):
+        return stale, []
+    evaluation = dg.AssetCheckEvaluation(
+        asset_key=dg.AssetKey("crawled_files"), check_name="sources_are_fresh", passed=result.passed,
+        metadata=result.metadata, severity=result.severity,
+    )  # fmt: skip
+    return stale, [evaluation]
 
 
 def _ingest_request(key: str, machine: str) -> dg.RunRequest:

@@ -1,6 +1,7 @@
 """What the API and the command line do with configured sources and the crawler: one implementation for both."""
 
 import os
+import time
 from collections.abc import Sequence
 from dataclasses import asdict, replace
 from datetime import UTC, datetime
@@ -28,12 +29,14 @@ from anamnesis_pipeline.sidecar.services import Backfills
 from anamnesis_pipeline.sources.specs import SourceSpec, is_of, with_machine
 from anamnesis_pipeline.ssh_places import parse_place
 from anamnesis_pipeline.steps.crawler_status import CrawlerStatus, HostStatus, SpecStatus, crawler_status
+from anamnesis_pipeline.steps.flights import Flights
 from anamnesis_pipeline.steps.log_folders import log_folders
 from anamnesis_pipeline.steps.source_specs import put_spec, put_specs, remove_spec
 from anamnesis_pipeline.steps.source_trial import Trial, try_source
 from anamnesis_pipeline.steps.survey import look
 from anamnesis_pipeline.store.base import Store
 
+TRIAL_S = 30.0
 RUN_LOOK_S = 10.0
 """Whoever asks for a run waits so long for the machines; what comes later is read by the next tick."""
 
@@ -88,13 +91,18 @@ class CrawlerControl:
     def trial(self, spec: SourceSpec) -> Trial:
         """What would be crawled of a source, configured or not; nothing is stored.
 
-        :raises HostUnreachable: its machine does not answer.
+        :raises HostUnreachable: its machine does not answer, or there is too much to list.
         :raises HostRefused: it lets nobody in, or its key is not known.
         :raises SourceUnreadable: its root cannot be listed.
         """
         spec = with_machine(spec, self._settings.machine)
-        crawler = open_crawler(self._settings, self._store, lasting=False)
-        return try_source(crawler.hosts.of_spec(spec), spec, crawler.rules(spec), crawler.skip)
+        crawler, flights = open_crawler(self._settings, self._store, lasting=False), Flights[Trial]()
+        flights.launch({"": lambda: try_source(crawler.hosts.of_spec(spec), spec, crawler.rules(spec), crawler.skip)})
+        for _, flight in flights.landing(time.monotonic() + TRIAL_S):
+            if flight.answer is not None:
+                return flight.answer
+            raise flight.error or AssertionError
+        raise HostUnreachable(f"{spec.machine} did not list {spec.root} within {TRIAL_S:.0f} s; name a smaller folder")
 
     def trial_out(self, spec: SourceSpec) -> TrialOut:
         """The same, JSON-ready; what went wrong is part of the answer."""

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from functools import lru_cache
 
 from anamnesis_pipeline.model import FileStat
-from anamnesis_pipeline.sources.base import Survey, is_archived
+from anamnesis_pipeline.sources.base import IGNORE_FILES, Survey, is_archived
 from anamnesis_pipeline.sources.globs import Names
 from anamnesis_pipeline.sources.ignore_patterns import IgnoreFiles, Patterns
 from anamnesis_pipeline.sources.specs import SourceSpec
@@ -105,7 +105,7 @@ class _Reasons:
     def _of_name(self, path: str, folder: str) -> str | None:
         if is_archived(path) or path.endswith(".jsonl"):
             return "a log, which is read as one"
-        if self._rules.format_of(path) is None:
+        if self._rules.format_of(path) is None or path.rpartition("/")[2] in IGNORE_FILES:
             return "of no format that is read, or a key, lock or minified file"
         if _CLAUDE in folder.split("/") and not path.lower().endswith(".md"):
             return "Claude Code's own, but no Markdown"

@@ -10,8 +10,9 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from anamnesis_pipeline.errors import BadSetting
+from anamnesis_pipeline.sources.base import IGNORE_FILES
 
-GITIGNORE, OWN_IGNORE = ".gitignore", ".anamnesisignore"
+GITIGNORE, OWN_IGNORE = IGNORE_FILES
 
 _CLASS = re.compile(r"\[(?P<negated>[!^]?)(?P<body>\]?(?:\\.|\[:[a-z]+:\]|[^\]\\])*)\]", re.DOTALL)
 _NAMED = {

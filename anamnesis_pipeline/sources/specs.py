@@ -80,7 +80,7 @@ def place_and_root(text: str) -> tuple[str, str]:
     text = text.strip()
     _refuse_windows(text)
     if text.startswith(("/", "~", ".")):
-        return "", os.path.abspath(text) if text.startswith(".") else _plain(text)
+        return "", os.path.abspath(text) if text.startswith(".") else _plain(check_root(text))
     found = _PLACE.fullmatch(text)
     if found is None:
         raise BadSetting(
@@ -93,11 +93,15 @@ def place_and_root(text: str) -> tuple[str, str]:
 def check_root(root: str) -> str:
     """`root`, if it can be one.
 
-    :raises BadSetting: it is neither absolute nor begins with `~`, or is a path of Windows.
+    :raises BadSetting: it is neither absolute nor begins with `~`, or is a path of Windows, or `/` itself.
     """
     _refuse_windows(root)
     if not root.startswith(("/", "~")) or "\x00" in root:
         raise BadSetting(f"the root {root!r} must be absolute or begin with ~; a relative one has no fixed place")
+    if root.strip("/") == "":
+        raise BadSetting(
+            "the root / is a whole machine, devices and all; name the folders of it that are to be crawled"
+        )
     return root
 
 

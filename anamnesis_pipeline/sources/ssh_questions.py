@@ -21,9 +21,6 @@ from anamnesis_pipeline.file_names import bytes_of, name_of
 from anamnesis_pipeline.model import FileStat
 from anamnesis_pipeline.sources.base import HISTORY, IGNORE_BYTES, IGNORE_FILES, REPOSITORY, TOOL_RESULTS
 
-MAX_ANSWER_BYTES = 256 << 20
-"""A million files. More is no listing of what people wrote."""
-
 _BEGIN = """\
 LC_ALL=C; export LC_ALL; cd /
 printf '%s%s %s\\0' {token} "$(date +%s.%N)" "$HOME"

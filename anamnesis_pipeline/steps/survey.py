@@ -13,6 +13,8 @@ from anamnesis_pipeline.sources.document_selection import Rules
 from anamnesis_pipeline.sources.selection import changed_files
 from anamnesis_pipeline.sources.specs import SourceSpec, is_of
 from anamnesis_pipeline.sources.survey_split import Found, SourceFiles, found_in, wanted_of
+from anamnesis_pipeline.steps.crawl import folder_of
+from anamnesis_pipeline.steps.exclusion import Exclusions
 from anamnesis_pipeline.steps.flights import Flight, Flights
 from anamnesis_pipeline.steps.host_clock import (
     HostClock,
@@ -53,6 +55,7 @@ class Crawler:
     rules: Callable[[SourceSpec], Rules]
     flights: Flights[Answer]
     interval_s: int
+    exclusions: Exclusions
     skip: tuple[str, ...] = ()
     stamp: str = ""
 
@@ -153,7 +156,7 @@ def _wanted(crawler: Crawler, spec: SourceSpec) -> Wanted:
 
 def _rules_id(crawler: Crawler, spec: SourceSpec) -> str:
     """What a state was taken with: with other rules the same listing may mean something else."""
-    return content_id(repr(spec), repr(crawler.skip), crawler.stamp)
+    return content_id(repr(spec), repr(crawler.skip), crawler.stamp, crawler.exclusions.stamp)
 
 
 def _take(visit: _Visit, host: str, flight: Flight[Answer]) -> None:
@@ -248,10 +251,20 @@ def _changed(visit: _Visit, sources: Mapping[str, SourceFiles], after: str, *, c
         if time.monotonic() > visit.until:
             return changed, last or after
         last = key
-        cursors = visit.crawler.store.ingest.cursors(key)
-        if changed_files(sources[key].files, cursors, complete=complete):
+        if _has_news(visit.crawler, sources[key], complete=complete):
             changed.append(key)
     return changed, ""
+
+
+def _has_news(crawler: Crawler, found: SourceFiles, *, complete: bool) -> bool:
+    """Whether a crawl would find something to do; what a rule keeps away is neither read nor gone."""
+    source, rules = found.source, crawler.exclusions.now()
+    files, cursors = found.files, crawler.store.ingest.cursors(source.key)
+    if rules.rules:
+        folder = folder_of(source)
+        files = tuple(f for f in files if not rules.of_path(source.machine, f"{folder}/{f.path}"))
+        cursors = {path: c for path, c in cursors.items() if not rules.of_path(source.machine, f"{folder}/{path}")}
+    return changed_files(files, cursors, complete=complete) > 0
 
 
 def _rotated(keys: list[str], after: str) -> list[str]:

@@ -40,7 +40,6 @@ def test_the_log_roots_and_what_claude_code_keeps_beside_them_need_no_configurat
         ("/home/ann/notes/", ("", "/home/ann/notes")),
         ("~/notes", ("", "~/notes")),
         ("~", ("", "~")),
-        ("/", ("", "/")),
         ("nas", ("nas", "")),
         ("ann@nas", ("ann@nas", "")),
         ("ann@nas:2222", ("ann@nas:2222", "")),
@@ -64,7 +63,9 @@ def test_paths_of_windows_are_refused_with_what_to_write_instead(text: str) -> N
         place_and_root(text)
 
 
-@pytest.mark.parametrize("text", ["", "nas:notes", "a b:/x", "-oProxyCommand=x:/y", "ann@:/x", "nas:C:\\x"])
+@pytest.mark.parametrize(
+    "text", ["", "/", "nas:/", "nas:notes", "a b:/x", "-oProxyCommand=x:/y", "ann@:/x", "nas:C:\\x"]
+)
 def test_what_is_no_place_is_refused(text: str) -> None:
     with pytest.raises(BadSetting):
         place_and_root(text)

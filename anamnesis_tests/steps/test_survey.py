@@ -15,6 +15,7 @@ from anamnesis_pipeline.sources.document_selection import Rules
 from anamnesis_pipeline.sources.specs import DOCUMENTS, LOGS, SourceSpec
 from anamnesis_pipeline.steps import survey as survey_module
 from anamnesis_pipeline.steps.crawl import crawl_source
+from anamnesis_pipeline.steps.exclusion import Exclusions
 from anamnesis_pipeline.steps.flights import Flights
 from anamnesis_pipeline.steps.host_clock import read_clock, read_look
 from anamnesis_pipeline.steps.hosts import Hosts
@@ -53,7 +54,8 @@ class Ring:
 
     def crawler(self) -> Crawler:
         hosts = Hosts(self.specs, self.local, lambda name, place: self.machines[place])
-        return Crawler(self.store, hosts, lambda spec: RULES, self.flights, 300, ("node_modules",), self.stamp)
+        rules = Exclusions(self.store)
+        return Crawler(self.store, hosts, lambda spec: RULES, self.flights, 300, rules, ("node_modules",), self.stamp)
 
     def look(self, *, after_s: int = 300, everything: bool = False, budget_s: float = 5.0) -> LookReport:
         self.now += timedelta(seconds=after_s)
