@@ -28,6 +28,7 @@ from anamnesis_pipeline.commands.demo import run_demo
 from anamnesis_pipeline.commands.embedding_calls import Answer
 from anamnesis_pipeline.commands.ingest import run_ingest
 from anamnesis_pipeline.commands.restore import run_restore
+from anamnesis_pipeline.commands.sources_app import sources_app
 from anamnesis_pipeline.commands.upload import upload as upload_command
 from anamnesis_pipeline.errors import AnamnesisError, GiveUp
 from anamnesis_pipeline.search.query import Mode
@@ -47,6 +48,7 @@ reembed_app = typer.Typer(help="Embed everything anew, and see how far it is.", 
 app.add_typer(reembed_app, name="reembed")
 projects_app = typer.Typer(help="List projects, and say which are one and the same.", no_args_is_help=True)
 app.add_typer(projects_app, name="projects")
+app.add_typer(sources_app, name="sources")
 dead_letters_app = typer.Typer(help="Lines of logs that could not be read.", no_args_is_help=True)
 app.add_typer(dead_letters_app, name="dead-letters")
 app.add_typer(exclude_command.app, name="exclude")

@@ -6,6 +6,7 @@ from datetime import UTC, datetime
 
 from anamnesis_pipeline.documents.trust import TagPattern
 from anamnesis_pipeline.embeddings.pieces import PieceCounter
+from anamnesis_pipeline.errors import HostRefused, HostUnreachable, SourceUnreadable
 from anamnesis_pipeline.message_keys import place_of
 from anamnesis_pipeline.model import FileCursor, Part, Source
 from anamnesis_pipeline.sources.archive import Archive
@@ -56,12 +57,17 @@ class Pipeline:
         return Forgetter(self.store, self.archive, self.pieces, self.publish)
 
     def crawl(self, source: Source) -> CrawlReport:
-        """New lines, or new versions of documents, into the archive; a reserved source has no files."""
+        """New lines, or new versions of documents, into the archive; a reserved source has no files. A machine that is
+        away is a problem of the report, and what was read of it before is worked on.
+        """
         if source.kind == "reserved":
             return CrawlReport()
-        if source.kind == DOCUMENTS:
-            return self._crawl_documents(source)
-        return crawl_source(self.store, self.host_of(source), self.archive, source, self.mask)
+        try:
+            if source.kind == DOCUMENTS:
+                return self._crawl_documents(source)
+            return crawl_source(self.store, self.host_of(source), self.archive, source, self.mask)
+        except (HostUnreachable, HostRefused, SourceUnreadable) as problem:
+            return CrawlReport(problems=[str(problem)])
 
     def parse(self, source: Source) -> ParseReport:
         """Archived lines of logs into parts."""

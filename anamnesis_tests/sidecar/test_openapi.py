@@ -29,10 +29,14 @@ DEPENDS_ON_THE_MACHINE = {
     "POST /api/embedding/cpu",
     "POST /api/embedding/model",
     "PUT /api/embedding/config",
+    "POST /api/crawler/run",
     "POST /api/episodes/reembed",
     "POST /api/forget",
     "POST /api/jsonl/ingest",
+    "POST /api/sources/test",
     "PUT /api/jsonl/settings",
+    "PUT /api/sources",
+    "PUT /api/sources/{name}",
 }
 """Here a value may be refused that the document allows: no document can say which cores, models, sources and zones
 there are, that one of several fields must say something, or which texts are a rule or a document.
