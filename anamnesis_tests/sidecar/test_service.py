@@ -104,32 +104,8 @@ def test_metrics_count_requests_by_route_and_tell_what_is_stored(client: TestCli
 def test_docs_describe_every_route(client: TestClient) -> None:
     assert "openapi.json" in client.get("/docs").text
     paths = client.get("/openapi.json").json()["paths"]
-    assert {path: sorted(calls) for path, calls in paths.items()} == {
-        "/api/embedding/config": ["get", "put"],
-        "/api/embedding/cpu": ["post"],
-        "/api/embedding/model": ["post"],
-        "/api/embedding/spaces": ["get"],
-        "/api/embedding/spaces/{key}": ["delete"],
-        "/api/embedding/spaces/{key}/use": ["post"],
-        "/api/episodes": ["get", "post"],
-        "/api/episodes/bulk": ["post"],
-        "/api/episodes/reembed": ["post"],
-        "/api/episodes/reembed/pause": ["post"],
-        "/api/episodes/reembed/resume": ["post"],
-        "/api/episodes/reembed/status": ["get"],
-        "/api/episodes/search": ["post"],
-        "/api/episodes/{episode_id}": ["delete", "get", "patch"],
-        "/api/forget": ["post"],
-        "/api/jsonl/ingest": ["post"],
-        "/api/jsonl/models": ["get"],
-        "/api/jsonl/settings": ["get", "put"],
-        "/api/jsonl/status": ["get"],
-        "/api/jsonl/stop": ["post"],
-        "/health": ["get"],
-        "/memory/ingest": ["post"],
-        "/metrics": ["get"],
-        "/ready": ["get"],
-    }
+    assert {"/health", "/api/episodes/search", "/api/sources", "/api/uploads"} < set(paths)  # all: test_documents.py
+    assert all(call["summary"] and call["responses"] for calls in paths.values() for call in calls.values())
 
 
 @pytest.mark.parametrize("path", ["/nope", "/health/", "/api", "/api/episodesx", "/redoc"])
