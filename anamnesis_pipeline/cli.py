@@ -15,6 +15,7 @@ from anamnesis_pipeline import settings as settings_file
 from anamnesis_pipeline.commands import config as config_command
 from anamnesis_pipeline.commands import dead_letters as dead_letters_command
 from anamnesis_pipeline.commands import doctor as doctor_command
+from anamnesis_pipeline.commands import exclude as exclude_command
 from anamnesis_pipeline.commands import forget as forget_command
 from anamnesis_pipeline.commands import model as model_command
 from anamnesis_pipeline.commands import projects as projects_command
@@ -27,6 +28,8 @@ from anamnesis_pipeline.commands.demo import run_demo
 from anamnesis_pipeline.commands.embedding_calls import Answer
 from anamnesis_pipeline.commands.ingest import run_ingest
 from anamnesis_pipeline.commands.restore import run_restore
+from anamnesis_pipeline.commands.sources_app import sources_app
+from anamnesis_pipeline.commands.upload import upload as upload_command
 from anamnesis_pipeline.errors import AnamnesisError, GiveUp
 from anamnesis_pipeline.search.query import Mode
 from anamnesis_pipeline.supervisor.up import run_up
@@ -45,8 +48,11 @@ reembed_app = typer.Typer(help="Embed everything anew, and see how far it is.", 
 app.add_typer(reembed_app, name="reembed")
 projects_app = typer.Typer(help="List projects, and say which are one and the same.", no_args_is_help=True)
 app.add_typer(projects_app, name="projects")
+app.add_typer(sources_app, name="sources")
 dead_letters_app = typer.Typer(help="Lines of logs that could not be read.", no_args_is_help=True)
 app.add_typer(dead_letters_app, name="dead-letters")
+app.add_typer(exclude_command.app, name="exclude")
+app.command("upload")(upload_command)
 
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON instead of text.")]
 

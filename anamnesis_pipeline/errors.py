@@ -9,7 +9,8 @@
     │   ├── LlmBusy               an LLM asks to wait (429, 529)
     │   ├── LlmCallTaken          another process is asking an LLM the very same
     │   ├── LlmUnavailable        an LLM does not answer, stalls, or breaks off
-    │   └── HostUnreachable       a crawled machine does not answer, stalls, or breaks off
+    │   ├── HostUnreachable       a crawled machine does not answer, stalls, or breaks off
+    │   └── PageUnreachable       a web server does not answer, stalls, or breaks off
     └── GiveUp                trying again changes nothing; the text says what to change
         ├── BadSetting            a setting has a value it cannot have
         ├── UnknownModel          no such embedding model, or its files cannot be read
@@ -22,6 +23,11 @@
         ├── EpisodeConflict       the id exists with other content
         ├── EpisodeNotFound       no such id
         ├── InvalidEpisode        a field is missing or has a value it cannot have
+        ├── Excluded              a rule keeps it away
+        ├── RuleRefused           a rule that can mean nothing, or one too many
+        ├── TooLarge              more bytes than are taken
+        ├── DocumentUnsupported   a document of a type that is not read
+        ├── PageRefused           an address that is not fetched, or a page that answers with an error
         ├── LlmRefused            an LLM's service refuses for good: key, quota, billing, unknown model
         ├── LlmPromptRefused      an LLM's service refuses one prompt: too long, blocked, not as it wants them
         ├── LlmAnswerInvalid      an LLM answers with something other than what was asked for
@@ -77,6 +83,10 @@ class LlmCallTaken(RetryLater):
 
 class LlmUnavailable(RetryLater):
     """An LLM does not answer, stalls, or breaks off."""
+
+
+class PageUnreachable(RetryLater):
+    """A web server does not answer, stalls, or breaks off."""
 
 
 class GiveUp(AnamnesisError):
@@ -141,6 +151,26 @@ class InvalidEpisode(GiveUp):
         super().__init__(f"{field}: {problem}")
         self.field = field
         self.problem = problem
+
+
+class Excluded(GiveUp):
+    """A rule keeps it away."""
+
+
+class RuleRefused(GiveUp):
+    """A rule of what to keep away that can mean nothing, or one too many."""
+
+
+class TooLarge(GiveUp):
+    """It has more bytes than are taken."""
+
+
+class DocumentUnsupported(GiveUp):
+    """A document of a type that is not read."""
+
+
+class PageRefused(GiveUp):
+    """An address that is not fetched, or a page that answers with an error."""
 
 
 class LlmRefused(GiveUp):

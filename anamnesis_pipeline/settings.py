@@ -40,6 +40,11 @@ NOT_STORABLE = frozenset(
 """Needed before the store is open, or secret: environment and file only."""
 
 MOST_PER_RUN = 1_000_000
+SKIPPED_FOLDERS = (
+    "build", "node_modules", "__pycache__", "venv", "site-packages", "dist", "target", "vendor", "third_party",
+    "packages", "deps", "lib", "archive", "archives", "backup", "backups",
+)  # fmt: skip
+"""Beside hidden ones, of which only `.claude` and `.github` are read."""
 CoreNumber = Annotated[int, Field(ge=0, le=65535)]
 Points = Annotated[float, Field(ge=0, le=20)]
 Port = Annotated[int, Field(ge=1, le=65535)]
@@ -95,7 +100,12 @@ class Settings(BaseSettings):
         64, ge=1, le=10_000, description="Embedding calls that may wait in the sidecar before it answers 429"
     )
     checkpoint_every: int = Field(25, ge=1, le=10_000, description="Episodes embedded between two checkpoints")
-    crawl_interval_s: int = Field(300, ge=30, le=86_400, description="Seconds between two looks at the log roots")
+    crawl_interval_s: int = Field(
+        300, ge=30, le=86_400, description="Seconds between two looks at a source that has no interval of its own"
+    )
+    crawl_skip: Annotated[tuple[str, ...], NoDecode] = Field(
+        SKIPPED_FOLDERS, description="Folders of no documents worth reading, by name or glob, separated by `,`"
+    )
     ingest_schedule: Literal["disabled", "30min", "1h", "2h", "6h", "nightly"] = Field(
         "nightly", description="When all sources are ingested, beside those in which something is new"
     )
@@ -160,7 +170,7 @@ class Settings(BaseSettings):
             raise ValueError("must be folders, as a list or separated by `:`")
         return tuple(Path(piece).expanduser().absolute() for piece in value)
 
-    @field_validator("allowed_hosts", "ollama_urls", "private_projects", mode="before")
+    @field_validator("allowed_hosts", "ollama_urls", "private_projects", "crawl_skip", mode="before")
     @classmethod
     def _split_list(cls, value: Any) -> Any:
         return tuple(h.strip() for h in value.split(",") if h.strip()) if isinstance(value, str) else value

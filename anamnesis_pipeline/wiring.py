@@ -1,11 +1,12 @@
 """Settings to objects: the only place that names a backend. Imports late, so that an unused one costs nothing."""
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from anamnesis_pipeline import settings as settings_module
+from anamnesis_pipeline.crawler_wiring import open_document_rules, open_hosts, open_labels, open_private_sources
 from anamnesis_pipeline.dagster_api import DagsterApi, dagster_url
 from anamnesis_pipeline.embeddings.cores import Priority, available_cores, cores_for
 from anamnesis_pipeline.embeddings.models import ModelFiles, choose_precision, find_model
@@ -20,7 +21,6 @@ from anamnesis_pipeline.model import FileCursor, Space, StoredPassage
 from anamnesis_pipeline.search.engine import Engine
 from anamnesis_pipeline.settings import Settings
 from anamnesis_pipeline.sources.archive import Archive
-from anamnesis_pipeline.sources.base import SourceHost
 from anamnesis_pipeline.sources.discovery import Discovery, discover
 from anamnesis_pipeline.sources.local import LocalHost
 from anamnesis_pipeline.steps.archived import archived_lines
@@ -28,10 +28,10 @@ from anamnesis_pipeline.steps.forget import Forgetter
 from anamnesis_pipeline.steps.llm_choice import Llm, LlmRules
 from anamnesis_pipeline.steps.pipeline import Pipeline
 from anamnesis_pipeline.steps.posting import Poster
-from anamnesis_pipeline.steps.projects import project_labels
 from anamnesis_pipeline.steps.recording import Recorder
 from anamnesis_pipeline.steps.reembed_state import WANTED_MODEL
 from anamnesis_pipeline.steps.spaces import ensure_space
+from anamnesis_pipeline.steps.uploads import Uploads
 from anamnesis_pipeline.store.base import Store
 from anamnesis_pipeline.summaries import extractive
 from anamnesis_pipeline.summaries.factory import BackendOptions, open_backend
@@ -81,11 +81,6 @@ def open_redactor(settings: Settings) -> Redactor:
 def open_archive(settings: Settings) -> Archive:
     """The archive of this home."""
     return Archive(settings.archive_dir)
-
-
-def open_host(settings: Settings) -> SourceHost:
-    """The machine this process runs on."""
-    return LocalHost(settings.machine)
 
 
 def archive_lines(store: Store, archive: Archive) -> Callable[[FileCursor, int], Iterator[str]]:
@@ -316,18 +311,19 @@ class _SpaceEmbedder:
 
 def open_pipeline(settings: Settings, store: Store) -> Pipeline:
     """The source steps, ready to run on this machine's logs."""
-    archive, host, label = open_archive(settings), open_host(settings), project_labels(store.settings)
+    archive, hosts = open_archive(settings), open_hosts(settings, store)
     return Pipeline(
         store=store,
-        host_of=lambda source: host,
+        host_of=hosts.of_source,
         archive=archive,
         mask=open_redactor(settings).mask_line,
         archive_lines=archive_lines(store, archive),
-        label_of=lambda source: label,
+        label_of=open_labels(hosts, store),
         pieces=open_pieces(),
         idle_minutes=settings.idle_minutes,
-        llm=open_llm(settings),
+        llm=replace(open_llm(settings), private_sources=open_private_sources(hosts, store)),
         headline=extractive.summarize,
+        rules_of=open_document_rules(hosts, settings),
     )
 
 
@@ -337,6 +333,17 @@ def open_recorder(settings: Settings, store: Store, poster: Poster) -> Recorder:
     return Recorder(store, poster, open_pieces(), llm, extractive.summarize)
 
 
+def open_uploads(
+    settings: Settings, store: Store, embed: Callable[[Sequence[str]], None] = lambda ids: None
+) -> Uploads:
+    """What takes in documents that somebody hands in.
+
+    :param embed: gives episodes their vectors now; else the pipeline does it later.
+    """
+    redactor = open_redactor(settings)
+    return Uploads(store, open_pipeline(settings, store).add_document, lambda text: redactor.mask_text(text)[0], embed)
+
+
 def open_forgetter(settings: Settings, store: Store) -> Forgetter:
     """What removes text for good, from this home."""
     return open_pipeline(settings, store).forgetter()
@@ -344,4 +351,4 @@ def open_forgetter(settings: Settings, store: Store) -> Forgetter:
 
 def discover_sources(settings: Settings) -> Discovery:
     """The Claude project folders under the configured log roots."""
-    return discover(open_host(settings), [str(root) for root in settings.log_roots])
+    return discover(LocalHost(settings.machine), [str(root) for root in settings.log_roots])

@@ -17,6 +17,7 @@ from anamnesis_pipeline.embeddings.models import find_model
 from anamnesis_pipeline.errors import AnamnesisError, ServiceUnreachable, StoreCorrupt
 from anamnesis_pipeline.model import DeadLetter, FileCursor, Where
 from anamnesis_pipeline.settings import Settings, claude_projects_dir
+from anamnesis_pipeline.sidecar.crawler_control import CrawlerControl
 from anamnesis_pipeline.sidecar.embedding_control import EmbeddingControl
 from anamnesis_pipeline.sources.base import is_log
 from anamnesis_pipeline.steps.dead_letters import EVERY_LETTER
@@ -253,6 +254,20 @@ def forgetting(store: Store) -> Finding:
     return Finding(is_done, "forget", detail, "finish it with: anamnesis forget --resume")
 
 
+def crawler(store: Store) -> Finding:
+    """Every machine answers, and every source that people configured was seen and has something to read."""
+    state = CrawlerControl(store, effective_settings(store)).state()
+    away = [f"{host.machine}: {host.clock.error}" for host in state.hosts if host.state == "away"]
+    rows = [row for row in state.sources if not row.spec.is_built_in]
+    broken = [f"{row.spec.name}: {row.look.error}" for row in rows if row.look.error]
+    empty = [row.spec.name for row in rows if row.look.seen_at and not row.partitions]
+    nothing = [f"{name} holds nothing that is read" for name in empty]
+    well = f"{counted(len(state.sources), 'source')} on {counted(len(state.hosts), 'machine')}"
+    problems = [*away, *broken, *nothing]
+    advice = "try them with: anamnesis sources test NAME; take out what is not wanted: anamnesis sources remove NAME"
+    return Finding(not problems, "sources", "; ".join(problems) or well, advice)
+
+
 def clock(store: Store) -> Finding:
     """No episode lies in the future, which would mean that this clock is slow or was fast."""
     now = datetime.now(UTC)
@@ -267,7 +282,7 @@ CHECKS: Sequence[Callable[[Settings], Finding]] = (
     python_version, home_writable, free_space, log_roots, retention, model_files, sidecar, dagster,
 )  # fmt: skip
 STORE_CHECKS: Sequence[Callable[[Store], Finding]] = (
-    store_integrity, unread_logs, dead_letters, coverage, space_models, reembedding, llm, forgetting, clock,
+    store_integrity, unread_logs, dead_letters, coverage, space_models, reembedding, llm, forgetting, crawler, clock,
 )  # fmt: skip
 
 

@@ -2,21 +2,27 @@
 
 from collections.abc import Callable
 from contextlib import closing
+from datetime import UTC, datetime, timedelta
 
 from anamnesis_pipeline import wiring
+from anamnesis_pipeline.crawler_wiring import open_crawler
 from anamnesis_pipeline.embeddings.cores import Priority
-from anamnesis_pipeline.model import Space
+from anamnesis_pipeline.model import Source, Space
 from anamnesis_pipeline.settings import Settings
+from anamnesis_pipeline.sources.specs import DOCUMENTS
 from anamnesis_pipeline.steps.embeddings import EmbedReport, embed_sources
 from anamnesis_pipeline.steps.pipeline import SourceReport, ingest_all
 from anamnesis_pipeline.steps.reembed_state import is_paused
 from anamnesis_pipeline.steps.spaces import index_space
+from anamnesis_pipeline.steps.survey import LookReport, look
 from anamnesis_pipeline.store.base import Store
 from anamnesis_pipeline.supervisor.progress import done_text, take_snapshot
 from anamnesis_pipeline.supervisor.up_lock import log_roots_in_use
 from anamnesis_pipeline.wording import counted
 
 Say = Callable[[str], None]
+LOOK_S = 120.0
+"""All machines are waited for so long: no tick comes after this look that could have what they say late."""
 
 
 def run_ingest(settings: Settings, say: Say) -> None:
@@ -29,26 +35,46 @@ def run_ingest(settings: Settings, say: Say) -> None:
     with closing(wiring.open_store(settings)) as store:
         settings = wiring.effective_settings(store)
         settings = settings.model_copy(update={"log_roots": log_roots_in_use(settings)})
-        pipeline = wiring.open_pipeline(settings, store)
-        found = wiring.discover_sources(settings)
+        found = look(open_crawler(settings, store, lasting=False), now(), everything=True, budget_s=LOOK_S)
         for problem in found.problems:
             say(problem)
-        ingest_all(pipeline, found.sources, lambda report: say(source_text(report)))
+        pipeline = wiring.open_pipeline(settings, store)
+        ingest_all(pipeline, _to_ingest(settings, store, found), lambda report: say(source_text(report)))
         _embed(settings, store, say)
         say(done_text(take_snapshot(store)))
+
+
+def _to_ingest(settings: Settings, store: Store, found: LookReport) -> list[Source]:
+    """All sources of this machine that are there, and those of other machines with something new or left half done."""
+    unfinished = store.ingest.unfinished_sources(now() - timedelta(minutes=settings.idle_minutes))
+    wanted = {*found.changed, *unfinished, *store.ingest.sources_to_summarize(now())}
+    here = {source.key for source in found.sources if source.machine == settings.machine}
+    return [source for source in store.ingest.sources() if source.key in wanted | here]
+
+
+def now() -> datetime:
+    """The present moment."""
+    return datetime.now(UTC)
 
 
 def source_text(report: SourceReport) -> str:
     """One line on a source. Pure."""
     masked = sum(report.crawl.masked.values())
     pieces = [
-        f"{report.source.folder}: {counted(report.crawl.files, 'file')}, {counted(report.crawl.lines, 'new line')}",
+        f"{_name(report.source)}: {counted(report.crawl.files, 'file')}, {counted(report.crawl.lines, 'new line')}",
         f"{counted(report.episodes.put.created + report.episodes.put.updated, 'episode')} written",
     ]
     pieces += [f"{counted(masked, 'secret')} masked"] if masked else []
     pieces += [counted(report.parse.malformed, "malformed line")] if report.parse.malformed else []
     problems = [*report.crawl.problems, *([report.episodes.problem] if report.episodes.problem else [])]
     return "\n".join([", ".join(pieces), *(f"  {problem}" for problem in problems)])
+
+
+def _name(source: Source) -> str:
+    """What a source is called for people. Logs of other machines are told by machine and folder, documents by name."""
+    if source.kind == DOCUMENTS or source.folder in {"", "."}:
+        return source.spec or source.key
+    return f"{source.machine} {source.folder}" if source.spec else source.folder
 
 
 def embedding_text(report: EmbedReport, total: int) -> str:

@@ -10,15 +10,18 @@ from anamnesis_pipeline.commands import reembed
 from anamnesis_pipeline.commands.dagster_state import dagster_state
 from anamnesis_pipeline.commands.embedding_health import model_problems, reembed_notes, reembed_problems
 from anamnesis_pipeline.commands.local_services import ask_sidecar
+from anamnesis_pipeline.commands.sources import source_state
 from anamnesis_pipeline.dagster_api import dagster_url
 from anamnesis_pipeline.errors import ServiceUnreachable
 from anamnesis_pipeline.model import Where
 from anamnesis_pipeline.settings import Settings
+from anamnesis_pipeline.sidecar.crawler_control import CrawlerControl, crawled_out, host_out
 from anamnesis_pipeline.sidecar.embedding_control import EmbeddingControl
 from anamnesis_pipeline.sidecar.jsonl_control import llm_state
 from anamnesis_pipeline.store.base import Store
 from anamnesis_pipeline.store.ingest_base import log_sources
 from anamnesis_pipeline.supervisor.up import sidecar_url
+from anamnesis_pipeline.supervisor.up_lock import log_roots_in_use
 from anamnesis_pipeline.wiring import effective_settings, open_store
 from anamnesis_pipeline.wording import counted
 
@@ -28,13 +31,25 @@ def gather_status(settings: Settings) -> dict[str, Any]:
     memory = None
     if settings.database.exists():
         with closing(open_store(settings)) as store:
-            memory = memory_status(store) | {"llm": llm_state(store, effective_settings(store), datetime.now(UTC))}
+            memory = _memory(store, settings)
     return {
         "home": str(settings.home),
         "memory": memory,
         "sidecar": sidecar_status(settings),
         "dagster": dagster_status(settings),
     }
+
+
+def _memory(store: Store, settings: Settings) -> dict[str, Any]:
+    """What the memory holds, its LLM, and the machines and sources that are crawled."""
+    current = effective_settings(store).model_copy(update={"log_roots": log_roots_in_use(settings)})
+    state = CrawlerControl(store, current).state()
+    crawler = {
+        "hosts": [host_out(host) for host in state.hosts],
+        "sources": [crawled_out(row) for row in state.sources],
+        "retired": list(state.retired),
+    }
+    return memory_status(store) | {"llm": llm_state(store, current, datetime.now(UTC)), "crawler": crawler}
 
 
 def memory_status(store: Store) -> dict[str, Any]:
@@ -117,12 +132,24 @@ def _memory_lines(memory: Mapping[str, Any] | None, zone: tzinfo | None) -> list
         f"{counted(counts['exchanges'], 'exchange')}, {counted(counts['unparsed_lines'], 'line')} waiting, "
         f"{counted(len(memory['sources']), 'source')} of logs",
     ]
+    lines += _crawler_lines(memory.get("crawler") or {"hosts": (), "sources": ()})
     lines.append(f"Summaries {_summaries(memory['summaries'], memory.get('llm'))}")
     lines += [f"Space     {s['key']}  {s['status']}, {counted(s['embedded'], 'passage')}" for s in memory["spaces"]]
     if memory["reembed"]["state"] == "running":
         lines.append(reembed.render(memory["reembed"], zone))
     lines += [f"Note      {note}" for note in memory["notes"]]
     return lines + [f"Problem   {p['text']}\n-> {p['advice']}" for p in memory["problems"]]
+
+
+def _crawler_lines(crawler: Mapping[str, Any]) -> list[str]:
+    """One line per source that is crawled, and one per machine that is away. Pure."""
+    lines = [f"Source    {row['name']} on {row['machine']}: {source_state(row)}" for row in crawler["sources"]]
+    away = [host for host in crawler["hosts"] if host["state"] == "away"]
+    return lines + [
+        f"Away      {host['machine']}: {host['error']}; last seen {host['last_answer'] or 'never'}, tried again at "
+        f"{host['next_try']}"
+        for host in away
+    ]
 
 
 def _summaries(by_model: Mapping[str, int], llm: Mapping[str, Any] | None) -> str:

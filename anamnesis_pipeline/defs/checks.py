@@ -1,10 +1,39 @@
 """Asset checks: what must hold after each step. All but the integrity check are cheap enough for every run."""
 
+from datetime import UTC, datetime
+
 import dagster as dg
 
 from anamnesis_pipeline.defs.resources import MemoryResource
 from anamnesis_pipeline.model import RESERVED_SOURCES, Where
+from anamnesis_pipeline.steps.crawler_status import crawler_status
 from anamnesis_pipeline.steps.episodes import RECORD_KIND
+from anamnesis_pipeline.steps.survey import dead_host_text
+
+
+@dg.asset_check(asset="crawled_files", description="Every configured source was seen within three of its intervals.")
+def sources_are_fresh(memory: MemoryResource) -> dg.AssetCheckResult:
+    """A stale one means that its machine is away or its root is gone; nothing is lost, and it is tried again."""
+    return freshness(memory)
+
+
+def freshness(memory: MemoryResource) -> dg.AssetCheckResult:
+    """What the check says now; the sensor tells it too, since no run starts where nothing can be read."""
+    crawler = memory.crawler
+    status = crawler_status(memory.store, crawler.specs, crawler.interval_s, datetime.now(UTC))
+    stale = [row for row in status.sources if not row.fresh]
+    away = [dead_host_text(host.machine, host.clock) for host in status.hosts if host.state == "away"]
+    seen = {row.spec.name: row.look.seen_at.isoformat() if row.look.seen_at else "never" for row in status.sources}
+    return dg.AssetCheckResult(
+        passed=not stale,
+        severity=dg.AssetCheckSeverity.WARN,
+        metadata={
+            "stale": ", ".join(row.spec.name for row in stale) or "none",
+            "machines away": "; ".join(away) or "none",
+            "last success": dg.MetadataValue.json(seen),
+            "longest lag in seconds": max((row.lag_s for row in status.sources), default=0.0),
+        },
+    )
 
 
 @dg.asset_check(asset="exchanges", description="Every archived line was parsed.")
@@ -73,6 +102,7 @@ def full_text_is_sound(memory: MemoryResource) -> dg.AssetCheckResult:
 
 
 CHECKS = [
+    sources_are_fresh,
     every_line_is_parsed,
     every_llm_summary_is_made,
     no_line_is_a_dead_letter,

@@ -14,7 +14,8 @@ def crawled_files(context: dg.AssetExecutionContext, memory: MemoryResource) -> 
     """
     if memory.pipeline.forgetter().resume():
         context.log.info("finished to forget what an earlier run had begun with")
-    report = memory.pipeline.crawl(memory.source(context.partition_key))
+    source = memory.source(context.partition_key)
+    report = memory.pipeline.crawl(source)
     for problem in report.problems:
         context.log.warning(problem)
     counts = memory.store.ingest.counts(context.partition_key)
@@ -30,7 +31,9 @@ def crawled_files(context: dg.AssetExecutionContext, memory: MemoryResource) -> 
             ),
             "secrets masked": counted(report.masked),
             "left out": counted(report.left_out),
+            "machine": source.machine or "none",
             "problems": len(report.problems),
+            "the first problems": "; ".join(report.problems[:5]) or "none",
             "archived lines in all": counts.lines,
         },
     )

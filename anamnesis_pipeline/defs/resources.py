@@ -8,6 +8,7 @@ from typing import Any
 import dagster as dg
 
 from anamnesis_pipeline import settings as settings_module
+from anamnesis_pipeline.crawler_wiring import open_crawler
 from anamnesis_pipeline.embeddings.cores import Priority
 from anamnesis_pipeline.embeddings.pinned_pool import PinnedPool
 from anamnesis_pipeline.errors import BadSetting
@@ -15,6 +16,7 @@ from anamnesis_pipeline.model import Source, Space
 from anamnesis_pipeline.settings import Settings
 from anamnesis_pipeline.steps.pipeline import Pipeline
 from anamnesis_pipeline.steps.reembed_state import noting_failure
+from anamnesis_pipeline.steps.survey import Crawler
 from anamnesis_pipeline.store.base import Store
 from anamnesis_pipeline.wiring import configured_cores, effective_settings, open_pipeline, open_pool_of, open_store
 
@@ -37,6 +39,11 @@ class MemoryResource(dg.ConfigurableResource[Any]):
         """The source steps."""
         return open_pipeline(self.settings, self.store)
 
+    @property
+    def crawler(self) -> Crawler:
+        """What looks at all machines, as the sources are configured now."""
+        return open_crawler(self.settings, self.store)
+
     def source(self, key: str) -> Source:
         """The source of a partition.
 
@@ -45,7 +52,7 @@ class MemoryResource(dg.ConfigurableResource[Any]):
         for source in self.store.ingest.sources():
             if source.key == key:
                 return source
-        raise dg.Failure(f"no source {key!r} in the store; crawl_sensor adds sources when it finds their folder")
+        raise dg.Failure(f"no source {key!r} in the store; crawl_sensor adds sources when it finds them")
 
     def teardown_after_execution(self, context: dg.InitResourceContext) -> None:
         """Close the store at the end of a run."""

@@ -4,6 +4,7 @@ import logging
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
+import anyio
 from fastapi import FastAPI
 from fastapi import Security as Requires
 from fastapi.security import HTTPBearer
@@ -11,8 +12,10 @@ from starlette.concurrency import run_in_threadpool
 
 from anamnesis_pipeline.errors import AnamnesisError
 from anamnesis_pipeline.sidecar import (
+    crawler_routes,
     embedding_routes,
     episodes_routes,
+    exclusion_routes,
     forget_routes,
     jsonl_routes,
     memory_routes,
@@ -20,6 +23,7 @@ from anamnesis_pipeline.sidecar import (
     reembed_routes,
     search_routes,
     service_routes,
+    upload_routes,
 )
 from anamnesis_pipeline.sidecar.admission import Admission
 from anamnesis_pipeline.sidecar.documentation import openapi_of
@@ -27,6 +31,7 @@ from anamnesis_pipeline.sidecar.extraction import Extraction
 from anamnesis_pipeline.sidecar.observation import Metrics, Observation
 from anamnesis_pipeline.sidecar.security import Security
 from anamnesis_pipeline.sidecar.services import Services
+from anamnesis_pipeline.sources.web import fetch_page
 
 log = logging.getLogger(__name__)
 
@@ -54,6 +59,8 @@ def create_app(services: Services) -> FastAPI:
     app.state.metrics = Metrics(services)
     app.state.admission = Admission()
     app.state.extraction = Extraction()
+    app.state.uploads = anyio.CapacityLimiter(upload_routes.UPLOADS_AT_ONCE)
+    app.state.fetch_page = fetch_page
     _add_routes(app, wants_token=bool(services.settings.api_token))
     problems.install(app)
     app.openapi = openapi_of(app)  # type: ignore[method-assign]
@@ -79,5 +86,8 @@ def _add_routes(app: FastAPI, *, wants_token: bool) -> None:
     app.include_router(forget_routes.router, dependencies=documented)
     app.include_router(embedding_routes.router, dependencies=documented)
     app.include_router(jsonl_routes.router, dependencies=documented)
+    app.include_router(crawler_routes.router, dependencies=documented)
     app.include_router(reembed_routes.router, dependencies=documented)  # before the episodes: those take any path
+    app.include_router(upload_routes.router, dependencies=documented)
     app.include_router(episodes_routes.router, dependencies=documented)
+    app.include_router(exclusion_routes.router, dependencies=documented)

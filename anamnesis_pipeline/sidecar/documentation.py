@@ -31,6 +31,12 @@ PROBLEMS: dict[int | str, dict[str, Any]] = {
 }
 """Replies that every route may give."""
 
+UPLOAD_PROBLEMS: dict[int | str, dict[str, Any]] = {
+    408: _problem("The body does not come to an end"),
+    415: _problem("A type of document that is not read"),
+    502: _problem("A web server does not answer"),
+}
+
 BULK_BODY: dict[str, Any] = {
     "requestBody": {
         "required": True,

@@ -106,8 +106,11 @@ def list_episodes(
 
 @router.api_route("/search", methods=["GET", "PATCH", "DELETE"], include_in_schema=False)
 @router.api_route("/bulk", methods=["GET", "PATCH", "DELETE"], include_in_schema=False)
+@router.api_route("/upload", methods=["GET", "PATCH", "DELETE"], include_in_schema=False)
+@router.api_route("/ingest-url", methods=["GET", "PATCH", "DELETE"], include_in_schema=False)
+@router.api_route("/{episode_id:path}/exclude", methods=["GET", "PATCH", "DELETE"], include_in_schema=False)
 async def refuse_method() -> None:
-    """These two are addresses, not ids."""
+    """These are addresses, not ids."""
     raise HTTPException(405)
 
 

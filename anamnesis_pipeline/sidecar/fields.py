@@ -12,8 +12,10 @@ from typing import Annotated, Any
 
 from pydantic import AfterValidator, BeforeValidator, Field, PlainValidator, WithJsonSchema
 
-RESERVED_SEGMENTS = ("search", "bulk", "reembed", "recent", "upload")
+RESERVED_SEGMENTS = ("search", "bulk", "reembed", "recent", "upload", "ingest-url")
 """First path segments that routes own, so that no id may begin with them."""
+RESERVED_END = "exclude"
+"""Last path segment that a route owns, so that no id may end with it."""
 
 MAX_METADATA_BYTES = 64 * 1024
 MAX_METADATA_DEPTH = 16
@@ -29,6 +31,7 @@ WORDED_PATTERN = rf"^[^\x00]*[^{_BLANKS}][^\x00]*$"
 
 ID_PATTERN = (
     rf"^(?!(?:{'|'.join(RESERVED_SEGMENTS)})(?:/|$))"
+    rf"(?!.*/{RESERVED_END}$)"
     r"(?!\.{1,2}(?:/|$))(?!.*/\.{1,2}(?:/|$))"  # clients resolve dot segments before they send a path
     rf"[^{_UNPRINTABLE}]{{1,200}}$"
 )
@@ -71,7 +74,7 @@ def check_id(value: str) -> str:
     if not _ID.fullmatch(value):
         raise ValueError(
             "an id has 1 to 200 printable characters, no '.' or '..' segment, and does not begin with one of the "
-            f"segments {', '.join(RESERVED_SEGMENTS)}"
+            f"segments {', '.join(RESERVED_SEGMENTS)}, nor ends with /{RESERVED_END}"
         )
     return value
 

@@ -25,6 +25,9 @@ MIB = 1024 * 1024
 BODY_LIMIT = MIB
 BULK_BODY_LIMIT = 32 * MIB
 BULK_PATH = "/api/episodes/bulk"
+UPLOAD_BODY_LIMIT = 51 * MIB
+"""The largest document, and what a form says beside it."""
+UPLOAD_PATHS = frozenset({"/api/uploads", "/api/episodes/upload"})
 
 Authority = tuple[str, int | None]
 """Host name in lower case, and the port if there is one."""
@@ -98,6 +101,8 @@ def refuse_token(headers: Headers, token: str) -> Refusal | None:
 
 def body_limit(path: str) -> int:
     """Bytes that a request to `path` may carry."""
+    if path in UPLOAD_PATHS:
+        return UPLOAD_BODY_LIMIT
     return BULK_BODY_LIMIT if path == BULK_PATH else BODY_LIMIT
 
 

@@ -57,6 +57,16 @@ def discover(host: SourceHost, roots: Sequence[str]) -> Discovery:
     return Discovery(tuple(found[key] for key in sorted(found)), tuple(problems))
 
 
+def log_root(host: SourceHost, root: str) -> str:
+    """Where the project folders are of a root that somebody named: of Claude's own folder in its `projects`. A root
+    that cannot be listed is left as it is.
+    """
+    try:
+        return _folders(host, root)[0]
+    except SourceUnreadable:
+        return root
+
+
 def _folders(host: SourceHost, root: str) -> tuple[str, list[str]]:
     """The folders with logs under `root`. Of Claude's own folder, whose `projects` holds them, those in there.
 

@@ -1,24 +1,21 @@
 """Files of another machine over SSH: read-only, on one connection, a tree in one round trip where it has GNU find."""
 
 import secrets
-import shlex
 import threading
-import time
 from collections.abc import Sequence
 from contextlib import AbstractContextManager
-from typing import Any
 
 from anamnesis_pipeline.errors import HostUnreachable, SourceUnreadable
+from anamnesis_pipeline.file_names import name_of
 from anamnesis_pipeline.model import FileStat
 from anamnesis_pipeline.sources.base import Listing, Read, Survey, Wanted, is_log
 from anamnesis_pipeline.sources.local import MAX_DEPTH
 from anamnesis_pipeline.sources.sftp_walk import file_there, folders_there, look_through
 from anamnesis_pipeline.sources.specs import DOCUMENTS
-from anamnesis_pipeline.sources.ssh_answers import listing_of, survey_of, unreadable
+from anamnesis_pipeline.sources.ssh_answers import listing_of, survey_of, unread_patterns, unreadable
 from anamnesis_pipeline.sources.ssh_disk import SshDisk
 from anamnesis_pipeline.sources.ssh_link import CONNECT_TIMEOUT_S, IDLE_S, READ_TIMEOUT_S, SshLink
 from anamnesis_pipeline.sources.ssh_questions import (
-    MAX_ANSWER_BYTES,
     Answer,
     Question,
     Reply,
@@ -31,12 +28,10 @@ from anamnesis_pipeline.sources.ssh_questions import (
     script_of,
 )
 from anamnesis_pipeline.sources.ssh_readers import SshReaders
+from anamnesis_pipeline.sources.ssh_shell import SshShell
 from anamnesis_pipeline.sources.ssh_stream import Fetching
 
 COMMAND_TIMEOUT_S = 60.0
-LOOK_S = 0.2
-"""Seconds between two looks at what a silent command complains of."""
-MAX_COMPLAINT_BYTES = 1 << 20
 
 
 class SshHost:
@@ -60,6 +55,8 @@ class SshHost:
             place, connect_timeout_s=connect_timeout_s, read_timeout_s=read_timeout_s, idle_s=idle_s
         )  # fmt: skip
         self._readers = SshReaders(self._link)
+        self._shell = SshShell(self._link)
+        self._link.make_room = self._let_go
         self._home: str | None = None
         self._skew_s: float | None = None
         self._lock = threading.Lock()
@@ -76,7 +73,7 @@ class SshHost:
 
     def close(self) -> None:
         """Hang up. The next call connects again."""
-        self._readers.close()
+        self._let_go()
         self._link.close()
 
     def clock_skew_s(self) -> float | None:
@@ -143,6 +140,8 @@ class SshHost:
         if proper and not answers:
             with self._readers.sftp() as sftp:
                 answers = [look_through(sftp, each, self._home or "") for each in proper]
+        for answer in answers:
+            self._read_patterns(answer)
         if len(answers) != len(proper):
             raise HostUnreachable(f"{self.place} broke off in the middle of its answer; try again later")
         found = iter([survey_of(each, answer) for each, answer in zip(proper, answers, strict=True)])
@@ -166,9 +165,23 @@ class SshHost:
         """Its disk, to find the repository of a folder there (`exchanges.projects.resolved_project`)."""
         return SshDisk(self._readers.sftp, self.read, self.home)
 
+    def _let_go(self) -> None:
+        """Close the sessions that nobody uses."""
+        self._readers.close()
+        self._shell.close()
+
     def _size_of(self, path: str) -> int:
         with self._readers.sftp() as sftp:
             return sftp.stat(path).size
+
+    def _read_patterns(self, answer: Answer) -> None:
+        """Read the patterns of what to ignore that did not come along, as where `grep` is another one."""
+        for file in unread_patterns(answer):
+            try:
+                text = self.read(f"{answer.root.rstrip('/')}/{file.path}", 0, file.size)
+                answer.ignores[file.path] = name_of(text)
+            except SourceUnreadable as problem:
+                answer.problems.append(str(problem))
 
     def _answer(self, question: Question) -> Answer | None:
         """None: the host has no GNU find."""
@@ -179,22 +192,11 @@ class SshHost:
         """The answer to one script. None: the host runs none."""
         self._readers.renew()
         token = secrets.token_hex(8)
-        command = b"exec sh -c " + _shell_word(script_of(questions, token))
-        sent: list[float] = []
-
-        def start(channel: Any) -> None:
-            sent.append(time.time())
-            channel.exec_command(command)
-
-        with self._link.channel(start, self._command_timeout_s) as channel:
-            stdout, stderr, arrived = _all_of(channel)
-            channel.status_event.wait(1)
-            if channel.exit_status < 0:
-                raise EOFError
-        reply = read_reply(stdout, token)
+        ran = self._shell.run(script_of(questions, token), token, self._command_timeout_s)
+        reply = read_reply(ran.stdout, token)
         if reply is not None:
-            self._note(reply, (sent[-1] + arrived) / 2)
-            _add_complaints(reply, stderr)
+            self._note(reply, ran.at_s)
+            _add_complaints(reply, ran.stderr)
         return reply
 
     def _note(self, reply: Reply, at_s: float) -> None:
@@ -216,36 +218,10 @@ def _question(wanted: Wanted) -> Question:
     return logs_question(wanted.root, wanted.known, MAX_DEPTH, with_history=name == "projects")
 
 
-def _shell_word(script: bytes) -> bytes:
-    return shlex.quote(script.decode("utf-8", "surrogateescape")).encode("utf-8", "surrogateescape")
-
-
-def _all_of(channel: Any) -> tuple[bytes, bytes, float]:
-    """(standard output, standard error, when its first byte came) of a command."""
-    stdout, stderr = bytearray(), bytearray()
-    arrived = 0.0
-    channel.settimeout(LOOK_S)
-    while True:
-        try:
-            piece = channel.recv(1 << 18)
-            arrived = arrived or time.time()
-            if not piece:
-                break
-            stdout += piece
-        except TimeoutError:
-            pass  # nothing for a moment
-        while channel.recv_stderr_ready():
-            stderr += channel.recv_stderr(1 << 16)[: max(0, MAX_COMPLAINT_BYTES - len(stderr))]
-        if len(stdout) > MAX_ANSWER_BYTES:
-            raise HostUnreachable("the host lists more than a million files; give the source a narrower root")
-    while channel.recv_stderr_ready():
-        stderr += channel.recv_stderr(1 << 16)
-    return bytes(stdout), bytes(stderr), arrived
-
-
 def _add_complaints(reply: Reply, stderr: bytes) -> None:
-    """Each to the root that it is of."""
+    """Each to the root that it is of; where that is not said, to all."""
     for complaint in complaints(stderr):
         of = [answer for answer in reply.answers or () if complaint.startswith(answer.root)]
-        if of:
-            max(of, key=lambda answer: len(answer.root)).problems.append(complaint)
+        longest = max((len(answer.root) for answer in of), default=0)
+        for answer in [answer for answer in of if len(answer.root) == longest] or reply.answers or ():
+            answer.problems.append(complaint)

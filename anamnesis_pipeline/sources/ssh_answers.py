@@ -81,10 +81,22 @@ def _documents(wanted: Wanted, answer: Answer) -> Survey:
     )  # fmt: skip
 
 
+def unread_patterns(answer: Answer) -> list[FileStat]:
+    """Files of patterns whose text is not in the answer, though it should be."""
+    return [
+        file for file in _patterns(answer.entries or ())
+        if 0 < file.size <= IGNORE_BYTES and file.path not in answer.ignores
+    ]  # fmt: skip
+
+
 def _huge(entries: Sequence[Entry]) -> list[str]:
     """Files of patterns that are too large."""
-    named = (entry.stat for entry in entries if entry.kind == "f" and entry.stat.size > IGNORE_BYTES)
-    return [file.path for file in named if file.path.rpartition("/")[2] in IGNORE_FILES]
+    return [file.path for file in _patterns(entries) if file.size > IGNORE_BYTES]
+
+
+def _patterns(entries: Sequence[Entry]) -> list[FileStat]:
+    files = (entry.stat for entry in entries if entry.kind == "f")
+    return [file for file in files if file.path.rpartition("/")[2] in IGNORE_FILES]
 
 
 def state_of(answer: Answer) -> str:

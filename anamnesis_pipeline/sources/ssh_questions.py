@@ -4,8 +4,10 @@ The answer is a row of records, each ended by NUL, and between them what `grep` 
 
     <token><clock> <home>          then `N` if there is no GNU find, which ends the answer; per root:
     R<absolute root>               then one of: `m` missing, `n` no folder, `p` not to be read, `=` as it was, or
-    <records of find> e            each `<type> <size> <time> <device> <inode> <path>`; types: f file, s link to a file
-                                   (absolute path), d folder, l link to a folder, x folder that cannot be read, g `.git`
+    <records of find> e            `k` in place of `e`: it was killed before it was done
+
+A record of find is `<type> <size> <time> <device> <inode> <path>`. Types: f file, s link to a file (with its absolute
+path), d folder, l link to a folder, x folder that cannot be read, g `.git`.
 """
 
 import hashlib
@@ -19,9 +21,6 @@ from anamnesis_pipeline.file_names import bytes_of, name_of
 from anamnesis_pipeline.model import FileStat
 from anamnesis_pipeline.sources.base import HISTORY, IGNORE_BYTES, IGNORE_FILES, REPOSITORY, TOOL_RESULTS
 
-MAX_ANSWER_BYTES = 256 << 20
-"""A million files. More is no listing of what people wrote."""
-
 _BEGIN = """\
 LC_ALL=C; export LC_ALL; cd /
 printf '%s%s %s\\0' {token} "$(date +%s.%N)" "$HOME"
@@ -31,6 +30,7 @@ digest() {{
   elif command -v shasum >/dev/null 2>&1; then shasum -a 256
   else cat >/dev/null; fi
 }}
+walk() {{ find "$@" || [ $? -eq 1 ] || K=killed; }}
 answer() {{
   printf 'R%s\\0' "$R"
   if [ ! -d "$R" ]; then
@@ -40,7 +40,8 @@ answer() {{
   elif [ ! -r "$R" ] || [ ! -x "$R" ]; then printf 'p\\0'
   else
     if [ -n "$1" ]; then case "$(look 2>/dev/null | digest)" in "$1"*) printf '=\\0'; return; esac; fi
-    look; printf 'e\\0'
+    K=; look
+    if [ -n "$K" ]; then printf 'k\\0'; else printf 'e\\0'; fi
   fi
 }}
 """
@@ -48,7 +49,7 @@ _RECORD = r"%s %T@ %D %i %P\0"
 _NOT_HUGE = f"-size -{IGNORE_BYTES // 512 + 1}"
 _NOT_TO_BE_READ = rf"\( ! -readable -o ! -executable \) -prune -printf 'x {_RECORD}'"
 _FOLDERS = rf"{_NOT_TO_BE_READ} -o -xtype l -printf 'l {_RECORD}' -o -printf 'd {_RECORD}'"
-_PARTS = re.compile(rb"(.) (\d+) (\d+)(?:\.(\d{1,9})\d*)? (\d+) (\d+) (.*)", re.DOTALL)
+_PARTS = re.compile(rb"(.) (\d+) (-?\d+)(?:\.(\d{1,9})\d*)? (\d+) (\d+) (.*)", re.DOTALL)
 _MISSING_END = "broke off in the middle of its answer"
 
 
@@ -92,11 +93,11 @@ class Reply:
 
 def logs_question(root: str, known: str, depth: int, *, with_history: bool) -> Question:
     """All that may be archived at or below a root. Outputs of tools are looked for after the logs are."""
-    find = f'find -L "$R" -mindepth 1 -maxdepth {depth}'
+    find = f'walk -L "$R" -mindepth 1 -maxdepth {depth}'
     logs = r"\( -name '*.jsonl*' -o -name 'agent-*.meta.json' \)"
     outputs = r"\( -name '*.txt' -o -name '*.json' -o -name '*.jsonl*' \)"
     look = [
-        rf"""find -L "$R" -maxdepth 0 -printf 'd {_RECORD}'""",
+        rf"""walk -L "$R" -maxdepth 0 -printf 'd {_RECORD}'""",
         rf"{find} -type d \( -name {TOOL_RESULTS} -prune -o {_FOLDERS} \) -o -type f {logs} -printf 'f {_RECORD}'",
         rf"{find} -path '*/{TOOL_RESULTS}*' \( -type d \( {_FOLDERS} \) -o -type f {outputs} -printf 'f {_RECORD}' \)",
     ]
@@ -114,7 +115,7 @@ def documents_question(root: str, known: str, names: Sequence[str], skip: Sequen
     prune = rf"\( {skipped} \) -prune -o " if skipped else ""
     target = r"s %s %.9Y %d %i %n\0"
     look = (
-        rf"""find "$R" -mindepth 1 -name {REPOSITORY} -prune -printf 'g {_RECORD}' """
+        rf"""walk "$R" -mindepth 1 -name {REPOSITORY} -prune -printf 'g {_RECORD}' """
         rf"-o -type d \( {prune}{_NOT_TO_BE_READ} \) "
         rf"-o \( {wanted} \) \( -type f -printf 'f {_RECORD}' \( {ignored} \) {_NOT_HUGE} -exec grep -aHsZ '' {{}} + "
         rf"-o -type l -xtype f -exec stat -L --printf='{target}' {{}} + \)"
@@ -153,7 +154,7 @@ def _root(root: str) -> bytes:
 
 
 def _quoted(raw: bytes) -> bytes:
-    return b"'" + raw.replace(b"'", b"'\\''") + b"'"
+    return b"'" + raw.replace(b"'", b"'\"'\"'") + b"'"  # fish would read another way of saying it otherwise
 
 
 def _word(name: str) -> str:
@@ -205,10 +206,15 @@ def _answer(reader: "_Records", root: str) -> Answer:
             return answer
         if record == b"=":
             return answer
+        if record == b"k":
+            raise HostUnreachable(f"the host ended the listing of {root} before it was done; try again later")
         if record == b"e":
             answer.state = hashlib.sha256(reader.raw[start:before]).hexdigest()
             break
-        entries.append(_entry(root, record))
+        if (entry := _entry(root, record)) is not None:
+            entries.append(entry)
+        else:
+            answer.problems.append(f"{root}: the host shows an entry in a way that is not understood, passed over")
     answer.entries = entries
     answer.ignores = {path: name_of(b"".join(lines)) for path, lines in shown.items()}
     for entry in entries:  # an empty file has no lines to show
@@ -217,10 +223,10 @@ def _answer(reader: "_Records", root: str) -> Answer:
     return answer
 
 
-def _entry(root: str, record: bytes) -> Entry:
+def _entry(root: str, record: bytes) -> Entry | None:
     parts = _PARTS.fullmatch(record)
     if parts is None:
-        raise HostUnreachable(f"the host {_MISSING_END}")
+        return None
     kind, size, seconds, fraction, device, inode, raw = parts.groups()
     mtime_ns = int(seconds) * 10**9 + int((fraction or b"0").ljust(9, b"0"))
     path = _below(root, raw) if kind == b"s" else name_of(raw)

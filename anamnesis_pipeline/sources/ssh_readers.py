@@ -38,7 +38,6 @@ class SshReaders:
         self._count = 0
         self._age = 0
         self._changed = threading.Condition()
-        link.make_room = self.close
 
     def read(self, path: str, offset: int, length: int) -> bytes:
         """At most `length` bytes of a regular file; less only at its end.

@@ -5,7 +5,6 @@ import tarfile
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from itertools import islice
 from typing import Any
 
 from anamnesis_pipeline.errors import HostRefused, HostUnreachable, SourceUnreadable
@@ -20,9 +19,10 @@ GROWN_BYTES = 8 << 20
 """A file that has grown beyond this since it was listed is not taken from the stream."""
 BUFFER_BYTES = 32 << 20
 """Of files that wait for their reader."""
-LIST_FILES = 2_000
-"""Of one stream. Their names are sent before anything is read, and must fit into what the network holds."""
-LIST_BYTES = 256 << 10
+HANDFUL_BYTES = 128 << 10
+"""Handed over to the reader at a time."""
+LIST_FILES = 20_000
+"""Of one stream, so that a list of any length takes bounded memory over there."""
 
 _ODD_BYTES = "surrogateescape"
 _TAR = (
@@ -101,8 +101,8 @@ class Fetching:
         try:
             first = 0
             while first < len(self._files) and not self._is_left:
-                batch = self._batch(first)
-                if not self._streamed(first, batch):
+                batch = self._files[first : first + LIST_FILES]
+                if not self._streamed(batch):
                     self._read_apart(first)
                     break
                 first += len(batch)
@@ -122,28 +122,17 @@ class Fetching:
             self._decided = max(self._decided, number)
             self._changed.notify_all()
 
-    def _batch(self, first: int) -> list[str]:
-        batch: list[str] = []
-        size = 0
-        for path in islice(self._files, first, first + LIST_FILES):
-            size += len(path) * 4
-            if batch and size > LIST_BYTES:
-                break
-            batch.append(path)
-        return batch
-
-    def _streamed(self, first: int, batch: Sequence[str]) -> bool:
+    def _streamed(self, batch: Sequence[str]) -> bool:
         """Take in the stream of some files; False: the host has no `tar` that could make one."""
         listed = b"".join(bytes_of(path) + b"\0" for path in batch)
         is_any = False
-        with self._link.channel(lambda channel: channel.exec_command(_COMMAND), float("inf")) as channel:
-            channel.sendall(listed)
-            channel.shutdown_write()
+        start = self._link.channel(lambda channel: channel.exec_command(_COMMAND), float("inf"))
+        with ThreadPoolExecutor(1, thread_name_prefix="listing") as sender, start as channel:
+            sender.submit(_send, channel, listed)  # not all of it may be taken before files come back
             try:
-                for path, data in _members(channel):
+                for files in _handfuls(_members(channel)):
                     is_any = True
-                    number = self._number.get(path)
-                    if self._is_left or (number is not None and not self._take(number, path, data)):
+                    if not self._take([(self._number[path], data) for path, data in files if path in self._number]):
                         return True
             except tarfile.TarError:
                 if is_any:
@@ -153,30 +142,32 @@ class Fetching:
                 raise EOFError
             return is_any or channel.exit_status == 0
 
-    def _take(self, number: int, path: str, data: bytes) -> bool:
-        """Keep a file for its reader; False: there will be none."""
-        is_whole = not data.endswith(b"\0") or self._is_still(path, len(data))
+    def _take(self, files: Sequence[tuple[int, bytes]]) -> bool:
+        """Keep files for their reader, by number; False: there will be none."""
+        whole = [(number, data) for number, data in files if self._is_whole(number, data)]
+        size = sum(len(data) for _, data in whole)
         with self._changed:
-            while not self._is_left and not self._has_room(len(data)):
+            while not self._is_left and not self._has_room(size):
                 self._changed.wait()
-            if is_whole and not self._is_left:
-                self._arrived[number] = data
-                self._bytes += len(data)
-        self._decide(number + 1)
+            if not self._is_left:
+                self._arrived.update(whole)
+                self._bytes += size
+        self._decide(max((number + 1 for number, _ in files), default=0))
         return not self._is_left
 
     def _has_room(self, size: int) -> bool:
         """Make room by dropping the files before the one that is being read."""
-        for number in list(self._arrived):
-            if self._bytes + size <= BUFFER_BYTES or number >= self._reading:
-                break
-            self._bytes -= len(self._arrived.pop(number))
-        return self._bytes + size <= BUFFER_BYTES or not self._arrived
+        while self._bytes + size > BUFFER_BYTES and self._arrived:
+            oldest = next(iter(self._arrived))
+            if oldest >= self._reading:
+                return False
+            self._bytes -= len(self._arrived.pop(oldest))
+        return True
 
-    def _is_still(self, path: str, size: int) -> bool:
+    def _is_whole(self, number: int, data: bytes) -> bool:
         """Whether a file that ends in zeros has them itself: `tar` adds some to one that shrinks while it is read."""
         try:
-            return self._size_of(path) >= size
+            return not data.endswith(b"\0") or self._size_of(self._files[number]) >= len(data)
         except SourceUnreadable:
             return False
 
@@ -184,14 +175,12 @@ class Fetching:
         """Read the rest one by one, some at a time."""
         with ThreadPoolExecutor(SESSIONS, thread_name_prefix="sftp") as pool:
             for start in range(first, len(self._files), 2 * SESSIONS):
-                if self._is_left:
+                numbers = range(start, min(start + 2 * SESSIONS, len(self._files)))
+                found = pool.map(self._whole, (self._files[number] for number in numbers))
+                here = zip(numbers, found, strict=True)
+                if not self._take([(number, data) for number, data in here if data is not None]):
                     return
-                paths = self._files[start : start + 2 * SESSIONS]
-                for number, (path, data) in enumerate(zip(paths, pool.map(self._whole, paths), strict=True), start):
-                    if data is None:
-                        self._decide(number + 1)
-                    elif not self._take(number, path, data):
-                        return
+                self._decide(numbers.stop)
 
     def _whole(self, path: str) -> bytes | None:
         try:
@@ -213,6 +202,25 @@ def _members(channel: Any) -> Iterator[tuple[str, bytes]]:
             if len(data) != member.size:
                 raise EOFError
             yield name_of(member.name.encode("utf-8", _ODD_BYTES)), data
+
+
+def _handfuls(members: Iterator[tuple[str, bytes]]) -> Iterator[list[tuple[str, bytes]]]:
+    """Some at a time, since waking their reader costs as much as reading a small one."""
+    some: list[tuple[str, bytes]] = []
+    size = 0
+    for path, data in members:
+        some.append((path, data))
+        size += len(data)
+        if size >= HANDFUL_BYTES:
+            yield some
+            some, size = [], 0
+    if some:
+        yield some
+
+
+def _send(channel: Any, listed: bytes) -> None:
+    channel.sendall(listed)
+    channel.shutdown_write()
 
 
 class _Stream:

@@ -5,7 +5,7 @@ Outputs of tools come first: whoever finds a record in the archive finds the out
 
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from itertools import zip_longest
 
@@ -31,6 +31,7 @@ from anamnesis_pipeline.sources.lines import (
 )
 from anamnesis_pipeline.sources.selection import Selection, changed_files, select
 from anamnesis_pipeline.steps.archived import archived_lines
+from anamnesis_pipeline.steps.exclusion import Exclusions
 from anamnesis_pipeline.steps.forgotten_lines import file_key, without_forgotten
 from anamnesis_pipeline.steps.tool_outputs import NO_LINE, masked_together, output_key
 from anamnesis_pipeline.store.base import Store
@@ -42,13 +43,16 @@ OUTPUT_FRAME_LINES = 100_000
 SECRET_BYTES = 64 << 10
 """What stands around a frame of an output is looked at as far as this, since a secret may reach over its border."""
 
+EXCLUDED = "excluded by a rule"
+"""Why files are left out that a rule keeps away."""
+
 Mask = Callable[[str], tuple[str, Counter[str]]]
 """A raw line -> the line with its secrets masked, and how many of each kind there were."""
 
 
 @dataclass(frozen=True, slots=True)
 class CrawlReport:
-    """What one crawl of a source did. `files` are those listed; `masked` counts secrets by kind."""
+    """What one crawl of a source did. `files` are those listed and not left out; `masked` counts secrets by kind."""
 
     files: int = 0
     new: int = 0
@@ -83,6 +87,7 @@ class _Crawl:
     source: Source
     mask: Mask
     tally: _Tally
+    exclusions: Exclusions
 
 
 def folder_of(source: Source) -> str:
@@ -95,8 +100,8 @@ def source_changed(store: Store, host: SourceHost, source: Source) -> bool:
 
     :raises SourceUnreadable: the source's folder cannot be listed, or it is missing and so is its root.
     """
-    listing = _listing(host, source)
-    return changed_files(listing, store.ingest.cursors(source.key), complete=not listing.problems) > 0
+    listing, cursors = _wanted(Exclusions(store), source, _listing(host, source), store.ingest.cursors(source.key))
+    return changed_files(listing, cursors, complete=not listing.problems) > 0
 
 
 def crawl_source(store: Store, host: SourceHost, archive: Archive, source: Source, mask: Mask) -> CrawlReport:
@@ -111,7 +116,8 @@ def crawl_source(store: Store, host: SourceHost, archive: Archive, source: Sourc
         listing = _listing(host, source)
     except SourceUnreadable as problem:
         return CrawlReport(problems=[str(problem)], seconds=time.perf_counter() - started)
-    crawl = _Crawl(store, host, archive, source, mask, _Tally(problems=list(listing.problems)))
+    tally = _Tally(problems=list(listing.problems))
+    crawl = _Crawl(store, host, archive, source, mask, tally, Exclusions(store))
     with archive.writing(source.key):
         report = _crawl_listing(crawl, listing)
     return replace(report, seconds=time.perf_counter() - started)
@@ -133,6 +139,18 @@ def _listing(host: SourceHost, source: Source) -> Listing:
         return Listing(())
 
 
+def _wanted(
+    exclusions: Exclusions, source: Source, listing: Listing, cursors: Mapping[str, FileCursor]
+) -> tuple[Listing, dict[str, FileCursor]]:
+    """Both without the files that a rule keeps away: these are neither read nor taken for gone, and their cursors stay
+    where they are, so that they are read on when the rule goes.
+    """
+    rules, folder, machine = exclusions.now(), folder_of(source), source.machine
+    kept = tuple(file for file in listing.files if not rules.of_path(machine, f"{folder}/{file.path}"))
+    known = {path: c for path, c in cursors.items() if not rules.of_path(machine, f"{folder}/{path}")}
+    return replace(listing, files=kept), known
+
+
 def _history(host: SourceHost, source: Source) -> Listing:
     history = host.file(folder_of(source), HISTORY)
     if history is None:
@@ -141,9 +159,13 @@ def _history(host: SourceHost, source: Source) -> Listing:
 
 
 def _crawl_listing(crawl: _Crawl, listing: Listing) -> CrawlReport:
-    selection = select(listing, crawl.store.ingest.cursors(crawl.source.key), complete=not listing.problems)
-    outcomes: Counter[str] = Counter()
+    wanted, cursors = _wanted(crawl.exclusions, crawl.source, listing, crawl.store.ingest.cursors(crawl.source.key))
+    selection = select(wanted, cursors, complete=not listing.problems)
+    outcomes: Counter[str] = Counter({EXCLUDED: len(listing.files) - len(wanted.files)})
     for file, cursor in sorted(_to_read(selection), key=lambda found: not is_tool_output(found[0].path)):
+        if crawl.exclusions.of_path(crawl.source.machine, f"{folder_of(crawl.source)}/{file.path}"):  # since just now
+            outcomes[EXCLUDED] += 1
+            continue
         try:
             outcomes[_crawl_file(crawl, file, cursor)] += 1
         except SourceUnreadable as problem:
@@ -151,12 +173,13 @@ def _crawl_listing(crawl: _Crawl, listing: Listing) -> CrawlReport:
             _note_unread(crawl, file, str(problem))
     gone = crawl.store.ingest.mark_gone(crawl.source.key, selection.gone) if selection.gone else 0
     return CrawlReport(
-        files=len(listing.files),
+        files=len(wanted.files),
         new=outcomes["new"],
         grown=outcomes["grown"],
         replaced=outcomes["replaced"],
         gone=gone,
         unchanged=selection.unchanged,
+        left_out={EXCLUDED: outcomes[EXCLUDED]} if outcomes[EXCLUDED] else {},
         bytes_read=crawl.tally.bytes_read,
         lines=crawl.tally.lines,
         masked=dict(crawl.tally.masked),

@@ -20,8 +20,9 @@ from anamnesis_pipeline.sources.archive import Archive, NewGeneration
 from anamnesis_pipeline.sources.base import Read, SourceHost, Survey, Wanted
 from anamnesis_pipeline.sources.selection import Selection, select
 from anamnesis_pipeline.sources.specs import LOGS, SourceSpec
-from anamnesis_pipeline.steps.crawl import CrawlReport, Mask
+from anamnesis_pipeline.steps.crawl import EXCLUDED, CrawlReport, Mask
 from anamnesis_pipeline.steps.document_versions import Origin, Version, noted, origins, waiting
+from anamnesis_pipeline.steps.exclusion import Exclusions
 from anamnesis_pipeline.steps.forgotten_sections import has_forgotten_sections, without_forgotten_sections
 from anamnesis_pipeline.store.base import Store
 
@@ -51,8 +52,6 @@ class DocumentRules:
     spec: SourceSpec
     wanted: Wanted
     choose: Callable[[Survey], ChosenFiles]
-    excluded: Callable[[str], str | None] = lambda text: None
-    """Text of a document -> why somebody wants it kept out; None: nobody does."""
 
 
 @dataclass(slots=True)
@@ -80,6 +79,7 @@ class _Crawl:
     skew_ns: int
     forgets: bool
     tally: _Tally
+    exclusions: Exclusions
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,19 +120,23 @@ def crawl_documents(
     except (SourceUnreadable, HostUnreachable, HostRefused) as problem:
         return CrawlReport(problems=[str(problem)], seconds=time.perf_counter() - started)
     chosen = rules.choose(survey)
-    cursors = store.ingest.cursors(source.key)
-    selection = select(chosen.files, cursors, complete=not survey.problems)
     named = _project_named(store, source, rules.spec)
     crawl = _Crawl(
         store, archive, source, rules, mask,
         origins(source, survey.root, survey.repositories, label, named), survey.root,
         round(abs(host.clock_skew_s() or 0.0) * 1e9), has_forgotten_sections(store), _Tally(),
+        Exclusions(store),
     )  # fmt: skip
     crawl.tally.problems += survey.problems
+    files, cursors = _wanted(crawl, chosen.files, store.ingest.cursors(source.key))
+    selection = select(files, cursors, complete=not survey.problems)
     with archive.writing(source.key):
-        _crawl_changed(crawl, host, selection)
+        try:
+            _crawl_changed(crawl, host, selection)
+        except (HostUnreachable, HostRefused) as problem:
+            crawl.tally.problems.append(str(problem))
         gone = store.ingest.mark_gone(source.key, selection.gone) if selection.gone else 0
-    report = _report(crawl.tally, len(chosen.files), selection, gone)
+    report = _report(crawl.tally, len(files), selection, gone)
     left_out = crawl.tally.left_out + Counter(chosen.left_out)
     return replace(report, left_out=dict(left_out.most_common()), seconds=time.perf_counter() - started)
 
@@ -157,6 +161,23 @@ def _project_named(store: Store, source: Source, spec: SourceSpec) -> Callable[[
     return named
 
 
+def _wanted(
+    crawl: _Crawl, files: Sequence[FileStat], cursors: Mapping[str, FileCursor]
+) -> tuple[list[FileStat], dict[str, FileCursor]]:
+    """Both without the files that a rule keeps away: these are neither read nor taken for gone."""
+    rules = crawl.exclusions.now()
+    if not rules.rules:
+        return list(files), dict(cursors)
+
+    def kept(path: str) -> bool:
+        rule = rules.of_path(crawl.source.machine, f"{crawl.root.rstrip('/')}/{path}")
+        return rule is None and rules.of_project(crawl.origin(path).project) is None
+
+    wanted = [file for file in files if kept(file.path)]
+    crawl.tally.left_out[EXCLUDED] += len(files) - len(wanted)
+    return wanted, {path: cursor for path, cursor in cursors.items() if kept(path)}
+
+
 def _report(tally: _Tally, files: int, selection: Selection, gone: int) -> CrawlReport:
     return CrawlReport(
         files=files, new=tally.new, replaced=tally.replaced, gone=gone, unchanged=selection.unchanged,
@@ -175,7 +196,7 @@ def _crawl_changed(crawl: _Crawl, host: SourceHost, selection: Selection) -> Non
         ThreadPoolExecutor(1) as writer,  # the disk takes one batch while the next is read and masked
     ):
         last: Future[None] | None = None
-        for batch in _batches(_looked_at(crawl, read, file, before) for file, before in changed):
+        for batch in _batches(_looked_at_all(crawl, read, changed)):
             if last is not None:
                 last.result()
             last = writer.submit(_archive, crawl, batch)
@@ -200,17 +221,28 @@ def _batches(found: Iterator[_Read]) -> Iterator[list[_Read]]:
         yield batch
 
 
+def _looked_at_all(crawl: _Crawl, read: Read, changed: Sequence[tuple[FileStat, FileCursor | None]]) -> Iterator[_Read]:
+    """Ends where the host is gone: what is left is no file that cannot be read, and the next run reads it."""
+    for file, before in changed:
+        try:
+            yield _looked_at(crawl, read, file, before)
+        except (HostUnreachable, HostRefused) as problem:
+            crawl.tally.problems.append(str(problem))
+            return
+
+
 def _looked_at(crawl: _Crawl, read: Read, file: FileStat, before: FileCursor | None) -> _Read:
     try:
         data = _whole(read, _absolute(crawl, file), file.size)
         crawl.tally.bytes_read += len(data)
         text = to_text(file.path, data) if data.strip() else ""  # many a file of code is empty, and no problem
-    except (SourceUnreadable, HostUnreachable, DocumentUnreadable) as problem:
+    except (SourceUnreadable, DocumentUnreadable) as problem:
         crawl.tally.problems.append(str(problem))
         return _unread(crawl.source, file, before, str(problem))
-    if reason := crawl.rules.excluded(text):  # no reading of it counts, so that it comes in when nobody minds any more
-        crawl.tally.left_out[reason] += 1
-        return _unread(crawl.source, file, before, reason)
+    if crawl.exclusions.of_bytes(data) or crawl.exclusions.of_content(text):
+        # no reading of it counts, so that it comes in when nobody minds any more
+        crawl.tally.left_out[EXCLUDED] += 1
+        return _unread(crawl.source, file, before, EXCLUDED)
     origin = crawl.origin(file.path)
     version = Version(
         0, min(file.mtime_ns, time.time_ns()), crawl.skew_ns, origin.project, origin.place, origin.cwd

@@ -106,11 +106,17 @@ def _publication(
     return Publication(part, summary, [own, *drawn], surplus_records(part, summary))
 
 
-def delete_episode(store: Store, episode_id: str, *, tombstone: bool = True) -> bool:
-    """Remove an episode and the typed records drawn from it; False when there is no such id."""
+def delete_episode(store: Store, episode_id: str, *, tombstone: bool = True, reason: str = "") -> bool:
+    """Remove an episode and the typed records drawn from it; False when there is no such id.
+
+    :param reason: why it is to stay away, for whoever reads the blocklist.
+    """
     deleted = store.episodes.delete(episode_id, tombstone=tombstone)
-    for record in store.episodes.get([record_id(episode_id, number) for number in range(MAX_RECORDS)]):
+    records = [record_id(episode_id, number) for number in range(MAX_RECORDS)]
+    for record in store.episodes.get(records):
         store.episodes.delete(record, tombstone=tombstone)
+    if deleted and tombstone:
+        store.exclusion.explain(reason, [episode_id], dict.fromkeys(records, episode_id))
     return deleted
 
 

@@ -36,6 +36,8 @@ from anamnesis_pipeline.summary_model import MAX_RECORDS
 
 JOB = "forget.job"
 """Setting that names what is being forgotten."""
+FORGOTTEN = "forgotten"
+"""Reason of the tombstones."""
 SHOWN = 50
 """Episodes that a report describes."""
 MOST_HITS = 100_000
@@ -257,6 +259,9 @@ class Forgetter:
         self._store.forgetting.bury(target.tombstones | {key: [key] for key in (output_key(p) for _, p in outputs)})
         for episode_id in self._store.episodes.get(sorted(target.ids)):
             self._store.episodes.delete(episode_id)
+        # most of these ids are of records that never were: nobody need see them
+        records = {record_id(key, number): key for key in target.ids for number in range(MAX_RECORDS)}
+        self._store.exclusion.explain(FORGOTTEN, target.ids, records)
         for file in outputs:  # before the lines that say that they go
             self._rewrite(file, lambda lines: [NO_LINE] * len(lines))
         for file in target.logs:

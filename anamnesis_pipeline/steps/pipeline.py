@@ -6,6 +6,7 @@ from datetime import UTC, datetime
 
 from anamnesis_pipeline.documents.trust import TagPattern
 from anamnesis_pipeline.embeddings.pieces import PieceCounter
+from anamnesis_pipeline.errors import HostRefused, HostUnreachable, SourceUnreadable
 from anamnesis_pipeline.message_keys import place_of
 from anamnesis_pipeline.model import FileCursor, Part, Source
 from anamnesis_pipeline.sources.archive import Archive
@@ -23,6 +24,7 @@ from anamnesis_pipeline.steps.documents import (
 from anamnesis_pipeline.steps.episodes import EpisodeReport, publish_source
 from anamnesis_pipeline.steps.exchanges import ParseReport, parse_source
 from anamnesis_pipeline.steps.forget import Forgetter
+from anamnesis_pipeline.steps.holding import hold_excluded
 from anamnesis_pipeline.steps.llm_choice import Llm
 from anamnesis_pipeline.steps.summaries import SummaryReport, summarize_source
 from anamnesis_pipeline.store.base import Store
@@ -55,12 +57,17 @@ class Pipeline:
         return Forgetter(self.store, self.archive, self.pieces, self.publish)
 
     def crawl(self, source: Source) -> CrawlReport:
-        """New lines, or new versions of documents, into the archive; a reserved source has no files."""
+        """New lines, or new versions of documents, into the archive; a reserved source has no files. A machine that is
+        away is a problem of the report, and what was read of it before is worked on.
+        """
         if source.kind == "reserved":
             return CrawlReport()
-        if source.kind == DOCUMENTS:
-            return self._crawl_documents(source)
-        return crawl_source(self.store, self.host_of(source), self.archive, source, self.mask)
+        try:
+            if source.kind == DOCUMENTS:
+                return self._crawl_documents(source)
+            return crawl_source(self.store, self.host_of(source), self.archive, source, self.mask)
+        except (HostUnreachable, HostRefused, SourceUnreadable) as problem:
+            return CrawlReport(problems=[str(problem)])
 
     def parse(self, source: Source) -> ParseReport:
         """Archived lines of logs into parts."""
@@ -121,13 +128,15 @@ class Pipeline:
         project: str | None = None,
         limit: int | None = None,
     ) -> SummaryReport:
-        """Closed parts into summaries; see `summarize_source`."""
+        """Closed parts into summaries, but for what a rule keeps away; see `summarize_source`."""
+        hold_excluded(self.store, source)
         return summarize_source(
             self.store, source, self.llm, by_hand=by_hand, asked_at=asked_at, project=project, limit=limit
         )
 
     def publish(self, source: Source) -> EpisodeReport:
-        """Parts and summaries into episodes, and what is superseded by them."""
+        """Parts and summaries into episodes, but for what a rule keeps away; and what is superseded by them."""
+        hold_excluded(self.store, source)
         rules = self.rules_of(source) if source.kind == DOCUMENTS else None
         report = publish_source(
             self.store, source, self.pieces, self.headline, self.llm.rules.weights,

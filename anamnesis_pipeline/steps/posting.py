@@ -13,6 +13,7 @@ from anamnesis_pipeline.embeddings.pieces import PieceCounter
 from anamnesis_pipeline.errors import AnamnesisError, EpisodeConflict, EpisodeNotFound, InvalidEpisode
 from anamnesis_pipeline.exchanges.redaction import masks_in
 from anamnesis_pipeline.model import Episode, Passage, Space, StoredPassage
+from anamnesis_pipeline.steps.exclusion import Exclusions, refuse
 from anamnesis_pipeline.store.base import Store
 
 CONTEXT_WITHIN = timedelta(minutes=30)
@@ -55,6 +56,7 @@ class Poster:
         self._mask = mask_text
         self._pieces = pieces
         self._embed = embed
+        self._exclusions = Exclusions(store)
 
     def create(self, draft: EpisodeDraft, *, embed: bool = True) -> tuple[Episode, bool]:
         """Store an episode; True when it is new, False when the id exists with identical content.
@@ -63,8 +65,10 @@ class Poster:
 
         :raises EpisodeConflict: the id exists with other content.
         :raises InvalidEpisode: the summary is blank.
+        :raises Excluded: a rule keeps its project or its text away.
         """
         episode = self._episode(draft)
+        refuse(self._exclusions.of_episode(episode))
         known = self._store.episodes.get([episode.episode_id]).get(episode.episode_id)
         if known is not None:
             return self._same_or_conflict(known, episode, draft), False
@@ -83,11 +87,14 @@ class Poster:
         :raises EpisodeNotFound: no such id.
         :raises InvalidEpisode: a field that cannot be edited, or a value it cannot have.
         :raises EpisodeConflict: somebody else edited it meanwhile.
+        :raises Excluded: a rule keeps away what it would be.
         """
         known = self._store.episodes.get([episode_id]).get(episode_id)
         if known is None:
             raise EpisodeNotFound(f"no episode {episode_id!r}")
         edited = with_masks_counted(replace(known, **self.cleaned(changes)))
+        if changes.keys() & {"summary", "raw_exchange", "project"}:
+            refuse(self._exclusions.of_episode(edited))
         self._store.episodes.replace(edited, self._edited_passages(edited, changes.keys()), known.content_hash)
         self.embed([episode_id])
         return edited

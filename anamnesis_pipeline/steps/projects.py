@@ -5,13 +5,13 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
 
-from anamnesis_pipeline.errors import BadSetting
+from anamnesis_pipeline.errors import BadSetting, HostRefused, HostUnreachable, SourceUnreadable
 from anamnesis_pipeline.exchanges.projects import project_label, resolved_project
 from anamnesis_pipeline.store.base import PROJECT_ALIASES, SettingsRecords, Store
 from anamnesis_pipeline.store.project_names import names_of, store_name
 
 SEEN = "projects.seen."
-"""Stored under this prefix and a directory of this machine: its project."""
+"""Stored under this prefix and a directory of this machine, or `<machine>:` and one of another: its project."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,6 +39,35 @@ def project_labels(settings: SettingsRecords) -> Callable[[str], str]:
         if is_here and seen != found:
             settings.set(SEEN + cwd, found)
         return found
+
+    return label
+
+
+def machine_labels(
+    settings: SettingsRecords, machine: str, resolve: Callable[[str], str | None]
+) -> Callable[[str], str]:
+    """As `project_labels`, for directories of another machine. One that does not answer is asked no more, and what was
+    seen on it before counts.
+
+    :param resolve: what the machine's disk says of a directory; None: nothing.
+    """
+    is_away = False
+
+    @lru_cache(maxsize=10_000)
+    def label(cwd: str) -> str:
+        nonlocal is_away
+        name = f"{SEEN}{machine}:{cwd}"
+        seen, found = settings.get(name), None
+        if cwd.startswith("/") and not is_away:
+            try:
+                found = resolve(cwd)
+            except (HostUnreachable, HostRefused):
+                is_away = True
+            except SourceUnreadable:
+                found = None
+        if found is not None and found != seen:
+            settings.set(name, found)
+        return found or (str(seen) if seen is not None else project_label(cwd))
 
     return label
 

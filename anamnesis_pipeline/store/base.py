@@ -24,6 +24,7 @@ from anamnesis_pipeline.model import (
     Where,
 )
 from anamnesis_pipeline.store.document_base import DocumentRecords
+from anamnesis_pipeline.store.exclusion_base import ExclusionRecords
 from anamnesis_pipeline.store.forget_base import ForgetRecords
 from anamnesis_pipeline.store.ingest_base import IngestRecords
 from anamnesis_pipeline.store.llm_base import LlmRecords
@@ -292,6 +293,7 @@ class Store:
     llm: LlmRecords
     settings: SettingsRecords
     forgetting: ForgetRecords
+    exclusion: ExclusionRecords
     close: "Closer"
 
 

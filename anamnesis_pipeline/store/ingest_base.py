@@ -177,7 +177,7 @@ class IngestRecords(Protocol):
         """Closed parts (of one project, by any of its names and aliases) without a summary of their present content,
         whatever wrote it, or whose summary is to be tried again by `now` (`Summary.retry_at`) or was asked for anew,
         newest first: by the time of their last segment, then id. `after`: only those behind this one, the last of the
-        page before, whatever has become of it.
+        page before, whatever has become of it. None that is held (`ExclusionRecords.hold`).
         """
 
     def sources_to_summarize(self, now: datetime) -> set[str]:
@@ -217,7 +217,7 @@ class IngestRecords(Protocol):
     def parts_to_publish(self, source: str, limit: int) -> list[tuple[Part, Summary | None]]:
         """Parts whose episode is missing or older than the part or its summary, newest first.
 
-        A part whose message keys or id are tombstoned is never listed.
+        A part whose message keys or id are tombstoned, or that is held (`ExclusionRecords.hold`), is never listed.
         """
 
     def counts(self, source: str | None = None) -> SourceCounts:

@@ -13,7 +13,12 @@ _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 def cursor_after(last: Episode) -> str:
     """The cursor of the page that follows `last`, newest first."""
-    return f"{(last.timestamp - _EPOCH) // timedelta(microseconds=1)}-{last.episode_id.encode().hex()}"
+    return cursor_at(last.timestamp, last.episode_id)
+
+
+def cursor_at(when: datetime, name: str) -> str:
+    """The cursor of what follows, in a list by (time, id), newest first."""
+    return f"{(when - _EPOCH) // timedelta(microseconds=1)}-{name.encode().hex()}"
 
 
 def read_cursor(cursor: str) -> tuple[datetime, str]:

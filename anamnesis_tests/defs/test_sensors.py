@@ -3,7 +3,6 @@
 import json
 from collections.abc import Iterator
 from pathlib import Path
-from types import SimpleNamespace
 
 import dagster as dg
 import pytest
@@ -15,6 +14,7 @@ from anamnesis_pipeline.defs.partitions import SOURCES
 from anamnesis_pipeline.defs.resources import MemoryResource
 from anamnesis_pipeline.defs.sensors import crawl_sensor
 from anamnesis_pipeline.steps.pipeline import ingest_source
+from anamnesis_pipeline.wiring import discover_sources
 
 LINE = json.dumps({"type": "user", "uuid": "u1", "sessionId": "s", "timestamp": "2026-01-01T00:00:00Z",
                    "message": {"role": "user", "content": "why?"}})  # fmt: skip
@@ -39,12 +39,13 @@ def memory(logs: Path) -> Iterator[MemoryResource]:
     resource.store.close()
 
 
-def tick(
-    sensor: dg.SensorDefinition, instance: dg.DagsterInstance, memory: MemoryResource, cursor: str | None = None
-) -> dg.SensorResult:
-    with dg.build_sensor_context(
-        instance=instance, definitions=defs, resources={"memory": memory}, cursor=cursor
-    ) as context:
+def tick(sensor: dg.SensorDefinition, instance: dg.DagsterInstance, memory: MemoryResource) -> dg.SensorResult:
+    """One tick, when every host and source is due."""
+    for name in memory.store.settings.all("crawl."):
+        if name.startswith("crawl.source."):
+            seen = memory.store.settings.get(name)
+            memory.store.settings.set(name, {key: value for key, value in seen.items() if key != "tried_at"})
+    with dg.build_sensor_context(instance=instance, definitions=defs, resources={"memory": memory}) as context:
         result = sensor(context)
     if isinstance(result, dg.SkipReason):
         return dg.SensorResult(skip_reason=result)
@@ -58,36 +59,15 @@ def folders(result: dg.SensorResult) -> list[str]:
     return [str(request.partition_key).split("--")[1] for request in result.run_requests or []]
 
 
-def test_a_tick_that_runs_out_of_time_goes_on_where_it_stopped(
-    memory: MemoryResource, instance: dg.DagsterInstance, monkeypatch: pytest.MonkeyPatch
+def test_a_tick_requests_one_run_per_changed_source_and_adds_its_partition(
+    memory: MemoryResource, instance: dg.DagsterInstance
 ) -> None:
-    clock = iter(range(0, 10_000, 20))
-    monkeypatch.setattr(sensors, "time", SimpleNamespace(monotonic=lambda: next(clock)))
-    first = tick(crawl_sensor, instance, memory)
-    assert folders(first) == ["a"]
-    second = tick(crawl_sensor, instance, memory, first.cursor)
-    assert folders(second) == ["b"]
-    assert folders(tick(crawl_sensor, instance, memory, second.cursor)) == ["c"]
-
-
-def test_a_tick_that_finds_nothing_remembers_where_it_stopped(
-    memory: MemoryResource, instance: dg.DagsterInstance, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    tick(crawl_sensor, instance, memory)
-    for source in memory.store.ingest.sources():
-        if source.folder in ("a", "b"):
-            memory.pipeline.crawl(source)
-            memory.pipeline.parse(source)
-            memory.pipeline.summarize_parts(source)
-            memory.pipeline.publish(source)
-    clock = iter(range(0, 10_000, 20))
-    monkeypatch.setattr(sensors, "time", SimpleNamespace(monotonic=lambda: next(clock)))
-    cursor = None
-    for expected in ([], [], ["c"]):
-        result = tick(crawl_sensor, instance, memory, cursor)
-        assert folders(result) == expected
-        assert (result.skip_reason is not None) == (not expected)
-        cursor = result.cursor
+    result = tick(crawl_sensor, instance, memory)
+    assert folders(result) == ["a", "b", "c"]
+    assert {request.tags["anamnesis/machine"] for request in result.run_requests or []} == {"mac"}
+    assert {str(request.partition_key) for request in result.run_requests or []} <= set(
+        instance.get_dynamic_partitions(str(SOURCES.name))
+    )
 
 
 def test_a_source_that_is_being_ingested_is_not_requested_again(
@@ -145,7 +125,7 @@ def test_only_dead_roots_are_named_in_the_reason_to_skip(
 def test_a_half_done_source_whose_root_is_gone_gets_its_partition_and_its_run(
     memory: MemoryResource, instance: dg.DagsterInstance, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    source = sensors.discover_sources(memory.settings).sources[0]
+    source = discover_sources(memory.settings).sources[0]
     memory.store.ingest.put_sources([source])
     memory.pipeline.crawl(source)
     monkeypatch.setenv("ANAMNESIS_LOG_ROOTS", "/nonexistent/logs")

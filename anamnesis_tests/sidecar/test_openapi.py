@@ -22,16 +22,24 @@ from anamnesis_pipeline.sidecar.services import Services
 from anamnesis_tests.sidecar.conftest import open_services, wait_for
 
 DEPENDS_ON_THE_MACHINE = {
+    "POST /api/blocklist",
+    "POST /api/episodes/ingest-url",
+    "POST /api/episodes/upload",
+    "POST /api/uploads",
     "POST /api/embedding/cpu",
     "POST /api/embedding/model",
     "PUT /api/embedding/config",
+    "POST /api/crawler/run",
     "POST /api/episodes/reembed",
     "POST /api/forget",
     "POST /api/jsonl/ingest",
+    "POST /api/sources/test",
     "PUT /api/jsonl/settings",
+    "PUT /api/sources",
+    "PUT /api/sources/{name}",
 }
 """Here a value may be refused that the document allows: no document can say which cores, models, sources and zones
-there are, or that one of several fields must say something.
+there are, that one of several fields must say something, or which texts are a rule or a document.
 """
 
 # The document depends on nothing but the settings; the application that answers is the fixture below.

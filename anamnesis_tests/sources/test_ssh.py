@@ -246,6 +246,44 @@ def test_the_difference_of_clocks_is_measured(tmp_path, user_key, known, opened,
         assert abs(host.clock_skew_s() - ahead_s) < 5
 
 
+def test_a_host_whose_grep_is_another_one_still_tells_what_to_ignore(tmp_path, user_key, known, opened):
+    docs = tmp_path / "docs"
+    docs.mkdir()
+    (docs / ".gitignore").write_text("secret\n")
+    (tmp_path / "bin").mkdir()
+    (tmp_path / "bin" / "grep").write_text("#!/bin/sh\nexit 2\n")
+    (tmp_path / "bin" / "grep").chmod(0o755)
+    with openssh_server(tmp_path / "sshd", user_key, {"PATH": f"{tmp_path}/bin:/usr/bin:/bin"}) as server:
+        known(server)
+        assert survey(opened(server.place), docs).ignores == {".gitignore": "secret\n"}
+
+
+def test_a_listing_that_was_killed_half_way_is_none(tmp_path, user_key, known, opened):
+    (tmp_path / "bin").mkdir()
+    find = tmp_path / "bin" / "find"
+    find.write_text('#!/bin/sh\n[ "$1" = / ] && exit 0\nkill -9 $$\n')
+    find.chmod(0o755)
+    with openssh_server(tmp_path / "sshd", user_key, {"PATH": f"{tmp_path}/bin:/usr/bin:/bin"}) as server:
+        known(server)
+        for kind in (DOCUMENTS, LOGS):
+            with pytest.raises(HostUnreachable, match="before it was done"):
+                survey(opened(server.place), tmp_path / "bin", kind)
+
+
+def test_files_have_the_size_time_and_identity_that_they_have_over_there(far_server, known, opened, tmp_path):
+    for name, mtime_ns in (("a.md", 1_700_000_000_123_456_789), ("old.md", -5_000_000_000)):
+        (tmp_path / name).write_text(name)
+        os.utime(tmp_path / name, ns=(mtime_ns, mtime_ns))
+    (tmp_path / "link.md").symlink_to(tmp_path / "a.md")
+    known(far_server.server)
+    found = survey(opened(far_server.place), tmp_path)
+    assert [file.path for file in found.files] == ["a.md", "link.md", "old.md"]
+    for file in found.files:
+        status = os.stat(tmp_path / file.path)
+        identity = status.st_size, status.st_mtime_ns, status.st_dev, status.st_ino
+        assert (file.size, file.mtime_ns, file.device, file.inode) == identity
+
+
 def test_the_clock_of_a_usual_host_is_right(far_server, known, opened, tmp_path):
     known(far_server.server)
     host = opened(far_server.place)
@@ -375,6 +413,19 @@ def test_each_root_is_answered_for_in_one_command_and_known_ones_in_a_few_bytes(
     (tmp_path / "3" / "new.md").write_text("new")
     changed = host.survey([Wanted(DOCUMENTS, w.root, f.state) for w, f in zip(wanted, found, strict=True)])
     assert [each.files is None for each in changed] == [True, True, True, False, True]
+
+
+@pytest.mark.slow
+def test_a_hundred_thousand_files_are_listed_and_known_again(far_server, known, opened, tmp_path):
+    for number in range(100_000):
+        if number % 1000 == 0:
+            (tmp_path / f"{number // 1000}").mkdir()
+        os.close(os.open(tmp_path / f"{number // 1000}" / f"{number}.md", os.O_CREAT))
+    known(far_server.server)
+    host = opened(far_server.place)
+    found = survey(host, tmp_path)
+    assert len(found.files) == 100_000
+    assert survey(host, tmp_path, known=found.state).files is None
 
 
 @pytest.mark.slow

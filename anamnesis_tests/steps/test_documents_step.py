@@ -1,14 +1,20 @@
 """Documents from their folder to episodes, and what becomes of their sections when they change."""
 
-from dataclasses import replace
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
 
+from anamnesis_pipeline.errors import HostUnreachable
 from anamnesis_pipeline.model import Source
+from anamnesis_pipeline.sources.base import Read
+from anamnesis_pipeline.sources.exclusion import Rule, RuleKind
+from anamnesis_pipeline.sources.local import LocalHost
+from anamnesis_pipeline.steps.blocklist import add_rule, lift
+from anamnesis_pipeline.steps.crawl import EXCLUDED
 from anamnesis_pipeline.steps.llm_choice import LlmChoice, LlmRules
-from anamnesis_pipeline.steps.pipeline import ingest_source
 from anamnesis_pipeline.store.base import Store
 from anamnesis_tests.steps.crawled_documents import T0, DocumentHome, make_repository, write
 from anamnesis_tests.store.samples import put
@@ -244,13 +250,32 @@ def test_a_document_that_is_handed_in_is_found_at_once_by_its_title_and_tags(hom
 def test_what_somebody_keeps_out_by_its_text_comes_in_when_nobody_minds_any_more(home: DocumentHome) -> None:
     notes = home.source("notes")
     write(notes, "a.md", page(SETUP))
-    rules = home.rules_of(notes)
-    assert rules is not None
-    minded = replace(rules, excluded=lambda text: "payroll" if "installer" in text else None)
-    (report,) = [ingest_source(replace(home.pipeline, rules_of=lambda source: minded), notes)]
-    assert (report.crawl.left_out, report.crawl.problems, home.texts()) == ({"payroll": 1}, [], [])
+    rule, _ = add_rule(home.store, Rule(RuleKind.CONTENT_PATTERN, "installer"))
+    (report,) = home.ingest(notes)
+    assert (report.crawl.left_out, report.crawl.problems, home.texts()) == ({EXCLUDED: 1}, [], [])
+    lift(home.store, rule.rule_id)
     home.ingest(notes)
     assert "installer" in "".join(home.texts())
+
+
+@pytest.mark.parametrize(("kind", "value"), [(RuleKind.PATTERN, "a.md"), (RuleKind.PROJECT, "acme/shop")])
+def test_what_is_stored_of_an_excluded_document_stays_and_goes_on_when_the_rule_is_lifted(
+    home: DocumentHome, kind: RuleKind, value: str
+) -> None:
+    notes = home.source("notes")
+    make_repository(notes)
+    write(notes, "a.md", page(SETUP))
+    home.ingest(notes)
+    before = home.texts()
+    rule, _ = add_rule(home.store, Rule(kind, value))
+    write(notes, "a.md", page(SETUP) + "\n## Gecko\nIt sleeps in the sun, as the keeper of the zoo wrote.\n", T0 + 60)
+    write(notes, "deep/a.md", page("The okapi of the new page sleeps in the shade of the tree."), T0 + 60)
+    (report,) = home.ingest(notes)
+    assert (report.crawl.left_out, report.crawl.gone, home.texts()) == ({EXCLUDED: 2}, 0, before)
+    lift(home.store, rule.rule_id)
+    home.ingest(notes)
+    assert "gecko" in "".join(home.texts()).lower()
+    assert "okapi" in "".join(home.texts())
 
 
 CODE = '''"""Prices of the shop."""
@@ -316,3 +341,27 @@ def test_a_file_that_is_empty_is_no_problem_and_one_that_was_emptied_has_no_sect
     assert not home.ingest(notes)[0].crawl.problems
     assert home.episodes() == []
     assert len(home.episodes(every=True)) > 0
+
+
+def test_a_host_that_goes_away_meanwhile_leaves_the_rest_for_the_next_run(home: DocumentHome) -> None:
+    notes = home.source("notes")
+    write(notes, "a.md", page(SETUP))
+    write(notes, "b.md", page(PORTS))
+
+    class GoesAway(LocalHost):
+        @contextmanager
+        def fetching(self, files: Sequence[tuple[str, int]]) -> Iterator[Read]:
+            def read(path: str, offset: int, length: int) -> bytes:
+                if path.endswith("b.md"):
+                    raise HostUnreachable("notes: connection dropped")
+                return self.read(path, offset, length)
+
+            yield read
+
+    home.hosts["notes"] = GoesAway("notes")
+    (report,) = home.ingest(notes)
+    assert report.crawl.problems == ["notes: connection dropped"]
+    assert set(home.store.ingest.cursors(notes.key)) == {"a.md"}, "b.md is still new, and asks for a run"
+    home.hosts["notes"] = LocalHost("notes")
+    home.ingest(notes)
+    assert "3010" in "".join(home.texts())

@@ -269,7 +269,7 @@ HOT = {
         Where(since=DAY, until=DAY + timedelta(hours=1)),
     ),
     "parts to publish": (
-        "SELECT * FROM parts WHERE source = 'x' AND published_hash IS NOT wanted_hash AND {} "
+        "SELECT * FROM parts WHERE source = 'x' AND published_hash IS NOT wanted_hash AND held_by IS NULL AND {} "
         "ORDER BY ended_at DESC, part_id DESC",
         None,
     ),

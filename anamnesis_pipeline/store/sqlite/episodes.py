@@ -297,7 +297,8 @@ def _is_tombstoned(connection: sqlite3.Connection, episode: Episode) -> bool:
 
 def _bury(connection: sqlite3.Connection, episode_id: str, episode_key: int) -> None:
     connection.execute(
-        "INSERT INTO tombstones VALUES (?, ?) ON CONFLICT DO NOTHING", (episode_id, instant(datetime.now(UTC)))
+        "INSERT INTO tombstones (episode_id, deleted_at) VALUES (?, ?) ON CONFLICT DO NOTHING",
+        (episode_id, instant(datetime.now(UTC))),
     )
     connection.execute(
         """INSERT INTO tombstone_keys (message_key, episode_id)

@@ -81,7 +81,7 @@ class SqliteForgetting:
         for batch in batches([(key, episode_id) for episode_id, keys in keys_of.items() for key in ("", *keys)]):
             with self._database.write() as connection:
                 connection.executemany(
-                    "INSERT INTO tombstones VALUES (?, ?) ON CONFLICT DO NOTHING",
+                    "INSERT INTO tombstones (episode_id, deleted_at) VALUES (?, ?) ON CONFLICT DO NOTHING",
                     [(episode_id, now) for _, episode_id in batch],
                 )
                 connection.executemany(

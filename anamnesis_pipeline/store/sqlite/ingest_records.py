@@ -247,6 +247,9 @@ class SqliteIngest(SqliteArchive, SqliteSummaries):
             )
 
 
+_UNPUBLISHED = "published_hash IS NOT wanted_hash AND held_by IS NULL"
+
+
 def _commit_crawl(
     connection: sqlite3.Connection, before: FileCursor | None, after: FileCursor, frame: ArchiveFrame | None
 ) -> bool:
@@ -318,7 +321,7 @@ def _is_contested(connection: sqlite3.Connection, chunk: ParsedChunk) -> bool:
 
 def _with_unpublished(connection: sqlite3.Connection, sources: set[str]) -> set[str]:
     """These sources and all that `parts_to_publish` lists something of."""
-    rows = connection.execute("SELECT DISTINCT source FROM parts WHERE published_hash IS NOT wanted_hash")
+    rows = connection.execute(f"SELECT DISTINCT source FROM parts WHERE {_UNPUBLISHED}")
     waiting = {source for (source,) in rows.fetchall()} - sources
     return sources | {
         source
@@ -331,7 +334,7 @@ def _unpublished(connection: sqlite3.Connection, source: str) -> Iterator[Part]:
     """Parts whose episode is missing or old, newest first, read as they are asked for."""
     rows = connection.execute(
         f"""SELECT {PART_COLUMNS} FROM parts
-            WHERE source = ? AND published_hash IS NOT wanted_hash
+            WHERE source = ? AND {_UNPUBLISHED}
             ORDER BY ended_at DESC, part_id DESC""",
         (source,),
     )

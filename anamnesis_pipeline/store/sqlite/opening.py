@@ -6,6 +6,7 @@ from anamnesis_pipeline.store.base import Store
 from anamnesis_pipeline.store.sqlite.connection import Database
 from anamnesis_pipeline.store.sqlite.document_rows import SqliteDocuments
 from anamnesis_pipeline.store.sqlite.episodes import SqliteEpisodes
+from anamnesis_pipeline.store.sqlite.exclusion import SqliteExclusion
 from anamnesis_pipeline.store.sqlite.forgetting import SqliteForgetting
 from anamnesis_pipeline.store.sqlite.fulltext import SqliteTextIndex
 from anamnesis_pipeline.store.sqlite.ingest_records import SqliteIngest
@@ -39,5 +40,6 @@ def open_sqlite(path: Path, index_dir: Path) -> Store:
         llm=SqliteLlm(database),
         settings=SqliteSettings(database),
         forgetting=SqliteForgetting(database, Scrubbing(database, index_dir)),
+        exclusion=SqliteExclusion(database),
         close=database.close,
     )

@@ -53,7 +53,8 @@ M001_INGEST = (
     "CREATE INDEX occurrences_by_key ON occurrences (message_key)",
     # wanted_hash is what an up-to-date episode is made of (text and summary), published_hash what it was made of,
     # summarized_hash the text that the summary is of, summary_due when to make another one ('': asked for; null: it
-    # will do): the work left is what the partial indexes hold
+    # will do): the work left is what the partial indexes hold; held_by is the rule that keeps a part from being
+    # summarized and published
     """CREATE TABLE parts (
         part_id TEXT PRIMARY KEY, source TEXT NOT NULL, path TEXT NOT NULL, session_id TEXT NOT NULL,
         exchange_id TEXT NOT NULL, ordinal INTEGER NOT NULL, kind TEXT NOT NULL, project TEXT NOT NULL,
@@ -61,7 +62,7 @@ M001_INGEST = (
         origin TEXT NOT NULL DEFAULT '', lead TEXT NOT NULL, section TEXT NOT NULL DEFAULT '',
         closed INTEGER NOT NULL, started_at TEXT NOT NULL, ended_at TEXT NOT NULL, content_hash TEXT NOT NULL,
         wanted_hash TEXT NOT NULL, published_hash TEXT, summarized_hash TEXT, summary_due TEXT,
-        segments BLOB NOT NULL
+        held_by TEXT, segments BLOB NOT NULL
     )""",
     "CREATE INDEX parts_by_exchange ON parts (source, exchange_id)",
     "CREATE INDEX parts_by_path ON parts (source, path)",
@@ -74,7 +75,8 @@ M001_INGEST = (
     """CREATE INDEX parts_to_summarize_again ON parts (source, summary_due)
         WHERE closed = 1 AND summary_due IS NOT NULL""",
     """CREATE INDEX parts_to_publish ON parts (source, ended_at DESC, part_id DESC)
-        WHERE published_hash IS NOT wanted_hash""",
+        WHERE published_hash IS NOT wanted_hash AND held_by IS NULL""",
+    "CREATE INDEX parts_held ON parts (held_by) WHERE held_by IS NOT NULL",
     # which text of which section was seen where; rows of texts that went stay, with present = 0
     """CREATE TABLE sightings (
         source TEXT NOT NULL, path TEXT NOT NULL, part_id TEXT NOT NULL, place TEXT NOT NULL, anchor TEXT NOT NULL,
@@ -147,7 +149,12 @@ M002_EPISODES = (
         tag TEXT NOT NULL, episode_key INTEGER NOT NULL, PRIMARY KEY (tag, episode_key)
     ) WITHOUT ROWID""",
     "CREATE INDEX episode_tags_by_episode ON episode_tags (episode_key)",
-    "CREATE TABLE tombstones (episode_id TEXT PRIMARY KEY, deleted_at TEXT NOT NULL) WITHOUT ROWID",
+    # went_with: the episode with which this one was deleted, where it is a record of that one
+    """CREATE TABLE tombstones (
+        episode_id TEXT PRIMARY KEY, deleted_at TEXT NOT NULL, reason TEXT NOT NULL DEFAULT '',
+        went_with TEXT NOT NULL DEFAULT ''
+    ) WITHOUT ROWID""",
+    "CREATE INDEX tombstones_by_time ON tombstones (deleted_at, episode_id) WHERE went_with = ''",
     """CREATE TABLE tombstone_keys (
         message_key TEXT NOT NULL, episode_id TEXT NOT NULL, PRIMARY KEY (message_key, episode_id)
     ) WITHOUT ROWID""",

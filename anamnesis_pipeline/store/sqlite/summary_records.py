@@ -23,9 +23,9 @@ PARTS_AT_ONCE = 100
 _ASKED_FOR = ""
 """`summary_due` of a part whose summary is wanted anew: before every instant."""
 
-_NOT_DELETED = "part_id NOT IN (SELECT episode_id FROM tombstones)"
-_MISSING = f"closed = 1 AND summarized_hash IS NOT content_hash AND {_NOT_DELETED}"
-_DUE = f"closed = 1 AND summary_due IS NOT NULL AND summary_due <= :now AND {_NOT_DELETED}"
+_WANTED = "part_id NOT IN (SELECT episode_id FROM tombstones) AND held_by IS NULL"
+_MISSING = f"closed = 1 AND summarized_hash IS NOT content_hash AND {_WANTED}"
+_DUE = f"closed = 1 AND summary_due IS NOT NULL AND summary_due <= :now AND {_WANTED}"
 """Each reads the partial index of its condition, which holds the work left."""
 _OF_PROJECT = "(:projects IS NULL OR project IN (SELECT value FROM json_each(:projects)))"
 
@@ -77,7 +77,7 @@ class SqliteSummaries:
         with self._database.read() as connection:
             rows = connection.execute(
                 f"""SELECT part_id, source FROM parts
-                    WHERE closed = 1 AND summarized_hash IS content_hash AND {_NOT_DELETED} AND {_OF_PROJECT}
+                    WHERE closed = 1 AND summarized_hash IS content_hash AND {_WANTED} AND {_OF_PROJECT}
                         AND (SELECT model FROM summaries s WHERE s.part_id = parts.part_id) <> :model
                     ORDER BY ended_at DESC, part_id DESC""",
                 {"projects": _names(connection, project), "model": except_model},

@@ -1,0 +1,190 @@
+"""`anamnesis exclude`: what is never to come in again, with a reason."""
+
+import json
+import os
+from collections.abc import Sequence
+from contextlib import closing
+from dataclasses import asdict
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from anamnesis_pipeline import settings as settings_file
+from anamnesis_pipeline.commands import forget as forget_command
+from anamnesis_pipeline.errors import GiveUp
+from anamnesis_pipeline.exchanges.projects import project_label
+from anamnesis_pipeline.settings import Settings
+from anamnesis_pipeline.sources.exclusion import Rule, RuleKind, checked, sha256_of
+from anamnesis_pipeline.steps.blocklist import (
+    STAYS,
+    Entry,
+    add_rule,
+    blocklist,
+    exclude_episode,
+    lift,
+    matching_episodes,
+    what_comes_back,
+)
+from anamnesis_pipeline.steps.forget import ForgetReport
+from anamnesis_pipeline.steps.forget_target import ForgetRequest
+from anamnesis_pipeline.store.base import Store
+from anamnesis_pipeline.wiring import effective_settings, open_forgetter, open_store
+from anamnesis_pipeline.wording import counted
+
+SHOWN = 200
+
+app = typer.Typer(help="Keep files, projects and texts away for good, and let them in again.", no_args_is_help=True)
+
+
+@app.command("add")
+def _add(
+    path: Annotated[str | None, typer.Option(help="A file, or a folder with all below it.")] = None,
+    session: Annotated[str | None, typer.Option(help="A session, with its subagents.")] = None,
+    project: Annotated[str | None, typer.Option(help="A project, by any of its names.")] = None,
+    pattern: Annotated[str | None, typer.Option(help="Paths, as a line of a .gitignore, e.g. `*.pem`.")] = None,
+    content_pattern: Annotated[str | None, typer.Option(help="Texts that hold this regular expression.")] = None,
+    file: Annotated[Path | None, typer.Option(help="Any copy of this file.")] = None,
+    episode: Annotated[str | None, typer.Option(help="An episode: it is deleted, and stays away.")] = None,
+    machine: Annotated[str, typer.Option(help="Only on this machine; else on every one.")] = "",
+    reason: Annotated[str, typer.Option(help="Why, for whoever reads the list.")] = "",
+    forget: Annotated[bool, typer.Option("--forget", help="Forget what is stored of it, too, for good.")] = False,
+) -> None:
+    """Keep something away from now on. What is stored of it stays, unless --forget."""
+    rules = _rules(
+        {
+            RuleKind.PATH: _absolute(path) if path else None,
+            RuleKind.SESSION: session,
+            RuleKind.PROJECT: project_label(project) if project else None,
+            RuleKind.PATTERN: pattern,
+            RuleKind.CONTENT_PATTERN: content_pattern,
+            RuleKind.CONTENT: _sha256(file) if file else None,
+        },
+        machine,
+        reason,
+    )
+    for line in add(settings_file.load(), rules, episode, reason, forget=forget):
+        typer.echo(line)
+
+
+@app.command("list")
+def _list(as_json: Annotated[bool, typer.Option("--json", help="Print JSON instead of text.")] = False) -> None:
+    """Rules and deleted episodes that stay away, the newest first."""
+    entries = listed(settings_file.load())
+    if as_json:
+        typer.echo(json.dumps([_plain(entry) for entry in entries], ensure_ascii=False, indent=2))
+    else:
+        typer.echo(render(entries))
+
+
+@app.command("remove")
+def _remove(
+    entry_id: Annotated[str, typer.Argument(metavar="ID", help="As `exclude list` shows it.")],
+) -> None:
+    """Let something in again."""
+    typer.echo(remove(settings_file.load(), entry_id))
+
+
+def add(
+    settings: Settings, rules: Sequence[Rule], episode: str | None, reason: str, *, forget: bool = False
+) -> list[str]:
+    """Store rules, and exclude an episode; returns what to say.
+
+    :param forget: also forget what is stored of what the rules mean.
+    :raises GiveUp: nothing is asked for, or there is no such episode.
+    """
+    if not rules and not episode:
+        raise GiveUp(
+            "say what to exclude: --path, --session, --project, --pattern, --content-pattern, --file, --episode"
+        )
+    said: list[str] = []
+    with closing(open_store(settings)) as store:
+        if episode and exclude_episode(store, episode, reason) is None:
+            raise GiveUp(f"no episode {episode!r}; anamnesis search shows ids")
+        said += [f"{episode} is deleted and excluded"] if episode else []
+        for rule in rules:
+            stored, is_new = add_rule(store, rule)
+            said.append(f"{stored.kind} {stored.value} is excluded{'' if is_new else ' already'}: {stored.rule_id}")
+        if forget:
+            said += [forget_command.render(report) for report in _forget(settings, store, rules)]
+        elif rules:
+            said.append(STAYS)
+    return said
+
+
+def listed(settings: Settings) -> list[Entry]:
+    """The newest entries; a home without a store has none."""
+    if not settings.database.exists():
+        return []
+    with closing(open_store(settings)) as store:
+        return blocklist(store, SHOWN)
+
+
+def remove(settings: Settings, entry_id: str) -> str:
+    """Lift an entry; returns what to say.
+
+    :raises GiveUp: there is none of this id.
+    """
+    with closing(open_store(settings)) as store:
+        lifted = lift(store, entry_id)
+    if lifted is None:
+        raise GiveUp(f"nothing of the id {entry_id!r} is excluded; those that are: anamnesis exclude list")
+    return f"{entry_id} is lifted: {what_comes_back(entry_id, lifted)}"
+
+
+def render(entries: Sequence[Entry]) -> str:
+    """One line per entry. Pure."""
+    if not entries:
+        return "Nothing is excluded."
+    lines = []
+    for entry in entries:
+        where = f" on {entry.machine}" if entry.machine else ""
+        held = f" ({counted(entry.held, 'part')} held back)" if entry.held else ""
+        why = f": {entry.reason}" if entry.reason else ""
+        value = f" {entry.value}" if entry.value else ""
+        lines.append(f"{entry.added_at:%Y-%m-%d %H:%M}  {entry.id}  {entry.kind}{value}{where}{held}{why}")
+    if len(entries) == SHOWN:
+        lines.append("Older ones: GET /api/blocklist")
+    return "\n".join("".join(c if c.isprintable() else " " for c in line) for line in lines)
+
+
+def _rules(values: dict[RuleKind, str | None], machine: str, reason: str) -> list[Rule]:
+    of_paths = {RuleKind.PATH, RuleKind.SESSION, RuleKind.PATTERN}
+    return [
+        checked(Rule(kind, value, machine if kind in of_paths else "", reason))
+        for kind, value in values.items()
+        if value is not None
+    ]
+
+
+def _forget(settings: Settings, store: Store, rules: Sequence[Rule]) -> list[ForgetReport]:
+    forgetter = open_forgetter(effective_settings(store), store)
+    requests = [_request(store, rule) for rule in rules]
+    return [forgetter.forget(request) for request in requests if not request.is_empty]
+
+
+def _request(store: Store, rule: Rule) -> ForgetRequest:
+    """What a rule means of what is stored: whole logs where it names them, else episodes."""
+    if not rule.machine and rule.kind is RuleKind.PATH:
+        return ForgetRequest(path=rule.value)
+    if not rule.machine and rule.kind is RuleKind.SESSION:
+        return ForgetRequest(session_id=rule.value)
+    if rule.kind is RuleKind.PROJECT:
+        return ForgetRequest(project=rule.value)
+    return ForgetRequest(ids=tuple(matching_episodes(store, rule)))
+
+
+def _absolute(path: str) -> str:
+    """As it is meant here; one of Windows is of another machine."""
+    return path if path[1:2] == ":" else os.path.abspath(os.path.expanduser(path))
+
+
+def _sha256(file: Path) -> str:
+    try:
+        return sha256_of(file.read_bytes())
+    except OSError as problem:
+        raise GiveUp(f"{file} cannot be read: {problem.strerror}") from problem
+
+
+def _plain(entry: Entry) -> dict[str, object]:
+    return asdict(entry) | {"added_at": entry.added_at.isoformat()}

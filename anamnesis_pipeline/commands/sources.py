@@ -1,0 +1,221 @@
+"""`anamnesis sources`: what is crawled, trying it, adding and removing it."""
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import closing, contextmanager
+from dataclasses import dataclass, replace
+from typing import Any
+
+from anamnesis_pipeline.crawler_wiring import open_crawler
+from anamnesis_pipeline.errors import BadSetting, GiveUp, HostRefused, HostUnreachable, SourceUnreadable
+from anamnesis_pipeline.settings import Settings
+from anamnesis_pipeline.sidecar.crawler_control import CrawlerControl, source_out, trial_out
+from anamnesis_pipeline.sources.base import SourceHost
+from anamnesis_pipeline.sources.discovery import PROJECTS, log_root
+from anamnesis_pipeline.sources.specs import (
+    CLAUDE_DOCUMENTS,
+    CLAUDE_ROOT,
+    DOCUMENTS,
+    LOGS,
+    SourceSpec,
+    default_name,
+    place_and_root,
+    with_machine,
+)
+from anamnesis_pipeline.steps.source_specs import spec_of_values
+from anamnesis_pipeline.steps.source_trial import guessed_kind
+from anamnesis_pipeline.store.base import Store
+from anamnesis_pipeline.supervisor.up_lock import log_roots_in_use
+from anamnesis_pipeline.wiring import effective_settings, open_store
+from anamnesis_pipeline.wording import counted
+
+KINDS = {"logs": LOGS, "documents": DOCUMENTS, "auto": ""}
+_SHOWN = {LOGS: "logs", DOCUMENTS: "documents"}
+Say = Callable[[str], None]
+
+
+@dataclass(frozen=True, slots=True)
+class Wish:
+    """What somebody wants to be crawled, as typed. `kind` is one of KINDS."""
+
+    place: str
+    kind: str = "auto"
+    name: str = ""
+    machine: str = ""
+    include: Sequence[str] = ()
+    exclude: Sequence[str] = ()
+    project: str = ""
+    instance: str = ""
+    interval_s: int | None = None
+    private: bool = False
+    max_mb: float = 1.0
+
+
+def run_list(settings: Settings) -> dict[str, Any]:
+    """All sources with how they are doing, JSON-ready."""
+    with _control(settings) as (control, _, _):
+        state = control.status()
+        doing = {row["name"]: row for row in state["sources"]}
+        return {
+            "sources": [{**source, **doing[source["name"]]} for source in control.sources()],
+            "hosts": state["hosts"],
+        }
+
+
+def run_add(settings: Settings, wish: Wish, say: Say, *, test: bool = True) -> None:
+    """Add what `wish` names: of a host without a root, its logs and Claude's own documents.
+
+    :raises BadSetting: it cannot be, or is there already.
+    :raises GiveUp: it was tried and does not work; nothing was added.
+    """
+    with _control(settings) as (control, store, current):
+        specs = _drafts(wish, current, store, is_asked=test)
+        taken = {spec.name for spec in control.specs()}
+        for spec in specs:
+            name = spec.name or default_name(spec.machine, spec.root, spec.kind, taken)
+            if name in taken:
+                raise BadSetting(f"there is a source {name!r} already; give another --name, or remove it first")
+            taken.add(name)
+            _add(control, replace(spec, name=name), say, test=test)
+        say("They are looked at within one tick of `anamnesis up`, or now: anamnesis ingest")
+
+
+def run_test(settings: Settings, text: str) -> dict[str, Any]:
+    """What would be crawled of a source, by its name, or of a place; nothing is stored.
+
+    :raises BadSetting: it is neither.
+    """
+    with _control(settings) as (control, store, current):
+        spec = control.find(text)
+        specs = [spec] if spec else _drafts(Wish(text), current, store, is_asked=True)
+        named = [
+            spec if spec.name else replace(spec, name=default_name(spec.machine, spec.root, spec.kind, ()))
+            for spec in specs
+        ]
+        return {"trials": [{**source_out(spec), **control.trial_out(spec)} for spec in named]}
+
+
+def run_remove(settings: Settings, name: str) -> str:
+    """Stop crawling a source; returns what to say.
+
+    :raises BadSetting: none of that name can be removed.
+    """
+    with _control(settings) as (control, _, _):
+        spec = control.remove(name)
+    return (
+        f"{name} is crawled no longer; what was read of it stays. To forget it as well: "
+        f"anamnesis forget --path {spec.root} (see what would go first; it asks for --yes)"
+    )
+
+
+@contextmanager
+def _control(settings: Settings) -> Iterator[tuple[CrawlerControl, Store, Settings]]:
+    with closing(open_store(settings)) as store:
+        current = effective_settings(store)
+        current = current.model_copy(update={"log_roots": log_roots_in_use(current)})
+        yield CrawlerControl(store, current), store, current
+
+
+def _drafts(wish: Wish, settings: Settings, store: Store, *, is_asked: bool) -> list[SourceSpec]:
+    """The sources that a wish means, without a name where it gives none. Its machine is asked what it holds."""
+    host, root = place_and_root(wish.place)
+    values = {
+        "name": wish.name or "draft", "kind": LOGS, "root": root or CLAUDE_ROOT, "host": host, "machine": wish.machine,
+        "include": list(wish.include), "exclude": list(wish.exclude), "project": wish.project,
+        "instance": wish.instance, "interval_s": wish.interval_s, "private": wish.private,
+        "max_file_bytes": int(wish.max_mb * (1 << 20)),
+    }  # fmt: skip
+    spec = replace(with_machine(spec_of_values(values), settings.machine), name=wish.name)
+    if not root:
+        return _claude_of(spec)
+    if wish.kind not in KINDS:
+        raise BadSetting(f"--kind is one of {', '.join(KINDS)}, not {wish.kind!r}")
+    machine = open_crawler(settings, store, lasting=False).hosts.of_spec(spec) if is_asked else None
+    return [_of_kind(spec, KINDS[wish.kind], machine)]
+
+
+def _claude_of(spec: SourceSpec) -> list[SourceSpec]:
+    """What Claude Code keeps on a machine: the logs, and the documents beside them."""
+    documents = f"{spec.name}-memory" if spec.name else ""
+    include = spec.include or CLAUDE_DOCUMENTS
+    return [
+        replace(spec, root=f"{CLAUDE_ROOT}/{PROJECTS}", include=(), exclude=()),
+        replace(spec, kind=DOCUMENTS, name=documents, include=include),
+    ]
+
+
+def _of_kind(spec: SourceSpec, kind: str, machine: SourceHost | None) -> SourceSpec:
+    """The source as logs or documents; where nobody is asked, its name tells."""
+    if machine is None:
+        looks_like_logs = spec.root.rstrip("/").endswith((f"/{PROJECTS}", "/.claude"))
+        kind = kind or (LOGS if looks_like_logs else DOCUMENTS)
+        return replace(spec, kind=kind)
+    try:
+        kind = kind or guessed_kind(machine, _absolute(machine, spec.root))
+    except (HostUnreachable, HostRefused, SourceUnreadable) as exc:
+        raise GiveUp(f"{exc}. Nothing was added; --no-test with --kind logs or documents adds it all the same") from exc
+    root = log_root(machine, _absolute(machine, spec.root)) if kind == LOGS else spec.root
+    return replace(spec, kind=kind, root=root)
+
+
+def _absolute(machine: SourceHost, root: str) -> str:
+    return machine.home() + root[1:] if root == "~" or root.startswith("~/") else root
+
+
+def _add(control: CrawlerControl, spec: SourceSpec, say: Say, *, test: bool) -> None:
+    if test:
+        try:
+            say(render_trial({**source_out(spec), **trial_out(control.trial(spec))}))
+        except (HostUnreachable, HostRefused, SourceUnreadable) as exc:
+            raise GiveUp(f"{exc}. {spec.name} was not added; --no-test adds it all the same") from exc
+    control.put(spec)
+    say(f"{spec.name} is added: {_SHOWN[spec.kind]} in {spec.root} of {spec.machine}")
+
+
+def render_list(found: Mapping[str, Any]) -> str:
+    """Two lines per source, and one per machine that is away. Pure."""
+    lines = []
+    for row in found["sources"]:
+        where = f"{row['host']}:{row['root']}" if row["host"] else row["root"]
+        marks = [mark for mark, is_set in (("built in", row["built_in"]), ("private", row["private"])) if is_set]
+        notes = f"  ({', '.join(marks)})" if marks else ""
+        lines.append(f"{row['name']}  {_SHOWN[row['kind']]} in {where}{notes}")
+        lines.append(f"    {row['machine']}, every {row['interval_s']} s: {source_state(row)}")
+        lines += [f"    {problem}" for problem in [*row["problems"], *row["errors"]][:5]]
+    lines += [f"{host['machine']} is away: {host['error']}" for host in found["hosts"] if host["state"] == "away"]
+    return "\n".join(lines)
+
+
+def source_state(row: Mapping[str, Any]) -> str:
+    """How a source is doing, in words. Pure."""
+    if row["last_success"] is None:
+        return "not seen yet"
+    state = f"{counted(row['files'], 'file')}, {row['bytes'] / 1e6:,.1f} MB, seen {row['last_success']}"
+    if row["behind"]:
+        state += f", {counted(row['behind'], 'part')} with something new for {row['lag_s']:,.0f} s"
+    return state if row["fresh"] else f"{state}: STALE"
+
+
+def render_trials(found: Mapping[str, Any]) -> str:
+    """What would be crawled, of each. Pure."""
+    return "\n\n".join(render_trial(trial) for trial in found["trials"])
+
+
+def render_trial(trial: Mapping[str, Any]) -> str:
+    """What would be crawled of one source. Pure."""
+    head = f"{trial['name']}: {_SHOWN[trial['kind']]} in {trial['root']} of {trial['machine']}"
+    if not trial["ok"]:
+        return f"{head}\n  {trial['problem']}"
+    skew = trial["clock_skew_s"]
+    clock = f", its clock is {abs(skew):.1f} s {'ahead' if skew > 0 else 'behind'}" if skew and abs(skew) >= 1 else ""
+    total = f"{counted(trial['files'], 'file')}, {trial['bytes'] / 1e6:,.1f} MB"
+    lines = [
+        head,
+        f"  {total} in {counted(trial['partitions'], 'source')}, listed in {trial['took_ms']:,.0f} ms{clock}",
+        *(f"  {row['format']}: {counted(row['files'], 'file')}, {row['bytes']:,} bytes" for row in trial["formats"]),
+    ]
+    if trial["first"]:
+        lines.append("  the first:" if trial["files"] > len(trial["first"]) else "  these:")
+        lines += [f"    {path}" for path in trial["first"]]
+    for why, count in trial["left_out"].items():
+        lines.append(f"  left out, {why}: {count:,}, such as {', '.join(trial['examples'].get(why, ()))}")
+    return "\n".join([*lines, *(f"  problem: {problem}" for problem in trial["problems"])])

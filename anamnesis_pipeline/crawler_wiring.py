@@ -1,0 +1,145 @@
+"""Settings and configured sources to what looks at machines and reads them. Imports SSH only where a host is opened."""
+
+import os
+import threading
+from collections.abc import Callable
+from functools import cache
+from importlib.metadata import version
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from anamnesis_pipeline.documents.languages import CONVERTED, format_of
+from anamnesis_pipeline.exchanges.projects import resolved_project
+from anamnesis_pipeline.model import Source
+from anamnesis_pipeline.settings import Settings
+from anamnesis_pipeline.sources.base import Survey
+from anamnesis_pipeline.sources.discovery import PROJECTS, log_root
+from anamnesis_pipeline.sources.document_selection import Chosen, Rules, chosen
+from anamnesis_pipeline.sources.local import LocalHost
+from anamnesis_pipeline.sources.specs import DOCUMENTS, SourceSpec, built_in_specs
+from anamnesis_pipeline.sources.survey_split import wanted_of
+from anamnesis_pipeline.steps.crawl_documents import DocumentRules
+from anamnesis_pipeline.steps.exclusion import Exclusions
+from anamnesis_pipeline.steps.flights import Flights
+from anamnesis_pipeline.steps.hosts import Hosts
+from anamnesis_pipeline.steps.projects import machine_labels, project_labels
+from anamnesis_pipeline.steps.source_specs import all_specs
+from anamnesis_pipeline.steps.survey import Answer, Crawler
+from anamnesis_pipeline.store.base import Store
+
+if TYPE_CHECKING:
+    from anamnesis_pipeline.sources.ssh import SshHost
+
+_OPENING = threading.Lock()
+_REMOTE: dict[tuple[str, str], "SshHost"] = {}
+"""Of this process, by machine and place: each keeps one connection, from one look to the next."""
+_FLIGHTS: dict[Path, Flights[Answer]] = {}
+"""Of this process, by home: what hangs in one look is known to the next."""
+
+
+def built_in(settings: Settings) -> list[SourceSpec]:
+    """The sources that need no configuration."""
+    host = LocalHost(settings.machine)
+    roots = [root if root.name == PROJECTS else Path(log_root(host, str(root))) for root in settings.log_roots]
+    return built_in_specs(roots, settings.machine)
+
+
+def configured_specs(settings: Settings, store: Store) -> list[SourceSpec]:
+    """All sources that are crawled: those that need no configuration first."""
+    roots = [Path(spec.root) for spec in built_in(settings) if spec.kind != DOCUMENTS]
+    return all_specs(store.settings, roots, settings.machine)
+
+
+def open_hosts(settings: Settings, store: Store) -> Hosts:
+    """The machines of all sources; none is connected with before it is asked for something."""
+    return Hosts(configured_specs(settings, store), LocalHost(settings.machine), remote_host, settings.local_only)
+
+
+def remote_host(machine: str, place: str) -> "SshHost":
+    """A machine over SSH; one object, and so one connection, per place in a process."""
+    from anamnesis_pipeline.sources.ssh import SshHost
+
+    with _OPENING:
+        if (machine, place) not in _REMOTE:
+            _REMOTE[machine, place] = SshHost(machine, place)
+        return _REMOTE[machine, place]
+
+
+def open_labels(hosts: Hosts, store: Store) -> Callable[[Source], Callable[[str], str]]:
+    """Of a source: directory on its machine -> project. A machine that is away is not waited for twice."""
+    local = project_labels(store.settings)
+
+    @cache
+    def remote(machine: str, place: str) -> Callable[[str], str]:
+        host = remote_host(machine, place)
+        return machine_labels(store.settings, machine, lambda cwd: resolved_project(cwd, host.disk()))
+
+    def label_of(source: Source) -> Callable[[str], str]:
+        spec = hosts.spec_of(source)
+        if spec is not None and spec.kind == DOCUMENTS and spec.project:
+            return lambda cwd: spec.project
+        if source.machine in {"", hosts.local.machine}:
+            return local
+        if spec is None or hosts.local_only:
+            return machine_labels(store.settings, source.machine, lambda cwd: None)
+        return remote(spec.machine, spec.host)
+
+    return label_of
+
+
+def selection_rules(settings: Settings) -> Callable[[SourceSpec], Rules]:
+    """Of a source of documents: which files of a survey are read."""
+
+    def of(spec: SourceSpec) -> Rules:
+        root, home = os.path.expanduser(spec.root).rstrip("/"), f"{settings.home}/"
+
+        def excluded(path: str) -> str | None:
+            is_ours = not spec.host and f"{root}/{path}".startswith(home)
+            return "what Anamnesis itself keeps" if is_ours else None
+
+        return Rules(format_of, frozenset(CONVERTED), settings.crawl_skip, excluded)
+
+    return of
+
+
+def open_document_rules(hosts: Hosts, settings: Settings) -> Callable[[Source], DocumentRules | None]:
+    """How a stored source of documents is looked at; None: it is not configured any more."""
+    rules_of = selection_rules(settings)
+
+    def of(source: Source) -> DocumentRules | None:
+        spec = hosts.spec_of(source)
+        if spec is None:
+            return None
+        rules = rules_of(spec)
+
+        def choose(survey: Survey) -> Chosen:
+            return chosen(survey, spec, rules)
+
+        return DocumentRules(spec, wanted_of(spec, settings.crawl_skip), choose)
+
+    return of
+
+
+def open_private_sources(hosts: Hosts, store: Store) -> Callable[[], frozenset[str]]:
+    """Keys of the sources whose text goes to no LLM on another machine. Of one that was removed nobody knows any more
+    whether it was private, so it is.
+    """
+
+    def is_private(source: Source) -> bool:
+        spec = hosts.spec_of(source)
+        return spec.private if spec is not None else bool(source.spec)
+
+    return lambda: frozenset(source.key for source in store.ingest.sources() if is_private(source))
+
+
+def open_crawler(settings: Settings, store: Store, *, lasting: bool = True) -> Crawler:
+    """What looks at all machines.
+
+    :param lasting: looks follow in this process, so that what hangs in one may be there in the next.
+    """
+    with _OPENING:
+        flights = _FLIGHTS.setdefault(settings.home, Flights()) if lasting else Flights[Answer]()
+    return Crawler(
+        store, open_hosts(settings, store), selection_rules(settings), flights, settings.crawl_interval_s,
+        Exclusions(store), settings.crawl_skip, version("anamnesis"),
+    )  # fmt: skip

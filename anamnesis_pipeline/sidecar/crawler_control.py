@@ -1,0 +1,264 @@
+"""What the API and the command line do with configured sources and the crawler: one implementation for both."""
+
+import os
+import time
+from collections.abc import Sequence
+from dataclasses import asdict, replace
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any, cast
+
+import re2
+
+from anamnesis_pipeline.crawler_wiring import built_in, configured_specs, open_crawler
+from anamnesis_pipeline.errors import BadSetting, HostRefused, HostUnreachable, ServiceUnreachable, SourceUnreadable
+from anamnesis_pipeline.settings import Settings, claude_projects_dir
+from anamnesis_pipeline.sidecar.crawler_schemas import (
+    CrawledOut,
+    CrawlerStatusOut,
+    CrawlStartedOut,
+    HostOut,
+    LogFolderOut,
+    PatternOut,
+    SourceOut,
+    TrialOut,
+)
+from anamnesis_pipeline.sidecar.jsonl_control import JsonlControl
+from anamnesis_pipeline.sidecar.rendering import utc_text
+from anamnesis_pipeline.sidecar.services import Backfills
+from anamnesis_pipeline.sources.specs import SourceSpec, is_of, with_machine
+from anamnesis_pipeline.ssh_places import parse_place
+from anamnesis_pipeline.steps.crawler_status import CrawlerStatus, HostStatus, SpecStatus, crawler_status
+from anamnesis_pipeline.steps.flights import Flights
+from anamnesis_pipeline.steps.log_folders import log_folders
+from anamnesis_pipeline.steps.source_specs import put_spec, put_specs, remove_spec
+from anamnesis_pipeline.steps.source_trial import Trial, try_source
+from anamnesis_pipeline.steps.survey import look
+from anamnesis_pipeline.store.base import Store
+
+TRIAL_S = 30.0
+RUN_LOOK_S = 10.0
+"""Whoever asks for a run waits so long for the machines; what comes later is read by the next tick."""
+
+
+class CrawlerControl:
+    """Works on the store; what it changes counts from the next look on."""
+
+    def __init__(self, store: Store, settings: Settings, dagster: Backfills | None = None) -> None:
+        """:param settings: as they count now.
+        :param dagster: does the work; None: nobody is asked.
+        """
+        self._store, self._settings, self._dagster = store, settings, dagster
+
+    # --- sources -------------------------------------------------------------------------------------------
+
+    def specs(self) -> list[SourceSpec]:
+        """All sources that are crawled, built-in ones first."""
+        return configured_specs(self._settings, self._store)
+
+    def sources(self) -> list[SourceOut]:
+        """The same, JSON-ready."""
+        return [source_out(spec) for spec in self.specs()]
+
+    def put_all(self, specs: Sequence[SourceSpec]) -> None:
+        """Let these be all that are configured beside the built-in ones.
+
+        :raises BadSetting: one cannot be, or they contradict each other. Nothing has changed then.
+        """
+        for spec in specs:
+            self._check_host(spec)
+        put_specs(self._store.settings, specs, built_in(self._settings), self._settings.machine)
+
+    def put(self, spec: SourceSpec) -> bool:
+        """Add one, or change the one of its name; returns whether it is new.
+
+        :raises BadSetting: it cannot be, or contradicts another. Nothing has changed then.
+        """
+        self._check_host(spec)
+        return put_spec(self._store.settings, spec, built_in(self._settings), self._settings.machine)
+
+    def remove(self, name: str) -> SourceSpec:
+        """Crawl one no longer; what was read of it stays.
+
+        :raises BadSetting: none of that name can be removed.
+        """
+        return remove_spec(self._store.settings, name)
+
+    def find(self, name: str) -> SourceSpec | None:
+        """The source of that name."""
+        return next((spec for spec in self.specs() if spec.name == name), None)
+
+    def trial(self, spec: SourceSpec) -> Trial:
+        """What would be crawled of a source, configured or not; nothing is stored.
+
+        :raises HostUnreachable: its machine does not answer, or there is too much to list.
+        :raises HostRefused: it lets nobody in, or its key is not known.
+        :raises SourceUnreadable: its root cannot be listed.
+        """
+        spec = with_machine(spec, self._settings.machine)
+        crawler, flights = open_crawler(self._settings, self._store, lasting=False), Flights[Trial]()
+        flights.launch({"": lambda: try_source(crawler.hosts.of_spec(spec), spec, crawler.rules(spec), crawler.skip)})
+        for _, flight in flights.landing(time.monotonic() + TRIAL_S):
+            if flight.answer is not None:
+                return flight.answer
+            raise flight.error or AssertionError
+        raise HostUnreachable(f"{spec.machine} did not list {spec.root} within {TRIAL_S:.0f} s; name a smaller folder")
+
+    def trial_out(self, spec: SourceSpec) -> TrialOut:
+        """The same, JSON-ready; what went wrong is part of the answer."""
+        try:
+            return trial_out(self.trial(spec))
+        except (HostUnreachable, HostRefused, SourceUnreadable) as exc:
+            return failed_trial(with_machine(spec, self._settings.machine), str(exc))
+
+    def _check_host(self, spec: SourceSpec) -> None:
+        if not spec.host:
+            return
+        parse_place(spec.host)
+        if self._settings.local_only:
+            raise BadSetting(f"local_only refuses other machines, so {spec.host} cannot be crawled; unset it first")
+
+    # --- the crawler ---------------------------------------------------------------------------------------
+
+    def state(self) -> CrawlerStatus:
+        """How each machine and source is doing; none is asked."""
+        return crawler_status(self._store, self.specs(), self._settings.crawl_interval_s, datetime.now(UTC))
+
+    def status(self) -> CrawlerStatusOut:
+        """The same with what Dagster does now, JSON-ready."""
+        jsonl, state = JsonlControl(self._store, self._dagster).status(), self.state()
+        counts = self._store.ingest.counts()
+        last = jsonl["last_run"]
+        return {
+            "running": jsonl["running"],
+            "current_activity": [f"reading {run['source']} ({run['status'].lower()})" for run in jsonl["runs"]],
+            "runs": jsonl["runs"],
+            "last_run": last,
+            "duration_s": last["duration_s"] if last else None,
+            "interval_s": self._settings.crawl_interval_s,
+            "totals": {
+                "sources": len(state.sources),
+                "partitions": sum(len(row.partitions) for row in state.sources),
+                "files": counts.files,
+                "files_gone": counts.files_gone,
+                "files_unread": counts.files_unread,
+                "bytes": counts.bytes,
+                "episodes": counts.episodes,
+            },
+            "hosts": [host_out(host) for host in state.hosts],
+            "sources": [crawled_out(row) for row in state.sources],
+            "retired": list(state.retired),
+            "dagster": jsonl["dagster"],
+        }
+
+    def run(self, names: Sequence[str] = ()) -> CrawlStartedOut:
+        """Look at the machines now, and have what is new read: all, or everything of these sources.
+
+        :raises BadSetting: a source that is not there.
+        :raises ServiceUnreachable: Dagster does not answer.
+        """
+        specs = [spec for spec in self.specs() if not names or spec.name in names]
+        if unknown := sorted(set(names) - {spec.name for spec in specs}):
+            raise BadSetting(f"there is no source {unknown[0]!r}; anamnesis sources list shows them")
+        if self._dagster is None:
+            raise ServiceUnreachable("nobody is there to read; start it with: anamnesis up")
+        self._dagster.ingest_runs()
+        crawler = open_crawler(self._settings, self._store, lasting=False)
+        crawler = replace(crawler, hosts=replace(crawler.hosts, specs=specs))
+        found = look(crawler, datetime.now(UTC), everything=True, budget_s=RUN_LOOK_S)
+        of_these = [s.key for s in self._store.ingest.sources() if any(is_of(s, spec) for spec in specs)]
+        keys = of_these if names else list(found.changed)
+        started = JsonlControl(self._store, self._dagster).launch(keys, "Crawl, asked for by hand")
+        return {**started, "problems": list(found.problems)}
+
+    def log_folders(self) -> list[LogFolderOut]:
+        """Folders of this machine that may hold logs."""
+        roots = {os.path.expanduser(spec.root) for spec in self.specs() if not spec.host}
+        found = log_folders(Path(claude_projects_dir()))
+        return [cast(LogFolderOut, {**asdict(folder), "configured": folder.path in roots}) for folder in found]
+
+
+def check_regex(pattern: str) -> PatternOut:
+    """Whether a text is a regular expression that takes linear time."""
+    options = re2.Options()
+    options.log_errors = False
+    try:
+        re2.compile(pattern, options)
+    except re2.error as exc:
+        return {"valid": False, "problem": exc.args[0].decode() if isinstance(exc.args[0], bytes) else str(exc.args[0])}
+    return {"valid": True, "problem": None}
+
+
+def source_out(spec: SourceSpec) -> SourceOut:
+    """A source, JSON-ready. Pure."""
+    lists = {"include": list(spec.include), "exclude": list(spec.exclude)}
+    return cast(SourceOut, {**asdict(spec), **lists, "built_in": spec.is_built_in})
+
+
+def trial_out(trial: Trial) -> TrialOut:
+    """A trial, JSON-ready. Pure."""
+    return {
+        "ok": True,
+        "problem": None,
+        "machine": trial.spec.machine,
+        "root": trial.root,
+        "clock_skew_s": trial.skew_s,
+        "took_ms": round(trial.seconds * 1e3, 1),
+        "partitions": trial.sources,
+        "files": trial.files,
+        "bytes": trial.bytes,
+        "formats": [{"format": name, "files": n, "bytes": size} for name, (n, size) in trial.formats.items()],
+        "first": list(trial.first),
+        "left_out": dict(trial.left_out),
+        "examples": {why: list(paths) for why, paths in trial.examples.items()},
+        "problems": list(trial.problems),
+    }
+
+
+def failed_trial(spec: SourceSpec, problem: str) -> TrialOut:
+    """The answer where a source cannot be tried. Pure."""
+    trial = Trial(spec, spec.root, None, 0.0, 0, 0, 0, {}, (), {}, {}, ())
+    return {**trial_out(trial), "ok": False, "problem": problem}
+
+
+def host_out(host: HostStatus) -> HostOut:
+    """A machine, JSON-ready. Pure."""
+    clock = host.clock
+    return {
+        "host": host.host,
+        "machine": host.machine,
+        "state": cast(Any, host.state),
+        "last_try": _text(clock.tried_at),
+        "last_answer": _text(clock.answered_at),
+        "failures": clock.failures,
+        "next_try": _text(clock.next_at),
+        "error": clock.error or None,
+        "clock_skew_s": clock.skew_s,
+    }
+
+
+def crawled_out(row: SpecStatus) -> CrawledOut:
+    """How a source is doing, JSON-ready. Pure."""
+    spec, seen = row.spec, row.look
+    return {
+        "name": spec.name,
+        "kind": spec.kind,
+        "machine": spec.machine,
+        "root": seen.root or spec.root,
+        "built_in": spec.is_built_in,
+        "interval_s": row.interval_s,
+        "last_success": _text(seen.seen_at),
+        "fresh": row.fresh,
+        "lag_s": round(row.lag_s, 1),
+        "behind": len(seen.behind),
+        "partitions": list(row.partitions),
+        "files": seen.files,
+        "bytes": seen.bytes,
+        "left_out": dict(seen.left_out),
+        "errors": list(row.errors),
+        "problems": [*([seen.error] if seen.error else []), *seen.problems],
+    }
+
+
+def _text(moment: datetime | None) -> str | None:
+    return utc_text(moment) if moment else None

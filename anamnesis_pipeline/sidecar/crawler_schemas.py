@@ -1,0 +1,200 @@
+"""Bodies of the routes on configured sources and on the crawler."""
+
+from typing import Annotated, Literal
+
+from pydantic import BaseModel, ConfigDict, Field
+from typing_extensions import TypedDict
+
+from anamnesis_pipeline.sidecar.jsonl_schemas import RunOut
+from anamnesis_pipeline.steps.source_specs import MOST_SPECS, Name, SpecModel
+
+_STRICT = ConfigDict(extra="forbid", strict=True)
+
+
+# --- requests --------------------------------------------------------------------------------------------
+
+
+class SourcesIn(BaseModel):
+    """All sources that are configured; those of this machine's log roots are there without being named."""
+
+    model_config = _STRICT
+
+    sources: Annotated[list[SpecModel], Field(max_length=MOST_SPECS)]
+
+
+class SourceTestIn(BaseModel):
+    """Which source to try: one that is configured, by its name, or one that may become one."""
+
+    model_config = _STRICT
+
+    name: Name | None = None
+    source: SpecModel | None = None
+
+
+class CrawlIn(BaseModel):
+    """Which configured sources to read; without `sources` those with something new."""
+
+    model_config = _STRICT
+
+    sources: Annotated[list[Name], Field(default=[], max_length=MOST_SPECS)]
+
+
+class PatternIn(BaseModel):
+    """A regular expression."""
+
+    model_config = _STRICT
+
+    pattern: Annotated[str, Field(max_length=2_000)]
+
+
+# --- replies ---------------------------------------------------------------------------------------------
+
+
+class SourceOut(TypedDict):
+    """A configured source; a built-in one needs no configuration and cannot be changed."""
+
+    name: str
+    kind: Literal["claude_logs", "documents"]
+    root: str
+    host: str
+    machine: str
+    include: list[str]
+    exclude: list[str]
+    project: str
+    instance: str
+    interval_s: int | None
+    private: bool
+    max_file_bytes: int
+    built_in: bool
+
+
+class SourcesOut(TypedDict):
+    """All sources that are crawled, built-in ones first."""
+
+    sources: list[SourceOut]
+
+
+class FormatOut(TypedDict):
+    """Files of one format."""
+
+    format: str
+    files: int
+    bytes: int
+
+
+class TrialOut(TypedDict):
+    """What would be crawled. When it cannot be tried `ok` is false and `problem` says why and what to do."""
+
+    ok: bool
+    problem: str | None
+    machine: str
+    root: str
+    clock_skew_s: float | None
+    took_ms: float
+    partitions: int
+    files: int
+    bytes: int
+    formats: list[FormatOut]
+    first: list[str]
+    left_out: dict[str, int]
+    examples: dict[str, list[str]]
+    problems: list[str]
+
+
+class HostOut(TypedDict):
+    """A machine; `host` is empty for this one. `away`: it did not answer the last time, and is tried at `next_try`."""
+
+    host: str
+    machine: str
+    state: Literal["new", "well", "away"]
+    last_try: str | None
+    last_answer: str | None
+    failures: int
+    next_try: str | None
+    error: str | None
+    clock_skew_s: float | None
+
+
+class CrawledOut(TypedDict):
+    """How a configured source is doing. `lag_s`: how long the part of it that waits longest has something new;
+    `behind`: how many have. `fresh`: it was seen within three intervals. `errors`: files that cannot be read.
+    """
+
+    name: str
+    kind: str
+    machine: str
+    root: str
+    built_in: bool
+    interval_s: int
+    last_success: str | None
+    fresh: bool
+    lag_s: float
+    behind: int
+    partitions: list[str]
+    files: int
+    bytes: int
+    left_out: dict[str, int]
+    errors: list[str]
+    problems: list[str]
+
+
+class CrawlerTotalsOut(TypedDict):
+    """Counts of everything that was read."""
+
+    sources: int
+    partitions: int
+    files: int
+    files_gone: int
+    files_unread: int
+    bytes: int
+    episodes: int
+
+
+class CrawlerStatusOut(TypedDict):
+    """How the crawler is doing. `running` is null, with the reason in `dagster`, while Dagster is away. `retired`:
+    partitions whose source is not configured any more; they keep what was read.
+    """
+
+    running: bool | None
+    current_activity: list[str]
+    runs: list[RunOut]
+    last_run: RunOut | None
+    duration_s: float | None
+    interval_s: int
+    totals: CrawlerTotalsOut
+    hosts: list[HostOut]
+    sources: list[CrawledOut]
+    retired: list[str]
+    dagster: str | None
+
+
+class CrawlStartedOut(TypedDict):
+    """What was asked of Dagster. `run_id` is the id of a backfill: one run per partition; null when nothing is new."""
+
+    run_id: str | None
+    link: str | None
+    sources: list[str]
+    running_already: list[str]
+    problems: list[str]
+
+
+class LogFolderOut(TypedDict):
+    """A folder of this machine that may hold logs; `configured`: a source reads it."""
+
+    path: str
+    logs: int
+    readable: bool
+    configured: bool
+
+
+class LogFoldersOut(TypedDict):
+    """Folders that may hold logs; one without any is told as well."""
+
+    folders: list[LogFolderOut]
+
+
+class PatternOut(TypedDict):
+    """Whether a text is a regular expression, and why not."""
+
+    valid: bool
+    problem: str | None

@@ -1,0 +1,140 @@
+"""Which files of a survey are documents to read, and why the others are not. Pure."""
+
+from collections import Counter
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass, field
+from functools import lru_cache
+
+from anamnesis_pipeline.model import FileStat
+from anamnesis_pipeline.sources.base import IGNORE_FILES, Survey, is_archived
+from anamnesis_pipeline.sources.globs import Names
+from anamnesis_pipeline.sources.ignore_patterns import IgnoreFiles, Patterns
+from anamnesis_pipeline.sources.specs import SourceSpec
+
+LARGER = 50
+"""Times the limit of a text may a file of another format have."""
+EXAMPLES = 5
+"""Files that are named for each reason."""
+HIDDEN_BUT_READ = frozenset({".claude", ".github"})
+_CLAUDE = ".claude"
+_NOT_OF_CLAUDE = frozenset({"plugins", "file-history", "shell-snapshots", "todos", "debug", "cache", "worktrees"})
+"""Folders of Claude Code's own that nobody wrote to be read."""
+_EXPORTS = frozenset({"conversations.json"})
+"""Names of exports of all chats, which are texts of any size."""
+_EVERY_NAME = ""
+_GLOB = frozenset("*?[")
+
+Excluded = Callable[[str], str | None]
+"""Path relative to the root -> why somebody wants it kept out; None: nobody does."""
+
+
+@dataclass(frozen=True, slots=True)
+class Rules:
+    """What the selection goes by beside the source itself. `format_of`: path -> format; None: not read. Of `large`
+    formats a file may be larger. Folders whose name matches a glob of `skip` are not entered.
+    """
+
+    format_of: Callable[[str], str | None]
+    large: Collection[str] = ()
+    skip: tuple[str, ...] = ()
+    excluded: Excluded = lambda path: None
+
+
+@dataclass(frozen=True, slots=True)
+class Chosen:
+    """The files to read; how many were left out for which reason, and the first few of each."""
+
+    files: tuple[FileStat, ...]
+    left_out: Mapping[str, int] = field(default_factory=dict)
+    examples: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+
+
+def chosen(survey: Survey, spec: SourceSpec, rules: Rules) -> Chosen:
+    """The documents among the files of a survey, in its order. `.gitignore` counts as in git at every level, a nested
+    repository minds its own only; `.anamnesisignore` is written the same way and wins; an empty one leaves out all that
+    is around and below it.
+    """
+    reason = _Reasons(survey, spec, rules)
+    files: list[FileStat] = []
+    left_out: Counter[str] = Counter()
+    examples: dict[str, tuple[str, ...]] = {}
+    for file in survey.files or ():
+        why = reason(file)
+        if why is None:
+            files.append(file)
+            continue
+        left_out[why] += 1
+        if left_out[why] <= EXAMPLES:
+            examples[why] = (*examples.get(why, ()), file.path)
+    return Chosen(tuple(files), dict(left_out.most_common()), examples)
+
+
+def names_of(spec: SourceSpec) -> tuple[str, ...]:
+    """Globs of file names, one of which every file has that `spec` includes; empty: any name may be included."""
+    names = [_name_of(pattern) for pattern in spec.include if not pattern.startswith(("!", "#")) and pattern.strip()]
+    return () if _EVERY_NAME in names else tuple(dict.fromkeys(names))
+
+
+def _name_of(pattern: str) -> str:
+    """The last part of a pattern, if files below what it matches are not meant as well."""
+    last = pattern.rstrip().rpartition("/")[2]
+    is_plain = not _GLOB & set(last)
+    may_be_folder = is_plain and "." not in last
+    return _EVERY_NAME if last in {"", "*", "**"} or may_be_folder or "\\" in last or "[" in last else last
+
+
+class _Reasons:
+    """Why a file is left out; None: it is not."""
+
+    def __init__(self, survey: Survey, spec: SourceSpec, rules: Rules) -> None:
+        self._spec, self._rules = spec, rules
+        self._include = Patterns(spec.include) if spec.include else None
+        self._exclude = Patterns(spec.exclude) if spec.exclude else None
+        self._ignores = IgnoreFiles(survey.ignores, survey.repositories)
+        self._skip = Names(rules.skip, is_exact=True)
+        self._of_folder = lru_cache(maxsize=None)(self._why_not_folder)
+
+    def __call__(self, file: FileStat) -> str | None:
+        folder, _, name = file.path.rpartition("/")
+        path = file.path
+        why = self._of_folder(folder) if folder else None
+        if why is None and self._include is not None and not self._include.cover(path):
+            why = "not included by a pattern"
+        return why or self._of_name(path, folder) or self._of_size(file, name) or self._by_rule(path)
+
+    def _of_name(self, path: str, folder: str) -> str | None:
+        if is_archived(path) or path.endswith(".jsonl"):
+            return "a log, which is read as one"
+        if self._rules.format_of(path) is None or path.rpartition("/")[2] in IGNORE_FILES:
+            return "of no format that is read, or a key, lock or minified file"
+        if _CLAUDE in folder.split("/") and not path.lower().endswith(".md"):
+            return "Claude Code's own, but no Markdown"
+        return None
+
+    def _of_size(self, file: FileStat, name: str) -> str | None:
+        is_large = self._rules.format_of(name) in self._rules.large or name in _EXPORTS
+        most = self._spec.max_file_bytes * (LARGER if is_large else 1)
+        if file.size > most:
+            return f"larger than {most / (1 << 20):,.4g} MiB"
+        return None if file.size else "empty"
+
+    def _by_rule(self, path: str) -> str | None:
+        if self._exclude is not None and self._exclude.cover(path):
+            return "excluded by a pattern"
+        if why := self._ignores.why(path):
+            return why
+        rule = self._rules.excluded(path)
+        return f"excluded: {rule}" if rule is not None else None
+
+    def _why_not_folder(self, folder: str) -> str | None:
+        """For the folder itself or one around it."""
+        above, _, name = folder.rpartition("/")
+        if above and (why := self._of_folder(above)):
+            return why
+        if name in self._skip or name == ".git":
+            return "in a folder that is skipped"
+        if name.startswith(".") and name not in HIDDEN_BUT_READ:
+            return "in a hidden folder"
+        if name in _NOT_OF_CLAUDE and _CLAUDE in above.split("/"):
+            return "Claude Code's own, but no Markdown"
+        return self._ignores.why(f"{folder}/")

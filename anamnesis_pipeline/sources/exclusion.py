@@ -1,0 +1,182 @@
+"""What is never to come in again: rules by path, session, project, glob, and content. Pure."""
+
+import hashlib
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from enum import StrEnum
+from functools import cached_property
+from pathlib import PurePosixPath
+from typing import Any
+
+import re2
+from pathspec.patterns.gitignore.spec import GitIgnoreSpecPattern
+
+from anamnesis_pipeline.errors import RuleRefused
+from anamnesis_pipeline.model import content_id
+
+RULE_ID = "rule-"
+"""Begins the id of every rule, and of no episode that this system names."""
+MOST_CHARS = 4_096
+_SHA256_CHARS = 64
+_EPOCH = datetime.fromtimestamp(0, UTC)
+
+
+class RuleKind(StrEnum):
+    """By what a rule tells that something is to stay away."""
+
+    PATH = "path"
+    """A file, or a folder with everything below it."""
+    SESSION = "session"
+    PROJECT = "project"
+    """By any of its names and aliases; `api` also means `acme/api`."""
+    PATTERN = "pattern"
+    """Paths, in the syntax of one line of a `.gitignore`, from the root of the file system."""
+    CONTENT_PATTERN = "content-pattern"
+    """A regular expression (RE2) that a text holds."""
+    CONTENT = "content"
+    """SHA-256 of a file's bytes, or of a text as UTF-8, in hex."""
+
+
+@dataclass(frozen=True, slots=True)
+class Rule:
+    """One rule. `machine` narrows those of paths; empty: every one. `episode_id`: the episode it was made of."""
+
+    kind: RuleKind
+    value: str
+    machine: str = ""
+    reason: str = ""
+    added_at: datetime = _EPOCH
+    episode_id: str = ""
+
+    @property
+    def rule_id(self) -> str:
+        """The same for the same rule, whatever its reason."""
+        return f"{RULE_ID}{content_id(self.kind, self.value, self.machine)}"
+
+
+def checked(rule: Rule) -> Rule:
+    """The rule as it is stored.
+
+    :raises RuleRefused: a value that its kind cannot have.
+    """
+    value = rule.value if rule.kind is RuleKind.CONTENT_PATTERN else rule.value.strip()
+    if not value.strip() or len(value) > MOST_CHARS or "\0" in value:
+        raise RuleRefused(f"a rule by {rule.kind} needs 1 to {MOST_CHARS:,} characters that say something")
+    if rule.kind is RuleKind.PATH:
+        value = value.replace("\\", "/") if value[1:2] == ":" else value
+        value = value.rstrip("/") or "/"
+        if not (value.startswith("/") or value[1:3] == ":/"):
+            raise RuleRefused(f"a path is absolute, as its machine names it; {value!r} is not; by name use a pattern")
+    elif rule.kind is RuleKind.CONTENT:
+        value = value.lower()
+        if len(value) != _SHA256_CHARS or not all(c in "0123456789abcdef" for c in value):
+            raise RuleRefused("a rule by content needs a SHA-256: 64 hexadecimal digits")
+    elif rule.kind in {RuleKind.PATTERN, RuleKind.CONTENT_PATTERN}:
+        _compiled(rule.kind, value)
+    return Rule(rule.kind, value, rule.machine, rule.reason, rule.added_at, rule.episode_id)
+
+
+def sha256_of(data: bytes | str) -> str:
+    """What a rule by content names these bytes, or this text, by."""
+    return hashlib.sha256(data.encode("utf-8", "replace") if isinstance(data, str) else data).hexdigest()
+
+
+@dataclass(frozen=True)
+class RuleSet:
+    """Some rules, ready to be asked many times. Where several hold, the first kind of the list above is named.
+
+    `aliases`: project -> what it is called.
+    """
+
+    rules: tuple[Rule, ...] = ()
+    aliases: Mapping[str, str] = field(default_factory=dict)
+
+    def of_path(self, machine: str, path: str) -> Rule | None:
+        """The rule that keeps a file of a machine away; `path` is absolute."""
+        if not self._by_path and not self._globs:
+            return None
+        place = PurePosixPath(path)
+        names = [(RuleKind.PATH, str(p)) for p in (place, *place.parents)]
+        names += [(RuleKind.SESSION, part.partition(".jsonl")[0]) for part in place.parts]
+        found = (rule for name in names for rule in self._by_path.get(name, ()) if rule.machine in {"", machine})
+        return next(found, None) or self._of_globs(machine, path)
+
+    def of_project(self, project: str) -> Rule | None:
+        """The rule that keeps a project away, whatever it is called."""
+        if not self._projects:
+            return None
+        name = _called(self.aliases, project)
+        tails = (name[at + 1 :] for at, char in enumerate(name) if char == "/")
+        return next((rule for tail in (name, *tails) if (rule := self._projects.get(tail))), None)
+
+    def of_content(self, text: str) -> Rule | None:
+        """The rule that keeps a text away."""
+        if self._contents and (rule := self._contents.get(sha256_of(text))):
+            return rule
+        if not self._expressions:
+            return None
+        plain = _plain(text)
+        return next((rule for rule, expression in self._expressions if expression.search(plain)), None)
+
+    def of_bytes(self, data: bytes) -> Rule | None:
+        """The rule that keeps a file with these bytes away."""
+        return self._contents.get(sha256_of(data)) if self._contents else None
+
+    def _of_globs(self, machine: str, path: str) -> Rule | None:
+        inside = _plain(path).lstrip("/")
+        return next((rule for rule, glob in self._globs if rule.machine in {"", machine} and glob.search(inside)), None)
+
+    def _of(self, kind: RuleKind) -> Iterable[Rule]:
+        return (rule for rule in self.rules if rule.kind is kind)
+
+    @cached_property
+    def _by_path(self) -> dict[tuple[RuleKind, str], list[Rule]]:
+        found: dict[tuple[RuleKind, str], list[Rule]] = {}
+        for rule in (*self._of(RuleKind.PATH), *self._of(RuleKind.SESSION)):
+            found.setdefault((rule.kind, rule.value), []).append(rule)
+        return found
+
+    @cached_property
+    def _projects(self) -> dict[str, Rule]:
+        return {_called(self.aliases, rule.value): rule for rule in self._of(RuleKind.PROJECT)}
+
+    @cached_property
+    def _contents(self) -> dict[str, Rule]:
+        return {rule.value: rule for rule in self._of(RuleKind.CONTENT)}
+
+    @cached_property
+    def _globs(self) -> list[tuple[Rule, Any]]:
+        return [(rule, _compiled(rule.kind, rule.value)) for rule in self._of(RuleKind.PATTERN)]
+
+    @cached_property
+    def _expressions(self) -> list[tuple[Rule, Any]]:
+        return [(rule, _compiled(rule.kind, rule.value)) for rule in self._of(RuleKind.CONTENT_PATTERN)]
+
+
+def _called(aliases: Mapping[str, str], name: str) -> str:
+    while name in aliases:
+        name = aliases[name]
+    return name
+
+
+def _plain(text: str) -> str:
+    """The text as UTF-8 can hold it: the bytes of a name that is not UTF-8 come as surrogates."""
+    return text.encode("utf-8", "replace").decode()
+
+
+def _compiled(kind: RuleKind, value: str) -> Any:
+    """RE2 takes time in proportion to the text, whatever the expression."""
+    if kind is RuleKind.PATTERN:
+        source, holds = GitIgnoreSpecPattern.pattern_to_regex(value)
+        if source is None or not holds:
+            raise RuleRefused(f"{value!r} names no path: a pattern is a line of a .gitignore without a leading ! or #")
+        value = f"(?s){source}"
+    options = re2.Options()
+    options.log_errors = False
+    try:
+        return re2.compile(value, options)
+    except re2.error as problem:
+        reason = problem.args[0] if problem.args else ""
+        reason = reason.decode(errors="replace") if isinstance(reason, bytes) else str(reason)
+        raise RuleRefused(f"{kind} is no regular expression that RE2 knows: {reason}") from None

@@ -1,0 +1,75 @@
+"""What one survey of a configured source means: the sources in it, each with its files. Pure."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+
+from anamnesis_pipeline.model import FileStat, Source
+from anamnesis_pipeline.sources.base import HISTORY, Survey, Wanted
+from anamnesis_pipeline.sources.discovery import source_key
+from anamnesis_pipeline.sources.document_selection import Chosen, Rules, chosen, names_of
+from anamnesis_pipeline.sources.specs import DOCUMENTS, SourceSpec, document_source
+
+HIDDEN_FOLDERS = (".[!cg]*", ".c[!l]*", ".cl[!a]*", ".g[!i]*", ".gi[!t]*")
+"""Globs of hidden folders that are not entered; `.claude` and `.github` are none of them."""
+
+
+@dataclass(frozen=True, slots=True)
+class SourceFiles:
+    """A source as a survey shows it; paths are relative to its folder."""
+
+    source: Source
+    files: tuple[FileStat, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """The sources in a survey that has files, by key, and what was left out of them."""
+
+    sources: Mapping[str, SourceFiles]
+    left_out: Mapping[str, int] = field(default_factory=dict)
+
+
+def wanted_of(spec: SourceSpec, skip: tuple[str, ...], known: str = "") -> Wanted:
+    """What the host of `spec` is asked for; `known`: the state of an earlier survey of the very same."""
+    if spec.kind != DOCUMENTS:
+        return Wanted(spec.kind, spec.root, known)
+    return Wanted(DOCUMENTS, spec.root, known, names_of(spec), (*skip, *HIDDEN_FOLDERS))
+
+
+def found_in(spec: SourceSpec, survey: Survey, rules: Rules) -> Found:
+    """The sources that a survey of `spec` shows: of documents one, of logs one per project folder, and the history. One
+    without a file that is read is none.
+    """
+    if spec.kind != DOCUMENTS:
+        return Found({found.source.key: found for found in _logs(spec, survey)})
+    selection: Chosen = chosen(survey, spec, rules)
+    source = document_source(spec, survey.root)
+    files = {source.key: SourceFiles(source, selection.files)} if selection.files else {}
+    return Found(files, selection.left_out)
+
+
+def _logs(spec: SourceSpec, survey: Survey) -> list[SourceFiles]:
+    root = survey.root.rstrip("/") or "/"
+    name = "" if spec.is_built_in else spec.name
+    files = [file for file in survey.files or () if not file.path.startswith("../")]
+    folders: dict[str, list[FileStat]] = {}
+    is_folder_itself = any("/" not in file.path for file in files)  # its folders are sessions then, not projects
+    for file in files:
+        folder, _, path = file.path.partition("/")
+        if is_folder_itself:
+            folders.setdefault(".", []).append(file)
+        else:
+            folders.setdefault(folder, []).append(replace(file, path=path))
+    keys = {folder: source_key(spec.machine, root, folder) for folder in sorted(folders)}
+    found = [
+        SourceFiles(Source(key, spec.machine, root, folder, spec=name), tuple(folders[folder]))
+        for folder, key in keys.items()
+    ]
+    return [*found, *_history(spec, survey, root, name)]
+
+
+def _history(spec: SourceSpec, survey: Survey, root: str, name: str) -> list[SourceFiles]:
+    above = root.rpartition("/")[0] or "/"
+    source = Source(source_key(spec.machine, above, HISTORY), spec.machine, above, ".", "claude_history", name)
+    histories = [replace(file, path=HISTORY) for file in survey.files or () if file.path == f"../{HISTORY}"]
+    return [SourceFiles(source, (file,)) for file in histories]

@@ -1,0 +1,142 @@
+"""What is kept away, by rules and by tombstones: added to, listed, and lifted from."""
+
+import uuid
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass, replace
+from datetime import UTC, datetime
+
+from anamnesis_pipeline.errors import RuleRefused
+from anamnesis_pipeline.model import Where, record_id
+from anamnesis_pipeline.sources.exclusion import RULE_ID, Rule, RuleKind, RuleSet, checked, sha256_of
+from anamnesis_pipeline.steps.episodes import delete_episode
+from anamnesis_pipeline.steps.exclusion import RULES, STAMP, content_of, stored_rules
+from anamnesis_pipeline.store.base import PROJECT_ALIASES, Store
+from anamnesis_pipeline.store.exclusion_base import Lifted
+from anamnesis_pipeline.summary_model import MAX_RECORDS
+from anamnesis_pipeline.wording import counted
+
+STAYS = "what is stored of it already stays; anamnesis forget, or POST /api/forget, removes it"
+MOST_RULES = 10_000
+_PAGE = 500
+
+
+def add_rule(store: Store, rule: Rule) -> tuple[Rule, bool]:
+    """Store a rule: what it means is not read from now on; what is stored of it stays. True when it is new; one that
+    is there gets the reason.
+
+    :raises RuleRefused: a value that its kind cannot have, or too many rules.
+    """
+    rule = checked(rule)
+    rules = {known.rule_id: known for known in stored_rules(store.settings)}
+    known = rules.get(rule.rule_id)
+    if known is None and len(rules) >= MOST_RULES:
+        raise RuleRefused(f"there are {MOST_RULES:,} rules; remove some, or exclude a folder or a pattern instead")
+    added_at = known.added_at if known else datetime.now(UTC)
+    rule = replace(rule, added_at=added_at, episode_id=rule.episode_id or (known.episode_id if known else ""))
+    body = asdict(rule) | {"added_at": rule.added_at.isoformat()}
+    store.settings.set(RULES + rule.rule_id, body)
+    store.settings.set(STAMP, uuid.uuid4().hex)  # after the rule: who sees the stamp sees the rule
+    return rule, known is None
+
+
+def exclude_episode(store: Store, episode_id: str, reason: str) -> Rule | None:
+    """Delete an episode and keep it away: its messages, wherever they are logged, and its text, wherever it comes
+    from. None: there is no such id.
+    """
+    episode = store.episodes.get([episode_id]).get(episode_id)
+    if episode is None:
+        return None
+    rule, _ = add_rule(
+        store, Rule(RuleKind.CONTENT, sha256_of(content_of(episode)), reason=reason, episode_id=episode_id)
+    )
+    delete_episode(store, episode_id, reason=reason)
+    return rule
+
+
+def lift(store: Store, entry_id: str) -> Lifted | None:
+    """Remove a rule or a tombstone; an episode's rule and its tombstone go together. None: there is no such id."""
+    rules = stored_rules(store.settings)
+    episode_id = entry_id
+    if entry_id.startswith(RULE_ID):
+        episode_id = next((rule.episode_id for rule in rules if rule.rule_id == entry_id), "")
+    going = [r.rule_id for r in rules if r.rule_id == entry_id or (episode_id and r.episode_id == episode_id)]
+    for rule_id in going:
+        store.settings.set(RULES + rule_id, None)
+    if going:
+        store.settings.set(STAMP, uuid.uuid4().hex)
+    released = sum(map(store.exclusion.release, going))
+    ids = [episode_id, *(record_id(episode_id, number) for number in range(MAX_RECORDS))] if episode_id else []
+    lifted = store.exclusion.lift(ids)
+    if not going and not lifted.tombstones:
+        return None
+    return replace(lifted, parts=lifted.parts + released)
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """One thing that is kept away: `kind` is a rule's, or `episode`, `file` or `output` of a tombstone. `held`: parts
+    that are read and wait for the rule to go.
+    """
+
+    id: str
+    kind: str
+    value: str
+    machine: str
+    reason: str
+    added_at: datetime
+    episode_id: str
+    held: int = 0
+
+
+def blocklist(store: Store, limit: int, before: tuple[datetime, str] | None = None) -> list[Entry]:
+    """Rules and tombstones, the newest first, behind `before`."""
+    held = store.exclusion.held()
+    rules = [entry_of(rule, held.get(rule.rule_id, 0)) for rule in stored_rules(store.settings)]
+    graves = [
+        Entry(t.episode_id, _kind_of(t.episode_id), "", "", t.reason, t.deleted_at, t.episode_id)
+        for t in store.exclusion.tombstones(limit, before)
+    ]
+    found = [e for e in rules if before is None or (e.added_at, e.id) < before]
+    return sorted([*found, *graves], key=lambda e: (e.added_at, e.id), reverse=True)[:limit]
+
+
+def matching_episodes(store: Store, rule: Rule) -> Iterator[str]:
+    """Ids of the stored episodes that a rule would keep away. Reads all of them."""
+    rules, cursor = RuleSet((rule,), store.settings.get(PROJECT_ALIASES, {})), None
+    while True:
+        page = store.episodes.page(Where(include_superseded=True), _PAGE, cursor)
+        for episode in page.items:
+            of_text = rules.of_content(content_of(episode)) or rules.of_content(episode.summary)
+            if of_text or rules.of_path(episode.machine, episode.path) or rules.of_project(episode.project):
+                yield episode.episode_id
+        cursor = page.next_cursor
+        if cursor is None:
+            return
+
+
+def what_comes_back(entry_id: str, lifted: Lifted) -> str:
+    """What happens after an entry was lifted, for people."""
+    found = []
+    if lifted.parts:
+        found.append(f"{counted(lifted.parts, 'part')} that are stored come back with the next ingest")
+    if lifted.files:
+        found.append(
+            f"its text was forgotten for good; {counted(lifted.files, 'log')} with it will be read again from the "
+            "beginning, and it comes back if it is still there"
+        )
+    if entry_id.startswith(RULE_ID):
+        found.append("what the rule kept from being read is read by the next crawl")
+    return "; ".join(found) or "nothing of it is kept here: it can come in again, but does not by itself"
+
+
+def entry_of(rule: Rule, held: int = 0) -> Entry:
+    """A rule as the list shows it."""
+    return Entry(
+        rule.rule_id, rule.kind, rule.value, rule.machine, rule.reason, rule.added_at, rule.episode_id, held
+    )  # fmt: skip
+
+
+def _kind_of(tombstone: str) -> str:
+    """What a tombstone is of: those of files begin with what they are."""
+    name = tombstone.partition(":")[0]
+    return name if name in {"file", "output"} else "episode"

@@ -1,0 +1,109 @@
+"""How the crawler is doing, from what the last looks left in the store: no host is asked."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+
+from anamnesis_pipeline.model import Source
+from anamnesis_pipeline.sources.specs import SourceSpec, is_of
+from anamnesis_pipeline.steps.host_clock import HostClock, Look, read_clock, read_look
+from anamnesis_pipeline.store.base import Store
+
+STALE_AFTER = 3
+"""Intervals without a successful look after which a source is no longer fresh."""
+MOST_ERRORS = 20
+"""Files that are named with the reason why they could not be read."""
+
+
+@dataclass(frozen=True, slots=True)
+class HostStatus:
+    """A machine: `host` is empty for this one."""
+
+    host: str
+    machine: str
+    clock: HostClock
+
+    @property
+    def state(self) -> str:
+        """`new`: never tried; `well`; `away`: it did not answer the last time."""
+        if self.clock.failures:
+            return "away"
+        return "well" if self.clock.answered_at else "new"
+
+
+@dataclass(frozen=True, slots=True)
+class SpecStatus:
+    """A configured source. `partitions` are its sources; `lag_s` is how long the one that waits longest has something
+    new. `fresh`: it was seen within three intervals, or is too new to have been. `errors`: file and reason.
+    """
+
+    spec: SourceSpec
+    look: Look
+    interval_s: int
+    partitions: tuple[str, ...]
+    lag_s: float
+    fresh: bool
+    errors: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class CrawlerStatus:
+    """Machines and configured sources, those of this machine first, and sources that are not configured any more."""
+
+    hosts: tuple[HostStatus, ...]
+    sources: tuple[SpecStatus, ...]
+    retired: tuple[str, ...]
+
+
+def crawler_status(store: Store, specs: Sequence[SourceSpec], interval_s: int, now: datetime) -> CrawlerStatus:
+    """How each machine and each configured source is doing.
+
+    :param interval_s: of sources that have none of their own.
+    """
+    stored = [source for source in store.ingest.sources() if source.kind != "reserved"]
+    owned = {spec.name: [source for source in stored if is_of(source, spec)] for spec in specs}
+    errors = _errors(store, stored) if store.ingest.counts().files_unread else {}
+    machines = {spec.host: spec.machine for spec in specs}
+    hosts = (HostStatus(host, machine, read_clock(store.settings, host)) for host, machine in machines.items())
+    rows = (_spec_status(store, spec, owned[spec.name], spec.interval_s or interval_s, now, errors) for spec in specs)
+    configured = {source.key for sources in owned.values() for source in sources}
+    retired = tuple(source.key for source in stored if source.key not in configured)
+    return CrawlerStatus(tuple(hosts), tuple(rows), retired)
+
+
+def _spec_status(
+    store: Store,
+    spec: SourceSpec,
+    sources: Sequence[Source],
+    interval_s: int,
+    now: datetime,
+    errors: Mapping[str, Sequence[str]],
+) -> SpecStatus:
+    look, clock = read_look(store.settings, spec.name), read_clock(store.settings, spec.host)
+    unread = [reason for source in sources for reason in errors.get(source.key, ())][:MOST_ERRORS]
+    return SpecStatus(
+        spec, look, interval_s, tuple(source.key for source in sources), lag_s(look.behind.values(), now),
+        is_fresh(look, clock, interval_s, now), tuple(unread),
+    )  # fmt: skip
+
+
+def lag_s(behind: Iterable[str], now: datetime) -> float:
+    """How long the source that waits longest has something new, in seconds. Pure."""
+    return max(((now - datetime.fromisoformat(since)).total_seconds() for since in behind), default=0.0)
+
+
+def is_fresh(look: Look, clock: HostClock, interval_s: int, now: datetime) -> bool:
+    """Whether a source was looked at with success within three intervals. One that was never tried is. Pure."""
+    if look.seen_at is None:
+        return not look.error and not clock.failures
+    return now - look.seen_at <= timedelta(seconds=STALE_AFTER * interval_s)
+
+
+def _errors(store: Store, sources: Sequence[Source]) -> dict[str, list[str]]:
+    """Source -> why files of it could not be read."""
+    found: dict[str, list[str]] = {}
+    for source in sources:
+        if store.ingest.counts(source.key).files_unread:
+            cursors = store.ingest.cursors(source.key).values()
+            found[source.key] = [f"{c.path}: {c.unread}" for c in cursors if c.unread and not c.gone][:MOST_ERRORS]
+    return found

@@ -1,0 +1,33 @@
+"""Parts that a rule keeps away are read, and wait: neither summarized nor found as long as the rule is there."""
+
+from anamnesis_pipeline.model import Part, Source
+from anamnesis_pipeline.sources.exclusion import Rule
+from anamnesis_pipeline.steps.crawl import folder_of
+from anamnesis_pipeline.steps.episodes import transcript
+from anamnesis_pipeline.steps.exclusion import Exclusions
+from anamnesis_pipeline.store.base import Store
+
+_PAGE = 200
+
+
+def hold_excluded(store: Store, source: Source) -> int:
+    """Hold the parts of a source that wait to be published and that a rule means; returns how many. What is published
+    already stays.
+    """
+    exclusions = Exclusions(store)
+    held, after = 0, ""
+    while exclusions.stamp and (parts := store.exclusion.waiting(source.key, after, _PAGE)):
+        after = parts[-1].part_id
+        rules = {part.part_id: _rule_of(exclusions, source, part) for part in parts}
+        held += store.exclusion.hold({part_id: rule.rule_id for part_id, rule in rules.items() if rule})
+    return held
+
+
+def _rule_of(exclusions: Exclusions, source: Source, part: Part) -> Rule | None:
+    text = transcript(part.segments)
+    return (
+        exclusions.of_project(part.project)
+        or exclusions.of_path(source.machine, f"{folder_of(source)}/{part.path}")
+        or exclusions.of_content(text)
+        or exclusions.of_content("\n\n".join(segment.text for segment in part.segments))
+    )

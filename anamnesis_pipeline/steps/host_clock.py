@@ -1,0 +1,114 @@
+"""When a machine is looked at again, and what is known of it and of each configured source. Pure but for the store."""
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field, replace
+from datetime import datetime, timedelta
+from typing import Any
+
+from anamnesis_pipeline.store.base import SettingsRecords
+
+HOST, LOOK = "crawl.host.", "crawl.source."
+"""Stored under these prefixes: the clock of a host (`local`: this machine), and what was seen of a source."""
+LOCAL = "local"
+LONGEST_WAIT_S = 3_600
+EARLY = 0.1
+"""Share of an interval by which a look may come too early: ticks are not exact, and waiting for the next costs a whole
+one.
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class HostClock:
+    """When a host was tried and last answered, how often in a row it did not since, and when it is tried again.
+
+    `next_at` is None while it answers: then the intervals of its sources count. `skew_s`: its clock is so many seconds
+    ahead of ours.
+    """
+
+    tried_at: datetime | None = None
+    answered_at: datetime | None = None
+    failures: int = 0
+    next_at: datetime | None = None
+    error: str = ""
+    skew_s: float | None = None
+
+    def is_due(self, now: datetime) -> bool:
+        """Whether it may be tried."""
+        return self.next_at is None or now >= self.next_at
+
+
+@dataclass(frozen=True, slots=True)
+class Look:
+    """What was seen of a configured source when it was last looked at.
+
+    `state` is that of the survey after which nothing was left to do, for a selection as `rules` names it. `after` is
+    the source up to which a tick came that ran out of time. `behind`: since when a source has something to read.
+    """
+
+    tried_at: datetime | None = None
+    seen_at: datetime | None = None
+    root: str = ""
+    state: str = ""
+    rules: str = ""
+    after: str = ""
+    files: int = 0
+    bytes: int = 0
+    left_out: Mapping[str, int] = field(default_factory=dict)
+    problems: tuple[str, ...] = ()
+    error: str = ""
+    behind: Mapping[str, str] = field(default_factory=dict)
+
+    def is_due(self, now: datetime, interval_s: int) -> bool:
+        """Whether its interval is over."""
+        return self.tried_at is None or now >= self.tried_at + timedelta(seconds=interval_s * (1 - EARLY))
+
+
+def answered(clock: HostClock, now: datetime, skew_s: float | None) -> HostClock:
+    """The clock of a host that answered."""
+    return HostClock(now, now, skew_s=skew_s if skew_s is not None else clock.skew_s)
+
+
+def failed(clock: HostClock, now: datetime, error: str, interval_s: int) -> HostClock:
+    """The clock of a host that did not answer: tried again after one interval, then two, four, ... at most an hour."""
+    wait_s = max(interval_s, min(LONGEST_WAIT_S, interval_s * 2 ** min(clock.failures, 20)))
+    return replace(
+        clock, tried_at=now, failures=clock.failures + 1, next_at=now + timedelta(seconds=wait_s), error=error
+    )
+
+
+def clock_name(host: str) -> str:
+    """What the clock of a host is stored under; `host` as a source names it."""
+    return HOST + (host or LOCAL)
+
+
+def read_clock(settings: SettingsRecords, host: str) -> HostClock:
+    """The clock of a host; a new one for a host that was never tried."""
+    return HostClock(**_with_times(settings.get(clock_name(host), {}), ("tried_at", "answered_at", "next_at")))
+
+
+def write_clock(settings: SettingsRecords, host: str, clock: HostClock) -> None:
+    """Keep the clock of a host."""
+    settings.set(clock_name(host), _plain(asdict(clock)))
+
+
+def read_look(settings: SettingsRecords, name: str) -> Look:
+    """What was seen of a configured source; nothing of one that was never looked at."""
+    kept = _with_times(settings.get(LOOK + name, {}), ("tried_at", "seen_at"))
+    return Look(**kept | {"problems": tuple(kept.get("problems", ()))})
+
+
+def write_look(settings: SettingsRecords, name: str, look: Look | None) -> None:
+    """Keep it; None forgets it."""
+    settings.set(LOOK + name, None if look is None else _plain(asdict(look)))
+
+
+def _plain(values: Mapping[str, Any]) -> dict[str, Any]:
+    return {
+        name: value.isoformat() if isinstance(value, datetime) else list(value) if isinstance(value, tuple) else value
+        for name, value in values.items()
+        if value not in (None, "", 0, (), {})
+    }
+
+
+def _with_times(values: Mapping[str, Any], times: tuple[str, ...]) -> dict[str, Any]:
+    return {name: datetime.fromisoformat(value) if name in times else value for name, value in values.items()}

@@ -1,0 +1,53 @@
+"""Which machine a source is on: one connection per place, shared by all of its sources."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from anamnesis_pipeline.errors import HostRefused, SourceUnreadable
+from anamnesis_pipeline.model import Source
+from anamnesis_pipeline.sources.base import SourceHost
+from anamnesis_pipeline.sources.specs import SourceSpec
+from anamnesis_pipeline.steps.source_specs import spec_of_source
+
+
+@dataclass(frozen=True, slots=True)
+class Hosts:
+    """The machines of the configured sources. `open_remote` gets (machine, place) and gives the same host for the same
+    place; nothing is connected by it. With `local_only` no other machine is asked for anything.
+    """
+
+    specs: Sequence[SourceSpec]
+    local: SourceHost
+    open_remote: Callable[[str, str], SourceHost]
+    local_only: bool = False
+
+    def of_spec(self, spec: SourceSpec) -> SourceHost:
+        """The machine of a configured source.
+
+        :raises HostRefused: it is another one, and `local_only` is set.
+        """
+        if not spec.host:
+            return self.local
+        if self.local_only:
+            raise HostRefused(f"local_only refuses to connect with {spec.host}; unset it to crawl other machines")
+        return self.open_remote(spec.machine, spec.host)
+
+    def of_source(self, source: Source) -> SourceHost:
+        """The machine of a stored source.
+
+        :raises SourceUnreadable: it is not configured any more.
+        :raises HostRefused: as `of_spec`.
+        """
+        spec = self.spec_of(source)
+        if spec is not None:
+            return self.of_spec(spec)
+        if not source.spec and source.machine == self.local.machine:
+            return self.local  # of a former log root: what is left of it can be read
+        raise SourceUnreadable(
+            f"{source.key} is not read any more, since the source {source.spec or source.root!r} was removed; what was "
+            "read of it stays"
+        )
+
+    def spec_of(self, source: Source) -> SourceSpec | None:
+        """What a stored source comes from; None: nothing that is configured now."""
+        return spec_of_source(source, self.specs)

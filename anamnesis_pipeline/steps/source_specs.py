@@ -1,0 +1,140 @@
+"""The configured sources, as they are stored: one setting `sources.<name>` each."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, replace
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+from anamnesis_pipeline.errors import BadSetting
+from anamnesis_pipeline.model import Source
+from anamnesis_pipeline.sources.ignore_patterns import check_patterns
+from anamnesis_pipeline.sources.specs import SourceSpec, built_in_specs, check_specs, is_of, with_machine
+from anamnesis_pipeline.steps.host_clock import write_look
+from anamnesis_pipeline.store.base import SettingsRecords
+
+STORED = "sources."
+LEAST_INTERVAL_S, MOST_INTERVAL_S = 30, 86_400
+MOST_FILE_BYTES = 1 << 30
+MOST_SPECS = 1_000
+_TEXT = r"^[^\x00-\x1f\x7f]*$"
+
+Text = Annotated[str, Field(max_length=200, pattern=_TEXT)]
+Pattern = Annotated[str, Field(min_length=1, max_length=500, pattern=_TEXT)]
+
+
+Name = Annotated[str, Field(min_length=1, max_length=60, pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]*$")]
+
+
+class SpecFields(BaseModel):
+    """A configured source without its name."""
+
+    model_config = ConfigDict(extra="forbid", strict=True)
+
+    kind: Literal["claude_logs", "documents"]
+    root: Annotated[str, Field(min_length=1, max_length=4_096, pattern=r"^[/~]" + _TEXT.removeprefix("^"))]
+    host: Annotated[Text, Field(description="user@host, user@host:port, a name of ~/.ssh/config; empty: here")] = ""
+    machine: Annotated[str, Field(max_length=60, pattern=_TEXT, description="Name in results; empty: the host's")] = ""
+    include: Annotated[list[Pattern], Field(max_length=200, description="As in a .gitignore; none: the default")] = []
+    exclude: Annotated[list[Pattern], Field(max_length=200, description="As in a .gitignore")] = []
+    project: Text = ""
+    instance: Text = ""
+    interval_s: Annotated[int, Field(ge=LEAST_INTERVAL_S, le=MOST_INTERVAL_S)] | None = None
+    private: bool = False
+    max_file_bytes: Annotated[int, Field(ge=1, le=MOST_FILE_BYTES)] = 1 << 20
+
+
+class SpecModel(SpecFields):
+    """A configured source, as it comes from people, clients and the store."""
+
+    name: Name
+
+    def spec(self) -> SourceSpec:
+        """The noun."""
+        values = self.model_dump()
+        return SourceSpec(**values | {"include": tuple(self.include), "exclude": tuple(self.exclude)})
+
+
+def spec_of_values(values: Mapping[str, Any]) -> SourceSpec:
+    """The source that these values describe.
+
+    :raises BadSetting: one of them cannot be; the text names the field.
+    """
+    plain = {name: list(value) if isinstance(value, tuple) else value for name, value in values.items()}
+    try:
+        return SpecModel.model_validate(plain).spec()
+    except ValidationError as exc:
+        error = exc.errors(include_url=False, include_context=False)[0]
+        where = ".".join(map(str, error["loc"])) or "source"
+        raise BadSetting(f"source {values.get('name')!r}: {where}: {error['msg']}") from exc
+
+
+def stored_specs(settings: SettingsRecords) -> list[SourceSpec]:
+    """Those that people configured, by name."""
+    return [spec_of_values(value) for _, value in sorted(settings.all(STORED).items())]
+
+
+def all_specs(settings: SettingsRecords, log_roots: Sequence[Path], machine: str) -> list[SourceSpec]:
+    """Those that need no configuration, then those that people configured, each with the name of its machine."""
+    return [*built_in_specs(log_roots, machine), *(with_machine(spec, machine) for spec in stored_specs(settings))]
+
+
+def put_specs(
+    settings: SettingsRecords, specs: Sequence[SourceSpec], built_in: Sequence[SourceSpec], machine: str
+) -> None:
+    """Let these be all that people configured. What was read of others stays.
+
+    :raises BadSetting: they contradict each other, or one cannot be; nothing has changed then.
+    """
+    if len(specs) > MOST_SPECS:
+        raise BadSetting(f"{len(specs)} sources are more than {MOST_SPECS}; let one have several include patterns")
+    for spec in specs:
+        check_patterns([*spec.include, *spec.exclude])
+    check_specs([with_machine(spec, machine) for spec in specs], built_in)
+    names = {spec.name for spec in specs}
+    for former in stored_specs(settings):
+        if former.name not in names:
+            _forget(settings, former.name)
+    for spec in specs:
+        settings.set(STORED + spec.name, _values(spec))
+
+
+def put_spec(settings: SettingsRecords, spec: SourceSpec, built_in: Sequence[SourceSpec], machine: str) -> bool:
+    """Add a source, or let it stand for the one of its name; returns whether it is new.
+
+    :raises BadSetting: it contradicts another, or cannot be; nothing has changed then.
+    """
+    others = [other for other in stored_specs(settings) if other.name != spec.name]
+    is_new = settings.get(STORED + spec.name) is None
+    put_specs(settings, [*others, spec], built_in, machine)
+    return is_new
+
+
+def remove_spec(settings: SettingsRecords, name: str) -> SourceSpec:
+    """Crawl a source no longer; what was read of it stays.
+
+    :raises BadSetting: people configured none of that name.
+    """
+    found = {spec.name: spec for spec in stored_specs(settings)}
+    if name not in found:
+        known = ", ".join(sorted(found)) or "none"
+        raise BadSetting(f"no source that can be removed is called {name!r}; those that can: {known}")
+    _forget(settings, name)
+    return found[name]
+
+
+def spec_of_source(source: Source, specs: Sequence[SourceSpec]) -> SourceSpec | None:
+    """What a stored source comes from as it is configured now; None: nothing does any more."""
+    return next((spec for spec in specs if is_of(source, spec)), None)
+
+
+def _forget(settings: SettingsRecords, name: str) -> None:
+    settings.set(STORED + name, None)
+    write_look(settings, name, None)
+
+
+def _values(spec: SourceSpec) -> dict[str, Any]:
+    default = asdict(replace(SourceSpec("", "", ""), name="", kind="", root=""))
+    kept = {name: value for name, value in asdict(spec).items() if value != default[name]}
+    return {name: list(value) if isinstance(value, tuple) else value for name, value in kept.items()}

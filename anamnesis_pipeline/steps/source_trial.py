@@ -1,0 +1,89 @@
+"""What would be crawled of a source: its machine is asked, and nothing is stored."""
+
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from anamnesis_pipeline.errors import SourceUnreadable
+from anamnesis_pipeline.model import FileStat
+from anamnesis_pipeline.sources.base import SourceHost, is_log
+from anamnesis_pipeline.sources.discovery import log_root
+from anamnesis_pipeline.sources.document_selection import Chosen, Rules, chosen
+from anamnesis_pipeline.sources.specs import DOCUMENTS, LOGS, SourceSpec
+from anamnesis_pipeline.sources.survey_split import found_in, wanted_of
+
+FIRST_FILES = 20
+_LOOKED_INTO = 5
+"""Folders in which logs are looked for before a root is taken for one of documents."""
+
+
+@dataclass(frozen=True, slots=True)
+class Trial:
+    """What a source would give. `formats`: format -> files and bytes; `first`: paths of the first files; `sources`: how
+    many partitions; `skew_s`: how far the machine's clock is ahead. `left_out` and `examples` as in `Chosen`.
+    """
+
+    spec: SourceSpec
+    root: str
+    skew_s: float | None
+    seconds: float
+    sources: int
+    files: int
+    bytes: int
+    formats: Mapping[str, tuple[int, int]]
+    first: tuple[str, ...]
+    left_out: Mapping[str, int]
+    examples: Mapping[str, tuple[str, ...]]
+    problems: tuple[str, ...]
+
+
+def try_source(host: SourceHost, spec: SourceSpec, rules: Rules, skip: tuple[str, ...]) -> Trial:
+    """List a source once.
+
+    :raises SourceUnreadable: its root cannot be listed.
+    :raises HostUnreachable: the machine does not answer.
+    :raises HostRefused: it lets nobody in, or its key is not known.
+    """
+    started = time.perf_counter()
+    (survey,) = host.survey([wanted_of(spec, skip)])
+    if isinstance(survey, SourceUnreadable):
+        raise survey
+    seconds = time.perf_counter() - started
+    found = found_in(spec, survey, rules)
+    files = [
+        replace(file, path=_shown(each.source.folder, file.path))
+        for each in found.sources.values()
+        for file in each.files
+    ]
+    selection = chosen(survey, spec, rules) if spec.kind == DOCUMENTS else Chosen(())
+    return Trial(
+        spec, survey.root, host.clock_skew_s(), seconds, len(found.sources), len(files),
+        sum(file.size for file in files), _formats(files, spec, rules),
+        tuple(file.path for file in files[:FIRST_FILES]), selection.left_out, selection.examples, survey.problems,
+    )  # fmt: skip
+
+
+def guessed_kind(host: SourceHost, root: str) -> str:
+    """Of logs, if the root is or holds a folder of Claude projects; else of documents.
+
+    :raises SourceUnreadable: it cannot be listed.
+    """
+    root = log_root(host, root)
+    folders = host.folders(root)
+    inside = [folder for folder in folders if folder != "."][:_LOOKED_INTO]
+    has_logs = "." in folders or any("." in host.folders(f"{root.rstrip('/')}/{folder}") for folder in inside)
+    return LOGS if has_logs else DOCUMENTS
+
+
+def _shown(folder: str, path: str) -> str:
+    return path if folder in {"", "."} else f"{folder}/{path}"
+
+
+def _formats(files: Sequence[FileStat], spec: SourceSpec, rules: Rules) -> dict[str, tuple[int, int]]:
+    counts: dict[str, tuple[int, int]] = {}
+    for file in files:
+        of_log = "log" if is_log(file.path) else "beside a log"
+        name = (rules.format_of(file.path) or "other") if spec.kind == DOCUMENTS else of_log
+        number, size = counts.get(name, (0, 0))
+        counts[name] = number + 1, size + file.size
+    return dict(sorted(counts.items(), key=lambda item: -item[1][0]))

@@ -1,0 +1,273 @@
+"""One look at all machines: which sources there are, and in which something is new. Nothing is read but listings."""
+
+import logging
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime
+
+from anamnesis_pipeline.errors import AnamnesisError, SourceUnreadable
+from anamnesis_pipeline.model import Source, content_id
+from anamnesis_pipeline.sources.base import Survey, Wanted
+from anamnesis_pipeline.sources.document_selection import Rules
+from anamnesis_pipeline.sources.selection import changed_files
+from anamnesis_pipeline.sources.specs import SourceSpec, is_of
+from anamnesis_pipeline.sources.survey_split import Found, SourceFiles, found_in, wanted_of
+from anamnesis_pipeline.steps.crawl import folder_of
+from anamnesis_pipeline.steps.exclusion import Exclusions
+from anamnesis_pipeline.steps.flights import Flight, Flights
+from anamnesis_pipeline.steps.host_clock import (
+    HostClock,
+    Look,
+    answered,
+    failed,
+    read_clock,
+    read_look,
+    write_clock,
+    write_look,
+)
+from anamnesis_pipeline.steps.hosts import Hosts
+from anamnesis_pipeline.store.base import Store
+
+log = logging.getLogger(__name__)
+
+TICK_S = 25.0
+"""A look ends after so long; what did not answer or was not compared by then comes first the next time."""
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """What a host said, and of which sources it was asked."""
+
+    specs: tuple[SourceSpec, ...]
+    surveys: Sequence[Survey | SourceUnreadable]
+    skew_s: float | None
+
+
+@dataclass(frozen=True, slots=True)
+class Crawler:
+    """What a look needs. `rules`: of a source, which files of a survey are documents. `stamp` is another one whenever
+    these choose otherwise. `interval_s` counts for sources that have none of their own.
+    """
+
+    store: Store
+    hosts: Hosts
+    rules: Callable[[SourceSpec], Rules]
+    flights: Flights[Answer]
+    interval_s: int
+    exclusions: Exclusions
+    skip: tuple[str, ...] = ()
+    stamp: str = ""
+
+    @property
+    def specs(self) -> Sequence[SourceSpec]:
+        """The configured sources."""
+        return self.hosts.specs
+
+    def interval_of(self, spec: SourceSpec) -> int:
+        """Seconds between two looks at it."""
+        return spec.interval_s or self.interval_s
+
+
+@dataclass(frozen=True, slots=True)
+class LookReport:
+    """What a look found. `sources`: those of every configured source that answered; `changed`: keys of those with
+    something to read. `asked`: hosts that were asked, `seen`: configured sources that were compared.
+    """
+
+    sources: tuple[Source, ...] = ()
+    changed: tuple[str, ...] = ()
+    problems: tuple[str, ...] = ()
+    asked: int = 0
+    seen: int = 0
+    seconds: float = 0.0
+
+
+@dataclass(slots=True)
+class _Tally:
+    sources: dict[str, Source] = field(default_factory=dict)
+    changed: dict[str, None] = field(default_factory=dict)
+    problems: list[str] = field(default_factory=list)
+    seen: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class _Visit:
+    """What every configured source of one look shares."""
+
+    crawler: Crawler
+    stored: Mapping[str, Source]
+    now: datetime
+    until: float
+    tally: _Tally
+
+
+def look(crawler: Crawler, now: datetime, *, everything: bool = False, budget_s: float = TICK_S) -> LookReport:
+    """Ask the hosts that are due, all at once, and compare what they say with what was read.
+
+    A host that is away or hangs costs the others nothing: it is named, and tried again ever more rarely. What a host
+    said after an earlier look had ended counts in this one.
+
+    :param everything: ask those that are not due as well.
+    """
+    started = time.monotonic()
+    stored = {source.key: source for source in crawler.store.ingest.sources()}
+    visit = _Visit(crawler, stored, now, started + budget_s, _Tally())
+    due = _due(crawler, now, everything=everything)
+    crowded = crawler.flights.launch({host: _call(crawler, specs) for host, specs in due.items()})
+    for host, flight in crawler.flights.landing(visit.until):
+        _take(visit, host, flight)
+    for host in crawler.flights.under_way().keys() & due.keys() | set(crowded):
+        _note_failure(visit, host, f"no answer yet after {budget_s:.0f} s; it is waited for")
+    _name_the_dead(visit, due)
+    tally = visit.tally
+    return LookReport(
+        tuple(tally.sources[key] for key in sorted(tally.sources)), tuple(sorted(tally.changed)), tuple(tally.problems),
+        len(due), tally.seen, time.monotonic() - started,
+    )  # fmt: skip
+
+
+def _due(crawler: Crawler, now: datetime, *, everything: bool) -> dict[str, tuple[SourceSpec, ...]]:
+    """Host -> those of its sources that are to be looked at, the one that waits longest first."""
+    looks = {spec.name: read_look(crawler.store.settings, spec.name) for spec in crawler.specs}
+    clocks = {spec.host: read_clock(crawler.store.settings, spec.host) for spec in crawler.specs}
+    due: dict[str, tuple[SourceSpec, ...]] = {}
+    for spec in sorted(crawler.specs, key=lambda spec: looks[spec.name].tried_at or datetime.min.replace(tzinfo=UTC)):
+        is_due = looks[spec.name].is_due(now, crawler.interval_of(spec)) and clocks[spec.host].is_due(now)
+        if everything or is_due:
+            due[spec.host] = (*due.get(spec.host, ()), spec)
+    return due
+
+
+def _call(crawler: Crawler, specs: tuple[SourceSpec, ...]) -> Callable[[], Answer]:
+    wanted = [_wanted(crawler, spec) for spec in specs]
+
+    def ask() -> Answer:
+        host = crawler.hosts.of_spec(specs[0])
+        return Answer(specs, host.survey(wanted), host.clock_skew_s())
+
+    return ask
+
+
+def _wanted(crawler: Crawler, spec: SourceSpec) -> Wanted:
+    before = read_look(crawler.store.settings, spec.name)
+    return wanted_of(spec, crawler.skip, before.state if before.rules == _rules_id(crawler, spec) else "")
+
+
+def _rules_id(crawler: Crawler, spec: SourceSpec) -> str:
+    """What a state was taken with: with other rules the same listing may mean something else."""
+    return content_id(repr(spec), repr(crawler.skip), crawler.stamp, crawler.exclusions.stamp)
+
+
+def _take(visit: _Visit, host: str, flight: Flight[Answer]) -> None:
+    """What one host said, or why it said nothing."""
+    if flight.answer is None:
+        is_ours = isinstance(flight.error, AnamnesisError)
+        if not is_ours:
+            log.error("the survey of %s failed", host or "this machine", exc_info=flight.error)
+        _note_failure(visit, host, f"{'' if is_ours else f'{type(flight.error).__name__}: '}{flight.error}")
+        return
+    settings, answer = visit.crawler.store.settings, flight.answer
+    write_clock(settings, host, answered(read_clock(settings, host), visit.now, answer.skew_s))
+    configured = set(visit.crawler.specs)
+    for spec, survey in zip(answer.specs, answer.surveys, strict=True):
+        if spec in configured and time.monotonic() < visit.until:
+            _look_at(visit, spec, survey)
+
+
+def _note_failure(visit: _Visit, host: str, error: str) -> None:
+    crawler = visit.crawler
+    interval_s = min((crawler.interval_of(spec) for spec in crawler.specs if spec.host == host), default=None)
+    if interval_s is not None:
+        clock = read_clock(crawler.store.settings, host)
+        write_clock(crawler.store.settings, host, failed(clock, visit.now, error, interval_s))
+
+
+def _name_the_dead(visit: _Visit, asked: Iterable[str]) -> None:
+    """Every host that did not answer the last time is named in each look, whether it was its turn or not."""
+    machines = {spec.host: spec.machine for spec in visit.crawler.specs}
+    for host, machine in machines.items():
+        clock = read_clock(visit.crawler.store.settings, host)
+        if clock.failures:
+            visit.tally.problems.append(dead_host_text(machine, clock))
+
+
+def dead_host_text(machine: str, clock: HostClock) -> str:
+    """What to say of a host that does not answer."""
+    again = f"; tried again at {clock.next_at:%H:%M} UTC" if clock.next_at else ""
+    since = f", last seen {clock.answered_at:%Y-%m-%d %H:%M} UTC" if clock.answered_at else ", never seen"
+    return f"{machine}: {clock.error} (failed {clock.failures} times in a row{since}{again})"
+
+
+def _look_at(visit: _Visit, spec: SourceSpec, survey: Survey | SourceUnreadable) -> None:
+    settings = visit.crawler.store.settings
+    before = read_look(settings, spec.name)
+    visit.tally.seen += 1
+    if isinstance(survey, SourceUnreadable):
+        after = replace(before, tried_at=visit.now, error=str(survey))
+        visit.tally.problems.append(f"{spec.machine}: {survey}")
+    elif survey.files is None:
+        visit.tally.sources.update({key: source for key, source in visit.stored.items() if is_of(source, spec)})
+        after = replace(before, tried_at=visit.now, seen_at=visit.now, root=survey.root, error="", behind={})
+    else:
+        after = _compared(visit, spec, survey, before)
+        visit.tally.problems.extend(f"{spec.machine}: {problem}" for problem in survey.problems)
+    write_look(settings, spec.name, after)
+
+
+def _compared(visit: _Visit, spec: SourceSpec, survey: Survey, before: Look) -> Look:
+    """Find the changed sources of a survey; without any its state is remembered, and costs nothing the next time."""
+    found = found_in(spec, survey, visit.crawler.rules(spec))
+    _remember(visit, found)
+    gone = {
+        key: SourceFiles(source, ())
+        for key, source in visit.stored.items()
+        if key not in found.sources and is_of(source, spec)
+    }
+    visit.tally.sources.update({key: each.source for key, each in gone.items()})
+    changed, last = _changed(visit, {**found.sources, **gone}, before.after, complete=not survey.problems)
+    visit.tally.changed.update(dict.fromkeys(changed))
+    files = [file for each in found.sources.values() for file in each.files]
+    is_done = not changed and not last
+    return Look(
+        visit.now, visit.now, survey.root, survey.state if is_done else "",
+        _rules_id(visit.crawler, spec) if is_done else "", last, len(files), sum(file.size for file in files),
+        dict(found.left_out), survey.problems, "",
+        {key: before.behind.get(key, visit.now.isoformat()) for key in changed},
+    )  # fmt: skip
+
+
+def _remember(visit: _Visit, found: Found) -> None:
+    sources = {key: each.source for key, each in found.sources.items()}
+    visit.tally.sources.update(sources)
+    visit.crawler.store.ingest.put_sources([each for key, each in sources.items() if visit.stored.get(key) != each])
+
+
+def _changed(visit: _Visit, sources: Mapping[str, SourceFiles], after: str, *, complete: bool) -> tuple[list[str], str]:
+    """Keys of the sources with something to read, and where this ended if the time did; empty: all were compared."""
+    changed: list[str] = []
+    last = ""
+    for key in _rotated(sorted(sources), after):
+        if time.monotonic() > visit.until:
+            return changed, last or after
+        last = key
+        if _has_news(visit.crawler, sources[key], complete=complete):
+            changed.append(key)
+    return changed, ""
+
+
+def _has_news(crawler: Crawler, found: SourceFiles, *, complete: bool) -> bool:
+    """Whether a crawl would find something to do; what a rule keeps away is neither read nor gone."""
+    source, rules = found.source, crawler.exclusions.now()
+    files, cursors = found.files, crawler.store.ingest.cursors(source.key)
+    if rules.rules:
+        folder = folder_of(source)
+        files = tuple(f for f in files if not rules.of_path(source.machine, f"{folder}/{f.path}"))
+        cursors = {path: c for path, c in cursors.items() if not rules.of_path(source.machine, f"{folder}/{path}")}
+    return changed_files(files, cursors, complete=complete) > 0
+
+
+def _rotated(keys: list[str], after: str) -> list[str]:
+    """`keys`, beginning behind `after`."""
+    start = next((n for n, key in enumerate(keys) if key > after), 0) if after else 0
+    return keys[start:] + keys[:start]

@@ -1,0 +1,201 @@
+"""Documents that somebody hands in: known by their content, taken in like any other, listed and forgotten."""
+
+import mimetypes
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass, replace
+from datetime import UTC, datetime
+from pathlib import PurePosixPath
+from typing import Any, Protocol
+
+from anamnesis_pipeline.documents.formats import format_of, to_text
+from anamnesis_pipeline.errors import DocumentUnsupported, TooLarge
+from anamnesis_pipeline.sources.exclusion import sha256_of
+from anamnesis_pipeline.steps.blocklist import lift
+from anamnesis_pipeline.steps.exclusion import Exclusions, refuse
+from anamnesis_pipeline.steps.forget import Forgetter
+from anamnesis_pipeline.steps.forget_target import ForgetRequest
+from anamnesis_pipeline.store.base import Store
+
+SOURCE = "uploads"
+MOST_BYTES = 50 * 1024 * 1024
+UPLOADS = "uploads."
+"""Prefix of the stored settings that describe an upload each."""
+FORGOTTEN = "forgotten_uploads."
+"""Prefix of the settings that say of a forgotten upload how often it was, and the ids of its episodes."""
+_ID_CHARS = 32
+_SUFFIXES = {"text/markdown": ".md", "text/x-markdown": ".md", "text/plain": ".txt", "application/json": ".json"}
+_MAGIC = ((b"%PDF-", ".pdf"), (b"{\\rtf", ".rtf"))
+
+
+@dataclass(frozen=True, slots=True)
+class Handed:
+    """A document as it is handed in. `media_type` counts where the name says no type; `url` is where it is from."""
+
+    filename: str
+    data: bytes
+    media_type: str = ""
+    project: str = ""
+    tags: tuple[str, ...] = ()
+    title: str = ""
+    when: datetime | None = None
+    url: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Upload:
+    """What is kept of an upload beside its text. `upload_id` is made of its content."""
+
+    upload_id: str
+    filename: str
+    bytes: int
+    project: str
+    tags: tuple[str, ...]
+    title: str
+    url: str
+    uploaded_at: datetime
+    episode_ids: tuple[str, ...]
+    duplicate: bool = False
+    """Whether the very same bytes were there already, so that nothing was done."""
+
+
+class AddDocument(Protocol):
+    """See `Pipeline.add_document`."""
+
+    def __call__(
+        self,
+        source_key: str,
+        path: str,
+        data: bytes,
+        *,
+        project: str,
+        tags: Sequence[str],
+        title: str,
+        when: datetime | None,
+    ) -> list[str]:
+        """Take in one document; returns the ids of its episodes."""
+
+
+class Uploads:
+    """The uploads of one home."""
+
+    def __init__(
+        self,
+        store: Store,
+        add: AddDocument,
+        masked: Callable[[str], str],
+        embed: Callable[[Sequence[str]], None] = lambda ids: None,
+    ) -> None:
+        """:param embed: gives episodes their vectors now, where the model is there; else the pipeline does it later."""
+        self._store, self._add, self._masked, self._embed = store, add, masked, embed
+        self._exclusions = Exclusions(store)
+
+    def take(self, handed: Handed) -> Upload:
+        """Store a document; the next search finds it by its words. The same bytes are taken once.
+
+        :raises TooLarge: more than 50 MiB.
+        :raises DocumentUnsupported: neither name nor type nor content says a format that is read.
+        :raises DocumentUnreadable: it is damaged, encrypted or empty.
+        :raises Excluded: a rule keeps it away.
+        """
+        if len(handed.data) > MOST_BYTES:
+            raise TooLarge(f"the document has more than {MOST_BYTES >> 20} MiB; send it in pieces")
+        upload_id = sha256_of(handed.data)[:_ID_CHARS]
+        known = self.get(upload_id)
+        if known is not None:
+            return replace(known, duplicate=True)
+        name = self._masked(named(handed))
+        self._refuse_excluded(handed, name)
+        folder = self._folder(upload_id)
+        fields = replace(
+            handed, project=self._masked(handed.project), title=self._masked(handed.title),
+            tags=tuple(dict.fromkeys(map(self._masked, handed.tags))), url=self._masked(handed.url),
+        )  # fmt: skip
+        ids = self._add(
+            SOURCE, f"{folder}/{name}", handed.data, project=fields.project, tags=fields.tags, title=fields.title,
+            when=handed.when,
+        )  # fmt: skip
+        upload = Upload(
+            upload_id, name, len(handed.data), fields.project, fields.tags, fields.title, fields.url,
+            datetime.now(UTC), tuple(ids),
+        )  # fmt: skip
+        self._store.settings.set(UPLOADS + upload_id, _body(upload))
+        self._embed(ids)
+        return upload
+
+    def get(self, upload_id: str) -> Upload | None:
+        """One upload; None when there is none, or it was forgotten."""
+        body = self._store.settings.get(UPLOADS + upload_id)
+        return _read(body) if body else None
+
+    def listed(self) -> list[Upload]:
+        """All, the newest first."""
+        found = map(_read, self._store.settings.all(UPLOADS).values())
+        return sorted(found, key=lambda upload: (upload.uploaded_at, upload.upload_id), reverse=True)
+
+    def forget(self, upload_id: str, forgetter: Forgetter) -> bool:
+        """Forget an upload for good, with everything made of it; False when there is none. Handing it in again brings
+        it back.
+        """
+        upload = self.get(upload_id)
+        if upload is None:
+            return False
+        if upload.episode_ids:
+            forgetter.forget(ForgetRequest(ids=upload.episode_ids))
+        before = self._store.settings.get(FORGOTTEN + upload_id, {"times": 0})
+        times, ids = before["times"] + 1, list(upload.episode_ids)
+        self._store.settings.set(FORGOTTEN + upload_id, {"times": times, "episode_ids": ids})
+        self._store.settings.set(UPLOADS + upload_id, None)
+        return True
+
+    def _refuse_excluded(self, handed: Handed, name: str) -> None:
+        if not self._exclusions.stamp:
+            return
+        refuse(self._exclusions.of_bytes(handed.data) or self._exclusions.of_project(handed.project))
+        refuse(self._exclusions.of_path("", f"/{name}") or self._exclusions.of_content(to_text(name, handed.data)))
+
+    def _folder(self, upload_id: str) -> str:
+        """Where an upload lies in its source: one that was forgotten in another folder than before, where its archived
+        lines are empty now. Its tombstones are lifted.
+        """
+        before = self._store.settings.get(FORGOTTEN + upload_id)
+        if before is None:
+            return upload_id
+        for episode_id in before["episode_ids"]:
+            lift(self._store, episode_id)
+        return f"{upload_id}-{before['times']}"
+
+
+def named(handed: Handed) -> str:
+    """The name that a document is read by: its own, with an ending where it has none.
+
+    :raises DocumentUnsupported: it is of no format that is read.
+    """
+    name = PurePosixPath(handed.filename.replace("\\", "/")).name or "upload"
+    name = "".join(char for char in name if char.isprintable())[-200:] or "upload"
+    if format_of(name) is None and "." not in name:
+        name += _suffix(handed.media_type.partition(";")[0].strip().lower(), handed.data)
+    if format_of(name) is None:
+        raise DocumentUnsupported(f"{name!r} is of no type that is read; Markdown, text, code and office files are")
+    return name
+
+
+def _suffix(media_type: str, data: bytes) -> str:
+    found = _SUFFIXES.get(media_type) or mimetypes.guess_extension(media_type) or ""
+    if found and format_of(f"x{found}"):
+        return found
+    return next((suffix for magic, suffix in _MAGIC if data.startswith(magic)), "" if b"\0" in data else ".txt")
+
+
+def _body(upload: Upload) -> dict[str, Any]:
+    return asdict(upload) | {"uploaded_at": upload.uploaded_at.isoformat()}
+
+
+def _read(body: dict[str, Any]) -> Upload:
+    return Upload(
+        **body
+        | {
+            "uploaded_at": datetime.fromisoformat(body["uploaded_at"]),
+            "tags": tuple(body["tags"]),
+            "episode_ids": tuple(body["episode_ids"]),
+        }
+    )

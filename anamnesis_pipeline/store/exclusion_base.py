@@ -1,0 +1,57 @@
+"""The contract of what a store does to keep things away, and to let them come back."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Protocol
+
+from anamnesis_pipeline.model import Part
+
+
+@dataclass(frozen=True, slots=True)
+class Tombstone:
+    """What keeps a deleted episode away. `reason` is a person's, or empty."""
+
+    episode_id: str
+    deleted_at: datetime
+    reason: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Lifted:
+    """What comes back of something that was lifted: `parts` that are stored and will be published again, or, where
+    these were forgotten, what is still in `files`, which are read again from their beginning.
+    """
+
+    tombstones: int = 0
+    parts: int = 0
+    files: int = 0
+
+
+class ExclusionRecords(Protocol):
+    """Parts that a rule holds back, and tombstones."""
+
+    def waiting(self, source: str, after: str, limit: int) -> list[Part]:
+        """Parts of a source that are to be published and that no rule holds, by id, behind `after`."""
+
+    def hold(self, rule_of: Mapping[str, str]) -> int:
+        """Part -> rule: let these not be summarized nor published. What is published of them stays. Returns how many
+        were not held before.
+        """
+
+    def release(self, rule_id: str) -> int:
+        """Let what a rule held be summarized and published. Returns how many parts."""
+
+    def held(self) -> dict[str, int]:
+        """Rule -> parts that it holds."""
+
+    def explain(self, reason: str, episode_ids: Iterable[str], records: Mapping[str, str]) -> None:
+        """Note with these tombstones why they are there, and with those of records with which episode they went."""
+
+    def tombstones(self, limit: int, before: tuple[datetime, str] | None = None) -> list[Tombstone]:
+        """The newest first, by (time, id), but those of records that went with their episode. `before`: only what
+        follows that one.
+        """
+
+    def lift(self, episode_ids: Sequence[str]) -> Lifted:
+        """Remove the tombstones of these ids, so that the next ingest brings back what there still is."""

@@ -1,0 +1,150 @@
+"""`anamnesis sources`, as typed; on real folders, and on hosts that cannot be reached."""
+
+import json
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner, Result
+
+from anamnesis_pipeline import cli
+from anamnesis_pipeline.errors import AnamnesisError
+
+SESSION = "11111111-2222-4333-8444-555555555555.jsonl"
+AWAY = "me@127.0.0.1:1"
+"""A port on which nobody listens."""
+
+
+@pytest.fixture(autouse=True)
+def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    claude = tmp_path / "claude"
+    (claude / "projects" / "-a").mkdir(parents=True)
+    (claude / "projects" / "-a" / SESSION).write_text("{}\n")
+    (claude / "CLAUDE.md").write_text("# Always\nUse tabs.\n")
+    (claude / "todo.md").write_text("nobody asked for it\n")
+    monkeypatch.setenv("ANAMNESIS_HOME", str(tmp_path / "home"))
+    monkeypatch.setenv("ANAMNESIS_LOG_ROOTS", str(claude / "projects"))
+    monkeypatch.setenv("ANAMNESIS_MACHINE", "mac")
+    return tmp_path
+
+
+@pytest.fixture
+def notes(tmp_path: Path) -> Path:
+    notes = tmp_path / "notes"
+    (notes / "node_modules").mkdir(parents=True)
+    (notes / "node_modules" / "x.md").write_text("text\n")
+    (notes / "a.md").write_text("# A\n")
+    (notes / "logo.png").write_bytes(b"x")
+    (notes / "draft.md").write_text("text\n")
+    (notes / ".gitignore").write_text("draft.md\n")
+    return notes
+
+
+def run(*arguments: str) -> Result:
+    return CliRunner().invoke(cli.app, ["sources", *arguments])
+
+
+def said(*arguments: str) -> str:
+    result = run(*arguments)
+    assert result.exit_code == 0, result.output
+    return result.output
+
+
+def refused(*arguments: str) -> str:
+    result = run(*arguments)
+    assert isinstance(result.exception, AnamnesisError), result.output
+    return str(result.exception)
+
+
+def names() -> list[str]:
+    return [source["name"] for source in json.loads(said("list", "--json"))["sources"]]
+
+
+def test_what_needs_no_configuration_is_listed_as_built_in(home: Path) -> None:
+    output = said("list")
+    assert f"local-logs  logs in {home}/claude/projects  (built in)" in output
+    assert f"local-memory  documents in {home}/claude  (built in)" in output
+
+
+def test_of_claudes_own_folder_only_what_is_to_be_remembered_is_crawled() -> None:
+    output = said("test", "local-memory")
+    assert "CLAUDE.md" in output
+    assert "todo.md" not in output.partition("left out")[0]
+
+
+def test_a_folder_is_added_after_it_was_shown_what_of_it_is_crawled(notes: Path) -> None:
+    output = said("add", str(notes), "--name", "notes", "--private", "--interval", "60")
+    assert "a.md" in output
+    assert "left out, ignored by .gitignore: 1, such as draft.md" in output
+    assert names() == ["local-logs", "local-memory", "notes"]
+    (row,) = (row for row in json.loads(said("list", "--json"))["sources"] if row["name"] == "notes")
+    assert (row["private"], row["interval_s"], row["kind"], row["machine"]) == (True, 60, "documents", "mac")
+
+
+def test_a_folder_of_claude_projects_is_taken_for_logs_and_so_is_the_one_around_it(tmp_path: Path) -> None:
+    for place in ("old/projects", "older"):
+        folder = tmp_path / place / ("-a" if place.endswith("projects") else "projects/-a")
+        folder.mkdir(parents=True)
+        (folder / SESSION).write_text("{}\n")
+    said("add", str(tmp_path / "old/projects"), "--name", "old")
+    said("add", str(tmp_path / "older"), "--name", "older")
+    rows = {row["name"]: row for row in json.loads(said("list", "--json"))["sources"]}
+    assert [rows[name]["kind"] for name in ("old", "older")] == ["claude_logs"] * 2
+    assert rows["older"]["root"] == f"{tmp_path}/older/projects"
+
+
+def test_testing_stores_nothing(notes: Path) -> None:
+    said("test", str(notes))
+    assert names() == ["local-logs", "local-memory"]
+    assert "not seen yet" in said("list")
+
+
+def test_a_host_that_is_away_is_named_and_not_added_but_with_no_test() -> None:
+    assert "127.0.0.1" in refused("add", f"{AWAY}:/srv/notes")
+    assert names() == ["local-logs", "local-memory"]
+    said("add", f"{AWAY}:/srv/notes", "--no-test", "--kind", "documents", "--name", "far")
+    assert names()[-1] == "far"
+    result = run("test", "far")
+    assert (result.exit_code, "127.0.0.1" in result.output) == (1, True)
+
+
+def test_a_host_without_a_root_gives_its_logs_and_what_claude_keeps_beside_them() -> None:
+    said("add", "ann@nas", "--no-test")
+    rows = json.loads(said("list", "--json"))["sources"][:1:-1]
+    assert [(row["kind"], row["root"], row["machine"]) for row in rows] == [
+        ("claude_logs", "~/.claude/projects", "nas"), ("documents", "~/.claude", "nas"),
+    ]  # fmt: skip
+    assert "CLAUDE.md" in rows[1]["include"]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "text"),
+    [
+        (["nas:notes"], "absolute"),
+        (["C:\\notes"], "Windows"),
+        (["/nowhere"], "no such file"),
+        (["/tmp", "--kind", "pictures"], "--kind"),
+        (["/tmp", "--interval", "5"], "interval_s"),
+        (["/tmp", "--kind", "documents", "--include", "!", "--no-test"], "pattern"),
+    ],
+)
+def test_what_cannot_be_added_is_refused_with_what_to_do(arguments: list[str], text: str) -> None:
+    assert text in refused("add", *arguments)
+    assert names() == ["local-logs", "local-memory"]
+
+
+def test_a_name_and_a_place_can_be_taken_once_only(notes: Path, tmp_path: Path) -> None:
+    said("add", str(notes), "--name", "notes")
+    assert "already" in refused("add", str(tmp_path), "--name", "notes", "--kind", "documents")
+    assert "taken" in refused("add", str(notes), "--name", "again")
+
+
+def test_a_removed_source_is_crawled_no_longer_and_how_to_forget_it_is_said(notes: Path) -> None:
+    said("add", str(notes), "--name", "notes")
+    assert f"anamnesis forget --path {notes}" in said("remove", "notes")
+    assert names() == ["local-logs", "local-memory"]
+    assert "local-logs" in refused("remove", "local-logs")
+
+
+def test_local_only_refuses_other_machines(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("ANAMNESIS_LOCAL_ONLY", "true")
+    assert "local_only" in refused("add", "ann@nas", "--no-test")

@@ -1,0 +1,198 @@
+"""Which documents of a tree are read; git itself says what it ignores."""
+
+import subprocess
+from collections.abc import Iterable
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from anamnesis_pipeline.errors import BadSetting
+from anamnesis_pipeline.model import FileStat
+from anamnesis_pipeline.sources.base import Survey
+from anamnesis_pipeline.sources.document_selection import Chosen, Rules, chosen, names_of
+from anamnesis_pipeline.sources.ignore_patterns import check_patterns
+from anamnesis_pipeline.sources.specs import DOCUMENTS, SourceSpec
+
+SPEC = SourceSpec("notes", DOCUMENTS, "/repo", machine="mac")
+
+
+def kind_of(path: str) -> str | None:
+    name = path.rpartition("/")[2].lower()
+    if name.endswith((".lock", ".png")) or ".min." in name or name == ".env":
+        return None
+    return name.rpartition(".")[2] or None
+
+
+RULES = Rules(kind_of, large=("pdf",), skip=("node_modules", "dist"))
+
+
+def stat(path: str, size: int = 100) -> FileStat:
+    return FileStat(path, size, 1, 1, 1)
+
+
+def choose(
+    paths: Iterable[str | FileStat],
+    spec: SourceSpec = SPEC,
+    *,
+    ignores: dict[str, str] | None = None,
+    repositories: tuple[str, ...] = (),
+    rules: Rules = RULES,
+) -> Chosen:
+    files = tuple(stat(path) if isinstance(path, str) else path for path in paths)
+    return chosen(Survey("/repo", files, "", (), ignores or {}, repositories), spec, rules)
+
+
+def names(found: Chosen) -> list[str]:
+    return [file.path for file in found.files]
+
+
+def with_patterns(include: tuple[str, ...] = (), exclude: tuple[str, ...] = ()) -> SourceSpec:
+    return SourceSpec("notes", DOCUMENTS, "/repo", machine="mac", include=include, exclude=exclude)
+
+
+def test_by_default_every_format_that_is_read_is_read() -> None:
+    paths = ["CLAUDE.md", "README_handoff_x.md", "src/a.py", ".github/ci.yml", ".claude/projects/p/memory/m.md"]
+    assert names(choose([*paths, "logo.png", "poetry.lock", "app.min.js", ".env"])) == paths
+
+
+def test_skipped_and_hidden_folders_are_left_out_at_every_depth_but_those_of_claude_and_github() -> None:
+    found = choose(
+        ["node_modules/a.md", "a/dist/c.md", ".cache/x.md", "a/.git/x.md", ".hidden.md", ".claude/CLAUDE.md"]
+    )
+    assert names(found) == [".hidden.md", ".claude/CLAUDE.md"]
+    assert found.left_out == {"in a folder that is skipped": 3, "in a hidden folder": 1}
+
+
+def test_of_claudes_own_folder_only_markdown_that_somebody_wrote_is_read() -> None:
+    found = choose([".claude/settings.json", ".claude/plugins/x/a.md", ".claude/agents/a.md", ".claude/plans/p.md"])
+    assert names(found) == [".claude/agents/a.md", ".claude/plans/p.md"]
+
+
+def test_logs_are_no_documents() -> None:
+    log = "projects/-a/11111111-2222-4333-8444-555555555555"
+    assert names(choose([f"{log}.jsonl", f"{log}/tool-results/x.txt", "history.jsonl", "projects/-a/memory/m.md"])) == [
+        "projects/-a/memory/m.md"
+    ]
+
+
+@pytest.mark.parametrize(("size", "is_read"), [(1 << 20, True), ((1 << 20) + 1, False), (0, False)])
+def test_a_text_may_be_as_large_as_the_limit_and_not_larger(size: int, is_read: bool) -> None:
+    assert bool(choose([stat("a.md", size)]).files) == is_read
+
+
+def test_a_pdf_and_an_export_of_chats_may_be_fifty_times_as_large() -> None:
+    files = [stat("a.pdf", 50 << 20), stat("x/conversations.json", 50 << 20), stat("b.pdf", (50 << 20) + 1)]
+    found = choose(files)
+    assert names(found) == ["a.pdf", "x/conversations.json"]
+    assert found.left_out == {"larger than 50 MiB": 1}
+
+
+def test_patterns_include_and_exclude_as_in_a_gitignore() -> None:
+    paths = ["CLAUDE.md", "a/CLAUDE.md", "docs/a.md", "docs/b/c.md", "docs/draft/d.md"]
+    assert names(choose(paths, with_patterns(("/CLAUDE.md", "docs/")))) == ["CLAUDE.md", *paths[2:]]
+    assert names(choose(paths, with_patterns(exclude=("draft/", "CLAUDE.md")))) == ["docs/a.md", "docs/b/c.md"]
+    assert names(choose(paths, with_patterns(("docs/**/*.md", "!d.md")))) == ["docs/a.md", "docs/b/c.md"]
+
+
+def test_an_include_pattern_brings_back_no_key_or_lock_file() -> None:
+    assert names(choose([".env", "poetry.lock", "logo.png"], with_patterns(("*",)))) == []
+
+
+def test_an_empty_own_ignore_file_opts_a_project_out_and_a_pattern_in_one_wins_over_git() -> None:
+    own = {"out/.anamnesisignore": "\n", ".anamnesisignore": "!CLAUDE.local.md\nb.md\n"}
+    ignores = {**own, ".gitignore": "*.local.md\n"}
+    found = choose(["out/a.md", "out/b/c.md", "CLAUDE.local.md", "x.local.md", "b.md", "c.md"], ignores=ignores)
+    assert names(found) == ["CLAUDE.local.md", "c.md"]
+    assert found.left_out == {
+        "opted out by an empty .anamnesisignore": 2, "ignored by .gitignore": 1, "ignored by .anamnesisignore": 1,
+    }  # fmt: skip
+    assert found.examples["opted out by an empty .anamnesisignore"] == ("out/a.md", "out/b/c.md")
+
+
+def test_a_nested_repository_minds_its_own_ignore_files_only() -> None:
+    ignores = {".gitignore": "*.md\n", "inner/.gitignore": "b.md\n"}
+    found = choose(["a.md", "inner/a.md", "inner/b.md"], ignores=ignores, repositories=(".", "inner"))
+    assert names(found) == ["inner/a.md"]
+
+
+def test_what_somebody_excluded_is_left_out_with_the_reason() -> None:
+    rules = Rules(kind_of, excluded=lambda path: "private" if path.startswith("diary/") else None)
+    found = choose(["diary/a.md", "b.md"], rules=rules)
+    assert (names(found), found.left_out) == (["b.md"], {"excluded: private": 1})
+
+
+def test_only_a_few_examples_are_kept_of_each_reason() -> None:
+    found = choose([f"{n}.png" for n in range(100)])
+    (count,), (examples,) = found.left_out.values(), found.examples.values()
+    assert (count, len(examples)) == (100, 5)
+
+
+@pytest.mark.parametrize(
+    ("include", "expected"),
+    [
+        ((), ()),
+        (("CLAUDE.md", "projects/*/memory/**/*.md"), ("CLAUDE.md", "*.md")),
+        (("docs/",), ()),
+        (("docs",), ()),
+        (("docs/**",), ()),
+        (("*.md", "!x.md"), ("*.md",)),
+    ],
+)
+def test_the_far_end_is_asked_for_names_that_no_included_file_lacks(
+    include: tuple[str, ...], expected: tuple[str, ...]
+) -> None:
+    assert names_of(with_patterns(include)) == expected
+
+
+def test_a_pattern_that_is_none_is_refused_and_one_in_an_ignore_file_counts_for_nothing() -> None:
+    with pytest.raises(BadSetting, match="pattern"):
+        check_patterns(["*.md", "!"])
+    assert names(choose(["a.md", "b.md"], ignores={".gitignore": "!\nb.md\n"})) == ["a.md"]
+
+
+# --- git as the oracle -----------------------------------------------------------------------------------
+
+TREE = [
+    "a.md", "b.md", "x/a.md", "x/b.md", "x/y/a.md", "x/y/b.md", "x/y/z/a.md", "y/a.md", "y/z/b.md", "z/x/a.md",
+]  # fmt: skip
+PIECES = st.sampled_from(["a.md", "b.md", "*.md", "x", "y", "z", "x/y", "*", "**", "?.md", "[ab].md", "x/*", "**/z"])
+PATTERNS = st.builds(
+    lambda negate, anchor, piece, end: f"{negate}{anchor}{piece}{end}",
+    st.sampled_from(["", "", "!"]), st.sampled_from(["", "/"]), PIECES, st.sampled_from(["", "", "/", "/**"]),
+)  # fmt: skip
+IGNORE_FILES = st.dictionaries(
+    st.sampled_from(["", "x/", "x/y/", "y/"]).map(lambda folder: f"{folder}.gitignore"),
+    st.lists(PATTERNS, min_size=1, max_size=4).map(lambda lines: "\n".join([*lines, "# a comment", ""])),
+    max_size=3,
+)
+
+
+@pytest.fixture(scope="module")
+def repository(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    root = tmp_path_factory.mktemp("repository")
+    subprocess.run(["git", "init", "-q", str(root)], check=True)
+    for path in TREE:
+        (root / path).parent.mkdir(parents=True, exist_ok=True)
+        (root / path).write_text("text\n")
+    return root
+
+
+def ignored_by_git(root: Path, ignores: dict[str, str]) -> set[str]:
+    for path, text in ignores.items():
+        (root / path).write_text(text)
+    asked = subprocess.run(
+        ["git", "-C", str(root), "check-ignore", "--no-index", "--stdin"],
+        input="\n".join(TREE), capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    for path in ignores:
+        (root / path).unlink()
+    return set(asked.stdout.split())
+
+
+@settings(max_examples=60, deadline=None)
+@given(ignores=IGNORE_FILES)
+def test_what_git_ignores_is_left_out_and_nothing_else(repository: Path, ignores: dict[str, str]) -> None:
+    found = choose(TREE, ignores=ignores, repositories=(".",))
+    assert set(TREE) - set(names(found)) == ignored_by_git(repository, ignores)

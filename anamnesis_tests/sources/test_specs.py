@@ -1,0 +1,123 @@
+"""What can be configured to be crawled."""
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from anamnesis_pipeline.errors import BadSetting
+from anamnesis_pipeline.model import Source
+from anamnesis_pipeline.sources.specs import (
+    DOCUMENTS,
+    LOGS,
+    SourceSpec,
+    built_in_specs,
+    check_specs,
+    default_name,
+    document_source,
+    is_of,
+    machine_of_host,
+    place_and_root,
+    with_machine,
+)
+
+NOTES = SourceSpec("notes", DOCUMENTS, "/home/ann/notes", machine="mac")
+BUILT_IN = built_in_specs([Path("/home/ann/.claude/projects"), Path("/logs")], "mac")
+
+
+def test_the_log_roots_and_what_claude_code_keeps_beside_them_need_no_configuration() -> None:
+    assert [(spec.name, spec.kind, spec.root) for spec in BUILT_IN] == [
+        ("local-logs", LOGS, "/home/ann/.claude/projects"),
+        ("local-memory", DOCUMENTS, "/home/ann/.claude"),
+        ("local-logs-2", LOGS, "/logs"),
+    ]
+    assert "CLAUDE.md" in BUILT_IN[1].include
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("/home/ann/notes/", ("", "/home/ann/notes")),
+        ("~/notes", ("", "~/notes")),
+        ("~", ("", "~")),
+        ("nas", ("nas", "")),
+        ("ann@nas", ("ann@nas", "")),
+        ("ann@nas:2222", ("ann@nas:2222", "")),
+        ("ann@nas:/srv/notes", ("ann@nas", "/srv/notes")),
+        ("ann@nas:2222:~/code", ("ann@nas:2222", "~/code")),
+        ("ann@[fe80::1%eth0]:22:/x", ("ann@[fe80::1%eth0]:22", "/x")),
+        ("win:/C:/Users/ann", ("win", "/C:/Users/ann")),
+    ],
+)
+def test_a_place_is_a_host_a_root_or_both(text: str, expected: tuple[str, str]) -> None:
+    assert place_and_root(text) == expected
+
+
+def test_a_relative_path_of_this_machine_becomes_absolute() -> None:
+    assert place_and_root("./notes") == ("", str(Path.cwd() / "notes"))
+
+
+@pytest.mark.parametrize("text", ["C:\\Users\\ann", "c:/Users", "\\\\server\\share", "//server/share", "D:"])
+def test_paths_of_windows_are_refused_with_what_to_write_instead(text: str) -> None:
+    with pytest.raises(BadSetting, match="/C:/Users/ann"):
+        place_and_root(text)
+
+
+@pytest.mark.parametrize(
+    "text", ["", "/", "nas:/", "nas:notes", "a b:/x", "-oProxyCommand=x:/y", "ann@:/x", "nas:C:\\x"]
+)
+def test_what_is_no_place_is_refused(text: str) -> None:
+    with pytest.raises(BadSetting):
+        place_and_root(text)
+
+
+@pytest.mark.parametrize(
+    ("host", "machine"), [("ann@nas", "nas"), ("nas:2222", "nas-2222"), ("ann@[fe80::1]:22", "fe80--1-22")]
+)
+def test_a_machine_is_called_as_its_host_if_it_was_given_no_name(host: str, machine: str) -> None:
+    assert machine_of_host(host) == machine
+    assert with_machine(replace(NOTES, host=host, machine=""), "mac").machine == machine
+
+
+def test_a_source_without_a_name_is_called_after_its_machine_and_folder() -> None:
+    assert default_name("nas", "/srv/my notes", DOCUMENTS, []) == "nas-my-notes"
+    assert default_name("nas", "~/.claude/projects", LOGS, ["nas-logs"]) == "nas-logs-2"
+    assert default_name("local", "/x/logs", LOGS, []) == "my-local-logs", "the names of built-in ones are theirs"
+
+
+@pytest.mark.parametrize(
+    "others",
+    [
+        [replace(NOTES, root="/elsewhere")],
+        [replace(NOTES, name="again")],
+        [replace(NOTES, name="local-x", root="/y")],
+        [replace(NOTES, name="a b", root="/y")],
+        [replace(NOTES, name="x", root="notes")],
+        [replace(NOTES, name="x", root="/y", machine="other")],
+    ],
+)
+def test_what_contradicts_another_source_is_refused(others: list[SourceSpec]) -> None:
+    with pytest.raises(BadSetting):
+        check_specs([NOTES, *others], BUILT_IN)
+
+
+def test_logs_and_documents_of_one_root_and_one_root_of_two_machines_are_different_sources() -> None:
+    far = replace(NOTES, name="far", host="nas", machine="nas")
+    check_specs([NOTES, replace(NOTES, name="logs", kind=LOGS), far], BUILT_IN)
+    assert document_source(NOTES, NOTES.root).key != document_source(far, far.root).key
+
+
+def test_a_stored_source_belongs_to_its_spec_until_that_is_removed_or_moved() -> None:
+    source = document_source(NOTES, "/home/ann/notes")
+    assert is_of(source, NOTES)
+    assert not is_of(source, replace(NOTES, root="/elsewhere"))
+    assert not is_of(source, replace(NOTES, name="other"))
+    assert is_of(document_source(replace(NOTES, root="~/notes"), "/home/ann/notes"), replace(NOTES, root="~/notes"))
+
+
+def test_sources_of_the_log_roots_belong_to_the_root_that_they_are_in() -> None:
+    logs, memory, other = BUILT_IN
+    found = Source("k", "mac", "/home/ann/.claude/projects", "-a")
+    assert [is_of(found, spec) for spec in (logs, memory, other)] == [True, False, False]
+    history = Source("h", "mac", "/home/ann/.claude", ".", "claude_history")
+    assert is_of(history, logs)

@@ -1,0 +1,69 @@
+"""Contract: what a rule holds is neither summarized nor published until it is released; tombstones can be lifted."""
+
+from datetime import timedelta
+
+from anamnesis_pipeline.store.base import Publication, Store
+from anamnesis_tests.store.samples import DAY, episode, parsed, part, passages, put, segment, summary
+
+
+def test_what_is_held_is_work_for_nobody_until_it_is_released(store: Store) -> None:
+    one, two = part(segment("m1")), part(segment("m2"), path="b.jsonl")
+    parsed(store, one, keys=["m1"])
+    parsed(store, two, path="b.jsonl", keys=["m2"])
+    both = sorted([one, two], key=lambda p: p.part_id)
+    assert store.exclusion.waiting("logs", "", 10) == both
+    assert store.exclusion.waiting("logs", both[0].part_id, 10) == both[1:]
+    assert store.exclusion.hold({one.part_id: "rule-1", "none": "rule-1"}) == 1
+    assert store.exclusion.hold({one.part_id: "rule-2"}) == 0
+    assert store.exclusion.held() == {"rule-1": 1}
+    assert store.exclusion.waiting("logs", "", 10) == [two]
+    assert [p for p, _ in store.ingest.parts_to_publish("logs", 10)] == [two]
+    assert store.ingest.parts_to_summarize("logs", DAY, 10) == [two]
+    store.ingest.put_summaries([summary(two)])
+    store.episodes.publish([Publication(two, summary(two), [(episode(two.part_id), passages("text"))])])
+    assert store.ingest.unfinished_sources(DAY - timedelta(days=1)) == set()
+    assert store.ingest.sources_to_summarize(DAY) == set()
+    assert store.exclusion.release("rule-1") == 1
+    assert [p for p, _ in store.ingest.parts_to_publish("logs", 10)] == [one]
+    assert store.ingest.unfinished_sources(DAY - timedelta(days=1)) == {"logs"}
+    assert store.exclusion.held() == {}
+
+
+def test_tombstones_are_listed_newest_first_with_their_reason_and_without_records(store: Store) -> None:
+    for name in ("a", "b", "c"):
+        put(store, name, "text")
+        store.episodes.delete(name)
+    store.exclusion.explain("out of date", ["a", "none"], {"b": "a"})
+    found = store.exclusion.tombstones(10)
+    assert [(t.episode_id, t.reason) for t in found] == [("c", ""), ("a", "out of date")]
+    assert store.exclusion.tombstones(1) == found[:1]
+    assert store.exclusion.tombstones(10, (found[0].deleted_at, "c")) == found[1:]
+
+
+def test_lifting_lets_a_part_be_published_again_and_its_messages_be_known_as_before(store: Store) -> None:
+    one = part(segment("m1"))
+    parsed(store, one, keys=["m1"])
+    publication = Publication(one, None, [(episode(one.part_id, message_keys=("m1",)), passages("text"))])
+    store.episodes.publish([publication])
+    store.episodes.delete(one.part_id)
+    assert store.ingest.parts_to_publish("logs", 10) == []
+    lifted = store.exclusion.lift([one.part_id])
+    assert (lifted.tombstones, lifted.parts, lifted.files) == (1, 1, 0)
+    assert [p for p, _ in store.ingest.parts_to_publish("logs", 10)] == [one]
+    assert not store.forgetting.has_forgotten()
+    assert store.exclusion.lift([one.part_id]).tombstones == 0
+    assert store.exclusion.tombstones(10) == []
+
+
+def test_lifting_what_was_forgotten_lets_its_files_be_read_again_but_not_what_others_forgot(store: Store) -> None:
+    one, two = part(segment("m1")), part(segment("m2"))
+    parsed(store, one, two, keys=["m1", "m2"])
+    store.forgetting.bury({one.part_id: ["m1"], two.part_id: ["m2", "m1"]})
+    store.forgetting.remove_parts([one.part_id, two.part_id])
+    assert store.exclusion.lift([one.part_id]).files == 0
+    lifted = store.exclusion.lift([two.part_id])
+    assert (lifted.tombstones, lifted.parts, lifted.files) == (1, 0, 1)
+    cursor = store.ingest.cursor("logs", "a.jsonl")
+    assert cursor is not None
+    assert (cursor.mtime_ns, cursor.head_hash) == (0, "lifted")
+    assert store.ingest.known_keys(["m1", "m2"]) == set()
