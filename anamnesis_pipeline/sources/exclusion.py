@@ -1,12 +1,12 @@
 """What is never to come in again: rules by path, session, project, glob, and content. Pure."""
 
 import hashlib
-from collections.abc import Iterable, Mapping
+import re
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from enum import StrEnum
 from functools import cached_property
-from pathlib import PurePosixPath
 from typing import Any
 
 import re2
@@ -94,11 +94,8 @@ class RuleSet:
 
     def of_path(self, machine: str, path: str) -> Rule | None:
         """The rule that keeps a file of a machine away; `path` is absolute."""
-        if not self._by_path and not self._globs:
-            return None
-        place = PurePosixPath(path)
-        names = [(RuleKind.PATH, str(p)) for p in (place, *place.parents)]
-        names += [(RuleKind.SESSION, part.partition(".jsonl")[0]) for part in place.parts]
+        names = [(RuleKind.PATH, place) for place in _and_above(path)] if self._by_path else []
+        names += [(RuleKind.SESSION, part.partition(".jsonl")[0]) for part in path.split("/")] if self._by_path else []
         found = (rule for name in names for rule in self._by_path.get(name, ()) if rule.machine in {"", machine})
         return next(found, None) or self._of_globs(machine, path)
 
@@ -124,7 +121,11 @@ class RuleSet:
         return self._contents.get(sha256_of(data)) if self._contents else None
 
     def _of_globs(self, machine: str, path: str) -> Rule | None:
+        if not self._globs:
+            return None
         inside = _plain(path).lstrip("/")
+        if not self._any_glob.search(inside):
+            return None
         return next((rule for rule, glob in self._globs if rule.machine in {"", machine} and glob.search(inside)), None)
 
     def _of(self, kind: RuleKind) -> Iterable[Rule]:
@@ -150,6 +151,11 @@ class RuleSet:
         return [(rule, _compiled(rule.kind, rule.value)) for rule in self._of(RuleKind.PATTERN)]
 
     @cached_property
+    def _any_glob(self) -> Any:
+        """All in one, since most paths match none."""
+        return re2.compile("|".join(f"(?:{_of_glob(rule.value)})" for rule in self._of(RuleKind.PATTERN)))
+
+    @cached_property
     def _expressions(self) -> list[tuple[Rule, Any]]:
         return [(rule, _compiled(rule.kind, rule.value)) for rule in self._of(RuleKind.CONTENT_PATTERN)]
 
@@ -160,6 +166,22 @@ def _called(aliases: Mapping[str, str], name: str) -> str:
     return name
 
 
+def _and_above(path: str) -> Iterator[str]:
+    """A path and every folder above it."""
+    while path:
+        yield path
+        path = path.rpartition("/")[0]
+    yield "/"
+
+
+def _of_glob(pattern: str) -> str:
+    """A line of a .gitignore as an expression for paths without the leading `/`."""
+    source, holds = GitIgnoreSpecPattern.pattern_to_regex(pattern)
+    if source is None or not holds:
+        raise RuleRefused(f"{pattern!r} names no path: a pattern is a line of a .gitignore without a leading ! or #")
+    return f"(?s:{re.sub(r'[(][?]P<[a-z_]+>', '(?:', source)})"
+
+
 def _plain(text: str) -> str:
     """The text as UTF-8 can hold it: the bytes of a name that is not UTF-8 come as surrogates."""
     return text.encode("utf-8", "replace").decode()
@@ -168,10 +190,7 @@ def _plain(text: str) -> str:
 def _compiled(kind: RuleKind, value: str) -> Any:
     """RE2 takes time in proportion to the text, whatever the expression."""
     if kind is RuleKind.PATTERN:
-        source, holds = GitIgnoreSpecPattern.pattern_to_regex(value)
-        if source is None or not holds:
-            raise RuleRefused(f"{value!r} names no path: a pattern is a line of a .gitignore without a leading ! or #")
-        value = f"(?s){source}"
+        value = _of_glob(value)
     options = re2.Options()
     options.log_errors = False
     try:
