@@ -131,7 +131,10 @@ def crawl_documents(
     files, cursors = _wanted(crawl, chosen.files, store.ingest.cursors(source.key))
     selection = select(files, cursors, complete=not survey.problems)
     with archive.writing(source.key):
-        _crawl_changed(crawl, host, selection)
+        try:
+            _crawl_changed(crawl, host, selection)
+        except (HostUnreachable, HostRefused) as problem:
+            crawl.tally.problems.append(str(problem))
         gone = store.ingest.mark_gone(source.key, selection.gone) if selection.gone else 0
     report = _report(crawl.tally, len(files), selection, gone)
     left_out = crawl.tally.left_out + Counter(chosen.left_out)
@@ -193,7 +196,7 @@ def _crawl_changed(crawl: _Crawl, host: SourceHost, selection: Selection) -> Non
         ThreadPoolExecutor(1) as writer,  # the disk takes one batch while the next is read and masked
     ):
         last: Future[None] | None = None
-        for batch in _batches(_looked_at(crawl, read, file, before) for file, before in changed):
+        for batch in _batches(_looked_at_all(crawl, read, changed)):
             if last is not None:
                 last.result()
             last = writer.submit(_archive, crawl, batch)
@@ -218,12 +221,22 @@ def _batches(found: Iterator[_Read]) -> Iterator[list[_Read]]:
         yield batch
 
 
+def _looked_at_all(crawl: _Crawl, read: Read, changed: Sequence[tuple[FileStat, FileCursor | None]]) -> Iterator[_Read]:
+    """Ends where the host is gone: what is left is no file that cannot be read, and the next run reads it."""
+    for file, before in changed:
+        try:
+            yield _looked_at(crawl, read, file, before)
+        except (HostUnreachable, HostRefused) as problem:
+            crawl.tally.problems.append(str(problem))
+            return
+
+
 def _looked_at(crawl: _Crawl, read: Read, file: FileStat, before: FileCursor | None) -> _Read:
     try:
         data = _whole(read, _absolute(crawl, file), file.size)
         crawl.tally.bytes_read += len(data)
         text = to_text(file.path, data) if data.strip() else ""  # many a file of code is empty, and no problem
-    except (SourceUnreadable, HostUnreachable, DocumentUnreadable) as problem:
+    except (SourceUnreadable, DocumentUnreadable) as problem:
         crawl.tally.problems.append(str(problem))
         return _unread(crawl.source, file, before, str(problem))
     if crawl.exclusions.of_bytes(data) or crawl.exclusions.of_content(text):

@@ -1,12 +1,17 @@
 """Documents from their folder to episodes, and what becomes of their sections when they change."""
 
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
 
+from anamnesis_pipeline.errors import HostUnreachable
 from anamnesis_pipeline.model import Source
+from anamnesis_pipeline.sources.base import Read
 from anamnesis_pipeline.sources.exclusion import Rule, RuleKind
+from anamnesis_pipeline.sources.local import LocalHost
 from anamnesis_pipeline.steps.blocklist import add_rule, lift
 from anamnesis_pipeline.steps.crawl import EXCLUDED
 from anamnesis_pipeline.steps.llm_choice import LlmChoice, LlmRules
@@ -336,3 +341,27 @@ def test_a_file_that_is_empty_is_no_problem_and_one_that_was_emptied_has_no_sect
     assert not home.ingest(notes)[0].crawl.problems
     assert home.episodes() == []
     assert len(home.episodes(every=True)) > 0
+
+
+def test_a_host_that_goes_away_meanwhile_leaves_the_rest_for_the_next_run(home: DocumentHome) -> None:
+    notes = home.source("notes")
+    write(notes, "a.md", page(SETUP))
+    write(notes, "b.md", page(PORTS))
+
+    class GoesAway(LocalHost):
+        @contextmanager
+        def fetching(self, files: Sequence[tuple[str, int]]) -> Iterator[Read]:
+            def read(path: str, offset: int, length: int) -> bytes:
+                if path.endswith("b.md"):
+                    raise HostUnreachable("notes: connection dropped")
+                return self.read(path, offset, length)
+
+            yield read
+
+    home.hosts["notes"] = GoesAway("notes")
+    (report,) = home.ingest(notes)
+    assert report.crawl.problems == ["notes: connection dropped"]
+    assert set(home.store.ingest.cursors(notes.key)) == {"a.md"}, "b.md is still new, and asks for a run"
+    home.hosts["notes"] = LocalHost("notes")
+    home.ingest(notes)
+    assert "3010" in "".join(home.texts())
