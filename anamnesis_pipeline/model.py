@@ -52,6 +52,10 @@ class FileStat:
     inode: int
 
 
+EXCLUDED = "excluded by a rule"
+"""Why files are left out that a rule keeps away."""
+
+
 @dataclass(frozen=True, slots=True)
 class FileCursor:
     """What is known of one file of a source, and how far it was read.
@@ -81,7 +85,9 @@ class FileCursor:
     version: int = 0
     first_mtime_ns: int = 0
     unread: str = ""
-    """Why the last attempt to read the file failed; empty when it did not. Any run tries again, but asks for none."""
+    """Why the last attempt to read the file failed; empty when it did not. Any run tries again, but asks for none.
+    Begins with `EXCLUDED` where a rule keeps it away: it is tried again when the rules are others.
+    """
 
 
 @dataclass(frozen=True, slots=True)

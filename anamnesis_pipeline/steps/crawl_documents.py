@@ -15,12 +15,22 @@ from typing import Protocol
 
 from anamnesis_pipeline.documents.formats import to_text
 from anamnesis_pipeline.errors import DocumentUnreadable, HostRefused, HostUnreachable, SourceUnreadable, StoreBusy
-from anamnesis_pipeline.model import ArchiveBase, ArchiveFrame, FileCursor, FileStat, Source, Where, content_id
+from anamnesis_pipeline.model import (
+    EXCLUDED,
+    ArchiveBase,
+    ArchiveFrame,
+    FileCursor,
+    FileStat,
+    Source,
+    Where,
+    content_id,
+)
 from anamnesis_pipeline.sources.archive import Archive, NewGeneration
 from anamnesis_pipeline.sources.base import Read, SourceHost, Survey, Wanted
-from anamnesis_pipeline.sources.selection import Selection, select
+from anamnesis_pipeline.sources.exclusion import Rule, RuleSet
+from anamnesis_pipeline.sources.selection import Selection, is_unchanged, select
 from anamnesis_pipeline.sources.specs import LOGS, SourceSpec
-from anamnesis_pipeline.steps.crawl import EXCLUDED, CrawlReport, Mask
+from anamnesis_pipeline.steps.crawl import CrawlReport, Mask
 from anamnesis_pipeline.steps.document_versions import Origin, Version, noted, origins, waiting
 from anamnesis_pipeline.steps.exclusion import Exclusions
 from anamnesis_pipeline.steps.forgotten_sections import has_forgotten_sections, without_forgotten_sections
@@ -80,6 +90,7 @@ class _Crawl:
     forgets: bool
     tally: _Tally
     exclusions: Exclusions
+    noted: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,24 +130,27 @@ def crawl_documents(
             raise survey
     except (SourceUnreadable, HostUnreachable, HostRefused) as problem:
         return CrawlReport(problems=[str(problem)], seconds=time.perf_counter() - started)
-    chosen = rules.choose(survey)
+    chosen, exclusions = rules.choose(survey), Exclusions(store)
     named = _project_named(store, source, rules.spec)
     crawl = _Crawl(
         store, archive, source, rules, mask,
         origins(source, survey.root, survey.repositories, label, named), survey.root,
         round(abs(host.clock_skew_s() or 0.0) * 1e9), has_forgotten_sections(store), _Tally(),
-        Exclusions(store),
+        exclusions, exclusions.noted,
     )  # fmt: skip
     crawl.tally.problems += survey.problems
-    files, cursors = _wanted(crawl, chosen.files, store.ingest.cursors(source.key))
-    selection = select(files, cursors, complete=not survey.problems)
+    cursors = store.ingest.cursors(source.key)
+    wanted = _wanted(crawl, chosen.files, cursors)
+    selection = select(wanted.files, wanted.cursors, complete=not survey.problems)
     with archive.writing(source.key):
+        kept_away = [_unread(source, file, cursors.get(file.path), crawl.noted) for file in wanted.kept_away]
+        store.ingest.commit_crawls([(each.before, each.after, None) for each in kept_away])
         try:
             _crawl_changed(crawl, host, selection)
         except (HostUnreachable, HostRefused) as problem:
             crawl.tally.problems.append(str(problem))
         gone = store.ingest.mark_gone(source.key, selection.gone) if selection.gone else 0
-    report = _report(crawl.tally, len(files), selection, gone)
+    report = _report(crawl.tally, len(wanted.files), selection, gone)
     left_out = crawl.tally.left_out + Counter(chosen.left_out)
     return replace(report, left_out=dict(left_out.most_common()), seconds=time.perf_counter() - started)
 
@@ -161,21 +175,42 @@ def _project_named(store: Store, source: Source, spec: SourceSpec) -> Callable[[
     return named
 
 
-def _wanted(
-    crawl: _Crawl, files: Sequence[FileStat], cursors: Mapping[str, FileCursor]
-) -> tuple[list[FileStat], dict[str, FileCursor]]:
-    """Both without the files that a rule keeps away: these are neither read nor taken for gone."""
+@dataclass(frozen=True, slots=True)
+class _Wanted:
+    """`files` and `cursors` without what a rule keeps away; `kept_away`: files of which that is yet to be noted."""
+
+    files: list[FileStat]
+    cursors: dict[str, FileCursor]
+    kept_away: list[FileStat]
+
+
+def _wanted(crawl: _Crawl, files: Sequence[FileStat], cursors: Mapping[str, FileCursor]) -> _Wanted:
+    """What a rule keeps away is not read, and is not taken for gone while it is there. By its path it leaves no trace;
+    else that it was kept away is noted, so that the next look does not take it for new.
+    """
     rules = crawl.exclusions.now()
     if not rules.rules:
-        return list(files), dict(cursors)
-
-    def kept(path: str) -> bool:
-        rule = rules.of_path(crawl.source.machine, f"{crawl.root.rstrip('/')}/{path}")
-        return rule is None and rules.of_project(crawl.origin(path).project) is None
-
-    wanted = [file for file in files if kept(file.path)]
+        return _Wanted(list(files), dict(cursors), [])
+    by_path = {p for p in (*(file.path for file in files), *cursors) if _rule_of_path(crawl, rules, p)}
+    by_project = [f for f in files if f.path not in by_path and rules.of_project(crawl.origin(f.path).project)]
+    noted = {f.path for f in files if _is_noted(cursors.get(f.path), f, crawl.noted)}
+    left = by_path | {file.path for file in by_project} | noted
+    wanted = [file for file in files if file.path not in left]
     crawl.tally.left_out[EXCLUDED] += len(files) - len(wanted)
-    return wanted, {path: cursor for path, cursor in cursors.items() if kept(path)}
+    return _Wanted(
+        wanted,
+        {path: cursor for path, cursor in cursors.items() if path not in left},
+        [file for file in by_project if file.path not in noted],
+    )
+
+
+def _rule_of_path(crawl: _Crawl, rules: RuleSet, path: str) -> Rule | None:
+    return rules.of_path(crawl.source.machine, f"{crawl.root.rstrip('/')}/{path}")
+
+
+def _is_noted(cursor: FileCursor | None, file: FileStat, noted: str) -> bool:
+    """Whether a file is as it was when it was noted that today's rules keep it away."""
+    return cursor is not None and cursor.unread == noted and is_unchanged(file, cursor)
 
 
 def _report(tally: _Tally, files: int, selection: Selection, gone: int) -> CrawlReport:
@@ -242,7 +277,7 @@ def _looked_at(crawl: _Crawl, read: Read, file: FileStat, before: FileCursor | N
     if crawl.exclusions.of_bytes(data) or crawl.exclusions.of_content(text):
         # no reading of it counts, so that it comes in when nobody minds any more
         crawl.tally.left_out[EXCLUDED] += 1
-        return _unread(crawl.source, file, before, EXCLUDED)
+        return _unread(crawl.source, file, before, crawl.noted)
     origin = crawl.origin(file.path)
     version = Version(
         0, min(file.mtime_ns, time.time_ns()), crawl.skew_ns, origin.project, origin.place, origin.cwd

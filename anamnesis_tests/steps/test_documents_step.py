@@ -8,12 +8,11 @@ from pathlib import Path
 import pytest
 
 from anamnesis_pipeline.errors import HostUnreachable
-from anamnesis_pipeline.model import Source
+from anamnesis_pipeline.model import EXCLUDED, Source
 from anamnesis_pipeline.sources.base import Read
 from anamnesis_pipeline.sources.exclusion import Rule, RuleKind
 from anamnesis_pipeline.sources.local import LocalHost
 from anamnesis_pipeline.steps.blocklist import add_rule, lift
-from anamnesis_pipeline.steps.crawl import EXCLUDED
 from anamnesis_pipeline.steps.llm_choice import LlmChoice, LlmRules
 from anamnesis_pipeline.store.base import Store
 from anamnesis_tests.steps.crawled_documents import T0, DocumentHome, make_repository, write
