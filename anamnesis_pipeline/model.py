@@ -197,8 +197,8 @@ class Segment:
 class SectionFacts:
     """What is known of a section of a document beside its text. Lines count from 1, both inclusive.
 
-    `trust` is one of `document_model.Trust`. `tags` are those of its episode. `seen` is the file's time when this text
-    was first seen there.
+    `trust` is one of `document_model.Trust`. `tags` are those of its episode, and so is `instance`; empty: that of its
+    source. `seen` is the file's time when this text was first seen there.
     """
 
     title: tuple[str, ...]
@@ -209,6 +209,7 @@ class SectionFacts:
     trust: str = "file"
     tags: tuple[str, ...] = ()
     seen: datetime | None = None
+    instance: str = ""
 
 
 @dataclass(frozen=True, slots=True)

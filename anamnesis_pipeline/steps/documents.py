@@ -148,10 +148,6 @@ class _Parser:
         self._batch, self._rows, self._characters = [], 0, 0
 
 
-def _vanished(parser: _Parser) -> list[FileCursor]:
-    return parser.store.documents.vanished(parser.source.key)
-
-
 # --- sections into parts -----------------------------------------------------------------------------------
 
 
@@ -176,7 +172,14 @@ def parts_of(
         *([f"source:{source.spec}"] if source.spec else []),
     ]
     facts = SectionFacts(
-        (), 0, 0, format=form, trust=str(trust_of(full_path)), tags=tuple(dict.fromkeys(tags)), seen=seen
+        (),
+        0,
+        0,
+        format=form,
+        trust=str(trust_of(full_path)),
+        tags=tuple(dict.fromkeys(tags)),
+        seen=seen,
+        instance=version.instance,
     )
     found: dict[str, tuple[Part, Sighting]] = {}
     for ordinal, section in enumerate(sections):

@@ -235,10 +235,11 @@ def test_an_old_version_stays_in_the_archive(home: DocumentHome) -> None:
 def test_a_document_that_is_handed_in_is_found_at_once_by_its_title_and_tags(home: DocumentHome) -> None:
     sent = page(SETUP, PORTS).encode()
     ids = home.pipeline.add_document(
-        "uploads", "1f/a.md", sent, project="acme/shop", tags=("onboarding",), title="Book"
+        "uploads", "1f/a.md", sent, project="acme/shop", instance="ann", tags=("onboarding",), title="Book"
     )
-    assert home.pipeline.add_document("uploads", "1f/a.md", sent) == ids
     found = home.one("3010")
+    assert found.instance == "ann"
+    assert home.pipeline.add_document("uploads", "1f/a.md", sent) == ids
     assert found.episode_id in ids
     assert (found.project, found.source, found.path) == ("acme/shop", "uploads", "1f/a.md")
     assert found.metadata["title"][0] == "Book"
