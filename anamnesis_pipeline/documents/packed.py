@@ -56,5 +56,5 @@ def chunks(archive: zipfile.ZipFile, name: str) -> Iterator[bytes]:
         with archive.open(name) as stream:
             while chunk := stream.read(1 << 20):
                 yield chunk
-    except Exception as exc:
+    except Exception as exc:  # as above
         raise DocumentUnreadable(f"its {name} is damaged ({exc})") from exc

@@ -109,7 +109,7 @@ class Fetching:
                 self._decide(first)
         except (HostRefused, HostUnreachable) as problem:
             self._fail(problem)
-        except Exception as problem:
+        except Exception as problem:  # whoever waits for the bytes would wait for ever
             self._fail(HostUnreachable(f"reading from {self._link.place} failed ({type(problem).__name__})"))
 
     def _fail(self, problem: HostRefused | HostUnreachable) -> None:

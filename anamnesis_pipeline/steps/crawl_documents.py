@@ -13,15 +13,7 @@ from typing import Protocol
 
 from anamnesis_pipeline.documents.formats import to_text
 from anamnesis_pipeline.errors import DocumentUnreadable, HostRefused, HostUnreachable, SourceUnreadable, StoreBusy
-from anamnesis_pipeline.model import (
-    EXCLUDED,
-    ArchiveBase,
-    ArchiveFrame,
-    FileCursor,
-    FileStat,
-    Source,
-    content_id,
-)
+from anamnesis_pipeline.model import EXCLUDED, ArchiveBase, ArchiveFrame, FileCursor, FileStat, Source, content_id
 from anamnesis_pipeline.sources.archive import Archive, NewGeneration
 from anamnesis_pipeline.sources.base import Read, SourceHost, Survey, Wanted
 from anamnesis_pipeline.sources.exclusion import Rule, RuleSet
@@ -136,21 +128,28 @@ def crawl_documents(
         exclusions, exclusions.noted,
     )  # fmt: skip
     crawl.tally.problems += survey.problems
-    cursors = store.ingest.cursors(source.key)
-    wanted = _wanted(crawl, chosen.files, cursors)
-    selection = select(wanted.files, wanted.cursors, complete=not survey.problems)
     with archive.writing(source.key):
-        kept_away = [_unread(source, file, cursors.get(file.path), crawl.noted) for file in wanted.kept_away]
-        renamed = _renamed(crawl, wanted, named)
-        store.ingest.commit_crawls([(each.before, each.after, None) for each in (*kept_away, *renamed)])
-        try:
-            _crawl_changed(crawl, host, selection)
-        except (HostUnreachable, HostRefused) as problem:
-            crawl.tally.problems.append(str(problem))
-        gone = store.ingest.mark_gone(source.key, selection.gone) if selection.gone else 0
-    report = _report(crawl.tally, len(wanted.files), selection, gone)
+        report = _crawl_chosen(crawl, host, chosen.files, named, complete=not survey.problems)
     left_out = crawl.tally.left_out + Counter(chosen.left_out)
     return replace(report, left_out=dict(left_out.most_common()), seconds=time.perf_counter() - started)
+
+
+def _crawl_chosen(
+    crawl: _Crawl, host: SourceHost, files: Sequence[FileStat], named: Callable[[str], str], *, complete: bool
+) -> CrawlReport:
+    ingest, key = crawl.store.ingest, crawl.source.key
+    cursors = ingest.cursors(key)
+    wanted = _wanted(crawl, files, cursors)
+    selection = select(wanted.files, wanted.cursors, complete=complete)
+    kept_away = [_unread(crawl.source, file, cursors.get(file.path), crawl.noted) for file in wanted.kept_away]
+    renamed = _renamed(crawl, wanted, named)
+    ingest.commit_crawls([(each.before, each.after, None) for each in (*kept_away, *renamed)])
+    try:
+        _crawl_changed(crawl, host, selection)
+    except (HostUnreachable, HostRefused) as problem:
+        crawl.tally.problems.append(str(problem))
+    gone = ingest.mark_gone(key, selection.gone) if selection.gone else 0
+    return _report(crawl.tally, len(wanted.files), selection, gone)
 
 
 @dataclass(frozen=True, slots=True)

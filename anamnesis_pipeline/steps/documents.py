@@ -117,7 +117,7 @@ class _Parser:
         text = "\n".join(lines)
         try:
             found = sections_of(before.path, text)
-        except Exception as problem:
+        except Exception as problem:  # whatever a parser trips over in one file, the others are parsed
             self._give_up(before, after, f"{before.path}: no sections could be made of it: {problem!r}")
             return False
         parts = parts_of(self.source, before.path, text, version, found, self._patterns)
