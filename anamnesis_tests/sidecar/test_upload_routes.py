@@ -110,6 +110,13 @@ def test_a_body_that_is_too_large_is_refused_while_it_is_read(
     assert client.post("/api/uploads", content=b"x", headers={"Content-Length": "999999999"}).status_code == 413
 
 
+def _form(name: str, value: str = "x") -> bytes:
+    """A form with a file and one more field, which may hold what is no UTF-8."""
+    file = 'Content-Disposition: form-data; name="file"; filename="a.md"\r\n\r\n# A\r\n'
+    more = f'Content-Disposition: form-data; name="{name}"\r\n\r\n{value}\r\n'
+    return f"--b\r\n{file}--b\r\n{more}--b--\r\n".encode("utf-8", "surrogatepass")
+
+
 @pytest.mark.parametrize(
     ("kind", "body", "status"),
     [
@@ -117,6 +124,10 @@ def test_a_body_that_is_too_large_is_refused_while_it_is_read(
         ("application/json", b"{", 400),
         ("application/json", b'{"filename": "a.md"}', 422),
         ("application/json", b'{"text": "x", "colour": "red"}', 422),
+        ("application/json", b'{"text": "\\ud800"}', 422),
+        ("application/json", b'{"text": "x", "\\ud800": 1}', 422),
+        ("application/json", b'{"text": "x", "title": "\\udfff"}', 422),
+        ("multipart/form-data; boundary=b", _form("\u20ac\ud800"), 422),
         ("multipart/form-data", b"x", 400),
         ("multipart/form-data; boundary=b", b"nonsense", 400),
         ("multipart/form-data; boundary=b", b"--b--\r\n", 400),
@@ -131,6 +142,13 @@ def test_a_body_that_is_no_upload_is_a_problem(client: TestClient, kind: str, bo
     reply = client.post("/api/uploads", content=body, headers={"Content-Type": kind})
     assert reply.status_code == status, reply.text
     assert reply.headers["content-type"] == "application/problem+json"
+
+
+def test_bytes_of_a_form_that_are_no_text_are_replaced(client: TestClient) -> None:
+    headers = {"Content-Type": "multipart/form-data; boundary=b"}
+    reply = client.post("/api/uploads", content=_form("title", "Plan \ud800"), headers=headers)
+    assert reply.status_code == 201, reply.text
+    assert reply.json()["title"].startswith("Plan \ufffd")
 
 
 def test_several_files_in_one_call_are_refused_and_none_is_taken(client: TestClient) -> None:
