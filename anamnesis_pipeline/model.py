@@ -52,6 +52,10 @@ class FileStat:
     inode: int
 
 
+EXCLUDED = "excluded by a rule"
+"""Why files are left out that a rule keeps away."""
+
+
 @dataclass(frozen=True, slots=True)
 class FileCursor:
     """What is known of one file of a source, and how far it was read.
@@ -81,7 +85,9 @@ class FileCursor:
     version: int = 0
     first_mtime_ns: int = 0
     unread: str = ""
-    """Why the last attempt to read the file failed; empty when it did not. Any run tries again, but asks for none."""
+    """Why the last attempt to read the file failed; empty when it did not. Any run tries again, but asks for none.
+    Begins with `EXCLUDED` where a rule keeps it away: it is tried again when the rules are others.
+    """
 
 
 @dataclass(frozen=True, slots=True)
@@ -191,8 +197,8 @@ class Segment:
 class SectionFacts:
     """What is known of a section of a document beside its text. Lines count from 1, both inclusive.
 
-    `trust` is one of `document_model.Trust`. `tags` are those of its episode. `seen` is the file's time when this text
-    was first seen there.
+    `trust` is one of `document_model.Trust`. `tags` are those of its episode, and so is `instance`; empty: that of its
+    source. `seen` is the file's time when this text was first seen there.
     """
 
     title: tuple[str, ...]
@@ -203,6 +209,7 @@ class SectionFacts:
     trust: str = "file"
     tags: tuple[str, ...] = ()
     seen: datetime | None = None
+    instance: str = ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,7 +15,7 @@ from anamnesis_pipeline.commands.llm_health import llm_problems, llm_text
 from anamnesis_pipeline.commands.status import memory_status, sidecar_status
 from anamnesis_pipeline.embeddings.models import find_model
 from anamnesis_pipeline.errors import AnamnesisError, ServiceUnreachable, StoreCorrupt
-from anamnesis_pipeline.model import DeadLetter, FileCursor, Where
+from anamnesis_pipeline.model import EXCLUDED, DeadLetter, FileCursor, Where
 from anamnesis_pipeline.settings import Settings, claude_projects_dir
 from anamnesis_pipeline.sidecar.crawler_control import CrawlerControl
 from anamnesis_pipeline.sidecar.embedding_control import EmbeddingControl
@@ -118,7 +118,7 @@ def log_roots(settings: Settings) -> Finding:
 def unread_logs(store: Store) -> Finding:
     """Every log could be read the last time it was tried. A line that is not whole yet waits for its rest."""
     cursors = [cursor for cursor in _cursors(store) if not cursor.gone]
-    problems = [cursor.unread for cursor in cursors if cursor.unread]
+    problems = [cursor.unread for cursor in cursors if cursor.unread and not cursor.unread.startswith(EXCLUDED)]
     detail = (
         f"{counted(len(problems), 'log')} cannot be read: {'; '.join(problems[:3])}"
         if problems

@@ -3,6 +3,7 @@
 import mimetypes
 from collections.abc import Sequence
 from contextlib import closing
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated
 
@@ -19,45 +20,46 @@ from anamnesis_pipeline.wording import counted
 def upload(
     files: Annotated[list[Path], typer.Argument(help="Markdown, text, code, PDF, office files, mails, ...")],
     project: Annotated[str, typer.Option(help="The project they belong to.")] = "",
+    instance: Annotated[str, typer.Option(help="Whose memory they are; this machine's when left out.")] = "",
     tag: Annotated[list[str] | None, typer.Option(help="A tag; may be repeated.")] = None,
     title: Annotated[str, typer.Option(help="What a single one is called instead of by its name.")] = "",
 ) -> None:
     """Take in documents: found by their words at once, by their meaning when the pipeline has embedded them."""
-    said, failed = run_upload(settings_file.load(), files, project=project, tags=tag or (), title=title)
+    given = Handed("", b"", project=project, tags=tuple(tag or ()), title=title, instance=instance)
+    said, failed = run_upload(settings_file.load(), files, given)
     typer.echo("\n".join(said))
     if failed:
         raise typer.Exit(1)
 
 
-def run_upload(
-    settings: Settings, files: Sequence[Path], *, project: str = "", tags: Sequence[str] = (), title: str = ""
-) -> tuple[list[str], int]:
+def run_upload(settings: Settings, files: Sequence[Path], given: Handed) -> tuple[list[str], int]:
     """Hand in each file; returns what to say and how many failed. One that cannot be read stops no other.
 
+    :param given: what is said of all of them.
     :raises GiveUp: one title for several files.
     """
-    if title and len(files) > 1:
+    if given.title and len(files) > 1:
         raise GiveUp("--title is of a single file; upload them one by one")
     said, failed = [], 0
     with closing(open_store(settings)) as store:
         uploads = open_uploads(effective_settings(store), store)
         for file in files:
             try:
-                said.append(_sentence(uploads.take(_handed(file, project, tags, title))))
+                said.append(_sentence(uploads.take(_handed(file, given))))
             except AnamnesisError as problem:
                 said.append(f"{file}: {problem}")
                 failed += 1
     return said, failed
 
 
-def _handed(file: Path, project: str, tags: Sequence[str], title: str) -> Handed:
+def _handed(file: Path, given: Handed) -> Handed:
     try:
         with file.open("rb") as content:
             data = content.read(MOST_BYTES + 1)
     except OSError as problem:
         raise GiveUp(f"it cannot be read: {problem.strerror}") from problem
     media_type = mimetypes.guess_type(file.name)[0] or ""
-    return Handed(file.name, data, media_type, project, tuple(tags), title)
+    return replace(given, filename=file.name, data=data, media_type=media_type)
 
 
 def _sentence(taken: Upload) -> str:

@@ -47,6 +47,7 @@ class UploadFields(BaseModel):
     model_config = _STRICT
 
     project: Name | None = None
+    instance: Annotated[Name | None, Field(description="Default: this machine")] = None
     tags: Tags = []
     title: Annotated[Name | None, Field(description="Default: the name of the file")] = None
     timestamp: Annotated[Time | None, Field(description="Default: now")] = None
@@ -75,6 +76,7 @@ class UploadOut(TypedDict):
     filename: str
     bytes: int
     project: str
+    instance: str
     tags: list[str]
     title: str
     url: str
@@ -217,8 +219,9 @@ def _valid(model: type[Model], fields: Any) -> Model:
 
 def _handed(fields: UploadFields, filename: str, data: bytes, *, media_type: str = "", url: str = "") -> Handed:
     return Handed(
-        filename, data, media_type, fields.project or "", tuple(fields.tags), fields.title or "", fields.timestamp, url
-    )
+        filename, data, media_type, fields.project or "", tuple(fields.tags), fields.title or "", fields.timestamp, url,
+        fields.instance or "",
+    )  # fmt: skip
 
 
 def _take(services: Services, handed: Handed) -> Response:

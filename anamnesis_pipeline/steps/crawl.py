@@ -10,7 +10,7 @@ from dataclasses import dataclass, field, replace
 from itertools import zip_longest
 
 from anamnesis_pipeline.errors import SourceMissing, SourceUnreadable
-from anamnesis_pipeline.model import ArchiveFrame, FileCursor, FileStat, Source
+from anamnesis_pipeline.model import EXCLUDED, ArchiveFrame, FileCursor, FileStat, Source
 from anamnesis_pipeline.sources.archive import Archive
 from anamnesis_pipeline.sources.base import (
     HISTORY,
@@ -42,9 +42,6 @@ OUTPUT_FRAME_LINES = 100_000
 """Of an output the frame is what its secrets are looked for in, so it has more lines."""
 SECRET_BYTES = 64 << 10
 """What stands around a frame of an output is looked at as far as this, since a secret may reach over its border."""
-
-EXCLUDED = "excluded by a rule"
-"""Why files are left out that a rule keeps away."""
 
 Mask = Callable[[str], tuple[str, Counter[str]]]
 """A raw line -> the line with its secrets masked, and how many of each kind there were."""

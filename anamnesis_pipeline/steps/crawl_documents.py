@@ -4,33 +4,40 @@ A version is one generation of its file. Formats that are no text are converted 
 before anything is archived.
 """
 
-import re
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
-from functools import cache
 from typing import Protocol
 
 from anamnesis_pipeline.documents.formats import to_text
 from anamnesis_pipeline.errors import DocumentUnreadable, HostRefused, HostUnreachable, SourceUnreadable, StoreBusy
-from anamnesis_pipeline.model import ArchiveBase, ArchiveFrame, FileCursor, FileStat, Source, Where, content_id
+from anamnesis_pipeline.model import (
+    EXCLUDED,
+    ArchiveBase,
+    ArchiveFrame,
+    FileCursor,
+    FileStat,
+    Source,
+    content_id,
+)
 from anamnesis_pipeline.sources.archive import Archive, NewGeneration
 from anamnesis_pipeline.sources.base import Read, SourceHost, Survey, Wanted
-from anamnesis_pipeline.sources.selection import Selection, select
-from anamnesis_pipeline.sources.specs import LOGS, SourceSpec
-from anamnesis_pipeline.steps.crawl import EXCLUDED, CrawlReport, Mask
+from anamnesis_pipeline.sources.exclusion import Rule, RuleSet
+from anamnesis_pipeline.sources.selection import Selection, is_unchanged, select
+from anamnesis_pipeline.sources.specs import SourceSpec
+from anamnesis_pipeline.steps.crawl import CrawlReport, Mask
 from anamnesis_pipeline.steps.document_versions import Origin, Version, noted, origins, waiting
 from anamnesis_pipeline.steps.exclusion import Exclusions
 from anamnesis_pipeline.steps.forgotten_sections import has_forgotten_sections, without_forgotten_sections
+from anamnesis_pipeline.steps.memory_projects import misnamed, project_named
 from anamnesis_pipeline.store.base import Store
 
 BATCH_FILES = 250
 BATCH_CHARS = 8 << 20
 """A batch of files is archived, then committed, when it has so many files or so much text."""
 READ_BYTES = 1 << 20
-_CLAUDE_MEMORY = re.compile(r"/projects/([^/]+)/memory/")
 
 
 class ChosenFiles(Protocol):
@@ -80,6 +87,7 @@ class _Crawl:
     forgets: bool
     tally: _Tally
     exclusions: Exclusions
+    noted: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,63 +127,80 @@ def crawl_documents(
             raise survey
     except (SourceUnreadable, HostUnreachable, HostRefused) as problem:
         return CrawlReport(problems=[str(problem)], seconds=time.perf_counter() - started)
-    chosen = rules.choose(survey)
-    named = _project_named(store, source, rules.spec)
+    chosen, exclusions = rules.choose(survey), Exclusions(store)
+    named = project_named(store, source, rules.spec)
     crawl = _Crawl(
         store, archive, source, rules, mask,
         origins(source, survey.root, survey.repositories, label, named), survey.root,
         round(abs(host.clock_skew_s() or 0.0) * 1e9), has_forgotten_sections(store), _Tally(),
-        Exclusions(store),
+        exclusions, exclusions.noted,
     )  # fmt: skip
     crawl.tally.problems += survey.problems
-    files, cursors = _wanted(crawl, chosen.files, store.ingest.cursors(source.key))
-    selection = select(files, cursors, complete=not survey.problems)
+    cursors = store.ingest.cursors(source.key)
+    wanted = _wanted(crawl, chosen.files, cursors)
+    selection = select(wanted.files, wanted.cursors, complete=not survey.problems)
     with archive.writing(source.key):
+        kept_away = [_unread(source, file, cursors.get(file.path), crawl.noted) for file in wanted.kept_away]
+        renamed = _renamed(crawl, wanted, named)
+        store.ingest.commit_crawls([(each.before, each.after, None) for each in (*kept_away, *renamed)])
         try:
             _crawl_changed(crawl, host, selection)
         except (HostUnreachable, HostRefused) as problem:
             crawl.tally.problems.append(str(problem))
         gone = store.ingest.mark_gone(source.key, selection.gone) if selection.gone else 0
-    report = _report(crawl.tally, len(files), selection, gone)
+    report = _report(crawl.tally, len(wanted.files), selection, gone)
     left_out = crawl.tally.left_out + Counter(chosen.left_out)
     return replace(report, left_out=dict(left_out.most_common()), seconds=time.perf_counter() - started)
 
 
-def _project_named(store: Store, source: Source, spec: SourceSpec) -> Callable[[str], str]:
-    """As the source is configured to call it. Of a memory that Claude Code keeps beside the logs of a project, the
-    project of these, as far as they were read.
+@dataclass(frozen=True, slots=True)
+class _Wanted:
+    """`files` and `cursors` without what a rule keeps away; `kept_away`: files of which that is yet to be noted."""
+
+    files: list[FileStat]
+    cursors: dict[str, FileCursor]
+    kept_away: list[FileStat]
+
+
+def _wanted(crawl: _Crawl, files: Sequence[FileStat], cursors: Mapping[str, FileCursor]) -> _Wanted:
+    """What a rule keeps away is not read, and is not taken for gone while it is there. By its path it leaves no trace;
+    else that it was kept away is noted, so that the next look does not take it for new.
     """
-    if spec.project:
-        return lambda path: spec.project
-    logs = {s.folder: s.key for s in store.ingest.sources() if s.kind == LOGS and s.machine == source.machine}
-
-    @cache
-    def project_of_logs(folder: str) -> str:
-        newest = store.episodes.page(Where(source=logs[folder]), 1).items if folder in logs else []
-        return newest[0].project if newest else ""
-
-    def named(path: str) -> str:
-        found = _CLAUDE_MEMORY.search(path)
-        return project_of_logs(found[1]) if found else ""
-
-    return named
-
-
-def _wanted(
-    crawl: _Crawl, files: Sequence[FileStat], cursors: Mapping[str, FileCursor]
-) -> tuple[list[FileStat], dict[str, FileCursor]]:
-    """Both without the files that a rule keeps away: these are neither read nor taken for gone."""
     rules = crawl.exclusions.now()
     if not rules.rules:
-        return list(files), dict(cursors)
-
-    def kept(path: str) -> bool:
-        rule = rules.of_path(crawl.source.machine, f"{crawl.root.rstrip('/')}/{path}")
-        return rule is None and rules.of_project(crawl.origin(path).project) is None
-
-    wanted = [file for file in files if kept(file.path)]
+        return _Wanted(list(files), dict(cursors), [])
+    by_path = {p for p in (*(file.path for file in files), *cursors) if _rule_of_path(crawl, rules, p)}
+    by_project = [f for f in files if f.path not in by_path and rules.of_project(crawl.origin(f.path).project)]
+    noted = {f.path for f in files if _is_noted(cursors.get(f.path), f, crawl.noted)}
+    left = by_path | {file.path for file in by_project} | noted
+    wanted = [file for file in files if file.path not in left]
     crawl.tally.left_out[EXCLUDED] += len(files) - len(wanted)
-    return wanted, {path: cursor for path, cursor in cursors.items() if kept(path)}
+    return _Wanted(
+        wanted,
+        {path: cursor for path, cursor in cursors.items() if path not in left},
+        [file for file in by_project if file.path not in noted],
+    )
+
+
+def _renamed(crawl: _Crawl, wanted: _Wanted, named: Callable[[str], str]) -> list[_Read]:
+    """Unchanged memories whose project is known by now: they are parsed once more, and go by it."""
+    unchanged: dict[str, tuple[FileStat, FileCursor]] = {}
+    for file in wanted.files:
+        cursor = wanted.cursors.get(file.path)
+        if cursor and is_unchanged(file, cursor) and not cursor.parser_state:
+            unchanged[file.path] = file, cursor
+    found = misnamed(crawl.store, crawl.source, crawl.root, unchanged, named)
+    again = [unchanged[path] for path in sorted(found)]
+    return [_parsed_again(c, replace(c, version=c.version + 1), _version(crawl, file)) for file, c in again]
+
+
+def _rule_of_path(crawl: _Crawl, rules: RuleSet, path: str) -> Rule | None:
+    return rules.of_path(crawl.source.machine, f"{crawl.root.rstrip('/')}/{path}")
+
+
+def _is_noted(cursor: FileCursor | None, file: FileStat, noted: str) -> bool:
+    """Whether a file is as it was when it was noted that today's rules keep it away."""
+    return cursor is not None and cursor.unread == noted and is_unchanged(file, cursor)
 
 
 def _report(tally: _Tally, files: int, selection: Selection, gone: int) -> CrawlReport:
@@ -242,13 +267,16 @@ def _looked_at(crawl: _Crawl, read: Read, file: FileStat, before: FileCursor | N
     if crawl.exclusions.of_bytes(data) or crawl.exclusions.of_content(text):
         # no reading of it counts, so that it comes in when nobody minds any more
         crawl.tally.left_out[EXCLUDED] += 1
-        return _unread(crawl.source, file, before, EXCLUDED)
-    origin = crawl.origin(file.path)
-    version = Version(
-        0, min(file.mtime_ns, time.time_ns()), crawl.skew_ns, origin.project, origin.place, origin.cwd
-    )  # fmt: skip
+        return _unread(crawl.source, file, before, crawl.noted)
     lines = masked_lines(crawl.store, crawl.mask, file.path, text, crawl.tally.masked, forgets=crawl.forgets)
-    return versioned(crawl.source, file, before, lines, version)
+    return versioned(crawl.source, file, before, lines, _version(crawl, file))
+
+
+def _version(crawl: _Crawl, file: FileStat) -> Version:
+    """What is noted of a file as it is now, of whatever generation."""
+    origin = crawl.origin(file.path)
+    seen_ns = min(file.mtime_ns, time.time_ns())
+    return Version(0, seen_ns, crawl.skew_ns, origin.project, origin.place, origin.cwd)
 
 
 def _whole(read: Read, path: str, size: int) -> bytes:
@@ -286,12 +314,17 @@ def versioned(source: Source, file: FileStat, before: FileCursor | None, lines: 
     if cursor.lines and cursor.head_hash == digest:
         if not cursor.gone:
             return _Read(before, seen)
-        again = [*waiting(cursor), replace(version, generation=cursor.generation)]  # its sections may have been retired
-        return _Read(before, replace(seen, parsed_lines=-1, parser_state=noted(again)))
+        return _parsed_again(before, seen, version)  # its sections may have been retired
     generation = cursor.generation + 1 if cursor.lines else cursor.generation
     versions = [*waiting(cursor), replace(version, generation=generation)]
     after = replace(seen, generation=generation, lines=len(lines), parsed_lines=-1, parser_state=noted(versions))
     return _Read(before, after, lines)
+
+
+def _parsed_again(before: FileCursor | None, seen: FileCursor, version: Version) -> _Read:
+    """The text that is archived already is parsed once more."""
+    again = [*waiting(seen), replace(version, generation=seen.generation)]
+    return _Read(before, replace(seen, parsed_lines=-1, parser_state=noted(again)))
 
 
 def _unread(source: Source, file: FileStat, before: FileCursor | None, reason: str) -> _Read:

@@ -4,7 +4,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
-from anamnesis_pipeline.model import Source
+from anamnesis_pipeline.model import EXCLUDED, Source
 from anamnesis_pipeline.sources.specs import SourceSpec, is_of
 from anamnesis_pipeline.steps.host_clock import HostClock, Look, read_clock, read_look
 from anamnesis_pipeline.store.base import Store
@@ -104,6 +104,7 @@ def _errors(store: Store, sources: Sequence[Source]) -> dict[str, list[str]]:
     found: dict[str, list[str]] = {}
     for source in sources:
         if store.ingest.counts(source.key).files_unread:
-            cursors = store.ingest.cursors(source.key).values()
-            found[source.key] = [f"{c.path}: {c.unread}" for c in cursors if c.unread and not c.gone][:MOST_ERRORS]
+            cursors = (c for c in store.ingest.cursors(source.key).values() if c.unread and not c.gone)
+            reasons = [f"{c.path}: {c.unread}" for c in cursors if not c.unread.startswith(EXCLUDED)]
+            found[source.key] = reasons[:MOST_ERRORS]
     return found

@@ -15,7 +15,7 @@ class Version:
     """One generation of a file. `mtime_ns` is the file's time, `skew_ns` how far its machine's clock may be off.
 
     `place` is what the document is known by (`message_keys.place_of`), `title` what it is called instead of by its
-    name, `tags` come on top of its own.
+    name, `tags` come on top of its own; `instance` is that of its episodes instead of its source's.
     """
 
     generation: int
@@ -26,6 +26,7 @@ class Version:
     cwd: str = ""
     title: str = ""
     tags: tuple[str, ...] = ()
+    instance: str = ""
 
 
 _FIELDS = tuple(field.name for field in fields(Version))

@@ -148,10 +148,6 @@ class _Parser:
         self._batch, self._rows, self._characters = [], 0, 0
 
 
-def _vanished(parser: _Parser) -> list[FileCursor]:
-    return parser.store.documents.vanished(parser.source.key)
-
-
 # --- sections into parts -----------------------------------------------------------------------------------
 
 
@@ -176,7 +172,14 @@ def parts_of(
         *([f"source:{source.spec}"] if source.spec else []),
     ]
     facts = SectionFacts(
-        (), 0, 0, format=form, trust=str(trust_of(full_path)), tags=tuple(dict.fromkeys(tags)), seen=seen
+        (),
+        0,
+        0,
+        format=form,
+        trust=str(trust_of(full_path)),
+        tags=tuple(dict.fromkeys(tags)),
+        seen=seen,
+        instance=version.instance,
     )
     found: dict[str, tuple[Part, Sighting]] = {}
     for ordinal, section in enumerate(sections):
@@ -242,35 +245,40 @@ def settle_source(store: Store, source: Source) -> Settled:
     """Decide of every section in which something came or went which text is current; the episodes of the others are
     superseded, and those of a text that came back are active again.
     """
-    total = Settled()
+    total, machines = Settled(), {each.key: each.machine for each in store.ingest.sources()}
     last: list[Unsettled] = []
     while (sections := store.documents.unsettled(source.key, SETTLED_AT_ONCE)) and sections != last:
         last = sections
-        done = settle(store, sections)
+        done = settle(store, sections, machines)
         total = Settled(total.superseded + done.superseded, total.retired + done.retired, total.revived + done.revived)
     return total
 
 
-def settle(store: Store, sections: Sequence[Unsettled]) -> Settled:
-    """`settle_source` for some sections."""
+def settle(store: Store, sections: Sequence[Unsettled], machines: Mapping[str, str]) -> Settled:
+    """`settle_source` for some sections.
+
+    :param machines: of every source.
+    """
     sightings = store.documents.sightings_at([(section.place, section.anchor) for section in sections])
     by_section: dict[tuple[str, str], list[Sighting]] = {}
     for sighting in sightings:
         by_section.setdefault((sighting.place, sighting.anchor), []).append(sighting)
-    verdicts = {part_id: v for found in by_section.values() for part_id, v in verdicts_on(found).items()}
+    verdicts = {part_id: v for found in by_section.values() for part_id, v in verdicts_on(found, machines).items()}
     return store.documents.settle(sections, verdicts)
 
 
-def verdicts_on(sightings: Sequence[Sighting]) -> dict[str, Verdict]:
+def verdicts_on(sightings: Sequence[Sighting], machines: Mapping[str, str]) -> dict[str, Verdict]:
     """What is to become of each text of one section. Pure.
 
     Current is the text that came last among those that stand somewhere. Another one that came within the doubt about
     the clocks is, too. One that stands nowhere gives way to the current one, else to what took its body over under
     another heading, else to none.
+
+    :param machines: source -> its machine; sources of one machine go by one clock.
     """
     present = [s for s in sightings if s.present]
     newest = max(present, key=lambda s: (s.since_ns, s.part_id), default=None)
-    current = {s.part_id for s in present if newest and newest.since_ns - s.since_ns <= _doubt_ns(s, newest)}
+    current = {s.part_id for s in present if newest and newest.since_ns - s.since_ns <= _doubt_ns(s, newest, machines)}
     followers = {s.part_id: s.became for s in sorted(sightings, key=lambda s: s.since_ns) if s.became}
     return {
         s.part_id: Verdict(True)
@@ -280,5 +288,6 @@ def verdicts_on(sightings: Sequence[Sighting]) -> dict[str, Verdict]:
     }
 
 
-def _doubt_ns(one: Sighting, other: Sighting) -> int:
-    return 0 if one.source == other.source else one.skew_ns + other.skew_ns
+def _doubt_ns(one: Sighting, other: Sighting, machines: Mapping[str, str]) -> int:
+    is_one_clock = machines.get(one.source, one.source) == machines.get(other.source, other.source)
+    return 0 if is_one_clock else one.skew_ns + other.skew_ns

@@ -67,7 +67,7 @@ def publish_source(
 
     :param headline: stands in for the summary of a part that is still open.
     :param weights: points of every rule of the value.
-    :param instance: of the episodes; empty: the source's machine.
+    :param instance: of the episodes, where a part says none itself; empty: the source's machine.
     """
     total, passages, records, problem = PutReport(), 0, 0, ""
     last: list[tuple[Part, Summary | None]] = []
@@ -100,10 +100,11 @@ def _publication(
     instance: str,
 ) -> Publication:
     episode = episode_of(part, source, summary or _provisional(part, headline), weights)
-    episode = replace(episode, instance=instance or episode.instance)
+    own = part.section.instance if part.section else ""
+    episode = replace(episode, instance=own or instance or episode.instance)
     drawn = episodes_of_records(part, episode, summary.records if summary else (), pieces)
-    own = (episode, passages_of_part(part, pieces))
-    return Publication(part, summary, [own, *drawn], surplus_records(part, summary))
+    passages = passages_of_part(part, pieces)
+    return Publication(part, summary, [(episode, passages), *drawn], surplus_records(part, summary))
 
 
 def delete_episode(store: Store, episode_id: str, *, tombstone: bool = True, reason: str = "") -> bool:

@@ -3,7 +3,7 @@
 from datetime import datetime
 
 from anamnesis_pipeline.errors import Excluded
-from anamnesis_pipeline.model import Episode
+from anamnesis_pipeline.model import EXCLUDED, Episode, FileCursor, content_id
 from anamnesis_pipeline.sources.exclusion import Rule, RuleKind, RuleSet
 from anamnesis_pipeline.store.base import PROJECT_ALIASES, SettingsRecords, Store
 
@@ -24,6 +24,14 @@ class Exclusions:
     def stamp(self) -> str:
         """Another one after every change of the rules; empty as long as there never was one."""
         return str(self._settings.get(STAMP, ""))
+
+    @property
+    def noted(self) -> str:
+        """What is noted of a file that a rule keeps away by its project or its content (`FileCursor.unread`): another
+        text after every change of the rules, and of what projects are called.
+        """
+        aliases = self._settings.get(PROJECT_ALIASES, {})
+        return f"{EXCLUDED} ({content_id(self.stamp, repr(sorted(aliases.items())))})"
 
     def of_path(self, machine: str, path: str) -> Rule | None:
         """The rule that keeps a file of a machine away; `path` is absolute."""
@@ -63,6 +71,11 @@ class Exclusions:
         if self._held is None or self._held[0] != stamp or self._held[1].aliases != aliases:
             self._held = stamp, RuleSet(tuple(stored_rules(self._settings)) if stamp else (), aliases)
         return self._held[1]
+
+
+def is_due_again(cursor: FileCursor, noted: str) -> bool:
+    """Whether a rule kept a file away, and the rules are others by now; `noted` is today's `Exclusions.noted`. Pure."""
+    return cursor.unread.startswith(EXCLUDED) and cursor.unread != noted
 
 
 def stored_rules(settings: SettingsRecords) -> list[Rule]:

@@ -91,6 +91,7 @@ class Pipeline:
         data: bytes,
         *,
         project: str = "",
+        instance: str = "",
         tags: Sequence[str] = (),
         title: str = "",
         when: datetime | None = None,
@@ -98,6 +99,7 @@ class Pipeline:
         """Take in one document that somebody handed in, as the file `path` of a reserved source: at once found by its
         words. What is under that path already becomes its former version.
 
+        :param instance: whose memory it is; empty: this machine's.
         :param title: what it is called instead of by the name of the file.
         :param when: time of the document; None: now.
         :returns: the ids of its episodes, in its order.
@@ -105,7 +107,7 @@ class Pipeline:
         """
         source = next(source for source in self.store.ingest.sources() if source.key == source_key)
         mtime_ns = round((when or datetime.now(UTC)).timestamp() * 1e9)
-        version = Version(0, mtime_ns, 0, project, place_of(source_key, path), "", title, tuple(tags))
+        version = Version(0, mtime_ns, 0, project, place_of(source_key, path), "", title, tuple(tags), instance)
         add_version(self.store, self.archive, source, path, data, self.mask, version)
         self.parse_documents(source)
         self.publish(source)

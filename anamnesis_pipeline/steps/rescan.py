@@ -241,7 +241,10 @@ class Rescan:
     def _facts(self, facts: SectionFacts | None) -> SectionFacts | None:
         if facts is None:
             return None
-        return replace(facts, title=tuple(map(self._text, facts.title)), tags=tuple(map(self._text, facts.tags)))
+        return replace(
+            facts, title=tuple(map(self._text, facts.title)), tags=tuple(map(self._text, facts.tags)),
+            instance=self._text(facts.instance),
+        )  # fmt: skip
 
     def _summary(self, part: Part) -> None:
         summary = self._store.ingest.summary(part.part_id)

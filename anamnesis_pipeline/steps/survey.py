@@ -14,7 +14,7 @@ from anamnesis_pipeline.sources.selection import changed_files
 from anamnesis_pipeline.sources.specs import SourceSpec, is_of
 from anamnesis_pipeline.sources.survey_split import Found, SourceFiles, found_in, wanted_of
 from anamnesis_pipeline.steps.crawl import folder_of
-from anamnesis_pipeline.steps.exclusion import Exclusions
+from anamnesis_pipeline.steps.exclusion import Exclusions, is_due_again
 from anamnesis_pipeline.steps.flights import Flight, Flights
 from anamnesis_pipeline.steps.host_clock import (
     HostClock,
@@ -156,7 +156,7 @@ def _wanted(crawler: Crawler, spec: SourceSpec) -> Wanted:
 
 def _rules_id(crawler: Crawler, spec: SourceSpec) -> str:
     """What a state was taken with: with other rules the same listing may mean something else."""
-    return content_id(repr(spec), repr(crawler.skip), crawler.stamp, crawler.exclusions.stamp)
+    return content_id(repr(spec), repr(crawler.skip), crawler.stamp, crawler.exclusions.noted)
 
 
 def _take(visit: _Visit, host: str, flight: Flight[Answer]) -> None:
@@ -257,9 +257,14 @@ def _changed(visit: _Visit, sources: Mapping[str, SourceFiles], after: str, *, c
 
 
 def _has_news(crawler: Crawler, found: SourceFiles, *, complete: bool) -> bool:
-    """Whether a crawl would find something to do; what a rule keeps away is neither read nor gone."""
+    """Whether a crawl would find something to do. What a rule keeps away by its path is neither read nor gone; what one
+    kept away otherwise is to be read when the rules are others.
+    """
     source, rules = found.source, crawler.exclusions.now()
     files, cursors = found.files, crawler.store.ingest.cursors(source.key)
+    noted = crawler.exclusions.noted
+    if any(is_due_again(cursor, noted) for cursor in cursors.values() if not cursor.gone):
+        return True
     if rules.rules:
         folder = folder_of(source)
         files = tuple(f for f in files if not rules.of_path(source.machine, f"{folder}/{f.path}"))

@@ -39,6 +39,7 @@ class Handed:
     title: str = ""
     when: datetime | None = None
     url: str = ""
+    instance: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,6 +57,7 @@ class Upload:
     episode_ids: tuple[str, ...]
     duplicate: bool = False
     """Whether the very same bytes were there already, so that nothing was done."""
+    instance: str = ""
 
 
 class AddDocument(Protocol):
@@ -68,6 +70,7 @@ class AddDocument(Protocol):
         data: bytes,
         *,
         project: str,
+        instance: str,
         tags: Sequence[str],
         title: str,
         when: datetime | None,
@@ -109,14 +112,15 @@ class Uploads:
         fields = replace(
             handed, project=self._masked(handed.project), title=self._masked(handed.title),
             tags=tuple(dict.fromkeys(map(self._masked, handed.tags))), url=self._masked(handed.url),
+            instance=self._masked(handed.instance),
         )  # fmt: skip
         ids = self._add(
-            SOURCE, f"{folder}/{name}", handed.data, project=fields.project, tags=fields.tags, title=fields.title,
-            when=handed.when,
+            SOURCE, f"{folder}/{name}", handed.data, project=fields.project, instance=fields.instance,
+            tags=fields.tags, title=fields.title, when=handed.when,
         )  # fmt: skip
         upload = Upload(
             upload_id, name, len(handed.data), fields.project, fields.tags, fields.title, fields.url,
-            datetime.now(UTC), tuple(ids),
+            datetime.now(UTC), tuple(ids), instance=fields.instance,
         )  # fmt: skip
         self._store.settings.set(UPLOADS + upload_id, _body(upload))
         self._embed(ids)

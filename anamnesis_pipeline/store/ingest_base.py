@@ -39,7 +39,7 @@ class SourceCounts:
     files: int = 0
     files_gone: int = 0
     files_unread: int = 0
-    """Those there are that the last attempt could not read."""
+    """Those there are that the last attempt could not read, but for what a rule keeps away."""
     bytes: int = 0
     lines: int = 0
     unparsed_lines: int = 0

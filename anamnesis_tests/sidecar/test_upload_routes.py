@@ -28,7 +28,9 @@ def found(client: TestClient, words: str) -> list[dict[str, Any]]:
 
 
 def test_an_uploaded_file_is_found_by_the_next_search_with_what_was_said_of_it(client: TestClient) -> None:
-    reply = send(client, project="acme/api", tags=["review", "ledger"], timestamp="2026-03-14T09:26:53Z")
+    reply = send(
+        client, project="acme/api", instance="ann's desk", tags=["review", "ledger"], timestamp="2026-03-14T09:26:53Z"
+    )
     assert reply.status_code == 201, reply.text
     body = reply.json()
     assert body["sections"] == len(body["episode_ids"]) >= 1
@@ -36,6 +38,7 @@ def test_an_uploaded_file_is_found_by_the_next_search_with_what_was_said_of_it(c
     hit = found(client, "zanzibar exporter")[0]
     assert hit["episode_id"] in body["episode_ids"]
     assert (hit["project"], hit["timestamp"]) == ("acme/api", "2026-03-14T09:26:53Z")
+    assert hit["instance"] == body["instance"] == "ann's desk"
     assert {"review", "ledger"} <= set(hit["tags"])
     assert hit["similarity_score"] is not None
 
@@ -130,6 +133,14 @@ def test_a_body_that_is_no_upload_is_a_problem(client: TestClient, kind: str, bo
     assert reply.headers["content-type"] == "application/problem+json"
 
 
+def test_several_files_in_one_call_are_refused_and_none_is_taken(client: TestClient) -> None:
+    files = [("file", ("a.md", NOTES, "text/markdown")), ("file", ("b.md", NOTES + b"x", "text/markdown"))]
+    reply = client.post("/api/uploads", files=files)
+    assert reply.status_code == 400
+    assert "one file a call" in reply.json()["detail"]
+    assert client.get("/api/uploads").json()["items"] == []
+
+
 def test_uploads_are_listed_and_forgotten_and_come_back_when_they_are_sent_again(client: TestClient) -> None:
     first = send(client).json()
     second = send(client, b"# Gecko\n\nIt sleeps in the sun, as the keeper of the zoo wrote.\n", "gecko.md").json()
@@ -196,8 +207,9 @@ def site(client: TestClient, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
 
 
 def test_a_page_of_the_web_becomes_an_upload_with_its_address(client: TestClient, site: str) -> None:
-    reply = client.post("/api/episodes/ingest-url", json={"url": site, "project": "acme/api"})
+    reply = client.post("/api/episodes/ingest-url", json={"url": site, "project": "acme/api", "instance": "web"})
     assert reply.status_code == 201, reply.text
+    assert found(client, "okapi buffer")[0]["instance"] == "web"
     assert (reply.json()["filename"], reply.json()["url"]) == ("ledger.html", site)
     assert "<p>" not in found(client, "okapi buffer")[0]["excerpt"]
     refused = client.post("/api/episodes/ingest-url", json={"url": "http://inside.test/"})

@@ -21,30 +21,37 @@ def seen(part_id: str, since: int, *, file: str = "a.md", skew: int = 0, present
 
 
 def test_the_text_that_came_last_is_current_and_replaces_the_others():
-    assert verdicts_on([seen("old", 1), seen("new", 2, file="b.md")]) == {
+    assert verdicts_on([seen("old", 1), seen("new", 2, file="b.md")], {}) == {
         "old": Verdict(False, "new"),
         "new": Verdict(True),
     }
 
 
 def test_texts_that_came_at_the_same_time_are_both_current():
-    assert set(verdicts_on([seen("a", 5), seen("b", 5, file="b.md")]).values()) == {Verdict(True)}
+    assert set(verdicts_on([seen("a", 5), seen("b", 5, file="b.md")], {}).values()) == {Verdict(True)}
 
 
 def test_a_text_within_the_doubt_about_both_clocks_is_current_too():
-    found = verdicts_on([seen("a", 0, skew=3), seen("b", 5, file="b.md", skew=2), seen("c", 11, file="c.md", skew=3)])
+    texts = [seen("a", 0, skew=3), seen("b", 5, file="b.md", skew=2), seen("c", 11, file="c.md", skew=3)]
+    found = verdicts_on(texts, {})
     assert found == {"a": Verdict(False, "c"), "b": Verdict(False, "c"), "c": Verdict(True)}
-    assert verdicts_on([seen("a", 6, skew=3), seen("c", 11, file="c.md", skew=3)])["a"].is_current
+    assert verdicts_on([seen("a", 6, skew=3), seen("c", 11, file="c.md", skew=3)], {})["a"].is_current
+
+
+def test_sources_of_one_machine_go_by_one_clock():
+    texts = [seen("a", 6, file="a.md", skew=3), seen("c", 11, file="c.md", skew=3)]
+    assert verdicts_on(texts, {"a.md": "vps", "c.md": "vps"})["a"] == Verdict(False, "c")
+    assert verdicts_on(texts, {"a.md": "vps", "c.md": "nas"})["a"].is_current
 
 
 def test_of_a_section_that_stands_nowhere_nothing_is_current():
-    assert verdicts_on([seen("a", 1, present=False)]) == {"a": Verdict(False)}
-    assert verdicts_on([seen("a", 1, present=False, became="b")]) == {"a": Verdict(False, "b")}
+    assert verdicts_on([seen("a", 1, present=False)], {}) == {"a": Verdict(False)}
+    assert verdicts_on([seen("a", 1, present=False, became="b")], {}) == {"a": Verdict(False, "b")}
 
 
 @given(st.lists(st.builds(seen, st.sampled_from("abc"), st.integers(0, 9), present=st.booleans()), min_size=1))
 def test_something_is_current_exactly_if_something_is_present(sightings: list[Sighting]):
-    found = verdicts_on(sightings)
+    found = verdicts_on(sightings, {})
     assert any(v.is_current for v in found.values()) == any(s.present for s in sightings)
     assert all(v.superseded_by != part_id for part_id, v in found.items())
 

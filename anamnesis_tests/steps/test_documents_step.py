@@ -8,12 +8,11 @@ from pathlib import Path
 import pytest
 
 from anamnesis_pipeline.errors import HostUnreachable
-from anamnesis_pipeline.model import Source
+from anamnesis_pipeline.model import EXCLUDED, Source
 from anamnesis_pipeline.sources.base import Read
 from anamnesis_pipeline.sources.exclusion import Rule, RuleKind
 from anamnesis_pipeline.sources.local import LocalHost
 from anamnesis_pipeline.steps.blocklist import add_rule, lift
-from anamnesis_pipeline.steps.crawl import EXCLUDED
 from anamnesis_pipeline.steps.llm_choice import LlmChoice, LlmRules
 from anamnesis_pipeline.store.base import Store
 from anamnesis_tests.steps.crawled_documents import T0, DocumentHome, make_repository, write
@@ -202,6 +201,17 @@ def test_nothing_is_superseded_within_the_doubt_about_the_clocks(home: DocumentH
     assert {"3010", "4010"} <= {word.strip(",") for text in home.texts() for word in text.split()}
 
 
+def test_two_worktrees_on_a_machine_whose_clock_is_wrong_go_by_one_clock(home: DocumentHome) -> None:
+    trees = [home.source(name, machine="desk") for name in ("main", "feature")]
+    home.hosts["desk"].clock_skew_s = lambda: -120.0  # type: ignore[method-assign]
+    for tree, port, at in zip(trees, ("3010", "4010"), (T0, T0 + 50), strict=True):
+        make_repository(tree)
+        write(tree, "a.md", page(SETUP, PORTS.replace("3010", port)), at)
+    home.ingest(*trees)
+    assert "4010" in "".join(home.texts())
+    assert "3010" not in "".join(home.texts())
+
+
 def test_a_document_outside_a_repository_is_another_on_each_machine(home: DocumentHome) -> None:
     laptop, desk = home.source("laptop"), home.source("desk")
     write(laptop, "a.md", page(SETUP))
@@ -236,10 +246,11 @@ def test_an_old_version_stays_in_the_archive(home: DocumentHome) -> None:
 def test_a_document_that_is_handed_in_is_found_at_once_by_its_title_and_tags(home: DocumentHome) -> None:
     sent = page(SETUP, PORTS).encode()
     ids = home.pipeline.add_document(
-        "uploads", "1f/a.md", sent, project="acme/shop", tags=("onboarding",), title="Book"
+        "uploads", "1f/a.md", sent, project="acme/shop", instance="ann", tags=("onboarding",), title="Book"
     )
-    assert home.pipeline.add_document("uploads", "1f/a.md", sent) == ids
     found = home.one("3010")
+    assert found.instance == "ann"
+    assert home.pipeline.add_document("uploads", "1f/a.md", sent) == ids
     assert found.episode_id in ids
     assert (found.project, found.source, found.path) == ("acme/shop", "uploads", "1f/a.md")
     assert found.metadata["title"][0] == "Book"
@@ -330,6 +341,21 @@ def test_a_memory_that_claude_code_keeps_is_of_the_project_of_the_logs_beside_it
     home.ingest(claude)
     assert home.one("3010").project == "acme/shop"
     assert home.one("orange").project != "acme/shop"
+
+
+def test_a_memory_that_was_read_before_its_logs_goes_by_their_project_at_the_next_crawl(home: DocumentHome) -> None:
+    claude = home.source("claude")
+    write(claude, "projects/-code-shop/memory/ports.md", page(PORTS))
+    home.ingest(claude)
+    assert home.one("3010").project != "acme/shop"
+    logs = Source("claude--logs", "claude", f"{claude.root}/projects", "-code-shop")
+    home.store.ingest.put_sources([logs])
+    put(home.store, "e1", "said", source=logs.key, project="acme/shop")
+    home.ingest(claude)
+    assert home.one("3010").project == "acme/shop"
+    (again,) = home.ingest(claude)
+    assert again.documents.versions == 0
+    assert home.episodes(every=True) == home.episodes()
 
 
 def test_a_file_that_is_empty_is_no_problem_and_one_that_was_emptied_has_no_sections(home: DocumentHome) -> None:

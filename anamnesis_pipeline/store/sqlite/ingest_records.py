@@ -10,7 +10,7 @@ from datetime import datetime
 from typing import Any
 
 from anamnesis_pipeline.message_keys import agent_key
-from anamnesis_pipeline.model import ArchiveFrame, DeadLetter, FileCursor, Part, Source
+from anamnesis_pipeline.model import EXCLUDED, ArchiveFrame, DeadLetter, FileCursor, Part, Source
 from anamnesis_pipeline.store.base import MAX_ROWS_PER_WRITE
 from anamnesis_pipeline.store.ingest_base import ParsedChunk, SourceCounts
 from anamnesis_pipeline.store.sqlite import message_rows, part_rows, session_rows, typed_rows
@@ -33,7 +33,8 @@ _PAGE = 50
 _COUNTS = {
     "files": "SELECT count(*) FROM files WHERE {of}",
     "files_gone": "SELECT count(*) FROM files WHERE gone AND {of}",
-    "files_unread": "SELECT count(*) FROM files WHERE unread <> '' AND NOT gone AND {of}",
+    "files_unread": f"""SELECT count(*) FROM files
+        WHERE unread <> '' AND unread NOT GLOB '{EXCLUDED}*' AND NOT gone AND {{of}}""",
     "bytes": 'SELECT coalesce(sum("offset"), 0) FROM files WHERE {of}',
     "lines": "SELECT coalesce(sum(lines), 0) FROM files WHERE {of}",
     "unparsed_lines": "SELECT coalesce(sum(lines - max(parsed_lines, 0)), 0) FROM files WHERE {of}",

@@ -39,18 +39,19 @@ def pack_section(facts: SectionFacts | None) -> str:
         return ""
     seen = instant(facts.seen) if facts.seen else None
     title, tags = map(clean, facts.title), map(clean, facts.tags)
-    return as_json(
-        [list(title), facts.first_line, facts.last_line, facts.format, facts.language, facts.trust, list(tags), seen]
-    )
+    return as_json([
+        list(title), facts.first_line, facts.last_line, facts.format, facts.language, facts.trust, list(tags), seen,
+        clean(facts.instance),
+    ])  # fmt: skip
 
 
 def unpack_section(text: str) -> SectionFacts | None:
     """The inverse of `pack_section`."""
     if not text:
         return None
-    title, first_line, last_line, form, language, trust, tags, seen = json.loads(text)
+    title, first_line, last_line, form, language, trust, tags, seen, instance = json.loads(text)
     when = moment(seen) if seen else None
-    return SectionFacts(tuple(title), first_line, last_line, form, language, trust, tuple(tags), when)
+    return SectionFacts(tuple(title), first_line, last_line, form, language, trust, tuple(tags), when, instance)
 
 
 def read_row(row: Sequence[Any]) -> Part:

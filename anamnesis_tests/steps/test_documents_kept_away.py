@@ -1,0 +1,117 @@
+"""Documents that a rule keeps away by project or content: they cost no runs, and come when the rule is lifted."""
+
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import pytest
+
+from anamnesis_pipeline.model import Source
+from anamnesis_pipeline.sources.document_selection import Rules
+from anamnesis_pipeline.sources.exclusion import Rule, RuleKind
+from anamnesis_pipeline.sources.specs import SourceSpec
+from anamnesis_pipeline.steps.blocklist import add_rule, lift
+from anamnesis_pipeline.steps.crawler_status import crawler_status
+from anamnesis_pipeline.steps.exclusion import Exclusions
+from anamnesis_pipeline.steps.flights import Flights
+from anamnesis_pipeline.steps.hosts import Hosts
+from anamnesis_pipeline.steps.projects import add_alias
+from anamnesis_pipeline.steps.survey import Crawler, look
+from anamnesis_pipeline.store.base import Store
+from anamnesis_tests.steps.crawled_documents import T0, DocumentHome, make_repository, write
+
+PROJECT = Rule(RuleKind.PROJECT, "acme/shop")
+CONTENT = Rule(RuleKind.CONTENT_PATTERN, "installer")
+SECRET_PLAN = "# Plan\n\nRun the installer twice, since the first run only downloads the parts.\n"
+RULES = Rules(lambda path: "markdown" if path.endswith(".md") else None)
+
+
+class Ticks:
+    """One source of documents, looked at and read as ticks do."""
+
+    def __init__(self, store: Store, place: Path) -> None:
+        self.home = DocumentHome(store, place)
+        self.source = self._known_as_a_look_does(self.home.source("shop"))
+        make_repository(self.source)
+        self.now = datetime(2026, 5, 1, tzinfo=UTC)
+
+    def _known_as_a_look_does(self, source: Source) -> Source:
+        self.home.specs["shop"] = SourceSpec("shop", "documents", source.root, machine="shop")
+        (found,) = self.look(datetime(2026, 4, 1, tzinfo=UTC)) or [source]
+        return found
+
+    def crawler(self) -> Crawler:
+        store, specs = self.home.store, list(self.home.specs.values())
+        hosts = Hosts(specs, self.home.hosts["shop"], lambda machine, place: pytest.fail("asks another machine"))
+        return Crawler(store, hosts, lambda spec: RULES, Flights(), 300, Exclusions(store))
+
+    def look(self, now: datetime) -> list[Source]:
+        report = look(self.crawler(), now, budget_s=10)
+        return [source for source in report.sources if source.key in report.changed]
+
+    def tick(self) -> int:
+        """How many sources were read since something seemed new in them."""
+        self.now += timedelta(seconds=300)
+        changed = self.look(self.now)
+        self.home.ingest(*changed)
+        return len(changed)
+
+
+@pytest.fixture
+def ticks(store: Store, tmp_path: Path) -> Ticks:
+    return Ticks(store, tmp_path)
+
+
+@pytest.mark.parametrize("rule", [PROJECT, CONTENT])
+def test_documents_that_are_kept_away_ask_for_one_run_and_come_at_the_next_tick_when_the_rule_is_lifted(
+    ticks: Ticks, rule: Rule
+) -> None:
+    added, _ = add_rule(ticks.home.store, rule)
+    write(ticks.source, "plan.md", SECRET_PLAN)
+    assert [ticks.tick() for _ in range(3)] == [1, 0, 0]
+    assert ticks.home.episodes() == []
+    write(ticks.source, "other.md", SECRET_PLAN.replace("twice", "thrice"))
+    assert [ticks.tick() for _ in range(3)] == [1, 0, 0]
+    lift(ticks.home.store, added.rule_id)
+    assert [ticks.tick() for _ in range(2)] == [1, 0]
+    assert len(ticks.home.texts()) == 2
+
+
+def test_a_document_that_was_read_before_its_project_was_excluded_stays_as_it_was(ticks: Ticks) -> None:
+    write(ticks.source, "plan.md", SECRET_PLAN)
+    ticks.tick()
+    added, _ = add_rule(ticks.home.store, PROJECT)
+    write(ticks.source, "plan.md", SECRET_PLAN.replace("twice", "thrice"), T0 + 60)
+    ticks.tick()
+    assert ticks.tick() == 0
+    assert "twice" in ticks.home.texts()[0]
+    lift(ticks.home.store, added.rule_id)
+    ticks.tick()
+    assert ["thrice" in text for text in ticks.home.texts()] == [True]
+
+
+def test_a_document_that_goes_while_it_is_kept_away_asks_for_one_run(ticks: Ticks) -> None:
+    add_rule(ticks.home.store, PROJECT)
+    file = write(ticks.source, "plan.md", SECRET_PLAN)
+    write(ticks.source, "other.md", SECRET_PLAN)
+    ticks.tick()
+    file.unlink()
+    assert [ticks.tick() for _ in range(2)] == [1, 0]
+
+
+def test_an_alias_by_which_an_excluded_project_becomes_another_lets_its_documents_in(ticks: Ticks) -> None:
+    add_rule(ticks.home.store, PROJECT)
+    write(ticks.source, "plan.md", SECRET_PLAN)
+    ticks.tick()
+    (label,) = {ticks.home.pipeline.label_of(ticks.source)(ticks.source.root)}
+    add_alias(ticks.home.store, label, "market")
+    add_rule(ticks.home.store, Rule(RuleKind.PROJECT, "another"))
+    assert ticks.tick() == 1
+
+
+def test_what_is_kept_away_is_no_error(ticks: Ticks) -> None:
+    add_rule(ticks.home.store, PROJECT)
+    write(ticks.source, "plan.md", SECRET_PLAN)
+    ticks.tick()
+    (row,) = crawler_status(ticks.home.store, list(ticks.home.specs.values()), 300, ticks.now).sources
+    assert row.errors == ()
+    assert ticks.home.store.ingest.counts().files_unread == 0
