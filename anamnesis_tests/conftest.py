@@ -7,6 +7,7 @@ from pathlib import Path
 import hypothesis
 import pytest
 
+from anamnesis_pipeline.steps import log_folders
 from anamnesis_pipeline.store.base import Store
 from anamnesis_pipeline.store.sqlite.opening import open_sqlite
 
@@ -21,6 +22,20 @@ OpenStore = Callable[[], Store]
 
 def _sqlite(folder: Path) -> Store:
     return open_sqlite(folder / "anamnesis.db", folder / "index")
+
+
+@pytest.fixture(scope="session")
+def empty_home(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The home of a user who has nothing."""
+    return tmp_path_factory.mktemp("user")
+
+
+@pytest.fixture(autouse=True)
+def nobodys_home(empty_home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """No test looks at the logs and folders of whoever runs it, or of the other users here."""
+    monkeypatch.setenv("HOME", str(empty_home))
+    monkeypatch.delenv("CLAUDE_CONFIG_DIR", raising=False)
+    monkeypatch.setattr(log_folders, "PLACES", ())
 
 
 BACKENDS: dict[str, Callable[[Path], Store]] = {"sqlite": _sqlite}

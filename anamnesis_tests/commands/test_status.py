@@ -1,0 +1,121 @@
+"""What `anamnesis status` and `anamnesis doctor` say of machines and sources: folders, a real sshd, a dead host."""
+
+import os
+from collections.abc import Iterator
+from contextlib import closing
+from datetime import UTC, datetime
+from pathlib import Path
+
+import paramiko
+import pytest
+
+from anamnesis_pipeline.commands import doctor
+from anamnesis_pipeline.commands.status import gather_status, render
+from anamnesis_pipeline.crawler_wiring import built_in, open_crawler
+from anamnesis_pipeline.settings import Settings
+from anamnesis_pipeline.sources.exclusion import Rule, RuleKind
+from anamnesis_pipeline.sources.specs import DOCUMENTS, SourceSpec
+from anamnesis_pipeline.steps.blocklist import add_rule
+from anamnesis_pipeline.steps.pipeline import ingest_all
+from anamnesis_pipeline.steps.source_specs import put_spec
+from anamnesis_pipeline.steps.survey import look
+from anamnesis_pipeline.store.base import Store
+from anamnesis_pipeline.wiring import effective_settings, open_pipeline, open_store
+from anamnesis_tests.ssh_servers import SSHD, openssh_server
+
+DEAD = SourceSpec("far", DOCUMENTS, "/srv/notes", "me@127.0.0.1:1")
+"""On a port on which nobody listens."""
+
+
+@pytest.fixture
+def settings(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Settings:
+    (tmp_path / "notes").mkdir()
+    (tmp_path / "notes" / "a.md").write_text("# Ports\n\nThe sidecar listens on port 3010 of this machine.\n")
+    (tmp_path / "logs").mkdir()
+    monkeypatch.setenv("ANAMNESIS_HOME", str(tmp_path / "home"))
+    monkeypatch.setenv("ANAMNESIS_LOG_ROOTS", str(tmp_path / "logs"))
+    monkeypatch.setenv("ANAMNESIS_MACHINE", "mac")
+    return Settings()
+
+
+@pytest.fixture
+def store(settings: Settings) -> Iterator[Store]:
+    with closing(open_store(settings)) as store:
+        yield store
+
+
+def tick(settings: Settings, store: Store, *specs: SourceSpec) -> None:
+    """Configure these, look at them, and read what is new."""
+    for spec in specs:
+        put_spec(store.settings, spec, built_in(settings), settings.machine)
+    report = look(open_crawler(settings, store, lasting=False), datetime.now(UTC), everything=True, budget_s=10)
+    sources = [source for source in report.sources if source.key in report.changed]
+    ingest_all(open_pipeline(effective_settings(store), store), sources)
+
+
+def said(settings: Settings) -> str:
+    return render(gather_status(settings), UTC)
+
+
+def notes(settings: Settings) -> SourceSpec:
+    return SourceSpec("notes", DOCUMENTS, str(settings.home.parent / "notes"))
+
+
+def test_a_source_has_a_line_with_its_files_and_when_it_was_seen(settings: Settings, store: Store) -> None:
+    put_spec(store.settings, notes(settings), built_in(settings), settings.machine)
+    assert "Source    notes on mac: not seen yet" in said(settings)
+    tick(settings, store)
+    assert "Source    notes on mac: 1 file, 0.0 MB, seen 20" in said(settings)
+    assert "Away" not in said(settings)
+    finding = doctor.crawler(store)
+    assert (finding.ok, "on 1 machine" in finding.detail) == (True, True)
+
+
+def test_a_dead_host_is_named_with_its_reason_and_the_next_try_and_hides_no_other(
+    settings: Settings, store: Store
+) -> None:
+    tick(settings, store, notes(settings), DEAD)
+    text = said(settings)
+    (away,) = [line for line in text.splitlines() if line.startswith("Away")]
+    assert "Away      127.0.0.1-1: " in away
+    assert "last seen never, tried again at 20" in away
+    assert "Source    far on 127.0.0.1-1: not seen yet" in text
+    assert "Source    notes on mac: 1 file" in text
+    finding = doctor.crawler(store)
+    assert not finding.ok
+    assert "127.0.0.1-1: " in finding.detail
+    assert "anamnesis sources test" in finding.advice
+
+
+@pytest.mark.skipif(not SSHD, reason="no sshd here")
+def test_a_host_whose_key_is_not_known_is_named_with_the_command_that_adds_it(
+    settings: Settings, store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("SSH_AUTH_SOCK", raising=False)
+    monkeypatch.setenv("HOME", os.fspath(tmp_path / "user"))
+    with openssh_server(tmp_path / "sshd", paramiko.ECDSAKey.generate()) as server:
+        tick(settings, store, SourceSpec("strange", DOCUMENTS, "/srv/notes", server.place, "strange"))
+    for text in (said(settings), doctor.crawler(store).detail):
+        assert "is not known" in text
+        assert f"ssh-keyscan -p {server.port}" in text
+
+
+def test_a_source_without_anything_that_is_read_is_found(settings: Settings, store: Store) -> None:
+    (settings.home.parent / "notes" / "a.md").unlink()
+    tick(settings, store, notes(settings))
+    finding = doctor.crawler(store)
+    assert (finding.ok, finding.detail) == (False, "notes holds nothing that is read")
+
+
+def test_a_root_that_is_missing_is_found(settings: Settings, store: Store) -> None:
+    tick(settings, store, SourceSpec("gone", DOCUMENTS, str(settings.home.parent / "nowhere")))
+    finding = doctor.crawler(store)
+    assert not finding.ok
+    assert "nowhere" in finding.detail
+
+
+def test_a_document_that_a_rule_keeps_away_is_no_file_that_cannot_be_read(settings: Settings, store: Store) -> None:
+    add_rule(store, Rule(RuleKind.CONTENT_PATTERN, "sidecar"))
+    tick(settings, store, notes(settings))
+    assert doctor.unread_logs(store).ok
+    assert doctor.crawler(store).ok
