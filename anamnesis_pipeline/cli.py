@@ -95,7 +95,7 @@ def demo() -> None:
 
 @app.command()
 def search(
-    query: Annotated[str, typer.Argument(help="What to look for, in your own words.")],
+    query: Annotated[list[str], typer.Argument(metavar="WORDS", help="What to look for, in your own words.")],
     top_k: Annotated[int, typer.Option(min=1, max=100, help="Most results to show.")] = 5,
     project: Annotated[str | None, typer.Option(help="Only this project; `api` also means `acme/api`.")] = None,
     instance: Annotated[str | None, typer.Option(help="Only this instance.")] = None,
@@ -108,7 +108,7 @@ def search(
 ) -> None:
     """Search the memory: asks the running sidecar, else the store itself."""
     body = search_command.search_body(
-        query, top_k=top_k, mode=mode, project=project, instance=instance, since=since, until=until,
+        " ".join(query), top_k=top_k, mode=mode, project=project, instance=instance, since=since, until=until,
         kinds=kind or (), tags=tag or (),
     )  # fmt: skip
     answer, remark = search_command.search(settings_file.load(), body)

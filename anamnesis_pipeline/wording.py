@@ -1,4 +1,6 @@
-"""How what is counted and named reads to people. Pure."""
+"""How what is counted, named and dated reads to people. Pure."""
+
+from datetime import datetime, tzinfo
 
 
 def counted(number: int, one: str, many: str = "") -> str:
@@ -12,3 +14,8 @@ def counted(number: int, one: str, many: str = "") -> str:
 def project_name(name: str) -> str:
     """A project as lists show it: what was said in no project has a blank one."""
     return name or "(no project)"
+
+
+def local_time(text: str | None, zone: tzinfo | None = None) -> str:
+    """An ISO 8601 time to the minute, in the reader's zone unless another one is given; None: `never`."""
+    return f"{datetime.fromisoformat(text).astimezone(zone):%Y-%m-%d %H:%M}" if text else "never"

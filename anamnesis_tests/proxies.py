@@ -10,11 +10,14 @@ from contextlib import contextmanager, suppress
 
 
 class Proxy:
-    """Passes connections to `target` on. `sent` and `received` count bytes to it and from it."""
+    """Passes connections to `target` on. `sent` and `received` count bytes to it and from it, and
+    `pieces` what went to it at a time.
+    """
 
     def __init__(self, target: int, latency_s: float = 0.0) -> None:
         self.sent = 0
         self.received = 0
+        self.pieces = 0
         self.connections = 0
         self.cut_after: int | None = None
         """Hang up once so many more bytes came back."""
@@ -86,6 +89,7 @@ class Proxy:
                 self._passing.wait()
                 if is_out:
                     self.sent += len(piece)
+                    self.pieces += 1
                 else:
                     self.received += len(piece)
                     if self.cut_after is not None:

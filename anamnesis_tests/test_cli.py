@@ -183,7 +183,7 @@ def test_without_a_sidecar_the_store_answers_by_keywords_and_says_so(run: Run, t
     assert ingested.returncode == 0, ingested.stderr
     assert "Memory is up to date: 1 file, 1 exchange, " in ingested.stdout
     assert "Loading weights" not in ingested.stderr
-    found = run("search", "marmalade invoice", **logs)
+    found = run("search", "marmalade", "invoice", **logs)
     assert found.returncode == 0, found.stderr
     assert "by keywords only" in found.stderr
     assert "marmalade" in found.stdout

@@ -1,15 +1,22 @@
 """How counts and names read."""
 
+from zoneinfo import ZoneInfo
+
 from anamnesis_pipeline.commands.ingest import embedding_text
 from anamnesis_pipeline.commands.projects import render
 from anamnesis_pipeline.steps.embeddings import EmbedReport
 from anamnesis_pipeline.steps.projects import ProjectRow
-from anamnesis_pipeline.wording import counted
+from anamnesis_pipeline.wording import counted, local_time
 
 
 def test_one_is_no_plural() -> None:
     assert [counted(n, "part") for n in (0, 1, 1_200)] == ["0 parts", "1 part", "1,200 parts"]
     assert [counted(n, "part is", "parts are") for n in (1, 2)] == ["1 part is", "2 parts are"]
+
+
+def test_times_are_shown_to_the_minute_in_the_zone_of_the_reader() -> None:
+    assert local_time("2026-11-22T16:52:17.143673Z", ZoneInfo("Europe/Berlin")) == "2026-11-22 17:52"
+    assert local_time(None) == "never"
 
 
 def test_a_blank_project_has_a_name_in_lists() -> None:

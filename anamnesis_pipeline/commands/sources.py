@@ -3,6 +3,7 @@
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import dataclass, replace
+from datetime import tzinfo
 from typing import Any
 
 from anamnesis_pipeline.crawler_wiring import open_crawler
@@ -26,7 +27,7 @@ from anamnesis_pipeline.steps.source_trial import guessed_kind
 from anamnesis_pipeline.store.base import Store
 from anamnesis_pipeline.supervisor.up_lock import log_roots_in_use
 from anamnesis_pipeline.wiring import effective_settings, open_store
-from anamnesis_pipeline.wording import counted
+from anamnesis_pipeline.wording import counted, local_time
 
 KINDS = {"logs": LOGS, "documents": DOCUMENTS, "auto": ""}
 _SHOWN = {LOGS: "logs", DOCUMENTS: "documents"}
@@ -185,11 +186,13 @@ def render_list(found: Mapping[str, Any]) -> str:
     return "\n".join(lines)
 
 
-def source_state(row: Mapping[str, Any]) -> str:
+def source_state(row: Mapping[str, Any], zone: tzinfo | None = None) -> str:
     """How a source is doing, in words. Pure."""
     if row["last_success"] is None:
         return "not seen yet"
-    state = f"{counted(row['files'], 'file')}, {row['bytes'] / 1e6:,.1f} MB, seen {row['last_success']}"
+    state = (
+        f"{counted(row['files'], 'file')}, {row['bytes'] / 1e6:,.1f} MB, seen {local_time(row['last_success'], zone)}"
+    )
     if row["behind"]:
         state += f", {counted(row['behind'], 'part')} with something new for {row['lag_s']:,.0f} s"
     return state if row["fresh"] else f"{state}: STALE"

@@ -23,7 +23,7 @@ from anamnesis_pipeline.store.ingest_base import log_sources
 from anamnesis_pipeline.supervisor.up import sidecar_url
 from anamnesis_pipeline.supervisor.up_lock import log_roots_in_use
 from anamnesis_pipeline.wiring import effective_settings, open_store
-from anamnesis_pipeline.wording import counted
+from anamnesis_pipeline.wording import counted, local_time
 
 
 def gather_status(settings: Settings) -> dict[str, Any]:
@@ -117,7 +117,7 @@ def render(status: Mapping[str, Any], zone: tzinfo | None = None) -> str:
     ill = [name for name, healthy in dagster["daemons"].items() if not healthy]
     daemons = f"daemons without a heartbeat: {', '.join(ill)}" if ill else "daemons alive"
     lines.append(f"Dagster   {dagster['url']}  {daemons}, {counted(dagster['unfinished_runs'], 'unfinished run')}")
-    lines.append(f"Ingest    last successful run: {_local(dagster['last_ingest'], zone)}")
+    lines.append(f"Ingest    last successful run: {local_time(dagster['last_ingest'], zone)}")
     return "\n".join(lines)
 
 
@@ -127,12 +127,12 @@ def _memory_lines(memory: Mapping[str, Any] | None, zone: tzinfo | None) -> list
     counts = memory["counts"]
     lines = [
         f"Memory    {counted(counts['episodes'], 'episode')}, {counted(counts['passages'], 'passage')}, "
-        f"{memory['coverage']:.1%} embedded; newest episode: {_local(memory['newest_episode'], zone)}",
+        f"{memory['coverage']:.1%} embedded; newest episode: {local_time(memory['newest_episode'], zone)}",
         f"Logs      {counted(counts['files'], 'file')} ({counts['files_gone']:,} gone), "
         f"{counted(counts['exchanges'], 'exchange')}, {counted(counts['unparsed_lines'], 'line')} waiting, "
         f"{counted(len(memory['sources']), 'source')} of logs",
     ]
-    lines += _crawler_lines(memory.get("crawler") or {"hosts": (), "sources": ()})
+    lines += _crawler_lines(memory.get("crawler") or {"hosts": (), "sources": ()}, zone)
     lines.append(f"Summaries {_summaries(memory['summaries'], memory.get('llm'))}")
     lines += [f"Space     {s['key']}  {s['status']}, {counted(s['embedded'], 'passage')}" for s in memory["spaces"]]
     if memory["reembed"]["state"] == "running":
@@ -141,13 +141,13 @@ def _memory_lines(memory: Mapping[str, Any] | None, zone: tzinfo | None) -> list
     return lines + [f"Problem   {p['text']}\n-> {p['advice']}" for p in memory["problems"]]
 
 
-def _crawler_lines(crawler: Mapping[str, Any]) -> list[str]:
+def _crawler_lines(crawler: Mapping[str, Any], zone: tzinfo | None) -> list[str]:
     """One line per source that is crawled, and one per machine that is away. Pure."""
-    lines = [f"Source    {row['name']} on {row['machine']}: {source_state(row)}" for row in crawler["sources"]]
+    lines = [f"Source    {row['name']} on {row['machine']}: {source_state(row, zone)}" for row in crawler["sources"]]
     away = [host for host in crawler["hosts"] if host["state"] == "away"]
     return lines + [
-        f"Away      {host['machine']}: {host['error']}; last seen {host['last_answer'] or 'never'}, tried again at "
-        f"{host['next_try']}"
+        f"Away      {host['machine']}: {host['error']}; last seen {local_time(host['last_answer'], zone)}, "
+        f"tried again at {local_time(host['next_try'], zone)}"
         for host in away
     ]
 
@@ -168,7 +168,3 @@ def _summaries(by_model: Mapping[str, int], llm: Mapping[str, Any] | None) -> st
 
 
 _WORDS = {"problem": "standing in for an LLM's", "skip": "with nothing worth remembering"}
-
-
-def _local(text: str | None, zone: tzinfo | None) -> str:
-    return f"{datetime.fromisoformat(text).astimezone(zone):%Y-%m-%d %H:%M}" if text else "none yet"

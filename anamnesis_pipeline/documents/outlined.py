@@ -1,5 +1,6 @@
 """A text and its headings -> sections."""
 
+import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
@@ -11,33 +12,32 @@ from anamnesis_pipeline.model import SegmentKind
 
 SECTION_LEVELS = 3
 """Headings down to this level begin a section; deeper ones only where a section is too long."""
-SMALL = 50
-"""A section with fewer characters is not found alone: `## Port` and `3010` say little. It joins its parent or neighbour
-instead of being dropped, so that nothing that was written down is lost.
-"""
+_UNDERLINE = re.compile(r"\s*([=\-~^\"'`#*+.:_])\1*\s*")
+"""The second line of a heading that has two, in Markdown or reStructuredText."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Span:
-    """Lines [start, end) under the headings `titles`."""
+    """Lines [start, end) under the headings `titles`. `is_bare`: there is nothing but the innermost heading."""
 
     titles: tuple[str, ...]
     start: int
     end: int
     chars: int
+    is_bare: bool = False
 
 
-def sections_under(headings: Sequence[Heading], name: str, text: str, *, merge: bool = True) -> list[Section]:
+def sections_under(headings: Sequence[Heading], name: str, text: str) -> list[Section]:
     """A section per heading of levels 1 to 3, titled with the headings around it; what precedes the first is one too.
 
-    A section of fewer than 50 characters joins another one if `merge`; one of more than 12,000 is cut at its deeper
-    headings, else at blank lines.
+    However short, a section stays by itself: joined to another one, it would change that one's text whenever it comes
+    or goes. A heading that has nothing but other headings under it is found in their titles. A section of more than
+    12,000 characters is cut at its deeper headings, else at blank lines.
     """
     lines = text.split("\n")
     spans = _spans([found for found in headings if found.level <= SECTION_LEVELS], 0, len(lines), (), lines)
-    joined = _merged(spans) if merge else spans
     deeper = [found for found in headings if found.level > SECTION_LEVELS]
-    found = [section for span in joined for section in _sections_of_span(span, deeper, name, lines)]
+    found = [section for span in spans for section in _sections_of_span(span, deeper, name, lines)]
     return _with_anchors(found)
 
 
@@ -59,60 +59,20 @@ def _spans(headings: Iterable[Heading], start: int, end: int, above: tuple[str, 
         titles = (*above, *(part.title for part in path))
         start = heading.line
     found.append(_span(titles, start, end, lines))
-    return [span for span in found if span.chars]
+    following = [*(span.titles for span in found[1:]), ()]
+    return [
+        s for s, after in zip(found, following, strict=True) if s.chars and not (s.is_bare and _is_in(after, s.titles))
+    ]
 
 
 def _span(titles: tuple[str, ...], start: int, end: int, lines: list[str]) -> _Span:
-    return _Span(titles, start, end, len("\n".join(lines[start:end]).strip()))
+    body = [line for line in lines[start:end] if line.strip() and not _UNDERLINE.fullmatch(line)]
+    is_bare = bool(titles) and len(body) == 1
+    return _Span(titles, start, end, len("\n".join(lines[start:end]).strip()), is_bare)
 
 
-# --- sections that say too little alone -------------------------------------------------------------------
-
-
-def _merged(spans: list[_Span]) -> list[_Span]:
-    """The spans, the small ones joined to others until none is left; the titles of the large ones stay."""
-    while len(spans) > 1 and any(span.chars < SMALL for span in spans):
-        spans = _joined_once(spans)
-    return spans
-
-
-def _joined_once(spans: list[_Span]) -> list[_Span]:
-    """The spans, each small one joined to the one it belongs to most."""
-    owner = {number: _home(spans, number) for number, span in enumerate(spans) if span.chars < SMALL}
-    found: list[_Span] = []
-    forward = False
-    for number, span in enumerate(spans):
-        backward = number > 0 and owner.get(number, number) < number
-        found = [*found[:-1], _union(found[-1], span)] if forward or backward else [*found, span]
-        forward = owner.get(number, number) > number
-    return found
-
-
-def _home(spans: list[_Span], number: int) -> int:
-    """The number of the span next to a small one that it joins: its child before its kin, the one above before the one
-    below; its own where it is alone.
-    """
-    here = spans[number].titles
-    above, below = number - 1, number + 1
-    if below < len(spans) and here and spans[below].titles[: len(here)] == here and spans[below].titles != here:
-        return below
-    for other in (above, below):
-        if 0 <= other < len(spans) and _kin(here, spans[other].titles):
-            return other
-    if above >= 0:
-        return above
-    return below if below < len(spans) else number
-
-
-def _kin(one: tuple[str, ...], other: tuple[str, ...]) -> bool:
-    """Whether they have the same parent, or one is inside the other."""
-    short = min(len(one), len(other))
-    return one[:-1] == other[:-1] or one[:short] == other[:short]
-
-
-def _union(one: _Span, other: _Span) -> _Span:
-    titles = other.titles if one.chars < SMALL <= other.chars else one.titles
-    return replace(one, titles=titles, end=other.end, chars=one.chars + other.chars)
+def _is_in(titles: tuple[str, ...], outer: tuple[str, ...]) -> bool:
+    return len(titles) > len(outer) and titles[: len(outer)] == outer
 
 
 # --- sections that are too long ---------------------------------------------------------------------------
@@ -127,7 +87,7 @@ def _sections_of_span(span: _Span, deeper: list[Heading], name: str, lines: list
     level = min(found.level for found in inside)
     parts = _spans([f for f in inside if f.level == level], span.start, span.end, span.titles, lines)
     left = [found for found in inside if level < found.level <= DEEPEST]
-    return [section for part in _merged(parts) for section in _sections_of_span(part, left, name, lines)]
+    return [section for part in parts for section in _sections_of_span(part, left, name, lines)]
 
 
 def _cut(span: _Span, name: str, lines: list[str]) -> list[Section]:

@@ -1,5 +1,7 @@
 """The text of a document -> its titled sections, by format. Pure."""
 
+import re
+
 from anamnesis_pipeline.document_model import Section
 from anamnesis_pipeline.documents.chats import chat_sections, is_chat_export
 from anamnesis_pipeline.documents.code import code_sections
@@ -10,8 +12,9 @@ from anamnesis_pipeline.documents.languages import CODE_FORMATS, CONFIG_FORMATS,
 from anamnesis_pipeline.documents.outlined import sections_under, untitled
 
 LEAST_CHARS = 30
-"""Fewer characters of text say nothing, and make no section."""
+"""A document of fewer characters says nothing."""
 
+_SAYS_SOMETHING = re.compile(r"\w")
 _LIKE_MARKDOWN = (frozenset(CONVERTED) | {"markdown"}) - {"doc", "rtf"}
 
 
@@ -26,14 +29,14 @@ def sections_of(path: str, text: str) -> list[Section]:
     if len(text.strip()) < LEAST_CHARS:
         return []
     found = _sections(fmt, path, name, text)
-    return [section for section in found if section.kind == "code" or _size(section) >= LEAST_CHARS]
+    return [section for section in found if any(_SAYS_SOMETHING.search(piece.text) for piece in section.pieces)]
 
 
 def _sections(fmt: str, path: str, name: str, text: str) -> list[Section]:
     found: list[Section] = []
     written = fmt in {"markdown", "text"}
     if written and "intercom" in name.lower() and (messages := intercom_headings(text)):
-        found = sections_under(messages, name, text, merge=False)
+        found = sections_under(messages, name, text)
     elif fmt in _LIKE_MARKDOWN:
         found = sections_under(markdown_headings(text), name, text)
     elif fmt == "rst":
@@ -50,7 +53,3 @@ def _sections(fmt: str, path: str, name: str, text: str) -> list[Section]:
 def _of_json(name: str, text: str) -> list[Section]:
     turns = chat_sections(name, text) if is_chat_export(text) else []
     return turns or item_sections(name, text)
-
-
-def _size(section: Section) -> int:
-    return sum(len(piece.text.strip()) for piece in section.pieces)

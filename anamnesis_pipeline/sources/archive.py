@@ -13,7 +13,7 @@ import errno
 import fcntl
 import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Executor
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -26,8 +26,8 @@ from anamnesis_pipeline.model import ArchiveBase, ArchiveFrame, content_id
 from anamnesis_pipeline.sources.frames import LEANING_BYTES, base_text, packed, packed_against, unpacked
 
 _NO_ROOM = {errno.ENOSPC, errno.EDQUOT}
-_WRITERS = 8
-"""Threads that write new generations: most of their time is the disk's."""
+WRITERS = 16
+"""Threads that are worth having to write new generations: all that wait for the disk at once wait for it once."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,6 +38,7 @@ class NewGeneration:
     generation: int
     lines: Sequence[str]
     base: ArchiveBase | None = None
+    mark: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,26 +95,28 @@ class Archive:
             raise _translated(problem, file) from problem
         return ArchiveFrame(generation, first_line, len(lines), at, len(frame), revision, base=base)
 
-    def add_generations(self, source: str, new: Sequence[NewGeneration]) -> list[PathFrame]:
+    def add_generations(
+        self, source: str, new: Sequence[NewGeneration], writers: Executor | None = None
+    ) -> list[PathFrame]:
         """Write each as one frame, as `append` does the first of a generation; all are durable when it returns.
 
+        :param writers: at best `WRITERS` threads; None: they are few, and written one after the other.
         :raises StoreFull: the disk has no room.
         """
         if not new:
             return []
-
-        files, frames = [], []
+        folder = self._root / source
+        files: list[tuple[str, bytes]] = []
+        frames: list[PathFrame] = []
         for each in new:  # not in the threads, which would wait for each other
             data, base = self._packed(each.lines, each.base)
-            files.append((self.file_of(source, each.path, each.generation), data))
-            frames.append(
-                PathFrame(each.path, ArchiveFrame(each.generation, 0, len(each.lines), 0, len(data), base=base))
-            )
-        folder = self._root / source
+            files.append((f"{folder}/{_name_of(each.path, each.generation)}", data))
+            frame = ArchiveFrame(each.generation, 0, len(each.lines), 0, len(data), mark=each.mark, base=base)
+            frames.append(PathFrame(each.path, frame))
         try:
             folder.mkdir(parents=True, exist_ok=True)
-            with ThreadPoolExecutor(_WRITERS) as pool:
-                list(pool.map(lambda file: _write_whole(*file), files))
+            shares = [files[number::WRITERS] for number in range(min(WRITERS, len(files)))]
+            list(writers.map(_write_all, shares) if writers else map(_write_all, shares))
             _sync_folder(folder)
         except OSError as problem:
             raise _translated(problem, folder) from problem
@@ -183,10 +186,7 @@ class Archive:
 
     def file_of(self, source: str, path: str, generation: int, revision: int = 0) -> Path:
         """Where one generation of one file is kept."""
-        name = (
-            f"{content_id(path)}.{generation}.r{revision}.zst" if revision else f"{content_id(path)}.{generation}.zst"
-        )
-        return self._root / source / name
+        return self._root / source / _name_of(path, generation, revision)
 
     def _file_with(self, source: str, path: str, frame: ArchiveFrame) -> Path:
         return self.file_of(source, path, frame.generation, frame.revision)
@@ -214,6 +214,10 @@ class Archive:
         file = self.file_of(base.source, base.path, base.generation, base.revision)
         with _readable(file, base):
             return base_text(_bytes_of(file, base))
+
+
+def _name_of(path: str, generation: int, revision: int = 0) -> str:
+    return f"{content_id(path)}.{generation}.r{revision}.zst" if revision else f"{content_id(path)}.{generation}.zst"
 
 
 @contextmanager
@@ -275,13 +279,18 @@ def _write_at(file: Path, data: bytes, at: int) -> None:
         _sync_folder(file.parent)
 
 
-def _write_whole(file: Path, data: bytes) -> None:
+def _write_all(files: Sequence[tuple[str, bytes]]) -> None:
+    for file, data in files:
+        _write_whole(file, data)
+
+
+def _write_whole(file: str, data: bytes) -> None:
     """A new file with this content, on the disk. The very same may be there, of a run that died before it counted."""
     try:
         handle = os.open(file, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
     except FileExistsError:
-        if file.read_bytes() != data:
-            _keep_aside(file)
+        if Path(file).read_bytes() != data:
+            _keep_aside(Path(file))
         handle = os.open(file, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
     try:
         written = 0

@@ -1,7 +1,6 @@
 """What is never to come in again: rules by path, session, project, glob, and content. Pure."""
 
 import hashlib
-import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
@@ -10,10 +9,10 @@ from functools import cached_property
 from typing import Any
 
 import re2
-from pathspec.patterns.gitignore.spec import GitIgnoreSpecPattern
 
 from anamnesis_pipeline.errors import RuleRefused
 from anamnesis_pipeline.model import content_id
+from anamnesis_pipeline.sources.ignore_patterns import expression_of
 
 RULE_ID = "rule-"
 """Begins the id of every rule, and of no episode that this system names."""
@@ -175,11 +174,11 @@ def _and_above(path: str) -> Iterator[str]:
 
 
 def _of_glob(pattern: str) -> str:
-    """A line of a .gitignore as an expression for paths without the leading `/`."""
-    source, holds = GitIgnoreSpecPattern.pattern_to_regex(pattern)
-    if source is None or not holds:
+    """A line of a .gitignore as an expression for paths of files without the leading `/`."""
+    found = expression_of(pattern)
+    if found is None or found.negated:
         raise RuleRefused(f"{pattern!r} names no path: a pattern is a line of a .gitignore without a leading ! or #")
-    return f"(?s:{re.sub(r'[(][?]P<[a-z_]+>', '(?:', source)})"
+    return f"(?s:^(?:{found.source}){'/.*' if found.folders_only else '(?:/.*)?'}$)"
 
 
 def _plain(text: str) -> str:

@@ -1,5 +1,6 @@
 """Lines into zstd frames and back. A frame may be compressed against other text that its lines repeat."""
 
+import threading
 from collections.abc import Sequence
 
 import zstandard
@@ -18,7 +19,7 @@ TEXT_BYTES = 16 << 20
 
 def packed(lines: Sequence[str]) -> bytes:
     """Lines without line breaks -> one frame."""
-    return zstandard.ZstdCompressor(level=LEVEL, write_checksum=True).compress(_joined(lines))
+    return _compressor().compress(_joined(lines))
 
 
 def packed_against(base: bytes, lines: Sequence[str]) -> bytes | None:
@@ -52,6 +53,21 @@ def base_text(frames: bytes) -> bytes:
     with zstandard.ZstdDecompressor().stream_reader(frames, read_across_frames=True) as reader:
         text = reader.read(TEXT_BYTES + 1)
     return text if len(text) <= TEXT_BYTES else b""
+
+
+class _Compressors(threading.local):
+    """One of each thread: for small texts, making one takes as long as compressing."""
+
+    held: zstandard.ZstdCompressor | None = None
+
+
+_compressors = _Compressors()
+
+
+def _compressor() -> zstandard.ZstdCompressor:
+    if _compressors.held is None:
+        _compressors.held = zstandard.ZstdCompressor(level=LEVEL, write_checksum=True)
+    return _compressors.held
 
 
 def _joined(lines: Sequence[str]) -> bytes:

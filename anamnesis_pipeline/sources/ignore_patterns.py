@@ -2,12 +2,15 @@
 
 Each pattern is compared with one path at a time, never with the folders around it, as git does: whoever asks goes from
 the outermost folder inwards. Libraries that match a path and its folders by one expression bring back files in folders
-that git does not enter.
+that git does not enter. RE2 takes time in proportion to the path, whatever a repository's patterns are.
 """
 
 import re
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
+
+import re2
 
 from anamnesis_pipeline.errors import BadSetting
 from anamnesis_pipeline.sources.base import IGNORE_FILES
@@ -15,17 +18,25 @@ from anamnesis_pipeline.sources.base import IGNORE_FILES
 GITIGNORE, OWN_IGNORE = IGNORE_FILES
 
 _CLASS = re.compile(r"\[(?P<negated>[!^]?)(?P<body>\]?(?:\\.|\[:[a-z]+:\]|[^\]\\])*)\]", re.DOTALL)
-_NAMED = {
-    "[:alpha:]": "a-zA-Z", "[:digit:]": "0-9", "[:alnum:]": "a-zA-Z0-9", "[:upper:]": "A-Z", "[:lower:]": "a-z",
-    "[:space:]": r"\s", "[:xdigit:]": "0-9a-fA-F", "[:punct:]": r"!-/:-@\[-`{-~",
-}  # fmt: skip
+_MEMBER = re.compile(r"(?P<named>\[:[a-z]+:\])|(?P<low>\\.|.)(?:-(?P<high>\\.|[^\]]))?", re.DOTALL)
+_NAMED = "alnum alpha blank cntrl digit graph lower print punct space upper xdigit"
+_NAMES = frozenset(f"[:{name}:]" for name in _NAMED.split())
 
 
 @dataclass(frozen=True, slots=True)
 class Pattern:
     """One line: what it matches, whether only folders, and whether it takes back what an earlier one said."""
 
-    matches: re.Pattern[str]
+    matches: Any
+    folders_only: bool
+    negated: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Expression:
+    """`source` matches a whole path, relative to where the pattern stands, without the `/` at a folder's end."""
+
+    source: str
     folders_only: bool
     negated: bool
 
@@ -125,7 +136,8 @@ def _by_folder(texts: Mapping[str, str], name: str) -> dict[str, Patterns]:
     return found
 
 
-def _pattern(line: str) -> Pattern | None:
+def expression_of(line: str) -> Expression | None:
+    """What a line of a `.gitignore` matches; None for one that is no pattern."""
     text = _without_trailing_spaces(line.removesuffix("\r"))
     if not text or text.startswith("#"):
         return None
@@ -136,13 +148,27 @@ def _pattern(line: str) -> Pattern | None:
     if not text:
         return None
     is_anchored = "/" in text
-    expression = _expression(text.removeprefix("/"))
-    if expression is None:
+    source = _expression(text.removeprefix("/"))
+    if source is None:
         return None
-    expression = expression if is_anchored else f"(?:.*/)?{expression}"
+    return Expression(source if is_anchored else f"(?:.*/)?{source}", folders_only, negated)
+
+
+def compiled(source: str) -> Any:
+    """An expression of `expression_of`, ready to be asked about names of any characters.
+
+    :raises re2.error: a range whose end lies before its beginning, or too large for RE2.
+    """
+    options = re2.Options()
+    options.log_errors = False
+    return re2.compile(f"(?s:{source})", options)
+
+
+def _pattern(line: str) -> Pattern | None:
+    found = expression_of(line)
     try:
-        return Pattern(re.compile(expression, re.DOTALL), folders_only, negated)
-    except re.error:  # a range whose end lies before its beginning
+        return Pattern(compiled(found.source), found.folders_only, found.negated) if found else None
+    except re2.error:
         return None
 
 
@@ -192,9 +218,19 @@ def _stars(text: str, at: int) -> tuple[str, int]:
 
 
 def _class(found: re.Match[str]) -> str:
-    body = re.sub(r"\[:[a-z]+:\]", lambda name: _NAMED.get(name[0], ""), found["body"])
-    if body.startswith("]"):
-        body = rf"\]{body[1:]}"
-    body = re.sub(r"(?<!\\)\[", r"\\[", body) if "[:punct:]" not in found["body"] else body
-    body = body.replace("&&", r"&\&").replace("||", r"|\|").replace("~~", r"~\~")
-    return f"(?!/)[{'^' if found['negated'] else ''}{body}]"
+    """A set of characters, none of which is `/`: a name never reaches over one."""
+    members = "".join(_member(member) for member in _MEMBER.finditer(found["body"]))
+    if found["negated"]:
+        return f"[^/{members}]"
+    return f"[{members}]" if members else r"[^\x00-\x{10FFFF}]"
+
+
+def _member(found: re.Match[str]) -> str:
+    if found["named"]:
+        if found["named"] == "[:punct:]":
+            return r"!-.:-@\[-`{-~"
+        return found["named"] if found["named"] in _NAMES else ""
+    low = found["low"][-1]
+    high = found["high"][-1] if found["high"] else low
+    ranges = [(low, min(high, ".")), (max(low, "0"), high)] if low <= "/" <= high else [(low, high)]
+    return "".join(f"{re.escape(first)}-{re.escape(last)}" for first, last in ranges if first <= last or low > high)

@@ -15,6 +15,7 @@ from anamnesis_pipeline.sources.archive import Archive
 from anamnesis_pipeline.sources.base import (
     HISTORY,
     Listing,
+    Read,
     SourceHost,
     is_agent_description,
     is_tool_output,
@@ -80,6 +81,7 @@ class _Crawl:
 
     store: Store
     host: SourceHost
+    read: Read
     archive: Archive
     source: Source
     mask: Mask
@@ -114,7 +116,7 @@ def crawl_source(store: Store, host: SourceHost, archive: Archive, source: Sourc
     except SourceUnreadable as problem:
         return CrawlReport(problems=[str(problem)], seconds=time.perf_counter() - started)
     tally = _Tally(problems=list(listing.problems))
-    crawl = _Crawl(store, host, archive, source, mask, tally, Exclusions(store))
+    crawl = _Crawl(store, host, host.read, archive, source, mask, tally, Exclusions(store))
     with archive.writing(source.key):
         report = _crawl_listing(crawl, listing)
     return replace(report, seconds=time.perf_counter() - started)
@@ -158,16 +160,8 @@ def _history(host: SourceHost, source: Source) -> Listing:
 def _crawl_listing(crawl: _Crawl, listing: Listing) -> CrawlReport:
     wanted, cursors = _wanted(crawl.exclusions, crawl.source, listing, crawl.store.ingest.cursors(crawl.source.key))
     selection = select(wanted, cursors, complete=not listing.problems)
-    outcomes: Counter[str] = Counter({EXCLUDED: len(listing.files) - len(wanted.files)})
-    for file, cursor in sorted(_to_read(selection), key=lambda found: not is_tool_output(found[0].path)):
-        if crawl.exclusions.of_path(crawl.source.machine, f"{folder_of(crawl.source)}/{file.path}"):  # since just now
-            outcomes[EXCLUDED] += 1
-            continue
-        try:
-            outcomes[_crawl_file(crawl, file, cursor)] += 1
-        except SourceUnreadable as problem:
-            crawl.tally.problems.append(str(problem))
-            _note_unread(crawl, file, str(problem))
+    outcomes = _crawl_files(crawl, selection)
+    outcomes[EXCLUDED] += len(listing.files) - len(wanted.files)
     gone = crawl.store.ingest.mark_gone(crawl.source.key, selection.gone) if selection.gone else 0
     return CrawlReport(
         files=len(wanted.files),
@@ -182,6 +176,29 @@ def _crawl_listing(crawl: _Crawl, listing: Listing) -> CrawlReport:
         masked=dict(crawl.tally.masked),
         problems=crawl.tally.problems,
     )
+
+
+def _crawl_files(crawl: _Crawl, selection: Selection) -> Counter[str]:
+    """Outcome -> files. The new ones are read whole, so a host far away sends them ahead of us."""
+    outcomes: Counter[str] = Counter()
+    to_read = sorted(_to_read(selection), key=lambda found: not is_tool_output(found[0].path))
+    new = [(_absolute(crawl, file), file.size) for file, cursor in to_read if cursor is None]
+    with crawl.host.fetching(new) as read:
+        crawl = replace(crawl, read=read)
+        for file, cursor in to_read:
+            if crawl.exclusions.of_path(crawl.source.machine, _absolute(crawl, file)):  # since just now
+                outcomes[EXCLUDED] += 1
+                continue
+            try:
+                outcomes[_crawl_file(crawl, file, cursor)] += 1
+            except SourceUnreadable as problem:
+                crawl.tally.problems.append(str(problem))
+                _note_unread(crawl, file, str(problem))
+    return outcomes
+
+
+def _absolute(crawl: _Crawl, file: FileStat) -> str:
+    return f"{folder_of(crawl.source)}/{file.path}"
 
 
 def _note_unread(crawl: _Crawl, file: FileStat, reason: str) -> None:
@@ -381,10 +398,10 @@ def _without_forgotten(crawl: _Crawl, path: str, lines: list[str]) -> list[str]:
 
 
 def _reader(crawl: _Crawl, file: FileStat) -> ReadBlock:
-    path = f"{folder_of(crawl.source)}/{file.path}"
+    path = _absolute(crawl, file)
 
     def read(offset: int, length: int) -> bytes:
-        data = crawl.host.read(path, offset, length)
+        data = crawl.read(path, offset, length)
         crawl.tally.bytes_read += len(data)
         return data
 

@@ -7,14 +7,14 @@ before anything is archived.
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import Executor, Future, ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from typing import Protocol
 
 from anamnesis_pipeline.documents.formats import to_text
 from anamnesis_pipeline.errors import DocumentUnreadable, HostRefused, HostUnreachable, SourceUnreadable, StoreBusy
-from anamnesis_pipeline.model import EXCLUDED, ArchiveBase, ArchiveFrame, FileCursor, FileStat, Source, content_id
-from anamnesis_pipeline.sources.archive import Archive, NewGeneration
+from anamnesis_pipeline.model import EXCLUDED, ArchiveBase, FileCursor, FileStat, Source, content_id
+from anamnesis_pipeline.sources.archive import WRITERS, Archive, NewGeneration
 from anamnesis_pipeline.sources.base import Read, SourceHost, Survey, Wanted
 from anamnesis_pipeline.sources.exclusion import Rule, RuleSet
 from anamnesis_pipeline.sources.selection import Selection, is_unchanged, select
@@ -26,9 +26,11 @@ from anamnesis_pipeline.steps.forgotten_sections import has_forgotten_sections, 
 from anamnesis_pipeline.steps.memory_projects import misnamed, project_named
 from anamnesis_pipeline.store.base import Store
 
-BATCH_FILES = 250
+BATCH_FILES = 500
 BATCH_CHARS = 8 << 20
 """A batch of files is archived, then committed, when it has so many files or so much text."""
+RULES_FILES = 20
+"""Read with the rules of one moment: a look at the store costs as much as reading a small file."""
 READ_BYTES = 1 << 20
 
 
@@ -217,13 +219,14 @@ def _crawl_changed(crawl: _Crawl, host: SourceHost, selection: Selection) -> Non
         return
     with (
         host.fetching([(_absolute(crawl, file), file.size) for file, _ in changed]) as read,
-        ThreadPoolExecutor(1) as writer,  # the disk takes one batch while the next is read and masked
+        ThreadPoolExecutor(WRITERS) as writers,
+        ThreadPoolExecutor(1) as committer,  # the disk takes one batch while the next is read and masked
     ):
         last: Future[None] | None = None
         for batch in _batches(_looked_at_all(crawl, read, changed)):
             if last is not None:
                 last.result()
-            last = writer.submit(_archive, crawl, batch)
+            last = committer.submit(_archive, crawl, batch, writers)
         if last is not None:
             last.result()
 
@@ -247,15 +250,17 @@ def _batches(found: Iterator[_Read]) -> Iterator[list[_Read]]:
 
 def _looked_at_all(crawl: _Crawl, read: Read, changed: Sequence[tuple[FileStat, FileCursor | None]]) -> Iterator[_Read]:
     """Ends where the host is gone: what is left is no file that cannot be read, and the next run reads it."""
-    for file, before in changed:
+    for number, (file, before) in enumerate(changed):
+        if number % RULES_FILES == 0:
+            rules = crawl.exclusions.now()
         try:
-            yield _looked_at(crawl, read, file, before)
+            yield _looked_at(crawl, rules, read, file, before)
         except (HostUnreachable, HostRefused) as problem:
             crawl.tally.problems.append(str(problem))
             return
 
 
-def _looked_at(crawl: _Crawl, read: Read, file: FileStat, before: FileCursor | None) -> _Read:
+def _looked_at(crawl: _Crawl, rules: RuleSet, read: Read, file: FileStat, before: FileCursor | None) -> _Read:
     try:
         data = _whole(read, _absolute(crawl, file), file.size)
         crawl.tally.bytes_read += len(data)
@@ -263,7 +268,7 @@ def _looked_at(crawl: _Crawl, read: Read, file: FileStat, before: FileCursor | N
     except (SourceUnreadable, DocumentUnreadable) as problem:
         crawl.tally.problems.append(str(problem))
         return _unread(crawl.source, file, before, str(problem))
-    if crawl.exclusions.of_bytes(data) or crawl.exclusions.of_content(text):
+    if rules.of_bytes(data) or rules.of_content(text):
         # no reading of it counts, so that it comes in when nobody minds any more
         crawl.tally.left_out[EXCLUDED] += 1
         return _unread(crawl.source, file, before, crawl.noted)
@@ -306,18 +311,18 @@ def versioned(source: Source, file: FileStat, before: FileCursor | None, lines: 
     """
     cursor = before or FileCursor(source.key, file.path, first_mtime_ns=file.mtime_ns)
     digest = content_id("\n".join(lines))
-    seen = replace(
+    is_known = bool(cursor.lines) and cursor.head_hash == digest
+    generation = cursor.generation if is_known or not cursor.lines else cursor.generation + 1
+    parsed, state = cursor.parsed_lines, cursor.parser_state
+    if not is_known or cursor.gone:  # the sections of a file that was gone may have been retired
+        here = version if version.generation == generation else replace(version, generation=generation)
+        parsed, state = -1, noted([*waiting(cursor), here])
+    after = replace(
         cursor, device=file.device, inode=file.inode, size=file.size, mtime_ns=file.mtime_ns, offset=file.size,
-        head_hash=digest, gone=False, version=cursor.version + 1, unread="",
+        head_hash=digest, gone=False, version=cursor.version + 1, unread="", generation=generation,
+        lines=cursor.lines if is_known else len(lines), parsed_lines=parsed, parser_state=state,
     )  # fmt: skip
-    if cursor.lines and cursor.head_hash == digest:
-        if not cursor.gone:
-            return _Read(before, seen)
-        return _parsed_again(before, seen, version)  # its sections may have been retired
-    generation = cursor.generation + 1 if cursor.lines else cursor.generation
-    versions = [*waiting(cursor), replace(version, generation=generation)]
-    after = replace(seen, generation=generation, lines=len(lines), parsed_lines=-1, parser_state=noted(versions))
-    return _Read(before, after, lines)
+    return _Read(before, after, None if is_known else lines)
 
 
 def _parsed_again(before: FileCursor | None, seen: FileCursor, version: Version) -> _Read:
@@ -356,8 +361,8 @@ def add_version(
             raise StoreBusy(f"{path} is being written by another process; send it again")
 
 
-def _archive(crawl: _Crawl, batch: Sequence[_Read]) -> None:
-    archived = archive_versions(crawl.store, crawl.archive, crawl.source, batch)
+def _archive(crawl: _Crawl, batch: Sequence[_Read], writers: Executor) -> None:
+    archived = archive_versions(crawl.store, crawl.archive, crawl.source, batch, writers)
     for each, is_done in zip(batch, archived, strict=True):
         if is_done and each.lines is not None:
             crawl.tally.lines += len(each.lines)
@@ -365,17 +370,27 @@ def _archive(crawl: _Crawl, batch: Sequence[_Read]) -> None:
             crawl.tally.replaced += each.before is not None
 
 
-def archive_versions(store: Store, archive: Archive, source: Source, batch: Sequence[_Read]) -> list[bool]:
+def archive_versions(
+    store: Store, archive: Archive, source: Source, batch: Sequence[_Read], writers: Executor | None = None
+) -> list[bool]:
     """Archive and commit some files; False for those that another run was faster with. Whoever calls holds
     `archive.writing`.
+
+    :param writers: see `Archive.add_generations`.
     """
     new = [
-        NewGeneration(each.after.path, each.after.generation, each.lines, _base(store, each.after, len(each.lines)))
+        NewGeneration(
+            each.after.path,
+            each.after.generation,
+            each.lines,
+            _base(store, each.after, len(each.lines)),
+            _mark(each.after),
+        )
         for each in batch
         if each.lines is not None
     ]
-    frames = {written.path: written.frame for written in archive.add_generations(source.key, new)}
-    return store.ingest.commit_crawls([(each.before, each.after, _frame(each, frames)) for each in batch])
+    frames = {written.path: written.frame for written in archive.add_generations(source.key, new, writers)}
+    return store.ingest.commit_crawls([(each.before, each.after, frames.get(each.after.path)) for each in batch])
 
 
 def _base(store: Store, after: FileCursor, lines: int) -> ArchiveBase | None:
@@ -383,10 +398,6 @@ def _base(store: Store, after: FileCursor, lines: int) -> ArchiveBase | None:
     if not after.generation:
         return None
     return store.ingest.archive_base(after.source, after.path, after.generation, _mark(after), 0, lines)
-
-
-def _frame(each: _Read, frames: Mapping[str, ArchiveFrame]) -> ArchiveFrame | None:
-    return replace(frames[each.after.path], mark=_mark(each.after)) if each.lines is not None else None
 
 
 def _mark(cursor: FileCursor) -> str:

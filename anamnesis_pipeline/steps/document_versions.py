@@ -30,6 +30,7 @@ class Version:
 
 
 _FIELDS = tuple(field.name for field in fields(Version))
+_ENCODER = json.JSONEncoder(separators=(",", ":"))
 
 
 def waiting(cursor: FileCursor) -> list[Version]:
@@ -42,7 +43,7 @@ def waiting(cursor: FileCursor) -> list[Version]:
 def noted(versions: Sequence[Version]) -> str:
     """The inverse of `waiting`, for `FileCursor.parser_state`."""
     rows = [{name: getattr(version, name) for name in _FIELDS} for version in versions]
-    return json.dumps(rows, separators=(",", ":")) if rows else ""
+    return _ENCODER.encode(rows) if rows else ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,24 +74,31 @@ def origins(
     tops = frozenset(repositories)
 
     @lru_cache(maxsize=10_000)
-    def repository(folder: PurePosixPath) -> tuple[str, str]:
-        """Identity and absolute top folder of what a folder belongs to."""
+    def placed(below: str) -> tuple[str, str, str | None]:
+        """Of a folder: what it belongs to, its absolute path, and that from the top of its repository if this has a
+        remote.
+        """
+        folder, absolute = PurePosixPath(below), PurePosixPath(root, below)
         inside = next((f for f in (folder, *folder.parents) if str(f) in tops), None)
-        if inside is not None:
-            top = str(PurePosixPath(root, inside))
-            return label(top), top
-        return _around(root, label)
+        top = str(PurePosixPath(root, inside)) if inside is not None else ""
+        identity, top = (label(top), top) if top else _around(root, label)
+        return identity, str(absolute), str(absolute.relative_to(top)) if is_remote(identity) else None
 
     def origin(path: str) -> Origin:
-        at = PurePosixPath(root, path)
-        identity, top = repository(PurePosixPath(path).parent)
-        if is_remote(identity):
-            place = place_of("repository", identity, str(at.relative_to(top)))
+        below, _, name = path.rpartition("/")
+        identity, folder, inside = placed(below)
+        at = _joined(folder, name)
+        if inside is not None:
+            place = place_of("repository", identity, _joined(inside, name))
         else:
-            place = place_of("machine", source.machine, str(at))
-        return Origin(project_named(str(at)) or identity, place, str(at.parent))
+            place = place_of("machine", source.machine, at)
+        return Origin(project_named(at) or identity, place, folder)
 
     return origin
+
+
+def _joined(folder: str, name: str) -> str:
+    return name if folder == "." else f"{folder.rstrip('/')}/{name}"
 
 
 def _around(root: str, label: Callable[[str], str]) -> tuple[str, str]:

@@ -115,7 +115,7 @@ def test_a_mail_in_html_is_read_without_its_scripts() -> None:
 def test_each_mail_of_a_mailbox_is_a_section() -> None:
     data = made.mbox_file([made.mail("First"), made.mail("Second", html=True), made.mail("First")])
     found = [section.anchor for section in sections_of("in.mbox", to_text("in.mbox", data))]
-    assert found == ["First", "Second", "First~2"]
+    assert found == ["First", "Second", "Second > Lift", "First~2"]
 
 
 def test_a_workbook_has_a_heading_per_sheet_and_a_line_per_row() -> None:

@@ -12,7 +12,7 @@ from anamnesis_pipeline.errors import BadSetting
 from anamnesis_pipeline.model import FileStat
 from anamnesis_pipeline.sources.base import Survey
 from anamnesis_pipeline.sources.document_selection import Chosen, Rules, chosen, names_of
-from anamnesis_pipeline.sources.ignore_patterns import check_patterns
+from anamnesis_pipeline.sources.ignore_patterns import Patterns, check_patterns
 from anamnesis_pipeline.sources.specs import DOCUMENTS, SourceSpec
 
 SPEC = SourceSpec("notes", DOCUMENTS, "/repo", machine="mac")
@@ -196,3 +196,24 @@ def ignored_by_git(root: Path, ignores: dict[str, str]) -> set[str]:
 def test_what_git_ignores_is_left_out_and_nothing_else(repository: Path, ignores: dict[str, str]) -> None:
     found = choose(TREE, ignores=ignores, repositories=(".",))
     assert set(TREE) - set(names(found)) == ignored_by_git(repository, ignores)
+
+
+@pytest.mark.timeout(10)
+@pytest.mark.parametrize(("pattern", "path"), [("*a" * 12 + "b", "a" * 4_000), ("**/a/" * 10 + "b", "a/" * 400 + "c")])
+def test_patterns_made_to_stall_take_time_in_proportion_to_the_path(pattern: str, path: str) -> None:
+    assert not Patterns([pattern]).cover(path)
+
+
+@pytest.mark.parametrize(
+    ("pattern", "taken", "left"),
+    [
+        ("[!a]x", "bx", "ax"),
+        ("a[+-3]b", "a0b", "a/b"),
+        ("[[:digit:]ä]x", "äx", "bx"),
+        (r"[\]\-]x", "]x", "\\x"),
+        ("[]a]x", "]x", "bx"),
+    ],
+)
+def test_a_set_of_characters_is_gits_and_never_reaches_over_a_folder(pattern: str, taken: str, left: str) -> None:
+    assert Patterns([pattern]).cover(taken)
+    assert not Patterns([pattern]).cover(left)

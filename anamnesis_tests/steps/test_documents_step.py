@@ -1,5 +1,6 @@
 """Documents from their folder to episodes, and what becomes of their sections when they change."""
 
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from datetime import UTC, datetime
@@ -13,6 +14,7 @@ from anamnesis_pipeline.sources.base import Read
 from anamnesis_pipeline.sources.exclusion import Rule, RuleKind
 from anamnesis_pipeline.sources.local import LocalHost
 from anamnesis_pipeline.steps.blocklist import add_rule, lift
+from anamnesis_pipeline.steps.crawl_documents import RULES_FILES
 from anamnesis_pipeline.steps.llm_choice import LlmChoice, LlmRules
 from anamnesis_pipeline.store.base import Store
 from anamnesis_tests.steps.crawled_documents import T0, DocumentHome, make_repository, write
@@ -391,3 +393,20 @@ def test_a_host_that_goes_away_meanwhile_leaves_the_rest_for_the_next_run(home: 
     home.hosts["notes"] = LocalHost("notes")
     home.ingest(notes)
     assert "3010" in "".join(home.texts())
+
+
+def test_a_rule_that_comes_while_many_documents_are_read_counts_for_the_next_ones(store: Store, tmp_path: Path) -> None:
+    seen: list[str] = []
+
+    def mask(text: str) -> tuple[str, Counter[str]]:
+        if not seen:
+            add_rule(store, Rule(RuleKind.CONTENT_PATTERN, "walrus"))
+        seen.append(text)
+        return text, Counter()
+
+    home = DocumentHome(store, tmp_path, mask=mask)
+    notes = home.source("notes")
+    for number in range(3 * RULES_FILES):
+        write(notes, f"{number:03}.md", f"# {number}\nThe walrus sleeps here.\n")
+    report = home.pipeline.crawl(notes)
+    assert (report.new, report.left_out) == (RULES_FILES, {EXCLUDED: 2 * RULES_FILES})

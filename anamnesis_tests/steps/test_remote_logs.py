@@ -1,7 +1,9 @@
 """Logs of another machine take the way of local ones, whatever their names are."""
 
 import os
+import uuid
 from collections import Counter
+from contextlib import contextmanager
 
 import paramiko
 import pytest
@@ -13,6 +15,7 @@ from anamnesis_pipeline.sources.ssh import SshHost
 from anamnesis_pipeline.steps.archived import archived_lines
 from anamnesis_pipeline.steps.crawl import crawl_source, source_changed
 from anamnesis_pipeline.store.sqlite.opening import open_sqlite
+from anamnesis_tests.proxies import proxy
 from anamnesis_tests.ssh_servers import SSHD, openssh_server
 from anamnesis_tests.steps.crawled_logs import SESSION, line
 
@@ -24,15 +27,23 @@ def host(request, tmp_path, monkeypatch):
     if request.param == "local":
         yield LocalHost("box")
         return
-    key = paramiko.ECDSAKey.generate()
-    (tmp_path / "user" / ".ssh").mkdir(parents=True)
-    key.write_private_key_file(os.fspath(tmp_path / "user" / ".ssh" / "id_ecdsa"))
-    monkeypatch.setenv("HOME", os.fspath(tmp_path / "user"))
-    with openssh_server(tmp_path / "sshd", key) as server:
-        (tmp_path / "user" / ".ssh" / "known_hosts").write_text(server.known_host)
+    with far_server(tmp_path, monkeypatch) as server:
         far = SshHost("box", server.place)
         yield far
         far.close()
+
+
+@contextmanager
+def far_server(tmp_path, monkeypatch):
+    """A server that this process's user reaches, with a key and a home of its own."""
+    key = paramiko.ECDSAKey.generate()
+    user = tmp_path / "user"
+    (user / ".ssh").mkdir(parents=True)
+    key.write_private_key_file(os.fspath(user / ".ssh" / "id_ecdsa"))
+    monkeypatch.setenv("HOME", os.fspath(user))
+    with openssh_server(tmp_path / "sshd", key) as server:
+        (user / ".ssh" / "known_hosts").write_text(server.known_host)
+        yield server
 
 
 def test_logs_with_odd_names_are_archived_once_and_grow(host, tmp_path):
@@ -68,5 +79,28 @@ def test_logs_with_odd_names_are_archived_once_and_grow(host, tmp_path):
             for text in archived_lines(store, archive, source.key, path, cursor.generation)
         ]  # fmt: skip
         assert sorted(lines) == sorted([*(line(n) for n in range(len(NAMES))), line(99)])
+    finally:
+        store.close()
+
+
+@pytest.mark.skipif(SSHD is None, reason="no sshd")
+def test_new_logs_of_a_far_machine_are_not_asked_for_one_by_one(tmp_path, monkeypatch):
+    folder = tmp_path / "projects" / "-home-dev-acme"
+    folder.mkdir(parents=True)
+    for number in range(100):
+        (folder / f"{uuid.UUID(int=number)}.jsonl").write_text(f"{line(number)}\n")
+    store = open_sqlite(tmp_path / "memory.db", tmp_path / "index")
+    try:
+        with far_server(tmp_path, monkeypatch) as server, proxy(server.port) as between:
+            known = server.known_host.replace(f":{server.port} ", f":{between.port} ")
+            (tmp_path / "user" / ".ssh" / "known_hosts").write_text(known)
+            far = SshHost("box", between.place)
+            (source,) = discover(far, [os.fspath(folder.parent)]).sources
+            store.ingest.put_sources([source])
+            before = between.pieces
+            report = crawl_source(store, far, Archive(tmp_path / "archive"), source, lambda text: (text, Counter()))
+            assert (report.new, report.lines, report.problems) == (100, 100, [])
+            assert between.pieces - before < 30
+            far.close()
     finally:
         store.close()

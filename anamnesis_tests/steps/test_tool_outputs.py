@@ -3,6 +3,7 @@
 import json
 import os
 from collections.abc import Iterator
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -12,6 +13,7 @@ import pytest
 from anamnesis_pipeline import wiring
 from anamnesis_pipeline.exchanges.redaction import Redactor
 from anamnesis_pipeline.sources import local as local_module
+from anamnesis_pipeline.sources.base import Read
 from anamnesis_pipeline.steps import crawl as crawl_module
 from anamnesis_pipeline.steps import tool_outputs as outputs_module
 from anamnesis_pipeline.steps.dead_letters import retry_dead_letters
@@ -315,6 +317,9 @@ def test_an_output_that_cannot_be_read_hides_nothing_else(home: Home) -> None:
 
         def read(self, path: str, offset: int, length: int) -> bytes:
             return real("/nowhere" if "tool-results" in path else path, offset, length)
+
+        def fetching(self, files: object) -> AbstractContextManager[Read]:
+            return nullcontext(self.read)
 
     pipeline = replace(wiring.open_pipeline(home.settings, home.store), host_of=lambda source: Unreadable())
     sources = wiring.discover_sources(home.settings).sources

@@ -259,7 +259,8 @@ def _commit_crawl(
         return False
     if frame is not None and not may_lean(connection, after.source, after.path, frame):
         return False
-    write_cursor(connection, replace(after, version=(stored or 0) + 1))
+    version = (stored or 0) + 1
+    write_cursor(connection, after if after.version == version else replace(after, version=version))
     if frame is not None:
         insert_frame(connection, after.source, after.path, frame)
     return True
