@@ -30,3 +30,9 @@ def pinned_to(core: int, tids: Iterable[int]) -> set[int]:
 def resident_mib() -> float:
     """Memory of this process."""
     return int(Path("/proc/self/statm").read_text(encoding="ascii").split()[1]) * os.sysconf("SC_PAGESIZE") / 2**20
+
+
+def peak_mib() -> float:
+    """The most memory that this process ever had (VmHWM)."""
+    lines = Path("/proc/self/status").read_text(encoding="utf-8").splitlines()
+    return next(int(line.split()[1]) for line in lines if line.startswith("VmHWM")) / 1024

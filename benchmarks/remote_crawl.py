@@ -1,5 +1,8 @@
 """What hosts over SSH cost: small files, unchanged trees, ten hosts at once, huge files. Real sshd, over loopback.
 
+A folder for temporary files in which many were deleted in the last minutes makes new ones slow on ext4; name another
+one by TMPDIR.
+
 python benchmarks/remote_crawl.py [FILES]
 """
 
@@ -17,15 +20,21 @@ from pathlib import Path
 import paramiko
 from proc import resident_mib
 
+from anamnesis_pipeline.settings import Settings
 from anamnesis_pipeline.sources.base import Survey, Wanted
 from anamnesis_pipeline.sources.specs import DOCUMENTS
 from anamnesis_pipeline.sources.ssh import SshHost
 from anamnesis_pipeline.ssh_connection import connected
+from anamnesis_pipeline.store.sqlite.opening import open_sqlite
+from anamnesis_pipeline.wiring import open_redactor
 from anamnesis_tests.proxies import Proxy, proxy
 from anamnesis_tests.ssh_servers import SshServer, openssh_server
+from anamnesis_tests.steps.crawled_documents import DocumentHome
 
 HOSTS = 10
 LATENCY_S = 0.1
+NEAR_S, FAR_S, SLOWEST_S = 0.05, 0.3, 0.5
+"""Of ten hosts nine are between the first two away, and one is the third."""
 SPARSE_BYTES = 2 << 30
 
 
@@ -39,8 +48,10 @@ def main(files: int) -> None:
         know(server, counted)
         host = stack.enter_context(opened(counted.place))
         listing = unchanged(host, counted, tree)
-        fetched(host, server, listing)
+        slow = fetched(host, server, listing)
+        crawled(host, Path(base, "memory"), tree, slow)
         at_once(stack, server, tree)
+        slowest_of_ten(stack, Path(base), key, tree / "0")
         huge(host, Path(base))
         many(host, Path(base), 10 * files)
 
@@ -57,8 +68,8 @@ def unchanged(host: SshHost, counted: Proxy, tree: Path) -> Survey:
     return first
 
 
-def fetched(host: SshHost, server: SshServer, listing: Survey) -> None:
-    """All files in streams, and one after the other as paramiko's SFTP reads them."""
+def fetched(host: SshHost, server: SshServer, listing: Survey) -> float:
+    """All files in streams, and one after the other as paramiko's SFTP reads them: the seconds that this takes."""
     wanted = [(f"{listing.root}/{file.path}", file.size) for file in listing.files or ()]
 
     def together() -> None:
@@ -76,6 +87,26 @@ def fetched(host: SshHost, server: SshServer, listing: Survey) -> None:
     shown = ", ".join(f"{each:.2f}" for each in fast)
     print(f"fetch {len(wanted):,} files: {shown} s together, {slow:.2f} s one by one by SFTP")
     print(f"  {slow / statistics.median(fast):.1f} times as fast by the median, {slow / max(fast):.1f} by the slowest")
+    return slow
+
+
+def crawled(host: SshHost, base: Path, tree: Path, slow: float) -> None:
+    """The whole first crawl: listed, fetched, converted, masked, archived and committed, all of it durably."""
+    walls, cpus = [], []
+    for number in range(3):
+        place = base / f"{number}"
+        store = open_sqlite(place / "memory.db", place / "index")
+        home = DocumentHome(store, place, mask=open_redactor(Settings(home=place)).mask_line)
+        home.hosts["far"] = host
+        source = home.source("notes", machine="far", root=tree)
+        cpu = time.process_time()
+        walls.append(timed(lambda home=home, source=source: home.pipeline.crawl(source)))
+        cpus.append(time.process_time() - cpu)
+        files = store.ingest.counts().files
+        store.close()
+    shown = ", ".join(f"{each:.2f}" for each in walls)
+    print(f"whole crawl of {files:,} files: {shown} s ({statistics.median(cpus):.2f} s of CPU here), ", end="")
+    print(f"{slow / statistics.median(walls):.1f} times as fast as only fetching them one by one by SFTP")
 
 
 def at_once(stack: ExitStack, server: SshServer, tree: Path) -> None:
@@ -104,6 +135,32 @@ def at_once(stack: ExitStack, server: SshServer, tree: Path) -> None:
                 f"{HOSTS} hosts, {latency * 1000:.0f} ms away, {state}: slowest alone {slowest * 1000:.0f} ms, "
                 f"all at once {all_of_them * 1000:.0f} ms, {all_of_them / slowest:.2f} times"
             )
+
+
+def slowest_of_ten(stack: ExitStack, base: Path, key: paramiko.PKey, tree: Path) -> None:
+    """Ten hosts, each with a server of its own and connected, one of them much farther away than the others."""
+    hosts, states = [], []
+    for number in range(HOSTS):
+        away = SLOWEST_S if number == 0 else NEAR_S + (FAR_S - NEAR_S) * (number - 1) / (HOSTS - 2)
+        server = stack.enter_context(openssh_server(base / f"sshd-{number}", key))
+        way = stack.enter_context(proxy(server.port, latency_s=away))
+        know(server, way)
+        hosts.append(stack.enter_context(opened(way.place)))
+        states.append(survey(hosts[number], tree).state)
+
+    def look(number: int) -> float:
+        return timed(lambda: survey(hosts[number], tree, states[number]))
+
+    alone, together = [], []
+    for _ in range(5):
+        alone.append(max(look(number) for number in range(HOSTS)))
+        with ThreadPoolExecutor(HOSTS) as pool:
+            together.append(timed(lambda pool=pool: list(pool.map(look, range(HOSTS)))))
+    slowest, all_of_them = statistics.median(alone), statistics.median(together)
+    print(
+        f"{HOSTS} hosts, {NEAR_S * 1000:.0f} to {FAR_S * 1000:.0f} ms away and one {SLOWEST_S * 1000:.0f} ms: slowest "
+        f"alone {slowest * 1000:.0f} ms, all at once {all_of_them * 1000:.0f} ms, {all_of_them / slowest:.2f} times"
+    )
 
 
 def huge(host: SshHost, base: Path) -> None:

@@ -26,7 +26,7 @@ from anamnesis_pipeline.steps.forgotten_sections import has_forgotten_sections, 
 from anamnesis_pipeline.steps.memory_projects import misnamed, project_named
 from anamnesis_pipeline.store.base import Store
 
-BATCH_FILES = 500
+BATCH_FILES = 1_000
 BATCH_CHARS = 8 << 20
 """A batch of files is archived, then committed, when it has so many files or so much text."""
 RULES_FILES = 20
