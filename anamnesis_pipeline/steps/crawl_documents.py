@@ -24,7 +24,7 @@ from anamnesis_pipeline.model import (
 from anamnesis_pipeline.sources.archive import WRITERS, Archive, NewGeneration
 from anamnesis_pipeline.sources.base import Read, SourceHost, Survey, Wanted
 from anamnesis_pipeline.sources.exclusion import Rule, RuleSet
-from anamnesis_pipeline.sources.selection import Selection, is_unchanged, select
+from anamnesis_pipeline.sources.selection import Selection, is_unchanged, select, with_emptied
 from anamnesis_pipeline.sources.specs import SourceSpec
 from anamnesis_pipeline.steps.crawl import CrawlReport, Mask
 from anamnesis_pipeline.steps.document_versions import Origin, Version, noted, origins, waiting
@@ -136,8 +136,9 @@ def crawl_documents(
         round(abs(host.clock_skew_s() or 0.0) * 1e9), has_forgotten_sections(store), _Tally(),
         exclusions, exclusions.noted,
     )  # fmt: skip
-    crawl.tally.problems += survey.problems
     cursors = store.ingest.cursors(source.key)
+    survey = with_emptied(survey, cursors)
+    crawl.tally.problems += survey.problems
     wanted = _wanted(crawl, chosen.files, cursors)
     selection = select(wanted.files, wanted.cursors, complete=not survey.problems)
     with archive.writing(source.key):
