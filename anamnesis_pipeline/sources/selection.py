@@ -1,9 +1,10 @@
 """What changed: a listing and what is known of its files. Pure."""
 
 from collections.abc import Collection, Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from anamnesis_pipeline.model import FileCursor, FileStat
+from anamnesis_pipeline.sources.base import Survey
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,3 +83,15 @@ def changed_files(listing: Iterable[FileStat], cursors: Mapping[str, FileCursor]
 def vanished(seen: Collection[str], cursors: Mapping[str, FileCursor]) -> tuple[str, ...]:
     """Known paths that a complete listing does not show any more."""
     return tuple(path for path, cursor in cursors.items() if not cursor.gone and path not in seen)
+
+
+def with_emptied(survey: Survey, cursors: Mapping[str, FileCursor]) -> Survey:
+    """A listing without anything at all where files were has a problem, as of a folder on which nothing is mounted."""
+    known = sum(not cursor.gone for cursor in cursors.values())
+    if not known or survey.files is None or survey.files or survey.ignores or survey.repositories:
+        return survey
+    problem = (
+        f"{survey.root} lists nothing where {known:,} file{'s' * (known > 1)} had been read, which stay as they were; "
+        "if it was emptied on purpose, forget them"
+    )
+    return replace(survey, problems=(*survey.problems, problem))

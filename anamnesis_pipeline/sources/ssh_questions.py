@@ -115,7 +115,7 @@ def documents_question(root: str, known: str, names: Sequence[str], skip: Sequen
     prune = rf"\( {skipped} \) -prune -o " if skipped else ""
     target = r"s %s %.9Y %d %i %n\0"
     look = (
-        rf"""walk "$R" -mindepth 1 -name {REPOSITORY} -prune -printf 'g {_RECORD}' """
+        rf"""walk -H "$R" -mindepth 1 -name {REPOSITORY} -prune -printf 'g {_RECORD}' """
         rf"-o -type d \( {prune}{_NOT_TO_BE_READ} \) "
         rf"-o \( {wanted} \) \( -type f -printf 'f {_RECORD}' \( {ignored} \) {_NOT_HUGE} -exec grep -aHsZ '' {{}} + "
         rf"-o -type l -xtype f -exec stat -L --printf='{target}' {{}} + \)"

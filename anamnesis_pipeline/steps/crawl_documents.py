@@ -17,7 +17,7 @@ from anamnesis_pipeline.model import EXCLUDED, ArchiveBase, FileCursor, FileStat
 from anamnesis_pipeline.sources.archive import WRITERS, Archive, NewGeneration
 from anamnesis_pipeline.sources.base import Read, SourceHost, Survey, Wanted
 from anamnesis_pipeline.sources.exclusion import Rule, RuleSet
-from anamnesis_pipeline.sources.selection import Selection, is_unchanged, select
+from anamnesis_pipeline.sources.selection import Selection, is_unchanged, select, with_emptied
 from anamnesis_pipeline.sources.specs import SourceSpec
 from anamnesis_pipeline.steps.crawl import CrawlReport, Mask
 from anamnesis_pipeline.steps.document_versions import Origin, Version, noted, origins, waiting
@@ -129,6 +129,7 @@ def crawl_documents(
         round(abs(host.clock_skew_s() or 0.0) * 1e9), has_forgotten_sections(store), _Tally(),
         exclusions, exclusions.noted,
     )  # fmt: skip
+    survey = with_emptied(survey, store.ingest.cursors(source.key))
     crawl.tally.problems += survey.problems
     with archive.writing(source.key):
         report = _crawl_chosen(crawl, host, chosen.files, named, complete=not survey.problems)
@@ -265,14 +266,14 @@ def _looked_at(crawl: _Crawl, rules: RuleSet, read: Read, file: FileStat, before
         data = _whole(read, _absolute(crawl, file), file.size)
         crawl.tally.bytes_read += len(data)
         text = to_text(file.path, data) if data.strip() else ""  # many a file of code is empty, and no problem
+        if rules.of_bytes(data) or rules.of_content(text):
+            # no reading of it counts, so that it comes in when nobody minds any more
+            crawl.tally.left_out[EXCLUDED] += 1
+            return _unread(crawl.source, file, before, crawl.noted)
+        lines = masked_lines(crawl.store, crawl.mask, file.path, text, crawl.tally.masked, forgets=crawl.forgets)
     except (SourceUnreadable, DocumentUnreadable) as problem:
         crawl.tally.problems.append(str(problem))
         return _unread(crawl.source, file, before, str(problem))
-    if rules.of_bytes(data) or rules.of_content(text):
-        # no reading of it counts, so that it comes in when nobody minds any more
-        crawl.tally.left_out[EXCLUDED] += 1
-        return _unread(crawl.source, file, before, crawl.noted)
-    lines = masked_lines(crawl.store, crawl.mask, file.path, text, crawl.tally.masked, forgets=crawl.forgets)
     return versioned(crawl.source, file, before, lines, _version(crawl, file))
 
 
@@ -297,6 +298,7 @@ def masked_lines(store: Store, mask: Mask, path: str, text: str, masked: Counter
     """The lines of a document with its secrets masked, and nothing in those of sections that were forgotten.
 
     :param masked: counts the secrets.
+    :raises DocumentUnreadable: no sections can be made of it, so that nobody knows whether one of them was forgotten.
     """
     text, found = mask(text)
     masked.update(found)

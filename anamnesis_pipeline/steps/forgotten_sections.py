@@ -6,6 +6,7 @@ from typing import Any
 
 from anamnesis_pipeline.document_model import Section
 from anamnesis_pipeline.documents.sections import sections_of
+from anamnesis_pipeline.errors import DocumentUnreadable
 from anamnesis_pipeline.message_keys import SECTION_KEY, section_key
 from anamnesis_pipeline.steps.tool_outputs import NO_LINE
 from anamnesis_pipeline.store.base import Store
@@ -22,8 +23,12 @@ def without_forgotten_sections(
     """The lines of a document without the text of sections that were forgotten; as many lines.
 
     :param forgotten: those of some keys that a tombstone forbids.
+    :raises DocumentUnreadable: no sections can be made of it.
     """
-    sections = sections_of(path, "\n".join(lines))
+    try:
+        sections = sections_of(path, "\n".join(lines))
+    except Exception as problem:  # parsers raise whatever fits the damage
+        raise DocumentUnreadable(f"{path}: no sections could be made of it: {problem!r}") from problem
     gone = forgotten(sorted({key for section in sections for key in keys_of(section)}))
     return _without(lines, [s for s in sections if gone.issuperset(keys_of(s))])
 

@@ -10,8 +10,8 @@ from anamnesis_pipeline.errors import AnamnesisError, SourceUnreadable
 from anamnesis_pipeline.model import Source, content_id
 from anamnesis_pipeline.sources.base import Survey, Wanted
 from anamnesis_pipeline.sources.document_selection import Rules
-from anamnesis_pipeline.sources.selection import changed_files
-from anamnesis_pipeline.sources.specs import SourceSpec, is_of
+from anamnesis_pipeline.sources.selection import changed_files, with_emptied
+from anamnesis_pipeline.sources.specs import DOCUMENTS, SourceSpec, document_source, is_of
 from anamnesis_pipeline.sources.survey_split import Found, SourceFiles, found_in, wanted_of
 from anamnesis_pipeline.steps.crawl import folder_of
 from anamnesis_pipeline.steps.exclusion import Exclusions, is_due_again
@@ -210,9 +210,18 @@ def _look_at(visit: _Visit, spec: SourceSpec, survey: Survey | SourceUnreadable)
         visit.tally.sources.update({key: source for key, source in visit.stored.items() if is_of(source, spec)})
         after = replace(before, tried_at=visit.now, seen_at=visit.now, root=survey.root, error="", behind={})
     else:
+        survey = _with_emptied(visit, spec, survey)
         after = _compared(visit, spec, survey, before)
         visit.tally.problems.extend(f"{spec.machine}: {problem}" for problem in survey.problems)
     write_look(settings, spec.name, after)
+
+
+def _with_emptied(visit: _Visit, spec: SourceSpec, survey: Survey) -> Survey:
+    """With the problem of a folder of documents in which there is nothing any more."""
+    if spec.kind != DOCUMENTS:
+        return survey
+    ingest = visit.crawler.store.ingest
+    return with_emptied(survey, ingest.cursors(document_source(spec, survey.root).key))
 
 
 def _compared(visit: _Visit, spec: SourceSpec, survey: Survey, before: Look) -> Look:

@@ -81,6 +81,13 @@ def test_folders_to_skip_and_git_are_not_entered_and_repositories_are_named(host
     assert found.repositories == (".", "sub", "worktree")
 
 
+def test_a_root_that_is_a_link_to_a_folder_is_entered(host, tmp_path):
+    write(tmp_path / "real" / "sub" / "a.md")
+    (tmp_path / "root").symlink_to(tmp_path / "real")
+    found = survey(host, tmp_path / "root")
+    assert (found.root, paths(found)) == (os.fspath(tmp_path / "root"), ["sub/a.md"])
+
+
 def test_a_root_that_is_named_like_a_folder_to_skip_is_entered(host, tmp_path):
     write(tmp_path / "build" / "a.md")
     assert paths(survey(host, tmp_path / "build", skip=("build",))) == ["a.md"]

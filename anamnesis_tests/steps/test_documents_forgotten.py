@@ -6,6 +6,9 @@ from pathlib import Path
 
 import pytest
 
+from anamnesis_pipeline.document_model import Section
+from anamnesis_pipeline.documents.sections import sections_of
+from anamnesis_pipeline.steps import forgotten_sections
 from anamnesis_pipeline.steps.episodes import delete_episode
 from anamnesis_pipeline.steps.forget import Forgetter
 from anamnesis_pipeline.steps.forget_target import ForgetRequest
@@ -66,6 +69,29 @@ def test_what_was_forgotten_stays_away_under_whatever_path(home: DocumentHome) -
     assert "3010" not in archived(home) + "".join(e.raw_exchange for e in home.episodes(every=True))
     assert len([text for text in home.texts() if "orange" in text]) == 2
     assert "installer" in "".join(home.texts())
+
+
+def test_a_file_of_which_no_sections_can_be_made_stops_no_other_once_something_was_forgotten(
+    home: DocumentHome, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    notes = home.source("notes")
+    write(notes, "a.md", page(SETUP, PORTS))
+    home.ingest(notes)
+    forgetter(home).forget(ForgetRequest(ids=(home.one("3010").episode_id,)))
+
+    def sections_or_failure(path: str, text: str) -> list[Section]:
+        if path == "bad.md":
+            raise AttributeError("no dict")
+        return sections_of(path, text)
+
+    monkeypatch.setattr(forgotten_sections, "sections_of", sections_or_failure)
+    write(notes, "bad.md", page(PORTS))
+    write(notes, "good.md", page(COLORS))
+    (report,) = home.ingest(notes)
+    (problem,) = report.crawl.problems
+    assert "bad.md: no sections could be made of it" in problem
+    assert "orange" in "".join(home.texts())
+    assert "3010" not in archived(home)
 
 
 def test_a_deleted_section_stays_away_when_its_file_changes(home: DocumentHome) -> None:

@@ -108,6 +108,17 @@ def test_an_alias_by_which_an_excluded_project_becomes_another_lets_its_document
     assert ticks.tick() == 1
 
 
+def test_a_root_that_lists_nothing_at_all_is_a_problem_and_asks_for_no_run(ticks: Ticks) -> None:
+    (Path(ticks.source.root) / ".git").rename(ticks.home.place / "elsewhere")
+    file = write(ticks.source, "plan.md", SECRET_PLAN)
+    ticks.tick()
+    file.unlink()
+    assert [ticks.tick() for _ in range(2)] == [0, 0]
+    (row,) = crawler_status(ticks.home.store, list(ticks.home.specs.values()), 300, ticks.now).sources
+    assert "lists nothing where 1 file had been read" in str(row)
+    assert "twice" in ticks.home.texts()[0]
+
+
 def test_what_is_kept_away_is_no_error(ticks: Ticks) -> None:
     add_rule(ticks.home.store, PROJECT)
     write(ticks.source, "plan.md", SECRET_PLAN)

@@ -114,6 +114,20 @@ def test_a_section_that_is_gone_is_retired_and_active_again_when_it_returns(home
     assert report.documents.written == 0, "it is the very text there was"
 
 
+def test_a_root_that_lists_nothing_at_all_retires_nothing_and_says_so(home: DocumentHome) -> None:
+    notes = home.source("notes")
+    file = write(notes, "a.md", page(SETUP, PORTS))
+    home.ingest(notes)
+    file.unlink()
+    (report,) = home.ingest(notes)
+    (problem,) = report.crawl.problems
+    assert "lists nothing where 1 file had been read" in problem
+    assert "3010" in "".join(home.texts())
+    write(notes, "b.md", page(COLORS))
+    home.ingest(notes)
+    assert "3010" not in "".join(home.texts())
+
+
 def test_a_renamed_heading_is_a_change_and_not_a_loss(home: DocumentHome) -> None:
     notes = home.source("notes")
     write(notes, "a.md", page(SETUP, PORTS))
