@@ -29,9 +29,9 @@ class SectionPiece:
 class Section:
     """A titled piece of a document: what is under one heading, one function, one turn of a chat.
 
-    `anchor` tells it from every other section of the same document, and stays when others come, go or move; so it is
-    made of titles, never of positions alone. `title` is the way to it, outermost first. `first_line` and `last_line`
-    count from 1 in the document's text, both inclusive.
+    `anchor` tells it from every other section of the same document. It is made of titles; equal ones are numbered, and
+    that number is no part of what a section is known by (`anchors.unnumbered`). `title` is the way to it, outermost
+    first. `first_line` and `last_line` count from 1 in the document's text, both inclusive.
     """
 
     anchor: str

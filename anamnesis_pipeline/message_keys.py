@@ -36,6 +36,8 @@ def section_part_id(place: str, anchor: str, texts: Iterable[str]) -> str:
     """Id of one text of a section: the same in every copy of the document.
 
     :param place: of the document, see `place_of`.
+    :param anchor: the section's titles without a number, see `anchors.unnumbered`: which of several equal headings it
+        is under may change.
     :param texts: of its pieces.
     """
     return content_id("section", place, anchor, *texts)

@@ -10,6 +10,7 @@ TOP = "~top"
 """The anchor of what stands before the first title. No title makes it, since `~` is doubled in those."""
 MOST_TITLE_CHARS = 120
 
+_NUMBER = re.compile(r"(?<!~)((?:~~)*)~[0-9]+$")
 _LINK = re.compile(r"!?\[([^\[\]]*)\]\([^()\s]*(?:\s+\"[^\"]*\")?\)")
 
 
@@ -33,6 +34,11 @@ def told_apart(anchors: Iterable[str]) -> list[str]:
         seen[anchor] += 1
         found.append(anchor if seen[anchor] == 1 else f"{anchor}~{seen[anchor]}")
     return found
+
+
+def unnumbered(anchor: str) -> str:
+    """The anchor without the number that `told_apart` gave it: the titles alone, which stay when equals come or go."""
+    return _NUMBER.sub(r"\1", anchor)
 
 
 def _short(title: str) -> str:

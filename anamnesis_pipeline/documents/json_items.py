@@ -8,7 +8,9 @@ from anamnesis_pipeline.documents.anchors import plain_title, told_apart
 from anamnesis_pipeline.model import SegmentKind, content_id
 
 SMALL = 200
-"""Items with fewer characters are told together, up to this many."""
+"""Items with fewer characters are told together."""
+TOGETHER = 1_000
+"""Small items are told together up to this many characters."""
 _NAMES = ("id", "uuid", "key", "name", "title")
 
 
@@ -20,7 +22,7 @@ def item_sections(name: str, text: str) -> list[Section]:
         items = list(_grouped(_items(text)))
     except (ValueError, RecursionError):
         return []
-    anchors = told_apart(title for title, _, _ in items)
+    anchors = told_apart(title.replace("~", "~~") for title, _, _ in items)
     found = []
     line, counted = 1, 0
     for anchor, (title, start, end) in zip(anchors, items, strict=True):
@@ -51,14 +53,18 @@ def _behind(text: str, at: int, skipped: str) -> int:
 
 
 def _grouped(items: Iterator[tuple[str, int, int]]) -> Iterator[tuple[str, int, int]]:
+    """Small items joined. Where a group ends is told by its last item's name alone, so that an item that comes or goes
+    changes no group but its own.
+    """
     held: tuple[str, int, int] | None = None
     for title, start, end in items:
-        if held and end - held[1] <= SMALL:
-            held = (held[0], held[1], end)
-            continue
-        if held:
+        if held and (end - start > SMALL or end - held[1] > TOGETHER):
             yield held
-        held = (title, start, end)
+            held = None
+        held = (held[0], held[1], end) if held else (title, start, end)
+        if end - start > SMALL or content_id("group", title)[0] in "0123":
+            yield held
+            held = None
     if held:
         yield held
 
@@ -72,7 +78,10 @@ def _title(item: object, text: str) -> str:
 
 
 def _readable(item: str) -> str:
-    """An item that is one long line, over several."""
+    """An item that is one long line, over several; small items that are told together stay as they are."""
     if "\n" in item or len(item) <= SMALL:
         return item
-    return json.dumps(json.loads(item), indent=1, ensure_ascii=False)
+    try:
+        return json.dumps(json.loads(item), indent=1, ensure_ascii=False)
+    except ValueError:
+        return item

@@ -2,8 +2,12 @@
 
 import re
 import threading
+from collections.abc import Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from anamnesis_pipeline.document_model import Section
+from anamnesis_pipeline.documents.anchors import anchor_of, told_apart
 from anamnesis_pipeline.documents.plain import as_markdown
 from anamnesis_pipeline.errors import DocumentUnreadable
 
@@ -15,6 +19,7 @@ MOST_CHARS = 4_000_000
 
 _one_at_a_time = threading.Lock()
 """PDFium is not made for threads."""
+_PAGE = re.compile(r"\A\s*## Page [0-9]+\s*")
 _BROKEN_WORD = re.compile("[\ufffe\x02]\r?\n?")
 
 
@@ -40,6 +45,21 @@ def pdf_text(data: bytes) -> str:
     if not any(pages):
         raise DocumentUnreadable("it holds no text; it may be a scan")
     return "\n\n".join(f"## Page {number}\n\n{text}" for number, text in enumerate(pages, 1) if text)
+
+
+def without_page_numbers(found: Sequence[Section]) -> list[Section]:
+    """The sections of `pdf_text` with the number of the page in the title alone: neither text nor anchor is another one
+    when a page is inserted before.
+    """
+    anchors = told_apart(anchor_of(("Page", *section.title[2:])) for section in found)
+    return [
+        replace(
+            section,
+            anchor=anchor,
+            pieces=tuple(replace(piece, text=_PAGE.sub("", piece.text, count=1)) for piece in section.pieces),
+        )
+        for section, anchor in zip(found, anchors, strict=True)
+    ]
 
 
 def _pages(document: "PdfDocument") -> list[str]:

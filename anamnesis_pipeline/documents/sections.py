@@ -10,6 +10,7 @@ from anamnesis_pipeline.documents.headings import intercom_headings, markdown_he
 from anamnesis_pipeline.documents.json_items import item_sections
 from anamnesis_pipeline.documents.languages import CODE_FORMATS, CONFIG_FORMATS, CONVERTED, format_of
 from anamnesis_pipeline.documents.outlined import sections_under, untitled
+from anamnesis_pipeline.documents.pdf import without_page_numbers
 
 LEAST_CHARS = 30
 """A document of fewer characters says nothing."""
@@ -39,6 +40,7 @@ def _sections(fmt: str, path: str, name: str, text: str) -> list[Section]:
         found = sections_under(messages, name, text)
     elif fmt in _LIKE_MARKDOWN:
         found = sections_under(markdown_headings(text), name, text)
+        found = without_page_numbers(found) if fmt == "pdf" else found
     elif fmt == "rst":
         found = sections_under(rst_headings(text), name, text)
     elif fmt == "json":

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 
 from anamnesis_pipeline.document_model import Section
+from anamnesis_pipeline.documents.anchors import unnumbered
 from anamnesis_pipeline.documents.formats import format_of
 from anamnesis_pipeline.documents.sections import sections_of
 from anamnesis_pipeline.documents.trust import TagPattern, tags_of, trust_of
@@ -191,7 +192,7 @@ def parts_of(
 def _part(source: Source, path: str, version: Version, section: Section, ordinal: int, facts: SectionFacts) -> Part:
     title = (version.title, *section.title[1:]) if version.title else section.title
     return Part(
-        part_id=section_part_id(version.place, section.anchor, (piece.text for piece in section.pieces)),
+        part_id=section_part_id(version.place, unnumbered(section.anchor), (piece.text for piece in section.pieces)),
         source=source.key,
         path=path,
         session_id="",
@@ -220,7 +221,7 @@ def _sighting(part: Part, version: Version, section: Section) -> Sighting:
         path=part.path,
         part_id=part.part_id,
         place=version.place,
-        anchor=content_id(section.anchor),
+        anchor=content_id(unnumbered(section.anchor)),
         ordinal=part.ordinal,
         first_line=section.first_line,
         last_line=section.last_line,
@@ -268,24 +269,45 @@ def settle(store: Store, sections: Sequence[Unsettled], machines: Mapping[str, s
 
 
 def verdicts_on(sightings: Sequence[Sighting], machines: Mapping[str, str]) -> dict[str, Verdict]:
-    """What is to become of each text of one section. Pure.
+    """What is to become of each text under one heading, or under equal ones, of one document. Pure.
 
-    Current is the text that came last among those that stand somewhere. Another one that came within the doubt about
-    the clocks is, too. One that stands nowhere gives way to the current one, else to what took its body over under
-    another heading, else to none.
+    Current are the text that came last among those that stand somewhere, and all that stand in a file with it. Another
+    one that came within the doubt about the clocks is, too. One that stands nowhere gives way to what took its place in
+    its file, else to the only current one if that came from another file, else to none.
 
     :param machines: source -> its machine; sources of one machine go by one clock.
     """
     present = [s for s in sightings if s.present]
     newest = max(present, key=lambda s: (s.since_ns, s.part_id), default=None)
-    current = {s.part_id for s in present if newest and newest.since_ns - s.since_ns <= _doubt_ns(s, newest, machines)}
-    followers = {s.part_id: s.became for s in sorted(sightings, key=lambda s: s.since_ns) if s.became}
-    return {
-        s.part_id: Verdict(True)
-        if s.part_id in current
-        else Verdict(False, newest.part_id if newest else followers.get(s.part_id))
-        for s in sightings
+    files = {(s.source, s.path) for s in present if newest and s.part_id == newest.part_id}
+    current = {
+        s.part_id
+        for s in present
+        if newest and ((s.source, s.path) in files or newest.since_ns - s.since_ns <= _doubt_ns(s, newest, machines))
     }
+    successors = _successors(sightings, current)
+    return {s.part_id: Verdict(s.part_id in current, successors.get(s.part_id)) for s in sightings}
+
+
+def _successors(sightings: Sequence[Sighting], current: set[str]) -> dict[str, str]:
+    """Part that is not current -> the part that it gives way to."""
+    files: dict[str, set[tuple[str, str]]] = {}
+    for s in sightings:
+        files.setdefault(s.part_id, set()).add((s.source, s.path))
+    became = {s.part_id: s.became for s in sorted(sightings, key=lambda s: s.since_ns) if s.became}
+    only = next(iter(current)) if len(current) == 1 else ""
+    found = {}
+    for part_id in files.keys() - current:
+        follower, passed = became.get(part_id, ""), {part_id}
+        while follower in files and follower not in current:
+            passed.add(follower)
+            follower = became.get(follower, "")
+            follower = "" if follower in passed else follower
+        if not follower and only and not files[part_id] & files[only]:
+            follower = only
+        if follower:
+            found[part_id] = follower
+    return found
 
 
 def _doubt_ns(one: Sighting, other: Sighting, machines: Mapping[str, str]) -> int:

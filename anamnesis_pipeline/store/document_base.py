@@ -11,10 +11,11 @@ from anamnesis_pipeline.model import FileCursor, Part
 class Sighting:
     """A text of a section in one file: of all its texts there, and in copies of the file elsewhere, one is current.
 
-    `place` and `anchor`, both hashes, name the section, `part_id` this text of it. `since_ns` is the file's time when
-    the text was first seen there, or came back; `skew_ns` how far that machine's clock may be off. `text` is a hash of
-    the text, `body` of the text without its heading. `present`: it stood there when the file was last parsed. `became`:
-    the part that took its body over, under another heading.
+    `place` and `anchor`, both hashes, name the section (equal headings of a document share one), `part_id` this text of
+    it. `since_ns` is the file's time when the text was first seen there, or came back; `skew_ns` how far that machine's
+    clock may be off. `text` is a hash of the text, `body` of the text without its heading. `present`: it stood there
+    when the file was last parsed. `became`: the part that took its place, or its body over, under another heading or in
+    a file of another name.
     """
 
     source: str

@@ -12,6 +12,7 @@ from typing import Any
 from anamnesis_pipeline.model import FileCursor, Part, record_id
 from anamnesis_pipeline.store.base import MAX_ROWS_PER_WRITE
 from anamnesis_pipeline.store.document_base import ParsedDocument, Settled, Sighting, Unsettled, Verdict
+from anamnesis_pipeline.store.section_succession import successors
 from anamnesis_pipeline.store.sqlite import part_rows, unsettled_rows
 from anamnesis_pipeline.store.sqlite.columns import clean, json_list
 from anamnesis_pipeline.store.sqlite.connection import Database, batches
@@ -153,7 +154,9 @@ def _commit(connection: sqlite3.Connection, document: ParsedDocument) -> int | N
     now = {s.part_id: _since(_storable(s), held.get(s.part_id)) for _, s in document.sections}
     went = [s for s in held.values() if s.present and s.part_id not in now]
     came = [s for s in now.values() if s.part_id not in held or not held[s.part_id].present]
-    _write_sightings(connection, [*_gone(went, came), *(s for s in now.values() if s != held.get(s.part_id))])
+    became = successors(held.values(), now.values()) if now else _renamed(connection, before.source, went)
+    gone = [replace(s, present=False, became=became.get(s.part_id, "")) for s in went]
+    _write_sightings(connection, [*gone, *(s for s in now.values() if s != held.get(s.part_id))])
     created = sum(_write_part(connection, part, now[part.part_id]) for part, _ in document.sections)
     for sighting in went:
         _rehome(connection, sighting)
@@ -172,11 +175,13 @@ def _since(new: Sighting, held: Sighting | None) -> Sighting:
     return replace(new, since_ns=held.since_ns, skew_ns=held.skew_ns)
 
 
-def _gone(went: Sequence[Sighting], came: Sequence[Sighting]) -> list[Sighting]:
-    """Texts that went, with the part that has the same body under another heading now."""
-    bodies = {s.body: s for s in reversed(came)}
-    moved = {s.part_id: bodies[s.body].part_id for s in went if s.body in bodies}
-    return [replace(s, present=False, became=moved.get(s.part_id, "")) for s in went]
+def _renamed(connection: sqlite3.Connection, source: str, went: Sequence[Sighting]) -> dict[str, str]:
+    """Part that went with its file -> a part of another file of the source that holds the same text now."""
+    query = (
+        "SELECT part_id FROM sightings WHERE text = ? AND source = ? AND part_id <> ? AND present ORDER BY path LIMIT 1"
+    )
+    found = {s.part_id: connection.execute(query, (s.text, source, s.part_id)).fetchone() for s in went}
+    return {part_id: row[0] for part_id, row in found.items() if row}
 
 
 def _write_sightings(connection: sqlite3.Connection, sightings: Sequence[Sighting]) -> None:
