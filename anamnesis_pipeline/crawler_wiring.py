@@ -66,13 +66,19 @@ def remote_host(machine: str, place: str) -> "SshHost":
 
 
 def open_labels(hosts: Hosts, store: Store) -> Callable[[Source], Callable[[str], str]]:
-    """Of a source: directory on its machine -> project. A machine that is away is not waited for twice."""
+    """Of a source: directory on its machine -> project. A machine that is away is not waited for twice, and its
+    documents are not read under a project that is guessed.
+    """
     local = project_labels(store.settings)
 
     @cache
-    def remote(machine: str, place: str) -> Callable[[str], str]:
+    def remote(machine: str, place: str, must_answer: bool) -> Callable[[str], str]:
         host = remote_host(machine, place)
-        return machine_labels(store.settings, machine, lambda cwd: resolved_project(cwd, host.disk()))
+
+        def resolve(cwd: str) -> str | None:
+            return resolved_project(cwd, host.disk())
+
+        return machine_labels(store.settings, machine, resolve, must_answer=must_answer)
 
     def label_of(source: Source) -> Callable[[str], str]:
         spec = hosts.spec_of(source)
@@ -82,7 +88,7 @@ def open_labels(hosts: Hosts, store: Store) -> Callable[[Source], Callable[[str]
             return local
         if spec is None or hosts.local_only:
             return machine_labels(store.settings, source.machine, lambda cwd: None)
-        return remote(spec.machine, spec.host)
+        return remote(spec.machine, spec.host, spec.kind == DOCUMENTS)
 
     return label_of
 

@@ -98,7 +98,7 @@ class HostUnreachable(RetryLater):
 
 
 class HostRefused(GiveUp):
-    """A crawled machine's key is unknown or another one, or it lets nobody in."""
+    """A crawled machine's key is unknown or another one, it lets nobody in, or has no SFTP."""
 
 
 class BadSetting(GiveUp):

@@ -40,11 +40,16 @@ def known_host(port: int, key: paramiko.PKey) -> str:
 
 @contextmanager
 def openssh_server(
-    folder: Path, user_key: paramiko.PKey, environment: Mapping[str, str] | None = None, options: str = ""
+    folder: Path,
+    user_key: paramiko.PKey,
+    environment: Mapping[str, str] | None = None,
+    options: str = "",
+    sftp: str = "Subsystem sftp internal-sftp",
 ) -> Iterator[SshServer]:
     """The system's own sshd, unprivileged where the tests are.
 
     :param environment: of what it runs, such as another HOME or PATH.
+    :param sftp: the line that has it serve files; empty: it does not.
     :param options: further lines of its configuration.
     """
     assert SSHD
@@ -56,7 +61,7 @@ def openssh_server(
     (folder / "sshd_config").write_text(
         f"Port {port}\nListenAddress 127.0.0.1\nHostKey {folder}/host_key\nPidFile none\nStrictModes no\nUsePAM no\n"
         f"AuthorizedKeysFile {folder}/authorized_keys\nPasswordAuthentication no\nAllowTcpForwarding yes\n"
-        f"Subsystem sftp internal-sftp\n{options}\n"
+        f"{sftp}\n{options}\n"
         + "".join(
             ["SetEnv", *(f' "{name}={value}"' for name, value in environment.items()), "\n"] if environment else ""
         )

@@ -142,8 +142,11 @@ def _memory_lines(memory: Mapping[str, Any] | None, zone: tzinfo | None) -> list
 
 
 def _crawler_lines(crawler: Mapping[str, Any], zone: tzinfo | None) -> list[str]:
-    """One line per source that is crawled, and one per machine that is away. Pure."""
-    lines = [f"Source    {row['name']} on {row['machine']}: {source_state(row, zone)}" for row in crawler["sources"]]
+    """Each source that is crawled with its first problems, and one line per machine that is away. Pure."""
+    lines = []
+    for row in crawler["sources"]:
+        lines.append(f"Source    {row['name']} on {row['machine']}: {source_state(row, zone)}")
+        lines += [f"          {problem}" for problem in [*row["problems"], *row["errors"]][:3]]
     away = [host for host in crawler["hosts"] if host["state"] == "away"]
     return lines + [
         f"Away      {host['machine']}: {host['error']}; last seen {local_time(host['last_answer'], zone)}, "

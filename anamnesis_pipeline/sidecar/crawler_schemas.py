@@ -117,7 +117,8 @@ class HostOut(TypedDict):
 
 class CrawledOut(TypedDict):
     """How a configured source is doing. `lag_s`: how long the part of it that waits longest has something new;
-    `behind`: how many have. `fresh`: it was seen within three intervals. `errors`: files that cannot be read.
+    `behind`: how many have. `fresh`: it was seen within three intervals. `errors`: files that
+    cannot be read, and what else went wrong when it was last read.
     """
 
     name: str

@@ -22,6 +22,13 @@ LOOK_S = 0.25
 """Seconds between two looks at what is overdue."""
 
 
+def no_sftp(place: str) -> HostRefused:
+    """What to say of a host that serves no files."""
+    return HostRefused(
+        f"the SFTP subsystem of {place} does not answer; enable `Subsystem sftp internal-sftp` in its sshd_config"
+    )
+
+
 class SshLink:
     """The one connection of this process to a host, opened when it is needed."""
 
@@ -70,6 +77,18 @@ class SshLink:
             return self._started(start)
         except BaseException:
             self._slots.release()
+            raise
+
+    def start_sftp(self, channel: Any) -> None:
+        """Have a new channel speak SFTP.
+
+        :raises HostRefused: the host has none.
+        """
+        try:
+            channel.invoke_subsystem("sftp")
+        except paramiko.SSHException as problem:
+            if channel.get_transport().is_active() and str(problem) == "Channel closed.":
+                raise no_sftp(self.place) from None
             raise
 
     def close_channel(self, channel: Any) -> None:

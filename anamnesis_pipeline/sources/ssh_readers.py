@@ -10,7 +10,7 @@ from typing import Any
 
 from anamnesis_pipeline.errors import AnamnesisError, HostUnreachable, SourceUnreadable
 from anamnesis_pipeline.sources.sftp import Sftp
-from anamnesis_pipeline.sources.ssh_link import SshLink
+from anamnesis_pipeline.sources.ssh_link import SshLink, no_sftp
 
 SESSIONS = 4
 OPEN_FILES = 16
@@ -105,10 +105,10 @@ class SshReaders:
 
     def _made(self) -> _Session:
         try:
-            connection, channel = self._link.open_channel(lambda channel: channel.invoke_subsystem("sftp"))
+            connection, channel = self._link.open_channel(self._link.start_sftp)
             try:
                 with self._link.using(connection, self._link.read_timeout_s):
-                    return _Session(connection, channel, Sftp(channel, self._link.place), self._age)
+                    return _Session(connection, channel, self._greeted(channel), self._age)
             except BaseException:
                 self._link.close_channel(channel)
                 raise
@@ -116,6 +116,15 @@ class SshReaders:
             with self._changed:
                 self._count -= 1
                 self._changed.notify()
+            raise
+
+    def _greeted(self, channel: Any) -> Sftp:
+        try:
+            return Sftp(channel, self._link.place)
+        except EOFError:
+            channel.status_event.wait(1)
+            if channel.exit_status >= 0:  # the server's program for it ended
+                raise no_sftp(self._link.place) from None
             raise
 
     def _give_back(self, session: _Session, is_whole: bool) -> None:

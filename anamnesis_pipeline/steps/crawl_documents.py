@@ -111,7 +111,9 @@ def crawl_documents(
 
     Only a complete listing takes files for gone: while the root is missing, or the host does not answer, nothing is.
 
-    :param label: absolute folder on the source's machine -> project.
+    :param label: absolute folder on the source's machine -> project. Where it raises, new documents are left for the
+        next time.
+    :raises HostUnreachable, HostRefused: `label` did before any document was read.
     :raises StoreFull: the disk has no room; what was committed before stays.
     """
     started = time.perf_counter()

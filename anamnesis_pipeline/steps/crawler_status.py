@@ -6,13 +6,13 @@ from datetime import datetime, timedelta
 
 from anamnesis_pipeline.model import EXCLUDED, Source
 from anamnesis_pipeline.sources.specs import SourceSpec, is_of
-from anamnesis_pipeline.steps.host_clock import HostClock, Look, read_clock, read_look
+from anamnesis_pipeline.steps.host_clock import HostClock, Look, read_clock, read_look, read_problems
 from anamnesis_pipeline.store.base import Store
 
 STALE_AFTER = 3
 """Intervals without a successful look after which a source is no longer fresh."""
 MOST_ERRORS = 20
-"""Files that are named with the reason why they could not be read."""
+"""Files that could not be read, each with the reason, and what else went wrong when a source was last read."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,7 +34,8 @@ class HostStatus:
 @dataclass(frozen=True, slots=True)
 class SpecStatus:
     """A configured source. `partitions` are its sources; `lag_s` is how long the one that waits longest has something
-    new. `fresh`: it was seen within three intervals, or is too new to have been. `errors`: file and reason.
+    new. `fresh`: it was seen within three intervals, or is too new to have been. `errors`: file and
+    reason, and what else went wrong when it was last read.
     """
 
     spec: SourceSpec
@@ -80,10 +81,12 @@ def _spec_status(
     errors: Mapping[str, Sequence[str]],
 ) -> SpecStatus:
     look, clock = read_look(store.settings, spec.name), read_clock(store.settings, spec.host)
-    unread = [reason for source in sources for reason in errors.get(source.key, ())][:MOST_ERRORS]
+    unread = [reason for source in sources for reason in errors.get(source.key, ())]
+    others = (problem for source in sources for problem in read_problems(store.settings, source.key))
+    unread += [p for p in dict.fromkeys(others) if not any(reason.endswith(p) for reason in unread)]
     return SpecStatus(
         spec, look, interval_s, tuple(source.key for source in sources), lag_s(look.behind.values(), now),
-        is_fresh(look, clock, interval_s, now), tuple(unread),
+        is_fresh(look, clock, interval_s, now), tuple(unread[:MOST_ERRORS]),
     )  # fmt: skip
 
 

@@ -1,14 +1,18 @@
 """When a machine is looked at again, and what is known of it and of each configured source. Pure but for the store."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from datetime import datetime, timedelta
 from typing import Any
 
 from anamnesis_pipeline.store.base import SettingsRecords
 
-HOST, LOOK = "crawl.host.", "crawl.source."
-"""Stored under these prefixes: the clock of a host (`local`: this machine), and what was seen of a source."""
+HOST, LOOK, PROBLEMS = "crawl.host.", "crawl.source.", "crawl.problems."
+"""Stored under these prefixes: the clock of a host (`local`: this machine), what was seen of a configured source, and
+what went wrong when one of its partitions was last read.
+"""
+MOST_PROBLEMS = 20
+"""Of one reading that are kept."""
 LOCAL = "local"
 LONGEST_WAIT_S = 3_600
 EARLY = 0.1
@@ -100,6 +104,18 @@ def read_look(settings: SettingsRecords, name: str) -> Look:
 def write_look(settings: SettingsRecords, name: str, look: Look | None) -> None:
     """Keep it; None forgets it."""
     settings.set(LOOK + name, None if look is None else _plain(asdict(look)))
+
+
+def read_problems(settings: SettingsRecords, key: str) -> tuple[str, ...]:
+    """What went wrong when the stored source `key` was last read."""
+    return tuple(settings.get(PROBLEMS + key, ()))
+
+
+def write_problems(settings: SettingsRecords, key: str, problems: Sequence[str]) -> None:
+    """Keep the first of them; none forgets those of before."""
+    kept = list(problems[:MOST_PROBLEMS])
+    if kept != list(read_problems(settings, key)):
+        settings.set(PROBLEMS + key, kept or None)
 
 
 def _plain(values: Mapping[str, Any]) -> dict[str, Any]:

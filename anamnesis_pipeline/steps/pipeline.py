@@ -25,6 +25,7 @@ from anamnesis_pipeline.steps.episodes import EpisodeReport, publish_source
 from anamnesis_pipeline.steps.exchanges import ParseReport, parse_source
 from anamnesis_pipeline.steps.forget import Forgetter
 from anamnesis_pipeline.steps.holding import hold_excluded
+from anamnesis_pipeline.steps.host_clock import write_problems
 from anamnesis_pipeline.steps.llm_choice import Llm
 from anamnesis_pipeline.steps.summaries import SummaryReport, summarize_source
 from anamnesis_pipeline.store.base import Store
@@ -58,10 +59,15 @@ class Pipeline:
 
     def crawl(self, source: Source) -> CrawlReport:
         """New lines, or new versions of documents, into the archive; a reserved source has no files. A machine that is
-        away is a problem of the report, and what was read of it before is worked on.
+        away is a problem of the report, and what was read of it before is worked on. The status shows the problems.
         """
         if source.kind == "reserved":
             return CrawlReport()
+        report = self._crawled(source)
+        write_problems(self.store.settings, source.key, report.problems)
+        return report
+
+    def _crawled(self, source: Source) -> CrawlReport:
         try:
             if source.kind == DOCUMENTS:
                 return self._crawl_documents(source)

@@ -44,29 +44,33 @@ def project_labels(settings: SettingsRecords) -> Callable[[str], str]:
 
 
 def machine_labels(
-    settings: SettingsRecords, machine: str, resolve: Callable[[str], str | None]
+    settings: SettingsRecords, machine: str, resolve: Callable[[str], str | None], *, must_answer: bool = False
 ) -> Callable[[str], str]:
     """As `project_labels`, for directories of another machine. One that does not answer is asked no more, and what was
     seen on it before counts.
 
     :param resolve: what the machine's disk says of a directory; None: nothing.
+    :param must_answer: what a machine that does not answer raises is raised for directories that were never seen;
+        else these are called by their paths.
     """
-    is_away = False
+    away: HostUnreachable | HostRefused | None = None
 
     @lru_cache(maxsize=10_000)
     def label(cwd: str) -> str:
-        nonlocal is_away
+        nonlocal away
         name = f"{SEEN}{machine}:{cwd}"
         seen, found = settings.get(name), None
-        if cwd.startswith("/") and not is_away:
+        if cwd.startswith("/") and away is None:
             try:
                 found = resolve(cwd)
-            except (HostUnreachable, HostRefused):
-                is_away = True
+            except (HostUnreachable, HostRefused) as problem:
+                away = problem
             except SourceUnreadable:
                 found = None
         if found is not None and found != seen:
             settings.set(name, found)
+        if must_answer and away is not None and found is None and seen is None:
+            raise type(away)(str(away))
         return found or (str(seen) if seen is not None else project_label(cwd))
 
     return label

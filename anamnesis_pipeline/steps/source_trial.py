@@ -1,7 +1,7 @@
 """What would be crawled of a source: its machine is asked, and nothing is stored."""
 
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from anamnesis_pipeline.errors import SourceUnreadable
@@ -10,11 +10,13 @@ from anamnesis_pipeline.sources.base import SourceHost, is_log
 from anamnesis_pipeline.sources.discovery import log_root
 from anamnesis_pipeline.sources.document_selection import Chosen, Rules, chosen
 from anamnesis_pipeline.sources.specs import DOCUMENTS, LOGS, SourceSpec
-from anamnesis_pipeline.sources.survey_split import found_in, wanted_of
+from anamnesis_pipeline.sources.survey_split import SourceFiles, found_in, wanted_of
+from anamnesis_pipeline.steps.crawl import folder_of
 
 FIRST_FILES = 20
 _LOOKED_INTO = 5
 """Folders in which logs are looked for before a root is taken for one of documents."""
+_START_BYTES = 1 << 10
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,11 +40,11 @@ class Trial:
 
 
 def try_source(host: SourceHost, spec: SourceSpec, rules: Rules, skip: tuple[str, ...]) -> Trial:
-    """List a source once.
+    """List a source once, and read the start of one file as a crawl would.
 
     :raises SourceUnreadable: its root cannot be listed.
     :raises HostUnreachable: the machine does not answer.
-    :raises HostRefused: it lets nobody in, or its key is not known.
+    :raises HostRefused: it lets nobody in, its key is not known, or it has no SFTP.
     """
     started = time.perf_counter()
     (survey,) = host.survey([wanted_of(spec, skip)])
@@ -59,7 +61,8 @@ def try_source(host: SourceHost, spec: SourceSpec, rules: Rules, skip: tuple[str
     return Trial(
         spec, survey.root, host.clock_skew_s(), seconds, len(found.sources), len(files),
         sum(file.size for file in files), _formats(files, spec, rules),
-        tuple(file.path for file in files[:FIRST_FILES]), selection.left_out, selection.examples, survey.problems,
+        tuple(file.path for file in files[:FIRST_FILES]), selection.left_out, selection.examples,
+        (*survey.problems, *_tasted(host, found.sources.values())),
     )  # fmt: skip
 
 
@@ -73,6 +76,18 @@ def guessed_kind(host: SourceHost, root: str) -> str:
     inside = [folder for folder in folders if folder != "."][:_LOOKED_INTO]
     has_logs = "." in folders or any("." in host.folders(f"{root.rstrip('/')}/{folder}") for folder in inside)
     return LOGS if has_logs else DOCUMENTS
+
+
+def _tasted(host: SourceHost, sources: Iterable[SourceFiles]) -> tuple[str, ...]:
+    """Read the start of the first file; what is wrong with this file alone."""
+    first = next(((each.source, file) for each in sources for file in each.files), None)
+    if first is None:
+        return ()
+    try:
+        host.read(f"{folder_of(first[0]).rstrip('/')}/{first[1].path}", 0, _START_BYTES)
+    except SourceUnreadable as problem:
+        return (str(problem),)
+    return ()
 
 
 def _shown(folder: str, path: str) -> str:

@@ -119,3 +119,21 @@ def test_a_document_that_a_rule_keeps_away_is_no_file_that_cannot_be_read(settin
     tick(settings, store, notes(settings))
     assert doctor.unread_logs(store).ok
     assert doctor.crawler(store).ok
+
+
+@pytest.mark.skipif(SSHD is None, reason="sshd is not installed")
+def test_what_went_wrong_when_a_source_was_read_is_said_of_it(
+    settings: Settings, store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    key = paramiko.ECDSAKey.generate()
+    (tmp_path / "user" / ".ssh").mkdir(parents=True)
+    key.write_private_key_file(os.fspath(tmp_path / "user" / ".ssh" / "id_ecdsa"))
+    monkeypatch.setenv("HOME", os.fspath(tmp_path / "user"))
+    with openssh_server(tmp_path / "sshd", key, sftp="") as server:
+        (tmp_path / "user" / ".ssh" / "known_hosts").write_text(server.known_host)
+        tick(settings, store, SourceSpec("far", DOCUMENTS, os.fspath(tmp_path / "notes"), server.place))
+    status = gather_status(settings)
+    (row,) = [row for row in status["memory"]["crawler"]["sources"] if row["name"] == "far"]
+    assert "the SFTP subsystem of" in row["errors"][0]
+    assert f"          {row['errors'][0]}" in render(status, UTC)
+    assert store.ingest.counts().episodes == 0

@@ -10,10 +10,13 @@ from pathlib import Path
 import paramiko
 import pytest
 
+from anamnesis_pipeline.documents.languages import format_of
 from anamnesis_pipeline.errors import HostRefused, HostUnreachable, SourceMissing, SourceUnreadable
 from anamnesis_pipeline.sources.base import Wanted
-from anamnesis_pipeline.sources.specs import DOCUMENTS, LOGS
+from anamnesis_pipeline.sources.document_selection import Rules
+from anamnesis_pipeline.sources.specs import DOCUMENTS, LOGS, SourceSpec
 from anamnesis_pipeline.sources.ssh import SshHost
+from anamnesis_pipeline.steps.source_trial import try_source
 from anamnesis_tests.proxies import proxy
 from anamnesis_tests.sources.conftest import session_name
 from anamnesis_tests.ssh_servers import SSHD, SshServer, known_host, openssh_server
@@ -210,6 +213,22 @@ def test_a_host_that_allows_sftp_only_is_listed_and_read(tmp_path, user_key, kno
         assert host.clock_skew_s() is None
         with host.fetching([(f"{found.root}/a.md", 1)] * 2) as read:
             assert read(f"{found.root}/a.md", 0, 1) == b"a"
+
+
+@pytest.mark.parametrize("line", ["", "Subsystem sftp /bin/false"])
+def test_a_host_without_sftp_is_listed_and_said_to_lack_it_also_when_it_is_tried(
+    tmp_path, user_key, known, opened, line
+):
+    (tmp_path / "docs").mkdir()
+    (tmp_path / "docs" / "a.md").write_text("a")
+    with openssh_server(tmp_path / "sshd", user_key, sftp=line) as server:
+        known(server)
+        host = opened(server.place)
+        spec = SourceSpec("docs", DOCUMENTS, os.fspath(tmp_path / "docs"), host=server.place, machine="far")
+        for _ in range(2):
+            assert len(survey(host, tmp_path / "docs").files) == 1
+            with pytest.raises(HostRefused, match=r"the SFTP subsystem of .* does not answer; enable `Subsystem sftp"):
+                try_source(host, spec, Rules(format_of), ())
 
 
 def test_hosts_of_the_ssh_configuration_and_behind_others_are_reached(far_server, user_home, known, opened, tmp_path):

@@ -8,7 +8,9 @@ from typing import Any
 
 import pytest
 
+from anamnesis_pipeline.errors import HostUnreachable
 from anamnesis_pipeline.sources.archive import Archive
+from anamnesis_pipeline.store.base import Store
 from anamnesis_pipeline.store.sqlite.opening import open_sqlite
 from anamnesis_tests.steps.crawled_documents import T0, DocumentHome, write
 from anamnesis_tests.steps.test_documents_step import COLORS, PORTS, SETUP, page
@@ -95,3 +97,20 @@ def test_a_run_that_dies_at_any_write_loses_nothing_and_writes_nothing_twice(tmp
         if not died:
             break
     assert number > 6
+
+
+def test_documents_whose_repository_cannot_be_asked_for_are_read_the_next_time(store: Store, tmp_path: Path) -> None:
+    home = DocumentHome(store, tmp_path)
+    source = home.source("far")
+    write(source, "ports.md", page("Ports", PORTS))
+
+    def away(cwd: str) -> str:
+        raise HostUnreachable("far is away")
+
+    usual = home.pipeline
+    home.pipeline = replace(usual, label_of=lambda source: away)
+    (report,) = home.ingest(source)
+    assert (report.crawl.problems, home.texts()) == (["far is away"], [])
+    home.pipeline = usual
+    home.ingest(source)
+    assert len(home.texts()) == 2

@@ -9,10 +9,18 @@ from pathlib import Path
 import pytest
 
 from anamnesis_pipeline.commands.projects import render
-from anamnesis_pipeline.errors import BadSetting
+from anamnesis_pipeline.errors import BadSetting, HostUnreachable
 from anamnesis_pipeline.exchanges.projects import project_label, project_of
 from anamnesis_pipeline.model import Episode, Passage, Where
-from anamnesis_pipeline.steps.projects import SEEN, ProjectRow, add_alias, project_labels, project_rows, remove_alias
+from anamnesis_pipeline.steps.projects import (
+    SEEN,
+    ProjectRow,
+    add_alias,
+    machine_labels,
+    project_labels,
+    project_rows,
+    remove_alias,
+)
 from anamnesis_pipeline.store.base import Store
 from anamnesis_tests.exchanges.ingested import Ingested
 from anamnesis_tests.exchanges.log_lines import SESSION, Log
@@ -74,6 +82,24 @@ def test_only_directories_of_this_machine_are_remembered(store: Store, repositor
     for cwd in (str(repository), "/no/such/place", "C:\\work", ""):
         label(cwd)
     assert store.settings.all(SEEN) == {SEEN + str(repository): project_label(str(repository))}
+
+
+def test_a_machine_that_is_away_gives_no_guess_that_is_kept_and_none_at_all_where_it_must_answer(store: Store) -> None:
+    answers: list[str | HostUnreachable] = ["acme/shop", HostUnreachable("far is away"), "acme/tools"]
+
+    def resolve(cwd: str) -> str:
+        answer = answers.pop(0)
+        if isinstance(answer, HostUnreachable):
+            raise answer
+        return answer
+
+    label = machine_labels(store.settings, "far", resolve, must_answer=True)
+    assert label("/srv/shop") == "acme/shop"
+    for _ in range(2):
+        with pytest.raises(HostUnreachable, match="far is away"):
+            label("/srv/tools")
+    assert machine_labels(store.settings, "far", lambda cwd: None, must_answer=True)("/srv/shop") == "acme/shop"
+    assert machine_labels(store.settings, "far", resolve, must_answer=True)("/srv/tools") == "acme/tools"
 
 
 @pytest.mark.parametrize("is_worktree", [True, False])
