@@ -189,7 +189,9 @@ def forget(
     ids: Annotated[list[str] | None, typer.Option("--id", help="An episode; may be repeated.")] = None,
     session: Annotated[str | None, typer.Option(help="Everything of a session.")] = None,
     project: Annotated[str | None, typer.Option(help="Everything of a project.")] = None,
-    path: Annotated[str | None, typer.Option(help="A log, or the logs in a folder.")] = None,
+    path: Annotated[str | None, typer.Option(help="A log or document, or those in a folder.")] = None,
+    machine: Annotated[str | None, typer.Option(help="What was read on this machine.")] = None,
+    source: Annotated[str | None, typer.Option(help="What was read of this configured source.")] = None,
     since: Annotated[str | None, typer.Option(help="Not before this date or time (local zone).")] = None,
     until: Annotated[str | None, typer.Option(help="Before this date or time (local zone).")] = None,
     query: Annotated[str | None, typer.Option(help="What holds every one of these words.")] = None,
@@ -203,8 +205,9 @@ def forget(
         typer.echo("what was interrupted is finished" if done else "nothing was interrupted")
         return
     request = forget_command.request_of(
-        ids=ids or (), session=session, project=project, path=path, since=since, until=until, query=query
-    )
+        ids=ids or (), session=session, project=project, path=path, machine=machine, source=source, since=since,
+        until=until, query=query,
+    )  # fmt: skip
     report = forget_command.run_forget(settings_file.load(), request, yes=yes)
     _show((asdict(report), None), lambda _: forget_command.render(report), as_json)
 

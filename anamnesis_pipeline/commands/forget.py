@@ -19,6 +19,8 @@ def request_of(
     session: str | None,
     project: str | None,
     path: str | None,
+    machine: str | None,
+    source: str | None,
     since: str | None,
     until: str | None,
     query: str | None,
@@ -29,6 +31,7 @@ def request_of(
     """
     return ForgetRequest(
         ids=tuple(ids), session_id=session or "", project=project or "", path=path or "", query=query or "",
+        machine=machine or "", source=source or "",
         since=datetime.fromisoformat(local_time(since)) if since else None,
         until=datetime.fromisoformat(local_time(until)) if until else None,
     )  # fmt: skip
@@ -70,9 +73,9 @@ def render(report: ForgetReport) -> str:
         f"{counted(report.episodes, 'episode')} with {counted(report.messages, 'message')}, "
         f"{counted(report.lines, 'archived line')} in {counted(report.files, 'log')} {verb}."
     ]
-    lines += [
-        f"  {s.timestamp[:16]}  {project_name(s.project)}  {s.kind}  {s.summary}  {s.episode_id}" for s in report.shown
-    ]
+    for s in report.shown:
+        known = (s.timestamp[:16], s.machine, project_name(s.project), s.kind, s.summary, s.episode_id)
+        lines.append("  " + "  ".join(filter(None, known)))
     if report.episodes > len(report.shown):
         lines.append(f"  and {report.episodes - len(report.shown):,} more")
     lines += ["It may still be in:", *(f"  {place}" for place in report.remains)]

@@ -4,6 +4,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import dataclass, replace
 from datetime import tzinfo
+from shlex import quote
 from typing import Any
 
 from anamnesis_pipeline.crawler_wiring import open_crawler
@@ -104,7 +105,8 @@ def run_remove(settings: Settings, name: str) -> str:
         spec = control.remove(name)
     return (
         f"{name} is crawled no longer; what was read of it stays. To forget it as well: "
-        f"anamnesis forget --path {spec.root} (see what would go first; it asks for --yes)"
+        f"anamnesis forget --machine {quote(spec.machine)} --source {quote(name)} "
+        f"(see what would go first; it asks for --yes)"
     )
 
 

@@ -26,6 +26,8 @@ class ForgetIn(BaseModel):
     session_id: Name | None = None
     project: Name | None = None
     path: Annotated[str, Field(max_length=4_096)] | None = None
+    machine: Annotated[Name | None, Field(description="What was read on this machine")] = None
+    source: Annotated[Name | None, Field(description="Name of a configured source")] = None
     since: Time | None = None
     until: Time | None = None
     query: QueryText | None = None
@@ -34,14 +36,17 @@ class ForgetIn(BaseModel):
     @model_validator(mode="after")
     def _something(self) -> Self:
         if self.request().is_empty:
-            raise ValueError("say what to forget: ids, session_id, project, path, since, until or query")
+            raise ValueError(
+                "say what to forget: ids, session_id, project, path, machine, source, since, until or query"
+            )
         return self
 
     def request(self) -> ForgetRequest:
         """The same as the forgetter takes it."""
         return ForgetRequest(
             ids=tuple(self.ids), session_id=self.session_id or "", project=self.project or "", path=self.path or "",
-            since=self.since, until=self.until, query=self.query or "",
+            machine=self.machine or "", source=self.source or "", since=self.since, until=self.until,
+            query=self.query or "",
         )  # fmt: skip
 
 
@@ -50,6 +55,7 @@ class ShownOut(BaseModel):
 
     episode_id: str
     timestamp: str
+    machine: str
     project: str
     kind: str
     summary: str

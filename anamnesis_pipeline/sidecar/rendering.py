@@ -73,6 +73,7 @@ def _hit_body(hit: Hit, include: Collection[str], explain: bool) -> HitOut:
         "excerpt": passage.text[:EXCERPT_CHARS],
         "tags": list(episode.tags),
         "retrieval_count": episode.retrieval_count,
+        "status": cast(Literal["active", "superseded"], episode.status),
         "superseded_by": episode.superseded_by,
         "source": _source(episode, passage.message_ids[:HIT_MESSAGE_IDS]),
         "also": list(hit.also),

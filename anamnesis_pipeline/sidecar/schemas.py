@@ -219,6 +219,7 @@ class HitOut(TypedDict):
     raw_exchange: NotRequired[str]
     tags: list[str]
     retrieval_count: int
+    status: Literal["active", "superseded"]
     superseded_by: str | None
     source: SourceOut
     also: list[str]

@@ -5,7 +5,7 @@ What is under way is noted in the store (ids only), and every step can be repeat
 go last.
 """
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, field, replace
 from datetime import timedelta
 
@@ -50,6 +50,7 @@ class Shown:
 
     episode_id: str
     timestamp: str
+    machine: str
     project: str
     kind: str
     summary: str
@@ -106,7 +107,9 @@ class Forgetter:
             self._finish()
             target = self._target(request)
             report = self._report(target, self._lines_to_go(target), request.session_id, dry_run=False)
-            self._store.settings.set(JOB, {"ids": sorted(target.ids), "whole": sorted(target.whole)})
+            self._store.settings.set(
+                JOB, {"ids": sorted(target.ids), "whole": sorted(target.whole), "kept": sorted(target.kept)}
+            )
             return replace(report, problems=self._carry_out(target))
 
     def resume(self) -> bool:
@@ -120,7 +123,8 @@ class Forgetter:
         job = self._store.settings.get(JOB)
         if job is None:
             return False
-        self._carry_out(Target(self._store, job["ids"], [(source, path) for source, path in job["whole"]]))
+        whole = [(source, path) for source, path in job["whole"]]
+        self._carry_out(Target(self._store, job["ids"], whole, job["kept"]))
         return True
 
     # --- what is asked for ---
@@ -130,15 +134,39 @@ class Forgetter:
             raise GiveUp("say what to forget: an id, a session, a project, a path, a time or words to look for")
         projects = with_labels(self._store, Where(projects=(request.project,))).projects if request.project else ()
         ids = self._store.forgetting.matching(
-            Selection(request.ids or None, request.session_id, request.path, projects, request.since, request.until)
-        )
+            Selection(
+                request.ids or None, request.session_id, request.path, self._chosen(request), projects, request.since,
+                request.until,
+            )
+        )  # fmt: skip
         if request.query:
             hits = self._hits(request.query)
             ids = [key for key in ids if key in hits]
         whole = self._whole_files(request)
-        documents = self._store.documents  # the very same text goes wherever it stands
-        same = documents.same_text(sorted({*ids, *documents.seen_in(sorted(whole))}))
-        return Target(self._store, self._with_records(sorted({*ids, *same})), whole)
+        own = {*ids, *self._store.documents.seen_in(sorted(whole))}
+        same = self._store.documents.same_text(sorted(own))
+        if not (request.machine or request.source or request.keeps_copies):
+            return Target(self._store, self._with_records(sorted(own | same)), whole)
+        own -= self._seen_elsewhere(own, whole)
+        kept = {s.message_key for part in self._store.forgetting.parts(sorted(same - own)) for s in part.segments}
+        return Target(self._store, self._with_records(sorted(own)), whole, kept)
+
+    def _seen_elsewhere(self, ids: Set[str], whole: Set[File]) -> set[str]:
+        """Those of `ids` that stand in a document of another source too, such as another clone of a repository."""
+        documents, sources = self._store.documents, {part.source for part in self._store.forgetting.parts(sorted(ids))}
+        sources |= {source for source, _ in whole}
+        others = {file for file in documents.files_of(sorted(ids)) if file[0] not in sources}
+        return documents.seen_in(sorted(others)) & ids
+
+    def _chosen(self, request: ForgetRequest) -> tuple[str, ...] | None:
+        """Keys of the sources that are asked for; None: every one."""
+        if not (request.machine or request.source):
+            return None
+        return tuple(
+            key
+            for key, source in self._sources.items()
+            if request.machine in {"", source.machine} and request.source in {"", source.spec}
+        )
 
     def _hits(self, query: str) -> set[str]:
         """Ids of the episodes that hold every word."""
@@ -161,9 +189,11 @@ class Forgetter:
     def _whole_files(self, request: ForgetRequest) -> set[File]:
         if not request.is_of_whole_files:
             return set()
+        chosen = self._chosen(request)
         return {
             (source.key, path)
             for source in self._sources.values()
+            if chosen is None or source.key in chosen
             for path in self._store.ingest.cursors(source.key)
             if (not request.session_id or names(path, request.session_id))
             and (not request.path or is_below(f"{folder_of(source)}/{path}", request.path))
@@ -258,7 +288,7 @@ class Forgetter:
         outputs = self._outputs(target)
         self._store.forgetting.bury(target.tombstones | {key: [key] for key in (output_key(p) for _, p in outputs)})
         for episode_id in self._store.episodes.get(sorted(target.ids)):
-            self._store.episodes.delete(episode_id)
+            self._store.episodes.delete(episode_id, tombstone=not target.kept)  # else it has one, without what is kept
         # most of these ids are of records that never were: nobody need see them
         records = {record_id(key, number): key for key in target.ids for number in range(MAX_RECORDS)}
         self._store.exclusion.explain(FORGOTTEN, target.ids, records)
@@ -384,4 +414,5 @@ def _cleared(cursor: FileCursor, target: Target) -> str:
 
 def _shown(episode: Episode) -> Shown:
     head = " ".join(episode.summary.split())[:100]
-    return Shown(episode.episode_id, episode.timestamp.isoformat(), episode.project, episode.kind, head)
+    time = episode.timestamp.isoformat()
+    return Shown(episode.episode_id, time, episode.machine, episode.project, episode.kind, head)

@@ -1,7 +1,7 @@
 """What is asked to be forgotten, and everything that goes with it."""
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from functools import cached_property
 
@@ -20,33 +20,40 @@ File = tuple[str, str]
 class ForgetRequest:
     """What a client asks to forget: all filters given must hold, and at least one must be given.
 
-    `query`: only what holds every one of its words.
+    `machine`: what was read on it; `source`: the name of a configured source. `query`: only what holds every one of its
+    words.
     """
 
     ids: tuple[str, ...] = ()
     session_id: str = ""
     project: str = ""
     path: str = ""
+    machine: str = ""
+    source: str = ""
     since: datetime | None = None
     until: datetime | None = None
     query: str = ""
+    keeps_copies: bool = False
+    """Whether the very same text of a document stays where else it stands, as it does for `machine` and `source`."""
 
     @property
     def is_empty(self) -> bool:
         """Whether nothing is asked for."""
-        return self == ForgetRequest()
+        return replace(self, keeps_copies=False) == ForgetRequest()
 
     @property
     def is_of_whole_files(self) -> bool:
         """Whether the files that it names go as a whole, with what was never parsed."""
-        return bool(self.session_id or self.path) and self == ForgetRequest(session_id=self.session_id, path=self.path)
+        bare = replace(self, session_id="", path="", machine="", source="")
+        return bare.is_empty and not self.is_empty
 
 
 class Target:
     """Everything that goes with some ids: parts, message keys, archived files. Reads what is stored when asked."""
 
-    def __init__(self, store: Store, ids: Iterable[str], whole: Iterable[File] = ()) -> None:
-        self.ids, self.whole = frozenset(ids), frozenset(whole)
+    def __init__(self, store: Store, ids: Iterable[str], whole: Iterable[File] = (), kept: Iterable[str] = ()) -> None:
+        """:param kept: message keys that get no tombstone, since something that stays says the same."""
+        self.ids, self.whole, self.kept = frozenset(ids), frozenset(whole), frozenset(kept)
         self._store = store
 
     @cached_property
@@ -107,7 +114,7 @@ class Target:
     @cached_property
     def tombstones(self) -> dict[str, list[str]]:
         """Id -> keys to bury: of messages, of their texts, and of files of which nothing stays."""
-        keys = dict(self.keys_of)
+        keys = {episode_id: [key for key in its if key not in self.kept] for episode_id, its in self.keys_of.items()}
         for part in self.parts:
             keys[part.part_id] = [*keys[part.part_id], *sorted(text_of([part]).text_keys)]
         return keys | {key: [key] for key in (file_key(*file) for file in self.emptied)}

@@ -14,12 +14,13 @@ class Selection:
     """What to forget. Empty fields do not filter; filled ones are all required.
 
     `path` is a log file as episodes name it, or a folder above some. `since` is inclusive, `until` exclusive. An
-    episode or part is of the time at which it begins.
+    episode or part is of the time at which it begins. `sources` are keys of sources; None: all of them.
     """
 
     ids: tuple[str, ...] | None = None
     session_id: str = ""
     path: str = ""
+    sources: tuple[str, ...] | None = None
     projects: tuple[str, ...] = ()
     since: datetime | None = None
     until: datetime | None = None

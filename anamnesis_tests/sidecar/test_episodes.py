@@ -161,7 +161,7 @@ def test_a_superseded_episode_is_hidden_from_search_unless_asked_for(client: Tes
     search = {"query": "zeppelins"}
     assert client.post("/api/episodes/search", json=search).json()["results"] == []
     audit = client.post("/api/episodes/search", json={**search, "include_superseded": True}).json()["results"]
-    assert [(hit["episode_id"], hit["superseded_by"]) for hit in audit] == [("old", "new")]
+    assert [(hit["episode_id"], hit["status"], hit["superseded_by"]) for hit in audit] == [("old", "superseded", "new")]
     assert client.get("/api/episodes/old").json()["status"] == "superseded"
 
 

@@ -119,6 +119,35 @@ def test_a_forgotten_file_is_gone_as_a_whole_and_its_new_sections_come(home: Doc
     assert "installer" not in archived(home) + "".join(home.texts())
 
 
+@pytest.mark.parametrize("asked", [{"machine": "laptop"}, {"source": "laptop"}])
+def test_what_one_machine_or_source_had_is_forgotten_and_every_other_keeps_its_own(
+    home: DocumentHome, asked: dict[str, str]
+) -> None:
+    folder = home.place / "notes"
+    laptop, desk = home.source("laptop", root=folder), home.source("desk", root=folder)
+    write(laptop, "a.md", page(SETUP, PORTS))
+    home.ingest(laptop, desk)
+    request = ForgetRequest(path=str(folder), **asked)
+    assert {shown.machine for shown in forgetter(home).preview(request).shown} == {"laptop"}
+    forgetter(home).forget(request)
+    assert {episode.machine for episode in home.episodes(every=True)} == {"desk"}
+    assert archived(home).count("3010") == 1
+    write(desk, "a.md", page(COLORS, SETUP, PORTS), T0 + 50)
+    home.ingest(desk)
+    assert "3010" in "".join(home.texts())
+
+
+def test_a_clone_on_another_machine_keeps_what_one_of_them_forgets(home: DocumentHome) -> None:
+    laptop, desk = home.source("laptop"), home.source("desk")
+    for clone in (laptop, desk):
+        make_repository(clone)
+        write(clone, "a.md", page(SETUP, PORTS))
+    home.ingest(laptop, desk)
+    forgetter(home).forget(ForgetRequest(machine="laptop"))
+    assert "3010" in home.one("3010").raw_exchange
+    assert archived(home).count("3010") == 1
+
+
 def test_the_predecessor_of_a_forgotten_text_is_not_superseded_by_it_any_more(home: DocumentHome) -> None:
     notes = home.source("notes")
     write(notes, "a.md", page(SETUP, PORTS))

@@ -22,9 +22,11 @@ PARTS_PER_WRITE = 50
 
 _OF_EPISODES = {
     "id": "e.episode_id", "session": "t.session_id", "project": "e.project", "time": "e.timestamp", "path": "t.path",
+    "source": "e.source",
 }  # fmt: skip
 _OF_PARTS = {
     "id": "p.part_id", "session": "p.session_id", "project": "p.project", "time": "p.started_at",
+    "source": "p.source",
     "path": "s.root || CASE WHEN s.folder IN ('', '.') THEN '' ELSE '/' || s.folder END || '/' || p.path",
 }  # fmt: skip
 """Where the two kinds of rows have what a `Selection` filters by. The path of a part is relative to its source."""
@@ -181,6 +183,8 @@ def _condition(what: Selection, column: Mapping[str, str]) -> tuple[str, list[st
     if what.path:
         path, folder = column["path"], f"{what.path.rstrip('/')}/"
         terms.append((f"({path} = ? OR substr({path}, 1, length(?)) = ?)", (what.path, folder, folder)))
+    if what.sources is not None:
+        terms.append((f"{column['source']} IN (SELECT value FROM json_each(?))", (json_list(what.sources),)))
     if what.projects:
         terms.append((f"{column['project']} IN (SELECT value FROM json_each(?))", (json_list(what.projects),)))
     if what.since is not None:
