@@ -94,7 +94,7 @@ def _cut(span: _Span, name: str, lines: list[str]) -> list[Section]:
     if span.chars <= SHORT:
         return [_section(name, span.titles, Block("\n".join(lines[span.start : span.end]), span.start, span.end - 1))]
     return [
-        _section(name, (*span.titles, *(_first_words(block.text) if number else ())), block)
+        _piece(name, (*span.titles, *(_first_words(block.text) if number else ())), block, lines)
         for number, block in enumerate(blocks(lines[span.start : span.end], span.start))
     ]
 
@@ -111,6 +111,14 @@ def _first_words(text: str) -> tuple[str, ...]:
 def _section(name: str, titles: tuple[str, ...], block: Block) -> Section:
     piece = SectionPiece(SegmentKind.DOCUMENT, block.text.rstrip())
     return Section("", (name, *titles), (piece,), block.first + 1, block.last + 1)
+
+
+def _piece(name: str, titles: tuple[str, ...], block: Block, lines: list[str]) -> Section:
+    """The section of a block that may begin or end inside a line."""
+    found = _section(name, titles, block)
+    begins = sum(len(line) + 1 for line in lines[: block.first])
+    ends = begins + sum(len(line) + 1 for line in lines[block.first : block.last])
+    return replace(found, spans=((begins + block.start, ends + block.end),))
 
 
 def _with_anchors(found: list[Section]) -> list[Section]:
