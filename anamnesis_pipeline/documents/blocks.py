@@ -13,7 +13,7 @@ SHORT = 12_000
 LEAST, MOST = 1_500, 6_000
 """Characters of a piece of a longer one: it is cut from the first on, and at the second at the latest."""
 GAP = "\x1f"
-"""Stands in a line where something of it was forgotten: what is before it and behind it are told apart."""
+"""Stands where a piece of a longer text was forgotten: what is before it and behind it are told apart."""
 _TINY = 200
 """Fewer characters stay with what follows or precedes them, so a piece may have so many more."""
 _BETWEEN_GAPS = re.compile(f"[^{GAP}]+|{GAP}+|\\A\\Z")
@@ -44,13 +44,14 @@ def blocks(lines: list[str], offset: int = 0) -> list[Block]:
     held: list[Block] = []
     size = 0
     for paragraph in _paragraphs(lines, offset):
-        too_long = size >= _TINY and size + len(paragraph.text) > MOST
-        if too_long or (size >= LEAST and _is_seam(paragraph.text)):
+        chars = len(paragraph.text.rstrip())
+        too_long = size >= _TINY and size + chars > MOST
+        if held and (GAP in held[-1].text or too_long or (size >= LEAST and _is_seam(paragraph.text))):
             found.append(_joined(held))
             held, size = [], 0
         held.append(paragraph)
-        size += len(paragraph.text) + 1
-    if size < _TINY and found:
+        size += chars + 1
+    if size < _TINY and found and GAP not in found[-1].text:
         held.insert(0, found.pop())
     return [*found, _joined(held)] if held else found
 
@@ -77,7 +78,7 @@ def _paragraphs(lines: list[str], offset: int) -> Iterator[Block]:
 def _small(lines: list[str], first: int) -> Iterator[Block]:
     """A paragraph; one that is too long line by line; a line that is too long cut at spaces where it has any."""
     text = "\n".join(lines)
-    if len(text) <= MOST:
+    if len(text.rstrip()) <= MOST:
         yield Block(text, first, first + len(lines) - 1, 0, len(lines[-1]))
         return
     for number, line in enumerate(lines, first):

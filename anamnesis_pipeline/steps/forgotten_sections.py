@@ -55,7 +55,8 @@ def _without(lines: Sequence[str], sections: Sequence[Section]) -> list[str]:
     if messages:
         kept = json.dumps(_emptied(json.loads("\n".join(lines)), messages), ensure_ascii=False)
         return [kept, *[NO_LINE] * (len(lines) - 1)]
-    return _cut("\n".join(lines), [span for section in sections for span in _spans(section, lines)]).split("\n")
+    spans = [(*span, _mark(section)) for section in sections for span in _spans(section, lines)]
+    return _cut("\n".join(lines), spans).split("\n")
 
 
 def _emptied(exported: Any, messages: Iterable[Sequence[str | int]]) -> Any:
@@ -75,11 +76,15 @@ def _spans(section: Section, lines: Sequence[str]) -> Sequence[tuple[int, int]]:
     return [(start, start + len("\n".join(lines[section.first_line - 1 : section.last_line])))]
 
 
-def _cut(text: str, spans: Iterable[tuple[int, int]]) -> str:
-    """The text without `spans`; of those the line feeds stay, and a mark where something else is on the line."""
+def _mark(section: Section) -> str:
+    """What is left of a piece of a longer text, so that the other pieces stay what they are."""
+    return GAP if section.spans and section.kind == "document" else NO_LINE
+
+
+def _cut(text: str, spans: Iterable[tuple[int, int, str]]) -> str:
+    """The text with the third of each of `spans` in the place of the characters between the others; line feeds stay."""
     kept, at = [], 0
-    for start, end in sorted(spans):
-        is_whole = text[start - 1 : start] in {"", "\n"} and text[end : end + 1] in {"", "\n"}
-        kept += [text[at:start], "" if is_whole else GAP, "\n" * text.count("\n", max(at, start), end)]
+    for start, end, mark in sorted(spans):
+        kept += [text[at:start], mark, "\n" * text.count("\n", max(at, start), end)]
         at = max(at, end)
     return "".join([*kept, text[at:]])

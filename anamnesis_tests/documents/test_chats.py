@@ -170,10 +170,15 @@ _ODD_MESSAGE = st.dictionaries(
          "message", "parent", "author", "create_time", "metadata", "username"]
     ), _ODD,
 )  # fmt: skip
+_ODD_SPOKEN = st.fixed_dictionaries(
+    {"author": st.fixed_dictionaries({"role": _ODD}), "content": st.fixed_dictionaries({"parts": _ODD})}
+)
 _ODD_CHAT = st.fixed_dictionaries({}, optional={
     "name": _ODD, "title": _ODD, "current_node": _ODD, "messages": st.lists(_ODD_MESSAGE | _ODD, max_size=3),
     "chat_messages": st.lists(_ODD_MESSAGE | _ODD, max_size=3),
-    "mapping": st.dictionaries(st.sampled_from("ab"), st.fixed_dictionaries({"message": _ODD_MESSAGE, "parent": _ODD})),
+    "mapping": st.dictionaries(
+        st.sampled_from("ab"), st.fixed_dictionaries({"message": _ODD_MESSAGE | _ODD_SPOKEN, "parent": _ODD})
+    ),
 })  # fmt: skip
 
 

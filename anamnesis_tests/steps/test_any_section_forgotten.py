@@ -151,3 +151,14 @@ def test_a_forgotten_section_of_any_format_stays_away_when_its_file_changes(
     home.ingest(notes)
     everything = archived(home) + "".join(e.raw_exchange + e.summary for e in home.episodes(every=True))
     assert not re.search("walrus|UNTOLD", everything)
+
+
+@pytest.mark.parametrize("path", DOCUMENTS)
+def test_sections_are_forgotten_one_after_the_other_until_nothing_is_left(path: str) -> None:
+    text, _ = DOCUMENTS[path]
+    lines, bodies = text.split("\n"), []
+    for section in sections_of(path, text):
+        lines = without_sections(path, lines, keys_of(section))
+        bodies.append(words(" ".join(p.text for p in section.pieces if p.kind is not SegmentKind.OUTLINE)))
+    told = {word for body in bodies for word in body}
+    assert not told & words("\n".join(lines))
