@@ -14,20 +14,31 @@ MOST_ATTACHED_CHARS = 100_000
 """Of the text of a file that was attached to a message."""
 
 
+Way = tuple[str | int, ...]
+
+
 @dataclass(frozen=True, slots=True)
 class ChatMessage:
-    """One message; `key` is its id in the export, or made of its text."""
+    """One message; `key` is its id in the export, or made of its text. One without text says nothing, but belongs to
+    its turn. `way`: the keys and indexes that lead to it in the export.
+    """
 
     key: str
     kind: SegmentKind
     text: str
     timestamp: datetime | None
+    way: Way
 
 
-def _message(key: object, kind: SegmentKind, text: str, when: object) -> ChatMessage:
-    time = _time(when)
-    name = str(key) if key else content_id("chat", str(when), text)[:16]
-    return ChatMessage(name, kind, text.strip(), time)
+def _message(key: object, kind: SegmentKind, text: str, when: object, way: Way) -> ChatMessage:
+    text = _encodable(text).strip()
+    name = _encodable(str(key)) if key else content_id("chat", _encodable(str(when)), text)[:16]
+    return ChatMessage(name, kind, text, _time(when), way)
+
+
+def _encodable(text: str) -> str:
+    """JSON may hold halves of characters, which no file can."""
+    return text.encode("utf-8", "replace").decode()
 
 
 def _time(when: object) -> datetime | None:
@@ -44,9 +55,9 @@ def _time(when: object) -> datetime | None:
 # --- claude.ai -------------------------------------------------------------------------------------------
 
 
-def claude_messages(exported: list[Any]) -> Iterator[ChatMessage]:
+def claude_messages(exported: list[Any], way: Way) -> Iterator[ChatMessage]:
     """The messages of a conversation of claude.ai, in order, with the text of what was attached."""
-    for item in exported:
+    for number, item in enumerate(exported):
         if not isinstance(item, dict):
             continue
         kind = SegmentKind.PROMPT if item.get("sender") == "human" else SegmentKind.STATEMENT
@@ -54,8 +65,9 @@ def claude_messages(exported: list[Any]) -> Iterator[ChatMessage]:
         texts = ["\n\n".join(text for text in said if text.strip()) or str(item.get("text") or "")]
         texts += [_attached(file) for file in _listed(item, "attachments") if isinstance(file, dict)]
         text = "\n\n".join(text for text in texts if text.strip())
-        if text:
-            yield _message(item.get("uuid"), kind, text, item.get("created_at"))
+        if not text:
+            kind = SegmentKind.STATEMENT
+        yield _message(item.get("uuid"), kind, text, item.get("created_at"), (*way, number))
 
 
 def _listed(item: dict[str, Any], key: str) -> list[Any]:
@@ -74,28 +86,30 @@ def _attached(file: dict[str, Any]) -> str:
 # --- ChatGPT ---------------------------------------------------------------------------------------------
 
 
-def chatgpt_messages(mapping: dict[str, Any], current: object) -> Iterator[ChatMessage]:
+def chatgpt_messages(mapping: dict[str, Any], current: object, way: Way) -> Iterator[ChatMessage]:
     """The messages from the root to the current node; other branches are what the user turned away from."""
-    for node in reversed(_branch(mapping, current)):
+    for name in reversed(_branch(mapping, current)):
+        node = mapping[name]
         message = node.get("message")
-        if not isinstance(message, dict) or _hidden(message):
+        if not isinstance(message, dict):
             continue
         author = message.get("author")
         role = author.get("role") if isinstance(author, dict) else ""
-        text = _said(message.get("content"))
-        if role in {"user", "assistant"} and text.strip():
-            kind = SegmentKind.PROMPT if role == "user" else SegmentKind.STATEMENT
-            yield _message(message.get("id") or node.get("id"), kind, text, message.get("create_time"))
+        is_shown = isinstance(role, str) and role in {"user", "assistant"} and not _hidden(message)
+        text = _said(message.get("content")) if is_shown else ""
+        kind = SegmentKind.PROMPT if role == "user" and text.strip() else SegmentKind.STATEMENT
+        where = (*way, name, "message")
+        yield _message(message.get("id") or node.get("id"), kind, text, message.get("create_time"), where)
 
 
-def _branch(mapping: dict[str, Any], current: object) -> list[dict[str, Any]]:
-    """The nodes from the current one up to the root; from the newest, if no current one is named."""
+def _branch(mapping: dict[str, Any], current: object) -> list[str]:
+    """The names of the nodes from the current one up to the root; from the newest, if no current one is named."""
     name = current if isinstance(current, str) and isinstance(mapping.get(current), dict) else _newest(mapping)
-    found: list[dict[str, Any]] = []
+    found: list[str] = []
     seen: set[object] = set()
     while isinstance(name, str) and name not in seen and isinstance(mapping.get(name), dict):
         seen.add(name)
-        found.append(mapping[name])
+        found.append(name)
         name = mapping[name].get("parent")
     return found
 
@@ -128,14 +142,18 @@ def _said(content: Any) -> str:
 # --- Slack -----------------------------------------------------------------------------------------------
 
 
-def slack_threads(exported: list[Any]) -> list[list[ChatMessage]]:
+def slack_threads(exported: list[Any], way: Way) -> list[list[ChatMessage]]:
     """The messages of a channel: each thread together, others up to a silence of half an hour."""
-    messages = [item for item in exported if isinstance(item, dict) and str(item.get("text") or "").strip()]
-    names = {str(item.get("user")): _name(item) for item in messages}
+    messages = [
+        (item, (*way, number))
+        for number, item in enumerate(exported)
+        if isinstance(item, dict) and str(item.get("text") or "").strip()
+    ]
+    names = {str(item.get("user")): _name(item) for item, _ in messages}
     threads: dict[str, list[ChatMessage]] = {}
     loose: list[list[ChatMessage]] = []
-    for item in sorted(messages, key=lambda item: str(item.get("ts") or "")):
-        told = _told(item, names)
+    for item, where in sorted(messages, key=lambda found: str(found[0].get("ts") or "")):
+        told = _told(item, names, where)
         thread = item.get("thread_ts")
         if thread:
             threads.setdefault(str(thread), []).append(told)
@@ -150,10 +168,10 @@ def slack_threads(exported: list[Any]) -> list[list[ChatMessage]]:
 _MENTION = re.compile(r"<@(\w+)(?:\|[^>]*)?>")
 
 
-def _told(item: dict[str, Any], names: dict[str, str]) -> ChatMessage:
+def _told(item: dict[str, Any], names: dict[str, str], way: Way) -> ChatMessage:
     text = _MENTION.sub(lambda found: "@" + names.get(found.group(1), found.group(1)), str(item["text"]))
     when = item.get("ts")
-    return _message(when, SegmentKind.STATEMENT, f"{_name(item)}: {text}", when)
+    return _message(when, SegmentKind.STATEMENT, f"{_name(item)}: {text}", when, way)
 
 
 def _name(item: dict[str, Any]) -> str:

@@ -8,7 +8,13 @@ from typing import Any
 
 from anamnesis_pipeline.document_model import Section, SectionPiece
 from anamnesis_pipeline.documents.anchors import plain_title, told_apart
-from anamnesis_pipeline.documents.chat_messages import ChatMessage, chatgpt_messages, claude_messages, slack_threads
+from anamnesis_pipeline.documents.chat_messages import (
+    ChatMessage,
+    Way,
+    chatgpt_messages,
+    claude_messages,
+    slack_threads,
+)
 from anamnesis_pipeline.model import SegmentKind
 
 _SEEN_CHARS = 200_000
@@ -38,31 +44,39 @@ def chat_sections(name: str, text: str) -> list[Section]:
     except (ValueError, RecursionError):
         return []
     last = text.count("\n") + 1
-    found = [
-        _section(name, talk.title, turn, last) for talk in _conversations(exported, name) for turn in talk.turns if turn
-    ]
+    found = [_section(name, talk.title, turn, last) for talk in _conversations(exported, name) for turn in talk.turns]
     anchors = told_apart(section.anchor for section in found)
     return [replace(section, anchor=anchor) for section, anchor in zip(found, anchors, strict=True)]
 
 
 def _conversations(exported: Any, name: str) -> Iterator[_Conversation]:
-    items = exported if isinstance(exported, list) else [exported]
-    if isinstance(exported, dict) and isinstance(exported.get("conversations"), list):
-        items = exported["conversations"]
-    if items and isinstance(items[0], dict) and "ts" in items[0] and "text" in items[0]:
-        yield _Conversation(name.rsplit(".", 1)[0], slack_threads(items))
+    items, ways = _items(exported)
+    first = next((item for item in items if item != {}), None)  # what was forgotten is empty
+    if isinstance(exported, list) and isinstance(first, dict) and "ts" in first and "text" in first:
+        yield _Conversation(name.rsplit(".", 1)[0], slack_threads(items, ()))
         return
-    for item in items:
+    for item, way in zip(items, ways, strict=True):
         if not isinstance(item, dict):
             continue
         title = plain_title(str(item.get("name") or item.get("title") or "")) or "(untitled)"
         if isinstance(item.get("chat_messages"), list):
-            yield _Conversation(title, _turns(claude_messages(item["chat_messages"])))
+            yield _Conversation(title, _turns(claude_messages(item["chat_messages"], (*way, "chat_messages"))))
         elif isinstance(item.get("mapping"), dict):
-            yield _Conversation(title, _turns(chatgpt_messages(item["mapping"], item.get("current_node"))))
+            messages = chatgpt_messages(item["mapping"], item.get("current_node"), (*way, "mapping"))
+            yield _Conversation(title, _turns(messages))
         elif isinstance(item.get("messages"), list):
             channel = item.get("channel_name") or item.get("channel") or item.get("name") or name.rsplit(".", 1)[0]
-            yield _Conversation(plain_title(str(channel)), slack_threads(item["messages"]))
+            yield _Conversation(plain_title(str(channel)), slack_threads(item["messages"], (*way, "messages")))
+
+
+def _items(exported: Any) -> tuple[list[Any], list[Way]]:
+    """The conversations or messages in an export, and the way to each."""
+    if isinstance(exported, list):
+        return exported, [(number,) for number in range(len(exported))]
+    if isinstance(exported, dict) and isinstance(exported.get("conversations"), list):
+        items = exported["conversations"]
+        return items, [("conversations", number) for number in range(len(items))]
+    return [exported], [()]
 
 
 def _turns(messages: Iterable[ChatMessage]) -> list[list[ChatMessage]]:
@@ -72,9 +86,11 @@ def _turns(messages: Iterable[ChatMessage]) -> list[list[ChatMessage]]:
         if message.kind is SegmentKind.PROMPT or not turns:
             turns.append([])
         turns[-1].append(message)
-    return turns
+    return [turn for turn in turns if any(message.text for message in turn)]
 
 
 def _section(name: str, title: str, turn: list[ChatMessage], last: int) -> Section:
-    pieces = tuple(SectionPiece(message.kind, message.text, message.timestamp) for message in turn)
-    return Section(turn[0].key, (name, title), pieces, 1, last, "exchange")
+    said = [message for message in turn if message.text]
+    pieces = tuple(SectionPiece(message.kind, message.text, message.timestamp) for message in said)
+    ways = tuple(message.way for message in turn)
+    return Section(said[0].key, (name, title), pieces, 1, last, "exchange", values=ways)

@@ -1,7 +1,9 @@
 """Code -> sections by function and class: an outline, which is searched, and the code itself, which is read."""
 
+import itertools
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
 
 from anamnesis_pipeline.document_model import Section, SectionPiece
 from anamnesis_pipeline.documents.anchors import TOP, told_apart
@@ -32,13 +34,7 @@ def code_sections(path: str, language: str, text: str) -> list[Section]:
     for definition in large:
         found += _of_definition(definition, name, language, lines)
     anchors = told_apart(section.anchor for section in found)
-    return [_named(section, anchor) for section, anchor in zip(found, anchors, strict=True)]
-
-
-def _named(section: Section, anchor: str) -> Section:
-    return Section(
-        anchor, section.title, section.pieces, section.first_line, section.last_line, section.kind, section.language
-    )
+    return [replace(section, anchor=anchor) for section, anchor in zip(found, anchors, strict=True)]
 
 
 def _span_chars(definition: Definition, lines: list[str]) -> int:
@@ -55,19 +51,19 @@ def _head(path: str, name: str, language: str, code: CodeFile, large: list[Defin
     if public:
         outline.append(f"defines {_listed(public)}")
     taken = {line for definition in large for line in range(definition.start, definition.end + 1)}
-    rest = _without(range(len(lines)), taken, lines)
-    first = min(definition.start for definition in code.definitions)
-    return _section(TOP, (name,), language, "\n".join(part for part in outline if part), rest, 1, max(1, first))
+    rest = [line for line in range(len(lines)) if line not in taken]
+    last = max(1, min(definition.start for definition in code.definitions))
+    found = _section(TOP, (name,), language, "\n".join(part for part in outline if part), rest, lines)
+    return replace(found, first_line=1, last_line=last)
 
 
 def _of_definition(definition: Definition, name: str, language: str, lines: list[str]) -> Iterator[Section]:
     own = _sections_of_their_own(definition)
     taken = {line for member in own for line in range(member.start, member.end + 1)}
-    text = _without(range(definition.start, definition.end + 1), taken, lines)
-    yield _section(
-        ".".join(definition.names), (name, *definition.names), language, _outline(definition, own), text,
-        definition.start + 1, definition.end + 1,
-    )  # fmt: skip
+    rest = [line for line in range(definition.start, definition.end + 1) if line not in taken]
+    title = (name, *definition.names)
+    found = _section(".".join(definition.names), title, language, _outline(definition, own), rest, lines)
+    yield replace(found, first_line=definition.start + 1, last_line=definition.end + 1)
     for member in own:
         yield from _of_definition(member, name, language, lines)
 
@@ -99,28 +95,45 @@ def _in_short(definition: Definition) -> str:
     return definition.names[-1] if definition.private else definition.signature
 
 
-def _without(numbers: range, taken: set[int], lines: list[str]) -> str:
-    """The lines `numbers` that are not taken by sections of their own; one blank line where some are."""
+def _text_of(numbers: Sequence[int], lines: list[str]) -> str:
+    """The lines `numbers`. Where some between them are left out there is one blank line, however many stood around
+    those, so that the text stays when one more definition comes between.
+    """
     kept: list[str] = []
-    gap = False
-    for number in numbers:
-        if number in taken:
-            gap = True
-            continue
-        if gap and kept and kept[-1].strip() and lines[number].strip():
+    is_behind_gap = False
+    for place, number in enumerate(numbers):
+        is_behind_gap |= place > 0 and number != numbers[place - 1] + 1
+        is_blank = not lines[number].strip()
+        if is_behind_gap and kept and is_blank == (not kept[-1].strip()):
+            if is_blank:
+                continue
             kept.append("")
-        gap = False
+        is_behind_gap = False
         kept.append(lines[number])
     return "\n".join(kept).strip("\n")
 
 
+def _spans(numbers: Iterable[int], lines: list[str]) -> tuple[tuple[int, int], ...]:
+    """The characters of the lines `numbers`, a span for each run of them, without the last line feed of it."""
+    starts = [0, *itertools.accumulate(len(line) + 1 for line in lines)]
+    runs: list[tuple[int, int]] = []
+    for number in numbers:
+        if runs and runs[-1][1] == number:
+            runs[-1] = (runs[-1][0], number + 1)
+        else:
+            runs.append((number, number + 1))
+    return tuple((starts[first], starts[end] - 1) for first, end in runs)
+
+
 def _section(
-    anchor: str, title: tuple[str, ...], language: str, outline: str, code: str, first: int, last: int
+    anchor: str, title: tuple[str, ...], language: str, outline: str, numbers: Sequence[int], lines: list[str]
 ) -> Section:
+    """The section of the lines `numbers`; whoever calls says which lines are shown for it."""
     pieces = [SectionPiece(SegmentKind.OUTLINE, outline)]
+    code = _text_of(numbers, lines)
     if code.strip():
         pieces.append(SectionPiece(SegmentKind.CODE, code))
-    return Section(anchor, title, tuple(pieces), first, last, "code", language)
+    return Section(anchor, title, tuple(pieces), 1, len(lines), "code", language, _spans(numbers, lines))
 
 
 def _listed(names: Sequence[str]) -> str:

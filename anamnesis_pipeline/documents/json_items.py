@@ -5,12 +5,14 @@ from collections.abc import Iterator
 
 from anamnesis_pipeline.document_model import Section, SectionPiece
 from anamnesis_pipeline.documents.anchors import plain_title, told_apart
+from anamnesis_pipeline.documents.blocks import GAP
 from anamnesis_pipeline.model import SegmentKind, content_id
 
 SMALL = 200
 """Items with fewer characters are told together."""
 TOGETHER = 1_000
 """Small items are told together up to this many characters."""
+_BETWEEN = f" \t\r\n,{GAP}"
 _NAMES = ("id", "uuid", "key", "name", "title")
 
 
@@ -19,7 +21,7 @@ def item_sections(name: str, text: str) -> list[Section]:
     twice. Small ones share a section. Empty if the text is no list, or no JSON.
     """
     try:
-        items = list(_grouped(_items(text)))
+        items = list(_grouped(_items(text), text))
     except (ValueError, RecursionError):
         return []
     anchors = told_apart(title.replace("~", "~~") for title, _, _ in items)
@@ -29,21 +31,21 @@ def item_sections(name: str, text: str) -> list[Section]:
         line, counted = line + text.count("\n", counted, start), start
         last = line + text.count("\n", start, end)
         piece = SectionPiece(SegmentKind.DOCUMENT, _readable(text[start:end]))
-        found.append(Section(anchor.replace("\n", " "), (name, title), (piece,), line, last))
+        found.append(Section(anchor.replace("\n", " "), (name, title), (piece,), line, last, spans=((start, end),)))
     return found
 
 
 def _items(text: str) -> Iterator[tuple[str, int, int]]:
-    """Name, start and end of every item of a list; only the spaces and commas between them are skipped."""
+    """Name, start and end of every item of a list; only the spaces, commas and gaps between them are skipped."""
     decoder = json.JSONDecoder()
     at = _behind(text, 0, " \t\r\n")
     if text[at : at + 1] != "[":
         raise ValueError("no list")
-    at = _behind(text, at + 1, " \t\r\n")
+    at = _behind(text, at + 1, _BETWEEN)
     while text[at : at + 1] != "]":
         item, end = decoder.raw_decode(text, at)
         yield _title(item, text[at:end]), at, end
-        at = _behind(text, end, " \t\r\n,")
+        at = _behind(text, end, _BETWEEN)
 
 
 def _behind(text: str, at: int, skipped: str) -> int:
@@ -52,13 +54,13 @@ def _behind(text: str, at: int, skipped: str) -> int:
     return at
 
 
-def _grouped(items: Iterator[tuple[str, int, int]]) -> Iterator[tuple[str, int, int]]:
-    """Small items joined. Where a group ends is told by its last item's name alone, so that an item that comes or goes
-    changes no group but its own.
+def _grouped(items: Iterator[tuple[str, int, int]], text: str) -> Iterator[tuple[str, int, int]]:
+    """Small items joined. Where a group ends is told by its last item's name alone, or by an item between two that was
+    forgotten, so that an item that comes or goes changes no group but its own.
     """
     held: tuple[str, int, int] | None = None
     for title, start, end in items:
-        if held and (end - start > SMALL or end - held[1] > TOGETHER):
+        if held and (end - start > SMALL or end - held[1] > TOGETHER or GAP in text[held[2] : start]):
             yield held
             held = None
         held = (held[0], held[1], end) if held else (title, start, end)

@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 
 from anamnesis_pipeline.document_model import Section, SectionPiece
 from anamnesis_pipeline.documents.anchors import anchor_of, plain_title, told_apart
-from anamnesis_pipeline.documents.blocks import SHORT, Block, blocks
+from anamnesis_pipeline.documents.blocks import GAP, SHORT, Block, blocks
 from anamnesis_pipeline.documents.headings import DEEPEST, Heading
 from anamnesis_pipeline.model import SegmentKind
 
@@ -79,8 +79,9 @@ def _is_in(titles: tuple[str, ...], outer: tuple[str, ...]) -> bool:
 
 
 def _sections_of_span(span: _Span, deeper: list[Heading], name: str, lines: list[str]) -> list[Section]:
-    if span.chars <= SHORT:
-        return [_section(name, span.titles, Block("\n".join(lines[span.start : span.end]), span.start, span.end - 1))]
+    text = "\n".join(lines[span.start : span.end])
+    if span.chars <= SHORT and GAP not in text:
+        return [_section(name, span.titles, Block(text, span.start, span.end - 1))]
     inside = [found for found in deeper if span.start <= found.line < span.end]
     if not inside:
         return _cut(span, name, lines)
@@ -91,10 +92,11 @@ def _sections_of_span(span: _Span, deeper: list[Heading], name: str, lines: list
 
 
 def _cut(span: _Span, name: str, lines: list[str]) -> list[Section]:
-    if span.chars <= SHORT:
-        return [_section(name, span.titles, Block("\n".join(lines[span.start : span.end]), span.start, span.end - 1))]
+    text = "\n".join(lines[span.start : span.end])
+    if span.chars <= SHORT and GAP not in text:
+        return [_section(name, span.titles, Block(text, span.start, span.end - 1))]
     return [
-        _section(name, (*span.titles, *(_first_words(block.text) if number else ())), block)
+        _piece(name, (*span.titles, *(_first_words(block.text) if number else ())), block, lines)
         for number, block in enumerate(blocks(lines[span.start : span.end], span.start))
     ]
 
@@ -111,6 +113,14 @@ def _first_words(text: str) -> tuple[str, ...]:
 def _section(name: str, titles: tuple[str, ...], block: Block) -> Section:
     piece = SectionPiece(SegmentKind.DOCUMENT, block.text.rstrip())
     return Section("", (name, *titles), (piece,), block.first + 1, block.last + 1)
+
+
+def _piece(name: str, titles: tuple[str, ...], block: Block, lines: list[str]) -> Section:
+    """The section of a block that may begin or end inside a line."""
+    found = _section(name, titles, block)
+    begins = sum(len(line) + 1 for line in lines[: block.first])
+    ends = begins + sum(len(line) + 1 for line in lines[block.first : block.last])
+    return replace(found, spans=((begins + block.start, ends + block.end),))
 
 
 def _with_anchors(found: list[Section]) -> list[Section]:

@@ -5,9 +5,11 @@ from collections.abc import Callable, Collection, Iterable, Sequence
 from typing import Any
 
 from anamnesis_pipeline.document_model import Section
+from anamnesis_pipeline.documents.blocks import GAP
 from anamnesis_pipeline.documents.sections import sections_of
 from anamnesis_pipeline.errors import DocumentUnreadable
 from anamnesis_pipeline.message_keys import SECTION_KEY, section_key
+from anamnesis_pipeline.model import SegmentKind
 from anamnesis_pipeline.steps.tool_outputs import NO_LINE
 from anamnesis_pipeline.store.base import Store
 
@@ -30,13 +32,13 @@ def without_forgotten_sections(
     except Exception as problem:  # parsers raise whatever fits the damage
         raise DocumentUnreadable(f"{path}: no sections could be made of it: {problem!r}") from problem
     gone = forgotten(sorted({key for section in sections for key in keys_of(section)}))
-    return _without(lines, [s for s in sections if gone.issuperset(keys_of(s))])
+    return _without(lines, [s for s in sections if _goes(s, gone)])
 
 
 def without_sections(path: str, lines: Sequence[str], keys: Collection[str]) -> list[str]:
-    """The lines of a document without the text of sections all of whose pieces have some of `keys`; as many lines."""
+    """The lines of a document without the text of sections all of whose text has some of `keys`; as many lines."""
     sections = sections_of(path, "\n".join(lines))
-    return _without(lines, [s for s in sections if all(key in keys for key in keys_of(s))])
+    return _without(lines, [s for s in sections if _goes(s, keys)])
 
 
 def keys_of(section: Section) -> list[str]:
@@ -44,32 +46,50 @@ def keys_of(section: Section) -> list[str]:
     return [section_key(piece.text) for piece in section.pieces]
 
 
+def _goes(section: Section, gone: Collection[str]) -> bool:
+    """Whether all of its text is gone; an outline follows from other sections, too, so it changes with those."""
+    written = [section_key(piece.text) for piece in section.pieces if piece.kind is not SegmentKind.OUTLINE]
+    return all(key in gone for key in written or keys_of(section))
+
+
 def _without(lines: Sequence[str], sections: Sequence[Section]) -> list[str]:
-    """Lines keep their numbers. A chat's turn goes out of the JSON that it is in, anything else with its lines."""
-    said = [piece.text for s in sections if s.kind == "exchange" for piece in s.pieces]
-    left = _emptied(lines, (s for s in sections if s.kind != "exchange"))
-    if not said:
-        return left
-    try:
-        chat = json.loads("\n".join(left))
-    except (ValueError, RecursionError):
-        return _emptied(left, sections)
-    kept = json.dumps(_unsaid(chat, said), ensure_ascii=False)
-    return [kept, *[NO_LINE] * (len(lines) - 1)]
+    """Lines keep their numbers. A chat's turn goes out of the JSON that it is in, anything else with its characters."""
+    if not sections:
+        return list(lines)
+    messages = [way for section in sections for way in section.values]
+    if messages:
+        kept = json.dumps(_emptied(json.loads("\n".join(lines)), messages), ensure_ascii=False)
+        return [kept, *[NO_LINE] * (len(lines) - 1)]
+    spans = [(*span, _mark(section)) for section in sections for span in _spans(section, lines)]
+    return _cut("\n".join(lines), spans).split("\n")
 
 
-def _unsaid(value: Any, said: Sequence[str]) -> Any:
-    """A JSON value without the texts that something of `said` is made of."""
-    if isinstance(value, str):
-        text = value.strip()
-        return "" if text and any(text == each.strip() or (len(text) > 20 and text in each) for each in said) else value
-    if isinstance(value, list):
-        return [_unsaid(item, said) for item in value]
-    return {name: _unsaid(item, said) for name, item in value.items()} if isinstance(value, dict) else value
+def _emptied(exported: Any, messages: Iterable[Sequence[str | int]]) -> Any:
+    """An export of chats with nothing in `messages` but when they were, which tells the newest branch of a chat."""
+    for *outer, last in messages:
+        around = exported
+        for key in outer:
+            around = around[key]
+        around[last] = {name: when for name, when in around[last].items() if name == "create_time"}
+    return exported
 
 
-def _emptied(lines: Sequence[str], sections: Iterable[Section]) -> list[str]:
-    left = list(lines)
-    for section in sections:
-        left[section.first_line - 1 : section.last_line] = [NO_LINE] * (section.last_line - section.first_line + 1)
-    return left
+def _spans(section: Section, lines: Sequence[str]) -> Sequence[tuple[int, int]]:
+    if section.spans:
+        return section.spans
+    start = sum(len(line) + 1 for line in lines[: section.first_line - 1])
+    return [(start, start + len("\n".join(lines[section.first_line - 1 : section.last_line])))]
+
+
+def _mark(section: Section) -> str:
+    """What is left of a piece of a longer text, so that the other pieces stay what they are."""
+    return GAP if section.spans and section.kind == "document" else NO_LINE
+
+
+def _cut(text: str, spans: Iterable[tuple[int, int, str]]) -> str:
+    """The text with the third of each of `spans` in the place of the characters between the others; line feeds stay."""
+    kept, at = [], 0
+    for start, end, mark in sorted(spans):
+        kept += [text[at:start], mark, "\n" * text.count("\n", max(at, start), end)]
+        at = max(at, end)
+    return "".join([*kept, text[at:]])

@@ -3,11 +3,11 @@ from datetime import UTC, datetime
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from anamnesis_pipeline.document_model import Section
-from anamnesis_pipeline.documents.chats import is_chat_export
+from anamnesis_pipeline.documents.chats import chat_sections, is_chat_export
 from anamnesis_pipeline.documents.sections import sections_of
 from anamnesis_pipeline.model import SegmentKind
 
@@ -152,3 +152,40 @@ def test_small_items_share_a_section_and_none_is_lost() -> None:
 def test_an_object_is_one_section_and_broken_json_is_text() -> None:
     assert len(sections_of("a.json", json.dumps({"a": "some words that say something", "b": [1, 2]}))) == 1
     assert len(sections_of("a.json", '[{"a": "some words that say something", ')) == 1
+
+
+_ODD = st.recursive(
+    st.none()
+    | st.booleans()
+    | st.integers()
+    | st.floats()
+    | st.text(max_size=5)
+    | st.sampled_from(["user", "a", "\ud800"]),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.sampled_from(["role", "parts", "text", "a"]), inner),
+    max_leaves=5,
+)
+_ODD_MESSAGE = st.dictionaries(
+    st.sampled_from(
+        ["uuid", "sender", "text", "content", "attachments", "created_at", "ts", "thread_ts", "user", "user_profile",
+         "message", "parent", "author", "create_time", "metadata", "username"]
+    ), _ODD,
+)  # fmt: skip
+_ODD_SPOKEN = st.fixed_dictionaries(
+    {"author": st.fixed_dictionaries({"role": _ODD}), "content": st.fixed_dictionaries({"parts": _ODD})}
+)
+_ODD_CHAT = st.fixed_dictionaries({}, optional={
+    "name": _ODD, "title": _ODD, "current_node": _ODD, "messages": st.lists(_ODD_MESSAGE | _ODD, max_size=3),
+    "chat_messages": st.lists(_ODD_MESSAGE | _ODD, max_size=3),
+    "mapping": st.dictionaries(
+        st.sampled_from("ab"), st.fixed_dictionaries({"message": _ODD_MESSAGE | _ODD_SPOKEN, "parent": _ODD})
+    ),
+})  # fmt: skip
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.lists(_ODD_CHAT | _ODD_MESSAGE, min_size=1, max_size=3))
+def test_whatever_a_chat_holds_its_sections_can_be_stored(exported: list[object]) -> None:
+    for section in chat_sections("a.json", json.dumps(exported)):
+        assert section.pieces
+        for text in (section.anchor, *section.title, *(piece.text for piece in section.pieces)):
+            text.encode()

@@ -1,0 +1,164 @@
+"""In every format, one section is forgotten and the others stay."""
+
+import json
+import re
+from pathlib import Path
+
+import pytest
+
+from anamnesis_pipeline.documents.sections import sections_of
+from anamnesis_pipeline.model import SegmentKind
+from anamnesis_pipeline.steps.forget_target import ForgetRequest
+from anamnesis_pipeline.steps.forgotten_sections import keys_of, without_sections
+from anamnesis_pipeline.store.base import Store
+from anamnesis_tests.steps.crawled_documents import T0, DocumentHome, write
+from anamnesis_tests.steps.test_documents_forgotten import archived
+
+
+def said(name: str, count: int) -> str:
+    """Words that stand nowhere else."""
+    return " ".join(f"{name}{number}x" for number in range(count))
+
+
+MARKDOWN = "# Top\n\n" + "".join(f"## About {n}\n\nThe text {said(n, 9)}.\n\n" for n in ("heron", "walrus", "pelican"))
+LONG = "\n\n".join(f"Paragraph {number}: {said(f'p{number}_', 60)}." for number in range(60))
+LONG = LONG.replace("p30_7x", "walrus")
+ONE_LINE = " ".join(said(f"w{number}_", 20) for number in range(150)).replace("w70_7x", "walrus")
+PYTHON = '''"""Module of things."""
+import os
+
+
+def first_function_here(a, b):
+    """Adds numbers a and b carefully."""
+    return a + b + os.getpid()
+
+
+SECRET_PLAN = "the walrus flies at midnight"
+
+
+def second_function_here(a, b):
+    """Multiplies numbers a and b carefully."""
+    return a * b
+'''
+LONG_CLASS = 'class Dancer:\n    """A class of penguins."""\n\n    kind = "walrus"\n' + "".join(
+    f'\n    def method_{n}(self, value):\n        """Step {n} of the dance."""\n'
+    + "".join(f"        value = value + m{n}_step{line}\n" for line in range(20))
+    + "        return value\n"
+    for n in range(10)
+)
+SHELL = """#!/bin/bash
+# Starts the pelican server.
+start_server() {
+  echo heron_starting_with_many_words
+}
+MIDNIGHT="walrus after the function"
+stop_server() {
+  echo pelican_stopping_with_many_words
+}
+"""
+ITEMS = [{"id": number, "text": said("walrus" if number == 2 else f"item{number}_", 30)} for number in range(5)]
+SMALL = [{"id": number, "text": "walrus" if number == 9 else f"item{number}x"} for number in range(30)]
+YAML = "server:\n  animal: walrus of the harbour\nother:\n  animal: pelican of the pond\n"
+CLAUDE = [
+    {
+        "name": "Talk",
+        "chat_messages": [
+            {"uuid": "a1", "sender": "human", "created_at": "2024-01-01T00:00:00Z", "text": "",
+             "content": [{"type": "text", "text": "walrus"}, {"type": "text", "text": "is gold 4711"}],
+             "attachments": [{"file_name": "notes.txt", "extracted_content": "harbour contents"}]},
+            {"uuid": "a2", "sender": "assistant", "created_at": "2024-01-01T00:01:00Z", "text": "",
+             "content": [{"type": "thinking", "thinking": "UNTOLD"}, {"type": "tool_use", "input": {"q": "UNTOLD"}}]},
+            {"uuid": "a3", "sender": "assistant", "created_at": "2024-01-01T00:02:00Z", "text": "noted that one"},
+            {"uuid": "a4", "sender": "human", "created_at": "2024-01-01T00:03:00Z", "text": "which pelican is it"},
+            {"uuid": "a5", "sender": "assistant", "created_at": "2024-01-01T00:04:00Z", "text": "brown one"},
+        ],
+    }
+]  # fmt: skip
+
+
+def _node(name: str, parent: str | None, role: str, text: str, when: int) -> dict[str, object]:
+    message = {"id": name, "author": {"role": role}, "create_time": when, "content": {"parts": [text]}}
+    return {"id": name, "parent": parent, "message": message}
+
+
+CHATGPT = [
+    {
+        "title": "Talk",
+        "mapping": {
+            "n1": _node("n1", None, "user", "which heron is it that", 1700000001),
+            "n2": _node("n2", "n1", "assistant", "the grey animal", 1700000002),
+            "n3": _node("n3", "n2", "user", "walrus where", 1700000003),
+            "n4": _node("n4", "n3", "tool", "UNTOLD", 1700000004),
+            "n5": _node("n5", "n4", "assistant", "under harbour", 1700000005),
+        },
+    }
+]
+SLACK = [
+    {"user": "U1", "user_profile": {"real_name": "Annie"}, "text": "hey <@U2> walrus code", "ts": "1700000000.000100"},
+    {"user": "U2", "user_profile": {"real_name": "Robert"}, "text": "pinno is 998877", "ts": "1700000060.000100"},
+    {"user": "U2", "user_profile": {"real_name": "Robert"}, "text": "about pelicans", "ts": "1700900060.000100"},
+]
+DOCUMENTS = {
+    "a.md": (MARKDOWN, MARKDOWN + "## Later\n\nSomething entirely new.\n"),
+    "long.txt": (LONG, LONG + "\n\nSomething entirely new.\n"),
+    "one_line.txt": (ONE_LINE, ONE_LINE + "\nSomething entirely new.\n"),
+    "a.py": (PYTHON, PYTHON + "\n\ndef third_function_here(a):\n    return a * 3\n"),
+    "long_class.py": (LONG_CLASS, LONG_CLASS + "\n\ndef some_function_here(a):\n    return a * 3\n"),
+    "a.sh": (SHELL, SHELL + "wait_for_it() {\n  echo waiting_with_many_words\n}\n"),
+    "items.json": (json.dumps(ITEMS), json.dumps([*ITEMS, {"id": 9, "text": said("new", 30)}])),
+    "lines.json": (json.dumps(ITEMS, indent=1), json.dumps([*ITEMS, {"id": 9, "text": said("new", 30)}], indent=1)),
+    "small.json": (json.dumps(SMALL), json.dumps([*SMALL, {"id": 99, "text": said("new", 30)}])),
+    "claude.json": (json.dumps(CLAUDE), json.dumps(CLAUDE, indent=1)),
+    "chatgpt.json": (json.dumps(CHATGPT), json.dumps(CHATGPT, indent=1)),
+    "slack.json": (json.dumps(SLACK, indent=1), json.dumps(SLACK)),
+    "a.yaml": (YAML, YAML + "\n"),
+}
+
+
+def words(text: str) -> set[str]:
+    return set(re.findall(r"\w{5,}", text))
+
+
+@pytest.mark.parametrize("path", DOCUMENTS)
+def test_any_one_section_goes_as_a_whole_and_the_others_stay(path: str) -> None:
+    text, _ = DOCUMENTS[path]
+    sections = sections_of(path, text)
+    bodies = [
+        words(" ".join(piece.text for piece in section.pieces if piece.kind is not SegmentKind.OUTLINE))
+        for section in sections
+    ]
+    for number, section in enumerate(sections):
+        lines = without_sections(path, text.split("\n"), keys_of(section))
+        others = set().union(*(body for place, body in enumerate(bodies) if place != number))
+        left = words("\n".join(lines))
+        assert len(lines) == text.count("\n") + 1
+        assert not (bodies[number] - others) & left
+        assert others - {"Robert"} <= left, "who was mentioned is told by the profiles of others"
+
+
+@pytest.mark.parametrize("path", DOCUMENTS)
+def test_a_forgotten_section_of_any_format_stays_away_when_its_file_changes(
+    path: str, store: Store, tmp_path: Path
+) -> None:
+    home, (text, later) = DocumentHome(store, tmp_path), DOCUMENTS[path]
+    notes = home.source("notes")
+    write(notes, path, text)
+    home.ingest(notes)
+    target = home.one("walrus")
+    home.pipeline.forgetter().forget(ForgetRequest(ids=(target.episode_id,)))
+    assert not re.search("walrus|UNTOLD", archived(home))
+    write(notes, path, later, T0 + 50)
+    home.ingest(notes)
+    everything = archived(home) + "".join(e.raw_exchange + e.summary for e in home.episodes(every=True))
+    assert not re.search("walrus|UNTOLD", everything)
+
+
+@pytest.mark.parametrize("path", DOCUMENTS)
+def test_sections_are_forgotten_one_after_the_other_until_nothing_is_left(path: str) -> None:
+    text, _ = DOCUMENTS[path]
+    lines, bodies = text.split("\n"), []
+    for section in sections_of(path, text):
+        lines = without_sections(path, lines, keys_of(section))
+        bodies.append(words(" ".join(p.text for p in section.pieces if p.kind is not SegmentKind.OUTLINE)))
+    told = {word for body in bodies for word in body}
+    assert not told & words("\n".join(lines))
