@@ -265,11 +265,11 @@ def _looked_at(crawl: _Crawl, rules: RuleSet, read: Read, file: FileStat, before
     try:
         data = _whole(read, _absolute(crawl, file), file.size)
         crawl.tally.bytes_read += len(data)
-        text = to_text(file.path, data) if data.strip() else ""  # many a file of code is empty, and no problem
-        if rules.of_bytes(data) or rules.of_content(text):
+        if rules.of_bytes(data):
             # no reading of it counts, so that it comes in when nobody minds any more
             crawl.tally.left_out[EXCLUDED] += 1
             return _unread(crawl.source, file, before, crawl.noted)
+        text = to_text(file.path, data) if data.strip() else ""  # many a file of code is empty, and no problem
         lines = masked_lines(crawl.store, crawl.mask, file.path, text, crawl.tally.masked, forgets=crawl.forgets)
     except (SourceUnreadable, DocumentUnreadable) as problem:
         crawl.tally.problems.append(str(problem))

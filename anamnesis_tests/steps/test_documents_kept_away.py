@@ -7,7 +7,7 @@ import pytest
 
 from anamnesis_pipeline.model import Source
 from anamnesis_pipeline.sources.document_selection import Rules
-from anamnesis_pipeline.sources.exclusion import Rule, RuleKind
+from anamnesis_pipeline.sources.exclusion import Rule, RuleKind, sha256_of
 from anamnesis_pipeline.sources.specs import SourceSpec
 from anamnesis_pipeline.steps.blocklist import add_rule, lift
 from anamnesis_pipeline.steps.crawler_status import crawler_status
@@ -20,8 +20,8 @@ from anamnesis_pipeline.store.base import Store
 from anamnesis_tests.steps.crawled_documents import T0, DocumentHome, make_repository, write
 
 PROJECT = Rule(RuleKind.PROJECT, "acme/shop")
-CONTENT = Rule(RuleKind.CONTENT_PATTERN, "installer")
 SECRET_PLAN = "# Plan\n\nRun the installer twice, since the first run only downloads the parts.\n"
+CONTENT = Rule(RuleKind.CONTENT, sha256_of(SECRET_PLAN))
 RULES = Rules(lambda path: "markdown" if path.endswith(".md") else None)
 
 
@@ -69,7 +69,7 @@ def test_documents_that_are_kept_away_ask_for_one_run_and_come_at_the_next_tick_
     write(ticks.source, "plan.md", SECRET_PLAN)
     assert [ticks.tick() for _ in range(3)] == [1, 0, 0]
     assert ticks.home.episodes() == []
-    write(ticks.source, "other.md", SECRET_PLAN.replace("twice", "thrice"))
+    write(ticks.source, "other.md", SECRET_PLAN)
     assert [ticks.tick() for _ in range(3)] == [1, 0, 0]
     lift(ticks.home.store, added.rule_id)
     assert [ticks.tick() for _ in range(2)] == [1, 0]
