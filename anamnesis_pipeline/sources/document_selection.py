@@ -2,7 +2,7 @@
 
 from collections import Counter
 from collections.abc import Callable, Collection, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import lru_cache
 
 from anamnesis_pipeline.model import FileStat
@@ -42,11 +42,14 @@ class Rules:
 
 @dataclass(frozen=True, slots=True)
 class Chosen:
-    """The files to read; how many were left out for which reason, and the first few of each."""
+    """The files to read; how many were left out for which reason, and the first few of each; `too_large`: the paths of
+    those that only their size leaves out, of which what was read while they were smaller stays.
+    """
 
     files: tuple[FileStat, ...]
     left_out: Mapping[str, int] = field(default_factory=dict)
     examples: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    too_large: frozenset[str] = frozenset()
 
 
 def chosen(survey: Survey, spec: SourceSpec, rules: Rules) -> Chosen:
@@ -58,6 +61,7 @@ def chosen(survey: Survey, spec: SourceSpec, rules: Rules) -> Chosen:
     files: list[FileStat] = []
     left_out: Counter[str] = Counter()
     examples: dict[str, tuple[str, ...]] = {}
+    too_large: set[str] = set()
     for file in survey.files or ():
         why = reason(file)
         if why is None:
@@ -66,7 +70,9 @@ def chosen(survey: Survey, spec: SourceSpec, rules: Rules) -> Chosen:
         left_out[why] += 1
         if left_out[why] <= EXAMPLES:
             examples[why] = (*examples.get(why, ()), file.path)
-    return Chosen(tuple(files), dict(left_out.most_common()), examples)
+        if file.size > spec.max_file_bytes and reason(replace(file, size=1)) is None:
+            too_large.add(file.path)
+    return Chosen(tuple(files), dict(left_out.most_common()), examples, frozenset(too_large))
 
 
 def names_of(spec: SourceSpec) -> tuple[str, ...]:

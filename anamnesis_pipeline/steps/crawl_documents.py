@@ -6,7 +6,7 @@ before anything is archived.
 
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from concurrent.futures import Executor, Future, ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from typing import Protocol
@@ -51,6 +51,10 @@ class ChosenFiles(Protocol):
     @property
     def left_out(self) -> Mapping[str, int]:
         """Reason -> how many are not read for it."""
+
+    @property
+    def too_large(self) -> Collection[str]:
+        """Paths of those that only their size leaves out."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,6 +143,7 @@ def crawl_documents(
     cursors = store.ingest.cursors(source.key)
     survey = with_emptied(survey, cursors)
     crawl.tally.problems += survey.problems
+    cursors = _without_outgrown(crawl, cursors, chosen.too_large)
     wanted = _wanted(crawl, chosen.files, cursors)
     selection = select(wanted.files, wanted.cursors, complete=not survey.problems)
     with archive.writing(source.key):
@@ -153,6 +158,15 @@ def crawl_documents(
     report = _report(crawl.tally, len(wanted.files), selection, gone)
     left_out = crawl.tally.left_out + Counter(chosen.left_out)
     return replace(report, left_out=dict(left_out.most_common()), seconds=time.perf_counter() - started)
+
+
+def _without_outgrown(
+    crawl: _Crawl, cursors: Mapping[str, FileCursor], too_large: Collection[str]
+) -> dict[str, FileCursor]:
+    """The cursors without those of files that grew too large: they are there still, so nothing of them is retired."""
+    outgrown = sorted(path for path, cursor in cursors.items() if path in too_large and not cursor.gone)
+    crawl.tally.problems += [f"{path}: too large by now, what was read of it stays as it was" for path in outgrown]
+    return {path: cursor for path, cursor in cursors.items() if path not in too_large}
 
 
 @dataclass(frozen=True, slots=True)

@@ -108,6 +108,16 @@ def test_an_alias_by_which_an_excluded_project_becomes_another_lets_its_document
     assert ticks.tick() == 1
 
 
+def test_the_only_document_asks_for_no_run_when_it_grew_too_large(ticks: Ticks) -> None:
+    write(ticks.source, "plan.md", SECRET_PLAN)
+    ticks.tick()
+    write(ticks.source, "plan.md", SECRET_PLAN + " " * (1 << 20))
+    assert [ticks.tick() for _ in range(2)] == [0, 0]
+    write(ticks.source, "plan.md", SECRET_PLAN.replace("twice", "thrice"), T0 + 60)
+    assert ticks.tick() == 1
+    assert ["thrice" in text for text in ticks.home.texts()] == [True]
+
+
 def test_a_root_that_lists_nothing_at_all_is_a_problem_and_asks_for_no_run(ticks: Ticks) -> None:
     (Path(ticks.source.root) / ".git").rename(ticks.home.place / "elsewhere")
     file = write(ticks.source, "plan.md", SECRET_PLAN)

@@ -17,7 +17,7 @@ from anamnesis_pipeline.steps.blocklist import add_rule, lift
 from anamnesis_pipeline.steps.crawl_documents import RULES_FILES
 from anamnesis_pipeline.steps.llm_choice import LlmChoice, LlmRules
 from anamnesis_pipeline.store.base import Store
-from anamnesis_tests.steps.crawled_documents import T0, DocumentHome, make_repository, write
+from anamnesis_tests.steps.crawled_documents import MOST_BYTES, T0, DocumentHome, make_repository, write
 from anamnesis_tests.store.samples import put
 
 SETUP = "## Setup\n\nRun the installer twice, since the first run only downloads the parts."
@@ -127,6 +127,20 @@ def test_a_root_that_lists_nothing_at_all_retires_nothing_and_says_so(home: Docu
     write(notes, "b.md", page(COLORS))
     home.ingest(notes)
     assert "3010" not in "".join(home.texts())
+
+
+def test_a_file_that_grew_too_large_stays_as_it_was_and_is_named(home: DocumentHome) -> None:
+    notes = home.source("notes")
+    write(notes, "a.md", page(SETUP, PORTS))
+    home.ingest(notes)
+    write(notes, "a.md", page(COLORS) + " " * MOST_BYTES, T0 + 50)
+    (report,) = home.ingest(notes)
+    assert report.crawl.problems == ["a.md: too large by now, what was read of it stays as it was"]
+    assert "3010" in "".join(home.texts())
+    write(notes, "a.md", page(COLORS), T0 + 90)
+    home.ingest(notes)
+    assert "3010" not in "".join(home.texts())
+    assert "orange" in "".join(home.texts())
 
 
 def test_a_renamed_heading_is_a_change_and_not_a_loss(home: DocumentHome) -> None:
