@@ -55,7 +55,7 @@ class Chosen:
 def chosen(survey: Survey, spec: SourceSpec, rules: Rules) -> Chosen:
     """The documents among the files of a survey, in its order. `.gitignore` counts as in git at every level, a nested
     repository minds its own only; `.anamnesisignore` is written the same way and wins; an empty one leaves out all that
-    is around and below it.
+    is around and below it. A link is read if what it leads to would be.
     """
     reason = _Reasons(survey, spec, rules)
     files: list[FileStat] = []
@@ -63,14 +63,15 @@ def chosen(survey: Survey, spec: SourceSpec, rules: Rules) -> Chosen:
     examples: dict[str, tuple[str, ...]] = {}
     too_large: set[str] = set()
     for file in survey.files or ():
-        why = reason(file)
+        target = survey.links.get(file.path)
+        why = reason(file) or (reason(replace(file, path=target)) if target is not None else None)
         if why is None:
             files.append(file)
             continue
         left_out[why] += 1
         if left_out[why] <= EXAMPLES:
             examples[why] = (*examples.get(why, ()), file.path)
-        if file.size > spec.max_file_bytes and reason(replace(file, size=1)) is None:
+        if file.size > spec.max_file_bytes and reason(replace(file, path=target or file.path, size=1)) is None:
             too_large.add(file.path)
     return Chosen(tuple(files), dict(left_out.most_common()), examples, frozenset(too_large))
 
