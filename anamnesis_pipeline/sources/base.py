@@ -55,7 +55,8 @@ class Survey:
     nothing changed. `files` is None if `state` equals `known`; all else is empty then, whatever there was. `paths` are
     relative to `root`, the history's is `../history.jsonl`. Of documents, `ignores` holds the texts of the files
     `.gitignore` and `.anamnesisignore` by path, and `repositories` the folders with a `.git` (`.`: the root itself).
-    Links to files are files, with the size and time of their target; of documents, links to folders are not followed.
+    Links to files are files, with the size and time of their target. Of documents, those whose target lies outside of
+    `root` are left out, `links` has the paths of the targets of the others, and links to folders are not followed.
     """
 
     root: str
@@ -64,6 +65,13 @@ class Survey:
     problems: tuple[str, ...] = ()
     ignores: Mapping[str, str] = field(default_factory=dict)
     repositories: tuple[str, ...] = ()
+    links: Mapping[str, str] = field(default_factory=dict)
+
+
+def target_inside(root: str, target: str) -> str | None:
+    """The path below `root` of what a link leads to; both absolute and without links. None: it lies elsewhere."""
+    above = root.rstrip("/") + "/"
+    return target.removeprefix(above) if target.startswith(above) else None
 
 
 Read = Callable[[str, int, int], bytes]

@@ -2,7 +2,7 @@
 
 from collections import Counter
 from collections.abc import Callable, Collection, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import lru_cache
 
 from anamnesis_pipeline.model import FileStat
@@ -42,31 +42,38 @@ class Rules:
 
 @dataclass(frozen=True, slots=True)
 class Chosen:
-    """The files to read; how many were left out for which reason, and the first few of each."""
+    """The files to read; how many were left out for which reason, and the first few of each; `too_large`: the paths of
+    those that only their size leaves out, of which what was read while they were smaller stays.
+    """
 
     files: tuple[FileStat, ...]
     left_out: Mapping[str, int] = field(default_factory=dict)
     examples: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    too_large: frozenset[str] = frozenset()
 
 
 def chosen(survey: Survey, spec: SourceSpec, rules: Rules) -> Chosen:
     """The documents among the files of a survey, in its order. `.gitignore` counts as in git at every level, a nested
     repository minds its own only; `.anamnesisignore` is written the same way and wins; an empty one leaves out all that
-    is around and below it.
+    is around and below it. A link is read if what it leads to would be.
     """
     reason = _Reasons(survey, spec, rules)
     files: list[FileStat] = []
     left_out: Counter[str] = Counter()
     examples: dict[str, tuple[str, ...]] = {}
+    too_large: set[str] = set()
     for file in survey.files or ():
-        why = reason(file)
+        target = survey.links.get(file.path)
+        why = reason(file) or (reason(replace(file, path=target)) if target is not None else None)
         if why is None:
             files.append(file)
             continue
         left_out[why] += 1
         if left_out[why] <= EXAMPLES:
             examples[why] = (*examples.get(why, ()), file.path)
-    return Chosen(tuple(files), dict(left_out.most_common()), examples)
+        if file.size > spec.max_file_bytes and reason(replace(file, path=target or file.path, size=1)) is None:
+            too_large.add(file.path)
+    return Chosen(tuple(files), dict(left_out.most_common()), examples, frozenset(too_large))
 
 
 def names_of(spec: SourceSpec) -> tuple[str, ...]:

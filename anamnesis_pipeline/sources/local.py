@@ -22,6 +22,7 @@ from anamnesis_pipeline.sources.base import (
     Wanted,
     is_archived,
     is_log,
+    target_inside,
 )
 from anamnesis_pipeline.sources.globs import Names
 from anamnesis_pipeline.sources.specs import DOCUMENTS
@@ -120,7 +121,13 @@ class LocalHost:
             return Survey(root, None, state)
         files = sorted(found.files, key=lambda file: file.path)
         return Survey(
-            root, tuple(files), state, tuple(found.problems), found.ignores, tuple(sorted(found.repositories))
+            root,
+            tuple(files),
+            state,
+            tuple(found.problems),
+            found.ignores,
+            tuple(sorted(found.repositories)),
+            found.links,
         )
 
     def _logs(self, root: str) -> "_Found":
@@ -133,13 +140,15 @@ class LocalHost:
 
 @dataclass(slots=True)
 class _Found:
-    """What a walk gathers. `folders` are those still to be entered."""
+    """What a walk gathers. `folders` are those still to be entered; `real` is the root without links."""
 
     files: list[FileStat] = field(default_factory=list)
     problems: list[str] = field(default_factory=list)
     ignores: dict[str, str] = field(default_factory=dict)
     repositories: list[str] = field(default_factory=list)
     folders: list[str] = field(default_factory=list)
+    links: dict[str, str] = field(default_factory=dict)
+    real: str = ""
 
 
 def _walk(root: str, below: str, depth: int, seen: set[tuple[int, int]], problems: list[str]) -> Iterator[FileStat]:
@@ -184,7 +193,7 @@ def walk_order(name: str, *, is_link: bool) -> tuple[bool, bool, bool, str]:
 
 
 def _documents(root: str, wanted: Wanted) -> _Found:
-    found = _Found(folders=[""])
+    found = _Found(folders=[""], real=_real(root))
     names, skip = Names(wanted.names), Names(wanted.skip, is_exact=True)
     while found.folders:
         below = found.folders.pop()
@@ -212,12 +221,26 @@ def _document(found: _Found, entry: os.DirEntry[bytes], place: tuple[str, str], 
             if name not in skip:
                 found.folders.append(path)
         elif (name in names or name in IGNORE_FILES) and entry.is_file():
-            if name in names:
+            if name in names and _is_within(found, path, entry):
                 found.files.append(_file_stat(path, entry.stat()))
             if name in IGNORE_FILES:
                 _ignores(found, path, entry)
     except OSError as problem:
         found.problems.append(f"{folder}/{name}: {_reason(problem)}")
+
+
+def _is_within(found: _Found, path: str, entry: os.DirEntry[bytes]) -> bool:
+    """Whether a file is no link, or one to a file inside the root, which is noted."""
+    if not entry.is_symlink():
+        return True
+    target = target_inside(found.real, _real(name_of(entry.path)))
+    if target is not None:
+        found.links[path] = target
+    return target is not None
+
+
+def _real(path: str) -> str:
+    return name_of(os.path.realpath(bytes_of(path)))
 
 
 def _ignores(found: _Found, path: str, entry: os.DirEntry[bytes]) -> None:
@@ -232,7 +255,7 @@ def _ignores(found: _Found, path: str, entry: os.DirEntry[bytes]) -> None:
 def _state(found: _Found) -> str:
     """64 hex characters that change with whatever was found."""
     files = [f"{file.path}\0{file.size}\0{file.mtime_ns}\0{file.device}\0{file.inode}" for file in found.files]
-    texts = [f"{path}\0{text}" for path, text in found.ignores.items()]
+    texts = [f"{path}\0{text}" for path, text in (*found.ignores.items(), *found.links.items())]
     digest = hashlib.sha256()
     for lines in (files, texts, found.problems, found.repositories):
         for line in sorted(lines):

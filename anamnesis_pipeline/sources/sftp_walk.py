@@ -61,7 +61,8 @@ def look_through(sftp: Sftp, wanted: Wanted, home: str) -> Answer:
     answer.entries = []
     walk = _Walk(sftp, answer, wanted)
     walk.waiting.append(_Folder("", 0, sftp.real_path(root)))
-    walk.seen.add(walk.waiting[0].real)
+    answer.real = walk.waiting[0].real
+    walk.seen.add(answer.real)
     visit = _visit_documents if wanted.kind == DOCUMENTS else _visit_logs
     while queue := walk.waiting or walk.linked or walk.later:
         _list(walk, queue.pop(), visit)
@@ -149,6 +150,8 @@ def _visit_documents(walk: _Walk, folder: _Folder, name: str, found: Attributes)
         attributes = _followed(walk.sftp, f"{walk.answer.root}/{path}", found)
         if attributes is not None and attributes.is_file:
             _note(walk, "s" if found.is_link else "f", _stat(path, attributes))
+            if found.is_link:
+                walk.answer.targets[path] = walk.sftp.real_path(f"{walk.answer.root}/{path}")
             if name in IGNORE_FILES and not found.is_link and attributes.size <= IGNORE_BYTES:
                 walk.answer.ignores[path] = _text(walk, f"{walk.answer.root}/{path}")
 

@@ -6,7 +6,16 @@ from collections.abc import Iterator, Sequence
 
 from anamnesis_pipeline.errors import SourceMissing, SourceUnreadable
 from anamnesis_pipeline.model import FileStat
-from anamnesis_pipeline.sources.base import HISTORY, IGNORE_BYTES, IGNORE_FILES, Listing, Survey, Wanted, is_archived
+from anamnesis_pipeline.sources.base import (
+    HISTORY,
+    IGNORE_BYTES,
+    IGNORE_FILES,
+    Listing,
+    Survey,
+    Wanted,
+    is_archived,
+    target_inside,
+)
 from anamnesis_pipeline.sources.globs import Names
 from anamnesis_pipeline.sources.local import MAX_DEPTH, walk_order
 from anamnesis_pipeline.sources.specs import DOCUMENTS
@@ -71,13 +80,16 @@ def _walk(
 
 def _documents(wanted: Wanted, answer: Answer) -> Survey:
     names, entries = Names(wanted.names), answer.entries or []
-    files = [e.stat for e in entries if e.kind in "fs" and e.stat.path.rpartition("/")[2] in names]
+    inside = {path: target_inside(answer.real, target) for path, target in answer.targets.items() if answer.real}
+    links = {path: target for path, target in inside.items() if target is not None}
+    read = [e.stat for e in entries if e.kind == "f" or (e.kind == "s" and e.stat.path in links)]
+    files = [file for file in read if file.path.rpartition("/")[2] in names]
     problems = [f"{answer.root}/{e.stat.path}: permission denied" for e in entries if e.kind == "x"]
     problems += [f"{answer.root}/{path}: larger than {IGNORE_BYTES >> 10} KB, not obeyed" for path in _huge(entries)]
     repositories = sorted(e.stat.path.rpartition("/")[0] or "." for e in entries if e.kind == "g")
     return Survey(
         answer.root, tuple(sorted(files, key=lambda file: file.path)), answer.state,
-        tuple(dict.fromkeys([*answer.problems, *problems])), answer.ignores, tuple(repositories),
+        tuple(dict.fromkeys([*answer.problems, *problems])), answer.ignores, tuple(repositories), links,
     )  # fmt: skip
 
 
@@ -104,6 +116,6 @@ def state_of(answer: Answer) -> str:
     digest = hashlib.sha256()
     for entry in sorted(answer.entries or (), key=lambda each: (each.stat.path, each.kind)):
         digest.update(f"{entry.kind}\0{entry.stat.path}\0{entry.stat.size}\0{entry.stat.mtime_ns}\0\0".encode())
-    for path, text in sorted(answer.ignores.items()):
+    for path, text in sorted([*answer.ignores.items(), *answer.targets.items()]):
         digest.update(f"{path}\0{text}\0\0".encode())
     return digest.hexdigest()

@@ -7,7 +7,8 @@ The answer is a row of records, each ended by NUL, and between them what `grep` 
     <records of find> e            `k` in place of `e`: it was killed before it was done
 
 A record of find is `<type> <size> <time> <device> <inode> <path>`. Types: f file, s link to a file (with its absolute
-path), d folder, l link to a folder, x folder that cannot be read, g `.git`.
+path), d folder, l link to a folder, x folder that cannot be read, g `.git`. Of documents, `r<root without links>` comes
+first, and `t<absolute path of its target>` behind each link.
 """
 
 import hashlib
@@ -72,7 +73,9 @@ class Entry:
 
 @dataclass(slots=True)
 class Answer:
-    """What came of one question. `error`: empty, `m`, `n` or `p`. Entries are None where the state is the known one."""
+    """What came of one question. `error`: empty, `m`, `n` or `p`. Entries are None where the state is the known one.
+    `real`: the root without links; `targets`: of links to files, the absolute path without links of what they lead to.
+    """
 
     root: str
     error: str = ""
@@ -80,6 +83,8 @@ class Answer:
     state: str = ""
     ignores: dict[str, str] = field(default_factory=dict)
     problems: list[str] = field(default_factory=list)
+    real: str = ""
+    targets: dict[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,12 +118,16 @@ def documents_question(root: str, known: str, names: Sequence[str], skip: Sequen
     wanted = " -o ".join([*(f"-iname {_glob(glob)}" for glob in names), ignored]) if names else "-true"
     skipped = " -o ".join(f"-name {_glob(glob)}" for glob in skip)
     prune = rf"\( {skipped} \) -prune -o " if skipped else ""
-    target = r"s %s %.9Y %d %i %n\0"
+    link = (
+        r"""for L; do stat -L --printf="s %s %.9Y %d %i %n\0" "$L" && """
+        r"""printf "t%s\0" "$(readlink -f "$L")"; done"""
+    )  # fmt: skip
     look = (
+        r"""printf 'r%s\0' "$(readlink -f "$R")"; """
         rf"""walk -H "$R" -mindepth 1 -name {REPOSITORY} -prune -printf 'g {_RECORD}' """
         rf"-o -type d \( {prune}{_NOT_TO_BE_READ} \) "
         rf"-o \( {wanted} \) \( -type f -printf 'f {_RECORD}' \( {ignored} \) {_NOT_HUGE} -exec grep -aHsZ '' {{}} + "
-        rf"-o -type l -xtype f -exec stat -L --printf='{target}' {{}} + \)"
+        rf"-o -type l -xtype f -exec sh -c '{link}' sh {{}} + \)"
     )
     return Question(root, look, known)
 
@@ -192,7 +201,8 @@ def read_reply(raw: bytes, token: str) -> Reply | None:
 
 def _answer(reader: "_Records", root: str) -> Answer:
     answer = Answer(root)
-    start, entries = reader.at, []
+    start = reader.at
+    entries: list[Entry] = []
     shown: dict[str, list[bytes]] = {}
     while True:
         if reader.is_shown_line:
@@ -211,16 +221,25 @@ def _answer(reader: "_Records", root: str) -> Answer:
         if record == b"e":
             answer.state = hashlib.sha256(reader.raw[start:before]).hexdigest()
             break
-        if (entry := _entry(root, record)) is not None:
-            entries.append(entry)
-        else:
-            answer.problems.append(f"{root}: the host shows an entry in a way that is not understood, passed over")
+        _take(answer, entries, record)
     answer.entries = entries
     answer.ignores = {path: name_of(b"".join(lines)) for path, lines in shown.items()}
     for entry in entries:  # an empty file has no lines to show
         if entry.kind == "f" and entry.stat.size == 0 and entry.stat.path.rpartition("/")[2] in IGNORE_FILES:
             answer.ignores.setdefault(entry.stat.path, "")
     return answer
+
+
+def _take(answer: Answer, entries: list[Entry], record: bytes) -> None:
+    """Add a record of a listing to its answer."""
+    if record[:1] == b"r":
+        answer.real = name_of(record[1:])
+    elif record[:1] == b"t" and entries and entries[-1].kind == "s":
+        answer.targets[entries[-1].stat.path] = name_of(record[1:])
+    elif (entry := _entry(answer.root, record)) is not None:
+        entries.append(entry)
+    else:
+        answer.problems.append(f"{answer.root}: the host shows an entry in a way that is not understood, passed over")
 
 
 def _entry(root: str, record: bytes) -> Entry | None:

@@ -23,10 +23,11 @@ class SourceFiles:
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """The sources in a survey that has files, by key, and what was left out of them."""
+    """The sources in a survey that has files, by key, and what was left out of them; `too_large` as in `Chosen`."""
 
     sources: Mapping[str, SourceFiles]
     left_out: Mapping[str, int] = field(default_factory=dict)
+    too_large: frozenset[str] = frozenset()
 
 
 def wanted_of(spec: SourceSpec, skip: tuple[str, ...], known: str = "") -> Wanted:
@@ -45,7 +46,7 @@ def found_in(spec: SourceSpec, survey: Survey, rules: Rules) -> Found:
     selection: Chosen = chosen(survey, spec, rules)
     source = document_source(spec, survey.root)
     files = {source.key: SourceFiles(source, selection.files)} if selection.files else {}
-    return Found(files, selection.left_out)
+    return Found(files, selection.left_out, selection.too_large)
 
 
 def _logs(spec: SourceSpec, survey: Survey) -> list[SourceFiles]:

@@ -6,7 +6,7 @@ before anything is archived.
 
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from concurrent.futures import Executor, Future, ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from typing import Protocol
@@ -44,6 +44,10 @@ class ChosenFiles(Protocol):
     @property
     def left_out(self) -> Mapping[str, int]:
         """Reason -> how many are not read for it."""
+
+    @property
+    def too_large(self) -> Collection[str]:
+        """Paths of those that only their size leaves out."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,17 +138,17 @@ def crawl_documents(
     survey = with_emptied(survey, store.ingest.cursors(source.key))
     crawl.tally.problems += survey.problems
     with archive.writing(source.key):
-        report = _crawl_chosen(crawl, host, chosen.files, named, complete=not survey.problems)
+        report = _crawl_chosen(crawl, host, chosen, named, complete=not survey.problems)
     left_out = crawl.tally.left_out + Counter(chosen.left_out)
     return replace(report, left_out=dict(left_out.most_common()), seconds=time.perf_counter() - started)
 
 
 def _crawl_chosen(
-    crawl: _Crawl, host: SourceHost, files: Sequence[FileStat], named: Callable[[str], str], *, complete: bool
+    crawl: _Crawl, host: SourceHost, chosen: ChosenFiles, named: Callable[[str], str], *, complete: bool
 ) -> CrawlReport:
     ingest, key = crawl.store.ingest, crawl.source.key
-    cursors = ingest.cursors(key)
-    wanted = _wanted(crawl, files, cursors)
+    cursors = _without_outgrown(crawl, ingest.cursors(key), chosen.too_large)
+    wanted = _wanted(crawl, chosen.files, cursors)
     selection = select(wanted.files, wanted.cursors, complete=complete)
     kept_away = [_unread(crawl.source, file, cursors.get(file.path), crawl.noted) for file in wanted.kept_away]
     renamed = _renamed(crawl, wanted, named)
@@ -155,6 +159,15 @@ def _crawl_chosen(
         crawl.tally.problems.append(str(problem))
     gone = ingest.mark_gone(key, selection.gone) if selection.gone else 0
     return _report(crawl.tally, len(wanted.files), selection, gone)
+
+
+def _without_outgrown(
+    crawl: _Crawl, cursors: Mapping[str, FileCursor], too_large: Collection[str]
+) -> dict[str, FileCursor]:
+    """The cursors without those of files that grew too large: they are there still, so nothing of them is retired."""
+    outgrown = sorted(path for path, cursor in cursors.items() if path in too_large and not cursor.gone)
+    crawl.tally.problems += [f"{path}: too large by now, what was read of it stays as it was" for path in outgrown]
+    return {path: cursor for path, cursor in cursors.items() if path not in too_large}
 
 
 @dataclass(frozen=True, slots=True)
@@ -267,11 +280,11 @@ def _looked_at(crawl: _Crawl, rules: RuleSet, read: Read, file: FileStat, before
     try:
         data = _whole(read, _absolute(crawl, file), file.size)
         crawl.tally.bytes_read += len(data)
-        text = to_text(file.path, data) if data.strip() else ""  # many a file of code is empty, and no problem
-        if rules.of_bytes(data) or rules.of_content(text):
+        if rules.of_bytes(data):
             # no reading of it counts, so that it comes in when nobody minds any more
             crawl.tally.left_out[EXCLUDED] += 1
             return _unread(crawl.source, file, before, crawl.noted)
+        text = to_text(file.path, data) if data.strip() else ""  # many a file of code is empty, and no problem
         lines = masked_lines(crawl.store, crawl.mask, file.path, text, crawl.tally.masked, forgets=crawl.forgets)
     except (SourceUnreadable, DocumentUnreadable) as problem:
         crawl.tally.problems.append(str(problem))

@@ -234,7 +234,9 @@ def _compared(visit: _Visit, spec: SourceSpec, survey: Survey, before: Look) -> 
         if key not in found.sources and is_of(source, spec)
     }
     visit.tally.sources.update({key: each.source for key, each in gone.items()})
-    changed, last = _changed(visit, {**found.sources, **gone}, before.after, complete=not survey.problems)
+    changed, last = _changed(
+        visit, {**found.sources, **gone}, before.after, too_large=found.too_large, complete=not survey.problems
+    )  # fmt: skip
     visit.tally.changed.update(dict.fromkeys(changed))
     files = [file for each in found.sources.values() for file in each.files]
     is_done = not changed and not last
@@ -252,7 +254,9 @@ def _remember(visit: _Visit, found: Found) -> None:
     visit.crawler.store.ingest.put_sources([each for key, each in sources.items() if visit.stored.get(key) != each])
 
 
-def _changed(visit: _Visit, sources: Mapping[str, SourceFiles], after: str, *, complete: bool) -> tuple[list[str], str]:
+def _changed(
+    visit: _Visit, sources: Mapping[str, SourceFiles], after: str, *, too_large: frozenset[str], complete: bool
+) -> tuple[list[str], str]:
     """Keys of the sources with something to read, and where this ended if the time did; empty: all were compared."""
     changed: list[str] = []
     last = ""
@@ -260,17 +264,18 @@ def _changed(visit: _Visit, sources: Mapping[str, SourceFiles], after: str, *, c
         if time.monotonic() > visit.until:
             return changed, last or after
         last = key
-        if _has_news(visit.crawler, sources[key], complete=complete):
+        if _has_news(visit.crawler, sources[key], too_large, complete=complete):
             changed.append(key)
     return changed, ""
 
 
-def _has_news(crawler: Crawler, found: SourceFiles, *, complete: bool) -> bool:
-    """Whether a crawl would find something to do. What a rule keeps away by its path is neither read nor gone; what one
-    kept away otherwise is to be read when the rules are others.
+def _has_news(crawler: Crawler, found: SourceFiles, too_large: frozenset[str], *, complete: bool) -> bool:
+    """Whether a crawl would find something to do. What a rule keeps away by its path or grew too large is neither
+    read nor gone; what a rule kept away otherwise is to be read when the rules are others.
     """
     source, rules = found.source, crawler.exclusions.now()
     files, cursors = found.files, crawler.store.ingest.cursors(source.key)
+    cursors = {path: cursor for path, cursor in cursors.items() if path not in too_large}
     noted = crawler.exclusions.noted
     if any(is_due_again(cursor, noted) for cursor in cursors.values() if not cursor.gone):
         return True

@@ -82,6 +82,19 @@ def test_a_text_may_be_as_large_as_the_limit_and_not_larger(size: int, is_read: 
     assert bool(choose([stat("a.md", size)]).files) == is_read
 
 
+def test_what_only_its_size_leaves_out_is_told_from_what_is_not_wanted() -> None:
+    large = 1 << 30
+    files = [stat("a.md", large), stat("b.lock", large), stat("c.md", large), stat("d.md", 0), stat("e.md")]
+    assert choose(files, ignores={".gitignore": "c.md"}, repositories=(".",)).too_large == {"a.md"}
+
+
+def test_a_link_is_read_only_if_what_it_leads_to_would_be() -> None:
+    links = {"config.txt": ".env", "key.txt": ".ssh/key.txt", "b.txt": "secret/b.txt", "c.txt": "docs/c.md"}
+    files = tuple(stat(path) for path in links)
+    found = chosen(Survey("/repo", files, "", (), {".gitignore": "secret/"}, (".",), links), SPEC, RULES)
+    assert names(found) == ["c.txt"]
+
+
 def test_a_pdf_and_an_export_of_chats_may_be_fifty_times_as_large() -> None:
     files = [stat("a.pdf", 50 << 20), stat("x/conversations.json", 50 << 20), stat("b.pdf", (50 << 20) + 1)]
     found = choose(files)

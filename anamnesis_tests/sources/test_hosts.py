@@ -127,20 +127,37 @@ def test_odd_names_are_listed_and_read(host, tmp_path, raw):
         assert read(path, 0, 100) == raw
 
 
-def test_links_to_files_are_files_and_links_to_folders_are_not_followed(host, tmp_path):
-    target = write(tmp_path / "elsewhere" / "target", "1234567")
+def test_links_to_files_inside_the_root_are_files_and_links_to_folders_are_not_followed(host, tmp_path):
     root = tmp_path / "root"
     write(root / "a.md", "12")
+    target = write(root / "sub" / "target", "1234567")
     (root / "link.md").symlink_to(target)
-    (root / "folder.md").symlink_to(tmp_path / "elsewhere")
+    (root / "sub" / "up.md").symlink_to("../a.md")
+    (root / "folder.md").symlink_to(root / "sub")
     (root / "loop").symlink_to(root)
     (root / "self.md").symlink_to(root / "self.md")
     (root / "nowhere.md").symlink_to(root / "gone")
     os.utime(target, (1_000_000, 1_000_000))
-    files = {file.path: file for file in survey(host, root).files}
-    assert set(files) == {"a.md", "link.md"}
-    assert files["link.md"].size == 7
-    assert files["link.md"].mtime_ns == 1_000_000 * 10**9
+    (tmp_path / "other way").symlink_to(root)
+    for way in (root, tmp_path / "other way"):
+        found = survey(host, way)
+        files = {file.path: file for file in found.files}
+        assert set(files) == {"a.md", "link.md", "sub/up.md"}
+        assert found.links == {"link.md": "sub/target", "sub/up.md": "a.md"}
+        assert files["link.md"].size == 7
+        assert files["link.md"].mtime_ns == 1_000_000 * 10**9
+
+
+def test_a_link_that_leaves_the_root_is_no_file(host, tmp_path):
+    target = write(tmp_path / "root-2" / "key", "1234567")
+    root = tmp_path / "root"
+    write(root / "a.md", "12")
+    (root / "link.md").symlink_to(target)
+    (root / "up.md").symlink_to("../root-2/key")
+    (root / "between").symlink_to(tmp_path / "root-2")
+    (root / "long.md").symlink_to("between/key")
+    found = survey(host, root)
+    assert (paths(found), dict(found.links)) == (["a.md"], {})
 
 
 def test_special_files_are_not_listed_and_reading_one_does_not_wait(host, tmp_path):

@@ -21,6 +21,7 @@ from anamnesis_pipeline.store.base import Store
 from anamnesis_pipeline.summaries import extractive
 from anamnesis_pipeline.wiring import archive_lines
 
+MOST_BYTES = 1 << 20
 T0 = 1_750_000_000
 REMOTE = '[remote "origin"]\n\turl = git@github.com:acme/shop.git\n'
 
@@ -31,14 +32,17 @@ def unmasked(text: str) -> tuple[str, Counter[str]]:
 
 @dataclass(frozen=True)
 class Readable:
-    """Every file of a format that is read."""
+    """Every file of a format that is read, and is not too large."""
 
     files: tuple[FileStat, ...]
     left_out: Mapping[str, int] = field(default_factory=dict)
+    too_large: frozenset[str] = frozenset()
 
 
 def readable(survey: Survey) -> Readable:
-    return Readable(tuple(file for file in survey.files or () if format_of(file.path)))
+    files = [file for file in survey.files or () if format_of(file.path)]
+    too_large = frozenset(file.path for file in files if file.size > MOST_BYTES)
+    return Readable(tuple(file for file in files if file.path not in too_large), too_large=too_large)
 
 
 class DocumentHome:

@@ -7,7 +7,7 @@ import pytest
 
 from anamnesis_pipeline.model import Source
 from anamnesis_pipeline.sources.document_selection import Rules
-from anamnesis_pipeline.sources.exclusion import Rule, RuleKind
+from anamnesis_pipeline.sources.exclusion import Rule, RuleKind, sha256_of
 from anamnesis_pipeline.sources.specs import SourceSpec
 from anamnesis_pipeline.steps.blocklist import add_rule, lift
 from anamnesis_pipeline.steps.crawler_status import crawler_status
@@ -20,8 +20,8 @@ from anamnesis_pipeline.store.base import Store
 from anamnesis_tests.steps.crawled_documents import T0, DocumentHome, make_repository, write
 
 PROJECT = Rule(RuleKind.PROJECT, "acme/shop")
-CONTENT = Rule(RuleKind.CONTENT_PATTERN, "installer")
 SECRET_PLAN = "# Plan\n\nRun the installer twice, since the first run only downloads the parts.\n"
+CONTENT = Rule(RuleKind.CONTENT, sha256_of(SECRET_PLAN))
 RULES = Rules(lambda path: "markdown" if path.endswith(".md") else None)
 
 
@@ -69,7 +69,7 @@ def test_documents_that_are_kept_away_ask_for_one_run_and_come_at_the_next_tick_
     write(ticks.source, "plan.md", SECRET_PLAN)
     assert [ticks.tick() for _ in range(3)] == [1, 0, 0]
     assert ticks.home.episodes() == []
-    write(ticks.source, "other.md", SECRET_PLAN.replace("twice", "thrice"))
+    write(ticks.source, "other.md", SECRET_PLAN)
     assert [ticks.tick() for _ in range(3)] == [1, 0, 0]
     lift(ticks.home.store, added.rule_id)
     assert [ticks.tick() for _ in range(2)] == [1, 0]
@@ -106,6 +106,16 @@ def test_an_alias_by_which_an_excluded_project_becomes_another_lets_its_document
     add_alias(ticks.home.store, label, "market")
     add_rule(ticks.home.store, Rule(RuleKind.PROJECT, "another"))
     assert ticks.tick() == 1
+
+
+def test_the_only_document_asks_for_no_run_when_it_grew_too_large(ticks: Ticks) -> None:
+    write(ticks.source, "plan.md", SECRET_PLAN)
+    ticks.tick()
+    write(ticks.source, "plan.md", SECRET_PLAN + " " * (1 << 20))
+    assert [ticks.tick() for _ in range(2)] == [0, 0]
+    write(ticks.source, "plan.md", SECRET_PLAN.replace("twice", "thrice"), T0 + 60)
+    assert ticks.tick() == 1
+    assert ["thrice" in text for text in ticks.home.texts()] == [True]
 
 
 def test_a_root_that_lists_nothing_at_all_is_a_problem_and_asks_for_no_run(ticks: Ticks) -> None:

@@ -12,18 +12,19 @@ import pytest
 from anamnesis_pipeline.errors import HostUnreachable
 from anamnesis_pipeline.model import EXCLUDED, Source
 from anamnesis_pipeline.sources.base import Read
-from anamnesis_pipeline.sources.exclusion import Rule, RuleKind
+from anamnesis_pipeline.sources.exclusion import Rule, RuleKind, sha256_of
 from anamnesis_pipeline.sources.local import LocalHost
 from anamnesis_pipeline.steps.blocklist import add_rule, lift
 from anamnesis_pipeline.steps.crawl_documents import RULES_FILES
 from anamnesis_pipeline.steps.llm_choice import LlmChoice, LlmRules
 from anamnesis_pipeline.store.base import Store
 from anamnesis_tests.documents.made_documents import pdf_file
-from anamnesis_tests.steps.crawled_documents import T0, DocumentHome, make_repository, write
+from anamnesis_tests.steps.crawled_documents import MOST_BYTES, T0, DocumentHome, make_repository, write
 from anamnesis_tests.store.samples import put
 
 SETUP = "## Setup\n\nRun the installer twice, since the first run only downloads the parts."
 PORTS = "## Ports\n\nThe sidecar listens on 3010, and Dagster on 3000 of the same machine."
+WALRUS = "# Zoo\nThe walrus sleeps here.\n"
 COLORS = "## Colors\n\nEverything that is a warning is orange, and errors are red on white."
 
 
@@ -128,6 +129,20 @@ def test_a_root_that_lists_nothing_at_all_retires_nothing_and_says_so(home: Docu
     write(notes, "b.md", page(COLORS))
     home.ingest(notes)
     assert "3010" not in "".join(home.texts())
+
+
+def test_a_file_that_grew_too_large_stays_as_it_was_and_is_named(home: DocumentHome) -> None:
+    notes = home.source("notes")
+    write(notes, "a.md", page(SETUP, PORTS))
+    home.ingest(notes)
+    write(notes, "a.md", page(COLORS) + " " * MOST_BYTES, T0 + 50)
+    (report,) = home.ingest(notes)
+    assert report.crawl.problems == ["a.md: too large by now, what was read of it stays as it was"]
+    assert "3010" in "".join(home.texts())
+    write(notes, "a.md", page(COLORS), T0 + 90)
+    home.ingest(notes)
+    assert "3010" not in "".join(home.texts())
+    assert "orange" in "".join(home.texts())
 
 
 def test_a_renamed_heading_is_a_change_and_not_a_loss(home: DocumentHome) -> None:
@@ -276,10 +291,25 @@ def test_a_document_that_is_handed_in_is_found_at_once_by_its_title_and_tags(hom
     assert len(home.episodes(every=True)) == len(ids)
 
 
-def test_what_somebody_keeps_out_by_its_text_comes_in_when_nobody_minds_any_more(home: DocumentHome) -> None:
+def test_only_the_sections_that_a_rule_by_text_means_are_held_and_come_when_it_is_lifted(home: DocumentHome) -> None:
+    notes = home.source("notes")
+    write(notes, "a.md", page(SETUP, PORTS))
+    rule, _ = add_rule(home.store, Rule(RuleKind.CONTENT_PATTERN, "installer"))
+    (report,) = home.ingest(notes)
+    assert (report.crawl.left_out, report.crawl.problems) == ({}, [])
+    assert "3010" in "".join(home.texts())
+    assert "installer" not in "".join(e.raw_exchange for e in home.episodes(every=True))
+    lift(home.store, rule.rule_id)
+    home.ingest(notes)
+    assert "installer" in "".join(home.texts())
+
+
+def test_a_file_that_is_kept_out_by_its_very_bytes_is_not_read_and_comes_when_the_rule_is_lifted(
+    home: DocumentHome,
+) -> None:
     notes = home.source("notes")
     write(notes, "a.md", page(SETUP))
-    rule, _ = add_rule(home.store, Rule(RuleKind.CONTENT_PATTERN, "installer"))
+    rule, _ = add_rule(home.store, Rule(RuleKind.CONTENT, sha256_of(page(SETUP))))
     (report,) = home.ingest(notes)
     assert (report.crawl.left_out, report.crawl.problems, home.texts()) == ({EXCLUDED: 1}, [], [])
     lift(home.store, rule.rule_id)
@@ -416,14 +446,14 @@ def test_a_rule_that_comes_while_many_documents_are_read_counts_for_the_next_one
 
     def mask(text: str) -> tuple[str, Counter[str]]:
         if not seen:
-            add_rule(store, Rule(RuleKind.CONTENT_PATTERN, "walrus"))
+            add_rule(store, Rule(RuleKind.CONTENT, sha256_of(WALRUS)))
         seen.append(text)
         return text, Counter()
 
     home = DocumentHome(store, tmp_path, mask=mask)
     notes = home.source("notes")
     for number in range(3 * RULES_FILES):
-        write(notes, f"{number:03}.md", f"# {number}\nThe walrus sleeps here.\n")
+        write(notes, f"{number:03}.md", WALRUS)
     report = home.pipeline.crawl(notes)
     assert (report.new, report.left_out) == (RULES_FILES, {EXCLUDED: 2 * RULES_FILES})
 
