@@ -1,5 +1,6 @@
 """What starts the reading of logs and documents: the crawl every `crawl_interval_s`."""
 
+import random
 from collections.abc import Collection
 from contextlib import closing
 from datetime import UTC, datetime, timedelta
@@ -21,6 +22,9 @@ from anamnesis_pipeline.store.ingest_base import log_sources
 from anamnesis_pipeline.wiring import effective_settings, open_store
 from anamnesis_pipeline.wording import counted
 
+CHANGED_PER_TICK = 50
+"""Changed sources that one tick requests, drawn by lot, so that none waits for ever behind some that fail again and
+again. The others are still changed in the next tick: a look remembers a listing only when nothing in it is new."""
 SUMMARIES_PER_TICK = 20
 """Sources whose summaries alone are to be made that one tick requests: an LLM that is back is not stormed."""
 INGEST_MAX_S = 7_200
@@ -71,7 +75,7 @@ def crawl_sensor(context: dg.SensorEvaluationContext, memory: MemoryResource) ->
     running = _running_sources(context.instance)
     changed = [key for key in found.changed if key not in unfinished]
     summarized_too = sorted(to_summarize - running - set(changed))[:SUMMARIES_PER_TICK]
-    wanted = [key for key in (*sorted(unfinished), *changed, *summarized_too) if key not in running]
+    wanted = [*sorted(unfinished - running), *_drawn(set(changed) - running), *summarized_too]
     stale, events = _told_freshness(memory, context.cursor)
     if not wanted and not added:
         count = len(log_sources(memory.store.ingest))
@@ -83,6 +87,10 @@ def crawl_sensor(context: dg.SensorEvaluationContext, memory: MemoryResource) ->
         run_requests=requests, dynamic_partitions_requests=[SOURCES.build_add_request(added)], cursor=stale,
         asset_events=events,
     )  # fmt: skip
+
+
+def _drawn(keys: set[str]) -> list[str]:
+    return sorted(random.sample(sorted(keys), min(CHANGED_PER_TICK, len(keys))))
 
 
 def _told_freshness(memory: MemoryResource, told: str | None) -> tuple[str, list[dg.AssetCheckEvaluation]]:

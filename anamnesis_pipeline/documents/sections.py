@@ -1,6 +1,7 @@
 """The text of a document -> its titled sections, by format. Pure."""
 
 import re
+from dataclasses import replace
 
 from anamnesis_pipeline.document_model import Section
 from anamnesis_pipeline.documents.chats import chat_sections, is_chat_export
@@ -14,6 +15,9 @@ from anamnesis_pipeline.documents.pdf import without_page_numbers
 
 LEAST_CHARS = 30
 """A document of fewer characters says nothing."""
+
+MOST_SECTIONS = 5_000
+"""Of one document; what follows is in the last of them."""
 
 _SAYS_SOMETHING = re.compile(r"\w")
 _LIKE_MARKDOWN = (frozenset(CONVERTED) | {"markdown"}) - {"doc", "rtf"}
@@ -30,7 +34,19 @@ def sections_of(path: str, text: str) -> list[Section]:
     if len(text.strip()) < LEAST_CHARS:
         return []
     found = _sections(fmt, path, name, text)
-    return [section for section in found if any(_SAYS_SOMETHING.search(piece.text) for piece in section.pieces)]
+    return _at_most(
+        MOST_SECTIONS,
+        [section for section in found if any(_SAYS_SOMETHING.search(piece.text) for piece in section.pieces)],
+    )
+
+
+def _at_most(most: int, found: list[Section]) -> list[Section]:
+    """The same, all from the `most`-th on joined into one, whose pieces are theirs."""
+    if len(found) <= most:
+        return found
+    rest = found[most - 1 :]
+    pieces = tuple(piece for section in rest for piece in section.pieces)
+    return [*found[: most - 1], replace(rest[0], pieces=pieces, last_line=max(section.last_line for section in rest))]
 
 
 def _sections(fmt: str, path: str, name: str, text: str) -> list[Section]:

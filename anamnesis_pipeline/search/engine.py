@@ -17,6 +17,7 @@ from anamnesis_pipeline.search.backlog import backlog_notes
 from anamnesis_pipeline.search.folding import fold
 from anamnesis_pipeline.search.fusion import FUSION_DEPTH, Ranking, best_passages, explain, reciprocal_rank_fusion
 from anamnesis_pipeline.search.query import Hit, Mode, SearchAnswer, SearchQuery
+from anamnesis_pipeline.search.trust import trust_factor
 from anamnesis_pipeline.search.words import content_words, literal_tokens
 from anamnesis_pipeline.store.base import Store
 
@@ -186,11 +187,13 @@ class Engine:
         ]
 
     def _ranked(self, query: SearchQuery, found: list[_Found]) -> list[_Found]:
-        """The same, with routine moved down; whoever names literal tokens wants what holds them."""
+        """The same, with routine moved down and what is curated up, but not for whoever names literal tokens: they want
+        what holds them.
+        """
         if query.mode is Mode.EXACT:
             return found
         least = self._min_value()
-        valued = [replace(f, score=f.score * LOW_VALUE_FACTOR) if _is_routine(f.episode, least) else f for f in found]
+        valued = [replace(f, score=f.score * _factor(f.episode, least)) for f in found]
         return sorted(valued, key=lambda f: -f.score)
 
     def _cosines(self, question: _Question, passage_ids: Sequence[int]) -> dict[int, float]:
@@ -253,6 +256,10 @@ def with_labels(store: Store, where: Where) -> Where:
 def labels_of(name: str, known: Sequence[str]) -> list[str]:
     """The project labels that a bare name means: `api` means `acme/api` and `~/code/api`, never `my-api`."""
     return [label for label in known if label.endswith("/" + name)]
+
+
+def _factor(episode: Episode, least: float) -> float:
+    return trust_factor(episode) * (LOW_VALUE_FACTOR if _is_routine(episode, least) else 1.0)
 
 
 def _is_routine(episode: Episode, least: float) -> bool:

@@ -9,6 +9,7 @@ from starlette.responses import Response
 
 from anamnesis_pipeline.model import Episode
 from anamnesis_pipeline.search.query import Hit, SearchAnswer
+from anamnesis_pipeline.search.trust import tier_of
 from anamnesis_pipeline.sidecar.schemas import EpisodeOut, HitOut, SearchOut, SourceOut
 
 EXCERPT_CHARS = 1200
@@ -94,4 +95,6 @@ def _source(episode: Episode, message_ids: Collection[str]) -> SourceOut:
     }
     if isinstance(lines := episode.metadata.get("lines"), list):
         source["lines"] = lines
+    if tier := tier_of(episode):
+        source["trust"] = cast(Literal["curated", "file", "transcript"], tier)
     return source

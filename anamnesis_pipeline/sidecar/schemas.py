@@ -147,13 +147,16 @@ class SearchIn(BaseModel):
 
 
 class SourceOut(TypedDict):
-    """Where an episode comes from; empty for a posted one. `lines`: first and last of a section in its document."""
+    """Where an episode comes from; empty for a posted one. `lines`: first and last of a section in its document.
+    `trust`: written down to be remembered, any other document, or said in a session.
+    """
 
     machine: str
     path: str
     session_id: str
     message_ids: list[str]
     lines: NotRequired[list[int]]
+    trust: NotRequired[Literal["curated", "file", "transcript"]]
 
 
 class EpisodeOut(TypedDict):

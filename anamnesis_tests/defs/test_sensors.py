@@ -70,6 +70,21 @@ def test_a_tick_requests_one_run_per_changed_source_and_adds_its_partition(
     )
 
 
+def test_a_tick_requests_no_more_than_its_share_and_the_next_one_the_others(
+    memory: MemoryResource, instance: dg.DagsterInstance, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sensors, "CHANGED_PER_TICK", 2)
+    first = tick(crawl_sensor, instance, memory)
+    begun = folders(first)
+    assert len(begun) == 2
+    for request in first.run_requests or []:
+        create_run_for_test(
+            instance, job_name="ingest", status=dg.DagsterRunStatus.STARTED,
+            tags={"dagster/partition": str(request.partition_key)},
+        )  # fmt: skip
+    assert sorted(begun + folders(tick(crawl_sensor, instance, memory))) == ["a", "b", "c"]
+
+
 def test_a_source_that_is_being_ingested_is_not_requested_again(
     memory: MemoryResource, instance: dg.DagsterInstance
 ) -> None:

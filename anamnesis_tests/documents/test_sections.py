@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from anamnesis_pipeline.document_model import Section
 from anamnesis_pipeline.documents.blocks import SHORT
-from anamnesis_pipeline.documents.sections import sections_of
+from anamnesis_pipeline.documents.sections import MOST_SECTIONS, sections_of
 
 LONG = "This sentence is long enough to be a section of its own, as it says something."
 
@@ -188,3 +188,13 @@ def test_any_text_gives_sections_with_anchors_of_their_own(pieces: list[str]) ->
         assert len({s.anchor for s in found}) == len(found)
         assert all(1 <= s.first_line <= s.last_line <= text.count("\n") + 1 for s in found)
         assert all(a.first_line <= b.first_line for a, b in itertools.pairwise(found))
+
+
+def test_a_document_of_too_many_sections_has_the_rest_in_its_last_one() -> None:
+    text = "".join(f"## {n}\n\nThe meter of room {n} was read.\n" for n in range(MOST_SECTIONS + 3))
+    found = sections_of("a.md", text)
+    assert len(found) == MOST_SECTIONS
+    assert [piece.text.split("\n")[0] for piece in found[-1].pieces] == [
+        f"## {n}" for n in range(MOST_SECTIONS - 1, MOST_SECTIONS + 3)
+    ]
+    assert found[-1].last_line == text.count("\n") + 1

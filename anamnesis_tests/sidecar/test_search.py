@@ -50,7 +50,9 @@ def test_a_hit_points_to_the_records_of_its_own_passage(client: TestClient, serv
         [(episode, [Passage(0, "balloon", "", ("m1",)), Passage(1, "zeppelin " * 300, "", ("m2",))])]
     )
     (hit,) = search(client, "zeppelin", mode="exact")["results"]
-    assert hit["source"] == {"machine": "mac", "path": "a/b.jsonl", "session_id": "s1", "message_ids": ["m2"]}
+    assert hit["source"] == {
+        "machine": "mac", "path": "a/b.jsonl", "session_id": "s1", "message_ids": ["m2"], "trust": "transcript",
+    }  # fmt: skip
     assert len(hit["excerpt"]) == 1200
 
 

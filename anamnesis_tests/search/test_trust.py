@@ -1,0 +1,52 @@
+"""What is curated wins near ties, and every hit says how far it may be relied on."""
+
+import pytest
+
+from anamnesis_pipeline.search.engine import Engine
+from anamnesis_pipeline.search.query import Mode, SearchQuery
+from anamnesis_pipeline.search.trust import CURATED_FACTOR, tier_of, trust_factor
+from anamnesis_pipeline.sidecar.rendering import answer_body
+from anamnesis_pipeline.store.base import Store
+from anamnesis_tests.store.samples import put
+
+NOTES = "mac--notes--00000000"
+TEXT = "the zeppelin gateway keeps its window"
+
+
+@pytest.mark.parametrize(
+    ("fields", "tier"),
+    [
+        ({"source": NOTES, "metadata": {"trust": "curated"}}, "curated"),
+        ({"source": NOTES, "metadata": {"trust": "file"}}, "file"),
+        ({"source": "mac--logs--00000000", "session_id": "s"}, "transcript"),
+        ({"source": "direct", "metadata": {"trust": "curated"}}, ""),
+    ],
+)
+def test_the_tier_comes_from_where_an_episode_was_read_and_never_from_who_posted_it(
+    store: Store, fields: dict[str, object], tier: str
+) -> None:
+    put(store, "e", "the zeppelin gateway", **fields)
+    episode = store.episodes.get(["e"])["e"]
+    assert tier_of(episode) == tier
+    assert trust_factor(episode) == (CURATED_FACTOR if tier == "curated" else 1.0)
+
+
+def hits(store: Store) -> list[tuple[str, str | None]]:
+    answer = Engine(store, None).search(SearchQuery("zeppelin gateway", mode=Mode.HYBRID, fold=False))
+    found = answer_body(answer, (), explain=False)["results"]
+    return [(hit["episode_id"], hit["source"].get("trust")) for hit in found]
+
+
+def test_what_is_curated_comes_before_what_matches_almost_as_well(store: Store) -> None:
+    put(store, "other", TEXT, source=NOTES, metadata={"trust": "file"})
+    put(store, "curated", TEXT + " open", source=NOTES, metadata={"trust": "file"})
+    assert hits(store) == [("other", "file"), ("curated", "file")]
+    put(store, "curated", TEXT + " open", source=NOTES, metadata={"trust": "curated"})
+    assert hits(store) == [("curated", "curated"), ("other", "file")]
+
+
+def test_what_is_curated_overtakes_nothing_that_matches_better_by_two_places(store: Store) -> None:
+    put(store, "best", TEXT, source=NOTES, metadata={"trust": "file"})
+    put(store, "good", TEXT + " open", source=NOTES, metadata={"trust": "file"})
+    put(store, "curated", TEXT + " open for a long time", source=NOTES, metadata={"trust": "curated"})
+    assert hits(store)[0] == ("best", "file")
