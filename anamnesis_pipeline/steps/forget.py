@@ -59,13 +59,14 @@ class Shown:
 
 @dataclass(frozen=True, slots=True)
 class ForgetReport:
-    """What goes, or went. `lines` of the archive in `files` of it; `remains` says where else it may still be, and
-    `problems` what could not be done now.
+    """What goes, or went. `messages` of logs and `sections` of documents; `lines` of the archive in `files` of it;
+    `remains` says where else it may still be, and `problems` what could not be done now.
     """
 
     dry_run: bool
     episodes: int
     messages: int
+    sections: int
     lines: int
     files: int
     shown: list[Shown]
@@ -209,7 +210,8 @@ class Forgetter:
         return ForgetReport(
             dry_run=dry_run,
             episodes=len(episodes),
-            messages=len({segment.message_key for part in target.parts for segment in part.segments}),
+            messages=len({s.message_key for part in target.parts if part.section is None for s in part.segments}),
+            sections=sum(part.section is not None for part in target.parts),
             lines=sum(lines.values()),
             files=sum(map(bool, lines.values())),
             shown=[_shown(episode) for episode in episodes[:SHOWN]],
