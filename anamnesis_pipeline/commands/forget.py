@@ -69,9 +69,11 @@ def _check_home(settings: Settings) -> None:
 def render(report: ForgetReport) -> str:
     """The report for people. Pure."""
     verb = "would be forgotten" if report.dry_run else "are forgotten"
+    said = [counted(report.messages, "message")] if report.messages or not report.sections else []
+    said += [counted(report.sections, "section")] if report.sections else []
     lines = [
-        f"{counted(report.episodes, 'episode')} with {counted(report.messages, 'message')}, "
-        f"{counted(report.lines, 'archived line')} in {counted(report.files, 'log')} {verb}."
+        f"{counted(report.episodes, 'episode')} with {' and '.join(said)}, "
+        f"{counted(report.lines, 'archived line')} in {counted(report.files, 'file')} {verb}."
     ]
     for s in report.shown:
         known = (s.timestamp[:16], s.machine, project_name(s.project), s.kind, s.summary, s.episode_id)

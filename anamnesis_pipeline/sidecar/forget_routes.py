@@ -67,6 +67,7 @@ class ForgetOut(BaseModel):
     dry_run: bool
     episodes: int
     messages: int
+    sections: int
     lines: int
     files: int
     shown: list[ShownOut]

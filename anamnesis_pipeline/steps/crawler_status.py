@@ -108,6 +108,10 @@ def _errors(store: Store, sources: Sequence[Source]) -> dict[str, list[str]]:
     for source in sources:
         if store.ingest.counts(source.key).files_unread:
             cursors = (c for c in store.ingest.cursors(source.key).values() if c.unread and not c.gone)
-            reasons = [f"{c.path}: {c.unread}" for c in cursors if not c.unread.startswith(EXCLUDED)]
+            reasons = [
+                f"{c.path}: {c.unread.removeprefix(f'{c.path}: ')}"
+                for c in cursors
+                if not c.unread.startswith(EXCLUDED)
+            ]
             found[source.key] = reasons[:MOST_ERRORS]
     return found

@@ -20,11 +20,12 @@ from anamnesis_pipeline.sources.base import TOOL_RESULTS, is_agent_description, 
 from anamnesis_pipeline.steps.archived import archived_lines
 from anamnesis_pipeline.steps.crawl import folder_of
 from anamnesis_pipeline.steps.dead_letters import EVERY_LETTER
-from anamnesis_pipeline.steps.documents import holds_documents
+from anamnesis_pipeline.steps.documents import UPLOADS, holds_documents
 from anamnesis_pipeline.steps.episodes import RECORD_KIND
 from anamnesis_pipeline.steps.forget_target import File, ForgetRequest, Target
 from anamnesis_pipeline.steps.forgotten_lines import EMPTY_LINE, LineRule
 from anamnesis_pipeline.steps.forgotten_sections import without_sections
+from anamnesis_pipeline.steps.forgotten_uploads import drop_uploads
 from anamnesis_pipeline.steps.posting import CONTEXT_WITHIN, posted_passages
 from anamnesis_pipeline.steps.restore import is_below, names
 from anamnesis_pipeline.steps.rewriting import Change, rewrite_generation
@@ -58,13 +59,14 @@ class Shown:
 
 @dataclass(frozen=True, slots=True)
 class ForgetReport:
-    """What goes, or went. `lines` of the archive in `files` of it; `remains` says where else it may still be, and
-    `problems` what could not be done now.
+    """What goes, or went. `messages` of logs and `sections` of documents; `lines` of the archive in `files` of it;
+    `remains` says where else it may still be, and `problems` what could not be done now.
     """
 
     dry_run: bool
     episodes: int
     messages: int
+    sections: int
     lines: int
     files: int
     shown: list[Shown]
@@ -208,7 +210,8 @@ class Forgetter:
         return ForgetReport(
             dry_run=dry_run,
             episodes=len(episodes),
-            messages=len({segment.message_key for part in target.parts for segment in part.segments}),
+            messages=len({s.message_key for part in target.parts if part.section is None for s in part.segments}),
+            sections=sum(part.section is not None for part in target.parts),
             lines=sum(lines.values()),
             files=sum(map(bool, lines.values())),
             shown=[_shown(episode) for episode in episodes[:SHOWN]],
@@ -235,9 +238,7 @@ class Forgetter:
         for key, path in files:
             cursor = self._store.ingest.cursor(key, path)
             if cursor is not None and not cursor.gone:
-                source = self._sources[key]
-                what = "file" if holds_documents(source) else "log"
-                logs.append(f"the {what} itself, on {source.machine}: {folder_of(source)}/{path}")
+                logs.append(_origin(self._sources[key], path))
         kept = [f"an archive whose database was lost: {file}" for file in self._archive.kept_aside()]
         return [
             *logs, *kept, "backups of this home, and of the logs",
@@ -302,6 +303,7 @@ class Forgetter:
         for source, path in sorted({*target.files} - {*target.documents}):
             self._clear_state(target, source, path)
         self._renew_neighbours(target)  # no part can come any more that carries some of it
+        drop_uploads(self._store, target.ids, target.keys_of)
         self._store.forgetting.remove_parts(sorted(target.ids))
         problems = self._store.forgetting.scrub()
         self._store.settings.set(JOB, None)
@@ -389,6 +391,14 @@ class Forgetter:
             if next(lines, "") == EMPTY_LINE:
                 found.append(letter)
         return found
+
+
+def _origin(source: Source, path: str) -> str:
+    """Where an archived file is from, in words."""
+    if source.key == UPLOADS:
+        return f"the file that was uploaded, where it was sent from: {path.rpartition('/')[2]}"
+    what = "file" if holds_documents(source) else "log"
+    return f"the {what} itself, on {source.machine}: {folder_of(source)}/{path}"
 
 
 def _document_change(target: Target, file: File) -> Change:

@@ -10,18 +10,14 @@ from typing import Any, Protocol
 from anamnesis_pipeline.documents.formats import format_of, to_text
 from anamnesis_pipeline.errors import DocumentUnsupported, TooLarge
 from anamnesis_pipeline.sources.exclusion import sha256_of
-from anamnesis_pipeline.steps.blocklist import lift
 from anamnesis_pipeline.steps.exclusion import Exclusions, refuse
 from anamnesis_pipeline.steps.forget import Forgetter
 from anamnesis_pipeline.steps.forget_target import ForgetRequest
+from anamnesis_pipeline.steps.forgotten_uploads import UPLOADS, bring_back, drop_empty_upload
 from anamnesis_pipeline.store.base import Store
 
 SOURCE = "uploads"
 MOST_BYTES = 50 * 1024 * 1024
-UPLOADS = "uploads."
-"""Prefix of the stored settings that describe an upload each."""
-FORGOTTEN = "forgotten_uploads."
-"""Prefix of the settings that say of a forgotten upload how often it was, and the ids of its episodes."""
 _ID_CHARS = 32
 _SUFFIXES = {"text/markdown": ".md", "text/x-markdown": ".md", "text/plain": ".txt", "application/json": ".json"}
 _MAGIC = ((b"%PDF-", ".pdf"), (b"{\\rtf", ".rtf"))
@@ -137,18 +133,16 @@ class Uploads:
         return sorted(found, key=lambda upload: (upload.uploaded_at, upload.upload_id), reverse=True)
 
     def forget(self, upload_id: str, forgetter: Forgetter) -> bool:
-        """Forget an upload for good, with everything made of it; False when there is none. Handing it in again brings
-        it back.
+        """Forget an upload for good, with everything made of it; False when there is none. What another document says
+        as well stays there. Handing it in again brings it back.
         """
         upload = self.get(upload_id)
         if upload is None:
             return False
         if upload.episode_ids:
-            forgetter.forget(ForgetRequest(ids=upload.episode_ids))
-        before = self._store.settings.get(FORGOTTEN + upload_id, {"times": 0})
-        times, ids = before["times"] + 1, list(upload.episode_ids)
-        self._store.settings.set(FORGOTTEN + upload_id, {"times": times, "episode_ids": ids})
-        self._store.settings.set(UPLOADS + upload_id, None)
+            forgetter.forget(ForgetRequest(ids=upload.episode_ids, keeps_copies=True))
+        else:
+            drop_empty_upload(self._store, upload_id)
         return True
 
     def _refuse_excluded(self, handed: Handed, name: str) -> None:
@@ -161,12 +155,8 @@ class Uploads:
         """Where an upload lies in its source: one that was forgotten in another folder than before, where its archived
         lines are empty now. Its tombstones are lifted.
         """
-        before = self._store.settings.get(FORGOTTEN + upload_id)
-        if before is None:
-            return upload_id
-        for episode_id in before["episode_ids"]:
-            lift(self._store, episode_id)
-        return f"{upload_id}-{before['times']}"
+        times = bring_back(self._store, upload_id)
+        return f"{upload_id}-{times}" if times else upload_id
 
 
 def named(handed: Handed) -> str:

@@ -55,3 +55,6 @@ class ExclusionRecords(Protocol):
 
     def lift(self, episode_ids: Sequence[str]) -> Lifted:
         """Remove the tombstones of these ids, so that the next ingest brings back what there still is."""
+
+    def lift_keys(self, keys: Sequence[str]) -> None:
+        """Let messages of these keys come in again, whatever was deleted with them; its ids stay deleted."""

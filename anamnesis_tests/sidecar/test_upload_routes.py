@@ -174,6 +174,38 @@ def test_uploads_are_listed_and_forgotten_and_come_back_when_they_are_sent_again
     assert found(client, "zanzibar")[0]["episode_id"] in again.json()["episode_ids"]
 
 
+SHARED = b"\n## Shared\n\nThe capybara gateway retries thrice before it gives the whole batch up.\n"
+OTHER = b"# Gecko\n\nIt sleeps in the sun, as the keeper of the zoo wrote.\n" + SHARED
+
+
+def test_text_that_another_upload_holds_stays_there_and_an_upload_sent_again_is_whole(client: TestClient) -> None:
+    one, two = send(client, NOTES + SHARED).json(), send(client, OTHER, "gecko.md").json()
+    assert client.delete(f"/api/uploads/{one['upload_id']}").status_code == 204
+    assert {hit["episode_id"] for hit in found(client, "capybara gateway")} <= set(two["episode_ids"])
+    assert "capybara" in found(client, "capybara gateway")[0]["excerpt"]
+    assert client.delete(f"/api/uploads/{two['upload_id']}").status_code == 204
+    assert not found(client, "capybara gateway")
+    again = send(client, NOTES + SHARED)
+    assert (again.status_code, again.json()["sections"]) == (201, one["sections"])
+    hit = found(client, "capybara gateway")[0]
+    assert "capybara" in hit["excerpt"]
+    assert hit["episode_id"] in again.json()["episode_ids"]
+
+
+def test_an_upload_whose_episodes_are_forgotten_is_gone_and_new_when_it_is_sent_again(
+    client: TestClient, services: TestServices
+) -> None:
+    upload = send(client, title="Xylophone ledger").json()
+    gone = client.post("/api/forget", json={"ids": upload["episode_ids"], "dry_run": False}).json()
+    assert any(line.startswith("the file that was uploaded") for line in gone["remains"])
+    assert client.get("/api/uploads").json()["items"] == []
+    home = services.settings.home
+    assert b"Xylophone" not in b"".join(file.read_bytes() for file in home.rglob("*") if file.is_file())
+    again = send(client)
+    assert (again.status_code, again.json()["duplicate"]) == (201, False)
+    assert found(client, "zanzibar")[0]["episode_id"] in again.json()["episode_ids"]
+
+
 def test_an_excluded_document_is_refused_with_the_reason(client: TestClient) -> None:
     rules = [("project", "secret"), ("content-pattern", "(?i)Quagga"), ("pattern", "draft-*")]
     ids = []

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from anamnesis_pipeline.commands.forget import render
 from anamnesis_pipeline.document_model import Section
 from anamnesis_pipeline.documents.sections import sections_of
 from anamnesis_pipeline.steps import forgotten_sections
@@ -128,7 +129,10 @@ def test_what_one_machine_or_source_had_is_forgotten_and_every_other_keeps_its_o
     write(laptop, "a.md", page(SETUP, PORTS))
     home.ingest(laptop, desk)
     request = ForgetRequest(path=str(folder), **asked)
-    assert {shown.machine for shown in forgetter(home).preview(request).shown} == {"laptop"}
+    preview = forgetter(home).preview(request)
+    assert {shown.machine for shown in preview.shown} == {"laptop"}
+    assert (preview.messages, preview.sections) == (0, preview.episodes)
+    assert "with 2 sections, " in render(preview)
     forgetter(home).forget(request)
     assert {episode.machine for episode in home.episodes(every=True)} == {"desk"}
     assert archived(home).count("3010") == 1

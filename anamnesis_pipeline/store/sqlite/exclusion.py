@@ -97,6 +97,11 @@ class SqliteExclusion:
             ).rowcount
             return Lifted(lifted, parts, 0 if parts else _read_again(connection, keys))
 
+    def lift_keys(self, keys: Sequence[str]) -> None:
+        """See `ExclusionRecords.lift_keys`."""
+        with self._database.write() as connection:
+            connection.execute(f"DELETE FROM tombstone_keys WHERE message_key {_AMONG}", (json_list(keys),))
+
 
 def _read_again(connection: sqlite3.Connection, keys: Sequence[str]) -> int:
     """Let files be read from their beginning that had messages which were forgotten and are not any more. Returns how

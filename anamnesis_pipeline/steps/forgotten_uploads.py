@@ -1,0 +1,53 @@
+"""What is kept of uploads that were forgotten, so that one that is sent again is found whole."""
+
+from collections.abc import Collection, Mapping
+
+from anamnesis_pipeline.steps.blocklist import lift
+from anamnesis_pipeline.store.base import Store
+
+UPLOADS = "uploads."
+"""Prefix of the stored settings that describe an upload each."""
+FORGOTTEN = "forgotten_uploads."
+"""Prefix of the settings that say of a forgotten upload how often it was, the ids of its episodes, and their keys."""
+
+
+def drop_uploads(store: Store, ids: Collection[str], keys_of: Mapping[str, Collection[str]]) -> None:
+    """Let every upload be without the episodes of these ids, and be gone with its last one. May be repeated.
+
+    :param keys_of: id -> message keys.
+    """
+    for name, body in store.settings.all(UPLOADS).items():
+        gone = {episode_id for episode_id in body["episode_ids"] if episode_id in ids}
+        if not gone:
+            continue
+        left = [episode_id for episode_id in body["episode_ids"] if episode_id not in gone]
+        keys = {key for episode_id in gone for key in keys_of.get(episode_id, ())}
+        _note(store, FORGOTTEN + name.removeprefix(UPLOADS), gone, keys, is_gone=not left)
+        store.settings.set(name, body | {"episode_ids": left} if left else None)
+
+
+def drop_empty_upload(store: Store, upload_id: str) -> None:
+    """Let an upload be gone of which no episode was made."""
+    _note(store, FORGOTTEN + upload_id, set(), set(), is_gone=True)
+    store.settings.set(UPLOADS + upload_id, None)
+
+
+def bring_back(store: Store, upload_id: str) -> int:
+    """Lift every tombstone that keeps away some of an upload; returns how often it was forgotten."""
+    before = store.settings.get(FORGOTTEN + upload_id)
+    if before is None:
+        return 0
+    for episode_id in before["episode_ids"]:
+        lift(store, episode_id)
+    store.exclusion.lift_keys(before["keys"])
+    return int(before["times"])
+
+
+def _note(store: Store, name: str, ids: set[str], keys: set[str], *, is_gone: bool) -> None:
+    before = store.settings.get(name, {"times": 0, "episode_ids": [], "keys": []})
+    after = {
+        "times": before["times"] + is_gone,
+        "episode_ids": sorted({*before["episode_ids"], *ids}),
+        "keys": sorted({*before["keys"], *keys}),
+    }
+    store.settings.set(name, after)
