@@ -30,6 +30,7 @@ from anamnesis_pipeline.sources.specs import SourceSpec, is_of, with_machine
 from anamnesis_pipeline.ssh_places import parse_place
 from anamnesis_pipeline.steps.crawler_status import CrawlerStatus, HostStatus, SpecStatus, crawler_status
 from anamnesis_pipeline.steps.flights import Flights
+from anamnesis_pipeline.steps.host_clock import answered, read_clock, write_clock
 from anamnesis_pipeline.steps.log_folders import log_folders
 from anamnesis_pipeline.steps.source_specs import put_spec, put_specs, remove_spec
 from anamnesis_pipeline.steps.source_trial import Trial, try_source
@@ -89,7 +90,7 @@ class CrawlerControl:
         return next((spec for spec in self.specs() if spec.name == name), None)
 
     def trial(self, spec: SourceSpec) -> Trial:
-        """What would be crawled of a source, configured or not; nothing is stored.
+        """What would be crawled of a source, configured or not; nothing is stored but that its machine answers again.
 
         :raises HostUnreachable: its machine does not answer, or there is too much to list.
         :raises HostRefused: it lets nobody in, or its key is not known.
@@ -100,6 +101,7 @@ class CrawlerControl:
         flights.launch({"": lambda: try_source(crawler.hosts.of_spec(spec), spec, crawler.rules(spec), crawler.skip)})
         for _, flight in flights.landing(time.monotonic() + TRIAL_S):
             if flight.answer is not None:
+                self._note_answer(spec.host, flight.answer.skew_s)
                 return flight.answer
             raise flight.error or AssertionError
         raise HostUnreachable(f"{spec.machine} did not list {spec.root} within {TRIAL_S:.0f} s; name a smaller folder")
@@ -110,6 +112,12 @@ class CrawlerControl:
             return trial_out(self.trial(spec))
         except (HostUnreachable, HostRefused, SourceUnreadable) as exc:
             return failed_trial(with_machine(spec, self._settings.machine), str(exc))
+
+    def _note_answer(self, host: str, skew_s: float | None) -> None:
+        """A machine that was away is looked at again in the next tick."""
+        clock = read_clock(self._store.settings, host)
+        if clock.failures:
+            write_clock(self._store.settings, host, answered(clock, datetime.now(UTC), skew_s))
 
     def _check_host(self, spec: SourceSpec) -> None:
         if not spec.host:

@@ -73,7 +73,11 @@ def answered(clock: HostClock, now: datetime, skew_s: float | None) -> HostClock
 
 
 def failed(clock: HostClock, now: datetime, error: str, interval_s: int) -> HostClock:
-    """The clock of a host that did not answer: tried again after one interval, then two, four, ... at most an hour."""
+    """The clock of a host that did not answer: tried again after one interval, then two, four, ... at most an hour. Whoever
+    asks by hand before its time makes nobody wait longer.
+    """
+    if not clock.is_due(now):
+        return replace(clock, tried_at=now, error=error)
     wait_s = max(interval_s, min(LONGEST_WAIT_S, interval_s * 2 ** min(clock.failures, 20)))
     return replace(
         clock, tried_at=now, failures=clock.failures + 1, next_at=now + timedelta(seconds=wait_s), error=error

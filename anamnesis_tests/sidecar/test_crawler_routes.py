@@ -1,5 +1,6 @@
 """Configured sources and the crawler over HTTP, on a real store and real folders; Dagster stands in."""
 
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -7,6 +8,7 @@ import pytest
 from starlette.testclient import TestClient
 
 from anamnesis_pipeline.dagster_api import IngestRun, IngestRuns
+from anamnesis_pipeline.steps.host_clock import HostClock, failed, read_clock, write_clock
 from anamnesis_tests.sidecar.conftest import TestServices
 
 SESSION = "11111111-2222-4333-8444-555555555555.jsonl"
@@ -94,6 +96,15 @@ def test_a_trial_of_a_host_that_is_away_is_an_answer(client: TestClient, roots: 
     reply = client.post("/api/sources/test", json={"source": notes(roots, host="me@127.0.0.1:1")})
     assert (reply.status_code, reply.json()["ok"]) == (200, False)
     assert "127.0.0.1" in reply.json()["problem"]
+
+
+def test_a_machine_that_answers_when_it_is_tried_is_away_no_longer(
+    client: TestClient, services: TestServices, roots: Path
+) -> None:
+    settings = services.store.settings
+    write_clock(settings, "", failed(HostClock(), datetime.now(UTC), "away", 3_600))
+    assert client.post("/api/sources/test", json={"source": notes(roots)}).json()["ok"]
+    assert read_clock(settings, "").next_at is None
 
 
 def test_a_run_looks_and_asks_dagster_for_what_is_new(client: TestClient, services: TestServices, roots: Path) -> None:

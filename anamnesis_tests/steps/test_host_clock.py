@@ -37,6 +37,12 @@ def test_a_failure_keeps_when_the_host_last_answered_and_an_answer_resets_the_wa
     assert (back.failures, back.error, back.next_at, back.skew_s) == (0, "", None, 1.5)
 
 
+def test_asking_before_its_time_makes_nobody_wait_longer() -> None:
+    clock = failed(HostClock(), NOW, "a", 300)
+    by_hand = failed(clock, NOW + timedelta(minutes=1), "b", 300)
+    assert (by_hand.next_at, by_hand.failures, by_hand.error) == (clock.next_at, 1, "b")
+
+
 def test_ten_thousand_failures_are_no_overflow() -> None:
     assert failed(HostClock(failures=10_000), NOW, "", 300).next_at == NOW + timedelta(hours=1)
 
