@@ -73,8 +73,8 @@ def answered(clock: HostClock, now: datetime, skew_s: float | None) -> HostClock
 
 
 def failed(clock: HostClock, now: datetime, error: str, interval_s: int) -> HostClock:
-    """The clock of a host that did not answer: tried again after one interval, then two, four, ... at most an hour. Whoever
-    asks by hand before its time makes nobody wait longer.
+    """The clock of a host that did not answer: tried again after one interval, then two, four, ... at most an hour.
+    Whoever asks by hand before its time makes nobody wait longer.
     """
     if not clock.is_due(now):
         return replace(clock, tried_at=now, error=error)
