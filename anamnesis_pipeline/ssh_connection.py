@@ -1,6 +1,7 @@
 """Connect over SSH as this user's own `ssh` would: pinned host keys, keys and agent, `~/.ssh/config`, jump hosts."""
 
 import logging
+import socket
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
@@ -9,6 +10,7 @@ from typing import Any
 
 import paramiko
 from paramiko.hostkeys import InvalidHostKey
+from paramiko.ssh_exception import NoValidConnectionsError
 
 from anamnesis_pipeline.errors import HostRefused, HostUnreachable
 from anamnesis_pipeline.ssh_places import parse_place
@@ -49,6 +51,14 @@ def translated(place: str) -> Iterator[None]:
         raise HostRefused(f"{place} lets nobody in with the keys at hand; check that `ssh {place}` works") from None
     except paramiko.ConfigParseError:
         raise HostRefused("~/.ssh/config cannot be read; `ssh -G` says where it is wrong") from None
+    except socket.gaierror:
+        raise HostUnreachable(
+            f"no SSH connection with {place}: no machine has that name; check it, or HostName in ~/.ssh/config"
+        ) from None
+    except (ConnectionRefusedError, NoValidConnectionsError):
+        raise HostUnreachable(
+            f"no SSH connection with {place}: nothing answers at its port; check that sshd runs there, and the port"
+        ) from None
     except (paramiko.SSHException, OSError, EOFError) as exc:
         raise HostUnreachable(f"no SSH connection with {place} ({type(exc).__name__}); try again later") from None
 

@@ -90,6 +90,13 @@ def test_a_key_that_lets_nobody_in_is_refused(far_server, user_home, known, open
         survey(opened(far_server.place), tmp_path)
 
 
+def test_a_name_that_no_machine_has_and_a_port_that_nobody_answers_are_told_apart(free_port, user_home, opened):
+    with pytest.raises(HostUnreachable, match="no machine has that name"):
+        opened("ann@nosuchhost.invalid").home()
+    with pytest.raises(HostUnreachable, match="nothing answers at its port"):
+        opened(f"ann@127.0.0.1:{free_port}").home()
+
+
 def test_a_dead_host_is_unreachable_and_tried_again(free_port, user_home, opened, tmp_path):
     host = opened(f"me@127.0.0.1:{free_port}", **QUICK)
     for _ in range(2):

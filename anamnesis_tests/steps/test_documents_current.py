@@ -57,10 +57,10 @@ def test_something_is_current_exactly_if_something_is_present(sightings: list[Si
 
 
 def test_a_document_of_a_repository_is_known_by_remote_and_path_wherever_its_clone_lies():
-    labels = {"/home/ann/work/shop": "acme/shop", "/srv/code": "acme/shop", "/home/ann/work": "~/work"}
-    one = origins(NOTES, "/home/ann/work", ["shop"], labels.__getitem__)("shop/docs/a.md")
+    labels = {"/home/ann/code/shop": "acme/shop", "/srv/code": "acme/shop", "/home/ann/code": "~/code"}
+    one = origins(NOTES, "/home/ann/code", ["shop"], labels.__getitem__)("shop/docs/a.md")
     other = origins(Source("x", "desk"), "/srv/code", ["."], labels.__getitem__)("docs/a.md")
-    assert (one.place, one.project, one.cwd) == (other.place, "acme/shop", "/home/ann/work/shop/docs")
+    assert (one.place, one.project, one.cwd) == (other.place, "acme/shop", "/home/ann/code/shop/docs")
 
 
 def test_a_root_inside_a_repository_knows_the_path_from_its_top():
