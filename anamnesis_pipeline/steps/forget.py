@@ -29,6 +29,7 @@ from anamnesis_pipeline.steps.forgotten_uploads import drop_uploads
 from anamnesis_pipeline.steps.posting import CONTEXT_WITHIN, posted_passages
 from anamnesis_pipeline.steps.restore import is_below, names
 from anamnesis_pipeline.steps.rewriting import Change, rewrite_generation
+from anamnesis_pipeline.steps.section_tombstones import bury_sections
 from anamnesis_pipeline.steps.tool_outputs import NO_LINE, names_on_line, output_key
 from anamnesis_pipeline.store.base import Store
 from anamnesis_pipeline.store.forget_base import Selection
@@ -288,6 +289,7 @@ class Forgetter:
         self._renew_contexts_of_posted(target)
         outputs = self._outputs(target)
         self._store.forgetting.bury(target.tombstones | {key: [key] for key in (output_key(p) for _, p in outputs)})
+        bury_sections(self._store, target.parts)
         for episode_id in self._store.episodes.get(sorted(target.ids)):
             self._store.episodes.delete(episode_id, tombstone=not target.kept)  # else it has one, without what is kept
         # most of these ids are of records that never were: nobody need see them
