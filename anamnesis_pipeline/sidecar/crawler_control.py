@@ -17,6 +17,7 @@ from anamnesis_pipeline.sidecar.crawler_schemas import (
     CrawledOut,
     CrawlerStatusOut,
     CrawlStartedOut,
+    FirstLookOut,
     HostOut,
     LogFolderOut,
     PatternOut,
@@ -61,22 +62,26 @@ class CrawlerControl:
         """The same, JSON-ready."""
         return [source_out(spec) for spec in self.specs()]
 
-    def put_all(self, specs: Sequence[SourceSpec]) -> None:
-        """Let these be all that are configured beside the built-in ones.
+    def put_all(self, specs: Sequence[SourceSpec]) -> list[str]:
+        """Let these be all that are configured beside the built-in ones; returns the names of the new and changed ones.
 
         :raises BadSetting: one cannot be, or they contradict each other. Nothing has changed then.
         """
         for spec in specs:
             self._check_host(spec)
+        before = set(self.specs())
         put_specs(self._store.settings, specs, built_in(self._settings), self._settings.machine)
+        return [spec.name for spec in self.specs() if spec not in before]
 
     def put(self, spec: SourceSpec) -> bool:
-        """Add one, or change the one of its name; returns whether it is new.
+        """Add one, or change the one of its name; returns whether it is another one than before.
 
         :raises BadSetting: it cannot be, or contradicts another. Nothing has changed then.
         """
         self._check_host(spec)
-        return put_spec(self._store.settings, spec, built_in(self._settings), self._settings.machine)
+        before = self.find(spec.name)
+        put_spec(self._store.settings, spec, built_in(self._settings), self._settings.machine)
+        return self.find(spec.name) != before
 
     def remove(self, name: str) -> SourceSpec:
         """Crawl one no longer; what was read of it stays.
@@ -179,6 +184,22 @@ class CrawlerControl:
         started = JsonlControl(self._store, self._dagster).launch(keys, "Crawl, asked for by hand")
         return {**started, "problems": list(found.problems)}
 
+    def first_look(self, names: Sequence[str]) -> FirstLookOut | None:
+        """Look at new and changed sources at once, and have them read; None without any. What stands against it is part
+        of the answer.
+        """
+        if not names:
+            return None
+        try:
+            started = self.run(names)
+        except ServiceUnreachable as exc:
+            return first_look_out(None, f"read by the next look of `anamnesis up` ({exc}), or now: anamnesis ingest")
+        if started["run_id"]:
+            return first_look_out(started, f"read now: {started['link']}")
+        if started["running_already"]:
+            return first_look_out(started, "being read already")
+        return first_look_out(started, "looked at again in its interval: there is nothing to read yet")
+
     def log_folders(self) -> list[LogFolderOut]:
         """Folders of this machine that may hold logs."""
         roots = {os.path.expanduser(spec.root) for spec in self.specs() if not spec.host}
@@ -201,6 +222,17 @@ def source_out(spec: SourceSpec) -> SourceOut:
     """A source, JSON-ready. Pure."""
     lists = {"include": list(spec.include), "exclude": list(spec.exclude)}
     return cast(SourceOut, {**asdict(spec), **lists, "built_in": spec.is_built_in})
+
+
+def first_look_out(started: CrawlStartedOut | None, text: str) -> FirstLookOut:
+    """What a first look led to, JSON-ready. Pure."""
+    return {
+        "started": bool(started and (started["run_id"] or started["running_already"])),
+        "text": text,
+        "run_id": started["run_id"] if started else None,
+        "link": started["link"] if started else None,
+        "problems": started["problems"] if started else [],
+    }
 
 
 def trial_out(trial: Trial) -> TrialOut:

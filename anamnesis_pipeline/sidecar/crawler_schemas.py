@@ -74,6 +74,30 @@ class SourcesOut(TypedDict):
     sources: list[SourceOut]
 
 
+class FirstLookOut(TypedDict):
+    """What came of looking at sources at once that are new or were changed. `text` says it for people; `problems` are
+    those of their machines. `run_id` as in what a run answers; null when nothing was started.
+    """
+
+    started: bool
+    text: str
+    run_id: str | None
+    link: str | None
+    problems: list[str]
+
+
+class PutSourceOut(SourceOut):
+    """A source as it is now; `first_look` is null when it was the same before."""
+
+    first_look: FirstLookOut | None
+
+
+class PutSourcesOut(SourcesOut):
+    """All sources as they are now; `first_look` is of those that are new or were changed, null without any."""
+
+    first_look: FirstLookOut | None
+
+
 class FormatOut(TypedDict):
     """Files of one format."""
 
