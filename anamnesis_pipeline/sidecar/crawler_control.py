@@ -25,6 +25,7 @@ from anamnesis_pipeline.sidecar.crawler_schemas import (
     TrialOut,
 )
 from anamnesis_pipeline.sidecar.jsonl_control import JsonlControl
+from anamnesis_pipeline.sidecar.jsonl_schemas import StatusOut
 from anamnesis_pipeline.sidecar.rendering import utc_text
 from anamnesis_pipeline.sidecar.services import Backfills
 from anamnesis_pipeline.sources.specs import SourceSpec, is_of, with_machine
@@ -37,6 +38,7 @@ from anamnesis_pipeline.steps.source_specs import put_spec, put_specs, remove_sp
 from anamnesis_pipeline.steps.source_trial import Trial, try_source
 from anamnesis_pipeline.steps.survey import look
 from anamnesis_pipeline.store.base import Store
+from anamnesis_pipeline.wording import counted
 
 TRIAL_S = 30.0
 RUN_LOOK_S = 10.0
@@ -144,7 +146,7 @@ class CrawlerControl:
         last = jsonl["last_run"]
         return {
             "running": jsonl["running"],
-            "current_activity": [f"reading {run['source']} ({run['status'].lower()})" for run in jsonl["runs"]],
+            "current_activity": _activity(jsonl),
             "runs": jsonl["runs"],
             "last_run": last,
             "duration_s": last["duration_s"] if last else None,
@@ -205,6 +207,13 @@ class CrawlerControl:
         roots = {os.path.expanduser(spec.root) for spec in self.specs() if not spec.host}
         found = log_folders(Path(claude_projects_dir()))
         return [cast(LogFolderOut, {**asdict(folder), "configured": folder.path in roots}) for folder in found]
+
+
+def _activity(jsonl: StatusOut) -> list[str]:
+    """What goes on, in words. Pure."""
+    if jsonl["requested"] and not jsonl["runs"]:
+        return [f"{counted(jsonl['requested'], 'request')} about to be run"]
+    return [f"reading {run['source']} ({run['status'].lower()})" for run in jsonl["runs"]]
 
 
 def check_regex(pattern: str) -> PatternOut:
@@ -290,7 +299,7 @@ def crawled_out(row: SpecStatus) -> CrawledOut:
         "last_success": _text(seen.seen_at),
         "fresh": row.fresh,
         "lag_s": round(row.lag_s, 1),
-        "behind": len(seen.behind),
+        "behind": row.behind,
         "partitions": list(row.partitions),
         "files": seen.files,
         "bytes": seen.bytes,

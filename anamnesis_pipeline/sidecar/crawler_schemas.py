@@ -126,7 +126,9 @@ class TrialOut(TypedDict):
 
 
 class HostOut(TypedDict):
-    """A machine; `host` is empty for this one. `away`: it did not answer the last time, and is tried at `next_try`."""
+    """A machine; `host` is empty for this one. `away`: it did not answer the last time, and is tried by the tick at
+    `next_try` or the first one after it.
+    """
 
     host: str
     machine: str
@@ -176,8 +178,9 @@ class CrawlerTotalsOut(TypedDict):
 
 
 class CrawlerStatusOut(TypedDict):
-    """How the crawler is doing. `running` is null, with the reason in `dagster`, while Dagster is away. `retired`:
-    partitions whose source is not configured any more; they keep what was read.
+    """How the crawler is doing. `running` is null, with the reason in `dagster`, while Dagster is away, and true where
+    a run was asked for that has not begun. `retired`: partitions whose source is not configured any more; they keep
+    what was read.
     """
 
     running: bool | None

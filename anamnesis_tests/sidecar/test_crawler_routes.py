@@ -167,6 +167,15 @@ def test_the_status_tells_of_every_machine_source_and_run(
     assert body["totals"]["sources"] == 4
 
 
+def test_a_run_that_was_asked_for_is_running_before_dagster_has_begun_with_it(
+    client: TestClient, services: TestServices, roots: Path
+) -> None:
+    assert client.get("/api/crawler/status").json()["running"] is False
+    assert client.post("/api/crawler/run").json()["run_id"]
+    body = client.get("/api/crawler/status").json()
+    assert (body["running"], body["current_activity"]) == (True, ["1 request about to be run"])
+
+
 def test_regular_expressions_are_checked(client: TestClient) -> None:
     assert client.post("/api/crawler/validate-regex", json={"pattern": "a+b"}).json() == {
         "valid": True,
