@@ -12,6 +12,7 @@ from dataclasses import dataclass, field, replace
 from typing import Protocol
 
 from anamnesis_pipeline.documents.formats import to_text
+from anamnesis_pipeline.documents.table_secrets import tables_masked
 from anamnesis_pipeline.errors import DocumentUnreadable, HostRefused, HostUnreachable, SourceUnreadable, StoreBusy
 from anamnesis_pipeline.model import EXCLUDED, ArchiveBase, FileCursor, FileStat, Source, content_id
 from anamnesis_pipeline.sources.archive import WRITERS, Archive, NewGeneration
@@ -316,7 +317,8 @@ def masked_lines(store: Store, mask: Mask, path: str, text: str, masked: Counter
     :raises DocumentUnreadable: no sections can be made of it, so that nobody knows whether one of them was forgotten.
     """
     text, found = mask(text)
-    masked.update(found)
+    text, of_tables = tables_masked(path, text, mask)
+    masked.update(found + of_tables)
     lines = text.removesuffix("\n").split("\n")
     return without_forgotten_sections(path, lines, store.forgetting.forgotten) if forgets else lines
 
