@@ -13,6 +13,7 @@ from functools import partial
 from typing import Protocol
 
 from anamnesis_pipeline.documents.formats import to_text
+from anamnesis_pipeline.documents.table_secrets import tables_masked
 from anamnesis_pipeline.errors import DocumentUnreadable, HostRefused, HostUnreachable, SourceUnreadable, StoreBusy
 from anamnesis_pipeline.model import EXCLUDED, ArchiveBase, FileCursor, FileStat, Source, content_id
 from anamnesis_pipeline.sources.archive import WRITERS, Archive, NewGeneration
@@ -328,7 +329,8 @@ def masked_lines(
     :raises DocumentUnreadable: no sections can be made of it, so that nobody knows whether one of them was forgotten.
     """
     text, found = mask(text)
-    masked.update(found)
+    text, of_tables = tables_masked(path, text, mask)
+    masked.update(found + of_tables)
     lines = text.removesuffix("\n").split("\n")
     if tombstones is None:
         return lines
