@@ -11,7 +11,7 @@ from anamnesis_pipeline.message_keys import place_of
 from anamnesis_pipeline.model import FileCursor, Part, Source
 from anamnesis_pipeline.sources.archive import Archive
 from anamnesis_pipeline.sources.base import SourceHost
-from anamnesis_pipeline.sources.specs import DOCUMENTS
+from anamnesis_pipeline.sources.specs import DOCUMENTS, SourceSpec
 from anamnesis_pipeline.steps.crawl import CrawlReport, Mask, crawl_source
 from anamnesis_pipeline.steps.crawl_documents import DocumentRules, add_version, crawl_documents
 from anamnesis_pipeline.steps.document_versions import Version
@@ -52,10 +52,12 @@ class Pipeline:
     """How a source of documents is looked at; None: nobody wants it crawled any more."""
     tag_patterns: Sequence[TagPattern] = ()
     """Give documents further tags."""
+    specs: Sequence[SourceSpec] = ()
+    """The configured sources."""
 
     def forgetter(self) -> Forgetter:
         """What removes text for good."""
-        return Forgetter(self.store, self.archive, self.pieces, self.publish)
+        return Forgetter(self.store, self.archive, self.pieces, self.publish, self.specs)
 
     def crawl(self, source: Source) -> CrawlReport:
         """New lines, or new versions of documents, into the archive; a reserved source has no files. A machine that is
