@@ -44,7 +44,7 @@ def try_source(host: SourceHost, spec: SourceSpec, rules: Rules, skip: tuple[str
 
     :raises SourceUnreadable: its root cannot be listed.
     :raises HostUnreachable: the machine does not answer.
-    :raises HostRefused: it lets nobody in, its key is not known, or it has no SFTP.
+    :raises HostRefused: it lets nobody in, its key is not known, or it has neither SFTP nor a shell.
     """
     started = time.perf_counter()
     (survey,) = host.survey([wanted_of(spec, skip)])
