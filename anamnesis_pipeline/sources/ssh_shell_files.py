@@ -21,7 +21,9 @@ else P=$F
   if [ -x "$P" ]; then printf m; else printf p; fi
 fi
 """
-_SIZE = """[ -f "$F" ] && [ -r "$F" ] && { stat -L -c %s "$F" 2>/dev/null || wc -c <"$F"; }"""
+_SIZE = """\
+if [ -f "$F" ] && [ -r "$F" ]; then printf '%s\\0' "$(stat -L -c %s "$F" 2>/dev/null || wc -c <"$F")"; fi
+"""
 _REAL = """printf '%s' "$(readlink -m "$F" 2>/dev/null || readlink -f "$F")" """
 _REASONS = {
     "m": "no such file or directory",
@@ -49,11 +51,12 @@ class ShellFiles:
         :raises SourceMissing: there is nothing.
         :raises SourceUnreadable: it cannot be seen.
         """
-        kind, size = self._asked(path, _SIZE)
+        kind, answer = self._asked(path, _SIZE)
+        size, _, _ = answer.partition(b"\0")
         if kind in {"m", "p"}:
             raise _problem(path, kind)
         modes = {"d": stat.S_IFDIR, "f": stat.S_IFREG}
-        return Attributes(int(size or b"0"), modes.get(kind, stat.S_IFIFO), 0)
+        return Attributes(self._number(path, size) if kind == "f" else 0, modes.get(kind, stat.S_IFIFO), 0)
 
     def real_path(self, path: str) -> str:
         """The absolute path without links and dots, also where nothing is there.
@@ -73,9 +76,12 @@ class ShellFiles:
         pieces: list[bytes] = []
         while length > 0:
             wanted = min(length, RANGE_BYTES)
-            kind, data = self._asked(path, f'[ -f "$F" ] && tail -c +{offset + 1} "$F" | head -c {wanted}')
+            kind, answer = self._asked(path, f'{_SIZE}[ -f "$F" ] && tail -c +{offset + 1} "$F" | head -c {wanted}')
             if kind != "f":
                 raise _problem(path, kind)
+            size, _, data = answer.partition(b"\0")
+            if len(data) < min(wanted, self._number(path, size) - offset):
+                raise self._without_tools(path)
             pieces.append(data)
             offset, length = offset + len(data), length - len(data)
             if len(data) < wanted:
@@ -85,6 +91,18 @@ class ShellFiles:
     def close(self) -> None:
         """End the shell, unless it is busy."""
         self._shell.close()
+
+    def _number(self, path: str, size: bytes) -> int:
+        if not size.strip().isdigit():
+            raise self._without_tools(path)
+        return int(size)
+
+    def _without_tools(self, path: str) -> SourceUnreadable:
+        """It got shorter just now, or what reads files there is missing: nothing must be taken for its end then."""
+        return SourceUnreadable(
+            f"cannot read the file {path} whole: {self._link.place} has no SFTP, and its shell needs stat, tail and "
+            "head; if it has these, the next crawl reads it"
+        )
 
     def _asked(self, path: str, command: str) -> tuple[str, bytes]:
         """(what is at a path: `d` folder, `f` file, `o` something else, `m` nothing, `p` not to be seen; what the
