@@ -62,6 +62,7 @@ def run_list(settings: Settings) -> dict[str, Any]:
         return {
             "sources": [{**source, **doing[source["name"]]} for source in control.sources()],
             "hosts": state["hosts"],
+            "warnings": control.warnings(),
         }
 
 
@@ -82,6 +83,9 @@ def run_add(settings: Settings, wish: Wish, say: Say, *, test: bool = True) -> N
             taken.add(name)
             _add(control, replace(spec, name=name), say, test=test)
             added.append(name)
+        for warning in control.warnings():
+            if any(name in warning.split() for name in added):
+                say(f"Warning: {warning}")
         _say_first_look(control.first_look(added), added, say)
 
 
@@ -198,6 +202,7 @@ def render_list(found: Mapping[str, Any]) -> str:
         lines.append(f"    {row['machine']}, every {row['interval_s']} s: {source_state(row)}")
         lines += [f"    {problem}" for problem in [*row["problems"], *row["errors"]][:5]]
     lines += [f"{host['machine']} is away: {host['error']}" for host in found["hosts"] if host["state"] == "away"]
+    lines += [f"Warning: {warning}" for warning in found["warnings"]]
     return "\n".join(lines)
 
 

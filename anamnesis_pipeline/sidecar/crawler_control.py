@@ -28,11 +28,13 @@ from anamnesis_pipeline.sidecar.jsonl_control import JsonlControl
 from anamnesis_pipeline.sidecar.jsonl_schemas import StatusOut
 from anamnesis_pipeline.sidecar.rendering import utc_text
 from anamnesis_pipeline.sidecar.services import Backfills
+from anamnesis_pipeline.sources.private_overlap import overlap_text, private_overlaps
 from anamnesis_pipeline.sources.specs import SourceSpec, is_of, with_machine
 from anamnesis_pipeline.ssh_places import parse_place
 from anamnesis_pipeline.steps.crawler_status import CrawlerStatus, HostStatus, SpecStatus, crawler_status
+from anamnesis_pipeline.steps.exclusion import sentence
 from anamnesis_pipeline.steps.flights import Flights
-from anamnesis_pipeline.steps.host_clock import answered, read_clock, write_clock
+from anamnesis_pipeline.steps.host_clock import answered, read_clock, read_look, write_clock
 from anamnesis_pipeline.steps.log_folders import log_folders
 from anamnesis_pipeline.steps.source_specs import put_spec, put_specs, remove_spec
 from anamnesis_pipeline.steps.source_trial import Trial, try_source
@@ -105,7 +107,16 @@ class CrawlerControl:
         """
         spec = with_machine(spec, self._settings.machine)
         crawler, flights = open_crawler(self._settings, self._store, lasting=False), Flights[Trial]()
-        flights.launch({"": lambda: try_source(crawler.hosts.of_spec(spec), spec, crawler.rules(spec), crawler.skip)})
+        rules = crawler.exclusions.now()
+
+        def kept_away(path: str) -> str | None:
+            rule = rules.of_path(spec.machine, path) or (rules.of_project(spec.project) if spec.project else None)
+            return sentence(rule) if rule else None
+
+        def ask() -> Trial:
+            return try_source(crawler.hosts.of_spec(spec), spec, crawler.rules(spec), crawler.skip, kept_away)
+
+        flights.launch({"": ask})
         for _, flight in flights.landing(time.monotonic() + TRIAL_S):
             if flight.answer is not None:
                 self._note_answer(spec.host, flight.answer.skew_s)
@@ -132,6 +143,16 @@ class CrawlerControl:
         parse_place(spec.host)
         if self._settings.local_only:
             raise BadSetting(f"local_only refuses other machines, so {spec.host} cannot be crawled; unset it first")
+
+    def warnings(self) -> list[str]:
+        """What is to be thought about: sources that are not private and read what a private one does."""
+        looks = self._store.settings
+
+        def root_of(spec: SourceSpec) -> str:
+            root = read_look(looks, spec.name).root or spec.root
+            return root if spec.host else os.path.expanduser(root)
+
+        return [overlap_text(*names) for names in private_overlaps(self.specs(), root_of)]
 
     # --- the crawler ---------------------------------------------------------------------------------------
 

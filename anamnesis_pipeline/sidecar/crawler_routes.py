@@ -47,7 +47,7 @@ SourceName = Annotated[
 @router.get("/sources", response_model=SourcesOut)
 def list_sources(control: Control) -> Response:
     """All sources that are crawled; the built-in ones come from the setting `log_roots`."""
-    return json_reply({"sources": control.sources()})
+    return json_reply({"sources": control.sources(), "warnings": control.warnings()})
 
 
 @router.put("/sources", response_model=PutSourcesOut)
@@ -57,7 +57,8 @@ def put_sources(wish: SourcesIn, control: Control) -> Response:
     """
     with refusing("sources"):
         changed = control.put_all([model.spec() for model in wish.sources])
-    return json_reply({"sources": control.sources(), "first_look": control.first_look(changed)})
+    body = {"sources": control.sources(), "warnings": control.warnings()}
+    return json_reply({**body, "first_look": control.first_look(changed)})
 
 
 @router.post("/sources/test", response_model=TrialOut)

@@ -69,9 +69,12 @@ class SourceOut(TypedDict):
 
 
 class SourcesOut(TypedDict):
-    """All sources that are crawled, built-in ones first."""
+    """All sources that are crawled, built-in ones first. `warnings`: sources that are not private and read what a
+    private one does.
+    """
 
     sources: list[SourceOut]
+    warnings: list[str]
 
 
 class FirstLookOut(TypedDict):

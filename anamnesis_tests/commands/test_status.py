@@ -1,6 +1,7 @@
 """What `anamnesis status` and `anamnesis doctor` say of machines and sources: folders, a real sshd, a dead host."""
 
 import os
+import shutil
 from collections.abc import Iterator
 from contextlib import closing
 from datetime import UTC, datetime
@@ -141,11 +142,14 @@ def test_what_went_wrong_when_a_source_was_read_is_said_of_it(
     (tmp_path / "user" / ".ssh").mkdir(parents=True)
     key.write_private_key_file(os.fspath(tmp_path / "user" / ".ssh" / "id_ecdsa"))
     monkeypatch.setenv("HOME", os.fspath(tmp_path / "user"))
-    with openssh_server(tmp_path / "sshd", key, sftp="") as server:
+    (tmp_path / "tools").mkdir()
+    for tool in ("sh", "find", "date", "readlink", "grep", "stat"):
+        (tmp_path / "tools" / tool).symlink_to(shutil.which(tool) or "")
+    with openssh_server(tmp_path / "sshd", key, {"PATH": os.fspath(tmp_path / "tools")}, sftp="") as server:
         (tmp_path / "user" / ".ssh" / "known_hosts").write_text(server.known_host)
         tick(settings, store, SourceSpec("far", DOCUMENTS, os.fspath(tmp_path / "notes"), server.place))
     status = gather_status(settings)
     (row,) = [row for row in status["memory"]["crawler"]["sources"] if row["name"] == "far"]
-    assert "the SFTP subsystem of" in row["errors"][0]
+    assert "has no SFTP, and its shell needs stat, tail and head" in row["errors"][0]
     assert f"          {row['errors'][0]}" in render(status, UTC)
     assert store.ingest.counts().episodes == 0
