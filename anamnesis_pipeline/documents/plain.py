@@ -4,6 +4,7 @@ import re
 
 _ESCAPED = re.compile(r"^(?=[ ]{0,3}(?:\#{1,6}(?:\s|$) | (?:=+|-+)\s*$ | ```|~~~))", re.MULTILINE | re.VERBOSE)
 _CONTROLS = re.compile(r"[\x00-\x08\x0b\x0e-\x1f\ufffe]")
+_HEADING = re.compile(r"(?:heading|title)\s*(\d{0,2})", re.IGNORECASE)
 _GAPS = re.compile(r"\n\s*\n\s*\n+")
 
 
@@ -22,6 +23,18 @@ def heading(level: int, title: str) -> str:
     """A Markdown heading; an empty title makes an empty line."""
     words = " ".join(_CONTROLS.sub("", title).split())
     return f"{'#' * min(max(level, 1), 6)} {words}" if words else ""
+
+
+def heading_level(style: str) -> int:
+    """The level of a heading by the name of its style, `Heading 2` or `Title`; 0 of any other paragraph."""
+    found = _HEADING.fullmatch(style.strip())
+    return int(found.group(1) or 1) if found else 0
+
+
+def shortened(text: str, most: int) -> str:
+    """`text` up to `most` characters, with a note of how many more there are."""
+    left = len(text) - most
+    return text if left <= 0 else f"{text[:most]} … {left:,} more characters are in the file"
 
 
 def row(cells: list[str]) -> str:

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from anamnesis_pipeline.documents.trust import TagPattern
 from anamnesis_pipeline.errors import HostUnreachable
 from anamnesis_pipeline.exchanges.redaction import Redactor
 from anamnesis_pipeline.model import EXCLUDED, Source
@@ -18,6 +19,7 @@ from anamnesis_pipeline.sources.local import LocalHost
 from anamnesis_pipeline.steps.blocklist import add_rule, lift
 from anamnesis_pipeline.steps.crawl_documents import RULES_FILES
 from anamnesis_pipeline.steps.llm_choice import LlmChoice, LlmRules
+from anamnesis_pipeline.steps.tag_patterns import put_patterns
 from anamnesis_pipeline.store.base import Store
 from anamnesis_tests.documents.made_documents import pdf_file
 from anamnesis_tests.steps.crawled_documents import MOST_BYTES, T0, DocumentHome, make_repository, write
@@ -64,6 +66,20 @@ def test_a_password_in_a_table_is_masked_before_it_is_archived(store: Store, tmp
     frames = store.ingest.frames(notes.key, "logins.csv", 0)
     assert list(home.archive.lines(notes.key, "logins.csv", frames))[1].startswith("cellar-db,anna,[REDACTED:password:")
     assert "hK29vvQp8Zt41" not in home.one("cellar-db").raw_exchange
+
+
+def test_patterns_tag_the_documents_that_are_parsed_from_then_on(home: DocumentHome) -> None:
+    notes = home.source("notes")
+    write(notes, "a.md", page(SETUP))
+    home.ingest(notes)
+    put_patterns(home.store.settings, [TagPattern("3010", "ports", field="content"), TagPattern("a.md", "first")])
+    write(notes, "b.md", page(PORTS))
+    home.ingest(notes)
+    assert not {"ports", "first"} & set(home.one("installer").tags)
+    assert "ports" in home.one("3010").tags
+    write(notes, "a.md", page(SETUP + " It changed."), T0 + 60)
+    home.ingest(notes)
+    assert "first" in home.one("It changed.").tags
 
 
 def test_a_second_run_writes_nothing(home: DocumentHome) -> None:
