@@ -12,7 +12,8 @@ from anamnesis_pipeline.sources.archive import Archive
 from anamnesis_pipeline.sources.base import SourceHost
 from anamnesis_pipeline.sources.specs import DOCUMENTS, SourceSpec
 from anamnesis_pipeline.steps.crawl import CrawlReport, Mask, crawl_source
-from anamnesis_pipeline.steps.crawl_documents import DocumentRules, add_version, crawl_documents
+from anamnesis_pipeline.steps.crawl_documents import DocumentRules, crawl_documents
+from anamnesis_pipeline.steps.document_archive import add_version
 from anamnesis_pipeline.steps.document_versions import Version
 from anamnesis_pipeline.steps.documents import (
     DocumentReport,
