@@ -29,9 +29,9 @@ from anamnesis_tests.exchanges.test_parsing import git
 
 @pytest.fixture
 def repository(tmp_path: Path) -> Path:
-    """A main worktree with two more beside it."""
-    main = tmp_path / "shop"
-    main.mkdir()
+    """A main worktree with two more beside it. What is above all three is of the test too."""
+    main = tmp_path / "home" / "shop"
+    main.mkdir(parents=True)
     git(main, "init")
     git(main, "commit", "--allow-empty", "-m", "x")
     for name in ("shop-a", "shop-b"):
