@@ -6,12 +6,15 @@ one by TMPDIR.
 python benchmarks/remote_crawl.py [FILES]
 """
 
+import json
 import os
 import random
 import statistics
 import sys
 import tempfile
 import time
+import uuid
+from collections import Counter
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
@@ -21,10 +24,13 @@ import paramiko
 from proc import resident_mib
 
 from anamnesis_pipeline.settings import Settings
+from anamnesis_pipeline.sources.archive import Archive
 from anamnesis_pipeline.sources.base import Survey, Wanted
+from anamnesis_pipeline.sources.discovery import discover
 from anamnesis_pipeline.sources.specs import DOCUMENTS
 from anamnesis_pipeline.sources.ssh import SshHost
 from anamnesis_pipeline.ssh_connection import connected
+from anamnesis_pipeline.steps.crawl import crawl_source
 from anamnesis_pipeline.store.sqlite.opening import open_sqlite
 from anamnesis_pipeline.wiring import open_redactor
 from anamnesis_tests.proxies import Proxy, proxy
@@ -35,6 +41,7 @@ HOSTS = 10
 LATENCY_S = 0.1
 NEAR_S, FAR_S, SLOWEST_S = 0.05, 0.3, 0.5
 """Of ten hosts nine are between the first two away, and one is the third."""
+LOGS = 50
 SPARSE_BYTES = 2 << 30
 
 
@@ -52,6 +59,7 @@ def main(files: int) -> None:
         crawled(host, Path(base, "memory"), tree, slow)
         at_once(stack, server, tree)
         slowest_of_ten(stack, Path(base), key, tree / "0")
+        grown(stack, server, Path(base, "logs"))
         huge(host, Path(base))
         many(host, Path(base), 10 * files)
 
@@ -161,6 +169,28 @@ def slowest_of_ten(stack: ExitStack, base: Path, key: paramiko.PKey, tree: Path)
         f"{HOSTS} hosts, {NEAR_S * 1000:.0f} to {FAR_S * 1000:.0f} ms away and one {SLOWEST_S * 1000:.0f} ms: slowest "
         f"alone {slowest * 1000:.0f} ms, all at once {all_of_them * 1000:.0f} ms, {all_of_them / slowest:.2f} times"
     )
+
+
+def grown(stack: ExitStack, server: SshServer, base: Path) -> None:
+    """Logs that got new lines, far away."""
+    way = stack.enter_context(proxy(server.port, latency_s=LATENCY_S))
+    know(server, way)
+    host = stack.enter_context(opened(way.place))
+    logs = [base / "projects" / "-home-dev" / f"{uuid.UUID(int=number)}.jsonl" for number in range(LOGS)]
+    logs[0].parent.mkdir(parents=True)
+    store, archive = open_sqlite(base / "memory.db", base / "index"), Archive(base / "archive")
+    walls = []
+    for _ in range(4):
+        for log in logs:
+            with log.open("a") as file:
+                file.write(json.dumps({"text": "x" * 10_000}) + "\n")
+        (source,) = discover(host, [os.fspath(base / "projects")]).sources
+        store.ingest.put_sources([source])
+        walls.append(timed(lambda source=source: crawl_source(store, host, archive, source, lambda x: (x, Counter()))))
+    lines = store.ingest.counts().lines
+    assert lines == len(walls) * LOGS, lines
+    store.close()
+    print(f"{LOGS} logs that grew, {LATENCY_S * 1000:.0f} ms away: {statistics.median(walls[1:]):.1f} s")
 
 
 def huge(host: SshHost, base: Path) -> None:
