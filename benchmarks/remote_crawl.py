@@ -18,6 +18,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
+from itertools import product
 from pathlib import Path
 
 import paramiko
@@ -118,31 +119,38 @@ def crawled(host: SshHost, base: Path, tree: Path, slow: float) -> None:
 
 
 def at_once(stack: ExitStack, server: SshServer, tree: Path) -> None:
-    """Ten hosts in threads against the slowest of them alone."""
-    for latency in (0.0, LATENCY_S):
+    """Ten hosts in threads against the slowest of them alone. They share these cores, on which each runs its `find`:
+    of a small folder the rest is what this side takes.
+    """
+    for root, latency in product((tree / "0", tree / "0" / "1"), (0.0, LATENCY_S)):
         ways = [stack.enter_context(proxy(server.port, latency_s=latency)) for _ in range(HOSTS)]
         know(server, *ways)
         hosts = [stack.enter_context(opened(way.place)) for way in ways]
-        small = tree / "0"
-        states = [survey(host, small).state for host in hosts]
-
-        def look(number: int, states: list[str] = states, hosts: list[SshHost] = hosts, root: Path = small) -> float:
-            return timed(lambda: survey(hosts[number], root, states[number]))
-
+        found = [survey(host, root) for host in hosts]
+        away = f"{HOSTS} hosts with {len(found[0].files or ())} files, {latency * 1000:.0f} ms away"
         for is_open in (True, False):
-            alone, together = [], []
-            for _ in range(3):
-                hang_up(hosts, is_open)
-                alone.append(max(look(number) for number in range(HOSTS)))
-                hang_up(hosts, is_open)
-                with ThreadPoolExecutor(HOSTS) as pool:
-                    together.append(timed(lambda pool=pool: list(pool.map(look, range(HOSTS)))))
-            slowest, all_of_them = statistics.median(alone), statistics.median(together)
-            state = "open connections" if is_open else "new connections"
-            print(
-                f"{HOSTS} hosts, {latency * 1000:.0f} ms away, {state}: slowest alone {slowest * 1000:.0f} ms, "
-                f"all at once {all_of_them * 1000:.0f} ms, {all_of_them / slowest:.2f} times"
-            )
+            against_the_slowest(away, hosts, root, [each.state for each in found], is_open)
+
+
+def against_the_slowest(away: str, hosts: list[SshHost], root: Path, states: list[str], is_open: bool) -> None:
+    alone, together, cpus = [], [], []
+
+    def look(number: int) -> float:
+        return timed(lambda: survey(hosts[number], root, states[number]))
+
+    for _ in range(5):
+        hang_up(hosts, is_open)
+        alone.append(max(look(number) for number in range(HOSTS)))
+        hang_up(hosts, is_open)
+        cpu = time.process_time()
+        with ThreadPoolExecutor(HOSTS) as pool:
+            together.append(timed(lambda pool=pool: list(pool.map(look, range(HOSTS)))))
+        cpus.append(time.process_time() - cpu)
+    slowest, all_of_them, cpu = (statistics.median(each) * 1000 for each in (alone, together, cpus))
+    print(
+        f"{away}, {'open' if is_open else 'new'} connections: slowest alone {slowest:.0f} ms, all at once "
+        f"{all_of_them:.0f} ms ({cpu:.0f} ms of CPU here), {all_of_them / slowest:.2f} times"
+    )
 
 
 def slowest_of_ten(stack: ExitStack, base: Path, key: paramiko.PKey, tree: Path) -> None:
