@@ -6,25 +6,32 @@ one by TMPDIR.
 python benchmarks/remote_crawl.py [FILES]
 """
 
+import json
 import os
 import random
 import statistics
 import sys
 import tempfile
 import time
+import uuid
+from collections import Counter
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
+from itertools import product
 from pathlib import Path
 
 import paramiko
 from proc import resident_mib
 
 from anamnesis_pipeline.settings import Settings
+from anamnesis_pipeline.sources.archive import Archive
 from anamnesis_pipeline.sources.base import Survey, Wanted
+from anamnesis_pipeline.sources.discovery import discover
 from anamnesis_pipeline.sources.specs import DOCUMENTS
 from anamnesis_pipeline.sources.ssh import SshHost
 from anamnesis_pipeline.ssh_connection import connected
+from anamnesis_pipeline.steps.crawl import crawl_source
 from anamnesis_pipeline.store.sqlite.opening import open_sqlite
 from anamnesis_pipeline.wiring import open_redactor
 from anamnesis_tests.proxies import Proxy, proxy
@@ -35,6 +42,7 @@ HOSTS = 10
 LATENCY_S = 0.1
 NEAR_S, FAR_S, SLOWEST_S = 0.05, 0.3, 0.5
 """Of ten hosts nine are between the first two away, and one is the third."""
+LOGS = 50
 SPARSE_BYTES = 2 << 30
 
 
@@ -52,6 +60,7 @@ def main(files: int) -> None:
         crawled(host, Path(base, "memory"), tree, slow)
         at_once(stack, server, tree)
         slowest_of_ten(stack, Path(base), key, tree / "0")
+        grown(stack, server, Path(base, "logs"))
         huge(host, Path(base))
         many(host, Path(base), 10 * files)
 
@@ -110,31 +119,38 @@ def crawled(host: SshHost, base: Path, tree: Path, slow: float) -> None:
 
 
 def at_once(stack: ExitStack, server: SshServer, tree: Path) -> None:
-    """Ten hosts in threads against the slowest of them alone."""
-    for latency in (0.0, LATENCY_S):
+    """Ten hosts in threads against the slowest of them alone. They share these cores, on which each runs its `find`:
+    of a small folder the rest is what this side takes.
+    """
+    for root, latency in product((tree / "0", tree / "0" / "1"), (0.0, LATENCY_S)):
         ways = [stack.enter_context(proxy(server.port, latency_s=latency)) for _ in range(HOSTS)]
         know(server, *ways)
         hosts = [stack.enter_context(opened(way.place)) for way in ways]
-        small = tree / "0"
-        states = [survey(host, small).state for host in hosts]
-
-        def look(number: int, states: list[str] = states, hosts: list[SshHost] = hosts, root: Path = small) -> float:
-            return timed(lambda: survey(hosts[number], root, states[number]))
-
+        found = [survey(host, root) for host in hosts]
+        away = f"{HOSTS} hosts with {len(found[0].files or ())} files, {latency * 1000:.0f} ms away"
         for is_open in (True, False):
-            alone, together = [], []
-            for _ in range(3):
-                hang_up(hosts, is_open)
-                alone.append(max(look(number) for number in range(HOSTS)))
-                hang_up(hosts, is_open)
-                with ThreadPoolExecutor(HOSTS) as pool:
-                    together.append(timed(lambda pool=pool: list(pool.map(look, range(HOSTS)))))
-            slowest, all_of_them = statistics.median(alone), statistics.median(together)
-            state = "open connections" if is_open else "new connections"
-            print(
-                f"{HOSTS} hosts, {latency * 1000:.0f} ms away, {state}: slowest alone {slowest * 1000:.0f} ms, "
-                f"all at once {all_of_them * 1000:.0f} ms, {all_of_them / slowest:.2f} times"
-            )
+            against_the_slowest(away, hosts, root, [each.state for each in found], is_open)
+
+
+def against_the_slowest(away: str, hosts: list[SshHost], root: Path, states: list[str], is_open: bool) -> None:
+    alone, together, cpus = [], [], []
+
+    def look(number: int) -> float:
+        return timed(lambda: survey(hosts[number], root, states[number]))
+
+    for _ in range(5):
+        hang_up(hosts, is_open)
+        alone.append(max(look(number) for number in range(HOSTS)))
+        hang_up(hosts, is_open)
+        cpu = time.process_time()
+        with ThreadPoolExecutor(HOSTS) as pool:
+            together.append(timed(lambda pool=pool: list(pool.map(look, range(HOSTS)))))
+        cpus.append(time.process_time() - cpu)
+    slowest, all_of_them, cpu = (statistics.median(each) * 1000 for each in (alone, together, cpus))
+    print(
+        f"{away}, {'open' if is_open else 'new'} connections: slowest alone {slowest:.0f} ms, all at once "
+        f"{all_of_them:.0f} ms ({cpu:.0f} ms of CPU here), {all_of_them / slowest:.2f} times"
+    )
 
 
 def slowest_of_ten(stack: ExitStack, base: Path, key: paramiko.PKey, tree: Path) -> None:
@@ -161,6 +177,28 @@ def slowest_of_ten(stack: ExitStack, base: Path, key: paramiko.PKey, tree: Path)
         f"{HOSTS} hosts, {NEAR_S * 1000:.0f} to {FAR_S * 1000:.0f} ms away and one {SLOWEST_S * 1000:.0f} ms: slowest "
         f"alone {slowest * 1000:.0f} ms, all at once {all_of_them * 1000:.0f} ms, {all_of_them / slowest:.2f} times"
     )
+
+
+def grown(stack: ExitStack, server: SshServer, base: Path) -> None:
+    """Logs that got new lines, far away."""
+    way = stack.enter_context(proxy(server.port, latency_s=LATENCY_S))
+    know(server, way)
+    host = stack.enter_context(opened(way.place))
+    logs = [base / "projects" / "-home-dev" / f"{uuid.UUID(int=number)}.jsonl" for number in range(LOGS)]
+    logs[0].parent.mkdir(parents=True)
+    store, archive = open_sqlite(base / "memory.db", base / "index"), Archive(base / "archive")
+    walls = []
+    for _ in range(4):
+        for log in logs:
+            with log.open("a") as file:
+                file.write(json.dumps({"text": "x" * 10_000}) + "\n")
+        (source,) = discover(host, [os.fspath(base / "projects")]).sources
+        store.ingest.put_sources([source])
+        walls.append(timed(lambda source=source: crawl_source(store, host, archive, source, lambda x: (x, Counter()))))
+    lines = store.ingest.counts().lines
+    assert lines == len(walls) * LOGS, lines
+    store.close()
+    print(f"{LOGS} logs that grew, {LATENCY_S * 1000:.0f} ms away: {statistics.median(walls[1:]):.1f} s")
 
 
 def huge(host: SshHost, base: Path) -> None:

@@ -35,6 +35,7 @@ from anamnesis_pipeline.sources.selection import Selection, select
 from anamnesis_pipeline.steps.archived import archived_lines
 from anamnesis_pipeline.steps.exclusion import Exclusions
 from anamnesis_pipeline.steps.forgotten_lines import file_key, without_forgotten
+from anamnesis_pipeline.steps.reading_ahead import ranges_of_grown, reading_ahead
 from anamnesis_pipeline.steps.tool_outputs import NO_LINE, masked_together, output_key
 from anamnesis_pipeline.store.base import Store
 
@@ -171,11 +172,16 @@ def _crawl_listing(crawl: _Crawl, listing: Listing) -> CrawlReport:
 
 
 def _crawl_files(crawl: _Crawl, selection: Selection) -> Counter[str]:
-    """Outcome -> files. The new ones are read whole, so a host far away sends them ahead of us."""
+    """Outcome -> files. New ones are read whole, so a host far away sends them ahead of us; so are ends of others."""
     outcomes: Counter[str] = Counter()
     to_read = sorted(_to_read(selection), key=lambda found: not is_tool_output(found[0].path))
     new = [(_absolute(crawl, file), file.size) for file, cursor in to_read if cursor is None]
-    with crawl.host.fetching(new) as read:
+    known = {file.path: cursor for file, cursor in selection.grown}
+    grown = [
+        (_absolute(crawl, file), ranges_of_grown(known[file.path].offset, file.size))
+        for file, _ in to_read if file.path in known
+    ]  # fmt: skip
+    with crawl.host.fetching(new) as whole, reading_ahead(whole, grown) as read:
         crawl = replace(crawl, read=read)
         for file, cursor in to_read:
             if crawl.exclusions.of_path(crawl.source.machine, _absolute(crawl, file)):  # since just now
