@@ -34,6 +34,7 @@ from anamnesis_pipeline.steps.tool_outputs import NO_LINE, names_on_line, output
 from anamnesis_pipeline.store.base import Store
 from anamnesis_pipeline.store.ingest_base import ParsedChunk
 from anamnesis_pipeline.summary_model import MAX_RECORDS
+from anamnesis_pipeline.wording import counted
 
 JOB = "forget.job"
 """Setting that names what is being forgotten."""
@@ -41,6 +42,8 @@ FORGOTTEN = "forgotten"
 """Reason of the tombstones."""
 SHOWN = 50
 """Episodes that a report describes."""
+NAMED_FILES = 3
+"""Of each machine; the others are counted."""
 TRIES = 5
 
 
@@ -174,16 +177,25 @@ class Forgetter:
 
     def _remains(self, files: Sequence[File]) -> list[str]:
         """Places that are not ours to change, or that are not known."""
-        logs = []
+        kept = [f"an archive whose database was lost: {file}" for file in self._archive.kept_aside()]
+        return [
+            *self._origins(files), *kept, "backups of this home, and of the logs",
+            "what was restored, exported or copied from here, and answers that Claude got from it",
+        ]  # fmt: skip
+
+    def _origins(self, files: Sequence[File]) -> list[str]:
+        """Where those of archived files are from that are still there: of each machine the first few, and a count."""
+        there: dict[str, list[str]] = {}
         for key, path in files:
             cursor = self._store.ingest.cursor(key, path)
             if cursor is not None and not cursor.gone:
-                logs.append(_origin(self._sources[key], path))
-        kept = [f"an archive whose database was lost: {file}" for file in self._archive.kept_aside()]
-        return [
-            *logs, *kept, "backups of this home, and of the logs",
-            "what was restored, exported or copied from here, and answers that Claude got from it",
-        ]  # fmt: skip
+                there.setdefault(self._sources[key].machine, []).append(_origin(self._sources[key], path))
+        found = []
+        for machine, origins in there.items():
+            more = len(origins) - NAMED_FILES
+            found += origins[:NAMED_FILES]
+            found += [f"{counted(more, 'more file')}, on {machine or 'no known machine'}"] if more > 0 else []
+        return found
 
     def _lines_to_go(self, target: Target) -> dict[File, int]:
         logs = {file: sum(map(self._rule(target, file).goes, self._lines(file))) for file in target.logs}

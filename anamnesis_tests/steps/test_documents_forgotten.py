@@ -229,3 +229,14 @@ def test_a_turn_of_a_chat_is_forgotten_and_the_others_stay(home: DocumentHome) -
     every = home.episodes(every=True)
     assert "3010" not in archived(home) + "".join(e.raw_exchange for e in every)
     assert {e.episode_id for e in every if e.status == "active"} > {color}
+
+
+def test_of_many_files_that_are_still_there_the_first_few_are_named_and_the_others_counted(home: DocumentHome) -> None:
+    notes = home.source("notes")
+    for number in range(12):
+        write(notes, f"in/{number:02}.md", page(SETUP.replace("twice", f"{number} times")))
+    home.ingest(notes)
+    report = forgetter(home).preview(ForgetRequest(path=f"{notes.root}/in"))
+    named = [place for place in report.remains if "the file itself" in place]
+    assert [place.rpartition("/")[2] for place in named] == ["00.md", "01.md", "02.md"]
+    assert "9 more files, on notes" in report.remains
