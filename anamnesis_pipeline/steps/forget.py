@@ -5,13 +5,14 @@ What is under way is noted in the store (ids only), and every step can be repeat
 go last.
 """
 
+import shlex
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import timedelta
 
 from anamnesis_pipeline.embeddings.passages import passages_of_part
 from anamnesis_pipeline.embeddings.pieces import PieceCounter
-from anamnesis_pipeline.errors import StoreBusy
+from anamnesis_pipeline.errors import DocumentUnreadable, StoreBusy
 from anamnesis_pipeline.exchanges.parsing import FileState
 from anamnesis_pipeline.model import DeadLetter, Episode, FileCursor, Part, Source, Where, record_id
 from anamnesis_pipeline.sources.archive import Archive
@@ -99,6 +100,7 @@ class Forgetter:
         self._store, self._archive, self._pieces, self._publish = store, archive, pieces, publish
         self._sources = {source.key: source for source in store.ingest.sources()}
         self._choice = Choice(store, self._sources.values(), specs)
+        self._problems: dict[File, str] = {}
 
     def preview(self, request: ForgetRequest) -> ForgetReport:
         """What `forget` would remove. Reads the archived files that it would rewrite.
@@ -162,6 +164,7 @@ class Forgetter:
                 *self._shared_lines(lines, session_id),
                 *self._remains([file for file, count in lines.items() if count]),
             ],
+            problems=list(self._problems.values()),
         )
 
     def _shared_lines(self, lines: Mapping[File, int], session_id: str) -> list[str]:
@@ -204,7 +207,7 @@ class Forgetter:
         return logs | documents | outputs
 
     def _document_lines_to_go(self, target: Target, file: File) -> int:
-        change, going = _document_change(target, file), 0
+        change, going = self._document_change(target, file), 0
         for generation in self._generations(file):
             lines = list(archived_lines(self._store, self._archive, *file, generation))
             going += sum(old != new for old, new in zip(lines, change(lines), strict=True))
@@ -254,7 +257,7 @@ class Forgetter:
         for file in target.logs:
             self._rewrite(file, self._rule(target, file).changed)
         for file in target.documents:
-            self._rewrite(file, _document_change(target, file))
+            self._rewrite(file, self._document_change(target, file))
         self._store.documents.remove(sorted(target.ids))
         for source, path in sorted({*target.files} - {*target.documents}):
             self._clear_state(target, source, path)
@@ -263,11 +266,29 @@ class Forgetter:
         self._store.forgetting.remove_parts(sorted(target.ids))
         problems = self._store.forgetting.scrub()
         self._store.settings.set(JOB, None)
-        return problems
+        return [*self._problems.values(), *problems]
 
     def _rule(self, target: Target, file: File) -> LineRule:
         is_history = self._sources[file[0]].kind == "claude_history"
         return LineRule(target.keys, target.said, self._store.ingest.known_keys, is_history, file in target.emptied)
+
+    def _document_change(self, target: Target, file: File) -> Change:
+        """What becomes of the lines of a version of a document, all of which are in one frame."""
+        if file in target.whole:
+            return lambda lines: [NO_LINE] * len(lines)
+
+        def changed(lines: list[str]) -> list[str]:
+            try:
+                return without_sections(file[1], lines, target.keys)
+            except DocumentUnreadable as problem:
+                place = f"{folder_of(self._sources[file[0]])}/{file[1]}"
+                self._problems[file] = (
+                    f"a version of {problem}; it stays in the archive as it was, and goes as a whole with: "
+                    f"anamnesis forget --path {shlex.quote(place)} --yes"
+                )
+                return lines
+
+        return changed
 
     def _generations(self, file: File) -> range:
         cursor = self._store.ingest.cursor(*file)
@@ -355,13 +376,6 @@ def _origin(source: Source, path: str) -> str:
         return f"the file that was uploaded, where it was sent from: {path.rpartition('/')[2]}"
     what = "file" if holds_documents(source) else "log"
     return f"the {what} itself, on {source.machine}: {folder_of(source)}/{path}"
-
-
-def _document_change(target: Target, file: File) -> Change:
-    """What becomes of the lines of a version of a document, all of which are in one frame."""
-    if file in target.whole:
-        return lambda lines: [NO_LINE] * len(lines)
-    return lambda lines: without_sections(file[1], lines, target.keys)
 
 
 def _cleared(cursor: FileCursor, target: Target) -> str:

@@ -240,3 +240,44 @@ def test_of_many_files_that_are_still_there_the_first_few_are_named_and_the_othe
     named = [place for place in report.remains if "the file itself" in place]
     assert [place.rpartition("/")[2] for place in named] == ["00.md", "01.md", "02.md"]
     assert "9 more files, on notes" in report.remains
+
+
+def test_a_version_of_which_no_sections_can_be_made_is_named_and_the_others_are_forgotten(
+    home: DocumentHome, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    notes = home.source("notes")
+    for name in ("a.md", "bad.md"):
+        write(notes, name, page(SETUP, PORTS))
+    home.ingest(notes)
+
+    def sections_or_failure(path: str, text: str) -> list[Section]:
+        if path == "bad.md":
+            raise AttributeError("no dict")
+        return sections_of(path, text)
+
+    monkeypatch.setattr(forgotten_sections, "sections_of", sections_or_failure)
+    request = ForgetRequest(query="3010")
+    (problem,) = forgetter(home).preview(request).problems
+    assert f"anamnesis forget --path {notes.root}/bad.md --yes" in problem
+    assert forgetter(home).forget(request).problems == [problem]
+    assert archived(home).count("3010") == 1
+    assert "3010" not in "".join(home.texts())
+    assert forgetter(home).forget(ForgetRequest(path=f"{notes.root}/bad.md")).problems == []
+    assert "3010" not in archived(home)
+
+
+def test_a_rescan_goes_on_behind_a_file_that_is_damaged_and_names_it(home: DocumentHome) -> None:
+    notes = home.source("notes")
+    write(notes, "a.md", page(SETUP))
+    write(notes, "b.md", page(PORTS))
+    home.ingest(notes)
+
+    def mask(text: str) -> tuple[str, Counter[str]]:
+        if text.startswith("# Handbook") and "installer" in text:
+            raise ValueError("no text")
+        return text.replace("3010", "[MASKED]"), Counter({"port": text.count("3010")})
+
+    report = Rescan(home.store, home.archive, Rules(mask, mask, "1"), dry_run=False).run()
+    (problem,) = report.problems
+    assert problem.startswith("a.md of notes--notes--0 could not be masked: ValueError")
+    assert "[MASKED]" in archived(home)
