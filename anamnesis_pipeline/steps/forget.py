@@ -13,20 +13,19 @@ from datetime import timedelta
 from anamnesis_pipeline.embeddings.passages import passages_of_part
 from anamnesis_pipeline.embeddings.pieces import PieceCounter
 from anamnesis_pipeline.errors import DocumentUnreadable, StoreBusy
-from anamnesis_pipeline.exchanges.parsing import FileState
-from anamnesis_pipeline.model import DeadLetter, Episode, FileCursor, Part, Source, Where, record_id
+from anamnesis_pipeline.model import DeadLetter, Episode, Part, Source, Where, record_id
 from anamnesis_pipeline.sources.archive import Archive
-from anamnesis_pipeline.sources.base import TOOL_RESULTS, is_agent_description, is_tool_output, output_name
+from anamnesis_pipeline.sources.base import TOOL_RESULTS, is_tool_output, output_name
 from anamnesis_pipeline.sources.specs import SourceSpec
 from anamnesis_pipeline.steps.archived import archived_lines
 from anamnesis_pipeline.steps.crawl import folder_of
 from anamnesis_pipeline.steps.dead_letters import EVERY_LETTER
 from anamnesis_pipeline.steps.documents import UPLOADS, holds_documents
 from anamnesis_pipeline.steps.episodes import RECORD_KIND
-from anamnesis_pipeline.steps.forget_target import Choice, File, ForgetRequest, Target
+from anamnesis_pipeline.steps.forget_target import Choice, File, ForgetRequest, Target, cleared_state
 from anamnesis_pipeline.steps.forgotten_lines import EMPTY_LINE, LineRule
 from anamnesis_pipeline.steps.forgotten_sections import without_sections
-from anamnesis_pipeline.steps.forgotten_uploads import drop_uploads
+from anamnesis_pipeline.steps.forgotten_uploads import drop_uploads, remove_forgotten_files
 from anamnesis_pipeline.steps.posting import CONTEXT_WITHIN, posted_passages
 from anamnesis_pipeline.steps.restore import names
 from anamnesis_pipeline.steps.rewriting import Change, rewrite_generation
@@ -137,6 +136,12 @@ class Forgetter:
             return False
         with self._archive.alone():
             return self._finish()
+
+    def remove_leftovers(self) -> None:
+        """Let nothing stay of uploads that are gone and of which no episode was made."""
+        with self._archive.alone():
+            remove_forgotten_files(self._store, self._archive)
+            self._store.forgetting.scrub()
 
     def _finish(self) -> bool:
         job = self._store.settings.get(JOB)
@@ -264,6 +269,7 @@ class Forgetter:
         self._renew_neighbours(target)  # no part can come any more that carries some of it
         drop_uploads(self._store, target.ids, target.keys_of)
         self._store.forgetting.remove_parts(sorted(target.ids))
+        remove_forgotten_files(self._store, self._archive)
         problems = self._store.forgetting.scrub()
         self._store.settings.set(JOB, None)
         return [*self._problems.values(), *problems]
@@ -351,7 +357,7 @@ class Forgetter:
             cursor = self._store.ingest.cursor(source, path)
             if cursor is None:
                 return
-            state = _cleared(cursor, target) if cursor.parser_state else ""
+            state = cleared_state(cursor, target) if cursor.parser_state else ""
             if state == cursor.parser_state and not letters:
                 return
             after = replace(cursor, parser_state=state)
@@ -376,20 +382,6 @@ def _origin(source: Source, path: str) -> str:
         return f"the file that was uploaded, where it was sent from: {path.rpartition('/')[2]}"
     what = "file" if holds_documents(source) else "log"
     return f"the {what} itself, on {source.machine}: {folder_of(source)}/{path}"
-
-
-def _cleared(cursor: FileCursor, target: Target) -> str:
-    if is_agent_description(cursor.path):
-        return EMPTY_LINE if (cursor.source, cursor.path) in target.whole else cursor.parser_state
-    state = FileState.from_json(cursor.parser_state)
-    if state is None:  # of another version: nobody reads it
-        return FileState(generation=cursor.generation, line=max(cursor.parsed_lines, 0)).to_json()
-    exchange, trail = state.exchange, state.trail
-    if exchange is not None and target.said.holds(exchange.prompt):
-        exchange = replace(exchange, prompt="")
-    if target.said.holds(trail.lead):
-        trail = replace(trail, lead="")
-    return replace(state, exchange=exchange, trail=trail).to_json()
 
 
 def _shown(episode: Episode) -> Shown:

@@ -6,14 +6,15 @@ from datetime import datetime
 from functools import cached_property
 
 from anamnesis_pipeline.errors import GiveUp
+from anamnesis_pipeline.exchanges.parsing import FileState
 from anamnesis_pipeline.message_keys import forgotten_typed, typed_near
-from anamnesis_pipeline.model import Episode, Part, Source, Where, record_id
+from anamnesis_pipeline.model import Episode, FileCursor, Part, Source, Where, record_id
 from anamnesis_pipeline.search.engine import with_labels
-from anamnesis_pipeline.sources.base import is_tool_output
+from anamnesis_pipeline.sources.base import is_agent_description, is_tool_output
 from anamnesis_pipeline.sources.specs import SourceSpec, is_of
 from anamnesis_pipeline.steps.crawl import folder_of
 from anamnesis_pipeline.steps.documents import holds_documents
-from anamnesis_pipeline.steps.forgotten_lines import ForgottenText, file_key, text_of
+from anamnesis_pipeline.steps.forgotten_lines import EMPTY_LINE, ForgottenText, file_key, text_of
 from anamnesis_pipeline.steps.restore import is_below, names
 from anamnesis_pipeline.store.base import Store
 from anamnesis_pipeline.store.forget_base import Selection
@@ -226,3 +227,18 @@ class Choice:
 
 def _keys(episode: Episode | None) -> tuple[str, ...]:
     return episode.message_keys if episode else ()
+
+
+def cleared_state(cursor: FileCursor, target: Target) -> str:
+    """What the parser remembers of a file (`FileCursor.parser_state`) without anything that is forgotten."""
+    if is_agent_description(cursor.path):
+        return EMPTY_LINE if (cursor.source, cursor.path) in target.whole else cursor.parser_state
+    state = FileState.from_json(cursor.parser_state)
+    if state is None:  # of another version: nobody reads it
+        return FileState(generation=cursor.generation, line=max(cursor.parsed_lines, 0)).to_json()
+    exchange, trail = state.exchange, state.trail
+    if exchange is not None and target.said.holds(exchange.prompt):
+        exchange = replace(exchange, prompt="")
+    if target.said.holds(trail.lead):
+        trail = replace(trail, lead="")
+    return replace(state, exchange=exchange, trail=trail).to_json()
