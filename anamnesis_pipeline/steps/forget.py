@@ -310,14 +310,7 @@ class Forgetter:
         """Parts that stay lose what they carry of the text, and their summaries, which may say it too. Their episodes
         are written in any case, since a run may have died in between.
         """
-        said, neighbours = target.said, target.neighbours
-        self._store.forgetting.replace_parts(
-            [
-                replace(p, lead="" if said.holds(p.lead) else p.lead, prompt="" if said.holds(p.prompt) else p.prompt)
-                for p in neighbours
-            ],
-            resummarize=True,
-        )
+        self._store.forgetting.replace_parts([target.without_context(p) for p in target.neighbours], resummarize=True)
         for source in sorted({source for source, _ in target.files}):
             self._publish(self._sources[source])
         for part in self._store.forgetting.parts_of_files(target.files):

@@ -281,3 +281,24 @@ def test_a_rescan_goes_on_behind_a_file_that_is_damaged_and_names_it(home: Docum
     (problem,) = report.problems
     assert problem.startswith("a.md of notes--notes--0 could not be masked: ValueError")
     assert "[MASKED]" in archived(home)
+
+
+def test_the_heading_of_a_forgotten_section_leaves_the_titles_of_those_below_it(home: DocumentHome) -> None:
+    notes = home.source("notes")
+    text = page("## Walrus\n\nThe animal of this plan, which nobody is to know.", PORTS.replace("##", "###"), COLORS)
+    write(notes, "a.md", text)
+    home.ingest(notes)
+    assert home.one("3010").metadata["title"][-2:] == ["Walrus", "Ports"]
+    forgetter(home).forget(ForgetRequest(ids=(home.one("animal").episode_id,)))
+    assert home.one("3010").metadata["title"][-1] == "Ports"
+    assert home.one("orange").metadata["title"][-1] == "Colors"
+
+    def told() -> str:
+        passages = [p.passage for e in home.episodes(every=True) for p in home.store.episodes.passages_of(e.episode_id)]
+        return archived(home) + "".join(map(str, [*passages, *home.episodes(every=True)]))
+
+    assert "Walrus" not in told()
+    write(notes, "a.md", text.replace("orange", "purple"), T0 + 50)
+    home.ingest(notes)
+    assert "purple" in told()
+    assert "Walrus" not in told()
