@@ -46,4 +46,6 @@ class Section:
     spans: tuple[tuple[int, int], ...] = ()
     """The characters [start, end) of the document's text that it consists of, if they are not just all of its lines."""
     values: tuple[tuple[str | int, ...], ...] = ()
-    """Of a turn of a chat: its messages in the JSON, each by the keys and indexes that lead to it from outside."""
+    """Of a turn of a chat: its messages in the JSON, each by the keys and indexes that lead to it from outside. With
+    those that were turned away for one of them.
+    """

@@ -332,6 +332,8 @@ class Episode:
     status: str = "active"
     """`active` or `superseded`."""
     superseded_by: str | None = None
+    superseded_at: datetime | None = None
+    """When it became so; the store sets it."""
     machine: str = ""
     path: str = ""
     session_id: str = ""

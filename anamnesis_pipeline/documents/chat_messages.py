@@ -4,6 +4,7 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
+from itertools import pairwise
 from typing import Any
 
 from anamnesis_pipeline.documents.plain import shortened
@@ -21,7 +22,8 @@ Way = tuple[str | int, ...]
 @dataclass(frozen=True, slots=True)
 class ChatMessage:
     """One message; `key` is its id in the export, or made of its text. One without text says nothing, but belongs to
-    its turn. `way`: the keys and indexes that lead to it in the export.
+    its turn. `way`: the keys and indexes that lead to it in the export; `turned_away`: to those that it was chosen
+    over, such as a former answer, and to what followed on them.
     """
 
     key: str
@@ -29,6 +31,7 @@ class ChatMessage:
     text: str
     timestamp: datetime | None
     way: Way
+    turned_away: tuple[Way, ...] = ()
 
 
 def _message(key: object, kind: SegmentKind, text: str, when: object, way: Way) -> ChatMessage:
@@ -89,7 +92,9 @@ def _attached(file: dict[str, Any]) -> str:
 
 def chatgpt_messages(mapping: dict[str, Any], current: object, way: Way) -> Iterator[ChatMessage]:
     """The messages from the root to the current node; other branches are what the user turned away from."""
-    for name in reversed(_branch(mapping, current)):
+    branch = _branch(mapping, current)[::-1]
+    aside = _turned_away(mapping, branch)
+    for name in branch:
         node = mapping[name]
         message = node.get("message")
         if not isinstance(message, dict):
@@ -100,7 +105,27 @@ def chatgpt_messages(mapping: dict[str, Any], current: object, way: Way) -> Iter
         text = _said(message.get("content")) if is_shown else ""
         kind = SegmentKind.PROMPT if role == "user" and text.strip() else SegmentKind.STATEMENT
         where = (*way, name, "message")
-        yield _message(message.get("id") or node.get("id"), kind, text, message.get("create_time"), where)
+        found = _message(message.get("id") or node.get("id"), kind, text, message.get("create_time"), where)
+        yield replace(found, turned_away=tuple((*way, other, "message") for other in aside.get(name, ())))
+
+
+def _turned_away(mapping: dict[str, Any], branch: list[str]) -> dict[str, list[str]]:
+    """Node of the branch -> nodes with a message on other branches that leave it where this node follows, or behind the
+    last one.
+    """
+    following, shown = dict(pairwise(branch)), set(branch)
+    found: dict[str, list[str]] = {}
+    for name, node in mapping.items():
+        if name in shown or not isinstance(node, dict) or not isinstance(node.get("message"), dict):
+            continue
+        above: Any = name
+        seen: set[str] = set()
+        while isinstance(above, str) and above not in shown and above not in seen and above in mapping:
+            seen.add(above)
+            above = mapping[above].get("parent") if isinstance(mapping[above], dict) else None
+        if isinstance(above, str) and above in shown:
+            found.setdefault(following.get(above, above), []).append(name)
+    return found
 
 
 def _branch(mapping: dict[str, Any], current: object) -> list[str]:

@@ -92,5 +92,5 @@ def _turns(messages: Iterable[ChatMessage]) -> list[list[ChatMessage]]:
 def _section(name: str, title: str, turn: list[ChatMessage], last: int) -> Section:
     said = [message for message in turn if message.text]
     pieces = tuple(SectionPiece(message.kind, message.text, message.timestamp) for message in said)
-    ways = tuple(message.way for message in turn)
+    ways = tuple(way for message in turn for way in (message.way, *message.turned_away))
     return Section(said[0].key, (name, title), pieces, 1, last, "exchange", values=ways)

@@ -36,6 +36,7 @@ def episode_body(episode: Episode, include: Collection[str]) -> EpisodeOut:
         "last_retrieved": utc_text(episode.last_retrieved) if episode.last_retrieved else None,
         "status": cast(Literal["active", "superseded"], episode.status),
         "superseded_by": episode.superseded_by,
+        "superseded_at": utc_text(episode.superseded_at) if episode.superseded_at else None,
         "source": _source(episode, episode.message_ids),
         "metadata": dict(episode.metadata),
     }
@@ -76,6 +77,7 @@ def _hit_body(hit: Hit, include: Collection[str], explain: bool) -> HitOut:
         "retrieval_count": episode.retrieval_count,
         "status": cast(Literal["active", "superseded"], episode.status),
         "superseded_by": episode.superseded_by,
+        "superseded_at": utc_text(episode.superseded_at) if episode.superseded_at else None,
         "source": _source(episode, passage.message_ids[:HIT_MESSAGE_IDS]),
         "also": list(hit.also),
     }

@@ -176,6 +176,7 @@ class EpisodeOut(TypedDict):
     last_retrieved: str | None
     status: Literal["active", "superseded"]
     superseded_by: str | None
+    superseded_at: str | None
     source: SourceOut
     metadata: dict[str, Any]
 
@@ -226,6 +227,7 @@ class HitOut(TypedDict):
     retrieval_count: int
     status: Literal["active", "superseded"]
     superseded_by: str | None
+    superseded_at: str | None
     source: SourceOut
     also: list[str]
     explanation: NotRequired[dict[str, Any] | None]

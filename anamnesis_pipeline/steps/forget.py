@@ -5,27 +5,27 @@ What is under way is noted in the store (ids only), and every step can be repeat
 go last.
 """
 
+import shlex
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import timedelta
 
 from anamnesis_pipeline.embeddings.passages import passages_of_part
 from anamnesis_pipeline.embeddings.pieces import PieceCounter
-from anamnesis_pipeline.errors import StoreBusy
-from anamnesis_pipeline.exchanges.parsing import FileState
-from anamnesis_pipeline.model import DeadLetter, Episode, FileCursor, Part, Source, Where, record_id
+from anamnesis_pipeline.errors import DocumentUnreadable, StoreBusy
+from anamnesis_pipeline.model import DeadLetter, Episode, Part, Source, Where, record_id
 from anamnesis_pipeline.sources.archive import Archive
-from anamnesis_pipeline.sources.base import TOOL_RESULTS, is_agent_description, is_tool_output, output_name
+from anamnesis_pipeline.sources.base import TOOL_RESULTS, is_tool_output, output_name
 from anamnesis_pipeline.sources.specs import SourceSpec
 from anamnesis_pipeline.steps.archived import archived_lines
 from anamnesis_pipeline.steps.crawl import folder_of
 from anamnesis_pipeline.steps.dead_letters import EVERY_LETTER
 from anamnesis_pipeline.steps.documents import UPLOADS, holds_documents
 from anamnesis_pipeline.steps.episodes import RECORD_KIND
-from anamnesis_pipeline.steps.forget_target import Choice, File, ForgetRequest, Target
+from anamnesis_pipeline.steps.forget_target import Choice, File, ForgetRequest, Target, cleared_state
 from anamnesis_pipeline.steps.forgotten_lines import EMPTY_LINE, LineRule
 from anamnesis_pipeline.steps.forgotten_sections import without_sections
-from anamnesis_pipeline.steps.forgotten_uploads import drop_uploads
+from anamnesis_pipeline.steps.forgotten_uploads import drop_uploads, remove_forgotten_files
 from anamnesis_pipeline.steps.posting import CONTEXT_WITHIN, posted_passages
 from anamnesis_pipeline.steps.restore import names
 from anamnesis_pipeline.steps.rewriting import Change, rewrite_generation
@@ -34,6 +34,7 @@ from anamnesis_pipeline.steps.tool_outputs import NO_LINE, names_on_line, output
 from anamnesis_pipeline.store.base import Store
 from anamnesis_pipeline.store.ingest_base import ParsedChunk
 from anamnesis_pipeline.summary_model import MAX_RECORDS
+from anamnesis_pipeline.wording import counted
 
 JOB = "forget.job"
 """Setting that names what is being forgotten."""
@@ -41,6 +42,8 @@ FORGOTTEN = "forgotten"
 """Reason of the tombstones."""
 SHOWN = 50
 """Episodes that a report describes."""
+NAMED_FILES = 3
+"""Of each machine; the others are counted."""
 TRIES = 5
 
 
@@ -96,6 +99,7 @@ class Forgetter:
         self._store, self._archive, self._pieces, self._publish = store, archive, pieces, publish
         self._sources = {source.key: source for source in store.ingest.sources()}
         self._choice = Choice(store, self._sources.values(), specs)
+        self._problems: dict[File, str] = {}
 
     def preview(self, request: ForgetRequest) -> ForgetReport:
         """What `forget` would remove. Reads the archived files that it would rewrite.
@@ -133,6 +137,12 @@ class Forgetter:
         with self._archive.alone():
             return self._finish()
 
+    def remove_leftovers(self) -> None:
+        """Let nothing stay of uploads that are gone and of which no episode was made."""
+        with self._archive.alone():
+            remove_forgotten_files(self._store, self._archive)
+            self._store.forgetting.scrub()
+
     def _finish(self) -> bool:
         job = self._store.settings.get(JOB)
         if job is None:
@@ -159,6 +169,7 @@ class Forgetter:
                 *self._shared_lines(lines, session_id),
                 *self._remains([file for file, count in lines.items() if count]),
             ],
+            problems=list(self._problems.values()),
         )
 
     def _shared_lines(self, lines: Mapping[File, int], session_id: str) -> list[str]:
@@ -174,16 +185,25 @@ class Forgetter:
 
     def _remains(self, files: Sequence[File]) -> list[str]:
         """Places that are not ours to change, or that are not known."""
-        logs = []
+        kept = [f"an archive whose database was lost: {file}" for file in self._archive.kept_aside()]
+        return [
+            *self._origins(files), *kept, "backups of this home, and of the logs",
+            "what was restored, exported or copied from here, and answers that Claude got from it",
+        ]  # fmt: skip
+
+    def _origins(self, files: Sequence[File]) -> list[str]:
+        """Where those of archived files are from that are still there: of each machine the first few, and a count."""
+        there: dict[str, list[str]] = {}
         for key, path in files:
             cursor = self._store.ingest.cursor(key, path)
             if cursor is not None and not cursor.gone:
-                logs.append(_origin(self._sources[key], path))
-        kept = [f"an archive whose database was lost: {file}" for file in self._archive.kept_aside()]
-        return [
-            *logs, *kept, "backups of this home, and of the logs",
-            "what was restored, exported or copied from here, and answers that Claude got from it",
-        ]  # fmt: skip
+                there.setdefault(self._sources[key].machine, []).append(_origin(self._sources[key], path))
+        found = []
+        for machine, origins in there.items():
+            more = len(origins) - NAMED_FILES
+            found += origins[:NAMED_FILES]
+            found += [f"{counted(more, 'more file')}, on {machine or 'no known machine'}"] if more > 0 else []
+        return found
 
     def _lines_to_go(self, target: Target) -> dict[File, int]:
         logs = {file: sum(map(self._rule(target, file).goes, self._lines(file))) for file in target.logs}
@@ -192,7 +212,7 @@ class Forgetter:
         return logs | documents | outputs
 
     def _document_lines_to_go(self, target: Target, file: File) -> int:
-        change, going = _document_change(target, file), 0
+        change, going = self._document_change(target, file), 0
         for generation in self._generations(file):
             lines = list(archived_lines(self._store, self._archive, *file, generation))
             going += sum(old != new for old, new in zip(lines, change(lines), strict=True))
@@ -242,20 +262,39 @@ class Forgetter:
         for file in target.logs:
             self._rewrite(file, self._rule(target, file).changed)
         for file in target.documents:
-            self._rewrite(file, _document_change(target, file))
+            self._rewrite(file, self._document_change(target, file))
         self._store.documents.remove(sorted(target.ids))
         for source, path in sorted({*target.files} - {*target.documents}):
             self._clear_state(target, source, path)
         self._renew_neighbours(target)  # no part can come any more that carries some of it
         drop_uploads(self._store, target.ids, target.keys_of)
         self._store.forgetting.remove_parts(sorted(target.ids))
+        remove_forgotten_files(self._store, self._archive)
         problems = self._store.forgetting.scrub()
         self._store.settings.set(JOB, None)
-        return problems
+        return [*self._problems.values(), *problems]
 
     def _rule(self, target: Target, file: File) -> LineRule:
         is_history = self._sources[file[0]].kind == "claude_history"
         return LineRule(target.keys, target.said, self._store.ingest.known_keys, is_history, file in target.emptied)
+
+    def _document_change(self, target: Target, file: File) -> Change:
+        """What becomes of the lines of a version of a document, all of which are in one frame."""
+        if file in target.whole:
+            return lambda lines: [NO_LINE] * len(lines)
+
+        def changed(lines: list[str]) -> list[str]:
+            try:
+                return without_sections(file[1], lines, target.keys)
+            except DocumentUnreadable as problem:
+                place = f"{folder_of(self._sources[file[0]])}/{file[1]}"
+                self._problems[file] = (
+                    f"a version of {problem}; it stays in the archive as it was, and goes as a whole with: "
+                    f"anamnesis forget --path {shlex.quote(place)} --yes"
+                )
+                return lines
+
+        return changed
 
     def _generations(self, file: File) -> range:
         cursor = self._store.ingest.cursor(*file)
@@ -271,14 +310,7 @@ class Forgetter:
         """Parts that stay lose what they carry of the text, and their summaries, which may say it too. Their episodes
         are written in any case, since a run may have died in between.
         """
-        said, neighbours = target.said, target.neighbours
-        self._store.forgetting.replace_parts(
-            [
-                replace(p, lead="" if said.holds(p.lead) else p.lead, prompt="" if said.holds(p.prompt) else p.prompt)
-                for p in neighbours
-            ],
-            resummarize=True,
-        )
+        self._store.forgetting.replace_parts([target.without_context(p) for p in target.neighbours], resummarize=True)
         for source in sorted({source for source, _ in target.files}):
             self._publish(self._sources[source])
         for part in self._store.forgetting.parts_of_files(target.files):
@@ -318,7 +350,7 @@ class Forgetter:
             cursor = self._store.ingest.cursor(source, path)
             if cursor is None:
                 return
-            state = _cleared(cursor, target) if cursor.parser_state else ""
+            state = cleared_state(cursor, target) if cursor.parser_state else ""
             if state == cursor.parser_state and not letters:
                 return
             after = replace(cursor, parser_state=state)
@@ -343,27 +375,6 @@ def _origin(source: Source, path: str) -> str:
         return f"the file that was uploaded, where it was sent from: {path.rpartition('/')[2]}"
     what = "file" if holds_documents(source) else "log"
     return f"the {what} itself, on {source.machine}: {folder_of(source)}/{path}"
-
-
-def _document_change(target: Target, file: File) -> Change:
-    """What becomes of the lines of a version of a document, all of which are in one frame."""
-    if file in target.whole:
-        return lambda lines: [NO_LINE] * len(lines)
-    return lambda lines: without_sections(file[1], lines, target.keys)
-
-
-def _cleared(cursor: FileCursor, target: Target) -> str:
-    if is_agent_description(cursor.path):
-        return EMPTY_LINE if (cursor.source, cursor.path) in target.whole else cursor.parser_state
-    state = FileState.from_json(cursor.parser_state)
-    if state is None:  # of another version: nobody reads it
-        return FileState(generation=cursor.generation, line=max(cursor.parsed_lines, 0)).to_json()
-    exchange, trail = state.exchange, state.trail
-    if exchange is not None and target.said.holds(exchange.prompt):
-        exchange = replace(exchange, prompt="")
-    if target.said.holds(trail.lead):
-        trail = replace(trail, lead="")
-    return replace(state, exchange=exchange, trail=trail).to_json()
 
 
 def _shown(episode: Episode) -> Shown:

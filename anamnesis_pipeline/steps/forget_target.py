@@ -6,14 +6,15 @@ from datetime import datetime
 from functools import cached_property
 
 from anamnesis_pipeline.errors import GiveUp
+from anamnesis_pipeline.exchanges.parsing import FileState
 from anamnesis_pipeline.message_keys import forgotten_typed, typed_near
-from anamnesis_pipeline.model import Episode, Part, Source, Where, record_id
+from anamnesis_pipeline.model import Episode, FileCursor, Part, Source, Where, record_id
 from anamnesis_pipeline.search.engine import with_labels
-from anamnesis_pipeline.sources.base import is_tool_output
+from anamnesis_pipeline.sources.base import is_agent_description, is_tool_output
 from anamnesis_pipeline.sources.specs import SourceSpec, is_of
 from anamnesis_pipeline.steps.crawl import folder_of
-from anamnesis_pipeline.steps.documents import holds_documents
-from anamnesis_pipeline.steps.forgotten_lines import ForgottenText, file_key, text_of
+from anamnesis_pipeline.steps.documents import BETWEEN_TITLES, holds_documents
+from anamnesis_pipeline.steps.forgotten_lines import EMPTY_LINE, ForgottenText, file_key, text_of
 from anamnesis_pipeline.steps.restore import is_below, names
 from anamnesis_pipeline.store.base import Store
 from anamnesis_pipeline.store.forget_base import Selection
@@ -129,11 +130,40 @@ class Target:
 
     @cached_property
     def neighbours(self) -> list[Part]:
-        """Parts of the same files that stay and carry some of the text as their context."""
+        """Parts of the same files that stay and carry some of the text, as their context or in their titles."""
         others = self._store.forgetting.parts_of_files(self.files)
-        return [
-            p for p in others if p.part_id not in self.ids and (self.said.holds(p.lead) or self.said.holds(p.prompt))
-        ]
+        return [p for p in others if p.part_id not in self.ids and self.without_context(p) != p]
+
+    def without_context(self, part: Part) -> Part:
+        """A part that stays without what it carries of the text."""
+        lead, prompt = ("" if self.said.holds(text) else text for text in (part.lead, part.prompt))
+        gone = self._headings.get(part.exchange_id)
+        if part.section is None or part.kind != "document" or not gone:
+            return replace(part, lead=lead, prompt=prompt)
+        title = without_headings(part.section.title, gone)
+        is_other = title != part.section.title
+        return replace(
+            part, lead=lead, prompt=BETWEEN_TITLES.join(title) if is_other else prompt,
+            section=replace(part.section, title=title),
+        )  # fmt: skip
+
+    @cached_property
+    def _headings(self) -> dict[str, set[tuple[str, ...]]]:
+        """Document (`Part.exchange_id`) -> the ways to its sections that go, without the name of the file."""
+        found: dict[str, set[tuple[str, ...]]] = {}
+        for part in self.parts:
+            if part.section is not None and part.kind == "document":
+                found.setdefault(part.exchange_id, set()).add(part.section.title[1:])
+        return found
+
+
+def without_headings(title: tuple[str, ...], gone: Set[tuple[str, ...]]) -> tuple[str, ...]:
+    """The way to a section, the name of the file first, without the headings of sections around it that are gone. Pure.
+
+    :param gone: the ways to these, without the name of the file.
+    """
+    last = len(title) - 1
+    return tuple(name for n, name in enumerate(title) if n in {0, last} or title[1 : n + 1] not in gone)
 
 
 class Choice:
@@ -226,3 +256,18 @@ class Choice:
 
 def _keys(episode: Episode | None) -> tuple[str, ...]:
     return episode.message_keys if episode else ()
+
+
+def cleared_state(cursor: FileCursor, target: Target) -> str:
+    """What the parser remembers of a file (`FileCursor.parser_state`) without anything that is forgotten."""
+    if is_agent_description(cursor.path):
+        return EMPTY_LINE if (cursor.source, cursor.path) in target.whole else cursor.parser_state
+    state = FileState.from_json(cursor.parser_state)
+    if state is None:  # of another version: nobody reads it
+        return FileState(generation=cursor.generation, line=max(cursor.parsed_lines, 0)).to_json()
+    exchange, trail = state.exchange, state.trail
+    if exchange is not None and target.said.holds(exchange.prompt):
+        exchange = replace(exchange, prompt="")
+    if target.said.holds(trail.lead):
+        trail = replace(trail, lead="")
+    return replace(state, exchange=exchange, trail=trail).to_json()

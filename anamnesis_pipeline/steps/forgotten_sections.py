@@ -21,17 +21,22 @@ def without_forgotten_sections(
     :param going: those of its sections that tombstones forbid.
     :raises DocumentUnreadable: no sections can be made of it.
     """
-    try:
-        sections = sections_of(path, "\n".join(lines))
-    except Exception as problem:  # parsers raise whatever fits the damage
-        raise DocumentUnreadable(f"{path}: no sections could be made of it: {problem!r}") from problem
-    return _without(lines, going(sections))
+    return _without(lines, going(_sections(path, lines)))
 
 
 def without_sections(path: str, lines: Sequence[str], keys: Collection[str]) -> list[str]:
-    """The lines of a document without the text of sections all of whose text has some of `keys`; as many lines."""
-    sections = sections_of(path, "\n".join(lines))
-    return _without(lines, [s for s in sections if goes(s, keys)])
+    """The lines of a document without the text of sections all of whose text has some of `keys`; as many lines.
+
+    :raises DocumentUnreadable: no sections can be made of it.
+    """
+    return _without(lines, [s for s in _sections(path, lines) if goes(s, keys)])
+
+
+def _sections(path: str, lines: Sequence[str]) -> list[Section]:
+    try:
+        return sections_of(path, "\n".join(lines))
+    except Exception as problem:  # parsers raise whatever fits the damage
+        raise DocumentUnreadable(f"{path}: no sections could be made of it: {problem!r}") from problem
 
 
 def keys_of(section: Section) -> list[str]:

@@ -2,9 +2,13 @@
 
 from collections.abc import Collection, Mapping
 
+from anamnesis_pipeline.sources.archive import Archive
 from anamnesis_pipeline.steps.blocklist import lift
 from anamnesis_pipeline.store.base import Store
 
+SOURCE = "uploads"
+NO_REVISION = -1
+"""All revisions are former ones."""
 UPLOADS = "uploads."
 """Prefix of the stored settings that describe an upload each."""
 FORGOTTEN = "forgotten_uploads."
@@ -30,6 +34,20 @@ def drop_empty_upload(store: Store, upload_id: str) -> None:
     """Let an upload be gone of which no episode was made."""
     _note(store, FORGOTTEN + upload_id, set(), set(), is_gone=True)
     store.settings.set(UPLOADS + upload_id, None)
+
+
+def remove_forgotten_files(store: Store, archive: Archive) -> None:
+    """Let the names of uploads of which nothing is left be gone, and their empty archives. Whoever calls holds
+    `archive.alone`.
+    """
+    for path, cursor in store.ingest.cursors(SOURCE).items():
+        upload_id = path.partition("/")[0].partition("-")[0]
+        is_read = cursor.parsed_lines == cursor.lines
+        is_listed = store.settings.get(UPLOADS + upload_id) is not None
+        if is_read and not is_listed and not store.documents.sightings_of(SOURCE, path):
+            for generation in range(cursor.generation + 1):
+                archive.remove_former(SOURCE, path, generation, NO_REVISION)
+            store.forgetting.remove_file(SOURCE, path)
 
 
 def bring_back(store: Store, upload_id: str) -> int:

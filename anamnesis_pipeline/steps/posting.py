@@ -97,7 +97,7 @@ class Poster:
             refuse(self._exclusions.of_episode(edited))
         self._store.episodes.replace(edited, self._edited_passages(edited, changes.keys()), known.content_hash)
         self.embed([episode_id])
-        return edited
+        return self._store.episodes.get([episode_id]).get(episode_id, edited)
 
     def masked(self, text: str) -> str:
         """The text without its secrets."""

@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from anamnesis_pipeline.errors import AnamnesisError, StoreBusy, StoreFull
 from anamnesis_pipeline.message_keys import section_key
 from anamnesis_pipeline.model import Episode, Part, Passage, SectionFacts, Segment, Where
 from anamnesis_pipeline.sources.archive import Archive
@@ -77,6 +78,7 @@ class Rescan:
         self._of_documents = {source.key for source in store.ingest.sources() if holds_documents(source)}
         self._masked: Counter[str] = Counter()
         self._changed: Counter[str] = Counter()
+        self._problems: list[str] = []
 
     def run(self) -> RescanReport:
         """Everything, the archive first: what is read from it later is masked then. Goes on where an earlier run was.
@@ -95,6 +97,7 @@ class Rescan:
 
     def _report(self, problems: list[str]) -> RescanReport:
         changed = {place: self._changed[place] for place in _PLACES}
+        problems = [*self._problems, *problems]
         remains = [
             f"{file}, the archive of a database that was lost; delete it if you do not want to keep it"
             for file in self._archive.kept_aside()
@@ -165,9 +168,22 @@ class Rescan:
         for number, (source, path, last) in enumerate(sorted(files), 1):
             if behind is not None and [source, path] <= behind["behind"]:
                 continue
+            self._file(source, path, last)
+            yield {"behind": [source, path], "file": f"{number:,} of {len(files):,}"}
+
+    def _file(self, source: str, path: str, last: int) -> None:
+        """Every generation of a file. One that is damaged stops no other."""
+        try:
             for generation in range(last + 1):
                 self._changed["archive lines"] += self._generation(source, path, generation)
-            yield {"behind": [source, path], "file": f"{number:,} of {len(files):,}"}
+        except (StoreFull, StoreBusy):
+            raise
+        except Exception as exc:  # whatever damage does to whoever reads it
+            problem = str(exc) if isinstance(exc, AnamnesisError) else type(exc).__name__  # others may quote a secret
+            self._problems.append(
+                f"{path} of {source} could not be masked: {problem}; it is as it was: forget it, or "
+                "repair the archive from a backup and run this again"
+            )
 
     def _generation(self, source: str, path: str, generation: int) -> int:
         counted = self._count_lines(source, path, generation)

@@ -13,10 +13,9 @@ from anamnesis_pipeline.sources.exclusion import sha256_of
 from anamnesis_pipeline.steps.exclusion import Exclusions, refuse
 from anamnesis_pipeline.steps.forget import Forgetter
 from anamnesis_pipeline.steps.forget_target import ForgetRequest
-from anamnesis_pipeline.steps.forgotten_uploads import UPLOADS, bring_back, drop_empty_upload
+from anamnesis_pipeline.steps.forgotten_uploads import SOURCE, UPLOADS, bring_back, drop_empty_upload
 from anamnesis_pipeline.store.base import Store
 
-SOURCE = "uploads"
 MOST_BYTES = 50 * 1024 * 1024
 _ID_CHARS = 32
 _SUFFIXES = {"text/markdown": ".md", "text/x-markdown": ".md", "text/plain": ".txt", "application/json": ".json"}
@@ -143,6 +142,7 @@ class Uploads:
             forgetter.forget(ForgetRequest(ids=upload.episode_ids, keeps_copies=True))
         else:
             drop_empty_upload(self._store, upload_id)
+            forgetter.remove_leftovers()
         return True
 
     def _refuse_excluded(self, handed: Handed, name: str) -> None:

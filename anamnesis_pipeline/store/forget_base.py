@@ -76,6 +76,9 @@ class ForgetRecords(Protocol):
         who owns their messages stays known. Returns how many parts there were.
         """
 
+    def remove_file(self, source: str, path: str) -> None:
+        """Let nothing tell that there was this file, of which no part is left: neither its name nor its archive."""
+
     def rewrite_episode(self, episode: Episode, passages: Sequence[Passage]) -> bool:
         """Write texts, metadata and passages of an episode as they are given, whatever was edited; status and counters
         stay. Unchanged passages keep their keys. Where the verbatim text is another, no reply of an LLM about the

@@ -25,6 +25,7 @@ def test_a_posted_episode_comes_back_without_its_text_and_without_vectors(client
         "last_retrieved": None,
         "status": "active",
         "superseded_by": None,
+        "superseded_at": None,
         "source": {"machine": "", "path": "", "session_id": "", "message_ids": []},
         "metadata": {},
     }
@@ -162,7 +163,12 @@ def test_a_superseded_episode_is_hidden_from_search_unless_asked_for(client: Tes
     assert client.post("/api/episodes/search", json=search).json()["results"] == []
     audit = client.post("/api/episodes/search", json={**search, "include_superseded": True}).json()["results"]
     assert [(hit["episode_id"], hit["status"], hit["superseded_by"]) for hit in audit] == [("old", "superseded", "new")]
+    since = audit[0]["superseded_at"]
+    assert since
+    again = client.patch("/api/episodes/old", json={"superseded_by": "newer"}).json()
+    assert (again["superseded_by"], again["superseded_at"]) == ("newer", since)
     assert client.get("/api/episodes/old").json()["status"] == "superseded"
+    assert client.patch("/api/episodes/old", json={"status": "active"}).json()["superseded_at"] is None
 
 
 @pytest.mark.parametrize("content", [b"{}", b""])

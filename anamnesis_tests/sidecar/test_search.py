@@ -32,7 +32,8 @@ def test_an_answer_has_exactly_the_fields_of_the_contract(client: TestClient, po
     (hit,) = answer["results"]
     assert set(hit) == {
         "episode_id", "score", "similarity_score", "timestamp", "instance", "project", "kind", "summary", "excerpt",
-        "tags", "retrieval_count", "status", "superseded_by", "source", "also",
+        "tags", "retrieval_count", "status", "superseded_by",
+        "superseded_at", "source", "also",
     }  # fmt: skip
     assert hit["timestamp"] == "2026-03-14T08:26:53Z"
     assert 0 <= hit["score"] <= 1

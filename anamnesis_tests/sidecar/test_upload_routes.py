@@ -195,15 +195,25 @@ def test_text_that_another_upload_holds_stays_there_and_an_upload_sent_again_is_
 def test_an_upload_whose_episodes_are_forgotten_is_gone_and_new_when_it_is_sent_again(
     client: TestClient, services: TestServices
 ) -> None:
-    upload = send(client, title="Xylophone ledger").json()
+    upload = send(client, name="yellowhammer.md", title="Xylophone ledger").json()
     gone = client.post("/api/forget", json={"ids": upload["episode_ids"], "dry_run": False}).json()
     assert any(line.startswith("the file that was uploaded") for line in gone["remains"])
     assert client.get("/api/uploads").json()["items"] == []
     home = services.settings.home
-    assert b"Xylophone" not in b"".join(file.read_bytes() for file in home.rglob("*") if file.is_file())
+    left = b"".join(file.read_bytes() for file in home.rglob("*") if file.is_file())
+    assert [word for word in (b"Xylophone", b"yellowhammer") if word in left] == []
     again = send(client)
     assert (again.status_code, again.json()["duplicate"]) == (201, False)
     assert found(client, "zanzibar")[0]["episode_id"] in again.json()["episode_ids"]
+
+
+def test_an_upload_without_an_episode_leaves_nothing_either(client: TestClient, services: TestServices) -> None:
+    upload = send(client, b"yellow hammer", "yellowhammer.md").json()
+    assert upload["episode_ids"] == []
+    assert client.delete(f"/api/uploads/{upload['upload_id']}").status_code == 204
+    left = b"".join(file.read_bytes() for file in services.settings.home.rglob("*") if file.is_file())
+    assert b"yellowhammer" not in left
+    assert send(client, b"yellow hammer", "yellowhammer.md").status_code == 201
 
 
 def test_an_excluded_document_is_refused_with_the_reason(client: TestClient) -> None:

@@ -162,3 +162,19 @@ def test_sections_are_forgotten_one_after_the_other_until_nothing_is_left(path: 
         bodies.append(words(" ".join(p.text for p in section.pieces if p.kind is not SegmentKind.OUTLINE)))
     told = {word for body in bodies for word in body}
     assert not told & words("\n".join(lines))
+
+
+def test_what_was_turned_away_in_a_chat_goes_with_the_turn_that_took_its_place() -> None:
+    aside = {
+        "o2": _node("o2", "n1", "assistant", "OTHERWISE answered", 1700000001),
+        "o3": _node("o3", "n2", "user", "AARDWOLF where", 1700000002),
+        "o4": _node("o4", "o3", "assistant", "AARDWOLF in the shed", 1700000002),
+        "o6": _node("o6", "n5", "assistant", "BEHIND the last", 1700000003),
+    }
+    talk = {"title": "Talk", "current_node": "n5", "mapping": {**CHATGPT[0]["mapping"], **aside}}  # type: ignore[dict-item]
+    text = json.dumps([talk])
+    first, second = sections_of("chatgpt.json", text)
+    (left,) = without_sections("chatgpt.json", [text], keys_of(second))
+    assert {word for word in ("AARDWOLF", "BEHIND", "OTHERWISE", "heron") if word in left} == {"OTHERWISE", "heron"}
+    (left,) = without_sections("chatgpt.json", [left], keys_of(first))
+    assert not {word for word in ("AARDWOLF", "BEHIND", "OTHERWISE", "heron") if word in left}

@@ -229,3 +229,76 @@ def test_a_turn_of_a_chat_is_forgotten_and_the_others_stay(home: DocumentHome) -
     every = home.episodes(every=True)
     assert "3010" not in archived(home) + "".join(e.raw_exchange for e in every)
     assert {e.episode_id for e in every if e.status == "active"} > {color}
+
+
+def test_of_many_files_that_are_still_there_the_first_few_are_named_and_the_others_counted(home: DocumentHome) -> None:
+    notes = home.source("notes")
+    for number in range(12):
+        write(notes, f"in/{number:02}.md", page(SETUP.replace("twice", f"{number} times")))
+    home.ingest(notes)
+    report = forgetter(home).preview(ForgetRequest(path=f"{notes.root}/in"))
+    named = [place for place in report.remains if "the file itself" in place]
+    assert [place.rpartition("/")[2] for place in named] == ["00.md", "01.md", "02.md"]
+    assert "9 more files, on notes" in report.remains
+
+
+def test_a_version_of_which_no_sections_can_be_made_is_named_and_the_others_are_forgotten(
+    home: DocumentHome, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    notes = home.source("notes")
+    for name in ("a.md", "bad.md"):
+        write(notes, name, page(SETUP, PORTS))
+    home.ingest(notes)
+
+    def sections_or_failure(path: str, text: str) -> list[Section]:
+        if path == "bad.md":
+            raise AttributeError("no dict")
+        return sections_of(path, text)
+
+    monkeypatch.setattr(forgotten_sections, "sections_of", sections_or_failure)
+    request = ForgetRequest(query="3010")
+    (problem,) = forgetter(home).preview(request).problems
+    assert f"anamnesis forget --path {notes.root}/bad.md --yes" in problem
+    assert forgetter(home).forget(request).problems == [problem]
+    assert archived(home).count("3010") == 1
+    assert "3010" not in "".join(home.texts())
+    assert forgetter(home).forget(ForgetRequest(path=f"{notes.root}/bad.md")).problems == []
+    assert "3010" not in archived(home)
+
+
+def test_a_rescan_goes_on_behind_a_file_that_is_damaged_and_names_it(home: DocumentHome) -> None:
+    notes = home.source("notes")
+    write(notes, "a.md", page(SETUP))
+    write(notes, "b.md", page(PORTS))
+    home.ingest(notes)
+
+    def mask(text: str) -> tuple[str, Counter[str]]:
+        if text.startswith("# Handbook") and "installer" in text:
+            raise ValueError("no text")
+        return text.replace("3010", "[MASKED]"), Counter({"port": text.count("3010")})
+
+    report = Rescan(home.store, home.archive, Rules(mask, mask, "1"), dry_run=False).run()
+    (problem,) = report.problems
+    assert problem.startswith("a.md of notes--notes--0 could not be masked: ValueError")
+    assert "[MASKED]" in archived(home)
+
+
+def test_the_heading_of_a_forgotten_section_leaves_the_titles_of_those_below_it(home: DocumentHome) -> None:
+    notes = home.source("notes")
+    text = page("## Walrus\n\nThe animal of this plan, which nobody is to know.", PORTS.replace("##", "###"), COLORS)
+    write(notes, "a.md", text)
+    home.ingest(notes)
+    assert home.one("3010").metadata["title"][-2:] == ["Walrus", "Ports"]
+    forgetter(home).forget(ForgetRequest(ids=(home.one("animal").episode_id,)))
+    assert home.one("3010").metadata["title"][-1] == "Ports"
+    assert home.one("orange").metadata["title"][-1] == "Colors"
+
+    def told() -> str:
+        passages = [p.passage for e in home.episodes(every=True) for p in home.store.episodes.passages_of(e.episode_id)]
+        return archived(home) + "".join(map(str, [*passages, *home.episodes(every=True)]))
+
+    assert "Walrus" not in told()
+    write(notes, "a.md", text.replace("orange", "purple"), T0 + 50)
+    home.ingest(notes)
+    assert "purple" in told()
+    assert "Walrus" not in told()

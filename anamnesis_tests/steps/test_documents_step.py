@@ -114,6 +114,8 @@ def test_a_changed_section_supersedes_its_predecessor_and_no_other(home: Documen
     assert home.one("installer").episode_id == setup.episode_id
     replaced = home.store.episodes.get([old.episode_id])[old.episode_id]
     assert (replaced.status, replaced.superseded_by) == ("superseded", new.episode_id)
+    assert replaced.superseded_at is not None
+    assert new.superseded_at is None
     assert "3010" in replaced.raw_exchange
     assert new.timestamp == datetime.fromtimestamp(T0 + 50, UTC)
 

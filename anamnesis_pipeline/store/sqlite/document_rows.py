@@ -6,6 +6,7 @@
 import sqlite3
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import astuple, fields, replace
+from datetime import UTC, datetime
 from operator import attrgetter
 from typing import Any
 
@@ -14,8 +15,9 @@ from anamnesis_pipeline.store.base import MAX_ROWS_PER_WRITE
 from anamnesis_pipeline.store.document_base import ParsedDocument, Settled, Sighting, Unsettled, Verdict
 from anamnesis_pipeline.store.section_succession import successors
 from anamnesis_pipeline.store.sqlite import part_rows, unsettled_rows
-from anamnesis_pipeline.store.sqlite.columns import clean, json_list
+from anamnesis_pipeline.store.sqlite.columns import clean, instant, json_list
 from anamnesis_pipeline.store.sqlite.connection import Database, batches
+from anamnesis_pipeline.store.sqlite.episode_rows import SET_STATUS
 from anamnesis_pipeline.store.sqlite.ingest_records import (
     FILE_COLUMNS,
     VANISHED,
@@ -125,9 +127,8 @@ class SqliteDocuments:
 
 def _set_status(connection: sqlite3.Connection, episode_id: str, status: str, superseded_by: str | None) -> int:
     return connection.execute(
-        """UPDATE episodes SET status = ?1, superseded_by = ?2
-            WHERE episode_id = ?3 AND (status <> ?1 OR superseded_by IS NOT ?2)""",
-        (status, superseded_by, episode_id),
+        f"{SET_STATUS} WHERE episode_id = ?3 AND (status <> ?1 OR superseded_by IS NOT ?2)",
+        (status, superseded_by, episode_id, instant(datetime.now(UTC))),
     ).rowcount
 
 

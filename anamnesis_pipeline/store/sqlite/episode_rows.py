@@ -13,8 +13,8 @@ from anamnesis_pipeline.store.project_names import store_name
 from anamnesis_pipeline.store.sqlite.columns import as_json, clean, instant, json_list, moment
 
 SELECT_EPISODES = """SELECT e.episode_id, e.source, e.timestamp, e.instance, e.project, e.kind, t.summary,
-        t.raw_exchange, t.tags, e.status, e.superseded_by, t.machine, t.path, t.session_id, t.message_ids,
-        t.message_keys, t.metadata, e.retrieval_count, e.last_retrieved
+        t.raw_exchange, t.tags, e.status, e.superseded_by, e.superseded_at, t.machine, t.path, t.session_id,
+        t.message_ids, t.message_keys, t.metadata, e.retrieval_count, e.last_retrieved
     FROM episodes e JOIN episode_texts t USING (episode_key)"""
 
 
@@ -61,7 +61,8 @@ def stored_hash(episode: Episode, passages: Sequence[Passage]) -> str:
 def read_row(row: Sequence[Any]) -> Episode:
     """A row of `SELECT_EPISODES`."""
     (episode_id, source, timestamp, instance, project, kind, summary, raw_exchange, tags, status, superseded_by,
-     machine, path, session_id, message_ids, message_keys, metadata, retrieval_count, last_retrieved) = row  # fmt: skip
+     superseded_at, machine, path, session_id, message_ids, message_keys, metadata, retrieval_count,
+     last_retrieved) = row  # fmt: skip
     return Episode(
         episode_id=episode_id,
         source=source,
@@ -74,6 +75,7 @@ def read_row(row: Sequence[Any]) -> Episode:
         tags=tuple(json.loads(tags)),
         status=status,
         superseded_by=superseded_by,
+        superseded_at=moment(superseded_at) if superseded_at else None,
         machine=machine,
         path=path,
         session_id=session_id,
@@ -83,6 +85,11 @@ def read_row(row: Sequence[Any]) -> Episode:
         retrieval_count=retrieval_count,
         last_retrieved=moment(last_retrieved) if last_retrieved else None,
     )
+
+
+SET_STATUS = """UPDATE episodes SET status = ?1, superseded_by = ?2, superseded_at = CASE ?1
+    WHEN 'superseded' THEN CASE status WHEN 'superseded' THEN superseded_at ELSE ?4 END END"""
+"""Of the values status, superseded by, the episode, and the time it is."""
 
 
 def write_episode(connection: sqlite3.Connection, episode: Episode, passages: Sequence[Passage]) -> int:

@@ -18,7 +18,7 @@ from anamnesis_pipeline.store.paging import cursor_after, read_cursor
 from anamnesis_pipeline.store.sqlite import episode_rows, part_rows, passage_rows, pending, unsettled_rows
 from anamnesis_pipeline.store.sqlite.columns import instant, json_list
 from anamnesis_pipeline.store.sqlite.connection import Database, batches
-from anamnesis_pipeline.store.sqlite.episode_rows import SELECT_EPISODES
+from anamnesis_pipeline.store.sqlite.episode_rows import SELECT_EPISODES, SET_STATUS
 from anamnesis_pipeline.store.sqlite.filters import condition
 from anamnesis_pipeline.store.sqlite.passage_rows import SELECT_PASSAGES
 
@@ -81,9 +81,10 @@ class SqliteEpisodes:
                 raise EpisodeConflict(f"episode {episode.episode_id} changed meanwhile; read it again, then edit")
             edited = _EDITED if held.raw_exchange == episode.raw_exchange else _REWRITTEN
             episode_key = _write(connection, episode, passages)
+            values = (episode.status, episode.superseded_by, episode_key, instant(datetime.now(UTC)))
+            connection.execute(f"{SET_STATUS} WHERE episode_key = ?3", values)
             connection.execute(
-                "UPDATE episodes SET status = ?, superseded_by = ?, edited = ? WHERE episode_key = ?",
-                (episode.status, episode.superseded_by, max(edited, stored[3]), episode_key),
+                "UPDATE episodes SET edited = ? WHERE episode_key = ?", (max(edited, stored[3]), episode_key)
             )
 
     def get(self, episode_ids: Sequence[str]) -> dict[str, Episode]:

@@ -142,6 +142,12 @@ class SqliteForgetting:
                 removed += _delete(connection, "parts", batch)
         return removed
 
+    def remove_file(self, source: str, path: str) -> None:
+        """See `ForgetRecords.remove_file`."""
+        with self._database.write() as connection:
+            for table in ("frames", "dead_letters", "sightings", "buried_sections", "files"):
+                connection.execute(f"DELETE FROM {table} WHERE source = ? AND path = ?", (source, path))
+
     def rewrite_episode(self, episode: Episode, passages: Sequence[Passage]) -> bool:
         """See `ForgetRecords.rewrite_episode`."""
         episode, passages = episode_rows.storable(episode), passage_rows.storable(passages)

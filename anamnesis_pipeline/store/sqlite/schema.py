@@ -128,8 +128,8 @@ M002_EPISODES = (
     """CREATE TABLE episodes (
         episode_key INTEGER PRIMARY KEY AUTOINCREMENT, episode_id TEXT NOT NULL UNIQUE, source TEXT NOT NULL,
         timestamp TEXT NOT NULL, instance TEXT NOT NULL, project TEXT NOT NULL, own_project TEXT NOT NULL,
-        kind TEXT NOT NULL, status TEXT NOT NULL, superseded_by TEXT, passages INTEGER NOT NULL,
-        content_hash TEXT NOT NULL, edited INTEGER NOT NULL DEFAULT 0,
+        kind TEXT NOT NULL, status TEXT NOT NULL, superseded_by TEXT, superseded_at TEXT,
+        passages INTEGER NOT NULL, content_hash TEXT NOT NULL, edited INTEGER NOT NULL DEFAULT 0,
         stored_hash TEXT NOT NULL, retrieval_count INTEGER NOT NULL DEFAULT 0, last_retrieved TEXT
     )""",
     "CREATE INDEX episodes_by_time ON episodes (timestamp, episode_id)",
