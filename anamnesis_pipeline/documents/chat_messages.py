@@ -6,11 +6,12 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
+from anamnesis_pipeline.documents.plain import shortened
 from anamnesis_pipeline.model import SegmentKind, content_id
 
 PAUSE = timedelta(minutes=30)
 """Of messages outside of threads, a longer silence begins a new turn."""
-MOST_ATTACHED_CHARS = 100_000
+MOST_ATTACHED_CHARS = 1_000_000
 """Of the text of a file that was attached to a message."""
 
 
@@ -79,7 +80,7 @@ def _is_text(block: Any) -> bool:
 
 
 def _attached(file: dict[str, Any]) -> str:
-    text = str(file.get("extracted_content") or "")[:MOST_ATTACHED_CHARS]
+    text = shortened(str(file.get("extracted_content") or ""), MOST_ATTACHED_CHARS)
     return f"[{file.get('file_name') or 'attachment'}]\n{text}".strip()
 
 

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from email.message import EmailMessage
 from typing import Any
 
+from anamnesis_pipeline.documents.attachments import MOST_ATTACHMENTS, attached_text, is_read
 from anamnesis_pipeline.documents.plain import as_markdown, heading, tidy
 from anamnesis_pipeline.documents.web_pages import markdown_of
 from anamnesis_pipeline.errors import DocumentUnreadable
@@ -15,6 +16,7 @@ HEADERS = ("From", "To", "Cc", "Date", "Reply-To")
 MOST_DEPTH = 5
 """How deep a mail inside a mail is read."""
 MOST_PARTS = 200
+MOST_NAME_CHARS = 200
 MOST_HEADER_CHARS = 4_000
 """The library takes the square of a header's length to understand it."""
 MOST_CHARS = 4_000_000
@@ -26,13 +28,13 @@ _FIELD = re.compile(rb"^[A-Za-z][A-Za-z0-9-]{0,60}:", re.MULTILINE)
 
 
 def eml_text(data: bytes) -> str:
-    """A mail as a heading (its subject), its headers, its text, the names of its attachments, and mails inside it.
+    """A mail as a heading (its subject), its headers, its text, what is attached, and mails inside it.
 
     :raises DocumentUnreadable: if no line of it is a header.
     """
     if not _FIELD.search(data[: 1 << 16]):
         raise DocumentUnreadable("it has no mail headers")
-    return tidy("\n\n".join(_blocks(_parsed(data), 1)))
+    return tidy("\n\n".join(_blocks(_parsed(data), 1, iter(range(MOST_ATTACHMENTS)))))
 
 
 def mbox_text(data: bytes) -> str:
@@ -44,8 +46,9 @@ def mbox_text(data: bytes) -> str:
     mails = [data[begin:end] for begin, end in zip(seams, [*starts[1:], len(data)], strict=True)]
     texts: list[str] = []
     room = MOST_CHARS
+    turns = iter(range(MOST_ATTACHMENTS))
     for number, mail in enumerate(mails):
-        texts.append(_readable(mail))
+        texts.append(_readable(mail, turns))
         room -= len(texts[-1])
         if room < 0:
             texts.append(f"[{len(mails) - number - 1} more mails were left out]")
@@ -53,9 +56,9 @@ def mbox_text(data: bytes) -> str:
     return tidy("\n\n".join(texts))
 
 
-def _readable(mail: bytes) -> str:
+def _readable(mail: bytes, turns: Iterator[int]) -> str:
     try:
-        return "\n\n".join(_blocks(_parsed(mail), 1))
+        return "\n\n".join(_blocks(_parsed(mail), 1, turns))
     except Exception as exc:  # the parser raises whatever fits the damage
         return f"# Unreadable mail\n\n[this mail could not be read: {type(exc).__name__}]"
 
@@ -73,22 +76,50 @@ def _parsed(data: bytes) -> EmailMessage:
     return parsed
 
 
-def _blocks(mail: EmailMessage, level: int) -> Iterator[str]:
+def _blocks(mail: EmailMessage, level: int, turns: Iterator[int]) -> Iterator[str]:
+    """:param turns: one for each attachment that may still be read."""
     yield heading(level, _header(mail, "Subject") or "(no subject)")
     yield "\n".join(f"{name}: {as_markdown(value)}" for name in HEADERS if (value := _header(mail, name)))
     yield _body(mail, level)
-    names = []
-    for number, part in enumerate(mail.walk()):
-        if number > MOST_PARTS:
-            break
-        if part.get_filename():
-            names.append(str(part.get_filename()))
-    if names:
-        yield "Attachments: " + as_markdown(", ".join(names))
+    files = _files(mail)
+    if files:
+        yield "Attachments: " + as_markdown(", ".join(name for name, _ in files))
     if level < MOST_DEPTH:
+        for name, part in files:
+            if not is_read(name) or next(turns, None) is None:
+                continue
+            yield heading(level + 1, name)
+            yield _below(level + 1, attached_text(name, _payload(part)))
         for part in mail.iter_attachments() if mail.is_multipart() else ():
             if part.get_content_type() == "message/rfc822":
-                yield from _blocks(part.get_content(), level + 1)
+                yield from _blocks(part.get_content(), level + 1, turns)
+
+
+def _files(mail: EmailMessage) -> list[tuple[str, EmailMessage]]:
+    """What has a file name in a mail, but not in the mails inside it."""
+    found: list[tuple[str, EmailMessage]] = []
+    waiting: list[EmailMessage] = [mail]
+    for _ in range(MOST_PARTS):
+        if not waiting:
+            break
+        part = waiting.pop(0)
+        if name := _file_name(part):
+            found.append((name, part))
+        if part.is_multipart() and part.get_content_type() != "message/rfc822":
+            waiting += [inner for inner in part.iter_parts() if isinstance(inner, EmailMessage)]
+    return found
+
+
+def _file_name(part: EmailMessage) -> str:
+    try:
+        return " ".join(str(part.get_filename() or "").replace("/", "_").replace("\\", "_").split())[:MOST_NAME_CHARS]
+    except Exception:  # as with every header
+        return ""
+
+
+def _payload(part: EmailMessage) -> bytes:
+    data = part.get_payload(decode=True)
+    return data if isinstance(data, bytes) else b""
 
 
 def _header(mail: EmailMessage, name: str) -> str:
@@ -108,4 +139,9 @@ def _body(mail: EmailMessage, level: int) -> str:
         text = (part.get_payload(decode=True) or b"").decode("utf-8", "replace")  # type: ignore[union-attr]
     if part.get_content_type() != "text/html":
         return as_markdown(text)
-    return _HEADING.sub(lambda found: "#" * min(6, len(found.group(1)) + level) + " ", markdown_of(text))
+    return _below(level, markdown_of(text))
+
+
+def _below(level: int, markdown: str) -> str:
+    """Markdown whose headings are inside one of this level."""
+    return _HEADING.sub(lambda found: "#" * min(6, len(found.group(1)) + level) + " ", markdown)

@@ -5,14 +5,14 @@ from collections.abc import Iterator
 from typing import Any
 
 from anamnesis_pipeline.documents.charset import decoded
-from anamnesis_pipeline.documents.plain import fenced, tidy
+from anamnesis_pipeline.documents.plain import fenced, shortened, tidy
 from anamnesis_pipeline.errors import DocumentUnreadable
 
-MOST_OUTPUT_CHARS = 2_000
+MOST_OUTPUT_CHARS = 20_000
 
 
 def notebook_text(data: bytes) -> str:
-    """The cells of a notebook in order: text as it is, code in blocks, of outputs the first 2,000 characters."""
+    """The cells of a notebook in order: text as it is, code in blocks, of each output the first 20,000 characters."""
     try:
         notebook = json.loads(decoded(data))
         cells = notebook["cells"] if "cells" in notebook else notebook["worksheets"][0]["cells"]
@@ -33,7 +33,7 @@ def _blocks(cell: dict[str, Any], language: str) -> Iterator[str]:
     yield fenced(source, language)
     for output in cell.get("outputs") or ():
         if isinstance(output, dict) and (text := _shown(output).strip()):
-            yield fenced(text[:MOST_OUTPUT_CHARS])
+            yield fenced(shortened(text, MOST_OUTPUT_CHARS))
 
 
 def _shown(output: dict[str, Any]) -> str:

@@ -1,6 +1,6 @@
 """OpenDocument texts and spreadsheets (.odt, .ods), and Apple's .pages."""
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING
 
 from anamnesis_pipeline.documents import packed
@@ -14,7 +14,15 @@ if TYPE_CHECKING:
 _TEXT = "{urn:oasis:names:tc:opendocument:xmlns:text:1.0}"
 _TABLE = "{urn:oasis:names:tc:opendocument:xmlns:table:1.0}"
 _OFFICE = "{urn:oasis:names:tc:opendocument:xmlns:office:1.0}"
-_SKIPPED = frozenset({f"{_TEXT}tracked-changes", f"{_OFFICE}annotation", f"{_OFFICE}forms", f"{_TEXT}sequence-decls"})
+_STYLE = "{urn:oasis:names:tc:opendocument:xmlns:style:1.0}"
+_DRAW = "{urn:oasis:names:tc:opendocument:xmlns:drawing:1.0}"
+_CREATOR = "{http://purl.org/dc/elements/1.1/}creator"
+_SKIPPED = frozenset({f"{_TEXT}tracked-changes", f"{_OFFICE}forms", f"{_TEXT}sequence-decls"})
+"""Of tracked changes the text that is gone: what was put in stands in the document."""
+_APART = frozenset({f"{_DRAW}text-box", f"{_TABLE}table"})
+"""What stands inside a paragraph or cell and is told behind it."""
+AT_THE_EDGE = "Headers and footers"
+"""The heading of what is printed around the pages."""
 _BLANKS = {f"{_TEXT}tab": "\t", f"{_TEXT}line-break": "\n"}
 MOST_CELLS = 500_000
 MOST_REPEATS = 64
@@ -22,8 +30,11 @@ MOST_REPEATS = 64
 
 
 def odt_text(data: bytes) -> str:
-    """The paragraphs, headings, lists and tables of an .odt, in order, as Markdown."""
-    return tidy("\n\n".join(_blocks(_body(data))))
+    """The paragraphs, headings, lists, tables and text boxes of an .odt, in order, as Markdown, then its headers and
+    footers. Notes and comments stand where they belong.
+    """
+    body = _body(data)
+    return tidy("\n\n".join([*_blocks(body), *_around_pages(data)]))
 
 
 def ods_text(data: bytes) -> str:
@@ -60,28 +71,68 @@ def _parsed(xml: bytes) -> "_Element":
     return etree.fromstring(xml, parser)
 
 
-def _blocks(parent: "_Element") -> Iterator[str]:
+def _blocks(parent: "Iterable[_Element]") -> Iterator[str]:
     for node in parent:
         if node.tag == f"{_TEXT}h":
             yield heading(int(node.get(f"{_TEXT}outline-level", "1")), _inline(node))
+            yield from _inside(node)
         elif node.tag == f"{_TEXT}p":
             yield as_markdown(_inline(node))
+            yield from _inside(node)
         elif node.tag == f"{_TEXT}list-item":
             yield "\n".join(f"- {block}" for block in _blocks(node) if block)
         elif node.tag == f"{_TABLE}table":
             yield "\n".join(line for line in _rows(node, MOST_CELLS) if line)
+            yield from (block for inner in _rows_of(node) for cell in inner for block in _inside(cell))
         elif isinstance(node.tag, str) and node.tag not in _SKIPPED:
             yield from _blocks(node)
 
 
+def _inside(node: "_Element") -> Iterator[str]:
+    """The text boxes and tables inside a paragraph or cell."""
+    for child in node:
+        if child.tag == f"{_TABLE}table":
+            yield from _blocks([child])
+        elif child.tag == f"{_DRAW}text-box":
+            yield from _blocks(child)
+        elif isinstance(child.tag, str) and child.tag not in _SKIPPED:
+            yield from _inside(child)
+
+
+def _around_pages(data: bytes) -> Iterator[str]:
+    archive = packed.opened(data)
+    if "styles.xml" not in archive.namelist():
+        return
+    styles = _parsed(packed.member(archive, "styles.xml"))
+    parts = [part for page in styles.iter(f"{_STYLE}master-page") for part in page if isinstance(part.tag, str)]
+    edges = [part for part in parts if part.tag.startswith((f"{_STYLE}header", f"{_STYLE}footer"))]
+    blocks = dict.fromkeys(block for part in edges for block in _blocks(part))
+    said = [block for block in blocks if any(character.isalpha() for character in block)]
+    yield from [heading(1, AT_THE_EDGE), *said] if said else ()
+
+
+def _note(node: "_Element") -> str:
+    """A footnote or comment, at its place."""
+    author = node.findtext(_CREATOR, "") if node.tag == f"{_OFFICE}annotation" else ""
+    body = node.find(f"{_TEXT}note-body")
+    text = " ".join(" ".join(_blocks(node if body is None else body)).split())
+    name = (
+        str(node.get(f"{_TEXT}note-class", "note")) if body is not None else f"comment by {author}".removesuffix(" by ")
+    )
+    return f" [{name}: {text}]" if text else ""
+
+
 def _inline(node: "_Element") -> str:
+    """The text of a paragraph, without that of its boxes."""
     text = node.text or ""
     for child in node:
         if child.tag == f"{_TEXT}s":
             text += " " * min(int(child.get(f"{_TEXT}c", "1")), 100)
         elif child.tag in _BLANKS:
             text += _BLANKS[child.tag]
-        elif isinstance(child.tag, str) and child.tag not in _SKIPPED:
+        elif child.tag in {f"{_TEXT}note", f"{_OFFICE}annotation"}:
+            text += _note(child)
+        elif isinstance(child.tag, str) and child.tag not in _SKIPPED | _APART:
             text += _inline(child)
         text += child.tail or ""
     return text
@@ -97,7 +148,7 @@ def _sheets(body: "_Element") -> Iterator[str]:
 
 
 def _rows(table: "_Element", room: int) -> Iterator[str]:
-    for table_row in table.iter(f"{_TABLE}table-row"):
+    for table_row in _rows_of(table):
         line = as_markdown(row(_cells(table_row)))
         room -= line.count(" | ") + 1
         if room < 0:
@@ -106,11 +157,29 @@ def _rows(table: "_Element", room: int) -> Iterator[str]:
         yield line
 
 
+def _rows_of(parent: "_Element") -> "Iterator[_Element]":
+    """The rows of a table, also those in groups and in its head, but of no table inside it."""
+    for node in parent:
+        if node.tag == f"{_TABLE}table-row":
+            yield node
+        elif isinstance(node.tag, str) and node.tag.startswith((f"{_TABLE}table-row", f"{_TABLE}table-header-rows")):
+            yield from _rows_of(node)
+
+
+def _paragraphs(parent: "_Element") -> "Iterator[_Element]":
+    for node in parent:
+        if node.tag in {f"{_TEXT}p", f"{_TEXT}h"}:
+            yield node
+        elif isinstance(node.tag, str) and node.tag not in _SKIPPED | _APART | {f"{_OFFICE}annotation"}:
+            yield from _paragraphs(node)
+
+
 def _cells(table_row: "_Element") -> list[str]:
     """The cells of a row; where one is repeated it is written out, as far as that says something."""
     cells: list[str] = []
     for cell in table_row:
-        text = "\n".join(_inline(part) for part in cell.iter(f"{_TEXT}p"))
+        text = "\n".join(_inline(part) for part in _paragraphs(cell))
+        text += "".join(_note(comment) for comment in cell.findall(f"{_OFFICE}annotation"))
         times = int(cell.get(f"{_TABLE}number-columns-repeated", "1"))
         cells += [text] * min(times, MOST_REPEATS)
     return cells

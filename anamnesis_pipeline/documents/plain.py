@@ -4,6 +4,7 @@ import re
 
 _ESCAPED = re.compile(r"^(?=[ ]{0,3}(?:\#{1,6}(?:\s|$) | (?:=+|-+)\s*$ | ```|~~~))", re.MULTILINE | re.VERBOSE)
 _CONTROLS = re.compile(r"[\x00-\x08\x0b\x0e-\x1f\ufffe]")
+_HEADING = re.compile(r"(?:heading|title)\s*(\d{0,2})", re.IGNORECASE)
 _GAPS = re.compile(r"\n\s*\n\s*\n+")
 
 
@@ -24,9 +25,21 @@ def heading(level: int, title: str) -> str:
     return f"{'#' * min(max(level, 1), 6)} {words}" if words else ""
 
 
+def heading_level(style: str) -> int:
+    """The level of a heading by the name of its style, `Heading 2` or `Title`; 0 of any other paragraph."""
+    found = _HEADING.fullmatch(style.strip())
+    return int(found.group(1) or 1) if found else 0
+
+
+def shortened(text: str, most: int) -> str:
+    """`text` up to `most` characters, with a note of how many more there are."""
+    left = len(text) - most
+    return text if left <= 0 else f"{text[:most]} … {left:,} more characters are in the file"
+
+
 def row(cells: list[str]) -> str:
-    """A line of a table, or an empty one; every cell on one line."""
-    kept = [" ".join(cell.split()) for cell in cells]
+    """A line of a table, or an empty one; every cell on one line, a bar in it escaped."""
+    kept = [" ".join(cell.split()).replace("|", "\\|") for cell in cells]
     while kept and not kept[-1]:
         kept.pop()
     return " | ".join(kept)

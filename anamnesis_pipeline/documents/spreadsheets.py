@@ -7,11 +7,12 @@ from collections.abc import Iterator, Sequence
 from datetime import date, datetime, time
 
 from anamnesis_pipeline.documents import packed
-from anamnesis_pipeline.documents.plain import as_markdown, heading, row, tidy
+from anamnesis_pipeline.documents.plain import as_markdown, heading, row, shortened, tidy
 from anamnesis_pipeline.errors import DocumentUnreadable
 
 MOST_CELLS = 500_000
-MOST_CELL_CHARS = 2_000
+MOST_CELL_CHARS = 100_000
+"""Excel itself holds at most 32,767."""
 MOST_AREA = 20_000_000
 """Rows times columns of a sheet, which the library lays out in full."""
 
@@ -71,7 +72,7 @@ def _column(letters: bytes) -> int:
 
 def _lines(rows: Sequence[Sequence[object]], room: int) -> Iterator[str]:
     for cells in rows:
-        line = row([_shown(cell)[:MOST_CELL_CHARS] for cell in cells])
+        line = row([shortened(_shown(cell), MOST_CELL_CHARS) for cell in cells])
         room -= line.count(" | ") + 1
         if room < 0:
             yield "[the rest of this sheet was left out]"

@@ -3,6 +3,7 @@
 import re
 from collections.abc import Iterable
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import TYPE_CHECKING, Literal
 
 from anamnesis_pipeline.document_model import Trust
@@ -83,6 +84,7 @@ def _matches(pattern: TagPattern, text: str) -> bool:
     return _expression(pattern).search(readable) is not None
 
 
+@lru_cache(maxsize=256)
 def _expression(pattern: TagPattern) -> "_Regexp[str]":
     """RE2: its time is linear in the text, whatever somebody writes."""
     import re2
@@ -90,7 +92,7 @@ def _expression(pattern: TagPattern) -> "_Regexp[str]":
     options = re2.Options()
     options.case_sensitive = not pattern.ignorecase
     options.log_errors = False
-    options.max_mem = 1 << 23
+    options.max_mem = 1 << 21
     try:
         return re2.compile(pattern.match if pattern.regex else re2.escape(pattern.match), options)
     except re2.error as exc:

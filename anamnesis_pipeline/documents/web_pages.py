@@ -8,7 +8,20 @@ from anamnesis_pipeline.documents.plain import as_markdown, tidy
 MOST_HTML_CHARS = 2_000_000
 """Of a longer page the rest is left out, and a note says so; its tree takes some twenty times as much memory."""
 
-_DROPPED = ["script", "style", "noscript", "template", "svg", "math", "iframe", "object", "head", "canvas", "form"]
+_DROPPED = [
+    "script",
+    "style",
+    "noscript",
+    "template",
+    "svg",
+    "math",
+    "iframe",
+    "object",
+    "head",
+    "canvas",
+    "select",
+    "button",
+]
 _DECLARED = re.compile(rb"<meta[^>]{0,200}?charset\s*=\s*[\"']?([\w-]{2,20})", re.IGNORECASE)
 
 

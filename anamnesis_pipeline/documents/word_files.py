@@ -1,64 +1,24 @@
 """Word's documents: .docx, .doc and .rtf."""
 
-import io
 import re
 import shutil
 import subprocess
 import tempfile
-from collections.abc import Iterator
-from typing import TYPE_CHECKING
 
 from anamnesis_pipeline.documents import packed
-from anamnesis_pipeline.documents.plain import as_markdown, heading, row, tidy
+from anamnesis_pipeline.documents.docx_blocks import docx_blocks
+from anamnesis_pipeline.documents.plain import tidy
 from anamnesis_pipeline.errors import DocumentUnreadable
-
-if TYPE_CHECKING:
-    from docx.table import Table
-    from docx.text.paragraph import Paragraph
 
 ANTIWORD_S = 30
 """How long antiword may take for one document."""
 MOST_RTF_BYTES = 16 << 20
 
-_HEADING = re.compile(r"(?:heading|title)\s*(\d*)", re.IGNORECASE)
-
 
 def docx_text(data: bytes) -> str:
-    """The paragraphs, headings and tables of a .docx, in order, as Markdown."""
-    import docx
-    import docx.table
-
+    """What a .docx says, as Markdown."""
     packed.opened(data).close()
-    document = docx.Document(io.BytesIO(data))
-    blocks = (
-        _table(part) if isinstance(part, docx.table.Table) else _paragraph(part)
-        for part in document.iter_inner_content()
-    )
-    return tidy("\n\n".join(blocks))
-
-
-def _paragraph(paragraph: "Paragraph") -> str:
-    text = paragraph.text
-    style = paragraph.style.name if paragraph.style is not None else ""
-    found = _HEADING.fullmatch((style or "").strip())
-    if found and text.strip():
-        return heading(int(found.group(1) or 1), text)
-    return f"- {as_markdown(text)}" if (style or "").startswith("List") and text.strip() else as_markdown(text)
-
-
-def _table(table: "Table") -> str:
-    return "\n".join(line for line in _rows(table) if line)
-
-
-def _rows(table: "Table") -> Iterator[str]:
-    for table_row in table.rows:
-        cells: list[str] = []
-        last = None
-        for cell in table_row.cells:
-            if cell._tc is not last:  # a merged cell comes once for each column it spans
-                cells.append(cell.text)
-            last = cell._tc
-        yield as_markdown(row(cells))
+    return tidy("\n\n".join(docx_blocks(data)))
 
 
 def doc_text(data: bytes) -> str:

@@ -12,6 +12,7 @@ from starlette.concurrency import run_in_threadpool
 
 from anamnesis_pipeline.errors import AnamnesisError
 from anamnesis_pipeline.sidecar import (
+    crawler_config_routes,
     crawler_routes,
     embedding_routes,
     episodes_routes,
@@ -87,6 +88,7 @@ def _add_routes(app: FastAPI, *, wants_token: bool) -> None:
     app.include_router(embedding_routes.router, dependencies=documented)
     app.include_router(jsonl_routes.router, dependencies=documented)
     app.include_router(crawler_routes.router, dependencies=documented)
+    app.include_router(crawler_config_routes.router, dependencies=documented)
     app.include_router(reembed_routes.router, dependencies=documented)  # before the episodes: those take any path
     app.include_router(upload_routes.router, dependencies=documented)
     app.include_router(episodes_routes.router, dependencies=documented)

@@ -4,16 +4,16 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 
-from anamnesis_pipeline.documents.trust import TagPattern
 from anamnesis_pipeline.embeddings.pieces import PieceCounter
 from anamnesis_pipeline.errors import HostRefused, HostUnreachable, SourceUnreadable
 from anamnesis_pipeline.message_keys import place_of
 from anamnesis_pipeline.model import FileCursor, Part, Source
 from anamnesis_pipeline.sources.archive import Archive
 from anamnesis_pipeline.sources.base import SourceHost
-from anamnesis_pipeline.sources.specs import DOCUMENTS
+from anamnesis_pipeline.sources.specs import DOCUMENTS, SourceSpec
 from anamnesis_pipeline.steps.crawl import CrawlReport, Mask, crawl_source
-from anamnesis_pipeline.steps.crawl_documents import DocumentRules, add_version, crawl_documents
+from anamnesis_pipeline.steps.crawl_documents import DocumentRules, crawl_documents
+from anamnesis_pipeline.steps.document_archive import add_version
 from anamnesis_pipeline.steps.document_versions import Version
 from anamnesis_pipeline.steps.documents import (
     DocumentReport,
@@ -28,6 +28,7 @@ from anamnesis_pipeline.steps.holding import hold_excluded
 from anamnesis_pipeline.steps.host_clock import note_read, write_problems
 from anamnesis_pipeline.steps.llm_choice import Llm
 from anamnesis_pipeline.steps.summaries import SummaryReport, summarize_source
+from anamnesis_pipeline.steps.tag_patterns import stored_patterns
 from anamnesis_pipeline.store.base import Store
 
 
@@ -50,12 +51,12 @@ class Pipeline:
     """Stands in for the summary of a part that is still open."""
     rules_of: Callable[[Source], DocumentRules | None] = lambda source: None
     """How a source of documents is looked at; None: nobody wants it crawled any more."""
-    tag_patterns: Sequence[TagPattern] = ()
-    """Give documents further tags."""
+    specs: Sequence[SourceSpec] = ()
+    """The configured sources."""
 
     def forgetter(self) -> Forgetter:
         """What removes text for good."""
-        return Forgetter(self.store, self.archive, self.pieces, self.publish)
+        return Forgetter(self.store, self.archive, self.pieces, self.publish, self.specs)
 
     def crawl(self, source: Source) -> CrawlReport:
         """New lines, or new versions of documents, into the archive; a reserved source has no files. A machine that is
@@ -91,7 +92,7 @@ class Pipeline:
         """Archived versions of documents into sections; a source of logs has none."""
         if not holds_documents(source):
             return DocumentReport()
-        return parse_documents(self.store, self.archive_lines, source, self.tag_patterns)
+        return parse_documents(self.store, self.archive_lines, source, stored_patterns(self.store.settings))
 
     def add_document(
         self,

@@ -44,6 +44,68 @@ def docx_file() -> bytes:
     return buffer.getvalue()
 
 
+def docx_table_file(rows: Sequence[Sequence[str]]) -> bytes:
+    document = docx.Document()
+    table = document.add_table(rows=len(rows), cols=len(rows[0]))
+    for row, words in enumerate(rows):
+        for column, word in enumerate(words):
+            table.cell(row, column).text = word
+    buffer = io.BytesIO()
+    document.save(buffer)
+    return buffer.getvalue()
+
+
+def docx_with(members: dict[str, str], body: str) -> bytes:
+    """A .docx of raw XML: `body` inside `w:body`, and parts such as `footnotes` or `header1`."""
+    word = "http://schemas.openxmlformats.org/wordprocessingml/2006/main"
+    office = "http://schemas.openxmlformats.org/officeDocument/2006/relationships"
+    package = "http://schemas.openxmlformats.org/package/2006"
+    kinds = "application/vnd.openxmlformats-officedocument.wordprocessingml"
+    names = (
+        f'xmlns:w="{word}" xmlns:mc="http://schemas.openxmlformats.org/markup-compatibility/2006" '
+        'xmlns:v="urn:schemas-microsoft-com:vml" xmlns:wps="urn:wps"'
+    )
+    types, links = "", ""
+    files: dict[str, str | bytes] = {"word/document.xml": f"<w:document {names}><w:body>{body}</w:body></w:document>"}
+    for number, (name, xml) in enumerate(members.items(), 1):
+        kind = name.rstrip("0123456789")
+        root = {"header": "hdr", "footer": "ftr"}.get(kind, kind)
+        types += f'<Override PartName="/word/{name}.xml" ContentType="{kinds}.{kind}+xml"/>'
+        links += f'<Relationship Id="r{number}" Type="{office}/{kind}" Target="{name}.xml"/>'
+        files[f"word/{name}.xml"] = f"<w:{root} {names}>{xml}</w:{root}>"
+    return zipped(files | {
+        "[Content_Types].xml": f'<Types xmlns="{package}/content-types"><Default Extension="rels" '
+        'ContentType="application/vnd.openxmlformats-package.relationships+xml"/>'
+        f'<Override PartName="/word/document.xml" ContentType="{kinds}.document.main+xml"/>{types}</Types>',
+        "_rels/.rels": f'<Relationships xmlns="{package}/relationships"><Relationship Id="r0" '
+        f'Type="{office}/officeDocument" Target="word/document.xml"/></Relationships>',
+        "word/_rels/document.xml.rels": f'<Relationships xmlns="{package}/relationships">{links}</Relationships>',
+    })  # fmt: skip
+
+
+def odt_with(body: str, edges: str = "") -> bytes:
+    """An .odt of raw XML: `body` inside `office:text`, `edges` inside the master page of its styles."""
+    schema = "urn:oasis:names:tc:opendocument:xmlns"
+    names = " ".join(
+        f'xmlns:{name}="{schema}:{kind}:1.0"'
+        for name, kind in {
+            "office": "office",
+            "text": "text",
+            "table": "table",
+            "draw": "drawing",
+            "style": "style",
+        }.items()
+    )
+    names += ' xmlns:dc="http://purl.org/dc/elements/1.1/"'
+    return zipped({
+        "META-INF/manifest.xml": "<x/>",
+        "content.xml": f"<office:document-content {names}><office:body><office:text>{body}</office:text></office:body>"
+        "</office:document-content>",
+        "styles.xml": f"<office:document-styles {names}><office:master-styles><style:master-page>{edges}"
+        "</style:master-page></office:master-styles></office:document-styles>",
+    })  # fmt: skip
+
+
 def pdf_file(pages: Sequence[Sequence[str]]) -> bytes:
     """A PDF with a line of Helvetica per string."""
     document = pypdfium2.PdfDocument.new()
@@ -91,11 +153,25 @@ def odt_file() -> bytes:
     return _saved(document)
 
 
-def ods_file() -> bytes:
+def odt_table_file(rows: Sequence[Sequence[str]]) -> bytes:
+    document = odfdo.Document("text")
+    document.body.clear()
+    table = odfdo.Table("t", width=len(rows[0]), height=len(rows))
+    for row, words in enumerate(rows):
+        for column, word in enumerate(words):
+            table.set_value((column, row), word)
+    document.body.append(table)
+    return _saved(document)
+
+
+HARVEST: Rows = (["fruit", "kilograms"], ["apples", 412.5], ["pears", 96])
+
+
+def ods_file(rows: Rows = HARVEST) -> bytes:
     document = odfdo.Document("spreadsheet")
     document.body.clear()
     table = odfdo.Table("Harvest")
-    for row in (["fruit", "kilograms"], ["apples", 412.5], ["pears", 96]):
+    for row in rows:
         table.append_row(odfdo.Row())
         for column, value in enumerate(row):
             table.set_value((column, table.height - 1), value)

@@ -28,6 +28,7 @@ DEPENDS_ON_THE_MACHINE = {
     "POST /api/uploads",
     "POST /api/embedding/cpu",
     "POST /api/embedding/model",
+    "PUT /api/crawler/config/doc-tag-patterns",
     "PUT /api/embedding/config",
     "POST /api/crawler/run",
     "POST /api/episodes/reembed",
@@ -39,7 +40,7 @@ DEPENDS_ON_THE_MACHINE = {
     "PUT /api/sources/{name}",
 }
 """Here a value may be refused that the document allows: no document can say which cores, models, sources and zones
-there are, that one of several fields must say something, or which texts are a rule or a document.
+there are, that one of several fields must say something, or which texts are a rule, an expression or a document.
 """
 
 # The document depends on nothing but the settings; the application that answers is the fixture below.

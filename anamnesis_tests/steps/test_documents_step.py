@@ -9,7 +9,9 @@ from pathlib import Path
 
 import pytest
 
+from anamnesis_pipeline.documents.trust import TagPattern
 from anamnesis_pipeline.errors import HostUnreachable
+from anamnesis_pipeline.exchanges.redaction import Redactor
 from anamnesis_pipeline.model import EXCLUDED, Source
 from anamnesis_pipeline.sources.base import Read
 from anamnesis_pipeline.sources.exclusion import Rule, RuleKind, sha256_of
@@ -17,6 +19,7 @@ from anamnesis_pipeline.sources.local import LocalHost
 from anamnesis_pipeline.steps.blocklist import add_rule, lift
 from anamnesis_pipeline.steps.crawl_documents import RULES_FILES
 from anamnesis_pipeline.steps.llm_choice import LlmChoice, LlmRules
+from anamnesis_pipeline.steps.tag_patterns import put_patterns
 from anamnesis_pipeline.store.base import Store
 from anamnesis_tests.documents.made_documents import pdf_file
 from anamnesis_tests.steps.crawled_documents import MOST_BYTES, T0, DocumentHome, make_repository, write
@@ -52,6 +55,31 @@ def test_a_section_is_an_episode_with_its_place_and_time(home: DocumentHome) -> 
     assert {"document", "markdown", "curated", "source:notes"} <= set(found.tags)
     assert "Ports" in found.summary
     assert "3010" in found.summary
+
+
+def test_a_password_in_a_table_is_masked_before_it_is_archived(store: Store, tmp_path: Path) -> None:
+    home = DocumentHome(store, tmp_path, Redactor(bytes(32)).mask_text)
+    notes = home.source("notes")
+    write(notes, "logins.csv", "host,user,password\ncellar-db,anna,hK29vvQp8Zt41\n")
+    (report,) = home.ingest(notes)
+    assert report.crawl.masked == {"password": 1}
+    frames = store.ingest.frames(notes.key, "logins.csv", 0)
+    assert list(home.archive.lines(notes.key, "logins.csv", frames))[1].startswith("cellar-db,anna,[REDACTED:password:")
+    assert "hK29vvQp8Zt41" not in home.one("cellar-db").raw_exchange
+
+
+def test_patterns_tag_the_documents_that_are_parsed_from_then_on(home: DocumentHome) -> None:
+    notes = home.source("notes")
+    write(notes, "a.md", page(SETUP))
+    home.ingest(notes)
+    put_patterns(home.store.settings, [TagPattern("3010", "ports", field="content"), TagPattern("a.md", "first")])
+    write(notes, "b.md", page(PORTS))
+    home.ingest(notes)
+    assert not {"ports", "first"} & set(home.one("installer").tags)
+    assert "ports" in home.one("3010").tags
+    write(notes, "a.md", page(SETUP + " It changed."), T0 + 60)
+    home.ingest(notes)
+    assert "first" in home.one("It changed.").tags
 
 
 def test_a_second_run_writes_nothing(home: DocumentHome) -> None:

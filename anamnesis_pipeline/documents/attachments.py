@@ -1,0 +1,49 @@
+"""What is attached to a mail, as Markdown: documents of every format that is read, but no mailboxes in mails."""
+
+import csv
+import io
+from collections.abc import Iterator
+
+from anamnesis_pipeline.documents.formats import format_of, to_text
+from anamnesis_pipeline.documents.languages import CONVERTED
+from anamnesis_pipeline.documents.plain import as_markdown, fenced, row, shortened
+from anamnesis_pipeline.errors import DocumentUnreadable
+
+MOST_ATTACHMENTS = 100
+"""Of one mail with all in it, or one mailbox; of those behind only the names are told."""
+MOST_ATTACHED_BYTES = 32 << 20
+MOST_ATTACHED_CHARS = 1_000_000
+"""Of the text of one."""
+_NOT_HERE = frozenset({"eml", "mbox", "pages"})
+"""Mails inside mails are read as such; what holds other documents is read by itself alone."""
+
+
+def is_read(name: str) -> bool:
+    """Whether an attachment of this name is of a format that is read."""
+    return format_of(name) not in {None, *_NOT_HERE}
+
+
+def attached_text(name: str, data: bytes) -> str:
+    """The text of an attachment as Markdown; in brackets why there is none."""
+    if len(data) > MOST_ATTACHED_BYTES:
+        return f"[{len(data):,} bytes, more than is read of an attachment]"
+    try:
+        text = shortened(to_text(name, data), MOST_ATTACHED_CHARS)
+    except DocumentUnreadable as problem:
+        return as_markdown(f"[{problem}]")
+    fmt = format_of(name)
+    if fmt in {"csv", "tsv"}:
+        return "\n".join(_lines(text, "\t" if fmt == "tsv" else ""))
+    if fmt in CONVERTED or fmt == "markdown":
+        return text
+    return as_markdown(text) if fmt in {"text", "rst"} else fenced(text)
+
+
+def _lines(text: str, sign: str) -> Iterator[str]:
+    """The rows of CSV as those of every other table."""
+    sign = sign or max(",;\t", key=text[:2000].count)
+    try:
+        for cells in csv.reader(io.StringIO(text), delimiter=sign):
+            yield as_markdown(row(cells))
+    except csv.Error as problem:
+        yield f"[the rest is no CSV: {problem}]"

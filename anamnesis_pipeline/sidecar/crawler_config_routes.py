@@ -1,0 +1,60 @@
+"""What is configured of the crawler beside its sources: by which patterns documents get tags."""
+
+from typing import Annotated, Literal
+
+from fastapi import APIRouter, Depends
+from pydantic import BaseModel, ConfigDict, Field
+from starlette.responses import Response
+
+from anamnesis_pipeline.documents.trust import MOST_PATTERN_CHARS, MOST_TAG_CHARS, TagPattern
+from anamnesis_pipeline.sidecar.documentation import PROBLEMS
+from anamnesis_pipeline.sidecar.embedding_routes import refusing
+from anamnesis_pipeline.sidecar.episodes_routes import refuse_repeated
+from anamnesis_pipeline.sidecar.rendering import json_reply
+from anamnesis_pipeline.sidecar.services import Services, Uses
+from anamnesis_pipeline.steps.tag_patterns import MOST_PATTERNS, put_patterns, stored_patterns
+
+router = APIRouter(
+    prefix="/api/crawler/config", tags=["sources"], responses=PROBLEMS, dependencies=[Depends(refuse_repeated)]
+)
+
+
+class TagPatternModel(BaseModel):
+    """Gives documents whose file name, or text, holds `match` the tag `tag`."""
+
+    model_config = ConfigDict(extra="forbid", strict=True)
+
+    match: Annotated[str, Field(min_length=1, max_length=MOST_PATTERN_CHARS)]
+    tag: Annotated[str, Field(min_length=1, max_length=MOST_TAG_CHARS, pattern=r"^[^\s\x00-\x1f\x7f]+$")]
+    field: Literal["filename", "content"] = "filename"
+    regex: Annotated[bool, Field(description="Whether `match` is a regular expression (RE2)")] = False
+    ignorecase: bool = True
+
+
+class TagPatterns(BaseModel):
+    """All patterns; they count for documents that are parsed from then on."""
+
+    model_config = ConfigDict(extra="forbid", strict=True)
+
+    patterns: Annotated[list[TagPatternModel], Field(max_length=MOST_PATTERNS)]
+
+
+@router.get("/doc-tag-patterns", response_model=TagPatterns)
+def get_tag_patterns(services: Uses) -> Response:
+    """The patterns that give documents further tags."""
+    return _patterns(services)
+
+
+@router.put("/doc-tag-patterns", response_model=TagPatterns)
+def put_tag_patterns(wish: TagPatterns, services: Uses) -> Response:
+    """Let these be all patterns. They count for documents parsed from now on; others keep theirs until they change."""
+    with refusing("patterns"):
+        put_patterns(services.store.settings, [TagPattern(**model.model_dump()) for model in wish.patterns])
+    return _patterns(services)
+
+
+def _patterns(services: Services) -> Response:
+    stored = stored_patterns(services.store.settings)
+    return json_reply(
+        {"patterns": [TagPatternModel.model_validate(pattern, from_attributes=True).model_dump() for pattern in stored]}
+    )
