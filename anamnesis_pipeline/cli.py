@@ -30,6 +30,7 @@ from anamnesis_pipeline.commands.ingest import run_ingest
 from anamnesis_pipeline.commands.restore import run_restore
 from anamnesis_pipeline.commands.sources_app import sources_app
 from anamnesis_pipeline.commands.upload import upload as upload_command
+from anamnesis_pipeline.commands.uploads import uploads_app
 from anamnesis_pipeline.errors import AnamnesisError, GiveUp
 from anamnesis_pipeline.search.query import Mode
 from anamnesis_pipeline.supervisor.up import run_up
@@ -53,6 +54,7 @@ dead_letters_app = typer.Typer(help="Lines of logs that could not be read.", no_
 app.add_typer(dead_letters_app, name="dead-letters")
 app.add_typer(exclude_command.app, name="exclude")
 app.command("upload")(upload_command)
+app.add_typer(uploads_app, name="uploads")
 
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON instead of text.")]
 

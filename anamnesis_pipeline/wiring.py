@@ -342,7 +342,9 @@ def open_uploads(
     :param embed: gives episodes their vectors now; else the pipeline does it later.
     """
     redactor = open_redactor(settings)
-    return Uploads(store, open_pipeline(settings, store).add_document, lambda text: redactor.mask_text(text)[0], embed)
+    edit = Poster(store, redactor.mask_text, open_pieces(), None).patch
+    add = open_pipeline(settings, store).add_document
+    return Uploads(store, add, lambda text: redactor.mask_text(text)[0], edit, embed)
 
 
 def open_forgetter(settings: Settings, store: Store) -> Forgetter:

@@ -155,7 +155,7 @@ def test_doctor_names_what_is_wrong_and_what_to_do(run: Run) -> None:
     assert "WRONG sidecar" in done.stdout
     assert "-> start it with: anamnesis up" in done.stdout
     assert "ok    python" in done.stdout
-    assert '"cleanupPeriodDays": 3650' in done.stdout
+    assert "Claude Code has no folder" in done.stdout
 
 
 def test_models_are_listed_before_the_first_start_without_creating_anything(run: Run, tmp_path: Path) -> None:
@@ -181,7 +181,7 @@ def test_without_a_sidecar_the_store_answers_by_keywords_and_says_so(run: Run, t
     logs = {"ANAMNESIS_LOG_ROOTS": str(tmp_path / "logs")}
     ingested = run("ingest", **logs)
     assert ingested.returncode == 0, ingested.stderr
-    assert "Memory is up to date: 1 file, 1 exchange, " in ingested.stdout
+    assert "Memory is up to date: 1 file, 1 episode, " in ingested.stdout
     assert "Loading weights" not in ingested.stderr
     found = run("search", "marmalade", "invoice", **logs)
     assert found.returncode == 0, found.stderr

@@ -20,6 +20,7 @@ from anamnesis_pipeline.settings import Settings, claude_projects_dir
 from anamnesis_pipeline.sidecar.crawler_control import CrawlerControl
 from anamnesis_pipeline.sidecar.embedding_control import EmbeddingControl
 from anamnesis_pipeline.sources.base import is_log
+from anamnesis_pipeline.sources.specs import CLAUDE_DOCUMENTS
 from anamnesis_pipeline.steps.dead_letters import EVERY_LETTER
 from anamnesis_pipeline.steps.forget import JOB
 from anamnesis_pipeline.store.base import Store
@@ -116,13 +117,13 @@ def log_roots(settings: Settings) -> Finding:
 
 
 def unread_logs(store: Store) -> Finding:
-    """Every log could be read the last time it was tried. A line that is not whole yet waits for its rest."""
+    """Every file could be read the last time it was tried. A line of a log that is not whole yet waits for its rest."""
     cursors = [cursor for cursor in _cursors(store) if not cursor.gone]
     problems = [cursor.unread for cursor in cursors if cursor.unread and not cursor.unread.startswith(EXCLUDED)]
     detail = (
-        f"{counted(len(problems), 'log')} cannot be read: {'; '.join(problems[:3])}"
+        f"{counted(len(problems), 'file')} cannot be read: {'; '.join(problems[:3])}"
         if problems
-        else "every log could be read"
+        else "every file could be read"
     )
     torn = [c.path for c in cursors if is_log(c.path) and c.size - c.offset > LINE_BREAK_BYTES and _is_at_rest(c)]
     note = (
@@ -163,12 +164,15 @@ def _cursors(store: Store) -> Iterator[FileCursor]:
 
 
 def retention(_settings: Settings) -> Finding:
-    """Claude Code does not delete its logs within a year."""
-    advice = retention_advice(claude_projects_dir().parent / "settings.json")
+    """How long Claude Code keeps its logs. What was read of them stays, so that a short time is no more than a note."""
+    folder = claude_projects_dir().parent
+    if not folder.is_dir():
+        return Finding(True, "retention", f"Claude Code has no folder {folder} here")
+    advice = retention_advice(folder / "settings.json")
     if advice is None:
         return Finding(True, "retention", "Claude Code keeps its logs for a year or longer")
     what, _, how = advice.partition(". ")
-    return Finding(False, "retention", what, " ".join(how.split()))
+    return Finding(True, "retention", f"{what}; what was read of them stays", note=" ".join(how.split()))
 
 
 def model_files(settings: Settings) -> Finding:
@@ -255,13 +259,16 @@ def forgetting(store: Store) -> Finding:
 
 
 def crawler(store: Store) -> Finding:
-    """Every machine answers, and every source that people configured was seen and has something to read."""
+    """Every machine answers, and every source that people configured was seen and has something to read; that nobody
+    wrote a memory for Claude on a machine is well.
+    """
     control = CrawlerControl(store, effective_settings(store))
     state = control.state()
     away = [f"{host.machine}: {host.clock.error}" for host in state.hosts if host.state == "away"]
     rows = [row for row in state.sources if not row.spec.is_built_in]
     broken = [f"{row.spec.name}: {row.look.error}" for row in rows if row.look.error]
-    empty = [row.spec.name for row in rows if row.look.seen_at and not row.partitions]
+    to_be_full = [row for row in rows if row.spec.include != CLAUDE_DOCUMENTS]
+    empty = [row.spec.name for row in to_be_full if row.look.seen_at and not row.partitions]
     nothing = [f"{name} holds nothing that is read" for name in empty]
     well = f"{counted(len(state.sources), 'source')} on {counted(len(state.hosts), 'machine')}"
     problems = [*away, *broken, *nothing, *control.warnings()]

@@ -164,7 +164,10 @@ def _claude_of(spec: SourceSpec) -> list[SourceSpec]:
 
 
 def _of_kind(spec: SourceSpec, kind: str, machine: SourceHost | None) -> SourceSpec:
-    """The source as logs or documents; where nobody is asked, its name tells."""
+    """The source as logs or documents; where nobody is asked, its name tells.
+
+    :raises GiveUp: its machine does not answer, or its root is no folder there.
+    """
     if machine is None:
         looks_like_logs = spec.root.rstrip("/").endswith((f"/{PROJECTS}", "/.claude"))
         kind = kind or (LOGS if looks_like_logs else DOCUMENTS)
@@ -172,9 +175,16 @@ def _of_kind(spec: SourceSpec, kind: str, machine: SourceHost | None) -> SourceS
     try:
         kind = kind or guessed_kind(machine, _absolute(machine, spec.root))
     except (HostUnreachable, HostRefused, SourceUnreadable) as exc:
-        raise GiveUp(f"{exc}. Nothing was added; --no-test with --kind logs or documents adds it all the same") from exc
+        raise GiveUp(_not_added("Nothing was", exc, "--no-test with --kind logs or documents adds")) from exc
     root = log_root(machine, _absolute(machine, spec.root)) if kind == LOGS else spec.root
     return replace(spec, kind=kind, root=root)
+
+
+def _not_added(what: str, problem: Exception, how: str) -> str:
+    """Why a source was not added, and what to do."""
+    if "not a directory" in str(problem):
+        return f"{problem}. {what} added: a source is a folder; name the one around it, with --include for the file"
+    return f"{problem}. {what} added; {how} it all the same"
 
 
 def _absolute(machine: SourceHost, root: str) -> str:
@@ -186,7 +196,7 @@ def _add(control: CrawlerControl, spec: SourceSpec, say: Say, *, test: bool) -> 
         try:
             say(render_trial({**source_out(spec), **trial_out(control.trial(spec))}))
         except (HostUnreachable, HostRefused, SourceUnreadable) as exc:
-            raise GiveUp(f"{exc}. {spec.name} was not added; --no-test adds it all the same") from exc
+            raise GiveUp(_not_added(f"{spec.name} was not", exc, "--no-test adds")) from exc
     control.put(spec)
     say(f"{spec.name} is added: {_SHOWN[spec.kind]} in {spec.root} of {spec.machine}")
 

@@ -1,6 +1,6 @@
 """`anamnesis status`: what the memory holds, and what is running."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import closing
 from dataclasses import asdict
 from datetime import UTC, datetime, tzinfo
@@ -18,6 +18,7 @@ from anamnesis_pipeline.settings import Settings
 from anamnesis_pipeline.sidecar.crawler_control import CrawlerControl, crawled_out, host_out
 from anamnesis_pipeline.sidecar.embedding_control import EmbeddingControl
 from anamnesis_pipeline.sidecar.jsonl_control import llm_state
+from anamnesis_pipeline.sources.specs import DOCUMENTS
 from anamnesis_pipeline.store.base import Store
 from anamnesis_pipeline.store.ingest_base import log_sources
 from anamnesis_pipeline.supervisor.up import sidecar_url
@@ -53,7 +54,7 @@ def _memory(store: Store, settings: Settings) -> dict[str, Any]:
 
 
 def memory_status(store: Store) -> dict[str, Any]:
-    """Counts, sources of logs, spaces, the re-embed. `coverage` is the embedded share of passages in the active space.
+    """Counts, sources, spaces, the re-embed. `coverage` is the embedded share of passages in the active space.
 
     `problems` are those of models and the re-embed that somebody has to see to, `notes` what somebody may do.
     """
@@ -71,7 +72,8 @@ def memory_status(store: Store) -> dict[str, Any]:
         "notes": reembed_notes(state),
         "problems": [asdict(problem) for problem in [*reembed_problems(state), *model_problems(store)]],
         "sources": [
-            {"key": s.key, "folder": s.folder, **asdict(store.ingest.counts(s.key))} for s in log_sources(store.ingest)
+            {"key": s.key, "kind": s.kind, "folder": s.folder, **asdict(store.ingest.counts(s.key))}
+            for s in log_sources(store.ingest)
         ],
     }
 
@@ -128,9 +130,7 @@ def _memory_lines(memory: Mapping[str, Any] | None, zone: tzinfo | None) -> list
     lines = [
         f"Memory    {counted(counts['episodes'], 'episode')}, {counted(counts['passages'], 'passage')}, "
         f"{memory['coverage']:.1%} embedded; newest episode: {local_time(memory['newest_episode'], zone)}",
-        f"Logs      {counted(counts['files'], 'file')} ({counts['files_gone']:,} gone), "
-        f"{counted(counts['exchanges'], 'exchange')}, {counted(counts['unparsed_lines'], 'line')} waiting, "
-        f"{counted(len(memory['sources']), 'source')} of logs",
+        *_kind_lines(memory["sources"]),
     ]
     lines += _crawler_lines(memory.get("crawler") or {"hosts": (), "sources": ()}, zone)
     lines.append(f"Summaries {_summaries(memory['summaries'], memory.get('llm'))}")
@@ -139,6 +139,30 @@ def _memory_lines(memory: Mapping[str, Any] | None, zone: tzinfo | None) -> list
         lines.append(reembed.render(memory["reembed"], zone))
     lines += [f"Note      {note}" for note in memory["notes"]]
     return lines + [f"Problem   {p['text']}\n-> {p['advice']}" for p in memory["problems"]]
+
+
+def _kind_lines(sources: Sequence[Mapping[str, Any]]) -> list[str]:
+    """Logs and documents, each by its own counts. Pure."""
+    documents = [row for row in sources if row["kind"] == DOCUMENTS]
+    logs = [row for row in sources if row["kind"] != DOCUMENTS]
+    lines = [
+        f"Logs      {_files(logs)}, {counted(_sum(logs, 'exchanges'), 'exchange')}, "
+        f"{counted(_sum(logs, 'unparsed_lines'), 'line')} waiting, in {counted(len(logs), 'folder')}"
+    ]
+    if documents:
+        lines.append(
+            f"Documents {_files(documents)}, {counted(_sum(documents, 'parts'), 'section')} with former ones, "
+            f"in {counted(len(documents), 'source')}"
+        )
+    return lines
+
+
+def _files(rows: Sequence[Mapping[str, Any]]) -> str:
+    return f"{counted(_sum(rows, 'files'), 'file')} ({_sum(rows, 'files_gone'):,} gone)"
+
+
+def _sum(rows: Sequence[Mapping[str, Any]], name: str) -> int:
+    return sum(int(row[name]) for row in rows)
 
 
 def _crawler_lines(crawler: Mapping[str, Any], zone: tzinfo | None) -> list[str]:

@@ -14,7 +14,7 @@ from anamnesis_pipeline.errors import AnamnesisError, GiveUp
 from anamnesis_pipeline.settings import Settings
 from anamnesis_pipeline.steps.uploads import MOST_BYTES, Handed, Upload
 from anamnesis_pipeline.wiring import effective_settings, open_store, open_uploads
-from anamnesis_pipeline.wording import counted
+from anamnesis_pipeline.wording import counted, project_name
 
 
 def upload(
@@ -64,5 +64,5 @@ def _handed(file: Path, given: Handed) -> Handed:
 
 def _sentence(taken: Upload) -> str:
     if taken.duplicate:
-        return f"{taken.filename} was there already: {taken.upload_id}"
+        return f"{taken.filename} was there already, in {project_name(taken.project)}: {taken.upload_id}"
     return f"{taken.filename}: {counted(len(taken.episode_ids), 'section')}, {taken.upload_id}"

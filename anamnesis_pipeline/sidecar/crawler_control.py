@@ -213,10 +213,14 @@ class CrawlerControl:
         """
         if not names:
             return None
+        if self._dagster is None:
+            return first_look_out(None, "read when `anamnesis up` runs, or now with: anamnesis ingest")
         try:
             started = self.run(names)
         except ServiceUnreachable as exc:
-            return first_look_out(None, f"read by the next look of `anamnesis up` ({exc}), or now: anamnesis ingest")
+            return first_look_out(
+                None, f"read by the next look of `anamnesis up`, or now with: anamnesis ingest ({exc})"
+            )
         if started["run_id"]:
             return first_look_out(started, f"read now: {started['link']}")
         if started["running_already"]:

@@ -67,7 +67,7 @@ class UrlIn(UploadFields):
 
 
 class UploadOut(TypedDict):
-    """An upload. `duplicate`: the very same bytes were there, and nothing was done."""
+    """An upload. `duplicate`: the very same bytes were there, and only got the project, instance and tags named now."""
 
     upload_id: str
     episode_ids: list[str]

@@ -20,6 +20,14 @@ MOST_FILE_BYTES = 1 << 30
 MOST_SPECS = 1_000
 _TEXT = r"^[^\x00-\x1f\x7f]*$"
 
+WANTED = {
+    "name": "letters, digits, `.`, `_` and `-`, at most 60, beginning with a letter or digit",
+    "machine": "at most 60 characters",
+    "interval_s": f"whole seconds, from {LEAST_INTERVAL_S} to {MOST_INTERVAL_S:,} (--interval)",
+    "max_file_bytes": f"bytes, from 1 to {MOST_FILE_BYTES:,} (--max-mb)",
+}
+"""Of a field whose value cannot be: what can."""
+
 Text = Annotated[str, Field(max_length=200, pattern=_TEXT)]
 Pattern = Annotated[str, Field(min_length=1, max_length=500, pattern=_TEXT)]
 
@@ -67,7 +75,8 @@ def spec_of_values(values: Mapping[str, Any]) -> SourceSpec:
     except ValidationError as exc:
         error = exc.errors(include_url=False, include_context=False)[0]
         where = ".".join(map(str, error["loc"])) or "source"
-        raise BadSetting(f"source {values.get('name')!r}: {where}: {error['msg']}") from exc
+        wanted = WANTED.get(where) or error["msg"]
+        raise BadSetting(f"{where} cannot be {plain.get(where)!r}: {wanted}") from exc
 
 
 def stored_specs(settings: SettingsRecords) -> list[SourceSpec]:

@@ -1,7 +1,7 @@
 """Documents that somebody hands in: known by their content, taken in like any other, listed and forgotten."""
 
 import mimetypes
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from datetime import UTC, datetime
 from pathlib import PurePosixPath
@@ -51,7 +51,7 @@ class Upload:
     uploaded_at: datetime
     episode_ids: tuple[str, ...]
     duplicate: bool = False
-    """Whether the very same bytes were there already, so that nothing was done."""
+    """Whether the very same bytes were there already, so that only what is said of them changed."""
     instance: str = ""
 
 
@@ -73,6 +73,13 @@ class AddDocument(Protocol):
         """Take in one document; returns the ids of its episodes."""
 
 
+class EditEpisode(Protocol):
+    """See `Poster.patch`."""
+
+    def __call__(self, episode_id: str, changes: Mapping[str, Any]) -> object:
+        """Edit fields of an episode."""
+
+
 class Uploads:
     """The uploads of one home."""
 
@@ -81,14 +88,16 @@ class Uploads:
         store: Store,
         add: AddDocument,
         masked: Callable[[str], str],
+        edit: EditEpisode,
         embed: Callable[[Sequence[str]], None] = lambda ids: None,
     ) -> None:
         """:param embed: gives episodes their vectors now, where the model is there; else the pipeline does it later."""
-        self._store, self._add, self._masked, self._embed = store, add, masked, embed
+        self._store, self._add, self._masked, self._edit, self._embed = store, add, masked, edit, embed
         self._exclusions = Exclusions(store)
 
     def take(self, handed: Handed) -> Upload:
-        """Store a document; the next search finds it by its words. The same bytes are taken once.
+        """Store a document; the next search finds it by its words. The same bytes are taken once: handed in again they
+        only get the project, the instance and the tags that are named then.
 
         :raises TooLarge: more than 50 MiB.
         :raises DocumentUnsupported: neither name nor type nor content says a format that is read.
@@ -100,7 +109,7 @@ class Uploads:
         upload_id = sha256_of(handed.data)[:_ID_CHARS]
         known = self.get(upload_id)
         if known is not None:
-            return replace(known, duplicate=True)
+            return self._said_anew(known, handed)
         name = self._masked(named(handed))
         self._refuse_excluded(handed, name)
         folder = self._folder(upload_id)
@@ -120,6 +129,25 @@ class Uploads:
         self._store.settings.set(UPLOADS + upload_id, _body(upload))
         self._embed(ids)
         return upload
+
+    def _said_anew(self, known: Upload, handed: Handed) -> Upload:
+        """What is there already, with what is said of it this time."""
+        named = {"project": self._masked(handed.project), "instance": self._masked(handed.instance)}
+        changes = {name: value for name, value in named.items() if value and value != getattr(known, name)}
+        more = tuple(tag for tag in dict.fromkeys(map(self._masked, handed.tags)) if tag not in known.tags)
+        if not changes and not more:
+            return replace(known, duplicate=True)
+        episodes = self._store.episodes.get(known.episode_ids)
+        for episode in episodes.values():
+            tags = {"tags": tuple(dict.fromkeys((*episode.tags, *more)))} if more else {}
+            self._edit(episode.episode_id, {**changes, **tags})
+        upload = replace(
+            known, project=named["project"] or known.project, instance=named["instance"] or known.instance,
+            tags=(*known.tags, *more),
+        )  # fmt: skip
+        self._store.settings.set(UPLOADS + known.upload_id, _body(upload))
+        self._embed(list(episodes))
+        return replace(upload, duplicate=True)
 
     def get(self, upload_id: str) -> Upload | None:
         """One upload; None when there is none, or it was forgotten."""

@@ -81,14 +81,17 @@ def _calm_s(history: Sequence[Snapshot]) -> float:
 
 
 def progress_text(history: Sequence[Snapshot], files: int) -> str:
-    """One line on the ingest. `files` is the number of logs that the roots hold."""
+    """One line on the ingest. `files` is the number of logs that the roots hold: documents, and what other machines
+    hold, come on top, and nobody knows how many before they were listed.
+    """
     if not history:
         return "Waiting for the first look at the logs"
     latest, speed = history[-1], rate(history)
     counts, left = latest.counts, latest.counts.passages - latest.embedded
     pieces = [
-        f"{min(counts.files, files) if files else counts.files:,} of {counted(max(files, counts.files), 'file')}",
-        counted(counts.exchanges, "exchange"),
+        f"{counts.files:,} of at least {counted(files, 'file')}"
+        if counts.files < files
+        else counted(counts.files, "file"),
         counted(counts.episodes, "episode"),
         f"{min(latest.embedded, counts.passages):,} of {counted(counts.passages, 'passage')} embedded",
     ]
@@ -105,7 +108,7 @@ def done_text(latest: Snapshot) -> str:
     """The line that ends the display."""
     counts = latest.counts
     return (
-        f"Memory is up to date: {counted(counts.files, 'file')}, {counted(counts.exchanges, 'exchange')}, "
+        f"Memory is up to date: {counted(counts.files, 'file')}, "
         f"{counted(counts.episodes, 'episode')}, {counted(counts.passages, 'passage')}, all embedded."
     )
 

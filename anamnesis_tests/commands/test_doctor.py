@@ -61,16 +61,18 @@ def test_the_default_model_is_there_and_an_unknown_one_is_reported(settings: Set
     assert "nobody/no-such-model" in unknown.detail
 
 
-def test_short_retention_is_found_with_the_line_that_mends_it(
+def test_short_retention_is_a_note_with_the_line_that_mends_it_where_claude_code_is(
     settings: Settings, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("CLAUDE_CONFIG_DIR", str(tmp_path))
     (tmp_path / "settings.json").write_text(json.dumps({"cleanupPeriodDays": 30}))
     finding = doctor.retention(settings)
-    assert not finding.ok
-    assert '"cleanupPeriodDays": 3650' in finding.advice
+    assert finding.ok
+    assert '"cleanupPeriodDays": 3650' in finding.note
     (tmp_path / "settings.json").write_text(json.dumps({"cleanupPeriodDays": 3650}))
-    assert doctor.retention(settings).ok
+    assert doctor.retention(settings).note == ""
+    monkeypatch.setenv("CLAUDE_CONFIG_DIR", str(tmp_path / "nowhere"))
+    assert doctor.retention(settings).note == ""
 
 
 def test_an_episode_without_vectors_lowers_the_coverage_and_a_sound_store_is_sound(settings: Settings) -> None:
@@ -130,7 +132,7 @@ def test_a_line_that_could_not_be_read_and_has_others_behind_it_stays_wrong(sett
         assert doctor.unread_logs(store) == Finding(
             True,
             "reading",
-            "every log could be read",
+            "every file could be read",
             "let the user who runs Anamnesis read them; the next ingest does",
         )
 

@@ -80,7 +80,7 @@ def test_a_folder_is_added_after_it_was_shown_what_of_it_is_crawled(notes: Path)
     output = said("add", str(notes), "--name", "notes", "--private", "--interval", "60")
     assert "a.md" in output
     assert "left out, ignored by .gitignore: 1, such as draft.md" in output
-    assert "notes: read by the next look of `anamnesis up`" in output
+    assert "notes: read when `anamnesis up` runs" in output
     assert names() == ["local-logs", "local-memory", "notes"]
     (row,) = (row for row in json.loads(said("list", "--json"))["sources"] if row["name"] == "notes")
     assert (row["private"], row["interval_s"], row["kind"], row["machine"]) == (True, 60, "documents", "mac")
@@ -155,7 +155,9 @@ def test_a_host_without_a_root_gives_its_logs_and_what_claude_keeps_beside_them(
         (["C:\\notes"], "Windows"),
         (["/nowhere"], "no such file"),
         (["/tmp", "--kind", "pictures"], "--kind"),
-        (["/tmp", "--interval", "5"], "interval_s"),
+        (["/tmp", "--interval", "5"], "interval_s cannot be 5: whole seconds, from 30 to 86,400"),
+        (["/tmp", "--name", "a/b"], "name cannot be 'a/b': letters, digits"),
+        (["/etc/hostname"], "a source is a folder; name the one around it, with --include for the file"),
         (["/tmp", "--kind", "documents", "--include", "!", "--no-test"], "pattern"),
     ],
 )

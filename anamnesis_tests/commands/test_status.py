@@ -15,7 +15,7 @@ from anamnesis_pipeline.commands.status import gather_status, render
 from anamnesis_pipeline.crawler_wiring import built_in, open_crawler
 from anamnesis_pipeline.settings import Settings
 from anamnesis_pipeline.sources.exclusion import Rule, RuleKind
-from anamnesis_pipeline.sources.specs import DOCUMENTS, SourceSpec
+from anamnesis_pipeline.sources.specs import CLAUDE_DOCUMENTS, DOCUMENTS, SourceSpec
 from anamnesis_pipeline.steps.blocklist import add_rule
 from anamnesis_pipeline.steps.pipeline import ingest_all
 from anamnesis_pipeline.steps.source_specs import put_spec
@@ -118,6 +118,18 @@ def test_a_source_without_anything_that_is_read_is_found(settings: Settings, sto
     tick(settings, store, notes(settings))
     finding = doctor.crawler(store)
     assert (finding.ok, finding.detail) == (False, "notes holds nothing that is read")
+
+
+def test_that_nobody_wrote_a_memory_for_claude_on_a_machine_is_no_problem(settings: Settings, store: Store) -> None:
+    tick(settings, store, SourceSpec("claude", DOCUMENTS, str(settings.log_roots[0]), include=CLAUDE_DOCUMENTS))
+    assert doctor.crawler(store).ok
+
+
+def test_logs_and_documents_are_counted_apart(settings: Settings, store: Store) -> None:
+    tick(settings, store, notes(settings))
+    text = said(settings)
+    assert "Logs      0 files (0 gone), 0 exchanges, 0 lines waiting, in 0 folders" in text
+    assert "Documents 1 file (0 gone), 1 section with former ones, in 1 source" in text
 
 
 def test_a_root_that_is_missing_is_found(settings: Settings, store: Store) -> None:

@@ -1,5 +1,7 @@
 """`anamnesis upload`, as it is typed."""
 
+import json
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -7,12 +9,46 @@ from typer.testing import CliRunner, Result
 
 from anamnesis_pipeline.cli import app
 from anamnesis_pipeline.errors import GiveUp
+from anamnesis_pipeline.model import Where
 from anamnesis_pipeline.settings import Settings
 from anamnesis_pipeline.wiring import open_store
 
 
 def run(*words: str) -> Result:
     return CliRunner().invoke(app, ["upload", *words])
+
+
+@pytest.fixture
+def notes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("ANAMNESIS_HOME", str(tmp_path / "home"))
+    (tmp_path / "notes.md").write_text("# Ledger\n\nThe zanzibar exporter rounds twice, as the review found.\n")
+    return tmp_path / "notes.md"
+
+
+def uploads(*words: str) -> Result:
+    return CliRunner().invoke(app, ["uploads", *words])
+
+
+def test_uploads_are_listed_and_one_is_forgotten_only_after_a_yes(notes: Path) -> None:
+    assert "Nothing was uploaded" in uploads("list").output
+    assert run(str(notes), "--project", "acme/api").exit_code == 0
+    (listed,) = json.loads(uploads("list", "--json").output)["uploads"]
+    assert "notes.md, 1 section, acme/api" in uploads("list").output
+    assert isinstance(uploads("remove", "zzz").exception, GiveUp)
+    assert "would go" in uploads("remove", listed["upload_id"][:8]).output
+    assert "acme/api" in uploads("list").output
+    assert "is forgotten" in uploads("remove", listed["upload_id"], "--yes").output
+    assert "Nothing was uploaded" in uploads("list").output
+
+
+def test_what_is_said_of_a_document_that_is_there_already_counts(notes: Path, tmp_path: Path) -> None:
+    run(str(notes), "--project", "acme/api", "--tag", "old")
+    again = run(str(notes), "--project", "acme/web", "--tag", "review")
+    assert "notes.md was there already, in acme/web" in again.output
+    with closing(open_store(Settings(home=tmp_path / "home"))) as store:
+        (episode,) = store.episodes.page(Where(), 10).items
+    assert (episode.project, {"old", "review"} <= set(episode.tags)) == ("acme/web", True)
+    assert "1 section, acme/web" in uploads("list").output
 
 
 def test_files_are_taken_in_and_one_that_cannot_be_read_stops_no_other(

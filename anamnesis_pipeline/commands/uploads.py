@@ -1,0 +1,73 @@
+"""`anamnesis uploads`: which documents were handed in, and taking one back."""
+
+import json
+from collections.abc import Sequence
+from contextlib import closing
+from dataclasses import asdict
+from datetime import tzinfo
+from typing import Annotated
+
+import typer
+
+from anamnesis_pipeline import settings as settings_file
+from anamnesis_pipeline.errors import GiveUp
+from anamnesis_pipeline.settings import Settings
+from anamnesis_pipeline.steps.uploads import Upload
+from anamnesis_pipeline.wiring import effective_settings, open_forgetter, open_store, open_uploads
+from anamnesis_pipeline.wording import counted, local_time, project_name
+
+uploads_app = typer.Typer(help="The documents that were handed in.", no_args_is_help=True)
+
+
+@uploads_app.command("list")
+def uploads_list(as_json: Annotated[bool, typer.Option("--json", help="Print JSON instead of text.")] = False) -> None:
+    """Every upload, the newest first."""
+    found = run_list(settings_file.load())
+    body = [asdict(upload) | {"uploaded_at": upload.uploaded_at.isoformat()} for upload in found]
+    typer.echo(json.dumps({"uploads": body}, ensure_ascii=False, indent=2) if as_json else render(found))
+
+
+@uploads_app.command("remove")
+def uploads_remove(
+    upload_id: Annotated[str, typer.Argument(metavar="ID", help="As the list shows it, or how it begins.")],
+    yes: Annotated[bool, typer.Option("--yes", help="Do it; without this it is only said what would go.")] = False,
+) -> None:
+    """Forget an upload for good, with everything made of it."""
+    typer.echo(run_remove(settings_file.load(), upload_id, yes=yes))
+
+
+def run_list(settings: Settings) -> list[Upload]:
+    """All uploads, the newest first; none where nothing was stored."""
+    if not settings.database.exists():
+        return []
+    with closing(open_store(settings)) as store:
+        return open_uploads(effective_settings(store), store).listed()
+
+
+def run_remove(settings: Settings, wanted: str, *, yes: bool) -> str:
+    """Forget the upload whose id begins so, or say what would go; returns what to say.
+
+    :raises GiveUp: none begins so, or several do.
+    """
+    found = [upload for upload in run_list(settings) if wanted and upload.upload_id.startswith(wanted)]
+    if len(found) != 1:
+        raise GiveUp(f"{counted(len(found), 'upload')} begin with {wanted!r}; see them with: anamnesis uploads list")
+    (upload,) = found
+    what = f"{upload.filename} with {counted(len(upload.episode_ids), 'section')}"
+    if not yes:
+        return f"{what} would go for good; add --yes to do it"
+    with closing(open_store(settings)) as store:
+        current = effective_settings(store)
+        open_uploads(current, store).forget(upload.upload_id, open_forgetter(current, store))
+    return f"{what} is forgotten; handing it in again brings it back"
+
+
+def render(uploads: Sequence[Upload], zone: tzinfo | None = None) -> str:
+    """One line each. Pure."""
+    if not uploads:
+        return "Nothing was uploaded; take in a document with: anamnesis upload FILE"
+    return "\n".join(
+        f"{each.upload_id}  {local_time(each.uploaded_at.isoformat(), zone)}  {each.filename}, "
+        f"{counted(len(each.episode_ids), 'section')}, {project_name(each.project)}"
+        for each in uploads
+    )
