@@ -55,8 +55,8 @@ def docx_table_file(rows: Sequence[Sequence[str]]) -> bytes:
     return buffer.getvalue()
 
 
-def docx_with(members: dict[str, str], body: str) -> bytes:
-    """A .docx of raw XML: `body` inside `w:body`, and parts such as `footnotes` or `header1`."""
+def docx_with(members: dict[str, str], body: str, document: str = "") -> bytes:
+    """A .docx of raw XML: `body` inside `w:body`, or the whole `document`, and parts such as `footnotes`, `header1`."""
     word = "http://schemas.openxmlformats.org/wordprocessingml/2006/main"
     office = "http://schemas.openxmlformats.org/officeDocument/2006/relationships"
     package = "http://schemas.openxmlformats.org/package/2006"
@@ -66,7 +66,8 @@ def docx_with(members: dict[str, str], body: str) -> bytes:
         'xmlns:v="urn:schemas-microsoft-com:vml" xmlns:wps="urn:wps"'
     )
     types, links = "", ""
-    files: dict[str, str | bytes] = {"word/document.xml": f"<w:document {names}><w:body>{body}</w:body></w:document>"}
+    document = document or f"<w:document {names}><w:body>{body}</w:body></w:document>"
+    files: dict[str, str | bytes] = {"word/document.xml": document}
     for number, (name, xml) in enumerate(members.items(), 1):
         kind = name.rstrip("0123456789")
         root = {"header": "hdr", "footer": "ftr"}.get(kind, kind)
