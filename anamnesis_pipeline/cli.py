@@ -191,7 +191,7 @@ def forget(
     project: Annotated[str | None, typer.Option(help="Everything of a project.")] = None,
     path: Annotated[str | None, typer.Option(help="A log or document, or those in a folder.")] = None,
     machine: Annotated[str | None, typer.Option(help="What was read on this machine.")] = None,
-    source: Annotated[str | None, typer.Option(help="What was read of this configured source.")] = None,
+    source: Annotated[str | None, typer.Option(help="What was read of a source; `sources list` names all.")] = None,
     since: Annotated[str | None, typer.Option(help="Not before this date or time (local zone).")] = None,
     until: Annotated[str | None, typer.Option(help="Before this date or time (local zone).")] = None,
     query: Annotated[str | None, typer.Option(help="What holds every one of these words.")] = None,

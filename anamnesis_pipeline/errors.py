@@ -34,6 +34,7 @@
         ├── SourceUnreadable      a folder or file cannot be listed or read
         │   └── SourceMissing     there is none of that name
         ├── HostRefused           a crawled machine's key is not the known one, or it lets nobody in
+        │   └── NoSftp                it serves no files over SFTP
         ├── DocumentUnreadable    a document's bytes are not of its format, or its parser is missing
         ├── AlreadyRunning        another `anamnesis up` owns this home
         └── PortInUse             another program listens on a port this one needs
@@ -98,7 +99,11 @@ class HostUnreachable(RetryLater):
 
 
 class HostRefused(GiveUp):
-    """A crawled machine's key is unknown or another one, it lets nobody in, or has no SFTP."""
+    """A crawled machine's key is unknown or another one, or it lets nobody in."""
+
+
+class NoSftp(HostRefused):
+    """A crawled machine serves no files over SFTP; a shell may."""
 
 
 class BadSetting(GiveUp):

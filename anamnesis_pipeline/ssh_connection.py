@@ -13,6 +13,7 @@ from paramiko.hostkeys import InvalidHostKey
 from paramiko.ssh_exception import NoValidConnectionsError
 
 from anamnesis_pipeline.errors import HostRefused, HostUnreachable
+from anamnesis_pipeline.ssh_config import user_config
 from anamnesis_pipeline.ssh_places import parse_place
 
 CONNECT_TIMEOUT_S = 15.0
@@ -47,6 +48,11 @@ def translated(place: str) -> Iterator[None]:
             f"the host key of {place} is not the one in ~/.ssh/known_hosts; find out why before you replace it with "
             "`ssh-keygen -R`"
         ) from None
+    except paramiko.PasswordRequiredException:
+        raise HostRefused(
+            f"the key for {place} has a passphrase, and nobody is there to type it; start Anamnesis with an SSH "
+            "agent that holds the key (`ssh-add`)"
+        ) from None
     except paramiko.AuthenticationException:
         raise HostRefused(f"{place} lets nobody in with the keys at hand; check that `ssh {place}` works") from None
     except paramiko.ConfigParseError:
@@ -70,9 +76,7 @@ def connected(place: str, timeout_s: float = CONNECT_TIMEOUT_S) -> Iterator[Any]
     :param timeout_s: for each of: connection, greeting, log-in, of each host on the way.
     :raises HostRefused: the way cannot be gone as it is configured. What paramiko raises is for `translated`.
     """
-    config_file = Path.home() / ".ssh" / "config"
-    config = paramiko.SSHConfig.from_path(str(config_file)) if config_file.is_file() else paramiko.SSHConfig()
-    route = _route(place, config)
+    route = _route(place, user_config())
     with ExitStack() as stack:
         channel = None
         client = None

@@ -324,6 +324,7 @@ def open_pipeline(settings: Settings, store: Store) -> Pipeline:
         llm=replace(open_llm(settings), private_sources=open_private_sources(hosts, store)),
         headline=extractive.summarize,
         rules_of=open_document_rules(hosts, settings),
+        specs=hosts.specs,
     )
 
 

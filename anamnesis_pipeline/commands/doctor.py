@@ -256,14 +256,15 @@ def forgetting(store: Store) -> Finding:
 
 def crawler(store: Store) -> Finding:
     """Every machine answers, and every source that people configured was seen and has something to read."""
-    state = CrawlerControl(store, effective_settings(store)).state()
+    control = CrawlerControl(store, effective_settings(store))
+    state = control.state()
     away = [f"{host.machine}: {host.clock.error}" for host in state.hosts if host.state == "away"]
     rows = [row for row in state.sources if not row.spec.is_built_in]
     broken = [f"{row.spec.name}: {row.look.error}" for row in rows if row.look.error]
     empty = [row.spec.name for row in rows if row.look.seen_at and not row.partitions]
     nothing = [f"{name} holds nothing that is read" for name in empty]
     well = f"{counted(len(state.sources), 'source')} on {counted(len(state.hosts), 'machine')}"
-    problems = [*away, *broken, *nothing]
+    problems = [*away, *broken, *nothing, *control.warnings()]
     advice = "try them with: anamnesis sources test NAME; take out what is not wanted: anamnesis sources remove NAME"
     return Finding(not problems, "sources", "; ".join(problems) or well, advice)
 

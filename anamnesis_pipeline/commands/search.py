@@ -122,7 +122,7 @@ def _engine(store: Store, with_model: bool) -> Iterator[Engine]:
 
 
 def render(answer: Mapping[str, Any], zone: tzinfo | None = None, width: int = 100) -> str:
-    """An answer for people: rank, date, project, score, the start of the excerpt, id. Pure.
+    """An answer for people: rank, date, project, score, the start of the excerpt, id, where it is from. Pure.
 
     :param zone: of the dates; None: the local one.
     """
@@ -145,7 +145,23 @@ def _block(rank: int, hit: Mapping[str, Any], zone: tzinfo | None, width: int) -
         placeholder=" ...",
     )
     also = f"  (and {len(hit['also'])} alike)" if hit.get("also") else ""
-    return "\n".join([_printable(head), *lines, f"{indent}{_printable(hit['episode_id'])}{also}"])
+    tail = [f"{indent}{_printable(hit['episode_id'])}{also}"]
+    if where := place_of(hit["source"]):
+        tail.append(f"{indent}{_printable(where)}")
+    return "\n".join([_printable(head), *lines, *tail])
+
+
+def place_of(source: Mapping[str, Any]) -> str:
+    """Where a hit comes from, in one line: machine, file, line and headings of a section, machine and session of what
+    was said; empty for what somebody posted. Pure.
+    """
+    machine, path, session = source["machine"], source["path"], source["session_id"]
+    if path and (titles := source.get("title")):
+        line = next(iter(source.get("lines") or ()), 0)
+        return f"{machine}:{path}{f':{line}' if line else ''} ({' > '.join(titles)})"
+    if session:
+        return f"{machine}, session {session}"
+    return f"{machine}:{path}" if path else str(machine)
 
 
 def _printable(text: str) -> str:

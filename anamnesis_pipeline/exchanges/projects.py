@@ -77,14 +77,9 @@ class LocalDisk:
 LOCAL_DISK = LocalDisk()
 
 
-def project_of(cwd: str) -> str:
-    """The project of a working directory. Reads files under it, so callers ask once per directory."""
-    return resolved_project(cwd) or project_label(cwd)
-
-
 def resolved_project(cwd: str, disk: Disk = LOCAL_DISK) -> str | None:
     """What a machine's disk says of a directory: its repository, or where a link leads. None: nothing, or it is gone
-    and no repository is left around it.
+    and no repository is left around it. Reads files under it, so callers ask once per directory.
     """
     if (identity := git_identity(cwd, disk)) is not None:
         return identity

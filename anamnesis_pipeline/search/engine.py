@@ -240,7 +240,7 @@ def _within_budget(query: SearchQuery, rankings: Sequence[Ranking], groups: Sequ
         left -= cost
         also = tuple(other.episode.episode_id for other in others)
         details = explain(rankings, first.passage.passage_id) if query.explain else None
-        hits.append(Hit(first.episode, first.score, first.cosine, first.passage, also, details))
+        hits.append(Hit(first.episode, min(1.0, first.score), first.cosine, first.passage, also, details))
     return hits
 
 

@@ -27,7 +27,7 @@ class ForgetIn(BaseModel):
     project: Name | None = None
     path: Annotated[str, Field(max_length=4_096)] | None = None
     machine: Annotated[Name | None, Field(description="What was read on this machine")] = None
-    source: Annotated[Name | None, Field(description="Name of a configured source")] = None
+    source: Annotated[Name | None, Field(description="Name of a source, as `/api/sources` lists it")] = None
     since: Time | None = None
     until: Time | None = None
     query: QueryText | None = None

@@ -95,6 +95,8 @@ def _source(episode: Episode, message_ids: Collection[str]) -> SourceOut:
     }
     if isinstance(lines := episode.metadata.get("lines"), list):
         source["lines"] = lines
+    if isinstance(title := episode.metadata.get("title"), list) and all(isinstance(piece, str) for piece in title):
+        source["title"] = title
     if tier := tier_of(episode):
         source["trust"] = cast(Literal["curated", "file", "transcript"], tier)
     return source

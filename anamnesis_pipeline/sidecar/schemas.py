@@ -148,7 +148,8 @@ class SearchIn(BaseModel):
 
 class SourceOut(TypedDict):
     """Where an episode comes from; empty for a posted one. `lines`: first and last of a section in its document.
-    `trust`: written down to be remembered, any other document, or said in a session.
+    `title`: its headings, or names in code, outermost first. `trust`: written down to be remembered, any other
+    document, or said in a session.
     """
 
     machine: str
@@ -156,6 +157,7 @@ class SourceOut(TypedDict):
     session_id: str
     message_ids: list[str]
     lines: NotRequired[list[int]]
+    title: NotRequired[list[str]]
     trust: NotRequired[Literal["curated", "file", "transcript"]]
 
 

@@ -9,6 +9,7 @@ BLOCK_BYTES = 1 << 20
 FINGERPRINT_BYTES = 4096
 OBJECT_BYTES = 1 << 20
 """A larger file is no description of anything, and is not read."""
+BATCH_CHARS = 4 << 20
 _BOM = b"\xef\xbb\xbf"
 _UUID = re.compile(r'"uuid": ?"([^"\\]{1,64})"')
 _HEAD_LINES = 50
@@ -59,6 +60,22 @@ def _raw_lines(read: ReadBlock, offset: int, end: int) -> Iterator[tuple[list[by
     tail = [b"".join(pending)]
     if tail[0]:
         yield tail, position + len(tail[0]), False
+
+
+def batches(lines: Iterator[tuple[str, int]], offset: int, most: int) -> Iterator[tuple[list[str], int, bool]]:
+    """Lines in runs of at most `most` or, but for a single longer line, `BATCH_CHARS`; the offset behind them; whether
+    it is the last run, which alone may be empty.
+    """
+    batch: list[str] = []
+    size = 0
+    for line, end in lines:
+        if batch and (len(batch) >= most or size + len(line) > BATCH_CHARS):
+            yield batch, offset, False
+            batch, size = [], 0
+        batch.append(line)
+        size, offset = size + len(line), end
+        del line  # so that only the batch has it
+    yield batch, offset, True
 
 
 def whole_object(read: ReadBlock, end: int) -> Iterator[tuple[str, int]]:

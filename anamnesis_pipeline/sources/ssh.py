@@ -5,11 +5,12 @@ import threading
 from collections.abc import Sequence
 from contextlib import AbstractContextManager
 
-from anamnesis_pipeline.errors import HostUnreachable, SourceUnreadable
+from anamnesis_pipeline.errors import HostUnreachable, NoSftp, SourceUnreadable
 from anamnesis_pipeline.file_names import name_of
 from anamnesis_pipeline.model import FileStat
 from anamnesis_pipeline.sources.base import Listing, Read, Survey, Wanted, is_log
 from anamnesis_pipeline.sources.local import MAX_DEPTH
+from anamnesis_pipeline.sources.sftp import Attributes
 from anamnesis_pipeline.sources.sftp_walk import file_there, folders_there, look_through
 from anamnesis_pipeline.sources.specs import DOCUMENTS
 from anamnesis_pipeline.sources.ssh_answers import listing_of, survey_of, unread_patterns, unreadable
@@ -29,6 +30,7 @@ from anamnesis_pipeline.sources.ssh_questions import (
 )
 from anamnesis_pipeline.sources.ssh_readers import SshReaders
 from anamnesis_pipeline.sources.ssh_shell import SshShell
+from anamnesis_pipeline.sources.ssh_shell_files import ShellFiles
 from anamnesis_pipeline.sources.ssh_stream import Fetching
 
 COMMAND_TIMEOUT_S = 60.0
@@ -56,6 +58,8 @@ class SshHost:
         )  # fmt: skip
         self._readers = SshReaders(self._link)
         self._shell = SshShell(self._link)
+        self._by_shell = ShellFiles(self._link, command_timeout_s)
+        self._has_no_sftp = False
         self._link.make_room = self._let_go
         self._home: str | None = None
         self._skew_s: float | None = None
@@ -75,6 +79,7 @@ class SshHost:
         """Hang up. The next call connects again."""
         self._let_go()
         self._link.close()
+        self._has_no_sftp = False
 
     def clock_skew_s(self) -> float | None:
         """Seconds that the host's clock is ahead, as the last survey measured it, give or take half its round trip."""
@@ -159,20 +164,43 @@ class SshHost:
 
         :raises SourceUnreadable: the file is missing, no regular one, or cannot be read.
         """
-        return self._readers.read(path, offset, length)
+        if not self._has_no_sftp:
+            try:
+                return self._readers.read(path, offset, length)
+            except NoSftp:
+                self._has_no_sftp = True
+        return self._by_shell.read(path, offset, length)
 
     def disk(self) -> SshDisk:
         """Its disk, to find the repository of a folder there (`exchanges.projects.resolved_project`)."""
-        return SshDisk(self._readers.sftp, self.read, self.home)
+        return SshDisk(self._stat, self._real_path, self.read, self.home)
 
     def _let_go(self) -> None:
         """Close the sessions that nobody uses."""
         self._readers.close()
         self._shell.close()
+        self._by_shell.close()
 
     def _size_of(self, path: str) -> int:
-        with self._readers.sftp() as sftp:
-            return sftp.stat(path).size
+        return self._stat(path).size
+
+    def _stat(self, path: str) -> Attributes:
+        if not self._has_no_sftp:
+            try:
+                with self._readers.sftp() as sftp:
+                    return sftp.stat(path)
+            except NoSftp:
+                self._has_no_sftp = True
+        return self._by_shell.stat(path)
+
+    def _real_path(self, path: str) -> str:
+        if not self._has_no_sftp:
+            try:
+                with self._readers.sftp() as sftp:
+                    return sftp.real_path(path)
+            except NoSftp:
+                self._has_no_sftp = True
+        return self._by_shell.real_path(path)
 
     def _read_patterns(self, answer: Answer) -> None:
         """Read the patterns of what to ignore that did not come along, as where `grep` is another one."""

@@ -1,27 +1,28 @@
 """A far host's disk, as far as it takes to find which repository a folder there belongs to."""
 
 from collections.abc import Callable
-from contextlib import AbstractContextManager
 
 from anamnesis_pipeline.errors import SourceMissing, SourceUnreadable
 from anamnesis_pipeline.sources.base import Read
-from anamnesis_pipeline.sources.sftp import Sftp
+from anamnesis_pipeline.sources.sftp import Attributes
 
 TEXT_BYTES = 1 << 20
 """A longer file is no description of a repository."""
 
 
 class SshDisk:
-    """Looks over SFTP. Besides what is said below, everything raises `HostUnreachable` and `HostRefused`."""
+    """Looks as the host lets it. Besides what is said below, everything raises `HostUnreachable` and `HostRefused`."""
 
     def __init__(
-        self, sftp: Callable[[], AbstractContextManager[Sftp]], read: Read, home: Callable[[], str]
+        self, stat: Callable[[str], Attributes], real_path: Callable[[str], str], read: Read, home: Callable[[], str]
     ) -> None:  # fmt: skip
-        """:param sftp: a session for one look.
+        """:param stat: of what is at a path, behind links.
 
+        :param real_path: a path without links and dots.
         :param home: where `~` is there.
         """
-        self._sftp = sftp
+        self._stat = stat
+        self._real_path = real_path
         self._read = read
         self._home = home
 
@@ -31,8 +32,7 @@ class SshDisk:
         :raises OSError: it cannot be seen.
         """
         try:
-            with self._sftp() as sftp:
-                return sftp.stat(path).mode
+            return self._stat(path).mode
         except SourceMissing:
             return None
         except SourceUnreadable as problem:
@@ -54,8 +54,7 @@ class SshDisk:
         :raises OSError: the host does not say.
         """
         try:
-            with self._sftp() as sftp:
-                return sftp.real_path(path)
+            return self._real_path(path)
         except SourceUnreadable as problem:
             raise OSError(str(problem)) from problem
 

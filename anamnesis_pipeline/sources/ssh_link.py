@@ -8,7 +8,7 @@ from typing import Any
 
 import paramiko
 
-from anamnesis_pipeline.errors import HostRefused, HostUnreachable
+from anamnesis_pipeline.errors import HostRefused, HostUnreachable, NoSftp
 from anamnesis_pipeline.ssh_connection import connected, translated
 
 CONNECT_TIMEOUT_S = 10.0
@@ -22,10 +22,11 @@ LOOK_S = 0.25
 """Seconds between two looks at what is overdue."""
 
 
-def no_sftp(place: str) -> HostRefused:
-    """What to say of a host that serves no files."""
-    return HostRefused(
-        f"the SFTP subsystem of {place} does not answer; enable `Subsystem sftp internal-sftp` in its sshd_config"
+def no_sftp(place: str) -> NoSftp:
+    """What to say of a host that serves no files, and has no shell that could."""
+    return NoSftp(
+        f"the SFTP subsystem of {place} does not answer, nor does a shell with GNU find; enable `Subsystem sftp "
+        "internal-sftp` in its sshd_config"
     )
 
 

@@ -1,7 +1,6 @@
 """Many small files of a far host as one stream: `tar` of just these, in the order they are read and ahead of it."""
 
 import shlex
-import tarfile
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -12,6 +11,7 @@ from anamnesis_pipeline.file_names import bytes_of, name_of
 from anamnesis_pipeline.sources.base import Read
 from anamnesis_pipeline.sources.ssh_link import SshLink
 from anamnesis_pipeline.sources.ssh_readers import SESSIONS
+from anamnesis_pipeline.sources.tar_stream import regular_files
 
 SMALL_BYTES = 1 << 20
 """Larger files are read in ranges."""
@@ -24,7 +24,6 @@ HANDFUL_BYTES = 128 << 10
 LIST_FILES = 20_000
 """Of one stream, so that a list of any length takes bounded memory over there."""
 
-_ODD_BYTES = "surrogateescape"
 _TAR = (
     "LC_ALL=C exec tar --create --file=- --format=gnu --blocking-factor=64 --absolute-names --dereference "
     "--hard-dereference --ignore-failed-read --no-recursion --null --files-from=- 2>/dev/null"
@@ -130,13 +129,14 @@ class Fetching:
         with ThreadPoolExecutor(1, thread_name_prefix="listing") as sender, start as channel:
             sender.submit(_send, channel, listed)  # not all of it may be taken before files come back
             try:
-                for files in _handfuls(_members(channel)):
+                for files in _handfuls(regular_files(channel.recv, GROWN_BYTES)):
                     is_any = True
-                    if not self._take([(self._number[path], data) for path, data in files if path in self._number]):
+                    numbered = [(self._number.get(name_of(path)), data) for path, data in files]
+                    if not self._take([(number, data) for number, data in numbered if number is not None]):
                         return True
-            except tarfile.TarError:
+            except EOFError:
                 if is_any:
-                    raise EOFError from None
+                    raise
             channel.status_event.wait(self._link.read_timeout_s)
             if channel.exit_status < 0:
                 raise EOFError
@@ -189,24 +189,9 @@ class Fetching:
             return None
 
 
-def _members(channel: Any) -> Iterator[tuple[str, bytes]]:
-    """(path, content) of each regular file in a stream; only whole ones."""
-    stream: Any = _Stream(channel)
-    with tarfile.open(fileobj=stream, mode="r|", bufsize=1 << 18, encoding="utf-8", errors=_ODD_BYTES) as archive:
-        for member in archive:
-            vars(archive)["members"] = []  # it would gather them all
-            if not member.isreg() or member.size > GROWN_BYTES:
-                continue
-            content = archive.extractfile(member)
-            data = content.read() if content else b""
-            if len(data) != member.size:
-                raise EOFError
-            yield name_of(member.name.encode("utf-8", _ODD_BYTES)), data
-
-
-def _handfuls(members: Iterator[tuple[str, bytes]]) -> Iterator[list[tuple[str, bytes]]]:
+def _handfuls(members: Iterator[tuple[bytes, bytes]]) -> Iterator[list[tuple[bytes, bytes]]]:
     """Some at a time, since waking their reader costs as much as reading a small one."""
-    some: list[tuple[str, bytes]] = []
+    some: list[tuple[bytes, bytes]] = []
     size = 0
     for path, data in members:
         some.append((path, data))
@@ -221,13 +206,3 @@ def _handfuls(members: Iterator[tuple[str, bytes]]) -> Iterator[list[tuple[str, 
 def _send(channel: Any, listed: bytes) -> None:
     channel.sendall(listed)
     channel.shutdown_write()
-
-
-class _Stream:
-    """A channel as tarfile reads it."""
-
-    def __init__(self, channel: Any) -> None:
-        self._channel = channel
-
-    def read(self, count: int) -> bytes:
-        return bytes(self._channel.recv(count))

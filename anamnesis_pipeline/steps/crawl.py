@@ -24,20 +24,20 @@ from anamnesis_pipeline.sources.base import (
 from anamnesis_pipeline.sources.lines import (
     FINGERPRINT_BYTES,
     ReadBlock,
+    batches,
     complete_lines,
     fingerprint,
     mark_of,
     text_lines,
     whole_object,
 )
-from anamnesis_pipeline.sources.selection import Selection, changed_files, select
+from anamnesis_pipeline.sources.selection import Selection, select
 from anamnesis_pipeline.steps.archived import archived_lines
 from anamnesis_pipeline.steps.exclusion import Exclusions
 from anamnesis_pipeline.steps.forgotten_lines import file_key, without_forgotten
 from anamnesis_pipeline.steps.tool_outputs import NO_LINE, masked_together, output_key
 from anamnesis_pipeline.store.base import Store
 
-FRAME_BYTES = 4 << 20
 FRAME_LINES = 2_000
 OUTPUT_FRAME_LINES = 100_000
 """Of an output the frame is what its secrets are looked for in, so it has more lines."""
@@ -94,15 +94,6 @@ def folder_of(source: Source) -> str:
     return source.root if source.folder in {"", "."} else f"{source.root.rstrip('/')}/{source.folder}"
 
 
-def source_changed(store: Store, host: SourceHost, source: Source) -> bool:
-    """Whether a crawl would find something to do; lists, but reads no file.
-
-    :raises SourceUnreadable: the source's folder cannot be listed, or it is missing and so is its root.
-    """
-    listing, cursors = _wanted(Exclusions(store), source, _listing(host, source), store.ingest.cursors(source.key))
-    return changed_files(listing, cursors, complete=not listing.problems) > 0
-
-
 def crawl_source(store: Store, host: SourceHost, archive: Archive, source: Source, mask: Mask) -> CrawlReport:
     """Archive what is new in a source. A file that cannot be read is reported and does not stop the others.
 
@@ -112,7 +103,7 @@ def crawl_source(store: Store, host: SourceHost, archive: Archive, source: Sourc
     """
     started = time.perf_counter()
     try:
-        listing = _listing(host, source)
+        listing = listed(host, source)
     except SourceUnreadable as problem:
         return CrawlReport(problems=[str(problem)], seconds=time.perf_counter() - started)
     tally = _Tally(problems=list(listing.problems))
@@ -122,10 +113,11 @@ def crawl_source(store: Store, host: SourceHost, archive: Archive, source: Sourc
     return replace(report, seconds=time.perf_counter() - started)
 
 
-def _listing(host: SourceHost, source: Source) -> Listing:
+def listed(host: SourceHost, source: Source) -> Listing:
     """The files of a source. The history is one file among many that are not ours to read.
 
-    A folder that was removed has none; if its root cannot be listed either, that is a disk that is not there.
+    A folder that was removed has none.
+    :raises SourceUnreadable: it cannot be listed; or it is missing and its root, on a disk that is not there, as well.
     """
     if source.kind == "claude_history":
         return _history(host, source)
@@ -286,11 +278,10 @@ def _new_lines(cursor: FileCursor, read: ReadBlock, end: int) -> Iterator[tuple[
 def _masked_batches(
     crawl: _Crawl, cursor: FileCursor, read: ReadBlock, end: int
 ) -> Iterator[tuple[list[str], int, bool]]:
-    """`_batches` of the new lines of a file, with their secrets masked."""
+    """`batches` of the new lines of a file, with their secrets masked."""
     is_text, start = is_tool_output(cursor.path), cursor.offset
-    for lines, offset, last in _batches(
-        _new_lines(cursor, read, end), start, OUTPUT_FRAME_LINES if is_text else FRAME_LINES
-    ):
+    most = OUTPUT_FRAME_LINES if is_text else FRAME_LINES
+    for lines, offset, last in batches(_new_lines(cursor, read, end), start, most):
         if is_text and lines:
             yield _masked_text(crawl, read, lines, (start, offset, end)), offset, last
         else:
@@ -343,22 +334,6 @@ def _archive_end(store: Store, cursor: FileCursor) -> tuple[int, int]:
     last_line = max(0, cursor.lines - 1)
     frames: list[ArchiveFrame] = store.ingest.frames(cursor.source, cursor.path, cursor.generation, last_line)
     return max(((f.archive_offset + f.archive_bytes, f.revision) for f in frames), default=(0, 0))
-
-
-def _batches(lines: Iterator[tuple[str, int]], offset: int, most: int) -> Iterator[tuple[list[str], int, bool]]:
-    """Lines in runs of at most `most` or, but for a single longer line, 4 MB; the offset behind them; whether it is
-    the last run, which alone may be empty.
-    """
-    batch: list[str] = []
-    size = 0
-    for line, end in lines:
-        if batch and (len(batch) >= most or size + len(line) > FRAME_BYTES):
-            yield batch, offset, False
-            batch, size = [], 0
-        batch.append(line)
-        size, offset = size + len(line), end
-        del line  # so that only the batch has it
-    yield batch, offset, True
 
 
 def _masked(crawl: _Crawl, lines: list[str]) -> list[str]:

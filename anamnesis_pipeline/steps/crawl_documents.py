@@ -12,19 +12,27 @@ from dataclasses import dataclass, field, replace
 from typing import Protocol
 
 from anamnesis_pipeline.documents.formats import to_text
-from anamnesis_pipeline.documents.table_secrets import tables_masked
-from anamnesis_pipeline.errors import DocumentUnreadable, HostRefused, HostUnreachable, SourceUnreadable, StoreBusy
-from anamnesis_pipeline.model import EXCLUDED, ArchiveBase, FileCursor, FileStat, Source, content_id
-from anamnesis_pipeline.sources.archive import WRITERS, Archive, NewGeneration
+from anamnesis_pipeline.errors import DocumentUnreadable, HostRefused, HostUnreachable, SourceUnreadable
+from anamnesis_pipeline.model import EXCLUDED, FileCursor, FileStat, Source
+from anamnesis_pipeline.sources.archive import WRITERS, Archive
 from anamnesis_pipeline.sources.base import Read, SourceHost, Survey, Wanted
 from anamnesis_pipeline.sources.exclusion import Rule, RuleSet
 from anamnesis_pipeline.sources.selection import Selection, is_unchanged, select, with_emptied
 from anamnesis_pipeline.sources.specs import SourceSpec
 from anamnesis_pipeline.steps.crawl import CrawlReport, Mask
-from anamnesis_pipeline.steps.document_versions import Origin, Version, noted, origins, waiting
+from anamnesis_pipeline.steps.document_archive import (
+    ReadDocument,
+    archive_versions,
+    masked_lines,
+    parsed_again,
+    tombstones_of,
+    unread,
+    versioned,
+)
+from anamnesis_pipeline.steps.document_versions import Origin, Version, origins
 from anamnesis_pipeline.steps.exclusion import Exclusions
-from anamnesis_pipeline.steps.forgotten_sections import has_forgotten_sections, without_forgotten_sections
 from anamnesis_pipeline.steps.memory_projects import misnamed, project_named
+from anamnesis_pipeline.steps.section_tombstones import SectionTombstones
 from anamnesis_pipeline.store.base import Store
 
 BATCH_FILES = 1_000
@@ -83,24 +91,10 @@ class _Crawl:
     origin: Callable[[str], Origin]
     root: str
     skew_ns: int
-    forgets: bool
+    tombstones: SectionTombstones | None
     tally: _Tally
     exclusions: Exclusions
     noted: str
-
-
-@dataclass(frozen=True, slots=True)
-class _Read:
-    """One file that was looked at: its cursor before and after, and the lines of a new version."""
-
-    before: FileCursor | None
-    after: FileCursor
-    lines: list[str] | None = None
-
-    @property
-    def characters(self) -> int:
-        """How much text waits to be archived."""
-        return sum(map(len, self.lines or ()))
 
 
 def crawl_documents(
@@ -133,7 +127,7 @@ def crawl_documents(
     crawl = _Crawl(
         store, archive, source, rules, mask,
         origins(source, survey.root, survey.repositories, label, named), survey.root,
-        round(abs(host.clock_skew_s() or 0.0) * 1e9), has_forgotten_sections(store), _Tally(),
+        round(abs(host.clock_skew_s() or 0.0) * 1e9), tombstones_of(store, source.key), _Tally(),
         exclusions, exclusions.noted,
     )  # fmt: skip
     survey = with_emptied(survey, store.ingest.cursors(source.key))
@@ -151,7 +145,7 @@ def _crawl_chosen(
     cursors = _without_outgrown(crawl, ingest.cursors(key), chosen.too_large)
     wanted = _wanted(crawl, chosen.files, cursors)
     selection = select(wanted.files, wanted.cursors, complete=complete)
-    kept_away = [_unread(crawl.source, file, cursors.get(file.path), crawl.noted) for file in wanted.kept_away]
+    kept_away = [unread(crawl.source, file, cursors.get(file.path), crawl.noted) for file in wanted.kept_away]
     renamed = _renamed(crawl, wanted, named)
     ingest.commit_crawls([(each.before, each.after, None) for each in (*kept_away, *renamed)])
     try:
@@ -200,7 +194,7 @@ def _wanted(crawl: _Crawl, files: Sequence[FileStat], cursors: Mapping[str, File
     )
 
 
-def _renamed(crawl: _Crawl, wanted: _Wanted, named: Callable[[str], str]) -> list[_Read]:
+def _renamed(crawl: _Crawl, wanted: _Wanted, named: Callable[[str], str]) -> list[ReadDocument]:
     """Unchanged memories whose project is known by now: they are parsed once more, and go by it."""
     unchanged: dict[str, tuple[FileStat, FileCursor]] = {}
     for file in wanted.files:
@@ -209,7 +203,7 @@ def _renamed(crawl: _Crawl, wanted: _Wanted, named: Callable[[str], str]) -> lis
             unchanged[file.path] = file, cursor
     found = misnamed(crawl.store, crawl.source, crawl.root, unchanged, named)
     again = [unchanged[path] for path in sorted(found)]
-    return [_parsed_again(c, replace(c, version=c.version + 1), _version(crawl, file)) for file, c in again]
+    return [parsed_again(c, replace(c, version=c.version + 1), _version(crawl, file)) for file, c in again]
 
 
 def _rule_of_path(crawl: _Crawl, rules: RuleSet, path: str) -> Rule | None:
@@ -252,8 +246,8 @@ def _absolute(crawl: _Crawl, file: FileStat) -> str:
     return f"{crawl.root.rstrip('/')}/{file.path}"
 
 
-def _batches(found: Iterator[_Read]) -> Iterator[list[_Read]]:
-    batch: list[_Read] = []
+def _batches(found: Iterator[ReadDocument]) -> Iterator[list[ReadDocument]]:
+    batch: list[ReadDocument] = []
     size = 0
     for each in found:
         batch.append(each)
@@ -265,7 +259,9 @@ def _batches(found: Iterator[_Read]) -> Iterator[list[_Read]]:
         yield batch
 
 
-def _looked_at_all(crawl: _Crawl, read: Read, changed: Sequence[tuple[FileStat, FileCursor | None]]) -> Iterator[_Read]:
+def _looked_at_all(
+    crawl: _Crawl, read: Read, changed: Sequence[tuple[FileStat, FileCursor | None]]
+) -> Iterator[ReadDocument]:
     """Ends where the host is gone: what is left is no file that cannot be read, and the next run reads it."""
     for number, (file, before) in enumerate(changed):
         if number % RULES_FILES == 0:
@@ -277,20 +273,21 @@ def _looked_at_all(crawl: _Crawl, read: Read, changed: Sequence[tuple[FileStat, 
             return
 
 
-def _looked_at(crawl: _Crawl, rules: RuleSet, read: Read, file: FileStat, before: FileCursor | None) -> _Read:
+def _looked_at(crawl: _Crawl, rules: RuleSet, read: Read, file: FileStat, before: FileCursor | None) -> ReadDocument:
     try:
         data = _whole(read, _absolute(crawl, file), file.size)
         crawl.tally.bytes_read += len(data)
         if rules.of_bytes(data):
             # no reading of it counts, so that it comes in when nobody minds any more
             crawl.tally.left_out[EXCLUDED] += 1
-            return _unread(crawl.source, file, before, crawl.noted)
+            return unread(crawl.source, file, before, crawl.noted)
         text = to_text(file.path, data) if data.strip() else ""  # many a file of code is empty, and no problem
-        lines = masked_lines(crawl.store, crawl.mask, file.path, text, crawl.tally.masked, forgets=crawl.forgets)
+        version = _version(crawl, file)
+        lines = masked_lines(crawl.tombstones, crawl.mask, file.path, version.place, text, crawl.tally.masked)
     except (SourceUnreadable, DocumentUnreadable) as problem:
         crawl.tally.problems.append(str(problem))
-        return _unread(crawl.source, file, before, str(problem))
-    return versioned(crawl.source, file, before, lines, _version(crawl, file))
+        return unread(crawl.source, file, before, str(problem))
+    return versioned(crawl.source, file, before, lines, version)
 
 
 def _version(crawl: _Crawl, file: FileStat) -> Version:
@@ -310,115 +307,10 @@ def _whole(read: Read, path: str, size: int) -> bytes:
     return bytes(data)
 
 
-def masked_lines(store: Store, mask: Mask, path: str, text: str, masked: Counter[str], *, forgets: bool) -> list[str]:
-    """The lines of a document with its secrets masked, and nothing in those of sections that were forgotten.
-
-    :param masked: counts the secrets.
-    :raises DocumentUnreadable: no sections can be made of it, so that nobody knows whether one of them was forgotten.
-    """
-    text, found = mask(text)
-    text, of_tables = tables_masked(path, text, mask)
-    masked.update(found + of_tables)
-    lines = text.removesuffix("\n").split("\n")
-    return without_forgotten_sections(path, lines, store.forgetting.forgotten) if forgets else lines
-
-
-def versioned(source: Source, file: FileStat, before: FileCursor | None, lines: list[str], version: Version) -> _Read:
-    """What follows from the text of a file: a new version, or that only its time is another.
-
-    :param version: of whatever generation.
-    """
-    cursor = before or FileCursor(source.key, file.path, first_mtime_ns=file.mtime_ns)
-    digest = content_id("\n".join(lines))
-    is_known = bool(cursor.lines) and cursor.head_hash == digest
-    generation = cursor.generation if is_known or not cursor.lines else cursor.generation + 1
-    parsed, state = cursor.parsed_lines, cursor.parser_state
-    if not is_known or cursor.gone:  # the sections of a file that was gone may have been retired
-        here = version if version.generation == generation else replace(version, generation=generation)
-        parsed, state = -1, noted([*waiting(cursor), here])
-    after = replace(
-        cursor, device=file.device, inode=file.inode, size=file.size, mtime_ns=file.mtime_ns, offset=file.size,
-        head_hash=digest, gone=False, version=cursor.version + 1, unread="", generation=generation,
-        lines=cursor.lines if is_known else len(lines), parsed_lines=parsed, parser_state=state,
-    )  # fmt: skip
-    return _Read(before, after, None if is_known else lines)
-
-
-def _parsed_again(before: FileCursor | None, seen: FileCursor, version: Version) -> _Read:
-    """The text that is archived already is parsed once more."""
-    again = [*waiting(seen), replace(version, generation=seen.generation)]
-    return _Read(before, replace(seen, parsed_lines=-1, parser_state=noted(again)))
-
-
-def _unread(source: Source, file: FileStat, before: FileCursor | None, reason: str) -> _Read:
-    """What was read of a file before stays as it is."""
-    cursor = before or FileCursor(source.key, file.path, first_mtime_ns=file.mtime_ns)
-    tried = replace(
-        cursor, device=file.device, inode=file.inode, size=file.size, mtime_ns=file.mtime_ns, gone=False,
-        version=cursor.version + 1, unread=reason,
-    )  # fmt: skip
-    return _Read(before, tried)
-
-
-def add_version(
-    store: Store, archive: Archive, source: Source, path: str, data: bytes, mask: Mask, version: Version
-) -> None:
-    """Archive one document that somebody handed in, as a version of the file `path` of `source`.
-
-    :param version: of whatever generation.
-    :raises DocumentUnreadable: the bytes are not of the format that the name says.
-    :raises StoreBusy: another process writes the same document all the time.
-    :raises StoreFull: the disk has no room.
-    """
-    text = to_text(path, data)
-    forgets = has_forgotten_sections(store)
-    lines = masked_lines(store, mask, path, text, Counter(), forgets=forgets)
-    file = FileStat(path, len(data), version.mtime_ns, 0, 0)
-    with archive.writing(source.key):
-        read = versioned(source, file, store.ingest.cursor(source.key, path), lines, version)
-        if not all(archive_versions(store, archive, source, [read])):
-            raise StoreBusy(f"{path} is being written by another process; send it again")
-
-
-def _archive(crawl: _Crawl, batch: Sequence[_Read], writers: Executor) -> None:
+def _archive(crawl: _Crawl, batch: Sequence[ReadDocument], writers: Executor) -> None:
     archived = archive_versions(crawl.store, crawl.archive, crawl.source, batch, writers)
     for each, is_done in zip(batch, archived, strict=True):
         if is_done and each.lines is not None:
             crawl.tally.lines += len(each.lines)
             crawl.tally.new += each.before is None
             crawl.tally.replaced += each.before is not None
-
-
-def archive_versions(
-    store: Store, archive: Archive, source: Source, batch: Sequence[_Read], writers: Executor | None = None
-) -> list[bool]:
-    """Archive and commit some files; False for those that another run was faster with. Whoever calls holds
-    `archive.writing`.
-
-    :param writers: see `Archive.add_generations`.
-    """
-    new = [
-        NewGeneration(
-            each.after.path,
-            each.after.generation,
-            each.lines,
-            _base(store, each.after, len(each.lines)),
-            _mark(each.after),
-        )
-        for each in batch
-        if each.lines is not None
-    ]
-    frames = {written.path: written.frame for written in archive.add_generations(source.key, new, writers)}
-    return store.ingest.commit_crawls([(each.before, each.after, frames.get(each.after.path)) for each in batch])
-
-
-def _base(store: Store, after: FileCursor, lines: int) -> ArchiveBase | None:
-    """An earlier version of the file."""
-    if not after.generation:
-        return None
-    return store.ingest.archive_base(after.source, after.path, after.generation, _mark(after), 0, lines)
-
-
-def _mark(cursor: FileCursor) -> str:
-    """What all versions of a file have in common."""
-    return content_id("document", cursor.source, cursor.path)

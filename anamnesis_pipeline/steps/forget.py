@@ -5,33 +5,33 @@ What is under way is noted in the store (ids only), and every step can be repeat
 go last.
 """
 
-from collections.abc import Callable, Iterator, Mapping, Sequence, Set
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import timedelta
 
 from anamnesis_pipeline.embeddings.passages import passages_of_part
 from anamnesis_pipeline.embeddings.pieces import PieceCounter
-from anamnesis_pipeline.errors import GiveUp, StoreBusy
+from anamnesis_pipeline.errors import StoreBusy
 from anamnesis_pipeline.exchanges.parsing import FileState
 from anamnesis_pipeline.model import DeadLetter, Episode, FileCursor, Part, Source, Where, record_id
-from anamnesis_pipeline.search.engine import with_labels
 from anamnesis_pipeline.sources.archive import Archive
 from anamnesis_pipeline.sources.base import TOOL_RESULTS, is_agent_description, is_tool_output, output_name
+from anamnesis_pipeline.sources.specs import SourceSpec
 from anamnesis_pipeline.steps.archived import archived_lines
 from anamnesis_pipeline.steps.crawl import folder_of
 from anamnesis_pipeline.steps.dead_letters import EVERY_LETTER
 from anamnesis_pipeline.steps.documents import UPLOADS, holds_documents
 from anamnesis_pipeline.steps.episodes import RECORD_KIND
-from anamnesis_pipeline.steps.forget_target import File, ForgetRequest, Target
+from anamnesis_pipeline.steps.forget_target import Choice, File, ForgetRequest, Target
 from anamnesis_pipeline.steps.forgotten_lines import EMPTY_LINE, LineRule
 from anamnesis_pipeline.steps.forgotten_sections import without_sections
 from anamnesis_pipeline.steps.forgotten_uploads import drop_uploads
 from anamnesis_pipeline.steps.posting import CONTEXT_WITHIN, posted_passages
-from anamnesis_pipeline.steps.restore import is_below, names
+from anamnesis_pipeline.steps.restore import names
 from anamnesis_pipeline.steps.rewriting import Change, rewrite_generation
+from anamnesis_pipeline.steps.section_tombstones import bury_sections
 from anamnesis_pipeline.steps.tool_outputs import NO_LINE, names_on_line, output_key
 from anamnesis_pipeline.store.base import Store
-from anamnesis_pipeline.store.forget_base import Selection
 from anamnesis_pipeline.store.ingest_base import ParsedChunk
 from anamnesis_pipeline.summary_model import MAX_RECORDS
 
@@ -41,7 +41,6 @@ FORGOTTEN = "forgotten"
 """Reason of the tombstones."""
 SHOWN = 50
 """Episodes that a report describes."""
-MOST_HITS = 100_000
 TRIES = 5
 
 
@@ -83,36 +82,49 @@ class Forgetter:
     """Forgets in one home.
 
     :param publish: writes the episodes of a source's parts that changed.
+    :param specs: the configured sources, for who names one.
     """
 
     def __init__(
-        self, store: Store, archive: Archive, pieces: PieceCounter, publish: Callable[[Source], object]
+        self,
+        store: Store,
+        archive: Archive,
+        pieces: PieceCounter,
+        publish: Callable[[Source], object],
+        specs: Sequence[SourceSpec] = (),
     ) -> None:
         self._store, self._archive, self._pieces, self._publish = store, archive, pieces, publish
         self._sources = {source.key: source for source in store.ingest.sources()}
+        self._choice = Choice(store, self._sources.values(), specs)
 
     def preview(self, request: ForgetRequest) -> ForgetReport:
         """What `forget` would remove. Reads the archived files that it would rewrite.
 
         :raises GiveUp: nothing is asked for.
         """
-        target = self._target(request)
+        target = self._choice.target(request)
         return self._report(target, self._lines_to_go(target), request.session_id, dry_run=True)
 
-    def forget(self, request: ForgetRequest) -> ForgetReport:
+    def forget(self, request: ForgetRequest, rule_id: str = "") -> ForgetReport:
         """Remove it, everywhere; what an earlier run left undone is finished first.
 
+        :param rule_id: the rule that keeps it away as well: its tombstones are no entries of their own, and are lifted
+            with the rule.
         :raises GiveUp: nothing is asked for.
         :raises StoreFull: no room for a rewritten archive file; what is left to do is done by the next run.
         """
         with self._archive.alone():
             self._finish()
-            target = self._target(request)
+            target = self._choice.target(request)
             report = self._report(target, self._lines_to_go(target), request.session_id, dry_run=False)
             self._store.settings.set(
-                JOB, {"ids": sorted(target.ids), "whole": sorted(target.whole), "kept": sorted(target.kept)}
-            )
-            return replace(report, problems=self._carry_out(target))
+                JOB,
+                {
+                    "ids": sorted(target.ids), "whole": sorted(target.whole), "kept": sorted(target.kept),
+                    "rule": rule_id,
+                },
+            )  # fmt: skip
+            return replace(report, problems=self._carry_out(target, rule_id))
 
     def resume(self) -> bool:
         """Finish what was begun; False when nothing was. One that is under way is waited for."""
@@ -126,80 +138,8 @@ class Forgetter:
         if job is None:
             return False
         whole = [(source, path) for source, path in job["whole"]]
-        self._carry_out(Target(self._store, job["ids"], whole, job["kept"]))
+        self._carry_out(Target(self._store, job["ids"], whole, job["kept"]), job["rule"])
         return True
-
-    # --- what is asked for ---
-
-    def _target(self, request: ForgetRequest) -> Target:
-        if request.is_empty:
-            raise GiveUp("say what to forget: an id, a session, a project, a path, a time or words to look for")
-        projects = with_labels(self._store, Where(projects=(request.project,))).projects if request.project else ()
-        ids = self._store.forgetting.matching(
-            Selection(
-                request.ids or None, request.session_id, request.path, self._chosen(request), projects, request.since,
-                request.until,
-            )
-        )  # fmt: skip
-        if request.query:
-            hits = self._hits(request.query)
-            ids = [key for key in ids if key in hits]
-        whole = self._whole_files(request)
-        own = {*ids, *self._store.documents.seen_in(sorted(whole))}
-        same = self._store.documents.same_text(sorted(own))
-        if not (request.machine or request.source or request.keeps_copies):
-            return Target(self._store, self._with_records(sorted(own | same)), whole)
-        own -= self._seen_elsewhere(own, whole)
-        kept = {s.message_key for part in self._store.forgetting.parts(sorted(same - own)) for s in part.segments}
-        return Target(self._store, self._with_records(sorted(own)), whole, kept)
-
-    def _seen_elsewhere(self, ids: Set[str], whole: Set[File]) -> set[str]:
-        """Those of `ids` that stand in a document of another source too, such as another clone of a repository."""
-        documents, sources = self._store.documents, {part.source for part in self._store.forgetting.parts(sorted(ids))}
-        sources |= {source for source, _ in whole}
-        others = {file for file in documents.files_of(sorted(ids)) if file[0] not in sources}
-        return documents.seen_in(sorted(others)) & ids
-
-    def _chosen(self, request: ForgetRequest) -> tuple[str, ...] | None:
-        """Keys of the sources that are asked for; None: every one."""
-        if not (request.machine or request.source):
-            return None
-        return tuple(
-            key
-            for key, source in self._sources.items()
-            if request.machine in {"", source.machine} and request.source in {"", source.spec}
-        )
-
-    def _hits(self, query: str) -> set[str]:
-        """Ids of the episodes that hold every word."""
-        where = Where(include_superseded=True)
-        found = [
-            {hit.episode_id for hit in self._store.text.matching([word], MOST_HITS, where, analyzer="exact")}
-            for word in query.split()
-        ]
-        return set.intersection(*found) if found else set()
-
-    def _with_records(self, ids: Sequence[str]) -> set[str]:
-        """The ids, with what records were drawn from, and every record that these may have or get."""
-        episodes = self._store.episodes.get(ids)
-        parts = {
-            str(e.metadata["part_id"]) for e in episodes.values() if e.kind == "record" and "part_id" in e.metadata
-        }
-        every = {*ids, *parts}
-        return every | {record_id(key, number) for key in every for number in range(MAX_RECORDS)}
-
-    def _whole_files(self, request: ForgetRequest) -> set[File]:
-        if not request.is_of_whole_files:
-            return set()
-        chosen = self._chosen(request)
-        return {
-            (source.key, path)
-            for source in self._sources.values()
-            if chosen is None or source.key in chosen
-            for path in self._store.ingest.cursors(source.key)
-            if (not request.session_id or names(path, request.session_id))
-            and (not request.path or is_below(f"{folder_of(source)}/{path}", request.path))
-        }
 
     # --- what is shown ---
 
@@ -283,16 +223,20 @@ class Forgetter:
 
     # --- doing it ---
 
-    def _carry_out(self, target: Target) -> list[str]:
+    def _carry_out(self, target: Target, rule_id: str) -> list[str]:
         """Every step in order; each may be repeated. Returns what could not be done."""
         self._renew_contexts_of_posted(target)
         outputs = self._outputs(target)
-        self._store.forgetting.bury(target.tombstones | {key: [key] for key in (output_key(p) for _, p in outputs)})
+        graves = target.tombstones | {key: [key] for key in (output_key(p) for _, p in outputs)}
+        self._store.forgetting.bury(graves)
+        bury_sections(self._store, target.parts)
         for episode_id in self._store.episodes.get(sorted(target.ids)):
             self._store.episodes.delete(episode_id, tombstone=not target.kept)  # else it has one, without what is kept
         # most of these ids are of records that never were: nobody need see them
         records = {record_id(key, number): key for key in target.ids for number in range(MAX_RECORDS)}
-        self._store.exclusion.explain(FORGOTTEN, target.ids, records)
+        self._store.exclusion.explain(
+            FORGOTTEN, target.ids, dict.fromkeys(graves if rule_id else (), rule_id) | records
+        )
         for file in outputs:  # before the lines that say that they go
             self._rewrite(file, lambda lines: [NO_LINE] * len(lines))
         for file in target.logs:

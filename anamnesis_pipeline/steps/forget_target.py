@@ -1,27 +1,35 @@
 """What is asked to be forgotten, and everything that goes with it."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence, Set
 from dataclasses import dataclass, replace
 from datetime import datetime
 from functools import cached_property
 
+from anamnesis_pipeline.errors import GiveUp
 from anamnesis_pipeline.message_keys import forgotten_typed, typed_near
-from anamnesis_pipeline.model import Episode, Part
+from anamnesis_pipeline.model import Episode, Part, Source, Where, record_id
+from anamnesis_pipeline.search.engine import with_labels
 from anamnesis_pipeline.sources.base import is_tool_output
+from anamnesis_pipeline.sources.specs import SourceSpec, is_of
+from anamnesis_pipeline.steps.crawl import folder_of
 from anamnesis_pipeline.steps.documents import holds_documents
 from anamnesis_pipeline.steps.forgotten_lines import ForgottenText, file_key, text_of
+from anamnesis_pipeline.steps.restore import is_below, names
 from anamnesis_pipeline.store.base import Store
+from anamnesis_pipeline.store.forget_base import Selection
+from anamnesis_pipeline.summary_model import MAX_RECORDS
 
 File = tuple[str, str]
 """Source and path of a log."""
+MOST_HITS = 100_000
 
 
 @dataclass(frozen=True, slots=True)
 class ForgetRequest:
     """What a client asks to forget: all filters given must hold, and at least one must be given.
 
-    `machine`: what was read on it; `source`: the name of a configured source. `query`: only what holds every one of its
-    words.
+    `machine`: what was read on it; `source`: the name of a source, as `sources list` shows it. `query`: only what holds
+    every one of its words.
     """
 
     ids: tuple[str, ...] = ()
@@ -126,6 +134,94 @@ class Target:
         return [
             p for p in others if p.part_id not in self.ids and (self.said.holds(p.lead) or self.said.holds(p.prompt))
         ]
+
+
+class Choice:
+    """What requests mean, of what is stored.
+
+    :param sources: all that are stored.
+    :param specs: the configured ones.
+    """
+
+    def __init__(self, store: Store, sources: Iterable[Source], specs: Sequence[SourceSpec]) -> None:
+        self._store, self._sources, self._specs = store, tuple(sources), specs
+
+    def target(self, request: ForgetRequest) -> Target:
+        """Everything that a request means.
+
+        :raises GiveUp: nothing is asked for.
+        """
+        if request.is_empty:
+            raise GiveUp("say what to forget: an id, a session, a project, a path, a time or words to look for")
+        ids, whole = self._ids(request), self._whole_files(request)
+        own = {*ids, *self._store.documents.seen_in(sorted(whole))}
+        same = self._store.documents.same_text(sorted(own))
+        if not (request.machine or request.source or request.keeps_copies):
+            return Target(self._store, self._with_records(sorted(own | same)), whole)
+        own -= self._seen_elsewhere(own, whole)
+        kept = {s.message_key for part in self._store.forgetting.parts(sorted(same - own)) for s in part.segments}
+        return Target(self._store, self._with_records(sorted(own)), whole, kept)
+
+    def _ids(self, request: ForgetRequest) -> list[str]:
+        projects = with_labels(self._store, Where(projects=(request.project,))).projects if request.project else ()
+        ids = self._store.forgetting.matching(
+            Selection(
+                request.ids or None, request.session_id, request.path, self._chosen(request), projects, request.since,
+                request.until,
+            )
+        )  # fmt: skip
+        hits = self._hits(request.query) if request.query else set(ids)
+        return [key for key in ids if key in hits]
+
+    def _seen_elsewhere(self, ids: Set[str], whole: Set[File]) -> set[str]:
+        """Those of `ids` that stand in a document of another source too, such as another clone of a repository."""
+        documents, sources = self._store.documents, {part.source for part in self._store.forgetting.parts(sorted(ids))}
+        sources |= {source for source, _ in whole}
+        others = {file for file in documents.files_of(sorted(ids)) if file[0] not in sources}
+        return documents.seen_in(sorted(others)) & ids
+
+    def _chosen(self, request: ForgetRequest) -> tuple[str, ...] | None:
+        """Keys of the sources that are asked for; None: every one."""
+        if not (request.machine or request.source):
+            return None
+        named = [spec for spec in self._specs if spec.name == request.source]
+        return tuple(
+            source.key
+            for source in self._sources
+            if request.machine in {"", source.machine}
+            and (request.source in {"", source.spec} or any(is_of(source, spec) for spec in named))
+        )
+
+    def _hits(self, query: str) -> set[str]:
+        """Ids of the episodes that hold every word."""
+        where = Where(include_superseded=True)
+        found = [
+            {hit.episode_id for hit in self._store.text.matching([word], MOST_HITS, where, analyzer="exact")}
+            for word in query.split()
+        ]
+        return set.intersection(*found) if found else set()
+
+    def _with_records(self, ids: Sequence[str]) -> set[str]:
+        """The ids, with what records were drawn from, and every record that these may have or get."""
+        episodes = self._store.episodes.get(ids)
+        parts = {
+            str(e.metadata["part_id"]) for e in episodes.values() if e.kind == "record" and "part_id" in e.metadata
+        }
+        every = {*ids, *parts}
+        return every | {record_id(key, number) for key in every for number in range(MAX_RECORDS)}
+
+    def _whole_files(self, request: ForgetRequest) -> set[File]:
+        if not request.is_of_whole_files:
+            return set()
+        chosen = self._chosen(request)
+        return {
+            (source.key, path)
+            for source in self._sources
+            if chosen is None or source.key in chosen
+            for path in self._store.ingest.cursors(source.key)
+            if (not request.session_id or names(path, request.session_id))
+            and (not request.path or is_below(f"{folder_of(source)}/{path}", request.path))
+        }
 
 
 def _keys(episode: Episode | None) -> tuple[str, ...]:

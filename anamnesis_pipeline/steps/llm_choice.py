@@ -93,7 +93,8 @@ class LlmChoice:
         :param private_sources: keys of sources whose text may not leave it.
         """
         self._private_sources = private_sources
-        self._seen_in = store.documents.files_of
+        self._documents = store.documents
+        self._occurrences_of = store.ingest.occurrences_of
         self._rules = rules
         self._is_local = is_local
         self._session_start = store.ingest.session_start
@@ -113,7 +114,7 @@ class LlmChoice:
         return ""
 
     def _is_private(self, part: Part) -> bool:
-        """By its source, or one that holds a copy of the document; by the project that its session began in, by that of
+        """By its source, or one that holds the same text; by the project that its session began in, by that of
         its own directory, or by a folder around that one. So is a subagent's if its session is, or if nothing is known
         of that.
         """
@@ -131,8 +132,11 @@ class LlmChoice:
     def _is_of_private_source(self, part: Part) -> bool:
         if not self._private_sources:
             return False
-        copies = {source for source, _ in self._seen_in([part.part_id])} if part.section else set()
-        return bool(self._private_sources & {part.source, *copies})
+        if part.section:
+            copies = self._documents.files_of([part.part_id, *self._documents.same_text([part.part_id])])
+            return bool(self._private_sources & {part.source, *(source for source, _ in copies)})
+        seen = self._occurrences_of([segment.message_key for segment in part.segments])
+        return bool(self._private_sources & {part.source, *(source for source, _ in seen)})
 
     def _names(self, cwd: str) -> set[str]:
         """What a project may be called for the sake of a directory."""

@@ -10,9 +10,10 @@ from anamnesis_pipeline.message_keys import place_of
 from anamnesis_pipeline.model import FileCursor, Part, Source
 from anamnesis_pipeline.sources.archive import Archive
 from anamnesis_pipeline.sources.base import SourceHost
-from anamnesis_pipeline.sources.specs import DOCUMENTS
+from anamnesis_pipeline.sources.specs import DOCUMENTS, SourceSpec
 from anamnesis_pipeline.steps.crawl import CrawlReport, Mask, crawl_source
-from anamnesis_pipeline.steps.crawl_documents import DocumentRules, add_version, crawl_documents
+from anamnesis_pipeline.steps.crawl_documents import DocumentRules, crawl_documents
+from anamnesis_pipeline.steps.document_archive import add_version
 from anamnesis_pipeline.steps.document_versions import Version
 from anamnesis_pipeline.steps.documents import (
     DocumentReport,
@@ -24,7 +25,7 @@ from anamnesis_pipeline.steps.episodes import EpisodeReport, publish_source
 from anamnesis_pipeline.steps.exchanges import ParseReport, parse_source
 from anamnesis_pipeline.steps.forget import Forgetter
 from anamnesis_pipeline.steps.holding import hold_excluded
-from anamnesis_pipeline.steps.host_clock import write_problems
+from anamnesis_pipeline.steps.host_clock import note_read, write_problems
 from anamnesis_pipeline.steps.llm_choice import Llm
 from anamnesis_pipeline.steps.summaries import SummaryReport, summarize_source
 from anamnesis_pipeline.steps.tag_patterns import stored_patterns
@@ -50,10 +51,12 @@ class Pipeline:
     """Stands in for the summary of a part that is still open."""
     rules_of: Callable[[Source], DocumentRules | None] = lambda source: None
     """How a source of documents is looked at; None: nobody wants it crawled any more."""
+    specs: Sequence[SourceSpec] = ()
+    """The configured sources."""
 
     def forgetter(self) -> Forgetter:
         """What removes text for good."""
-        return Forgetter(self.store, self.archive, self.pieces, self.publish)
+        return Forgetter(self.store, self.archive, self.pieces, self.publish, self.specs)
 
     def crawl(self, source: Source) -> CrawlReport:
         """New lines, or new versions of documents, into the archive; a reserved source has no files. A machine that is
@@ -61,8 +64,11 @@ class Pipeline:
         """
         if source.kind == "reserved":
             return CrawlReport()
+        started = datetime.now(UTC)
         report = self._crawled(source)
         write_problems(self.store.settings, source.key, report.problems)
+        if not report.problems:
+            note_read(self.store.settings, source.key, started)
         return report
 
     def _crawled(self, source: Source) -> CrawlReport:

@@ -1,14 +1,15 @@
 """What would be crawled of a source: its machine is asked, and nothing is stored."""
 
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from anamnesis_pipeline.errors import SourceUnreadable
 from anamnesis_pipeline.model import FileStat
 from anamnesis_pipeline.sources.base import SourceHost, is_log
 from anamnesis_pipeline.sources.discovery import log_root
-from anamnesis_pipeline.sources.document_selection import Chosen, Rules, chosen
+from anamnesis_pipeline.sources.document_selection import EXAMPLES, Chosen, Rules, chosen
 from anamnesis_pipeline.sources.specs import DOCUMENTS, LOGS, SourceSpec
 from anamnesis_pipeline.sources.survey_split import SourceFiles, found_in, wanted_of
 from anamnesis_pipeline.steps.crawl import folder_of
@@ -39,12 +40,19 @@ class Trial:
     problems: tuple[str, ...]
 
 
-def try_source(host: SourceHost, spec: SourceSpec, rules: Rules, skip: tuple[str, ...]) -> Trial:
+def try_source(
+    host: SourceHost,
+    spec: SourceSpec,
+    rules: Rules,
+    skip: tuple[str, ...],
+    kept_away: Callable[[str], str | None] = lambda path: None,
+) -> Trial:
     """List a source once, and read the start of one file as a crawl would.
 
+    :param kept_away: absolute path -> the rule that excludes it, as a sentence; None: none does.
     :raises SourceUnreadable: its root cannot be listed.
     :raises HostUnreachable: the machine does not answer.
-    :raises HostRefused: it lets nobody in, its key is not known, or it has no SFTP.
+    :raises HostRefused: it lets nobody in, its key is not known, or it has neither SFTP nor a shell.
     """
     started = time.perf_counter()
     (survey,) = host.survey([wanted_of(spec, skip)])
@@ -52,18 +60,39 @@ def try_source(host: SourceHost, spec: SourceSpec, rules: Rules, skip: tuple[str
         raise survey
     seconds = time.perf_counter() - started
     found = found_in(spec, survey, rules)
-    files = [
-        replace(file, path=_shown(each.source.folder, file.path))
-        for each in found.sources.values()
-        for file in each.files
-    ]
+    excluded = _Excluded(kept_away)
+    sources = [each for each in map(excluded.without, found.sources.values()) if each.files]
+    files = [replace(file, path=_shown(each.source.folder, file.path)) for each in sources for file in each.files]
     selection = chosen(survey, spec, rules) if spec.kind == DOCUMENTS else Chosen(())
     return Trial(
-        spec, survey.root, host.clock_skew_s(), seconds, len(found.sources), len(files),
+        spec, survey.root, host.clock_skew_s(), seconds, len(sources), len(files),
         sum(file.size for file in files), _formats(files, spec, rules),
-        tuple(file.path for file in files[:FIRST_FILES]), selection.left_out, selection.examples,
-        (*survey.problems, *_tasted(host, found.sources.values())),
+        tuple(file.path for file in files[:FIRST_FILES]), {**excluded.left_out, **selection.left_out},
+        {**excluded.examples, **selection.examples}, (*survey.problems, *_tasted(host, sources)),
     )  # fmt: skip
+
+
+class _Excluded:
+    """What the rules of `anamnesis exclude` keep away of a source: how many files by which rule, and the first few."""
+
+    def __init__(self, kept_away: Callable[[str], str | None]) -> None:
+        self._kept_away = kept_away
+        self.left_out: Counter[str] = Counter()
+        self.examples: dict[str, tuple[str, ...]] = {}
+
+    def without(self, found: SourceFiles) -> SourceFiles:
+        """The same without these files."""
+        folder = folder_of(found.source).rstrip("/")
+        return replace(found, files=tuple(file for file in found.files if not self._noted(found, folder, file)))
+
+    def _noted(self, found: SourceFiles, folder: str, file: FileStat) -> bool:
+        why = self._kept_away(f"{folder}/{file.path}")
+        if why is None:
+            return False
+        self.left_out[why] += 1
+        if self.left_out[why] <= EXAMPLES:
+            self.examples[why] = (*self.examples.get(why, ()), _shown(found.source.folder, file.path))
+        return True
 
 
 def guessed_kind(host: SourceHost, root: str) -> str:

@@ -28,6 +28,7 @@ from anamnesis_pipeline.steps.host_clock import (
 )
 from anamnesis_pipeline.steps.hosts import Hosts
 from anamnesis_pipeline.store.base import Store
+from anamnesis_pipeline.wording import counted
 
 log = logging.getLogger(__name__)
 
@@ -194,9 +195,9 @@ def _name_the_dead(visit: _Visit, asked: Iterable[str]) -> None:
 
 def dead_host_text(machine: str, clock: HostClock) -> str:
     """What to say of a host that does not answer."""
-    again = f"; tried again at {clock.next_at:%H:%M} UTC" if clock.next_at else ""
+    again = f"; tried again from {clock.next_at:%H:%M} UTC on" if clock.next_at else ""
     since = f", last seen {clock.answered_at:%Y-%m-%d %H:%M} UTC" if clock.answered_at else ", never seen"
-    return f"{machine}: {clock.error} (failed {clock.failures} times in a row{since}{again})"
+    return f"{machine}: {clock.error} (failed {counted(clock.failures, 'time')} in a row{since}{again})"
 
 
 def _look_at(visit: _Visit, spec: SourceSpec, survey: Survey | SourceUnreadable) -> None:
@@ -258,25 +259,29 @@ def _changed(
     visit: _Visit, sources: Mapping[str, SourceFiles], after: str, *, too_large: frozenset[str], complete: bool
 ) -> tuple[list[str], str]:
     """Keys of the sources with something to read, and where this ended if the time did; empty: all were compared."""
-    changed: list[str] = []
+    crawler, changed = visit.crawler, list[str]()
     last = ""
     for key in _rotated(sorted(sources), after):
         if time.monotonic() > visit.until:
             return changed, last or after
         last = key
-        if _has_news(visit.crawler, sources[key], too_large, complete=complete):
+        if has_news(crawler.store, crawler.exclusions, sources[key], too_large, complete=complete):
             changed.append(key)
     return changed, ""
 
 
-def _has_news(crawler: Crawler, found: SourceFiles, too_large: frozenset[str], *, complete: bool) -> bool:
+def has_news(
+    store: Store, exclusions: Exclusions, found: SourceFiles, too_large: frozenset[str] = frozenset(), *, complete: bool
+) -> bool:
     """Whether a crawl would find something to do. What a rule keeps away by its path or grew too large is neither
     read nor gone; what a rule kept away otherwise is to be read when the rules are others.
+
+    :param too_large: paths of the latter.
+    :param complete: nothing else is there.
     """
-    source, rules = found.source, crawler.exclusions.now()
-    files, cursors = found.files, crawler.store.ingest.cursors(source.key)
+    source, rules, noted = found.source, exclusions.now(), exclusions.noted
+    files, cursors = found.files, store.ingest.cursors(source.key)
     cursors = {path: cursor for path, cursor in cursors.items() if path not in too_large}
-    noted = crawler.exclusions.noted
     if any(is_due_again(cursor, noted) for cursor in cursors.values() if not cursor.gone):
         return True
     if rules.rules:

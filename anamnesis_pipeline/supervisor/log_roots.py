@@ -42,7 +42,7 @@ def advice_without_logs(roots: Sequence[Path], found: Survey) -> str:
     return (
         f"No Claude Code logs found. Looked at: {looked or 'no folder at all'}.\n"
         f"Try the examples: make up LOGS={EXAMPLE_LOGS}; or set ANAMNESIS_LOG_ROOTS. "
-        "Until then, episodes can be posted over HTTP."
+        "Until then, episodes can be posted over HTTP, and what `anamnesis sources list` shows is read."
     )
 
 

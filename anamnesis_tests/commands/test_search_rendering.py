@@ -19,6 +19,7 @@ HIT: dict[str, Any] = {
     "summary": "Retries",
     "excerpt": "webhook retries " * 60,
     "also": ["aa", "bb"],
+    "source": {"machine": "desk", "path": "/logs/a.jsonl", "session_id": "3e2ee77d", "message_ids": ["m"]},
 }
 
 
@@ -29,9 +30,29 @@ def answer(*hits: dict[str, Any], degraded: tuple[str, ...] = ()) -> dict[str, A
 def test_a_hit_shows_rank_local_date_project_score_excerpt_and_id() -> None:
     lines = render(answer(HIT), timezone(timedelta(hours=1)), width=60).splitlines()
     assert lines[0] == "1. 2026-03-15 00:30  acme/api  exchange  0.83"
-    assert len(lines) == 6
+    assert len(lines) == 7
     assert all(len(line) <= 60 for line in lines)
-    assert lines[-1] == "   0f3c  (and 2 alike)"
+    assert lines[-2] == "   0f3c  (and 2 alike)"
+
+
+@pytest.mark.parametrize(
+    ("source", "where"),
+    [
+        ({}, "   desk, session 3e2ee77d"),
+        (
+            {"machine": "nas", "path": "/code/shop/CLAUDE.md", "session_id": "", "lines": [7, 9],
+             "title": ["Shop", "Deployment"]},
+            "   nas:/code/shop/CLAUDE.md:7 (Shop > Deployment)",
+        ),
+        ({"path": "/notes/a.txt", "session_id": "", "lines": [1, 2], "title": []}, "   desk:/notes/a.txt"),
+        ({"machine": "", "path": "", "session_id": ""}, "   0f3c  (and 2 alike)"),
+    ],
+)  # fmt: skip
+def test_the_last_line_of_a_hit_says_from_which_machine_and_file_or_session_it_is(
+    source: dict[str, Any], where: str
+) -> None:
+    hit = {**HIT, "source": {**HIT["source"], **source}}
+    assert render(answer(hit), UTC).splitlines()[-1] == where
 
 
 def test_nothing_found_says_so() -> None:

@@ -2,13 +2,17 @@
 
 import json
 import re
+from contextlib import closing
 from pathlib import Path
 
 import pytest
 from typer.testing import CliRunner, Result
 
 from anamnesis_pipeline import cli
+from anamnesis_pipeline.commands import doctor
 from anamnesis_pipeline.errors import AnamnesisError
+from anamnesis_pipeline.settings import Settings
+from anamnesis_pipeline.wiring import open_store
 
 SESSION = "11111111-2222-4333-8444-555555555555.jsonl"
 AWAY = "me@127.0.0.1:1"
@@ -76,6 +80,7 @@ def test_a_folder_is_added_after_it_was_shown_what_of_it_is_crawled(notes: Path)
     output = said("add", str(notes), "--name", "notes", "--private", "--interval", "60")
     assert "a.md" in output
     assert "left out, ignored by .gitignore: 1, such as draft.md" in output
+    assert "notes: read by the next look of `anamnesis up`" in output
     assert names() == ["local-logs", "local-memory", "notes"]
     (row,) = (row for row in json.loads(said("list", "--json"))["sources"] if row["name"] == "notes")
     assert (row["private"], row["interval_s"], row["kind"], row["machine"]) == (True, 60, "documents", "mac")
@@ -91,6 +96,32 @@ def test_a_folder_of_claude_projects_is_taken_for_logs_and_so_is_the_one_around_
     rows = {row["name"]: row for row in json.loads(said("list", "--json"))["sources"]}
     assert [rows[name]["kind"] for name in ("old", "older")] == ["claude_logs"] * 2
     assert rows["older"]["root"] == f"{tmp_path}/older/projects"
+
+
+def test_what_a_rule_excludes_is_left_out_with_the_rule_and_the_first_files(notes: Path) -> None:
+    excluded = CliRunner().invoke(cli.app, ["exclude", "add", "--path", f"{notes}/a.md", "--reason", "not ours"])
+    assert excluded.exit_code == 0, excluded.output
+    output = said("test", str(notes))
+    assert f"left out, the path '{notes}/a.md' is excluded: not ours" in output
+    assert ": 1, such as a.md" in output
+    assert "0 files" in output
+    CliRunner().invoke(cli.app, ["exclude", "add", "--pattern", f"{SESSION}"])
+    assert "left out, the pattern" in said("test", "local-logs")
+
+
+def test_an_open_source_that_reads_what_a_private_one_does_is_warned_of(notes: Path, tmp_path: Path) -> None:
+    (notes / "secret").mkdir()
+    (notes / "secret" / "b.md").write_text("# B\n")
+    assert "Warning" not in said("add", str(notes / "secret"), "--name", "secret", "--private")
+    assert "Warning: notes is not private, and reads what the private secret reads" in said(
+        "add", str(notes), "--name", "notes"
+    )
+    assert "Warning: notes is not private" in said("list")
+    with closing(open_store(Settings())) as store:
+        assert "notes is not private" in doctor.crawler(store).detail
+    said("remove", "notes")
+    assert "Warning" not in said("add", str(notes), "--name", "notes", "--exclude", "secret/")
+    assert "Warning" not in said("list")
 
 
 def test_testing_stores_nothing(notes: Path) -> None:

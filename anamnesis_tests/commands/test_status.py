@@ -1,6 +1,7 @@
 """What `anamnesis status` and `anamnesis doctor` say of machines and sources: folders, a real sshd, a dead host."""
 
 import os
+import shutil
 from collections.abc import Iterator
 from contextlib import closing
 from datetime import UTC, datetime
@@ -71,6 +72,18 @@ def test_a_source_has_a_line_with_its_files_and_when_it_was_seen(settings: Setti
     assert (finding.ok, "on 1 machine" in finding.detail) == (True, True)
 
 
+def test_what_is_new_is_shown_until_it_was_read_and_no_longer(settings: Settings, store: Store) -> None:
+    put_spec(store.settings, notes(settings), built_in(settings), settings.machine)
+    crawler = open_crawler(settings, store, lasting=False)
+    report = look(crawler, datetime.now(UTC), everything=True, budget_s=10)
+    assert "1 part with something new" in said(settings)
+    ingest_all(open_pipeline(effective_settings(store), store), report.sources)
+    assert "something new" not in said(settings)
+    (settings.home.parent / "notes" / "b.md").write_text("# More\n\nOf what there is to say of ports.\n")
+    look(crawler, datetime.now(UTC), everything=True, budget_s=10)
+    assert "1 part with something new" in said(settings)
+
+
 def test_a_dead_host_is_named_with_its_reason_and_the_next_try_and_hides_no_other(
     settings: Settings, store: Store
 ) -> None:
@@ -78,7 +91,7 @@ def test_a_dead_host_is_named_with_its_reason_and_the_next_try_and_hides_no_othe
     text = said(settings)
     (away,) = [line for line in text.splitlines() if line.startswith("Away")]
     assert "Away      127.0.0.1-1: " in away
-    assert "last seen never, tried again at 20" in away
+    assert "last seen never, tried again from 20" in away
     assert "Source    far on 127.0.0.1-1: not seen yet" in text
     assert "Source    notes on mac: 1 file" in text
     finding = doctor.crawler(store)
@@ -129,11 +142,14 @@ def test_what_went_wrong_when_a_source_was_read_is_said_of_it(
     (tmp_path / "user" / ".ssh").mkdir(parents=True)
     key.write_private_key_file(os.fspath(tmp_path / "user" / ".ssh" / "id_ecdsa"))
     monkeypatch.setenv("HOME", os.fspath(tmp_path / "user"))
-    with openssh_server(tmp_path / "sshd", key, sftp="") as server:
+    (tmp_path / "tools").mkdir()
+    for tool in ("sh", "find", "date", "readlink", "grep", "stat"):
+        (tmp_path / "tools" / tool).symlink_to(shutil.which(tool) or "")
+    with openssh_server(tmp_path / "sshd", key, {"PATH": os.fspath(tmp_path / "tools")}, sftp="") as server:
         (tmp_path / "user" / ".ssh" / "known_hosts").write_text(server.known_host)
         tick(settings, store, SourceSpec("far", DOCUMENTS, os.fspath(tmp_path / "notes"), server.place))
     status = gather_status(settings)
     (row,) = [row for row in status["memory"]["crawler"]["sources"] if row["name"] == "far"]
-    assert "the SFTP subsystem of" in row["errors"][0]
+    assert "has no SFTP, and its shell needs stat, tail and head" in row["errors"][0]
     assert f"          {row['errors'][0]}" in render(status, UTC)
     assert store.ingest.counts().episodes == 0

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from anamnesis_pipeline.exchanges.projects import project_of
+from anamnesis_pipeline.exchanges.projects import project_label
 from anamnesis_pipeline.model import MEMORY_BEGINS, MEMORY_ENDS, MEMORY_TAG, SUMMARIZER_MARK
 from anamnesis_pipeline.store.base import Store
 from anamnesis_tests.exchanges.ingested import OTHER, Ingested
@@ -91,7 +91,7 @@ def test_10_a_session_that_changes_directory_stays_with_its_first_project(home: 
 
 
 def test_11_sessions_of_paths_that_share_a_folder_are_apart(store: Store, tmp_path: Path) -> None:
-    home = Ingested(store, tmp_path, project_of)
+    home = Ingested(store, tmp_path, project_label)
     for number, name in enumerate(("a-b", "a_b", "a/b", "a.b")):
         log = Log(session=f"{number}{SESSION[1:]}", cwd=f"/home/dev/{name}")
         log.user(f"prompt in {name}", uuid=f"u{number}")

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from anamnesis_pipeline.exchanges.cutting import HARD
 from anamnesis_pipeline.exchanges.parsing import FileOrigin, FileState, advance, read_messages
-from anamnesis_pipeline.exchanges.projects import git_identity, project_label, project_of
+from anamnesis_pipeline.exchanges.projects import git_identity, project_label
 from anamnesis_pipeline.model import SegmentKind as Kind
 from anamnesis_tests.exchanges.log_lines import REAL_LOGS, ROOT, SESSION, Log, lines_of, parse, real_logs, texts
 
@@ -253,7 +253,7 @@ def test_a_label_is_the_path_without_anybodys_home(cwd: str, label: str) -> None
 
 
 def test_paths_whose_folder_names_collide_are_different_projects() -> None:
-    assert len({project_of(f"/home/dev/{name}") for name in ("a-b", "a_b", "a/b", "a.b")}) == 4
+    assert len({project_label(f"/home/dev/{name}") for name in ("a-b", "a_b", "a/b", "a.b")}) == 4
 
 
 def git(where: Path, *arguments: str) -> None:

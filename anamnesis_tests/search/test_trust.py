@@ -50,3 +50,11 @@ def test_what_is_curated_overtakes_nothing_that_matches_better_by_two_places(sto
     put(store, "good", TEXT + " open", source=NOTES, metadata={"trust": "file"})
     put(store, "curated", TEXT + " open for a long time", source=NOTES, metadata={"trust": "curated"})
     assert hits(store)[0] == ("best", "file")
+
+
+def test_a_curated_hit_that_leads_every_list_scores_one_at_most(store: Store) -> None:
+    put(store, "curated", TEXT, source=NOTES, metadata={"trust": "curated", "title": ["Gateway", "Window"]})
+    answer = Engine(store, None).search(SearchQuery("zeppelin gateway", mode=Mode.HYBRID))
+    (hit,) = answer_body(answer, (), explain=False)["results"]
+    assert hit["score"] == 1.0
+    assert hit["source"]["title"] == ["Gateway", "Window"]

@@ -223,19 +223,37 @@ def test_a_host_that_allows_sftp_only_is_listed_and_read(tmp_path, user_key, kno
 
 
 @pytest.mark.parametrize("line", ["", "Subsystem sftp /bin/false"])
-def test_a_host_without_sftp_is_listed_and_said_to_lack_it_also_when_it_is_tried(
-    tmp_path, user_key, known, opened, line
-):
+def test_a_host_without_sftp_is_listed_and_read_by_its_shell(tmp_path, user_key, known, opened, line):
     (tmp_path / "docs").mkdir()
-    (tmp_path / "docs" / "a.md").write_text("a")
+    odd = os.fsencode(tmp_path) + b"/docs/it's \xe9\n.md"
+    with open(odd, "wb") as file:
+        file.write(bytes(range(256)) * 100)
     with openssh_server(tmp_path / "sshd", user_key, sftp=line) as server:
         known(server)
         host = opened(server.place)
+        (found,) = survey(host, tmp_path / "docs").files
+        path = f"{tmp_path}/docs/{found.path}"
+        assert host.read(path, 25_590, 1_000) == bytes(range(246, 256))
+        assert host.read(path, 25_600, 1_000) == b""
+        with host.fetching([(path, 25_600)]) as read:
+            assert read(path, 0, 30_000) == bytes(range(256)) * 100
+        with pytest.raises(SourceMissing, match="no such file"):
+            host.read(f"{tmp_path}/docs/b.md", 0, 1)
+        with pytest.raises(SourceUnreadable, match="folder"):
+            host.read(f"{tmp_path}/docs", 0, 1)
         spec = SourceSpec("docs", DOCUMENTS, os.fspath(tmp_path / "docs"), host=server.place, machine="far")
-        for _ in range(2):
-            assert len(survey(host, tmp_path / "docs").files) == 1
-            with pytest.raises(HostRefused, match=r"the SFTP subsystem of .* does not answer; enable `Subsystem sftp"):
-                try_source(host, spec, Rules(format_of), ())
+        assert try_source(host, spec, Rules(format_of), ()).problems == ()
+
+
+def test_a_host_with_neither_sftp_nor_gnu_find_is_said_to_lack_both(tmp_path, user_key, known, opened):
+    (tmp_path / "docs").mkdir()
+    with openssh_server(tmp_path / "sshd", user_key, sftp="", options="ForceCommand /bin/false") as server:
+        known(server)
+        host = opened(server.place)
+        with pytest.raises(HostRefused, match=r"SFTP subsystem of .* nor does a shell .* enable `Subsystem sftp"):
+            survey(host, tmp_path / "docs")
+        with pytest.raises(HostRefused, match="enable `Subsystem sftp"):
+            host.read(f"{tmp_path}/docs/a.md", 0, 1)
 
 
 def test_hosts_of_the_ssh_configuration_and_behind_others_are_reached(far_server, user_home, known, opened, tmp_path):

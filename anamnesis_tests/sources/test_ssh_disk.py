@@ -2,23 +2,28 @@
 
 import os
 import subprocess
+from contextlib import ExitStack
 
 import pytest
 
 from anamnesis_pipeline.exchanges.projects import LOCAL_DISK, resolved_project
 from anamnesis_pipeline.file_names import name_of
 from anamnesis_pipeline.sources.ssh import SshHost
-from anamnesis_tests.ssh_servers import SSHD
+from anamnesis_tests.ssh_servers import SSHD, openssh_server
 
 pytestmark = pytest.mark.skipif(SSHD is None, reason="sshd is not installed")
 
 
-@pytest.fixture
-def disk(far_server, known):
-    known(far_server.server)
-    host = SshHost("far", far_server.place)
-    yield host.disk()
-    host.close()
+@pytest.fixture(params=["sftp", "shell"])
+def disk(request, far_server, known, tmp_path, user_key):
+    with ExitStack() as stack:
+        server = far_server.server
+        if request.param == "shell":
+            server = stack.enter_context(openssh_server(tmp_path / "another", user_key, sftp=""))
+        known(server)
+        host = SshHost("far", server.place)
+        yield host.disk()
+        host.close()
 
 
 @pytest.fixture

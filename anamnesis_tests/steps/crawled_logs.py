@@ -10,7 +10,10 @@ from anamnesis_pipeline.model import Source
 from anamnesis_pipeline.sources.archive import Archive
 from anamnesis_pipeline.sources.discovery import source_key
 from anamnesis_pipeline.sources.local import LocalHost
-from anamnesis_pipeline.steps.crawl import crawl_source
+from anamnesis_pipeline.sources.survey_split import SourceFiles
+from anamnesis_pipeline.steps.crawl import crawl_source, listed
+from anamnesis_pipeline.steps.exclusion import Exclusions
+from anamnesis_pipeline.steps.survey import has_news
 from anamnesis_pipeline.store.sqlite.opening import open_sqlite
 
 SESSION = f"{uuid.UUID(int=1)}.jsonl"
@@ -18,6 +21,12 @@ SESSION = f"{uuid.UUID(int=1)}.jsonl"
 
 def unmasked(line):
     return line, Counter()
+
+
+def source_changed(store, host, source):
+    """What a look finds of a source that is listed by itself."""
+    listing = listed(host, source)
+    return has_news(store, Exclusions(store), SourceFiles(source, listing.files), complete=not listing.problems)
 
 
 class Memory:

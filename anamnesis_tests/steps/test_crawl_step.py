@@ -9,11 +9,11 @@ import pytest
 
 from anamnesis_pipeline.errors import SourceUnreadable
 from anamnesis_pipeline.exchanges.redaction import Redactor
+from anamnesis_pipeline.sources import lines as lines_module
 from anamnesis_pipeline.sources.base import HISTORY
 from anamnesis_pipeline.sources.local import LocalHost
 from anamnesis_pipeline.steps import crawl as crawl_module
-from anamnesis_pipeline.steps.crawl import source_changed
-from anamnesis_tests.steps.crawled_logs import SESSION, Memory, line
+from anamnesis_tests.steps.crawled_logs import SESSION, Memory, line, source_changed
 
 
 @pytest.fixture
@@ -260,7 +260,7 @@ def test_secrets_are_masked_before_they_reach_the_disk(memory):
 
 def test_a_big_file_becomes_frames_of_bounded_size(memory, monkeypatch):
     monkeypatch.setattr(crawl_module, "FRAME_LINES", 7)
-    monkeypatch.setattr(crawl_module, "FRAME_BYTES", 300)
+    monkeypatch.setattr(lines_module, "BATCH_CHARS", 300)
     lines = [line(n, "x" * (n % 400)) for n in range(100)]
     memory.append("".join(f"{text}\n" for text in lines))
     assert memory.crawl().lines == 100

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from anamnesis_pipeline.document_model import Section, SectionPiece
 from anamnesis_pipeline.model import FileCursor, FileStat, SegmentKind, Source
-from anamnesis_pipeline.steps.crawl_documents import versioned
+from anamnesis_pipeline.steps.document_archive import versioned
 from anamnesis_pipeline.steps.document_versions import Version, is_remote, noted, origins, waiting
 from anamnesis_pipeline.steps.documents import parts_of, verdicts_on
 from anamnesis_pipeline.steps.forgotten_sections import without_sections

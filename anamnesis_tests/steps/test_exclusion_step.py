@@ -12,12 +12,12 @@ from anamnesis_pipeline.model import Where
 from anamnesis_pipeline.sources.exclusion import Rule, RuleKind, sha256_of
 from anamnesis_pipeline.steps import blocklist
 from anamnesis_pipeline.steps.blocklist import add_rule, exclude_episode, lift, matching_episodes
-from anamnesis_pipeline.steps.crawl import source_changed
 from anamnesis_pipeline.steps.exclusion import Exclusions
 from anamnesis_pipeline.steps.forget_target import ForgetRequest
 from anamnesis_pipeline.steps.posting import EpisodeDraft, Poster
 from anamnesis_pipeline.steps.projects import add_alias
 from anamnesis_tests.steps.archived_logs import DAY, FOLDER, OTHER, SESSION, Home, record, unmasked
+from anamnesis_tests.steps.crawled_logs import source_changed
 
 WALRUS = "The walrus rounding happens twice, quagga said so in the review."
 

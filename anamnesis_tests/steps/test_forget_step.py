@@ -397,3 +397,15 @@ def test_what_another_file_had_before_its_session_is_forgotten_there_too(tmp_pat
     assert left(home, "okapi") == []
     assert how == "a subagent" or left(home, "gecko") == ["gecko"]
     home.close()
+
+
+def test_a_source_of_logs_is_forgotten_by_the_name_that_the_list_shows(home: Home) -> None:
+    home.ingest(unmasked)
+    (source,) = [source for source in home.store.ingest.sources() if source.root == str(home.logs)]
+    assert preview(home, source="local-logs").episodes == len(home.episodes()) > 0
+    assert preview(home, source="local-memory").episodes == 0
+    assert preview(home, source="box-claude").episodes == 0
+    home.store.ingest.put_sources([replace(source, spec="box-claude")])
+    assert preview(home, source="local-logs").episodes == 0
+    forget(home, source="box-claude")
+    assert home.episodes() == []

@@ -10,7 +10,7 @@ import pytest
 
 from anamnesis_pipeline.commands.projects import render
 from anamnesis_pipeline.errors import BadSetting, HostUnreachable
-from anamnesis_pipeline.exchanges.projects import project_label, project_of
+from anamnesis_pipeline.exchanges.projects import project_label, resolved_project
 from anamnesis_pipeline.model import Episode, Passage, Where
 from anamnesis_pipeline.steps.projects import (
     SEEN,
@@ -156,7 +156,7 @@ def test_names_that_share_a_folder_of_logs_are_four_projects(tmp_path: Path) -> 
     for name in names:
         (tmp_path / name).mkdir(parents=True)
         git(tmp_path / name, "init")
-    assert len({project_of(os.fspath(tmp_path / name)) for name in names}) == 4
+    assert len({resolved_project(os.fspath(tmp_path / name)) for name in names}) == 4
 
 
 # --- aliases ---------------------------------------------------------------------------------------------

@@ -13,11 +13,11 @@ from anamnesis_pipeline.sources.discovery import discover
 from anamnesis_pipeline.sources.local import LocalHost
 from anamnesis_pipeline.sources.ssh import SshHost
 from anamnesis_pipeline.steps.archived import archived_lines
-from anamnesis_pipeline.steps.crawl import crawl_source, source_changed
+from anamnesis_pipeline.steps.crawl import crawl_source
 from anamnesis_pipeline.store.sqlite.opening import open_sqlite
 from anamnesis_tests.proxies import proxy
 from anamnesis_tests.ssh_servers import SSHD, openssh_server
-from anamnesis_tests.steps.crawled_logs import SESSION, line
+from anamnesis_tests.steps.crawled_logs import SESSION, line, source_changed
 
 NAMES = [SESSION.encode(), b"agent-caf\xe9.jsonl", b"agent-two\nlines.jsonl", b"agent- .jsonl"]
 

@@ -1,0 +1,38 @@
+"""Which sources read what a private one keeps to this machine. Pure."""
+
+from collections.abc import Callable, Sequence
+
+from anamnesis_pipeline.sources.ignore_patterns import Patterns
+from anamnesis_pipeline.sources.specs import SourceSpec
+
+
+def private_overlaps(specs: Sequence[SourceSpec], root_of: Callable[[SourceSpec], str]) -> list[tuple[str, str]]:
+    """Pairs (name of a source that is not private, name of a private one) on one machine, of one kind, whose folders
+    are the same or lie in each other, unless the first leaves the second's folder out by a pattern.
+
+    :param root_of: the absolute folder of a source, as far as it is known.
+    """
+    return [
+        (open_one.name, private.name)
+        for private in specs
+        if private.private
+        for open_one in specs
+        if not open_one.private and (open_one.host, open_one.kind) == (private.host, private.kind)
+        if _overlap(open_one, root_of(open_one), root_of(private))
+    ]
+
+
+def _overlap(open_one: SourceSpec, root: str, private_root: str) -> bool:
+    above, below = f"{root.rstrip('/')}/", f"{private_root.rstrip('/')}/"
+    if not below.startswith(above):
+        return above.startswith(below)
+    inside = below.removeprefix(above)
+    return not (inside and Patterns(open_one.exclude).cover(inside))
+
+
+def overlap_text(open_name: str, private_name: str) -> str:
+    """What to say of such a pair."""
+    return (
+        f"{open_name} is not private, and reads what the private {private_name} reads as well: what it reads first may "
+        f"go to an LLM on another machine. Add {open_name} anew with --private, or with an --exclude for that folder"
+    )

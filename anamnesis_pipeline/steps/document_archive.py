@@ -1,0 +1,149 @@
+"""What was read of a document becomes a version of its file in the archive, its secrets masked."""
+
+from collections import Counter
+from collections.abc import Sequence
+from concurrent.futures import Executor
+from dataclasses import dataclass, replace
+from functools import partial
+
+from anamnesis_pipeline.documents.formats import to_text
+from anamnesis_pipeline.documents.table_secrets import tables_masked
+from anamnesis_pipeline.errors import StoreBusy
+from anamnesis_pipeline.model import ArchiveBase, FileCursor, FileStat, Source, content_id
+from anamnesis_pipeline.sources.archive import Archive, NewGeneration
+from anamnesis_pipeline.steps.crawl import Mask
+from anamnesis_pipeline.steps.document_versions import Version, noted, waiting
+from anamnesis_pipeline.steps.forgotten_sections import without_forgotten_sections
+from anamnesis_pipeline.steps.section_tombstones import SectionTombstones
+from anamnesis_pipeline.store.base import Store
+
+
+@dataclass(frozen=True, slots=True)
+class ReadDocument:
+    """One file that was looked at: its cursor before and after, and the lines of a new version."""
+
+    before: FileCursor | None
+    after: FileCursor
+    lines: list[str] | None = None
+
+    @property
+    def characters(self) -> int:
+        """How much text waits to be archived."""
+        return sum(map(len, self.lines or ()))
+
+
+def tombstones_of(store: Store, source: str) -> SectionTombstones | None:
+    """What is to stay away of the documents of a source; None where there is nothing, so that nobody looks for it."""
+    found = SectionTombstones(store, source)
+    return None if found.is_empty else found
+
+
+def masked_lines(
+    tombstones: SectionTombstones | None, mask: Mask, path: str, place: str, text: str, masked: Counter[str]
+) -> list[str]:
+    """The lines of a document with its secrets masked, and nothing in those of sections that were forgotten.
+
+    :param place: what the document is known by.
+    :param masked: counts the secrets.
+    :raises DocumentUnreadable: no sections can be made of it, so that nobody knows whether one of them was forgotten.
+    """
+    text, found = mask(text)
+    text, of_tables = tables_masked(path, text, mask)
+    masked.update(found + of_tables)
+    lines = text.removesuffix("\n").split("\n")
+    if tombstones is None:
+        return lines
+    return without_forgotten_sections(path, lines, partial(tombstones.going, path, place))
+
+
+def versioned(
+    source: Source, file: FileStat, before: FileCursor | None, lines: list[str], version: Version
+) -> ReadDocument:
+    """What follows from the text of a file: a new version, or that only its time is another.
+
+    :param version: of whatever generation.
+    """
+    cursor = before or FileCursor(source.key, file.path, first_mtime_ns=file.mtime_ns)
+    digest = content_id("\n".join(lines))
+    is_known = bool(cursor.lines) and cursor.head_hash == digest
+    generation = cursor.generation if is_known or not cursor.lines else cursor.generation + 1
+    parsed, state = cursor.parsed_lines, cursor.parser_state
+    if not is_known or cursor.gone:  # the sections of a file that was gone may have been retired
+        here = version if version.generation == generation else replace(version, generation=generation)
+        parsed, state = -1, noted([*waiting(cursor), here])
+    after = replace(
+        cursor, device=file.device, inode=file.inode, size=file.size, mtime_ns=file.mtime_ns, offset=file.size,
+        head_hash=digest, gone=False, version=cursor.version + 1, unread="", generation=generation,
+        lines=cursor.lines if is_known else len(lines), parsed_lines=parsed, parser_state=state,
+    )  # fmt: skip
+    return ReadDocument(before, after, None if is_known else lines)
+
+
+def parsed_again(before: FileCursor | None, seen: FileCursor, version: Version) -> ReadDocument:
+    """The text that is archived already is parsed once more."""
+    again = [*waiting(seen), replace(version, generation=seen.generation)]
+    return ReadDocument(before, replace(seen, parsed_lines=-1, parser_state=noted(again)))
+
+
+def unread(source: Source, file: FileStat, before: FileCursor | None, reason: str) -> ReadDocument:
+    """What was read of a file before stays as it is."""
+    cursor = before or FileCursor(source.key, file.path, first_mtime_ns=file.mtime_ns)
+    tried = replace(
+        cursor, device=file.device, inode=file.inode, size=file.size, mtime_ns=file.mtime_ns, gone=False,
+        version=cursor.version + 1, unread=reason,
+    )  # fmt: skip
+    return ReadDocument(before, tried)
+
+
+def archive_versions(
+    store: Store, archive: Archive, source: Source, batch: Sequence[ReadDocument], writers: Executor | None = None
+) -> list[bool]:
+    """Archive and commit some files; False for those that another run was faster with. Whoever calls holds
+    `archive.writing`.
+
+    :param writers: see `Archive.add_generations`.
+    """
+    new = [
+        NewGeneration(
+            each.after.path,
+            each.after.generation,
+            each.lines,
+            _base(store, each.after, len(each.lines)),
+            _mark(each.after),
+        )
+        for each in batch
+        if each.lines is not None
+    ]
+    frames = {written.path: written.frame for written in archive.add_generations(source.key, new, writers)}
+    return store.ingest.commit_crawls([(each.before, each.after, frames.get(each.after.path)) for each in batch])
+
+
+def _base(store: Store, after: FileCursor, lines: int) -> ArchiveBase | None:
+    """An earlier version of the file."""
+    if not after.generation:
+        return None
+    return store.ingest.archive_base(after.source, after.path, after.generation, _mark(after), 0, lines)
+
+
+def _mark(cursor: FileCursor) -> str:
+    """What all versions of a file have in common."""
+    return content_id("document", cursor.source, cursor.path)
+
+
+def add_version(
+    store: Store, archive: Archive, source: Source, path: str, data: bytes, mask: Mask, version: Version
+) -> None:
+    """Archive one document that somebody handed in, as a version of the file `path` of `source`.
+
+    :param version: of whatever generation.
+    :raises DocumentUnreadable: the bytes are not of the format that the name says.
+    :raises StoreBusy: another process writes the same document all the time.
+    :raises StoreFull: the disk has no room.
+    """
+    text = to_text(path, data)
+    lines = masked_lines(tombstones_of(store, source.key), mask, path, version.place, text, Counter())
+    file = FileStat(path, len(data), version.mtime_ns, 0, 0)
+    with archive.writing(source.key):
+        read = versioned(source, file, store.ingest.cursor(source.key, path), lines, version)
+        if not all(archive_versions(store, archive, source, [read])):
+            raise StoreBusy(f"{path} is being written by another process; send it again")
