@@ -1,10 +1,11 @@
 """The text of PDF files."""
 
+import ctypes
 import re
 import threading
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from anamnesis_pipeline.document_model import Section
 from anamnesis_pipeline.documents.anchors import anchor_of, told_apart
@@ -12,10 +13,13 @@ from anamnesis_pipeline.documents.plain import as_markdown
 from anamnesis_pipeline.errors import DocumentUnreadable
 
 if TYPE_CHECKING:
-    from pypdfium2 import PdfDocument
+    from pypdfium2 import PdfDocument, PdfPage
 
 MOST_PAGES = 2_000
 MOST_CHARS = 4_000_000
+MOST_ANNOTATIONS = 2_000
+"""Of a page."""
+MOST_ANNOTATION_BYTES = 1 << 20
 
 _one_at_a_time = threading.Lock()
 """PDFium is not made for threads."""
@@ -24,7 +28,7 @@ _BROKEN_WORD = re.compile("[\ufffe\x02]\r?\n?")
 
 
 def pdf_text(data: bytes) -> str:
-    """A heading `## Page <n>` per page, and its text.
+    """A heading `## Page <n>` per page, and its text with its comments and filled-in fields.
 
     :raises DocumentUnreadable: if it is no PDF, is encrypted, or holds no text, as a scan does.
     """
@@ -86,6 +90,37 @@ def _page(document: "PdfDocument", number: int) -> str:
         text = words.get_text_bounded()
     except PdfiumError:
         return ""
+    noted = _annotations(page)
     words.close()
     page.close()
-    return as_markdown(_BROKEN_WORD.sub("", text))
+    return as_markdown("\n\n".join([_BROKEN_WORD.sub("", text), *noted]))
+
+
+def _annotations(page: "PdfPage") -> list[str]:
+    """What people wrote onto a page, and the fields that they filled in: `name: value`."""
+    from pypdfium2 import raw
+
+    found = []
+    for number in range(min(raw.FPDFPage_GetAnnotCount(page), MOST_ANNOTATIONS)):
+        annotation = raw.FPDFPage_GetAnnot(page, number)
+        if not annotation:
+            continue
+        is_field = raw.FPDFAnnot_GetSubtype(annotation) == raw.FPDF_ANNOT_WIDGET
+        name = _string(annotation, b"T") if is_field else "comment"
+        value = _string(annotation, b"V" if is_field else b"Contents")
+        raw.FPDFPage_CloseAnnot(annotation)
+        if value:
+            found.append(f"{name}: {value}" if is_field else f"[{name}: {value}]")
+    return list(dict.fromkeys(found))
+
+
+def _string(annotation: Any, key: bytes) -> str:
+    """A text of an annotation, on one line."""
+    from pypdfium2 import raw
+
+    size = raw.FPDFAnnot_GetStringValue(annotation, key, None, 0)
+    if not 2 < size <= MOST_ANNOTATION_BYTES:
+        return ""
+    buffer = ctypes.create_string_buffer(size)
+    raw.FPDFAnnot_GetStringValue(annotation, key, ctypes.cast(buffer, ctypes.POINTER(raw.FPDF_WCHAR)), size)
+    return " ".join(buffer.raw[:size].decode("utf-16-le", "replace").split("\0")[0].split())

@@ -22,6 +22,7 @@ _DROPPED = [
     "select",
     "button",
 ]
+_XML_MARK = re.compile(r"\A\s*<\?xml[^<>]{0,200}\?>")
 _DECLARED = re.compile(rb"<meta[^>]{0,200}?charset\s*=\s*[\"']?([\w-]{2,20})", re.IGNORECASE)
 
 
@@ -41,7 +42,7 @@ def markdown_of(html: str) -> str:
     import bs4
     from markdownify import ATX, MarkdownConverter
 
-    page = bs4.BeautifulSoup(html[:MOST_HTML_CHARS], "lxml")
+    page = bs4.BeautifulSoup(_XML_MARK.sub("", html[:MOST_HTML_CHARS], count=1), "lxml")
     title = page.title.get_text(" ", strip=True) if page.title else ""
     for tag in page(_DROPPED):
         tag.decompose()

@@ -1,4 +1,4 @@
-"""What is configured of the crawler beside its sources: by which patterns documents get tags."""
+"""What is configured of the crawler: its folders as plain lists, and by which patterns documents get tags."""
 
 from typing import Annotated, Literal
 
@@ -7,11 +7,16 @@ from pydantic import BaseModel, ConfigDict, Field
 from starlette.responses import Response
 
 from anamnesis_pipeline.documents.trust import MOST_PATTERN_CHARS, MOST_TAG_CHARS, TagPattern
+from anamnesis_pipeline.sidecar.crawler_control import CrawlerControl
+from anamnesis_pipeline.sidecar.crawler_routes import Control
 from anamnesis_pipeline.sidecar.documentation import PROBLEMS
 from anamnesis_pipeline.sidecar.embedding_routes import refusing
 from anamnesis_pipeline.sidecar.episodes_routes import refuse_repeated
 from anamnesis_pipeline.sidecar.rendering import json_reply
 from anamnesis_pipeline.sidecar.services import Services, Uses
+from anamnesis_pipeline.sources.specs import DOCUMENTS, LOGS
+from anamnesis_pipeline.steps.source_roots import Root, specs_with_roots
+from anamnesis_pipeline.steps.source_specs import MOST_SPECS, Host, RootPath, stored_specs
 from anamnesis_pipeline.steps.tag_patterns import MOST_PATTERNS, put_patterns, stored_patterns
 
 router = APIRouter(
@@ -37,6 +42,59 @@ class TagPatterns(BaseModel):
     model_config = ConfigDict(extra="forbid", strict=True)
 
     patterns: Annotated[list[TagPatternModel], Field(max_length=MOST_PATTERNS)]
+
+
+class RootModel(BaseModel):
+    """A folder on a machine."""
+
+    model_config = ConfigDict(extra="forbid", strict=True)
+
+    root: RootPath
+    host: Host = ""
+
+
+class Roots(BaseModel):
+    """All folders that are configured, without those of the setting `log_roots`."""
+
+    model_config = ConfigDict(extra="forbid", strict=True)
+
+    roots: Annotated[list[RootModel], Field(max_length=MOST_SPECS)]
+
+
+@router.get("/jsonl-roots", response_model=Roots)
+def get_log_roots(services: Uses) -> Response:
+    """The folders of logs that are configured, on all machines; `/api/sources` lists the built-in ones as well."""
+    return _roots(services, LOGS)
+
+
+@router.put("/jsonl-roots", response_model=Roots)
+def put_log_roots(wish: Roots, services: Uses, control: Control) -> Response:
+    """Let these be all configured folders of logs. A source of such a folder keeps its name and patterns."""
+    return _put_roots(wish, services, control, LOGS)
+
+
+@router.get("/machine-roots", response_model=Roots)
+def get_machine_roots(services: Uses) -> Response:
+    """The folders of documents that are configured, on all machines."""
+    return _roots(services, DOCUMENTS)
+
+
+@router.put("/machine-roots", response_model=Roots)
+def put_machine_roots(wish: Roots, services: Uses, control: Control) -> Response:
+    """Let these be all configured folders of documents. A source of such a folder keeps its name and patterns."""
+    return _put_roots(wish, services, control, DOCUMENTS)
+
+
+def _roots(services: Services, kind: str) -> Response:
+    stored = stored_specs(services.store.settings)
+    return json_reply({"roots": [{"root": spec.root, "host": spec.host} for spec in stored if spec.kind == kind]})
+
+
+def _put_roots(wish: Roots, services: Services, control: CrawlerControl, kind: str) -> Response:
+    roots = [Root(model.root, model.host) for model in wish.roots]
+    with refusing("roots"):
+        control.put_all(specs_with_roots(stored_specs(services.store.settings), kind, roots))
+    return _roots(services, kind)
 
 
 @router.get("/doc-tag-patterns", response_model=TagPatterns)

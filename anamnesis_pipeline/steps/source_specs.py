@@ -32,6 +32,8 @@ Text = Annotated[str, Field(max_length=200, pattern=_TEXT)]
 Pattern = Annotated[str, Field(min_length=1, max_length=500, pattern=_TEXT)]
 
 
+RootPath = Annotated[str, Field(min_length=1, max_length=4_096, pattern=r"^[/~]" + _TEXT.removeprefix("^"))]
+Host = Annotated[Text, Field(description="user@host, user@host:port, a name of ~/.ssh/config; empty: here")]
 Name = Annotated[str, Field(min_length=1, max_length=60, pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]*$")]
 
 
@@ -41,8 +43,8 @@ class SpecFields(BaseModel):
     model_config = ConfigDict(extra="forbid", strict=True)
 
     kind: Literal["claude_logs", "documents"]
-    root: Annotated[str, Field(min_length=1, max_length=4_096, pattern=r"^[/~]" + _TEXT.removeprefix("^"))]
-    host: Annotated[Text, Field(description="user@host, user@host:port, a name of ~/.ssh/config; empty: here")] = ""
+    root: RootPath
+    host: Host = ""
     machine: Annotated[str, Field(max_length=60, pattern=_TEXT, description="Name in results; empty: the host's")] = ""
     include: Annotated[list[Pattern], Field(max_length=200, description="As in a .gitignore; none: the default")] = []
     exclude: Annotated[list[Pattern], Field(max_length=200, description="As in a .gitignore")] = []

@@ -55,8 +55,8 @@ def docx_table_file(rows: Sequence[Sequence[str]]) -> bytes:
     return buffer.getvalue()
 
 
-def docx_with(members: dict[str, str], body: str) -> bytes:
-    """A .docx of raw XML: `body` inside `w:body`, and parts such as `footnotes` or `header1`."""
+def docx_with(members: dict[str, str], body: str, document: str = "") -> bytes:
+    """A .docx of raw XML: `body` inside `w:body`, or the whole `document`, and parts such as `footnotes`, `header1`."""
     word = "http://schemas.openxmlformats.org/wordprocessingml/2006/main"
     office = "http://schemas.openxmlformats.org/officeDocument/2006/relationships"
     package = "http://schemas.openxmlformats.org/package/2006"
@@ -66,7 +66,8 @@ def docx_with(members: dict[str, str], body: str) -> bytes:
         'xmlns:v="urn:schemas-microsoft-com:vml" xmlns:wps="urn:wps"'
     )
     types, links = "", ""
-    files: dict[str, str | bytes] = {"word/document.xml": f"<w:document {names}><w:body>{body}</w:body></w:document>"}
+    document = document or f"<w:document {names}><w:body>{body}</w:body></w:document>"
+    files: dict[str, str | bytes] = {"word/document.xml": document}
     for number, (name, xml) in enumerate(members.items(), 1):
         kind = name.rstrip("0123456789")
         root = {"header": "hdr", "footer": "ftr"}.get(kind, kind)
@@ -123,6 +124,27 @@ def pdf_file(pages: Sequence[Sequence[str]]) -> bytes:
     document.save(buffer)
     document.close()
     return buffer.getvalue()
+
+
+def annotated_pdf_file() -> bytes:
+    """A page with a line, a comment, a field of a form that is filled in and one that is not."""
+    objects = [
+        b"<< /Type /Catalog /Pages 2 0 R /AcroForm << /Fields [6 0 R 7 0 R] >> >>",
+        b"<< /Type /Pages /Kids [3 0 R] /Count 1 >>",
+        b"<< /Type /Page /Parent 2 0 R /MediaBox [0 0 595 842] /Contents 4 0 R /Annots [5 0 R 6 0 R 7 0 R]"
+        b" /Resources << /Font << /F1 << /Type /Font /Subtype /Type1 /BaseFont /Helvetica >> >> >> >>",
+        b"<< /Length 47 >>\nstream\nBT /F1 12 Tf 50 800 Td (Order of the shop.) Tj ET \nendstream",
+        b"<< /Type /Annot /Subtype /Text /Rect [10 10 20 20] /Contents (Who signed this?) >>",
+        b"<< /Type /Annot /Subtype /Widget /FT /Tx /T (customer) /V (Ada & Sons) /Rect [30 30 90 50] >>",
+        b"<< /Type /Annot /Subtype /Widget /FT /Tx /T (phone) /Rect [30 60 90 80] >>",
+    ]
+    data, places = b"%PDF-1.7\n", []
+    for number, body in enumerate(objects, 1):
+        places.append(len(data))
+        data += b"%d 0 obj\n%b\nendobj\n" % (number, body)
+    table = b"".join(b"%010d 00000 n \n" % place for place in places)
+    end = b"xref\n0 8\n0000000000 65535 f \n%btrailer << /Size 8 /Root 1 0 R >>\nstartxref\n%d\n%%%%EOF"
+    return data + end % (table, len(data))
 
 
 def encrypted_pdf_file() -> bytes:

@@ -106,6 +106,11 @@ def test_headers_of_an_odt_and_tables_in_its_tables_are_told_once() -> None:
     assert odt(body, edges) == "head\nouter\n\ndeep\n\n# Headers and footers\n\nDraft of May"
 
 
+def test_comments_and_filled_in_fields_of_a_pdf_are_on_their_page() -> None:
+    text = to_text("a.pdf", made.annotated_pdf_file())
+    assert text == "## Page 1\n\nOrder of the shop.\n\n[comment: Who signed this?]\n\ncustomer: Ada & Sons"
+
+
 # --- mails -------------------------------------------------------------------------------------------------
 
 

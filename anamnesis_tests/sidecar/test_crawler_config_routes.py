@@ -1,5 +1,6 @@
-"""What is configured of the crawler beside its sources, over HTTP."""
+"""What is configured of the crawler, over HTTP."""
 
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -46,3 +47,38 @@ def test_a_pattern_that_cannot_be_is_refused_and_changes_nothing(
 def test_a_hundred_and_one_patterns_are_too_many(client: TestClient) -> None:
     assert client.put(URL, json={"patterns": [INVOICE] * 100}).status_code == 200
     assert client.put(URL, json={"patterns": [INVOICE] * 101}).status_code == 422
+
+
+# --- folders as plain lists --------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("kind", ["jsonl-roots", "machine-roots"])
+def test_roots_are_sources_and_those_that_stay_keep_their_settings(
+    client: TestClient, tmp_path_factory: pytest.TempPathFactory, kind: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("ANAMNESIS_LOG_ROOTS", str(tmp_path_factory.mktemp("logs")))
+    url = f"/api/crawler/config/{kind}"
+    folder = str(tmp_path_factory.mktemp("kept"))
+    source = {"kind": "claude_logs" if kind == "jsonl-roots" else "documents", "root": folder, "interval_s": 60}
+    assert client.put("/api/sources/mine", json=source).status_code == 200
+    other = {"kind": "documents" if kind == "jsonl-roots" else "claude_logs", "root": f"{folder}-other"}
+    assert client.put("/api/sources/other", json=other).status_code == 200
+    assert client.get(url).json() == {"roots": [{"root": folder, "host": ""}]}
+    wish = [{"root": folder + "/", "host": ""}, {"root": f"{folder}-new", "host": ""}]
+    reply = client.put(url, json={"roots": [*wish, *wish]})
+    assert reply.status_code == 200, reply.text
+    assert {root["root"] for root in reply.json()["roots"]} == {folder, f"{folder}-new"}
+    found = {spec["name"]: spec for spec in client.get("/api/sources").json()["sources"] if not spec["built_in"]}
+    assert found["mine"]["interval_s"] == 60
+    assert found["other"]["root"] == f"{folder}-other"
+    assert len(found) == 3
+    assert client.put(url, json={"roots": []}).json() == {"roots": []}
+    assert "other" in {spec["name"] for spec in client.get("/api/sources").json()["sources"]}
+
+
+def test_a_root_that_cannot_be_is_refused_and_changes_nothing(client: TestClient, tmp_path: Path) -> None:
+    url = "/api/crawler/config/machine-roots"
+    refused = client.put(url, json={"roots": [{"root": str(tmp_path / "a")}, {"root": "/"}]})
+    assert refused.status_code == 422
+    assert "whole machine" in refused.text
+    assert client.get(url).json() == {"roots": []}

@@ -29,6 +29,8 @@ DEPENDS_ON_THE_MACHINE = {
     "POST /api/embedding/cpu",
     "POST /api/embedding/model",
     "PUT /api/crawler/config/doc-tag-patterns",
+    "PUT /api/crawler/config/jsonl-roots",
+    "PUT /api/crawler/config/machine-roots",
     "PUT /api/embedding/config",
     "POST /api/crawler/run",
     "POST /api/episodes/reembed",

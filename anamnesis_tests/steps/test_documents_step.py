@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from anamnesis_pipeline.documents.languages import CONVERTED
 from anamnesis_pipeline.documents.trust import TagPattern
 from anamnesis_pipeline.errors import HostUnreachable
 from anamnesis_pipeline.exchanges.redaction import Redactor
@@ -80,6 +81,18 @@ def test_patterns_tag_the_documents_that_are_parsed_from_then_on(home: DocumentH
     write(notes, "a.md", page(SETUP + " It changed."), T0 + 60)
     home.ingest(notes)
     assert "first" in home.one("It changed.").tags
+
+
+def test_one_bad_file_of_each_format_is_named_with_its_reason_and_stops_nothing(home: DocumentHome) -> None:
+    notes = home.source("notes")
+    bad = [f"bad.{names.split()[0]}" for names in CONVERTED.values()]
+    for path in bad:
+        write(notes, path, b"\x89PNG\r\n\x1a\n\0\0\0\rIHDR" * 40)
+    write(notes, "good.md", page(SETUP))
+    (report,) = home.ingest(notes)
+    assert [problem.split(": ")[0] for problem in report.crawl.problems] == sorted(bad)
+    assert all(len(problem.split(": ", 1)[1]) > 10 for problem in report.crawl.problems)
+    assert "installer" in home.one("installer").raw_exchange
 
 
 def test_a_second_run_writes_nothing(home: DocumentHome) -> None:

@@ -1,0 +1,36 @@
+"""A plain list of folders -> configured sources, one each. Pure."""
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from anamnesis_pipeline.model import content_id
+from anamnesis_pipeline.sources.specs import SourceSpec
+
+_NO_NAME = re.compile(r"[^A-Za-z0-9]+")
+_NAME_CHARS = 40
+
+
+@dataclass(frozen=True, slots=True)
+class Root:
+    """A folder on the machine `host`; empty: this one."""
+
+    root: str
+    host: str = ""
+
+
+def specs_with_roots(stored: Sequence[SourceSpec], kind: str, roots: Sequence[Root]) -> list[SourceSpec]:
+    """The configured sources when those of `kind` are to be these folders, none twice.
+
+    A source of such a folder stays as it is, with its name and patterns; others of the kind are left out.
+    """
+    kept = [spec for spec in stored if spec.kind != kind]
+    known = {Root(spec.root, spec.host): spec for spec in stored if spec.kind == kind}
+    wanted = dict.fromkeys(Root(root.root.rstrip("/") or "/", root.host) for root in roots)
+    return [*kept, *(known.get(root) or SourceSpec(_name(root), kind, root.root, root.host) for root in wanted)]
+
+
+def _name(root: Root) -> str:
+    """The name of a new source: what the folder is called, and what tells it from others called so."""
+    words = _NO_NAME.sub("-", root.root.rsplit("/", 1)[-1]).strip("-")[:_NAME_CHARS]
+    return f"{words or 'root'}-{content_id(root.host, root.root)[:8]}"
