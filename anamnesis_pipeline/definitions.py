@@ -12,7 +12,7 @@ from anamnesis_pipeline.defs.exchanges import exchanges
 from anamnesis_pipeline.defs.jobs import embed, index, ingest
 from anamnesis_pipeline.defs.resources import EmbeddingPoolResource, MemoryResource
 from anamnesis_pipeline.defs.schedules import daily_ingest
-from anamnesis_pipeline.defs.sensors import crawl_sensor
+from anamnesis_pipeline.defs.sensors import crawl_sensor, quick_crawl_sensor
 from anamnesis_pipeline.defs.summaries import summaries
 from anamnesis_pipeline.defs.vector_index import vector_index
 
@@ -20,7 +20,7 @@ defs = dg.Definitions(
     assets=[crawled_files, exchanges, documents, summaries, episodes, embeddings, vector_index],
     asset_checks=CHECKS,
     jobs=[ingest, embed, index],
-    sensors=[crawl_sensor, embed_sensor],
+    sensors=[crawl_sensor, quick_crawl_sensor, embed_sensor],
     schedules=[daily_ingest],
     resources={"memory": MemoryResource(), "embedding_pool": EmbeddingPoolResource()},
     # One process per run: 2.2 times cheaper than a process per step, and the steps follow each other anyway.

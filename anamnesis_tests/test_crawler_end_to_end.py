@@ -118,6 +118,34 @@ def test_one_memory_over_three_machines_follows_them_and_a_dead_one_holds_nobody
     system.terminate()
 
 
+def test_a_source_that_is_added_while_all_runs_is_read_at_once_and_its_short_interval_counts(
+    system: System, tmp_path: Path
+) -> None:
+    system.environment["ANAMNESIS_CRAWL_INTERVAL_S"] = "300"
+    notes = repository(tmp_path / "ash")
+    system.start()
+    system.wait_until("the sidecar is ready", system.is_ready)
+    system.wait_until("the first tick is over", lambda: ticks(system, "crawl_sensor"))
+    added = system.run("sources", "add", f"ash:{notes}", "--name", "notes", "--interval", "30")
+    assert "notes: read now: http://127.0.0.1" in added.stdout, added.stdout + added.stderr
+    system.wait_until("it is found", lambda: found(system, "deploys on Tuesdays blue pipeline"), timeout_s=90)
+    (notes / "NEWS.md").write_text("# News\nThe fountain freezes in a hard winter.\n")
+    system.wait_until("what is new is found", lambda: found(system, "fountain freezes hard winter"), timeout_s=90)
+    assert ticks(system, "crawl_sensor") == 1
+    system.terminate()
+
+
+def ticks(system: System, sensor: str) -> int:
+    """How often a sensor has ticked."""
+    selector = {"repositoryLocationName": "anamnesis", "repositoryName": "__repository__", "sensorName": sensor}
+    query = (
+        "query($sensor: SensorSelector!) { sensorOrError(sensorSelector: $sensor) "
+        "{ ... on Sensor { sensorState { ticks { status } } } } }"
+    )
+    state = system.graphql(query, {"sensor": selector}).get("sensorOrError", {}).get("sensorState", {"ticks": []})
+    return sum(tick["status"] != "STARTED" for tick in state["ticks"])
+
+
 def found(system: System, query: str, **options: Any) -> list[dict[str, Any]]:
     """Hits that hold the query's last word."""
     word = query.rsplit(maxsplit=1)[-1].lower()

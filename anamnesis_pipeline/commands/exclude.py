@@ -159,8 +159,8 @@ def _rules(values: dict[RuleKind, str | None], machine: str, reason: str) -> lis
 
 def _forget(settings: Settings, store: Store, rules: Sequence[Rule]) -> list[ForgetReport]:
     forgetter = open_forgetter(effective_settings(store), store)
-    requests = [_request(store, rule) for rule in rules]
-    return [forgetter.forget(request) for request in requests if not request.is_empty]
+    requests = {rule.rule_id: _request(store, rule) for rule in rules}
+    return [forgetter.forget(request, rule_id) for rule_id, request in requests.items() if not request.is_empty]
 
 
 def _request(store: Store, rule: Rule) -> ForgetRequest:

@@ -8,9 +8,11 @@ from shlex import quote
 from typing import Any
 
 from anamnesis_pipeline.crawler_wiring import open_crawler
+from anamnesis_pipeline.dagster_api import DagsterApi
 from anamnesis_pipeline.errors import BadSetting, GiveUp, HostRefused, HostUnreachable, SourceUnreadable
 from anamnesis_pipeline.settings import Settings
 from anamnesis_pipeline.sidecar.crawler_control import CrawlerControl, source_out, trial_out
+from anamnesis_pipeline.sidecar.crawler_schemas import FirstLookOut
 from anamnesis_pipeline.sources.base import SourceHost
 from anamnesis_pipeline.sources.discovery import PROJECTS, log_root
 from anamnesis_pipeline.sources.specs import (
@@ -26,7 +28,7 @@ from anamnesis_pipeline.sources.specs import (
 from anamnesis_pipeline.steps.source_specs import spec_of_values
 from anamnesis_pipeline.steps.source_trial import guessed_kind
 from anamnesis_pipeline.store.base import Store
-from anamnesis_pipeline.supervisor.up_lock import log_roots_in_use
+from anamnesis_pipeline.supervisor.up_lock import log_roots_in_use, read_lock
 from anamnesis_pipeline.wiring import effective_settings, open_store
 from anamnesis_pipeline.wording import counted, local_time
 
@@ -69,16 +71,25 @@ def run_add(settings: Settings, wish: Wish, say: Say, *, test: bool = True) -> N
     :raises BadSetting: it cannot be, or is there already.
     :raises GiveUp: it was tried and does not work; nothing was added.
     """
-    with _control(settings) as (control, store, current):
+    with _control(settings, asks_dagster=True) as (control, store, current):
         specs = _drafts(wish, current, store, is_asked=test)
         taken = {spec.name for spec in control.specs()}
+        added = []
         for spec in specs:
             name = spec.name or default_name(spec.machine, spec.root, spec.kind, taken)
             if name in taken:
                 raise BadSetting(f"there is a source {name!r} already; give another --name, or remove it first")
             taken.add(name)
             _add(control, replace(spec, name=name), say, test=test)
-        say("They are looked at within one tick of `anamnesis up`, or now: anamnesis ingest")
+            added.append(name)
+        _say_first_look(control.first_look(added), added, say)
+
+
+def _say_first_look(look: FirstLookOut | None, names: Sequence[str], say: Say) -> None:
+    if look is not None:
+        say(f"{' and '.join(names)}: {look['text']}")
+        for problem in look["problems"]:
+            say(f"  {problem}")
 
 
 def run_test(settings: Settings, text: str) -> dict[str, Any]:
@@ -111,11 +122,13 @@ def run_remove(settings: Settings, name: str) -> str:
 
 
 @contextmanager
-def _control(settings: Settings) -> Iterator[tuple[CrawlerControl, Store, Settings]]:
+def _control(settings: Settings, *, asks_dagster: bool = False) -> Iterator[tuple[CrawlerControl, Store, Settings]]:
     with closing(open_store(settings)) as store:
         current = effective_settings(store)
         current = current.model_copy(update={"log_roots": log_roots_in_use(current)})
-        yield CrawlerControl(store, current), store, current
+        running = read_lock(settings.home / "up.lock") if asks_dagster else None
+        dagster = DagsterApi(running.dagster) if running else None
+        yield CrawlerControl(store, current, dagster), store, current
 
 
 def _drafts(wish: Wish, settings: Settings, store: Store, *, is_asked: bool) -> list[SourceSpec]:

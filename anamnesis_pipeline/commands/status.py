@@ -150,7 +150,7 @@ def _crawler_lines(crawler: Mapping[str, Any], zone: tzinfo | None) -> list[str]
     away = [host for host in crawler["hosts"] if host["state"] == "away"]
     return lines + [
         f"Away      {host['machine']}: {host['error']}; last seen {local_time(host['last_answer'], zone)}, "
-        f"tried again at {local_time(host['next_try'], zone)}"
+        f"tried again from {local_time(host['next_try'], zone)} on"
         for host in away
     ]
 

@@ -1,14 +1,14 @@
-"""What starts the reading of logs and documents: the crawl every `crawl_interval_s`."""
+"""What starts the reading of logs and documents: the crawl every `crawl_interval_s`, and a quick one for some."""
 
 import random
 from collections.abc import Collection
 from contextlib import closing
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 
 import dagster as dg
 
 from anamnesis_pipeline import settings as settings_module
-from anamnesis_pipeline.crawler_wiring import configured_specs
 from anamnesis_pipeline.defs.checks import freshness
 from anamnesis_pipeline.defs.jobs import ingest
 from anamnesis_pipeline.defs.partitions import SOURCES, new_keys
@@ -16,8 +16,10 @@ from anamnesis_pipeline.defs.resources import MemoryResource
 from anamnesis_pipeline.defs.run_statuses import UNFINISHED_STATUSES
 from anamnesis_pipeline.errors import AnamnesisError
 from anamnesis_pipeline.model import RESERVED_SOURCES
+from anamnesis_pipeline.steps.flights import Flights
 from anamnesis_pipeline.steps.forget import is_forgetting
-from anamnesis_pipeline.steps.survey import look
+from anamnesis_pipeline.steps.source_specs import LEAST_INTERVAL_S
+from anamnesis_pipeline.steps.survey import Answer, look
 from anamnesis_pipeline.store.ingest_base import log_sources
 from anamnesis_pipeline.wiring import effective_settings, open_store
 from anamnesis_pipeline.wording import counted
@@ -31,11 +33,14 @@ INGEST_MAX_S = 7_200
 """After so long Dagster takes an `ingest` run for dead: a run that lost its process would hold its source for ever. One
 that was still alive is requested again and goes on where it was."""
 MACHINE_TAG = "anamnesis/machine"
+QUICK_LOOK_S = 10.0
+"""So long a look at the quick sources waits for their machines; what they say later is there for the next one."""
+_QUICK_FLIGHTS = Flights[Answer]()
+"""Their own: a machine that hangs in the look of `crawl_sensor` holds up no quick one."""
 
 
 def crawl_interval_s() -> int:
-    """Seconds between two ticks, as set when the definitions are loaded: the shortest that any source wants. Never
-    makes the home folder.
+    """Seconds between two ticks of `crawl_sensor`, as set when the definitions are loaded. Never makes the home folder.
 
     Settings that cannot be read are the doctor's business and no reason to have no sensor.
     """
@@ -44,16 +49,18 @@ def crawl_interval_s() -> int:
         if not settings.database.exists():
             return settings.crawl_interval_s
         with closing(open_store(settings)) as store:
-            settings = effective_settings(store)
-            own = [spec.interval_s for spec in configured_specs(settings, store) if spec.interval_s]
-            return min(settings.crawl_interval_s, *own) if own else settings.crawl_interval_s
+            return effective_settings(store).crawl_interval_s
     except AnamnesisError:
         return int(settings_module.Settings.model_fields["crawl_interval_s"].default)
 
 
+CRAWL_S = crawl_interval_s()
+"""Seconds between two ticks of `crawl_sensor`; Dagster reads it when it loads the code, and not again."""
+
+
 @dg.sensor(
     job=ingest,
-    minimum_interval_seconds=crawl_interval_s(),
+    minimum_interval_seconds=CRAWL_S,
     default_status=dg.DefaultSensorStatus.RUNNING,
     description="Looks at all machines, adds new sources, and ingests those with something new or left half done.",
 )
@@ -87,6 +94,36 @@ def crawl_sensor(context: dg.SensorEvaluationContext, memory: MemoryResource) ->
         run_requests=requests, dynamic_partitions_requests=[SOURCES.build_add_request(added)], cursor=stale,
         asset_events=events,
     )  # fmt: skip
+
+
+@dg.sensor(
+    job=ingest,
+    minimum_interval_seconds=LEAST_INTERVAL_S,
+    default_status=dg.DefaultSensorStatus.RUNNING,
+    description="Looks at the sources with a shorter interval than crawl_sensor has, and ingests those with news.",
+)
+def quick_crawl_sensor(context: dg.SensorEvaluationContext, memory: MemoryResource) -> dg.SensorResult | dg.SkipReason:
+    """Asks only the machines of sources that are to be looked at more often than `crawl_sensor` ticks, each at its own
+    interval, which so counts from the moment it was set. Without such sources nobody is asked.
+    """
+    crawler = memory.crawler
+    quick = [spec for spec in crawler.specs if crawler.interval_of(spec) < CRAWL_S]
+    if not quick:
+        return dg.SkipReason(f"No source is to be looked at more often than every {CRAWL_S} s.")
+    theirs = replace(crawler, hosts=replace(crawler.hosts, specs=quick), flights=_QUICK_FLIGHTS)
+    found = look(theirs, datetime.now(UTC), budget_s=QUICK_LOOK_S)
+    for problem in found.problems:
+        context.log.warning(problem)
+    running = _running_sources(context.instance)
+    wanted = _drawn(set(found.changed) - running)
+    if not wanted:
+        return dg.SkipReason(_why_nothing(len(quick), len(running), found.problems))
+    added = new_keys(context.instance.get_dynamic_partitions(str(SOURCES.name)), wanted)
+    machines = {source.key: source.machine for source in found.sources}
+    return dg.SensorResult(
+        run_requests=[_ingest_request(key, machines.get(key, "")) for key in wanted],
+        dynamic_partitions_requests=[SOURCES.build_add_request(added)],
+    )
 
 
 def _drawn(keys: set[str]) -> list[str]:

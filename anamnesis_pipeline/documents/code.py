@@ -15,7 +15,7 @@ LONG_CLASS_LINES = 150
 LONG_METHOD_LINES = 15
 LEAST_CHARS = 30
 """A definition with fewer characters stays in the head of its file."""
-MOST_LISTED_CHARS = 120
+MOST_LISTED_CHARS = 100
 """Of imports, constants and names of a file in its outline, each."""
 
 
@@ -42,14 +42,16 @@ def _span_chars(definition: Definition, lines: list[str]) -> int:
 
 
 def _head(path: str, name: str, language: str, code: CodeFile, large: list[Definition], lines: list[str]) -> Section:
-    outline = [f"{path} ({language})", code.doc]
+    outline = [path, code.doc]
     told = [name for name in code.imports if name not in sys.stdlib_module_names and name not in path.split("/")]
     for word, names in (("imports", told), ("constants", code.constants)):
         if names:
             outline.append(f"{word} {_listed(names)}")
-    public = [definition.names[-1] for definition in code.definitions if not definition.private]
-    if public:
-        outline.append(f"defines {_listed(public)}")
+    # A section of its own names what is large; without a word about the file, these names are what it is about.
+    elsewhere = set(large) if code.doc else frozenset()
+    named = [found.names[-1] for found in code.definitions if not found.private and found not in elsewhere]
+    if named:
+        outline.append(f"defines {_listed(named)}")
     taken = {line for definition in large for line in range(definition.start, definition.end + 1)}
     rest = [line for line in range(len(lines)) if line not in taken]
     last = max(1, min(definition.start for definition in code.definitions))
@@ -76,11 +78,12 @@ def _sections_of_their_own(definition: Definition) -> list[Definition]:
 
 def _outline(definition: Definition, own: list[Definition]) -> str:
     outer = ".".join(definition.names[:-1])
-    said = _in_short(definition) if definition.private else _said(definition)
+    said = definition.names[-1] if definition.private else _said(definition)
     lines = [f"{outer}.{said}" if outer else said]
     for member in definition.members:
-        lines.append(member.names[-1] if member in own or member.private else _in_short(member))
-        lines += [f"  {inner.names[-1]}" for inner in member.members if member not in own]
+        if not member.private:
+            lines.append(member.names[-1] if member in own else _in_short(member))
+            lines += [f"  {inner.names[-1]}" for inner in member.members if member not in own and not inner.private]
     return "\n".join(lines)
 
 
@@ -89,10 +92,8 @@ def _said(definition: Definition) -> str:
 
 
 def _in_short(definition: Definition) -> str:
-    """What a definition is for; only if nobody wrote it down, and others may call it, what it takes."""
-    if definition.doc:
-        return f"{definition.names[-1]}: {definition.doc}"
-    return definition.names[-1] if definition.private else definition.signature
+    """What a definition is for; only if nobody wrote it down, what it takes."""
+    return f"{definition.names[-1]}: {definition.doc}" if definition.doc else definition.signature
 
 
 def _text_of(numbers: Sequence[int], lines: list[str]) -> str:

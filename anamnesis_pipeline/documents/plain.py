@@ -25,8 +25,8 @@ def heading(level: int, title: str) -> str:
 
 
 def row(cells: list[str]) -> str:
-    """A line of a table, or an empty one; every cell on one line."""
-    kept = [" ".join(cell.split()) for cell in cells]
+    """A line of a table, or an empty one; every cell on one line, a bar in it escaped."""
+    kept = [" ".join(cell.split()).replace("|", "\\|") for cell in cells]
     while kept and not kept[-1]:
         kept.pop()
     return " | ".join(kept)

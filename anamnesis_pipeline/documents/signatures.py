@@ -8,17 +8,17 @@ from anamnesis_pipeline.documents.names_in_code import body_of, name_of, paramet
 if TYPE_CHECKING:
     from tree_sitter import Node
 
-MOST_SIGNATURE_CHARS = 160
-MOST_DOC_CHARS = 80
+MOST_SIGNATURE_CHARS = 120
+MOST_DOC_CHARS = 72
 MOST_COMMENTS = 50
 
 
 def signature(node: "Node", outer: "Node") -> str:
-    """Name and parameters of a function, without types; of anything else the text up to its body. Decorators only where
-    they say something of their own, such as a route.
+    """Name and parameters of a function, without types; of anything else the text up to its body. Of decorators
+    the first that says something of its own, such as a route, and of it no more than that.
     """
     decorators = [words(child) for child in outer.named_children if child.type == "decorator"]
-    said = [text[:60] for text in decorators if re.search(r"[\"']", text)][:2]
+    said = [f"{found.group()})" for text in decorators if (found := _ROUTE.match(text))][:1]
     parameters = parameters_of(node)
     if parameters is None or node.type.startswith(("class", "record")):
         return " ".join([*said, head(node)])
@@ -26,7 +26,7 @@ def signature(node: "Node", outer: "Node") -> str:
 
 
 def head(node: "Node") -> str:
-    """The text of a node up to its body, on one line, at most 160 characters."""
+    """The text of a node up to its body, on one line, at most 120 characters."""
     data = node.text or b""
     body = body_of(node)
     if body is not None and node.start_byte < body.start_byte <= node.end_byte:
@@ -82,6 +82,8 @@ def last_row(node: "Node") -> int:
     return end.row - 1 if end.column == 0 and end.row > node.start_point.row else end.row
 
 
+_ROUTE = re.compile(r"@[\w.]{1,40}\(\s*([\"'])[^\"']{1,60}\1")
+"""A decorator up to the text it begins with, such as the path of a route."""
 _MARK = re.compile(r"^\s*(?:/\*+!?|\*+/|\*|//[/!]*|#+!?|--+)?\s?")
 _TAG = re.compile(r"</?\w+[^>]*>")
 _NOTHING = ("/usr/bin", "/bin/", "SPDX", "-*-", "eslint", "noqa")
@@ -95,7 +97,7 @@ def said_in(comments: list["Node"]) -> str:
 
 
 def first_sentence(text: str) -> str:
-    """The first sentence of the first paragraph, at most 80 characters."""
+    """The first sentence of the first paragraph, at most 72 characters."""
     paragraph = re.split(r"\n\s*(?:\n|[@:]\w|Args:|Parameters\n)", text.strip(), maxsplit=1)[0]
     sentence = re.split(r"(?<=[.:;!?])\s", " ".join(paragraph.split()), maxsplit=1)[0]
     return _short(sentence.rstrip(".:;"), MOST_DOC_CHARS)

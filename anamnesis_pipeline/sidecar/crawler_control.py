@@ -17,6 +17,7 @@ from anamnesis_pipeline.sidecar.crawler_schemas import (
     CrawledOut,
     CrawlerStatusOut,
     CrawlStartedOut,
+    FirstLookOut,
     HostOut,
     LogFolderOut,
     PatternOut,
@@ -24,6 +25,7 @@ from anamnesis_pipeline.sidecar.crawler_schemas import (
     TrialOut,
 )
 from anamnesis_pipeline.sidecar.jsonl_control import JsonlControl
+from anamnesis_pipeline.sidecar.jsonl_schemas import StatusOut
 from anamnesis_pipeline.sidecar.rendering import utc_text
 from anamnesis_pipeline.sidecar.services import Backfills
 from anamnesis_pipeline.sources.specs import SourceSpec, is_of, with_machine
@@ -36,6 +38,7 @@ from anamnesis_pipeline.steps.source_specs import put_spec, put_specs, remove_sp
 from anamnesis_pipeline.steps.source_trial import Trial, try_source
 from anamnesis_pipeline.steps.survey import look
 from anamnesis_pipeline.store.base import Store
+from anamnesis_pipeline.wording import counted
 
 TRIAL_S = 30.0
 RUN_LOOK_S = 10.0
@@ -61,22 +64,26 @@ class CrawlerControl:
         """The same, JSON-ready."""
         return [source_out(spec) for spec in self.specs()]
 
-    def put_all(self, specs: Sequence[SourceSpec]) -> None:
-        """Let these be all that are configured beside the built-in ones.
+    def put_all(self, specs: Sequence[SourceSpec]) -> list[str]:
+        """Let these be all that are configured beside the built-in ones; returns the names of the new and changed ones.
 
         :raises BadSetting: one cannot be, or they contradict each other. Nothing has changed then.
         """
         for spec in specs:
             self._check_host(spec)
+        before = set(self.specs())
         put_specs(self._store.settings, specs, built_in(self._settings), self._settings.machine)
+        return [spec.name for spec in self.specs() if spec not in before]
 
     def put(self, spec: SourceSpec) -> bool:
-        """Add one, or change the one of its name; returns whether it is new.
+        """Add one, or change the one of its name; returns whether it is another one than before.
 
         :raises BadSetting: it cannot be, or contradicts another. Nothing has changed then.
         """
         self._check_host(spec)
-        return put_spec(self._store.settings, spec, built_in(self._settings), self._settings.machine)
+        before = self.find(spec.name)
+        put_spec(self._store.settings, spec, built_in(self._settings), self._settings.machine)
+        return self.find(spec.name) != before
 
     def remove(self, name: str) -> SourceSpec:
         """Crawl one no longer; what was read of it stays.
@@ -139,7 +146,7 @@ class CrawlerControl:
         last = jsonl["last_run"]
         return {
             "running": jsonl["running"],
-            "current_activity": [f"reading {run['source']} ({run['status'].lower()})" for run in jsonl["runs"]],
+            "current_activity": _activity(jsonl),
             "runs": jsonl["runs"],
             "last_run": last,
             "duration_s": last["duration_s"] if last else None,
@@ -179,11 +186,34 @@ class CrawlerControl:
         started = JsonlControl(self._store, self._dagster).launch(keys, "Crawl, asked for by hand")
         return {**started, "problems": list(found.problems)}
 
+    def first_look(self, names: Sequence[str]) -> FirstLookOut | None:
+        """Look at new and changed sources at once, and have them read; None without any. What stands against it is part
+        of the answer.
+        """
+        if not names:
+            return None
+        try:
+            started = self.run(names)
+        except ServiceUnreachable as exc:
+            return first_look_out(None, f"read by the next look of `anamnesis up` ({exc}), or now: anamnesis ingest")
+        if started["run_id"]:
+            return first_look_out(started, f"read now: {started['link']}")
+        if started["running_already"]:
+            return first_look_out(started, "being read already")
+        return first_look_out(started, "looked at again in its interval: there is nothing to read yet")
+
     def log_folders(self) -> list[LogFolderOut]:
         """Folders of this machine that may hold logs."""
         roots = {os.path.expanduser(spec.root) for spec in self.specs() if not spec.host}
         found = log_folders(Path(claude_projects_dir()))
         return [cast(LogFolderOut, {**asdict(folder), "configured": folder.path in roots}) for folder in found]
+
+
+def _activity(jsonl: StatusOut) -> list[str]:
+    """What goes on, in words. Pure."""
+    if jsonl["requested"] and not jsonl["runs"]:
+        return [f"{counted(jsonl['requested'], 'request')} about to be run"]
+    return [f"reading {run['source']} ({run['status'].lower()})" for run in jsonl["runs"]]
 
 
 def check_regex(pattern: str) -> PatternOut:
@@ -201,6 +231,17 @@ def source_out(spec: SourceSpec) -> SourceOut:
     """A source, JSON-ready. Pure."""
     lists = {"include": list(spec.include), "exclude": list(spec.exclude)}
     return cast(SourceOut, {**asdict(spec), **lists, "built_in": spec.is_built_in})
+
+
+def first_look_out(started: CrawlStartedOut | None, text: str) -> FirstLookOut:
+    """What a first look led to, JSON-ready. Pure."""
+    return {
+        "started": bool(started and (started["run_id"] or started["running_already"])),
+        "text": text,
+        "run_id": started["run_id"] if started else None,
+        "link": started["link"] if started else None,
+        "problems": started["problems"] if started else [],
+    }
 
 
 def trial_out(trial: Trial) -> TrialOut:
@@ -258,7 +299,7 @@ def crawled_out(row: SpecStatus) -> CrawledOut:
         "last_success": _text(seen.seen_at),
         "fresh": row.fresh,
         "lag_s": round(row.lag_s, 1),
-        "behind": len(seen.behind),
+        "behind": row.behind,
         "partitions": list(row.partitions),
         "files": seen.files,
         "bytes": seen.bytes,

@@ -15,7 +15,8 @@ from anamnesis_pipeline.sidecar.crawler_schemas import (
     LogFoldersOut,
     PatternIn,
     PatternOut,
-    SourceOut,
+    PutSourceOut,
+    PutSourcesOut,
     SourcesIn,
     SourcesOut,
     SourceTestIn,
@@ -49,12 +50,14 @@ def list_sources(control: Control) -> Response:
     return json_reply({"sources": control.sources()})
 
 
-@router.put("/sources", response_model=SourcesOut)
+@router.put("/sources", response_model=PutSourcesOut)
 def put_sources(wish: SourcesIn, control: Control) -> Response:
-    """Let these be all configured sources beside the built-in ones. What was read of others stays."""
+    """Let these be all configured sources beside the built-in ones; what is new or changed is looked at and read at
+    once. What was read of others stays.
+    """
     with refusing("sources"):
-        control.put_all([model.spec() for model in wish.sources])
-    return json_reply({"sources": control.sources()})
+        changed = control.put_all([model.spec() for model in wish.sources])
+    return json_reply({"sources": control.sources(), "first_look": control.first_look(changed)})
 
 
 @router.post("/sources/test", response_model=TrialOut)
@@ -68,13 +71,14 @@ def try_source(wish: SourceTestIn, control: Control) -> Response:
         return json_reply(control.trial_out(spec))
 
 
-@router.put("/sources/{name}", response_model=SourceOut)
+@router.put("/sources/{name}", response_model=PutSourceOut)
 def put_source(name: SourceName, fields: SpecFields, control: Control) -> Response:
-    """Add a source, or change the one of this name; it is looked at within one tick."""
+    """Add a source, or change the one of this name; it is looked at and read at once."""
     spec = SpecModel(name=name, **fields.model_dump()).spec()
     with refusing("root"):
-        control.put(spec)
-    return json_reply(source_out(control.find(name) or spec))
+        is_changed = control.put(spec)
+    look = control.first_look([name] if is_changed else [])
+    return json_reply({**source_out(control.find(name) or spec), "first_look": look})
 
 
 @router.delete("/sources/{name}", status_code=204)

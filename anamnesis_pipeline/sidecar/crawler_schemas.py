@@ -74,6 +74,30 @@ class SourcesOut(TypedDict):
     sources: list[SourceOut]
 
 
+class FirstLookOut(TypedDict):
+    """What came of looking at sources at once that are new or were changed. `text` says it for people; `problems` are
+    those of their machines. `run_id` as in what a run answers; null when nothing was started.
+    """
+
+    started: bool
+    text: str
+    run_id: str | None
+    link: str | None
+    problems: list[str]
+
+
+class PutSourceOut(SourceOut):
+    """A source as it is now; `first_look` is null when it was the same before."""
+
+    first_look: FirstLookOut | None
+
+
+class PutSourcesOut(SourcesOut):
+    """All sources as they are now; `first_look` is of those that are new or were changed, null without any."""
+
+    first_look: FirstLookOut | None
+
+
 class FormatOut(TypedDict):
     """Files of one format."""
 
@@ -102,7 +126,9 @@ class TrialOut(TypedDict):
 
 
 class HostOut(TypedDict):
-    """A machine; `host` is empty for this one. `away`: it did not answer the last time, and is tried at `next_try`."""
+    """A machine; `host` is empty for this one. `away`: it did not answer the last time, and is tried by the tick at
+    `next_try` or the first one after it.
+    """
 
     host: str
     machine: str
@@ -152,8 +178,9 @@ class CrawlerTotalsOut(TypedDict):
 
 
 class CrawlerStatusOut(TypedDict):
-    """How the crawler is doing. `running` is null, with the reason in `dagster`, while Dagster is away. `retired`:
-    partitions whose source is not configured any more; they keep what was read.
+    """How the crawler is doing. `running` is null, with the reason in `dagster`, while Dagster is away, and true where
+    a run was asked for that has not begun. `retired`: partitions whose source is not configured any more; they keep
+    what was read.
     """
 
     running: bool | None

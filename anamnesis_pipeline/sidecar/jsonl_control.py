@@ -58,15 +58,17 @@ class JsonlControl:
     def status(self) -> StatusOut:
         """Runs, counters, and how the LLM is doing; without Dagster's part while that does not answer."""
         settings = effective_settings(self._store)
-        found, reason = None, None
+        found, reason, requested = None, None, 0
         try:
-            found = self._dagster.ingest_runs() if self._dagster is not None else None
+            if self._dagster is not None:
+                found, requested = self._dagster.ingest_runs(), len(self._dagster.unfinished_ingest_backfills())
         except ServiceUnreachable as exc:
             reason = str(exc)
         counts, by_model = self._store.ingest.counts(), self._store.ingest.summary_counts()
         tick = next_tick(datetime.now(UTC), settings.ingest_schedule, settings.ingest_hour, settings.timezone)
         return {
-            "running": None if found is None else bool(found.unfinished),
+            "running": None if found is None else bool(found.unfinished or requested),
+            "requested": requested,
             "runs": [self._run(run) for run in found.unfinished] if found else [],
             "last_run": self._run(found.last) if found and found.last else None,
             "last_interrupted": self._run(found.interrupted) if found and found.interrupted else None,

@@ -138,11 +138,13 @@ class IngestedOut(TypedDict):
 
 
 class StatusOut(TypedDict):
-    """How the reading of logs is doing. `running` is null, with the reason in `dagster`, while Dagster is away.
+    """How the reading of logs is doing. `running` is null, with the reason in `dagster`, while Dagster is away, and
+    true as soon as somebody asked for it: `requested` is how many requests may start runs yet.
     `last_interrupted` is the last run that was cut off by an end of the system: what it left is done by later ones.
     """
 
     running: bool | None
+    requested: int
     runs: list[RunOut]
     last_run: RunOut | None
     last_interrupted: RunOut | None

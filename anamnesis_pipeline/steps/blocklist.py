@@ -62,11 +62,11 @@ def lift(store: Store, entry_id: str) -> Lifted | None:
     going = [r.rule_id for r in rules if r.rule_id == entry_id or (episode_id and r.episode_id == episode_id)]
     for rule_id in going:
         store.settings.set(RULES + rule_id, None)
-    if going:
-        store.settings.set(STAMP, uuid.uuid4().hex)
     released = sum(map(store.exclusion.release, going))
     ids = [episode_id, *(record_id(episode_id, number) for number in range(MAX_RECORDS))] if episode_id else []
-    lifted = store.exclusion.lift(ids)
+    lifted = store.exclusion.lift([*going, *ids])
+    if going or lifted.files:
+        store.settings.set(STAMP, uuid.uuid4().hex)  # so that the next look compares every file, whatever a host says
     if not going and not lifted.tombstones:
         return None
     return replace(lifted, parts=lifted.parts + released)
@@ -121,8 +121,8 @@ def what_comes_back(entry_id: str, lifted: Lifted) -> str:
         found.append(f"{counted(lifted.parts, 'part')} that are stored come back with the next ingest")
     if lifted.files:
         found.append(
-            f"its text was forgotten for good; {counted(lifted.files, 'log')} with it will be read again from the "
-            "beginning, and it comes back if it is still there"
+            f"{counted(lifted.files, 'file')} that had it will be read again from the beginning, and it comes back if "
+            "it is still there"
         )
     if entry_id.startswith(RULE_ID):
         found.append("what the rule kept from being read is read by the next crawl")

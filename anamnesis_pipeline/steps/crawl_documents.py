@@ -9,9 +9,11 @@ from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from concurrent.futures import Executor, Future, ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Protocol
 
 from anamnesis_pipeline.documents.formats import to_text
+from anamnesis_pipeline.documents.table_secrets import tables_masked
 from anamnesis_pipeline.errors import DocumentUnreadable, HostRefused, HostUnreachable, SourceUnreadable, StoreBusy
 from anamnesis_pipeline.model import EXCLUDED, ArchiveBase, FileCursor, FileStat, Source, content_id
 from anamnesis_pipeline.sources.archive import WRITERS, Archive, NewGeneration
@@ -22,8 +24,9 @@ from anamnesis_pipeline.sources.specs import SourceSpec
 from anamnesis_pipeline.steps.crawl import CrawlReport, Mask
 from anamnesis_pipeline.steps.document_versions import Origin, Version, noted, origins, waiting
 from anamnesis_pipeline.steps.exclusion import Exclusions
-from anamnesis_pipeline.steps.forgotten_sections import has_forgotten_sections, without_forgotten_sections
+from anamnesis_pipeline.steps.forgotten_sections import without_forgotten_sections
 from anamnesis_pipeline.steps.memory_projects import misnamed, project_named
+from anamnesis_pipeline.steps.section_tombstones import SectionTombstones
 from anamnesis_pipeline.store.base import Store
 
 BATCH_FILES = 1_000
@@ -82,7 +85,7 @@ class _Crawl:
     origin: Callable[[str], Origin]
     root: str
     skew_ns: int
-    forgets: bool
+    tombstones: SectionTombstones | None
     tally: _Tally
     exclusions: Exclusions
     noted: str
@@ -132,7 +135,7 @@ def crawl_documents(
     crawl = _Crawl(
         store, archive, source, rules, mask,
         origins(source, survey.root, survey.repositories, label, named), survey.root,
-        round(abs(host.clock_skew_s() or 0.0) * 1e9), has_forgotten_sections(store), _Tally(),
+        round(abs(host.clock_skew_s() or 0.0) * 1e9), tombstones_of(store, source.key), _Tally(),
         exclusions, exclusions.noted,
     )  # fmt: skip
     survey = with_emptied(survey, store.ingest.cursors(source.key))
@@ -285,11 +288,12 @@ def _looked_at(crawl: _Crawl, rules: RuleSet, read: Read, file: FileStat, before
             crawl.tally.left_out[EXCLUDED] += 1
             return _unread(crawl.source, file, before, crawl.noted)
         text = to_text(file.path, data) if data.strip() else ""  # many a file of code is empty, and no problem
-        lines = masked_lines(crawl.store, crawl.mask, file.path, text, crawl.tally.masked, forgets=crawl.forgets)
+        version = _version(crawl, file)
+        lines = masked_lines(crawl.tombstones, crawl.mask, file.path, version.place, text, crawl.tally.masked)
     except (SourceUnreadable, DocumentUnreadable) as problem:
         crawl.tally.problems.append(str(problem))
         return _unread(crawl.source, file, before, str(problem))
-    return versioned(crawl.source, file, before, lines, _version(crawl, file))
+    return versioned(crawl.source, file, before, lines, version)
 
 
 def _version(crawl: _Crawl, file: FileStat) -> Version:
@@ -309,16 +313,28 @@ def _whole(read: Read, path: str, size: int) -> bytes:
     return bytes(data)
 
 
-def masked_lines(store: Store, mask: Mask, path: str, text: str, masked: Counter[str], *, forgets: bool) -> list[str]:
+def tombstones_of(store: Store, source: str) -> SectionTombstones | None:
+    """What is to stay away of the documents of a source; None where there is nothing, so that nobody looks for it."""
+    found = SectionTombstones(store, source)
+    return None if found.is_empty else found
+
+
+def masked_lines(
+    tombstones: SectionTombstones | None, mask: Mask, path: str, place: str, text: str, masked: Counter[str]
+) -> list[str]:
     """The lines of a document with its secrets masked, and nothing in those of sections that were forgotten.
 
+    :param place: what the document is known by.
     :param masked: counts the secrets.
     :raises DocumentUnreadable: no sections can be made of it, so that nobody knows whether one of them was forgotten.
     """
     text, found = mask(text)
-    masked.update(found)
+    text, of_tables = tables_masked(path, text, mask)
+    masked.update(found + of_tables)
     lines = text.removesuffix("\n").split("\n")
-    return without_forgotten_sections(path, lines, store.forgetting.forgotten) if forgets else lines
+    if tombstones is None:
+        return lines
+    return without_forgotten_sections(path, lines, partial(tombstones.going, path, place))
 
 
 def versioned(source: Source, file: FileStat, before: FileCursor | None, lines: list[str], version: Version) -> _Read:
@@ -369,8 +385,7 @@ def add_version(
     :raises StoreFull: the disk has no room.
     """
     text = to_text(path, data)
-    forgets = has_forgotten_sections(store)
-    lines = masked_lines(store, mask, path, text, Counter(), forgets=forgets)
+    lines = masked_lines(tombstones_of(store, source.key), mask, path, version.place, text, Counter())
     file = FileStat(path, len(data), version.mtime_ns, 0, 0)
     with archive.writing(source.key):
         read = versioned(source, file, store.ingest.cursor(source.key, path), lines, version)

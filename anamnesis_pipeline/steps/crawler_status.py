@@ -1,12 +1,12 @@
 """How the crawler is doing, from what the last looks left in the store: no host is asked."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
 from anamnesis_pipeline.model import EXCLUDED, Source
 from anamnesis_pipeline.sources.specs import SourceSpec, is_of
-from anamnesis_pipeline.steps.host_clock import HostClock, Look, read_clock, read_look, read_problems
+from anamnesis_pipeline.steps.host_clock import HostClock, Look, read_clock, read_look, read_problems, still_behind
 from anamnesis_pipeline.store.base import Store
 
 STALE_AFTER = 3
@@ -33,8 +33,8 @@ class HostStatus:
 
 @dataclass(frozen=True, slots=True)
 class SpecStatus:
-    """A configured source. `partitions` are its sources; `lag_s` is how long the one that waits longest has something
-    new. `fresh`: it was seen within three intervals, or is too new to have been. `errors`: file and
+    """A configured source. `partitions` are its sources; `behind` of them have something new, the one that waits
+    longest for `lag_s`. `fresh`: it was seen within three intervals, or is too new to have been. `errors`: file and
     reason, and what else went wrong when it was last read.
     """
 
@@ -42,6 +42,7 @@ class SpecStatus:
     look: Look
     interval_s: int
     partitions: tuple[str, ...]
+    behind: int
     lag_s: float
     fresh: bool
     errors: tuple[str, ...] = ()
@@ -84,15 +85,16 @@ def _spec_status(
     unread = [reason for source in sources for reason in errors.get(source.key, ())]
     others = (problem for source in sources for problem in read_problems(store.settings, source.key))
     unread += [p for p in dict.fromkeys(others) if not any(reason.endswith(p) for reason in unread)]
+    behind = still_behind(store.settings, look)
     return SpecStatus(
-        spec, look, interval_s, tuple(source.key for source in sources), lag_s(look.behind.values(), now),
+        spec, look, interval_s, tuple(source.key for source in sources), len(behind), lag_s(behind.values(), now),
         is_fresh(look, clock, interval_s, now), tuple(unread[:MOST_ERRORS]),
     )  # fmt: skip
 
 
-def lag_s(behind: Iterable[str], now: datetime) -> float:
+def lag_s(behind: Collection[datetime], now: datetime) -> float:
     """How long the source that waits longest has something new, in seconds. Pure."""
-    return max(((now - datetime.fromisoformat(since)).total_seconds() for since in behind), default=0.0)
+    return max((now - min(behind)).total_seconds(), 0.0) if behind else 0.0
 
 
 def is_fresh(look: Look, clock: HostClock, interval_s: int, now: datetime) -> bool:

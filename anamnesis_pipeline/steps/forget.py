@@ -29,6 +29,7 @@ from anamnesis_pipeline.steps.forgotten_uploads import drop_uploads
 from anamnesis_pipeline.steps.posting import CONTEXT_WITHIN, posted_passages
 from anamnesis_pipeline.steps.restore import is_below, names
 from anamnesis_pipeline.steps.rewriting import Change, rewrite_generation
+from anamnesis_pipeline.steps.section_tombstones import bury_sections
 from anamnesis_pipeline.steps.tool_outputs import NO_LINE, names_on_line, output_key
 from anamnesis_pipeline.store.base import Store
 from anamnesis_pipeline.store.forget_base import Selection
@@ -99,9 +100,11 @@ class Forgetter:
         target = self._target(request)
         return self._report(target, self._lines_to_go(target), request.session_id, dry_run=True)
 
-    def forget(self, request: ForgetRequest) -> ForgetReport:
+    def forget(self, request: ForgetRequest, rule_id: str = "") -> ForgetReport:
         """Remove it, everywhere; what an earlier run left undone is finished first.
 
+        :param rule_id: the rule that keeps it away as well: its tombstones are no entries of their own, and are lifted
+            with the rule.
         :raises GiveUp: nothing is asked for.
         :raises StoreFull: no room for a rewritten archive file; what is left to do is done by the next run.
         """
@@ -110,9 +113,13 @@ class Forgetter:
             target = self._target(request)
             report = self._report(target, self._lines_to_go(target), request.session_id, dry_run=False)
             self._store.settings.set(
-                JOB, {"ids": sorted(target.ids), "whole": sorted(target.whole), "kept": sorted(target.kept)}
-            )
-            return replace(report, problems=self._carry_out(target))
+                JOB,
+                {
+                    "ids": sorted(target.ids), "whole": sorted(target.whole), "kept": sorted(target.kept),
+                    "rule": rule_id,
+                },
+            )  # fmt: skip
+            return replace(report, problems=self._carry_out(target, rule_id))
 
     def resume(self) -> bool:
         """Finish what was begun; False when nothing was. One that is under way is waited for."""
@@ -126,7 +133,7 @@ class Forgetter:
         if job is None:
             return False
         whole = [(source, path) for source, path in job["whole"]]
-        self._carry_out(Target(self._store, job["ids"], whole, job["kept"]))
+        self._carry_out(Target(self._store, job["ids"], whole, job["kept"]), job["rule"])
         return True
 
     # --- what is asked for ---
@@ -283,16 +290,20 @@ class Forgetter:
 
     # --- doing it ---
 
-    def _carry_out(self, target: Target) -> list[str]:
+    def _carry_out(self, target: Target, rule_id: str) -> list[str]:
         """Every step in order; each may be repeated. Returns what could not be done."""
         self._renew_contexts_of_posted(target)
         outputs = self._outputs(target)
-        self._store.forgetting.bury(target.tombstones | {key: [key] for key in (output_key(p) for _, p in outputs)})
+        graves = target.tombstones | {key: [key] for key in (output_key(p) for _, p in outputs)}
+        self._store.forgetting.bury(graves)
+        bury_sections(self._store, target.parts)
         for episode_id in self._store.episodes.get(sorted(target.ids)):
             self._store.episodes.delete(episode_id, tombstone=not target.kept)  # else it has one, without what is kept
         # most of these ids are of records that never were: nobody need see them
         records = {record_id(key, number): key for key in target.ids for number in range(MAX_RECORDS)}
-        self._store.exclusion.explain(FORGOTTEN, target.ids, records)
+        self._store.exclusion.explain(
+            FORGOTTEN, target.ids, dict.fromkeys(graves if rule_id else (), rule_id) | records
+        )
         for file in outputs:  # before the lines that say that they go
             self._rewrite(file, lambda lines: [NO_LINE] * len(lines))
         for file in target.logs:

@@ -8,37 +8,30 @@ from anamnesis_pipeline.document_model import Section
 from anamnesis_pipeline.documents.blocks import GAP
 from anamnesis_pipeline.documents.sections import sections_of
 from anamnesis_pipeline.errors import DocumentUnreadable
-from anamnesis_pipeline.message_keys import SECTION_KEY, section_key
+from anamnesis_pipeline.message_keys import section_key
 from anamnesis_pipeline.model import SegmentKind
 from anamnesis_pipeline.steps.tool_outputs import NO_LINE
-from anamnesis_pipeline.store.base import Store
-
-
-def has_forgotten_sections(store: Store) -> bool:
-    """Whether some section of a document was ever deleted; cheap."""
-    return store.forgetting.has_forgotten(SECTION_KEY)
 
 
 def without_forgotten_sections(
-    path: str, lines: Sequence[str], forgotten: Callable[[Sequence[str]], set[str]]
+    path: str, lines: Sequence[str], going: Callable[[Sequence[Section]], Sequence[Section]]
 ) -> list[str]:
     """The lines of a document without the text of sections that were forgotten; as many lines.
 
-    :param forgotten: those of some keys that a tombstone forbids.
+    :param going: those of its sections that tombstones forbid.
     :raises DocumentUnreadable: no sections can be made of it.
     """
     try:
         sections = sections_of(path, "\n".join(lines))
     except Exception as problem:  # parsers raise whatever fits the damage
         raise DocumentUnreadable(f"{path}: no sections could be made of it: {problem!r}") from problem
-    gone = forgotten(sorted({key for section in sections for key in keys_of(section)}))
-    return _without(lines, [s for s in sections if _goes(s, gone)])
+    return _without(lines, going(sections))
 
 
 def without_sections(path: str, lines: Sequence[str], keys: Collection[str]) -> list[str]:
     """The lines of a document without the text of sections all of whose text has some of `keys`; as many lines."""
     sections = sections_of(path, "\n".join(lines))
-    return _without(lines, [s for s in sections if _goes(s, keys)])
+    return _without(lines, [s for s in sections if goes(s, keys)])
 
 
 def keys_of(section: Section) -> list[str]:
@@ -46,7 +39,7 @@ def keys_of(section: Section) -> list[str]:
     return [section_key(piece.text) for piece in section.pieces]
 
 
-def _goes(section: Section, gone: Collection[str]) -> bool:
+def goes(section: Section, gone: Collection[str]) -> bool:
     """Whether all of its text is gone; an outline follows from other sections, too, so it changes with those."""
     written = [section_key(piece.text) for piece in section.pieces if piece.kind is not SegmentKind.OUTLINE]
     return all(key in gone for key in written or keys_of(section))

@@ -2,14 +2,14 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from anamnesis_pipeline.store.base import SettingsRecords
 
-HOST, LOOK, PROBLEMS = "crawl.host.", "crawl.source.", "crawl.problems."
+HOST, LOOK, PROBLEMS, READ = "crawl.host.", "crawl.source.", "crawl.problems.", "crawl.read."
 """Stored under these prefixes: the clock of a host (`local`: this machine), what was seen of a configured source, and
-what went wrong when one of its partitions was last read.
+of one of its partitions what went wrong when it was last read, and when it was last read to its end.
 """
 MOST_PROBLEMS = 20
 """Of one reading that are kept."""
@@ -37,8 +37,11 @@ class HostClock:
     skew_s: float | None = None
 
     def is_due(self, now: datetime) -> bool:
-        """Whether it may be tried."""
-        return self.next_at is None or now >= self.next_at
+        """Whether it may be tried: the tick that comes about then may come a little too early."""
+        if self.next_at is None:
+            return True
+        wait = self.next_at - self.tried_at if self.tried_at else timedelta()
+        return now >= self.next_at - wait * EARLY
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,6 +123,24 @@ def write_problems(settings: SettingsRecords, key: str, problems: Sequence[str])
     kept = list(problems[:MOST_PROBLEMS])
     if kept != list(read_problems(settings, key)):
         settings.set(PROBLEMS + key, kept or None)
+
+
+def note_read(settings: SettingsRecords, key: str, at: datetime) -> None:
+    """The stored source `key` was read to its end; `at` is when that began."""
+    settings.set(READ + key, at.isoformat())
+
+
+def still_behind(settings: SettingsRecords, look: Look) -> dict[str, datetime]:
+    """Key -> since when there is something to read, of the sources of a look that were not read since; where one was
+    read before that look, since then.
+    """
+    read = {key: settings.get(READ + key) for key in look.behind}
+    times = {key: datetime.fromisoformat(at) for key, at in read.items() if at}
+    return {
+        key: max(datetime.fromisoformat(since), times.get(key, datetime.min.replace(tzinfo=UTC)))
+        for key, since in look.behind.items()
+        if key not in times or (look.tried_at is not None and times[key] < look.tried_at)
+    }
 
 
 def _plain(values: Mapping[str, Any]) -> dict[str, Any]:

@@ -25,7 +25,7 @@ from anamnesis_pipeline.steps.episodes import EpisodeReport, publish_source
 from anamnesis_pipeline.steps.exchanges import ParseReport, parse_source
 from anamnesis_pipeline.steps.forget import Forgetter
 from anamnesis_pipeline.steps.holding import hold_excluded
-from anamnesis_pipeline.steps.host_clock import write_problems
+from anamnesis_pipeline.steps.host_clock import note_read, write_problems
 from anamnesis_pipeline.steps.llm_choice import Llm
 from anamnesis_pipeline.steps.summaries import SummaryReport, summarize_source
 from anamnesis_pipeline.store.base import Store
@@ -63,8 +63,11 @@ class Pipeline:
         """
         if source.kind == "reserved":
             return CrawlReport()
+        started = datetime.now(UTC)
         report = self._crawled(source)
         write_problems(self.store.settings, source.key, report.problems)
+        if not report.problems:
+            note_read(self.store.settings, source.key, started)
         return report
 
     def _crawled(self, source: Source) -> CrawlReport:

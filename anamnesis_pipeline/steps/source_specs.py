@@ -100,15 +100,13 @@ def put_specs(
         settings.set(STORED + spec.name, _values(spec))
 
 
-def put_spec(settings: SettingsRecords, spec: SourceSpec, built_in: Sequence[SourceSpec], machine: str) -> bool:
-    """Add a source, or let it stand for the one of its name; returns whether it is new.
+def put_spec(settings: SettingsRecords, spec: SourceSpec, built_in: Sequence[SourceSpec], machine: str) -> None:
+    """Add a source, or let it stand for the one of its name.
 
     :raises BadSetting: it contradicts another, or cannot be; nothing has changed then.
     """
     others = [other for other in stored_specs(settings) if other.name != spec.name]
-    is_new = settings.get(STORED + spec.name) is None
     put_specs(settings, [*others, spec], built_in, machine)
-    return is_new
 
 
 def remove_spec(settings: SettingsRecords, name: str) -> SourceSpec:

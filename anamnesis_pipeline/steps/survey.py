@@ -28,6 +28,7 @@ from anamnesis_pipeline.steps.host_clock import (
 )
 from anamnesis_pipeline.steps.hosts import Hosts
 from anamnesis_pipeline.store.base import Store
+from anamnesis_pipeline.wording import counted
 
 log = logging.getLogger(__name__)
 
@@ -194,9 +195,9 @@ def _name_the_dead(visit: _Visit, asked: Iterable[str]) -> None:
 
 def dead_host_text(machine: str, clock: HostClock) -> str:
     """What to say of a host that does not answer."""
-    again = f"; tried again at {clock.next_at:%H:%M} UTC" if clock.next_at else ""
+    again = f"; tried again from {clock.next_at:%H:%M} UTC on" if clock.next_at else ""
     since = f", last seen {clock.answered_at:%Y-%m-%d %H:%M} UTC" if clock.answered_at else ", never seen"
-    return f"{machine}: {clock.error} (failed {clock.failures} times in a row{since}{again})"
+    return f"{machine}: {clock.error} (failed {counted(clock.failures, 'time')} in a row{since}{again})"
 
 
 def _look_at(visit: _Visit, spec: SourceSpec, survey: Survey | SourceUnreadable) -> None:

@@ -28,6 +28,19 @@ class Lifted:
     files: int = 0
 
 
+@dataclass(frozen=True, slots=True)
+class BuriedSection:
+    """What a tombstone keeps of a section that stood in a file (`source`, `path`): the `place` of the document, and in
+    `kept` what tells an edited copy (`likeness.kept_of`), empty where nothing does.
+    """
+
+    episode_id: str
+    source: str
+    path: str
+    place: str
+    kept: bytes
+
+
 class ExclusionRecords(Protocol):
     """Parts that a rule holds back, and tombstones."""
 
@@ -45,16 +58,34 @@ class ExclusionRecords(Protocol):
     def held(self) -> dict[str, int]:
         """Rule -> parts that it holds."""
 
-    def explain(self, reason: str, episode_ids: Iterable[str], records: Mapping[str, str]) -> None:
-        """Note with these tombstones why they are there, and with those of records with which episode they went."""
+    def explain(self, reason: str, episode_ids: Iterable[str], went_with: Mapping[str, str]) -> None:
+        """Note with these tombstones why they are there.
+
+        :param went_with: tombstone -> the episode, or the rule, with which it went and is lifted; it is no entry of its
+            own.
+        """
 
     def tombstones(self, limit: int, before: tuple[datetime, str] | None = None) -> list[Tombstone]:
-        """The newest first, by (time, id), but those of records that went with their episode. `before`: only what
-        follows that one.
+        """The newest first, by (time, id), but those that went with something else. `before`: only what follows that
+        one.
         """
 
     def lift(self, episode_ids: Sequence[str]) -> Lifted:
-        """Remove the tombstones of these ids, so that the next ingest brings back what there still is."""
+        """Remove the tombstones of these ids and of what went with them; the next ingest brings back what there is."""
 
     def lift_keys(self, keys: Sequence[str]) -> None:
         """Let messages of these keys come in again, whatever was deleted with them; its ids stay deleted."""
+
+    def secret(self) -> bytes:
+        """32 bytes that only this store has, for the digests that its tombstones keep."""
+
+    def bury_sections(self, sections: Iterable[BuriedSection]) -> None:
+        """Keep these; what is kept already of the same section in the same file stays."""
+
+    def has_buried(self) -> bool:
+        """Whether there is any buried section; cheap."""
+
+    def buried_at(self, source: str, place: str, texts: Iterable[str]) -> list[BuriedSection]:
+        """What was buried in this document, or in a file of the source in which one of these texts was seen
+        (`Sighting.text`); each section once.
+        """

@@ -50,6 +50,9 @@ def test_with_forget_what_is_stored_goes_too_and_nothing_of_it_is_left(home: Hom
     assert "1 episode" in result.output
     assert home.ingest(unmasked) == []
     assert b"walrus" not in home.bytes()
+    (entry,) = json.loads(run("list", "--json").output)
+    assert "read again" in run("remove", entry["id"]).output
+    assert len(home.ingest(unmasked)) == 1
 
 
 def test_an_episode_and_a_file_can_be_excluded(home: Home, tmp_path: Path) -> None:

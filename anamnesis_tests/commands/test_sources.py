@@ -76,6 +76,7 @@ def test_a_folder_is_added_after_it_was_shown_what_of_it_is_crawled(notes: Path)
     output = said("add", str(notes), "--name", "notes", "--private", "--interval", "60")
     assert "a.md" in output
     assert "left out, ignored by .gitignore: 1, such as draft.md" in output
+    assert "notes: read by the next look of `anamnesis up`" in output
     assert names() == ["local-logs", "local-memory", "notes"]
     (row,) = (row for row in json.loads(said("list", "--json"))["sources"] if row["name"] == "notes")
     assert (row["private"], row["interval_s"], row["kind"], row["machine"]) == (True, 60, "documents", "mac")

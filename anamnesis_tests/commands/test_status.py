@@ -71,6 +71,18 @@ def test_a_source_has_a_line_with_its_files_and_when_it_was_seen(settings: Setti
     assert (finding.ok, "on 1 machine" in finding.detail) == (True, True)
 
 
+def test_what_is_new_is_shown_until_it_was_read_and_no_longer(settings: Settings, store: Store) -> None:
+    put_spec(store.settings, notes(settings), built_in(settings), settings.machine)
+    crawler = open_crawler(settings, store, lasting=False)
+    report = look(crawler, datetime.now(UTC), everything=True, budget_s=10)
+    assert "1 part with something new" in said(settings)
+    ingest_all(open_pipeline(effective_settings(store), store), report.sources)
+    assert "something new" not in said(settings)
+    (settings.home.parent / "notes" / "b.md").write_text("# More\n\nOf what there is to say of ports.\n")
+    look(crawler, datetime.now(UTC), everything=True, budget_s=10)
+    assert "1 part with something new" in said(settings)
+
+
 def test_a_dead_host_is_named_with_its_reason_and_the_next_try_and_hides_no_other(
     settings: Settings, store: Store
 ) -> None:
@@ -78,7 +90,7 @@ def test_a_dead_host_is_named_with_its_reason_and_the_next_try_and_hides_no_othe
     text = said(settings)
     (away,) = [line for line in text.splitlines() if line.startswith("Away")]
     assert "Away      127.0.0.1-1: " in away
-    assert "last seen never, tried again at 20" in away
+    assert "last seen never, tried again from 20" in away
     assert "Source    far on 127.0.0.1-1: not seen yet" in text
     assert "Source    notes on mac: 1 file" in text
     finding = doctor.crawler(store)

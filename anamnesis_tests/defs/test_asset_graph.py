@@ -64,7 +64,8 @@ def test_one_run_of_a_source_goes_at_a_time_whoever_starts_it() -> None:
 
 def test_every_sensor_and_schedule_runs_from_the_first_start() -> None:
     repository = defs.get_repository_def()
-    assert {sensor.name for sensor in repository.sensor_defs} == {"crawl_sensor", "embed_sensor"}
+    sensors = {sensor.name: sensor.minimum_interval_seconds for sensor in repository.sensor_defs}
+    assert sensors == {"crawl_sensor": 300, "quick_crawl_sensor": 30, "embed_sensor": 30}
     assert {schedule.name for schedule in repository.schedule_defs} == {"daily_ingest"}
     assert {sensor.default_status for sensor in repository.sensor_defs} == {dg.DefaultSensorStatus.RUNNING}
     assert {schedule.default_status for schedule in repository.schedule_defs} == {dg.DefaultScheduleStatus.RUNNING}

@@ -12,13 +12,14 @@ import pytest
 
 from anamnesis_pipeline.crawler_wiring import built_in
 from anamnesis_pipeline.defs.checks import freshness
+from anamnesis_pipeline.defs.partitions import SOURCES
 from anamnesis_pipeline.defs.resources import MemoryResource
-from anamnesis_pipeline.defs.sensors import crawl_interval_s, crawl_sensor
+from anamnesis_pipeline.defs.sensors import crawl_interval_s, crawl_sensor, quick_crawl_sensor
 from anamnesis_pipeline.model import Where
 from anamnesis_pipeline.sources.specs import DOCUMENTS, LOGS, SourceSpec
 from anamnesis_pipeline.steps.host_clock import LOOK, read_look, write_look
 from anamnesis_pipeline.steps.pipeline import ingest_source
-from anamnesis_pipeline.steps.source_specs import put_specs
+from anamnesis_pipeline.steps.source_specs import put_spec, put_specs, remove_spec
 from anamnesis_tests.defs.test_sensors import tick
 from anamnesis_tests.ssh_servers import SshServer, openssh_server
 
@@ -130,6 +131,26 @@ def test_the_sensor_reports_the_check_when_other_sources_are_stale_than_before(
     assert list(again.asset_events) == []
 
 
-def test_the_shortest_interval_of_any_source_is_that_of_the_sensor(memory: MemoryResource) -> None:
-    assert memory.store.settings.all(LOOK) == {}
-    assert crawl_interval_s() == 60
+def test_a_source_with_a_short_interval_is_looked_at_by_the_quick_sensor_and_no_other_is(
+    memory: MemoryResource, instance: dg.DagsterInstance
+) -> None:
+    assert crawl_interval_s() == 300
+    first = tick(quick_crawl_sensor, instance, memory)
+    (request,) = first.run_requests or []
+    assert str(request.partition_key).split("--")[1] == "code.documents"
+    assert request.partition_key in instance.get_dynamic_partitions(str(SOURCES.name))
+    assert memory.store.settings.all(LOOK).keys() == {f"{LOOK}far-code"}
+    ingest(memory, first)
+    tick(quick_crawl_sensor, instance, memory)
+    assert tick(quick_crawl_sensor, instance, memory).skip_reason is not None
+
+
+def test_an_interval_that_is_set_while_dagster_runs_counts_from_the_next_tick_on(
+    memory: MemoryResource, instance: dg.DagsterInstance
+) -> None:
+    remove_spec(memory.store.settings, "far-code")
+    skipped = tick(quick_crawl_sensor, instance, memory).skip_reason
+    assert "No source" in str(skipped and skipped.skip_message)
+    spec = SourceSpec("far-logs", LOGS, "~/.claude/projects", memory.crawler.specs[-1].host, "far", interval_s=30)
+    put_spec(memory.store.settings, spec, built_in(memory.settings), "mac")
+    assert machines(tick(quick_crawl_sensor, instance, memory)) == ["far"]

@@ -44,6 +44,17 @@ def docx_file() -> bytes:
     return buffer.getvalue()
 
 
+def docx_table_file(rows: Sequence[Sequence[str]]) -> bytes:
+    document = docx.Document()
+    table = document.add_table(rows=len(rows), cols=len(rows[0]))
+    for row, words in enumerate(rows):
+        for column, word in enumerate(words):
+            table.cell(row, column).text = word
+    buffer = io.BytesIO()
+    document.save(buffer)
+    return buffer.getvalue()
+
+
 def pdf_file(pages: Sequence[Sequence[str]]) -> bytes:
     """A PDF with a line of Helvetica per string."""
     document = pypdfium2.PdfDocument.new()
@@ -91,11 +102,25 @@ def odt_file() -> bytes:
     return _saved(document)
 
 
-def ods_file() -> bytes:
+def odt_table_file(rows: Sequence[Sequence[str]]) -> bytes:
+    document = odfdo.Document("text")
+    document.body.clear()
+    table = odfdo.Table("t", width=len(rows[0]), height=len(rows))
+    for row, words in enumerate(rows):
+        for column, word in enumerate(words):
+            table.set_value((column, row), word)
+    document.body.append(table)
+    return _saved(document)
+
+
+HARVEST: Rows = (["fruit", "kilograms"], ["apples", 412.5], ["pears", 96])
+
+
+def ods_file(rows: Rows = HARVEST) -> bytes:
     document = odfdo.Document("spreadsheet")
     document.body.clear()
     table = odfdo.Table("Harvest")
-    for row in (["fruit", "kilograms"], ["apples", 412.5], ["pears", 96]):
+    for row in rows:
         table.append_row(odfdo.Row())
         for column, value in enumerate(row):
             table.set_value((column, table.height - 1), value)

@@ -66,14 +66,26 @@ def by_anchor(path: str, text: str) -> dict[str, Section]:
 def test_a_file_of_code_has_a_head_and_a_section_per_function_and_class() -> None:
     found = by_anchor("src/meters.py", PYTHON)
     assert list(found) == ["~top", "meters", "boiler", "Store"]
-    assert outline(found["~top"]) == (
-        "src/meters.py (python)\nReads the meters\nimports httpx\nconstants LIMIT, AFTER\ndefines meters, boiler, Store"
-    )
+    assert outline(found["~top"]) == ("src/meters.py\nReads the meters\nimports httpx\nconstants LIMIT, AFTER")
     assert outline(found["meters"]) == '@app.get("/meters") meters(first, last): Every meter between two'
     assert outline(found["boiler"]) == "boiler(): Turned off in winter"
-    assert outline(found["Store"]) == "class Store(Base): Keeps what was read\nput: Add one value\n_drop"
+    assert outline(found["Store"]) == "class Store(Base): Keeps what was read\nput: Add one value"
     assert {section.kind for section in found.values()} == {"code"}
     assert {section.language for section in found.values()} == {"python"}
+
+
+def test_an_outline_leaves_out_what_is_private_and_names_what_has_no_section_of_its_own() -> None:
+    text = 'def _shown(value):\n    """As one line."""\n    return str(value)\n\n\ndef a(): ...\n'
+    found = by_anchor("a.py", text)
+    assert outline(found["_shown"]) == "_shown"
+    assert outline(found["~top"]) == "a.py\ndefines a"
+    documented = by_anchor("a.py", f'"""What is shown."""\n\n\n{text}')
+    assert outline(documented["~top"]) == "a.py\nWhat is shown\ndefines a"
+
+
+def test_a_file_without_a_word_about_itself_is_told_by_what_it_defines() -> None:
+    text = "def first(value):\n    return str(value)\n\n\ndef second(value):\n    return str(value)\n"
+    assert outline(by_anchor("a.py", text)["~top"]) == "a.py\ndefines first, second"
 
 
 def test_the_code_of_a_section_is_verbatim_with_its_lines() -> None:
@@ -218,11 +230,27 @@ def sources() -> Iterator[tuple[str, str]]:
         yield path.relative_to(PACKAGE.parent).as_posix(), path.read_text()
 
 
-def test_the_outlines_of_our_own_code_take_an_eighth_of_its_tokens_and_name_every_public_function() -> None:
+def test_the_outlines_of_our_own_code_take_a_tenth_of_its_tokens_and_name_every_public_function() -> None:
+    """Those of other packages take less: tokens of code for one of outline, measured on one machine.
+
+    | code | files | tokens | for one |
+    |---|--:|--:|--:|
+    | this package, Python | 294 | 517,892 | 10.9 |
+    | fastapi, Python | 33 | 207,128 | 23.1 |
+    | paramiko, Python | 41 | 173,432 | 13.0 |
+    | networkx.algorithms, Python | 359 | 1,203,247 | 14.7 |
+    | npm's lib, JavaScript | 136 | 168,615 | 14.0 |
+    | libstdc++, C++ headers | 215 | 1,683,651 | 43.4 |
+    | X11, C headers | 121 | 402,085 | 13.5 |
+    | mypyc's lib-rt, C | 76 | 220,702 | 13.0 |
+    | zlib's examples, C | 12 | 69,602 | 14.5 |
+    | git's persistent-https, Go | 4 | 5,319 | 14.1 |
+    | App Engine's SDK, PHP | 130 | 980,246 | 10.6 |
+    """
     texts = dict(sources())
     outlines = [outline(section) for path, text in texts.items() for section in sections_of(path, text)]
     tokens = [sum(map(len, minilm_pieces().spans(list(group)))) for group in (texts.values(), outlines)]
-    assert tokens[1] * 8 <= tokens[0]
+    assert tokens[1] * 10 <= tokens[0]
     told = "\n".join(outlines)
     assert {name for text in texts.values() for name in public(ast.parse(text)) if name not in told} == set()
 

@@ -112,12 +112,35 @@ def test_a_run_looks_and_asks_dagster_for_what_is_new(client: TestClient, servic
     reply = client.post("/api/crawler/run")
     assert reply.status_code == 202
     body = reply.json()
-    assert body["run_id"] == "ingest1"
+    assert body["run_id"] == "ingest2", "the first is the look at what is new"
     assert body["link"]
     assert len(body["sources"]) == 2
     only = client.post("/api/crawler/run", json={"sources": ["notes"]}).json()
     assert [key.split("--")[1] for key in only["sources"]] == ["notes.documents"]
     assert client.post("/api/crawler/run", json={"sources": ["nope"]}).status_code == 422
+
+
+def test_a_source_that_is_new_or_changed_is_read_at_once_and_one_that_is_not_is_left(
+    client: TestClient, services: TestServices, roots: Path
+) -> None:
+    fields = {"kind": "documents", "root": str(roots / "notes")}
+    added = client.put("/api/sources/notes", json=fields).json()["first_look"]
+    assert (added["started"], added["run_id"], "read now" in added["text"]) == (True, "ingest1", True)
+    assert client.put("/api/sources/notes", json=fields).json()["first_look"] is None
+    both = [notes(roots), notes(roots) | {"name": "far", "host": "me@127.0.0.1:1", "machine": "far"}]
+    put = client.put("/api/sources", json={"sources": both}).json()["first_look"]
+    assert (put["started"], put["run_id"]) == (False, None)
+    assert "127.0.0.1" in put["problems"][0]
+    assert [key.split("--")[1] for keys, _ in services.dagster.ingests for key in keys] == ["notes.documents"]
+
+
+def test_a_source_that_is_put_while_dagster_is_away_is_kept_and_when_it_is_read_is_said(
+    client: TestClient, services: TestServices, roots: Path
+) -> None:
+    services.dagster.up = False
+    look = client.put("/api/sources", json={"sources": [notes(roots)]}).json()["first_look"]
+    assert (look["started"], "next look of `anamnesis up`" in look["text"]) == (False, True)
+    assert names(client)[-1] == "notes"
 
 
 def test_without_dagster_no_run_is_promised_and_the_status_says_why(client: TestClient, services: TestServices) -> None:
@@ -142,6 +165,15 @@ def test_the_status_tells_of_every_machine_source_and_run(
     assert (rows["notes"]["files"], rows["notes"]["behind"], rows["notes"]["fresh"]) == (1, 1, True)
     assert (rows["nas"]["last_success"], rows["nas"]["fresh"]) == (None, False)
     assert body["totals"]["sources"] == 4
+
+
+def test_a_run_that_was_asked_for_is_running_before_dagster_has_begun_with_it(
+    client: TestClient, services: TestServices, roots: Path
+) -> None:
+    assert client.get("/api/crawler/status").json()["running"] is False
+    assert client.post("/api/crawler/run").json()["run_id"]
+    body = client.get("/api/crawler/status").json()
+    assert (body["running"], body["current_activity"]) == (True, ["1 request about to be run"])
 
 
 def test_regular_expressions_are_checked(client: TestClient) -> None:

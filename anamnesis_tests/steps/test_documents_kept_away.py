@@ -9,10 +9,11 @@ from anamnesis_pipeline.model import Source
 from anamnesis_pipeline.sources.document_selection import Rules
 from anamnesis_pipeline.sources.exclusion import Rule, RuleKind, sha256_of
 from anamnesis_pipeline.sources.specs import SourceSpec
-from anamnesis_pipeline.steps.blocklist import add_rule, lift
+from anamnesis_pipeline.steps.blocklist import add_rule, blocklist, lift
 from anamnesis_pipeline.steps.crawler_status import crawler_status
 from anamnesis_pipeline.steps.exclusion import Exclusions
 from anamnesis_pipeline.steps.flights import Flights
+from anamnesis_pipeline.steps.forget_target import ForgetRequest
 from anamnesis_pipeline.steps.hosts import Hosts
 from anamnesis_pipeline.steps.projects import add_alias
 from anamnesis_pipeline.steps.survey import Crawler, look
@@ -136,3 +137,33 @@ def test_what_is_kept_away_is_no_error(ticks: Ticks) -> None:
     (row,) = crawler_status(ticks.home.store, list(ticks.home.specs.values()), 300, ticks.now).sources
     assert row.errors == ()
     assert ticks.home.store.ingest.counts().files_unread == 0
+
+
+def test_what_was_forgotten_with_a_rule_is_no_entry_of_its_own_and_comes_at_the_next_look_when_the_rule_goes(
+    ticks: Ticks,
+) -> None:
+    store, folder = ticks.home.store, f"{ticks.source.root}/in"
+    write(ticks.source, "in/plan.md", SECRET_PLAN + "\n## Then\n\nHave a cup of tea, and read what it says.\n")
+    ticks.tick()
+    added, _ = add_rule(store, Rule(RuleKind.PATH, folder))
+    ticks.home.pipeline.forgetter().forget(ForgetRequest(path=folder), added.rule_id)
+    assert [entry.id for entry in blocklist(store, 10)] == [added.rule_id]
+    assert [ticks.tick() for _ in range(2)] == [0, 0]
+    assert ticks.home.episodes(every=True) == []
+    lifted = lift(store, added.rule_id)
+    assert lifted is not None
+    assert lifted.files == 1
+    assert [ticks.tick() for _ in range(2)] == [1, 0]
+    assert len(ticks.home.texts()) == 2
+    assert blocklist(store, 10) == []
+
+
+def test_a_forgotten_section_comes_at_the_next_look_when_its_entry_is_lifted(ticks: Ticks) -> None:
+    write(ticks.source, "plan.md", SECRET_PLAN)
+    ticks.tick()
+    found = ticks.home.one("twice").episode_id
+    ticks.home.pipeline.forgetter().forget(ForgetRequest(ids=(found,)))
+    assert [ticks.tick() for _ in range(2)] == [0, 0]
+    lift(ticks.home.store, found)
+    assert [ticks.tick() for _ in range(2)] == [1, 0]
+    assert "twice" in ticks.home.texts()[0]

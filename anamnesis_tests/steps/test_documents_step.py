@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from anamnesis_pipeline.errors import HostUnreachable
+from anamnesis_pipeline.exchanges.redaction import Redactor
 from anamnesis_pipeline.model import EXCLUDED, Source
 from anamnesis_pipeline.sources.base import Read
 from anamnesis_pipeline.sources.exclusion import Rule, RuleKind, sha256_of
@@ -52,6 +53,17 @@ def test_a_section_is_an_episode_with_its_place_and_time(home: DocumentHome) -> 
     assert {"document", "markdown", "curated", "source:notes"} <= set(found.tags)
     assert "Ports" in found.summary
     assert "3010" in found.summary
+
+
+def test_a_password_in_a_table_is_masked_before_it_is_archived(store: Store, tmp_path: Path) -> None:
+    home = DocumentHome(store, tmp_path, Redactor(bytes(32)).mask_text)
+    notes = home.source("notes")
+    write(notes, "logins.csv", "host,user,password\ncellar-db,anna,hK29vvQp8Zt41\n")
+    (report,) = home.ingest(notes)
+    assert report.crawl.masked == {"password": 1}
+    frames = store.ingest.frames(notes.key, "logins.csv", 0)
+    assert list(home.archive.lines(notes.key, "logins.csv", frames))[1].startswith("cellar-db,anna,[REDACTED:password:")
+    assert "hK29vvQp8Zt41" not in home.one("cellar-db").raw_exchange
 
 
 def test_a_second_run_writes_nothing(home: DocumentHome) -> None:

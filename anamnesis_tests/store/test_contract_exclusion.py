@@ -1,8 +1,10 @@
 """Contract: what a rule holds is neither summarized nor published until it is released; tombstones can be lifted."""
 
+from dataclasses import replace
 from datetime import timedelta
 
 from anamnesis_pipeline.store.base import Publication, Store
+from anamnesis_pipeline.store.exclusion_base import BuriedSection
 from anamnesis_tests.store.samples import DAY, episode, parsed, part, passages, put, segment, summary
 
 
@@ -67,3 +69,26 @@ def test_lifting_what_was_forgotten_lets_its_files_be_read_again_but_not_what_ot
     assert cursor is not None
     assert (cursor.mtime_ns, cursor.head_hash) == (0, "lifted")
     assert store.ingest.known_keys(["m1", "m2"]) == set()
+
+
+def test_what_was_buried_is_found_by_its_document_and_by_texts_of_the_file_that_had_it(store: Store) -> None:
+    found = [BuriedSection("a", "notes", "x.md", "p", b"abc"), BuriedSection("b", "notes", "y.md", "q", b"")]
+    assert not store.exclusion.has_buried()
+    store.exclusion.bury_sections(found)
+    store.exclusion.bury_sections([replace(found[0], kept=b"other")])
+    assert store.exclusion.has_buried()
+    assert store.exclusion.buried_at("notes", "p", []) == found[:1]
+    assert store.exclusion.buried_at("notes", "none", ["text"]) == []
+    assert len(store.exclusion.secret()) == 32
+    assert store.exclusion.secret() == store.exclusion.secret()
+    store.exclusion.lift(["a"])
+    assert store.exclusion.buried_at("notes", "p", []) == []
+
+
+def test_what_went_with_something_is_lifted_with_it_and_is_no_entry_of_its_own(store: Store) -> None:
+    store.forgetting.bury({"a": ["m1"], "a#0": ["m1"], "b": ["m2"]})
+    store.exclusion.explain("forgotten", ["a"], {"a": "rule-1", "a#0": "a"})
+    assert [t.episode_id for t in store.exclusion.tombstones(10)] == ["b"]
+    assert store.exclusion.lift(["rule-1"]).tombstones == 2
+    assert [t.episode_id for t in store.exclusion.tombstones(10)] == ["b"]
+    assert store.forgetting.forgotten(["m1", "m2"]) == {"m2"}

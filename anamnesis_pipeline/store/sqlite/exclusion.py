@@ -5,10 +5,11 @@
 
 import sqlite3
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import astuple
 from datetime import datetime
 
 from anamnesis_pipeline.model import Part
-from anamnesis_pipeline.store.exclusion_base import Lifted, Tombstone
+from anamnesis_pipeline.store.exclusion_base import BuriedSection, Lifted, Tombstone
 from anamnesis_pipeline.store.sqlite import part_rows
 from anamnesis_pipeline.store.sqlite.columns import clean, instant, json_list, moment
 from anamnesis_pipeline.store.sqlite.connection import Database, batches
@@ -65,9 +66,9 @@ class SqliteExclusion:
                 ).fetchall()
             )
 
-    def explain(self, reason: str, episode_ids: Iterable[str], records: Mapping[str, str]) -> None:
+    def explain(self, reason: str, episode_ids: Iterable[str], went_with: Mapping[str, str]) -> None:
         """See `ExclusionRecords.explain`."""
-        rows = [(clean(reason), records.get(key, ""), key) for key in sorted({*episode_ids, *records})]
+        rows = [(clean(reason), went_with.get(key, ""), key) for key in sorted({*episode_ids, *went_with})]
         for batch in batches(rows):
             with self._database.write() as connection:
                 connection.executemany("UPDATE tombstones SET reason = ?, went_with = ? WHERE episode_id = ?", batch)
@@ -86,38 +87,95 @@ class SqliteExclusion:
 
     def lift(self, episode_ids: Sequence[str]) -> Lifted:
         """See `ExclusionRecords.lift`."""
-        ids = json_list(episode_ids)
-        with self._database.write() as connection:
-            rows = connection.execute(f"SELECT message_key FROM tombstone_keys WHERE episode_id {_AMONG}", (ids,))
-            keys = [key for (key,) in rows.fetchall()]
-            lifted = connection.execute(f"DELETE FROM tombstones WHERE episode_id {_AMONG}", (ids,)).rowcount
-            connection.execute(f"DELETE FROM tombstone_keys WHERE episode_id {_AMONG}", (ids,))
-            parts = connection.execute(
-                f"UPDATE parts SET published_hash = NULL WHERE part_id {_AMONG}", (ids,)
-            ).rowcount
-            return Lifted(lifted, parts, 0 if parts else _read_again(connection, keys))
+        with self._database.read() as connection:
+            rows = connection.execute(
+                """WITH RECURSIVE going (id) AS (
+                    SELECT value FROM json_each(?) UNION SELECT episode_id FROM tombstones, going WHERE went_with = id
+                ) SELECT id FROM going""",
+                (json_list(episode_ids),),
+            ).fetchall()
+        total = Lifted()
+        for batch in batches([key for (key,) in rows]):
+            with self._database.write() as connection:
+                done = _lift(connection, json_list(batch))
+            total = Lifted(total.tombstones + done.tombstones, total.parts + done.parts, total.files + done.files)
+        return total
 
     def lift_keys(self, keys: Sequence[str]) -> None:
         """See `ExclusionRecords.lift_keys`."""
         with self._database.write() as connection:
             connection.execute(f"DELETE FROM tombstone_keys WHERE message_key {_AMONG}", (json_list(keys),))
 
+    def secret(self) -> bytes:
+        """See `ExclusionRecords.secret`."""
+        with self._database.read() as connection:
+            return bytes(connection.execute("SELECT secret FROM store_secret").fetchone()[0])
 
-def _read_again(connection: sqlite3.Connection, keys: Sequence[str]) -> int:
-    """Let files be read from their beginning that had messages which were forgotten and are not any more. Returns how
-    many there are.
-    """
+    def bury_sections(self, sections: Iterable[BuriedSection]) -> None:
+        """See `ExclusionRecords.bury_sections`."""
+        for batch in batches(sorted(set(sections), key=lambda s: (s.episode_id, s.source, s.path))):
+            with self._database.write() as connection:
+                connection.executemany(
+                    "INSERT INTO buried_sections VALUES (?, ?, ?, ?, ?) ON CONFLICT DO NOTHING", map(astuple, batch)
+                )
+
+    def has_buried(self) -> bool:
+        """See `ExclusionRecords.has_buried`."""
+        with self._database.read() as connection:
+            return connection.execute("SELECT 1 FROM buried_sections LIMIT 1").fetchone() is not None
+
+    def buried_at(self, source: str, place: str, texts: Iterable[str]) -> list[BuriedSection]:
+        """See `ExclusionRecords.buried_at`."""
+        with self._database.read() as connection:
+            rows = connection.execute(
+                """SELECT * FROM buried_sections WHERE place = ?1
+                    UNION SELECT b.* FROM buried_sections b JOIN (
+                        SELECT DISTINCT source, path FROM sightings
+                        WHERE source = ?2 AND text IN (SELECT value FROM json_each(?3))
+                    ) USING (source, path) WHERE EXISTS (SELECT 1 FROM buried_sections WHERE source = ?2)""",
+                (place, source, json_list(texts)),
+            )
+            return list({row[0]: BuriedSection(*row) for row in rows}.values())
+
+
+def _lift(connection: sqlite3.Connection, ids: str) -> Lifted:
+    """Of at most so many ids as one transaction may change, as a JSON list."""
+    rows = connection.execute(f"SELECT message_key FROM tombstone_keys WHERE episode_id {_AMONG}", (ids,))
+    keys = [key for (key,) in rows.fetchall()]
+    files = connection.execute(
+        f"SELECT DISTINCT source, path FROM buried_sections WHERE episode_id {_AMONG}", (ids,)
+    ).fetchall()
+    lifted = connection.execute(f"DELETE FROM tombstones WHERE episode_id {_AMONG}", (ids,)).rowcount
+    for table in ("tombstone_keys", "buried_sections"):
+        connection.execute(f"DELETE FROM {table} WHERE episode_id {_AMONG}", (ids,))
+    parts = connection.execute(f"UPDATE parts SET published_hash = NULL WHERE part_id {_AMONG}", (ids,)).rowcount
+    logs = [] if parts else _without_messages(connection, keys)
+    return Lifted(lifted, parts, _read_again(connection, {*files, *logs}, is_forgotten=not parts))
+
+
+def _without_messages(connection: sqlite3.Connection, keys: Sequence[str]) -> list[tuple[str, str]]:
+    """The files that had messages which were forgotten and are not any more; these are not known as read now."""
     rows = connection.execute(
         f"""SELECT key, source, path FROM messages
             WHERE key {_AMONG} AND key NOT IN (SELECT message_key FROM tombstone_keys)""",
         (json_list(keys),),
     ).fetchall()
     connection.execute(f"DELETE FROM messages WHERE key {_AMONG}", (json_list(key for key, _, _ in rows),))
+    return [(source, path) for _, source, path in rows]
+
+
+def _read_again(connection: sqlite3.Connection, files: Iterable[tuple[str, str]], *, is_forgotten: bool) -> int:
+    """Let the next crawl read files from their beginning; returns how many. What was handed in is nowhere to be read.
+
+    :param is_forgotten: what is archived of them lacks something; else they may be as they were.
+    """
+    # no file has such a fingerprint, so it is taken for another file: a new generation
+    other = ", head_hash = 'lifted'" if is_forgotten else ""
     return sum(
         connection.execute(
-            # no file has such a fingerprint, so it is taken for another file: a new generation
-            "UPDATE files SET head_hash = 'lifted', mtime_ns = 0, version = version + 1 WHERE source = ? AND path = ?",
+            f"""UPDATE files SET mtime_ns = 0, version = version + 1{other} WHERE source = ? AND path = ?
+                AND source NOT IN (SELECT key FROM sources WHERE kind = 'reserved')""",
             file,
         ).rowcount
-        for file in {(source, path) for _, source, path in rows}
+        for file in files
     )

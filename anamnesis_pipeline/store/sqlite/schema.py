@@ -149,16 +149,26 @@ M002_EPISODES = (
         tag TEXT NOT NULL, episode_key INTEGER NOT NULL, PRIMARY KEY (tag, episode_key)
     ) WITHOUT ROWID""",
     "CREATE INDEX episode_tags_by_episode ON episode_tags (episode_key)",
-    # went_with: the episode with which this one was deleted, where it is a record of that one
+    # went_with: the episode of which this is a record, or the rule with which it was forgotten
     """CREATE TABLE tombstones (
         episode_id TEXT PRIMARY KEY, deleted_at TEXT NOT NULL, reason TEXT NOT NULL DEFAULT '',
         went_with TEXT NOT NULL DEFAULT ''
     ) WITHOUT ROWID""",
     "CREATE INDEX tombstones_by_time ON tombstones (deleted_at, episode_id) WHERE went_with = ''",
+    "CREATE INDEX tombstones_by_company ON tombstones (went_with) WHERE went_with <> ''",
     """CREATE TABLE tombstone_keys (
         message_key TEXT NOT NULL, episode_id TEXT NOT NULL, PRIMARY KEY (message_key, episode_id)
     ) WITHOUT ROWID""",
     "CREATE INDEX tombstone_keys_by_episode ON tombstone_keys (episode_id)",
+    # kept: keyed digests of runs of words of the section that stood in this file
+    """CREATE TABLE buried_sections (
+        episode_id TEXT NOT NULL, source TEXT NOT NULL, path TEXT NOT NULL, place TEXT NOT NULL, kept BLOB NOT NULL,
+        PRIMARY KEY (episode_id, source, path)
+    ) WITHOUT ROWID""",
+    "CREATE INDEX buried_sections_by_place ON buried_sections (place)",
+    "CREATE INDEX buried_sections_by_file ON buried_sections (source, path)",
+    "CREATE TABLE store_secret (secret BLOB NOT NULL)",
+    "INSERT INTO store_secret VALUES (randomblob(32))",
     """CREATE TABLE passages (
         passage_id INTEGER PRIMARY KEY AUTOINCREMENT, episode_key INTEGER NOT NULL, ordinal INTEGER NOT NULL
     )""",

@@ -1,0 +1,88 @@
+"""Tombstones of sections: by their exact text wherever it stands, and by likeness in the document that had it."""
+
+from collections.abc import Iterable, Sequence
+from functools import cached_property
+
+from anamnesis_pipeline.document_model import Section
+from anamnesis_pipeline.documents.anchors import plain_title
+from anamnesis_pipeline.message_keys import SECTION_KEY
+from anamnesis_pipeline.model import Part, SegmentKind, content_id
+from anamnesis_pipeline.steps.forgotten_sections import goes, keys_of
+from anamnesis_pipeline.steps.likeness import kept_of, runs_of, still_holds
+from anamnesis_pipeline.store.base import Store
+from anamnesis_pipeline.store.exclusion_base import BuriedSection
+
+
+def bury_sections(store: Store, parts: Iterable[Part]) -> None:
+    """Keep what later tells edited copies of these sections, for each document that has them now. Other parts are left
+    out. May be repeated; what is kept already stays.
+    """
+    going = {part.part_id: part for part in parts if part.section is not None}
+    if not going:
+        return
+    secret = store.exclusion.secret()
+    for source, path in sorted(store.documents.files_of(sorted(going))):
+        seen = store.documents.sightings_of(source, path)
+        staying = store.forgetting.parts([s.part_id for s in seen if s.present and s.part_id not in going])
+        elsewhere = set().union(*(runs_of(_body_of_part(part), secret) for part in staying))
+        store.exclusion.bury_sections(
+            [
+                BuriedSection(
+                    s.part_id, source, path, s.place,
+                    kept_of(runs_of(_body_of_part(going[s.part_id]), secret), elsewhere),
+                )
+                for s in seen
+                if s.part_id in going
+            ]
+        )  # fmt: skip
+
+
+class SectionTombstones:
+    """What is to stay away of the documents of one source."""
+
+    def __init__(self, store: Store, source: str) -> None:
+        self._store, self._source = store, source
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether no section of a document was ever deleted; cheap."""
+        return not self._store.forgetting.has_forgotten(SECTION_KEY) and not self._store.exclusion.has_buried()
+
+    def going(self, path: str, place: str, sections: Sequence[Section]) -> list[Section]:
+        """Those of a document's sections that were forgotten, or that hold a good part of one that was forgotten there,
+        or in a file with an equal section, as one has that was renamed since.
+
+        :param place: what the document is known by, see `message_keys.place_of`.
+        """
+        gone = self._store.forgetting.forgotten(sorted({key for section in sections for key in keys_of(section)}))
+        texts = [content_id(*(piece.text for piece in section.pieces)) for section in sections]
+        buried = [each for each in self._store.exclusion.buried_at(self._source, place, texts) if each.kept]
+        held = [[] if goes(section, gone) else self._held_by(section, buried) for section in sections]
+        # whatever else changes, it stays away from here
+        again = {BuriedSection(each.episode_id, self._source, path, place, each.kept) for its in held for each in its}
+        if again:
+            self._store.exclusion.bury_sections(again)
+        return [section for section, its in zip(sections, held, strict=True) if its or goes(section, gone)]
+
+    def _held_by(self, section: Section, buried: Sequence[BuriedSection]) -> list[BuriedSection]:
+        """Those of which the section holds a good part."""
+        if not buried:
+            return []
+        written = "\n".join(piece.text for piece in section.pieces if piece.kind is not SegmentKind.OUTLINE)
+        runs = runs_of(_body(written, section.title), self._secret)
+        return [each for each in buried if still_holds(runs, each.kept)]
+
+    @cached_property
+    def _secret(self) -> bytes:
+        return self._store.exclusion.secret()
+
+
+def _body_of_part(part: Part) -> str:
+    written = "\n".join(segment.text for segment in part.segments if segment.kind is not SegmentKind.OUTLINE)
+    return _body(written, part.section.title if part.section else ())
+
+
+def _body(text: str, title: Sequence[str]) -> str:
+    """A text without the heading that it begins with: that is no text, but where it stands."""
+    first, _, rest = text.lstrip().partition("\n")
+    return rest if title and plain_title(first.strip("# ")) == title[-1] else text

@@ -1,0 +1,49 @@
+"""What is kept of a forgotten text tells its edited copies, and nothing else."""
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from anamnesis_pipeline.steps.likeness import DIGEST_BYTES, MOST_RUNS, kept_of, runs_of, still_holds
+
+SECRET, OTHER = b"s" * 32, b"t" * 32
+PORTS = "The sidecar listens on 3010, and Dagster on 3000 of the same machine."
+
+
+def kept(text: str, elsewhere: str = "") -> bytes:
+    return kept_of(runs_of(text, SECRET), runs_of(elsewhere, SECRET))
+
+
+def holds(text: str, forgotten: str) -> bool:
+    return still_holds(runs_of(text, SECRET), kept(forgotten))
+
+
+def test_a_line_with_one_word_changed_is_still_told_and_one_written_anew_is_not() -> None:
+    assert holds(PORTS.replace("3010", "4010"), PORTS)
+    assert holds(f"And now: {PORTS.upper()} That is all.", PORTS)
+    assert not holds("Which port the sidecar has is said in its settings; Dagster is on the same machine.", PORTS)
+
+
+def test_half_of_the_lines_are_a_good_part_and_a_quarter_is_not() -> None:
+    lines = [" ".join(f"word{line}x{n}" for n in range(12)) for line in range(20)]
+    text = "\n".join(lines)
+    assert holds("\n".join([*lines[:10], "new ones"]), text)
+    assert not holds("\n".join([*lines[:5], "new ones"]), text)
+
+
+def test_scripts_without_spaces_are_told_by_their_characters() -> None:
+    text = "サーバーは三千十番で待ち受けていて、管理画面は同じ機械にある。"
+    assert holds(text.replace("三", "四"), text)
+    assert not holds("まったく別の文章をここに書きました。", text)
+
+
+def test_what_stands_around_it_as_well_tells_nothing() -> None:
+    form = "weather of the day was fine and the mood of all was good"
+    assert kept(f"Monday {form}", f"Tuesday {form}") == b""
+
+
+@given(st.text(max_size=3_000))
+def test_what_is_kept_is_short_and_says_nothing_without_the_secret(text: str) -> None:
+    runs = runs_of(text, SECRET)
+    assert len(kept_of(runs, set())) <= MOST_RUNS * DIGEST_BYTES
+    assert still_holds(runs, kept_of(runs, set())) or len(runs) < 3
+    assert len(runs & runs_of(text, OTHER)) <= 1 + len(runs) // 100
