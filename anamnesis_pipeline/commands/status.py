@@ -128,9 +128,9 @@ def _memory_lines(memory: Mapping[str, Any] | None, zone: tzinfo | None) -> list
     lines = [
         f"Memory    {counted(counts['episodes'], 'episode')}, {counted(counts['passages'], 'passage')}, "
         f"{memory['coverage']:.1%} embedded; newest episode: {local_time(memory['newest_episode'], zone)}",
-        f"Logs      {counted(counts['files'], 'file')} ({counts['files_gone']:,} gone), "
+        f"Read      {counted(counts['files'], 'file')} ({counts['files_gone']:,} gone), "
         f"{counted(counts['exchanges'], 'exchange')}, {counted(counts['unparsed_lines'], 'line')} waiting, "
-        f"{counted(len(memory['sources']), 'source')} of logs",
+        f"in {counted(len(memory['sources']), 'folder')} of logs and documents",
     ]
     lines += _crawler_lines(memory.get("crawler") or {"hosts": (), "sources": ()}, zone)
     lines.append(f"Summaries {_summaries(memory['summaries'], memory.get('llm'))}")
