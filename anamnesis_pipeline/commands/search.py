@@ -158,7 +158,8 @@ def place_of(source: Mapping[str, Any]) -> str:
     machine, path, session = source["machine"], source["path"], source["session_id"]
     if path and (titles := source.get("title")):
         line = next(iter(source.get("lines") or ()), 0)
-        return f"{machine}:{path}{f':{line}' if line else ''} ({' > '.join(titles)})"
+        file = f"{machine}:{path}" if machine else f"upload {path.rpartition('/')[2]}"
+        return f"{file}{f':{line}' if line else ''} ({' > '.join(titles)})"
     if session:
         return f"{machine}, session {session}"
     return f"{machine}:{path}" if path else str(machine)

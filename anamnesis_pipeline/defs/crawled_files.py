@@ -35,5 +35,6 @@ def crawled_files(context: dg.AssetExecutionContext, memory: MemoryResource) -> 
             "problems": len(report.problems),
             "the first problems": "; ".join(report.problems[:5]) or "none",
             "archived lines in all": counts.lines,
+            "bytes in all": counts.bytes,
         },
     )

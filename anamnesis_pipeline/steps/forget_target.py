@@ -188,7 +188,7 @@ class Choice:
         same = self._store.documents.same_text(sorted(own))
         if not (request.machine or request.source or request.keeps_copies):
             return Target(self._store, self._with_records(sorted(own | same)), whole)
-        own -= self._seen_elsewhere(own, whole)
+        own -= self._seen_elsewhere(own, whole, self._chosen(request))
         kept = {s.message_key for part in self._store.forgetting.parts(sorted(same - own)) for s in part.segments}
         return Target(self._store, self._with_records(sorted(own)), whole, kept)
 
@@ -203,10 +203,14 @@ class Choice:
         hits = self._hits(request.query) if request.query else set(ids)
         return [key for key in ids if key in hits]
 
-    def _seen_elsewhere(self, ids: Set[str], whole: Set[File]) -> set[str]:
-        """Those of `ids` that stand in a document of another source too, such as another clone of a repository."""
-        documents, sources = self._store.documents, {part.source for part in self._store.forgetting.parts(sorted(ids))}
-        sources |= {source for source, _ in whole}
+    def _seen_elsewhere(self, ids: Set[str], whole: Set[File], chosen: Sequence[str] | None) -> set[str]:
+        """Those of `ids` that stand in a document of another source too, such as another clone of a repository.
+
+        :param chosen: the sources that are asked for, whichever clone's the parts are; None: those of the parts.
+        """
+        documents, sources = self._store.documents, {source for source, _ in whole} | set(chosen or ())
+        if chosen is None:
+            sources |= {part.source for part in self._store.forgetting.parts(sorted(ids))}
         others = {file for file in documents.files_of(sorted(ids)) if file[0] not in sources}
         return documents.seen_in(sorted(others)) & ids
 

@@ -44,6 +44,11 @@ def test_a_hit_shows_rank_local_date_project_score_excerpt_and_id() -> None:
              "title": ["Shop", "Deployment"]},
             "   nas:/code/shop/CLAUDE.md:7 (Shop > Deployment)",
         ),
+        (
+            {"machine": "", "path": "56b937525f30/b.pdf", "session_id": "", "lines": [1, 4],
+             "title": ["b.pdf", "Page 1"]},
+            "   upload b.pdf:1 (b.pdf > Page 1)",
+        ),
         ({"path": "/notes/a.txt", "session_id": "", "lines": [1, 2], "title": []}, "   desk:/notes/a.txt"),
         ({"machine": "", "path": "", "session_id": ""}, "   0f3c  (and 2 alike)"),
     ],

@@ -105,6 +105,19 @@ def test_one_machine_is_away_and_what_the_others_hold_is_ingested_and_then_nothi
     assert "away: no SSH connection" in str(last.skip_reason.skip_message)
 
 
+def test_the_check_shows_every_source_with_its_last_success_and_files_and_why_one_is_not_read(
+    memory: MemoryResource, instance: dg.DagsterInstance
+) -> None:
+    ingest(memory, tick(crawl_sensor, instance, memory))
+    table = str(freshness(memory).metadata["sources"].value)
+    rows = {line.split("|")[1].strip(): line for line in table.splitlines()[2:]}
+    assert {"local-logs", "far-logs", "far-code", "away"} == set(rows)
+    machine, seen, _lag, files = (cell.strip() for cell in rows["far-code"].split("|")[2:6])
+    assert (machine, seen.endswith("UTC"), files) == ("far", True, "1")
+    assert "never" in rows["away"]
+    assert "no SSH connection" in rows["away"]
+
+
 def test_a_source_that_was_not_seen_for_three_intervals_is_told_of_once(
     memory: MemoryResource, instance: dg.DagsterInstance
 ) -> None:

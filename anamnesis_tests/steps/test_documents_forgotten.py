@@ -152,6 +152,19 @@ def test_a_clone_on_another_machine_keeps_what_one_of_them_forgets(home: Documen
     assert archived(home).count("3010") == 1
 
 
+def test_a_clone_that_was_read_first_keeps_what_the_next_one_forgets(home: DocumentHome) -> None:
+    clones = [home.source(name) for name in ("laptop", "desk")]
+    for clone in clones:
+        make_repository(clone)
+        write(clone, "a.md", page(SETUP, PORTS))
+    home.ingest(*clones)
+    preview = forgetter(home).preview(ForgetRequest(machine="desk"))
+    assert (preview.episodes, preview.files) == (0, 1)
+    forgetter(home).forget(ForgetRequest(machine="desk"))
+    assert "3010" in home.one("3010").raw_exchange
+    assert archived(home).count("3010") == 1
+
+
 def test_the_predecessor_of_a_forgotten_text_is_not_superseded_by_it_any_more(home: DocumentHome) -> None:
     notes = home.source("notes")
     write(notes, "a.md", page(SETUP, PORTS))
