@@ -2,8 +2,8 @@
 
 The answer is a row of records, each ended by NUL, and between them what `grep` shows of files of patterns:
 
-    <token><clock> <home>          then `N` if there is no GNU find, which ends the answer; per root:
-    R<absolute root>               then one of: `m` missing, `n` no folder, `p` not to be read, `=` as it was, or
+    <token><clock> <home>          then, per root, `N` if there is no GNU find, which ends the answer, or
+    R<absolute root>               and one of: `m` missing, `n` no folder, `p` not to be read, `=` as it was, or
     <records of find> e            `k` in place of `e`: it was killed before it was done
 
 A record of find is `<type> <size> <time> <device> <inode> <path>`. Types: f file, s link to a file (with its absolute
@@ -23,16 +23,18 @@ from anamnesis_pipeline.model import FileStat
 from anamnesis_pipeline.sources.base import HISTORY, IGNORE_BYTES, IGNORE_FILES, REPOSITORY, TOOL_RESULTS
 
 _BEGIN = """\
-LC_ALL=C; export LC_ALL; cd /
+LC_ALL=C; export LC_ALL; G=; cd /
 printf '%s%s %s\\0' {token} "$(date +%s.%N)" "$HOME"
-find / -maxdepth 0 -printf '' 2>/dev/null || {{ printf 'N\\0'; exit 0; }}
 digest() {{
   if command -v sha256sum >/dev/null 2>&1; then sha256sum
   elif command -v shasum >/dev/null 2>&1; then shasum -a 256
   else cat >/dev/null; fi
 }}
+gnu() {{ [ -n "$G" ] || find / -maxdepth 0 -printf '' 2>/dev/null || {{ printf 'N\\0'; exit 0; }}; G=gnu; }}
 walk() {{ find "$@" || [ $? -eq 1 ] || K=killed; }}
 answer() {{
+  if [ -n "$1" ]; then case "$(look 2>/dev/null | digest)" in "$1"*) printf 'R%s\\0=\\0' "$R"; return; esac; fi
+  gnu
   printf 'R%s\\0' "$R"
   if [ ! -d "$R" ]; then
     P=$R
@@ -40,7 +42,6 @@ answer() {{
     if [ -e "$R" ] || [ -L "$R" ]; then printf 'n\\0'; elif [ -x "$P" ]; then printf 'm\\0'; else printf 'p\\0'; fi
   elif [ ! -r "$R" ] || [ ! -x "$R" ]; then printf 'p\\0'
   else
-    if [ -n "$1" ]; then case "$(look 2>/dev/null | digest)" in "$1"*) printf '=\\0'; return; esac; fi
     K=; look
     if [ -n "$K" ]; then printf 'k\\0'; else printf 'e\\0'; fi
   fi
@@ -123,7 +124,7 @@ def documents_question(root: str, known: str, names: Sequence[str], skip: Sequen
         r"""printf "t%s\0" "$(readlink -f "$L")"; done"""
     )  # fmt: skip
     look = (
-        r"""printf 'r%s\0' "$(readlink -f "$R")"; """
+        r"""printf 'r%s\0' "$(cd -P "$R" && pwd)"; """
         rf"""walk -H "$R" -mindepth 1 -name {REPOSITORY} -prune -printf 'g {_RECORD}' """
         rf"-o -type d \( {prune}{_NOT_TO_BE_READ} \) "
         rf"-o \( {wanted} \) \( -type f -printf 'f {_RECORD}' \( {ignored} \) {_NOT_HUGE} -exec grep -aHsZ '' {{}} + "
