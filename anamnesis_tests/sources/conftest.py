@@ -1,4 +1,4 @@
-"""Log folders made of real files."""
+"""Log folders made of real files, and hosts over SSH."""
 
 import json
 import os
@@ -11,8 +11,12 @@ from pathlib import Path
 import paramiko
 import pytest
 
+from anamnesis_pipeline.errors import SourceUnreadable
 from anamnesis_pipeline.model import Source
+from anamnesis_pipeline.sources.base import Wanted
 from anamnesis_pipeline.sources.discovery import source_key
+from anamnesis_pipeline.sources.specs import DOCUMENTS
+from anamnesis_pipeline.sources.ssh import SshHost
 from anamnesis_tests.ssh_servers import SshServer, openssh_server
 
 
@@ -102,3 +106,25 @@ def free_port():
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         return probe.getsockname()[1]
+
+
+@pytest.fixture
+def opened():
+    """Hosts that are closed at the end."""
+    hosts = []
+
+    def make(place, **options):
+        hosts.append(SshHost("far", place, **options))
+        return hosts[-1]
+
+    yield make
+    for host in hosts:
+        host.close()
+
+
+def survey(host, root, kind=DOCUMENTS, **more):
+    """What a host shows of one root."""
+    (found,) = host.survey([Wanted(kind, os.fspath(root), **more)])
+    if isinstance(found, SourceUnreadable):
+        raise found
+    return found

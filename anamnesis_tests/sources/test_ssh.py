@@ -10,34 +10,16 @@ from pathlib import Path
 import paramiko
 import pytest
 
-from anamnesis_pipeline.documents.languages import format_of
-from anamnesis_pipeline.errors import HostRefused, HostUnreachable, SourceMissing, SourceUnreadable
+from anamnesis_pipeline.errors import HostRefused, HostUnreachable, SourceMissing
 from anamnesis_pipeline.sources.base import Wanted
-from anamnesis_pipeline.sources.document_selection import Rules
-from anamnesis_pipeline.sources.specs import DOCUMENTS, LOGS, SourceSpec
-from anamnesis_pipeline.sources.ssh import SshHost
-from anamnesis_pipeline.steps.source_trial import try_source
+from anamnesis_pipeline.sources.specs import DOCUMENTS, LOGS
 from anamnesis_tests.proxies import proxy
-from anamnesis_tests.sources.conftest import session_name
+from anamnesis_tests.sources.conftest import session_name, survey
 from anamnesis_tests.ssh_servers import SSHD, SshServer, known_host, openssh_server
 
 pytestmark = pytest.mark.skipif(SSHD is None, reason="sshd is not installed")
 
 QUICK = {"connect_timeout_s": 1.0, "command_timeout_s": 1.0, "read_timeout_s": 1.0}
-
-
-@pytest.fixture
-def opened():
-    """Hosts that are closed at the end."""
-    hosts = []
-
-    def make(place, **options):
-        hosts.append(SshHost("far", place, **options))
-        return hosts[-1]
-
-    yield make
-    for host in hosts:
-        host.close()
 
 
 @pytest.fixture
@@ -50,13 +32,6 @@ def way(far_server, known):
             )
         )
         yield running
-
-
-def survey(host, root, kind=DOCUMENTS, **more):
-    (found,) = host.survey([Wanted(kind, os.fspath(root), **more)])
-    if isinstance(found, SourceUnreadable):
-        raise found
-    return found
 
 
 def test_an_unknown_host_is_refused_with_the_command_that_adds_it(far_server, user_home, opened, tmp_path):
@@ -197,65 +172,6 @@ def test_an_idle_connection_is_closed_and_opened_again(way, opened, tmp_path):
     assert survey(host, tmp_path).files == ()
 
 
-def test_a_host_that_allows_few_sessions_is_told_so(tmp_path, user_key, known, opened):
-    (tmp_path / "docs").mkdir()
-    with openssh_server(tmp_path / "sshd", user_key, options="MaxSessions 1") as server:
-        known(server)
-        host = opened(server.place)
-        survey(host, tmp_path / "docs")
-        (tmp_path / "docs" / "a.md").write_text("a")
-        assert host.read(os.fspath(tmp_path / "docs" / "a.md"), 0, 9) == b"a"
-        assert len(survey(host, tmp_path / "docs").files) == 1
-
-
-def test_a_host_that_allows_sftp_only_is_listed_and_read(tmp_path, user_key, known, opened):
-    (tmp_path / "docs").mkdir()
-    (tmp_path / "docs" / "a.md").write_text("a")
-    with openssh_server(tmp_path / "sshd", user_key, options="ForceCommand internal-sftp") as server:
-        known(server)
-        host = opened(server.place)
-        found = survey(host, tmp_path / "docs")
-        assert [file.path for file in found.files] == ["a.md"]
-        assert host.home().startswith("/")
-        assert host.clock_skew_s() is None
-        with host.fetching([(f"{found.root}/a.md", 1)] * 2) as read:
-            assert read(f"{found.root}/a.md", 0, 1) == b"a"
-
-
-@pytest.mark.parametrize("line", ["", "Subsystem sftp /bin/false"])
-def test_a_host_without_sftp_is_listed_and_read_by_its_shell(tmp_path, user_key, known, opened, line):
-    (tmp_path / "docs").mkdir()
-    odd = os.fsencode(tmp_path) + b"/docs/it's \xe9\n.md"
-    with open(odd, "wb") as file:
-        file.write(bytes(range(256)) * 100)
-    with openssh_server(tmp_path / "sshd", user_key, sftp=line) as server:
-        known(server)
-        host = opened(server.place)
-        (found,) = survey(host, tmp_path / "docs").files
-        path = f"{tmp_path}/docs/{found.path}"
-        assert host.read(path, 25_590, 1_000) == bytes(range(246, 256))
-        assert host.read(path, 25_600, 1_000) == b""
-        with host.fetching([(path, 25_600)]) as read:
-            assert read(path, 0, 30_000) == bytes(range(256)) * 100
-        with pytest.raises(SourceMissing, match="no such file"):
-            host.read(f"{tmp_path}/docs/b.md", 0, 1)
-        with pytest.raises(SourceUnreadable, match="folder"):
-            host.read(f"{tmp_path}/docs", 0, 1)
-        spec = SourceSpec("docs", DOCUMENTS, os.fspath(tmp_path / "docs"), host=server.place, machine="far")
-        assert try_source(host, spec, Rules(format_of), ()).problems == ()
-
-
-def test_a_host_with_neither_sftp_nor_gnu_find_is_said_to_lack_both(tmp_path, user_key, known, opened):
-    (tmp_path / "docs").mkdir()
-    with openssh_server(tmp_path / "sshd", user_key, sftp="", options="ForceCommand /bin/false") as server:
-        known(server)
-        host = opened(server.place)
-        with pytest.raises(HostRefused, match=r"SFTP subsystem of .* nor does a shell .* enable `Subsystem sftp"):
-            survey(host, tmp_path / "docs")
-        with pytest.raises(HostRefused, match="enable `Subsystem sftp"):
-            host.read(f"{tmp_path}/docs/a.md", 0, 1)
-
-
 def test_hosts_of_the_ssh_configuration_and_behind_others_are_reached(far_server, user_home, known, opened, tmp_path):
     server = far_server.server
     known(server)
@@ -263,55 +179,6 @@ def test_hosts_of_the_ssh_configuration_and_behind_others_are_reached(far_server
         f"Host *\n  Port {server.port}\n  HostName 127.0.0.1\nHost deep\n  ProxyJump middle\n"
     )
     assert survey(opened("deep"), tmp_path).files == ()
-
-
-def test_what_start_up_files_print_does_not_matter(tmp_path, user_key, known, opened):
-    (tmp_path / "docs").mkdir()
-    (tmp_path / "docs" / "a.md").write_text("a")
-    for name in (".bashrc", ".profile", ".zshenv"):
-        (tmp_path / name).write_text("echo welcome\n")
-    with openssh_server(tmp_path / "sshd", user_key, {"HOME": os.fspath(tmp_path)}) as server:
-        known(server)
-        found = survey(opened(server.place), "~/docs")
-        assert [file.path for file in found.files] == ["a.md"]
-
-
-@pytest.mark.parametrize("ahead_s", [3_600, -7_200])
-def test_the_difference_of_clocks_is_measured(tmp_path, user_key, known, opened, ahead_s):
-    (tmp_path / "bin").mkdir()
-    date = tmp_path / "bin" / "date"
-    date.write_text(f'#!/bin/sh\nexec /bin/date -d "{ahead_s} seconds" "$@"\n')
-    date.chmod(0o755)
-    with openssh_server(tmp_path / "sshd", user_key, {"PATH": f"{tmp_path}/bin:/usr/bin:/bin"}) as server:
-        known(server)
-        host = opened(server.place)
-        assert host.clock_skew_s() is None
-        survey(host, tmp_path / "bin")
-        assert abs(host.clock_skew_s() - ahead_s) < 5
-
-
-def test_a_host_whose_grep_is_another_one_still_tells_what_to_ignore(tmp_path, user_key, known, opened):
-    docs = tmp_path / "docs"
-    docs.mkdir()
-    (docs / ".gitignore").write_text("secret\n")
-    (tmp_path / "bin").mkdir()
-    (tmp_path / "bin" / "grep").write_text("#!/bin/sh\nexit 2\n")
-    (tmp_path / "bin" / "grep").chmod(0o755)
-    with openssh_server(tmp_path / "sshd", user_key, {"PATH": f"{tmp_path}/bin:/usr/bin:/bin"}) as server:
-        known(server)
-        assert survey(opened(server.place), docs).ignores == {".gitignore": "secret\n"}
-
-
-def test_a_listing_that_was_killed_half_way_is_none(tmp_path, user_key, known, opened):
-    (tmp_path / "bin").mkdir()
-    find = tmp_path / "bin" / "find"
-    find.write_text('#!/bin/sh\n[ "$1" = / ] && exit 0\nkill -9 $$\n')
-    find.chmod(0o755)
-    with openssh_server(tmp_path / "sshd", user_key, {"PATH": f"{tmp_path}/bin:/usr/bin:/bin"}) as server:
-        known(server)
-        for kind in (DOCUMENTS, LOGS):
-            with pytest.raises(HostUnreachable, match="before it was done"):
-                survey(opened(server.place), tmp_path / "bin", kind)
 
 
 def test_files_have_the_size_time_and_identity_that_they_have_over_there(far_server, known, opened, tmp_path):

@@ -1,6 +1,5 @@
 """Documents from their folder to episodes, and what becomes of their sections when they change."""
 
-import json
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -13,7 +12,7 @@ from anamnesis_pipeline.documents.languages import CONVERTED
 from anamnesis_pipeline.documents.trust import TagPattern
 from anamnesis_pipeline.errors import HostUnreachable
 from anamnesis_pipeline.exchanges.redaction import Redactor
-from anamnesis_pipeline.model import EXCLUDED, Source
+from anamnesis_pipeline.model import EXCLUDED
 from anamnesis_pipeline.sources.base import Read
 from anamnesis_pipeline.sources.exclusion import Rule, RuleKind, sha256_of
 from anamnesis_pipeline.sources.local import LocalHost
@@ -22,9 +21,7 @@ from anamnesis_pipeline.steps.crawl_documents import RULES_FILES
 from anamnesis_pipeline.steps.llm_choice import LlmChoice, LlmRules
 from anamnesis_pipeline.steps.tag_patterns import put_patterns
 from anamnesis_pipeline.store.base import Store
-from anamnesis_tests.documents.made_documents import pdf_file
 from anamnesis_tests.steps.crawled_documents import MOST_BYTES, T0, DocumentHome, make_repository, write
-from anamnesis_tests.store.samples import put
 
 SETUP = "## Setup\n\nRun the installer twice, since the first run only downloads the parts."
 PORTS = "## Ports\n\nThe sidecar listens on 3010, and Dagster on 3000 of the same machine."
@@ -237,65 +234,6 @@ def test_a_source_that_nobody_wants_any_more_keeps_its_episodes(home: DocumentHo
     assert home.texts() == before
 
 
-def test_the_same_section_of_one_repository_on_two_machines_is_one_episode(home: DocumentHome) -> None:
-    laptop, desk = home.source("laptop"), home.source("desk", root=home.place / "desk" / "work")
-    make_repository(laptop, "shop")
-    make_repository(desk)
-    write(laptop, "shop/docs/a.md", page(SETUP, PORTS))
-    write(desk, "docs/a.md", page(SETUP, PORTS), T0 + 20)
-    home.ingest(laptop, desk)
-    assert len(home.episodes(every=True)) == len(set(home.texts()))
-    assert {e.project for e in home.episodes()} == {"acme/shop"}
-    Path(laptop.root, "shop/docs/a.md").unlink()
-    home.ingest(laptop, desk)
-    assert {e.machine for e in home.episodes()} == {"desk"}, "it is still there, and says where"
-
-
-def test_of_two_copies_the_later_change_is_current(home: DocumentHome) -> None:
-    laptop, desk = home.source("laptop"), home.source("desk")
-    for copy in (laptop, desk):
-        make_repository(copy)
-        write(copy, "a.md", page(SETUP, PORTS))
-    home.ingest(laptop, desk)
-    write(desk, "a.md", page(SETUP, PORTS.replace("3010", "4010")), T0 + 50)
-    home.ingest(laptop, desk)
-    assert "4010" in "".join(home.texts())
-    assert "3010" not in "".join(home.texts())
-    write(laptop, "a.md", page(SETUP, PORTS, COLORS), T0 + 90)
-    home.ingest(laptop, desk)
-    assert "3010" not in "".join(home.texts()), "that section did not change there"
-
-
-def test_nothing_is_superseded_within_the_doubt_about_the_clocks(home: DocumentHome) -> None:
-    laptop, desk = home.source("laptop"), home.source("desk")
-    for copy in (laptop, desk):
-        make_repository(copy)
-    write(laptop, "a.md", page(SETUP, PORTS))
-    write(desk, "a.md", page(SETUP, PORTS.replace("3010", "4010")), T0 + 50)
-    home.hosts["desk"].clock_skew_s = lambda: -120.0  # type: ignore[method-assign]
-    home.ingest(laptop, desk)
-    assert {"3010", "4010"} <= {word.strip(",") for text in home.texts() for word in text.split()}
-
-
-def test_two_worktrees_on_a_machine_whose_clock_is_wrong_go_by_one_clock(home: DocumentHome) -> None:
-    trees = [home.source(name, machine="desk") for name in ("main", "feature")]
-    home.hosts["desk"].clock_skew_s = lambda: -120.0  # type: ignore[method-assign]
-    for tree, port, at in zip(trees, ("3010", "4010"), (T0, T0 + 50), strict=True):
-        make_repository(tree)
-        write(tree, "a.md", page(SETUP, PORTS.replace("3010", port)), at)
-    home.ingest(*trees)
-    assert "4010" in "".join(home.texts())
-    assert "3010" not in "".join(home.texts())
-
-
-def test_a_document_outside_a_repository_is_another_on_each_machine(home: DocumentHome) -> None:
-    laptop, desk = home.source("laptop"), home.source("desk")
-    write(laptop, "a.md", page(SETUP))
-    write(desk, "a.md", page(SETUP))
-    home.ingest(laptop, desk)
-    assert len([e for e in home.episodes() if "installer" in e.raw_exchange]) == 2
-
-
 def test_what_cannot_be_read_is_named_and_stops_nothing(home: DocumentHome) -> None:
     notes = home.source("notes")
     write(notes, "a.md", page(SETUP))
@@ -422,33 +360,6 @@ def test_no_llm_sees_code_nor_the_text_of_a_private_source_or_its_copies(home: D
     assert at_home.against(code) == "code"
 
 
-def test_a_memory_that_claude_code_keeps_is_of_the_project_of_the_logs_beside_it(home: DocumentHome) -> None:
-    claude = home.source("claude")
-    logs = Source("claude--logs", "claude", f"{claude.root}/projects", "-code-shop")
-    home.store.ingest.put_sources([logs])
-    put(home.store, "e1", "said", source=logs.key, project="acme/shop")
-    write(claude, "projects/-code-shop/memory/ports.md", page(PORTS))
-    write(claude, "projects/-other/memory/colors.md", page(COLORS))
-    home.ingest(claude)
-    assert home.one("3010").project == "acme/shop"
-    assert home.one("orange").project != "acme/shop"
-
-
-def test_a_memory_that_was_read_before_its_logs_goes_by_their_project_at_the_next_crawl(home: DocumentHome) -> None:
-    claude = home.source("claude")
-    write(claude, "projects/-code-shop/memory/ports.md", page(PORTS))
-    home.ingest(claude)
-    assert home.one("3010").project != "acme/shop"
-    logs = Source("claude--logs", "claude", f"{claude.root}/projects", "-code-shop")
-    home.store.ingest.put_sources([logs])
-    put(home.store, "e1", "said", source=logs.key, project="acme/shop")
-    home.ingest(claude)
-    assert home.one("3010").project == "acme/shop"
-    (again,) = home.ingest(claude)
-    assert again.documents.versions == 0
-    assert home.episodes(every=True) == home.episodes()
-
-
 def test_a_file_that_is_empty_is_no_problem_and_one_that_was_emptied_has_no_sections(home: DocumentHome) -> None:
     notes = home.source("notes")
     write(notes, "__init__.py", "")
@@ -499,78 +410,3 @@ def test_a_rule_that_comes_while_many_documents_are_read_counts_for_the_next_one
         write(notes, f"{number:03}.md", WALRUS)
     report = home.pipeline.crawl(notes)
     assert (report.new, report.left_out) == (RULES_FILES, {EXCLUDED: 2 * RULES_FILES})
-
-
-def day(name: str, heading: str = "## Update") -> str:
-    return f"{heading}\n\nOn {name} the cellar was measured, and somebody wrote down what the {name} meter said.\n"
-
-
-def test_equal_headings_keep_their_texts_when_one_is_inserted_above(home: DocumentHome) -> None:
-    notes = home.source("notes")
-    write(notes, "log.md", "# Log\n\n" + "".join(map(day, ("friday", "monday", "sunday"))))
-    home.ingest(notes)
-    before = {name: home.one(name).episode_id for name in ("friday", "monday", "sunday")}
-    write(notes, "log.md", "# Log\n\n" + "".join(map(day, ("today", "friday", "monday", "sunday"))), at=T0 + 60)
-    home.ingest(notes)
-    assert {name: home.one(name).episode_id for name in before} == before
-    assert {e.status for e in home.episodes(every=True)} == {"active"}
-
-
-def test_of_equal_headings_the_edited_text_supersedes_its_own_former_one(home: DocumentHome) -> None:
-    notes = home.source("notes")
-    write(notes, "log.md", "".join(map(day, ("friday", "monday", "sunday"))))
-    home.ingest(notes)
-    old = home.one("monday").episode_id
-    write(notes, "log.md", "".join(map(day, ("today", "friday", "tuesday", "sunday"))), at=T0 + 60)
-    home.ingest(notes)
-    assert home.one("monday", every=True).superseded_by == home.one("tuesday").episode_id
-    assert home.one("monday", every=True).episode_id == old
-    assert len(home.episodes()) == 4
-
-
-def test_a_text_that_went_from_under_equal_headings_gives_way_to_no_other_one(home: DocumentHome) -> None:
-    notes = home.source("notes")
-    write(notes, "log.md", "".join(map(day, ("friday", "monday"))))
-    home.ingest(notes)
-    write(notes, "log.md", day("monday"), at=T0 + 60)
-    home.ingest(notes)
-    gone = home.one("friday", every=True)
-    assert (gone.status, gone.superseded_by) == ("superseded", None)
-    assert home.one("monday").status == "active"
-
-
-def test_the_pages_of_a_pdf_stay_themselves_when_one_is_inserted(home: DocumentHome) -> None:
-    notes = home.source("notes")
-    pages = [[f"The {name} page tells at length of the roof, and of the people who repaired it."] for name in "ABC"]
-    write(notes, "roof.pdf", pdf_file(pages))
-    home.ingest(notes)
-    before = {e.episode_id for e in home.episodes()}
-    write(notes, "roof.pdf", pdf_file([["A new first page that says what is on the other pages."], *pages]), at=T0 + 60)
-    home.ingest(notes)
-    assert len(before) == 3
-    assert before < {e.episode_id for e in home.episodes()}
-    assert {e.metadata["title"][-1] for e in home.episodes()} == {f"Page {n}" for n in range(1, 5)}
-
-
-def test_a_small_item_that_is_inserted_into_a_list_changes_one_group(home: DocumentHome) -> None:
-    notes = home.source("notes")
-    items = [{"id": f"meter-{n}", "text": f"the meter in room {n} was read"} for n in range(40)]
-    write(notes, "meters.json", json.dumps(items))
-    home.ingest(notes)
-    before = {e.episode_id for e in home.episodes()}
-    write(notes, "meters.json", json.dumps([{"id": "new", "text": "a new one"}, *items]), at=T0 + 60)
-    home.ingest(notes)
-    assert len(before) > 5
-    assert len(before - {e.episode_id for e in home.episodes()}) <= 1
-
-
-def test_the_sections_of_a_renamed_file_give_way_to_the_same_texts_under_its_new_name(home: DocumentHome) -> None:
-    notes = home.source("notes")
-    file = write(notes, "old.md", day("friday", "## One") + day("monday", "## Two"))
-    home.ingest(notes)
-    before = {e.raw_exchange: e.episode_id for e in home.episodes()}
-    file.rename(file.with_name("new.md"))
-    home.ingest(notes)
-    now = {e.raw_exchange: e.episode_id for e in home.episodes()}
-    retired = {e.episode_id: e.superseded_by for e in home.episodes(every=True) if e.status == "superseded"}
-    assert retired == {before[text]: now[text] for text in before}

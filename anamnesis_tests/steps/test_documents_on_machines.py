@@ -1,0 +1,109 @@
+"""The documents of one project in several places: clones, worktrees, machines, and the memory beside its logs."""
+
+from pathlib import Path
+
+import pytest
+
+from anamnesis_pipeline.model import Source
+from anamnesis_pipeline.store.base import Store
+from anamnesis_tests.steps.crawled_documents import T0, DocumentHome, make_repository, write
+from anamnesis_tests.store.samples import put
+
+SETUP = "## Setup\n\nRun the installer twice, since the first run only downloads the parts."
+PORTS = "## Ports\n\nThe sidecar listens on 3010, and Dagster on 3000 of the same machine."
+COLORS = "## Colors\n\nEverything that is a warning is orange, and errors are red on white."
+
+
+def page(*sections: str) -> str:
+    return "\n\n".join(["# Handbook of the workshop, for all who join it and for those who stay", *sections]) + "\n"
+
+
+@pytest.fixture
+def home(store: Store, tmp_path: Path) -> DocumentHome:
+    return DocumentHome(store, tmp_path)
+
+
+def test_the_same_section_of_one_repository_on_two_machines_is_one_episode(home: DocumentHome) -> None:
+    laptop, desk = home.source("laptop"), home.source("desk", root=home.place / "desk" / "work")
+    make_repository(laptop, "shop")
+    make_repository(desk)
+    write(laptop, "shop/docs/a.md", page(SETUP, PORTS))
+    write(desk, "docs/a.md", page(SETUP, PORTS), T0 + 20)
+    home.ingest(laptop, desk)
+    assert len(home.episodes(every=True)) == len(set(home.texts()))
+    assert {e.project for e in home.episodes()} == {"acme/shop"}
+    Path(laptop.root, "shop/docs/a.md").unlink()
+    home.ingest(laptop, desk)
+    assert {e.machine for e in home.episodes()} == {"desk"}, "it is still there, and says where"
+
+
+def test_of_two_copies_the_later_change_is_current(home: DocumentHome) -> None:
+    laptop, desk = home.source("laptop"), home.source("desk")
+    for copy in (laptop, desk):
+        make_repository(copy)
+        write(copy, "a.md", page(SETUP, PORTS))
+    home.ingest(laptop, desk)
+    write(desk, "a.md", page(SETUP, PORTS.replace("3010", "4010")), T0 + 50)
+    home.ingest(laptop, desk)
+    assert "4010" in "".join(home.texts())
+    assert "3010" not in "".join(home.texts())
+    write(laptop, "a.md", page(SETUP, PORTS, COLORS), T0 + 90)
+    home.ingest(laptop, desk)
+    assert "3010" not in "".join(home.texts()), "that section did not change there"
+
+
+def test_nothing_is_superseded_within_the_doubt_about_the_clocks(home: DocumentHome) -> None:
+    laptop, desk = home.source("laptop"), home.source("desk")
+    for copy in (laptop, desk):
+        make_repository(copy)
+    write(laptop, "a.md", page(SETUP, PORTS))
+    write(desk, "a.md", page(SETUP, PORTS.replace("3010", "4010")), T0 + 50)
+    home.hosts["desk"].clock_skew_s = lambda: -120.0  # type: ignore[method-assign]
+    home.ingest(laptop, desk)
+    assert {"3010", "4010"} <= {word.strip(",") for text in home.texts() for word in text.split()}
+
+
+def test_two_worktrees_on_a_machine_whose_clock_is_wrong_go_by_one_clock(home: DocumentHome) -> None:
+    trees = [home.source(name, machine="desk") for name in ("main", "feature")]
+    home.hosts["desk"].clock_skew_s = lambda: -120.0  # type: ignore[method-assign]
+    for tree, port, at in zip(trees, ("3010", "4010"), (T0, T0 + 50), strict=True):
+        make_repository(tree)
+        write(tree, "a.md", page(SETUP, PORTS.replace("3010", port)), at)
+    home.ingest(*trees)
+    assert "4010" in "".join(home.texts())
+    assert "3010" not in "".join(home.texts())
+
+
+def test_a_document_outside_a_repository_is_another_on_each_machine(home: DocumentHome) -> None:
+    laptop, desk = home.source("laptop"), home.source("desk")
+    write(laptop, "a.md", page(SETUP))
+    write(desk, "a.md", page(SETUP))
+    home.ingest(laptop, desk)
+    assert len([e for e in home.episodes() if "installer" in e.raw_exchange]) == 2
+
+
+def test_a_memory_that_claude_code_keeps_is_of_the_project_of_the_logs_beside_it(home: DocumentHome) -> None:
+    claude = home.source("claude")
+    logs = Source("claude--logs", "claude", f"{claude.root}/projects", "-code-shop")
+    home.store.ingest.put_sources([logs])
+    put(home.store, "e1", "said", source=logs.key, project="acme/shop")
+    write(claude, "projects/-code-shop/memory/ports.md", page(PORTS))
+    write(claude, "projects/-other/memory/colors.md", page(COLORS))
+    home.ingest(claude)
+    assert home.one("3010").project == "acme/shop"
+    assert home.one("orange").project != "acme/shop"
+
+
+def test_a_memory_that_was_read_before_its_logs_goes_by_their_project_at_the_next_crawl(home: DocumentHome) -> None:
+    claude = home.source("claude")
+    write(claude, "projects/-code-shop/memory/ports.md", page(PORTS))
+    home.ingest(claude)
+    assert home.one("3010").project != "acme/shop"
+    logs = Source("claude--logs", "claude", f"{claude.root}/projects", "-code-shop")
+    home.store.ingest.put_sources([logs])
+    put(home.store, "e1", "said", source=logs.key, project="acme/shop")
+    home.ingest(claude)
+    assert home.one("3010").project == "acme/shop"
+    (again,) = home.ingest(claude)
+    assert again.documents.versions == 0
+    assert home.episodes(every=True) == home.episodes()
