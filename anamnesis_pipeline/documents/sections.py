@@ -3,7 +3,7 @@
 import re
 from dataclasses import replace
 
-from anamnesis_pipeline.document_model import Section
+from anamnesis_pipeline.document_model import Section, Trust
 from anamnesis_pipeline.documents.chats import chat_sections, is_chat_export
 from anamnesis_pipeline.documents.code import code_sections
 from anamnesis_pipeline.documents.config_files import config_sections
@@ -12,9 +12,10 @@ from anamnesis_pipeline.documents.json_items import item_sections
 from anamnesis_pipeline.documents.languages import CODE_FORMATS, CONFIG_FORMATS, CONVERTED, format_of
 from anamnesis_pipeline.documents.outlined import sections_under, untitled
 from anamnesis_pipeline.documents.pdf import without_page_numbers
+from anamnesis_pipeline.documents.trust import trust_of
 
 LEAST_CHARS = 30
-"""A document of fewer characters says nothing."""
+"""A document of fewer characters says nothing, unless somebody wrote it down to be remembered."""
 
 MOST_SECTIONS = 5_000
 """Of one document; what follows is in the last of them."""
@@ -31,13 +32,17 @@ def sections_of(path: str, text: str) -> list[Section]:
     """
     fmt = format_of(path) or "text"
     name = path.replace("\\", "/").rsplit("/", 1)[-1]
-    if len(text.strip()) < LEAST_CHARS:
+    if len(text.strip()) < LEAST_CHARS and not _is_memory(path):
         return []
     found = _sections(fmt, path, name, text)
     return _at_most(
         MOST_SECTIONS,
         [section for section in found if any(_SAYS_SOMETHING.search(piece.text) for piece in section.pieces)],
     )
+
+
+def _is_memory(path: str) -> bool:
+    return trust_of(path) is Trust.CURATED or "memory" in path.split("/")[:-1]  # the root may be `.claude` itself
 
 
 def _at_most(most: int, found: list[Section]) -> list[Section]:

@@ -87,6 +87,12 @@ def test_a_section_that_comes_or_goes_changes_no_other() -> None:
 def test_a_file_that_says_nothing_has_no_section() -> None:
     assert sections_of("a.md", "# Hi\n\nshort\n") == []
     assert sections_of("a.txt", "short") == []
+
+
+@pytest.mark.parametrize("path", ["CLAUDE.md", "x/.claude/memory/fan.md", "projects/-x/memory/fan.md"])
+def test_what_is_kept_to_be_remembered_may_be_as_short_as_it_likes(path: str) -> None:
+    (section,) = sections_of(path, "Yearly: new fan.\n")
+    assert section.pieces[0].text == "Yearly: new fan."
     assert sections_of("a.txt", "") == []
 
 
