@@ -69,7 +69,7 @@ def crawl_sensor(context: dg.SensorEvaluationContext, memory: MemoryResource) ->
     something new or left to do. A machine that is away is named and holds up no other.
     """
     now = datetime.now(UTC)
-    found = look(memory.crawler, now)
+    found = look(memory.crawler, now, next_tick_s=CRAWL_S)
     for problem in found.problems:
         context.log.warning(problem)
     unfinished = memory.store.ingest.unfinished_sources(now - timedelta(minutes=memory.settings.idle_minutes))
@@ -111,7 +111,7 @@ def quick_crawl_sensor(context: dg.SensorEvaluationContext, memory: MemoryResour
     if not quick:
         return dg.SkipReason(f"No source is to be looked at more often than every {CRAWL_S} s.")
     theirs = replace(crawler, hosts=replace(crawler.hosts, specs=quick), flights=_QUICK_FLIGHTS)
-    found = look(theirs, datetime.now(UTC), budget_s=QUICK_LOOK_S)
+    found = look(theirs, datetime.now(UTC), budget_s=QUICK_LOOK_S, next_tick_s=LEAST_INTERVAL_S)
     for problem in found.problems:
         context.log.warning(problem)
     running = _running_sources(context.instance)

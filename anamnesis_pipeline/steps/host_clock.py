@@ -65,9 +65,10 @@ class Look:
     error: str = ""
     behind: Mapping[str, str] = field(default_factory=dict)
 
-    def is_due(self, now: datetime, interval_s: int) -> bool:
-        """Whether its interval is over."""
-        return self.tried_at is None or now >= self.tried_at + timedelta(seconds=interval_s * (1 - EARLY))
+    def is_due(self, now: datetime, interval_s: int, next_tick_s: float = 0.0) -> bool:
+        """Whether its interval is over, or will be before the next tick, in so many seconds, could look at it."""
+        early_s = max(interval_s * EARLY, next_tick_s * (1 - EARLY))
+        return self.tried_at is None or now >= self.tried_at + timedelta(seconds=interval_s - early_s)
 
 
 def answered(clock: HostClock, now: datetime, skew_s: float | None) -> HostClock:

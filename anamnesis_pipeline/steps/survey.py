@@ -103,18 +103,21 @@ class _Visit:
     tally: _Tally
 
 
-def look(crawler: Crawler, now: datetime, *, everything: bool = False, budget_s: float = TICK_S) -> LookReport:
+def look(
+    crawler: Crawler, now: datetime, *, everything: bool = False, budget_s: float = TICK_S, next_tick_s: float = 0.0
+) -> LookReport:
     """Ask the hosts that are due, all at once, and compare what they say with what was read.
 
     A host that is away or hangs costs the others nothing: it is named, and tried again ever more rarely. What a host
     said after an earlier look had ended counts in this one.
 
     :param everything: ask those that are not due as well.
+    :param next_tick_s: seconds until the next look; what becomes due before it is due now.
     """
     started = time.monotonic()
     stored = {source.key: source for source in crawler.store.ingest.sources()}
     visit = _Visit(crawler, stored, now, started + budget_s, _Tally())
-    due = _due(crawler, now, everything=everything)
+    due = _by_host(crawler, [s for s in crawler.specs if everything or _is_due(crawler, s, now, next_tick_s)])
     crowded = crawler.flights.launch({host: _call(crawler, specs) for host, specs in due.items()})
     for host, flight in crawler.flights.landing(visit.until):
         _take(visit, host, flight)
@@ -128,16 +131,19 @@ def look(crawler: Crawler, now: datetime, *, everything: bool = False, budget_s:
     )  # fmt: skip
 
 
-def _due(crawler: Crawler, now: datetime, *, everything: bool) -> dict[str, tuple[SourceSpec, ...]]:
-    """Host -> those of its sources that are to be looked at, the one that waits longest first."""
-    looks = {spec.name: read_look(crawler.store.settings, spec.name) for spec in crawler.specs}
-    clocks = {spec.host: read_clock(crawler.store.settings, spec.host) for spec in crawler.specs}
-    due: dict[str, tuple[SourceSpec, ...]] = {}
-    for spec in sorted(crawler.specs, key=lambda spec: looks[spec.name].tried_at or datetime.min.replace(tzinfo=UTC)):
-        is_due = looks[spec.name].is_due(now, crawler.interval_of(spec)) and clocks[spec.host].is_due(now)
-        if everything or is_due:
-            due[spec.host] = (*due.get(spec.host, ()), spec)
-    return due
+def _is_due(crawler: Crawler, spec: SourceSpec, now: datetime, next_tick_s: float) -> bool:
+    settings = crawler.store.settings
+    is_over = read_look(settings, spec.name).is_due(now, crawler.interval_of(spec), next_tick_s)
+    return is_over and read_clock(settings, spec.host).is_due(now)
+
+
+def _by_host(crawler: Crawler, specs: Sequence[SourceSpec]) -> dict[str, tuple[SourceSpec, ...]]:
+    """Host -> its sources, the one that waits longest first."""
+    tried = {spec.name: read_look(crawler.store.settings, spec.name).tried_at for spec in specs}
+    found: dict[str, tuple[SourceSpec, ...]] = {}
+    for spec in sorted(specs, key=lambda spec: tried[spec.name] or datetime.min.replace(tzinfo=UTC)):
+        found[spec.host] = (*found.get(spec.host, ()), spec)
+    return found
 
 
 def _call(crawler: Crawler, specs: tuple[SourceSpec, ...]) -> Callable[[], Answer]:

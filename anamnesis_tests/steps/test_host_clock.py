@@ -54,6 +54,13 @@ def test_a_source_is_due_when_its_interval_is_over_but_for_a_ticks_inaccuracy() 
     assert [look.is_due(NOW + timedelta(seconds=s), 300) for s in (200, 269, 270, 300)] == [False, False, True, True]
 
 
+def test_a_source_is_looked_at_by_the_last_tick_before_its_interval_is_over() -> None:
+    look = Look(tried_at=NOW)
+    ticks = (20, 165, 301, 465, 602)
+    assert [look.is_due(NOW + timedelta(seconds=s), 300, 300) for s in ticks] == [False, True, True, True, True]
+    assert [look.is_due(NOW + timedelta(seconds=s), 600, 300) for s in ticks] == [False, False, False, True, True]
+
+
 def test_clocks_and_looks_are_kept(store: Store) -> None:
     clock = failed(answered(HostClock(), NOW, -0.25), NOW, "no route to host", 300)
     look = Look(NOW, NOW, "/home/ann/notes", "digest", "rules", "key", 3, 4, {"empty": 2}, ("p",), "e", {"k": "t"})
