@@ -32,7 +32,7 @@ _MARKS = " \t\"'`*_"
 
 
 @dataclass(frozen=True, slots=True)
-class _Cell:
+class NamedValue:
     """A value beside its name: characters [start, end) of a line."""
 
     number: int
@@ -49,17 +49,18 @@ def tables_masked(path: str, text: str, mask: Mask) -> tuple[str, Counter[str]]:
     """
     lines = text.split("\n")
     fmt = format_of(path)
-    secret = _names_of_secrets({name for row in rows_of(fmt, lines) for name in _names(row)}, mask)
+    secret = names_of_secrets({name for row in rows_of(fmt, lines) for name in _names(row)}, mask)
     if not secret:
         return text, Counter()
     found: Counter[str] = Counter()
-    masked = _masked(_beside_names(rows_of(fmt, list(lines)), secret), mask, found)
+    masked = masked_values(_beside_names(rows_of(fmt, list(lines)), secret), mask, found)
     for number, cells in itertools.groupby(masked, key=lambda told: told[0].number):
-        lines[number] = _with(lines[number], cells)
+        lines[number] = with_values(lines[number], cells)
     return "\n".join(lines), found
 
 
-def _with(line: str, cells: Iterable[tuple[_Cell, str]]) -> str:
+def with_values(line: str, cells: Iterable[tuple[NamedValue, str]]) -> str:
+    """The line with these, which are in order, in place of what stood there."""
     pieces: list[str] = []
     at = 0
     for cell, value in cells:
@@ -80,7 +81,7 @@ def _name(cell: str) -> str:
     return _BETWEEN_WORDS.sub("_", words) if _NAME.fullmatch(words) else ""
 
 
-def _names_of_secrets(names: set[str], mask: Mask) -> frozenset[str]:
+def names_of_secrets(names: set[str], mask: Mask) -> frozenset[str]:
     """Those beside which a random value is a secret."""
     listed = sorted(names)
     shown = [f"{name}: {_PROBE}" for name in listed]
@@ -88,7 +89,7 @@ def _names_of_secrets(names: set[str], mask: Mask) -> frozenset[str]:
     return frozenset(name for name, line, after in zip(listed, shown, told, strict=True) if after != line)
 
 
-def _beside_names(rows: Iterable[Row], secret: frozenset[str]) -> Iterator[_Cell]:
+def _beside_names(rows: Iterable[Row], secret: frozenset[str]) -> Iterator[NamedValue]:
     """Every cell under a heading, or behind a name, of a secret, in order."""
     headings: dict[int, str] = {}
     for row in rows:
@@ -103,12 +104,12 @@ def _beside_names(rows: Iterable[Row], secret: frozenset[str]) -> Iterator[_Cell
                 headings[column] = before
             elif told and (value := row.line[start:end].strip(_MARKS)) and len(value) <= MOST_VALUE_CHARS:
                 begins = row.line.index(value, start)
-                yield _Cell(row.number, begins, begins + len(value), told, value)
+                yield NamedValue(row.number, begins, begins + len(value), told, value)
 
 
-def _masked(cells: Iterable[_Cell], mask: Mask, found: Counter[str]) -> Iterator[tuple[_Cell, str]]:
+def masked_values(cells: Iterable[NamedValue], mask: Mask, found: Counter[str]) -> Iterator[tuple[NamedValue, str]]:
     """The cells that hold a secret, each with its mask; `found` counts them."""
-    held: list[_Cell] = []
+    held: list[NamedValue] = []
     for cell in cells:
         held.append(cell)
         if len(held) == AT_ONCE:
@@ -117,7 +118,7 @@ def _masked(cells: Iterable[_Cell], mask: Mask, found: Counter[str]) -> Iterator
     yield from _masked_at_once(held, mask, found)
 
 
-def _masked_at_once(cells: list[_Cell], mask: Mask, found: Counter[str]) -> Iterator[tuple[_Cell, str]]:
+def _masked_at_once(cells: list[NamedValue], mask: Mask, found: Counter[str]) -> Iterator[tuple[NamedValue, str]]:
     quotes = [next((quote for quote in "\"'`" if quote not in cell.value), "") for cell in cells]
     named = [f"{cell.name}={quote}" for cell, quote in zip(cells, quotes, strict=True)]
     shown = [f"{name}{cell.value}{quote}" for name, cell, quote in zip(named, cells, quotes, strict=True)]

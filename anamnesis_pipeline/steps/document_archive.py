@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 
 from anamnesis_pipeline.documents.formats import to_text
+from anamnesis_pipeline.documents.named_secrets import named_masked
 from anamnesis_pipeline.documents.table_secrets import tables_masked
 from anamnesis_pipeline.errors import StoreBusy
 from anamnesis_pipeline.model import ArchiveBase, FileCursor, FileStat, Source, content_id
@@ -49,7 +50,8 @@ def masked_lines(
     """
     text, found = mask(text)
     text, of_tables = tables_masked(path, text, mask)
-    masked.update(found + of_tables)
+    text, of_fields = named_masked(text, mask)
+    masked.update(found + of_tables + of_fields)
     lines = text.removesuffix("\n").split("\n")
     if tombstones is None:
         return lines

@@ -16,6 +16,8 @@ LEAST_RUNS = 3
 """Of fewer runs nothing can be told."""
 HELD = 0.4
 """A text that holds this share of the kept runs holds about half of what was forgotten: each edit breaks three runs."""
+FEW_RUNS, HELD_OF_FEW = 12, 0.7
+"""In so short a text each word tells: with another one in its middle it is a correction, and no copy."""
 
 # scripts without spaces: each character is a word
 _WORD = re.compile(r"[\u0e00-\u0eff\u3040-\u30ff\u3400-\u9fff]|[^\W\u0e00-\u0eff\u3040-\u30ff\u3400-\u9fff]+")
@@ -40,4 +42,5 @@ def kept_of(runs: Set[bytes], elsewhere: Set[bytes]) -> bytes:
 def still_holds(runs: Set[bytes], kept: bytes) -> bool:
     """Whether a text with these runs holds a good part of the one that `kept` is of."""
     digests = [kept[at : at + DIGEST_BYTES] for at in range(0, len(kept), DIGEST_BYTES)]
-    return bool(digests) and sum(digest in runs for digest in digests) >= HELD * len(digests)
+    share = HELD if len(digests) > FEW_RUNS else HELD_OF_FEW
+    return bool(digests) and sum(digest in runs for digest in digests) >= share * len(digests)

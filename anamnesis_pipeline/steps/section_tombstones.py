@@ -38,10 +38,11 @@ def bury_sections(store: Store, parts: Iterable[Part]) -> None:
 
 
 class SectionTombstones:
-    """What is to stay away of the documents of one source."""
+    """What is to stay away of the documents of one source. `like` counts the sections that only resembled it."""
 
     def __init__(self, store: Store, source: str) -> None:
         self._store, self._source = store, source
+        self.like = 0
 
     @property
     def is_empty(self) -> bool:
@@ -62,6 +63,7 @@ class SectionTombstones:
         again = {BuriedSection(each.episode_id, self._source, path, place, each.kept) for its in held for each in its}
         if again:
             self._store.exclusion.bury_sections(again)
+        self.like += sum(map(bool, held))
         return [section for section, its in zip(sections, held, strict=True) if its or goes(section, gone)]
 
     def _held_by(self, section: Section, buried: Sequence[BuriedSection]) -> list[BuriedSection]:

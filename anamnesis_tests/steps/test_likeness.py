@@ -23,6 +23,12 @@ def test_a_line_with_one_word_changed_is_still_told_and_one_written_anew_is_not(
     assert not holds("Which port the sidecar has is said in its settings; Dagster is on the same machine.", PORTS)
 
 
+def test_of_a_short_text_a_copy_has_nearly_all_words_and_a_correction_has_not() -> None:
+    text = "The deploy day is Tuesday now."
+    assert holds("The deploy day is Tuesday now, as it was.", text)
+    assert not holds("The deploy day is Friday, decided by the whole team last week.", text)
+
+
 def test_half_of_the_lines_are_a_good_part_and_a_quarter_is_not() -> None:
     lines = [" ".join(f"word{line}x{n}" for n in range(12)) for line in range(20)]
     text = "\n".join(lines)
