@@ -287,7 +287,7 @@ def _looked_at(crawl: _Crawl, rules: RuleSet, read: Read, file: FileStat, before
             return unread(crawl.source, file, before, crawl.noted)
         text = to_text(file.path, data) if data.strip() else ""  # many a file of code is empty, and no problem
         version = _version(crawl, file)
-        lines = masked_lines(crawl.tombstones, crawl.mask, file.path, version.place, text, crawl.tally.masked)
+        lines = masked_lines(crawl.tombstones, crawl.mask, file.path, version, text, crawl.tally.masked)
     except (SourceUnreadable, DocumentUnreadable) as problem:
         crawl.tally.problems.append(str(problem))
         return unread(crawl.source, file, before, str(problem))
@@ -298,7 +298,7 @@ def _version(crawl: _Crawl, file: FileStat) -> Version:
     """What is noted of a file as it is now, of whatever generation."""
     origin = crawl.origin(file.path)
     seen_ns = min(file.mtime_ns, time.time_ns())
-    return Version(0, seen_ns, crawl.skew_ns, origin.project, origin.place, origin.cwd)
+    return Version(0, seen_ns, crawl.skew_ns, origin.project, origin.place, origin.cwd, inside=origin.inside)
 
 
 def _whole(read: Read, path: str, size: int) -> bytes:

@@ -40,11 +40,10 @@ def tombstones_of(store: Store, source: str) -> SectionTombstones | None:
 
 
 def masked_lines(
-    tombstones: SectionTombstones | None, mask: Mask, path: str, place: str, text: str, masked: Counter[str]
+    tombstones: SectionTombstones | None, mask: Mask, path: str, version: Version, text: str, masked: Counter[str]
 ) -> list[str]:
     """The lines of a document with its secrets masked, and nothing in those of sections that were forgotten.
 
-    :param place: what the document is known by.
     :param masked: counts the secrets.
     :raises DocumentUnreadable: no sections can be made of it, so that nobody knows whether one of them was forgotten.
     """
@@ -55,7 +54,7 @@ def masked_lines(
     lines = text.removesuffix("\n").split("\n")
     if tombstones is None:
         return lines
-    return without_forgotten_sections(path, lines, partial(tombstones.going, path, place))
+    return without_forgotten_sections(version.inside or path, lines, partial(tombstones.going, path, version.place))
 
 
 def versioned(
@@ -143,7 +142,7 @@ def add_version(
     :raises StoreFull: the disk has no room.
     """
     text = to_text(path, data)
-    lines = masked_lines(tombstones_of(store, source.key), mask, path, version.place, text, Counter())
+    lines = masked_lines(tombstones_of(store, source.key), mask, path, version, text, Counter())
     file = FileStat(path, len(data), version.mtime_ns, 0, 0)
     with archive.writing(source.key):
         read = versioned(source, file, store.ingest.cursor(source.key, path), lines, version)

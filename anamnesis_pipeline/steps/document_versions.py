@@ -14,8 +14,9 @@ from anamnesis_pipeline.model import FileCursor, Source
 class Version:
     """One generation of a file. `mtime_ns` is the file's time, `skew_ns` how far its machine's clock may be off.
 
-    `place` is what the document is known by (`message_keys.place_of`), `title` what it is called instead of by its
-    name, `tags` come on top of its own; `instance` is that of its episodes instead of its source's.
+    `place` is what the document is known by (`message_keys.place_of`), `inside` its path from the top of its
+    repository, the same in every clone; empty outside of one with a remote. `title` is what it is called instead of by
+    its name, `tags` come on top of its own; `instance` is that of its episodes instead of its source's.
     """
 
     generation: int
@@ -27,6 +28,7 @@ class Version:
     title: str = ""
     tags: tuple[str, ...] = ()
     instance: str = ""
+    inside: str = ""
 
 
 _FIELDS = tuple(field.name for field in fields(Version))
@@ -48,11 +50,12 @@ def noted(versions: Sequence[Version]) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Origin:
-    """Project, `place` and folder of a document."""
+    """Project, `place`, folder and path in its repository (see `Version`) of a document."""
 
     project: str
     place: str
     cwd: str
+    inside: str = ""
 
 
 def origins(
@@ -88,11 +91,11 @@ def origins(
         below, _, name = path.rpartition("/")
         identity, folder, inside = placed(below)
         at = _joined(folder, name)
-        if inside is not None:
-            place = place_of("repository", identity, _joined(inside, name))
-        else:
-            place = place_of("machine", source.machine, at)
-        return Origin(project_named(at) or identity, place, folder)
+        project = project_named(at) or identity
+        if inside is None:
+            return Origin(project, place_of("machine", source.machine, at), folder)
+        way = _joined(inside, name)
+        return Origin(project, place_of("repository", identity, way), folder, way)
 
     return origin
 

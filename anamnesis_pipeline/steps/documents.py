@@ -117,7 +117,7 @@ class _Parser:
         lines = list(self._archive_lines(replace(before, generation=version.generation), 0))
         text = "\n".join(lines)
         try:
-            found = sections_of(before.path, text)
+            found = sections_of(version.inside or before.path, text)
         except Exception as problem:  # whatever a parser trips over in one file, the others are parsed
             self._give_up(before, after, f"{before.path}: no sections could be made of it: {problem!r}")
             return False

@@ -37,6 +37,21 @@ def test_the_same_section_of_one_repository_on_two_machines_is_one_episode(home:
     assert {e.machine for e in home.episodes()} == {"desk"}, "it is still there, and says where"
 
 
+def test_code_and_settings_of_one_repository_are_the_same_below_whatever_root(home: DocumentHome) -> None:
+    laptop, desk = home.source("laptop"), home.source("desk", root=home.place / "desk" / "work")
+    make_repository(laptop, "shop")
+    make_repository(desk)
+    for source, folder in ((laptop, "shop/src"), (desk, "src")):
+        write(
+            source, f"{folder}/prices.py", "import shop.taxes\n\n\ndef total(prices):\n    return sum(prices) * 1.19\n"
+        )
+        write(source, f"{folder}/shop.yaml", "currency: EUR\ncountries: [de, at, ch]\nrounding: half-even\n")
+    home.ingest(laptop, desk)
+    assert len(home.episodes(every=True)) == len(set(home.texts())) == 3
+    assert {e.status for e in home.episodes(every=True)} == {"active"}
+    assert any("src/prices.py" in e.summary for e in home.episodes())
+
+
 def test_of_two_copies_the_later_change_is_current(home: DocumentHome) -> None:
     laptop, desk = home.source("laptop"), home.source("desk")
     for copy in (laptop, desk):
