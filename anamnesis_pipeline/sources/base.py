@@ -37,7 +37,7 @@ class Wanted:
     `kind`, as that of a `SourceSpec`: `documents`, else logs (every archived file at or below `root`, and the
     `history.jsonl` above a root that is called `projects`). `root` may begin with `~/`. `known` is the `state` of an
     earlier survey of the same. For documents: `names` are globs of file names, whatever their case (none: every file),
-    and folders whose name matches a glob of `skip` are not entered.
+    and folders whose name matches a glob of `skip` are not entered, but named if `names_skipped`.
     """
 
     kind: str
@@ -45,6 +45,7 @@ class Wanted:
     known: str = ""
     names: tuple[str, ...] = ()
     skip: tuple[str, ...] = ()
+    names_skipped: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,6 +58,7 @@ class Survey:
     `.gitignore` and `.anamnesisignore` by path, and `repositories` the folders with a `.git` (`.`: the root itself).
     Links to files are files, with the size and time of their target. Of documents, those whose target lies outside of
     `root` are left out, `links` has the paths of the targets of the others, and links to folders are not followed.
+    `skipped`: the folders that were not entered for their name, where they are asked for.
     """
 
     root: str
@@ -66,6 +68,7 @@ class Survey:
     ignores: Mapping[str, str] = field(default_factory=dict)
     repositories: tuple[str, ...] = ()
     links: Mapping[str, str] = field(default_factory=dict)
+    skipped: tuple[str, ...] = ()
 
 
 def target_inside(root: str, target: str) -> str | None:

@@ -42,8 +42,9 @@ class Rules:
 
 @dataclass(frozen=True, slots=True)
 class Chosen:
-    """The files to read; how many were left out for which reason, and the first few of each; `too_large`: the paths of
-    those that only their size leaves out, of which what was read while they were smaller stays.
+    """The files to read; how many files and folders were left out for which reason, and the first few of each;
+    `too_large`: the paths of those that only their size leaves out, of which what was read while they were smaller
+    stays.
     """
 
     files: tuple[FileStat, ...]
@@ -62,15 +63,21 @@ def chosen(survey: Survey, spec: SourceSpec, rules: Rules) -> Chosen:
     left_out: Counter[str] = Counter()
     examples: dict[str, tuple[str, ...]] = {}
     too_large: set[str] = set()
+
+    def leave_out(why: str, path: str) -> None:
+        left_out[why] += 1
+        if left_out[why] <= EXAMPLES:
+            examples[why] = (*examples.get(why, ()), path)
+
+    for folder in survey.skipped:
+        leave_out(reason.of_skipped(folder), f"{folder}/")
     for file in survey.files or ():
         target = survey.links.get(file.path)
         why = reason(file) or (reason(replace(file, path=target)) if target is not None else None)
         if why is None:
             files.append(file)
             continue
-        left_out[why] += 1
-        if left_out[why] <= EXAMPLES:
-            examples[why] = (*examples.get(why, ()), file.path)
+        leave_out(why, file.path)
         if file.size > spec.max_file_bytes and reason(replace(file, path=target or file.path, size=1)) is None:
             too_large.add(file.path)
     return Chosen(tuple(files), dict(left_out.most_common()), examples, frozenset(too_large))
@@ -108,6 +115,11 @@ class _Reasons:
         if why is None and self._include is not None and not self._include.cover(path):
             why = "not included by a pattern"
         return why or self._of_name(path, folder) or self._of_size(file, name) or self._by_rule(path)
+
+    def of_skipped(self, folder: str) -> str:
+        """Why a folder was not entered."""
+        is_named = folder.rpartition("/")[2] in self._skip
+        return "folders that `crawl_skip` names, not looked into" if is_named else "hidden folders, not looked into"
 
     def _of_name(self, path: str, folder: str) -> str | None:
         if is_archived(path) or path.endswith(".jsonl"):

@@ -128,6 +128,7 @@ class LocalHost:
             found.ignores,
             tuple(sorted(found.repositories)),
             found.links,
+            tuple(sorted(found.skipped)) if wanted.names_skipped else (),
         )
 
     def _logs(self, root: str) -> "_Found":
@@ -148,6 +149,7 @@ class _Found:
     repositories: list[str] = field(default_factory=list)
     folders: list[str] = field(default_factory=list)
     links: dict[str, str] = field(default_factory=dict)
+    skipped: list[str] = field(default_factory=list)
     real: str = ""
 
 
@@ -218,8 +220,7 @@ def _document(found: _Found, entry: os.DirEntry[bytes], place: tuple[str, str], 
         if name == REPOSITORY:
             found.repositories.append(below or ".")
         elif entry.is_dir(follow_symlinks=False):
-            if name not in skip:
-                found.folders.append(path)
+            (found.skipped if name in skip else found.folders).append(path)
         elif (name in names or name in IGNORE_FILES) and entry.is_file():
             if name in names and _is_within(found, path, entry):
                 found.files.append(_file_stat(path, entry.stat()))

@@ -146,6 +146,8 @@ def _visit_documents(walk: _Walk, folder: _Folder, name: str, found: Attributes)
     elif found.is_folder:
         if name not in Names(walk.wanted.skip, is_exact=True):
             walk.waiting.append(_Folder(path, folder.depth + 1, ""))
+        elif walk.wanted.names_skipped:
+            _note(walk, "o", FileStat(path, 0, 0, 0, 0))
     elif name in Names(walk.wanted.names) or name in IGNORE_FILES:
         attributes = _followed(walk.sftp, f"{walk.answer.root}/{path}", found)
         if attributes is not None and attributes.is_file:

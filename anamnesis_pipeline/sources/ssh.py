@@ -241,7 +241,7 @@ def _misplaced(wanted: Wanted) -> SourceUnreadable | None:
 
 def _question(wanted: Wanted) -> Question:
     if wanted.kind == DOCUMENTS:
-        return documents_question(wanted.root, wanted.known, wanted.names, wanted.skip)
+        return documents_question(wanted)
     name = wanted.root.rstrip("/").rpartition("/")[2]
     return logs_question(wanted.root, wanted.known, MAX_DEPTH, with_history=name == "projects")
 

@@ -87,9 +87,10 @@ def _documents(wanted: Wanted, answer: Answer) -> Survey:
     problems = [f"{answer.root}/{e.stat.path}: permission denied" for e in entries if e.kind == "x"]
     problems += [f"{answer.root}/{path}: larger than {IGNORE_BYTES >> 10} KB, not obeyed" for path in _huge(entries)]
     repositories = sorted(e.stat.path.rpartition("/")[0] or "." for e in entries if e.kind == "g")
+    skipped = sorted(e.stat.path for e in entries if e.kind == "o")
     return Survey(
         answer.root, tuple(sorted(files, key=lambda file: file.path)), answer.state,
-        tuple(dict.fromkeys([*answer.problems, *problems])), answer.ignores, tuple(repositories), links,
+        tuple(dict.fromkeys([*answer.problems, *problems])), answer.ignores, tuple(repositories), links, tuple(skipped),
     )  # fmt: skip
 
 

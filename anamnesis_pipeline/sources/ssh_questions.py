@@ -7,8 +7,8 @@ The answer is a row of records, each ended by NUL, and between them what `grep` 
     <records of find> e            `k` in place of `e`: it was killed before it was done
 
 A record of find is `<type> <size> <time> <device> <inode> <path>`. Types: f file, s link to a file (with its absolute
-path), d folder, l link to a folder, x folder that cannot be read, g `.git`. Of documents, `r<root without links>` comes
-first, and `t<absolute path of its target>` behind each link.
+path), d folder, l link to a folder, x folder that cannot be read, o one that is not entered, g `.git`. Of documents,
+`r<root without links>` comes first, and `t<absolute path of its target>` behind each link.
 """
 
 import hashlib
@@ -20,7 +20,7 @@ from dataclasses import dataclass, field
 from anamnesis_pipeline.errors import HostUnreachable
 from anamnesis_pipeline.file_names import bytes_of, name_of
 from anamnesis_pipeline.model import FileStat
-from anamnesis_pipeline.sources.base import HISTORY, IGNORE_BYTES, IGNORE_FILES, REPOSITORY, TOOL_RESULTS
+from anamnesis_pipeline.sources.base import HISTORY, IGNORE_BYTES, IGNORE_FILES, REPOSITORY, TOOL_RESULTS, Wanted
 
 _BEGIN = """\
 LC_ALL=C; export LC_ALL; G=; cd /
@@ -113,12 +113,14 @@ def logs_question(root: str, known: str, depth: int, *, with_history: bool) -> Q
     return Question(root, "; ".join(look), known)
 
 
-def documents_question(root: str, known: str, names: Sequence[str], skip: Sequence[str]) -> Question:
+def documents_question(wanted: Wanted) -> Question:
     """Files by name, the patterns of what to ignore, and where repositories are."""
     ignored = " -o ".join(f"-name {name}" for name in IGNORE_FILES)
-    wanted = " -o ".join([*(f"-iname {_glob(glob)}" for glob in names), ignored]) if names else "-true"
-    skipped = " -o ".join(f"-name {_glob(glob)}" for glob in skip)
-    prune = rf"\( {skipped} \) -prune -o " if skipped else ""
+    matching = [f"-iname {_glob(glob)}" for glob in wanted.names]
+    named = " -o ".join([*matching, ignored]) if matching else "-true"
+    skipped = " -o ".join(f"-name {_glob(glob)}" for glob in wanted.skip)
+    shown = rf" -printf 'o {_RECORD}'" if wanted.names_skipped else ""
+    prune = rf"\( {skipped} \) -prune{shown} -o " if skipped else ""
     link = (
         r"""for L; do stat -L --printf="s %s %.9Y %d %i %n\0" "$L" && """
         r"""printf "t%s\0" "$(readlink -f "$L")"; done"""
@@ -127,10 +129,10 @@ def documents_question(root: str, known: str, names: Sequence[str], skip: Sequen
         r"""printf 'r%s\0' "$(cd -P "$R" && pwd)"; """
         rf"""walk -H "$R" -mindepth 1 -name {REPOSITORY} -prune -printf 'g {_RECORD}' """
         rf"-o -type d \( {prune}{_NOT_TO_BE_READ} \) "
-        rf"-o \( {wanted} \) \( -type f -printf 'f {_RECORD}' \( {ignored} \) {_NOT_HUGE} -exec grep -aHsZ '' {{}} + "
+        rf"-o \( {named} \) \( -type f -printf 'f {_RECORD}' \( {ignored} \) {_NOT_HUGE} -exec grep -aHsZ '' {{}} + "
         rf"-o -type l -xtype f -exec sh -c '{link}' sh {{}} + \)"
     )
-    return Question(root, look, known)
+    return Question(wanted.root, look, wanted.known)
 
 
 def file_question(path: str) -> Question:

@@ -55,7 +55,7 @@ def try_source(
     :raises HostRefused: it lets nobody in, its key is not known, or it has neither SFTP nor a shell.
     """
     started = time.perf_counter()
-    (survey,) = host.survey([wanted_of(spec, skip)])
+    (survey,) = host.survey([replace(wanted_of(spec, skip), names_skipped=True)])
     if isinstance(survey, SourceUnreadable):
         raise survey
     seconds = time.perf_counter() - started

@@ -124,6 +124,19 @@ def test_an_open_source_that_reads_what_a_private_one_does_is_warned_of(notes: P
     assert "Warning" not in said("list")
 
 
+def test_folders_that_are_not_looked_into_are_named_with_the_reason(notes: Path) -> None:
+    for path in (".venv/lib/x.md", "sub/node_modules/y.md", ".claude/z.md"):
+        (notes / path).parent.mkdir(parents=True)
+        (notes / path).write_text("text\n")
+    output = said("test", str(notes))
+    assert "left out, hidden folders, not looked into: 1, such as .venv/" in output
+    assert (
+        "left out, folders that `crawl_skip` names, not looked into: 2, such as node_modules/, sub/node_modules/"
+        in output
+    )
+    assert ".claude/z.md" in output.partition("left out")[0]
+
+
 def test_testing_stores_nothing(notes: Path) -> None:
     said("test", str(notes))
     assert names() == ["local-logs", "local-memory"]

@@ -79,6 +79,16 @@ def test_folders_to_skip_and_git_are_not_entered_and_repositories_are_named(host
     found = survey(host, tmp_path, skip=("node_modules", "*.egg"))
     assert paths(found) == ["sub/e.md"]
     assert found.repositories == (".", "sub", "worktree")
+    assert found.skipped == ()
+
+
+def test_folders_to_skip_are_named_where_that_is_asked_for_and_those_inside_them_are_not(host, tmp_path):
+    odd = "new\nline.egg"
+    for path in ("node_modules/node_modules/a.md", f"sub/{odd}/b.md", ".git/c.md", "sub/d.md", "e.egg"):
+        write(tmp_path / path)
+    (tmp_path / "x.egg").symlink_to(tmp_path / "sub")
+    found = survey(host, tmp_path, skip=("node_modules", "*.egg"), names_skipped=True)
+    assert (found.skipped, paths(found)) == (("node_modules", f"sub/{odd}"), ["sub/d.md"])
 
 
 def test_a_root_that_is_a_link_to_a_folder_is_entered(host, tmp_path):
