@@ -107,7 +107,8 @@ def matching_episodes(store: Store, rule: Rule) -> Iterator[str]:
         page = store.episodes.page(Where(include_superseded=True), _PAGE, cursor)
         for episode in page.items:
             of_text = rules.of_content(content_of(episode)) or rules.of_content(episode.summary)
-            if of_text or rules.of_path(episode.machine, episode.path) or rules.of_project(episode.project):
+            of_place = rules.of_path(episode.machine, episode.path) or rules.of_session(episode.session_id)
+            if of_text or of_place or rules.of_project(episode.project):
                 yield episode.episode_id
         cursor = page.next_cursor
         if cursor is None:
