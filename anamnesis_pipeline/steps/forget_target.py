@@ -6,15 +6,17 @@ from datetime import datetime
 from functools import cached_property
 
 from anamnesis_pipeline.documents.chats import CHANNEL, UNTITLED
+from anamnesis_pipeline.documents.code import outline_without
 from anamnesis_pipeline.errors import GiveUp
 from anamnesis_pipeline.exchanges.parsing import FileState
-from anamnesis_pipeline.message_keys import forgotten_typed, typed_near
-from anamnesis_pipeline.model import Episode, FileCursor, Part, Source, Where, record_id
+from anamnesis_pipeline.message_keys import forgotten_typed, section_key, typed_near
+from anamnesis_pipeline.model import Episode, FileCursor, Part, Segment, SegmentKind, Source, Where, record_id
 from anamnesis_pipeline.search.engine import with_labels
 from anamnesis_pipeline.sources.base import is_agent_description, is_tool_output
 from anamnesis_pipeline.sources.specs import SourceSpec, is_of
 from anamnesis_pipeline.steps.crawl import folder_of
 from anamnesis_pipeline.steps.documents import BETWEEN_TITLES, holds_documents
+from anamnesis_pipeline.steps.episodes import SECTION_KINDS
 from anamnesis_pipeline.steps.forgotten_lines import EMPTY_LINE, ForgottenText, file_key, text_of
 from anamnesis_pipeline.steps.restore import is_below, names
 from anamnesis_pipeline.store.base import Store
@@ -144,8 +146,19 @@ class Target:
         is_other = title != part.section.title
         return replace(
             part, lead=lead, prompt=BETWEEN_TITLES.join(title) if is_other else prompt,
-            section=replace(part.section, title=title),
+            section=replace(part.section, title=title), segments=self._segments_left(part),
         )  # fmt: skip
+
+    def _segments_left(self, part: Part) -> tuple[Segment, ...]:
+        """What the section says, its outline without what goes."""
+        gone = self._headings.get(part.exchange_id)
+        if part.section is None or part.kind != "code" or not gone:
+            return part.segments
+        title = part.section.title
+        return tuple(
+            _said_anew(s, outline_without(s.text, title, gone)) if s.kind is SegmentKind.OUTLINE else s
+            for s in part.segments
+        )
 
     @cached_property
     def _talks(self) -> set[str]:
@@ -160,14 +173,14 @@ class Target:
             return None
         if part.kind == "exchange" and part.session_id in self._talks:
             return (part.section.title[0], UNTITLED)
-        return without_headings(part.section.title, gone) if part.kind == "document" and gone else None
+        return without_headings(part.section.title, gone) if part.kind in SECTION_KINDS and gone else None
 
     @cached_property
     def _headings(self) -> dict[str, set[tuple[str, ...]]]:
         """Document (`Part.exchange_id`) -> the ways to its sections that go, without the name of the file."""
         found: dict[str, set[tuple[str, ...]]] = {}
         for part in self.parts:
-            if part.section is not None and part.kind == "document":
+            if part.section is not None and part.kind in SECTION_KINDS:
                 found.setdefault(part.exchange_id, set()).add(part.section.title[1:])
         return found
 
@@ -279,6 +292,12 @@ class Choice:
             if (not request.session_id or names(path, request.session_id))
             and (not request.path or is_below(f"{folder_of(source)}/{path}", request.path))
         }
+
+
+def _said_anew(segment: Segment, text: str) -> Segment:
+    if text == segment.text:
+        return segment
+    return replace(segment, text=text, message_key=section_key(text))
 
 
 def _keys(episode: Episode | None) -> tuple[str, ...]:
