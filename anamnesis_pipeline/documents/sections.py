@@ -44,6 +44,14 @@ def sections_of(path: str, text: str, people: Mapping[str, str] = _NOBODY) -> li
     )
 
 
+def says_too_little(text: str) -> str:
+    """Why no section is made of a text, as a sentence; empty: sections are."""
+    chars = len(text.strip())
+    if chars < LEAST_CHARS:
+        return f"its text has {chars} characters, and at least {LEAST_CHARS} are needed"
+    return "" if _SAYS_SOMETHING.search(text) else "its text has no letter and no digit"
+
+
 def _at_most(most: int, found: list[Section]) -> list[Section]:
     """The same, all from the `most`-th on joined into one, whose pieces are theirs."""
     if len(found) <= most:
