@@ -18,11 +18,15 @@ class Trust(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class SectionPiece:
-    """A run of a section's text: `kind` is one of those of documents, or PROMPT and STATEMENT of a chat export."""
+    """A run of a section's text: `kind` is one of those of documents, or PROMPT and STATEMENT of a chat export.
+
+    `message_id` is what the export calls the message of a chat; empty: it has no name there, or is none.
+    """
 
     kind: SegmentKind
     text: str
     timestamp: datetime | None = None
+    message_id: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,3 +53,7 @@ class Section:
     """Of a turn of a chat: its messages in the JSON, each by the keys and indexes that lead to it from outside. With
     those that were turned away for one of them.
     """
+    session: str = ""
+    """Of a turn of a chat: the id of its conversation, or its channel as `slack:<name>`; empty: the export has none."""
+    turned_away: tuple[str, ...] = ()
+    """Ids of the messages of a chat that were turned away for one of this turn."""

@@ -32,6 +32,11 @@ def section_key(text: str) -> str:
     return f"{SECTION_KEY}{content_id(text.strip())}"
 
 
+def chat_message_key(conversation: str, message_id: str) -> str:
+    """Key of a message of an exported chat: its name there, so that a tombstone meets it in every later export."""
+    return f"{SECTION_KEY}{content_id('message', conversation, message_id)}"
+
+
 def section_part_id(place: str, anchor: str, texts: Iterable[str]) -> str:
     """Id of one text of a section: the same in every copy of the document.
 

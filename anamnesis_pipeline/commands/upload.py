@@ -47,7 +47,7 @@ def run_upload(settings: Settings, files: Sequence[Path], given: Handed) -> tupl
             try:
                 said.append(_sentence(uploads.take(_handed(file, given))))
             except AnamnesisError as problem:
-                said.append(f"{file}: {problem}")
+                said.append(f"{file}: {str(problem).removeprefix(f'{file.name}: ')}")
                 failed += 1
     return said, failed
 
@@ -64,5 +64,9 @@ def _handed(file: Path, given: Handed) -> Handed:
 
 def _sentence(taken: Upload) -> str:
     if taken.duplicate:
-        return f"{taken.filename} was there already, in {project_name(taken.project)}: {taken.upload_id}"
-    return f"{taken.filename}: {counted(len(taken.episode_ids), 'section')}, {taken.upload_id}"
+        return f"{taken.filename} was there already, in {project_name(taken.project)}: {taken.upload_id}{_but(taken)}"
+    return f"{taken.filename}: {counted(len(taken.episode_ids), 'section')}, {taken.upload_id}{_but(taken)}"
+
+
+def _but(taken: Upload) -> str:
+    return f"; {taken.note}" if taken.note else ""

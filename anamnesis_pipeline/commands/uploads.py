@@ -69,5 +69,6 @@ def render(uploads: Sequence[Upload], zone: tzinfo | None = None) -> str:
     return "\n".join(
         f"{each.upload_id}  {local_time(each.uploaded_at.isoformat(), zone)}  {each.filename}, "
         f"{counted(len(each.episode_ids), 'section')}, {project_name(each.project)}"
+        + (f"; {each.note}" if each.note else "")
         for each in uploads
     )

@@ -1,7 +1,7 @@
 """The messages of exported chats, by the program that wrote them. Whatever a message lacks, the others are read."""
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from itertools import pairwise
@@ -17,13 +17,14 @@ MOST_ATTACHED_CHARS = 1_000_000
 
 
 Way = tuple[str | int, ...]
+_NOBODY: Mapping[str, str] = {}
 
 
 @dataclass(frozen=True, slots=True)
 class ChatMessage:
-    """One message; `key` is its id in the export, or made of its text. One without text says nothing, but belongs to
-    its turn. `way`: the keys and indexes that lead to it in the export; `turned_away`: to those that it was chosen
-    over, such as a former answer, and to what followed on them.
+    """One message; `key` is its id in the export (`has_id`), or made of its text. One without text says nothing, but
+    belongs to its turn. `way`: the keys and indexes that lead to it in the export; `turned_away`: to those that it was
+    chosen over, such as a former answer, and to what followed on them, and `ids_turned_away` what these are called.
     """
 
     key: str
@@ -31,13 +32,15 @@ class ChatMessage:
     text: str
     timestamp: datetime | None
     way: Way
+    has_id: bool = False
     turned_away: tuple[Way, ...] = ()
+    ids_turned_away: tuple[str, ...] = ()
 
 
 def _message(key: object, kind: SegmentKind, text: str, when: object, way: Way) -> ChatMessage:
     text = _encodable(text).strip()
     name = _encodable(str(key)) if key else content_id("chat", _encodable(str(when)), text)[:16]
-    return ChatMessage(name, kind, text, _time(when), way)
+    return ChatMessage(name, kind, text, _time(when), way, has_id=bool(key))
 
 
 def _encodable(text: str) -> str:
@@ -105,8 +108,16 @@ def chatgpt_messages(mapping: dict[str, Any], current: object, way: Way) -> Iter
         text = _said(message.get("content")) if is_shown else ""
         kind = SegmentKind.PROMPT if role == "user" and text.strip() else SegmentKind.STATEMENT
         where = (*way, name, "message")
-        found = _message(message.get("id") or node.get("id"), kind, text, message.get("create_time"), where)
-        yield replace(found, turned_away=tuple((*way, other, "message") for other in aside.get(name, ())))
+        found = _message(_id_of(node), kind, text, message.get("create_time"), where)
+        others = aside.get(name, ())
+        yield replace(
+            found, turned_away=tuple((*way, other, "message") for other in others),
+            ids_turned_away=tuple(_encodable(str(_id_of(mapping[other]))) for other in others),
+        )  # fmt: skip
+
+
+def _id_of(node: dict[str, Any]) -> object:
+    return node["message"].get("id") or node.get("id")
 
 
 def _turned_away(mapping: dict[str, Any], branch: list[str]) -> dict[str, list[str]]:
@@ -168,14 +179,28 @@ def _said(content: Any) -> str:
 # --- Slack -----------------------------------------------------------------------------------------------
 
 
-def slack_threads(exported: list[Any], way: Way) -> list[list[ChatMessage]]:
-    """The messages of a channel: each thread together, others up to a silence of half an hour."""
+def slack_people(exported: Any) -> dict[str, str]:
+    """Id -> name of who wrote, as the `users.json` of an export says."""
+    found = {}
+    for user in exported if isinstance(exported, list) else ():
+        if isinstance(user, dict) and isinstance(user.get("id"), str):
+            profile = user["profile"] if isinstance(user.get("profile"), dict) else {}
+            name = profile.get("display_name") or profile.get("real_name") or user.get("real_name") or user.get("name")
+            found[user["id"]] = _encodable(str(name or user["id"]))
+    return found
+
+
+def slack_threads(exported: list[Any], way: Way, people: Mapping[str, str] = _NOBODY) -> list[list[ChatMessage]]:
+    """The messages of a channel: each thread together, others up to a silence of half an hour.
+
+    :param people: see `slack_people`; what a message itself says of who wrote it goes before.
+    """
     messages = [
         (item, (*way, number))
         for number, item in enumerate(exported)
         if isinstance(item, dict) and str(item.get("text") or "").strip()
     ]
-    names = {str(item.get("user")): _name(item) for item, _ in messages}
+    names = {**people, **{str(item.get("user")): _name(item, people) for item, _ in messages}}
     threads: dict[str, list[ChatMessage]] = {}
     loose: list[list[ChatMessage]] = []
     for item, where in sorted(messages, key=lambda found: str(found[0].get("ts") or "")):
@@ -197,13 +222,14 @@ _MENTION = re.compile(r"<@(\w+)(?:\|[^>]*)?>")
 def _told(item: dict[str, Any], names: dict[str, str], way: Way) -> ChatMessage:
     text = _MENTION.sub(lambda found: "@" + names.get(found.group(1), found.group(1)), str(item["text"]))
     when = item.get("ts")
-    return _message(when, SegmentKind.STATEMENT, f"{_name(item)}: {text}", when, way)
+    return _message(when, SegmentKind.STATEMENT, f"{_name(item, names)}: {text}", when, way)
 
 
-def _name(item: dict[str, Any]) -> str:
+def _name(item: dict[str, Any], people: Mapping[str, str]) -> str:
     profile = item.get("user_profile")
     real = profile.get("real_name") or profile.get("name") if isinstance(profile, dict) else None
-    return str(real or item.get("username") or item.get("user") or "somebody")
+    user = str(item.get("user") or "")
+    return str(real or people.get(user) or item.get("username") or user or "somebody")
 
 
 def _soon(before: ChatMessage, after: ChatMessage) -> bool:

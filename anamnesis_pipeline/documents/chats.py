@@ -2,7 +2,7 @@
 
 import json
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -17,15 +17,30 @@ from anamnesis_pipeline.documents.chat_messages import (
 )
 from anamnesis_pipeline.model import SegmentKind
 
+UNTITLED = "(untitled)"
+"""Title of a conversation that has none, or had one that was forgotten."""
+CHANNEL = "slack:"
+"""Begins the session of a channel, which is called by its name."""
+MOST_SESSION_CHARS = 200
 _SEEN_CHARS = 200_000
 _MARKS = re.compile(
     r'"chat_messages"\s*:\s*\[|"mapping"\s*:\s*\{|"ts"\s*:\s*"\d{9,11}\.\d+"|"current_node"\s*:', re.ASCII
 )
+_DAY = re.compile(r"\d{4}-\d\d-\d\d")
+_UPLOAD = re.compile(r"[0-9a-f]{32}(-\d+)?")
+_MESSAGES = ("chat_messages", "mapping", "messages")
+_KEPT = frozenset({
+    *_MESSAGES, "uuid", "id", "conversation_id", "current_node", "channel", "channel_name", "create_time",
+    "update_time", "created_at", "updated_at",
+})  # fmt: skip
+"""What stays of a conversation of which some was forgotten: not its title, nor its summary."""
+_NOBODY: Mapping[str, str] = {}
 
 
 @dataclass(frozen=True, slots=True)
 class _Conversation:
     title: str
+    session: str
     turns: list[list[ChatMessage]]
 
 
@@ -34,39 +49,92 @@ def is_chat_export(text: str) -> bool:
     return text.lstrip()[:1] in {"[", "{"} and _MARKS.search(text, 0, _SEEN_CHARS) is not None
 
 
-def chat_sections(name: str, text: str) -> list[Section]:
+def chat_sections(path: str, text: str, people: Mapping[str, str] = _NOBODY) -> list[Section]:
     """A section of kind `exchange` per turn of each conversation in the export `text`; empty if it is none after all.
 
     What is unreadable in it is left out, and costs nothing but itself. Anchors are the ids of turns' first messages.
+
+    :param people: of Slack, see `chat_messages.slack_people`.
     """
     try:
         exported = json.loads(text)
     except (ValueError, RecursionError):
         return []
-    last = text.count("\n") + 1
-    found = [_section(name, talk.title, turn, last) for talk in _conversations(exported, name) for turn in talk.turns]
+    name, last = path.rsplit("/", 1)[-1], text.count("\n") + 1
+    found = [
+        _section(name, talk, turn, last) for talk in _conversations(exported, _channel(path), people)
+        for turn in talk.turns
+    ]  # fmt: skip
     anchors = told_apart(section.anchor for section in found)
     return [replace(section, anchor=anchor) for section, anchor in zip(found, anchors, strict=True)]
 
 
-def _conversations(exported: Any, name: str) -> Iterator[_Conversation]:
+def without_messages(exported: Any, ways: Iterable[Way]) -> Any:
+    """An export without what is in some messages but when they were, which tells the newest branch of a chat; without
+    the titles of their conversations, and without anything of a conversation of which nothing is left.
+    """
+    holder: dict[str, Any] = {"": exported}
+    talks: dict[Way, None] = {}
+    for *outer, last in ways:
+        around = _at(exported, outer)
+        around[last] = {name: when for name, when in around[last].items() if name == "create_time"}
+        inside = next((n for n, key in enumerate(outer) if key in _MESSAGES), None)
+        if inside is not None:
+            talks[tuple(outer[:inside])] = None
+    for *outer, last in (("", *talk) for talk in talks):
+        around = _at(holder, outer)
+        left = {name: value for name, value in around[last].items() if name in _KEPT | _channel_names(around[last])}
+        around[last] = left if any(talk.turns for talk in _conversations(left, "", _NOBODY)) else {}
+    return holder[""]
+
+
+def _channel_names(conversation: Mapping[str, Any]) -> set[str]:
+    """Which of the values of a conversation is no title, but where it was held."""
+    return {"name"} if isinstance(conversation.get("messages"), list) else set()
+
+
+def _at(exported: Any, way: Iterable[str | int]) -> Any:
+    for key in way:
+        exported = exported[key]
+    return exported
+
+
+def _channel(path: str) -> str:
+    """What a channel of Slack is called by the path of its file: by its folder, where there is a file for each day."""
+    folder, _, name = path.rpartition("/")
+    stem, above = name.rsplit(".", 1)[0], folder.rpartition("/")[2]
+    return above if _DAY.fullmatch(stem) and above and not _UPLOAD.fullmatch(above) else stem
+
+
+def _conversations(exported: Any, name: str, people: Mapping[str, str]) -> Iterator[_Conversation]:
+    """:param name: of a channel that does not say it itself."""
     items, ways = _items(exported)
     first = next((item for item in items if item != {}), None)  # what was forgotten is empty
     if isinstance(exported, list) and isinstance(first, dict) and "ts" in first and "text" in first:
-        yield _Conversation(name.rsplit(".", 1)[0], slack_threads(items, ()))
+        yield _channel_of(name, slack_threads(items, (), people))
         return
     for item, way in zip(items, ways, strict=True):
         if not isinstance(item, dict):
             continue
-        title = plain_title(str(item.get("name") or item.get("title") or "")) or "(untitled)"
+        title = plain_title(str(item.get("name") or item.get("title") or "")) or UNTITLED
+        session = _named(str(item.get("uuid") or item.get("conversation_id") or item.get("id") or ""))
         if isinstance(item.get("chat_messages"), list):
-            yield _Conversation(title, _turns(claude_messages(item["chat_messages"], (*way, "chat_messages"))))
+            yield _Conversation(title, session, _turns(claude_messages(item["chat_messages"], (*way, "chat_messages"))))
         elif isinstance(item.get("mapping"), dict):
             messages = chatgpt_messages(item["mapping"], item.get("current_node"), (*way, "mapping"))
-            yield _Conversation(title, _turns(messages))
+            yield _Conversation(title, session, _turns(messages))
         elif isinstance(item.get("messages"), list):
-            channel = item.get("channel_name") or item.get("channel") or item.get("name") or name.rsplit(".", 1)[0]
-            yield _Conversation(plain_title(str(channel)), slack_threads(item["messages"], (*way, "messages")))
+            channel = item.get("channel_name") or item.get("channel") or item.get("name") or name
+            yield _channel_of(str(channel), slack_threads(item["messages"], (*way, "messages"), people))
+
+
+def _channel_of(name: str, threads: list[list[ChatMessage]]) -> _Conversation:
+    return _Conversation(plain_title(name), "" if _DAY.fullmatch(name) else _named(f"{CHANNEL}{name}"), threads)
+
+
+def _named(session: str) -> str:
+    """Of what characters it may be stored and typed."""
+    return " ".join(session.encode("utf-8", "replace").decode().split())[:MOST_SESSION_CHARS]
 
 
 def _items(exported: Any) -> tuple[list[Any], list[Way]]:
@@ -80,17 +148,29 @@ def _items(exported: Any) -> tuple[list[Any], list[Way]]:
 
 
 def _turns(messages: Iterable[ChatMessage]) -> list[list[ChatMessage]]:
-    """The messages in order, cut before each question that follows an answer or begins."""
+    """The messages in order, cut before each question; what says nothing before the first, such as the program's own
+    instructions, belongs to it.
+    """
     turns: list[list[ChatMessage]] = []
     for message in messages:
-        if message.kind is SegmentKind.PROMPT or not turns:
+        if not turns or (message.kind is SegmentKind.PROMPT and _says_something(turns[-1])):
             turns.append([])
         turns[-1].append(message)
-    return [turn for turn in turns if any(message.text for message in turn)]
+    return [turn for turn in turns if _says_something(turn)]
 
 
-def _section(name: str, title: str, turn: list[ChatMessage], last: int) -> Section:
+def _says_something(turn: list[ChatMessage]) -> bool:
+    return any(message.text for message in turn)
+
+
+def _section(name: str, talk: _Conversation, turn: list[ChatMessage], last: int) -> Section:
     said = [message for message in turn if message.text]
-    pieces = tuple(SectionPiece(message.kind, message.text, message.timestamp) for message in said)
-    ways = tuple(way for message in turn for way in (message.way, *message.turned_away))
-    return Section(said[0].key, (name, title), pieces, 1, last, "exchange", values=ways)
+    pieces = tuple(
+        SectionPiece(message.kind, message.text, message.timestamp, message.key if message.has_id else "")
+        for message in said
+    )
+    return Section(
+        said[0].key, (name, talk.title), pieces, 1, last, "exchange", session=talk.session,
+        values=tuple(way for message in turn for way in (message.way, *message.turned_away)),
+        turned_away=tuple(key for message in turn for key in message.ids_turned_away),
+    )  # fmt: skip

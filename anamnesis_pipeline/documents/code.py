@@ -2,7 +2,7 @@
 
 import itertools
 import sys
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence, Set
 from dataclasses import replace
 
 from anamnesis_pipeline.document_model import Section, SectionPiece
@@ -17,6 +17,8 @@ LEAST_CHARS = 30
 """A definition with fewer characters stays in the head of its file."""
 MOST_LISTED_CHARS = 100
 """Of imports, constants and names of a file in its outline, each."""
+_DEFINES = "defines "
+_BETWEEN_NAMES = ", "
 
 
 def code_sections(path: str, language: str, text: str) -> list[Section]:
@@ -51,7 +53,7 @@ def _head(path: str, name: str, language: str, code: CodeFile, large: list[Defin
     elsewhere = set(large) if code.doc else frozenset()
     named = [found.names[-1] for found in code.definitions if not found.private and found not in elsewhere]
     if named:
-        outline.append(f"defines {_listed(named)}")
+        outline.append(f"{_DEFINES}{_listed(named)}")
     taken = {line for definition in large for line in range(definition.start, definition.end + 1)}
     rest = [line for line in range(len(lines)) if line not in taken]
     last = max(1, min(definition.start for definition in code.definitions))
@@ -85,6 +87,29 @@ def _outline(definition: Definition, own: list[Definition]) -> str:
             lines.append(member.names[-1] if member in own else _in_short(member))
             lines += [f"  {inner.names[-1]}" for inner in member.members if member not in own and not inner.private]
     return "\n".join(lines)
+
+
+def outline_without(outline: str, title: Sequence[str], gone: Set[tuple[str, ...]]) -> str:
+    """The outline of a section that stays without the names of definitions that are gone: those in its list, and those
+    that it is inside of. What names them in its own text stays.
+
+    :param title: of the section, the name of the file first.
+    :param gone: the ways to the definitions, without the name of the file.
+    """
+    way, lines = tuple(title[1:]), outline.split("\n")
+    if not way:
+        return "\n".join([*lines[:-1], *_defines_without(lines[-1], {names[-1] for names in gone if names})])
+    left = [name for n, name in enumerate(way[:-1], 1) if way[:n] not in gone]
+    first, own = lines[0].removeprefix(f"{'.'.join(way[:-1])}."), {names[-1] for names in gone if names[:-1] == way}
+    return "\n".join([".".join([*left, first]), *(line for line in lines[1:] if line not in own)])
+
+
+def _defines_without(line: str, gone: Set[str]) -> list[str]:
+    """The line that lists what a file defines; none, if nothing of it is left."""
+    if not line.startswith(_DEFINES):
+        return [line]
+    left = [name for name in line.removeprefix(_DEFINES).split(_BETWEEN_NAMES) if name not in gone]
+    return [f"{_DEFINES}{_BETWEEN_NAMES.join(left)}"] if left else []
 
 
 def _said(definition: Definition) -> str:
@@ -138,5 +163,5 @@ def _section(
 
 
 def _listed(names: Sequence[str]) -> str:
-    text = ", ".join(names)
-    return text if len(text) <= MOST_LISTED_CHARS else text[:MOST_LISTED_CHARS].rsplit(", ", 1)[0] + ", …"
+    text = _BETWEEN_NAMES.join(names)
+    return text if len(text) <= MOST_LISTED_CHARS else text[:MOST_LISTED_CHARS].rsplit(_BETWEEN_NAMES, 1)[0] + ", …"

@@ -1,6 +1,7 @@
 """The text of a document -> its titled sections, by format. Pure."""
 
 import re
+from collections.abc import Mapping
 from dataclasses import replace
 
 from anamnesis_pipeline.document_model import Section, Trust
@@ -20,21 +21,24 @@ LEAST_CHARS = 30
 MOST_SECTIONS = 5_000
 """Of one document; what follows is in the last of them."""
 
+_NOBODY: Mapping[str, str] = {}
 _SAYS_SOMETHING = re.compile(r"\w")
 _LIKE_MARKDOWN = (frozenset(CONVERTED) | {"markdown"}) - {"doc", "rtf"}
 
 
-def sections_of(path: str, text: str) -> list[Section]:
+def sections_of(path: str, text: str, people: Mapping[str, str] = _NOBODY) -> list[Section]:
     """The sections of the document at `path`, in the order of the text.
 
     Together they hold all of it that says something. A section whose text and titles did not change keeps its anchor
     when others are added, changed, moved or removed. `text` is what `formats.to_text` gave.
+
+    :param people: id -> name of who writes in a chat of Slack.
     """
     fmt = format_of(path) or "text"
     name = path.replace("\\", "/").rsplit("/", 1)[-1]
     if len(text.strip()) < LEAST_CHARS and not _is_memory(path):
         return []
-    found = _sections(fmt, path, name, text)
+    found = _sections(fmt, path, name, text, people)
     return _at_most(
         MOST_SECTIONS,
         [section for section in found if any(_SAYS_SOMETHING.search(piece.text) for piece in section.pieces)],
@@ -43,6 +47,14 @@ def sections_of(path: str, text: str) -> list[Section]:
 
 def _is_memory(path: str) -> bool:
     return trust_of(path) is Trust.CURATED or "memory" in path.split("/")[:-1]  # the root may be `.claude` itself
+
+
+def says_too_little(text: str) -> str:
+    """Why no section is made of a text, as a sentence; empty: sections are."""
+    chars = len(text.strip())
+    if chars < LEAST_CHARS:
+        return f"its text has {chars} characters, and at least {LEAST_CHARS} are needed"
+    return "" if _SAYS_SOMETHING.search(text) else "its text has no letter and no digit"
 
 
 def _at_most(most: int, found: list[Section]) -> list[Section]:
@@ -54,7 +66,7 @@ def _at_most(most: int, found: list[Section]) -> list[Section]:
     return [*found[: most - 1], replace(rest[0], pieces=pieces, last_line=max(section.last_line for section in rest))]
 
 
-def _sections(fmt: str, path: str, name: str, text: str) -> list[Section]:
+def _sections(fmt: str, path: str, name: str, text: str, people: Mapping[str, str]) -> list[Section]:
     found: list[Section] = []
     written = fmt in {"markdown", "text"}
     if written and "intercom" in name.lower() and (messages := intercom_headings(text)):
@@ -65,7 +77,7 @@ def _sections(fmt: str, path: str, name: str, text: str) -> list[Section]:
     elif fmt == "rst":
         found = sections_under(rst_headings(text), name, text)
     elif fmt == "json":
-        found = _of_json(name, text)
+        found = _of_json(path, name, text, people)
     elif fmt in CODE_FORMATS:
         found = code_sections(path, fmt, text)
     elif fmt in CONFIG_FORMATS:
@@ -73,6 +85,6 @@ def _sections(fmt: str, path: str, name: str, text: str) -> list[Section]:
     return found or untitled(name, text)
 
 
-def _of_json(name: str, text: str) -> list[Section]:
-    turns = chat_sections(name, text) if is_chat_export(text) else []
+def _of_json(path: str, name: str, text: str, people: Mapping[str, str]) -> list[Section]:
+    turns = chat_sections(path, text, people) if is_chat_export(text) else []
     return turns or item_sections(name, text)

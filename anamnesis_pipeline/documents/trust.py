@@ -96,4 +96,5 @@ def _expression(pattern: TagPattern) -> "_Regexp[str]":
     try:
         return re2.compile(pattern.match if pattern.regex else re2.escape(pattern.match), options)
     except re2.error as exc:
-        raise BadSetting(f"tag pattern {pattern.match!r} is no regular expression of RE2: {exc}") from exc
+        reason = exc.args[0].decode(errors="replace") if isinstance(exc.args[0], bytes) else exc
+        raise BadSetting(f"tag pattern {pattern.match!r} is no regular expression of RE2: {reason}") from None

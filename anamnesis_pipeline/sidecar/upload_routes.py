@@ -67,7 +67,9 @@ class UrlIn(UploadFields):
 
 
 class UploadOut(TypedDict):
-    """An upload. `duplicate`: the very same bytes were there, and only got the project, instance and tags named now."""
+    """An upload. `duplicate`: the very same bytes were there, and only got the project, instance and tags named now.
+    `note`: why nothing of it can be found, or not all of it.
+    """
 
     upload_id: str
     episode_ids: list[str]
@@ -80,6 +82,7 @@ class UploadOut(TypedDict):
     tags: list[str]
     title: str
     url: str
+    note: str
     uploaded_at: str
 
 

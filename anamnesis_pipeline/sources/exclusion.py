@@ -106,6 +106,11 @@ class RuleSet:
         tails = (name[at + 1 :] for at, char in enumerate(name) if char == "/")
         return next((rule for tail in (name, *tails) if (rule := self._projects.get(tail))), None)
 
+    def of_session(self, session: str) -> Rule | None:
+        """The rule that keeps a session away; of an imported conversation nothing else tells which it is."""
+        found = self._by_path.get((RuleKind.SESSION, session), ()) if session and self._by_path else ()
+        return next((rule for rule in found if not rule.machine), None)
+
     def of_content(self, text: str) -> Rule | None:
         """The rule that keeps a text away."""
         if self._contents and (rule := self._contents.get(sha256_of(text))):

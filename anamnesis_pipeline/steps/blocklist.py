@@ -107,7 +107,8 @@ def matching_episodes(store: Store, rule: Rule) -> Iterator[str]:
         page = store.episodes.page(Where(include_superseded=True), _PAGE, cursor)
         for episode in page.items:
             of_text = rules.of_content(content_of(episode)) or rules.of_content(episode.summary)
-            if of_text or rules.of_path(episode.machine, episode.path) or rules.of_project(episode.project):
+            of_place = rules.of_path(episode.machine, episode.path) or rules.of_session(episode.session_id)
+            if of_text or of_place or rules.of_project(episode.project):
                 yield episode.episode_id
         cursor = page.next_cursor
         if cursor is None:
@@ -118,7 +119,7 @@ def what_comes_back(entry_id: str, lifted: Lifted) -> str:
     """What happens after an entry was lifted, for people."""
     found = []
     if lifted.parts:
-        found.append(f"{counted(lifted.parts, 'part')} that are stored come back with the next ingest")
+        found.append(f"what is stored of it ({counted(lifted.parts, 'part')}) comes back with the next ingest")
     if lifted.files:
         found.append(
             f"{counted(lifted.files, 'file')} that had it will be read again from the beginning, and it comes back if "

@@ -147,4 +147,4 @@ def add_version(
     with archive.writing(source.key):
         read = versioned(source, file, store.ingest.cursor(source.key, path), lines, version)
         if not all(archive_versions(store, archive, source, [read])):
-            raise StoreBusy(f"{path} is being written by another process; send it again")
+            raise StoreBusy(f"{path.rpartition('/')[2]} is being written by another process; send it again")

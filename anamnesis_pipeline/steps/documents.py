@@ -1,5 +1,6 @@
 """What the asset `documents` does: archived versions of documents become titled sections, each text of one once."""
 
+import json
 import time
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
@@ -8,19 +9,24 @@ from datetime import UTC, datetime, timedelta
 
 from anamnesis_pipeline.document_model import Section
 from anamnesis_pipeline.documents.anchors import unnumbered
+from anamnesis_pipeline.documents.chat_messages import slack_people
+from anamnesis_pipeline.documents.chats import is_chat_export
 from anamnesis_pipeline.documents.formats import format_of
 from anamnesis_pipeline.documents.sections import sections_of
 from anamnesis_pipeline.documents.trust import TagPattern, tags_of, trust_of
-from anamnesis_pipeline.message_keys import section_key, section_part_id
+from anamnesis_pipeline.message_keys import section_part_id
 from anamnesis_pipeline.model import FileCursor, Part, SectionFacts, Segment, Source, content_id
 from anamnesis_pipeline.sources.specs import DOCUMENTS
 from anamnesis_pipeline.steps.document_versions import Version, noted, waiting
 from anamnesis_pipeline.steps.exchanges import ArchiveLines
+from anamnesis_pipeline.steps.forgotten_sections import key_of
 from anamnesis_pipeline.store.base import MAX_ROWS_PER_WRITE, Store
 from anamnesis_pipeline.store.document_base import ParsedDocument, Settled, Sighting, Unsettled, Verdict
 
 UPLOADS = "uploads"
 """Key of the reserved source whose documents people send."""
+PEOPLE = "users.json"
+"""In an export of Slack, who is who."""
 BETWEEN_TITLES = " › "
 BATCH_CHARS = 8 << 20
 SETTLED_AT_ONCE = 100
@@ -97,6 +103,7 @@ class _Parser:
         self._archive_lines, self._patterns, self._tally = archive_lines, patterns, tally
         self._batch: list[ParsedDocument] = []
         self._rows = self._characters = 0
+        self._known_people: dict[str, dict[str, str]] = {}
 
     def parse(self, cursor: FileCursor) -> None:
         """Every version of a file that waits. Each is committed before the next is begun."""
@@ -117,7 +124,7 @@ class _Parser:
         lines = list(self._archive_lines(replace(before, generation=version.generation), 0))
         text = "\n".join(lines)
         try:
-            found = sections_of(version.inside or before.path, text)
+            found = sections_of(version.inside or before.path, text, self._people(before.path, text))
         except Exception as problem:  # whatever a parser trips over in one file, the others are parsed
             self._give_up(before, after, f"{before.path}: no sections could be made of it: {problem!r}")
             return False
@@ -127,6 +134,28 @@ class _Parser:
         self._tally.formats[format_of(before.path) or "text"] += 1
         self._add(ParsedDocument(before, after, parts), len(text))
         return True
+
+    def _people(self, path: str, text: str) -> Mapping[str, str]:
+        """Who writes in an export of Slack, by its `users.json`: beside the file, or above its folder."""
+        folder = path.rpartition("/")[0]
+        if format_of(path) != "json" or not is_chat_export(text):
+            return {}
+        for above in dict.fromkeys((folder, folder.rpartition("/")[0])):
+            file = f"{above}/{PEOPLE}" if above else PEOPLE
+            if file not in self._known_people:
+                self._known_people[file] = self._read_people(file)
+            if self._known_people[file]:
+                return self._known_people[file]
+        return {}
+
+    def _read_people(self, file: str) -> dict[str, str]:
+        cursor = self.store.ingest.cursor(self.source.key, file)
+        if cursor is None or cursor.gone or not cursor.lines:
+            return {}
+        try:
+            return slack_people(json.loads("\n".join(self._archive_lines(cursor, 0))))
+        except (ValueError, RecursionError):
+            return {}
 
     def _give_up(self, before: FileCursor, after: FileCursor, problem: str) -> None:
         """The sections stay what they were; the next crawl shows the file as one that could not be read."""
@@ -195,7 +224,7 @@ def _part(source: Source, path: str, version: Version, section: Section, ordinal
         part_id=section_part_id(version.place, unnumbered(section.anchor), (piece.text for piece in section.pieces)),
         source=source.key,
         path=path,
-        session_id="",
+        session_id=section.session,
         exchange_id=content_id("document", version.place),
         ordinal=ordinal,
         kind=section.kind,
@@ -203,7 +232,7 @@ def _part(source: Source, path: str, version: Version, section: Section, ordinal
         cwd=version.cwd,
         prompt=BETWEEN_TITLES.join(title),
         segments=tuple(
-            Segment(section_key(piece.text), "", piece.kind, 0, piece.text, piece.timestamp or facts.seen)
+            Segment(key_of(section, piece), piece.message_id, piece.kind, 0, piece.text, piece.timestamp or facts.seen)
             for piece in section.pieces
         ),
         closed=True,

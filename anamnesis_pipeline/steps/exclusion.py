@@ -41,6 +41,10 @@ class Exclusions:
         """The rule that keeps a project away, whatever it is called."""
         return self.now().of_project(project)
 
+    def of_session(self, session: str) -> Rule | None:
+        """The rule that keeps a session away."""
+        return self.now().of_session(session)
+
     def of_content(self, text: str) -> Rule | None:
         """The rule that keeps a text away."""
         return self.now().of_content(text)

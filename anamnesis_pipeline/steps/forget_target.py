@@ -5,15 +5,18 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 from functools import cached_property
 
+from anamnesis_pipeline.documents.chats import CHANNEL, UNTITLED
+from anamnesis_pipeline.documents.code import outline_without
 from anamnesis_pipeline.errors import GiveUp
 from anamnesis_pipeline.exchanges.parsing import FileState
-from anamnesis_pipeline.message_keys import forgotten_typed, typed_near
-from anamnesis_pipeline.model import Episode, FileCursor, Part, Source, Where, record_id
+from anamnesis_pipeline.message_keys import forgotten_typed, section_key, typed_near
+from anamnesis_pipeline.model import Episode, FileCursor, Part, Segment, SegmentKind, Source, Where, record_id
 from anamnesis_pipeline.search.engine import with_labels
 from anamnesis_pipeline.sources.base import is_agent_description, is_tool_output
 from anamnesis_pipeline.sources.specs import SourceSpec, is_of
 from anamnesis_pipeline.steps.crawl import folder_of
 from anamnesis_pipeline.steps.documents import BETWEEN_TITLES, holds_documents
+from anamnesis_pipeline.steps.episodes import SECTION_KINDS
 from anamnesis_pipeline.steps.forgotten_lines import EMPTY_LINE, ForgottenText, file_key, text_of
 from anamnesis_pipeline.steps.restore import is_below, names
 from anamnesis_pipeline.store.base import Store
@@ -137,22 +140,47 @@ class Target:
     def without_context(self, part: Part) -> Part:
         """A part that stays without what it carries of the text."""
         lead, prompt = ("" if self.said.holds(text) else text for text in (part.lead, part.prompt))
-        gone = self._headings.get(part.exchange_id)
-        if part.section is None or part.kind != "document" or not gone:
+        title = self._title_left(part)
+        if part.section is None or title is None:
             return replace(part, lead=lead, prompt=prompt)
-        title = without_headings(part.section.title, gone)
         is_other = title != part.section.title
         return replace(
             part, lead=lead, prompt=BETWEEN_TITLES.join(title) if is_other else prompt,
-            section=replace(part.section, title=title),
+            section=replace(part.section, title=title), segments=self._segments_left(part),
         )  # fmt: skip
+
+    def _segments_left(self, part: Part) -> tuple[Segment, ...]:
+        """What the section says, its outline without what goes."""
+        gone = self._headings.get(part.exchange_id)
+        if part.section is None or part.kind != "code" or not gone:
+            return part.segments
+        title = part.section.title
+        return tuple(
+            _said_anew(s, outline_without(s.text, title, gone)) if s.kind is SegmentKind.OUTLINE else s
+            for s in part.segments
+        )
+
+    @cached_property
+    def _talks(self) -> set[str]:
+        """Conversations with a title of which some goes: it may tell what was said. A channel is no title."""
+        its = {part.session_id for part in self.parts if part.section is not None and part.kind == "exchange"}
+        return {session for session in its if session and not session.startswith(CHANNEL)}
+
+    def _title_left(self, part: Part) -> tuple[str, ...] | None:
+        """What the section is called now; None: nothing of its title can be of what goes."""
+        gone = self._headings.get(part.exchange_id)
+        if part.section is None:
+            return None
+        if part.kind == "exchange" and part.session_id in self._talks:
+            return (part.section.title[0], UNTITLED)
+        return without_headings(part.section.title, gone) if part.kind in SECTION_KINDS and gone else None
 
     @cached_property
     def _headings(self) -> dict[str, set[tuple[str, ...]]]:
         """Document (`Part.exchange_id`) -> the ways to its sections that go, without the name of the file."""
         found: dict[str, set[tuple[str, ...]]] = {}
         for part in self.parts:
-            if part.section is not None and part.kind == "document":
+            if part.section is not None and part.kind in SECTION_KINDS:
                 found.setdefault(part.exchange_id, set()).add(part.section.title[1:])
         return found
 
@@ -185,12 +213,20 @@ class Choice:
             raise GiveUp("say what to forget: an id, a session, a project, a path, a time or words to look for")
         ids, whole = self._ids(request), self._whole_files(request)
         own = {*ids, *self._store.documents.seen_in(sorted(whole))}
-        same = self._store.documents.same_text(sorted(own))
+        same = self._store.documents.same_text(sorted(own)) | self._other_versions(own)
         if not (request.machine or request.source or request.keeps_copies):
             return Target(self._store, self._with_records(sorted(own | same)), whole)
         own -= self._seen_elsewhere(own, whole, self._chosen(request))
         kept = {s.message_key for part in self._store.forgetting.parts(sorted(same - own)) for s in part.segments}
         return Target(self._store, self._with_records(sorted(own)), whole, kept)
+
+    def _other_versions(self, ids: Set[str]) -> set[str]:
+        """Turns of imported conversations with a message of theirs: former versions, and those of other exports."""
+        chosen = [p for p in self._store.forgetting.parts(sorted(ids)) if p.section is not None and p.session_id]
+        keys = {segment.message_key for part in chosen for segment in part.segments if segment.uuid}
+        sessions = {part.session_id for part in chosen}
+        every = [key for one in sorted(sessions) for key in self._store.forgetting.matching(Selection(session_id=one))]
+        return {p.part_id for p in self._store.forgetting.parts(every) if keys & {s.message_key for s in p.segments}}
 
     def _ids(self, request: ForgetRequest) -> list[str]:
         projects = with_labels(self._store, Where(projects=(request.project,))).projects if request.project else ()
@@ -256,6 +292,12 @@ class Choice:
             if (not request.session_id or names(path, request.session_id))
             and (not request.path or is_below(f"{folder_of(source)}/{path}", request.path))
         }
+
+
+def _said_anew(segment: Segment, text: str) -> Segment:
+    if text == segment.text:
+        return segment
+    return replace(segment, text=text, message_key=section_key(text))
 
 
 def _keys(episode: Episode | None) -> tuple[str, ...]:

@@ -2,13 +2,13 @@
 
 import json
 from collections.abc import Callable, Collection, Iterable, Sequence
-from typing import Any
 
-from anamnesis_pipeline.document_model import Section
+from anamnesis_pipeline.document_model import Section, SectionPiece
 from anamnesis_pipeline.documents.blocks import GAP
+from anamnesis_pipeline.documents.chats import without_messages
 from anamnesis_pipeline.documents.sections import sections_of
 from anamnesis_pipeline.errors import DocumentUnreadable
-from anamnesis_pipeline.message_keys import section_key
+from anamnesis_pipeline.message_keys import chat_message_key, section_key
 from anamnesis_pipeline.model import SegmentKind
 from anamnesis_pipeline.steps.tool_outputs import NO_LINE
 
@@ -40,13 +40,27 @@ def _sections(path: str, lines: Sequence[str]) -> list[Section]:
 
 
 def keys_of(section: Section) -> list[str]:
-    """Keys of its pieces, in order."""
-    return [section_key(piece.text) for piece in section.pieces]
+    """Keys of its pieces, in order, and of messages that were turned away for one of them."""
+    return [*(key_of(section, piece) for piece in section.pieces), *_keys_turned_away(section)]
+
+
+def key_of(section: Section, piece: SectionPiece) -> str:
+    """Key of a piece: of a message of a chat what its export calls it, of anything else its text."""
+    return chat_message_key(section.session, piece.message_id) if piece.message_id else section_key(piece.text)
+
+
+def _keys_turned_away(section: Section) -> list[str]:
+    return [chat_message_key(section.session, name) for name in section.turned_away]
 
 
 def goes(section: Section, gone: Collection[str]) -> bool:
-    """Whether all of its text is gone; an outline follows from other sections, too, so it changes with those."""
-    written = [section_key(piece.text) for piece in section.pieces if piece.kind is not SegmentKind.OUTLINE]
+    """Whether all of its text is gone; an outline follows from other sections, too, so it changes with those. Of a chat
+    one message is enough, since what is said after it tells of it; one that was turned away counts, too.
+    """
+    named = [key_of(section, piece) for piece in section.pieces if piece.message_id]
+    if any(key in gone for key in (*named, *_keys_turned_away(section))):
+        return True
+    written = [key_of(section, piece) for piece in section.pieces if piece.kind is not SegmentKind.OUTLINE]
     return all(key in gone for key in written or keys_of(section))
 
 
@@ -56,20 +70,10 @@ def _without(lines: Sequence[str], sections: Sequence[Section]) -> list[str]:
         return list(lines)
     messages = [way for section in sections for way in section.values]
     if messages:
-        kept = json.dumps(_emptied(json.loads("\n".join(lines)), messages), ensure_ascii=False)
+        kept = json.dumps(without_messages(json.loads("\n".join(lines)), messages), ensure_ascii=False)
         return [kept, *[NO_LINE] * (len(lines) - 1)]
     spans = [(*span, _mark(section)) for section in sections for span in _spans(section, lines)]
     return _cut("\n".join(lines), spans).split("\n")
-
-
-def _emptied(exported: Any, messages: Iterable[Sequence[str | int]]) -> Any:
-    """An export of chats with nothing in `messages` but when they were, which tells the newest branch of a chat."""
-    for *outer, last in messages:
-        around = exported
-        for key in outer:
-            around = around[key]
-        around[last] = {name: when for name, when in around[last].items() if name == "create_time"}
-    return exported
 
 
 def _spans(section: Section, lines: Sequence[str]) -> Sequence[tuple[int, int]]:

@@ -27,6 +27,7 @@ def _rule_of(exclusions: Exclusions, source: Source, part: Part) -> Rule | None:
     text = transcript(part.segments)
     return (
         exclusions.of_project(part.project)
+        or exclusions.of_session(part.session_id)
         or exclusions.of_path(source.machine, f"{folder_of(source)}/{part.path}")
         or exclusions.of_content(text)
         or exclusions.of_content("\n\n".join(segment.text for segment in part.segments))

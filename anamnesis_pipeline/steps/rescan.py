@@ -249,9 +249,9 @@ class Rescan:
         )  # fmt: skip
 
     def _segment(self, part: Part, segment: Segment) -> Segment:
-        """Pieces of documents are known by their text, as it is read from now on."""
+        """Pieces of documents are known by their text, as it is read from now on; messages of chats by their ids."""
         text = self._text(segment.text)
-        is_other = part.section is not None and text != segment.text
+        is_other = part.section is not None and text != segment.text and not segment.uuid
         return replace(segment, text=text, message_key=section_key(text) if is_other else segment.message_key)
 
     def _facts(self, facts: SectionFacts | None) -> SectionFacts | None:

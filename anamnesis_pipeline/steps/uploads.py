@@ -8,13 +8,15 @@ from pathlib import PurePosixPath
 from typing import Any, Protocol
 
 from anamnesis_pipeline.documents.formats import format_of, to_text
-from anamnesis_pipeline.errors import DocumentUnsupported, TooLarge
+from anamnesis_pipeline.documents.sections import says_too_little
+from anamnesis_pipeline.errors import DocumentUnreadable, DocumentUnsupported, TooLarge
 from anamnesis_pipeline.sources.exclusion import sha256_of
 from anamnesis_pipeline.steps.exclusion import Exclusions, refuse
 from anamnesis_pipeline.steps.forget import Forgetter
 from anamnesis_pipeline.steps.forget_target import ForgetRequest
 from anamnesis_pipeline.steps.forgotten_uploads import SOURCE, UPLOADS, bring_back, drop_empty_upload
 from anamnesis_pipeline.store.base import Store
+from anamnesis_pipeline.wording import counted
 
 MOST_BYTES = 50 * 1024 * 1024
 _ID_CHARS = 32
@@ -53,6 +55,8 @@ class Upload:
     duplicate: bool = False
     """Whether the very same bytes were there already, so that only what is said of them changed."""
     instance: str = ""
+    note: str = ""
+    """Why nothing of it can be found, or not all of it."""
 
 
 class AddDocument(Protocol):
@@ -118,17 +122,33 @@ class Uploads:
             tags=tuple(dict.fromkeys(map(self._masked, handed.tags))), url=self._masked(handed.url),
             instance=self._masked(handed.instance),
         )  # fmt: skip
-        ids = self._add(
-            SOURCE, f"{folder}/{name}", handed.data, project=fields.project, instance=fields.instance,
-            tags=fields.tags, title=fields.title, when=handed.when,
-        )  # fmt: skip
+        try:
+            ids = self._add(
+                SOURCE, f"{folder}/{name}", handed.data, project=fields.project, instance=fields.instance,
+                tags=fields.tags, title=fields.title, when=handed.when,
+            )  # fmt: skip
+        except DocumentUnreadable as problem:  # who sent it knows it by its name
+            raise DocumentUnreadable(str(problem).removeprefix(f"{folder}/")) from problem
         upload = Upload(
             upload_id, name, len(handed.data), fields.project, fields.tags, fields.title, fields.url,
-            datetime.now(UTC), tuple(ids), instance=fields.instance,
+            datetime.now(UTC), tuple(ids), instance=fields.instance, note=self._note(folder, name, handed.data, ids),
         )  # fmt: skip
         self._store.settings.set(UPLOADS + upload_id, _body(upload))
         self._embed(ids)
         return upload
+
+    def _note(self, folder: str, name: str, data: bytes, ids: Sequence[str]) -> str:
+        """Why nothing of an upload can be found, or not all of it; empty: all can."""
+        if ids:
+            held = len(set(ids) - self._store.episodes.get(ids).keys())
+            return f"{counted(held, 'section')} are kept away: anamnesis exclude list" if held else ""
+        cursor = self._store.ingest.cursor(SOURCE, f"{folder}/{name}")
+        if cursor is not None and cursor.unread:
+            return cursor.unread.removeprefix(f"{folder}/").removeprefix(f"{name}: ")
+        text = to_text(name, data)
+        if too_little := says_too_little(text):
+            return f"nothing of it is remembered: {too_little}"
+        return "all of it was deleted or forgotten before, and stays away: anamnesis exclude list"
 
     def _said_anew(self, known: Upload, handed: Handed) -> Upload:
         """What is there already, with what is said of it this time."""

@@ -79,3 +79,16 @@ def test_files_are_taken_in_and_one_that_cannot_be_read_stops_no_other(
     assert (episode.project, episode.instance, "review" in episode.tags) == ("acme/api", "ann", True)
     store.close()
     assert isinstance(run(str(notes), str(photo), "--title", "x").exception, GiveUp)
+
+
+def test_a_torn_and_a_short_file_are_named_once_with_the_reason(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("ANAMNESIS_HOME", str(tmp_path / "home"))
+    (tmp_path / "torn.pdf").write_bytes(b"%PDF-1.7 torn")
+    (tmp_path / "short.md").write_text("Buy milk.")
+    said = run(str(tmp_path / "torn.pdf"), str(tmp_path / "short.md")).output
+    assert f"{tmp_path}/torn.pdf: it is " in said
+    assert "short.md: 0 sections" in said
+    assert "its text has 9 characters, and at least 30 are needed" in said
+    assert "its text has 9 characters" in uploads("list").output

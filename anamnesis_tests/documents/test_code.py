@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 from anamnesis_pipeline.document_model import Section
+from anamnesis_pipeline.documents.code import outline_without
 from anamnesis_pipeline.documents.sections import sections_of
 from anamnesis_pipeline.embeddings.pieces import minilm_pieces
 from anamnesis_pipeline.model import SegmentKind
@@ -262,3 +263,13 @@ def public(parent: ast.Module | ast.ClassDef) -> Iterator[str]:
             yield node.name
             if isinstance(node, ast.ClassDef):
                 yield from public(node)
+
+
+def test_an_outline_names_nothing_that_is_gone() -> None:
+    gone = {("walrus",), ("Harbour",), ("Shed", "load")}
+    head = "a/b.py\nimports os\ndefines walrus, pelican, Harbour, …"
+    assert outline_without(head, ("b.py",), gone) == "a/b.py\nimports os\ndefines pelican, …"
+    assert outline_without("b.py\ndefines walrus", ("b.py",), gone) == "b.py"
+    assert outline_without("Harbour.Shed.load(a): x", ("b.py", "Harbour", "Shed", "load"), gone) == "Shed.load(a): x"
+    members = "class Shed: for boats\nload\nload_all: of them\nwalrus"
+    assert outline_without(members, ("b.py", "Shed"), gone) == "class Shed: for boats\nload_all: of them\nwalrus"

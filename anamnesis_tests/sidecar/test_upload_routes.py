@@ -90,6 +90,29 @@ def test_what_cannot_be_read_says_so_and_a_name_without_an_ending_is_no_obstacle
         assert client.get("/api/uploads").json()["items"] == []
 
 
+@pytest.mark.parametrize(
+    ("data", "why"), [(b"Buy milk.", "its text has 9 characters"), (b"# " + b"- = " * 40, "no letter and no digit")]
+)
+def test_an_upload_of_which_nothing_is_remembered_says_why(client: TestClient, data: bytes, why: str) -> None:
+    body = send(client, data, "short.md").json()
+    assert body["sections"] == 0
+    assert why in body["note"]
+    assert why in client.get("/api/uploads").json()["items"][0]["note"]
+    assert send(client).json()["note"] == ""
+
+
+def test_an_upload_that_cannot_be_read_is_named_as_it_was_sent(client: TestClient) -> None:
+    reply = send(client, b"%PDF-1.7 torn", "march report.pdf", media_type="application/pdf")
+    assert reply.json()["detail"].startswith("march report.pdf: it is ")
+
+
+def test_an_upload_of_which_all_was_deleted_before_says_so(client: TestClient) -> None:
+    text = b"The zanzibar exporter rounds twice, as the review found."
+    (episode_id,) = send(client, text, "a.txt").json()["episode_ids"]
+    assert client.delete(f"/api/episodes/{episode_id}").status_code in {200, 204}
+    assert "stays away" in send(client, text + b"\n\n", "b.txt").json()["note"]
+
+
 def test_a_body_that_is_too_large_is_refused_while_it_is_read(
     client: TestClient, monkeypatch: pytest.MonkeyPatch
 ) -> None:

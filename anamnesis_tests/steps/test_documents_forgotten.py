@@ -315,3 +315,54 @@ def test_the_heading_of_a_forgotten_section_leaves_the_titles_of_those_below_it(
     home.ingest(notes)
     assert "purple" in told()
     assert "Walrus" not in told()
+
+
+LIST_OF_CODE = '''import os
+
+
+def walrus_counter(a, b):
+    """Counts what nobody is to know."""
+    return a + b + os.getpid()
+
+
+def pelican_counter(a, b):
+    """Counts pelicans on the harbour wall."""
+    return a * b
+
+
+class Harbour:
+    """Where the ships are."""
+
+''' + "".join(
+    f'    def {name}(self, value):\n        """Step of the {name}."""\n'
+    + "".join(f"        value = value + m{n}_{line}\n" for line in range(40))
+    + "        return value\n\n"
+    for n, name in enumerate(["mooring", "loading", "sailing", "landing", "resting"])
+)  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("target", "name"), [("nobody", "walrus"), ("value + m1_5", "loading"), ("Where the ships", "Harbour")]
+)
+def test_the_name_of_a_forgotten_definition_leaves_the_outlines_and_titles_around_it(
+    home: DocumentHome, target: str, name: str
+) -> None:
+    notes = home.source("notes")
+    write(notes, "a.py", LIST_OF_CODE)
+    home.ingest(notes)
+    write(notes, "a.py", LIST_OF_CODE + "# The end of the list of all of them.\n", T0 + 10)
+    home.ingest(notes)
+
+    def told() -> str:
+        passages = [p.passage for e in home.episodes(every=True) for p in home.store.episodes.passages_of(e.episode_id)]
+        parts = home.store.forgetting.parts_after("", 1_000)
+        return archived(home) + "".join(map(str, [*parts, *passages, *home.episodes(every=True)]))
+
+    assert name in told()
+    home.pipeline.forgetter().forget(ForgetRequest(ids=(home.one(target).episode_id,)))
+    assert name not in told()
+    assert "pelican" in told()
+    write(notes, "a.py", LIST_OF_CODE.replace("wall", "quay"), T0 + 50)
+    home.ingest(notes)
+    assert "quay" in told()
+    assert name not in told()
