@@ -98,6 +98,7 @@ class LlmChoice:
         self._rules = rules
         self._is_local = is_local
         self._session_start = store.ingest.session_start
+        self._projects_of = store.ingest.projects_of
         self._aliases = project_aliases(store)
         self._label = project_labels(store.settings)
         self._guesses = frozenset(map(str, store.settings.all(GUESSED).values()))
@@ -115,16 +116,20 @@ class LlmChoice:
         return ""
 
     def _is_private(self, part: Part) -> bool:
-        """By its source, or one that holds the same text; by the project that its session began in, by that of its own
-        directory, or by a folder around that one; where any project is private, also if its machine could not be asked
-        for its project yet. So is a subagent's if its session is, or if nothing is known of that.
+        """By its source, or one that holds the same text; by the project that its session began in, by the one that
+        somebody gave it, or a copy of it, since; by that of its own directory, or by a folder around that one; where
+        any project is private, also if its machine could not be asked for its project yet. So is a subagent's if its
+        session is, or if nothing is known of that.
         """
         if self._is_of_private_source(part):
             return True
-        if self._rules.private_projects and part.project in self._guesses:
+        if not self._rules.private_projects:
+            return False
+        if part.project in self._guesses:
             return True
-        names = {part.project, *self._names(part.cwd)}
-        if part.agent_id and self._rules.private_projects:
+        copies = self._documents.same_text([part.part_id]) if part.section else ()
+        names = {part.project, *self._names(part.cwd), *self._projects_of([part.part_id, *copies])}
+        if part.agent_id:
             start = self._session_start(part.session_id)
             if start is None:
                 return True

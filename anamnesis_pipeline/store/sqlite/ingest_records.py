@@ -153,6 +153,11 @@ class SqliteIngest(SqliteArchive, SqliteSummaries):
         with self._database.read() as connection:
             return session_rows.session_start(connection, session_id)
 
+    def projects_of(self, part_ids: Sequence[str]) -> set[str]:
+        """See `IngestRecords.projects_of`."""
+        with self._database.read() as connection:
+            return session_rows.projects_of(connection, part_ids)
+
     def move_parts(self, source: str, paths: Sequence[str], cwd: str, before: str, after: str) -> int:
         """See `IngestRecords.move_parts`."""
         moved, last = 0, MAX_ROWS_PER_WRITE

@@ -1,4 +1,4 @@
-"""Where sessions began, and the parts of their subagents, which belong to the same project."""
+"""To which project parts belong: where sessions began, and the parts of their subagents, which are of the same."""
 
 # ruff: noqa: S608
 # only names of ours enter the SQL
@@ -65,9 +65,24 @@ def move_parts(
 
 def _move_episodes(connection: sqlite3.Connection, part_ids: Sequence[str], before: str, after: str) -> None:
     """Of what an edited episode is, writing it anew would leave the project as it was."""
-    ids = [*part_ids, *(record_id(part_id, number) for part_id in part_ids for number in range(MAX_RECORDS))]
     connection.execute(
         """UPDATE episodes SET own_project = ?1, project = ?2
             WHERE own_project = ?3 AND episode_id IN (SELECT value FROM json_each(?4))""",
-        (after, store_name(read_aliases(connection), after), before, json_list(ids)),
+        (after, store_name(read_aliases(connection), after), before, json_list(_episodes_of(part_ids))),
     )
+
+
+def projects_of(connection: sqlite3.Connection, part_ids: Sequence[str]) -> set[str]:
+    """See `IngestRecords.projects_of`."""
+    rows = connection.execute(
+        """SELECT project FROM parts WHERE part_id IN (SELECT value FROM json_each(?1))
+            UNION SELECT project FROM episodes WHERE episode_id IN (SELECT value FROM json_each(?2))
+            UNION SELECT own_project FROM episodes WHERE episode_id IN (SELECT value FROM json_each(?2))""",
+        (json_list(part_ids), json_list(_episodes_of(part_ids))),
+    )
+    return {project for (project,) in rows}
+
+
+def _episodes_of(part_ids: Sequence[str]) -> list[str]:
+    """Ids of the episodes of parts, and of those of their records."""
+    return [*part_ids, *(record_id(part_id, number) for part_id in part_ids for number in range(MAX_RECORDS))]
