@@ -60,7 +60,7 @@ def machine_labels(
     away: HostUnreachable | HostRefused | None = None
 
     @lru_cache(maxsize=10_000)
-    def label(cwd: str) -> str:
+    def known(cwd: str) -> str:
         nonlocal away
         name = f"{SEEN}{machine}:{cwd}"
         seen, found = settings.get(name), None
@@ -74,11 +74,19 @@ def machine_labels(
         if found is not None and found != seen:
             settings.set(name, found)
         if away is not None and found is None and seen is None:
-            if must_answer:
-                raise type(away)(str(away))
-            if cwd.startswith("/"):
-                settings.set(f"{GUESSED}{machine}:{cwd}", project_label(cwd))
+            raise type(away)(str(away))
         return found or (str(seen) if seen is not None else project_label(cwd))
+
+    def label(cwd: str) -> str:
+        try:
+            return known(cwd)  # what it raises is not kept: another run may see the machine meanwhile
+        except (HostUnreachable, HostRefused):
+            if must_answer:
+                raise
+        guess, name = project_label(cwd), f"{GUESSED}{machine}:{cwd}"
+        if cwd.startswith("/") and settings.get(name) != guess:
+            settings.set(name, guess)
+        return guess
 
     return label
 

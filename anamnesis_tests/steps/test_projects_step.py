@@ -155,6 +155,14 @@ def test_logs_that_were_parsed_while_their_machine_was_away_get_its_projects_whe
     assert (asked, guesses_of(store.settings, "box")) == ([], {}), "each directory is asked for once"
 
 
+def test_a_run_that_began_while_a_machine_was_away_takes_what_another_run_has_learned_meanwhile(store: Store) -> None:
+    label = machine_labels(store.settings, "box", away)
+    assert (label("/srv/shop"), label("/srv/tools")) == ("/srv/shop", "/srv/tools")
+    sure = machine_labels(store.settings, "box", lambda cwd: "acme/shop" if cwd == "/srv/shop" else None)
+    assert sure("/srv/shop") == "acme/shop"
+    assert (label("/srv/shop"), label("/srv/tools")) == ("acme/shop", "/srv/tools")
+
+
 def test_an_edited_episode_of_a_guessed_project_follows_but_not_to_where_somebody_took_it_from(
     store: Store, tmp_path: Path
 ) -> None:
