@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from anamnesis_pipeline.documents.languages import CONVERTED, format_of
+from anamnesis_pipeline.errors import HostUnreachable
 from anamnesis_pipeline.exchanges.projects import resolved_project
 from anamnesis_pipeline.model import Source
 from anamnesis_pipeline.settings import Settings
@@ -65,9 +66,11 @@ def remote_host(machine: str, place: str) -> "SshHost":
         return _REMOTE[machine, place]
 
 
-def open_labels(hosts: Hosts, store: Store) -> Callable[[Source], Callable[[str], str]]:
+def open_labels(hosts: Hosts, store: Store, *, must_answer: bool = False) -> Callable[[Source], Callable[[str], str]]:
     """Of a source: directory on its machine -> project. A machine that is away is not waited for twice, and its
     documents are not read under a project that is guessed.
+
+    :param must_answer: nothing is, nor are logs.
     """
     local = project_labels(store.settings)
 
@@ -87,10 +90,17 @@ def open_labels(hosts: Hosts, store: Store) -> Callable[[Source], Callable[[str]
         if source.machine in {"", hosts.local.machine}:
             return local
         if spec is None or hosts.local_only:
-            return machine_labels(store.settings, source.machine, lambda cwd: None)
-        return remote(spec.machine, spec.host, spec.kind == DOCUMENTS)
+            return machine_labels(
+                store.settings, source.machine, _asked_by_nobody if must_answer else lambda cwd: None,
+                must_answer=must_answer,
+            )  # fmt: skip
+        return remote(spec.machine, spec.host, must_answer or spec.kind == DOCUMENTS)
 
     return label_of
+
+
+def _asked_by_nobody(cwd: str) -> str | None:
+    raise HostUnreachable(f"the machine of {cwd} is not asked: its source was removed, or local_only is set")
 
 
 def selection_rules(settings: Settings) -> Callable[[SourceSpec], Rules]:

@@ -319,6 +319,7 @@ def open_pipeline(settings: Settings, store: Store) -> Pipeline:
         mask=open_redactor(settings).mask_line,
         archive_lines=archive_lines(store, archive),
         label_of=open_labels(hosts, store),
+        sure_label_of=open_labels(hosts, store, must_answer=True),
         pieces=open_pieces(),
         idle_minutes=settings.idle_minutes,
         llm=replace(open_llm(settings), private_sources=open_private_sources(hosts, store)),

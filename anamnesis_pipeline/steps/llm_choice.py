@@ -11,7 +11,7 @@ from anamnesis_pipeline.exchanges.projects import project_label
 from anamnesis_pipeline.exchanges.value import MIN_VALUE, WEIGHTS, value_of
 from anamnesis_pipeline.model import Part
 from anamnesis_pipeline.steps.crawl import Mask
-from anamnesis_pipeline.steps.projects import project_aliases, project_labels
+from anamnesis_pipeline.steps.projects import GUESSED, project_aliases, project_labels
 from anamnesis_pipeline.store.base import Store
 from anamnesis_pipeline.store.project_names import store_name
 from anamnesis_pipeline.summaries.base import SummaryBackend
@@ -98,8 +98,10 @@ class LlmChoice:
         self._rules = rules
         self._is_local = is_local
         self._session_start = store.ingest.session_start
+        self._projects_of = store.ingest.projects_of
         self._aliases = project_aliases(store)
         self._label = project_labels(store.settings)
+        self._guesses = frozenset(map(str, store.settings.all(GUESSED).values()))
 
     def against(self, part: Part) -> str:
         """Why no LLM is asked about a part, `code`, `short`, `low value` or `private`; empty: one may be."""
@@ -114,14 +116,20 @@ class LlmChoice:
         return ""
 
     def _is_private(self, part: Part) -> bool:
-        """By its source, or one that holds the same text; by the project that its session began in, by that of
-        its own directory, or by a folder around that one. So is a subagent's if its session is, or if nothing is known
-        of that.
+        """By its source, or one that holds the same text; by the project that its session began in, by the one that
+        somebody gave it, or a copy of it, since; by that of its own directory, or by a folder around that one; where
+        any project is private, also if its machine could not be asked for its project yet. So is a subagent's if its
+        session is, or if nothing is known of that.
         """
         if self._is_of_private_source(part):
             return True
-        names = {part.project, *self._names(part.cwd)}
-        if part.agent_id and self._rules.private_projects:
+        if not self._rules.private_projects:
+            return False
+        if part.project in self._guesses:
+            return True
+        copies = self._documents.same_text([part.part_id]) if part.section else ()
+        names = {part.project, *self._names(part.cwd), *self._projects_of([part.part_id, *copies])}
+        if part.agent_id:
             start = self._session_start(part.session_id)
             if start is None:
                 return True

@@ -27,6 +27,7 @@ from anamnesis_pipeline.steps.forget import Forgetter
 from anamnesis_pipeline.steps.holding import hold_excluded
 from anamnesis_pipeline.steps.host_clock import note_read, write_problems
 from anamnesis_pipeline.steps.llm_choice import Llm
+from anamnesis_pipeline.steps.projects import right_guesses
 from anamnesis_pipeline.steps.summaries import SummaryReport, summarize_source
 from anamnesis_pipeline.steps.tag_patterns import stored_patterns
 from anamnesis_pipeline.store.base import Store
@@ -53,6 +54,8 @@ class Pipeline:
     """How a source of documents is looked at; None: nobody wants it crawled any more."""
     specs: Sequence[SourceSpec] = ()
     """The configured sources."""
+    sure_label_of: Callable[[Source], Callable[[str], str]] | None = None
+    """As `label_of`, but a machine that is away is an error; None: no machine is ever away."""
 
     def forgetter(self) -> Forgetter:
         """What removes text for good."""
@@ -80,9 +83,11 @@ class Pipeline:
             return CrawlReport(problems=[str(problem)])
 
     def parse(self, source: Source) -> ParseReport:
-        """Archived lines of logs into parts."""
+        """Archived lines of logs into parts. What was parsed while its machine was away gets its project first."""
         if holds_documents(source):
             return ParseReport()
+        if self.sure_label_of is not None:
+            right_guesses(self.store, source.machine, self.sure_label_of(source))
         return parse_source(
             self.store, self.archive_lines, source, now=datetime.now(UTC), idle_minutes=self.idle_minutes,
             label=self.label_of(source),

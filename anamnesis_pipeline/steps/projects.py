@@ -6,12 +6,16 @@ from dataclasses import dataclass
 from functools import lru_cache
 
 from anamnesis_pipeline.errors import BadSetting, HostRefused, HostUnreachable, SourceUnreadable
+from anamnesis_pipeline.exchanges.parsing import FileState
 from anamnesis_pipeline.exchanges.projects import project_label, resolved_project
 from anamnesis_pipeline.store.base import PROJECT_ALIASES, SettingsRecords, Store
 from anamnesis_pipeline.store.project_names import names_of, store_name
 
 SEEN = "projects.seen."
 """Stored under this prefix and a directory of this machine, or `<machine>:` and one of another: its project."""
+GUESSED = "projects.guessed."
+"""Stored under this prefix, `<machine>:` and a directory of it: what logs from there are called by, as the machine was
+away when they were parsed and had never been asked."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,12 +55,12 @@ def machine_labels(
 
     :param resolve: what the machine's disk says of a directory; None: nothing.
     :param must_answer: what a machine that does not answer raises is raised for directories that were never seen;
-        else these are called by their paths.
+        else these are called by their paths, and that is noted for `right_guesses`.
     """
     away: HostUnreachable | HostRefused | None = None
 
     @lru_cache(maxsize=10_000)
-    def label(cwd: str) -> str:
+    def known(cwd: str) -> str:
         nonlocal away
         name = f"{SEEN}{machine}:{cwd}"
         seen, found = settings.get(name), None
@@ -69,11 +73,64 @@ def machine_labels(
                 found = None
         if found is not None and found != seen:
             settings.set(name, found)
-        if must_answer and away is not None and found is None and seen is None:
+        if away is not None and found is None and seen is None:
             raise type(away)(str(away))
         return found or (str(seen) if seen is not None else project_label(cwd))
 
+    def label(cwd: str) -> str:
+        try:
+            return known(cwd)  # what it raises is not kept: another run may see the machine meanwhile
+        except (HostUnreachable, HostRefused):
+            if must_answer:
+                raise
+        guess, name = project_label(cwd), f"{GUESSED}{machine}:{cwd}"
+        if cwd.startswith("/") and settings.get(name) != guess:
+            settings.set(name, guess)
+        return guess
+
     return label
+
+
+def guesses_of(settings: SettingsRecords, machine: str) -> dict[str, str]:
+    """Directory of a machine that could not be asked -> the project that logs from there are called by until it is."""
+    prefix = f"{GUESSED}{machine}:"
+    named = {name.removeprefix(prefix): str(project) for name, project in settings.all(prefix).items()}
+    return {cwd: project for cwd, project in named.items() if cwd.startswith("/")}
+
+
+def right_guesses(store: Store, machine: str, label: Callable[[str], str]) -> int:
+    """Give what was parsed under a guess its project, now that the machine answers. Each directory is asked for once;
+    without guesses, or while the machine is away, nothing changes. Returns how many parts changed.
+
+    :param label: as `machine_labels` with `must_answer`.
+    """
+    guesses, changed = guesses_of(store.settings, machine), 0
+    if not guesses:
+        return 0
+    files = _files_begun_in(store, machine)
+    for cwd, guess in guesses.items():
+        try:
+            project = label(cwd)
+        except (HostUnreachable, HostRefused):
+            break
+        for source, begun in files.items():
+            changed += store.ingest.move_parts(source, begun.get(cwd, ()), cwd, guess, project)
+        store.settings.set(f"{GUESSED}{machine}:{cwd}", None)
+    return changed
+
+
+def _files_begun_in(store: Store, machine: str) -> dict[str, dict[str, list[str]]]:
+    """Key of a source of logs of a machine -> directory -> the files whose session began there."""
+    found: dict[str, dict[str, list[str]]] = {}
+    for source in store.ingest.sources():
+        if source.machine != machine or not source.kind.startswith("claude"):
+            continue
+        begun = found.setdefault(source.key, {})
+        for path, cursor in store.ingest.cursors(source.key).items():
+            state = FileState.from_json(cursor.parser_state) if cursor.parser_state else None
+            if state is not None:
+                begun.setdefault(state.first_cwd, []).append(path)
+    return found
 
 
 def project_rows(store: Store) -> list[ProjectRow]:

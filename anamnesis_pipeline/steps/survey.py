@@ -27,6 +27,7 @@ from anamnesis_pipeline.steps.host_clock import (
     write_look,
 )
 from anamnesis_pipeline.steps.hosts import Hosts
+from anamnesis_pipeline.steps.projects import guesses_of
 from anamnesis_pipeline.store.base import Store
 from anamnesis_pipeline.wording import counted
 
@@ -213,14 +214,24 @@ def _look_at(visit: _Visit, spec: SourceSpec, survey: Survey | SourceUnreadable)
     if isinstance(survey, SourceUnreadable):
         after = replace(before, tried_at=visit.now, error=str(survey))
         visit.tally.problems.append(f"{spec.machine}: {survey}")
-    elif survey.files is None:
+        write_look(settings, spec.name, after)
+        return
+    if survey.files is None:
         visit.tally.sources.update({key: source for key, source in visit.stored.items() if is_of(source, spec)})
         after = replace(before, tried_at=visit.now, seen_at=visit.now, root=survey.root, error="", behind={})
     else:
         survey = _with_emptied(visit, spec, survey)
         after = _compared(visit, spec, survey, before)
         visit.tally.problems.extend(f"{spec.machine}: {problem}" for problem in survey.problems)
+    _note_guesses(visit, spec)
     write_look(settings, spec.name, after)
+
+
+def _note_guesses(visit: _Visit, spec: SourceSpec) -> None:
+    """A machine that answers can say of which projects its logs are: a run of one source asks it for all."""
+    logs = [key for key, source in visit.stored.items() if spec.kind != DOCUMENTS and is_of(source, spec)]
+    if logs and spec.host and guesses_of(visit.crawler.store.settings, spec.machine):
+        visit.tally.changed.setdefault(min(logs))
 
 
 def _with_emptied(visit: _Visit, spec: SourceSpec, survey: Survey) -> Survey:

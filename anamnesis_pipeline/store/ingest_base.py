@@ -147,6 +147,16 @@ class IngestRecords(Protocol):
         there is none.
         """
 
+    def projects_of(self, part_ids: Sequence[str]) -> set[str]:
+        """Projects of these parts, and those that their episodes and records were given since."""
+
+    def move_parts(self, source: str, paths: Sequence[str], cwd: str, before: str, after: str) -> int:
+        """Let parts of a source that have `before` as their project have `after`: those of some files, and those of the
+        history that were typed in `cwd`; their sessions' subagents with them. Their episodes are of it at once, edited
+        ones too, but for those that somebody gave another project, and are then written anew. Returns how many parts
+        changed.
+        """
+
     def name_agent(self, source: str, path: str, agent_type: str, origin: str) -> int:
         """Set the type and origin of every part of a subagent's file; their episodes are then written anew. Returns how
         many changed.

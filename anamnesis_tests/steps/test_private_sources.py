@@ -1,8 +1,10 @@
 """What is read from a private source, and what an LLM is sent meanwhile: real clients, and servers that remember it."""
 
 import json
+from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -10,10 +12,13 @@ import pytest
 
 from anamnesis_pipeline import wiring
 from anamnesis_pipeline.crawler_wiring import built_in, open_crawler
+from anamnesis_pipeline.embeddings.pieces import minilm_pieces
 from anamnesis_pipeline.sources.specs import DOCUMENTS, LOGS, SourceSpec
 from anamnesis_pipeline.steps.pipeline import ingest_all
+from anamnesis_pipeline.steps.posting import Poster
 from anamnesis_pipeline.steps.source_specs import put_specs
 from anamnesis_pipeline.steps.survey import look
+from anamnesis_pipeline.steps.uploads import SOURCE, Handed, Uploads
 from anamnesis_tests.steps.archived_logs import FOLDER, OTHER, SESSION, record
 from anamnesis_tests.steps.services import LlmHome, Service, running_service
 
@@ -41,6 +46,20 @@ class Crawled(LlmHome):
         look(open_crawler(settings, self.store, lasting=False), datetime.now(UTC), everything=True)
         pipeline = wiring.open_pipeline(settings, self.store)
         ingest_all(pipeline, [s for s in self.store.ingest.sources() if s.kind != "reserved"])
+
+    def uploads(self) -> Uploads:
+        """What takes files in."""
+        return wiring.open_uploads(wiring.effective_settings(self.store), self.store)
+
+    def edit(self, episode_id: str, changes: dict[str, str]) -> None:
+        """What a PATCH does."""
+        Poster(self.store, lambda text: (text, Counter()), minilm_pieces(), None).patch(episode_id, changes)
+
+    def summarize_uploads(self) -> None:
+        """What a run of their source does."""
+        pipeline = wiring.open_pipeline(wiring.effective_settings(self.store), self.store)
+        (source,) = (source for source in self.store.ingest.sources() if source.key == SOURCE)
+        pipeline.summarize_parts(source)
 
 
 def spec(name: str, kind: str, root: Path, *, private: bool) -> SourceSpec:
@@ -124,3 +143,41 @@ def test_what_was_read_of_a_private_source_stays_private_when_the_source_is_remo
         home.set(**service.settings)
         home.crawl(*(each for each in specs if not each.private))
         assert "wombat" not in "\n".join(service.prompts).casefold()
+
+
+SAID_LATER = {
+    "handed in again": lambda home, upload: home.uploads().take(handed("hush")),
+    "edited": lambda home, upload: home.edit(upload.episode_ids[0], {"project": "acme/hush"}),
+    "another file": lambda home, upload: home.uploads().take(replace(handed("hush"), filename="b.md", data=SAME)),
+}
+SAME = SECRET_PAGE.encode() + b"\n## Quokka\n\nThe quokka was not asked, and says so at every meeting since then.\n"
+
+
+def handed(project: str) -> Handed:
+    return Handed("wombat.md", SECRET_PAGE.encode(), project=project)
+
+
+@pytest.mark.parametrize("way", SAID_LATER)
+def test_an_upload_is_private_when_its_first_project_or_one_that_it_was_given_since_is(
+    way: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with crawled("anthropic", tmp_path, monkeypatch) as (home, service):
+        home.set(private_projects=["hush"])
+        upload = home.uploads().take(handed("open"))
+        SAID_LATER[way](home, upload)
+        home.uploads().take(Handed("sea.md", OPEN_PAGE.encode(), project="open"))
+        home.summarize_uploads()
+        sent = "\n".join(service.prompts).casefold()
+        assert "lighthouse" in sent
+        assert "wombat" not in sent
+
+
+def test_an_upload_that_was_private_stays_so_under_another_project(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with crawled("anthropic", tmp_path, monkeypatch) as (home, service):
+        home.set(private_projects=["hush"])
+        home.uploads().take(handed("hush"))
+        home.uploads().take(handed("open"))
+        home.summarize_uploads()
+        assert service.prompts == []

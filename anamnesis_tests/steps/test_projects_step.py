@@ -16,10 +16,12 @@ from anamnesis_pipeline.steps.projects import (
     SEEN,
     ProjectRow,
     add_alias,
+    guesses_of,
     machine_labels,
     project_labels,
     project_rows,
     remove_alias,
+    right_guesses,
 )
 from anamnesis_pipeline.store.base import Store
 from anamnesis_tests.exchanges.ingested import Ingested
@@ -100,6 +102,83 @@ def test_a_machine_that_is_away_gives_no_guess_that_is_kept_and_none_at_all_wher
             label("/srv/tools")
     assert machine_labels(store.settings, "far", lambda cwd: None, must_answer=True)("/srv/shop") == "acme/shop"
     assert machine_labels(store.settings, "far", resolve, must_answer=True)("/srv/tools") == "acme/tools"
+
+
+def away(cwd: str) -> str:
+    raise HostUnreachable("box is away")
+
+
+def put_logs(home: Ingested) -> None:
+    """A session of two directories with a subagent, one elsewhere, and the history of a third."""
+    log = Log(cwd="/srv/shop")
+    log.user("why is it slow", uuid="u-1")
+    log.user("and in the folder below?", uuid="u-2", cwd="/srv/shop/web")
+    home.write(log.lines)
+    agent = Log(cwd="/srv/shop/web", isSidechain=True, agentId="a1")
+    agent.user("look at the pages", uuid="u-3")
+    home.write(agent.lines, f"{SESSION}/subagents/agent-a1.jsonl")
+    other = Log(session=f"1{SESSION[1:]}", cwd="/srv/tools")
+    other.user("which tools are there", uuid="u-4")
+    home.write(other.lines, f"1{SESSION[1:]}.jsonl")
+    home.write(['{"display":"typed long ago","timestamp":1,"project":"/srv/shop"}'], "history.jsonl")
+
+
+def test_logs_that_were_parsed_while_their_machine_was_away_get_its_projects_when_it_answers(
+    store: Store, tmp_path: Path
+) -> None:
+    home = Ingested(store, tmp_path, machine_labels(store.settings, "box", away))
+    put_logs(home)
+    home.ingest()
+    before = {"/srv/shop": 4, "/srv/tools": 1}
+    assert dict(names(store)) == before
+    assert right_guesses(store, "box", machine_labels(store.settings, "box", away, must_answer=True)) == 0
+    assert dict(names(store)) == before, "it is still away"
+
+    asked: list[str] = []
+
+    def resolve(cwd: str) -> str | None:
+        asked.append(cwd)
+        return "acme/shop" if cwd.startswith("/srv/shop") else None
+
+    add_alias(store, "acme/shop", "acme/store")
+    label = machine_labels(store.settings, "box", resolve, must_answer=True)
+    assert right_guesses(store, "nas", label) == 0, "of another machine"
+    assert right_guesses(store, "box", label) > 0
+    assert dict(names(store)) == {"acme/store": 4, "/srv/tools": 1}
+    assert store.episodes.count(Where(projects=("acme/store",))) == 4
+    home.publish()
+    assert dict(names(store)) == {"acme/store": 4, "/srv/tools": 1}
+    assert {part.project for part in store.forgetting.parts_after("", 10)} == {"acme/shop", "/srv/tools"}
+    assert "shop" in store.episodes.passages_of(home.episodes()[0].episode_id)[0].passage.context
+    asked.clear()
+    assert right_guesses(store, "box", machine_labels(store.settings, "box", resolve, must_answer=True)) == 0
+    assert (asked, guesses_of(store.settings, "box")) == ([], {}), "each directory is asked for once"
+
+
+def test_a_run_that_began_while_a_machine_was_away_takes_what_another_run_has_learned_meanwhile(store: Store) -> None:
+    label = machine_labels(store.settings, "box", away)
+    assert (label("/srv/shop"), label("/srv/tools")) == ("/srv/shop", "/srv/tools")
+    sure = machine_labels(store.settings, "box", lambda cwd: "acme/shop" if cwd == "/srv/shop" else None)
+    assert sure("/srv/shop") == "acme/shop"
+    assert (label("/srv/shop"), label("/srv/tools")) == ("acme/shop", "/srv/tools")
+
+
+def test_an_edited_episode_of_a_guessed_project_follows_but_not_to_where_somebody_took_it_from(
+    store: Store, tmp_path: Path
+) -> None:
+    home = Ingested(store, tmp_path, machine_labels(store.settings, "box", away))
+    put_logs(home)
+    home.ingest()
+    worded, moved, *_ = (episode for episode in home.episodes() if episode.project == "/srv/shop")
+    store.episodes.replace(replace(worded, summary="said better"), [Passage(0, "said better")], worded.content_hash)
+    store.episodes.replace(replace(moved, project="mine"), [Passage(0, "raw")], moved.content_hash)
+    right_guesses(store, "box", machine_labels(store.settings, "box", lambda cwd: "acme/shop", must_answer=True))
+    for _ in range(2):
+        held = store.episodes.get([worded.episode_id, moved.episode_id])
+        assert [(e.project, e.summary) for e in (held[worded.episode_id], held[moved.episode_id])] == [
+            ("acme/shop", "said better"), ("mine", moved.summary),
+        ]  # fmt: skip
+        home.publish()
 
 
 @pytest.mark.parametrize("is_worktree", [True, False])

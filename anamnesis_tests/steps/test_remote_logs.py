@@ -3,18 +3,28 @@
 import os
 import uuid
 from collections import Counter
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
+from datetime import UTC, datetime
 
 import paramiko
 import pytest
 
+from anamnesis_pipeline.crawler_wiring import open_crawler, remote_host
+from anamnesis_pipeline.exchanges.projects import project_label
+from anamnesis_pipeline.settings import Settings
 from anamnesis_pipeline.sources.archive import Archive
 from anamnesis_pipeline.sources.discovery import discover
 from anamnesis_pipeline.sources.local import LocalHost
+from anamnesis_pipeline.sources.specs import LOGS, SourceSpec
 from anamnesis_pipeline.sources.ssh import SshHost
 from anamnesis_pipeline.steps.archived import archived_lines
 from anamnesis_pipeline.steps.crawl import crawl_source
+from anamnesis_pipeline.steps.pipeline import ingest_source
+from anamnesis_pipeline.steps.source_specs import put_specs
+from anamnesis_pipeline.steps.survey import look
 from anamnesis_pipeline.store.sqlite.opening import open_sqlite
+from anamnesis_pipeline.wiring import open_pipeline, open_store
+from anamnesis_tests.exchanges.log_lines import Log
 from anamnesis_tests.proxies import proxy
 from anamnesis_tests.ssh_servers import SSHD, openssh_server
 from anamnesis_tests.steps.crawled_logs import SESSION, line, source_changed
@@ -104,3 +114,40 @@ def test_new_logs_of_a_far_machine_are_not_asked_for_one_by_one(tmp_path, monkey
             far.close()
     finally:
         store.close()
+
+
+@pytest.mark.skipif(SSHD is None, reason="no sshd")
+def test_logs_of_a_machine_that_lets_nobody_in_while_they_are_parsed_get_their_repository_later(tmp_path, monkeypatch):
+    shop = tmp_path / "srv" / "shop"
+    (shop / ".git").mkdir(parents=True)
+    (shop / ".git" / "config").write_text('[remote "origin"]\nurl = git@github.com:acme/shop.git\n')
+    log = Log(cwd=os.fspath(shop))
+    log.user("why does the shop close at noon")
+    path = tmp_path / "far" / "projects" / "-srv-shop" / SESSION
+    path.parent.mkdir(parents=True)
+    path.write_text("".join(f"{text}\n" for text in log.lines))
+    monkeypatch.setenv("ANAMNESIS_HOME", os.fspath(tmp_path / "home"))
+    settings = Settings(machine="mac", log_roots=[])
+    with far_server(tmp_path, monkeypatch) as server, closing(open_store(settings)) as store:
+        spec = SourceSpec("far-logs", LOGS, os.fspath(path.parents[1]), server.place, "far")
+        put_specs(store.settings, [spec], [], "mac")
+
+        def changed():
+            return look(open_crawler(settings, store, lasting=False), datetime.now(UTC), everything=True).changed
+
+        assert len(changed()) == 1
+        (source,) = (source for source in store.ingest.sources() if source.machine == "far")
+        assert open_pipeline(settings, store).crawl(source).problems == []
+        assert changed() == ()
+        known_hosts = tmp_path / "user" / ".ssh" / "known_hosts"
+        kept = known_hosts.read_text()
+        known_hosts.write_text("")
+        remote_host("far", server.place).close()
+        ingest_source(open_pipeline(settings, store), source)
+        assert store.episodes.projects() == [project_label(os.fspath(shop))]
+        known_hosts.write_text(kept)
+        assert changed() == (source.key,)
+        ingest_source(open_pipeline(settings, store), source)
+        assert store.episodes.projects() == ["acme/shop"]
+        assert changed() == ()
+        remote_host("far", server.place).close()

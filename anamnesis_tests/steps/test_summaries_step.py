@@ -7,11 +7,12 @@ from pathlib import Path
 import pytest
 
 from anamnesis_pipeline.embeddings.pieces import minilm_pieces
-from anamnesis_pipeline.errors import BadSetting, LlmAnswerInvalid, LlmBusy, LlmRefused, LlmUnavailable
+from anamnesis_pipeline.errors import BadSetting, HostUnreachable, LlmAnswerInvalid, LlmBusy, LlmRefused, LlmUnavailable
 from anamnesis_pipeline.model import Part, Where
 from anamnesis_pipeline.steps.episodes import publish_source
 from anamnesis_pipeline.steps.llm_breaker import breakers
 from anamnesis_pipeline.steps.llm_choice import Llm, is_private
+from anamnesis_pipeline.steps.projects import machine_labels, right_guesses
 from anamnesis_pipeline.steps.summaries import UNSUMMARIZED, summarize_source
 from anamnesis_pipeline.store.base import PROJECT_ALIASES, Store
 from anamnesis_pipeline.summaries import extractive
@@ -150,6 +151,22 @@ def test_a_private_project_is_known_by_the_repository_and_the_alias_of_a_folder(
         assert run(by_hand=True).counts["private"] == 1
         assert run.backend.asked == []
         store.ingest.want_summaries("tiny")
+
+
+def test_what_has_a_guessed_project_stays_here_until_that_is_known(store: Store, start):
+    def away(cwd: str) -> str:
+        raise HostUnreachable("far is away")
+
+    project = machine_labels(store.settings, "far", away)("/srv/web")
+    parsed(store, replace(part(1), project=project, cwd="/srv/web"))
+    run = start(LlmHere(is_local=False), private_projects=("api",))
+    assert run().counts["private"] == 1
+    settled = machine_labels(store.settings, "far", lambda cwd: "acme/web", must_answer=True)
+    right_guesses(store, "far", settled)
+    store.ingest.want_summaries("tiny")
+    run = start(LlmHere(is_local=False), private_projects=("api",))
+    run()
+    assert len(run.backend.asked) == 1
 
 
 @pytest.mark.parametrize(

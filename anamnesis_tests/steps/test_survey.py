@@ -19,6 +19,7 @@ from anamnesis_pipeline.steps.exclusion import Exclusions
 from anamnesis_pipeline.steps.flights import Flights
 from anamnesis_pipeline.steps.host_clock import read_clock, read_look
 from anamnesis_pipeline.steps.hosts import Hosts
+from anamnesis_pipeline.steps.projects import GUESSED
 from anamnesis_pipeline.steps.survey import Crawler, LookReport, look
 from anamnesis_pipeline.store.base import Store
 from anamnesis_tests.steps.hosts_in_memory import HostInMemory
@@ -83,6 +84,19 @@ def test_every_project_folder_of_every_machine_is_a_source_with_something_new(ri
     assert folders(report) == ["laptop-a", "laptop-b", "nas-a", "nas-b", "vps-a", "vps-b"]
     assert (report.asked, report.seen, report.problems) == (3, 3, ())
     assert {source.key for source in ring.store.ingest.sources()} >= set(report.changed)
+
+
+def test_a_machine_that_answers_is_asked_for_the_projects_that_were_guessed_while_it_was_away(ring: Ring) -> None:
+    ring.ingest(ring.look())
+    assert folders(ring.look()) == []
+    ring.store.settings.set(f"{GUESSED}nas:/srv/shop", "/srv/shop")
+    ring.machines["nas"].down = HostUnreachable("nas: no route to host")
+    assert folders(ring.look()) == []
+    ring.machines["nas"].down = None
+    (asked,) = folders(ring.look())
+    assert asked in {"nas-a", "nas-b"}
+    ring.store.settings.set(f"{GUESSED}nas:/srv/shop", None)
+    assert folders(ring.look()) == []
 
 
 def test_one_of_three_machines_is_down_and_the_other_two_proceed(ring: Ring) -> None:

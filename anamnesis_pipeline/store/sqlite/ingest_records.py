@@ -153,6 +153,20 @@ class SqliteIngest(SqliteArchive, SqliteSummaries):
         with self._database.read() as connection:
             return session_rows.session_start(connection, session_id)
 
+    def projects_of(self, part_ids: Sequence[str]) -> set[str]:
+        """See `IngestRecords.projects_of`."""
+        with self._database.read() as connection:
+            return session_rows.projects_of(connection, part_ids)
+
+    def move_parts(self, source: str, paths: Sequence[str], cwd: str, before: str, after: str) -> int:
+        """See `IngestRecords.move_parts`."""
+        moved, last = 0, MAX_ROWS_PER_WRITE
+        while last == MAX_ROWS_PER_WRITE and before != after:
+            with self._database.write() as connection:
+                last = session_rows.move_parts(connection, source, paths, cwd, clean(before), clean(after))
+            moved += last
+        return moved
+
     def name_agent(self, source: str, path: str, agent_type: str, origin: str) -> int:
         """See `IngestRecords.name_agent`."""
         named, last = 0, MAX_ROWS_PER_WRITE
