@@ -17,7 +17,7 @@ from anamnesis_pipeline.documents.table_secrets import (
 )
 from anamnesis_pipeline.exchanges.redaction_rules import linear
 
-_NAME = r"(?P<name>[\w .\-/]{0,60}(?i:pass|pwd|secret|token|key|cred|auth)[\w .\-/]{0,60})"
+_NAME = r"(?P<name>[\w .\-/]{0,60}(?i:pass|kennwort|pwd|secret|token|key|cred|auth)[\w .\-/]{0,60})"
 _VALUE = r"(?P<value>[^\s\"'`,<>\[\]{}]{8,256})"
 _OPEN, _CLOSE = r"\\?[\"'`]?", r"\\?[\"'`]?"
 _IS = r"\\?[\"'`]?[ \t]{0,8}[:=][ \t]{0,8}"
@@ -33,7 +33,7 @@ _PATTERNS = (
     linear(rf'\bvariable[ \t]+"{_NAME}"\s{{0,20}}\{{[^{{}}]{{0,400}}?\bdefault[ \t]{{0,20}}=[ \t]{{0,8}}"{_VALUE}"'),
 )
 # a line of a form, of a list of terms: the name, and below it nothing but the value
-_NAME_ENDS_LINE = linear(r"(?i:pass|pwd|secret|token|key|cred|auth)[\w .\-/]{0,60}:?[ \t*]{0,8}\n")
+_NAME_ENDS_LINE = linear(r"(?i:pass|kennwort|pwd|secret|token|key|cred|auth)[\w .\-/]{0,60}:?[ \t*]{0,8}\n")
 _NAME_LINE = re.compile(rf"[ \t>*#\-|]{{0,20}}{_NAME}:?[ \t*]{{0,8}}\n\s{{0,20}}{_VALUE}[ \t]{{0,8}}(?:\n|\Z)")
 _DIGIT = re.compile(r"\d")
 

@@ -233,7 +233,7 @@ _PEM_TORN = (
 _PUTTY = r"PuTTY-User-Key-File-[23]:(?s:.{0,20000}?)Private-MAC: ?[0-9a-f]{40,64}"
 
 ASSIGNMENT = linear(
-    r"(?i)(?:(?P<strong>passw(?:or)?d|passphrase|passwd|pwd|(?:\b|_)pass\b"
+    r"(?i)(?:(?P<strong>passw(?:or)?[dt]|kennwort|passphrase|passwd|pwd|(?:\b|_)pass\b"
     r"|secret(?:[ _-]?(?:access[ _-]?)?key)?(?:_base)?)"
     r"|token|credentials?|authorization|(?-i:[A-Z0-9]_(?:KEY|PASS|AUTH))"
     r"|(?:api|access|auth|private|client|account|service|signing|encryption|deploy|master|license)[ _-]?key)"
@@ -357,9 +357,9 @@ _KEY_HINTS = (
     r"(?:[A-Za-z]{0,2}[\\\"'`]{1,8})?[^\s\"'\\`,;<>|&()]{8}",
     r"(?i:(?:api|secret|access|auth|private|client|account|service|signing|encryption|deploy|master|license) key)"
     r"[\"'\\`\])]{0,8}(?:[ \t]{0,3}[:=]|[ ]is:?[ ])",
-    r"(?i:passw(?:or)?d|passphrase|pwd|secret)[A-Za-z0-9_\-]{0,12}[\"'\\]{0,8}[ \t]?"
+    r"(?i:passw(?:or)?[dt]|kennwort|passphrase|pwd|secret)[A-Za-z0-9_\-]{0,12}[\"'\\]{0,8}[ \t]?"
     r"[:=][ \t]?\\*[\"'][^\s\"'\\]{1,7}\\",
-    r"(?i:passw(?:or)?d|passphrase|passwd|pwd|secret|token|api[_\-]?key|[a-z]key|_key|-key|credentials?|_pass|_auth|authorization)"
+    r"(?i:passw(?:or)?[dt]|kennwort|passphrase|passwd|pwd|secret|token|api[_\-]?key|[a-z]key|_key|-key|credentials?|_pass|_auth|authorization)"
     r"[A-Za-z0-9_\-]{0,12}[\"'\\`\])]{0,8}(?:[ \t]{0,3}[:=][:=>]{0,2}[ \t]{0,8}|[ ]is:?[ ]|[ ])"
     r"(?:[A-Za-z]{0,2}[\\\"'`]{1,8})?[^\s\"'\\`,;<>|&()\[\]{}]{8}",
 )

@@ -35,8 +35,6 @@ from anamnesis_pipeline.steps.memory_projects import misnamed, project_named
 from anamnesis_pipeline.steps.section_tombstones import SectionTombstones
 from anamnesis_pipeline.store.base import Store
 
-LIKE_FORGOTTEN = "sections much like a forgotten one"
-"""Why text is left out that nobody may miss: a section whose facts were put right reads so, too."""
 BATCH_FILES = 1_000
 BATCH_CHARS = 8 << 20
 """A batch of files is archived, then committed, when it has so many files or so much text."""
@@ -137,7 +135,7 @@ def crawl_documents(
     with archive.writing(source.key):
         report = _crawl_chosen(crawl, host, chosen, named, complete=not survey.problems)
     if crawl.tombstones is not None:
-        crawl.tally.left_out[LIKE_FORGOTTEN] += crawl.tombstones.like
+        crawl.tally.problems += crawl.tombstones.told
     left_out = crawl.tally.left_out + Counter(chosen.left_out)
     return replace(report, left_out=dict(left_out.most_common()), seconds=time.perf_counter() - started)
 

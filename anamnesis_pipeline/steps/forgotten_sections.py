@@ -14,14 +14,14 @@ from anamnesis_pipeline.steps.tool_outputs import NO_LINE
 
 
 def without_forgotten_sections(
-    path: str, lines: Sequence[str], going: Callable[[Sequence[Section]], Sequence[Section]]
+    path: str, lines: Sequence[str], going: Callable[[Sequence[Section], str], Sequence[Section]]
 ) -> list[str]:
     """The lines of a document without the text of sections that were forgotten; as many lines.
 
-    :param going: those of its sections that tombstones forbid.
+    :param going: those of its sections that tombstones forbid, of the text that comes second.
     :raises DocumentUnreadable: no sections can be made of it.
     """
-    return _without(lines, going(_sections(path, lines)))
+    return _without(lines, going(_sections(path, lines), "\n".join(lines)))
 
 
 def without_sections(path: str, lines: Sequence[str], keys: Collection[str]) -> list[str]:
@@ -72,11 +72,12 @@ def _without(lines: Sequence[str], sections: Sequence[Section]) -> list[str]:
     if messages:
         kept = json.dumps(without_messages(json.loads("\n".join(lines)), messages), ensure_ascii=False)
         return [kept, *[NO_LINE] * (len(lines) - 1)]
-    spans = [(*span, _mark(section)) for section in sections for span in _spans(section, lines)]
+    spans = [(*span, _mark(section)) for section in sections for span in spans_of(section, lines)]
     return _cut("\n".join(lines), spans).split("\n")
 
 
-def _spans(section: Section, lines: Sequence[str]) -> Sequence[tuple[int, int]]:
+def spans_of(section: Section, lines: Sequence[str]) -> Sequence[tuple[int, int]]:
+    """The characters [start, end) of a document's text that a section consists of."""
     if section.spans:
         return section.spans
     start = sum(len(line) + 1 for line in lines[: section.first_line - 1])

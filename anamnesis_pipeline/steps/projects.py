@@ -83,12 +83,17 @@ def machine_labels(
         except (HostUnreachable, HostRefused):
             if must_answer:
                 raise
-        guess, name = project_label(cwd), f"{GUESSED}{machine}:{cwd}"
-        if cwd.startswith("/") and settings.get(name) != guess:
-            settings.set(name, guess)
-        return guess
+        return _guessed(settings, machine, cwd)
 
     return label
+
+
+def _guessed(settings: SettingsRecords, machine: str, cwd: str) -> str:
+    """What a directory is called by its path, noted for `right_guesses`."""
+    guess, name = project_label(cwd), f"{GUESSED}{machine}:{cwd}"
+    if cwd.startswith("/") and settings.get(name) != guess:
+        settings.set(name, guess)
+    return guess
 
 
 def guesses_of(settings: SettingsRecords, machine: str) -> dict[str, str]:

@@ -1,14 +1,15 @@
 """Tombstones of sections: by their exact text wherever it stands, and by likeness in the document that had it."""
 
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from functools import cached_property
 
 from anamnesis_pipeline.document_model import Section
 from anamnesis_pipeline.documents.anchors import plain_title
 from anamnesis_pipeline.message_keys import SECTION_KEY
 from anamnesis_pipeline.model import Part, SegmentKind, content_id
-from anamnesis_pipeline.steps.forgotten_sections import goes, keys_of
-from anamnesis_pipeline.steps.likeness import kept_of, runs_of, still_holds
+from anamnesis_pipeline.steps.forgotten_sections import goes, keys_of, spans_of
+from anamnesis_pipeline.steps.likeness import is_little_else, kept_of, ranges_held, runs_of, still_holds
 from anamnesis_pipeline.store.base import Store
 from anamnesis_pipeline.store.exclusion_base import BuriedSection
 
@@ -38,22 +39,27 @@ def bury_sections(store: Store, parts: Iterable[Part]) -> None:
 
 
 class SectionTombstones:
-    """What is to stay away of the documents of one source. `like` counts the sections that only resembled it."""
+    """What is to stay away of the documents of one source.
+
+    `told` says which files hold text that only resembles it: a section whose facts were put right does so, too.
+    """
 
     def __init__(self, store: Store, source: str) -> None:
         self._store, self._source = store, source
-        self.like = 0
+        self.told: list[str] = []
 
     @property
     def is_empty(self) -> bool:
         """Whether no section of a document was ever deleted; cheap."""
         return not self._store.forgetting.has_forgotten(SECTION_KEY) and not self._store.exclusion.has_buried()
 
-    def going(self, path: str, place: str, sections: Sequence[Section]) -> list[Section]:
+    def going(self, path: str, place: str, sections: Sequence[Section], text: str) -> list[Section]:
         """Those of a document's sections that were forgotten, or that hold a good part of one that was forgotten there,
-        or in a file with an equal section, as one has that was renamed since.
+        or in a file with an equal section, as one has that was renamed since. Of one that says much else `spans` are
+        the lines that hold it.
 
         :param place: what the document is known by, see `message_keys.place_of`.
+        :param text: of the document.
         """
         gone = self._store.forgetting.forgotten(sorted({key for section in sections for key in keys_of(section)}))
         texts = [content_id(*(piece.text for piece in section.pieces)) for section in sections]
@@ -63,20 +69,46 @@ class SectionTombstones:
         again = {BuriedSection(each.episode_id, self._source, path, place, each.kept) for its in held for each in its}
         if again:
             self._store.exclusion.bury_sections(again)
-        self.like += sum(map(bool, held))
-        return [section for section, its in zip(sections, held, strict=True) if its or goes(section, gone)]
+        if any(held):
+            self.told.append(f"{path}: what is much like a forgotten text stays away; anamnesis exclude list names it")
+        return [
+            self._narrowed(section, its, text)
+            for section, its in zip(sections, held, strict=True)
+            if its or goes(section, gone)
+        ]
 
     def _held_by(self, section: Section, buried: Sequence[BuriedSection]) -> list[BuriedSection]:
         """Those of which the section holds a good part."""
         if not buried:
             return []
-        written = "\n".join(piece.text for piece in section.pieces if piece.kind is not SegmentKind.OUTLINE)
-        runs = runs_of(_body(written, section.title), self._secret)
+        runs = self._runs(section)
         return [each for each in buried if still_holds(runs, each.kept)]
+
+    def _runs(self, section: Section) -> set[bytes]:
+        written = "\n".join(piece.text for piece in section.pieces if piece.kind is not SegmentKind.OUTLINE)
+        return runs_of(_body(written, section.title), self._secret)
+
+    def _narrowed(self, section: Section, held: Sequence[BuriedSection], text: str) -> Section:
+        """The section, down to the lines that hold the forgotten texts where it says much else."""
+        runs = self._runs(section)
+        if not held or section.values or any(is_little_else(runs, each.kept) for each in held):
+            return section
+        lines = sorted(
+            (max(start, text.rfind("\n", 0, start + begin) + 1), min(end, _line_end(text, start + stop)))
+            for start, end in spans_of(section, text.split("\n"))
+            for each in held
+            for begin, stop in ranges_held(text[start:end], self._secret, each.kept)
+        )
+        return replace(section, spans=tuple(lines)) if lines else section
 
     @cached_property
     def _secret(self) -> bytes:
         return self._store.exclusion.secret()
+
+
+def _line_end(text: str, at: int) -> int:
+    end = text.find("\n", at)
+    return len(text) if end < 0 else end
 
 
 def _body_of_part(part: Part) -> str:

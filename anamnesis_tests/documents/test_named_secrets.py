@@ -20,6 +20,7 @@ SECRET = "hunter2-Zx9!kQ71"
         f'variable "db_password" {{\n  type    = string\n  default = "{SECRET}"\n}}\n',
         f"Host\n\nnas\n\nPassword\n\n{SECRET}\n",
         f"## API key:\n{SECRET}\n",
+        f"Kennwort:\n{SECRET}\n",
     ],
 )
 def test_what_the_field_beside_it_names_a_secret_is_masked(text: str) -> None:

@@ -3,7 +3,15 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from anamnesis_pipeline.steps.likeness import DIGEST_BYTES, MOST_RUNS, kept_of, runs_of, still_holds
+from anamnesis_pipeline.steps.likeness import (
+    DIGEST_BYTES,
+    MOST_RUNS,
+    is_little_else,
+    kept_of,
+    ranges_held,
+    runs_of,
+    still_holds,
+)
 
 SECRET, OTHER = b"s" * 32, b"t" * 32
 PORTS = "The sidecar listens on 3010, and Dagster on 3000 of the same machine."
@@ -27,6 +35,26 @@ def test_of_a_short_text_a_copy_has_nearly_all_words_and_a_correction_has_not() 
     text = "The deploy day is Tuesday now."
     assert holds("The deploy day is Tuesday now, as it was.", text)
     assert not holds("The deploy day is Friday, decided by the whole team last week.", text)
+
+
+def test_of_a_text_that_says_much_else_only_what_was_forgotten_is_meant() -> None:
+    entries = [f"Entry {n}: the {n}th gate was painted {n} times by somebody called {n * 7}." for n in range(40)]
+    edited = PORTS.replace("3010", "4010")
+    text = "\n".join([*entries[:20], edited, *entries[20:]])
+    runs = runs_of(text, SECRET)
+    assert still_holds(runs, kept(PORTS))
+    assert not is_little_else(runs, kept(PORTS))
+    assert is_little_else(runs_of(f"{edited} Or so.", SECRET), kept(PORTS))
+    assert [text[begin:end] for begin, end in ranges_held(text, SECRET, kept(PORTS))] == [edited.rstrip(".")]
+
+
+def test_of_a_long_text_all_that_is_left_is_meant_though_few_of_its_words_are_kept() -> None:
+    old = "\n".join(" ".join(f"word{line}x{n}" for n in range(12)) for line in range(200))
+    new = "\n".join(" ".join(f"new{line}y{n}" for n in range(12)) for line in range(600))
+    ((begin, end),) = ranges_held(f"{new}\n{old}\n{new}", SECRET, kept(old))
+    assert begin - len(new) < 1_000
+    assert len(new) + len(old) - end < 1_000
+    assert not is_little_else(runs_of(f"{new}\n{old}", SECRET), kept(old))
 
 
 def test_half_of_the_lines_are_a_good_part_and_a_quarter_is_not() -> None:

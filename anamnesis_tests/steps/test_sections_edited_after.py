@@ -8,6 +8,7 @@ from anamnesis_pipeline.model import Source
 from anamnesis_pipeline.steps.blocklist import lift
 from anamnesis_pipeline.steps.episodes import delete_episode
 from anamnesis_pipeline.steps.forget_target import ForgetRequest
+from anamnesis_pipeline.steps.host_clock import read_problems
 from anamnesis_pipeline.store.base import Store
 from anamnesis_tests.steps.crawled_documents import T0, DocumentHome, make_repository, write
 from anamnesis_tests.steps.test_documents_forgotten import archived
@@ -50,6 +51,28 @@ def test_an_edited_copy_stays_away_and_the_other_sections_come(home: DocumentHom
     assert "3010" not in everything(home)
     assert "thrice" in "".join(home.texts())
     assert "orange" in "".join(home.texts())
+
+
+@pytest.mark.parametrize("name", ["diary.txt", "diary.md"])
+def test_what_grew_around_a_forgotten_text_is_remembered_without_it(home: DocumentHome, name: str) -> None:
+    notes = home.source("notes")
+    first = "The ambassador of Lapland told us in confidence that he keeps a walrus in the cellar of the embassy.\n"
+    write(notes, name, first)
+    home.ingest(notes)
+    forget(home, "walrus")
+    later = "".join(
+        f"On day {n} the gate was painted by {n} people, and {n * 3} of them liked it.\n" for n in range(30)
+    )
+    write(notes, name, first.replace("told", "wrote") + later, T0 + 50)
+    home.ingest(notes)
+    assert "walrus" not in everything(home)
+    assert "On day 0 the gate" in everything(home)
+    assert "On day 29 the gate" in "".join(home.texts())
+    assert any("much like a forgotten text" in problem for problem in read_problems(home.store.settings, notes.key))
+    write(notes, name, first + later + "The last day was a Sunday.\n", T0 + 90)
+    home.ingest(notes)
+    assert "walrus" not in everything(home)
+    assert "Sunday" in "".join(home.texts())
 
 
 def test_a_section_that_is_written_anew_is_remembered(home: DocumentHome, notes: Source) -> None:
