@@ -66,7 +66,7 @@ def translated(place: str) -> Iterator[None]:
             f"no SSH connection with {place}: nothing answers at its port; check that sshd runs there, and the port"
         ) from None
     except (paramiko.SSHException, OSError, EOFError) as exc:
-        raise HostUnreachable(f"no SSH connection with {place} ({type(exc).__name__}); try again later") from None
+        raise HostUnreachable(f"no SSH connection with {place} ({_reason(exc)}); try again later") from None
 
 
 @contextmanager
@@ -89,6 +89,11 @@ def connected(place: str, timeout_s: float = CONNECT_TIMEOUT_S) -> Iterator[Any]
             client = stack.enter_context(_client())
             _connect(client, target, channel, timeout_s)
         yield client
+
+
+def _reason(problem: Exception) -> str:
+    """What the system says; of anything else only its kind, as its text may be anyone's."""
+    return (isinstance(problem, OSError) and (problem.strerror or str(problem))) or type(problem).__name__
 
 
 class _RefuseUnknown(paramiko.MissingHostKeyPolicy):  # type: ignore[misc]

@@ -18,7 +18,7 @@ ON_THE_WAY = 64
 """Requests that wait for their answers at a time."""
 MAX_PACKET_BYTES = 1 << 20
 
-_INIT, _VERSION, _OPEN, _CLOSE, _READ, _LSTAT = 1, 2, 3, 4, 5, 7
+_INIT, _VERSION, _OPEN, _CLOSE, _READ = 1, 2, 3, 4, 5
 _OPENDIR, _READDIR, _REALPATH, _STAT = 11, 12, 16, 17
 _STATUS, _HANDLE, _DATA, _NAME, _ATTRS = 101, 102, 103, 104, 105
 _END, _NO_SUCH_FILE, _DENIED = 1, 2, 3
@@ -69,11 +69,8 @@ class Sftp:
 
     def stat(self, path: str) -> Attributes:
         """Of a file or folder, or of what a link leads to."""
-        return self._attributes(_STAT, path)
-
-    def lstat(self, path: str) -> Attributes:
-        """Of a file, folder or link."""
-        return self._attributes(_LSTAT, path)
+        _, answer = self._ask(_STAT, _string(bytes_of(path)), path)
+        return _Fields(answer).attributes()
 
     def real_path(self, path: str) -> str:
         """The absolute path without links; `.` is the home."""
@@ -150,10 +147,6 @@ class Sftp:
             if name not in {b".", b".."}:
                 entries.append((name_of(name), attributes))
         return entries
-
-    def _attributes(self, request: int, path: str) -> Attributes:
-        _, answer = self._ask(request, _string(bytes_of(path)), path)
-        return _Fields(answer).attributes()
 
     def _ask(self, request: int, payload: bytes, path: str) -> tuple[int, bytes]:
         """(kind, content) of the one answer; a status is an error, as each of these is answered by something else."""

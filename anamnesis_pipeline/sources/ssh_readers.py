@@ -121,7 +121,7 @@ class SshReaders:
     def _greeted(self, channel: Any) -> Sftp:
         try:
             return Sftp(channel, self._link.place)
-        except EOFError:
+        except (EOFError, OSError):
             channel.status_event.wait(1)
             if channel.exit_status >= 0:  # the server's program for it ended
                 raise no_sftp(self._link.place) from None

@@ -3,6 +3,7 @@
 import shlex
 import threading
 import time
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
@@ -43,7 +44,9 @@ class SshShell:
         with self._lock:
             if self._kept is not None and self._kept[0].is_alive:
                 try:
-                    return self._ran(*self._kept, script, token, timeout_s)
+                    ran = self._ran(*self._kept, script, token, timeout_s)
+                    if token.encode() in ran.stdout:
+                        return ran
                 except HostUnreachable:
                     if self._kept[0].is_overdue:
                         self._drop()
@@ -78,7 +81,8 @@ class SshShell:
         with self._link.using(connection, timeout_s):
             sent = time.time()
             channel.settimeout(None)
-            channel.sendall(b"(\n" + script + ending.encode())
+            with suppress(OSError):  # a forced command may have ended already: what it left behind tells
+                channel.sendall(b"(\n" + script + ending.encode())
             return _answer(channel, end.encode(), sent)
 
 

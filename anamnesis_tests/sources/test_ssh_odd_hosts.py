@@ -1,6 +1,8 @@
 """Hosts over SSH that can do less than others, or do it in another way."""
 
 import os
+import time
+from contextlib import suppress
 
 import pytest
 
@@ -8,6 +10,8 @@ from anamnesis_pipeline.documents.languages import format_of
 from anamnesis_pipeline.errors import HostRefused, HostUnreachable, SourceMissing, SourceUnreadable
 from anamnesis_pipeline.sources.document_selection import Rules
 from anamnesis_pipeline.sources.specs import DOCUMENTS, LOGS, SourceSpec
+from anamnesis_pipeline.sources.ssh_link import SshLink
+from anamnesis_pipeline.sources.ssh_shell import SshShell
 from anamnesis_pipeline.steps.source_trial import try_source
 from anamnesis_tests.sources.conftest import survey
 from anamnesis_tests.ssh_servers import SSHD, openssh_server
@@ -72,6 +76,55 @@ def test_a_host_with_neither_sftp_nor_gnu_find_is_said_to_lack_both(tmp_path, us
             survey(host, tmp_path / "docs")
         with pytest.raises(HostRefused, match="enable `Subsystem sftp"):
             host.read(f"{tmp_path}/docs/a.md", 0, 1)
+
+
+@pytest.fixture
+def slow_to_send(monkeypatch):
+    """Nothing is sent before the far side has closed a channel."""
+    opening = SshLink.open_channel
+
+    def opened_late(link, start):
+        connection, channel = opening(link, start)
+        deadline = time.monotonic() + 5
+        while not channel.closed and time.monotonic() < deadline:
+            time.sleep(0.005)
+        return connection, channel
+
+    monkeypatch.setattr(SshLink, "open_channel", opened_late)
+
+
+@pytest.mark.usefixtures("slow_to_send")
+def test_a_forced_command_that_ended_before_it_was_asked_is_no_dead_host(tmp_path, user_key, known, opened):
+    with openssh_server(tmp_path / "sshd", user_key, options="ForceCommand /bin/false") as server:
+        known(server)
+        host = opened(server.place)
+        for _ in range(3):
+            with pytest.raises(HostRefused, match="nor does a shell"):
+                host.list_files(f"{tmp_path}")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("command", ["internal-sftp", "/bin/false"])
+def test_a_forced_command_never_makes_a_host_that_answers_a_dead_one(tmp_path, user_key, known, opened, command):
+    with openssh_server(tmp_path / "sshd", user_key, options=f"ForceCommand {command}") as server:
+        known(server)
+        host = opened(server.place)
+        for _ in range(60):
+            with suppress(HostRefused):
+                host.folders(os.fspath(tmp_path))
+
+
+def test_a_shell_that_its_host_ended_is_started_anew(tmp_path, user_key, known, opened):
+    (tmp_path / "docs").mkdir()
+    with openssh_server(tmp_path / "sshd", user_key) as server:
+        known(server)
+        link = SshLink(server.place)
+        shell = SshShell(link)
+        assert shell.run(b"printf one; trap 'exit 3' EXIT", "one", 10).stdout == b"one"
+        shell._kept[1].shutdown_write()
+        shell._kept[1].recv(1)
+        assert shell.run(b"printf two", "two", 10).stdout == b"two"
+        link.close()
 
 
 def test_what_start_up_files_print_does_not_matter(tmp_path, user_key, known, opened):
