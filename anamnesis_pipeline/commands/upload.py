@@ -25,8 +25,12 @@ def upload(
     title: Annotated[str, typer.Option(help="What a single one is called instead of by its name.")] = "",
 ) -> None:
     """Take in documents: found by their words at once, by their meaning when the pipeline has embedded them."""
-    given = Handed("", b"", project=project, tags=tuple(tag or ()), title=title, instance=instance)
-    said, failed = run_upload(settings_file.load(), files, given)
+    settings = settings_file.load()
+    given = Handed(
+        "", b"", project=project, tags=tuple(tag or ()), title=title, instance=instance,
+        default_instance=settings.machine,
+    )  # fmt: skip
+    said, failed = run_upload(settings, files, given)
     typer.echo("\n".join(said))
     if failed:
         raise typer.Exit(1)

@@ -47,7 +47,7 @@ class UploadFields(BaseModel):
     model_config = _STRICT
 
     project: Name | None = None
-    instance: Annotated[Name | None, Field(description="Default: this machine")] = None
+    instance: Annotated[Name | None, Field(description="Default: none")] = None
     tags: Tags = []
     title: Annotated[Name | None, Field(description="Default: the name of the file")] = None
     timestamp: Annotated[Time | None, Field(description="Default: now")] = None

@@ -26,7 +26,9 @@ _MAGIC = ((b"%PDF-", ".pdf"), (b"{\\rtf", ".rtf"))
 
 @dataclass(frozen=True, slots=True)
 class Handed:
-    """A document as it is handed in. `media_type` counts where the name says no type; `url` is where it is from."""
+    """A document as it is handed in. `media_type` counts where the name says no type; `url` is where it is from;
+    `default_instance` is whose it is when it is new and `instance` names nobody.
+    """
 
     filename: str
     data: bytes
@@ -37,6 +39,7 @@ class Handed:
     when: datetime | None = None
     url: str = ""
     instance: str = ""
+    default_instance: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,15 +115,15 @@ class Uploads:
             raise TooLarge(f"the document has more than {MOST_BYTES >> 20} MiB; send it in pieces")
         upload_id = sha256_of(handed.data)[:_ID_CHARS]
         known = self.get(upload_id)
+        name = known.filename if known else self._masked(named(handed))
+        self._refuse_excluded(handed, name, handed.project or (known.project if known else ""))
         if known is not None:
             return self._said_anew(known, handed)
-        name = self._masked(named(handed))
-        self._refuse_excluded(handed, name)
         folder = self._folder(upload_id)
         fields = replace(
             handed, project=self._masked(handed.project), title=self._masked(handed.title),
             tags=tuple(dict.fromkeys(map(self._masked, handed.tags))), url=self._masked(handed.url),
-            instance=self._masked(handed.instance),
+            instance=self._masked(handed.instance or handed.default_instance),
         )  # fmt: skip
         try:
             ids = self._add(
@@ -193,10 +196,10 @@ class Uploads:
             forgetter.remove_leftovers()
         return True
 
-    def _refuse_excluded(self, handed: Handed, name: str) -> None:
+    def _refuse_excluded(self, handed: Handed, name: str, project: str) -> None:
         if not self._exclusions.stamp:
             return
-        refuse(self._exclusions.of_bytes(handed.data) or self._exclusions.of_project(handed.project))
+        refuse(self._exclusions.of_bytes(handed.data) or self._exclusions.of_project(project))
         refuse(self._exclusions.of_path("", f"/{name}") or self._exclusions.of_content(to_text(name, handed.data)))
 
     def _folder(self, upload_id: str) -> str:

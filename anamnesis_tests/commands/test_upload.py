@@ -81,6 +81,16 @@ def test_files_are_taken_in_and_one_that_cannot_be_read_stops_no_other(
     assert isinstance(run(str(notes), str(photo), "--title", "x").exception, GiveUp)
 
 
+def test_a_document_is_this_machines_when_nobody_is_named_and_stays_somebodys(notes: Path, tmp_path: Path) -> None:
+    run(str(notes))
+    with closing(open_store(Settings(home=tmp_path / "home"))) as store:
+        assert store.episodes.page(Where(), 10).items[0].instance == Settings().machine
+    run(str(notes), "--instance", "ann")
+    run(str(notes))
+    with closing(open_store(Settings(home=tmp_path / "home"))) as store:
+        assert store.episodes.page(Where(), 10).items[0].instance == "ann"
+
+
 def test_a_torn_and_a_short_file_are_named_once_with_the_reason(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

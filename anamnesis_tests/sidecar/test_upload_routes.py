@@ -1,5 +1,6 @@
 """Documents that are handed in over HTTP: found at once, kept once, bounded while they are read."""
 
+import hashlib
 import threading
 from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -253,6 +254,17 @@ def test_an_excluded_document_is_refused_with_the_reason(client: TestClient) -> 
     for rule_id in ids:
         client.delete(f"/api/blocklist/{rule_id}")
     assert send(client).status_code == 201
+
+
+def test_a_document_that_is_stored_and_excluded_since_is_refused_with_the_reason(client: TestClient) -> None:
+    data = b"# Ledger\n\nThe wombat exporter rounds twice, as the review of March found.\n"
+    assert send(client, data, project="den").status_code == 201
+    for kind, value in (("content", hashlib.sha256(data).hexdigest()), ("project", "den")):
+        rule = client.post("/api/blocklist", json={"kind": kind, "value": value, "reason": "not ours"}).json()["rule"]
+        refused = send(client, data)
+        assert (refused.status_code, "not ours" in refused.json()["detail"]) == (409, True)
+        client.delete(f"/api/blocklist/{rule['id']}")
+    assert send(client, data).status_code == 200
 
 
 class Site(BaseHTTPRequestHandler):
