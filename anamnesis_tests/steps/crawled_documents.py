@@ -25,6 +25,15 @@ MOST_BYTES = 1 << 20
 T0 = 1_750_000_000
 REMOTE = '[remote "origin"]\n\turl = git@github.com:acme/shop.git\n'
 
+SETUP = "## Setup\n\nRun the installer twice, since the first run only downloads the parts."
+PORTS = "## Ports\n\nThe sidecar listens on 3010, and Dagster on 3000 of the same machine."
+COLORS = "## Colors\n\nEverything that is a warning is orange, and errors are red on white."
+
+
+def page(*sections: str) -> str:
+    """A document with these below a title."""
+    return "\n\n".join(["# Handbook of the workshop, for all who join it and for those who stay", *sections]) + "\n"
+
 
 def unmasked(text: str) -> tuple[str, Counter[str]]:
     return text, Counter()

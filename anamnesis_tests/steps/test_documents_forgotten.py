@@ -16,8 +16,7 @@ from anamnesis_pipeline.steps.forget_target import ForgetRequest
 from anamnesis_pipeline.steps.rescan import Rescan, Rules
 from anamnesis_pipeline.steps.restore import EVERY, restorable, restore
 from anamnesis_pipeline.store.base import Store
-from anamnesis_tests.steps.crawled_documents import T0, DocumentHome, make_repository, write
-from anamnesis_tests.steps.test_documents_step import COLORS, PORTS, SETUP, page
+from anamnesis_tests.steps.crawled_documents import COLORS, PORTS, SETUP, T0, DocumentHome, make_repository, page, write
 
 
 @pytest.fixture

@@ -12,8 +12,7 @@ from anamnesis_pipeline.errors import HostUnreachable
 from anamnesis_pipeline.sources.archive import Archive
 from anamnesis_pipeline.store.base import Store
 from anamnesis_pipeline.store.sqlite.opening import open_sqlite
-from anamnesis_tests.steps.crawled_documents import T0, DocumentHome, write
-from anamnesis_tests.steps.test_documents_step import COLORS, PORTS, SETUP, page
+from anamnesis_tests.steps.crawled_documents import COLORS, PORTS, SETUP, T0, DocumentHome, page, write
 
 WRITES = {"commit_crawls", "mark_gone", "commit", "put_summaries", "publish", "settle", "add_generations"}
 

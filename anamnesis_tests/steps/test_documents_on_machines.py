@@ -6,16 +6,8 @@ import pytest
 
 from anamnesis_pipeline.model import Source
 from anamnesis_pipeline.store.base import Store
-from anamnesis_tests.steps.crawled_documents import T0, DocumentHome, make_repository, write
+from anamnesis_tests.steps.crawled_documents import COLORS, PORTS, SETUP, T0, DocumentHome, make_repository, page, write
 from anamnesis_tests.store.samples import put
-
-SETUP = "## Setup\n\nRun the installer twice, since the first run only downloads the parts."
-PORTS = "## Ports\n\nThe sidecar listens on 3010, and Dagster on 3000 of the same machine."
-COLORS = "## Colors\n\nEverything that is a warning is orange, and errors are red on white."
-
-
-def page(*sections: str) -> str:
-    return "\n\n".join(["# Handbook of the workshop, for all who join it and for those who stay", *sections]) + "\n"
 
 
 @pytest.fixture

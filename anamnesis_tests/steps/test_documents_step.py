@@ -21,16 +21,19 @@ from anamnesis_pipeline.steps.crawl_documents import RULES_FILES
 from anamnesis_pipeline.steps.llm_choice import LlmChoice, LlmRules
 from anamnesis_pipeline.steps.tag_patterns import put_patterns
 from anamnesis_pipeline.store.base import Store
-from anamnesis_tests.steps.crawled_documents import MOST_BYTES, T0, DocumentHome, make_repository, write
+from anamnesis_tests.steps.crawled_documents import (
+    COLORS,
+    MOST_BYTES,
+    PORTS,
+    SETUP,
+    T0,
+    DocumentHome,
+    make_repository,
+    page,
+    write,
+)
 
-SETUP = "## Setup\n\nRun the installer twice, since the first run only downloads the parts."
-PORTS = "## Ports\n\nThe sidecar listens on 3010, and Dagster on 3000 of the same machine."
 WALRUS = "# Zoo\nThe walrus sleeps here.\n"
-COLORS = "## Colors\n\nEverything that is a warning is orange, and errors are red on white."
-
-
-def page(*sections: str) -> str:
-    return "\n\n".join(["# Handbook of the workshop, for all who join it and for those who stay", *sections]) + "\n"
 
 
 @pytest.fixture

@@ -10,9 +10,8 @@ from anamnesis_pipeline.steps.episodes import delete_episode
 from anamnesis_pipeline.steps.forget_target import ForgetRequest
 from anamnesis_pipeline.steps.host_clock import read_problems
 from anamnesis_pipeline.store.base import Store
-from anamnesis_tests.steps.crawled_documents import T0, DocumentHome, make_repository, write
+from anamnesis_tests.steps.crawled_documents import COLORS, PORTS, SETUP, T0, DocumentHome, make_repository, page, write
 from anamnesis_tests.steps.test_documents_forgotten import archived
-from anamnesis_tests.steps.test_documents_step import COLORS, PORTS, SETUP, page
 
 EDITED = PORTS.replace("3000 of", "3000 on")
 ANEW = "## Ports\n\nEach service says in its settings where 3010 callers can find it, and nothing is fixed any more."
