@@ -219,7 +219,7 @@ def render_list(found: Mapping[str, Any]) -> str:
 def source_state(row: Mapping[str, Any], zone: tzinfo | None = None) -> str:
     """How a source is doing, in words. Pure."""
     if row["last_success"] is None:
-        return "not seen yet"
+        return "not seen yet" if row["fresh"] else "not seen yet: STALE"
     state = (
         f"{counted(row['files'], 'file')}, {row['bytes'] / 1e6:,.1f} MB, seen {local_time(row['last_success'], zone)}"
     )

@@ -323,7 +323,7 @@ def crawled_out(row: SpecStatus) -> CrawledOut:
         "interval_s": row.interval_s,
         "last_success": _text(seen.seen_at),
         "fresh": row.fresh,
-        "lag_s": round(row.lag_s, 1),
+        "lag_s": None if row.lag_s is None else round(row.lag_s, 1),
         "behind": row.behind,
         "partitions": list(row.partitions),
         "files": seen.files,
