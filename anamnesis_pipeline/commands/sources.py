@@ -26,7 +26,7 @@ from anamnesis_pipeline.sources.specs import (
     with_machine,
 )
 from anamnesis_pipeline.steps.source_specs import spec_of_values
-from anamnesis_pipeline.steps.source_trial import guessed_kind
+from anamnesis_pipeline.steps.source_trial import Trial, guessed_kind
 from anamnesis_pipeline.store.base import Store
 from anamnesis_pipeline.supervisor.up_lock import log_roots_in_use, read_lock
 from anamnesis_pipeline.wiring import effective_settings, open_store
@@ -52,6 +52,7 @@ class Wish:
     interval_s: int | None = None
     private: bool = False
     max_mb: float = 1.0
+    replace: bool = False
 
 
 def run_list(settings: Settings) -> dict[str, Any]:
@@ -69,24 +70,38 @@ def run_list(settings: Settings) -> dict[str, Any]:
 def run_add(settings: Settings, wish: Wish, say: Say, *, test: bool = True) -> None:
     """Add what `wish` names: of a host without a root, its logs and Claude's own documents.
 
-    :raises BadSetting: it cannot be, or is there already.
+    :raises BadSetting: it cannot be, or is there already and is not to be replaced.
     :raises GiveUp: it was tried and does not work; nothing was added.
     """
     with _control(settings, asks_dagster=True) as (control, store, current):
-        specs = _drafts(wish, current, store, is_asked=test)
-        taken = {spec.name for spec in control.specs()}
-        added = []
-        for spec in specs:
-            name = spec.name or default_name(spec.machine, spec.root, spec.kind, taken)
-            if name in taken:
-                raise BadSetting(f"there is a source {name!r} already; give another --name, or remove it first")
-            taken.add(name)
-            _add(control, replace(spec, name=name), say, test=test)
-            added.append(name)
-        for warning in control.warnings():
+        added: list[str] = []
+        tried: list[Trial] = []
+        for draft in _drafts(wish, current, store, is_asked=test):
+            spec = _named(draft, wish, control.specs())
+            tried += _add(control, spec, say, test=test)
+            added.append(spec.name)
+        for warning in control.warnings(tried):
             if any(name in warning.split() for name in added):
                 say(f"Warning: {warning}")
         _say_first_look(control.first_look(added), added, say)
+
+
+def _named(draft: SourceSpec, wish: Wish, specs: Sequence[SourceSpec]) -> SourceSpec:
+    """The source with its name; with that of the one that it is to replace, and with that one's machine.
+
+    :raises BadSetting: there is one of that name, which is not to be replaced.
+    """
+    mine = [spec for spec in specs if not spec.is_built_in] if wish.replace else []
+    place = (draft.host, draft.root, draft.kind)
+    former = next((spec for spec in mine if spec.name == draft.name), None)
+    former = former or next((spec for spec in mine if (spec.host, spec.root, spec.kind) == place), None)
+    if former is not None:
+        keeps_machine = not wish.machine and former.host == draft.host
+        return replace(draft, name=former.name, machine=former.machine if keeps_machine else draft.machine)
+    taken = {spec.name for spec in specs}
+    if draft.name in taken:
+        raise BadSetting(f"there is a source {draft.name!r} already; give another --name, or change it with --replace")
+    return replace(draft, name=draft.name or default_name(draft.machine, draft.root, draft.kind, taken))
 
 
 def _say_first_look(look: FirstLookOut | None, names: Sequence[str], say: Say) -> None:
@@ -191,14 +206,19 @@ def _absolute(machine: SourceHost, root: str) -> str:
     return machine.home() + root[1:] if root == "~" or root.startswith("~/") else root
 
 
-def _add(control: CrawlerControl, spec: SourceSpec, say: Say, *, test: bool) -> None:
+def _add(control: CrawlerControl, spec: SourceSpec, say: Say, *, test: bool) -> list[Trial]:
+    """Add it; returns what was found when its machine was asked."""
+    trials = []
     if test:
         try:
-            say(render_trial({**source_out(spec), **trial_out(control.trial(spec))}))
+            trials.append(control.trial(spec))
+            say(render_trial({**source_out(spec), **trial_out(trials[0])}))
         except (HostUnreachable, HostRefused, SourceUnreadable) as exc:
             raise GiveUp(_not_added(f"{spec.name} was not", exc, "--no-test adds")) from exc
+    done = "changed" if control.find(spec.name) else "added"
     control.put(spec)
-    say(f"{spec.name} is added: {_SHOWN[spec.kind]} in {spec.root} of {spec.machine}")
+    say(f"{spec.name} is {done}: {_SHOWN[spec.kind]} in {spec.root} of {spec.machine}")
+    return trials
 
 
 def render_list(found: Mapping[str, Any]) -> str:
@@ -219,7 +239,7 @@ def render_list(found: Mapping[str, Any]) -> str:
 def source_state(row: Mapping[str, Any], zone: tzinfo | None = None) -> str:
     """How a source is doing, in words. Pure."""
     if row["last_success"] is None:
-        return "not seen yet"
+        return "not seen yet" if row["fresh"] else "not seen yet: STALE"
     state = (
         f"{counted(row['files'], 'file')}, {row['bytes'] / 1e6:,.1f} MB, seen {local_time(row['last_success'], zone)}"
     )

@@ -41,10 +41,13 @@ def sources_add(
         float, typer.Option(min=0.001, max=1024, help="Largest text file; others 50 times as much.")
     ] = 1.0,
     no_test: Annotated[bool, typer.Option("--no-test", help="Add it without asking its machine.")] = False,
+    replace: Annotated[
+        bool, typer.Option("--replace", help="Change the source of that name or place, which keeps its name.")
+    ] = False,
 ) -> None:
     """Crawl logs or documents of this machine or, over SSH, of another one."""
     wish = sources_command.Wish(
-        place, kind, name, machine, include or (), exclude or (), project, instance, interval, private, max_mb
+        place, kind, name, machine, include or (), exclude or (), project, instance, interval, private, max_mb, replace
     )
     sources_command.run_add(settings_file.load(), wish, typer.echo, test=not no_test)
 

@@ -10,7 +10,6 @@ from anamnesis_pipeline.defs.resources import MemoryResource
 from anamnesis_pipeline.model import RESERVED_SOURCES, Where
 from anamnesis_pipeline.steps.crawler_status import SpecStatus, crawler_status
 from anamnesis_pipeline.steps.episodes import RECORD_KIND
-from anamnesis_pipeline.steps.host_clock import HostClock
 from anamnesis_pipeline.steps.survey import dead_host_text
 
 MOST_REASONS = 3
@@ -31,29 +30,28 @@ def freshness(memory: MemoryResource) -> dg.AssetCheckResult:
     status = crawler_status(memory.store, crawler.specs, crawler.interval_s, datetime.now(UTC))
     stale = [row for row in status.sources if not row.fresh]
     away = [dead_host_text(host.machine, host.clock) for host in status.hosts if host.state == "away"]
-    clocks = {host.host: host.clock for host in status.hosts}
+    lags = [row.lag_s for row in status.sources if row.lag_s is not None]
     return dg.AssetCheckResult(
         passed=not stale,
         severity=dg.AssetCheckSeverity.WARN,
         metadata={
             "stale": ", ".join(row.spec.name for row in stale) or "none",
             "machines away": "; ".join(away) or "none",
-            "sources": table([_source_row(row, clocks[row.spec.host]) for row in status.sources]),
-            "longest lag in seconds": max((row.lag_s for row in status.sources), default=0.0),
+            "sources": table([_source_row(row) for row in status.sources]),
+            "longest lag in seconds": max(lags) if lags else "unknown",
         },
     )
 
 
-def _source_row(row: SpecStatus, clock: HostClock) -> dict[str, Any]:
-    """How a source is doing, for a table: `what is wrong` is its machine's error where that is away. Pure."""
+def _source_row(row: SpecStatus) -> dict[str, Any]:
+    """How a source is doing, for a table. Pure."""
     seen = row.look
-    wrong = [*([clock.error] if clock.failures and clock.error else []), *([seen.error] if seen.error else [])]
-    wrong = list(dict.fromkeys([*wrong, *seen.problems, *row.errors]))
+    wrong = list(dict.fromkeys([*([seen.error] if seen.error else []), *row.errors, *seen.problems]))
     return {
         "source": row.spec.name,
         "machine": row.spec.machine,
         "last success": f"{seen.seen_at:%Y-%m-%d %H:%M} UTC" if seen.seen_at else "never",
-        "lag in seconds": round(row.lag_s),
+        "lag in seconds": "unknown" if row.lag_s is None else round(row.lag_s),
         "files": seen.files,
         "MB": round(seen.bytes / 1e6, 1),
         "what is wrong": "; ".join(wrong[:MOST_REASONS]) + (" and more" if len(wrong) > MOST_REASONS else ""),

@@ -28,7 +28,7 @@ from anamnesis_pipeline.sidecar.jsonl_control import JsonlControl
 from anamnesis_pipeline.sidecar.jsonl_schemas import StatusOut
 from anamnesis_pipeline.sidecar.rendering import utc_text
 from anamnesis_pipeline.sidecar.services import Backfills
-from anamnesis_pipeline.sources.private_overlap import overlap_text, private_overlaps
+from anamnesis_pipeline.sources.private_overlap import absolute_roots, overlap_text, private_overlaps
 from anamnesis_pipeline.sources.specs import SourceSpec, is_of, with_machine
 from anamnesis_pipeline.ssh_places import parse_place
 from anamnesis_pipeline.steps.crawler_status import CrawlerStatus, HostStatus, SpecStatus, crawler_status
@@ -144,15 +144,17 @@ class CrawlerControl:
         if self._settings.local_only:
             raise BadSetting(f"local_only refuses other machines, so {spec.host} cannot be crawled; unset it first")
 
-    def warnings(self) -> list[str]:
-        """What is to be thought about: sources that are not private and read what a private one does."""
-        looks = self._store.settings
+    def warnings(self, tried: Sequence[Trial] = ()) -> list[str]:
+        """What is to be thought about: sources that are not private and read what a private one does.
 
-        def root_of(spec: SourceSpec) -> str:
-            root = read_look(looks, spec.name).root or spec.root
-            return root if spec.host else os.path.expanduser(root)
-
-        return [overlap_text(*names) for names in private_overlaps(self.specs(), root_of)]
+        :param tried: sources that were tried just now, and not looked at yet.
+        """
+        specs = self.specs()
+        seen = {spec.name: root for spec in specs if (root := read_look(self._store.settings, spec.name).root)}
+        seen |= {trial.spec.name: trial.root for trial in tried}
+        homes = {trial.spec.host: trial.home for trial in tried}
+        roots = absolute_roots(specs, seen, homes | {"": os.path.expanduser("~")})
+        return [overlap_text(*names) for names in private_overlaps(specs, lambda spec: roots[spec.name])]
 
     # --- the crawler ---------------------------------------------------------------------------------------
 
@@ -291,7 +293,7 @@ def trial_out(trial: Trial) -> TrialOut:
 
 def failed_trial(spec: SourceSpec, problem: str) -> TrialOut:
     """The answer where a source cannot be tried. Pure."""
-    trial = Trial(spec, spec.root, None, 0.0, 0, 0, 0, {}, (), {}, {}, ())
+    trial = Trial(spec, spec.root, None, 0.0, 0, 0, 0, {}, (), {}, {}, (), "")
     return {**trial_out(trial), "ok": False, "problem": problem}
 
 
@@ -323,7 +325,7 @@ def crawled_out(row: SpecStatus) -> CrawledOut:
         "interval_s": row.interval_s,
         "last_success": _text(seen.seen_at),
         "fresh": row.fresh,
-        "lag_s": round(row.lag_s, 1),
+        "lag_s": None if row.lag_s is None else round(row.lag_s, 1),
         "behind": row.behind,
         "partitions": list(row.partitions),
         "files": seen.files,

@@ -145,9 +145,10 @@ class HostOut(TypedDict):
 
 
 class CrawledOut(TypedDict):
-    """How a configured source is doing. `lag_s`: how long the part of it that waits longest has something new;
-    `behind`: how many have. `fresh`: it was seen within three intervals. `errors`: files that
-    cannot be read, and what else went wrong when it was last read.
+    """How a configured source is doing. `lag_s`: how long the part of it that waits longest has something new, of one
+    that cannot be seen the time since the last success, null without any; `behind`: how many have. `fresh`: it was
+    seen within three intervals. `errors`: why its machine is away, files that cannot be read, and what else went wrong
+    when it was last read.
     """
 
     name: str
@@ -158,7 +159,7 @@ class CrawledOut(TypedDict):
     interval_s: int
     last_success: str | None
     fresh: bool
-    lag_s: float
+    lag_s: float | None
     behind: int
     partitions: list[str]
     files: int

@@ -59,7 +59,7 @@ class LocalHost:
             with os.scandir(bytes_of(root)) as entries:
                 found = [(name_of(entry.name), entry) for entry in entries]
         except (OSError, ValueError) as problem:
-            raise _unreadable("log folder", root, problem) from problem
+            raise _unreadable("folder", root, problem) from problem
         here = ["."] if any(is_log(name) for name, _ in found) else []
         return here + sorted(name for name, entry in found if entry.is_dir() and not name.startswith("."))
 
@@ -280,6 +280,8 @@ def _reason(problem: OSError | ValueError) -> str:
 
 def _unreadable(what: str, path: str, problem: OSError | ValueError) -> SourceUnreadable:
     is_missing = isinstance(problem, FileNotFoundError) and not os.path.lexists(bytes_of(path))
+    is_file = isinstance(problem, NotADirectoryError) and os.path.isfile(bytes_of(path))
+    reason = "it is a file, not a directory" if is_file else _reason(problem)
     return (SourceMissing if is_missing else SourceUnreadable)(
-        f"cannot read the {what} {path}: {_reason(problem)}; check the path and that this user may read it"
+        f"cannot read the {what} {path}: {reason}; check the path and that this user may read it"
     )

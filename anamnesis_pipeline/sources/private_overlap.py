@@ -1,6 +1,6 @@
 """Which sources read what a private one keeps to this machine. Pure."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 from anamnesis_pipeline.sources.ignore_patterns import Patterns
 from anamnesis_pipeline.sources.specs import SourceSpec
@@ -22,6 +22,28 @@ def private_overlaps(specs: Sequence[SourceSpec], root_of: Callable[[SourceSpec]
     ]
 
 
+def absolute_roots(specs: Sequence[SourceSpec], known: Mapping[str, str], homes: Mapping[str, str]) -> dict[str, str]:
+    """Name -> absolute folder; as it was written where it begins with `~` and nothing tells the home of its machine.
+
+    :param known: name -> absolute folder of those that were seen. What `~` stands for is the same in all of a machine.
+    :param homes: host -> what `~` stands for there, of those that were asked just now.
+    """
+    homes = {host: home.rstrip("/") for host, home in homes.items()}
+    for spec in specs:
+        root, below = known.get(spec.name, ""), spec.root[1:].rstrip("/")
+        if root and _is_of_home(spec.root) and root.endswith(below):
+            homes.setdefault(spec.host, root.removesuffix(below))
+    return {
+        spec.name: known.get(spec.name)
+        or (homes[spec.host] + spec.root[1:] if spec.host in homes and _is_of_home(spec.root) else spec.root)
+        for spec in specs
+    }
+
+
+def _is_of_home(root: str) -> bool:
+    return root == "~" or root.startswith("~/")
+
+
 def _overlap(open_one: SourceSpec, root: str, private_root: str) -> bool:
     above, below = f"{root.rstrip('/')}/", f"{private_root.rstrip('/')}/"
     if not below.startswith(above):
@@ -34,5 +56,6 @@ def overlap_text(open_name: str, private_name: str) -> str:
     """What to say of such a pair."""
     return (
         f"{open_name} is not private, and reads what the private {private_name} reads as well: what it reads first may "
-        f"go to an LLM on another machine. Add {open_name} anew with --private, or with an --exclude for that folder"
+        f"go to an LLM on another machine. Add {open_name} anew with --replace and "
+        "--private, or with an --exclude for that folder"
     )

@@ -148,9 +148,15 @@ def check_specs(specs: Sequence[SourceSpec], built_in: Sequence[SourceSpec]) -> 
     for spec in [*built_in, *specs]:
         for what in (f"the name {spec.name!r}", f"{_kind_text(spec.kind)} in {spec.root} of {spec.machine}"):
             if what in seen:
-                raise BadSetting(f"{what} is taken by the source {seen[what]!r}; see them with: anamnesis sources list")
+                raise BadSetting(f"{what} is taken by the source {seen[what]!r}; {_how_to_change(seen[what])}")
             seen[what] = spec.name
     _check_machines([*built_in, *specs])
+
+
+def _how_to_change(name: str) -> str:
+    if name.startswith(BUILT_IN):
+        return "it needs no configuration and comes from the setting log_roots"
+    return f"change that one with: anamnesis sources add ... --replace, or PUT /api/sources/{name}"
 
 
 def _check_machines(specs: Sequence[SourceSpec]) -> None:

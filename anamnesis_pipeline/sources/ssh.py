@@ -104,7 +104,7 @@ class SshHost:
             with self._readers.sftp() as sftp:
                 answer = folders_there(sftp, root)
         if answer.error:
-            raise unreadable("log folder", answer)
+            raise unreadable("folder", answer)
         entries = answer.entries or []
         here = ["."] if any(is_log(entry.stat.path) for entry in entries) else []
         found = (entry.stat.path for entry in entries if entry.kind == "d")

@@ -21,7 +21,7 @@ from anamnesis_pipeline.sources.local import MAX_DEPTH, walk_order
 from anamnesis_pipeline.sources.specs import DOCUMENTS
 from anamnesis_pipeline.sources.ssh_questions import Answer, Entry
 
-_REASONS = {"m": "no such file or directory", "n": "not a directory", "p": "permission denied"}
+_REASONS = {"m": "no such file or directory", "n": "it is a file, not a directory", "p": "permission denied"}
 
 
 def survey_of(wanted: Wanted, answer: Answer) -> Survey | SourceUnreadable:

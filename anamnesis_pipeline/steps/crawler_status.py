@@ -34,8 +34,9 @@ class HostStatus:
 @dataclass(frozen=True, slots=True)
 class SpecStatus:
     """A configured source. `partitions` are its sources; `behind` of them have something new, the one that waits
-    longest for `lag_s`. `fresh`: it was seen within three intervals, or is too new to have been. `errors`: file and
-    reason, and what else went wrong when it was last read.
+    longest for `lag_s`, which of a source that cannot be seen is since the last success, and None without any.
+    `fresh`: it was seen within three intervals, or is too new to have been. `errors`: why its machine is away, file
+    and reason, and what else went wrong when it was last read.
     """
 
     spec: SourceSpec
@@ -43,7 +44,7 @@ class SpecStatus:
     interval_s: int
     partitions: tuple[str, ...]
     behind: int
-    lag_s: float
+    lag_s: float | None
     fresh: bool
     errors: tuple[str, ...] = ()
 
@@ -82,19 +83,26 @@ def _spec_status(
     errors: Mapping[str, Sequence[str]],
 ) -> SpecStatus:
     look, clock = read_look(store.settings, spec.name), read_clock(store.settings, spec.host)
-    unread = [reason for source in sources for reason in errors.get(source.key, ())]
+    away = [clock.error] if clock.failures and clock.error else []
+    unread = [*away, *(reason for source in sources for reason in errors.get(source.key, ()))]
     others = (problem for source in sources for problem in read_problems(store.settings, source.key))
     unread += [p for p in dict.fromkeys(others) if not any(reason.endswith(p) for reason in unread)]
-    behind = still_behind(store.settings, look)
+    behind, fresh = still_behind(store.settings, look), is_fresh(look, clock, interval_s, now)
+    is_seen = fresh and not look.error and not clock.failures
     return SpecStatus(
-        spec, look, interval_s, tuple(source.key for source in sources), len(behind), lag_s(behind.values(), now),
-        is_fresh(look, clock, interval_s, now), tuple(unread[:MOST_ERRORS]),
+        spec, look, interval_s, tuple(source.key for source in sources), len(behind),
+        lag_s(behind.values(), look.seen_at, is_seen, now), fresh, tuple(unread[:MOST_ERRORS]),
     )  # fmt: skip
 
 
-def lag_s(behind: Collection[datetime], now: datetime) -> float:
-    """How long the source that waits longest has something new, in seconds. Pure."""
-    return max((now - min(behind)).total_seconds(), 0.0) if behind else 0.0
+def lag_s(behind: Collection[datetime], seen_at: datetime | None, is_seen: bool, now: datetime) -> float | None:
+    """How long the source that waits longest has something new, in seconds; of one that cannot be seen now, how long
+    it may have. None: it was never seen. Pure.
+    """
+    if seen_at is None:
+        return None
+    since = min([*behind, *([] if is_seen else [seen_at])], default=now)
+    return max((now - since).total_seconds(), 0.0)
 
 
 def is_fresh(look: Look, clock: HostClock, interval_s: int, now: datetime) -> bool:

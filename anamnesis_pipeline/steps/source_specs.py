@@ -103,10 +103,12 @@ def put_specs(
     for spec in specs:
         check_patterns([*spec.include, *spec.exclude])
     check_specs([with_machine(spec, machine) for spec in specs], built_in)
-    names = {spec.name for spec in specs}
+    new = {spec.name: spec for spec in specs}
     for former in stored_specs(settings):
-        if former.name not in names:
+        if former.name not in new:
             _forget(settings, former.name)
+        elif _place(new[former.name]) != _place(former):
+            write_look(settings, former.name, None)  # it is of another folder
     for spec in specs:
         settings.set(STORED + spec.name, _values(spec))
 
@@ -136,6 +138,10 @@ def remove_spec(settings: SettingsRecords, name: str) -> SourceSpec:
 def spec_of_source(source: Source, specs: Sequence[SourceSpec]) -> SourceSpec | None:
     """What a stored source comes from as it is configured now; None: nothing does any more."""
     return next((spec for spec in specs if is_of(source, spec)), None)
+
+
+def _place(spec: SourceSpec) -> tuple[str, str, str]:
+    return spec.host, spec.root, spec.kind
 
 
 def _forget(settings: SettingsRecords, name: str) -> None:

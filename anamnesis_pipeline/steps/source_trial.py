@@ -23,7 +23,8 @@ _START_BYTES = 1 << 10
 @dataclass(frozen=True, slots=True)
 class Trial:
     """What a source would give. `formats`: format -> files and bytes; `first`: paths of the first files; `sources`: how
-    many partitions; `skew_s`: how far the machine's clock is ahead. `left_out` and `examples` as in `Chosen`.
+    many partitions; `skew_s`: how far the machine's clock is ahead; `home`: what `~` stands for
+    there. `left_out` and `examples` as in `Chosen`.
     """
 
     spec: SourceSpec
@@ -38,6 +39,7 @@ class Trial:
     left_out: Mapping[str, int]
     examples: Mapping[str, tuple[str, ...]]
     problems: tuple[str, ...]
+    home: str
 
 
 def try_source(
@@ -68,7 +70,7 @@ def try_source(
         spec, survey.root, host.clock_skew_s(), seconds, len(sources), len(files),
         sum(file.size for file in files), _formats(files, spec, rules),
         tuple(file.path for file in files[:FIRST_FILES]), {**excluded.left_out, **selection.left_out},
-        {**excluded.examples, **selection.examples}, (*survey.problems, *_tasted(host, sources)),
+        {**excluded.examples, **selection.examples}, (*survey.problems, *_tasted(host, sources)), host.home(),
     )  # fmt: skip
 
 

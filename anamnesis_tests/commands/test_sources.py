@@ -4,7 +4,9 @@ import json
 import re
 from contextlib import closing
 from pathlib import Path
+from typing import Any
 
+import paramiko
 import pytest
 from typer.testing import CliRunner, Result
 
@@ -13,6 +15,7 @@ from anamnesis_pipeline.commands import doctor
 from anamnesis_pipeline.errors import AnamnesisError
 from anamnesis_pipeline.settings import Settings
 from anamnesis_pipeline.wiring import open_store
+from anamnesis_tests.ssh_servers import SSHD, openssh_server
 
 SESSION = "11111111-2222-4333-8444-555555555555.jsonl"
 AWAY = "me@127.0.0.1:1"
@@ -182,7 +185,51 @@ def test_what_cannot_be_added_is_refused_with_what_to_do(arguments: list[str], t
 def test_a_name_and_a_place_can_be_taken_once_only(notes: Path, tmp_path: Path) -> None:
     said("add", str(notes), "--name", "notes")
     assert "already" in refused("add", str(tmp_path), "--name", "notes", "--kind", "documents")
-    assert "taken" in refused("add", str(notes), "--name", "again")
+    problem = refused("add", str(notes), "--name", "again")
+    assert "is taken by the source 'notes'; change that one with: anamnesis sources add ... --replace" in problem
+    problem = refused("add", str(tmp_path / "claude" / "projects"), "--name", "logs")
+    assert "'local-logs'; it needs no configuration" in problem
+
+
+def row_of(name: str) -> dict[str, Any]:
+    (row,) = (row for row in json.loads(said("list", "--json"))["sources"] if row["name"] == name)
+    return row
+
+
+def test_a_source_is_replaced_by_its_place_or_its_name_and_keeps_that(notes: Path, tmp_path: Path) -> None:
+    said("add", str(notes), "--name", "notes", "--private", "--interval", "60")
+    assert "notes is changed: documents in" in said("add", str(notes), "--replace", "--exclude", "x/")
+    assert (row_of("notes")["private"], row_of("notes")["exclude"]) == (False, ["x/"])
+    (tmp_path / "more").mkdir()
+    CliRunner().invoke(cli.app, ["ingest"])
+    assert row_of("notes")["files"] == 1
+    said("add", str(tmp_path / "more"), "--replace", "--name", "notes")
+    assert (row_of("notes")["root"], row_of("notes")["files"]) == (f"{tmp_path}/more", 0)
+    assert "is added" in said("add", str(notes), "--replace", "--name", "other")
+    assert names() == ["local-logs", "local-memory", "notes", "other"]
+
+
+def test_a_replaced_source_keeps_the_name_of_its_machine() -> None:
+    said("add", "ann@nas:/srv", "--no-test", "--kind", "documents", "--name", "far", "--machine", "attic")
+    said("add", "ann@nas:/srv", "--no-test", "--kind", "documents", "--replace", "--private")
+    assert (row_of("far")["machine"], row_of("far")["private"]) == ("attic", True)
+
+
+@pytest.mark.skipif(SSHD is None, reason="sshd is not installed")
+def test_an_open_source_inside_a_private_one_of_another_machine_is_warned_of_before_either_is_read(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    key = paramiko.ECDSAKey.generate()
+    (tmp_path / "user" / ".ssh").mkdir(parents=True)
+    (tmp_path / "far" / "code" / "tides").mkdir(parents=True)
+    key.write_private_key_file(str(tmp_path / "user" / ".ssh" / "id_ecdsa"))
+    monkeypatch.setenv("HOME", str(tmp_path / "user"))
+    with openssh_server(tmp_path / "sshd", key, {"HOME": str(tmp_path / "far")}) as server:
+        (tmp_path / "user" / ".ssh" / "known_hosts").write_text(server.known_host)
+        said("add", f"{server.place}:~/code", "--name", "code", "--private", "--kind", "documents", "--no-test")
+        output = said("add", f"{server.place}:~/code/tides", "--name", "tides")
+        assert "Warning: tides is not private, and reads what the private code reads" in output
+        assert "Warning" in said("add", f"{server.place}:{tmp_path}/far/code/tides", "--name", "again")
 
 
 def test_a_removed_source_is_crawled_no_longer_and_how_to_forget_it_is_said(notes: Path) -> None:

@@ -1,10 +1,11 @@
 """What `anamnesis status` and `anamnesis doctor` say of machines and sources: folders, a real sshd, a dead host."""
 
 import os
+import re
 import shutil
 from collections.abc import Iterator
 from contextlib import closing
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import paramiko
@@ -13,10 +14,13 @@ import pytest
 from anamnesis_pipeline.commands import doctor
 from anamnesis_pipeline.commands.status import gather_status, render
 from anamnesis_pipeline.crawler_wiring import built_in, open_crawler
+from anamnesis_pipeline.defs.checks import freshness
+from anamnesis_pipeline.defs.resources import MemoryResource
 from anamnesis_pipeline.settings import Settings
 from anamnesis_pipeline.sources.exclusion import Rule, RuleKind
 from anamnesis_pipeline.sources.specs import CLAUDE_DOCUMENTS, DOCUMENTS, SourceSpec
 from anamnesis_pipeline.steps.blocklist import add_rule
+from anamnesis_pipeline.steps.crawler_status import lag_s
 from anamnesis_pipeline.steps.pipeline import ingest_all
 from anamnesis_pipeline.steps.source_specs import put_spec
 from anamnesis_pipeline.steps.survey import look
@@ -82,6 +86,30 @@ def test_what_is_new_is_shown_until_it_was_read_and_no_longer(settings: Settings
     (settings.home.parent / "notes" / "b.md").write_text("# More\n\nOf what there is to say of ports.\n")
     look(crawler, datetime.now(UTC), everything=True, budget_s=10)
     assert "1 part with something new" in said(settings)
+
+
+def test_a_source_on_a_dead_host_has_its_reason_and_no_lag_that_says_all_is_well(
+    settings: Settings, store: Store
+) -> None:
+    tick(settings, store, DEAD, SourceSpec("well", DOCUMENTS, notes(settings).root))
+    rows = {row["name"]: row for row in gather_status(settings)["memory"]["crawler"]["sources"]}
+    assert "nothing answers at its port" in rows["far"]["errors"][0]
+    assert (rows["far"]["last_success"], rows["far"]["lag_s"], rows["far"]["fresh"]) == (None, None, False)
+    assert (rows["well"]["errors"], rows["well"]["lag_s"]) == ([], 0.0)
+    text = said(settings)
+    assert f"Source    far on 127.0.0.1-1: not seen yet: STALE\n          {rows['far']['errors'][0]}" in text
+    table = str(freshness(MemoryResource()).metadata["sources"].value)
+    assert re.search(r"far *\| *127.0.0.1-1 *\| *never *\| *unknown *\|.*nothing answers", table)
+
+
+def test_the_lag_of_what_cannot_be_seen_any_more_is_since_the_last_success() -> None:
+    now = datetime(2026, 5, 1, tzinfo=UTC)
+    seen, behind = now - timedelta(hours=1), now - timedelta(minutes=1)
+    assert lag_s([], seen, True, now) == 0.0
+    assert lag_s([behind], seen, True, now) == 60.0
+    assert lag_s([behind], seen, False, now) == 3_600.0
+    assert lag_s([now - timedelta(hours=2)], seen, False, now) == 7_200.0
+    assert lag_s([], None, False, now) is None
 
 
 def test_a_dead_host_is_named_with_its_reason_and_the_next_try_and_hides_no_other(

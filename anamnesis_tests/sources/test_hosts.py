@@ -246,7 +246,8 @@ def test_roots_that_are_missing_or_no_folders_are_errors_in_their_place(host, tm
     assert isinstance(missing, SourceMissing)
     assert isinstance(no_folder, SourceUnreadable)
     assert not isinstance(no_folder, SourceMissing)
-    assert "not a directory" in str(no_folder)
+    assert "cannot read the folder" in str(no_folder)
+    assert "it is a file, not a directory" in str(no_folder)
     assert paths(found) == ["file.md"]
 
 
@@ -268,7 +269,7 @@ def test_folders_are_listed_by_name(host, tmp_path):
     assert host.folders(os.fspath(tmp_path)) == [".", "-b", "a c"]
     with pytest.raises(SourceMissing):
         host.folders(os.fspath(tmp_path / "nowhere"))
-    with pytest.raises(SourceUnreadable, match="not a directory"):
+    with pytest.raises(SourceUnreadable, match=r"cannot read the folder .*: it is a file, not a directory"):
         host.folders(os.fspath(tmp_path / "file"))
 
 

@@ -96,7 +96,7 @@ def test_a_missing_folder_and_a_missing_file_are_told_apart_from_empty_ones(tmp_
 
 def test_a_file_in_place_of_a_folder_is_reported(tmp_path):
     write(tmp_path / "file")
-    with pytest.raises(SourceUnreadable, match="not a directory"):
+    with pytest.raises(SourceUnreadable, match="it is a file, not a directory"):
         HOST.list_files(os.fspath(tmp_path / "file"))
 
 
