@@ -106,12 +106,15 @@ def search(
     mode: Annotated[Mode, typer.Option(help="Words and meaning, meaning only, or literal tokens.")] = Mode.HYBRID,
     kind: Annotated[list[str] | None, typer.Option(help="Only this kind; may be repeated.")] = None,
     tag: Annotated[list[str] | None, typer.Option(help="Only with this tag; repeated: with all.")] = None,
+    include_superseded: Annotated[
+        bool, typer.Option("--include-superseded", help="Also what something newer replaced, or is gone.")
+    ] = False,
     as_json: AsJson = False,
 ) -> None:
     """Search the memory: asks the running sidecar, else the store itself."""
     body = search_command.search_body(
         " ".join(query), top_k=top_k, mode=mode, project=project, instance=instance, since=since, until=until,
-        kinds=kind or (), tags=tag or (),
+        kinds=kind or (), tags=tag or (), include_superseded=include_superseded,
     )  # fmt: skip
     answer, remark = search_command.search(settings_file.load(), body)
     if remark:

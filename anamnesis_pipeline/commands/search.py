@@ -37,6 +37,7 @@ def search_body(
     until: str | None,
     kinds: Sequence[str],
     tags: Sequence[str],
+    include_superseded: bool = False,
 ) -> dict[str, Any]:
     """The request body of the search API.
 
@@ -52,6 +53,7 @@ def search_body(
         "until": local_time(until) if until else None,
         "kind": list(kinds),
         "tags": list(tags),
+        "include_superseded": include_superseded,
     }
 
 
@@ -148,7 +150,18 @@ def _block(rank: int, hit: Mapping[str, Any], zone: tzinfo | None, width: int) -
     tail = [f"{indent}{_printable(hit['episode_id'])}{also}"]
     if where := place_of(hit["source"]):
         tail.append(f"{indent}{_printable(where)}")
+    if replaced := _replaced(hit, zone):
+        tail.append(f"{indent}{_printable(replaced)}")
     return "\n".join([_printable(head), *lines, *tail])
+
+
+def _replaced(hit: Mapping[str, Any], zone: tzinfo | None) -> str:
+    """Since when a hit is superseded, and by what; empty: it is not."""
+    if hit.get("status") != "superseded":
+        return ""
+    at, by = hit.get("superseded_at"), hit.get("superseded_by")
+    since = f" since {datetime.fromisoformat(at).astimezone(zone):%Y-%m-%d %H:%M}" if at else ""
+    return f"superseded{since}" + (f" by {by}" if by else ", with nothing in its place")
 
 
 def place_of(source: Mapping[str, Any]) -> str:

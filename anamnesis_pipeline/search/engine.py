@@ -233,14 +233,15 @@ def _within_budget(query: SearchQuery, rankings: Sequence[Ranking], groups: Sequ
     """A hit for each of the first `top_k` groups whose text still fits the budget."""
     hits = []
     left = query.max_tokens if query.max_tokens is not None else sys.maxsize
-    for first, *others in groups[: query.top_k]:
+    for group in groups[: query.top_k]:
+        first, *others = sorted(group, key=lambda found: found.episode.status != "active")  # in its place
         cost = _tokens(first.episode, first.passage)
         if cost > left:
             continue
         left -= cost
         also = tuple(other.episode.episode_id for other in others)
         details = explain(rankings, first.passage.passage_id) if query.explain else None
-        hits.append(Hit(first.episode, min(1.0, first.score), first.cosine, first.passage, also, details))
+        hits.append(Hit(first.episode, min(1.0, group[0].score), first.cosine, first.passage, also, details))
     return hits
 
 

@@ -1,5 +1,6 @@
 """What is configured of the crawler: its folders as plain lists, and by which patterns documents get tags."""
 
+from collections.abc import Sequence
 from typing import Annotated, Literal
 
 from fastapi import APIRouter, Depends
@@ -14,7 +15,7 @@ from anamnesis_pipeline.sidecar.embedding_routes import refusing
 from anamnesis_pipeline.sidecar.episodes_routes import refuse_repeated
 from anamnesis_pipeline.sidecar.rendering import json_reply
 from anamnesis_pipeline.sidecar.services import Services, Uses
-from anamnesis_pipeline.sources.specs import DOCUMENTS, LOGS
+from anamnesis_pipeline.sources.specs import DOCUMENTS, LOGS, SourceSpec
 from anamnesis_pipeline.steps.source_roots import Root, specs_with_roots
 from anamnesis_pipeline.steps.source_specs import MOST_SPECS, Host, RootPath, stored_specs
 from anamnesis_pipeline.steps.tag_patterns import MOST_PATTERNS, put_patterns, stored_patterns
@@ -61,13 +62,21 @@ class Roots(BaseModel):
     roots: Annotated[list[RootModel], Field(max_length=MOST_SPECS)]
 
 
+class RootsPut(Roots):
+    """The same after a change. `removed`: the names of the sources that are crawled no longer; what was read of them
+    stays.
+    """
+
+    removed: list[str]
+
+
 @router.get("/jsonl-roots", response_model=Roots)
 def get_log_roots(services: Uses) -> Response:
     """The folders of logs that are configured, on all machines; `/api/sources` lists the built-in ones as well."""
     return _roots(services, LOGS)
 
 
-@router.put("/jsonl-roots", response_model=Roots)
+@router.put("/jsonl-roots", response_model=RootsPut)
 def put_log_roots(wish: Roots, services: Uses, control: Control) -> Response:
     """Let these be all configured folders of logs. A source of such a folder keeps its name and patterns."""
     return _put_roots(wish, services, control, LOGS)
@@ -79,22 +88,30 @@ def get_machine_roots(services: Uses) -> Response:
     return _roots(services, DOCUMENTS)
 
 
-@router.put("/machine-roots", response_model=Roots)
+@router.put("/machine-roots", response_model=RootsPut)
 def put_machine_roots(wish: Roots, services: Uses, control: Control) -> Response:
-    """Let these be all configured folders of documents. A source of such a folder keeps its name and patterns."""
+    """Let these be all configured folders of documents. A source of such a folder keeps its name and patterns; what
+    Claude Code itself remembers (`~/.claude`) stays, and is taken out by `DELETE /api/sources/{name}`.
+    """
     return _put_roots(wish, services, control, DOCUMENTS)
 
 
 def _roots(services: Services, kind: str) -> Response:
-    stored = stored_specs(services.store.settings)
-    return json_reply({"roots": [{"root": spec.root, "host": spec.host} for spec in stored if spec.kind == kind]})
+    return json_reply({"roots": _roots_of(stored_specs(services.store.settings), kind)})
+
+
+def _roots_of(specs: Sequence[SourceSpec], kind: str) -> list[dict[str, str]]:
+    return [{"root": spec.root, "host": spec.host} for spec in specs if spec.kind == kind]
 
 
 def _put_roots(wish: Roots, services: Services, control: CrawlerControl, kind: str) -> Response:
     roots = [Root(model.root, model.host) for model in wish.roots]
+    before = stored_specs(services.store.settings)
     with refusing("roots"):
-        control.put_all(specs_with_roots(stored_specs(services.store.settings), kind, roots))
-    return _roots(services, kind)
+        control.put_all(specs_with_roots(before, kind, roots))
+    after = stored_specs(services.store.settings)
+    removed = sorted({spec.name for spec in before} - {spec.name for spec in after})
+    return json_reply({"roots": _roots_of(after, kind), "removed": removed})
 
 
 @router.get("/doc-tag-patterns", response_model=TagPatterns)

@@ -158,7 +158,7 @@ def list_uploads(
 
 
 @router.delete("/api/uploads/{upload_id}", status_code=204)
-def delete_upload(upload_id: Annotated[str, Path(pattern="^[0-9a-f]{32}$")], services: Uses) -> Response:
+def delete_upload(upload_id: Annotated[str, Path(max_length=200, pattern=TEXT_PATTERN)], services: Uses) -> Response:
     """Forget an upload for good, with everything made of it."""
     settings = effective_settings(services.store)
     if not _uploads(services).forget(upload_id, open_forgetter(settings, services.store)):

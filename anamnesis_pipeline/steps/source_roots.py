@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from anamnesis_pipeline.model import content_id
-from anamnesis_pipeline.sources.specs import SourceSpec
+from anamnesis_pipeline.sources.specs import CLAUDE_ROOT, DOCUMENTS, SourceSpec
 
 _NO_NAME = re.compile(r"[^A-Za-z0-9]+")
 _NAME_CHARS = 40
@@ -22,12 +22,19 @@ class Root:
 def specs_with_roots(stored: Sequence[SourceSpec], kind: str, roots: Sequence[Root]) -> list[SourceSpec]:
     """The configured sources when those of `kind` are to be these folders, none twice.
 
-    A source of such a folder stays as it is, with its name and patterns; others of the kind are left out.
+    A source of such a folder stays as it is, with its name and patterns; others of the kind are left out, but not what
+    Claude Code itself remembers on a machine: that came with its logs.
     """
-    kept = [spec for spec in stored if spec.kind != kind]
+    kept = [spec for spec in stored if spec.kind != kind or _is_memory(spec)]
     known = {Root(spec.root, spec.host): spec for spec in stored if spec.kind == kind}
+    there = {Root(spec.root, spec.host) for spec in kept if spec.kind == kind}
     wanted = dict.fromkeys(Root(root.root.rstrip("/") or "/", root.host) for root in roots)
-    return [*kept, *(known.get(root) or SourceSpec(_name(root), kind, root.root, root.host) for root in wanted)]
+    new = [root for root in wanted if root not in there]
+    return [*kept, *(known.get(root) or SourceSpec(_name(root), kind, root.root, root.host) for root in new)]
+
+
+def _is_memory(spec: SourceSpec) -> bool:
+    return spec.kind == DOCUMENTS and spec.root == CLAUDE_ROOT
 
 
 def _name(root: Root) -> str:

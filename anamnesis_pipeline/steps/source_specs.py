@@ -1,11 +1,12 @@
 """The configured sources, as they are stored: one setting `sources.<name>` each."""
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError, WithJsonSchema
 
 from anamnesis_pipeline.errors import BadSetting
 from anamnesis_pipeline.model import Source
@@ -23,6 +24,7 @@ _TEXT = r"^[^\x00-\x1f\x7f]*$"
 WANTED = {
     "name": "letters, digits, `.`, `_` and `-`, at most 60, beginning with a letter or digit",
     "machine": "at most 60 characters",
+    "root": "absolute or beginning with ~, without control characters: a relative one has no fixed place",
     "interval_s": f"whole seconds, from {LEAST_INTERVAL_S} to {MOST_INTERVAL_S:,} (--interval)",
     "max_file_bytes": f"bytes, from 1 to {MOST_FILE_BYTES:,} (--max-mb)",
 }
@@ -32,7 +34,21 @@ Text = Annotated[str, Field(max_length=200, pattern=_TEXT)]
 Pattern = Annotated[str, Field(min_length=1, max_length=500, pattern=_TEXT)]
 
 
-RootPath = Annotated[str, Field(min_length=1, max_length=4_096, pattern=r"^[/~]" + _TEXT.removeprefix("^"))]
+_ROOT = r"^[/~]" + _TEXT.removeprefix("^")
+
+
+def _rooted(root: str) -> str:
+    if not re.match(_ROOT, root):
+        raise ValueError(f"should be {WANTED['root']}")
+    return root
+
+
+RootPath = Annotated[
+    str,
+    Field(min_length=1, max_length=4_096),
+    AfterValidator(_rooted),
+    WithJsonSchema({"type": "string", "minLength": 1, "maxLength": 4_096, "pattern": _ROOT}),
+]
 Host = Annotated[Text, Field(description="user@host, user@host:port, a name of ~/.ssh/config; empty: here")]
 Name = Annotated[str, Field(min_length=1, max_length=60, pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]*$")]
 

@@ -88,3 +88,11 @@ def test_the_body_is_one_that_the_api_accepts() -> None:
     assert (question.text, question.top_k, question.mode) == ("q", 3, Mode.EXACT)
     assert question.where.projects == ("api",)
     assert question.where.kinds == ("exchange",)
+
+
+def test_a_superseded_hit_says_since_when_and_by_what() -> None:
+    old = {**HIT, "status": "superseded", "superseded_at": "2026-03-15T08:05:00Z", "superseded_by": "0f3d"}
+    assert render(answer(old), UTC).splitlines()[-1] == "   superseded since 2026-03-15 08:05 by 0f3d"
+    gone = render(answer({**old, "superseded_by": None}), UTC)
+    assert gone.endswith("superseded since 2026-03-15 08:05, with nothing in its place")
+    assert "superseded" not in render(answer({**old, "status": "active"}), UTC)

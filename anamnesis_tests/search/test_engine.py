@@ -136,6 +136,16 @@ def test_near_duplicates_are_one_hit_that_names_the_others(memory: Memory) -> No
     assert len(memory.ids("zeppelin hangar doors", fold=False)) == 4
 
 
+def test_of_folded_copies_one_that_is_not_superseded_is_shown(memory: Memory) -> None:
+    text = "the zeppelin hangar doors jam in frost and need oil twice a year says the keeper of the field"
+    old = memory.add(text, status="superseded")
+    new = memory.add(f"{text} today", status="active")
+    every = Where(include_superseded=True)
+    assert memory.ids("zeppelin hangar doors", where=every, fold=False) == [old, new]
+    (hit,) = memory.ask("zeppelin hangar doors", where=every).hits
+    assert (hit.episode.episode_id, hit.also) == (new, (old,))
+
+
 def test_what_is_folded_away_is_replaced(memory: Memory) -> None:
     for _ in range(120):
         memory.add("zeppelin hangar")

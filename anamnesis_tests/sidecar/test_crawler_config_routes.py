@@ -72,8 +72,20 @@ def test_roots_are_sources_and_those_that_stay_keep_their_settings(
     assert found["mine"]["interval_s"] == 60
     assert found["other"]["root"] == f"{folder}-other"
     assert len(found) == 3
-    assert client.put(url, json={"roots": []}).json() == {"roots": []}
+    removed = client.put(url, json={"roots": []}).json()
+    assert (removed["roots"], len(removed["removed"]), "mine" in removed["removed"]) == ([], 2, True)
     assert "other" in {spec["name"] for spec in client.get("/api/sources").json()["sources"]}
+
+
+def test_new_roots_leave_what_claude_itself_remembers_and_say_which_sources_are_gone(client: TestClient) -> None:
+    url = "/api/crawler/config/machine-roots"
+    for name, root in (("nas-memory", "~/.claude"), ("nas-notes", "~/notes")):
+        reply = client.put(f"/api/sources/{name}", json={"kind": "documents", "root": root})
+        assert reply.status_code == 200, reply.text
+    memory = {"root": "~/.claude", "host": ""}
+    assert client.put(url, json={"roots": []}).json() == {"roots": [memory], "removed": ["nas-notes"]}
+    assert client.put(url, json={"roots": [memory]}).json() == {"roots": [memory], "removed": []}
+    assert "nas-memory" in {spec["name"] for spec in client.get("/api/sources").json()["sources"]}
 
 
 def test_a_root_that_cannot_be_is_refused_and_changes_nothing(client: TestClient, tmp_path: Path) -> None:
@@ -81,4 +93,7 @@ def test_a_root_that_cannot_be_is_refused_and_changes_nothing(client: TestClient
     refused = client.put(url, json={"roots": [{"root": str(tmp_path / "a")}, {"root": "/"}]})
     assert refused.status_code == 422
     assert "whole machine" in refused.text
+    relative = client.put(url, json={"roots": [{"root": "notes"}]})
+    assert relative.status_code == 422
+    assert "roots.0.root: should be absolute or beginning with ~" in relative.json()["detail"]
     assert client.get(url).json() == {"roots": []}

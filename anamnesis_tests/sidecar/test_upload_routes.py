@@ -192,6 +192,7 @@ def test_uploads_are_listed_and_forgotten_and_come_back_when_they_are_sent_again
     assert ([each["upload_id"] for each in rest["items"]], rest["next_skip"]) == ([first["upload_id"]], None)
     assert client.delete(f"/api/uploads/{first['upload_id']}").status_code == 204
     assert client.delete(f"/api/uploads/{first['upload_id']}").status_code == 404
+    assert client.delete("/api/uploads/zzz").status_code == 404
     assert [hit["episode_id"] for hit in found(client, "zanzibar")] == second["episode_ids"]
     again = send(client)
     assert (again.status_code, again.json()["sections"]) == (201, first["sections"])
