@@ -248,7 +248,7 @@ def test_three_lines_appended_to_a_log_of_10_megabytes_cost_less_than_64_kilobyt
     log.user("and another")
     home.append(log.lines[-3:])
     seen = home.ingest()
-    assert sum(reads) == seen.bytes_read < 64_000
+    assert sum(reads) <= seen.bytes_read < 64_000, "what is looked at twice is read once"
     assert seen.messages == 3
     after = {e.episode_id: e.raw_exchange for e in home.episodes()}
     assert {text for key, text in after.items() if before.get(key) != text} == {
