@@ -16,6 +16,16 @@ def project_name(name: str) -> str:
     return name or "(no project)"
 
 
+def shown_name(name: str) -> str:
+    """The name of a file, in quotes and with escapes where it holds what a terminal would act upon."""
+    return name if name.isprintable() else repr(name)
+
+
+def one_line(text: str) -> str:
+    """A sentence that may name a file, with escapes for what a terminal would act upon."""
+    return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)
+
+
 def local_time(text: str | None, zone: tzinfo | None = None) -> str:
     """An ISO 8601 time to the minute, in the reader's zone unless another one is given; None: `never`."""
     return f"{datetime.fromisoformat(text).astimezone(zone):%Y-%m-%d %H:%M}" if text else "never"

@@ -21,7 +21,7 @@ from anamnesis_pipeline.sidecar.rendering import answer_body
 from anamnesis_pipeline.sidecar.schemas import SearchIn
 from anamnesis_pipeline.store.base import Store, Vectors
 from anamnesis_pipeline.wiring import open_pool_of, open_store
-from anamnesis_pipeline.wording import project_name
+from anamnesis_pipeline.wording import project_name, shown_name
 
 _EXCERPT_LINES = 4
 
@@ -168,10 +168,10 @@ def place_of(source: Mapping[str, Any]) -> str:
     """Where a hit comes from, in one line: machine, file, line and headings of a section, machine and session of what
     was said; empty for what somebody posted. Pure.
     """
-    machine, path, session = source["machine"], source["path"], source["session_id"]
+    machine, path, session = source["machine"], shown_name(source["path"]), source["session_id"]
     if path and (titles := source.get("title")):
         line = next(iter(source.get("lines") or ()), 0)
-        file = f"{machine}:{path}" if machine else f"upload {path.rpartition('/')[2]}"
+        file = f"{machine}:{path}" if machine else f"upload {shown_name(source['path'].rpartition('/')[2])}"
         return f"{file}{f':{line}' if line else ''} ({' > '.join(titles)})"
     if session:
         return f"{machine}, session {session}"

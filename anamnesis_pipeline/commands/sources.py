@@ -30,7 +30,7 @@ from anamnesis_pipeline.steps.source_trial import Trial, guessed_kind
 from anamnesis_pipeline.store.base import Store
 from anamnesis_pipeline.supervisor.up_lock import log_roots_in_use, read_lock
 from anamnesis_pipeline.wiring import effective_settings, open_store
-from anamnesis_pipeline.wording import counted, local_time
+from anamnesis_pipeline.wording import counted, local_time, one_line, shown_name
 
 KINDS = {"logs": LOGS, "documents": DOCUMENTS, "auto": ""}
 _SHOWN = {LOGS: "logs", DOCUMENTS: "documents"}
@@ -230,7 +230,7 @@ def render_list(found: Mapping[str, Any]) -> str:
         notes = f"  ({', '.join(marks)})" if marks else ""
         lines.append(f"{row['name']}  {_SHOWN[row['kind']]} in {where}{notes}")
         lines.append(f"    {row['machine']}, every {row['interval_s']} s: {source_state(row)}")
-        lines += [f"    {problem}" for problem in [*row["problems"], *row["errors"]][:5]]
+        lines += [f"    {one_line(problem)}" for problem in [*row["problems"], *row["errors"]][:5]]
     lines += [f"{host['machine']} is away: {host['error']}" for host in found["hosts"] if host["state"] == "away"]
     lines += [f"Warning: {warning}" for warning in found["warnings"]]
     return "\n".join(lines)
@@ -268,7 +268,8 @@ def render_trial(trial: Mapping[str, Any]) -> str:
     ]
     if trial["first"]:
         lines.append("  the first:" if trial["files"] > len(trial["first"]) else "  these:")
-        lines += [f"    {path}" for path in trial["first"]]
+        lines += [f"    {shown_name(path)}" for path in trial["first"]]
     for why, count in trial["left_out"].items():
-        lines.append(f"  left out, {why}: {count:,}, such as {', '.join(trial['examples'].get(why, ()))}")
-    return "\n".join([*lines, *(f"  problem: {problem}" for problem in trial["problems"])])
+        examples = ", ".join(map(shown_name, trial["examples"].get(why, ())))
+        lines.append(f"  left out, {one_line(why)}: {count:,}, such as {examples}")
+    return "\n".join([*lines, *(f"  problem: {one_line(problem)}" for problem in trial["problems"])])

@@ -24,7 +24,7 @@ from anamnesis_pipeline.store.ingest_base import log_sources
 from anamnesis_pipeline.supervisor.up import sidecar_url
 from anamnesis_pipeline.supervisor.up_lock import log_roots_in_use
 from anamnesis_pipeline.wiring import effective_settings, open_store
-from anamnesis_pipeline.wording import counted, local_time
+from anamnesis_pipeline.wording import counted, local_time, one_line
 
 
 def gather_status(settings: Settings) -> dict[str, Any]:
@@ -170,7 +170,7 @@ def _crawler_lines(crawler: Mapping[str, Any], zone: tzinfo | None) -> list[str]
     lines = []
     for row in crawler["sources"]:
         lines.append(f"Source    {row['name']} on {row['machine']}: {source_state(row, zone)}")
-        lines += [f"          {problem}" for problem in [*row["problems"], *row["errors"]][:3]]
+        lines += [f"          {one_line(problem)}" for problem in [*row["problems"], *row["errors"]][:3]]
     away = [host for host in crawler["hosts"] if host["state"] == "away"]
     return lines + [
         f"Away      {host['machine']}: {host['error']}; last seen {local_time(host['last_answer'], zone)}, "

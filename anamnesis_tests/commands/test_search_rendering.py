@@ -72,6 +72,12 @@ def test_terminal_escapes_of_stored_text_do_not_reach_the_terminal() -> None:
     assert "\x1b" not in render(answer({**HIT, "excerpt": "\x1b[31mred\x1b[0m", "episode_id": "a\x1b]0;x\x07"}), UTC)
 
 
+def test_a_file_name_that_would_break_its_line_is_quoted() -> None:
+    source = {"machine": "nas", "path": "/n/a\n2. fake\x1b[2J.md", "session_id": "", "lines": [7, 9], "title": ["A"]}
+    lines = render(answer({**HIT, "source": source}), UTC).splitlines()
+    assert lines[-1] == r"   nas:'/n/a\n2. fake\x1b[2J.md':7 (A)"
+
+
 def test_times_without_a_zone_are_local_and_become_utc() -> None:
     assert local_time("2026-03-14T09:26:00+02:00") == "2026-03-14T07:26:00Z"
     assert local_time("2026-03-14").endswith("Z")

@@ -140,6 +140,15 @@ def test_folders_that_are_not_looked_into_are_named_with_the_reason(notes: Path)
     assert ".claude/z.md" in output.partition("left out")[0]
 
 
+def test_names_with_control_characters_are_quoted(notes: Path) -> None:
+    (notes / "a\x1b[2J\nb.md").write_text("text\n")
+    (notes / "c\rd.png").write_bytes(b"x")
+    output = said("test", str(notes))
+    assert r"    'a\x1b[2J\nb.md'" in output.splitlines()
+    assert r"'c\rd.png'" in output
+    assert not {"\x1b", "\r"} & set(output)
+
+
 def test_testing_stores_nothing(notes: Path) -> None:
     said("test", str(notes))
     assert names() == ["local-logs", "local-memory"]
