@@ -109,6 +109,16 @@ def read_look(settings: SettingsRecords, name: str) -> Look:
     return Look(**kept | {"problems": tuple(kept.get("problems", ()))})
 
 
+def looked_since(settings: SettingsRecords, places: Mapping[str, str], since: datetime) -> bool:
+    """Whether every configured source was looked at since then, but those of hosts that do not answer.
+
+    :param places: the name of each source -> its host.
+    """
+    present = [name for name, host in places.items() if read_clock(settings, host).next_at is None]
+    tried = [read_look(settings, name).tried_at for name in present]
+    return all(at is not None and at >= since for at in tried)
+
+
 def write_look(settings: SettingsRecords, name: str, look: Look | None) -> None:
     """Keep it; None forgets it."""
     settings.set(LOOK + name, None if look is None else _plain(asdict(look)))
