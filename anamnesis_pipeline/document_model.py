@@ -1,4 +1,4 @@
-"""The nouns of documents. Frozen, without behaviour."""
+"""The nouns of documents. Frozen, without behaviour; and the tag that names their source."""
 
 from dataclasses import dataclass
 from datetime import datetime
@@ -57,3 +57,8 @@ class Section:
     """Of a turn of a chat: the id of its conversation, or its channel as `slack:<name>`; empty: the export has none."""
     turned_away: tuple[str, ...] = ()
     """Ids of the messages of a chat that were turned away for one of this turn."""
+
+
+def source_tag(spec: str) -> str:
+    """The tag of what was read of the configured source of this name."""
+    return f"source:{spec}"

@@ -62,6 +62,7 @@ def _add(
         },
         machine,
         reason,
+        label=file.name if file else "",
     )
     for line in add(settings_file.load(), rules, episode, reason, forget=forget):
         typer.echo(line)
@@ -142,16 +143,25 @@ def render(entries: Sequence[Entry]) -> str:
         held = f" ({counted(entry.held, 'part')} held back)" if entry.held else ""
         why = f": {entry.reason}" if entry.reason else ""
         value = f" {entry.value}" if entry.value else ""
+        value += f" ({entry.label})" if entry.label else ""
+        value += f" (text of the episode {entry.episode_id}, lifted with it)" if _is_twin(entry) else ""
         lines.append(f"{entry.added_at:%Y-%m-%d %H:%M}  {entry.id}  {entry.kind}{value}{where}{held}{why}")
     if len(entries) == SHOWN:
         lines.append("Older ones: GET /api/blocklist")
     return "\n".join("".join(c if c.isprintable() else " " for c in line) for line in lines)
 
 
-def _rules(values: dict[RuleKind, str | None], machine: str, reason: str) -> list[Rule]:
+def _is_twin(entry: Entry) -> bool:
+    """Whether it is the rule beside the tombstone of an episode, which is listed as well."""
+    return bool(entry.episode_id) and entry.id != entry.episode_id
+
+
+def _rules(values: dict[RuleKind, str | None], machine: str, reason: str, label: str) -> list[Rule]:
+    """:param label: of the rule by content."""
     of_paths = {RuleKind.PATH, RuleKind.SESSION, RuleKind.PATTERN}
+    machines, labels = dict.fromkeys(of_paths, machine), {RuleKind.CONTENT: label}
     return [
-        checked(Rule(kind, value, machine if kind in of_paths else "", reason))
+        checked(Rule(kind, value, machines.get(kind, ""), reason, label=labels.get(kind, "")))
         for kind, value in values.items()
         if value is not None
     ]

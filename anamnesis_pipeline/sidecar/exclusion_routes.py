@@ -53,7 +53,8 @@ class RuleIn(BaseModel):
 class EntryOut(TypedDict):
     """A rule, or the tombstone of a deleted episode (`kind`: `episode`, or `file` and `output` of what was forgotten).
 
-    `held`: parts that are read already, found by nobody, and come when the rule is lifted.
+    `held`: parts that are read already, found by nobody, and come when the rule is lifted. `label`: the
+    name of the file that a rule by content was made of, if it is known.
     """
 
     id: str
@@ -64,6 +65,7 @@ class EntryOut(TypedDict):
     added_at: str
     episode_id: str
     held: int
+    label: str
 
 
 class BlocklistOut(TypedDict):
@@ -139,4 +141,5 @@ def _body(entry: Entry) -> EntryOut:
     return {
         "id": entry.id, "kind": entry.kind, "value": entry.value, "machine": entry.machine, "reason": entry.reason,
         "added_at": utc_text(entry.added_at), "episode_id": entry.episode_id, "held": entry.held,
+        "label": entry.label,
     }  # fmt: skip

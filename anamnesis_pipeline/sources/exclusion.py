@@ -39,7 +39,9 @@ class RuleKind(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Rule:
-    """One rule. `machine` narrows those of paths; empty: every one. `episode_id`: the episode it was made of."""
+    """One rule. `machine` narrows those of paths; empty: every one. `episode_id`: the episode it was made of; `label`:
+    what people call what it was made of, e.g. the name of a file.
+    """
 
     kind: RuleKind
     value: str
@@ -47,6 +49,7 @@ class Rule:
     reason: str = ""
     added_at: datetime = _EPOCH
     episode_id: str = ""
+    label: str = ""
 
     @property
     def rule_id(self) -> str:
@@ -73,7 +76,7 @@ def checked(rule: Rule) -> Rule:
             raise RuleRefused("a rule by content needs a SHA-256: 64 hexadecimal digits")
     elif rule.kind in {RuleKind.PATTERN, RuleKind.CONTENT_PATTERN}:
         _compiled(rule.kind, value)
-    return Rule(rule.kind, value, rule.machine, rule.reason, rule.added_at, rule.episode_id)
+    return Rule(rule.kind, value, rule.machine, rule.reason, rule.added_at, rule.episode_id, rule.label)
 
 
 def sha256_of(data: bytes | str) -> str:

@@ -32,7 +32,9 @@ def add_rule(store: Store, rule: Rule) -> tuple[Rule, bool]:
     if known is None and len(rules) >= MOST_RULES:
         raise RuleRefused(f"there are {MOST_RULES:,} rules; remove some, or exclude a folder or a pattern instead")
     added_at = known.added_at if known else datetime.now(UTC)
-    rule = replace(rule, added_at=added_at, episode_id=rule.episode_id or (known.episode_id if known else ""))
+    if known:
+        rule = replace(rule, episode_id=rule.episode_id or known.episode_id, label=rule.label or known.label)
+    rule = replace(rule, added_at=added_at)
     body = asdict(rule) | {"added_at": rule.added_at.isoformat()}
     store.settings.set(RULES + rule.rule_id, body)
     store.settings.set(STAMP, uuid.uuid4().hex)  # after the rule: who sees the stamp sees the rule
@@ -75,7 +77,7 @@ def lift(store: Store, entry_id: str) -> Lifted | None:
 @dataclass(frozen=True, slots=True)
 class Entry:
     """One thing that is kept away: `kind` is a rule's, or `episode`, `file` or `output` of a tombstone. `held`: parts
-    that are read and wait for the rule to go.
+    that are read and wait for the rule to go. `label`: what people call it, where its value says nothing.
     """
 
     id: str
@@ -86,6 +88,7 @@ class Entry:
     added_at: datetime
     episode_id: str
     held: int = 0
+    label: str = ""
 
 
 def blocklist(store: Store, limit: int, before: tuple[datetime, str] | None = None) -> list[Entry]:
@@ -133,7 +136,8 @@ def what_comes_back(entry_id: str, lifted: Lifted) -> str:
 def entry_of(rule: Rule, held: int = 0) -> Entry:
     """A rule as the list shows it."""
     return Entry(
-        rule.rule_id, rule.kind, rule.value, rule.machine, rule.reason, rule.added_at, rule.episode_id, held
+        rule.rule_id, rule.kind, rule.value, rule.machine, rule.reason, rule.added_at, rule.episode_id, held,
+        rule.label,
     )  # fmt: skip
 
 

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 
-from anamnesis_pipeline.document_model import Section
+from anamnesis_pipeline.document_model import Section, source_tag
 from anamnesis_pipeline.documents.anchors import unnumbered
 from anamnesis_pipeline.documents.chat_messages import slack_people
 from anamnesis_pipeline.documents.chats import is_chat_export
@@ -199,7 +199,7 @@ def parts_of(
     tags = [
         *tags_of(full_path, form, patterns, text),
         *version.tags,
-        *([f"source:{source.spec}"] if source.spec else []),
+        *([source_tag(source.spec)] if source.spec else []),
     ]
     facts = SectionFacts(
         (),

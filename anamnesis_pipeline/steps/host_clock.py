@@ -1,6 +1,6 @@
 """When a machine is looked at again, and what is known of it and of each configured source. Pure but for the store."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -109,6 +109,16 @@ def read_look(settings: SettingsRecords, name: str) -> Look:
     return Look(**kept | {"problems": tuple(kept.get("problems", ()))})
 
 
+def looked_since(settings: SettingsRecords, places: Mapping[str, str], since: datetime) -> bool:
+    """Whether every configured source was looked at since then, but those of hosts that do not answer.
+
+    :param places: the name of each source -> its host.
+    """
+    present = [name for name, host in places.items() if read_clock(settings, host).next_at is None]
+    tried = [read_look(settings, name).tried_at for name in present]
+    return all(at is not None and at >= since for at in tried)
+
+
 def write_look(settings: SettingsRecords, name: str, look: Look | None) -> None:
     """Keep it; None forgets it."""
     settings.set(LOOK + name, None if look is None else _plain(asdict(look)))
@@ -129,6 +139,12 @@ def write_problems(settings: SettingsRecords, key: str, problems: Sequence[str])
 def note_read(settings: SettingsRecords, key: str, at: datetime) -> None:
     """The stored source `key` was read to its end; `at` is when that began."""
     settings.set(READ + key, at.isoformat())
+
+
+def read_since(settings: SettingsRecords, keys: Iterable[str], since: datetime) -> bool:
+    """Whether each of these stored sources was read to its end since then."""
+    read = [settings.get(READ + key) for key in keys]
+    return all(at is not None and datetime.fromisoformat(at) >= since for at in read)
 
 
 def still_behind(settings: SettingsRecords, look: Look) -> dict[str, datetime]:

@@ -27,19 +27,22 @@ _SETTLED_S = 180.0
 
 @dataclass(frozen=True, slots=True)
 class Snapshot:
-    """The store at one moment; `at` is in seconds on any steady clock."""
+    """The store at one moment; `at` is in seconds on any steady clock. `is_seen`: whether the sources were looked at
+    since the start.
+    """
 
     at: float
     counts: SourceCounts
     embedded: int
+    is_seen: bool = True
 
 
-def take_snapshot(store: Store) -> Snapshot:
+def take_snapshot(store: Store, is_seen: bool = True) -> Snapshot:
     """Read the counts. Vectors are counted in the active space, before there is one in the newest."""
     spaces = store.spaces.all()
     space = next((s for s in spaces if s.status == "active"), spaces[-1] if spaces else None)
     embedded = store.vectors.count(space.key) if space else 0
-    return Snapshot(time.monotonic(), store.ingest.counts(), embedded)
+    return Snapshot(time.monotonic(), store.ingest.counts(), embedded, is_seen)
 
 
 def rate(history: Sequence[Snapshot]) -> float:
@@ -64,7 +67,7 @@ def is_up_to_date(history: Sequence[Snapshot], files: int) -> bool:
     counts = latest.counts
     missing = counts.unparsed_lines > 0 or latest.embedded < counts.passages
     calm = _calm_s(history)
-    if missing or calm < _CALM_S:
+    if missing or calm < _CALM_S or not latest.is_seen:
         return False
     arrived = counts.files >= files and counts.episodes >= counts.parts - counts.open_parts
     return arrived or (counts.files > 0 and calm >= _SETTLED_S)
@@ -74,7 +77,7 @@ def _calm_s(history: Sequence[Snapshot]) -> float:
     latest = history[-1]
     since = latest.at
     for snapshot in reversed(history):
-        if (snapshot.counts, snapshot.embedded) != (latest.counts, latest.embedded):
+        if (snapshot.counts, snapshot.embedded, snapshot.is_seen) != (latest.counts, latest.embedded, latest.is_seen):
             break
         since = snapshot.at
     return latest.at - since
@@ -99,6 +102,8 @@ def progress_text(history: Sequence[Snapshot], files: int) -> str:
         pieces.append(f"{speed:,.0f}/s" if speed >= 10 else f"{speed:.1f}/s")
     if speed and left > 0:
         pieces.append(f"about {duration(left / speed)} left")
+    if not latest.is_seen and latest.embedded >= counts.passages:
+        return f"Waiting for the first look at the sources since the start; so far {', '.join(pieces)}"
     stuck = _calm_s(history)
     hint = f" (nothing new for {duration(stuck)}: `anamnesis doctor` says why)" if stuck >= _STUCK_S else ""
     return "Reading: " + ", ".join(pieces) + hint

@@ -6,15 +6,18 @@ import threading
 import uuid
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import closing, contextmanager
+from datetime import UTC, datetime
 from pathlib import Path
 
 from rich.console import Console
 from rich.text import Text
 
+from anamnesis_pipeline.crawler_wiring import configured_specs
 from anamnesis_pipeline.dagster_api import LOOPBACK, dagster_url
 from anamnesis_pipeline.embeddings.models import find_model
 from anamnesis_pipeline.errors import AlreadyRunning, GiveUp, UnknownModel
 from anamnesis_pipeline.settings import Settings, claude_projects_dir
+from anamnesis_pipeline.steps.host_clock import looked_since
 from anamnesis_pipeline.store.base import Store
 from anamnesis_pipeline.supervisor.children import ChildSpec
 from anamnesis_pipeline.supervisor.dagster_home import write_dagster_home
@@ -22,10 +25,13 @@ from anamnesis_pipeline.supervisor.life import end_life
 from anamnesis_pipeline.supervisor.log_roots import advice_without_logs, retention_advice, survey
 from anamnesis_pipeline.supervisor.ports import WantedPort, require_free
 from anamnesis_pipeline.supervisor.probes import accepts, answers, reachable_host
-from anamnesis_pipeline.supervisor.progress import show_progress, take_snapshot
+from anamnesis_pipeline.supervisor.progress import Snapshot, show_progress, take_snapshot
 from anamnesis_pipeline.supervisor.supervision import Supervisor, stop_on_signals
 from anamnesis_pipeline.supervisor.up_lock import Running, hold_lock
 from anamnesis_pipeline.wiring import effective_settings, open_store
+
+WAITED_FOR_S = 600
+"""Sources that are looked at more rarely are not waited for before the memory counts as up to date."""
 
 
 def run_up(settings: Settings, console: Console, on_ready: Callable[[], None] = lambda: None) -> int:
@@ -168,10 +174,14 @@ def _progress(settings: Settings, store: Store, console: Console, say: Callable[
         say(advice_without_logs(settings.log_roots, found))
         yield
         return
-    stop = threading.Event()
-    thread = threading.Thread(
-        target=show_progress, args=(lambda: take_snapshot(store), found.files, console, stop), name="progress"
-    )
+    stop, since = threading.Event(), datetime.now(UTC)
+    specs = configured_specs(settings, store)
+    often = {s.name: s.host for s in specs if (s.interval_s or settings.crawl_interval_s) <= WAITED_FOR_S}
+
+    def read() -> Snapshot:
+        return take_snapshot(store, looked_since(store.settings, often, since))
+
+    thread = threading.Thread(target=show_progress, args=(read, found.files, console, stop), name="progress")
     thread.start()
     try:
         yield

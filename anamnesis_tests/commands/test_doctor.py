@@ -10,8 +10,9 @@ import pytest
 
 from anamnesis_pipeline.commands import doctor
 from anamnesis_pipeline.commands.doctor import Finding
-from anamnesis_pipeline.model import Episode, Passage
+from anamnesis_pipeline.model import Episode, Passage, Space
 from anamnesis_pipeline.settings import Settings
+from anamnesis_pipeline.steps.host_clock import note_read
 from anamnesis_pipeline.steps.pipeline import ingest_all
 from anamnesis_pipeline.store.base import Store
 from anamnesis_pipeline.supervisor.up_lock import Running, hold_lock
@@ -82,6 +83,24 @@ def test_an_episode_without_vectors_lowers_the_coverage_and_a_sound_store_is_sou
         assert not doctor.coverage(store).ok
         assert doctor.store_integrity(store).ok
         assert doctor.clock(store).ok
+
+
+def test_what_was_read_minutes_ago_is_being_embedded_while_up_runs(
+    settings: Settings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("ANAMNESIS_HOME", str(settings.home))
+    now = datetime.now(UTC)
+    with closing(open_store(settings)) as store:
+        store.spaces.put(Space("hashing", "hashing-128", 128))
+        store.spaces.activate(store.spaces.all()[0].key)
+        store.episodes.put([episode_at(now)])
+        note_read(store.settings, "direct", now - timedelta(minutes=1))
+        assert not doctor.coverage(store).ok, "nobody embeds it"
+        with hold_lock(settings.home / "up.lock", Running(1, "life", "", "", [])):
+            found = doctor.coverage(store)
+            assert (found.ok, "being embedded" in found.note) == (True, True)
+            note_read(store.settings, "direct", now - timedelta(hours=1))
+            assert not doctor.coverage(store).ok, "it takes too long"
 
 
 def test_an_episode_of_the_future_accuses_the_clock(settings: Settings) -> None:

@@ -62,6 +62,9 @@ def test_an_episode_and_a_file_can_be_excluded(home: Home, tmp_path: Path) -> No
     assert run("add", "--episode", episode.episode_id, "--file", str(file)).exit_code == 0
     assert home.ingest(unmasked) == []
     assert {entry["kind"] for entry in json.loads(run("list", "--json").output)} == {"episode", "content"}
+    shown = run("list").output
+    assert "(notes.md)" in shown, "a hash says nothing"
+    assert f"(text of the episode {episode.episode_id}, lifted with it)" in shown
 
 
 @pytest.mark.parametrize("words", [["add"], ["add", "--pattern", "!x"], ["add", "--file", "/none"], ["remove", "none"]])

@@ -27,6 +27,8 @@ def test_the_same_section_of_one_repository_on_two_machines_is_one_episode(home:
     Path(laptop.root, "shop/docs/a.md").unlink()
     home.ingest(laptop, desk)
     assert {e.machine for e in home.episodes()} == {"desk"}, "it is still there, and says where"
+    tags = {tag for e in home.episodes(every=True) for tag in e.tags if tag.startswith("source:")}
+    assert tags == {"source:desk"}, "and of which source"
 
 
 def test_code_and_settings_of_one_repository_are_the_same_below_whatever_root(home: DocumentHome) -> None:

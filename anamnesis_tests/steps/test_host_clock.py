@@ -2,7 +2,16 @@
 
 from datetime import UTC, datetime, timedelta
 
-from anamnesis_pipeline.steps.host_clock import HostClock, Look, answered, failed, read_clock, read_look, write_clock
+from anamnesis_pipeline.steps.host_clock import (
+    HostClock,
+    Look,
+    answered,
+    failed,
+    looked_since,
+    read_clock,
+    read_look,
+    write_clock,
+)
 from anamnesis_pipeline.steps.host_clock import write_look as write
 from anamnesis_pipeline.store.base import Store
 
@@ -70,3 +79,15 @@ def test_clocks_and_looks_are_kept(store: Store) -> None:
     assert (read_clock(store.settings, ""), read_look(store.settings, "x")) == (HostClock(), Look())
     write(store.settings, "notes", None)
     assert read_look(store.settings, "notes") == Look()
+
+
+def test_every_source_was_looked_at_since_a_moment_but_those_of_hosts_that_do_not_answer(store: Store) -> None:
+    settings, since = store.settings, datetime(2026, 1, 1, tzinfo=UTC)
+    assert not looked_since(settings, {"notes": ""}, since)
+    write(settings, "notes", Look(tried_at=since - timedelta(seconds=1)))
+    assert not looked_since(settings, {"notes": ""}, since)
+    write(settings, "notes", Look(tried_at=since))
+    assert looked_since(settings, {"notes": ""}, since)
+    assert not looked_since(settings, {"notes": "", "far": "nas"}, since)
+    write_clock(settings, "nas", failed(HostClock(), since, "no answer", 300))
+    assert looked_since(settings, {"notes": "", "far": "nas"}, since)

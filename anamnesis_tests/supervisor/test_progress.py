@@ -73,6 +73,14 @@ def test_it_is_not_up_to_date_while_anything_is_missing(lacking: Snapshot) -> No
     assert not is_up_to_date([replace(lacking, at=0), lacking], files=12)
 
 
+def test_it_is_not_up_to_date_before_the_first_look_and_says_what_it_waits_for() -> None:
+    unseen = [replace(at(seconds), is_seen=False) for seconds in (0, 200)]
+    assert not is_up_to_date(unseen, files=12)
+    assert progress_text(unseen, files=12).startswith("Waiting for the first look at the sources since the start; so")
+    assert is_up_to_date([*unseen, at(201), at(207)], files=12)
+    assert not is_up_to_date([*unseen, at(201)], files=12), "what it found is read first"
+
+
 def test_files_that_never_arrive_are_not_waited_for_for_ever() -> None:
     assert is_up_to_date([at(0), at(181)], files=13)
 

@@ -10,6 +10,7 @@ from datetime import UTC, datetime
 from operator import attrgetter
 from typing import Any
 
+from anamnesis_pipeline.document_model import source_tag
 from anamnesis_pipeline.model import FileCursor, Part, record_id
 from anamnesis_pipeline.store.base import MAX_ROWS_PER_WRITE
 from anamnesis_pipeline.store.document_base import ParsedDocument, Settled, Sighting, Unsettled, Verdict
@@ -242,9 +243,18 @@ def _rehome(connection: sqlite3.Connection, went: Sighting) -> None:
         return
     other, facts = _read_row(row), part_rows.unpack_section(part[4])
     if facts is not None:
-        facts = replace(facts, first_line=other.first_line, last_line=other.last_line)
+        tags = _tags_of_source(connection, facts.tags, went.source, other.source)
+        facts = replace(facts, first_line=other.first_line, last_line=other.last_line, tags=tags)
     values = (other.source, other.path, part[2], other.cwd, part[3], other.ordinal, part_rows.pack_section(facts))
     _move_part(connection, went.part_id, values)
+
+
+def _tags_of_source(connection: sqlite3.Connection, tags: Sequence[str], former: str, source: str) -> tuple[str, ...]:
+    """The tags with that of the configured source it is shown of now instead of the former one."""
+    specs = dict(connection.execute("SELECT key, spec FROM sources WHERE key IN (?, ?)", (former, source)).fetchall())
+    kept = [tag for tag in tags if tag != source_tag(specs.get(former, ""))]
+    own = [source_tag(spec)] if (spec := specs.get(source)) else []
+    return tuple(dict.fromkeys([*kept, *own]))
 
 
 def _note_changed(
