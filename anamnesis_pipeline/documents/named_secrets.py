@@ -7,6 +7,8 @@ import re
 from collections import Counter
 from collections.abc import Iterator
 
+import re2
+
 from anamnesis_pipeline.documents.table_secrets import (
     MOST_NAME_CHARS,
     Mask,
@@ -15,7 +17,6 @@ from anamnesis_pipeline.documents.table_secrets import (
     names_of_secrets,
     with_values,
 )
-from anamnesis_pipeline.exchanges.redaction_rules import linear
 
 _NAME = r"(?P<name>[\w .\-/]{0,60}(?i:pass|kennwort|pwd|secret|token|key|cred|auth)[\w .\-/]{0,60})"
 _VALUE = r"(?P<value>[^\s\"'`,<>\[\]{}]{8,256})"
@@ -23,17 +24,19 @@ _OPEN, _CLOSE = r"\\?[\"'`]?", r"\\?[\"'`]?"
 _IS = r"\\?[\"'`]?[ \t]{0,8}[:=][ \t]{0,8}"
 _PATTERNS = (
     # Kubernetes and compose (`- name: A`, next line `value: B`), exports of consoles, attributes of XML
-    linear(
+    re2.compile(
         rf"\b(?i:name|key|id|parameter|variable){_IS}{_OPEN}{_NAME}{_CLOSE},?\s{{1,200}}{_OPEN}"
         rf"\b(?i:value|default|content|secret_?string){_IS}{_OPEN}{_VALUE}"
     ),
-    linear(
+    re2.compile(
         rf"\b(?i:value|content){_IS}{_OPEN}{_VALUE}{_CLOSE},?\s{{1,200}}{_OPEN}\b(?i:name|key|id){_IS}{_OPEN}{_NAME}"
     ),
-    linear(rf'\bvariable[ \t]+"{_NAME}"\s{{0,20}}\{{[^{{}}]{{0,400}}?\bdefault[ \t]{{0,20}}=[ \t]{{0,8}}"{_VALUE}"'),
+    re2.compile(
+        rf'\bvariable[ \t]+"{_NAME}"\s{{0,20}}\{{[^{{}}]{{0,400}}?\bdefault[ \t]{{0,20}}=[ \t]{{0,8}}"{_VALUE}"'
+    ),
 )
 # a line of a form, of a list of terms: the name, and below it nothing but the value
-_NAME_ENDS_LINE = linear(r"(?i:pass|kennwort|pwd|secret|token|key|cred|auth)[\w .\-/]{0,60}:?[ \t*]{0,8}\n")
+_NAME_ENDS_LINE = re2.compile(r"(?i:pass|kennwort|pwd|secret|token|key|cred|auth)[\w .\-/]{0,60}:?[ \t*]{0,8}\n")
 _NAME_LINE = re.compile(rf"[ \t>*#\-|]{{0,20}}{_NAME}:?[ \t*]{{0,8}}\n\s{{0,20}}{_VALUE}[ \t]{{0,8}}(?:\n|\Z)")
 _DIGIT = re.compile(r"\d")
 
