@@ -50,12 +50,13 @@ class _Question:
 
 @dataclass(frozen=True, slots=True)
 class _Found:
-    """A candidate as stored: the best passage of an episode, its fused score and its cosine."""
+    """A candidate as stored: the best passage of an episode, its fused score, with `factor` in it, and its cosine."""
 
     episode: Episode
     passage: StoredPassage
     score: float
     cosine: float | None
+    factor: float = 1.0
 
 
 _Waiting = tuple[str, float, Callable[[], list[ScoredPassage]]]
@@ -193,7 +194,8 @@ class Engine:
         if query.mode is Mode.EXACT:
             return found
         least = self._min_value()
-        valued = [replace(f, score=f.score * _factor(f.episode, least)) for f in found]
+        factors = [_factor(f.episode, least) for f in found]
+        valued = [replace(f, score=f.score * factor, factor=factor) for f, factor in zip(found, factors, strict=True)]
         return sorted(valued, key=lambda f: -f.score)
 
     def _cosines(self, question: _Question, passage_ids: Sequence[int]) -> dict[int, float]:
@@ -241,7 +243,8 @@ def _within_budget(query: SearchQuery, rankings: Sequence[Ranking], groups: Sequ
         left -= cost
         also = tuple(other.episode.episode_id for other in others)
         details = explain(rankings, first.passage.passage_id) if query.explain else None
-        hits.append(Hit(first.episode, min(1.0, group[0].score), first.cosine, first.passage, also, details))
+        score, factor = min(1.0, group[0].score), group[0].factor
+        hits.append(Hit(first.episode, score, first.cosine, first.passage, also, details, factor))
     return hits
 
 

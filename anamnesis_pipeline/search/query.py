@@ -43,7 +43,8 @@ class Hit:
 
     `score` is in [0, 1] and compares within one answer; `similarity` is the cosine of the best passage (None when
     the dense part did not answer). `passage` is the one whose text is the excerpt. `also` lists the ids of folded
-    near-duplicates. `explanation` holds each list's rank and score when asked for.
+    near-duplicates. `explanation` holds each list's rank and score when asked for. `factor` is what the score was
+    multiplied with, for what the episode is worth and how far it may be relied on.
     """
 
     episode: Episode
@@ -52,6 +53,7 @@ class Hit:
     passage: StoredPassage
     also: tuple[str, ...] = ()
     explanation: dict[str, Any] | None = None
+    factor: float = 1.0
 
 
 @dataclass(frozen=True, slots=True)

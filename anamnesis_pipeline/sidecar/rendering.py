@@ -67,6 +67,8 @@ def _hit_body(hit: Hit, include: Collection[str], explain: bool) -> HitOut:
         "episode_id": episode.episode_id,
         "score": round(hit.score, 4),
         "similarity_score": None if hit.similarity is None else round(hit.similarity, 4),
+        "boosted_score": round(hit.score, 4),
+        "priority_multiplier": round(hit.factor, 4),
         "timestamp": utc_text(episode.timestamp),
         "instance": episode.instance,
         "project": episode.project,
@@ -78,6 +80,7 @@ def _hit_body(hit: Hit, include: Collection[str], explain: bool) -> HitOut:
         "status": cast(Literal["active", "superseded"], episode.status),
         "superseded_by": episode.superseded_by,
         "superseded_at": utc_text(episode.superseded_at) if episode.superseded_at else None,
+        "consolidated_from": _names(episode.metadata.get("consolidated_from")),
         "source": _source(episode, passage.message_ids[:HIT_MESSAGE_IDS]),
         "also": list(hit.also),
     }
@@ -86,6 +89,10 @@ def _hit_body(hit: Hit, include: Collection[str], explain: bool) -> HitOut:
     if explain:
         body["explanation"] = hit.explanation
     return body
+
+
+def _names(value: object) -> list[str]:
+    return [name for name in value if isinstance(name, str)] if isinstance(value, list) else []
 
 
 def _source(episode: Episode, message_ids: Collection[str]) -> SourceOut:

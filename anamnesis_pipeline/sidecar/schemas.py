@@ -211,11 +211,17 @@ class BulkOut(TypedDict):
 
 
 class HitOut(TypedDict):
-    """One result. `score` compares within one answer; `similarity_score` is the cosine of the best passage."""
+    """One result. `score` compares within one answer; `similarity_score` is the cosine of the best passage.
+
+    `boosted_score` is the score again, in which `priority_multiplier` already is: what the episode is worth and how far
+    it may be relied on. `consolidated_from` names the episodes that it was made of, if its metadata says so.
+    """
 
     episode_id: str
     score: float
     similarity_score: float | None
+    boosted_score: float
+    priority_multiplier: float
     timestamp: str
     instance: str
     project: str
@@ -228,6 +234,7 @@ class HitOut(TypedDict):
     status: Literal["active", "superseded"]
     superseded_by: str | None
     superseded_at: str | None
+    consolidated_from: list[str]
     source: SourceOut
     also: list[str]
     explanation: NotRequired[dict[str, Any] | None]

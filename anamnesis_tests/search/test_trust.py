@@ -52,6 +52,14 @@ def test_what_is_curated_overtakes_nothing_that_matches_better_by_two_places(sto
     assert hits(store)[0] == ("best", "file")
 
 
+def test_a_hit_carries_what_its_score_was_multiplied_with(store: Store) -> None:
+    put(store, "file", TEXT, source=NOTES, metadata={"trust": "file"})
+    put(store, "kept", TEXT + " open", source=NOTES, metadata={"trust": "curated"})
+    answer = Engine(store, None).search(SearchQuery("zeppelin gateway", mode=Mode.HYBRID, fold=False))
+    factors = {hit.episode.episode_id: hit.factor for hit in answer.hits}
+    assert factors["kept"] == pytest.approx(factors["file"] * CURATED_FACTOR)
+
+
 def test_a_curated_hit_that_leads_every_list_scores_one_at_most(store: Store) -> None:
     put(store, "curated", TEXT, source=NOTES, metadata={"trust": "curated", "title": ["Gateway", "Window"]})
     answer = Engine(store, None).search(SearchQuery("zeppelin gateway", mode=Mode.HYBRID))

@@ -33,13 +33,21 @@ def test_an_answer_has_exactly_the_fields_of_the_contract(client: TestClient, po
     assert set(hit) == {
         "episode_id", "score", "similarity_score", "timestamp", "instance", "project", "kind", "summary", "excerpt",
         "tags", "retrieval_count", "status", "superseded_by",
-        "superseded_at", "source", "also",
+        "superseded_at", "source", "also", "boosted_score", "priority_multiplier", "consolidated_from",
     }  # fmt: skip
+    assert hit["boosted_score"] == hit["score"]
     assert hit["timestamp"] == "2026-03-14T08:26:53Z"
     assert 0 <= hit["score"] <= 1
     assert all(round(hit[name], 4) == hit[name] for name in ("score", "similarity_score"))
     assert "zeppelin" in hit["excerpt"]
     assert answer["model_id"] == "hashing-64"
+
+
+def test_a_hit_says_by_what_its_score_was_multiplied_and_what_it_was_made_of(client: TestClient, post: Post) -> None:
+    post("The zeppelin hangar and all that was said of it", metadata={"consolidated_from": ["one", "two"]})
+    (hit,) = search(client, "zeppelin")["results"]
+    assert hit["consolidated_from"] == ["one", "two"]
+    assert hit["priority_multiplier"] == 1.0
 
 
 def test_a_hit_points_to_the_records_of_its_own_passage(client: TestClient, services: TestServices) -> None:
