@@ -79,8 +79,11 @@ def ranges_held(text: str, secret: bytes, kept: bytes) -> list[tuple[int, int]]:
         else:
             groups.append([at])
     told = [group for group in groups if len(group) > 1] or groups  # three words may be the same by chance
-    last = len(words) - 1
-    return [(words[group[0]].start(), words[min(last, group[-1] + RUN_WORDS - 1)].end()) for group in told]
+    last, around = len(words) - 1, apart if sampled else 0  # its first and last words may not be among those kept
+    return [
+        (words[max(0, group[0] - around)].start(), words[min(last, group[-1] + RUN_WORDS - 1 + around)].end())
+        for group in told
+    ]
 
 
 def _each(kept: bytes) -> list[bytes]:
