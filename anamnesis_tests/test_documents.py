@@ -13,14 +13,16 @@ from pydantic import BaseModel
 from anamnesis_pipeline.cli import app as command_line
 from anamnesis_pipeline.settings import ENV_PREFIX, Settings
 from anamnesis_pipeline.sidecar.app import create_app
+from anamnesis_pipeline.sidecar.crawler_schemas import SourceTestIn
 from anamnesis_pipeline.sidecar.schemas import EpisodeIn, SearchIn
 from anamnesis_pipeline.sidecar.services import Services
+from anamnesis_pipeline.steps.source_specs import SpecFields
 
 ROOT = Path(__file__).parents[1]
 README = (ROOT / "README.md").read_text(encoding="utf-8")
 DOCUMENTS = sorted(
     path
-    for pattern in ("*.md", "docs/**/*.md", "skills/**/*.md", "examples/*.md", "benchmarks/*.md")
+    for pattern in ("*.md", "docs/**/*.md", "plugin/**/*.md", "examples/*.md", "benchmarks/*.md")
     for path in ROOT.glob(pattern)
 )
 OF_THE_MACHINE = {"home": "~/.local/share/anamnesis", "log_roots": "~/.claude/projects", "machine": "the host name"}
@@ -72,7 +74,13 @@ def test_the_defaults_of_folders_are_where_the_table_says(monkeypatch: pytest.Mo
 @each_document
 def test_every_variable_in_a_document_is_a_setting(document: Path) -> None:
     named = set(re.findall(rf"\b{ENV_PREFIX}([A-Z_]+)\b", document.read_text(encoding="utf-8")))
-    assert {name.lower() for name in named} <= set(Settings.model_fields)
+    assert {name.lower() for name in named} <= {*Settings.model_fields, *variables_of_the_hooks()}
+
+
+def variables_of_the_hooks() -> set[str]:
+    """What the hook script, which knows no settings, reads from the environment by itself."""
+    script = (ROOT / "plugin/hooks/anamnesis_hook.py").read_text(encoding="utf-8")
+    return {name.lower() for name in re.findall(rf"\b{ENV_PREFIX}([A-Z_]+)\b", script)}
 
 
 def test_the_table_of_routes_is_the_openapi_document() -> None:
@@ -131,7 +139,7 @@ def test_every_link_inside_the_repository_leads_somewhere(document: Path) -> Non
 @each_document
 def test_every_file_that_a_document_names_exists(document: Path) -> None:
     code = code_of(document.read_text(encoding="utf-8"))
-    named = re.findall(r"\b((?:anamnesis_pipeline|anamnesis_tests|benchmarks|docs|examples|skills)/[\w./-]+)", code)
+    named = re.findall(r"\b((?:anamnesis_pipeline|anamnesis_tests|benchmarks|docs|examples|plugin)/[\w./-]+)", code)
     assert [name for name in named if "/X" not in name and not (ROOT / name).exists()] == []
 
 
@@ -144,7 +152,10 @@ def example_calls() -> list[tuple[str, str]]:
 
 
 def test_the_example_calls_are_ones_that_the_service_accepts() -> None:
-    bodies: dict[str, type[BaseModel]] = {"/api/episodes/search": SearchIn, "/api/episodes": EpisodeIn}
+    bodies: dict[str, type[BaseModel]] = {
+        "/api/episodes/search": SearchIn, "/api/episodes": EpisodeIn, "/api/sources/test": SourceTestIn,
+        "/api/sources/code": SpecFields,
+    }  # fmt: skip
     calls = example_calls()
     assert {path for path, _ in calls} == set(bodies)
     for path, body in calls:

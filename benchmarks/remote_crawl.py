@@ -10,6 +10,7 @@ import json
 import os
 import random
 import statistics
+import subprocess
 import sys
 import tempfile
 import time
@@ -30,6 +31,7 @@ from anamnesis_pipeline.sources.base import Survey, Wanted
 from anamnesis_pipeline.sources.discovery import discover
 from anamnesis_pipeline.sources.specs import DOCUMENTS
 from anamnesis_pipeline.sources.ssh import SshHost
+from anamnesis_pipeline.sources.ssh_questions import documents_question, script_of
 from anamnesis_pipeline.ssh_connection import connected
 from anamnesis_pipeline.steps.crawl import crawl_source
 from anamnesis_pipeline.store.sqlite.opening import open_sqlite
@@ -79,22 +81,22 @@ def unchanged(host: SshHost, counted: Proxy, tree: Path) -> Survey:
 
 def fetched(host: SshHost, server: SshServer, listing: Survey) -> float:
     """All files in streams, and one after the other as paramiko's SFTP reads them: the seconds that this takes."""
-    wanted = [(f"{listing.root}/{file.path}", file.size) for file in listing.files or ()]
+    files = [(f"{listing.root}/{file.path}", file.size) for file in listing.files or ()]
 
     def together() -> None:
-        with host.fetching(wanted) as read:
-            assert sum(len(read(path, 0, size)) for path, size in wanted) == sum(size for _, size in wanted)
+        with host.fetching(files) as read:
+            assert sum(len(read(path, 0, size)) for path, size in files) == sum(size for _, size in files)
 
     def one_by_one() -> None:
         with connected(server.place) as client, client.open_sftp() as sftp:
-            for path, _ in wanted:
+            for path, _ in files:
                 with sftp.open(path, "rb") as file:
                     file.read()
 
     fast, slow = [timed(together)], timed(one_by_one)
     fast += [timed(together), timed(together)]
     shown = ", ".join(f"{each:.2f}" for each in fast)
-    print(f"fetch {len(wanted):,} files: {shown} s together, {slow:.2f} s one by one by SFTP")
+    print(f"fetch {len(files):,} files: {shown} s together, {slow:.2f} s one by one by SFTP")
     print(f"  {slow / statistics.median(fast):.1f} times as fast by the median, {slow / max(fast):.1f} by the slowest")
     return slow
 
@@ -119,8 +121,8 @@ def crawled(host: SshHost, base: Path, tree: Path, slow: float) -> None:
 
 
 def at_once(stack: ExitStack, server: SshServer, tree: Path) -> None:
-    """Ten hosts in threads against the slowest of them alone. They share these cores, on which each runs its `find`:
-    of a small folder the rest is what this side takes.
+    """Ten hosts in threads against the slowest of them alone. Other than real ones they share these cores: what ten
+    shells take that only answer, without SSH and crawler, is no delay of the crawler's.
     """
     for root, latency in product((tree / "0", tree / "0" / "1"), (0.0, LATENCY_S)):
         ways = [stack.enter_context(proxy(server.port, latency_s=latency)) for _ in range(HOSTS)]
@@ -128,6 +130,7 @@ def at_once(stack: ExitStack, server: SshServer, tree: Path) -> None:
         hosts = [stack.enter_context(opened(way.place)) for way in ways]
         found = [survey(host, root) for host in hosts]
         away = f"{HOSTS} hosts with {len(found[0].files or ())} files, {latency * 1000:.0f} ms away"
+        print(f"{away}, answering at once: {answering(root, found[0].state) * 1000:.0f} ms of the hosts' own work")
         for is_open in (True, False):
             against_the_slowest(away, hosts, root, [each.state for each in found], is_open)
 
@@ -150,6 +153,15 @@ def against_the_slowest(away: str, hosts: list[SshHost], root: Path, states: lis
     print(
         f"{away}, {'open' if is_open else 'new'} connections: slowest alone {slowest:.0f} ms, all at once "
         f"{all_of_them:.0f} ms ({cpu:.0f} ms of CPU here), {all_of_them / slowest:.2f} times"
+    )
+
+
+def answering(root: Path, known: str) -> float:
+    """Seconds that ten shells here take to answer the question for an unchanged folder at the same time."""
+    script = script_of([documents_question(wanted(root, known))], "answer", with_clock=False)
+    together = b"\n".join([b"(\n" + script + b"\n) &"] * HOSTS) + b"\nwait\n"
+    return statistics.median(
+        timed(lambda: subprocess.run(["sh"], input=together, stdout=subprocess.DEVNULL, check=True)) for _ in range(5)
     )
 
 
@@ -235,8 +247,12 @@ def hang_up(hosts: list[SshHost], is_open: bool) -> None:
             host.close()
 
 
+def wanted(root: Path, known: str) -> Wanted:
+    return Wanted(DOCUMENTS, os.fspath(root), known, ("*.md",), ("node_modules",))
+
+
 def survey(host: SshHost, root: Path, known: str = "") -> Survey:
-    (found,) = host.survey([Wanted(DOCUMENTS, os.fspath(root), known, ("*.md",), ("node_modules",))])
+    (found,) = host.survey([wanted(root, known)])
     assert isinstance(found, Survey), found
     return found
 

@@ -4,7 +4,7 @@ from collections.abc import Callable, Sequence
 from contextlib import closing
 
 from anamnesis_pipeline import wiring
-from anamnesis_pipeline.model import DeadLetter
+from anamnesis_pipeline.archive_model import DeadLetter
 from anamnesis_pipeline.settings import Settings
 from anamnesis_pipeline.steps.dead_letters import RetryReport, retry_dead_letters
 from anamnesis_pipeline.wording import counted

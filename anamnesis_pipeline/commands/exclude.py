@@ -26,10 +26,9 @@ from anamnesis_pipeline.steps.blocklist import (
     matching_episodes,
     what_comes_back,
 )
-from anamnesis_pipeline.steps.forget import ForgetReport
 from anamnesis_pipeline.steps.forget_target import ForgetRequest
 from anamnesis_pipeline.store.base import Store
-from anamnesis_pipeline.wiring import effective_settings, open_forgetter, open_store
+from anamnesis_pipeline.wiring import effective_settings, open_copies, open_forgetter, open_store
 from anamnesis_pipeline.wording import counted
 
 SHOWN = 200
@@ -64,7 +63,7 @@ def _add(
         reason,
         label=file.name if file else "",
     )
-    for line in add(settings_file.load(), rules, episode, reason, forget=forget):
+    for line in add(settings_file.load(), rules, episode, reason, file=file, forget=forget):
         typer.echo(line)
 
 
@@ -87,10 +86,17 @@ def _remove(
 
 
 def add(
-    settings: Settings, rules: Sequence[Rule], episode: str | None, reason: str, *, forget: bool = False
+    settings: Settings,
+    rules: Sequence[Rule],
+    episode: str | None,
+    reason: str,
+    *,
+    file: Path | None = None,
+    forget: bool = False,
 ) -> list[str]:
     """Store rules, and exclude an episode; returns what to say.
 
+    :param file: the one that the rule by content is made of.
     :param forget: also forget what is stored of what the rules mean.
     :raises GiveUp: nothing is asked for, or there is no such episode.
     """
@@ -105,9 +111,10 @@ def add(
         said += [f"{episode} is deleted and excluded"] if episode else []
         for rule in rules:
             stored, is_new = add_rule(store, rule)
-            said.append(f"{stored.kind} {stored.value} is excluded{'' if is_new else ' already'}: {stored.rule_id}")
+            named = f"{stored.value} ({stored.label})" if stored.label else stored.value
+            said.append(f"{stored.kind} {named} is excluded{'' if is_new else ' already'}: {stored.rule_id}")
         if forget:
-            said += [forget_command.render(report) for report in _forget(settings, store, rules)]
+            said += _forget(store, rules, file)
         elif rules:
             said.append(STAYS)
     return said
@@ -167,21 +174,32 @@ def _rules(values: dict[RuleKind, str | None], machine: str, reason: str, label:
     ]
 
 
-def _forget(settings: Settings, store: Store, rules: Sequence[Rule]) -> list[ForgetReport]:
-    forgetter = open_forgetter(effective_settings(store), store)
-    requests = {rule.rule_id: _request(store, rule) for rule in rules}
-    return [forgetter.forget(request, rule_id) for rule_id, request in requests.items() if not request.is_empty]
+def _forget(store: Store, rules: Sequence[Rule], file: Path | None) -> list[str]:
+    """Forget what is stored of what the rules mean; returns what to say of each."""
+    settings = effective_settings(store)
+    forgetter, said = open_forgetter(settings, store), []
+    for rule in rules:
+        request = _request(settings, store, rule, file)
+        report = None if request.is_empty else forgetter.forget(request, rule.rule_id)
+        if report is None or not (report.episodes or report.files):
+            said.append(
+                f"nothing that is stored is of the {rule.kind} {rule.label or rule.value}, so nothing is forgotten"
+            )
+        else:
+            said.append(forget_command.render(report))
+    return said
 
 
-def _request(store: Store, rule: Rule) -> ForgetRequest:
-    """What a rule means of what is stored: whole logs where it names them, else episodes."""
+def _request(settings: Settings, store: Store, rule: Rule, file: Path | None) -> ForgetRequest:
+    """What a rule means of what is stored: whole files where it names them, else episodes."""
     if not rule.machine and rule.kind is RuleKind.PATH:
         return ForgetRequest(path=rule.value)
     if not rule.machine and rule.kind is RuleKind.SESSION:
         return ForgetRequest(session_id=rule.value)
     if rule.kind is RuleKind.PROJECT:
         return ForgetRequest(project=rule.value)
-    return ForgetRequest(ids=tuple(matching_episodes(store, rule)))
+    copies = open_copies(settings, store).of(file) if file and rule.kind is RuleKind.CONTENT else []
+    return ForgetRequest(ids=tuple(matching_episodes(store, rule)), files=tuple(copies))
 
 
 def _absolute(path: str) -> str:

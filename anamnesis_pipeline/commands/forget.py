@@ -1,16 +1,27 @@
 """`anamnesis forget`: a dry run by default; with --yes it is done, for good."""
 
+import os
+import re
 from collections.abc import Sequence
 from contextlib import closing
+from dataclasses import replace
 from datetime import datetime
 
 from anamnesis_pipeline.commands.search import local_time
 from anamnesis_pipeline.errors import GiveUp
 from anamnesis_pipeline.settings import Settings
+from anamnesis_pipeline.steps.blocklist import place_shown
 from anamnesis_pipeline.steps.forget import ForgetReport
 from anamnesis_pipeline.steps.forget_target import ForgetRequest
+from anamnesis_pipeline.store.base import Store
 from anamnesis_pipeline.wiring import effective_settings, open_forgetter, open_store
 from anamnesis_pipeline.wording import counted, project_name
+
+NAMED = 3
+"""Files that an error names."""
+_OF_WINDOWS = re.compile(r"[A-Za-z]:[\\/]")
+_OF_HIT = re.compile(r"(?P<machine>[^/]+?):(?P<path>/.*?|[A-Za-z]:[\\/].*?)(?::\d+)?", re.DOTALL)
+"""A file as a hit names it, with the line if that was copied, too."""
 
 
 def request_of(
@@ -40,15 +51,43 @@ def request_of(
 def run_forget(settings: Settings, request: ForgetRequest, *, yes: bool) -> ForgetReport:
     """What would go, or went. An earlier run that was interrupted is finished first.
 
-    :raises GiveUp: nothing is stored, nothing is asked for, or nothing matches.
+    :raises GiveUp: nothing is stored, nothing is asked for, or nothing matches; a path is none.
     """
     _check_home(settings)
     with closing(open_store(settings)) as store:
+        request = with_place(request, store)
         forgetter = open_forgetter(effective_settings(store), store)
         report = forgetter.forget(request) if yes else forgetter.preview(request)
     if not report.episodes and not report.files:
         raise GiveUp("nothing that is stored matches that; anamnesis search and anamnesis projects show what there is")
     return report
+
+
+def with_place(request: ForgetRequest, store: Store) -> ForgetRequest:
+    """The request with its path as the store knows it: `machine:/path`, as a hit names it, is a path on that machine;
+    one that is relative is meant from here.
+
+    :raises GiveUp: it names no file of this machine, so nobody knows which one is meant.
+    """
+    path = request.path
+    if not path or path.startswith("/") or _OF_WINDOWS.match(path):
+        return request
+    if found := _OF_HIT.fullmatch(path):
+        return replace(request, machine=request.machine or found["machine"], path=found["path"])
+    here = os.path.abspath(os.path.expanduser(path))
+    if path.startswith("~") or os.path.exists(here):
+        return replace(request, path=here)
+    raise GiveUp(f"--path {path}: say all of it, /folder/file or machine:/folder/file{_called_so(path, store)}")
+
+
+def _called_so(name: str, store: Store) -> str:
+    """The first stored files that end so, for who gave but a name."""
+    every = (
+        place_shown(source, path) for source in store.ingest.sources() for path in store.ingest.cursors(source.key)
+    )
+    found = sorted(place for place in every if place.endswith(f"/{name}"))
+    more = f", and {len(found) - NAMED:,} more" if len(found) > NAMED else ""
+    return f"; so called are {', '.join(found[:NAMED])}{more}" if found else ""
 
 
 def finish_forgetting(settings: Settings) -> bool:

@@ -1,6 +1,7 @@
 """`anamnesis upload`: documents of this machine, handed in by name."""
 
 import mimetypes
+import os
 from collections.abc import Sequence
 from contextlib import closing
 from dataclasses import replace
@@ -28,7 +29,7 @@ def upload(
     settings = settings_file.load()
     given = Handed(
         "", b"", project=project, tags=tuple(tag or ()), title=title, instance=instance,
-        default_instance=settings.machine,
+        default_instance=settings.machine, machine=settings.machine,
     )  # fmt: skip
     said, failed = run_upload(settings, files, given)
     typer.echo("\n".join(said))
@@ -63,7 +64,7 @@ def _handed(file: Path, given: Handed) -> Handed:
     except OSError as problem:
         raise GiveUp(f"it cannot be read: {problem.strerror}") from problem
     media_type = mimetypes.guess_type(file.name)[0] or ""
-    return replace(given, filename=file.name, data=data, media_type=media_type)
+    return replace(given, filename=file.name, data=data, media_type=media_type, path=os.path.abspath(file))
 
 
 def _sentence(taken: Upload) -> str:

@@ -44,7 +44,7 @@ def _decoded(data: bytes) -> str:
 def _utf16_without_mark(head: bytes) -> str:
     """Text of Latin letters in UTF-16 has a zero in nearly every second byte."""
     half = len(head) // 2
-    if half < 2:
+    if half < 2 or b"\0" not in head:
         return ""
     odd, even = head[1 : 2 * half : 2].count(0), head[0 : 2 * half : 2].count(0)
     if odd > 0.7 * half and even < 0.05 * half:

@@ -1,6 +1,7 @@
 """Which file is a document, and of which format: by its name alone."""
 
 import re
+from functools import lru_cache
 
 CODE = {
     "bash": "sh bash zsh ksh bats",
@@ -132,6 +133,7 @@ _NEVER = re.compile(
 )
 
 
+@lru_cache(maxsize=1_000)  # each step of a crawl asks for the file it is at
 def format_of(path: str) -> str | None:
     """The format of the file at `path`, judged by its name; None: it is no document, or one that must not be read.
 

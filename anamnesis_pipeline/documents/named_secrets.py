@@ -1,16 +1,18 @@
 """Secrets whose name stands in a field of its own: `name: DB_PASSWORD`, then `value: ...`. Pure.
 
-What is a secret is not decided here: each value is shown to the masking rules beside its name, as an assignment.
+What is a secret, and where it ends, is not decided here: each value is shown to the masking rules beside its name, as
+an assignment. Escapes of JSON count as what they stand for, so that a chat in a JSON file is read as it was written.
 """
 
 import re
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 import re2
 
 from anamnesis_pipeline.documents.table_secrets import (
     MOST_NAME_CHARS,
+    MOST_VALUE_CHARS,
     Mask,
     NamedValue,
     masked_values,
@@ -18,66 +20,249 @@ from anamnesis_pipeline.documents.table_secrets import (
     with_values,
 )
 
-_NAME = r"(?P<name>[\w .\-/]{0,60}(?i:pass|kennwort|pwd|secret|token|key|cred|auth)[\w .\-/]{0,60})"
-_VALUE = r"(?P<value>[^\s\"'`,<>\[\]{}]{8,256})"
-_OPEN, _CLOSE = r"\\?[\"'`]?", r"\\?[\"'`]?"
-_IS = r"\\?[\"'`]?[ \t]{0,8}[:=][ \t]{0,8}"
-_PATTERNS = (
-    # Kubernetes and compose (`- name: A`, next line `value: B`), exports of consoles, attributes of XML
-    re2.compile(
-        rf"\b(?i:name|key|id|parameter|variable){_IS}{_OPEN}{_NAME}{_CLOSE},?\s{{1,200}}{_OPEN}"
-        rf"\b(?i:value|default|content|secret_?string){_IS}{_OPEN}{_VALUE}"
-    ),
-    re2.compile(
-        rf"\b(?i:value|content){_IS}{_OPEN}{_VALUE}{_CLOSE},?\s{{1,200}}{_OPEN}\b(?i:name|key|id){_IS}{_OPEN}{_NAME}"
-    ),
-    re2.compile(
-        rf'\bvariable[ \t]+"{_NAME}"\s{{0,20}}\{{[^{{}}]{{0,400}}?\bdefault[ \t]{{0,20}}=[ \t]{{0,8}}"{_VALUE}"'
-    ),
+MOST_CHARS_BETWEEN = 400
+"""Between a name and its value may be other fields, and comments."""
+MOST_CHARS_OF_VARIABLE = 1_000
+MOST_CHARS_OF_LINE = 320
+MOST_LINES_OF_BLOCK = 50
+
+_WORD = r"(?i:pass|kennwort|pwd|secret|token|key|cred|auth)"
+_NAME = rf"(?P<name>[\w .\-/]{{0,60}}{_WORD}[\w .\-/]{{0,60}})"
+# in what is searched, a form feed stands for each backslash of an escape
+_QUOTE = r"\f{0,8}[\"'`]?"
+_IS = rf"{_QUOTE}[ \t]{{0,8}}[:=][ \t]{{0,8}}"
+_OF_WHAT = (
+    r"(?:parameter|option|setting|attribute|property|variable|var|env|config|field|header|secret|entry|string|plain)"
 )
+# Kubernetes and compose (`- name: A`, then `value: B`), exports of consoles, attributes of XML
+_NAME_FIELDS = re2.compile(rf"(?:\b|_)(?i:{_OF_WHAT}?[_\-]?(?:name|key|id)|parameter|variable){_IS}{_QUOTE}{_NAME}")
+_VALUE_FIELD = re2.compile(
+    rf"(?:\A|[^A-Za-z\d])(?:(?i:{_OF_WHAT}?[_\-]?value|default|contents?|secret_?string){_IS}"
+    r"|S\f{0,8}\"[ \t]{0,8}:[ \t]{0,8})"
+)
+_ITEM_ENDS = re2.compile(rf"[{{}}<]|\n[ \t\f]*-[ \t]|(?i:name|key|id){_IS}")
+# an object, a block or lines below a key; what stands before the word is looked at only where one is found
+_KEY_ENDS = re2.compile(
+    rf"{_WORD}[\w .\-/]{{0,60}}{_QUOTE}[ \t]{{0,8}}"
+    r"(?:[:=]\s{0,40}\{|:[ \t\f]{0,8}(?:[|>][+\-0-9]{0,2}[ \t\f]{0,8})?\n)"
+)
+_KEY_BEGINS = re.compile(r"[\w .\-/]{0,60}\Z")
+_KEY_NAME = re.compile(r"[\w .\-/]+")
+_BLOCK_BEGINS = re.compile(r"[|>][+\-\d]{0,2}[ \t\f]*\n\Z")
+_VARIABLES = re2.compile(rf'\bvariable[ \t]+\f{{0,8}}"{_NAME}\f{{0,8}}"\s{{0,20}}\{{')
+_DEFAULT = re.compile(r"\bdefault[ \t]{0,20}=[ \t]{0,8}")
+_VARIABLE_ENDS = re.compile(r"\n\f*\}|\n\f*(?:variable|resource|output)[ \t]")
+_BLOCK = re.compile(r"[|>][+\-\d]{0,2}[ \t\f]*\n")
+
+_TEXT = r"\s{0,80}(?:<!\[CDATA\[\s{0,80})?(?P<value>[^<\s][^<]{6,510}?)\s{0,80}(?:\]\]>\s{0,80})?<"
+_TEXT_OF_ELEMENT = re.compile(rf"\f*[\"'][^<>]{{0,200}}(?<!/)>(?:\s*<value>)?{_TEXT}")
+_ELEMENTS = re2.compile(
+    rf"<(?:[\w\-]{{1,40}}:)?(?P<name>[\w.\-]{{0,40}}{_WORD}[\w.\-]{{0,40}})(?:\s[^<>]{{0,200}})?>{_TEXT}/"
+)
+_KEY_ELEMENTS = re2.compile(rf"<key>\s{{0,20}}{_NAME}</key>\s{{0,80}}<string>{_TEXT}/")
+
 # a line of a form, of a list of terms: the name, and below it nothing but the value
-_NAME_ENDS_LINE = re2.compile(r"(?i:pass|kennwort|pwd|secret|token|key|cred|auth)[\w .\-/]{0,60}:?[ \t*]{0,8}\n")
-_NAME_LINE = re.compile(rf"[ \t>*#\-|]{{0,20}}{_NAME}:?[ \t*]{{0,8}}\n\s{{0,20}}{_VALUE}[ \t]{{0,8}}(?:\n|\Z)")
+_NAME_ENDS_LINE = re2.compile(rf"{_WORD}[\w .\-/]{{0,60}}:?[ \t\f*]{{0,8}}\n")
+_NAME_LINE = re.compile(
+    rf"[ \t>*#\-|\"]{{0,20}}{_NAME}:?[ \t\f*]{{0,8}}\n\s{{0,20}}(?:[:~][ \t]{{1,8}})?{_QUOTE}"
+    r"(?P<value>[^\s\"'`]{8,256}(?:['`](?=\w)[^\s\"'`]{1,256})?)[\"'`]?[ \t\f]{0,8}(?:\n|\"|\Z)"
+)
+_IS_NO_VALUE = re.compile(r"\[.*\]\(|[\[<{(!|].*[\])>}|]\Z|.*:\Z")
+"""A link, something in brackets, a heading."""
+_NAMES_ANY = re2.compile(_WORD)
 _DIGIT = re.compile(r"\d")
+_ESCAPE = re.compile(r"\\+([nrt\"'/])")
+_MEANS = {"n": "\n", "r": "\f", "t": "\t"}
+_FLOW_ENDS = re.compile(r"\}(?=[\s,\]})]|\Z)")
+_FIRST_WORD = re.compile(r"\f*[\"'`]?[^\s\"'`]*")
+_WORD_OF_PROSE = re.compile(r"\f*([\"'`]?)[^\W\d_]+(?:\f*\1(?![\"'`]?\w)|[\s,])")
+"""A translated text, say: its first word, where a password would stand."""
 
 
 def named_masked(text: str, mask: Mask) -> tuple[str, Counter[str]]:
-    """The text with the secrets masked that only the field before or behind them tells, on the same or the next line.
+    """The text with the secrets masked that only a field near them tells, or the line or the element around them.
 
     How many of each kind there were comes with it. The text has as many lines as before.
     """
-    named = sorted({*_named(text), *_named_above(text)}, key=lambda value: (value.start, value.end))
-    if not named:
+    if not _NAMES_ANY.search(text):
         return text, Counter()
+    plain = _ESCAPE.sub(_of_same_length, text) if "\\" in text else text
+    named = list(_all_named(plain))
     secret = names_of_secrets({value.name for value in named}, mask)
+    at = {value.start: value for value in named if value.name in secret}
     found: Counter[str] = Counter()
-    apart = _apart(value for value in named if value.name in secret)
-    return with_values(text, masked_values(apart, mask, found)), found
+    masked = masked_values((_as_written(text, at[start]) for start in sorted(at)), mask, found)
+    return with_values(text, _apart(_changed_part(*told) for told in masked)), found
 
 
-def _named(text: str) -> Iterator[NamedValue]:
-    for pattern in _PATTERNS:
-        of_value = pattern.groupindex["value"]
-        for match in pattern.finditer(text):
-            yield from _told(match["name"], match["value"], match.start(of_value))
+def _of_same_length(escape: re.Match[str]) -> str:
+    return "\f" * (len(escape[0]) - 1) + _MEANS.get(escape[1], escape[1])
 
 
-def _named_above(text: str) -> Iterator[NamedValue]:
-    for end in _NAME_ENDS_LINE.finditer(text):
-        begin = text.rfind("\n", 0, end.start()) + 1
-        if end.start() - begin <= MOST_NAME_CHARS and (match := _NAME_LINE.match(text, begin)):
-            yield from _told(match["name"], match["value"], match.start("value"))
+def _as_written(text: str, value: NamedValue) -> NamedValue:
+    return NamedValue(0, value.start, value.end, value.name, text[value.start : value.end], value.is_open)
 
 
-def _told(name: str, value: str, start: int) -> Iterator[NamedValue]:
-    if _DIGIT.search(value):  # a word below a heading is none
-        yield NamedValue(0, start, start + len(value), re.sub(r"[ .\-/]+", "_", name.strip(" .-/")), value)
+def _changed_part(told: NamedValue, masked: str) -> tuple[NamedValue, str]:
+    """What of a value is another now: the rest of a line may hold the next name with its value."""
+    most = min(len(told.value), len(masked))
+    same = next((at for at in range(most) if told.value[at] != masked[at]), most)
+    after = next((at for at in range(most - same) if told.value[-1 - at] != masked[-1 - at]), most - same)
+    start, end = told.start + same, told.end - after
+    value = told.value[same : len(told.value) - after]
+    return NamedValue(0, start, end, told.name, value), masked[same : len(masked) - after]
 
 
-def _apart(values: Iterator[NamedValue]) -> Iterator[NamedValue]:
+def _apart(values: Iterable[tuple[NamedValue, str]]) -> Iterator[tuple[NamedValue, str]]:
     """Those that begin after the end of the one before."""
     end = -1
-    for value in values:
+    for value, masked in values:
         if value.start >= end:
             end = value.end
-            yield value
+            yield value, masked
+
+
+# --- where names stand, and their values -------------------------------------------------------------------
+
+
+def _all_named(text: str) -> Iterator[NamedValue]:
+    yield from _beside(text)
+    yield from _within(text)
+    yield from _of_variables(text)
+    yield from _in_elements(text)
+    yield from _below(text)
+
+
+def _beside(text: str) -> Iterator[NamedValue]:
+    """Values in the field behind or before that of their name, in the same item."""
+    for match in _NAME_FIELDS.finditer(text):
+        name, at = match["name"], match.end()
+        behind = text[at : at + MOST_CHARS_BETWEEN]
+        if ">" in behind and (inside := _TEXT_OF_ELEMENT.match(behind)):
+            yield from _told(name, at + inside.start("value"), inside["value"])
+        elif (start := _value_in(behind)) is not None:
+            yield from _rest_of_line(text, name, at + start)
+        elif (start := _value_before(text, match.start())) is not None:
+            yield from _rest_of_line(text, name, start)
+
+
+def _value_in(item: str) -> int | None:
+    """Where the value begins in what stands behind a name, unless the item ends before."""
+    field = _VALUE_FIELD.search(item)
+    return None if field is None or _ITEM_ENDS.search(item[: field.start()]) else field.end()
+
+
+def _value_before(text: str, end: int) -> int | None:
+    begin = max(0, end - MOST_CHARS_BETWEEN)
+    before = text[begin:end]
+    field = next(reversed(list(_VALUE_FIELD.finditer(before))), None)
+    if field is None:
+        return None
+    quote = before[field.end() : field.end() + 1]
+    closing = before.find(quote, field.end() + 1) if quote in ('"', "'") else -1
+    word = _FIRST_WORD.match(before, field.end())
+    behind = closing if closing >= 0 or word is None else word.end()
+    return None if _ITEM_ENDS.search(before[behind:]) else begin + field.end()
+
+
+def _within(text: str) -> Iterator[NamedValue]:
+    """Values in an object, a block or lines below a key that has the name: `{"password": {"value": ...}}`."""
+    for match in _KEY_ENDS.finditer(text):
+        before = _KEY_BEGINS.search(text[max(0, match.start() - MOST_NAME_CHARS) : match.start()])
+        key = match.start() - (len(before[0]) if before else 0)
+        named = _KEY_NAME.match(text, key, match.end())
+        if named is None:
+            continue
+        if _BLOCK_BEGINS.search(match[0]):
+            yield from _lines_of_block(text, named[0], match.end())
+            continue
+        behind = text[match.end() : match.end() + MOST_CHARS_BETWEEN]
+        start = _value_in(behind)
+        if start is not None and (match[0].endswith("{") or _is_deeper(text, key, behind[:start])):
+            yield from _rest_of_line(text, named[0], match.end() + start)
+
+
+def _of_variables(text: str) -> Iterator[NamedValue]:
+    """Values that a variable of Terraform has when nobody gives one."""
+    for match in _VARIABLES.finditer(text):
+        at = match.end()
+        default = _DEFAULT.search(behind := text[at : at + MOST_CHARS_OF_VARIABLE])
+        if default is not None and not _VARIABLE_ENDS.search(behind, 0, default.start()):
+            yield from _rest_of_line(text, match["name"], at + default.end())
+
+
+def _is_deeper(text: str, key: int, lines: str) -> bool:
+    """Whether the lines behind a key are indented more than it."""
+    begin = text.rfind("\n", 0, key + 1) + 1
+    margin = _margin(text[begin : begin + 2 * MOST_NAME_CHARS])
+    return all(_margin(line) > margin for line in lines.split("\n") if line.strip())
+
+
+def _margin(line: str) -> int:
+    return len(line) - len(line.lstrip(" \t"))
+
+
+def _rest_of_line(text: str, name: str, start: int) -> Iterator[NamedValue]:
+    if block := _BLOCK.match(text, start):
+        yield from _lines_of_block(text, name, block.end())
+        return
+    line = text[start : start + MOST_VALUE_CHARS].partition("\n")[0]
+    quote = line.lstrip("\f")[:1]
+    is_long = quote in ('"', "'") and quote not in line.lstrip("\f")[1:MOST_CHARS_OF_LINE]
+    line = line if is_long else line[:MOST_CHARS_OF_LINE]
+    if quote not in ('"', "'") and (closing := _FLOW_ENDS.search(line)) and _is_flow(text, start):
+        line = line[: closing.start()]
+    if name.isupper() or not _WORD_OF_PROSE.match(line):
+        yield NamedValue(0, start, start + len(line), _key(name), line, is_open=True)
+
+
+def _is_flow(text: str, start: int) -> bool:
+    """Whether a brace is open on the line: `{name: A, value: B}`."""
+    before = text[max(0, start - MOST_CHARS_BETWEEN) : start].rpartition("\n")[2]
+    return before.count("{") > before.count("}")
+
+
+def _lines_of_block(text: str, name: str, start: int) -> Iterator[NamedValue]:
+    """The lines that are indented as the first one."""
+    margin = 0
+    for _ in range(MOST_LINES_OF_BLOCK):
+        line = text[start : start + MOST_VALUE_CHARS].partition("\n")[0]
+        indent = _margin(line)
+        margin = margin or indent
+        if not indent or indent < margin:
+            return
+        value = line.strip()
+        yield from _told(name, start + line.index(value), value)
+        start += len(line) + 1
+
+
+def _in_elements(text: str) -> Iterator[NamedValue]:
+    if "</" not in text:
+        return
+    for pattern in (_ELEMENTS, _KEY_ELEMENTS):
+        of_value = pattern.groupindex["value"]
+        for match in pattern.finditer(text):
+            yield from _told(match["name"], match.start(of_value), match["value"])
+
+
+def _below(text: str) -> Iterator[NamedValue]:
+    for end in _NAME_ENDS_LINE.finditer(text):
+        begin = text.rfind("\n", 0, end.start()) + 1
+        begin = max(begin, end.start() - MOST_NAME_CHARS)
+        match = _NAME_LINE.match(text, begin) or _NAME_LINE.match(text, _string_begins(text, begin, end.start()))
+        if match and not _IS_NO_VALUE.match(match["value"]):
+            yield from _told(match["name"], match.start("value"), match["value"])
+
+
+def _string_begins(text: str, begin: int, end: int) -> int:
+    """The name may be the beginning of a string of JSON."""
+    return max(begin, text.rfind('"', begin, end) + 1)
+
+
+def _told(name: str, start: int, value: str) -> Iterator[NamedValue]:
+    if _DIGIT.search(value):  # a word below a heading is none
+        yield NamedValue(0, start, start + len(value), _key(name), value)
+
+
+def _key(name: str) -> str:
+    return re.sub(r"[ .\-/]+", "_", name.strip(" .-/"))

@@ -40,6 +40,8 @@ class NamedValue:
     end: int
     name: str
     value: str
+    is_open: bool = False
+    """The rules find where the value ends; it may be quoted, and something else may stand behind it."""
 
 
 def tables_masked(path: str, text: str, mask: Mask) -> tuple[str, Counter[str]]:
@@ -83,6 +85,8 @@ def _name(cell: str) -> str:
 
 def names_of_secrets(names: set[str], mask: Mask) -> frozenset[str]:
     """Those beside which a random value is a secret."""
+    if not names:
+        return frozenset()
     listed = sorted(names)
     shown = [f"{name}: {_PROBE}" for name in listed]
     told, _ = _lines_masked(shown, mask)
@@ -119,14 +123,18 @@ def masked_values(cells: Iterable[NamedValue], mask: Mask, found: Counter[str]) 
 
 
 def _masked_at_once(cells: list[NamedValue], mask: Mask, found: Counter[str]) -> Iterator[tuple[NamedValue, str]]:
-    quotes = [next((quote for quote in "\"'`" if quote not in cell.value), "") for cell in cells]
-    named = [f"{cell.name}={quote}" for cell, quote in zip(cells, quotes, strict=True)]
+    quotes = ["" if cell.is_open else _quote_for(cell.value) for cell in cells]
+    named = [f"{cell.name}:{' ' if cell.is_open else quote}" for cell, quote in zip(cells, quotes, strict=True)]
     shown = [f"{name}{cell.value}{quote}" for name, cell, quote in zip(named, cells, quotes, strict=True)]
     told, kinds = _lines_masked(shown, mask)
     found.update(kinds)
     for cell, name, quote, before, after in zip(cells, named, quotes, shown, told, strict=True):
         if after != before and after.startswith(name):
             yield cell, after.removeprefix(name).removesuffix(quote)
+
+
+def _quote_for(value: str) -> str:
+    return next((quote for quote in "\"'`" if quote not in value), "")
 
 
 def _lines_masked(lines: list[str], mask: Mask) -> tuple[list[str], Counter[str]]:

@@ -17,26 +17,30 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
-from anamnesis_pipeline.exchanges import redaction_rules, redaction_tokens
+from anamnesis_pipeline.exchanges import redaction_rules, redaction_tokens, redaction_values
 from anamnesis_pipeline.exchanges.log_lines import has_too_many_values
 from anamnesis_pipeline.exchanges.redaction_rules import (
     ANY_TOKEN,
     ASSIGNMENT,
-    BARE_VALUE,
     ESCAPED,
     ESCAPED_PRINTABLE,
     KEYED_RULES,
-    LONGEST_BARE_VALUE,
-    LONGEST_VALUE,
     MASK,
     OPTION,
     RULES,
     TOKEN_HINT,
     TOKEN_RULES,
     Rule,
-    is_literal_secret,
-    looks_random,
     prefilter,
+)
+from anamnesis_pipeline.exchanges.redaction_values import (
+    LONGEST_BARE_VALUE,
+    LONGEST_VALUE,
+    bare_value,
+    is_literal_secret,
+    is_passing,
+    looks_random,
+    more_words,
 )
 from anamnesis_pipeline.exchanges.wide_text import flattened, slices
 from anamnesis_pipeline.model import content_id
@@ -56,6 +60,8 @@ _BLOCK = 1 << 16
 _ELEMENT_BORDER = re.compile(r"\\*\"\s*,\s*\\*\"")
 _AS_WRITTEN = {"password", "token", "basic-auth", "private-key"}
 """Kinds whose end the rule itself knows."""
+_QUOTED_QUOTE = re.compile(r"''(?=\w)|'\"'\"'(?=\S)")
+"""A quote within quotes, as YAML, SQL and the shell have it."""
 _PREFILTER = prefilter()
 
 
@@ -94,7 +100,8 @@ class _Unescaped:
 
 def rules_version() -> str:
     """Changes whenever the rules may have: their source, and the library that has the others."""
-    sources = (Path(__file__), Path(redaction_rules.__file__), Path(redaction_tokens.__file__))
+    places = (__file__, redaction_rules.__file__, redaction_tokens.__file__, redaction_values.__file__)
+    sources = map(Path, places)
     return content_id(version("detect-secrets"), *(source.read_text(encoding="utf-8") for source in sources))
 
 
@@ -293,35 +300,37 @@ def _rules_for(window: str) -> Sequence[Rule]:
 
 def _by_assignment(window: _Unescaped) -> Iterator[tuple[int, int, str]]:
     for match in ASSIGNMENT.finditer(window.text):
-        low, quote, strong = match.end(), match["prefixed"] or match["quote"], bool(match["strong"])
-        value = _value_at(window, low, quote)
+        key, low, strong = match.start(), match.end(), bool(match["strong"])
+        quote = match["prefixed"] or match["quote"]
+        value, is_closed = _value_at(window, low, quote, key)
         if match["spoken"] and not looks_random(value):
             continue
-        if match["sign"] == ":" and not quote and _is_passing(match["strong"] or "", value):
+        if match["sign"] == ":" and not quote and is_passing(match["strong"] or "", value):
             continue
-        if match["spaced"] and not OPTION.search(window.text[max(0, match.start() - 40) : match.start()]):
+        if match["spaced"] and not OPTION.search(window.text[max(0, key - 40) : key]):
             continue
         if is_literal_secret(value, quoted=bool(quote), strong=strong):
-            yield low, low + len(value), "password" if strong else "token"
+            end = low + len(value)
+            goes_on = not is_closed and match["sign"] == ":" and strong
+            end = more_words(window.text, key, end) if goes_on else end
+            yield low, end, "password" if strong else "token"
 
 
-def _is_passing(key: str, value: str) -> bool:
-    """Whether a key is the word of `PASS: test_parser` or `second pass: rewriting` rather than a password's."""
-    return key == "PASS" or (key.lower() == "pass" and not looks_random(value))
-
-
-def _value_at(window: _Unescaped, low: int, quote: str) -> str:
-    """The value that begins at `low`: up to the quote of the same depth of escaping, or to the next border."""
+def _value_at(window: _Unescaped, low: int, quote: str, key: int) -> tuple[str, bool]:
+    """The value that begins at `low`, and whether a quote ends it: up to the quote of the same depth of escaping, or
+    to where a value without quotes ends.
+    """
     high = window.text.find(quote, low, low + LONGEST_VALUE) if quote else -1
     opening = window.escapes_at(low - 1)
     while high >= 0:
         closing = window.escapes_at(high)
+        again = _QUOTED_QUOTE.match(window.text, high) if high > low else None
         # one more level of JSON doubles the backslashes; whole pairs of a level are backslashes of the value
-        if closing <= opening or (closing - opening) % (2 * (opening + 1)) == 0:
-            return window.text[low:high]
-        high = window.text.find(quote, high + 1, low + LONGEST_VALUE)
-    match = BARE_VALUE.match(window.text, low)
-    return match[0] if match else ""
+        is_end = closing <= opening or (closing - opening) % (2 * (opening + 1)) == 0
+        if is_end and again is None:
+            return window.text[low:high], True
+        high = window.text.find(quote, again.end() if again else high + 1, low + LONGEST_VALUE)
+    return bare_value(window.text, low, key), bool(quote)
 
 
 def _extended(text: str, span: _Span, *, cut: bool) -> _Span:

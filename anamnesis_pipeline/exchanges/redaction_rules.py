@@ -2,7 +2,7 @@
 
 detect-secrets knows most credentials; its patterns are used as they are, compiled by RE2 where RE2 can. Entropy
 rules are left out, since prose and hashes trip them, and so is its keyword rule, which is made for files of one
-language; `ASSIGNMENT` and `is_literal_secret` take its place. The other own rules are for what it lacks.
+language; `ASSIGNMENT` and `redaction_values` take its place. The other own rules are for what it lacks.
 """
 
 import base64
@@ -36,6 +36,13 @@ from detect_secrets.plugins.telegram_token import TelegramBotTokenDetector
 from detect_secrets.plugins.twilio import TwilioKeyDetector
 
 from anamnesis_pipeline.exchanges.redaction_tokens import HINTS, SHAPES
+from anamnesis_pipeline.exchanges.redaction_values import (
+    CLASS_CHANGE,
+    RANDOM_CHANGES,
+    STOCK_VALUES,
+    is_stand_in,
+    looks_random,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,84 +71,8 @@ def linear(pattern: str, flags: int = 0) -> Any:
 # --- values ----------------------------------------------------------------------------------------------
 
 
-LONGEST_VALUE, LONGEST_BARE_VALUE = 4096, 256
-"""Characters; a longer value of an assignment is data."""
-
-PLACEHOLDER = re.compile(
-    r"""[<>{}]|^\$[A-Za-z_]|\$[({]|%[A-Za-z(]|\*{3}|\.{3}|…|x{4}|0{8}|12345678|abcdef(?!\d)|REDACTED
-    |your[_\-]?|example|change[_\-]?me|change[_\-]?this|placeholder|dummy|sample|foobar|lorem|insert
-    |process\.env|environ|getenv|\benv\.|secrets?\.|\bvault:|=>|::|\|\||&&""",
-    re.IGNORECASE | re.VERBOSE,
-)
-"""What marks a value as a stand-in for a secret, or as code that fetches one."""
-
-WORDS = re.compile(r"_{0,2}[A-Za-z]+(?:[_\-./: ][A-Za-z]*)*[.,;:!?]?")
-HUMPS = re.compile(r"[A-Z]?[a-z]+|[A-Z]+(?![a-z])")
-CODE_WORDS = frozenset(
-    (
-        "account any auth bool buffer bytes change client code config confirm credential credentials current dict "
-        "encrypted env error field form from get hash hashed input int invalid key label list login manager map "
-        "missing name new none null object old option optional page param pass password plain provider ref reference "
-        "request required reset response secret server service set store str string text token type user value vault "
-        "with "
-    ).split()
-)
-"""Words in the names of code that stand where a password could: `SecretStr`, `currentPassword`."""
-STOCK_VALUES = re.compile(
-    "(?:pass(?:word|phrase)?s?|pwd|secret|token|postgres|test|my)+[0-9]{0,3}|undefined|required|optional|disabled|enabled"
-    "|unauthorized|authorization|credentials?",
-    re.IGNORECASE,
-)
-
-
-CLASS_CHANGE = re.compile(r"(?<=[a-z])(?=[A-Z0-9])|(?<=[A-Z])(?=[a-z0-9])|(?<=[0-9])(?=[A-Za-z])")
-RANDOM_CHANGES = 5
-"""Changes between small letters, capitals and digits in so short a value that no name such as `base64Encode` has."""
-
-
-def looks_random(value: str) -> bool:
-    """Letters and digits mixed with no word shape: what generated credentials look like."""
-    digits = sum(c.isdigit() for c in value)
-    letters = sum(c.isalpha() for c in value)
-    if digits >= 2 and letters >= 2:
-        return not re.fullmatch(r"[A-Za-z_.\-/]*\d{1,4}", value)
-    return bool(digits) and len(value) >= 10 and len(CLASS_CHANGE.findall(value)) >= RANDOM_CHANGES
-
-
-KEY_FILE = re.compile(r"id_(?:rsa|dsa|ecdsa|ed25519)(?:[_.\-][\w.\-]*)?|[\w.\-]+\.(?:pem|key|pub|crt|p12|pfx|ppk)")
-"""The name of a file with a key: what `private key: …` says in prose and settings."""
-
-
-def is_path_or_address(value: str) -> bool:
-    """A file, a URL or a version: values of keys such as `token_url`."""
-    return bool(re.match(r"[./~@]|[a-z][a-z0-9+]*://|[A-Za-z]:\\|v?\d+(?:\.\d+)+$", value) or KEY_FILE.fullmatch(value))
-
-
-def is_literal_secret(value: str, *, quoted: bool, strong: bool) -> bool:
-    """Whether the right side of an assignment is a secret rather than a placeholder, code, a type or prose.
-
-    :param strong: the key says password or secret, so a plain word counts too if it is quoted or in a shell export.
-    """
-    if not 8 <= len(value) <= LONGEST_VALUE or re.search(r"\s", value):
-        return False
-    value = value[:LONGEST_BARE_VALUE]
-    if PLACEHOLDER.search(value) or is_path_or_address(value) or STOCK_VALUES.fullmatch(value):
-        return False
-    if re.search(r"([^\\])\1{5}", value) or (not quoted and re.search(r"[()\[\]]", value)):
-        return False
-    if looks_random(value):
-        return True
-    return strong and not (_is_name(value) if value.isalpha() else WORDS.fullmatch(value))
-
-
-def _is_name(letters: str) -> bool:
-    """Whether letters are a name in code: in capitals, or of several words of which code uses one."""
-    words = [word.lower() for word in HUMPS.findall(letters)]
-    return letters.isupper() or (len(words) > 1 and not CODE_WORDS.isdisjoint(words))
-
-
 def _has_digit(value: str) -> bool:
-    return _any_digit(value) and not PLACEHOLDER.search(value)
+    return _any_digit(value) and not is_stand_in(value)
 
 
 def _any_digit(value: str) -> bool:
@@ -153,7 +84,7 @@ def _is_generated(value: str) -> bool:
 
 
 def _real_url_password(value: str) -> bool:
-    return len(value) >= 3 and not PLACEHOLDER.search(value) and not STOCK_VALUES.fullmatch(value)
+    return len(value) >= 3 and not is_stand_in(value) and not STOCK_VALUES.fullmatch(value)
 
 
 def _is_no_group(value: str) -> bool:
@@ -244,7 +175,6 @@ ASSIGNMENT = linear(
 )
 """A key that names a secret, an operator, and the quote before its value, if there is one."""
 
-BARE_VALUE = re.compile(rf"[^\s\"'`,;<>|&)]{{0,{LONGEST_BARE_VALUE}}}")
 OPTION = re.compile(r"--[A-Za-z0-9_\-]*$")
 
 _SCHEME = r"(?i:(?:bearer|basic|ssws|authorization: ?[\"']?(?:token|apikey)))[ \t]+([A-Za-z0-9\-._~+/]{16,}={0,2})"
@@ -352,13 +282,13 @@ _TOKEN_HINTS = (
     r"login[ \t]+[^\s\\]{1,100}(?:\s|\\+[nrt])+password[ \t]|_auth(?:Token)?\s{0,3}=|_password\s{0,3}=",
     *HINTS,
 )
+_STRONG = r"(?:passw(?:or)?[dt]|kennwort|passphrase|passwd|pwd|secret|\bpass|_pass)"
+_SIGN = r"[\"'\\`\])]{0,8}[ \t]{0,3}[:=][:=>]{0,2}[ \t]{0,8}"
 _KEY_HINTS = (
-    r"(?i:\bpass)[\"'\\`\])]{0,8}[ \t]{0,3}[:=][:=>]{0,2}[ \t]{0,8}"
-    r"(?:[A-Za-z]{0,2}[\\\"'`]{1,8})?[^\s\"'\\`,;<>|&()]{8}",
+    # whatever a password is made of
+    rf"(?i:{_STRONG})[A-Za-z0-9_\-]{{0,12}}{_SIGN}(?:[A-Za-z]{{0,2}}[\\\"'`]{{1,8}}[^\s\"'`\\][^\r\n]{{7}}|[^\s\"'`]\S{{7}})",
     r"(?i:(?:api|secret|access|auth|private|client|account|service|signing|encryption|deploy|master|license) key)"
     r"[\"'\\`\])]{0,8}(?:[ \t]{0,3}[:=]|[ ]is:?[ ])",
-    r"(?i:passw(?:or)?[dt]|kennwort|passphrase|pwd|secret)[A-Za-z0-9_\-]{0,12}[\"'\\]{0,8}[ \t]?"
-    r"[:=][ \t]?\\*[\"'][^\s\"'\\]{1,7}\\",
     r"(?i:passw(?:or)?[dt]|kennwort|passphrase|passwd|pwd|secret|token|api[_\-]?key|[a-z]key|_key|-key|credentials?|_pass|_auth|authorization)"
     r"[A-Za-z0-9_\-]{0,12}[\"'\\`\])]{0,8}(?:[ \t]{0,3}[:=][:=>]{0,2}[ \t]{0,8}|[ ]is:?[ ]|[ ])"
     r"(?:[A-Za-z]{0,2}[\\\"'`]{1,8})?[^\s\"'\\`,;<>|&()\[\]{}]{8}",

@@ -21,8 +21,9 @@ from typing import BinaryIO
 
 import zstandard
 
+from anamnesis_pipeline.archive_model import ArchiveBase, ArchiveFrame
 from anamnesis_pipeline.errors import StoreCorrupt, StoreFull
-from anamnesis_pipeline.model import ArchiveBase, ArchiveFrame, content_id
+from anamnesis_pipeline.model import content_id
 from anamnesis_pipeline.sources.frames import LEANING_BYTES, base_text, packed, packed_against, unpacked
 
 _NO_ROOM = {errno.ENOSPC, errno.EDQUOT}

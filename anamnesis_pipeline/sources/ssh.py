@@ -1,7 +1,9 @@
 """Files of another machine over SSH: read-only, on one connection, a tree in one round trip where it has GNU find."""
 
+import math
 import secrets
 import threading
+import time
 from collections.abc import Sequence
 from contextlib import AbstractContextManager
 
@@ -9,6 +11,7 @@ from anamnesis_pipeline.errors import HostUnreachable, NoSftp, SourceUnreadable
 from anamnesis_pipeline.file_names import name_of
 from anamnesis_pipeline.model import FileStat
 from anamnesis_pipeline.sources.base import Listing, Read, Survey, Wanted, is_log
+from anamnesis_pipeline.sources.clock_estimate import Measured, is_vague, noted, skew_s
 from anamnesis_pipeline.sources.local import MAX_DEPTH
 from anamnesis_pipeline.sources.sftp import Attributes
 from anamnesis_pipeline.sources.sftp_walk import file_there, folders_there, look_through
@@ -29,11 +32,13 @@ from anamnesis_pipeline.sources.ssh_questions import (
     script_of,
 )
 from anamnesis_pipeline.sources.ssh_readers import SshReaders
-from anamnesis_pipeline.sources.ssh_shell import SshShell
+from anamnesis_pipeline.sources.ssh_shell import Ran, SshShell
 from anamnesis_pipeline.sources.ssh_shell_files import ShellFiles
 from anamnesis_pipeline.sources.ssh_stream import Fetching
 
 COMMAND_TIMEOUT_S = 60.0
+CLOCK_S = 900.0
+"""Seconds for which the difference of the clocks is taken as known: asking costs the host a process."""
 
 
 class SshHost:
@@ -62,7 +67,8 @@ class SshHost:
         self._has_no_sftp = False
         self._link.make_room = self._let_go
         self._home: str | None = None
-        self._skew_s: float | None = None
+        self._clock: tuple[Measured, ...] = ()
+        self._clock_due = -math.inf
         self._lock = threading.Lock()
 
     @property
@@ -82,8 +88,10 @@ class SshHost:
         self._has_no_sftp = False
 
     def clock_skew_s(self) -> float | None:
-        """Seconds that the host's clock is ahead, as the last survey measured it, give or take half its round trip."""
-        return self._skew_s
+        """Seconds that the host's clock is ahead, as last measured: asked for every `CLOCK_S`, and sooner where the
+        answers took long.
+        """
+        return skew_s(self._clock)
 
     def home(self) -> str:
         """The absolute path that `~` stands for there."""
@@ -220,17 +228,20 @@ class SshHost:
         """The answer to one script. None: the host runs none."""
         self._readers.renew()
         token = secrets.token_hex(8)
-        ran = self._shell.run(script_of(questions, token), token, self._command_timeout_s)
+        script = script_of(questions, token, with_clock=time.monotonic() >= self._clock_due)
+        ran = self._shell.run(script, token, self._command_timeout_s)
         reply = read_reply(ran.stdout, token)
         if reply is not None:
-            self._note(reply, ran.at_s)
+            self._note(reply, ran)
             _add_complaints(reply, ran.stderr)
         return reply
 
-    def _note(self, reply: Reply, at_s: float) -> None:
+    def _note(self, reply: Reply, ran: Ran) -> None:
         with self._lock:
             self._home = reply.home or self._home
-            self._skew_s = self._skew_s if reply.clock_s is None else reply.clock_s - at_s
+            if reply.clock_s is not None:
+                self._clock = noted(self._clock, Measured(reply.clock_s - ran.at_s, ran.round_trip_s))
+                self._clock_due = time.monotonic() + (0.0 if is_vague(self._clock) else CLOCK_S)
 
 
 def _misplaced(wanted: Wanted) -> SourceUnreadable | None:

@@ -2,7 +2,7 @@
 
 The answer is a row of records, each ended by NUL, and between them what `grep` shows of files of patterns:
 
-    <token><clock> <home>          then, per root, `N` if there is no GNU find, which ends the answer, or
+    <token>[<clock>] <home>        then, per root, `N` if there is no GNU find, which ends the answer, or
     R<absolute root>               and one of: `m` missing, `n` no folder, `p` not to be read, `=` as it was, or
     <records of find> e            `k` in place of `e`: it was killed before it was done
 
@@ -24,7 +24,7 @@ from anamnesis_pipeline.sources.base import HISTORY, IGNORE_BYTES, IGNORE_FILES,
 
 _BEGIN = """\
 LC_ALL=C; export LC_ALL; G=; cd /
-printf '%s%s %s\\0' {token} "$(date +%s.%N)" "$HOME"
+printf '%s%s %s\\0' {token} "{clock}" "$HOME"
 digest() {{
   if command -v sha256sum >/dev/null 2>&1; then sha256sum
   elif command -v shasum >/dev/null 2>&1; then shasum -a 256
@@ -47,6 +47,7 @@ answer() {{
   fi
 }}
 """
+_CLOCK = "$(date +%s.%N)"
 _RECORD = r"%s %T@ %D %i %P\0"
 _NOT_HUGE = f"-size -{IGNORE_BYTES // 512 + 1}"
 _NOT_TO_BE_READ = rf"\( ! -readable -o ! -executable \) -prune -printf 'x {_RECORD}'"
@@ -90,7 +91,7 @@ class Answer:
 
 @dataclass(frozen=True, slots=True)
 class Reply:
-    """All of a script's answer; `clock_s` is the time there when it began. No answers: there is no GNU find."""
+    """All of a script's answer; `clock_s`, if asked for, is the time there when it began. No answers: no GNU find."""
 
     home: str
     clock_s: float | None
@@ -149,9 +150,9 @@ def folders_question(root: str) -> Question:
     return Question(root, rf"{find} \( -type d -printf 'd {_RECORD}' -o -name '*.jsonl*' -printf 'f {_RECORD}' \)")
 
 
-def script_of(questions: Sequence[Question], token: str) -> bytes:
+def script_of(questions: Sequence[Question], token: str, *, with_clock: bool) -> bytes:
     """The script that asks them all. Not text, as names are bytes."""
-    lines = [_BEGIN.format(token=token).encode()]
+    lines = [_BEGIN.format(token=token, clock=_CLOCK if with_clock else "").encode()]
     for question in questions:
         lines.append(b"R=" + _root(question.root))
         lines.append(b"look() { " + question.look.encode("utf-8", "surrogateescape") + b"; }")

@@ -1,5 +1,6 @@
 """A shell on a far host that is kept for script after script, so that each costs one round trip and no log-in."""
 
+import math
 import shlex
 import threading
 import time
@@ -19,11 +20,14 @@ LOOK_S = 0.2
 
 @dataclass(frozen=True, slots=True)
 class Ran:
-    """What a script wrote; `at_s` is the time here half way between sending it and its first word."""
+    """What a script wrote; `at_s` is the time here half way between sending it and its first word, `round_trip_s` the
+    seconds between both.
+    """
 
     stdout: bytes
     stderr: bytes
     at_s: float
+    round_trip_s: float
 
 
 class SshShell:
@@ -103,7 +107,8 @@ def _answer(channel: Any, end: bytes, sent: float) -> Ran:
     channel.settimeout(None)
     while not stderr.endswith(end) and (piece := channel.recv_stderr(1 << 16)):
         _complain(stderr, piece)
-    return Ran(bytes(stdout.removesuffix(end)), bytes(stderr.removesuffix(end)), (sent + arrived) / 2)
+    said, complained = bytes(stdout.removesuffix(end)), bytes(stderr.removesuffix(end))
+    return Ran(said, complained, (sent + arrived) / 2, arrived - sent)
 
 
 def _received(channel: Any) -> bytes | None:
@@ -127,4 +132,4 @@ def _cut_off(channel: Any, stdout: bytes, stderr: bytes) -> Ran:
     channel.status_event.wait(1)
     if channel.exit_status < 0:
         raise EOFError
-    return Ran(stdout, stderr, time.time())
+    return Ran(stdout, stderr, time.time(), math.inf)

@@ -1,15 +1,18 @@
 """What is kept away, by rules and by tombstones: added to, listed, and lifted from."""
 
 import uuid
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
 from datetime import UTC, datetime
 
 from anamnesis_pipeline.errors import RuleRefused
-from anamnesis_pipeline.model import Where, record_id
+from anamnesis_pipeline.model import Source, Where, record_id
 from anamnesis_pipeline.sources.exclusion import RULE_ID, Rule, RuleKind, RuleSet, checked, sha256_of
+from anamnesis_pipeline.steps.crawl import folder_of
+from anamnesis_pipeline.steps.documents import BETWEEN_TITLES
 from anamnesis_pipeline.steps.episodes import delete_episode
 from anamnesis_pipeline.steps.exclusion import RULES, STAMP, content_of, stored_rules
+from anamnesis_pipeline.steps.forgotten_lines import file_key
 from anamnesis_pipeline.store.base import PROJECT_ALIASES, Store
 from anamnesis_pipeline.store.exclusion_base import Lifted
 from anamnesis_pipeline.summary_model import MAX_RECORDS
@@ -17,6 +20,7 @@ from anamnesis_pipeline.wording import counted
 
 STAYS = "what is stored of it already stays; anamnesis forget, or POST /api/forget, removes it"
 MOST_RULES = 10_000
+FILE = "file"
 _PAGE = 500
 
 
@@ -77,7 +81,8 @@ def lift(store: Store, entry_id: str) -> Lifted | None:
 @dataclass(frozen=True, slots=True)
 class Entry:
     """One thing that is kept away: `kind` is a rule's, or `episode`, `file` or `output` of a tombstone. `held`: parts
-    that are read and wait for the rule to go. `label`: what people call it, where its value says nothing.
+    that are read and wait for the rule to go. `label`: what people call it, where its value says nothing: of a
+    tombstone the file in which its text stood, if that is known.
     """
 
     id: str
@@ -95,12 +100,40 @@ def blocklist(store: Store, limit: int, before: tuple[datetime, str] | None = No
     """Rules and tombstones, the newest first, behind `before`."""
     held = store.exclusion.held()
     rules = [entry_of(rule, held.get(rule.rule_id, 0)) for rule in stored_rules(store.settings)]
+    tombstones = store.exclusion.tombstones(limit, before)
+    places = _places(store, [t.episode_id for t in tombstones])
     graves = [
-        Entry(t.episode_id, _kind_of(t.episode_id), "", "", t.reason, t.deleted_at, t.episode_id)
-        for t in store.exclusion.tombstones(limit, before)
-    ]
+        Entry(
+            t.episode_id, _kind_of(t.episode_id), "", "", t.reason, t.deleted_at, t.episode_id,
+            label=places.get(t.episode_id, ""),
+        )
+        for t in tombstones
+    ]  # fmt: skip
     found = [e for e in rules if before is None or (e.added_at, e.id) < before]
     return sorted([*found, *graves], key=lambda e: (e.added_at, e.id), reverse=True)[:limit]
+
+
+def _places(store: Store, tombstones: Sequence[str]) -> dict[str, str]:
+    """Tombstone -> the first file in which its text stood, as hits name it, and under which heading, where the text was
+    not forgotten with it.
+    """
+    sources = {source.key: source for source in store.ingest.sources()}
+    files = {key: its[0] for key, its in store.exclusion.stood_in(tombstones).items()}
+    if any(_kind_of(key) == FILE for key in tombstones):
+        files |= {file_key(key, path): (key, path) for key in sources for path in store.ingest.cursors(key)}
+    titles = {part.part_id: part.section.title[1:] for part in store.forgetting.parts(tombstones) if part.section}
+    return {
+        key: BETWEEN_TITLES.join((place_shown(sources[files[key][0]], files[key][1]), *titles.get(key, ())))
+        for key in tombstones
+        if key in files
+    }
+
+
+def place_shown(source: Source, path: str) -> str:
+    """A file as hits name it: `machine:/folder/name`; of an upload its name."""
+    if source.kind == "reserved":
+        return f"{source.key}: {path.rpartition('/')[2]}"
+    return f"{source.machine}:{folder_of(source)}/{path}"
 
 
 def matching_episodes(store: Store, rule: Rule) -> Iterator[str]:
@@ -144,4 +177,4 @@ def entry_of(rule: Rule, held: int = 0) -> Entry:
 def _kind_of(tombstone: str) -> str:
     """What a tombstone is of: those of files begin with what they are."""
     name = tombstone.partition(":")[0]
-    return name if name in {"file", "output"} else "episode"
+    return name if name in {FILE, "output"} else "episode"

@@ -9,8 +9,9 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from itertools import zip_longest
 
+from anamnesis_pipeline.archive_model import ArchiveFrame
 from anamnesis_pipeline.errors import SourceMissing, SourceUnreadable
-from anamnesis_pipeline.model import EXCLUDED, ArchiveFrame, FileCursor, FileStat, Source
+from anamnesis_pipeline.model import EXCLUDED, FileCursor, FileStat, Source
 from anamnesis_pipeline.sources.archive import Archive
 from anamnesis_pipeline.sources.base import (
     HISTORY,

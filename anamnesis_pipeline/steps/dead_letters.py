@@ -3,9 +3,10 @@
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
+from anamnesis_pipeline.archive_model import DeadLetter
 from anamnesis_pipeline.errors import StoreBusy, StoreCorrupt
 from anamnesis_pipeline.exchanges.parsing import Advance, FileState
-from anamnesis_pipeline.model import DeadLetter, FileCursor, Source
+from anamnesis_pipeline.model import FileCursor, Source
 from anamnesis_pipeline.steps.exchanges import ArchiveLines, ParseContext, Tally, commit_step
 from anamnesis_pipeline.steps.tool_outputs import outputs_of
 from anamnesis_pipeline.store.base import Store

@@ -6,11 +6,12 @@ from concurrent.futures import Executor
 from dataclasses import dataclass, replace
 from functools import partial
 
+from anamnesis_pipeline.archive_model import ArchiveBase
 from anamnesis_pipeline.documents.formats import to_text
 from anamnesis_pipeline.documents.named_secrets import named_masked
 from anamnesis_pipeline.documents.table_secrets import tables_masked
 from anamnesis_pipeline.errors import StoreBusy
-from anamnesis_pipeline.model import ArchiveBase, FileCursor, FileStat, Source, content_id
+from anamnesis_pipeline.model import FileCursor, FileStat, Source, content_id
 from anamnesis_pipeline.sources.archive import Archive, NewGeneration
 from anamnesis_pipeline.steps.crawl import Mask
 from anamnesis_pipeline.steps.document_versions import Version, noted, waiting

@@ -1,5 +1,6 @@
 """Rules that keep things away, asked as they are stored at that moment."""
 
+from collections.abc import Collection
 from datetime import datetime
 
 from anamnesis_pipeline.errors import Excluded
@@ -9,6 +10,8 @@ from anamnesis_pipeline.store.base import PROJECT_ALIASES, SettingsRecords, Stor
 
 RULES = "exclude."
 """Prefix of the stored settings that hold a rule each."""
+MOST_NAMED = 3
+"""Entries that a sentence names."""
 STAMP = "exclusion.stamp"
 """Setting that is another one after every change of the rules."""
 
@@ -104,6 +107,14 @@ def refuse(rule: Rule | None) -> None:
     """:raises Excluded: there is a rule."""
     if rule:
         raise Excluded(f"{sentence(rule)}; to lift it: anamnesis exclude remove, or DELETE /api/blocklist")
+
+
+def kept_away_by(store: Store, ids: Collection[str]) -> str:
+    """The commands that let what these ids are of in again, for people; empty: nothing keeps any of them away."""
+    entries = sorted(set(store.exclusion.entries_of(sorted(ids)).values()))
+    more = f", and {len(entries) - MOST_NAMED:,} more" if len(entries) > MOST_NAMED else ""
+    commands = " ".join(entries[:MOST_NAMED])
+    return f"to let it in: anamnesis exclude remove {commands}{more}" if entries else ""
 
 
 def content_of(episode: Episode) -> str:

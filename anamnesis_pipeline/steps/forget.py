@@ -10,10 +10,11 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import timedelta
 
+from anamnesis_pipeline.archive_model import DeadLetter
 from anamnesis_pipeline.embeddings.passages import passages_of_part
 from anamnesis_pipeline.embeddings.pieces import PieceCounter
 from anamnesis_pipeline.errors import DocumentUnreadable, StoreBusy
-from anamnesis_pipeline.model import DeadLetter, Episode, Part, Source, Where, record_id
+from anamnesis_pipeline.model import Episode, Part, Source, Where, record_id
 from anamnesis_pipeline.sources.archive import Archive
 from anamnesis_pipeline.sources.base import TOOL_RESULTS, is_tool_output, output_name
 from anamnesis_pipeline.sources.specs import SourceSpec

@@ -18,6 +18,7 @@ from anamnesis_pipeline.steps.crawl import folder_of
 from anamnesis_pipeline.steps.documents import BETWEEN_TITLES, holds_documents
 from anamnesis_pipeline.steps.episodes import SECTION_KINDS
 from anamnesis_pipeline.steps.forgotten_lines import EMPTY_LINE, ForgottenText, file_key, text_of
+from anamnesis_pipeline.steps.forgotten_sections import body_keys_of
 from anamnesis_pipeline.steps.restore import is_below, names
 from anamnesis_pipeline.store.base import Store
 from anamnesis_pipeline.store.forget_base import Selection
@@ -33,7 +34,7 @@ class ForgetRequest:
     """What a client asks to forget: all filters given must hold, and at least one must be given.
 
     `machine`: what was read on it; `source`: the name of a source, as `sources list` shows it. `query`: only what holds
-    every one of its words.
+    every one of its words. `files` go as a whole, beside what the filters mean.
     """
 
     ids: tuple[str, ...] = ()
@@ -47,6 +48,7 @@ class ForgetRequest:
     query: str = ""
     keeps_copies: bool = False
     """Whether the very same text of a document stays where else it stands, as it does for `machine` and `source`."""
+    files: tuple[File, ...] = ()
 
     @property
     def is_empty(self) -> bool:
@@ -56,7 +58,7 @@ class ForgetRequest:
     @property
     def is_of_whole_files(self) -> bool:
         """Whether the files that it names go as a whole, with what was never parsed."""
-        bare = replace(self, session_id="", path="", machine="", source="")
+        bare = replace(self, session_id="", path="", machine="", source="", files=())
         return bare.is_empty and not self.is_empty
 
 
@@ -128,7 +130,8 @@ class Target:
         """Id -> keys to bury: of messages, of their texts, and of files of which nothing stays."""
         keys = {episode_id: [key for key in its if key not in self.kept] for episode_id, its in self.keys_of.items()}
         for part in self.parts:
-            keys[part.part_id] = [*keys[part.part_id], *sorted(text_of([part]).text_keys)]
+            bodies = [key for key in body_keys_of(part) if key not in self.kept]
+            keys[part.part_id] = [*keys[part.part_id], *sorted(text_of([part]).text_keys), *bodies]
         return keys | {key: [key] for key in (file_key(*file) for file in self.emptied)}
 
     @cached_property
@@ -218,6 +221,8 @@ class Choice:
             return Target(self._store, self._with_records(sorted(own | same)), whole)
         own -= self._seen_elsewhere(own, whole, self._chosen(request))
         kept = {s.message_key for part in self._store.forgetting.parts(sorted(same - own)) for s in part.segments}
+        # what others say under another heading is not looked for, so no body is forbidden to them
+        kept |= {key for part in self._store.forgetting.parts(sorted(own)) for key in body_keys_of(part)}
         return Target(self._store, self._with_records(sorted(own)), whole, kept)
 
     def _other_versions(self, ids: Set[str]) -> set[str]:
@@ -229,6 +234,10 @@ class Choice:
         return {p.part_id for p in self._store.forgetting.parts(every) if keys & {s.message_key for s in p.segments}}
 
     def _ids(self, request: ForgetRequest) -> list[str]:
+        own = [part.part_id for part in self._store.forgetting.parts_of_files(request.files)]
+        return own if replace(request, files=()).is_empty else [*own, *self._filtered(request)]
+
+    def _filtered(self, request: ForgetRequest) -> list[str]:
         projects = with_labels(self._store, Where(projects=(request.project,))).projects if request.project else ()
         ids = self._store.forgetting.matching(
             Selection(
@@ -281,8 +290,8 @@ class Choice:
         return every | {record_id(key, number) for key in every for number in range(MAX_RECORDS)}
 
     def _whole_files(self, request: ForgetRequest) -> set[File]:
-        if not request.is_of_whole_files:
-            return set()
+        if request.files or not request.is_of_whole_files:
+            return set(request.files)
         chosen = self._chosen(request)
         return {
             (source.key, path)

@@ -2,15 +2,19 @@
 
 import json
 from collections.abc import Callable, Collection, Iterable, Sequence
+from functools import partial
 
 from anamnesis_pipeline.document_model import Section, SectionPiece
 from anamnesis_pipeline.documents.blocks import GAP
 from anamnesis_pipeline.documents.chats import without_messages
 from anamnesis_pipeline.documents.sections import sections_of
 from anamnesis_pipeline.errors import DocumentUnreadable
-from anamnesis_pipeline.message_keys import chat_message_key, section_key
-from anamnesis_pipeline.model import SegmentKind
+from anamnesis_pipeline.message_keys import chat_message_key, section_body_key, section_key
+from anamnesis_pipeline.model import Part, SegmentKind
 from anamnesis_pipeline.steps.tool_outputs import NO_LINE
+
+DOCUMENT = "document"
+"""Kind of a section of text: not of code, and not of a chat."""
 
 
 def without_forgotten_sections(
@@ -40,8 +44,20 @@ def _sections(path: str, lines: Sequence[str]) -> list[Section]:
 
 
 def keys_of(section: Section) -> list[str]:
-    """Keys of its pieces, in order, and of messages that were turned away for one of them."""
-    return [*(key_of(section, piece) for piece in section.pieces), *_keys_turned_away(section)]
+    """Keys of its pieces, in order, of messages that were turned away for one of them, and of its body."""
+    return [*(key_of(section, piece) for piece in section.pieces), *_keys_turned_away(section), *_body_keys(section)]
+
+
+def body_keys_of(part: Part) -> list[str]:
+    """The key of the body of a document's section, where it has a telling one."""
+    is_text = part.section is not None and part.kind == DOCUMENT
+    key = section_body_key(segment.text for segment in part.segments) if is_text else None
+    return [key] if key else []
+
+
+def _body_keys(section: Section) -> list[str]:
+    key = section_body_key(piece.text for piece in section.pieces) if section.kind == DOCUMENT else None
+    return [key] if key else []
 
 
 def key_of(section: Section, piece: SectionPiece) -> str:
@@ -55,13 +71,14 @@ def _keys_turned_away(section: Section) -> list[str]:
 
 def goes(section: Section, gone: Collection[str]) -> bool:
     """Whether all of its text is gone; an outline follows from other sections, too, so it changes with those. Of a chat
-    one message is enough, since what is said after it tells of it; one that was turned away counts, too.
+    one message is enough, since what is said after it tells of it; one that was turned away counts, too. Of a text its
+    body is enough, under whatever heading.
     """
     named = [key_of(section, piece) for piece in section.pieces if piece.message_id]
-    if any(key in gone for key in (*named, *_keys_turned_away(section))):
+    if any(key in gone for key in (*named, *_keys_turned_away(section), *_body_keys(section))):
         return True
     written = [key_of(section, piece) for piece in section.pieces if piece.kind is not SegmentKind.OUTLINE]
-    return all(key in gone for key in written or keys_of(section))
+    return all(key in gone for key in written or map(partial(key_of, section), section.pieces))
 
 
 def _without(lines: Sequence[str], sections: Sequence[Section]) -> list[str]:

@@ -2,8 +2,8 @@
 
 from collections.abc import Callable, Sequence
 
+from anamnesis_pipeline.archive_model import ArchiveFrame
 from anamnesis_pipeline.errors import StoreBusy
-from anamnesis_pipeline.model import ArchiveFrame
 from anamnesis_pipeline.sources.archive import Archive
 from anamnesis_pipeline.store.base import Store
 

@@ -8,6 +8,7 @@ from anamnesis_pipeline.document_model import Section
 from anamnesis_pipeline.documents.anchors import plain_title
 from anamnesis_pipeline.message_keys import SECTION_KEY
 from anamnesis_pipeline.model import Part, SegmentKind, content_id
+from anamnesis_pipeline.steps.exclusion import kept_away_by
 from anamnesis_pipeline.steps.forgotten_sections import goes, keys_of, spans_of
 from anamnesis_pipeline.steps.likeness import is_little_else, kept_of, ranges_held, runs_of, still_holds
 from anamnesis_pipeline.store.base import Store
@@ -70,7 +71,8 @@ class SectionTombstones:
         if again:
             self._store.exclusion.bury_sections(again)
         if any(held):
-            self.told.append(f"{path}: what is much like a forgotten text stays away; anamnesis exclude list names it")
+            way_back = kept_away_by(self._store, {each.episode_id for its in held for each in its})
+            self.told.append(f"{path}: what is much like a forgotten text stays away; {way_back}")
         return [
             self._narrowed(section, its, text)
             for section, its in zip(sections, held, strict=True)

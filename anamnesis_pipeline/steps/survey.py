@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 
 from anamnesis_pipeline.errors import AnamnesisError, SourceUnreadable
-from anamnesis_pipeline.model import Source, content_id
+from anamnesis_pipeline.model import EXCLUDED, Source, content_id
 from anamnesis_pipeline.sources.base import Survey, Wanted
 from anamnesis_pipeline.sources.document_selection import Rules
 from anamnesis_pipeline.sources.selection import changed_files, with_emptied
@@ -261,9 +261,25 @@ def _compared(visit: _Visit, spec: SourceSpec, survey: Survey, before: Look) -> 
     return Look(
         visit.now, visit.now, survey.root, survey.state if is_done else "",
         _rules_id(visit.crawler, spec) if is_done else "", last, len(files), sum(file.size for file in files),
-        dict(found.left_out), survey.problems, "",
+        {**found.left_out, **_kept_away(visit, found)}, survey.problems, "",
         {key: before.behind.get(key, visit.now.isoformat()) for key in changed},
     )  # fmt: skip
+
+
+def _kept_away(visit: _Visit, found: Found) -> dict[str, int]:
+    """How many files a rule of `anamnesis exclude` keeps away, by their path or since they were read."""
+    store, rules = visit.crawler.store, visit.crawler.exclusions.now()
+    if not rules.rules:
+        return {}
+    kept_away = 0
+    for key, each in found.sources.items():
+        folder, cursors = folder_of(each.source).rstrip("/"), store.ingest.cursors(key)
+        kept_away += sum(
+            rules.of_path(each.source.machine, f"{folder}/{file.path}") is not None
+            or (file.path in cursors and cursors[file.path].unread.startswith(EXCLUDED))
+            for file in each.files
+        )
+    return {EXCLUDED: kept_away} if kept_away else {}
 
 
 def _remember(visit: _Visit, found: Found) -> None:

@@ -10,8 +10,9 @@ from typing import Any, Protocol
 from anamnesis_pipeline.documents.formats import format_of, to_text
 from anamnesis_pipeline.documents.sections import says_too_little
 from anamnesis_pipeline.errors import DocumentUnreadable, DocumentUnsupported, TooLarge
+from anamnesis_pipeline.model import Episode
 from anamnesis_pipeline.sources.exclusion import sha256_of
-from anamnesis_pipeline.steps.exclusion import Exclusions, refuse
+from anamnesis_pipeline.steps.exclusion import Exclusions, kept_away_by, refuse
 from anamnesis_pipeline.steps.forget import Forgetter
 from anamnesis_pipeline.steps.forget_target import ForgetRequest
 from anamnesis_pipeline.steps.forgotten_uploads import SOURCE, UPLOADS, bring_back, drop_empty_upload
@@ -27,7 +28,8 @@ _MAGIC = ((b"%PDF-", ".pdf"), (b"{\\rtf", ".rtf"))
 @dataclass(frozen=True, slots=True)
 class Handed:
     """A document as it is handed in. `media_type` counts where the name says no type; `url` is where it is from;
-    `default_instance` is whose it is when it is new and `instance` names nobody.
+    `default_instance` is whose it is when it is new and `instance` names nobody. `path`: where it lies on `machine`,
+    absolute, for the rules by path; not kept.
     """
 
     filename: str
@@ -40,6 +42,8 @@ class Handed:
     url: str = ""
     instance: str = ""
     default_instance: str = ""
+    path: str = ""
+    machine: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,7 +108,7 @@ class Uploads:
 
     def take(self, handed: Handed) -> Upload:
         """Store a document; the next search finds it by its words. The same bytes are taken once: handed in again they
-        only get the project, the instance and the tags that are named then.
+        only get the project, the instance, the tags and the title that are named then.
 
         :raises TooLarge: more than 50 MiB.
         :raises DocumentUnsupported: neither name nor type nor content says a format that is read.
@@ -113,7 +117,7 @@ class Uploads:
         """
         if len(handed.data) > MOST_BYTES:
             raise TooLarge(f"the document has more than {MOST_BYTES >> 20} MiB; send it in pieces")
-        upload_id = sha256_of(handed.data)[:_ID_CHARS]
+        upload_id = upload_id_of(handed.data)
         known = self.get(upload_id)
         name = known.filename if known else self._masked(named(handed))
         self._refuse_excluded(handed, name, handed.project or (known.project if known else ""))
@@ -143,8 +147,8 @@ class Uploads:
     def _note(self, folder: str, name: str, data: bytes, ids: Sequence[str]) -> str:
         """Why nothing of an upload can be found, or not all of it; empty: all can."""
         if ids:
-            held = len(set(ids) - self._store.episodes.get(ids).keys())
-            return f"{counted(held, 'section')} are kept away: anamnesis exclude list" if held else ""
+            held = set(ids) - self._store.episodes.get(ids).keys()
+            return f"{counted(len(held), 'section')} kept away; {kept_away_by(self._store, held)}" if held else ""
         cursor = self._store.ingest.cursor(SOURCE, f"{folder}/{name}")
         if cursor is not None and cursor.unread:
             return cursor.unread.removeprefix(f"{folder}/").removeprefix(f"{name}: ")
@@ -158,15 +162,18 @@ class Uploads:
         named = {"project": self._masked(handed.project), "instance": self._masked(handed.instance)}
         changes = {name: value for name, value in named.items() if value and value != getattr(known, name)}
         more = tuple(tag for tag in dict.fromkeys(map(self._masked, handed.tags)) if tag not in known.tags)
-        if not changes and not more:
+        title = self._masked(handed.title)
+        is_titled = bool(title) and title != known.title
+        if not changes and not more and not is_titled:
             return replace(known, duplicate=True)
         episodes = self._store.episodes.get(known.episode_ids)
         for episode in episodes.values():
             tags = {"tags": tuple(dict.fromkeys((*episode.tags, *more)))} if more else {}
-            self._edit(episode.episode_id, {**changes, **tags})
+            titled = {"metadata": _with_title(episode, title)} if is_titled else {}
+            self._edit(episode.episode_id, {**changes, **tags, **titled})
         upload = replace(
             known, project=named["project"] or known.project, instance=named["instance"] or known.instance,
-            tags=(*known.tags, *more),
+            tags=(*known.tags, *more), title=title or known.title,
         )  # fmt: skip
         self._store.settings.set(UPLOADS + known.upload_id, _body(upload))
         self._embed(list(episodes))
@@ -200,6 +207,7 @@ class Uploads:
         if not self._exclusions.stamp:
             return
         refuse(self._exclusions.of_bytes(handed.data) or self._exclusions.of_project(project))
+        refuse(self._exclusions.of_path(handed.machine, handed.path) if handed.path else None)
         refuse(self._exclusions.of_path("", f"/{name}") or self._exclusions.of_content(to_text(name, handed.data)))
 
     def _folder(self, upload_id: str) -> str:
@@ -208,6 +216,17 @@ class Uploads:
         """
         times = bring_back(self._store, upload_id)
         return f"{upload_id}-{times}" if times else upload_id
+
+
+def _with_title(episode: Episode, title: str) -> dict[str, Any]:
+    """What is known of a section of a document that is called so by now."""
+    former = episode.metadata.get("title")
+    return {**episode.metadata, "title": [title, *(former[1:] if isinstance(former, list) else ())]}
+
+
+def upload_id_of(data: bytes) -> str:
+    """The id of an upload of these bytes."""
+    return sha256_of(data)[:_ID_CHARS]
 
 
 def named(handed: Handed) -> str:

@@ -43,12 +43,31 @@ def test_uploads_are_listed_and_one_is_forgotten_only_after_a_yes(notes: Path) -
 
 def test_what_is_said_of_a_document_that_is_there_already_counts(notes: Path, tmp_path: Path) -> None:
     run(str(notes), "--project", "acme/api", "--tag", "old")
-    again = run(str(notes), "--project", "acme/web", "--tag", "review")
+    again = run(str(notes), "--project", "acme/web", "--tag", "review", "--title", "Rounding")
     assert "notes.md was there already, in acme/web" in again.output
     with closing(open_store(Settings(home=tmp_path / "home"))) as store:
         (episode,) = store.episodes.page(Where(), 10).items
     assert (episode.project, {"old", "review"} <= set(episode.tags)) == ("acme/web", True)
+    assert episode.metadata["title"] == ["Rounding", "Ledger"]
+    assert json.loads(uploads("list", "--json").output)["uploads"][0]["title"] == "Rounding"
     assert "1 section, acme/web" in uploads("list").output
+
+
+def test_a_search_in_a_project_that_there_is_none_of_says_which_there_are(notes: Path) -> None:
+    run(str(notes), "--project", "acme/api")
+    search = ["search", "zanzibar", "--project"]
+    assert "zanzibar" in CliRunner().invoke(app, [*search, "api"]).output
+    said = CliRunner().invoke(app, [*search, "apy"]).output
+    assert "No project is called apy; there are: acme/api" in said
+
+
+def test_a_file_that_is_excluded_by_its_path_is_refused(notes: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    added = CliRunner().invoke(app, ["exclude", "add", "--path", str(notes.parent), "--reason", "not ours"])
+    assert added.exit_code == 0
+    monkeypatch.chdir(notes.parent)
+    refused = run("notes.md")
+    assert (refused.exit_code, "not ours" in refused.output) == (1, True)
+    assert "Nothing was uploaded" in uploads("list").output
 
 
 def test_files_are_taken_in_and_one_that_cannot_be_read_stops_no_other(

@@ -3,7 +3,8 @@
 from collections.abc import Callable
 from typing import Any
 
-from anamnesis_pipeline.model import ArchiveFrame, FileCursor
+from anamnesis_pipeline.archive_model import ArchiveFrame
+from anamnesis_pipeline.model import FileCursor
 from anamnesis_pipeline.store.ingest_base import IngestRecords, ParsedChunk
 
 

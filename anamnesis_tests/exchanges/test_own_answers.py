@@ -14,7 +14,7 @@ from anamnesis_pipeline.store.base import Store
 from anamnesis_tests.exchanges.ingested import OTHER, Ingested
 from anamnesis_tests.exchanges.log_lines import SESSION, Log
 
-SKILL = Path(__file__).parents[2] / "skills/recall/SKILL.md"
+SKILL = Path(__file__).parents[2] / "plugin/skills/recall/SKILL.md"
 ANSWER = '{"results":[{"excerpt":"Earlier you fixed the zeppelin."}]}'
 URL = "http://127.0.0.1:3010/api/episodes/search"
 

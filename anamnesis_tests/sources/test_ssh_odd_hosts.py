@@ -8,6 +8,7 @@ import pytest
 
 from anamnesis_pipeline.documents.languages import format_of
 from anamnesis_pipeline.errors import HostRefused, HostUnreachable, SourceMissing, SourceUnreadable
+from anamnesis_pipeline.sources import clock_estimate, ssh
 from anamnesis_pipeline.sources.document_selection import Rules
 from anamnesis_pipeline.sources.specs import DOCUMENTS, LOGS, SourceSpec
 from anamnesis_pipeline.sources.ssh_link import SshLink
@@ -150,6 +151,23 @@ def test_the_difference_of_clocks_is_measured(tmp_path, user_key, known, opened,
         assert host.clock_skew_s() is None
         survey(host, tmp_path / "bin")
         assert abs(host.clock_skew_s() - ahead_s) < 5
+
+
+@pytest.mark.parametrize(("kept_s", "asked"), [(900, 1), (0, 3)])
+def test_the_clock_is_asked_for_now_and_then(tmp_path, user_key, known, opened, monkeypatch, kept_s, asked):
+    monkeypatch.setattr(ssh, "CLOCK_S", kept_s)
+    monkeypatch.setattr(clock_estimate, "LONG_S", 60.0)
+    (tmp_path / "bin").mkdir()
+    date = tmp_path / "bin" / "date"
+    date.write_text(f'#!/bin/sh\necho >>{tmp_path}/asked; exec /bin/date "$@"\n')
+    date.chmod(0o755)
+    with openssh_server(tmp_path / "sshd", user_key, {"PATH": f"{tmp_path}/bin:/usr/bin:/bin"}) as server:
+        known(server)
+        host = opened(server.place)
+        for _ in range(3):
+            survey(host, tmp_path / "bin")
+        assert len((tmp_path / "asked").read_text().splitlines()) == asked
+        assert abs(host.clock_skew_s()) < 2
 
 
 def test_a_host_whose_grep_is_another_one_still_tells_what_to_ignore(tmp_path, user_key, known, opened):

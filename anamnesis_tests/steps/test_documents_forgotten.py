@@ -10,6 +10,7 @@ from anamnesis_pipeline.commands.forget import render
 from anamnesis_pipeline.document_model import Section
 from anamnesis_pipeline.documents.sections import sections_of
 from anamnesis_pipeline.steps import forgotten_sections
+from anamnesis_pipeline.steps.blocklist import lift
 from anamnesis_pipeline.steps.episodes import delete_episode
 from anamnesis_pipeline.steps.forget import Forgetter
 from anamnesis_pipeline.steps.forget_target import ForgetRequest
@@ -69,6 +70,41 @@ def test_what_was_forgotten_stays_away_under_whatever_path(home: DocumentHome) -
     assert "3010" not in archived(home) + "".join(e.raw_exchange for e in home.episodes(every=True))
     assert len([text for text in home.texts() if "orange" in text]) == 2
     assert "installer" in "".join(home.texts())
+
+
+@pytest.mark.parametrize("heading", ["## Where it listens", "**Ports**", "Ports\n-----", ""])
+@pytest.mark.parametrize("how", ["forgotten", "deleted"])
+def test_the_body_of_a_forgotten_section_stays_away_under_another_heading_and_without_one(
+    home: DocumentHome, heading: str, how: str
+) -> None:
+    laptop, desk = home.source("laptop"), home.source("desk")
+    write(laptop, "a.md", page(SETUP, PORTS))
+    home.ingest(laptop)
+    found = home.one("3010").episode_id
+    if how == "deleted":
+        delete_episode(home.store, found)
+    else:
+        forgetter(home).forget(ForgetRequest(ids=(found,)))
+    body = PORTS.removeprefix("## Ports").strip().replace(", and", ",\nand")
+    write(desk, "other.md", f"# Other things\n\n{heading}\n\n{body}\n\n{COLORS}\n")
+    write(desk, "fx.txt", body)
+    home.ingest(desk)
+    assert "3010" not in "".join(e.raw_exchange for e in home.episodes(every=True))
+    assert "orange" in "".join(home.texts())
+    assert how == "deleted" or "3010" not in archived(home)
+    lift(home.store, found)
+    home.ingest(laptop, desk)
+    assert "3010" in "".join(home.texts())
+
+
+def test_a_short_body_is_no_reason_to_stay_away(home: DocumentHome) -> None:
+    notes = home.source("notes")
+    write(notes, "a.md", page("## Walrus\n\nNothing is known of it.", COLORS))
+    home.ingest(notes)
+    forgetter(home).forget(ForgetRequest(ids=(home.one("Walrus").episode_id,)))
+    write(notes, "b.md", page("## Quagga and other zebras of the plains\n\nNothing is known of it."))
+    home.ingest(notes)
+    assert "Quagga" in "".join(home.texts())
 
 
 def test_a_file_of_which_no_sections_can_be_made_stops_no_other_once_something_was_forgotten(

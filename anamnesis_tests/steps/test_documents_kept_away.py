@@ -130,6 +130,16 @@ def test_a_root_that_lists_nothing_at_all_is_a_problem_and_asks_for_no_run(ticks
     assert "twice" in ticks.home.texts()[0]
 
 
+@pytest.mark.parametrize("rule", [PROJECT, CONTENT, Rule(RuleKind.PATTERN, "plan.md")])
+def test_the_status_counts_what_rules_leave_out(ticks: Ticks, rule: Rule) -> None:
+    add_rule(ticks.home.store, rule)
+    write(ticks.source, "plan.md", SECRET_PLAN)
+    for _ in range(2):
+        ticks.tick()
+    (row,) = crawler_status(ticks.home.store, list(ticks.home.specs.values()), 300, ticks.now).sources
+    assert row.look.left_out == {"excluded by a rule": 1}
+
+
 def test_what_is_kept_away_is_no_error(ticks: Ticks) -> None:
     add_rule(ticks.home.store, PROJECT)
     write(ticks.source, "plan.md", SECRET_PLAN)
@@ -167,3 +177,16 @@ def test_a_forgotten_section_comes_at_the_next_look_when_its_entry_is_lifted(tic
     lift(ticks.home.store, found)
     assert [ticks.tick() for _ in range(2)] == [1, 0]
     assert "twice" in ticks.home.texts()[0]
+
+
+def test_a_text_whose_successor_a_rule_holds_back_names_it_when_that_came(ticks: Ticks) -> None:
+    write(ticks.source, "plan.md", SECRET_PLAN)
+    ticks.tick()
+    added, _ = add_rule(ticks.home.store, Rule(RuleKind.CONTENT_PATTERN, "thrice"))
+    write(ticks.source, "plan.md", SECRET_PLAN.replace("twice", "thrice"), T0 + 60)
+    ticks.tick()
+    (old,) = ticks.home.episodes(every=True)
+    assert (old.status, old.superseded_by) == ("superseded", None)
+    lift(ticks.home.store, added.rule_id)
+    ticks.home.ingest(*(s for s in ticks.home.store.ingest.sources() if s.spec == "shop"))
+    assert ticks.home.one("twice", every=True).superseded_by == ticks.home.one("thrice").episode_id

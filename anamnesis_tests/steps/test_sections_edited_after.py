@@ -5,7 +5,8 @@ from pathlib import Path
 import pytest
 
 from anamnesis_pipeline.model import Source
-from anamnesis_pipeline.steps.blocklist import lift
+from anamnesis_pipeline.sources.exclusion import Rule, RuleKind
+from anamnesis_pipeline.steps.blocklist import add_rule, blocklist, lift
 from anamnesis_pipeline.steps.episodes import delete_episode
 from anamnesis_pipeline.steps.forget_target import ForgetRequest
 from anamnesis_pipeline.steps.host_clock import read_problems
@@ -67,7 +68,12 @@ def test_what_grew_around_a_forgotten_text_is_remembered_without_it(home: Docume
     assert "walrus" not in everything(home)
     assert "On day 0 the gate" in everything(home)
     assert "On day 29 the gate" in "".join(home.texts())
-    assert any("much like a forgotten text" in problem for problem in read_problems(home.store.settings, notes.key))
+    (entry,) = blocklist(home.store, 10)
+    assert entry.label == f"notes:{notes.root}/{name}"
+    way_back = (
+        f"{name}: what is much like a forgotten text stays away; to let it in: anamnesis exclude remove {entry.id}"
+    )
+    assert way_back in read_problems(home.store.settings, notes.key)
     write(notes, name, first + later + "The last day was a Sunday.\n", T0 + 90)
     home.ingest(notes)
     assert "walrus" not in everything(home)
@@ -166,3 +172,15 @@ def test_the_current_text_stays_when_an_older_one_is_forgotten(home: DocumentHom
     write(notes, "a.md", page(COLORS, SETUP, EDITED), T0 + 90)
     home.ingest(notes)
     assert "3000 on" in home.one("3010").raw_exchange
+
+
+def test_where_a_rule_keeps_an_edited_text_away_the_rule_is_named(home: DocumentHome) -> None:
+    notes = home.source("notes")
+    write(notes, "a.md", page(SETUP, PORTS))
+    home.ingest(notes)
+    rule, _ = add_rule(home.store, Rule(RuleKind.CONTENT_PATTERN, "3000 of"))
+    home.pipeline.forgetter().forget(ForgetRequest(ids=(home.one("3010").episode_id,)), rule.rule_id)
+    write(notes, "a.md", page(SETUP, EDITED), T0 + 50)
+    (report,) = home.ingest(notes)
+    assert report.crawl.problems[0].endswith(f"anamnesis exclude remove {rule.rule_id}")
+    assert "3010" not in "".join(home.texts())

@@ -1,0 +1,234 @@
+"""Whether the right side of an assignment is a secret, and where it ends. Pure.
+
+A generated password holds brackets, percent signs and commas as code does. So a value is a template only as a whole,
+and brackets without quotes are of a password where a word between them is none that a program would use.
+"""
+
+import re
+
+LONGEST_VALUE, LONGEST_BARE_VALUE = 4096, 256
+"""Characters; a longer value of an assignment is data."""
+SHORTEST_VALUE = 8
+LONGEST_SPACED_VALUE = 64
+"""Characters of a value with spaces; a longer one is a text."""
+
+PLACEHOLDER = re.compile(
+    r"""\*{3}|\.{3}|…|x{4}|0{8}|12345678|abcdef(?!\d)|REDACTED
+    |your[_\-]?|example|change[_\-]?me|change[_\-]?this|placeholder|dummy|sample|foobar|lorem|insert
+    |process\.env|environ|getenv|\benv\.|secrets?\.|\bvault:""",
+    re.IGNORECASE | re.VERBOSE,
+)
+"""What marks a value as a stand-in for a secret, or as code that fetches one."""
+FIELD = re.compile(
+    r"""[$\#%]?\{\{[^{}]*\}\}|[$\#%]\{[^{}]*\}|\$\([^()]*\)|<%[^%]*%>
+    |(?P<named>\{[ ]?(?:[A-Za-z_][\w.:\-()\[\]]*|\d{0,2})(?:[!:][^{}\s]{0,20})?[ ]?\}
+    |%\([A-Za-z_]\w*\)[a-z]|%[A-Za-z_]\w*%|@[A-Za-z_]+@
+    |(?:<|&lt;|&\#x3[Cc];)/?[A-Za-z][\w .\-:/="']*(?:>|&gt;|&\#x3[Ee];)
+    |^\[[A-Za-z_][\w .\-]*\]$
+    |(?:^|(?<=[:/@ ,]))\$(?:[A-Za-z_]\w*(?:(?:->|::|\.|:)\w+|\[\w*\]|\(\))*|\d)(?=[:/@ ,]|$))
+    |%[\-+\#0]?\d{0,3}(?:\.\d+)?[lhz]{0,2}[diouxXeEfgGcsrqv]""",
+    re.VERBOSE,
+)
+"""A place that a program fills: `${X}`, `{{ x }}`, `$(x)`, `{x}`, `%(x)s`, `%X%`, `<x>`, `$X`, `%s`."""
+_STRUCTURE = re.compile(r"[\[{]\s*[\"'{\[]")
+_PATTERN = re.compile(r"\(\?[:=!<P]|\[\^?(?:a-z|A-Z|0-9|\\)|\\[dwsDWSb](?!\w)|\]\{\d")
+"""What a regular expression has and hardly a password."""
+_CODE = re.compile(r"[()\[\]{}<>,;&|\"'`]|=>|::")
+"""What ends a value in code, or is an expression there."""
+
+WORDS = re.compile(r"_{0,2}[A-Za-z]+(?:[_\-./: ][A-Za-z]*)*[.,;:!?]?")
+HUMPS = re.compile(r"[A-Z]?[a-z]+|[A-Z]+(?![a-z])")
+CODE_WORDS = frozenset(
+    (
+        "account any auth bool buffer bytes change client code config confirm credential credentials current dict "
+        "encrypted env error field form from get hash hashed input int invalid key label list login manager map "
+        "missing name new none null object old option optional page param pass password plain provider ref reference "
+        "request required reset response secret server service set store str string text token type user value vault "
+        "with "
+    ).split()
+)
+"""Words in the names of code that stand where a password could: `SecretStr`, `currentPassword`."""
+STOCK_VALUES = re.compile(
+    "(?:pass(?:word|phrase)?s?|pwd|secret|token|postgres|test|my)+[0-9]{0,3}|undefined|required|optional|disabled|enabled"
+    "|unauthorized|authorization|credentials?",
+    re.IGNORECASE,
+)
+
+
+CLASS_CHANGE = re.compile(r"(?<=[a-z])(?=[A-Z0-9])|(?<=[A-Z])(?=[a-z0-9])|(?<=[0-9])(?=[A-Za-z])")
+RANDOM_CHANGES = 5
+"""Changes between small letters, capitals and digits in so short a value that no name such as `base64Encode` has."""
+
+
+def looks_random(value: str) -> bool:
+    """Letters and digits mixed with no word shape: what generated credentials look like."""
+    digits = sum(c.isdigit() for c in value)
+    letters = sum(c.isalpha() for c in value)
+    if digits >= 2 and letters >= 2:
+        return not re.fullmatch(r"[A-Za-z_.\-/]*\d{1,4}", value)
+    return bool(digits) and len(value) >= 10 and len(CLASS_CHANGE.findall(value)) >= RANDOM_CHANGES
+
+
+KEY_FILE = re.compile(r"id_(?:rsa|dsa|ecdsa|ed25519)(?:[_.\-][\w.\-]*)?|[\w.\-]+\.(?:pem|key|pub|crt|p12|pfx|ppk)")
+"""The name of a file with a key: what `private key: …` says in prose and settings."""
+
+
+_PATH = re.compile(r"[./~@][\w./~@\-+:%]*(?:\?[\w=&.\-%]*)?$|[a-z][a-z0-9+]*://|[A-Za-z]:\\|v?\d+(?:\.\d+)+$")
+
+
+def is_path_or_address(value: str) -> bool:
+    """A file, a URL or a version: values of keys such as `token_url`."""
+    return bool(_PATH.match(value) or KEY_FILE.fullmatch(value))
+
+
+_TECHNICAL = re.compile(
+    r"(?i)0x[0-9a-f]+|(?:base|utf_?|sha_?|aes|rsa|u?int|float|ascii|latin|windows|rfc|pkcs)[_\-]?\d{1,5}"
+    r"|md[45]|x509|ed25519|ed448|curve\d+|x25519|mlkem\d+p?\d*|secp\d+[a-z]1|pbkdf2|argon2(?:id|[id])?|oauth[12]?|https?[23]"
+    r"|neo4j|log4j|(?<![a-z\d])(?:b64|x86|i18n|l10n|a11y|k[38]s|e2e|s3|ec2|ipv?[46]|v\d+|win(?:32|64)|mp[34]|[23][fd]a?"
+    r"|web[23]|p12|p\d{3}|py[23]\d*|lib2|[iuf](?:8|16|32|64)|hs\d+|[re]s\d+)(?![a-z\d])|(?<![a-z\d])b64(?=[ed])"
+)
+_PAIRS = {")": "(", "]": "[", "}": "{"}
+_ODD = re.compile(r"[A-Za-z]\d+[A-Za-z]|\d[A-Z]|\d[a-z]\d|\d[a-z]{5}")
+
+
+def has_odd_word(text: str) -> bool:
+    """Whether letters and digits are mixed within a word as no name or number has them, but for `sha256Hash`."""
+    return bool(_ODD.search(_TECHNICAL.sub(" ", text)))
+
+
+_UPPER_AND_LOWER = re.compile(r"[A-Z].*[a-z]|[a-z].*[A-Z]")
+_MARKS = frozenset("#%^~!?*+|&@$")
+FEWEST_HUMPS = 5
+
+
+def _is_jumbled(value: str) -> bool:
+    """Whether letters of both cases make no words, or stand among more marks than an expression has."""
+    if len(value) < 10 or not _UPPER_AND_LOWER.search(value):
+        return False
+    humps = HUMPS.findall(value)
+    if len(humps) >= FEWEST_HUMPS and 2 * sum(len(hump) <= 2 for hump in humps) >= len(humps):
+        return True
+    unopened = sum(value.count(closing) > value.count(opening) for closing, opening in _PAIRS.items())
+    return len(_MARKS.intersection(value)) + unopened >= (2 if re.search(r"\d", value) else 3)
+
+
+def _without_fields(value: str) -> str:
+    return FIELD.sub(lambda field: field[0] if field["named"] and has_odd_word(field[0]) else "", value)
+
+
+def is_stand_in(value: str, shortest: int = 3) -> bool:
+    """Whether a value is a placeholder: it says so, or what fields leave of it is shorter than a secret."""
+    literal = _without_fields(value)
+    if literal != value and len(literal.strip("-_.:/,;@=+ ")) < shortest and not has_odd_word(literal):
+        return True
+    return bool(PLACEHOLDER.search(literal))
+
+
+def is_literal_secret(value: str, *, quoted: bool, strong: bool) -> bool:
+    """Whether the right side of an assignment is a secret rather than a placeholder, code, a type or prose.
+
+    :param strong: the key says password or secret, so a plain word counts too if it is quoted or in a shell export.
+    """
+    if not SHORTEST_VALUE <= len(value) <= LONGEST_VALUE:
+        return False
+    spaced = re.search(r"\s", value)
+    value = value[:LONGEST_BARE_VALUE]
+    if _is_something_else(value):
+        return False
+    if spaced:
+        return quoted and strong and _is_generated_with_spaces(value)
+    if not quoted and _CODE.search(value):
+        return _is_secret_among_code(value, strong=strong)
+    if looks_random(value):
+        return True
+    return strong and not (_is_name(value) if value.isalpha() else WORDS.fullmatch(value))
+
+
+def _is_something_else(value: str) -> bool:
+    """Whether it is a placeholder, a path, a stock word, a ruler, JSON or a regular expression."""
+    if is_stand_in(value, SHORTEST_VALUE) or is_path_or_address(value) or STOCK_VALUES.fullmatch(value):
+        return True
+    return bool(re.search(r"([^\\])\1{5}", value) or _STRUCTURE.match(value) or _PATTERN.search(value))
+
+
+def _is_name(letters: str) -> bool:
+    """Whether letters are a name in code: in capitals, or of several words of which code uses one."""
+    words = [word.lower() for word in HUMPS.findall(letters)]
+    return letters.isupper() or (len(words) > 1 and not CODE_WORDS.isdisjoint(words))
+
+
+def is_passing(key: str, value: str) -> bool:
+    """Whether a key is the word of `PASS: test_parser` or `second pass: rewriting` rather than a password's."""
+    return key == "PASS" or (key.lower() == "pass" and not looks_random(value))
+
+
+def _is_generated_with_spaces(value: str) -> bool:
+    is_short = len(value) <= LONGEST_SPACED_VALUE and value.isprintable()
+    return is_short and value == value.strip() and value[0] not in ",;+)" and has_odd_word(value)
+
+
+def _is_secret_among_code(value: str, *, strong: bool) -> bool:
+    """Whether it is a secret though it holds what in code ends a value or is an expression."""
+    if _ENTITY.search(value) or (_MEMBER.match(value) and not has_odd_word(value)):
+        return False
+    head = _PLAIN.match(value)
+    before = head[0] if head else ""
+    if not _BRACKET.search(before) and is_literal_secret(before, quoted=False, strong=strong):
+        return True
+    return strong and (has_odd_word(value) or _is_jumbled(value))
+
+
+# --- where a value without quotes ends ---------------------------------------------------------------------
+
+
+_PLAIN = re.compile(r"[^\s\"'`,;<>|&)]+")
+_ENTITY = re.compile(r"&(?:lt|gt|\#x3[ce]);", re.IGNORECASE)
+_MEMBER = re.compile(r"\$[A-Za-z_]\w*(?:->|::|[\[{(])")
+_BRACKET = re.compile(r"[()\[\]{}]|=>|::")
+_RUN = re.compile(rf"(?:[^\s\"'`]|(?<=\w)[\"'`](?=\w)){{0,{LONGEST_BARE_VALUE}}}")
+_NAME = r"(?:(?:[a-z][a-z\d]*|[A-Z][a-z\d]+)(?:[A-Z][a-z\d]+|[_.\-][A-Za-z\d]+)*|[A-Z][A-Z\d_]*)(?:\[\w*\])?"
+_NEXT = re.compile(
+    rf"(?:[&;,]|&amp;){_NAME}(?:=|:(?!//))|(?:&&|\|\|)(?:\s|$|[a-z_./$(!]{{2}})"
+    r"|</?[a-z][a-z:\-]*[1-6]?(?:/?>| [a-z\-]+=)|</[A-Za-z]{{1,20}}>|\[REDACTED:"
+)
+"""What comes behind a value: the next pair of a query or a list, another command, a tag, a mask."""
+_CLOSING = re.compile(r"[)\]}>]")
+_LOOKED_AHEAD = 20
+_MORE_WORDS = re.compile(r"(?: [^\s\"'`#]{1,64}){1,3}(?=[ \t]*(?: #|\r?\n|\Z))")
+_LINE_BEGINS = re.compile(r"(?:^|\n)[ \t\-]*[\w.\-]*[ \t]*\Z")
+
+
+def bare_value(text: str, low: int, key: int) -> str:
+    """The value without quotes that begins at `low` and belongs to the key that begins at `key`.
+
+    A bracket that closes what was opened before the key is none of it, and neither is a comma behind it.
+    """
+    run = _RUN.match(text, low)
+    value = run[0] if run else ""
+    if following := _NEXT.search(text[low : low + len(value) + _LOOKED_AHEAD]):
+        value = value[: following.start()]
+    return _without_closing(value, text[max(0, key - LONGEST_BARE_VALUE) : key]).rstrip(",;")
+
+
+def _without_closing(value: str, before: str) -> str:
+    inside: list[str] = []
+    if not _CLOSING.search(value):
+        return value
+    for at, character in enumerate(value):
+        if character in "([{":
+            inside.append(character)
+        elif opening := _PAIRS.get(character):
+            if inside and inside[-1] == opening:
+                inside.pop()
+            elif before.count(opening) > before.count(character) and not value[at + 1 : at + 2].isalnum():
+                return value[:at]
+    is_tag = value.endswith(">") and before.count("<") > before.count(">")
+    return value[:-1] if is_tag else value
+
+
+def more_words(text: str, key: int, end: int) -> int:
+    """Where a setting ends whose value goes on behind a space; `end` unless the whole rest of the line is such."""
+    more = _MORE_WORDS.match(text, end)
+    if more is None or not _LINE_BEGINS.search(text[max(0, key - 80) : key]):
+        return end
+    return more.end() if all(has_odd_word(word) for word in more[0].split()) else end
