@@ -1,12 +1,42 @@
 """The contract of an embedder."""
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Literal, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
 Role = Literal["query", "passage"]
+ROLES: tuple[Role, ...] = ("query", "passage")
+
+
+@dataclass(frozen=True, slots=True)
+class Embedded:
+    """What one pass of the model makes of some texts. `vectors` has shape (len(texts), dim), unit length.
+
+    `tokens`: for each text its token vectors, shape (tokens, dims), at least one: of queries float32, whose lengths are
+    their shares of the query and sum to 1, of passages int8, their signs. None: the space has no token vectors.
+    """
+
+    vectors: NDArray[np.float32]
+    tokens: Sequence[NDArray[np.int8] | NDArray[np.float32]] | None
+
+
+@dataclass(frozen=True, slots=True)
+class QueryVectors:
+    """A query's vector, shape (dim,), unit length, and token vectors, shape (tokens, dims), whose lengths are their
+    shares of the query and sum to 1. All float32. `tokens` is None where the space has no token vectors.
+    """
+
+    vector: NDArray[np.float32]
+    tokens: NDArray[np.float32] | None = None
+
+
+def query_vectors(embedded: Embedded) -> QueryVectors:
+    """Those of the one query that was embedded."""
+    tokens = embedded.tokens[0].astype(np.float32, copy=False) if embedded.tokens is not None else None
+    return QueryVectors(embedded.vectors[0], tokens)
 
 
 class Embedder(Protocol):
@@ -27,4 +57,9 @@ class Embedder(Protocol):
         :raises RetryLater: the model is still loading, or too many calls wait.
         :raises UnknownModel: the model could not be loaded.
         :raises InvalidVectors: the model makes vectors that are no numbers; none is returned.
+        """
+
+    def embed_with_tokens(self, texts: Sequence[str], role: Role) -> Embedded:
+        """The same vectors, and token vectors from the same pass. The model's prefix and special pieces have none; of
+        a text longer than the window those of all its windows follow each other. Raises as `embed` does.
         """

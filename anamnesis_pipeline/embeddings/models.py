@@ -13,6 +13,7 @@ from typing import Any
 
 from anamnesis_pipeline.embeddings import registry
 from anamnesis_pipeline.embeddings.cores import has_gpu
+from anamnesis_pipeline.embeddings.token_vectors import TOKEN_DIMS
 from anamnesis_pipeline.errors import UnknownModel
 from anamnesis_pipeline.model import Space
 
@@ -48,6 +49,8 @@ class ModelFiles:
     query_prefix: str
     passage_prefix: str
     fingerprint: str
+    token_dims: int = 0
+    """Width of the token vectors that a space of this model is to have; 0: none."""
 
     def space(self, generation: int = 1, precision: str = "fp32") -> Space:
         """The space that vectors of this model live in."""
@@ -55,7 +58,7 @@ class ModelFiles:
         key = f"{slug}-{self.fingerprint}" + (f"-g{generation}" if generation > 1 else "")
         return Space(
             key=key, model_id=self.model_id, dim=self.dim, generation=generation, query_prefix=self.query_prefix,
-            passage_prefix=self.passage_prefix, pooling=self.pooling, precision=precision,
+            passage_prefix=self.passage_prefix, pooling=self.pooling, precision=precision, token_dims=self.token_dims,
         )  # fmt: skip
 
 
@@ -209,6 +212,7 @@ def _describe(model_id: str, path: Path) -> ModelFiles:
     return ModelFiles(
         model_id=model_id, path=path, dim=dim, pooling=pooling, window=window, query_prefix=query_prefix,
         passage_prefix=passage_prefix, fingerprint=hashlib.sha256(identity.encode()).hexdigest()[:8],
+        token_dims=min(TOKEN_DIMS, _first_number(config, _WIDTHS)),
     )  # fmt: skip
 
 

@@ -14,10 +14,11 @@ from functools import partial
 import numpy as np
 from numpy.typing import NDArray
 
-from anamnesis_pipeline.embeddings.base import Role
+from anamnesis_pipeline.embeddings.base import ROLES, Embedded, Role
 from anamnesis_pipeline.embeddings.cores import Priority, available_cores, cores_for, pin_this_thread, rank_this_thread
-from anamnesis_pipeline.embeddings.pool_work import Call, LoadedModel, WorkQueue
+from anamnesis_pipeline.embeddings.pool_work import Call, LoadedModel, TokenWish, WorkQueue
 from anamnesis_pipeline.embeddings.precision import Device
+from anamnesis_pipeline.embeddings.token_vectors import Projection, Rows, of_passage, of_query
 from anamnesis_pipeline.errors import AnamnesisError, EmbeddingQueueFull, ModelLoading, UnknownModel
 
 BATCH_TOKENS = {Priority.QUERY: 512, Priority.LIVE: 2048, Priority.BACKGROUND: 2048}
@@ -38,6 +39,8 @@ class PoolModel:
 
     :param on_loaded: told of the model once it is in memory, on the thread that called `load`.
     :param device: `cuda` wants one worker and large batches.
+    :param projection: what the space's token vectors are projected by; on the thread that loads, since it may have to
+        be learned with the model in memory. None: the space has none.
     """
 
     model_id: str
@@ -48,6 +51,7 @@ class PoolModel:
     passage_prefix: str = ""
     on_loaded: Callable[[LoadedModel], None] = lambda model: None
     device: Device = "cpu"
+    projection: Callable[[LoadedModel], Projection | None] = lambda model: None
 
     def prefix(self, role: Role) -> str:
         """What the model wants in front of a text of this role."""
@@ -74,6 +78,7 @@ class PinnedPool:
         self._lock = threading.Lock()
         self._closed = False
         self._loaded: LoadedModel | None = None
+        self._wishes: dict[Role, TokenWish] = {}
         self._workers: dict[int, threading.Thread] = {}
         self.failure: str | None = None
         """Why the model could not be loaded; None while there is hope."""
@@ -155,7 +160,11 @@ class PinnedPool:
             pin_this_thread(self._cores)
             rank_this_thread(self._priority)
             self._model.on_worker()
-            loaded.set_result(self._model.load())
+            model = self._model.load()
+            projection = self._model.projection(model)
+            if projection is not None:
+                self._wishes = {role: _wish(model, projection, role, self._model.prefix(role)) for role in ROLES}
+            loaded.set_result(model)
         except BaseException as exc:
             loaded.set_exception(exc)
 
@@ -177,18 +186,26 @@ class PinnedPool:
         :raises UnknownModel: the model could not be loaded.
         :raises InvalidVectors: the model makes vectors that are no numbers.
         """
+        return self._made(texts, role, with_tokens=False).vectors
+
+    def embed_with_tokens(self, texts: Sequence[str], role: Role) -> Embedded:
+        """See Embedder; raises as `embed` does."""
+        return self._made(texts, role, with_tokens=True)
+
+    def _made(self, texts: Sequence[str], role: Role, *, with_tokens: bool) -> Embedded:
         model = self._require_model()
+        wish = self._wishes.get(role) if with_tokens else None
         if not texts:
-            return np.empty((0, self.dim), dtype=np.float32)
+            return Embedded(np.empty((0, self.dim), dtype=np.float32), None if wish is None else [])
         if not self._waiting.acquire(blocking=False):
             raise EmbeddingQueueFull(f"{self._queue_max} calls wait for the embedding model; try again in a second")
         try:
             prefix = self._model.prefix(role)
-            call = Call(model, self.model_id, self.dim, [prefix + text for text in texts])
+            call = Call(model, self.model_id, self.dim, [prefix + text for text in texts], wish)
             if not self._queue.put(call, role):
                 self._require_model()
             try:
-                return call.vectors.result()
+                return call.made.result()
             except BaseException as exc:
                 call.fail(exc)  # a signal ended the wait: the batches that nobody waits for any more are skipped
                 raise
@@ -260,3 +277,14 @@ class PinnedPool:
         self._queue.close()
         for worker in workers:
             worker.join(timeout=_CLOSE_TIMEOUT_S)
+
+
+def _wish(model: LoadedModel, projection: Projection, role: Role, prefix: str) -> TokenWish:
+    """Token vectors of one role, without those of the pieces of the model's own prefix."""
+    with_prefix, without = model.token_ids([prefix.rstrip(), ""])
+    first = len(with_prefix) - len(without)
+
+    def finish(rows: Rows) -> NDArray[np.int8] | NDArray[np.float32]:
+        return of_query(rows[first:]) if role == "query" else of_passage(rows[first:])
+
+    return TokenWish(projection, finish)

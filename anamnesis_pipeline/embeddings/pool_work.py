@@ -5,15 +5,17 @@ from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future
 from contextlib import contextmanager, suppress
+from dataclasses import dataclass
 from functools import partial
 from typing import Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
-from anamnesis_pipeline.embeddings.base import Role
+from anamnesis_pipeline.embeddings.base import Embedded, Role
 from anamnesis_pipeline.embeddings.batching import length_sorted_batches
 from anamnesis_pipeline.embeddings.precision import count_invalid, invalid_vectors
+from anamnesis_pipeline.embeddings.token_vectors import Projection, Rows
 
 QUERY_CHARS = 8_192
 """Queries that wait are done together up to this many characters, some 2,000 word pieces."""
@@ -42,44 +44,77 @@ class LoadedModel(Protocol):
     def forward(self, batch: Sequence[Sequence[int]]) -> NDArray[np.float32]:
         """Unit vectors of one batch; a text longer than the model's window is embedded in windows."""
 
+    def forward_with_tokens(
+        self, batch: Sequence[Sequence[int]], projection: Projection | None
+    ) -> tuple[NDArray[np.float32], list[Rows]]:
+        """The same, and the projected unit vectors of each text's own pieces."""
+
+
+@dataclass(frozen=True, slots=True)
+class TokenWish:
+    """How token vectors of a call are made. `finish` makes of a text's unit rows what the caller gets."""
+
+    projection: Projection
+    finish: Callable[[Rows], NDArray[np.int8] | NDArray[np.float32]]
+
 
 class Call:
-    """One call of `embed`: its texts, and its vectors once the last batch is done."""
+    """One call of the pool: its texts, and what is made of them once the last batch is done."""
 
-    def __init__(self, model: LoadedModel, model_id: str, dim: int, texts: Sequence[str]) -> None:
+    def __init__(
+        self, model: LoadedModel, model_id: str, dim: int, texts: Sequence[str], wish: TokenWish | None = None
+    ) -> None:
+        """:param wish: how its token vectors are made; None: it wants none."""
         self.model = model
         self.texts = texts
         self.dim = dim
-        self.vectors: Future[NDArray[np.float32]] = Future()
+        self.wish = wish
+        self.made: Future[Embedded] = Future()
         self.token_ids: list[list[int]] = [[] for _ in texts]
         self._model_id = model_id
-        self._rows = np.empty((len(texts), dim), dtype=np.float32)
+        self._vectors = np.empty((len(texts), dim), dtype=np.float32)
+        self._tokens: dict[int, NDArray[np.int8] | NDArray[np.float32]] = {}
         self._left = len(texts)
         self._lock = threading.Lock()
 
     @property
     def failed(self) -> bool:
         """Whether some part of it raised: the rest is not worth doing."""
-        return self.vectors.done()
+        return self.made.done()
 
     def fail(self, exc: BaseException) -> None:
         """Raise this where the call was made; a second failure changes nothing."""
         with self._lock:
-            if not self.vectors.done():
-                self.vectors.set_exception(exc)
+            if not self.made.done():
+                self.made.set_exception(exc)
 
-    def put(self, rows: Sequence[int], vectors: NDArray[np.float32]) -> None:
-        """The vectors of some texts; with the last ones the call is answered.
+    def put(self, rows: Sequence[int], vectors: NDArray[np.float32], tokens: Sequence[Rows]) -> None:
+        """What was made of some texts; with the last ones the call is answered.
 
+        :param tokens: of each of them; ignored by a call that wants none.
         :raises InvalidVectors: some are no numbers; nothing is returned then.
         """
-        if wrong := count_invalid(vectors):
+        wrong = count_invalid(vectors)
+        if self.wish is not None:
+            wrong = max(wrong, sum(not np.isfinite(found).all() for found in tokens))
+        if wrong:
             raise invalid_vectors(self._model_id, self.model.precision, wrong, len(vectors))
-        self._rows[rows] = vectors
+        self._vectors[rows] = vectors
+        if self.wish is not None:
+            self._tokens.update(zip(rows, map(self.wish.finish, tokens), strict=True))
         with self._lock:
             self._left -= len(rows)
-            if not self._left and not self.vectors.done():
-                self.vectors.set_result(self._rows)
+            if not self._left and not self.made.done():
+                self.made.set_result(Embedded(self._vectors, self._all_tokens()))
+
+    def _all_tokens(self) -> list[NDArray[np.int8] | NDArray[np.float32]] | None:
+        return [self._tokens[row] for row in range(len(self.texts))] if self.wish is not None else None
+
+    def forward(self, batch: Sequence[Sequence[int]]) -> tuple[NDArray[np.float32], list[Rows]]:
+        """The vectors of one batch, with token vectors if this call wants them."""
+        if self.wish is None:
+            return self.model.forward(batch), []
+        return self.model.forward_with_tokens(batch, self.wish.projection)
 
 
 class WorkQueue:
@@ -165,7 +200,7 @@ class WorkQueue:
 def _embed_batch(call: Call, rows: list[int]) -> None:
     with _answering(call):
         if not call.failed:
-            call.put(rows, call.model.forward([call.token_ids[row] for row in rows]))
+            call.put(rows, *call.forward([call.token_ids[row] for row in rows]))
 
 
 def _embed_queries(calls: list[Call]) -> None:
@@ -174,22 +209,25 @@ def _embed_queries(calls: list[Call]) -> None:
         with suppress(Exception):  # raised again below, to whom it concerns
             _embed_together(calls)
     for call in calls:
-        if not call.vectors.done():
+        if not call.made.done():
             with _answering(call):
                 _embed_together([call])
 
 
 def _embed_together(calls: list[Call]) -> None:
     """In as few batches as the pieces of these queries allow, mostly one."""
-    model = calls[0].model
+    wishing = next((call for call in calls if call.wish is not None), calls[0])
     places = [(call, row) for call in calls for row in range(len(call.texts))]
-    token_ids = model.token_ids([call.texts[row] for call, row in places])
+    token_ids = wishing.model.token_ids([call.texts[row] for call, row in places])
     vectors = np.empty((len(places), calls[0].dim), dtype=np.float32)
+    tokens: dict[int, Rows] = {}
     for batch in length_sorted_batches([len(ids) for ids in token_ids], QUERY_TOKENS):
-        vectors[batch] = model.forward([token_ids[number] for number in batch])
+        vectors[batch], found = wishing.forward([token_ids[number] for number in batch])
+        tokens.update(zip(batch, found, strict=wishing.wish is not None))
     first = 0
     for call in calls:
-        call.put(range(len(call.texts)), vectors[first : first + len(call.texts)])
+        own = range(first, first + len(call.texts))
+        call.put(range(len(call.texts)), vectors[own], [tokens[number] for number in own] if call.wish else [])
         first += len(call.texts)
 
 

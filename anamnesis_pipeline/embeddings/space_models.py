@@ -7,10 +7,7 @@ import threading
 import time
 from collections.abc import Callable, Sequence
 
-import numpy as np
-from numpy.typing import NDArray
-
-from anamnesis_pipeline.embeddings.base import Role
+from anamnesis_pipeline.embeddings.base import Embedded, QueryVectors, Role, query_vectors
 from anamnesis_pipeline.embeddings.pinned_pool import PinnedPool
 from anamnesis_pipeline.errors import AnamnesisError, ModelLoading, UnknownModel
 from anamnesis_pipeline.model import Space
@@ -82,9 +79,9 @@ class _SpaceModel:
         """With its model in memory; None until then."""
         return self._pool
 
-    def embed(self, texts: Sequence[str], role: Role) -> NDArray[np.float32]:
+    def embed(self, texts: Sequence[str], role: Role) -> Embedded:
         if self._pool is not None:
-            return self._pool.embed(texts, role)
+            return self._pool.embed_with_tokens(texts, role)
         if self.failure is not None:
             raise UnknownModel(self.failure)
         raise _loading(self.space)
@@ -273,20 +270,20 @@ class SpaceModels:
             self._replaced.remove(model)
         model.close()
 
-    def embed_query(self, text: str, space: Space) -> NDArray[np.float32]:
-        """Shape (dim,), unit length.
+    def embed_query(self, text: str, space: Space) -> QueryVectors:
+        """The query's vector and, where the space has them, token vectors.
 
         :param space: as `space_for` gave it.
         :raises RetryLater: the model is still loading, or too many calls wait.
         :raises UnknownModel: it does not load.
         """
-        return np.asarray(self._embed([text], "query", space)[0], dtype=np.float32)
+        return query_vectors(self._embed([text], "query", space))
 
-    def embed_passages(self, texts: Sequence[str], space: Space) -> NDArray[np.float32]:
-        """Shape (len(texts), dim), unit length; raises as `embed_query` does."""
+    def embed_passages(self, texts: Sequence[str], space: Space) -> Embedded:
+        """Vectors and, where the space has them, token vectors; raises as `embed_query` does."""
         return self._embed(texts, "passage", space)
 
-    def _embed(self, texts: Sequence[str], role: Role, space: Space) -> NDArray[np.float32]:
+    def _embed(self, texts: Sequence[str], role: Role, space: Space) -> Embedded:
         if time.monotonic() - self._cores_read_at >= CORES_READ_EVERY_S:
             self.follow_cores()
         model = next((model for model in self._held() if model.space.key == space.key), None)

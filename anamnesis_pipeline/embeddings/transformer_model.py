@@ -2,13 +2,14 @@
 
 import logging
 import os
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 from sentence_transformers import SentenceTransformer
+from torch.nn.functional import normalize
 from transformers import AttentionInterface, AttentionMaskInterface
 from transformers.integrations.sdpa_attention import sdpa_attention_forward
 from transformers.masking_utils import sdpa_mask
@@ -19,8 +20,10 @@ from anamnesis_pipeline.embeddings.encoder_layer import replace_layers
 from anamnesis_pipeline.embeddings.models import ModelFiles, model_choices
 from anamnesis_pipeline.embeddings.packed_linear import can_pack, pack_linears
 from anamnesis_pipeline.embeddings.precision import MIN_FIDELITY, Device, measure_fidelity
-from anamnesis_pipeline.embeddings.windows import average_windows, cut_windows
+from anamnesis_pipeline.embeddings.token_vectors import QUIET, Projection, Rows
+from anamnesis_pipeline.embeddings.windows import average_windows, cut_windows, join_windows
 from anamnesis_pipeline.errors import BadSetting, UnknownModel
+from anamnesis_pipeline.stop_words import STOP_WORDS
 
 # Word pieces are made on the worker that asks for them; the tokenizer would spread them over every core.
 os.environ["TOKENIZERS_PARALLELISM"] = "false"
@@ -29,6 +32,9 @@ disable_progress_bar()  # type: ignore[no-untyped-call]  # the commands say for 
 WINDOW_TOKENS = 4_096
 """Bound of padded tokens that the windows of long texts are computed in."""
 _FLOAT_MASK = "sdpa_float_mask"
+
+_Shape = Callable[[torch.Tensor], torch.Tensor]
+"""What is kept of vectors of pieces: shape (pieces, width) to (pieces, dims)."""
 
 log = logging.getLogger(__name__)
 
@@ -60,6 +66,7 @@ class TransformerModel:
         self._backend.no_truncation()
         self._backend.no_padding()
         self._lead, self._tail = _special_ids(self._backend)
+        self._weights = _weights(self._backend)
         self._check_width()
 
     def token_ids(self, texts: Sequence[str]) -> list[list[int]]:
@@ -71,15 +78,35 @@ class TransformerModel:
 
         A text longer than the model's window is embedded in windows whose vectors are averaged (see windows.py).
         """
+        return self._in_windows(batch, None)[0]
+
+    def forward_with_tokens(
+        self, batch: Sequence[Sequence[int]], projection: Projection | None
+    ) -> tuple[NDArray[np.float32], list[Rows]]:
+        """The same vectors, and from the same pass those of each text's pieces, special ones left out.
+
+        :param projection: what the pieces' vectors go through; None: they stay as wide as the model makes them.
+        :raises UnknownModel: the model gives no vectors of pieces.
+        """
+        return self._in_windows(batch, _shaped_by(projection, self._device))
+
+    def _in_windows(
+        self, batch: Sequence[Sequence[int]], shape: _Shape | None
+    ) -> tuple[NDArray[np.float32], list[Rows]]:
+        """Vectors of the texts, and with `shape` those of their pieces, window after window."""
         window = self.files.window
         if all(len(ids) <= window for ids in batch):
-            return self._compute(batch)
+            return self._compute(batch, shape)
         cut = [cut_windows(ids, self._lead, self._tail, window) for ids in batch]
         windows = [ids for text in cut for ids in text]
         vectors = np.empty((len(windows), self.files.dim), dtype=np.float32)
+        pieces: dict[int, Rows] = {}
         for rows in length_sorted_batches([len(ids) for ids in windows], WINDOW_TOKENS):
-            vectors[rows] = self._compute([windows[row] for row in rows])
-        return average_windows(vectors, [len(ids) for ids in windows], [len(text) for text in cut])
+            vectors[rows], found = self._compute([windows[row] for row in rows], shape)
+            pieces.update(zip(rows, found, strict=shape is not None))
+        counts = [len(text) for text in cut]
+        averaged = average_windows(vectors, [len(ids) for ids in windows], counts)
+        return averaged, join_windows(pieces, counts) if pieces else []
 
     def embed(self, texts: Sequence[str]) -> NDArray[np.float32]:
         """Vectors of a few texts in one batch, on the calling thread."""
@@ -94,7 +121,7 @@ class TransformerModel:
                 f"{model_choices()}"
             )
 
-    def _compute(self, batch: Sequence[Sequence[int]]) -> NDArray[np.float32]:
+    def _compute(self, batch: Sequence[Sequence[int]], shape: _Shape | None) -> tuple[NDArray[np.float32], list[Rows]]:
         length = padded_length(max(map(len, batch)), self.files.window)
         ids = np.full((len(batch), length), self._pad, dtype=np.int64)
         mask = np.zeros((len(batch), length), dtype=np.int64)
@@ -107,9 +134,34 @@ class TransformerModel:
             "attention_mask": torch.from_numpy(mask).to(self._device),
         }
         with torch.inference_mode():
-            output = self._model(features)["sentence_embedding"].float()
-            unit = torch.nn.functional.normalize(output, dim=1)
-        return np.ascontiguousarray(unit.cpu().numpy(), dtype=np.float32)
+            output = self._model(features)
+            unit = normalize(output["sentence_embedding"].float(), dim=1)
+            vectors = np.ascontiguousarray(unit.cpu().numpy(), dtype=np.float32)
+            return vectors, self._pieces(output, batch, shape) if shape is not None else []
+
+    def _pieces(self, output: Mapping[str, Any], batch: Sequence[Sequence[int]], shape: _Shape) -> list[Rows]:
+        """Vectors of each text's own pieces: those between the special ones."""
+        states = output.get("token_embeddings")
+        if states is None:
+            raise UnknownModel(
+                f"{self.files.model_id} gives no vectors of single pieces; set ANAMNESIS_TOKEN_VECTORS to 0, then let "
+                "it embed with: anamnesis reembed"
+            )
+        length, lead, tail = states.shape[1], len(self._lead), len(self._tail)
+        counts = [len(ids) - lead - tail for ids in batch]
+        starts = [(length - len(ids) if self._pad_left else 0) + lead for ids in batch]
+        own = [state[start : start + count] for state, start, count in zip(states, starts, counts, strict=True)]
+        rows = shape(torch.cat(own).float()).cpu().numpy()
+        rows *= self._weights[[id_ for ids in batch for id_ in ids[lead : len(ids) - tail]], None]
+        return np.split(rows, np.cumsum(counts)[:-1])
+
+
+def _shaped_by(projection: Projection | None, device: Device) -> _Shape:
+    """Vectors of pieces at unit length, projected."""
+    if projection is None:
+        return lambda states: normalize(states, dim=1)
+    matrix = torch.from_numpy(projection).to(device)
+    return lambda states: normalize(states @ matrix, dim=1)
 
 
 def load_model(files: ModelFiles, precision: str, device: Device, fidelity: float | None) -> TransformerModel:
@@ -160,6 +212,16 @@ def _special_ids(backend: Any) -> tuple[list[int], list[int]]:
     first = special.index(0)
     last = len(special) - special[::-1].index(0)
     return probe.ids[:first], probe.ids[last:]
+
+
+def _weights(backend: Any) -> NDArray[np.float32]:
+    """Word piece id -> what it counts: less if it is a function word or a mark. Pieces inside a word say something."""
+    weights = np.ones(backend.get_vocab_size(), dtype=np.float32)
+    for piece, number in backend.get_vocab().items():
+        word = piece.lstrip("\u2581\u0120").lower()  # how other tokenizers than BERT's mark the begin of a word
+        if word in STOP_WORDS or not any(character.isalnum() for character in word):
+            weights[number] = QUIET
+    return weights
 
 
 def _float_mask(*args: Any, **more: Any) -> torch.Tensor | None:

@@ -5,7 +5,7 @@ window gets the special pieces that frame a whole text; the text's vector is the
 by the pieces in each, at unit length.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 from numpy.typing import NDArray
@@ -40,3 +40,16 @@ def average_windows(vectors: NDArray[np.float32], weights: Sequence[int], counts
     sums = np.add.reduceat(vectors * np.asarray(weights, dtype=np.float32)[:, None], starts, axis=0)
     norms = np.linalg.norm(sums, axis=1, keepdims=True)
     return np.asarray(sums / np.where(norms == 0, 1, norms), dtype=np.float32)
+
+
+def join_windows(rows: Mapping[int, NDArray[np.float32]], counts: Sequence[int]) -> list[NDArray[np.float32]]:
+    """The vectors of each text's pieces, window after window; windows do not overlap.
+
+    :param rows: shape (pieces, dims) for the number of each window, the windows of each text in a row.
+    :param counts: windows of each text, at least one.
+    """
+    ends = np.cumsum(counts)
+    firsts = ends - np.asarray(counts)
+    return [
+        np.concatenate([rows[number] for number in range(first, end)]) for first, end in zip(firsts, ends, strict=True)
+    ]

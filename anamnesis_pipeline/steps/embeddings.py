@@ -5,8 +5,10 @@ from collections import defaultdict, deque
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
+import numpy as np
+
 from anamnesis_pipeline.embeddings.base import Embedder
-from anamnesis_pipeline.errors import InvalidVectors, SpaceNotFound
+from anamnesis_pipeline.errors import DimensionMismatch, InvalidVectors, SpaceNotFound
 from anamnesis_pipeline.model import Space, StoredPassage, Variant
 from anamnesis_pipeline.steps.reembed_state import clear_failure, noting_failure, record_rate
 from anamnesis_pipeline.steps.spaces import known_space
@@ -162,14 +164,28 @@ def _note_progress(store: Store, key: str, report: EmbedReport, on_checkpoint: C
 
 
 def embed_passages(store: Store, space: Space, passages: Sequence[StoredPassage], embedder: Embedder) -> int:
-    """Vectors of every variant of the space for these passages; returns rows written."""
-    texts = {variant: [_text(stored, variant) for stored in passages] for variant in space.variants}
-    distinct = list(dict.fromkeys(text for variant in space.variants for text in texts[variant]))
-    vectors = embedder.embed(distinct, "passage")
+    """Vectors of every variant of the space for these passages, and token vectors where it has those, in one pass;
+    returns rows of vectors written.
+
+    :raises DimensionMismatch: the embedder makes no token vectors, and the space has some.
+    """
+    wanted = space.variants
+    if space.token_dims:
+        wanted = tuple(dict.fromkeys((*wanted, space.token_variant, Variant.TEXT)))
+    texts = {variant: [_text(stored, variant) for stored in passages] for variant in wanted}
+    distinct = list(dict.fromkeys(text for variant in wanted for text in texts[variant]))
+    made = embedder.embed_with_tokens(distinct, "passage")
     row_of = {text: row for row, text in enumerate(distinct)}
     ids = [stored.passage_id for stored in passages]
-    of_variant = {variant: vectors[[row_of[text] for text in texts[variant]]] for variant in space.variants}
-    return store.vectors.put_all(space.key, ids, of_variant)
+    of_variant = {variant: made.vectors[[row_of[text] for text in texts[variant]]] for variant in space.variants}
+    tokens = None
+    if space.token_dims:
+        if made.tokens is None:
+            raise DimensionMismatch(f"space {space.key} has token vectors, and {embedder.model_id} was opened without")
+        own = [made.tokens[row_of[text]] for text in texts[Variant.TEXT]]
+        read = [made.tokens[row_of[text]] for text in texts[space.token_variant]]
+        tokens = [rows[-len(last) :].astype(np.int8, copy=False) for rows, last in zip(read, own, strict=True)]
+    return store.vectors.put_all(space.key, ids, of_variant, tokens)
 
 
 def _text(stored: StoredPassage, variant: Variant) -> str:

@@ -11,6 +11,7 @@ from anamnesis_pipeline.exchanges.redaction import masks_in
 from anamnesis_pipeline.exchanges.value import WEIGHTS, value_of
 from anamnesis_pipeline.model import Episode, Part, Passage, SectionFacts, Segment, SegmentKind, Source, record_id
 from anamnesis_pipeline.steps.crawl import folder_of
+from anamnesis_pipeline.steps.forgotten_sections import body_keys_of
 from anamnesis_pipeline.steps.section_tombstones import bury_sections
 from anamnesis_pipeline.store.base import Publication, PutReport, Store
 from anamnesis_pipeline.store.document_base import Settled
@@ -113,8 +114,10 @@ def delete_episode(store: Store, episode_id: str, *, tombstone: bool = True, rea
 
     :param reason: why it is to stay away, for whoever reads the blocklist.
     """
-    if tombstone:
-        bury_sections(store, store.forgetting.parts([episode_id]))
+    if tombstone and store.episodes.get([episode_id]):
+        parts = store.forgetting.parts([episode_id])
+        bury_sections(store, parts)
+        store.forgetting.bury({part.part_id: keys for part in parts if (keys := body_keys_of(part))})
     deleted = store.episodes.delete(episode_id, tombstone=tombstone)
     records = [record_id(episode_id, number) for number in range(MAX_RECORDS)]
     for record in store.episodes.get(records):

@@ -8,10 +8,11 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from itertools import islice
 
+from anamnesis_pipeline.archive_model import DeadLetter
 from anamnesis_pipeline.exchanges.history import advance_history, read_history
 from anamnesis_pipeline.exchanges.parsing import Advance, Batch, FileOrigin, FileState, advance, read_messages
 from anamnesis_pipeline.exchanges.records import Beginning, beginning, stands_for
-from anamnesis_pipeline.model import DeadLetter, FileCursor, Part, Source
+from anamnesis_pipeline.model import FileCursor, Part, Source
 from anamnesis_pipeline.sources.base import described_log, is_agent_description
 from anamnesis_pipeline.steps.tool_outputs import characters_named, outputs_of, with_whole_text
 from anamnesis_pipeline.store.base import MAX_ROWS_PER_WRITE, Store

@@ -6,6 +6,7 @@ visible to other processes when the call returns. Writes of more than `MAX_ROWS_
 Adapters raise `StoreBusy` (try again), `StoreFull`, `StoreCorrupt`.
 """
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
@@ -16,6 +17,7 @@ from numpy.typing import NDArray
 
 from anamnesis_pipeline.model import (
     Episode,
+    EpisodeHead,
     Part,
     Passage,
     ScoredPassage,
@@ -23,6 +25,7 @@ from anamnesis_pipeline.model import (
     Variant,
     Where,
 )
+from anamnesis_pipeline.store.context_base import ContextRecords
 from anamnesis_pipeline.store.document_base import DocumentRecords
 from anamnesis_pipeline.store.exclusion_base import ExclusionRecords
 from anamnesis_pipeline.store.forget_base import ForgetRecords
@@ -69,7 +72,7 @@ class Publication:
 
 @dataclass(frozen=True, slots=True)
 class EpisodePage:
-    """One page, newest first; `next_cursor` is opaque, None at the end."""
+    """One page; `next_cursor` is opaque, None at the end."""
 
     items: list[Episode]
     next_cursor: str | None
@@ -110,13 +113,18 @@ class EpisodeRecords(Protocol):
     def get(self, episode_ids: Sequence[str]) -> dict[str, Episode]:
         """Id -> episode, for those that exist."""
 
+    def heads(self, episode_ids: Sequence[str]) -> dict[str, EpisodeHead]:
+        """As `get`, without the texts: what it costs does not grow with them."""
+
     def delete(self, episode_id: str, *, tombstone: bool = True) -> bool:
         """Remove episode, passages, full-text rows and vectors of every space; the tombstone keeps the id and its
         message keys away from later ingests. False when there is no such id.
         """
 
-    def page(self, where: Where, limit: int, cursor: str | None = None, skip: int = 0) -> EpisodePage:
-        """Newest first by (timestamp, id).
+    def page(
+        self, where: Where, limit: int, cursor: str | None = None, skip: int = 0, *, oldest_first: bool = False
+    ) -> EpisodePage:
+        """By (timestamp, id), newest first unless asked otherwise; a cursor belongs to the order it was got in.
 
         :raises InvalidEpisode: the cursor is not one of ours.
         """
@@ -194,6 +202,26 @@ class IndexReport:
     seconds: float
 
 
+def sign_value(dims: int) -> int:
+    """What the sign of a number of a token vector reads back as, 127 being 1.0: so much that the product with a unit
+    vector comes to their cosine. The numbers of a random unit vector are sqrt(2 / pi / dims) on average.
+    """
+    return min(63, max(1, round(127 * math.sqrt(math.pi / 2 / max(1, dims)))))
+
+
+@dataclass(frozen=True, slots=True)
+class TokenRows:
+    """Token vectors of several passages, one after the other: int8, `sign_value` or its negative, where 127 is 1.0.
+
+    The rows of `passage_ids[n]`, at least one, begin at `starts[n]` and end where the next ones begin. `matrix` has
+    shape (rows, dims).
+    """
+
+    passage_ids: tuple[int, ...]
+    starts: NDArray[np.intp]
+    matrix: NDArray[np.int8]
+
+
 @dataclass(frozen=True, slots=True)
 class SpaceProgress:
     """How far a space is embedded: the checkpoint of a re-embed. Written with the vectors, in their transaction.
@@ -218,11 +246,19 @@ class VectorIndex(Protocol):
         :raises DimensionMismatch: `vectors` has another width than the space.
         """
 
-    def put_all(self, space: str, passage_ids: Sequence[int], vectors: Mapping[Variant, Vectors]) -> int:
+    def put_all(
+        self,
+        space: str,
+        passage_ids: Sequence[int],
+        vectors: Mapping[Variant, Vectors],
+        tokens: Sequence[NDArray[np.int8]] | None = None,
+    ) -> int:
         """As `put`, for several variants: each transaction holds all of them for its passages. Row n of every variant
-        belongs to passage n. Returns rows written.
+        belongs to passage n. Returns rows of `vectors` written.
 
-        :raises DimensionMismatch: some have another width than the space.
+        :param tokens: of each passage, shape (tokens, token_dims), at least one; in the same transaction. Of their
+            numbers the signs are kept; 0 counts as negative.
+        :raises DimensionMismatch: some have another width than the space, or the space has no token vectors.
         """
 
     def get(self, space: str, variant: Variant, passage_ids: Sequence[int]) -> dict[int, Vectors]:
@@ -235,22 +271,24 @@ class VectorIndex(Protocol):
         :raises DimensionMismatch: `vector` has another width than the space.
         """
 
-    def put_tokens(self, space: str, tokens: Mapping[int, NDArray[np.int8]]) -> int:
-        """Token vectors of passages, shape (tokens, dims) each, int8; returns rows written."""
+    def tokens(self, space: str, passage_ids: Sequence[int]) -> TokenRows:
+        """Token vectors of those of these passages that have some, in no particular order."""
 
-    def tokens(self, space: str, passage_ids: Sequence[int]) -> dict[int, NDArray[np.int8]]:
-        """Passage id -> token vectors, for those that have some."""
+    def token_bytes(self, space: str) -> int:
+        """Bytes of all token vectors of a space. Looks at each passage once: some 0.1 s for a million."""
 
     def pending(self, space: str, sources: Sequence[str], episodes: int) -> list[PendingEpisode]:
         """Up to `episodes` episodes of these sources with passages that lack a vector of any of the space's variants,
-        the newest of all sources first.
+        or the token vectors that the space has, the newest of all sources first.
         """
 
     def pending_sources(self, space: str) -> dict[str, int]:
-        """Source -> number of passages that lack a vector in this space; only sources that lack some."""
+        """Source -> number of passages that lack a vector or token vectors in this space; only sources that lack
+        some.
+        """
 
     def count(self, space: str) -> int:
-        """Live passages that have the vectors of all the space's variants."""
+        """Live passages that have the vectors of all the space's variants, and token vectors where it has those."""
 
     def progress(self, space: str) -> SpaceProgress:
         """How far the space is embedded; cheap, whatever is stored."""
@@ -294,6 +332,7 @@ class Store:
     settings: SettingsRecords
     forgetting: ForgetRecords
     exclusion: ExclusionRecords
+    context: ContextRecords
     close: "Closer"
 
 

@@ -99,7 +99,8 @@ class DocumentRecords(Protocol):
 
     def settle(self, sections: Sequence[Unsettled], verdicts: Mapping[str, Verdict]) -> Settled:
         """Let the episodes of these parts be what is decided, and the sections settled, but for those that changed
-        meanwhile. Parts without an episode are settled when it is published.
+        meanwhile. Parts without an episode are settled when it is published, and what gives way to them gives way to
+        none until then.
         """
 
     def sightings_of(self, source: str, path: str) -> list[Sighting]:

@@ -70,6 +70,14 @@ class ExclusionRecords(Protocol):
         one.
         """
 
+    def entries_of(self, ids: Sequence[str]) -> dict[str, str]:
+        """Tombstone, or part that is held -> what keeps it away and can be lifted: a rule, or the tombstone that stands
+        in the list, which is its own or that with which it went.
+        """
+
+    def stood_in(self, episode_ids: Sequence[str]) -> dict[str, list[tuple[str, str]]]:
+        """Tombstone -> the files (source, path), sorted, in which what it is of stood, as far as that is known."""
+
     def lift(self, episode_ids: Sequence[str]) -> Lifted:
         """Remove the tombstones of these ids and of what went with them; the next ingest brings back what there is."""
 

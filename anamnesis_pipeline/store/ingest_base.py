@@ -5,7 +5,8 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Protocol
 
-from anamnesis_pipeline.model import ArchiveBase, ArchiveFrame, DeadLetter, FileCursor, Occurrence, Part, Source
+from anamnesis_pipeline.archive_model import ArchiveBase, ArchiveFrame, DeadLetter
+from anamnesis_pipeline.model import FileCursor, Occurrence, Part, Source
 from anamnesis_pipeline.summary_model import Summary
 
 
@@ -49,6 +50,8 @@ class SourceCounts:
     exchanges: int = 0
     parts: int = 0
     open_parts: int = 0
+    kept_away: int = 0
+    """Parts that are no episodes on purpose: a rule holds them, or their episode was deleted."""
     summaries: int = 0
     episodes: int = 0
     passages: int = 0

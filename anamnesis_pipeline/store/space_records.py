@@ -2,6 +2,9 @@
 
 from typing import Protocol
 
+import numpy as np
+from numpy.typing import NDArray
+
 from anamnesis_pipeline.model import Space
 
 
@@ -33,6 +36,20 @@ class SpaceRecords(Protocol):
     def record_precision(self, key: str, precision: str, fidelity: float | None) -> None:
         """Note in which arithmetic the space's vectors are made, and how close that is to fp32. Once it has vectors,
         what was noted of them stays.
+        """
+
+    def keep_projection(self, key: str, projection: NDArray[np.float32]) -> NDArray[np.float32]:
+        """Keep what the space's token vectors are projected by, shape (width, token_dims), for as long as the space
+        exists. Returns what is kept: once there is one, that stays.
+
+        :raises DimensionMismatch: it has another width than the space's token vectors.
+        :raises SpaceNotFound: no such space.
+        """
+
+    def projection(self, key: str) -> NDArray[np.float32] | None:
+        """What `keep_projection` kept; None before.
+
+        :raises SpaceNotFound: no such space.
         """
 
     def activate(self, key: str, *, only_from: str | None = None) -> bool:

@@ -8,14 +8,15 @@ from collections.abc import Callable, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from anamnesis_pipeline.embeddings.hashing import HashingEmbedder
+from anamnesis_pipeline.embeddings.hashing import HashingEmbedder, word_directions
 from anamnesis_pipeline.embeddings.pinned_pool import PinnedPool
+from anamnesis_pipeline.embeddings.token_vectors import Projection, Rows, project
 
 OpenPool = Callable[..., PinnedPool]
 
 
-def wait_for(condition: Callable[[], bool]) -> None:
-    end = time.monotonic() + 5
+def wait_for(condition: Callable[[], bool], seconds: float = 5.0) -> None:
+    end = time.monotonic() + seconds
     while not condition():
         assert time.monotonic() < end, "waited in vain"
         time.sleep(0.002)
@@ -37,6 +38,12 @@ class HashedWords:
         self._before(len(batch))
         return self._embedder.embed([" ".join(map(str, ids)) for ids in batch], "passage")
 
+    def forward_with_tokens(
+        self, batch: Sequence[Sequence[int]], projection: Projection | None
+    ) -> tuple[NDArray[np.float32], list[Rows]]:
+        rows = [word_directions(" ".join(map(str, ids)), 32) for ids in batch]
+        return self.forward(batch), rows if projection is None else [project(found, projection) for found in rows]
+
 
 class Gate:
     """Holds whoever passes it until it is opened, and tells when somebody stands there."""
@@ -47,4 +54,4 @@ class Gate:
 
     def __call__(self, *_: object) -> None:
         self.reached.set()
-        assert self.opened.wait(10)
+        assert self.opened.wait(60)

@@ -39,7 +39,7 @@ def pool_of(space: Space, load: Callable[[], object] = lambda: None) -> PinnedPo
 
 def answering(models: SpaceModels, active: Space) -> str:
     space = models.space_for(active)
-    vector = models.embed_query("x", space)
+    vector = models.embed_query("x", space).vector
     assert vector.shape == (space.dim,)
     assert set(vector) == {float(space.dim)}, "a vector of another model"
     return space.key

@@ -43,10 +43,12 @@ def test_batches_that_nobody_waits_for_any_more_are_not_computed() -> None:
 
     interrupter = threading.Thread(target=interrupt)
     interrupter.start()
-    with pytest.raises(ToldToStop):
-        pool.embed(["word " * 100] * 400, "passage")
-    interrupter.join()
-    assert pool.depth > 5
-    gate.opened.set()
-    pool.close()
+    try:
+        with pytest.raises(ToldToStop):
+            pool.embed(["word " * 100] * 400, "passage")
+        interrupter.join()
+        assert pool.depth > 5
+    finally:
+        gate.opened.set()
+        pool.close()
     assert len(batches) == 1, "only the one in hand"

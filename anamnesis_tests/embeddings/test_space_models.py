@@ -24,7 +24,7 @@ def test_the_model_of_the_active_space_is_loaded_in_the_background(open_models: 
     assert (models.ready, models.failure, models.model_id) == (False, None, "model-old")
     gate.opened.set()
     wait_for(lambda: models.ready)
-    assert models.embed_passages(["a", "b"], OLD).shape == (2, 4)
+    assert models.embed_passages(["a", "b"], OLD).vectors.shape == (2, 4)
 
 
 def test_the_old_space_answers_until_the_new_model_is_in_memory(open_models: OpenModels) -> None:
@@ -44,7 +44,7 @@ def test_a_search_that_chose_its_space_just_before_the_switch_still_gets_that_sp
     models = ready_for_old(open_models(pool_of, lambda: OLD))
     chosen = models.space_for(OLD)
     wait_for(lambda: models.space_for(NEW) == NEW)
-    assert models.embed_query("x", chosen).shape == (4,)
+    assert models.embed_query("x", chosen).vector.shape == (4,)
     assert models.space_for(NEW) == NEW, "asking for the old space does not bring it back"
 
 

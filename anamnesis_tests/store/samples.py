@@ -44,9 +44,9 @@ def put(store: Store, episode_id: str, *texts: str, context: str = "", minute: f
     return [p.passage_id for p in store.episodes.passages_of(episode_id)]
 
 
-def space(key: str, dim: int = 4, variants: Sequence[Variant] = (Variant.TEXT,)) -> Space:
+def space(key: str, dim: int = 4, variants: Sequence[Variant] = (Variant.TEXT,), token_dims: int = 0) -> Space:
     """A space that was added and that nobody asked to fill."""
-    return Space(key, f"model of {key}", dim, variants=tuple(variants))
+    return Space(key, f"model of {key}", dim, variants=tuple(variants), token_dims=token_dims)
 
 
 def unit(*numbers: float) -> NDArray[np.float32]:

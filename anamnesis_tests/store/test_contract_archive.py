@@ -4,7 +4,8 @@ from dataclasses import replace
 
 import pytest
 
-from anamnesis_pipeline.model import ArchiveBase, ArchiveFrame, FileCursor, Occurrence
+from anamnesis_pipeline.archive_model import ArchiveBase, ArchiveFrame
+from anamnesis_pipeline.model import FileCursor, Occurrence
 from anamnesis_pipeline.store.base import Store
 from anamnesis_pipeline.store.ingest_base import ParsedChunk
 from anamnesis_tests.store.samples import crawled, parsed

@@ -131,6 +131,20 @@ def test_verdicts_are_written_and_what_changed_meanwhile_stays_to_be_settled(sto
     assert store.documents.settle([], {one[0].part_id: Verdict(False)}) == Settled(retired=1)
 
 
+def test_a_text_gives_way_to_none_as_long_as_its_successor_is_no_episode(store: Store):
+    one, two = section("One", "same"), section("Other", "same", since=2)
+    commit(store, one)
+    publish(store, one[0])
+    commit(store, two)
+    verdicts = {one[0].part_id: Verdict(False, two[0].part_id)}
+    assert store.documents.settle(store.documents.unsettled("notes", 9), verdicts) == Settled(retired=1)
+    assert status(store, one) == ("superseded", None)
+    publish(store, two[0])
+    assert [(u.place, u.anchor) for u in store.documents.unsettled("notes", 9)] == [("place", "One")]
+    assert store.documents.settle(store.documents.unsettled("notes", 9), verdicts) == Settled(superseded=1)
+    assert status(store, one) == ("superseded", two[0].part_id)
+
+
 def test_an_episode_that_is_published_late_is_settled_again(store: Store):
     one, two = section("One", "first"), section("One", "changed", since=2)
     commit(store, one)

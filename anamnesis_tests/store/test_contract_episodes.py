@@ -1,6 +1,6 @@
 """What every backend promises about episodes, passages and tombstones."""
 
-from dataclasses import replace
+from dataclasses import fields, replace
 from datetime import datetime, timedelta, timezone
 
 import numpy as np
@@ -9,7 +9,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from anamnesis_pipeline.errors import EpisodeConflict, EpisodeNotFound, InvalidEpisode
-from anamnesis_pipeline.model import Episode, Passage, Variant, Where
+from anamnesis_pipeline.model import Episode, EpisodeHead, Passage, Variant, Where
 from anamnesis_pipeline.store.base import PutReport, Store
 from anamnesis_tests.store.samples import DAY, episode, passages, put, space, unit
 
@@ -23,6 +23,20 @@ def test_an_episode_reads_back_as_written(store: Store):
     store.episodes.put([(written, [])])
     assert store.episodes.get(["e1", "unknown"]) == {"e1": written}
     assert store.episodes.get(["e1"])["e1"].content_hash == written.content_hash
+
+
+def test_a_head_says_what_the_whole_episode_says(store: Store):
+    written = episode(
+        "e1", tags=("b", "a"), session_id="s", status="superseded", superseded_by="e2", metadata={"value": 0.5}
+    )
+    store.episodes.put([(written, [])])
+    store.episodes.track(["e1"], DAY)
+    heads = store.episodes.heads(["e1", "unknown"])
+    assert list(heads) == ["e1"]
+    whole = store.episodes.get(["e1"])["e1"]
+    assert {f.name: getattr(heads["e1"], f.name) for f in fields(EpisodeHead)} == {
+        f.name: getattr(whole, f.name) for f in fields(EpisodeHead)
+    }
 
 
 def test_times_are_kept_to_the_microsecond_and_come_back_in_utc(store: Store):
@@ -134,10 +148,9 @@ def test_replace_wants_the_hash_that_is_stored(store: Store):
 
 
 def test_delete_removes_everything_and_says_whether_there_was_something(store: Store):
-    store.spaces.put(space("s"))
+    store.spaces.put(space("s", token_dims=3))
     (key,) = put(store, "e", "unmistakable")
-    store.vectors.put("s", Variant.TEXT, [key], unit(1, 0, 0, 0)[None])
-    store.vectors.put_tokens("s", {key: np.ones((2, 3), np.int8)})
+    store.vectors.put_all("s", [key], {Variant.TEXT: unit(1, 0, 0, 0)[None]}, [np.ones((2, 3), np.int8)])
     assert store.episodes.delete("e") is True
     assert store.episodes.delete("e") is False
     assert store.episodes.get(["e"]) == {}
@@ -145,7 +158,7 @@ def test_delete_removes_everything_and_says_whether_there_was_something(store: S
     assert store.text.matching(["unmistakable"], 5, Where()) == []
     assert store.text.matching(["unmistakable"], 5, Where(), analyzer="exact") == []
     assert store.vectors.get("s", Variant.TEXT, [key]) == {}
-    assert store.vectors.tokens("s", [key]) == {}
+    assert store.vectors.tokens("s", [key]).passage_ids == ()
     assert store.vectors.pending_sources("s") == {}
     assert store.text.check() == []
 
@@ -189,6 +202,22 @@ def test_pages_go_from_new_to_old_and_meet_every_episode_once(store: Store):
         if cursor is None:
             break
     assert seen == ids[::-1]
+
+
+def test_pages_go_from_old_to_new_when_asked_and_meet_every_episode_once(store: Store):
+    ids = [f"e{i:02d}" for i in range(11)]
+    store.episodes.put([(episode(e, minute=i // 3), []) for i, e in enumerate(ids)])
+    first = store.episodes.page(Where(), 6, oldest_first=True)
+    second = store.episodes.page(Where(), 6, first.next_cursor, oldest_first=True)
+    assert [e.episode_id for e in (*first.items, *second.items)] == ids
+    assert second.next_cursor is None
+
+
+def test_a_session_is_told_from_others(store: Store):
+    store.episodes.put([(episode(f"e{i}", minute=i, session_id=f"s{i % 2}"), []) for i in range(5)])
+    page = store.episodes.page(Where(session_id="s1"), 10, oldest_first=True)
+    assert [e.episode_id for e in page.items] == ["e1", "e3"]
+    assert store.episodes.count(Where(session_id="s2")) == 0
 
 
 def test_a_page_that_ends_exactly_has_no_next_one(store: Store):

@@ -85,10 +85,17 @@ def test_what_was_buried_is_found_by_its_document_and_by_texts_of_the_file_that_
     assert store.exclusion.buried_at("notes", "p", []) == []
 
 
+def test_of_a_tombstone_it_is_known_in_which_files_its_text_stood(store: Store) -> None:
+    store.forgetting.bury({"a": ["m1"], "b": ["m2"]})
+    store.exclusion.bury_sections([BuriedSection("a", source, "a.md", "p", b"") for source in ("notes", "desk")])
+    assert store.exclusion.stood_in(["a", "b"]) == {"a": [("desk", "a.md"), ("notes", "a.md")]}
+
+
 def test_what_went_with_something_is_lifted_with_it_and_is_no_entry_of_its_own(store: Store) -> None:
     store.forgetting.bury({"a": ["m1"], "a#0": ["m1"], "b": ["m2"]})
     store.exclusion.explain("forgotten", ["a"], {"a": "rule-1", "a#0": "a"})
     assert [t.episode_id for t in store.exclusion.tombstones(10)] == ["b"]
+    assert store.exclusion.entries_of(["a", "a#0", "b", "none"]) == {"a": "rule-1", "a#0": "rule-1", "b": "b"}
     assert store.exclusion.lift(["rule-1"]).tombstones == 2
     assert [t.episode_id for t in store.exclusion.tombstones(10)] == ["b"]
     assert store.forgetting.forgotten(["m1", "m2"]) == {"m2"}

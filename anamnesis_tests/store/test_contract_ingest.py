@@ -4,7 +4,8 @@ from collections.abc import Callable
 from dataclasses import replace
 from datetime import timedelta
 
-from anamnesis_pipeline.model import RESERVED_SOURCES, ArchiveFrame, FileCursor, Occurrence, Source, content_id
+from anamnesis_pipeline.archive_model import ArchiveFrame
+from anamnesis_pipeline.model import RESERVED_SOURCES, FileCursor, Occurrence, Source, content_id
 from anamnesis_pipeline.store.base import MAX_ROWS_PER_WRITE, Publication, Store
 from anamnesis_pipeline.store.ingest_base import ParsedChunk, SourceCounts
 from anamnesis_tests.store.samples import DAY, crawled, episode, parsed, part, put, segment, summary

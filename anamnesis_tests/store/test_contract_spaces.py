@@ -2,7 +2,6 @@
 
 from dataclasses import replace
 
-import numpy as np
 import pytest
 
 from anamnesis_pipeline.errors import SpaceConflict, SpaceNotFound
@@ -171,16 +170,13 @@ def test_a_dropped_space_leaves_nothing_behind(store: Store):
     for name in ("s", "other"):
         store.spaces.put(space(name))
         store.vectors.put(name, TEXT, keys, random_units(40, 4))
-        store.vectors.put_tokens(name, {keys[0]: np.ones((2, 2), np.int8)})
     store.vectors.build("s", force=True)
     store.spaces.drop("s")
     store.spaces.drop("s")
     assert [s.key for s in store.spaces.all()] == ["other"]
     assert len(store.vectors.get("other", TEXT, keys)) == 40
-    assert set(store.vectors.tokens("other", keys)) == {keys[0]}
     assert store.spaces.put(space("s"))
     assert store.vectors.get("s", TEXT, keys) == {}
-    assert store.vectors.tokens("s", keys) == {}
     assert store.vectors.nearest("s", TEXT, unit(1, 0, 0, 0), 5, Where()) == []
     assert store.vectors.pending_sources("s") == {"direct": 40}
 

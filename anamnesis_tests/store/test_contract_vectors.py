@@ -65,21 +65,7 @@ def test_vectors_of_passages_deleted_meanwhile_are_skipped(store: Store):
     (alive,), (dead,) = put(store, "a", "text"), put(store, "b", "text")
     store.episodes.delete("b")
     assert store.vectors.put("s", TEXT, [alive, dead], random_units(2, 4)) == 1
-    assert store.vectors.put_tokens("s", {dead: np.ones((1, 2), np.int8)}) == 0
     assert set(store.vectors.get("s", TEXT, [alive, dead])) == {alive}
-
-
-def test_token_vectors_read_back_as_written(store: Store):
-    keys, _ = fill(store, 2)
-    written = {key: np.random.default_rng(key).integers(-128, 128, (5 + key, 64)).astype(np.int8) for key in keys}
-    assert store.vectors.put_tokens("s", written) == 2
-    written[keys[0]] = np.zeros((0, 64), np.int8)
-    assert store.vectors.put_tokens("s", {keys[0]: written[keys[0]]}) == 1
-    found = store.vectors.tokens("s", [*keys, 10**9])
-    assert sorted(found) == keys
-    for key in keys:
-        assert found[key].dtype == np.int8
-        np.testing.assert_array_equal(found[key], written[key])
 
 
 def exactly(keys: list[int], vectors: np.ndarray, query: np.ndarray, k: int) -> list[int]:

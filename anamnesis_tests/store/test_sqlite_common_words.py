@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from anamnesis_pipeline.model import Variant, Where
 from anamnesis_pipeline.store.base import Store
-from anamnesis_pipeline.store.sqlite import fulltext
+from anamnesis_pipeline.store.sqlite import fulltext, passing
 from anamnesis_pipeline.store.sqlite.opening import open_sqlite
 from anamnesis_tests.store.samples import episode, passages
 
@@ -18,7 +18,8 @@ TEXTS = st.lists(st.lists(st.sampled_from(WORDS), min_size=1, max_size=4), min_s
 def small_limits(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(fulltext, "RARE_ROWS", 2)
     monkeypatch.setattr(fulltext, "RARE_SHARE", 0.0)
-    monkeypatch.setattr(fulltext, "FEW_ROWS", 10)
+    monkeypatch.setattr(fulltext, "COUNTED_ROWS", 1)
+    monkeypatch.setattr(passing.PassingPassages.__init__, "__defaults__", (10,))
 
 
 def filled(store: Store, texts: list[list[str]]) -> Store:

@@ -3,14 +3,19 @@
 import json
 import re
 import sqlite3
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, ClassVar
 
 import pytest
 
+from anamnesis_pipeline.steps.handoff import read_handoff
+from anamnesis_pipeline.store.base import Store
 from anamnesis_pipeline.store.sqlite.opening import open_sqlite
 from anamnesis_tests.exchanges.ingested import OTHER, Ingested
 from anamnesis_tests.exchanges.log_lines import SESSION, START, Log
+from anamnesis_tests.store.samples import episode
 
 GROWING = re.compile(
     r"SCAN (?:messages|m|known|parts|p|frames|head|held|own|occurrences|episodes|e|passages|summaries)\b"
@@ -90,8 +95,9 @@ def plan(connection: sqlite3.Connection, sql: str, values: Any) -> list[str]:
     return [row[3] for row in connection.execute(f"EXPLAIN QUERY PLAN {sql}", values)]
 
 
-def steps_of_one_more_prompt(folder: Path, known: int, monkeypatch: pytest.MonkeyPatch) -> int:
-    """Hundreds of steps of SQLite's machine for one prompt with its answer, beside `known` others."""
+@contextmanager
+def counted_store(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[Store, list[int]]]:
+    """A store, and how many hundreds of steps SQLite's machine made for it so far."""
     counted = [0]
 
     def count() -> int:
@@ -108,6 +114,13 @@ def steps_of_one_more_prompt(folder: Path, known: int, monkeypatch: pytest.Monke
     with monkeypatch.context() as patch:
         patch.setattr(sqlite3, "connect", watched)
         store = open_sqlite(folder / "memory.db", folder / "index")
+        yield store, counted
+        store.close()
+
+
+def steps_of_one_more_prompt(folder: Path, known: int, monkeypatch: pytest.MonkeyPatch) -> int:
+    """Hundreds of steps of SQLite's machine for one prompt with its answer, beside `known` others."""
+    with counted_store(folder, monkeypatch) as (store, counted):
         home, log, last = Ingested(store, folder), Log(), Log(session=OTHER)
         for number in range(known):
             log.user(f"question {number}")
@@ -122,9 +135,7 @@ def steps_of_one_more_prompt(folder: Path, known: int, monkeypatch: pytest.Monke
         home.crawl()
         counted[0] = 0
         home.parse()
-        steps = counted[0]
-        store.close()
-    return steps
+        return counted[0]
 
 
 def test_a_prompt_costs_the_same_beside_ten_others_and_beside_two_thousand(
@@ -133,3 +144,23 @@ def test_a_prompt_costs_the_same_beside_ten_others_and_beside_two_thousand(
     few = steps_of_one_more_prompt(tmp_path / "few", 10, monkeypatch)
     many = steps_of_one_more_prompt(tmp_path / "many", 2_000, monkeypatch)
     assert many < 2 * few + 10
+
+
+def steps_of_a_handoff(folder: Path, known: int, monkeypatch: pytest.MonkeyPatch) -> int:
+    """Hundreds of steps of SQLite's machine for the hand-off of a project with `known` notes, among other projects."""
+    with counted_store(folder, monkeypatch) as (store, counted):
+        kinds = ("note", "exchange", "document", "code")
+        notes = [episode(f"e{n}", n, kind=kinds[n % 4], project=f"p{n % 3}", session_id=f"s{n}") for n in range(known)]
+        store.episodes.put([(note, []) for note in notes])
+        counted[0] = 0
+        read_handoff(store, ["p1"])
+        assert store.context.has_project("p1")
+        return counted[0]
+
+
+def test_a_handoff_costs_the_same_among_few_episodes_and_among_many(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    few = steps_of_a_handoff(tmp_path / "few", 800, monkeypatch)
+    many = steps_of_a_handoff(tmp_path / "many", 4_000, monkeypatch)
+    assert many < 1.2 * few + 10

@@ -8,7 +8,8 @@ from collections.abc import Sequence
 from dataclasses import astuple
 from typing import Any
 
-from anamnesis_pipeline.model import ArchiveBase, ArchiveFrame, Occurrence
+from anamnesis_pipeline.archive_model import ArchiveBase, ArchiveFrame
+from anamnesis_pipeline.model import Occurrence
 from anamnesis_pipeline.store.sqlite.columns import json_list
 from anamnesis_pipeline.store.sqlite.connection import Database
 

@@ -1,8 +1,7 @@
-"""What a query's common words add to the BM25 scores of candidates that its rare words found.
+"""Which passages contain a query's common words, and what these weigh.
 
-FTS5 ranks by walking every passage that contains a word. For a common word it is cheaper to remember, as one bit per
-passage, which contain it, and to score it as if it stood there once in a passage of average length: then BM25's
-factor for the word is its idf alone. Common words weigh little, so little is lost.
+FTS5 walks every passage that contains a word. For a common word it is cheaper to remember, as one bit per
+passage, which contain it, and to score it as if it stood there once. Common words weigh little, so little is lost.
 """
 
 import math
@@ -14,19 +13,13 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from anamnesis_pipeline.store.sqlite.passage_lengths import Corpus
+
 MAX_BYTES = 64 << 20
 """Bits kept: at a million passages, those of 500 words."""
 
 ROWS_READ_PER_SEARCH = 50_000
-"""Once a search has read so many index entries of words not seen before (about 30 ms), the next one goes on."""
-
-
-@dataclass(frozen=True, slots=True)
-class Size:
-    """The newest passage key and about how many passages there are."""
-
-    newest: int = -1
-    passages: int = 0
+"""A search reads so many index entries of words not seen before (about 10 ms), or one word; the next one goes on."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,17 +49,25 @@ class CommonWords:
         return (table, match) in self._known
 
     def added(
-        self, connection: sqlite3.Connection, table: str, match: str, ids: NDArray[np.int64], size: Size
+        self, connection: sqlite3.Connection, table: str, match: str, ids: NDArray[np.int64], corpus: Corpus
     ) -> NDArray[np.float64]:
-        """What the word adds to the scores of the passages `ids`; shape (len(ids),)."""
-        key = (table, match)
+        """The word's weight for those of the passages `ids` that contain it, else 0; shape (len(ids),)."""
+        known = self._current(connection, (table, match), corpus)
+        is_set: NDArray[np.uint8] = (known.bits[ids >> 3] >> (ids & 7).astype(np.uint8)) & 1
+        return np.float64(idf(corpus.passages, known.count)) * is_set.astype(np.float64)
+
+    def ids(self, connection: sqlite3.Connection, table: str, match: str, corpus: Corpus) -> NDArray[np.int64]:
+        """The passages that contain the word, ascending."""
+        bits = self._current(connection, (table, match), corpus).bits
+        return np.flatnonzero(np.unpackbits(bits, bitorder="little")[: corpus.newest + 1])
+
+    def _current(self, connection: sqlite3.Connection, key: tuple[str, str], corpus: Corpus) -> _Bits:
         with self._lock:
             known = self._known.get(key, _Bits(np.empty(0, np.uint8), -1, 0))
-        if known.covered < size.newest:
-            known = _extended(connection, key, known, size.newest)
+        if known.covered < corpus.newest:
+            known = _extended(connection, key, known, corpus.newest)
             self._keep(key, known)
-        is_set: NDArray[np.uint8] = (known.bits[ids >> 3] >> (ids & 7).astype(np.uint8)) & 1
-        return np.float64(idf(size.passages, known.count)) * is_set.astype(np.float64)
+        return known
 
     def _keep(self, key: tuple[str, str], bits: _Bits) -> None:
         with self._lock:

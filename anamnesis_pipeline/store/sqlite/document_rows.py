@@ -74,9 +74,9 @@ class SqliteDocuments:
         with self._database.write() as connection:
             for part_id, verdict in verdicts.items():
                 status = "active" if verdict.is_current else "superseded"
-                values = (status, verdict.superseded_by)
+                values = (status, _published(connection, verdict.superseded_by))
                 changed = _set_status(connection, part_id, *values)
-                counts[2 if verdict.is_current else verdict.superseded_by is None] += changed
+                counts[2 if verdict.is_current else values[1] is None] += changed
                 for number in range(MAX_RECORDS if changed else 0):  # what an LLM drew from it goes with it
                     _set_status(connection, record_id(part_id, number), *values)
             connection.executemany(
@@ -124,6 +124,12 @@ class SqliteDocuments:
                 )
                 removed += connection.execute(f"DELETE FROM sightings WHERE {held}", (json_list(batch),)).rowcount
         return removed
+
+
+def _published(connection: sqlite3.Connection, episode_id: str | None) -> str | None:
+    """The id, if there is such an episode: a rule may hold it back, or it was deleted."""
+    found = connection.execute("SELECT 1 FROM episodes WHERE episode_id = ?", (episode_id,)).fetchone()
+    return episode_id if found else None
 
 
 def _set_status(connection: sqlite3.Connection, episode_id: str, status: str, superseded_by: str | None) -> int:

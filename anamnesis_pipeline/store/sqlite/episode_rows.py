@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import Any
 
 from anamnesis_pipeline.errors import InvalidEpisode
-from anamnesis_pipeline.model import Episode, Passage, content_id
+from anamnesis_pipeline.model import Episode, EpisodeHead, Passage, content_id
 from anamnesis_pipeline.store.base import PROJECT_ALIASES
 from anamnesis_pipeline.store.project_names import store_name
 from anamnesis_pipeline.store.sqlite.columns import as_json, clean, instant, json_list, moment
@@ -15,6 +15,10 @@ from anamnesis_pipeline.store.sqlite.columns import as_json, clean, instant, jso
 SELECT_EPISODES = """SELECT e.episode_id, e.source, e.timestamp, e.instance, e.project, e.kind, t.summary,
         t.raw_exchange, t.tags, e.status, e.superseded_by, e.superseded_at, t.machine, t.path, t.session_id,
         t.message_ids, t.message_keys, t.metadata, e.retrieval_count, e.last_retrieved
+    FROM episodes e JOIN episode_texts t USING (episode_key)"""
+
+SELECT_HEADS = """SELECT e.episode_id, e.source, e.timestamp, e.instance, e.project, e.kind, t.summary, t.tags,
+        e.status, e.superseded_by, t.session_id, t.metadata, e.retrieval_count
     FROM episodes e JOIN episode_texts t USING (episode_key)"""
 
 
@@ -84,6 +88,27 @@ def read_row(row: Sequence[Any]) -> Episode:
         metadata=json.loads(metadata),
         retrieval_count=retrieval_count,
         last_retrieved=moment(last_retrieved) if last_retrieved else None,
+    )
+
+
+def read_head(row: Sequence[Any]) -> EpisodeHead:
+    """A row of `SELECT_HEADS`."""
+    (episode_id, source, timestamp, instance, project, kind, summary, tags, status, superseded_by, session_id, metadata,
+     retrieval_count) = row  # fmt: skip
+    return EpisodeHead(
+        episode_id=episode_id,
+        source=source,
+        timestamp=moment(timestamp),
+        instance=instance,
+        project=project,
+        kind=kind,
+        summary=summary,
+        tags=tuple(json.loads(tags)),
+        status=status,
+        superseded_by=superseded_by,
+        session_id=session_id,
+        metadata=json.loads(metadata),
+        retrieval_count=retrieval_count,
     )
 
 

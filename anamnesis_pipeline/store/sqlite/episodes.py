@@ -12,13 +12,13 @@ from typing import TypeVar
 
 from anamnesis_pipeline.errors import EpisodeConflict, EpisodeNotFound
 from anamnesis_pipeline.message_keys import borrowed_key
-from anamnesis_pipeline.model import Episode, Passage, StoredPassage, Where
+from anamnesis_pipeline.model import Episode, EpisodeHead, Passage, StoredPassage, Where
 from anamnesis_pipeline.store.base import MAX_ROWS_PER_WRITE, EpisodePage, Publication, PutReport
 from anamnesis_pipeline.store.paging import cursor_after, read_cursor
 from anamnesis_pipeline.store.sqlite import episode_rows, part_rows, passage_rows, pending, unsettled_rows
 from anamnesis_pipeline.store.sqlite.columns import instant, json_list
 from anamnesis_pipeline.store.sqlite.connection import Database, batches
-from anamnesis_pipeline.store.sqlite.episode_rows import SELECT_EPISODES, SET_STATUS
+from anamnesis_pipeline.store.sqlite.episode_rows import SELECT_EPISODES, SELECT_HEADS, SET_STATUS
 from anamnesis_pipeline.store.sqlite.filters import condition
 from anamnesis_pipeline.store.sqlite.passage_rows import SELECT_PASSAGES
 
@@ -95,6 +95,14 @@ class SqliteEpisodes:
             ).fetchall()
         return {episode.episode_id: episode for episode in map(episode_rows.read_row, rows)}
 
+    def heads(self, episode_ids: Sequence[str]) -> dict[str, EpisodeHead]:
+        """See `EpisodeRecords.heads`."""
+        with self._database.read() as connection:
+            rows = connection.execute(
+                f"{SELECT_HEADS} WHERE e.episode_id IN (SELECT value FROM json_each(?))", (json_list(episode_ids),)
+            ).fetchall()
+        return {head.episode_id: head for head in map(episode_rows.read_head, rows)}
+
     def delete(self, episode_id: str, *, tombstone: bool = True) -> bool:
         """See `EpisodeRecords.delete`."""
         with self._database.write() as connection:
@@ -107,16 +115,19 @@ class SqliteEpisodes:
             remove_episode(connection, episode_id)
         return True
 
-    def page(self, where: Where, limit: int, cursor: str | None = None, skip: int = 0) -> EpisodePage:
+    def page(
+        self, where: Where, limit: int, cursor: str | None = None, skip: int = 0, *, oldest_first: bool = False
+    ) -> EpisodePage:
         """See `EpisodeRecords.page`."""
         terms, values = condition(where)
+        order, beyond = ("ASC", ">") if oldest_first else ("DESC", "<")
         after: list[str] = []
         if cursor is not None:
             when, episode_id = read_cursor(cursor)
-            terms, after = f"{terms} AND (e.timestamp, e.episode_id) < (?, ?)", [instant(when), episode_id]
+            terms, after = f"{terms} AND (e.timestamp, e.episode_id) {beyond} (?, ?)", [instant(when), episode_id]
         with self._database.read() as connection:
             rows = connection.execute(
-                f"{SELECT_EPISODES} WHERE {terms} ORDER BY e.timestamp DESC, e.episode_id DESC LIMIT ? OFFSET ?",
+                f"{SELECT_EPISODES} WHERE {terms} ORDER BY e.timestamp {order}, e.episode_id {order} LIMIT ? OFFSET ?",
                 (*values, *after, limit + 1, skip),
             ).fetchall()
         items = [episode_rows.read_row(row) for row in rows[:limit]]

@@ -16,6 +16,7 @@ from anamnesis_pipeline.store.sqlite.connection import Database, batches
 from anamnesis_pipeline.store.sqlite.part_rows import PART_COLUMNS
 
 _AMONG = "IN (SELECT value FROM json_each(?))"
+_AMONG_FIRST = "IN (SELECT value FROM json_each(?1))"
 
 
 class SqliteExclusion:
@@ -84,6 +85,38 @@ class SqliteExclusion:
                 (*place, limit),
             )
             return [Tombstone(episode_id, moment(at), reason) for episode_id, at, reason in rows]
+
+    def entries_of(self, ids: Sequence[str]) -> dict[str, str]:
+        """See `ExclusionRecords.entries_of`."""
+        with self._database.read() as connection:
+            rows = connection.execute(
+                f"""WITH RECURSIVE above (id, entry) AS (
+                        SELECT episode_id, episode_id FROM tombstones WHERE episode_id {_AMONG_FIRST}
+                        UNION SELECT a.id, t.went_with FROM above a JOIN tombstones t ON t.episode_id = a.entry
+                            WHERE t.went_with <> ''
+                    ) SELECT id, entry FROM above
+                        WHERE NOT EXISTS (SELECT 1 FROM tombstones WHERE episode_id = entry AND went_with <> '')
+                    UNION SELECT part_id, held_by FROM parts
+                        WHERE held_by IS NOT NULL AND part_id {_AMONG_FIRST}""",
+                (json_list(ids),),
+            )
+            return dict(rows.fetchall())
+
+    def stood_in(self, episode_ids: Sequence[str]) -> dict[str, list[tuple[str, str]]]:
+        """See `ExclusionRecords.stood_in`."""
+        found: dict[str, list[tuple[str, str]]] = {}
+        with self._database.read() as connection:
+            rows = connection.execute(
+                f"""SELECT episode_id, source, path FROM buried_sections WHERE episode_id {_AMONG_FIRST}
+                    UNION SELECT part_id, source, path FROM parts WHERE part_id {_AMONG_FIRST}
+                    UNION SELECT k.episode_id, m.source, m.path FROM tombstone_keys k
+                        JOIN messages m ON m.key = k.message_key WHERE k.episode_id {_AMONG_FIRST}
+                    ORDER BY 1, 2, 3""",
+                (json_list(episode_ids),),
+            )
+            for episode_id, source, path in rows:
+                found.setdefault(episode_id, []).append((source, path))
+        return found
 
     def lift(self, episode_ids: Sequence[str]) -> Lifted:
         """See `ExclusionRecords.lift`."""

@@ -21,6 +21,9 @@ def condition(where: Where) -> Condition:
     terms += [("e.episode_key IN (SELECT episode_key FROM episode_tags WHERE tag = ?)", tag) for tag in where.tags]
     if where.source is not None:
         terms.append(("e.source = ?", where.source))
+    if where.session_id is not None:
+        of_session = "e.episode_key IN (SELECT episode_key FROM episode_texts WHERE session_id = ?)"
+        terms.append((of_session, where.session_id))
     if where.since is not None:
         terms.append(("e.timestamp >= ?", instant(where.since)))
     if where.until is not None:
@@ -39,6 +42,7 @@ def is_selective(where: Where) -> bool:
         or where.tags
         or where.instance is not None
         or where.source is not None
+        or where.session_id is not None
         or where.since is not None
         or where.until is not None
     )

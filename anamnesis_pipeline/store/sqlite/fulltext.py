@@ -1,82 +1,101 @@
-"""Full text over passages: two FTS5 indexes, and candidates taken from a query's rarer words."""
+"""Full text over passages: two FTS5 indexes, their lists of passages by word, and BM25 over those lists."""
 
 # ruff: noqa: S608
 # only names of ours enter the SQL
 
 import sqlite3
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
+from numpy.typing import NDArray
 
 from anamnesis_pipeline.model import ScoredPassage, Variant, Where
-from anamnesis_pipeline.store.sqlite.columns import clean
-from anamnesis_pipeline.store.sqlite.common_words import ROWS_READ_PER_SEARCH, CommonWords, Size
+from anamnesis_pipeline.store.sqlite.columns import clean, json_list
+from anamnesis_pipeline.store.sqlite.common_words import ROWS_READ_PER_SEARCH, CommonWords, idf
 from anamnesis_pipeline.store.sqlite.connection import Database
 from anamnesis_pipeline.store.sqlite.exact_terms import exact_phrases
-from anamnesis_pipeline.store.sqlite.filters import condition
+from anamnesis_pipeline.store.sqlite.filters import condition, is_selective
+from anamnesis_pipeline.store.sqlite.index_terms import IndexTerms
+from anamnesis_pipeline.store.sqlite.passage_lengths import Corpus, PassageLengths
+from anamnesis_pipeline.store.sqlite.passing import PassingPassages
+from anamnesis_pipeline.store.sqlite.word_lists import Wanted, WordLists
 
-RARE_ROWS = 1_500
+RARE_ROWS = 5_000
 RARE_SHARE = 0.015
-"""A word in more passages than the larger of both is common: ranking all it matches is what makes a query slow."""
+"""A word in more passages than the larger of both is common: candidates are not taken from it while others are rare."""
 
-RESCORED = 1_000
+COUNTED_ROWS = 3_000
+"""Of a word in more passages than this it is not read how often each has it, but whether."""
+
+RESCORED = 5_000
 """Best candidates by their rare words whose scores are completed with the common ones."""
 
-FEW_ROWS = 20_000
-"""Where a filter leaves at most so many passages, their common words are looked up one by one."""
+LOOKED_UP = 16
+"""Candidates first looked up beyond the wanted ones, since the filter may hide some."""
 
 REMEMBERED_WORDS = 20_000
+
+Ids = NDArray[np.int64]
+Scores = NDArray[np.float64]
 
 
 @dataclass(frozen=True, slots=True)
 class _Term:
-    """One word of a query as an FTS5 expression, and in about how many passages it occurs."""
+    """One word of a query as an FTS5 expression, as the index's own term where it is one, and in about how many
+    passages it occurs.
+    """
 
     match: str
+    word: str
+    term: str | None
     passages: int = 0
 
 
 @dataclass(frozen=True, slots=True)
-class _Asked:
-    """A search: which index, for what, how many."""
+class _Search:
+    """A search in one snapshot: which index, for what, how many, in what."""
 
+    connection: sqlite3.Connection
     table: str
+    in_text: bool
     k: int
     where: Where
-    terms: tuple[_Term, ...]
+    corpus: Corpus
 
 
 class SqliteTextIndex:
     """See `TextIndex`."""
 
-    def __init__(self, database: Database) -> None:
+    def __init__(self, database: Database, few: PassingPassages) -> None:
         self._database = database
+        self._few = few
         self._lock = threading.Lock()
-        self._size = Size()
+        self._terms = IndexTerms()
+        self._lengths = {table: PassageLengths(table) for table in ("stem_index", "exact_index")}
+        self._counted_at: dict[str, tuple[int, int]] = {}
         self._counted: dict[tuple[str, str], int] = {}
+        self._lists = WordLists()
         self._common = CommonWords()
 
     def matching(
         self, words: Sequence[str], k: int, where: Where, *, analyzer: str = "stem", variant: Variant = Variant.TEXT
     ) -> list[ScoredPassage]:
         """See `TextIndex.matching`."""
-        asked = _Asked(f"{analyzer}_index", k, where, _terms(words, analyzer, variant))
-        if not asked.terms or k < 1:
+        if analyzer not in ("stem", "exact"):
+            raise ValueError(f"analyzer {analyzer!r} is neither 'stem' nor 'exact'")
+        table, in_text = f"{analyzer}_index", analyzer == "stem" and variant is Variant.TEXT
+        terms = self._asked(table, words, in_text)
+        if not terms or k < 1:
             return []
-        found: list[ScoredPassage] = []
         with self._database.read() as connection:
-            size = self._measured(connection)
-            terms = [replace(t, passages=self._occurrences(connection, asked.table, t, size)) for t in asked.terms]
-            terms = sorted((t for t in terms if t.passages), key=lambda t: t.passages)
-            for count in _choices(terms, _rare(size)):
-                found = self._ranked(connection, asked, size, terms[:count], terms[count:])
-                if len(found) >= k or count == len(terms):
-                    break
-                if few := _few(connection, where):
-                    return self._joined(connection, asked, size, found, few, terms[count:])
-        return found
+            corpus = self._lengths[table].corpus(connection)
+            self._forget_counts(table, corpus)
+            search = _Search(connection, table, in_text, k, where, corpus)
+            counted = [replace(t, passages=self._occurrences(search, t.match)) for t in terms]
+            counted = sorted((t for t in counted if t.passages), key=lambda t: t.passages)
+            return self._best(search, counted)
 
     def check(self) -> list[str]:
         """See `TextIndex.check`. Compares both indexes with the texts, in a copy: at 100,000 passages it takes 30 s."""
@@ -89,31 +108,44 @@ class SqliteTextIndex:
                     problems.append(f"{table} does not match the passages: {exc}")
         return problems
 
-    def _measured(self, connection: sqlite3.Connection) -> Size:
-        """Newest key and number of passages; these and words are counted anew when the key moved by 1%."""
-        (newest,) = connection.execute("SELECT coalesce(max(passage_id), 0) FROM passages").fetchone()
-        with self._lock:
-            if self._size.newest < 0 or abs(newest - self._size.newest) > 0.01 * self._size.newest:
-                (passages,) = connection.execute("SELECT count(*) FROM passages").fetchone()
-                self._size = Size(newest, passages)
-                self._counted.clear()
-            return replace(self._size, newest=newest)
+    def _asked(self, table: str, words: Sequence[str], in_text: bool) -> list[_Term]:
+        """Each distinct word that the index may know."""
+        unique = list(dict.fromkeys(clean(word).replace("\0", " ").strip() for word in words))
+        if table == "exact_index":
+            unique = list(dict.fromkeys(phrase for word in unique for phrase in exact_phrases(word)))
+        column = "{text} : " if in_text else ""
+        return [
+            _Term(column + _quoted(word), _quoted(word), terms[0] if len(terms) == 1 else None)
+            for word, terms in self._terms.of(table, unique).items()
+            if terms
+        ]
 
-    def _occurrences(self, connection: sqlite3.Connection, table: str, term: _Term, size: Size) -> int:
+    def _forget_counts(self, table: str, corpus: Corpus) -> None:
+        """Words are counted anew when the index grew or shrank by 1%."""
+        with self._lock:
+            newest, passages = self._counted_at.get(table, (-1, 0))
+            moved = max(abs(corpus.newest - newest), abs(corpus.passages - passages))
+            if newest < 0 or moved > 0.01 * passages:
+                self._counted_at[table] = (corpus.newest, corpus.passages)
+                for key in [key for key in self._counted if key[0] == table]:
+                    del self._counted[key]
+
+    def _occurrences(self, search: _Search, match: str) -> int:
         """In how many passages a word occurs: counted while it is rare, else judged by how dense its first are.
 
         A zero is not remembered, since it would hide a passage just written.
         """
-        key = (table, term.match)
+        key, table, corpus = (search.table, match), search.table, search.corpus
         with self._lock:
             if key in self._counted:
                 return self._counted[key]
-        count, last = connection.execute(
+        limit = max(_rare(corpus), COUNTED_ROWS)
+        count, last = search.connection.execute(
             f"SELECT count(*), max(rowid) FROM (SELECT rowid FROM {table} WHERE {table} MATCH ? LIMIT ?)",
-            (term.match, _rare(size) + 1),
+            (match, limit + 1),
         ).fetchone()
-        if count > _rare(size):
-            count = max(count, min(count * size.newest // last, size.passages))
+        if count > limit:
+            count = max(count, min(count * corpus.newest // last, corpus.passages))
         if count:
             with self._lock:
                 if len(self._counted) >= REMEMBERED_WORDS:
@@ -121,63 +153,87 @@ class SqliteTextIndex:
                 self._counted[key] = count
         return int(count)
 
-    def _ranked(
-        self, connection: sqlite3.Connection, asked: _Asked, size: Size, chosen: Sequence[_Term], left: Sequence[_Term]
-    ) -> list[ScoredPassage]:
-        """The best that contain a word of `chosen`; the words of `left` count in their scores."""
-        match = " OR ".join(term.match for term in chosen)
-        found = _best(connection, asked, match, max(asked.k, RESCORED) if left else asked.k)
-        if not left:
-            return found
-        ids = np.array([hit.passage_id for hit in found], dtype=np.int64)
-        scores = np.array([hit.score for hit in found])
+    def _best(self, search: _Search, terms: Sequence[_Term]) -> list[ScoredPassage]:
+        """The best that contain any of `terms`, rarest first: of the rare ones, while those give enough. Where the
+        filter leaves few passages, all of these are candidates.
+        """
+        found: list[ScoredPassage] = []
+        if is_selective(search.where) and (few := self._few.of(search.connection, search.where)) is not None:
+            return self._of_few(search, few, terms)
+        for count in _choices(terms, _rare(search.corpus)):
+            found = _passing(search, *self._candidates(search, terms[:count], terms[count:]))
+            if len(found) >= search.k or count == len(terms):
+                break
+            if (few := self._few.of(search.connection, search.where)) is not None:
+                return self._of_few(search, few, terms)
+        return found
+
+    def _of_few(self, search: _Search, few: Ids, terms: Sequence[_Term]) -> list[ScoredPassage]:
+        """The best of `few` that contain any of `terms`; words in very many passages are read when too few do."""
+        found = _passing(search, few, self._scores(search, few, terms))
+        return found if len(found) >= search.k else _passing(search, few, self._scores(search, few, terms, terms))
+
+    def _candidates(self, search: _Search, chosen: Sequence[_Term], left: Sequence[_Term]) -> tuple[Ids, Scores]:
+        """The passages with a word of `chosen`, ascending, and their scores; where `left` counts in these, too, only
+        the best by `chosen`.
+        """
+        ids = _union(search.corpus, [self._passages_with(search, term)[0] for term in chosen])
+        scores = self._scores(search, ids, chosen, chosen)
+        if left and len(ids) > RESCORED:
+            best = np.sort(_best_first(scores, RESCORED)[:RESCORED])
+            ids, scores = ids[best], scores[best]
+        return ids, scores + self._scores(search, ids, left)
+
+    def _scores(self, search: _Search, ids: Ids, terms: Sequence[_Term], needed: Sequence[_Term] = ()) -> Scores:
+        """BM25 of the passages `ids`, shape (len(ids),). A word not seen before that is in very many passages may be
+        left out, unless it is `needed`.
+        """
+        scores = np.zeros(len(ids))
+        once = search.corpus.saturated(ids, np.ones(len(ids)))
         unread = ROWS_READ_PER_SEARCH
-        for term in left:
-            if not self._common.is_known(asked.table, term.match):
-                if unread <= 0:
+        for term in terms:
+            if not self._is_common(search, term):
+                places, added = self._added(search, ids, term)
+                scores[places] += added
+                continue
+            if not self._common.is_known(search.table, term.match):
+                if unread < min(term.passages, ROWS_READ_PER_SEARCH) and term not in needed:
                     continue
                 unread -= term.passages
-            scores += self._common.added(connection, asked.table, term.match, ids, size)
-        order = np.argsort(-scores, kind="stable")[: asked.k]
-        return [replace(found[i], score=float(scores[i])) for i in order]
+            scores += once * self._common.added(search.connection, search.table, term.match, ids, search.corpus)
+        return scores
 
-    def _joined(
-        self,
-        connection: sqlite3.Connection,
-        asked: _Asked,
-        size: Size,
-        found: Sequence[ScoredPassage],
-        few: Mapping[int, str],
-        left: Sequence[_Term],
-    ) -> list[ScoredPassage]:
-        """`found`, and of the few passages that the filter leaves those that contain a word of `left`."""
-        others = np.array(sorted(few.keys() - {hit.passage_id for hit in found}), dtype=np.int64)
-        scores = np.zeros(len(others))
-        for term in left:
-            scores += self._common.added(connection, asked.table, term.match, others, size)
-        more = [
-            ScoredPassage(int(passage_id), few[int(passage_id)], float(score))
-            for passage_id, score in zip(others, scores, strict=True)
-            if score > 0
-        ]
-        return sorted([*found, *more], key=lambda hit: -hit.score)[: asked.k]
+    def _added(self, search: _Search, ids: Ids, term: _Term) -> tuple[Ids, Scores]:
+        """What a word that is not common adds to the scores, and at which places of the ascending `ids`."""
+        having, counts = self._passages_with(search, term)
+        weight = idf(search.corpus.passages, len(having))
+        places = np.searchsorted(ids, having)
+        held = places < len(ids)
+        held[held] = ids[places[held]] == having[held]
+        return places[held], weight * search.corpus.saturated(having[held], counts[held])
+
+    def _passages_with(self, search: _Search, term: _Term) -> tuple[Ids, Scores]:
+        """The passages with a word, ascending, and how often they have it; 1 for all where that is not counted."""
+        corpus = search.corpus
+        if self._is_common(search, term):
+            ids = self._common.ids(search.connection, search.table, term.match, corpus)
+            return ids, np.ones(len(ids))
+        counted = term.term if self._occurrences(search, term.word) <= COUNTED_ROWS else None
+        wanted = Wanted(search.table, term.word if counted else term.match, counted)
+        words = self._lists.of(search.connection, wanted, corpus)
+        ids = words.ids[: np.searchsorted(words.ids, corpus.newest, side="right")].astype(np.int64)
+        if words.in_all is None or words.in_text is None:
+            return ids, np.ones(len(ids))
+        counts = (words.in_text if search.in_text else words.in_all)[: len(ids)]
+        return ids[counts > 0], counts[counts > 0].astype(np.float64)
+
+    def _is_common(self, search: _Search, term: _Term) -> bool:
+        return term.passages > max(_rare(search.corpus), COUNTED_ROWS)
 
 
-def _rare(size: Size) -> int:
+def _rare(corpus: Corpus) -> int:
     """In how many passages a rare word may be."""
-    return max(RARE_ROWS, int(RARE_SHARE * size.passages))
-
-
-def _terms(words: Sequence[str], analyzer: str, variant: Variant) -> tuple[_Term, ...]:
-    """Each distinct word as an expression in FTS5's query language."""
-    unique = dict.fromkeys(clean(word).replace("\0", " ").strip() for word in words)
-    if analyzer == "exact":
-        phrases = dict.fromkeys(phrase for word in unique for phrase in exact_phrases(word))
-        return tuple(_Term(_quoted(phrase)) for phrase in phrases)
-    if analyzer != "stem":
-        raise ValueError(f"analyzer {analyzer!r} is neither 'stem' nor 'exact'")
-    column = "" if variant is Variant.CONTEXT else "{text} : "
-    return tuple(_Term(column + _quoted(word)) for word in unique if word)
+    return max(RARE_ROWS, int(RARE_SHARE * corpus.passages))
 
 
 def _quoted(text: str) -> str:
@@ -191,25 +247,46 @@ def _choices(terms: Sequence[_Term], limit: int) -> list[int]:
     return sorted({min(rare, len(terms)), min(rare + 1, len(terms)), len(terms)} - {0})
 
 
-def _few(connection: sqlite3.Connection, where: Where) -> dict[int, str]:
-    """Passage -> episode of all that pass a filter; empty when more than FEW_ROWS do."""
-    terms, values = condition(where)
-    rows = connection.execute(
-        f"""SELECT p.passage_id, e.episode_id FROM episodes e JOIN passages p ON p.episode_key = e.episode_key
-            WHERE {terms} LIMIT ?""",
-        (*values, FEW_ROWS + 1),
-    ).fetchall()
-    return dict(rows) if len(rows) <= FEW_ROWS else {}
+def _union(corpus: Corpus, lists: Sequence[Ids]) -> Ids:
+    """What is in any of the lists, ascending."""
+    if sum(map(len, lists)) < corpus.newest // 8:
+        return np.unique(np.concatenate(lists))
+    is_in = np.zeros(corpus.newest + 1, bool)
+    for ids in lists:
+        is_in[ids] = True
+    return np.flatnonzero(is_in)
 
 
-def _best(connection: sqlite3.Connection, asked: _Asked, match: str, limit: int) -> list[ScoredPassage]:
-    """The best that pass the filter. FTS5 sorts first, so that only rows above the cut are looked up."""
-    terms, values = condition(asked.where)
-    rows = connection.execute(
-        f"""SELECT f.rowid, e.episode_id, -f.rank FROM {asked.table} f
-            CROSS JOIN passages p ON p.passage_id = f.rowid
-            CROSS JOIN episodes e ON e.episode_key = p.episode_key
-            WHERE {asked.table} MATCH ? AND {terms} ORDER BY f.rank LIMIT ?""",
-        (match, *values, limit),
-    )
-    return [ScoredPassage(*row) for row in rows]
+def _passing(search: _Search, ids: Ids, scores: Scores) -> list[ScoredPassage]:
+    """The k best with a score that pass the filter; of equals the older first."""
+    terms, values = condition(search.where)
+    found: list[ScoredPassage] = []
+    start, wanted = 0, search.k + LOOKED_UP
+    order = _best_first(scores, wanted)
+    while start < len(order) and len(found) < search.k:
+        if start + wanted > len(order) < len(ids):
+            order = _best_first(scores, len(scores))
+        places = order[start : start + wanted]
+        rows = search.connection.execute(
+            f"""SELECT p.passage_id, e.episode_id FROM json_each(?) j
+                CROSS JOIN passages p ON p.passage_id = j.value
+                CROSS JOIN episodes e ON e.episode_key = p.episode_key WHERE {terms}""",
+            (json_list(ids[places].tolist()), *values),
+        )
+        passed = dict(rows.fetchall())
+        found += [
+            ScoredPassage(key, passed[key], score)
+            for key, score in zip(ids[places].tolist(), scores[places].tolist(), strict=True)
+            if key in passed and score > 0
+        ]
+        start, wanted = start + wanted, 4 * wanted
+    return found[: search.k]
+
+
+def _best_first(scores: Scores, k: int) -> NDArray[np.intp]:
+    """Places of the k highest scores, best first; of equals the first one first."""
+    if k >= len(scores):
+        return np.argsort(-scores, kind="stable")
+    least = np.partition(scores, len(scores) - k)[len(scores) - k]
+    top = np.flatnonzero(scores >= least)
+    return top[np.argsort(-scores[top], kind="stable")]

@@ -9,8 +9,9 @@ from dataclasses import replace
 from datetime import datetime
 from typing import Any
 
+from anamnesis_pipeline.archive_model import ArchiveFrame, DeadLetter
 from anamnesis_pipeline.message_keys import agent_key
-from anamnesis_pipeline.model import EXCLUDED, ArchiveFrame, DeadLetter, FileCursor, Part, Source
+from anamnesis_pipeline.model import EXCLUDED, FileCursor, Part, Source
 from anamnesis_pipeline.store.base import MAX_ROWS_PER_WRITE
 from anamnesis_pipeline.store.ingest_base import ParsedChunk, SourceCounts
 from anamnesis_pipeline.store.sqlite import message_rows, part_rows, session_rows, typed_rows
@@ -44,6 +45,11 @@ _COUNTS = {
     "exchanges": "SELECT count(*) FROM (SELECT DISTINCT source, exchange_id FROM parts WHERE {of})",
     "parts": "SELECT count(*) FROM parts WHERE {of}",
     "open_parts": "SELECT count(*) FROM parts WHERE closed = 0 AND {of}",
+    "kept_away": """SELECT count(*) FROM (
+            SELECT part_id FROM parts WHERE held_by IS NOT NULL
+            UNION SELECT p.part_id FROM tombstones t JOIN parts p ON p.part_id = t.episode_id
+        ) JOIN parts USING (part_id)
+        WHERE NOT EXISTS (SELECT 1 FROM episodes e WHERE e.episode_id = part_id) AND {of}""",
     "summaries": "SELECT count(*) FROM parts WHERE summarized_hash IS NOT NULL AND {of}",
     "episodes": "SELECT count(*) FROM episodes WHERE {of}",
     "passages": "SELECT coalesce(sum(passages), 0) FROM episodes WHERE {of}",

@@ -8,8 +8,9 @@ import sqlite3
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 
+from anamnesis_pipeline.archive_model import DeadLetter
 from anamnesis_pipeline.message_keys import AGENT_KEY, RESULT_KEY, borrowed_key, call_of
-from anamnesis_pipeline.model import SOMEWHERE, DeadLetter, Occurrence, content_id, part_id_of
+from anamnesis_pipeline.model import SOMEWHERE, Occurrence, content_id, part_id_of
 from anamnesis_pipeline.store.ingest_base import ParsedChunk
 from anamnesis_pipeline.store.sqlite import typed_rows
 from anamnesis_pipeline.store.sqlite.columns import clean, json_list

@@ -4,6 +4,7 @@ from pathlib import Path
 
 from anamnesis_pipeline.store.base import Store
 from anamnesis_pipeline.store.sqlite.connection import Database
+from anamnesis_pipeline.store.sqlite.context_rows import SqliteContext
 from anamnesis_pipeline.store.sqlite.document_rows import SqliteDocuments
 from anamnesis_pipeline.store.sqlite.episodes import SqliteEpisodes
 from anamnesis_pipeline.store.sqlite.exclusion import SqliteExclusion
@@ -11,6 +12,7 @@ from anamnesis_pipeline.store.sqlite.forgetting import SqliteForgetting
 from anamnesis_pipeline.store.sqlite.fulltext import SqliteTextIndex
 from anamnesis_pipeline.store.sqlite.ingest_records import SqliteIngest
 from anamnesis_pipeline.store.sqlite.llm_records import SqliteLlm
+from anamnesis_pipeline.store.sqlite.passing import PassingPassages
 from anamnesis_pipeline.store.sqlite.schema import migrate
 from anamnesis_pipeline.store.sqlite.scrubbing import Scrubbing
 from anamnesis_pipeline.store.sqlite.settings import SqliteSettings
@@ -30,16 +32,18 @@ def open_sqlite(path: Path, index_dir: Path) -> Store:
     except BaseException:
         database.close()
         raise
+    few = PassingPassages()
     return Store(
         ingest=SqliteIngest(database),
         documents=SqliteDocuments(database),
         episodes=SqliteEpisodes(database),
-        text=SqliteTextIndex(database),
-        vectors=SqliteVectors(database, index_dir),
+        text=SqliteTextIndex(database, few),
+        vectors=SqliteVectors(database, index_dir, few),
         spaces=SqliteSpaces(database, index_dir),
         llm=SqliteLlm(database),
         settings=SqliteSettings(database),
         forgetting=SqliteForgetting(database, Scrubbing(database, index_dir)),
         exclusion=SqliteExclusion(database),
+        context=SqliteContext(database),
         close=database.close,
     )

@@ -12,7 +12,10 @@ from anamnesis_pipeline.store.sqlite.columns import json_list
 LACKS_A_VECTOR = """EXISTS (
     SELECT 1 FROM space_variants sv WHERE sv.space_id = s.space_id AND NOT EXISTS (
         SELECT 1 FROM vectors v
-        WHERE v.space_id = sv.space_id AND v.variant = sv.variant AND v.passage_id = p.passage_id))"""
+        WHERE v.space_id = sv.space_id AND v.variant = sv.variant AND v.passage_id = p.passage_id)
+    UNION ALL
+    SELECT 1 WHERE s.token_dims > 0 AND NOT EXISTS (
+        SELECT 1 FROM token_vectors t WHERE t.space_id = s.space_id AND t.passage_id = p.passage_id))"""
 
 
 def refresh(connection: sqlite3.Connection, episode_keys: Iterable[int], space_id: int | None = None) -> None:

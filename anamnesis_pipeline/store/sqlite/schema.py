@@ -10,6 +10,7 @@ from anamnesis_pipeline.errors import StoreCorrupt
 from anamnesis_pipeline.model import RESERVED_SOURCES
 from anamnesis_pipeline.store.sqlite.columns import instant
 from anamnesis_pipeline.store.sqlite.connection import Database
+from anamnesis_pipeline.store.sqlite.index_terms import EXACT_TOKENIZER, STEM_TOKENIZER
 
 APPLICATION_ID = 0x414E414D  # "ANAM"; tells this file from any other SQLite database
 
@@ -87,6 +88,7 @@ M001_INGEST = (
     "CREATE INDEX sightings_by_section ON sightings (place, anchor, part_id, present)",
     "CREATE INDEX sightings_by_part ON sightings (part_id, present)",
     "CREATE INDEX sightings_by_text ON sightings (text)",
+    "CREATE INDEX sightings_by_successor ON sightings (became) WHERE became <> ''",
     """CREATE TABLE unsettled (
         place TEXT NOT NULL, anchor TEXT NOT NULL, source TEXT NOT NULL, noted INTEGER NOT NULL,
         PRIMARY KEY (place, anchor)
@@ -120,6 +122,16 @@ M001_INGEST = (
     )""",
     "CREATE TABLE llm_turns (backend TEXT PRIMARY KEY, next_at REAL NOT NULL)",
     "CREATE TABLE settings (name TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID",
+    # which episodes sessions were shown, in the order of number; restarted_at: when a session last forgot them
+    """CREATE TABLE context_sessions (
+        session_id TEXT PRIMARY KEY, seen_at TEXT NOT NULL, restarted_at TEXT
+    ) WITHOUT ROWID""",
+    "CREATE INDEX context_sessions_by_time ON context_sessions (seen_at)",
+    """CREATE TABLE context_shown (
+        session_id TEXT NOT NULL, episode_id TEXT NOT NULL, number INTEGER NOT NULL, passage_id INTEGER,
+        PRIMARY KEY (session_id, episode_id)
+    ) WITHOUT ROWID""",
+    "CREATE INDEX context_shown_by_number ON context_shown (session_id, number)",
     *(f"INSERT INTO sources VALUES ('{key}', '', '', '', 'reserved', '')" for key in RESERVED_SOURCES),
 )
 
@@ -135,13 +147,15 @@ M002_EPISODES = (
     "CREATE INDEX episodes_by_time ON episodes (timestamp, episode_id)",
     "CREATE INDEX episodes_by_project ON episodes (project, timestamp, episode_id)",
     "CREATE INDEX episodes_by_own_project ON episodes (own_project, project)",
+    "CREATE INDEX episodes_by_kind ON episodes (project, kind, status, timestamp, episode_id)",
     "CREATE INDEX episodes_by_instance ON episodes (instance, project, timestamp)",
     "CREATE INDEX episodes_by_source ON episodes (source, timestamp, episode_id)",
     "CREATE INDEX episodes_passages ON episodes (source, passages)",
+    # the long columns are the last ones: reading those before them leaves their pages alone
     """CREATE TABLE episode_texts (
-        episode_key INTEGER PRIMARY KEY, summary TEXT NOT NULL, raw_exchange TEXT NOT NULL, tags TEXT NOT NULL,
-        machine TEXT NOT NULL, path TEXT NOT NULL, session_id TEXT NOT NULL, message_ids TEXT NOT NULL,
-        message_keys TEXT NOT NULL, metadata TEXT NOT NULL
+        episode_key INTEGER PRIMARY KEY, summary TEXT NOT NULL, tags TEXT NOT NULL, machine TEXT NOT NULL,
+        path TEXT NOT NULL, session_id TEXT NOT NULL, metadata TEXT NOT NULL, message_ids TEXT NOT NULL,
+        message_keys TEXT NOT NULL, raw_exchange TEXT NOT NULL
     )""",
     "CREATE INDEX episodes_by_session ON episode_texts (session_id)",
     "CREATE INDEX episodes_by_path ON episode_texts (path)",
@@ -177,15 +191,30 @@ M002_EPISODES = (
         passage_id INTEGER PRIMARY KEY, text TEXT NOT NULL, context TEXT NOT NULL, message_ids TEXT NOT NULL
     )""",
     "CREATE VIEW passage_terms AS SELECT passage_id, exact_terms(text) AS terms FROM passage_texts",
-    """CREATE VIRTUAL TABLE stem_index USING fts5 (
+    f"""CREATE VIRTUAL TABLE stem_index USING fts5 (
         text, context, content = 'passage_texts', content_rowid = 'passage_id',
-        tokenize = 'porter unicode61 remove_diacritics 2'
+        tokenize = '{STEM_TOKENIZER}'
     )""",
-    # every category but separators and controls is part of a token, so that only spaces divide
-    """CREATE VIRTUAL TABLE exact_index USING fts5 (
+    f"""CREATE VIRTUAL TABLE exact_index USING fts5 (
         terms, content = 'passage_terms', content_rowid = 'passage_id',
-        tokenize = "unicode61 remove_diacritics 0 categories 'L* M* N* P* S* Co'"
+        tokenize = "{EXACT_TOKENIZER}"
     )""",
+    "CREATE VIRTUAL TABLE stem_words USING fts5vocab (stem_index, instance)",
+    "CREATE VIRTUAL TABLE exact_words USING fts5vocab (exact_index, instance)",
+    # grows with every write that a filter may see; what counts retrievals is none
+    "CREATE TABLE filter_version (version INTEGER NOT NULL)",
+    "INSERT INTO filter_version VALUES (0)",
+    *(
+        f"""CREATE TRIGGER {table}_{event}_is_seen AFTER {event} ON {table} {condition} BEGIN
+            UPDATE filter_version SET version = version + 1;
+        END"""
+        for table in ("episodes", "episode_tags", "passages")
+        for event, condition in (
+            ("insert", ""),
+            ("delete", ""),
+            ("update", "WHEN new.retrieval_count = old.retrieval_count" if table == "episodes" else ""),
+        )
+    ),
     """CREATE TRIGGER passage_texts_added AFTER INSERT ON passage_texts BEGIN
         INSERT INTO stem_index (rowid, text, context) VALUES (new.passage_id, new.text, new.context);
         INSERT INTO exact_index (rowid, terms) VALUES (new.passage_id, exact_terms(new.text));
@@ -207,7 +236,8 @@ M003_SPACES = (
     """CREATE TABLE spaces (
         space_id INTEGER PRIMARY KEY AUTOINCREMENT, key TEXT NOT NULL UNIQUE, model_id TEXT NOT NULL,
         dim INTEGER NOT NULL, generation INTEGER NOT NULL, query_prefix TEXT NOT NULL, passage_prefix TEXT NOT NULL,
-        pooling TEXT NOT NULL, "precision" TEXT NOT NULL, fidelity REAL, variants TEXT NOT NULL, status TEXT NOT NULL,
+        pooling TEXT NOT NULL, "precision" TEXT NOT NULL, fidelity REAL, variants TEXT NOT NULL,
+        token_dims INTEGER NOT NULL, token_variant TEXT NOT NULL, status TEXT NOT NULL, projection BLOB,
         last_episode TEXT, written_at TEXT
     )""",
     "CREATE UNIQUE INDEX spaces_active ON spaces (status) WHERE status = 'active'",
@@ -222,10 +252,12 @@ M003_SPACES = (
     )""",
     "CREATE UNIQUE INDEX vectors_by_passage ON vectors (space_id, variant, passage_id)",
     "CREATE INDEX vectors_by_seq ON vectors (space_id, variant, seq)",
+    # one bit for each number, a token after the other. With rowids: without, 5 KB would take 8 KB of pages
     """CREATE TABLE token_vectors (
-        space_id INTEGER NOT NULL, passage_id INTEGER NOT NULL, tokens INTEGER NOT NULL, dims INTEGER NOT NULL,
-        data BLOB NOT NULL, PRIMARY KEY (space_id, passage_id)
-    ) WITHOUT ROWID""",
+        token_key INTEGER PRIMARY KEY, space_id INTEGER NOT NULL, passage_id INTEGER NOT NULL,
+        tokens INTEGER NOT NULL, data BLOB NOT NULL
+    )""",
+    "CREATE UNIQUE INDEX token_vectors_by_passage ON token_vectors (space_id, passage_id, tokens)",
     # how many passages of an episode lack a vector; no row when none: ticks cost what is left to do
     """CREATE TABLE pending (
         space_id INTEGER NOT NULL, episode_key INTEGER NOT NULL, source TEXT NOT NULL, timestamp TEXT NOT NULL,

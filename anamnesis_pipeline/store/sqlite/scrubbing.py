@@ -60,7 +60,7 @@ class Scrubbing:
         """A removed vector stays readable in the file of a graph, so files that hold some are built from nothing."""
         with self._database.read() as connection:
             rows = connection.execute(
-                """SELECT s.space_id, s.key, s.dim, s.status, f.variant
+                """SELECT s.space_id, s.key, s.dim, s.status, s.token_dims, f.variant
                     FROM index_files f JOIN spaces s USING (space_id)"""
             ).fetchall()
         for *space, variant in rows:

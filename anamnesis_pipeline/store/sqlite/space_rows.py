@@ -13,7 +13,7 @@ from anamnesis_pipeline.errors import SpaceNotFound
 from anamnesis_pipeline.model import Space, Variant
 
 SPACE_COLUMNS = """key, model_id, dim, generation, query_prefix, passage_prefix, pooling, "precision", fidelity,
-    variants, status"""
+    variants, token_dims, token_variant, status"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,12 +24,16 @@ class SpaceRow:
     key: str
     dim: int
     status: str
+    token_dims: int
 
 
 def read_row(row: Sequence[Any]) -> Space:
     """A row of `SPACE_COLUMNS`."""
-    *fields, variants, status = row
-    return replace(Space(*fields), variants=tuple(map(Variant, json.loads(variants))), status=status)
+    *fields, variants, token_dims, token_variant, status = row
+    return replace(
+        Space(*fields), variants=tuple(map(Variant, json.loads(variants))), token_dims=token_dims,
+        token_variant=Variant(token_variant), status=status,
+    )  # fmt: skip
 
 
 def find_space(connection: sqlite3.Connection, key: str) -> SpaceRow:
@@ -37,7 +41,9 @@ def find_space(connection: sqlite3.Connection, key: str) -> SpaceRow:
 
     :raises SpaceNotFound: there is none.
     """
-    row = connection.execute("SELECT space_id, key, dim, status FROM spaces WHERE key = ?", (key,)).fetchone()
+    row = connection.execute(
+        "SELECT space_id, key, dim, status, token_dims FROM spaces WHERE key = ?", (key,)
+    ).fetchone()
     if row is None:
         known = [name for (name,) in connection.execute("SELECT key FROM spaces ORDER BY space_id")]
         raise SpaceNotFound(

@@ -6,13 +6,18 @@
 import sqlite3
 from pathlib import Path
 
-from anamnesis_pipeline.errors import SpaceConflict
+import numpy as np
+from numpy.typing import NDArray
+
+from anamnesis_pipeline.errors import DimensionMismatch, SpaceConflict
 from anamnesis_pipeline.model import Space
 from anamnesis_pipeline.store.base import MAX_ROWS_PER_WRITE
 from anamnesis_pipeline.store.sqlite import pending
 from anamnesis_pipeline.store.sqlite.columns import json_list
 from anamnesis_pipeline.store.sqlite.connection import Database
 from anamnesis_pipeline.store.sqlite.space_rows import SPACE_COLUMNS, find_space, read_row, space_with_status
+
+PROJECTION = np.dtype("<f4")
 
 
 class SqliteSpaces:
@@ -30,9 +35,10 @@ class SqliteSpaces:
             if space.status in ("active", "building"):
                 _refuse_a_second(connection, space.key, space.status)
             (space_id,) = connection.execute(
-                f"INSERT INTO spaces ({SPACE_COLUMNS}) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?) RETURNING space_id",
+                f"INSERT INTO spaces ({SPACE_COLUMNS}) VALUES ({', '.join('?' * 13)}) RETURNING space_id",
                 (space.key, space.model_id, space.dim, space.generation, space.query_prefix, space.passage_prefix,
-                 space.pooling, space.precision, space.fidelity, json_list(space.variants), space.status),
+                 space.pooling, space.precision, space.fidelity, json_list(space.variants), space.token_dims,
+                 space.token_variant, space.status),
             ).fetchone()  # fmt: skip
             connection.executemany("INSERT INTO space_variants VALUES (?, ?)", [(space_id, v) for v in space.variants])
             pending.expect_everything(connection, space_id)
@@ -73,6 +79,29 @@ class SqliteSpaces:
                     WHERE space_id = ?3 AND NOT EXISTS (SELECT 1 FROM vectors WHERE space_id = ?3)""",
                 (precision, fidelity, find_space(connection, key).space_id),
             )
+
+    def keep_projection(self, key: str, projection: NDArray[np.float32]) -> NDArray[np.float32]:
+        """See `SpaceRecords.keep_projection`."""
+        matrix = np.ascontiguousarray(projection, dtype=PROJECTION)
+        with self._database.write() as connection:
+            row = find_space(connection, key)
+            if matrix.ndim != 2 or matrix.shape[1] != row.token_dims:
+                raise DimensionMismatch(
+                    f"space {key} holds {row.token_dims}-d token vectors and was given a projection of {matrix.shape}"
+                )
+            connection.execute(
+                "UPDATE spaces SET projection = ? WHERE space_id = ? AND projection IS NULL",
+                (matrix.tobytes(), row.space_id),
+            )
+        kept = self.projection(key)
+        return matrix.astype(np.float32) if kept is None else kept
+
+    def projection(self, key: str) -> NDArray[np.float32] | None:
+        """See `SpaceRecords.projection`."""
+        with self._database.read() as connection:
+            row = find_space(connection, key)
+            (kept,) = connection.execute("SELECT projection FROM spaces WHERE space_id = ?", (row.space_id,)).fetchone()
+        return None if kept is None else np.frombuffer(kept, PROJECTION).astype(np.float32).reshape(-1, row.token_dims)
 
     def activate(self, key: str, *, only_from: str | None = None) -> bool:
         """See `SpaceRecords.activate`."""

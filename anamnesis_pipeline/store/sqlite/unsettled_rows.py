@@ -15,11 +15,12 @@ def note(connection: sqlite3.Connection, sections: Iterable[tuple[str, str, str]
 
 def note_published(connection: sqlite3.Connection, part_id: str) -> None:
     """A part of a document has a new episode, which is active: where another text is current, or none, it is to be
-    settled.
+    settled; and so is what gave way to it, under whatever heading.
     """
     rows = connection.execute(
-        """SELECT place, anchor, source FROM sightings s WHERE part_id = ? AND (NOT present OR EXISTS (
-            SELECT 1 FROM sightings o WHERE o.place = s.place AND o.anchor = s.anchor AND o.part_id <> s.part_id))""",
+        """SELECT place, anchor, source FROM sightings s WHERE part_id = ?1 AND (NOT present OR EXISTS (
+            SELECT 1 FROM sightings o WHERE o.place = s.place AND o.anchor = s.anchor AND o.part_id <> s.part_id))
+            UNION SELECT place, anchor, source FROM sightings WHERE became = ?1 AND became <> ''""",
         (part_id,),
     )
     note(connection, rows.fetchall())

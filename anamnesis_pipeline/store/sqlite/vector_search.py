@@ -1,6 +1,5 @@
 """Nearest passages: proposals of an index file and of the tail behind it, scored with the stored vectors."""
 
-# ruff: noqa: S608
 # only names of ours enter the SQL
 
 import sqlite3
@@ -13,14 +12,12 @@ from numpy.typing import NDArray
 from anamnesis_pipeline.model import ScoredPassage, Where
 from anamnesis_pipeline.store.sqlite.columns import json_list
 from anamnesis_pipeline.store.sqlite.connection import batches
-from anamnesis_pipeline.store.sqlite.filters import condition, is_selective
+from anamnesis_pipeline.store.sqlite.filters import condition
 from anamnesis_pipeline.store.sqlite.vector_file import VectorFile
 from anamnesis_pipeline.store.sqlite.vector_tail import MAX_ROWS, TailView, best_first, from_blobs
 
 Vectors = NDArray[np.float32]
-
-EXACT_ROWS = 20_000
-"""A filter that leaves at most so many passages is answered by scanning them."""
+Ids = NDArray[np.int64]
 
 MAX_PROPOSALS = 16_384
 """When so many proposals hold too few passages that pass, scanning all that pass is no slower."""
@@ -46,29 +43,20 @@ class Question:
 
 
 def nearest(
-    connection: sqlite3.Connection, question: Question, file: VectorFile | None, tail: TailView
+    connection: sqlite3.Connection, question: Question, file: VectorFile | None, tail: TailView, few: Ids | None
 ) -> list[ScoredPassage]:
-    """The k best passages that pass the filter, best first."""
-    if _leaves_few(connection, question.where):
-        return _scan_matching(connection, question)
+    """The k best passages that pass the filter, best first.
+
+    :param few: all passages that pass, where they are few enough to be scanned.
+    """
+    if few is not None:
+        return _scan_few(connection, question, few)
     found = _proposed(connection, question, file, tail)
     if found is None:
         return _scan_matching(connection, question)
     if len(tail.ids) < MAX_ROWS:
         return found
     return _best([*found, *_scan_behind(connection, question, tail.last_seq)], question.k)
-
-
-def _leaves_few(connection: sqlite3.Connection, where: Where) -> bool:
-    if not is_selective(where):
-        return False
-    terms, values = condition(where)
-    (rows,) = connection.execute(
-        f"""SELECT count(*) FROM (SELECT 1 FROM episodes e CROSS JOIN passages p USING (episode_key)
-            WHERE {terms} LIMIT ?)""",
-        (*values, EXACT_ROWS + 1),
-    ).fetchone()
-    return int(rows) <= EXACT_ROWS
 
 
 def _proposed(
@@ -102,6 +90,28 @@ def _passing(connection: sqlite3.Connection, question: Question, ids: Iterable[i
             WHERE {terms}""",
         (json_list(ids), question.space_id, question.variant, *values),
     )
+
+
+def _scan_few(connection: sqlite3.Connection, question: Question, few: Ids) -> list[ScoredPassage]:
+    """Exact: every passage of `few`; only the best are looked up."""
+    rows = connection.execute(
+        """SELECT v.passage_id, v.vec FROM json_each(?) j CROSS JOIN vectors v
+            ON v.passage_id = j.value AND v.space_id = ? AND v.variant = ?""",
+        (json_list(few.tolist()), question.space_id, question.variant),
+    )
+    keys, scores = [], [np.empty(0, np.float32)]
+    while page := rows.fetchmany(SCAN_ROWS):
+        keys += [key for key, _ in page]
+        scores.append(from_blobs([vec for _, vec in page], len(question.vector)) @ question.vector)
+    every = np.concatenate(scores)
+    top = {keys[place]: float(every[place]) for place in best_first(every, question.k)}
+    episodes = connection.execute(
+        """SELECT p.passage_id, e.episode_id FROM json_each(?) j
+            CROSS JOIN passages p ON p.passage_id = j.value
+            CROSS JOIN episodes e ON e.episode_key = p.episode_key""",
+        (json_list(top),),
+    )
+    return _best((ScoredPassage(key, episode_id, top[key]) for key, episode_id in episodes), question.k)
 
 
 def _scan_matching(connection: sqlite3.Connection, question: Question) -> list[ScoredPassage]:

@@ -13,13 +13,22 @@ from numpy.typing import NDArray
 
 from anamnesis_pipeline.errors import DimensionMismatch
 from anamnesis_pipeline.model import ScoredPassage, Variant, Where
-from anamnesis_pipeline.store.base import MAX_ROWS_PER_WRITE, IndexReport, PendingEpisode, SpaceProgress
+from anamnesis_pipeline.store.base import MAX_ROWS_PER_WRITE, IndexReport, PendingEpisode, SpaceProgress, TokenRows
 from anamnesis_pipeline.store.sqlite import pending, vector_search
 from anamnesis_pipeline.store.sqlite.columns import instant, json_list, moment
 from anamnesis_pipeline.store.sqlite.connection import Database, batches
+from anamnesis_pipeline.store.sqlite.filters import is_selective
 from anamnesis_pipeline.store.sqlite.index_files import IndexFiles
 from anamnesis_pipeline.store.sqlite.passage_rows import SELECT_PASSAGES, read_row
+from anamnesis_pipeline.store.sqlite.passing import PassingPassages
 from anamnesis_pipeline.store.sqlite.space_rows import SpaceRow, find_space
+from anamnesis_pipeline.store.sqlite.token_rows import (
+    by_passage,
+    check_tokens,
+    read_tokens,
+    token_bytes,
+    write_tokens,
+)
 from anamnesis_pipeline.store.sqlite.vector_recall import kth_scores, share_found
 from anamnesis_pipeline.store.sqlite.vector_tail import STORED, VectorTail, from_blobs
 
@@ -32,8 +41,9 @@ EVERYTHING = Where(include_superseded=True)
 class SqliteVectors:
     """See `VectorIndex`."""
 
-    def __init__(self, database: Database, index_dir: Path) -> None:
+    def __init__(self, database: Database, index_dir: Path, few: PassingPassages) -> None:
         self._database = database
+        self._few = few
         self._files = IndexFiles(database, index_dir)
         self._lock = threading.Lock()
         self._tails: dict[tuple[int, str], VectorTail] = {}
@@ -42,18 +52,25 @@ class SqliteVectors:
         """See `VectorIndex.put`."""
         return self.put_all(space, passage_ids, {variant: vectors})
 
-    def put_all(self, space: str, passage_ids: Sequence[int], vectors: Mapping[Variant, Vectors]) -> int:
+    def put_all(
+        self,
+        space: str,
+        passage_ids: Sequence[int],
+        vectors: Mapping[Variant, Vectors],
+        tokens: Sequence[NDArray[np.int8]] | None = None,
+    ) -> int:
         """See `VectorIndex.put_all`."""
-        if not vectors:
-            return 0
         rows = {variant: _rows(passage_ids, matrix) for variant, matrix in vectors.items()}
+        token_rows = by_passage(passage_ids, tokens)
         written = 0
-        for batch in batches(list(dict.fromkeys(passage_ids)), MAX_ROWS_PER_WRITE // len(vectors)):
+        rows_each = max(1, len(rows) + bool(token_rows))
+        for batch in batches(list(dict.fromkeys(passage_ids)), MAX_ROWS_PER_WRITE // rows_each):
             with self._database.write() as connection:
                 row = find_space(connection, space)
                 for matrix in vectors.values():
                     _check_width(row, np.asarray(matrix).shape, 2)
-                written += _put(connection, row.space_id, batch, rows)
+                check_tokens(row, token_rows)
+                written += _put(connection, row.space_id, batch, rows, token_rows)
         return written
 
     def get(self, space: str, variant: Variant, passage_ids: Sequence[int]) -> dict[int, Vectors]:
@@ -79,35 +96,18 @@ class SqliteVectors:
             current = self._files.current(connection, row, variant)
             tail = self._tail(row, variant).view(connection, current.row.covered_seq if current else 0)
             question = vector_search.Question(row.space_id, variant, vector, k, where)
-            return vector_search.nearest(connection, question, current.file if current else None, tail)
+            few = self._few.of(connection, where) if is_selective(where) else None
+            return vector_search.nearest(connection, question, current.file if current else None, tail, few)
 
-    def put_tokens(self, space: str, tokens: Mapping[int, NDArray[np.int8]]) -> int:
-        """See `VectorIndex.put_tokens`."""
-        written = 0
-        for batch in batches(list(tokens)):
-            with self._database.write() as connection:
-                row = find_space(connection, space)
-                for passage_id in _live(connection, batch):
-                    matrix = np.ascontiguousarray(tokens[passage_id], dtype=np.int8)
-                    connection.execute(
-                        """INSERT INTO token_vectors (space_id, passage_id, tokens, dims, data)
-                            VALUES (?, ?, ?, ?, ?)
-                            ON CONFLICT (space_id, passage_id) DO UPDATE SET tokens = excluded.tokens,
-                                dims = excluded.dims, data = excluded.data""",
-                        (row.space_id, passage_id, *matrix.shape, matrix.tobytes()),
-                    )
-                    written += 1
-        return written
-
-    def tokens(self, space: str, passage_ids: Sequence[int]) -> dict[int, NDArray[np.int8]]:
+    def tokens(self, space: str, passage_ids: Sequence[int]) -> TokenRows:
         """See `VectorIndex.tokens`."""
         with self._database.read() as connection:
-            rows = connection.execute(
-                """SELECT passage_id, tokens, dims, data FROM token_vectors WHERE space_id = ?
-                    AND passage_id IN (SELECT value FROM json_each(?))""",
-                (find_space(connection, space).space_id, json_list(passage_ids)),
-            ).fetchall()
-        return {row[0]: np.frombuffer(row[3], dtype=np.int8).reshape(row[1], row[2]) for row in rows}
+            return read_tokens(connection, find_space(connection, space), passage_ids)
+
+    def token_bytes(self, space: str) -> int:
+        """See `VectorIndex.token_bytes`."""
+        with self._database.read() as connection:
+            return token_bytes(connection, find_space(connection, space))
 
     def pending(self, space: str, sources: Sequence[str], episodes: int) -> list[PendingEpisode]:
         """See `VectorIndex.pending`."""
@@ -238,8 +238,9 @@ def _put(
     space_id: int,
     passage_ids: Sequence[int],
     rows: Mapping[Variant, Mapping[int, NDArray[np.float16]]],
+    tokens: Mapping[int, NDArray[np.int8]],
 ) -> int:
-    """Delete and insert rather than update: a new seq tells every process that the vector is new."""
+    """Vectors are deleted and inserted rather than updated: a new seq tells every process that the vector is new."""
     live = _live(connection, passage_ids)
     keys = [(space_id, variant, passage_id) for variant in rows for passage_id in live]
     connection.executemany("DELETE FROM vectors WHERE space_id = ? AND variant = ? AND passage_id = ?", keys)
@@ -247,6 +248,7 @@ def _put(
         "INSERT INTO vectors (space_id, variant, passage_id, vec) VALUES (?, ?, ?, ?)",
         [(*key, rows[key[1]][key[2]].tobytes()) for key in keys],
     )
+    write_tokens(connection, space_id, list(live), tokens)
     pending.refresh(connection, set(live.values()), space_id)
     _note_checkpoint(connection, space_id, [live[passage_id] for passage_id in passage_ids if passage_id in live])
     return len(keys)
