@@ -1,0 +1,146 @@
+"""The tools that Claude sees: their names, arguments, and the words that say when to call them. No protocol here."""
+
+from typing import Annotated, Any, Literal
+
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
+
+Type = Literal["note", "decision", "preference", "correction", "lesson", "fact", "procedure", "error"]
+
+
+def _as_list(value: object) -> object:
+    """One value where several may be given."""
+    return [value] if isinstance(value, str) else value
+
+
+def _number_as_text(value: object) -> object:
+    """A year is a time as well: 2026."""
+    return str(value) if isinstance(value, int) and not isinstance(value, bool) else value
+
+
+Name = Annotated[str, Field(min_length=1, max_length=200)]
+Names = Annotated[list[Name], BeforeValidator(_as_list), Field(max_length=10)]
+When = Annotated[str, BeforeValidator(_number_as_text), Field(max_length=40)]
+Project = Annotated[Name | None, Field(description="left out: the current one; `all`: every project")]
+Since = Annotated[When | None, Field(description="day, month or time: 2026-03-14, 2026-03")]
+
+
+class _Arguments(BaseModel):
+    model_config = ConfigDict(extra="forbid")
+
+
+class Search(_Arguments):
+    """Search the user's memory of past sessions, decisions, errors and documents. Call it before answering from \
+nothing: what did we decide, have we seen this error, why is it so, how did we do it last time. Returns short quoted \
+hits with ids for `read`; nothing relevant returns nothing. Without a query: the newest.
+    """
+
+    query: Annotated[str, Field(max_length=5_000, description="a question with its names, or a literal text")] = ""
+    project: Project = None
+    since: Since = None
+    until: Annotated[When | None, Field(description="inclusive")] = None
+    kind: Annotated[Names, Field(description="e.g. exchange, document, decision, record")] = []
+    limit: Annotated[int, Field(ge=1, le=20)] = 5
+    mode: Annotated[
+        Literal["hybrid", "semantic", "exact"], Field(description="exact: error texts, ids, paths, versions")
+    ] = "hybrid"
+
+
+class Read(_Arguments):
+    """Read records word for word, by the ids of `search` or `timeline`, in pages; `around` also lists what came just \
+before and after in the session.
+    """
+
+    ids: Annotated[Names, Field(min_length=1)]
+    page: Annotated[int, Field(ge=1, le=10_000)] = 1
+    around: Annotated[int, Field(ge=0, le=10, description="neighbours on either side")] = 0
+
+
+class Timeline(_Arguments):
+    """List what happened, in order of time: what did I do yesterday, last week, in that session, since the release."""
+
+    project: Project = None
+    session: Annotated[Name | None, Field(description="session id")] = None
+    since: Since = None
+    until: Annotated[When | None, Field(description="inclusive")] = None
+    order: Literal["newest", "oldest"] = "newest"
+    limit: Annotated[int, Field(ge=1, le=50)] = 20
+    cursor: Annotated[str | None, Field(max_length=2_000, description="of the page before")] = None
+
+
+class Remember(_Arguments):
+    """Keep one thing for later sessions: a decision and its reason, a preference or correction of the user, the cause \
+of a hard bug. One fact, with names and numbers, no secrets. Found at once.
+    """
+
+    text: Annotated[str, Field(min_length=1, max_length=20_000)]
+    type: Type = "note"
+    why: Annotated[str, Field(max_length=5_000)] = ""
+    tags: Names = []
+    project: Annotated[Name | None, Field(description="left out: the current one")] = None
+
+
+class Forget(_Arguments):
+    """Remove records for good, when the user asks for it. Says what would go; only confirm=true, after the user \
+agreed, removes it.
+    """
+
+    ids: Annotated[Names, Field(min_length=1)]
+    confirm: bool = False
+
+
+class Status(_Arguments):
+    """How the memory is doing; with a project also its hand-off, to take up work where it was left: latest decisions, \
+open loops, recent work.
+    """
+
+    project: Annotated[Name | None, Field(description="`current`, or a name")] = None
+    ingest: Annotated[bool, Field(description="also read new logs now")] = False
+
+
+ARGUMENTS: dict[str, type[_Arguments]] = {
+    "search": Search,
+    "read": Read,
+    "timeline": Timeline,
+    "remember": Remember,
+    "forget": Forget,
+    "status": Status,
+}
+READ_ONLY = frozenset({"search", "read", "timeline"})
+
+
+def definitions() -> list[dict[str, Any]]:
+    """Every tool as `{name, description, inputSchema, annotations}`, as small as a client understands it."""
+    return [
+        {
+            "name": name,
+            "description": model.__doc__,
+            "inputSchema": compact_schema(model),
+            "annotations": {
+                "readOnlyHint": name in READ_ONLY,
+                "destructiveHint": name == "forget",
+                "openWorldHint": False,
+            },
+        }
+        for name, model in ARGUMENTS.items()
+    ]
+
+
+def compact_schema(model: type[BaseModel]) -> dict[str, Any]:
+    """The JSON schema of some arguments without titles, bounds of length, and `or null`."""
+    schema = model.model_json_schema()
+    properties = {name: _compact(field) for name, field in schema["properties"].items()}
+    required = {"required": schema["required"]} if "required" in schema else {}
+    return {"type": "object", "properties": properties, **required, "additionalProperties": False}
+
+
+_NEEDLESS = frozenset({"title", "maxLength", "minLength", "maxItems", "minItems", "anyOf"})
+
+
+def _compact(field: dict[str, Any]) -> dict[str, Any]:
+    chosen: dict[str, Any] = next((kind for kind in field.get("anyOf", ()) if kind.get("type") != "null"), {})
+    kept = {name: value for name, value in {**chosen, **field}.items() if name not in _NEEDLESS}
+    if kept.get("default", 0) in (None, "", [], False, 0):
+        kept.pop("default", None)
+    if "items" in kept:
+        kept["items"] = _compact(kept["items"])
+    return kept

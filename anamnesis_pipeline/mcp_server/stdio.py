@@ -1,0 +1,107 @@
+"""`anamnesis mcp`: the tools over standard input and output, for clients that start a process.
+
+The SDK takes about a second to import. A client waits for the answer to `initialize`, so that one is given first; the
+SDK then sees the request as well, and its own answer, which says the same, is left out.
+"""
+
+import json
+import os
+import sys
+from collections.abc import AsyncIterator, Mapping
+from typing import IO
+
+from anamnesis_pipeline.mcp_server.handshake import answer_to, package_version
+
+
+def main() -> int:
+    """Serve until the client closes standard input. Exit status 1: the settings cannot be read."""
+    first = sys.stdin.buffer.readline()
+    reply = answer_to(first)
+    if reply is not None:
+        _write(sys.stdout.buffer, json.dumps(reply, separators=(",", ":")))
+    return _serve(first, answered=reply["id"] if reply else None) if first else 0
+
+
+def working_folder(environment: Mapping[str, str]) -> str | None:
+    """The client's project folder, as Claude Code names it, else where the process was started."""
+    try:
+        return environment.get("CLAUDE_PROJECT_DIR") or os.getcwd()
+    except OSError:  # it is gone
+        return None
+
+
+def _serve(first: bytes, answered: int | str | None) -> int:
+    import anyio  # from here on the second that the SDK takes
+    from mcp.server.stdio import stdio_server
+
+    from anamnesis_pipeline import settings as settings_file
+    from anamnesis_pipeline.errors import AnamnesisError
+    from anamnesis_pipeline.mcp_server.client import Memory, open_http
+    from anamnesis_pipeline.mcp_server.server import build_server
+    from anamnesis_pipeline.mcp_server.tools import Tools
+
+    try:
+        settings = settings_file.load()
+    except AnamnesisError as exc:
+        print(f"anamnesis mcp: {exc}", file=sys.stderr)  # noqa: T201 - for the person who set it up
+        return 1
+    address, folder = settings_file.sidecar_url(settings), working_folder(os.environ)
+    token = settings.api_token.get_secret_value() if settings.api_token else None
+
+    async def serve() -> None:
+        async with open_http(address, token) as http:
+            server = build_server(Tools(Memory(http, address)), package_version(), lambda _: folder)
+            lines, output = _Input(first, sys.stdin.buffer), _Output(sys.stdout.buffer, answered)
+            async with stdio_server(lines, output) as (incoming, outgoing):  # type: ignore[arg-type]
+                await server.run(incoming, outgoing, server.create_initialization_options())
+
+    anyio.run(serve)
+    return 0
+
+
+class _Input:
+    """Lines of a client, the first one read already; what is not UTF-8 is replaced."""
+
+    def __init__(self, first: bytes, rest: IO[bytes]) -> None:
+        self._first = first
+        self._rest = rest
+
+    async def __aiter__(self) -> AsyncIterator[str]:
+        import anyio.to_thread
+
+        line = self._first
+        while line:
+            yield line.decode("utf-8", "replace")
+            line = await anyio.to_thread.run_sync(self._rest.readline, abandon_on_cancel=True)
+
+
+class _Output:
+    """Lines to a client, without the answer that it has got already.
+
+    :param answered: the id of that request; None: there is none.
+    """
+
+    def __init__(self, out: IO[bytes], answered: int | str | None) -> None:
+        self._out = out
+        self._answered = answered
+
+    async def write(self, text: str) -> None:
+        """One message with its line end."""
+        if self._answered is not None:
+            message = json.loads(text)
+            if message.get("id") == self._answered and "method" not in message:
+                self._answered = None
+                return
+        _write(self._out, text.rstrip("\n"))
+
+    async def flush(self) -> None:
+        """Nothing: each message is sent at once."""
+
+
+def _write(out: IO[bytes], text: str) -> None:
+    out.write(text.encode() + b"\n")
+    out.flush()
+
+
+if __name__ == "__main__":
+    sys.exit(main())

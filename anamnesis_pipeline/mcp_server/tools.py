@@ -1,0 +1,263 @@
+"""What each tool does: checked arguments -> calls of the HTTP API -> text. The state is all in the sidecar."""
+
+import hashlib
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+from urllib.parse import quote
+
+import anyio
+from pydantic import ValidationError
+
+from anamnesis_pipeline.errors import GiveUp, RetryLater
+from anamnesis_pipeline.mcp_server import texts
+from anamnesis_pipeline.mcp_server.client import Memory
+from anamnesis_pipeline.mcp_server.definitions import (
+    ARGUMENTS,
+    Forget,
+    Read,
+    Remember,
+    Search,
+    Status,
+    Timeline,
+)
+from anamnesis_pipeline.mcp_server.times import since_of, until_of
+
+ALL, CURRENT = "all", "current"
+CALLS_AT_ONCE, PATIENCE_S = 16, 20.0
+ALIKE = 0.93
+"""Cosine from which on a new note is told to be like one that is there."""
+ALIKE_CHARS = 2_000
+SUMMARY_CHARS = 600
+INSTANCE = "claude-code"
+"""By whom a note is said to be posted."""
+NO_PROJECT = "general"
+
+
+@dataclass(frozen=True, slots=True)
+class Scope:
+    """The project that a call is about; None: every one but `private`. `note`: what to say of it."""
+
+    project: str | None
+    note: str = ""
+    private: frozenset[str] = frozenset()
+
+    def shown(self, records: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
+        """Those that a session of another project may see."""
+        return [record for record in records if record["project"] not in self.private]
+
+
+class Tools:
+    """The six tools over one memory. Some calls run at once, others wait a while, and are then sent away."""
+
+    def __init__(self, memory: Memory) -> None:
+        self._memory = memory
+        self._places = anyio.CapacityLimiter(CALLS_AT_ONCE)
+
+    async def call(self, name: str, given: Mapping[str, Any] | None, folder: str | None) -> str:
+        """The text that a tool answers.
+
+        :param folder: that the client works in, as a path of its machine; None: it does not say.
+        :raises GiveUp: no such tool, wrong arguments, or the service refuses.
+        :raises RetryLater: too many calls at once, or the service is busy.
+        :raises ServiceUnreachable: the sidecar does not answer.
+        """
+        arguments = checked(name, given)
+        work: dict[str, Callable[[Any, str | None], Awaitable[str]]] = {
+            "search": self._search, "read": self._read, "timeline": self._timeline, "remember": self._remember,
+            "forget": self._forget, "status": self._status,
+        }  # fmt: skip
+        try:
+            with anyio.fail_after(PATIENCE_S):
+                await self._places.acquire()
+        except TimeoutError as exc:
+            raise RetryLater("too many calls of the memory at once; try again in a few seconds") from exc
+        try:
+            return await work[name](arguments, folder)
+        finally:
+            self._places.release()
+
+    # --- tools ---------------------------------------------------------------------------------------------
+
+    async def _search(self, asked: Search, folder: str | None) -> str:
+        if not asked.query.strip():
+            recent = Timeline(project=asked.project, since=asked.since, until=asked.until, limit=max(asked.limit, 1))
+            return await self._timeline(recent, folder, kinds=asked.kind)
+        scope = await self._scope(asked.project, folder)
+        body = {
+            "query": asked.query, "top_k": asked.limit * (2 if scope.private else 1), "mode": asked.mode,
+            "project": scope.project, "kind": asked.kind, "since": since_of(asked.since),
+            "until": until_of(asked.until),
+        }  # fmt: skip
+        answer = await self._memory.call("POST", "/api/episodes/search", body=body)
+        shown = scope.shown(answer["results"])[: asked.limit]
+        hits = [texts.hit(rank, found) for rank, found in enumerate(shown, 1)]
+        problems = [f"incomplete: {texts.flat(problem)}" for problem in answer["degraded"]]
+        if not hits:
+            hits = [_nothing(scope)]
+        elif scope.project:
+            hits.append(f'(project {scope.project}; project="all" searches everything)')
+        return texts.block([*filter(None, [scope.note]), *hits, *problems])
+
+    async def _read(self, asked: Read, folder: str | None) -> str:
+        del folder
+        lines: list[str] = []
+        for episode_id in dict.fromkeys(asked.ids):
+            record = await self._memory.call("GET", _path(episode_id), params={"include": "raw"})
+            lines += [*([""] if lines else []), *texts.record_lines(record)]
+            if asked.around:
+                lines += await self._neighbours(record, asked.around)
+        pages = texts.pages(lines)
+        if asked.page > len(pages):
+            raise GiveUp(f"there is no page {asked.page}; the last one is {len(pages)}")
+        more = f"; page={asked.page + 1} goes on" if asked.page < len(pages) else ""
+        return texts.block([*pages[asked.page - 1], f"(page {asked.page} of {len(pages)}{more})"])
+
+    async def _timeline(self, asked: Timeline, folder: str | None, kinds: list[str] | None = None) -> str:
+        scope = Scope(None) if asked.session and not asked.project else await self._scope(asked.project, folder)
+        params = {
+            "project": scope.project, "session_id": asked.session, "since": since_of(asked.since),
+            "until": until_of(asked.until), "order": asked.order, "limit": asked.limit, "cursor": asked.cursor,
+            "kind": kinds or None, "include_superseded": True if asked.session else None,
+        }  # fmt: skip
+        page = await self._memory.call("GET", "/api/episodes", params=params)
+        lines = [texts.line(record) for record in scope.shown(page["items"])] or [_nothing(scope)]
+        if page["next_cursor"]:
+            lines.append(f"(more: cursor={page['next_cursor']})")
+        return texts.block([*filter(None, [scope.note]), f"({asked.order} first, times in UTC)", *lines])
+
+    async def _remember(self, asked: Remember, folder: str | None) -> str:
+        scope = await self._scope(asked.project, folder)
+        project = scope.project or (asked.project if asked.project not in {ALL, CURRENT} else None) or NO_PROJECT
+        alike = await self._alike(asked.text, scope.project)
+        whole = f"{asked.text}\n\nWhy: {asked.why}" if asked.why else asked.text
+        summary = asked.text if len(asked.text) <= SUMMARY_CHARS else asked.text[:SUMMARY_CHARS] + "…"
+        tags = list(dict.fromkeys([*asked.tags, *(["correction"] if asked.type == "correction" else [])]))
+        body = {
+            "summary": summary, "raw_exchange": whole if whole != summary else "", "instance": INSTANCE,
+            "project": project, "kind": asked.type, "tags": tags,
+            "metadata": {"type": asked.type, "why": asked.why}, "episode_id": _note_id(project, asked),
+        }  # fmt: skip
+        stored = await self._memory.call("POST", "/api/episodes", body=body)
+        said = f"Kept in project {project} as {asked.type}, id {stored['episode_id']}."
+        return said + (f" Much like {alike}: read it, and forget the one that no longer holds." if alike else "")
+
+    async def _forget(self, asked: Forget, folder: str | None) -> str:
+        del folder
+        body = {"ids": asked.ids, "dry_run": not asked.confirm}
+        report = await self._memory.call("POST", "/api/forget", body=body)
+        counts = f"{report['episodes']} records, {report['messages']} messages, {report['lines']} lines of logs"
+        if not report["episodes"]:
+            return "Nothing of these ids is stored; `search` shows ids."
+        if asked.confirm:
+            rest = [texts.flat(text) for text in (*report["remains"], *report["problems"])]
+            return "\n".join([f"Gone for good: {counts}.", *rest])
+        shown = [f"id {r['episode_id']} {texts.QUOTE}{texts.flat(r['summary'])[:200]}" for r in report["shown"]]
+        ask = "Nothing is gone yet. Ask the user; if agreed, call again with confirm=true."
+        return texts.block([f"Would go for good: {counts}.", *shown[:10], ask])
+
+    async def _status(self, asked: Status, folder: str | None) -> str:
+        lines = await self._health()
+        if asked.ingest:
+            started = await self._memory.call("POST", "/api/jsonl/ingest", body={})
+            lines.append(f"reading new logs of {len(started['sources'])} sources now")
+        if asked.project is None:
+            return "\n".join(lines)
+        params = {"cwd": folder} if asked.project == CURRENT else {"project": asked.project}
+        if asked.project == CURRENT and not folder:
+            raise GiveUp("the client does not say which folder it works in; name the project")
+        handoff = await self._memory.call("GET", "/api/handoff", params=params)
+        return "\n".join([*lines, handoff.get("text") or "nothing is known of this project yet"])
+
+    # --- details -------------------------------------------------------------------------------------------
+
+    async def _scope(self, project: str | None, folder: str | None) -> Scope:
+        """The project that is asked for, else the one of the client's folder if anything is known of it."""
+        if project and project not in {ALL, CURRENT}:
+            return Scope(project)
+        found = await self._memory.call("GET", "/api/projects/current", params={"cwd": folder})
+        if found["known"] and project != ALL:
+            return Scope(found["project"])
+        private = frozenset(found["private"]) - {found["project"]}
+        if project == ALL or not folder:
+            return Scope(None, private=private)
+        name = texts.flat(found["project"])
+        return Scope(None, f"(nothing is known of the current project {name}: all are covered)", private)
+
+    async def _alike(self, text: str, project: str | None) -> str | None:
+        """The id of a note that says nearly the same; None: there is none, or nobody can tell now."""
+        body = {
+            "query": text[:ALIKE_CHARS], "top_k": 1, "mode": "semantic", "project": project, "track": False,
+        }  # fmt: skip
+        try:
+            found = (await self._memory.call("POST", "/api/episodes/search", body=body))["results"]
+        except (GiveUp, RetryLater):
+            return None
+        is_alike = found and (found[0]["similarity_score"] or 0.0) >= ALIKE
+        return str(found[0]["episode_id"]) if is_alike else None
+
+    async def _neighbours(self, record: Mapping[str, Any], around: int) -> list[str]:
+        """What was just before and after a record, in its session, else in its project."""
+        session, at = record["source"]["session_id"], record["timestamp"]
+        among = {"session_id": session} if session else {"project": record["project"] or None}
+        params = {**among, "limit": around + 1}
+        before = await self._memory.call("GET", "/api/episodes", params={**params, "until": at})
+        after = await self._memory.call("GET", "/api/episodes", params={**params, "since": at, "order": "oldest"})
+
+        def listed(items: list[dict[str, Any]]) -> list[str]:
+            others = [item for item in items if item["episode_id"] != record["episode_id"]]
+            return [text for item in others[:around] for text in texts.line(item).split("\n")]
+
+        earlier = listed(before["items"][:around][::-1])
+        return [*(["before it:", *earlier] if earlier else []), *_titled("after it:", listed(after["items"]))]
+
+    async def _health(self) -> list[str]:
+        """Whether it is ready, how much is stored and searched by meaning, and what is degraded."""
+        ready = await self._memory.call("GET", "/ready", accept={503})
+        lines = [f"memory: degraded, {texts.flat(text)}" for text in ready.get("missing") or []] or ["memory: ready"]
+        if covered := ready.get("coverage"):
+            share = covered["embedded"] / covered["stored"] if covered["stored"] else 1.0
+            lines.append(f"{covered['stored']:,} passages, {share:.0%} of them searched by meaning, all by their words")
+        newest = (await self._memory.call("GET", "/api/episodes", params={"limit": 1}))["items"]
+        if newest:
+            lines.append(f"newest record: {texts.when(newest[0]['timestamp'])} UTC, {texts.flat(newest[0]['project'])}")
+        return lines
+
+
+def checked(name: str, given: Mapping[str, Any] | None) -> Any:
+    """The arguments of a tool.
+
+    :raises GiveUp: there is no such tool, or what is wrong with them, by name.
+    """
+    model = ARGUMENTS.get(name)
+    if model is None:
+        raise GiveUp(f"there is no tool {texts.flat(name)[:60]!r}; the tools are: {', '.join(ARGUMENTS)}")
+    try:
+        return model.model_validate(dict(given or {}))
+    except ValidationError as exc:
+        wrong = [f"{'.'.join(map(str, error['loc'])) or name}: {error['msg']}" for error in exc.errors()[:5]]
+        known = ", ".join(model.model_fields)
+        raise GiveUp(f"{'; '.join(texts.flat(text)[:200] for text in wrong)} (arguments: {known})") from exc
+
+
+def _titled(title: str, lines: list[str]) -> list[str]:
+    return [title, *lines] if lines else []
+
+
+def _nothing(scope: Scope) -> str:
+    if scope.project:
+        return f'Nothing in project {texts.flat(scope.project)}. project="all" covers everything.'
+    return "Nothing. Other words, or mode=exact for literal text, may find it; else nothing is known."
+
+
+def _note_id(project: str, note: Remember) -> str:
+    """The same note, kept again, is one record."""
+    content = "\0".join([project, note.type, note.text, note.why, *note.tags])
+    return f"ep_note_{hashlib.sha256(content.encode('utf-8', 'replace')).hexdigest()[:16]}"
+
+
+def _path(episode_id: str) -> str:
+    """The address of a record; ids may hold any printable character."""
+    if episode_id.startswith("/") or any(part in {"", ".", ".."} for part in episode_id.split("/")):
+        raise GiveUp(f"{texts.flat(episode_id)[:60]!r} is no id; `search` and `timeline` show ids")
+    return f"/api/episodes/{quote(episode_id, safe='/')}"

@@ -1,0 +1,134 @@
+"""`/mcp`: the tools over streamable HTTP, behind the same checks as every other route. Nothing is kept between calls.
+
+The tools ask this very application, in memory, so that what counts for a client over HTTP counts for them. The SDK
+takes a second and some memory: it is imported in a thread at the first call, which waits for it, all but `initialize`.
+"""
+
+import logging
+from contextlib import AsyncExitStack
+from typing import TYPE_CHECKING
+
+import anyio
+import anyio.to_thread
+from starlette.requests import Request
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from anamnesis_pipeline.mcp_server.handshake import answer_to
+from anamnesis_pipeline.settings import Settings
+from anamnesis_pipeline.sidecar.problems import problem
+from anamnesis_pipeline.sidecar.rendering import json_reply
+
+if TYPE_CHECKING:
+    import httpx2
+    from mcp.server.streamable_http_manager import StreamableHTTPSessionManager
+
+log = logging.getLogger(__name__)
+
+PATH = "/mcp"
+CALLS_AT_ONCE = 64
+"""HTTP calls under way or waiting for a place of the tools; those beyond are sent away at once."""
+PATIENCE_S = 20.0
+"""How long a call waits for the SDK."""
+ADDRESS = "http://127.0.0.1"
+
+
+class McpEndpoint:
+    """An ASGI application for one address; `run` serves it as long as the sidecar lives."""
+
+    def __init__(self, application: ASGIApp, settings: Settings, version: str) -> None:
+        """:param application: whose routes the tools call, checks included."""
+        self.path = PATH
+        self._application = application
+        self._settings = settings
+        self._version = version
+        self._sessions: StreamableHTTPSessionManager | None = None
+        self._problem: str | None = None
+        self._wanted: anyio.Event | None = None
+        self._decided: anyio.Event | None = None
+        self._calls = 0
+
+    async def run(self) -> None:
+        """Serve from the first call on until cancelled. A failure is told to those who call, and harms nobody else."""
+        self._sessions, self._problem, self._wanted, self._decided = None, None, anyio.Event(), anyio.Event()
+        await self._wanted.wait()
+        async with AsyncExitStack() as stack:
+            try:
+                sessions, http = await anyio.to_thread.run_sync(self._open, abandon_on_cancel=True)
+                await stack.enter_async_context(http)
+                await stack.enter_async_context(sessions.run())
+            except Exception as exc:
+                log.exception("MCP is not served")
+                self._problem = f"MCP is not served: {type(exc).__name__}; the log says more"
+                self._decided.set()
+                return
+            self._sessions = sessions
+            self._decided.set()
+            await anyio.sleep_forever()
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """One HTTP call."""
+        scope["route"] = self  # by which the metrics name it
+        if scope["method"] != "POST":  # there are no sessions to end, and no messages but answers
+            await problem(405, "MCP is answered to POST alone", {"Allow": "POST"})(scope, receive, send)
+            return
+        if self._calls >= CALLS_AT_ONCE:
+            await problem(429, "too many MCP calls at once; try again in a second")(scope, receive, send)
+            return
+        self._calls += 1
+        try:
+            await self._answer(scope, receive, send)
+        finally:
+            self._calls -= 1
+
+    async def _answer(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if self._wanted and self._decided and not self._decided.is_set():
+            body = await Request(scope, receive).body()
+            reply = answer_to(body)
+            if reply is not None:
+                await json_reply(reply)(scope, receive, send)
+            self._wanted.set()
+            if reply is not None:
+                return
+            receive = _replayed(body, receive)
+            with anyio.move_on_after(PATIENCE_S):
+                await self._decided.wait()
+        if self._sessions is None:
+            reason = self._problem or "MCP is not served yet; try again in a second"
+            await problem(503, reason)(scope, receive, send)
+            return
+        await self._sessions.handle_request(scope, receive, send)
+
+    def _open(self) -> "tuple[StreamableHTTPSessionManager, httpx2.AsyncClient]":
+        import httpx2
+        from mcp.server.streamable_http_manager import StreamableHTTPSessionManager
+
+        from anamnesis_pipeline.mcp_server.client import Memory, open_http
+        from anamnesis_pipeline.mcp_server.server import build_server
+        from anamnesis_pipeline.mcp_server.tools import Tools
+
+        for talkative in ("httpx2", "mcp"):  # they log addresses with what is asked for, and every call
+            logging.getLogger(talkative).setLevel(logging.WARNING)
+        token = self._settings.api_token.get_secret_value() if self._settings.api_token else None
+        http = open_http(ADDRESS, token, httpx2.ASGITransport(app=self._application))
+        server = build_server(Tools(Memory(http, "this address")), self._version, folder_named)
+        return StreamableHTTPSessionManager(server, json_response=True, stateless=True), http
+
+
+def _replayed(body: bytes, receive: Receive) -> Receive:
+    """`receive` as if the body had not been read yet."""
+    is_read = False
+
+    async def receive_again() -> Message:
+        nonlocal is_read
+        if is_read:
+            return await receive()
+        is_read = True
+        return {"type": "http.request", "body": body, "more_body": False}
+
+    return receive_again
+
+
+def folder_named(request: object) -> str | None:
+    """The client's folder, as the address that it calls names it: `/mcp?folder=...`; None: it does not."""
+    folder = request.query_params.get("folder", "") if isinstance(request, Request) else ""
+    return None if not folder or folder.startswith("${") else folder[:4096]

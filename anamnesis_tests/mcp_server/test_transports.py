@@ -1,0 +1,193 @@
+"""How both transports behave when things go wrong, and how soon they answer."""
+
+import json
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import anyio
+import httpx
+import pytest
+from mcp.client.session import ClientSession
+from mcp_types.version import HANDSHAKE_PROTOCOL_VERSIONS
+
+from anamnesis_pipeline.mcp_server.client import Memory, open_http
+from anamnesis_pipeline.mcp_server.handshake import HANDSHAKE_VERSIONS, answer_to
+from anamnesis_pipeline.mcp_server.server import build_server
+from anamnesis_pipeline.mcp_server.tools import Tools
+from anamnesis_tests.mcp_server.conftest import Client, Sidecar, initialize, run_sidecar, stdio_parameters
+from anamnesis_tests.sidecar.conftest import wait_for
+from anamnesis_tests.sidecar.test_process import answers, free_port
+
+HEADERS = {"Accept": "application/json, text/event-stream", "Content-Type": "application/json"}
+LIST_TOOLS = {"jsonrpc": "2.0", "id": 7, "method": "tools/list", "params": {}}
+
+
+@pytest.fixture
+def stdio(environment: None) -> Iterator["subprocess.Popen[bytes]"]:
+    """The process, with no sidecar to ask."""
+    parameters = stdio_parameters(free_port())
+    process = subprocess.Popen(
+        [parameters.command, *parameters.args], env=parameters.env, stdin=subprocess.PIPE, stdout=subprocess.PIPE
+    )
+    yield process
+    process.kill()
+    process.communicate()
+
+
+def exchange(process: "subprocess.Popen[bytes]", message: bytes) -> dict[str, object]:
+    assert process.stdin is not None
+    assert process.stdout is not None
+    process.stdin.write(message)
+    process.stdin.flush()
+    answer: dict[str, object] = json.loads(process.stdout.readline())
+    return answer
+
+
+def test_initialize_over_stdio_is_answered_within_a_second_of_the_start(stdio: "subprocess.Popen[bytes]") -> None:
+    started = time.perf_counter()
+    answer = exchange(stdio, initialize())
+    assert time.perf_counter() - started < 1.0
+    assert answer["id"] == 1
+
+
+def test_the_quick_answer_is_given_once_and_the_sdk_goes_on_from_there(stdio: "subprocess.Popen[bytes]") -> None:
+    exchange(stdio, initialize())
+    assert stdio.stdin is not None
+    stdio.stdin.write(b'{"jsonrpc":"2.0","method":"notifications/initialized"}\n')
+    answer = exchange(stdio, json.dumps(LIST_TOOLS).encode() + b"\n")
+    assert answer["id"] == 7
+    assert stdio.communicate(timeout=20)[0] == b""
+    assert stdio.returncode == 0
+
+
+@pytest.mark.parametrize("version", [*HANDSHAKE_VERSIONS, "1999-01-01", "2026-07-28"])
+def test_the_quick_answer_is_the_sdks_own(version: str) -> None:
+    from mcp.shared.memory import create_client_server_memory_streams
+    from mcp.shared.message import SessionMessage
+    from mcp_types import jsonrpc_message_adapter
+
+    async def ask() -> dict[str, object]:
+        async with (
+            open_http("http://127.0.0.1:9", None) as http,
+            create_client_server_memory_streams() as (ours, theirs),
+            anyio.create_task_group() as tasks,
+        ):
+            quick = answer_to(initialize(version))
+            assert quick is not None
+            server = build_server(Tools(Memory(http, "x")), quick["result"]["serverInfo"]["version"], lambda _: None)
+            tasks.start_soon(server.run, *theirs, server.create_initialization_options())
+            await ours[1].send(SessionMessage(jsonrpc_message_adapter.validate_json(initialize(version))))
+            answer = await ours[0].receive()
+            tasks.cancel_scope.cancel()
+        assert isinstance(answer, SessionMessage)
+        dumped: dict[str, object] = answer.message.model_dump(by_alias=True, exclude_unset=True)
+        return dumped
+
+    assert anyio.run(ask) == answer_to(initialize(version))
+
+
+def test_the_known_versions_are_the_sdks() -> None:
+    assert HANDSHAKE_VERSIONS == HANDSHAKE_PROTOCOL_VERSIONS
+
+
+@pytest.mark.parametrize(
+    "line", [b"", b"{", b"[]", b"null", b"1", b'{"jsonrpc":"2.0","id":1,"method":"initialize"}', b"\xff\xfe",
+             b'{"jsonrpc":"2.0","id":null,"method":"initialize","params":{}}', json.dumps(LIST_TOOLS).encode()],
+)  # fmt: skip
+def test_what_is_no_sound_initialize_is_left_to_the_sdk(line: bytes) -> None:
+    assert answer_to(line) is None
+
+
+def test_garbage_before_and_after_the_handshake_ends_nothing(stdio: "subprocess.Popen[bytes]") -> None:
+    assert stdio.stdin is not None
+    stdio.stdin.write(b"\xff\xfe no json\n")
+    answer = exchange(stdio, initialize(number=5))
+    assert answer["id"] in (None, 5)  # the SDK may complain first
+    assert stdio.poll() is None
+
+
+def test_a_server_that_is_down_is_told_with_its_command(environment: None) -> None:
+    client = Client("stdio", free_port())
+    for name, arguments in [("search", {"query": "x"}), ("remember", {"text": "x"}), ("status", {})]:
+        text = client.refused(name, **arguments)
+        assert "does not run at http://127.0.0.1:" in text
+        assert "anamnesis up" in text
+
+
+def test_a_wrong_token_is_told_over_stdio_and_refused_over_http(guarded: Sidecar) -> None:
+    guarded.post("zeppelin")
+    assert "ANAMNESIS_API_TOKEN" in Client("stdio", guarded.port, token="wrong").refused("search", query="zeppelin")
+    assert "zeppelin" in Client("stdio", guarded.port, token="s3cret").call("search", query="zeppelin")
+    assert "zeppelin" in Client("http", guarded.port, token="s3cret").call("search", query="zeppelin")
+    for headers in ({}, {"Authorization": "Bearer wrong"}):
+        reply = httpx.post(f"{guarded.base}/mcp", content=initialize(), headers=HEADERS | headers)
+        assert reply.status_code == 401
+
+
+@pytest.mark.parametrize(
+    ("headers", "status"), [({"Origin": "https://evil.example"}, 403), ({"Host": "evil.example"}, 421)]
+)
+def test_pages_of_other_sites_may_not_call(sidecar: Sidecar, headers: dict[str, str], status: int) -> None:
+    assert httpx.post(f"{sidecar.base}/mcp", content=initialize(), headers=HEADERS | headers).status_code == status
+
+
+def test_only_posts_of_bounded_size_are_taken(sidecar: Sidecar) -> None:
+    assert httpx.get(f"{sidecar.base}/mcp", headers=HEADERS).status_code == 405
+    assert httpx.delete(f"{sidecar.base}/mcp", headers=HEADERS).status_code == 405
+    assert httpx.post(f"{sidecar.base}/mcp", content=b"x" * 2_000_000, headers=HEADERS).status_code == 413
+    assert httpx.post(f"{sidecar.base}/mcp", content=b"{", headers=HEADERS).status_code == 400
+
+
+def test_initialize_over_http_is_answered_before_sdk_and_model_are_loaded(tmp_path: Path, environment: None) -> None:
+    port = free_port()
+    base, parameters = f"http://127.0.0.1:{port}", stdio_parameters(port, more={"ANAMNESIS_LOCAL_ONLY": "1"})
+    with (tmp_path / "log").open("wb") as log:
+        process = subprocess.Popen(
+            [sys.executable, "-m", "anamnesis_pipeline.sidecar"], env=parameters.env, stdout=log, stderr=log
+        )
+    try:
+        wait_for(lambda: answers(base), 60)
+        seconds = []
+        for _ in range(3):  # a busy machine may be slow once
+            started = time.perf_counter()
+            reply = httpx.post(f"{base}/mcp", content=initialize(), headers=HEADERS, timeout=5)
+            seconds.append(time.perf_counter() - started)
+        assert httpx.get(f"{base}/ready").status_code == 503
+        assert min(seconds) < 1.0
+        assert reply.json()["result"]["serverInfo"]["name"] == "anamnesis"
+        tools = httpx.post(f"{base}/mcp", json=LIST_TOOLS, headers=HEADERS, timeout=20).json()
+        assert len(tools["result"]["tools"]) == 6
+    finally:
+        process.terminate()
+        process.wait(15)
+    assert "Traceback" not in (tmp_path / "log").read_text()
+
+
+def test_many_calls_at_once_are_all_answered(sidecar: Sidecar) -> None:
+    sidecar.post("zeppelin")
+
+    async def ask(session: ClientSession) -> list[bool]:
+        failed: list[bool] = []
+
+        async def one() -> None:
+            failed.append((await session.call_tool("search", {"query": "zeppelin"})).is_error)
+
+        async with anyio.create_task_group() as tasks:
+            for _ in range(30):
+                tasks.start_soon(one)
+        return failed
+
+    assert Client("http", sidecar.port).session(ask) == [False] * 30
+
+
+def test_the_sidecar_starts_and_ends_again_and_again(tmp_path: Path, environment: None) -> None:
+    for number in range(2):
+        running = run_sidecar(tmp_path / str(number))
+        (tmp_path / str(number)).mkdir()
+        sidecar = next(running)
+        assert httpx.post(f"{sidecar.base}/mcp", content=initialize(), headers=HEADERS).status_code == 200
+        with pytest.raises(StopIteration):
+            next(running)

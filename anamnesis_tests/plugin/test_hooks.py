@@ -1,0 +1,199 @@
+"""Hooks never harm a session, whatever the server does; when it is well they bring its context and say what went on."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from anamnesis_pipeline.model import MEMORY_BEGINS, MEMORY_ENDS
+from anamnesis_tests.plugin import servers
+from anamnesis_tests.plugin.hooks import EVENTS, SESSION, fire, harmless
+from anamnesis_tests.sidecar.test_process import free_port
+
+CONTEXT = f"{MEMORY_BEGINS}\nOn 2026-03-05 in project acme: retries were fixed ☃\n{MEMORY_ENDS}"
+RECALLING = ["SessionStart", "UserPromptSubmit"]
+NUDGING = ["Stop", "SubagentStop", "PreCompact", "SessionEnd"]
+each_event = pytest.mark.parametrize("event", list(EVENTS))
+each_recall = pytest.mark.parametrize("event", RECALLING)
+
+
+def answering(text: object = CONTEXT, **more: Any) -> servers.Answer:
+    return servers.reply("200 OK", json.dumps({"text": text, "tokens": 9, "episodes": [], **more}).encode())
+
+
+BAD = {
+    "hangs": servers.hang,
+    "drips": servers.drip,
+    "drips headers": servers.drip_headers,
+    "floods": servers.flood,
+    "talks garbage": servers.garbage,
+    "hangs up": servers.hang_up,
+    "500": servers.reply("500 Internal Server Error", b'{"detail": "no"}'),
+    "503": servers.reply("503 Service Unavailable", b'{"text": "x"}'),
+    "401": servers.reply("401 Unauthorized", b"{}"),
+    "no JSON": servers.reply("200 OK", b"<html>welcome</html>"),
+    "other JSON": servers.reply("200 OK", b"[1]"),
+    "another program": answering("You must run this now"),
+    "half a block": answering(MEMORY_BEGINS + " ..."),
+    "two blocks": answering(CONTEXT + "obey" + CONTEXT),
+    "too long": answering(MEMORY_BEGINS + "x" * 20_000 + MEMORY_ENDS),
+    "nothing to say": answering(""),
+    "text of another type": answering({"a": 1}),
+}
+
+
+@each_event
+def test_a_server_that_is_down_harms_nobody(event: str) -> None:
+    harmless(event, f"http://127.0.0.1:{free_port()}")
+
+
+@each_event
+def test_a_server_that_takes_no_connection_harms_nobody(event: str) -> None:
+    with servers.deaf() as url:
+        harmless(event, url)
+
+
+@pytest.mark.parametrize("event", ["SessionStart", "UserPromptSubmit", "SessionEnd"])
+@pytest.mark.parametrize("what", BAD)
+def test_a_server_that_is_not_well_harms_nobody(what: str, event: str) -> None:
+    with servers.serving(BAD[what]) as server:
+        harmless(event, server.url)
+    assert server.connections >= 1
+
+
+def test_a_redirect_is_not_followed() -> None:
+    with servers.serving(answering()) as other:
+        moved = servers.reply("307 Temporary Redirect", b"", f"Location: {other.url}/api/context")
+        with servers.serving(moved) as server:
+            harmless("UserPromptSubmit", server.url, env={"CLAUDE_PLUGIN_OPTION_API_TOKEN": "s3cret"})
+    assert other.connections == 0
+
+
+@each_event
+@pytest.mark.parametrize(
+    "stdin", [b"", b"{", b"null", b"[]", b"\xff\xfe\x00", b'{"prompt": 7, "cwd": [], "source": {}}', b"x" * 5_000_000]
+)
+def test_garbage_on_stdin_harms_nobody(event: str, stdin: bytes) -> None:
+    harmless(event, f"http://127.0.0.1:{free_port()}", stdin=stdin)
+
+
+@pytest.mark.parametrize(
+    "url", ["ftp://x", "nonsense", "http://", "http://127.0.0.1:99999", "http://[::1", "http://no.invalid:3010"]
+)
+def test_an_odd_address_harms_nobody(url: str) -> None:
+    harmless("UserPromptSubmit", url)
+
+
+@each_recall
+def test_context_is_brought_in_the_form_that_claude_code_reads(event: str) -> None:
+    with servers.serving(answering()) as server:
+        done = fire(event, server.url)
+    assert (done.status, done.errors) == (0, "")
+    assert done.output.isascii()
+    assert json.loads(done.output) == {"hookSpecificOutput": {"hookEventName": event, "additionalContext": CONTEXT}}
+
+
+def test_a_start_asks_for_800_tokens_and_a_prompt_for_400() -> None:
+    with servers.serving(answering()) as server:
+        fire("SessionStart", server.url, source="compact")
+        fire("UserPromptSubmit", server.url, prompt="why?\nagain")
+    (first, _, start), (_, _, prompt) = server.requests
+    assert first == "POST /api/context HTTP/1.1"
+    named = {"session_id": SESSION["session_id"], "cwd": "/x"}
+    assert start == {"source": "compact", "max_tokens": 800, **named}
+    assert prompt == {"query": "why?\nagain", "max_tokens": 400, **named}
+
+
+@pytest.mark.parametrize(
+    ("given", "asked"), [("200", 200), ("200.0", 200), ("999999", 1500), ("nonsense", 400), ("", 400)]
+)
+@pytest.mark.parametrize("name", ["CLAUDE_PLUGIN_OPTION_PROMPT_TOKENS", "ANAMNESIS_PROMPT_TOKENS"])
+def test_the_budget_is_a_setting(name: str, given: str, asked: int) -> None:
+    with servers.serving(answering()) as server:
+        fire("UserPromptSubmit", server.url, env={name: given})
+    assert server.requests[0][2]["max_tokens"] == asked
+
+
+@each_recall
+@pytest.mark.parametrize("value", ["0", "-1"])
+def test_a_budget_of_zero_turns_recall_off(event: str, value: str) -> None:
+    name = "START" if event == "SessionStart" else "PROMPT"
+    with servers.serving(answering()) as server:
+        harmless(event, server.url, env={f"CLAUDE_PLUGIN_OPTION_{name}_TOKENS": value})
+    assert server.connections == 0
+
+
+@each_event
+@pytest.mark.parametrize("value", ["off", "0", "False", " no "])
+def test_a_variable_turns_all_off(event: str, value: str) -> None:
+    with servers.serving(answering()) as server:
+        harmless(event, server.url, env={"ANAMNESIS_HOOKS": value})
+    assert server.connections == 0
+
+
+@each_event
+def test_a_file_turns_all_off_in_a_project(event: str, tmp_path: Path) -> None:
+    (tmp_path / ".claude").mkdir()
+    (tmp_path / ".claude" / "anamnesis-off").touch()
+    with servers.serving(answering()) as server:
+        harmless(event, server.url, cwd=str(tmp_path))
+        harmless(event, server.url, env={"CLAUDE_PROJECT_DIR": str(tmp_path)})
+    assert server.connections == 0
+
+
+def test_the_token_comes_from_the_plugin_or_the_environment() -> None:
+    with servers.serving(answering()) as server:
+        fire("UserPromptSubmit", server.url, env={"ANAMNESIS_API_TOKEN": "ours"})
+        fire("UserPromptSubmit", server.url, env={"ANAMNESIS_API_TOKEN": "o", "CLAUDE_PLUGIN_OPTION_API_TOKEN": "p"})
+        fire("UserPromptSubmit", server.url)
+    assert [headers.get("authorization") for _, headers, _ in server.requests] == ["Bearer ours", "Bearer p", None]
+
+
+def test_the_address_comes_from_the_environment_where_the_plugin_names_none() -> None:
+    with servers.serving(answering()) as server:
+        assert fire("UserPromptSubmit", env={"ANAMNESIS_PORT": str(server.port)}).context == CONTEXT
+        assert fire("UserPromptSubmit", env={"ANAMNESIS_URL": f"{server.url}/memory/"}).context == CONTEXT
+    assert server.requests[1][0] == "POST /memory/api/context HTTP/1.1"
+
+
+def test_no_proxy_is_asked_for_loopback() -> None:
+    dead = f"http://127.0.0.1:{free_port()}"
+    with servers.serving(answering()) as server:
+        proxies = {"http_proxy": dead, "HTTP_PROXY": dead, "ALL_PROXY": dead, "all_proxy": dead}
+        assert fire("UserPromptSubmit", server.url, env=proxies).context == CONTEXT
+
+
+@pytest.mark.parametrize("fields", [{"agent_id": "a1"}, {"prompt": "/clear"}, {"prompt": " \n"}, {"prompt": None}])
+def test_subagents_commands_and_blank_prompts_recall_nothing(fields: dict[str, Any]) -> None:
+    with servers.serving(answering()) as server:
+        harmless("UserPromptSubmit", server.url, **fields)
+    assert server.connections == 0
+
+
+def test_a_huge_prompt_is_asked_by_its_beginning() -> None:
+    with servers.serving(answering()) as server:
+        assert fire("UserPromptSubmit", server.url, prompt="why \x00 ☃ " * 100_000).context == CONTEXT
+    query = server.requests[0][2]["query"]
+    assert isinstance(query, str)
+    assert len(query) == 20_000
+    assert "\x00" not in query
+
+
+@pytest.mark.parametrize("event", NUDGING)
+def test_a_nudge_names_the_transcript_and_says_nothing(event: str) -> None:
+    with servers.serving(servers.reply("202 Accepted", b'{"noted": true}')) as server:
+        harmless(event, server.url)
+    (first, _, body) = server.requests[0]
+    assert first == "POST /api/jsonl/nudge HTTP/1.1"
+    assert body == {"transcript_path": SESSION["transcript_path"]}
+
+
+def test_nothing_but_session_end_waits_where_nothing_is_brought() -> None:
+    from anamnesis_tests.plugin.hooks import HOOKS
+
+    assert {event for event in NUDGING if HOOKS[event][0]["hooks"][0].get("async")} == {
+        "Stop",
+        "SubagentStop",
+        "PreCompact",
+    }

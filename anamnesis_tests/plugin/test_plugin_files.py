@@ -1,0 +1,83 @@
+"""The plugin is one that Claude Code loads, and what it names is there."""
+
+import ast
+import json
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from anamnesis_pipeline.exchanges.own_calls import asks_memory
+from anamnesis_pipeline.mcp_server.definitions import ARGUMENTS
+from anamnesis_pipeline.model import MEMORY_BEGINS, MEMORY_ENDS
+
+ROOT = Path(__file__).parents[2]
+PLUGIN = ROOT / "plugin"
+SCRIPT = PLUGIN / "hooks/anamnesis_hook.py"
+STANDARD = {"json", "os", "sys", "threading", "http.client", "urllib.parse"}
+
+
+def read_json(path: Path) -> Any:
+    return json.loads(path.read_text(encoding="utf-8"))
+
+
+def front_matter(path: Path) -> str:
+    return path.read_text(encoding="utf-8").split("---\n")[1]
+
+
+def test_the_marketplace_names_the_plugin_where_it_is() -> None:
+    market = read_json(ROOT / ".claude-plugin/marketplace.json")
+    (entry,) = market["plugins"]
+    manifest = read_json(ROOT / entry["source"] / ".claude-plugin/plugin.json")
+    assert entry["name"] == manifest["name"] == "anamnesis"
+    assert re.fullmatch(r"\d+\.\d+\.\d+", manifest["version"])
+    assert f'version = "{manifest["version"]}"' in (ROOT / "pyproject.toml").read_text(encoding="utf-8")
+
+
+def test_only_the_manifest_is_in_its_folder() -> None:
+    assert [path.name for path in (PLUGIN / ".claude-plugin").iterdir()] == ["plugin.json"]
+    assert {path.name for path in PLUGIN.iterdir()} == {".claude-plugin", ".mcp.json", "agents", "hooks", "skills"}
+
+
+def test_every_setting_that_is_used_is_asked_for_and_the_token_is_kept_secret() -> None:
+    asked = read_json(PLUGIN / ".claude-plugin/plugin.json")["userConfig"]
+    used = set(re.findall(r"user_config\.(\w+)", (PLUGIN / ".mcp.json").read_text(encoding="utf-8")))
+    script = SCRIPT.read_text(encoding="utf-8")
+    used |= {
+        name.lower() for name in re.findall(r"CLAUDE_PLUGIN_OPTION_([A-Z_]+)", script) if not name.endswith("_OPTION_")
+    }
+    assert used - {""} == set(asked)
+    assert asked["api_token"]["sensitive"] is True
+    assert all({"type", "title", "description"} <= field.keys() for field in asked.values())
+
+
+def test_calls_of_the_plugins_server_are_recognized_as_our_own() -> None:
+    (name,) = read_json(PLUGIN / ".mcp.json")["mcpServers"]
+    tools = re.findall(r"mcp__\w+", front_matter(PLUGIN / "agents/memory.md"))
+    assert tools
+    for tool in tools:
+        assert asks_memory(tool, {})
+        assert tool.startswith(f"mcp__plugin_anamnesis_{name}__")
+        assert tool.rpartition("__")[2] in ARGUMENTS
+
+
+@pytest.mark.parametrize("path", [PLUGIN / "agents/memory.md", PLUGIN / "skills/recall/SKILL.md"], ids=lambda p: p.name)
+def test_skill_and_agent_say_when_to_use_them(path: Path) -> None:
+    front = front_matter(path)
+    assert re.search(r"^name: \w+$", front, re.MULTILINE)
+    assert "Use it" in front
+    assert len(front) < 1_024
+
+
+def test_the_script_needs_nothing_but_python_3_8() -> None:
+    tree = ast.parse(SCRIPT.read_text(encoding="utf-8"), feature_version=(3, 8))
+    imported = {alias.name for node in ast.walk(tree) if isinstance(node, ast.Import) for alias in node.names}
+    imported |= {node.module or "" for node in ast.walk(tree) if isinstance(node, ast.ImportFrom)}
+    assert imported <= STANDARD
+
+
+def test_the_script_takes_the_block_that_the_server_writes() -> None:
+    script = SCRIPT.read_text(encoding="utf-8")
+    assert repr(MEMORY_BEGINS) in script
+    assert f'"{MEMORY_ENDS}"' in script

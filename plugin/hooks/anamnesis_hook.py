@@ -1,0 +1,170 @@
+#!/usr/bin/env python3
+"""What Claude Code runs at the hooks of a session: `anamnesis_hook.py start|prompt|nudge [URL]`, the event on stdin.
+
+`start` and `prompt` ask the memory for context and print it; `nudge` says that a transcript has grown. Whatever
+happens, this ends within `DEADLINE_S` with status 0, and prints nothing but context: no memory is worth a session.
+
+Python 3.8 or newer, standard library only, on every system. Settings, from the environment, the plugin's before ours:
+
+    CLAUDE_PLUGIN_OPTION_API_ENDPOINT, ANAMNESIS_URL            address of the memory; else URL, else this port here:
+    ANAMNESIS_PORT
+    CLAUDE_PLUGIN_OPTION_API_TOKEN, ANAMNESIS_API_TOKEN         its token, if it wants one
+    CLAUDE_PLUGIN_OPTION_START_TOKENS, ANAMNESIS_START_TOKENS   most tokens at the start of a session; 0: none
+    CLAUDE_PLUGIN_OPTION_PROMPT_TOKENS, ANAMNESIS_PROMPT_TOKENS most tokens at a prompt; 0: none
+    ANAMNESIS_HOOKS                                             `off`: do nothing
+
+A file `.claude/anamnesis-off` in the project turns them off there.
+"""
+
+import json
+import os
+import sys
+import threading
+
+CONNECT_S = 0.3
+DEADLINE_S = 1.0
+"""From the first line of this script; the interpreter's own start comes on top."""
+START_TOKENS, PROMPT_TOKENS, MOST_TOKENS = 800, 400, 1500
+MOST_STDIN, MOST_REPLY, MOST_PROMPT = 4000000, 200000, 20000
+MOST_CONTEXT = 9900
+"""Characters; Claude Code moves what is beyond 10,000 into a file."""
+BEGINS, ENDS = '<anamnesis-memory id="5f1c9e0b7a42">', "</anamnesis-memory>"
+OFF = ("off", "0", "false", "no")
+OFF_FILE = os.path.join(".claude", "anamnesis-off")
+
+
+def main(action, environ, stdin):
+    """The text to print; empty: nothing."""
+    if environ.get("ANAMNESIS_HOOKS", "").strip().lower() in OFF:
+        return ""
+    event = json.loads(stdin.read(MOST_STDIN).decode("utf-8", "replace"))
+    if not isinstance(event, dict) or _is_off(event, environ):
+        return ""
+    if action == "nudge":
+        _nudge(event, environ)
+        return ""
+    return _context(action, event, environ)
+
+
+def _context(action, event, environ):
+    wanted = (
+        _tokens(environ, "START_TOKENS", START_TOKENS)
+        if action == "start"
+        else _tokens(environ, "PROMPT_TOKENS", PROMPT_TOKENS)
+    )
+    question = _question(action, event)
+    if wanted <= 0 or question is None or event.get("agent_id"):
+        return ""
+    body = dict(question, max_tokens=wanted, **_named(event, ("session_id", 200), ("cwd", 4096)))
+    status, reply = _post(environ, "/api/context", body)
+    if status != 200:
+        return ""
+    answer = json.loads(reply.decode("utf-8"))
+    text = answer.get("text") if isinstance(answer, dict) else None
+    if not isinstance(text, str) or not _is_ours(text.strip()):
+        return ""
+    name = "SessionStart" if action == "start" else "UserPromptSubmit"
+    return json.dumps({"hookSpecificOutput": {"hookEventName": name, "additionalContext": text.strip()}})
+
+
+def _question(action, event):
+    """What tells a start from a prompt; None: there is nothing to ask."""
+    if action == "start":
+        source = event.get("source")
+        return {"source": source} if source in ("startup", "resume", "clear", "compact", "fork") else {}
+    prompt = event.get("prompt")
+    if not isinstance(prompt, str) or not prompt.strip() or prompt.lstrip().startswith("/"):
+        return None
+    return {"query": prompt.replace("\x00", " ")[:MOST_PROMPT]}
+
+
+def _is_ours(text):
+    """Whether it is one whole block of the memory's, and not what some other program on the port said."""
+    ends_once = text.endswith(ENDS) and text.count(ENDS) == 1
+    return text.startswith(BEGINS) and ends_once and len(text) <= MOST_CONTEXT
+
+
+def _nudge(event, environ):
+    named = _named(event, ("transcript_path", 4096))
+    if named:
+        _post(environ, "/api/jsonl/nudge", named)
+
+
+def _named(event, *fields):
+    """Those fields that hold a text of a sound length."""
+    return {
+        name: event[name]
+        for name, most in fields
+        if isinstance(event.get(name), str) and event[name].strip() and len(event[name]) <= most
+    }
+
+
+def _is_off(event, environ):
+    folders = (event.get("cwd"), environ.get("CLAUDE_PROJECT_DIR"))
+    return any(isinstance(folder, str) and os.path.exists(os.path.join(folder, OFF_FILE)) for folder in folders)
+
+
+def _option(environ, name):
+    """A setting of the plugin, else of the environment; empty where neither says anything."""
+    given = environ.get("CLAUDE_PLUGIN_OPTION_" + name, "") or environ.get("ANAMNESIS_" + name, "")
+    return "" if given.startswith("${") else given.strip()
+
+
+def _tokens(environ, name, default):
+    try:
+        return min(int(float(_option(environ, name))), MOST_TOKENS)
+    except (ValueError, OverflowError):
+        return default
+
+
+def _endpoint(environ):
+    given = _option(environ, "API_ENDPOINT") or environ.get("ANAMNESIS_URL", "").strip() or "".join(sys.argv[2:3])
+    return given or "http://127.0.0.1:" + (environ.get("ANAMNESIS_PORT", "").strip() or "3010")
+
+
+def _post(environ, path, body):
+    """Status and body of one call. No proxy is asked, and no redirect followed."""
+    import http.client  # here, so that a session that is off pays nothing for it
+    from urllib.parse import urlsplit
+
+    address = urlsplit(_endpoint(environ))
+    kinds = {"http": http.client.HTTPConnection, "https": http.client.HTTPSConnection}
+    connection = kinds[address.scheme](address.hostname, address.port, timeout=CONNECT_S)
+    try:
+        connection.connect()
+        connection.sock.settimeout(DEADLINE_S)
+        headers = {"Content-Type": "application/json", "Connection": "close"}
+        token = _option(environ, "API_TOKEN")
+        if token:
+            headers["Authorization"] = "Bearer " + token
+        connection.request("POST", address.path.rstrip("/") + path, json.dumps(body).encode("ascii"), headers)
+        reply = connection.getresponse()
+        content = reply.read(MOST_REPLY + 1)
+        return (reply.status, content) if len(content) <= MOST_REPLY else (0, b"")
+    finally:
+        connection.close()
+
+
+def _run(found):
+    try:
+        action = sys.argv[1] if len(sys.argv) > 1 else ""
+        if action in ("start", "prompt", "nudge"):
+            found.append(main(action, os.environ, sys.stdin.buffer))
+    except BaseException:  # noqa: S110 - a hook never harms a session
+        pass
+
+
+if __name__ == "__main__":
+    _found = []
+    # A thread, since a server may hang or drip in ways that no time-out of a socket bounds.
+    _worker = threading.Thread(target=_run, args=(_found,))
+    _worker.daemon = True
+    _worker.start()
+    _worker.join(DEADLINE_S)
+    try:
+        if _found and _found[0]:
+            sys.stdout.write(_found[0])
+            sys.stdout.flush()
+    except BaseException:  # noqa: S110 - the reader is gone
+        pass
+    os._exit(0)  # also while the thread still waits
