@@ -27,11 +27,14 @@ from anamnesis_pipeline.commands import summaries as summaries_command
 from anamnesis_pipeline.commands.demo import run_demo
 from anamnesis_pipeline.commands.embedding_calls import Answer
 from anamnesis_pipeline.commands.ingest import run_ingest
+from anamnesis_pipeline.commands.install import install as install_command
+from anamnesis_pipeline.commands.install import uninstall as uninstall_command
 from anamnesis_pipeline.commands.restore import run_restore
 from anamnesis_pipeline.commands.sources_app import sources_app
 from anamnesis_pipeline.commands.upload import upload as upload_command
 from anamnesis_pipeline.commands.uploads import uploads_app
 from anamnesis_pipeline.errors import AnamnesisError, GiveUp
+from anamnesis_pipeline.mcp_server.stdio import main as serve_mcp
 from anamnesis_pipeline.search.query import Mode
 from anamnesis_pipeline.supervisor.up import run_up
 
@@ -54,6 +57,8 @@ dead_letters_app = typer.Typer(help="Lines of logs that could not be read.", no_
 app.add_typer(dead_letters_app, name="dead-letters")
 app.add_typer(exclude_command.app, name="exclude")
 app.command("upload")(upload_command)
+app.command("install")(install_command)
+app.command("uninstall")(uninstall_command)
 app.add_typer(uploads_app, name="uploads")
 
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON instead of text.")]
@@ -87,6 +92,12 @@ def _options(
 def up() -> None:
     """Start the sidecar and Dagster, and keep both running until Ctrl-C."""
     raise typer.Exit(run_up(settings_file.load(), Console(highlight=False)))
+
+
+@app.command()
+def mcp() -> None:
+    """Serve the memory to an MCP client over standard input and output; `claude mcp add` names this command."""
+    raise typer.Exit(serve_mcp())
 
 
 @app.command()
@@ -194,7 +205,7 @@ def forget(
     ids: Annotated[list[str] | None, typer.Option("--id", help="An episode; may be repeated.")] = None,
     session: Annotated[str | None, typer.Option(help="Everything of a session.")] = None,
     project: Annotated[str | None, typer.Option(help="Everything of a project.")] = None,
-    path: Annotated[str | None, typer.Option(help="A log or document, or those in a folder.")] = None,
+    path: Annotated[str | None, typer.Option(help="A file, or those in a folder; also as search shows it.")] = None,
     machine: Annotated[str | None, typer.Option(help="What was read on this machine.")] = None,
     source: Annotated[str | None, typer.Option(help="What was read of a source; `sources list` names all.")] = None,
     since: Annotated[str | None, typer.Option(help="Not before this date or time (local zone).")] = None,

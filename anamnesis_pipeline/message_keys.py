@@ -1,5 +1,6 @@
 """Keys by which a message is known, in whatever copy of it; see docs/decisions/0001-ids.md. Pure."""
 
+import re
 from collections.abc import Iterable, Mapping
 
 from anamnesis_pipeline.model import content_id
@@ -30,6 +31,27 @@ SECTION_KEY = "section:"
 def section_key(text: str) -> str:
     """Key of a piece of a section: its text alone, so that a tombstone meets it wherever it stands."""
     return f"{SECTION_KEY}{content_id(text.strip())}"
+
+
+TELLING_BODY_CHARS = 40
+"""A shorter body stands under many a heading by accident."""
+_HEADING = re.compile(
+    r"(?:#{1,6}[ \t][^\n]*|\*\*[^\n]+\*\*:?|__[^\n]+__:?|[^\n]+\n[ \t]*(?:={3,}|-{3,}|~{3,}))[ \t]*(?:\n\s*|\Z)"
+)
+
+
+def section_body_key(texts: Iterable[str]) -> str | None:
+    """Key of what a section says under its heading, whatever the heading is and however the lines are broken; None
+    where that is too short to be told by.
+
+    :param texts: of its pieces, in order.
+    """
+    body = "\n".join(texts).lstrip()
+    at = 0
+    while found := _HEADING.match(body, at):
+        at = found.end()
+    words = " ".join(body[at:].split())
+    return f"{SECTION_KEY}{content_id('body', words)}" if len(words) >= TELLING_BODY_CHARS else None
 
 
 def chat_message_key(conversation: str, message_id: str) -> str:

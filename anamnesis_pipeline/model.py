@@ -90,51 +90,6 @@ class FileCursor:
     """
 
 
-@dataclass(frozen=True, slots=True)
-class ArchiveBase:
-    """Bytes of another generation's archive: a row of frames whose lines a frame repeats.
-
-    A generation that leans on another one so is no base itself.
-    """
-
-    source: str
-    path: str
-    generation: int
-    revision: int
-    archive_offset: int
-    archive_bytes: int
-
-
-@dataclass(frozen=True, slots=True)
-class ArchiveFrame:
-    """A compressed run of masked lines in a file's archive: lines [first_line, first_line + lines).
-
-    `revision` grows by one when a generation is rewritten (forgotten lines, new masks); each has a file of its own.
-    `mark`, of a generation's first frame: what copies of the file begin with as well. A frame with a `base` can be
-    read together with that only.
-    """
-
-    generation: int
-    first_line: int
-    lines: int
-    archive_offset: int
-    archive_bytes: int
-    revision: int = 0
-    mark: str = ""
-    base: ArchiveBase | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class DeadLetter:
-    """An archived line of which something could not be read, and why. The text is in the archive."""
-
-    source: str
-    path: str
-    generation: int
-    line: int
-    reason: str
-
-
 # --- conversations ---------------------------------------------------------------------------------------
 
 
@@ -353,6 +308,27 @@ class Episode:
 
 
 @dataclass(frozen=True, slots=True)
+class EpisodeHead:
+    """An episode without its text and the messages it is made of: what a search ranks and folds candidates by. The
+    fields are those of `Episode`.
+    """
+
+    episode_id: str
+    source: str
+    timestamp: datetime
+    instance: str
+    project: str
+    kind: str
+    summary: str
+    tags: tuple[str, ...] = ()
+    status: str = "active"
+    superseded_by: str | None = None
+    session_id: str = ""
+    metadata: Mapping[str, Any] = field(default_factory=dict)
+    retrieval_count: int = 0
+
+
+@dataclass(frozen=True, slots=True)
 class Where:
     """A filter over episodes. Empty fields do not filter; filled ones are all required.
 
@@ -365,6 +341,7 @@ class Where:
     kinds: tuple[str, ...] = ()
     hidden_kinds: tuple[str, ...] = ()
     source: str | None = None
+    session_id: str | None = None
     since: datetime | None = None
     until: datetime | None = None
     include_superseded: bool = False
@@ -410,4 +387,8 @@ class Space:
     fidelity: float | None = None
     variants: tuple[Variant, ...] = (Variant.TEXT, Variant.CONTEXT)
     """Which texts of a passage get a vector here."""
+    token_dims: int = 0
+    """Width of the token vectors; 0: the space has none."""
+    token_variant: Variant = Variant.CONTEXT
+    """What the model has read of a passage when it makes the token vectors; they are of the passage's own text."""
     status: str = "added"

@@ -89,6 +89,9 @@ class Settings(BaseSettings):
         "auto", description="Arithmetic of the model; `auto` takes bf16 where the processor or a GPU has it"
     )
     device: Literal["auto", "cpu", "cuda"] = Field("auto", description="Where the model runs; `auto`: on a GPU if any")
+    token_vectors: bool = Field(
+        True, description="Whether new spaces keep vectors of single words, too, which rank better"
+    )
     switch: Literal["auto", "ask"] = Field(
         "auto", description="A space that is complete answers searches at once, or after `anamnesis model use`"
     )
@@ -252,6 +255,17 @@ class Settings(BaseSettings):
     def logs_dir(self) -> Path:
         """Logs of the supervised processes."""
         return self.home / "logs"
+
+
+def reachable_host(bind: str) -> str:
+    """The address under which a service bound to `bind` answers on this machine."""
+    return {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(bind, bind)  # noqa: S104
+
+
+def sidecar_url(settings: Settings) -> str:
+    """Base address of the sidecar."""
+    host = reachable_host(settings.bind)
+    return f"http://[{host}]:{settings.port}" if ":" in host else f"http://{host}:{settings.port}"
 
 
 def claude_api_key(settings: Settings) -> str | None:

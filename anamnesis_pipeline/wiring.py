@@ -2,18 +2,21 @@
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from anamnesis_pipeline import settings as settings_module
 from anamnesis_pipeline.crawler_wiring import open_document_rules, open_hosts, open_labels, open_private_sources
 from anamnesis_pipeline.dagster_api import DagsterApi, dagster_url
+from anamnesis_pipeline.embeddings.base import Embedded, Role
 from anamnesis_pipeline.embeddings.cores import Priority, available_cores, cores_for
 from anamnesis_pipeline.embeddings.models import ModelFiles, choose_precision, find_model
 from anamnesis_pipeline.embeddings.pieces import PieceCounter, minilm_pieces
 from anamnesis_pipeline.embeddings.pinned_pool import LoadedModel, PinnedPool, PoolModel
 from anamnesis_pipeline.embeddings.precision import Device, choose_device
 from anamnesis_pipeline.embeddings.space_models import SpaceModels
+from anamnesis_pipeline.embeddings.token_vectors import Projection
 from anamnesis_pipeline.errors import DimensionMismatch
 from anamnesis_pipeline.exchanges.redaction import Redactor, load_salt
 from anamnesis_pipeline.exchanges.value import WEIGHTS
@@ -31,6 +34,8 @@ from anamnesis_pipeline.steps.posting import Poster
 from anamnesis_pipeline.steps.recording import Recorder
 from anamnesis_pipeline.steps.reembed_state import WANTED_MODEL
 from anamnesis_pipeline.steps.spaces import ensure_space
+from anamnesis_pipeline.steps.stored_copies import StoredCopies
+from anamnesis_pipeline.steps.token_projection import space_projection
 from anamnesis_pipeline.steps.uploads import Uploads
 from anamnesis_pipeline.store.base import Store
 from anamnesis_pipeline.summaries import extractive
@@ -151,10 +156,19 @@ def wanted_space(settings: Settings, store: Store) -> Space:
     :raises UnknownModel: no such model.
     """
     stored = store.settings.get(WANTED_MODEL)
-    files = find_model(settings.model, local_only=settings.local_only)
+    files = model_files(settings, settings.model)
     if store.settings.get(WANTED_MODEL) != stored:
         return wanted_space(effective_settings(store), store)
     return ensure_space(store, files, choose_precision(settings.precision, settings.device))
+
+
+def model_files(settings: Settings, model_id: str) -> ModelFiles:
+    """The files of a model, for new spaces as the settings want them.
+
+    :raises UnknownModel: no such model.
+    """
+    files = find_model(model_id, local_only=settings.local_only)
+    return files if settings.token_vectors else replace(files, token_dims=0)
 
 
 def open_pool(
@@ -164,6 +178,7 @@ def open_pool(
     has_vectors: bool = False,
     priority: Priority = Priority.QUERY,
     on_loaded: Callable[[LoadedModel], None] = lambda model: None,
+    projection: Callable[[LoadedModel], Projection | None] = lambda model: None,
 ) -> PinnedPool:
     """A pool for the model of a space, not loaded yet.
 
@@ -171,6 +186,7 @@ def open_pool(
     :param priority: of its workers, beside other processes on the same cores.
     :param on_loaded: told of the model once it is in memory, on the thread that loads the pool; it may record the
         precision and fidelity, which are then not measured again.
+    :param projection: of the space's token vectors; see PoolModel.
     :raises UnknownModel: the model's files are not to be had.
     :raises DimensionMismatch: the files are others than those that made the space's vectors.
     :raises BadSetting: a core or a GPU is set that is not there.
@@ -184,7 +200,8 @@ def open_pool(
     of_vectors = space.precision if has_vectors else None
     precision = choose_precision(settings.precision, settings.device, of_vectors)
     fidelity = space.fidelity if space.precision == precision else None
-    model = _pool_model(files, precision, fidelity, choose_device(settings.device), on_loaded)
+    model = _pool_model(files, precision, fidelity, choose_device(settings.device))
+    model = replace(model, on_loaded=on_loaded, projection=projection)
     return PinnedPool(model, configured_cores(settings), queue_max=settings.embed_queue_max, priority=priority)
 
 
@@ -198,7 +215,7 @@ def open_pool_of(store: Store, space: Space, *, priority: Priority) -> PinnedPoo
 
     return open_pool(
         effective_settings(store), space, has_vectors=store.vectors.count(space.key) > 0, priority=priority,
-        on_loaded=note_precision,
+        on_loaded=note_precision, projection=partial(space_projection, store, space),
     )  # fmt: skip
 
 
@@ -207,7 +224,6 @@ def _pool_model(
     precision: str,
     fidelity: float | None,
     device: Device,
-    on_loaded: Callable[[LoadedModel], None],
 ) -> PoolModel:
     def load() -> LoadedModel:
         from anamnesis_pipeline.embeddings.transformer_model import load_model
@@ -220,7 +236,7 @@ def _pool_model(
         use_one_thread()
 
     return PoolModel(
-        files.model_id, files.dim, load, on_worker, files.query_prefix, files.passage_prefix, on_loaded, device
+        files.model_id, files.dim, load, on_worker, files.query_prefix, files.passage_prefix, device=device
     )
 
 
@@ -304,7 +320,11 @@ class _SpaceEmbedder:
         self.model_id, self.dim = space.model_id, space.dim
         self._models, self._space = models, space
 
-    def embed(self, texts: Sequence[str], role: str) -> "NDArray[np.float32]":
+    def embed(self, texts: Sequence[str], role: Role) -> "NDArray[np.float32]":
+        """See Embedder; passages only."""
+        return self._models.embed_passages(texts, self._space).vectors
+
+    def embed_with_tokens(self, texts: Sequence[str], role: Role) -> Embedded:
         """See Embedder; passages only."""
         return self._models.embed_passages(texts, self._space)
 
@@ -351,6 +371,12 @@ def open_uploads(
 def open_forgetter(settings: Settings, store: Store) -> Forgetter:
     """What removes text for good, from this home."""
     return open_pipeline(settings, store).forgetter()
+
+
+def open_copies(settings: Settings, store: Store) -> StoredCopies:
+    """What finds the stored copies of a file of this machine."""
+    pipeline = open_pipeline(settings, store)
+    return StoredCopies(store, pipeline.archive_lines, pipeline.mask, settings.machine)
 
 
 def discover_sources(settings: Settings) -> Discovery:

@@ -1,6 +1,7 @@
 """How what is counted, named and dated reads to people. Pure."""
 
 from datetime import datetime, tzinfo
+from typing import Any
 
 
 def counted(number: int, one: str, many: str = "") -> str:
@@ -29,3 +30,14 @@ def one_line(text: str) -> str:
 def local_time(text: str | None, zone: tzinfo | None = None) -> str:
     """An ISO 8601 time to the minute, in the reader's zone unless another one is given; None: `never`."""
     return f"{datetime.fromisoformat(text).astimezone(zone):%Y-%m-%d %H:%M}" if text else "never"
+
+
+def describe_problem(status: int, answer: Any) -> str:
+    """An RFC 9457 problem in one line: its detail and the fields it names."""
+    if not isinstance(answer, dict):
+        return f"status {status}"
+    text = str(answer.get("detail") or answer.get("title") or f"status {status}")
+    fields = [
+        f"{e.get('path', '?')}: {e.get('message', '')}" for e in answer.get("errors") or [] if isinstance(e, dict)
+    ]
+    return "; ".join([text, *(field for field in fields if field not in text)])

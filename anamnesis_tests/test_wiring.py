@@ -79,6 +79,13 @@ def test_vectors_of_other_weights_never_meet_a_space(settings: Settings, opened:
     assert wiring.open_pool(settings, replace(space, key=f"{space.key}-g2", generation=2)).dim == 384
 
 
+def test_new_spaces_have_token_vectors_unless_the_setting_says_no(settings: Settings, opened: Store) -> None:
+    without = settings.model_copy(update={"token_vectors": False})
+    assert wiring.model_files(settings, MINILM).space().token_dims == 256
+    assert wiring.wanted_space(without, opened).token_dims == 0
+    assert wiring.wanted_space(settings, opened).token_dims == 0, "a space stays as it began"
+
+
 def test_a_pool_has_the_configured_share_of_the_cores(settings: Settings, opened: Store) -> None:
     pool = wiring.open_pool(settings, wiring.wanted_space(settings, opened))
     assert (pool.model_id, pool.dim, pool.ready, pool.depth) == (MINILM, 384, False, 0)

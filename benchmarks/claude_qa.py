@@ -16,10 +16,11 @@ from pathlib import Path
 
 from service import SHARED, sidecar
 
+from anamnesis_pipeline.embeddings.cores import Priority
 from anamnesis_pipeline.settings import Settings
 from anamnesis_pipeline.steps.embeddings import embed_sources
 from anamnesis_pipeline.steps.pipeline import ingest_all
-from anamnesis_pipeline.wiring import discover_sources, open_pipeline, open_pool, open_store, wanted_space
+from anamnesis_pipeline.wiring import discover_sources, open_pipeline, open_pool_of, open_store, wanted_space
 
 SESSIONS = ("258c7280", "4d5611e5")
 
@@ -44,7 +45,7 @@ def index(settings: Settings) -> None:
         ingest_all(open_pipeline(settings, store), sources)
         print(f"ingested in {time.monotonic() - started:.1f} s: {store.ingest.counts()}")
         space = wanted_space(settings, store)
-        with closing(open_pool(settings, space)) as pool:
+        with closing(open_pool_of(store, space, priority=Priority.QUERY)) as pool:
             pool.load()
             started = time.monotonic()
             keys = [source.key for source in sources]

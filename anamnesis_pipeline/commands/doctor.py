@@ -9,13 +9,14 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
+from anamnesis_pipeline.archive_model import DeadLetter
 from anamnesis_pipeline.commands.dagster_state import dagster_state, stuck
 from anamnesis_pipeline.commands.embedding_health import Problem, model_problems, reembed_notes, reembed_problems
 from anamnesis_pipeline.commands.llm_health import llm_problems, llm_text
 from anamnesis_pipeline.commands.status import memory_status, sidecar_status
 from anamnesis_pipeline.embeddings.models import find_model
 from anamnesis_pipeline.errors import AnamnesisError, ServiceUnreachable, StoreCorrupt
-from anamnesis_pipeline.model import EXCLUDED, DeadLetter, FileCursor, Where
+from anamnesis_pipeline.model import EXCLUDED, FileCursor, Where
 from anamnesis_pipeline.settings import Settings, claude_projects_dir
 from anamnesis_pipeline.sidecar.crawler_control import CrawlerControl
 from anamnesis_pipeline.sidecar.embedding_control import EmbeddingControl

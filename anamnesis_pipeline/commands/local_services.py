@@ -7,8 +7,8 @@ import httpx
 
 from anamnesis_pipeline.dagster_api import call_json
 from anamnesis_pipeline.errors import GiveUp, RetryLater
-from anamnesis_pipeline.settings import Settings
-from anamnesis_pipeline.supervisor.up import sidecar_url
+from anamnesis_pipeline.settings import Settings, sidecar_url
+from anamnesis_pipeline.wording import describe_problem
 
 _TIMEOUT_S = 30.0
 
@@ -49,14 +49,3 @@ def refusal(status: int, answer: Any, what: str) -> RetryLater | GiveUp:
     if status in {429, 503}:
         return RetryLater(f"the sidecar cannot answer now ({problem}); try again shortly")
     return GiveUp(f"the sidecar refused {what}: {problem}")
-
-
-def describe_problem(status: int, answer: Any) -> str:
-    """An RFC 9457 problem in one line: its detail and the fields it names."""
-    if not isinstance(answer, dict):
-        return f"status {status}"
-    text = str(answer.get("detail") or answer.get("title") or f"status {status}")
-    fields = [
-        f"{e.get('path', '?')}: {e.get('message', '')}" for e in answer.get("errors") or [] if isinstance(e, dict)
-    ]
-    return "; ".join([text, *(field for field in fields if field not in text)])

@@ -84,9 +84,10 @@ def _cores_line(config: Mapping[str, Any]) -> str:
 def _space_line(space: Mapping[str, Any]) -> str:
     share = space["embedded"] / space["stored"] if space["stored"] else 1.0
     mark = _MARKS.get(space["status"], " ")
+    tokens = f", {space['token_bytes'] / 1e6:,.1f} MB of token vectors" if space["token_dims"] else ""
     return (
         f"{mark} {space['key']:<44} {space['status']:<9} {space['dims']:>4} d  {space['precision']:<5} "
-        f"{space['embedded']:,} of {counted(space['stored'], 'passage')} ({share:.1%})"
+        f"{space['embedded']:,} of {counted(space['stored'], 'passage')} ({share:.1%}){tokens}"
     )
 
 

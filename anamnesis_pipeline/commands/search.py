@@ -9,6 +9,7 @@ from typing import Any
 from pydantic import ValidationError
 
 from anamnesis_pipeline.commands.local_services import search_sidecar
+from anamnesis_pipeline.embeddings.base import QueryVectors, query_vectors
 from anamnesis_pipeline.embeddings.cores import Priority
 from anamnesis_pipeline.errors import AnamnesisError, GiveUp, ServiceUnreachable
 from anamnesis_pipeline.model import Space
@@ -19,11 +20,13 @@ from anamnesis_pipeline.settings import Settings
 from anamnesis_pipeline.sidecar.problems import field_errors
 from anamnesis_pipeline.sidecar.rendering import answer_body
 from anamnesis_pipeline.sidecar.schemas import SearchIn
-from anamnesis_pipeline.store.base import Store, Vectors
+from anamnesis_pipeline.store.base import Store
 from anamnesis_pipeline.wiring import open_pool_of, open_store
 from anamnesis_pipeline.wording import project_name, shown_name
 
 _EXCERPT_LINES = 4
+_NAMED = 20
+"""Projects that a hint names."""
 
 
 def search_body(
@@ -76,17 +79,30 @@ def search(settings: Settings, body: Mapping[str, Any]) -> tuple[dict[str, Any],
     :raises GiveUp: the question is refused, or there is nothing to search yet.
     """
     try:
-        return _with_backlog(settings, search_sidecar(settings, body), Mode(body["mode"])), None
+        return _with_backlog(settings, search_sidecar(settings, body), Mode(body["mode"]), body.get("project")), None
     except ServiceUnreachable as exc:
         return _search_store(settings, body, str(exc))
 
 
-def _with_backlog(settings: Settings, answer: dict[str, Any], mode: Mode) -> dict[str, Any]:
-    """An empty answer says so itself."""
+def _with_backlog(settings: Settings, answer: dict[str, Any], mode: Mode, project: str | None) -> dict[str, Any]:
+    """An empty answer says so itself, and whether there is a project of that name at all."""
+    if not answer["results"] and project and settings.database.exists():
+        with suppress(AnamnesisError), closing(open_store(settings)) as store:
+            return answer | ({"hint": hint} if (hint := no_project(store, project)) else {})
     if answer["results"] and settings.database.exists():
         with suppress(AnamnesisError), closing(open_store(settings)) as store:  # the answer itself is here
             return answer | {"degraded": [*answer["degraded"], *backlog_notes(store, mode)]}
     return answer
+
+
+def no_project(store: Store, name: str) -> str:
+    """What to say where no project is called so: which there are. Empty: one is."""
+    names = {known for own, called, _ in store.episodes.project_names() for known in (own, called) if known}
+    if any(known == name or known.endswith(f"/{name}") for known in names):
+        return ""
+    there = sorted(filter(None, store.episodes.projects()))
+    more = f", and {len(there) - _NAMED:,} more: anamnesis projects list" if len(there) > _NAMED else ""
+    return f"No project is called {name}; there are: {', '.join(there[:_NAMED]) or 'none'}{more}"
 
 
 def _search_store(settings: Settings, body: Mapping[str, Any], reason: str) -> tuple[dict[str, Any], str]:
@@ -100,7 +116,7 @@ def _search_store(settings: Settings, body: Mapping[str, Any], reason: str) -> t
     semantic = question.mode is Mode.SEMANTIC
     with closing(open_store(settings)) as store, _engine(store, semantic) as engine:
         answer = dict(answer_body(engine.search(question), (), explain=False))
-    answer = _with_backlog(settings, answer, question.mode)
+    answer = _with_backlog(settings, answer, question.mode, body.get("project"))
     how = "by meaning only" if semantic else "by keywords only"
     return answer, f"{reason}; searched the store itself, {how}"
 
@@ -116,9 +132,8 @@ def _engine(store: Store, with_model: bool) -> Iterator[Engine]:
     with closing(open_pool_of(store, active, priority=Priority.QUERY)) as pool:
         pool.load()
 
-        def embed(text: str, _space: Space) -> Vectors:
-            vector: Vectors = pool.embed([text], "query")[0]
-            return vector
+        def embed(text: str, _space: Space) -> QueryVectors:
+            return query_vectors(pool.embed_with_tokens([text], "query"))
 
         yield Engine(store, embed)
 
@@ -130,6 +145,7 @@ def render(answer: Mapping[str, Any], zone: tzinfo | None = None, width: int = 1
     """
     hits = answer["results"]
     blocks = [_block(rank, hit, zone, width) for rank, hit in enumerate(hits, 1)] if hits else ["Nothing found."]
+    blocks += [_printable(answer["hint"])] if "hint" in answer else []
     blocks += [f"Incomplete: {problem}" for problem in answer["degraded"]]
     return "\n\n".join(blocks)
 

@@ -1,66 +1,85 @@
 """Question to hits: the one entry to search."""
 
+import itertools
 import sys
 import time
-from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
-from functools import partial
 
 import numpy as np
 from numpy.typing import NDArray
 
+from anamnesis_pipeline.embeddings.base import QueryVectors
 from anamnesis_pipeline.errors import AnamnesisError, EmbeddingQueueFull
-from anamnesis_pipeline.model import RESERVED_SOURCES, Episode, ScoredPassage, Space, StoredPassage, Variant, Where
+from anamnesis_pipeline.model import Episode, EpisodeHead, ScoredPassage, Space, StoredPassage, Variant, Where
 from anamnesis_pipeline.search.backlog import backlog_notes
+from anamnesis_pipeline.search.boosts import aged, factors_of
+from anamnesis_pipeline.search.candidates import Candidates, Waiting, answered, is_exhausted
+from anamnesis_pipeline.search.excerpts import SECOND_WITHIN
+from anamnesis_pipeline.search.floor import confidence, says_nothing
 from anamnesis_pipeline.search.folding import fold
+from anamnesis_pipeline.search.freshness import Statement, asks_what_holds, newer_first
 from anamnesis_pipeline.search.fusion import FUSION_DEPTH, Ranking, best_passages, explain, reciprocal_rank_fusion
+from anamnesis_pipeline.search.late_interaction import max_similarities
 from anamnesis_pipeline.search.query import Hit, Mode, SearchAnswer, SearchQuery
-from anamnesis_pipeline.search.trust import trust_factor
-from anamnesis_pipeline.search.words import content_words, literal_tokens
+from anamnesis_pipeline.search.reranking import (
+    LATE_DEPTH,
+    with_late_interaction,
+    with_neighbours,
+    without_vectors_heard,
+)
+from anamnesis_pipeline.search.time_expressions import TimeReference, times_in
+from anamnesis_pipeline.search.trust import tier_of
 from anamnesis_pipeline.store.base import Store
 
-EmbedQuery = Callable[[str, Space], NDArray[np.float32]]
+EmbedQuery = Callable[[str, Space], QueryVectors]
 
 HIDDEN_KINDS = ("compact_summary",)
 """Left out unless asked for by `kind`: Claude Code's summaries of text that is here verbatim."""
-LITERAL_WEIGHT = 2.0
-"""Of the list of literal tokens: an identifier in a question means itself, not what surrounds it. At 1 passages that
-share the question's other words win; the development questions over real logs score the same at 1 and 2."""
-LOW_VALUE_FACTOR = 0.8
-"""On the score of routine, unless literal tokens alone were asked for. Questions over real logs: hit@5 .741 as at 1,
-recall@10 .722 against .685, MRR@10 .606 against .611."""
 CHARS_PER_TOKEN = 4
-WORD_THREADS = 8
-"""Full-text lists searched at once, over all searches: SQLite leaves Python's lock while it reads."""
 REFILL_DEPTH = 1_000
 """Ranks looked at to replace what was folded away or fell below the floor; deeper ones are no answers any more."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Question:
-    """A query with everything looked up. `vector` is the query's in `space`, shape (dim,)."""
+    """A query with everything looked up. `vectors` are the query's in `space`."""
 
     query: SearchQuery
     where: Where
     space: Space | None
-    vector: NDArray[np.float32] | None
+    vectors: QueryVectors | None
+    least_value: float
+    now: datetime
+    times: TimeReference | None
+
+
+@dataclass(frozen=True, slots=True)
+class _Ranked:
+    """Passages in order, the best of each episode and the scores of all; `late` and `vectors` of the first ones."""
+
+    rankings: Sequence[Ranking]
+    best: Sequence[ScoredPassage]
+    seconds: Mapping[str, int]
+    late: Mapping[int, float]
+    vectors: Mapping[int, NDArray[np.float32]]
+    heads: Mapping[str, EpisodeHead]
 
 
 @dataclass(frozen=True, slots=True)
 class _Found:
-    """A candidate as stored: the best passage of an episode, its fused score, with `factor` in it, and its cosine."""
+    """A candidate as stored: the best passage of an episode and what is shown with it, its fused score, with `factors`
+    in it, and its cosine.
+    """
 
-    episode: Episode
+    episode: EpisodeHead
     passage: StoredPassage
     score: float
     cosine: float | None
-    factor: float = 1.0
-
-
-_Waiting = tuple[str, float, Callable[[], list[ScoredPassage]]]
-"""Name and weight of a list of candidates, and a call that waits for it."""
+    second: StoredPassage | None = None
+    vector: NDArray[np.float32] | None = None
+    factors: Mapping[str, float] = field(default_factory=dict)
 
 
 class Engine:
@@ -73,7 +92,7 @@ class Engine:
         space_for: Callable[[Space], Space] = lambda active: active,
         min_value: Callable[[], float] = lambda: 0.0,
     ) -> None:
-        """:param embed_query: the text's vector, shape (dim,), in the given space; None: no model here.
+        """:param embed_query: the text's vectors in the given space; None: no model here.
         :param space_for: the space to search while the active one's model still loads.
         :param min_value: the value, as episodes of logs carry it, below which one is routine and ranks lower.
         """
@@ -81,7 +100,7 @@ class Engine:
         self._embed_query = embed_query
         self._space_for = space_for
         self._min_value = min_value
-        self._threads = ThreadPoolExecutor(WORD_THREADS, thread_name_prefix="words")
+        self._candidates = Candidates(store)
 
     def search(self, query: SearchQuery) -> SearchAnswer:
         """The best episodes, one hit each. A part that cannot answer is named in `degraded`; the others do.
@@ -90,14 +109,17 @@ class Engine:
         started = time.perf_counter()
         degraded: list[str] = []
         where, depth = self._effective(query.where), max(FUSION_DEPTH, 4 * query.top_k)
-        words = self._start_words(query, where, depth)  # the store searches them while the model embeds
-        space, vector = self._vector(query, degraded)
-        hits = self._hits(_Question(query, where, space, vector), depth, words, degraded)
+        words = self._candidates.start_words(query, where, depth)  # the store searches them while the model embeds
+        space, vectors = self._vectors(query, degraded)
+        now = query.now or datetime.now(UTC)
+        times = times_in(query.text, now, UTC) if where.since is None and where.until is None else None
+        question = _Question(query, where, space, vectors, self._min_value(), now, times)
+        hits = self._hits(question, depth, words, degraded)
         if query.track and hits:
             self._track(hits, degraded)
         if not hits:  # only here: it takes longer than a search may
             self._note_backlog(query, degraded)
-        tokens = sum(_tokens(hit.episode, hit.passage) for hit in hits)
+        tokens = sum(_tokens(hit.episode, hit.passages) for hit in hits)
         took_ms = (time.perf_counter() - started) * 1000
         return SearchAnswer(hits, took_ms, space.model_id if space else None, degraded, tokens)
 
@@ -117,7 +139,7 @@ class Engine:
         hidden = where.hidden_kinds if where.kinds else tuple({*where.hidden_kinds, *HIDDEN_KINDS})
         return replace(with_labels(self._store, where), hidden_kinds=hidden)
 
-    def _vector(self, query: SearchQuery, degraded: list[str]) -> tuple[Space | None, NDArray[np.float32] | None]:
+    def _vectors(self, query: SearchQuery, degraded: list[str]) -> tuple[Space | None, QueryVectors | None]:
         active = self._store.spaces.active()
         if query.mode is Mode.EXACT:
             return active, None
@@ -133,119 +155,180 @@ class Engine:
             degraded.append(f"dense: {exc}")
             return active, None
 
-    def _hits(self, question: _Question, depth: int, words: Sequence[_Waiting], degraded: list[str]) -> list[Hit]:
+    def _hits(self, question: _Question, depth: int, words: Sequence[Waiting], degraded: list[str]) -> list[Hit]:
         """Deeper lists until there are enough episodes that differ, or no list has more to give."""
         query = question.query
         while True:
-            rankings = _answered([*self._dense(question, depth), *words], degraded)
-            best = best_passages(rankings, reciprocal_rank_fusion(rankings))
-            exhausted = _exhausted(rankings, depth, query.min_score)
-            found = self._ranked(query, self._read(question, best if exhausted else best[:depth]))
+            rankings = answered([*self._dense(question, depth), *words], degraded)
+            exhausted = is_exhausted(rankings, depth, query.min_score)
+            ranked = self._order(question, rankings, None if exhausted else depth)
+            wants_floor = query.mode is Mode.HYBRID and query.min_score is None
+            if wants_floor and says_nothing(rankings, ranked.late, query.profile.floor):
+                return []
+            found = _newer_first(query, self._boosted(question, self._read(question, ranked)))
             groups = fold([f.passage.passage.text for f in found]) if query.fold else [[n] for n in range(len(found))]
-            deep_enough = depth >= REFILL_DEPTH and len(best) >= query.top_k
+            deep_enough = depth >= REFILL_DEPTH and len(ranked.best) >= query.top_k
             if exhausted or deep_enough or len(groups) >= query.top_k:
-                return _within_budget(query, rankings, [[found[n] for n in group] for group in groups])
+                return self._shown(query, ranked, [[found[n] for n in group] for group in groups])
             depth *= 4
-            words = self._start_words(query, question.where, depth)
+            words = self._candidates.start_words(query, question.where, depth)
 
-    def _dense(self, question: _Question, depth: int) -> list[_Waiting]:
-        """The lists of nearest vectors, to be searched when they are asked for."""
-        space, vector = question.space, question.vector
-        if space is None or vector is None:
+    def _dense(self, question: _Question, depth: int) -> list[Waiting]:
+        if question.space is None or question.vectors is None:
             return []
-        nearest = self._store.vectors.nearest
-        return [
-            (f"dense_{variant}", 1.0, partial(nearest, space.key, variant, vector, depth, question.where))
-            for variant in space.variants
-        ]
+        return self._candidates.start_dense(question.space, question.vectors.vector, question.where, depth)
 
-    def _start_words(self, query: SearchQuery, where: Where, depth: int) -> list[_Waiting]:
-        """The full-text lists that this kind of question takes its candidates from, being searched from now on."""
-        if query.mode is Mode.SEMANTIC:
-            return []
-        matching = self._store.text.matching
-        literals = query.text.split() if query.mode is Mode.EXACT else literal_tokens(query.text)
-        lists: list[_Waiting] = []
-        if literals:
-            lists.append(("exact", LITERAL_WEIGHT, partial(matching, literals, depth, where, analyzer="exact")))
-        if query.mode is Mode.HYBRID:
-            words = content_words(query.text)
-            lists += [(f"words_{v}", 1.0, partial(matching, words, depth, where, variant=v)) for v in Variant]
-        return [(name, weight, self._threads.submit(search).result) for name, weight, search in lists]
+    def _order(self, question: _Question, rankings: Sequence[Ranking], most: int | None) -> _Ranked:
+        """The lists fused, the first candidates ordered anew by late interaction and by what stands beside them."""
+        profile = question.query.profile
+        episode_of = {p.passage_id: p.episode_id for ranking in rankings for p in ranking.passages}
+        scores = reciprocal_rank_fusion(rankings)
+        first = sorted(scores, key=lambda key: (-scores[key], -key))[: max(LATE_DEPTH, 2 * question.query.top_k)]
+        vectors = self._of_passages(question, first)
+        if vectors:
+            scores = without_vectors_heard(scores, rankings, set(first) - vectors.keys())
+        late = self._late(question, first[:LATE_DEPTH])
+        scores = with_late_interaction(scores, late, profile.late, episode_of)
+        heads = self._store.episodes.heads(list(dict.fromkeys(episode_of[key] for key in first)))
+        if late:  # the lists alone tell neighbouring places less apart than a neighbour adds
+            scores = with_neighbours(scores, profile.neighbours, heads, episode_of)
+        return _Ranked(
+            rankings, best_passages(rankings, scores)[:most], _seconds(scores, episode_of), late, vectors, heads
+        )
 
-    def _read(self, question: _Question, best: Sequence[ScoredPassage]) -> list[_Found]:
-        """The candidates that still exist and clear the floor."""
-        passages = self._store.episodes.passages([candidate.passage_id for candidate in best])
-        cosines = self._cosines(question, list(passages))
-        clear = [
-            c for c in best if c.passage_id in passages and _clears(cosines.get(c.passage_id), question.query.min_score)
-        ]
-        episodes = self._store.episodes.get([candidate.episode_id for candidate in clear])
-        return [
-            _Found(episodes[c.episode_id], passages[c.passage_id], c.score, cosines.get(c.passage_id))
-            for c in clear
-            if c.episode_id in episodes
-        ]
-
-    def _ranked(self, query: SearchQuery, found: list[_Found]) -> list[_Found]:
-        """The same, with routine moved down and what is curated up, but not for whoever names literal tokens: they want
-        what holds them.
-        """
-        if query.mode is Mode.EXACT:
-            return found
-        least = self._min_value()
-        factors = [_factor(f.episode, least) for f in found]
-        valued = [replace(f, score=f.score * factor, factor=factor) for f, factor in zip(found, factors, strict=True)]
-        return sorted(valued, key=lambda f: -f.score)
-
-    def _cosines(self, question: _Question, passage_ids: Sequence[int]) -> dict[int, float]:
-        space, vector = question.space, question.vector
-        if space is None or vector is None:
+    def _late(self, question: _Question, passage_ids: Sequence[int]) -> dict[int, float]:
+        space, vectors = question.space, question.vectors
+        if space is None or vectors is None or vectors.tokens is None:
             return {}
         try:
-            found = self._store.vectors.get(space.key, Variant.TEXT, passage_ids)
+            return max_similarities(vectors.tokens, self._store.vectors.tokens(space.key, passage_ids))
         except AnamnesisError:  # the dense lists have said so already
             return {}
-        return {passage_id: float(np.dot(theirs, vector)) for passage_id, theirs in found.items()}
 
-
-def _answered(waiting: Sequence[_Waiting], degraded: list[str]) -> list[Ranking]:
-    """The lists that could be had; what failed is noted in `degraded`, once."""
-    rankings = []
-    for name, weight, wait in waiting:
+    def _of_passages(self, question: _Question, passage_ids: Sequence[int]) -> dict[int, NDArray[np.float32]]:
+        """Stored vectors, shape (dim,), of those passages that have one."""
+        if question.space is None or question.vectors is None:
+            return {}
         try:
-            rankings.append(Ranking(name, weight, wait()))
-        except AnamnesisError as exc:
-            note = f"{name}: {exc}"
-            degraded += [note] if note not in degraded else []
-    return rankings
+            return dict(self._store.vectors.get(question.space.key, Variant.TEXT, passage_ids))
+        except AnamnesisError:  # the dense lists have said so already
+            return {}
+
+    def _read(self, question: _Question, ranked: _Ranked) -> list[_Found]:
+        """The candidates that still exist and clear the floor."""
+        wanted = [candidate.passage_id for candidate in ranked.best]
+        seconds = [second for c in ranked.best if (second := ranked.seconds.get(c.episode_id)) is not None]
+        passages = self._store.episodes.passages([*wanted, *seconds])
+        unread = [key for key in wanted if key not in ranked.vectors]
+        vectors = {**ranked.vectors, **(self._of_passages(question, unread) if unread else {})}
+        cosines = _cosines(question, vectors, wanted)
+        least = question.query.min_score
+        clear = [c for c in ranked.best if c.passage_id in passages and _clears(cosines.get(c.passage_id), least)]
+        missing = [c.episode_id for c in clear if c.episode_id not in ranked.heads]
+        heads = {**ranked.heads, **(self._store.episodes.heads(missing) if missing else {})}
+        return [
+            _Found(
+                heads[c.episode_id], passages[c.passage_id], c.score, cosines.get(c.passage_id),
+                passages.get(ranked.seconds.get(c.episode_id, -1)), vectors.get(c.passage_id),
+            )
+            for c in clear
+            if c.episode_id in heads
+        ]  # fmt: skip
+
+    def _boosted(self, question: _Question, found: list[_Found]) -> list[_Found]:
+        """By score, with routine moved down and what is curated up, but not for whoever names literal tokens: they want
+        what holds them.
+        """
+        profile = question.query.profile
+        if question.query.mode is Mode.EXACT:
+            return found
+        weighed = []
+        for each in found:
+            factors = factors_of(each.episode, question.least_value, question.times) if profile.boosts else {}
+            score = aged(each.score * float(np.prod(list(factors.values()))), each.episode, profile, question.now)
+            weighed.append(replace(each, score=score, factors=factors))
+        curated = profile.curated_first
+        return sorted(weighed, key=lambda f: (curated and tier_of(f.episode) != "curated", -f.score))
+
+    def _shown(self, query: SearchQuery, ranked: _Ranked, groups: Sequence[Sequence[_Found]]) -> list[Hit]:
+        """A hit for each group that the budget allows; only their episodes are read whole."""
+        chosen = _within_budget(query, groups)
+        whole = self._store.episodes.get([first.episode.episode_id for first, *_ in chosen])
+        hits = []
+        for first, *others in chosen:
+            if first.episode.episode_id not in whole:  # deleted a moment ago
+                continue
+            leader = max((first, *others), key=lambda found: found.score)  # the group stands in its place
+            hits.append(
+                Hit(
+                    whole[first.episode.episode_id], min(1.0, leader.score), first.cosine, first.passage,
+                    tuple(other.episode.episode_id for other in others),
+                    _explained(ranked, first) if query.explain else None,
+                    float(np.prod(list(leader.factors.values()))), first.second,
+                )
+            )  # fmt: skip
+        return hits
 
 
-def _exhausted(rankings: Sequence[Ranking], depth: int, floor: float | None) -> bool:
-    """Whether deeper lists would bring nothing: all ended early, or the dense list fell below the floor."""
-    below = any(
-        ranking.name == f"dense_{Variant.TEXT}" and ranking.passages and ranking.passages[-1].score < floor
-        for ranking in rankings
-        if floor
-    )
-    return below or all(len(ranking.passages) < depth for ranking in rankings)
+def _seconds(scores: Mapping[int, float], episode_of: Mapping[int, str]) -> dict[str, int]:
+    """Episode id -> its second best passage, where that is among the first of all."""
+    seen: set[str] = set()
+    seconds: dict[str, int] = {}
+    for key in sorted(scores, key=lambda key: (-scores[key], -key))[:SECOND_WITHIN]:
+        if episode_of[key] in seen:
+            seconds.setdefault(episode_of[key], key)
+        seen.add(episode_of[key])
+    return seconds
 
 
-def _within_budget(query: SearchQuery, rankings: Sequence[Ranking], groups: Sequence[Sequence[_Found]]) -> list[Hit]:
-    """A hit for each of the first `top_k` groups whose text still fits the budget."""
-    hits = []
+def _newer_first(query: SearchQuery, found: list[_Found]) -> list[_Found]:
+    if not query.profile.newer_first or query.mode is Mode.EXACT or not asks_what_holds(query.text):
+        return found
+    statements = [
+        Statement(
+            f.passage.passage.text, f.episode.timestamp, f.episode.project, not f.episode.session_id, f.cosine, f.vector
+        )
+        for f in found
+    ]
+    ordered = [found[index] for index in newer_first(statements)]
+    scores = itertools.accumulate((f.score for f in reversed(ordered)), max)  # what precedes has no lower score
+    return [replace(f, score=score) for f, score in zip(ordered, reversed(list(scores)), strict=True)]
+
+
+def _cosines(
+    question: _Question, vectors: Mapping[int, NDArray[np.float32]], passage_ids: Sequence[int]
+) -> dict[int, float]:
+    if question.vectors is None:
+        return {}
+    asked = question.vectors.vector
+    return {key: float(np.dot(vectors[key], asked)) for key in passage_ids if key in vectors}
+
+
+def _explained(ranked: _Ranked, found: _Found) -> dict[str, object]:
+    """What each stage made of a hit."""
+    key = found.passage.passage_id
+    stages: dict[str, object] = {"factors": {name: round(factor, 4) for name, factor in found.factors.items()}}
+    if key in ranked.late:
+        rank = 1 + sum(score > ranked.late[key] for score in ranked.late.values())
+        stages["late"] = {"rank": rank, "score": round(ranked.late[key], 6)}
+    if (sure := confidence(ranked.rankings, ranked.late)) is not None:
+        stages["confidence"] = round(sure, 4)
+    return {**explain(ranked.rankings, key), "stages": stages}
+
+
+def _within_budget(query: SearchQuery, groups: Sequence[Sequence[_Found]]) -> list[list[_Found]]:
+    """Those of the first `top_k` groups whose text still fits the budget, each with what is shown of it first."""
+    chosen = []
     left = query.max_tokens if query.max_tokens is not None else sys.maxsize
     for group in groups[: query.top_k]:
-        first, *others = sorted(group, key=lambda found: found.episode.status != "active")  # in its place
-        cost = _tokens(first.episode, first.passage)
-        if cost > left:
-            continue
-        left -= cost
-        also = tuple(other.episode.episode_id for other in others)
-        details = explain(rankings, first.passage.passage_id) if query.explain else None
-        score, factor = min(1.0, group[0].score), group[0].factor
-        hits.append(Hit(first.episode, score, first.cosine, first.passage, also, details, factor))
-    return hits
+        first, *others = sorted(group, key=lambda found: found.episode.status != "active")
+        if first.second is not None and _tokens(first.episode, (first.passage, first.second)) > left:
+            first = replace(first, second=None)
+        cost = _tokens(first.episode, (first.passage, *([first.second] if first.second else [])))
+        if cost <= left:
+            left -= cost
+            chosen.append([first, *others])
+    return chosen
 
 
 def with_labels(store: Store, where: Where) -> Where:
@@ -262,19 +345,9 @@ def labels_of(name: str, known: Sequence[str]) -> list[str]:
     return [label for label in known if label.endswith("/" + name)]
 
 
-def _factor(episode: Episode, least: float) -> float:
-    return trust_factor(episode) * (LOW_VALUE_FACTOR if _is_routine(episode, least) else 1.0)
-
-
-def _is_routine(episode: Episode, least: float) -> bool:
-    """What a client posted under the same name is the client's own, and no judgement of ours."""
-    value = episode.metadata.get("value") if episode.source not in RESERVED_SOURCES else None
-    return isinstance(value, int | float) and value < least
-
-
 def _clears(cosine: float | None, floor: float | None) -> bool:
     return not floor or cosine is None or cosine >= floor
 
 
-def _tokens(episode: Episode, passage: StoredPassage) -> int:
-    return (len(episode.summary) + len(passage.passage.text)) // CHARS_PER_TOKEN
+def _tokens(episode: Episode | EpisodeHead, passages: Sequence[StoredPassage]) -> int:
+    return (len(episode.summary) + sum(len(stored.passage.text) for stored in passages)) // CHARS_PER_TOKEN

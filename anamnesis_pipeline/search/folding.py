@@ -1,5 +1,6 @@
 """Near-duplicates are shown once. Pure."""
 
+import math
 import re
 from collections.abc import Sequence
 
@@ -13,15 +14,27 @@ def fold(texts: Sequence[str]) -> list[list[int]]:
     """Groups of indexes of near-equal texts; each group's first index is its best, groups in order of their best."""
     groups: list[list[int]] = []
     words: list[frozenset[str]] = []
+    with_word: dict[str, list[int]] = {}
     for index, text in enumerate(texts):
         mine = frozenset(_WORD.findall(text.lower()))
-        home = next((n for n, theirs in enumerate(words) if _alike(mine, theirs)), None)
-        if home is None:
-            groups.append([index])
-            words.append(mine)
-        else:
+        first = _first_words(mine)
+        near = sorted({n for word in first for n in with_word.get(word, ())})
+        home = next((n for n in near if _alike(mine, words[n])), None)
+        if home is not None:
             groups[home].append(index)
+            continue
+        for word in first:
+            with_word.setdefault(word, []).append(len(groups))
+        groups.append([index])
+        words.append(mine)
     return groups
+
+
+def _first_words(words: frozenset[str]) -> list[str]:
+    """So many words, in one order for all texts, that two texts which are alike share one of theirs. Long words come
+    first, since few texts have them.
+    """
+    return sorted(words, key=lambda word: (-len(word), word))[: len(words) - math.ceil(SAME * len(words)) + 1]
 
 
 def _alike(a: frozenset[str], b: frozenset[str]) -> bool:

@@ -6,9 +6,9 @@ from dataclasses import dataclass
 
 from anamnesis_pipeline.model import ScoredPassage
 
-RRF_K = 10
-"""Reciprocal rank fusion's constant. 60 is the published value; 10 trusts the first ranks more, which suits lists
-cut at 30: LoCoMo recall@10 .711 against .694, the log questions' hit@5 .70 against .67."""
+RRF_K = 20
+"""Reciprocal rank fusion's constant. 60 is the published value; smaller ones trust the first ranks more, which suits
+lists cut at 30. See docs/decisions/0014 for what 10, 20 and 40 find."""
 FUSION_DEPTH = 30
 """Ranks that count in full. Deeper ranks only order what the first ranks leave: shorter lists fuse better
 (LoCoMo recall@10 .694 at 30, .663 at 50, k = 60)."""
@@ -25,17 +25,17 @@ class Ranking:
     passages: Sequence[ScoredPassage]
 
 
-def reciprocal_rank_fusion(rankings: Sequence[Ranking]) -> dict[int, float]:
+def reciprocal_rank_fusion(rankings: Sequence[Ranking], depth: int = FUSION_DEPTH, k: int = RRF_K) -> dict[int, float]:
     """Passage id -> score in (0, 1], 1 for first place everywhere.
 
     Cormack, Clarke and Buettcher, "Reciprocal Rank Fusion outperforms Condorcet", SIGIR 2009, with weights.
     """
-    best = sum(ranking.weight for ranking in rankings) / (RRF_K + 1)
+    best = sum(ranking.weight for ranking in rankings) / (k + 1)
     scores: dict[int, float] = defaultdict(float)
     for ranking in rankings:
         for rank, candidate in enumerate(ranking.passages, 1):
-            share = ranking.weight / (RRF_K + rank)
-            scores[candidate.passage_id] += (share if rank <= FUSION_DEPTH else share * DEEP_SHARE) / best
+            share = ranking.weight / (k + rank)
+            scores[candidate.passage_id] += (share if rank <= depth else share * DEEP_SHARE) / best
     return dict(scores)
 
 

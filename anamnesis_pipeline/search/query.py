@@ -1,10 +1,12 @@
 """What can be asked of the memory, and what comes back. Frozen values, no behaviour."""
 
 from dataclasses import dataclass, field
+from datetime import datetime
 from enum import StrEnum
 from typing import Any
 
 from anamnesis_pipeline.model import Episode, StoredPassage, Where
+from anamnesis_pipeline.search.profiles import PROFILES, Profile
 
 
 class Mode(StrEnum):
@@ -35,6 +37,9 @@ class SearchQuery:
     fold: bool = True
     track: bool = True
     explain: bool = False
+    profile: Profile = PROFILES["default"]
+    now: datetime | None = None
+    """What age is counted to; None: the clock."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,7 +49,8 @@ class Hit:
     `score` is in [0, 1] and compares within one answer; `similarity` is the cosine of the best passage (None when
     the dense part did not answer). `passage` is the one whose text is the excerpt. `also` lists the ids of folded
     near-duplicates. `explanation` holds each list's rank and score when asked for. `factor` is what the score was
-    multiplied with, for what the episode is worth and how far it may be relied on.
+    multiplied with, for what the episode is worth and how far it may be relied on. `second`: another passage of the
+    episode that answers, and is shown as well.
     """
 
     episode: Episode
@@ -54,6 +60,12 @@ class Hit:
     also: tuple[str, ...] = ()
     explanation: dict[str, Any] | None = None
     factor: float = 1.0
+    second: StoredPassage | None = None
+
+    @property
+    def passages(self) -> tuple[StoredPassage, ...]:
+        """What the excerpt is made of."""
+        return (self.passage,) if self.second is None else (self.passage, self.second)
 
 
 @dataclass(frozen=True, slots=True)

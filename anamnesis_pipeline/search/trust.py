@@ -1,17 +1,17 @@
 """How far a hit may be relied on, and what that counts in the ranking. Pure."""
 
 from anamnesis_pipeline.document_model import Trust
-from anamnesis_pipeline.model import RESERVED_SOURCES, Episode
+from anamnesis_pipeline.model import RESERVED_SOURCES, Episode, EpisodeHead
 
 TRANSCRIPT = "transcript"
 """The tier of what was said in a session, below those of documents."""
-CURATED_FACTOR = 1.1
-"""On the score of what was written down to be remembered. Fused scores of the first two places of every list are 12 to
-11 (`fusion.RRF_K`), so this wins what differs by one place and nothing that differs by two at the top."""
+CURATED_FACTOR = 1.06
+"""On the score of what was written down to be remembered. Fused scores of the first two places of every list are 22 to
+21 (`fusion.RRF_K`), so this wins what differs by one place and nothing that differs by two at the top."""
 _POSTED = RESERVED_SOURCES[0]
 
 
-def tier_of(episode: Episode) -> str:
+def tier_of(episode: Episode | EpisodeHead) -> str:
     """`curated`, `file` or `transcript`; empty for an episode that somebody posted, whatever its metadata says."""
     if episode.source == _POSTED:
         return ""
@@ -21,6 +21,6 @@ def tier_of(episode: Episode) -> str:
     return TRANSCRIPT if episode.session_id else ""
 
 
-def trust_factor(episode: Episode) -> float:
+def trust_factor(episode: Episode | EpisodeHead) -> float:
     """What the score of an episode is multiplied with."""
     return CURATED_FACTOR if tier_of(episode) == Trust.CURATED else 1.0

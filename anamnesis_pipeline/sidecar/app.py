@@ -9,9 +9,11 @@ from fastapi import FastAPI
 from fastapi import Security as Requires
 from fastapi.security import HTTPBearer
 from starlette.concurrency import run_in_threadpool
+from starlette.routing import Route
 
 from anamnesis_pipeline.errors import AnamnesisError
 from anamnesis_pipeline.sidecar import (
+    context_routes,
     crawler_config_routes,
     crawler_routes,
     embedding_routes,
@@ -21,7 +23,9 @@ from anamnesis_pipeline.sidecar import (
     jsonl_routes,
     memory_routes,
     problems,
+    project_routes,
     reembed_routes,
+    rolling_routes,
     search_routes,
     service_routes,
     upload_routes,
@@ -29,6 +33,9 @@ from anamnesis_pipeline.sidecar import (
 from anamnesis_pipeline.sidecar.admission import Admission
 from anamnesis_pipeline.sidecar.documentation import openapi_of
 from anamnesis_pipeline.sidecar.extraction import Extraction
+from anamnesis_pipeline.sidecar.mcp_endpoint import PATH as MCP_PATH
+from anamnesis_pipeline.sidecar.mcp_endpoint import McpEndpoint
+from anamnesis_pipeline.sidecar.nudges import Nudges
 from anamnesis_pipeline.sidecar.observation import Metrics, Observation
 from anamnesis_pipeline.sidecar.security import Security
 from anamnesis_pipeline.sidecar.services import Services
@@ -45,7 +52,11 @@ def create_app(services: Services) -> FastAPI:
     @asynccontextmanager
     async def lifespan(_: FastAPI) -> AsyncIterator[None]:
         await run_in_threadpool(_start_model, services)
-        yield
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(mcp.run)
+            tasks.start_soon(app.state.nudges.run)
+            yield
+            tasks.cancel_scope.cancel()
         await run_in_threadpool(services.close)
 
     app = FastAPI(
@@ -60,9 +71,12 @@ def create_app(services: Services) -> FastAPI:
     app.state.metrics = Metrics(services)
     app.state.admission = Admission()
     app.state.extraction = Extraction()
+    app.state.nudges = Nudges(services)
     app.state.uploads = anyio.CapacityLimiter(upload_routes.UPLOADS_AT_ONCE)
     app.state.fetch_page = fetch_page
+    mcp = McpEndpoint(app, services.settings, service_routes.package_version())
     _add_routes(app, wants_token=bool(services.settings.api_token))
+    app.router.routes.append(Route(MCP_PATH, mcp))
     problems.install(app)
     app.openapi = openapi_of(app)  # type: ignore[method-assign]
     app.add_middleware(Security, settings=services.settings)
@@ -83,13 +97,16 @@ def _add_routes(app: FastAPI, *, wants_token: bool) -> None:
     app.include_router(service_routes.open_router)
     app.include_router(service_routes.router, dependencies=documented)
     app.include_router(search_routes.router, dependencies=documented)
+    app.include_router(context_routes.router, dependencies=documented)
     app.include_router(memory_routes.router, dependencies=documented)
+    app.include_router(project_routes.router, dependencies=documented)
     app.include_router(forget_routes.router, dependencies=documented)
     app.include_router(embedding_routes.router, dependencies=documented)
     app.include_router(jsonl_routes.router, dependencies=documented)
     app.include_router(crawler_routes.router, dependencies=documented)
     app.include_router(crawler_config_routes.router, dependencies=documented)
     app.include_router(reembed_routes.router, dependencies=documented)  # before the episodes: those take any path
+    app.include_router(rolling_routes.router, dependencies=documented)
     app.include_router(upload_routes.router, dependencies=documented)
     app.include_router(episodes_routes.router, dependencies=documented)
     app.include_router(exclusion_routes.router, dependencies=documented)

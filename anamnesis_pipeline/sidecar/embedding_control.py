@@ -9,7 +9,7 @@ from typing import Any, cast
 from anamnesis_pipeline import settings as settings_module
 from anamnesis_pipeline.dagster_api import EMBED_TAG, DagsterApi, dagster_url
 from anamnesis_pipeline.embeddings.cores import available_cores, cores_for
-from anamnesis_pipeline.embeddings.models import ModelFiles, choose_precision, find_model, named
+from anamnesis_pipeline.embeddings.models import ModelFiles, choose_precision, named
 from anamnesis_pipeline.embeddings.registry import KNOWN_MODELS, KnownModel
 from anamnesis_pipeline.errors import BadSetting, ServiceUnreachable, SpaceConflict, UnknownModel
 from anamnesis_pipeline.model import Space
@@ -28,7 +28,7 @@ from anamnesis_pipeline.sidecar.services import Backfills, ModelPool
 from anamnesis_pipeline.steps import reembed, spaces
 from anamnesis_pipeline.steps.reembed_state import stopped_backfill
 from anamnesis_pipeline.store.base import Store
-from anamnesis_pipeline.wiring import CONFIG_PREFIX, configured_cores, effective_settings, stored_settings
+from anamnesis_pipeline.wiring import CONFIG_PREFIX, configured_cores, effective_settings, model_files, stored_settings
 
 _ORIGINS = ("model", "embed_cpu_pct", "embed_cores")
 
@@ -308,13 +308,15 @@ class EmbeddingControl:
             "status": cast(Any, space.status),
             "precision": space.precision,
             "fidelity": space.fidelity,
+            "token_dims": space.token_dims,
+            "token_bytes": self._store.vectors.token_bytes(space.key),
             "embedded": progress.passages_done,
             "stored": progress.passages,
         }
 
 
 def _files(settings: Settings, model_id: str) -> ModelFiles:
-    return find_model(named(model_id), local_only=settings.local_only)
+    return model_files(settings, named(model_id))
 
 
 def _files_of_active(settings: Settings, active: Space) -> ModelFiles:

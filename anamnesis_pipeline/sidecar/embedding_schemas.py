@@ -134,7 +134,9 @@ class StartedOut(TypedDict):
 
 
 class SpaceOut(TypedDict):
-    """One embedding space; `embedded` of `stored` passages have all vectors there."""
+    """One embedding space; `embedded` of `stored` passages have all vectors there. `token_dims`: width of its token
+    vectors, 0 when it has none; `token_bytes`: of all of them together.
+    """
 
     key: str
     model_id: str
@@ -143,6 +145,8 @@ class SpaceOut(TypedDict):
     status: Literal["added", "building", "active", "retired"]
     precision: str
     fidelity: float | None
+    token_dims: int
+    token_bytes: int
     embedded: int
     stored: int
 

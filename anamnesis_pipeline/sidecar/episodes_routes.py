@@ -1,7 +1,7 @@
 """Episodes: post, list, fetch, edit, delete."""
 
 from collections import Counter
-from typing import Annotated
+from typing import Annotated, Literal
 from urllib.parse import quote
 
 from fastapi import APIRouter, Depends, Path, Query
@@ -50,6 +50,7 @@ async def filter_of(
     instance: Name | None = None,
     tag: Annotated[list[Tag], Query(max_length=50, description="Every one is required")] = NO_NAMES,
     kind: Annotated[list[Kind], Query(max_length=50, description="Any one is enough")] = NO_NAMES,
+    session_id: Annotated[Name | None, Query(description="What one session said and did")] = None,
     since: Annotated[Time | None, Query(description="Inclusive")] = None,
     until: Annotated[Time | None, Query(description="Exclusive")] = None,
     include_superseded: Annotated[bool, Query(description="Also what something newer replaced")] = False,
@@ -60,6 +61,7 @@ async def filter_of(
         instance=instance,
         tags=tuple(tag),
         kinds=tuple(kind),
+        session_id=session_id,
         since=since,
         until=until,
         include_superseded=include_superseded,
@@ -97,9 +99,11 @@ def list_episodes(
     limit: Annotated[int, Query(ge=1, le=100)] = 20,
     cursor: Annotated[str | None, Query(pattern=CURSOR_PATTERN, description="`next_cursor` of the page before")] = None,
     skip: Annotated[int, Query(ge=0, le=MAX_SKIP, description="Episodes to leave out; a cursor is cheaper")] = 0,
+    order: Annotated[Literal["newest", "oldest"], Query(description="Which come first")] = "newest",
 ) -> Response:
-    """Newest first."""
-    page = services.store.episodes.page(with_labels(services.store, where), limit, cursor, skip)
+    """By time, newest first unless `order` says otherwise."""
+    filtered = with_labels(services.store, where)
+    page = services.store.episodes.page(filtered, limit, cursor, skip, oldest_first=order == "oldest")
     items = [episode_body(episode, include) for episode in page.items]
     return json_reply({"items": items, "next_cursor": page.next_cursor})
 
@@ -107,6 +111,7 @@ def list_episodes(
 @router.api_route("/search", methods=["GET", "PATCH", "DELETE"], include_in_schema=False)
 @router.api_route("/bulk", methods=["GET", "PATCH", "DELETE"], include_in_schema=False)
 @router.api_route("/upload", methods=["GET", "PATCH", "DELETE"], include_in_schema=False)
+@router.api_route("/rolling/upsert", methods=["GET", "PATCH", "DELETE"], include_in_schema=False)
 @router.api_route("/ingest-url", methods=["GET", "PATCH", "DELETE"], include_in_schema=False)
 @router.api_route("/{episode_id:path}/exclude", methods=["GET", "PATCH", "DELETE"], include_in_schema=False)
 async def refuse_method() -> None:

@@ -12,7 +12,7 @@ from typing import Annotated, Any
 
 from pydantic import AfterValidator, BeforeValidator, Field, PlainValidator, WithJsonSchema
 
-RESERVED_SEGMENTS = ("search", "bulk", "reembed", "recent", "upload", "ingest-url")
+RESERVED_SEGMENTS = ("search", "bulk", "reembed", "recent", "upload", "ingest-url", "rolling")
 """First path segments that routes own, so that no id may begin with them."""
 RESERVED_END = "exclude"
 """Last path segment that a route owns, so that no id may end with it."""

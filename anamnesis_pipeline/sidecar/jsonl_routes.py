@@ -16,10 +16,13 @@ from anamnesis_pipeline.sidecar.jsonl_schemas import (
     JsonlChanges,
     JsonlSettingsOut,
     LlmModelsOut,
+    NudgedOut,
+    NudgeIn,
     StartedRunsOut,
     StatusOut,
     StoppedOut,
 )
+from anamnesis_pipeline.sidecar.nudges import Nudges
 from anamnesis_pipeline.sidecar.rendering import json_reply
 from anamnesis_pipeline.sidecar.services import Uses
 
@@ -47,6 +50,13 @@ def ingest(control: Control, wish: IngestIn | None = None) -> Response:
     """
     with refusing("sources"):
         return json_reply(control.start(wish.sources if wish else ()), 202)
+
+
+@router.post("/nudge", response_model=NudgedOut, status_code=202)
+async def nudge(wish: NudgeIn, request: Request) -> Response:
+    """A session has gone on: read its log soon. Answers at once, and reads a source every two minutes at most."""
+    nudges: Nudges = request.app.state.nudges
+    return json_reply({"noted": nudges.note(wish["transcript_path"])}, 202)
 
 
 @router.post("/stop", response_model=StoppedOut)

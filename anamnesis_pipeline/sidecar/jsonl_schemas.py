@@ -6,7 +6,7 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Field
 from typing_extensions import TypedDict
 
 from anamnesis_pipeline.settings import MOST_PER_RUN
-from anamnesis_pipeline.sidecar.fields import TEXT_PATTERN, WHOLE, Name
+from anamnesis_pipeline.sidecar.fields import TEXT_PATTERN, WHOLE, WORDED_PATTERN, Name
 
 _STRICT = ConfigDict(extra="forbid", strict=True)
 
@@ -28,6 +28,20 @@ class IngestIn(BaseModel):
     model_config = _STRICT
 
     sources: Annotated[list[SourceKey], Field(default=[], min_length=1, max_length=10_000)]
+
+
+class NudgeIn(TypedDict):
+    """The log of a session that has gone on, as its machine names it."""
+
+    __pydantic_config__ = ConfigDict(extra="forbid", strict=True)  # type: ignore[misc]
+
+    transcript_path: Annotated[str, Field(max_length=4096, pattern=WORDED_PATTERN)]
+
+
+class NudgedOut(TypedDict):
+    """`noted`: the log is read soon, if it is one of a source; else at the next look at all sources."""
+
+    noted: bool
 
 
 class JsonlChanges(TypedDict, total=False):

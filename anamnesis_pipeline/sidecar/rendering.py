@@ -8,6 +8,7 @@ from typing import Any, Literal, cast
 from starlette.responses import Response
 
 from anamnesis_pipeline.model import Episode
+from anamnesis_pipeline.search.excerpts import excerpt_of
 from anamnesis_pipeline.search.query import Hit, SearchAnswer
 from anamnesis_pipeline.search.trust import tier_of
 from anamnesis_pipeline.sidecar.schemas import EpisodeOut, HitOut, SearchOut, SourceOut
@@ -62,7 +63,7 @@ def utc_text(moment: datetime) -> str:
 
 
 def _hit_body(hit: Hit, include: Collection[str], explain: bool) -> HitOut:
-    episode, passage = hit.episode, hit.passage.passage
+    episode, (excerpt, message_ids) = hit.episode, excerpt_of(hit.passages)
     body: HitOut = {
         "episode_id": episode.episode_id,
         "score": round(hit.score, 4),
@@ -74,14 +75,14 @@ def _hit_body(hit: Hit, include: Collection[str], explain: bool) -> HitOut:
         "project": episode.project,
         "kind": episode.kind,
         "summary": episode.summary,
-        "excerpt": passage.text[:EXCERPT_CHARS],
+        "excerpt": excerpt[:EXCERPT_CHARS],
         "tags": list(episode.tags),
         "retrieval_count": episode.retrieval_count,
         "status": cast(Literal["active", "superseded"], episode.status),
         "superseded_by": episode.superseded_by,
         "superseded_at": utc_text(episode.superseded_at) if episode.superseded_at else None,
         "consolidated_from": _names(episode.metadata.get("consolidated_from")),
-        "source": _source(episode, passage.message_ids[:HIT_MESSAGE_IDS]),
+        "source": _source(episode, message_ids[:HIT_MESSAGE_IDS]),
         "also": list(hit.also),
     }
     if "raw" in include:

@@ -1,11 +1,13 @@
 """Bodies of requests and replies, as the contract names their fields."""
 
+from dataclasses import replace
 from typing import Annotated, Any, Literal, NotRequired, Self
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 from typing_extensions import TypedDict
 
 from anamnesis_pipeline.model import Where
+from anamnesis_pipeline.search.profiles import PROFILES, Decay, Profile
 from anamnesis_pipeline.search.query import Mode, SearchQuery
 from anamnesis_pipeline.sidecar.fields import (
     WHOLE,
@@ -113,6 +115,16 @@ class SearchIn(BaseModel):
     include: Annotated[list[Include], Field(max_length=10)] = []
     explain: bool = False
     track: bool = True
+    profile: Annotated[
+        Literal["default", "facts", "recent", "context", "plain"],
+        Field(description="How hits are ranked: `facts` shows what was written down first, `recent` lets age count"),
+    ] = "default"
+    decay: Annotated[
+        Literal["none", "multiplicative", "additive"] | None,
+        Field(description="How age lowers a score, in place of what the profile says; documents and records have none"),
+    ] = None
+    half_life_days: Annotated[float, Field(gt=0, le=36_500, description="Of `multiplicative`")] = 30.0
+    scale_days: Annotated[float, Field(gt=0, le=36_500, description="Of `additive`")] = 90.0
 
     @model_validator(mode="after")
     def _one_question(self) -> Self:
@@ -140,7 +152,13 @@ class SearchIn(BaseModel):
             fold=self.fold,
             track=self.track,
             explain=self.explain,
+            profile=self._ranking(),
         )
+
+    def _ranking(self) -> Profile:
+        profile = PROFILES[self.profile]
+        decay = profile.decay if self.decay is None else Decay(self.decay)
+        return replace(profile, decay=decay, half_life_days=self.half_life_days, scale_days=self.scale_days)
 
 
 # --- replies ---------------------------------------------------------------------------------------------

@@ -41,7 +41,7 @@ class Form:
         self._part = _Part()
         self._parts += 1
         if self._parts > MOST_FIELDS:
-            raise HTTPException(413, f"a form has at most {MOST_FIELDS} fields")
+            raise HTTPException(400, f"a form has at most {MOST_FIELDS} fields")
 
     def header_name(self, data: bytes, start: int, end: int) -> None:
         """A piece of a header's name."""

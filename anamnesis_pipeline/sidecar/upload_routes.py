@@ -53,7 +53,15 @@ class UploadFields(BaseModel):
     timestamp: Annotated[Time | None, Field(description="Default: now")] = None
 
 
-class TextIn(UploadFields):
+class FileFields(UploadFields):
+    """Of a file of the machine that sends it also where it lies there: rules by path are asked about it."""
+
+    path: Annotated[
+        str | None, Field(max_length=4_096, pattern=WORDED_PATTERN, description="Absolute, on `instance`; not kept")
+    ] = None
+
+
+class TextIn(FileFields):
     """A text as a document; the ending of `filename` says how it is read."""
 
     text: Annotated[str, Field(pattern=TEXT_PATTERN)]
@@ -67,8 +75,8 @@ class UrlIn(UploadFields):
 
 
 class UploadOut(TypedDict):
-    """An upload. `duplicate`: the very same bytes were there, and only got the project, instance and tags named now.
-    `note`: why nothing of it can be found, or not all of it.
+    """An upload. `duplicate`: the very same bytes were there, and only got the project, instance, tags and title
+    named now. `note`: why nothing of it can be found, or not all of it.
     """
 
     upload_id: str
@@ -104,7 +112,7 @@ UPLOAD_BODY: dict[str, Any] = {
                     "required": ["file"],
                     "properties": {
                         "file": {"type": "string", "format": "binary"},
-                        **UploadFields.model_json_schema()["properties"],
+                        **FileFields.model_json_schema()["properties"],
                     },
                 }
             },
@@ -201,7 +209,7 @@ async def _read_form(request: Request, boundary: bytes) -> Handed:
         raise HTTPException(400, "the form has no file")
     name, media_type, data = form.file
     filename = form.fields.pop("filename", "") or name
-    return _handed(_valid(UploadFields, form.fields), filename, data, media_type=media_type)
+    return _handed(_valid(FileFields, form.fields), filename, data, media_type=media_type)
 
 
 def _read_json(body: bytes) -> Handed:
@@ -223,7 +231,8 @@ def _valid(model: type[Model], fields: Any) -> Model:
 def _handed(fields: UploadFields, filename: str, data: bytes, *, media_type: str = "", url: str = "") -> Handed:
     return Handed(
         filename, data, media_type, fields.project or "", tuple(fields.tags), fields.title or "", fields.timestamp, url,
-        fields.instance or "",
+        fields.instance or "", path=(fields.path or "") if isinstance(fields, FileFields) else "",
+        machine=fields.instance or "",
     )  # fmt: skip
 
 

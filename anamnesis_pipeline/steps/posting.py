@@ -34,7 +34,7 @@ EmbedNow = Callable[[Sequence[StoredPassage], Space], None]
 
 @dataclass(frozen=True, slots=True)
 class EpisodeDraft:
-    """What a client may say about an episode."""
+    """What a client may say about an episode. `machine` and `session_id`: of a session's own notes, where it ran."""
 
     summary: str
     instance: str
@@ -45,6 +45,8 @@ class EpisodeDraft:
     episode_id: str | None = None
     kind: str = "note"
     metadata: Mapping[str, Any] = field(default_factory=dict)
+    machine: str = ""
+    session_id: str = ""
 
 
 class Poster:
@@ -81,9 +83,10 @@ class Poster:
             self.embed([episode.episode_id])
         return episode, created
 
-    def patch(self, episode_id: str, changes: Mapping[str, Any]) -> Episode:
+    def patch(self, episode_id: str, changes: Mapping[str, Any], expected_hash: str | None = None) -> Episode:
         """Edit fields of an episode; what its text says anew is found by the next search.
 
+        :param expected_hash: of the content that the changes were made for; None: whatever it is.
         :raises EpisodeNotFound: no such id.
         :raises InvalidEpisode: a field that cannot be edited, or a value it cannot have.
         :raises EpisodeConflict: somebody else edited it meanwhile.
@@ -92,6 +95,8 @@ class Poster:
         known = self._store.episodes.get([episode_id]).get(episode_id)
         if known is None:
             raise EpisodeNotFound(f"no episode {episode_id!r}")
+        if expected_hash not in {None, known.content_hash}:
+            raise EpisodeConflict(f"episode {episode_id} changed meanwhile; read it again, then edit")
         edited = with_masks_counted(replace(known, **self.cleaned(changes)))
         if changes.keys() & {"summary", "raw_exchange", "project"}:
             refuse(self._exclusions.of_episode(edited))
@@ -123,6 +128,7 @@ class Poster:
             }
         )  # fmt: skip
         episode_id = draft.episode_id or f"ep_{cleaned['timestamp']:%Y%m%d}_{uuid.uuid4().hex[:12]}"
+        cleaned |= {"machine": draft.machine, "session_id": draft.session_id}
         return with_masks_counted(Episode(episode_id=episode_id, source="direct", **cleaned))
 
     def cleaned(self, changes: Mapping[str, Any]) -> dict[str, Any]:

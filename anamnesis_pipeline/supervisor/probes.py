@@ -6,11 +6,6 @@ import socket
 _TIMEOUT_S = 1.0
 
 
-def reachable_host(bind: str) -> str:
-    """The address under which a service bound to `bind` answers on this machine."""
-    return {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(bind, bind)  # noqa: S104
-
-
 def accepts(host: str, port: int) -> bool:
     """Whether somebody accepts connections there."""
     try:

@@ -19,6 +19,7 @@ _PLAIN_LINE_EVERY_S = 10.0
 _RATE_WINDOW_S = 60.0
 _CALM_S = 6.0
 """Nothing may change for so long before the memory counts as up to date: a next stage may be about to start."""
+_NOTHING_NEW = " (nothing new for "
 _STUCK_S = 60.0
 """Longer than the pauses between stages: whoever waits should be told where to look."""
 _SETTLED_S = 180.0
@@ -69,7 +70,7 @@ def is_up_to_date(history: Sequence[Snapshot], files: int) -> bool:
     calm = _calm_s(history)
     if missing or calm < _CALM_S or not latest.is_seen:
         return False
-    arrived = counts.files >= files and counts.episodes >= counts.parts - counts.open_parts
+    arrived = counts.files >= files and counts.episodes >= counts.parts - counts.open_parts - counts.kept_away
     return arrived or (counts.files > 0 and calm >= _SETTLED_S)
 
 
@@ -105,7 +106,7 @@ def progress_text(history: Sequence[Snapshot], files: int) -> str:
     if not latest.is_seen and latest.embedded >= counts.passages:
         return f"Waiting for the first look at the sources since the start; so far {', '.join(pieces)}"
     stuck = _calm_s(history)
-    hint = f" (nothing new for {duration(stuck)}: `anamnesis doctor` says why)" if stuck >= _STUCK_S else ""
+    hint = f"{_NOTHING_NEW}{duration(stuck)}: `anamnesis doctor` says why)" if stuck >= _STUCK_S else ""
     return "Reading: " + ", ".join(pieces) + hint
 
 
@@ -139,7 +140,7 @@ def show_progress(
     :param read: `take_snapshot` of an open store.
     """
     history: list[Snapshot] = []
-    printed_at = -_PLAIN_LINE_EVERY_S
+    printed_at, printed = -_PLAIN_LINE_EVERY_S, ""
     live = Live(console=console, auto_refresh=False, transient=True) if console.is_terminal else None
     if live:
         live.start()
@@ -149,8 +150,8 @@ def show_progress(
             text = progress_text(history, files)
             if live:
                 live.update(Text(text), refresh=True)
-            elif time.monotonic() - printed_at >= _PLAIN_LINE_EVERY_S and history:
-                printed_at = time.monotonic()
+            elif time.monotonic() - printed_at >= _PLAIN_LINE_EVERY_S and history and _news(text) != _news(printed):
+                printed_at, printed = time.monotonic(), text
                 console.print(Text(text), soft_wrap=True)
             stop.wait(sample_every_s)
     except GiveUp as exc:
@@ -160,6 +161,11 @@ def show_progress(
             live.stop()
     if is_up_to_date(history, files):
         console.print(Text(done_text(history[-1])), soft_wrap=True)
+
+
+def _news(text: str) -> str:
+    """What of a line is worth another line: not for how long there was nothing new."""
+    return text.partition(_NOTHING_NEW)[0] + (_NOTHING_NEW if _NOTHING_NEW in text else "")
 
 
 def _sample(history: list[Snapshot], read: Callable[[], Snapshot]) -> None:

@@ -16,7 +16,7 @@ from anamnesis_pipeline.crawler_wiring import configured_specs
 from anamnesis_pipeline.dagster_api import LOOPBACK, dagster_url
 from anamnesis_pipeline.embeddings.models import find_model
 from anamnesis_pipeline.errors import AlreadyRunning, GiveUp, UnknownModel
-from anamnesis_pipeline.settings import Settings, claude_projects_dir
+from anamnesis_pipeline.settings import Settings, claude_projects_dir, reachable_host, sidecar_url
 from anamnesis_pipeline.steps.host_clock import looked_since
 from anamnesis_pipeline.store.base import Store
 from anamnesis_pipeline.supervisor.children import ChildSpec
@@ -24,7 +24,7 @@ from anamnesis_pipeline.supervisor.dagster_home import write_dagster_home
 from anamnesis_pipeline.supervisor.life import end_life
 from anamnesis_pipeline.supervisor.log_roots import advice_without_logs, retention_advice, survey
 from anamnesis_pipeline.supervisor.ports import WantedPort, require_free
-from anamnesis_pipeline.supervisor.probes import accepts, answers, reachable_host
+from anamnesis_pipeline.supervisor.probes import accepts, answers
 from anamnesis_pipeline.supervisor.progress import Snapshot, show_progress, take_snapshot
 from anamnesis_pipeline.supervisor.supervision import Supervisor, stop_on_signals
 from anamnesis_pipeline.supervisor.up_lock import Running, hold_lock
@@ -76,12 +76,6 @@ def _mention_absent_model(settings: Settings, say: Callable[[str], None]) -> Non
             f"The embedding model {settings.model!r} is not on this disk. Until it is downloaded, what is new is found "
             "by its words only. Should that not end, `anamnesis doctor` says why, and which names are known"
         )
-
-
-def sidecar_url(settings: Settings) -> str:
-    """Base address of the sidecar."""
-    host = reachable_host(settings.bind)
-    return f"http://[{host}]:{settings.port}" if ":" in host else f"http://{host}:{settings.port}"
 
 
 def wanted_ports(settings: Settings) -> list[WantedPort]:
@@ -164,6 +158,14 @@ def _announcement(
     return announce
 
 
+def waited_for(settings: Settings, store: Store) -> dict[str, str]:
+    """The sources, with their hosts, that are to be looked at before the memory counts as up to date: those of this
+    moment, since one that was removed is looked at no more.
+    """
+    specs = configured_specs(settings, store)
+    return {spec.name: spec.host for spec in specs if (spec.interval_s or settings.crawl_interval_s) <= WAITED_FOR_S}
+
+
 @contextmanager
 def _progress(settings: Settings, store: Store, console: Console, say: Callable[[str], None]) -> Iterator[None]:
     """Hints about the logs, then the first ingest, shown from a thread of its own while the block runs."""
@@ -175,11 +177,9 @@ def _progress(settings: Settings, store: Store, console: Console, say: Callable[
         yield
         return
     stop, since = threading.Event(), datetime.now(UTC)
-    specs = configured_specs(settings, store)
-    often = {s.name: s.host for s in specs if (s.interval_s or settings.crawl_interval_s) <= WAITED_FOR_S}
 
     def read() -> Snapshot:
-        return take_snapshot(store, looked_since(store.settings, often, since))
+        return take_snapshot(store, looked_since(store.settings, waited_for(settings, store), since))
 
     thread = threading.Thread(target=show_progress, args=(read, found.files, console, stop), name="progress")
     thread.start()

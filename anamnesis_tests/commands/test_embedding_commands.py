@@ -221,6 +221,13 @@ def test_another_arithmetic_than_that_of_the_vectors_is_shown_beside_it(settings
     assert "bf16 (cosine to fp32: 0.9995), on cpu; computes in fp32 now\n" in model.render(of_vectors)
 
 
+def test_a_space_says_how_much_its_token_vectors_take(settings: Settings) -> None:
+    config, _ = model.describe(settings)
+    assert "token vectors" not in model.render(config)
+    spaces = [{**space, "token_dims": 256, "token_bytes": 12_300_000} for space in config["spaces"]]
+    assert ", 12.3 MB of token vectors" in model.render({**config, "spaces": spaces})
+
+
 # --- status and doctor -----------------------------------------------------------------------------------
 
 
@@ -250,7 +257,7 @@ def test_a_complete_space_that_waits_for_a_yes_is_a_note_and_nothing_wrong(
     store = services.store
     key = model.use(settings, tiny)[0]["space"]
     assert reembedding(store).note == ""
-    embed_sources(store, key, RESERVED_SOURCES, HashingEmbedder(SPACE.dim), 25)
+    embed_sources(store, key, RESERVED_SOURCES, HashingEmbedder(SPACE.dim, token_dims=64), 25)
     finding = reembedding(store)
     assert finding.ok
     assert f"anamnesis model use {key}" in finding.note

@@ -9,6 +9,7 @@ import pytest
 from anamnesis_pipeline.defs.resources import MemoryResource
 from anamnesis_pipeline.embeddings.cores import Priority
 from anamnesis_pipeline.embeddings.pinned_pool import LoadedModel, PinnedPool, PoolModel
+from anamnesis_pipeline.embeddings.token_vectors import Projection
 from anamnesis_pipeline.model import Space
 from anamnesis_pipeline.settings import Settings
 from anamnesis_pipeline.wiring import configured_cores
@@ -60,8 +61,11 @@ class HashedModels:
         has_vectors: bool,
         priority: Priority,
         on_loaded: Callable[[LoadedModel], None],
+        projection: Callable[[LoadedModel], Projection | None],
     ) -> PinnedPool:
-        model = PoolModel(space.model_id, space.dim, lambda: self.model_of(space), on_loaded=on_loaded)
+        model = PoolModel(
+            space.model_id, space.dim, lambda: self.model_of(space), on_loaded=on_loaded, projection=projection
+        )
         self.opened.append(PinnedPool(model, configured_cores(settings), priority=priority))
         self.priorities.append(priority)
         return self.opened[-1]

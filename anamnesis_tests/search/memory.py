@@ -3,9 +3,7 @@
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-import numpy as np
-from numpy.typing import NDArray
-
+from anamnesis_pipeline.embeddings.base import QueryVectors, query_vectors
 from anamnesis_pipeline.embeddings.hashing import HashingEmbedder
 from anamnesis_pipeline.model import Episode, Passage, Space
 from anamnesis_pipeline.search.engine import Engine
@@ -18,9 +16,9 @@ START = datetime(2026, 1, 1, tzinfo=UTC)
 EMBEDDER = HashingEmbedder(SPACE.dim)
 
 
-def embed_query(text: str, space: Space) -> NDArray[np.float32]:
+def embed_query(text: str, space: Space) -> QueryVectors:
     assert space.key == SPACE.key
-    return np.asarray(EMBEDDER.embed([text], "query")[0], dtype=np.float32)
+    return query_vectors(EMBEDDER.embed_with_tokens([text], "query"))
 
 
 class Memory:

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from anamnesis_pipeline.embeddings.base import query_vectors
 from anamnesis_pipeline.embeddings.cores import available_cores
 from anamnesis_pipeline.embeddings.pinned_pool import PinnedPool, PoolModel
 from anamnesis_pipeline.embeddings.space_models import SpaceModels
@@ -113,7 +114,8 @@ def test_an_episode_is_one_hit_with_its_best_passage_as_excerpt(memory: Memory) 
     assert hit.similarity is not None
     assert hit.similarity == pytest.approx(
         float(
-            embed_query("zeppelin hangar burns", SPACE) @ EMBEDDER.embed(["the zeppelin hangar burns"], "passage")[0]
+            embed_query("zeppelin hangar burns", SPACE).vector
+            @ EMBEDDER.embed(["the zeppelin hangar burns"], "passage")[0]
         ),
         abs=1e-3,
     )
@@ -187,8 +189,10 @@ def test_an_explanation_names_each_list_that_held_the_passage(memory: Memory) ->
     memory.add("run src/billing.py:44 again")
     (hit,) = memory.ask("src/billing.py:44", explain=True).hits
     assert hit.explanation is not None
+    stages = hit.explanation.pop("stages")
     assert set(hit.explanation) == {"dense_text", "dense_context", "words_text", "words_context", "exact"}
     assert all(entry["rank"] == 1 for entry in hit.explanation.values())
+    assert stages == {"factors": {}}
     assert memory.ask("src/billing.py:44").hits[0].explanation is None
 
 
@@ -196,7 +200,7 @@ def test_an_explanation_names_each_list_that_held_the_passage(memory: Memory) ->
 def test_a_mode_asks_only_its_own_lists(memory: Memory, mode: Mode, lists: set[str]) -> None:
     memory.add("zeppelin")
     (hit,) = memory.ask("zeppelin", mode=mode, explain=True).hits
-    assert set(hit.explanation or {}) == lists
+    assert set(hit.explanation or {}) == {*lists, "stages"}
 
 
 def test_without_a_model_words_answer_and_the_answer_says_so(memory: Memory) -> None:
@@ -320,7 +324,7 @@ def test_a_full_queue_before_the_model_sends_the_caller_away(memory: Memory, mod
         pool.load()
         busy = caller.submit(pool.embed, ["a"], "query")
         assert gate.reached.wait(5)
-        engine = Engine(memory.store, lambda text, space: pool.embed([text], "query")[0])
+        engine = Engine(memory.store, lambda text, space: query_vectors(pool.embed_with_tokens([text], "query")))
         with pytest.raises(EmbeddingQueueFull):
             engine.search(SearchQuery("zeppelin", mode=mode))
         assert engine.search(SearchQuery("zeppelin", mode=Mode.EXACT)).hits

@@ -21,3 +21,20 @@ def test_near_equal_texts_fold_and_others_do_not() -> None:
 
 def test_texts_without_words_are_not_called_equal() -> None:
     assert fold(["", "!", "日本"]) == [[0], [1], [2]]
+
+
+WORDS = [f"w{n}" for n in range(22)]
+
+
+@given(st.lists(st.sets(st.sampled_from(WORDS), min_size=17), min_size=2, max_size=8))
+def test_a_text_joins_the_first_group_whose_best_it_is_alike(texts: list[set[str]]) -> None:
+    bests: list[int] = []
+    expected: list[list[int]] = []
+    for index, mine in enumerate(texts):
+        near = [n for n, best in enumerate(bests) if len(mine & texts[best]) >= 0.9 * len(mine | texts[best])]
+        if near:
+            expected[near[0]].append(index)
+        else:
+            bests.append(index)
+            expected.append([index])
+    assert fold([" ".join(words) for words in texts]) == expected

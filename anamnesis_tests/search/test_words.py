@@ -2,7 +2,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from anamnesis_pipeline.search.words import STOP_WORDS, content_words, literal_tokens
+from anamnesis_pipeline.search.words import content_words, literal_tokens
+from anamnesis_pipeline.stop_words import STOP_WORDS
 
 
 def test_function_words_are_left_out_unless_nothing_else_is_there() -> None:

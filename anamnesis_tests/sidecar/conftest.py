@@ -6,6 +6,7 @@ import time
 import zlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -16,12 +17,13 @@ from pydantic import SecretStr
 from starlette.testclient import TestClient
 
 from anamnesis_pipeline.dagster_api import BackfillState, EmbeddingBackfill, IngestRuns
-from anamnesis_pipeline.embeddings.base import Role
+from anamnesis_pipeline.embeddings.base import Embedded, Role
 from anamnesis_pipeline.embeddings.cores import available_cores
-from anamnesis_pipeline.embeddings.hashing import HashingEmbedder
+from anamnesis_pipeline.embeddings.hashing import HashingEmbedder, word_directions
 from anamnesis_pipeline.embeddings.pieces import minilm_pieces
 from anamnesis_pipeline.embeddings.pinned_pool import PinnedPool, PoolModel
 from anamnesis_pipeline.embeddings.space_models import SpaceModels
+from anamnesis_pipeline.embeddings.token_vectors import Projection, Rows, project
 from anamnesis_pipeline.errors import ServiceUnreachable
 from anamnesis_pipeline.exchanges.redaction import Redactor
 from anamnesis_pipeline.model import Space, StoredPassage
@@ -30,6 +32,7 @@ from anamnesis_pipeline.settings import Settings
 from anamnesis_pipeline.sidecar.app import create_app
 from anamnesis_pipeline.steps.embeddings import embed_passages
 from anamnesis_pipeline.steps.posting import Poster
+from anamnesis_pipeline.steps.token_projection import space_projection
 from anamnesis_pipeline.store.base import Store
 from anamnesis_pipeline.store.sqlite.opening import open_sqlite
 from anamnesis_pipeline.wiring import configured_cores, effective_settings
@@ -52,6 +55,12 @@ class HashedWords:
 
     def forward(self, batch: Sequence[Sequence[int]]) -> NDArray[np.float32]:
         return self._embedder.embed([" ".join(map(str, ids)) for ids in batch], "passage")
+
+    def forward_with_tokens(
+        self, batch: Sequence[Sequence[int]], projection: Projection | None
+    ) -> tuple[NDArray[np.float32], list[Rows]]:
+        rows = [word_directions(" ".join(map(str, ids)), SPACE.dim) for ids in batch]
+        return self.forward(batch), rows if projection is None else [project(found, projection) for found in rows]
 
 
 @dataclass
@@ -135,6 +144,9 @@ class SpaceEmbedder:
     dim: int = SPACE.dim
 
     def embed(self, texts: Sequence[str], role: Role) -> NDArray[np.float32]:
+        return self.models.embed_passages(texts, self.space).vectors
+
+    def embed_with_tokens(self, texts: Sequence[str], role: Role) -> Embedded:
         return self.models.embed_passages(texts, self.space)
 
 
@@ -146,7 +158,9 @@ def open_services(home: Path, load: Callable[[], HashedWords] = HashedWords, **s
         store.spaces.activate(SPACE.key)
     model = PoolModel(SPACE.model_id, SPACE.dim, load)
     models = SpaceModels(
-        lambda space: PinnedPool(model, available_cores()[:1]),
+        lambda space: PinnedPool(
+            replace(model, projection=partial(space_projection, store, space)), available_cores()[:1]
+        ),
         store.spaces.active,
         cores=lambda: configured_cores(effective_settings(store)),
     )

@@ -12,6 +12,7 @@ from anamnesis_pipeline.dagster_api import EmbeddingBackfill
 from anamnesis_pipeline.embeddings.cores import available_cores
 from anamnesis_pipeline.embeddings.hashing import HashingEmbedder
 from anamnesis_pipeline.model import RESERVED_SOURCES
+from anamnesis_pipeline.settings import Settings
 from anamnesis_pipeline.sidecar import embedding_control
 from anamnesis_pipeline.sidecar.app import create_app
 from anamnesis_pipeline.sidecar.embedding_control import EmbeddingControl
@@ -27,7 +28,7 @@ ABSENT = 4096
 
 def embed_all(services: TestServices, space: str) -> None:
     """What the backfill's runs and the index do."""
-    embed_sources(services.store, space, RESERVED_SOURCES, HashingEmbedder(SPACE.dim), 25)
+    embed_sources(services.store, space, RESERVED_SOURCES, HashingEmbedder(SPACE.dim, token_dims=64), 25)
     index_space(services.store, space)
 
 
@@ -42,13 +43,13 @@ def model(tmp_path: Path) -> str:
 
 def put_back_hashing_model(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let the model of the first space, which has no files, look as if it had those that made its vectors."""
-    find = embedding_control.find_model
+    find = embedding_control.model_files
 
-    def found(model_id: str, *, local_only: bool = False) -> object:
+    def found(settings: Settings, model_id: str) -> object:
         made_it = SimpleNamespace(space=lambda generation: SPACE)
-        return made_it if model_id == SPACE.model_id else find(model_id, local_only=local_only)
+        return made_it if model_id == SPACE.model_id else find(settings, model_id)
 
-    monkeypatch.setattr(embedding_control, "find_model", found)
+    monkeypatch.setattr(embedding_control, "model_files", found)
 
 
 # --- what is ---------------------------------------------------------------------------------------------
@@ -67,7 +68,8 @@ def test_the_config_tells_model_space_cores_and_where_they_come_from(client: Tes
     assert body["spaces"] == [
         {
             "key": "hashing-1", "model_id": "hashing-64", "dims": 64, "generation": 1, "status": "active",
-            "precision": "fp32", "fidelity": None, "embedded": 1, "stored": 1,
+            "precision": "fp32", "fidelity": None, "token_dims": 0, "token_bytes": 0,
+            "embedded": 1, "stored": 1,
         }
     ]  # fmt: skip
     known = {model["model_id"]: model for model in body["known_models"]}

@@ -136,6 +136,14 @@ def test_the_list_is_filtered(client: TestClient, post: Post, params: dict[str, 
     assert {item["summary"] for item in client.get("/api/episodes", params=params).json()["items"]} == expected
 
 
+def test_the_list_is_oldest_first_when_asked(client: TestClient, post: Post) -> None:
+    for hour in range(3):
+        post("turn", timestamp=f"2026-03-01T0{hour}:00:00Z", episode_id=f"e{hour}")
+    reply = client.get("/api/episodes", params={"order": "oldest", "since": "2026-03-01T01:00:00Z"}).json()
+    assert [item["episode_id"] for item in reply["items"]] == ["e1", "e2"]
+    assert client.get("/api/episodes", params={"session_id": "none"}).json()["items"] == []
+
+
 def test_a_made_up_cursor_is_refused_without_being_repeated(client: TestClient) -> None:
     reply = client.get("/api/episodes", params={"cursor": "made-up"})
     assert reply.status_code == 422

@@ -22,6 +22,7 @@ from anamnesis_pipeline.sidecar.services import Services
 from anamnesis_tests.sidecar.conftest import open_services, wait_for
 
 DEPENDS_ON_THE_MACHINE = {
+    "GET /api/handoff",
     "POST /api/blocklist",
     "POST /api/episodes/ingest-url",
     "POST /api/episodes/upload",

@@ -9,7 +9,7 @@ import pytest
 from numpy.typing import NDArray
 from starlette.testclient import TestClient
 
-from anamnesis_pipeline.embeddings.base import Role
+from anamnesis_pipeline.embeddings.base import Embedded, Role
 from anamnesis_pipeline.embeddings.hashing import HashingEmbedder
 from anamnesis_pipeline.embeddings.models import find_model
 from anamnesis_pipeline.errors import InvalidVectors
@@ -44,6 +44,9 @@ class Failing:
     model_id, dim = SPACE.model_id, SPACE.dim
 
     def embed(self, texts: Sequence[str], role: Role) -> NDArray[np.float32]:
+        return self.embed_with_tokens(texts, role).vectors
+
+    def embed_with_tokens(self, texts: Sequence[str], role: Role) -> Embedded:
         raise InvalidVectors("the model answers with NaN; take another precision")
 
 
@@ -56,7 +59,12 @@ def embed_some(services: TestServices, space: str, episodes: int) -> None:
     """One checkpoint of so many episodes."""
     rounds = iter([False, True])
     embed_sources(
-        services.store, space, RESERVED_SOURCES, HashingEmbedder(SPACE.dim), episodes, should_pause=lambda: next(rounds)
+        services.store,
+        space,
+        RESERVED_SOURCES,
+        HashingEmbedder(SPACE.dim, token_dims=64),
+        episodes,
+        should_pause=lambda: next(rounds),
     )
 
 
@@ -116,7 +124,7 @@ def test_the_status_follows_the_work_to_its_end_and_searches_are_answered_throug
         "done": 2, "total": 5, "model_id": model,
     }  # fmt: skip
     assert client.post("/api/episodes/search", json={"query": "zeppelin hangar"}).json()["results"]
-    embed_sources(services.store, new, RESERVED_SOURCES, HashingEmbedder(SPACE.dim), 25)
+    embed_sources(services.store, new, RESERVED_SOURCES, HashingEmbedder(SPACE.dim, token_dims=64), 25)
     index_space(services.store, new)
     over = status(client)
     assert (over["state"], over["done"], over["total"], over["active_space"]) == ("complete", 5, 5, new)
@@ -190,7 +198,7 @@ def test_a_complete_space_waits_for_a_yes_where_the_settings_say_so(
 ) -> None:
     monkeypatch.setenv("ANAMNESIS_SWITCH", "ask")
     new = client.post("/api/episodes/reembed", json={}).json()["space"]
-    embed_sources(services.store, new, RESERVED_SOURCES, HashingEmbedder(SPACE.dim), 25)
+    embed_sources(services.store, new, RESERVED_SOURCES, HashingEmbedder(SPACE.dim, token_dims=64), 25)
     index_space(services.store, new, switch=False)
     waiting = status(client)
     assert (waiting["state"], waiting["waiting_for_use"]) == ("complete", True)

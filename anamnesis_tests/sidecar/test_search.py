@@ -47,7 +47,7 @@ def test_a_hit_says_by_what_its_score_was_multiplied_and_what_it_was_made_of(cli
     post("The zeppelin hangar and all that was said of it", metadata={"consolidated_from": ["one", "two"]})
     (hit,) = search(client, "zeppelin")["results"]
     assert hit["consolidated_from"] == ["one", "two"]
-    assert hit["priority_multiplier"] == 1.0
+    assert hit["priority_multiplier"] == 1.2
 
 
 def test_a_hit_points_to_the_records_of_its_own_passage(client: TestClient, services: TestServices) -> None:

@@ -257,6 +257,16 @@ def test_an_excluded_document_is_refused_with_the_reason(client: TestClient) -> 
     assert send(client).status_code == 201
 
 
+def test_a_file_from_an_excluded_folder_is_refused_when_the_client_says_where_it_lies(client: TestClient) -> None:
+    rule = {"kind": "path", "value": "/home/ann/private", "machine": "laptop"}
+    assert client.post("/api/blocklist", json=rule).status_code == 201
+    refused = send(client, path="/home/ann/private/notes.md", instance="laptop")
+    assert (refused.status_code, "/home/ann/private" in refused.json()["detail"]) == (409, True)
+    said = {"text": "# Gecko\n\nIt sleeps in the sun, as the keeper of the zoo wrote.\n", "instance": "laptop"}
+    assert client.post("/api/uploads", json=said | {"path": "/home/ann/private/a.md"}).status_code == 409
+    assert client.post("/api/uploads", json=said | {"path": "/home/ann/public/a.md"}).status_code == 201
+
+
 def test_a_document_that_is_stored_and_excluded_since_is_refused_with_the_reason(client: TestClient) -> None:
     data = b"# Ledger\n\nThe wombat exporter rounds twice, as the review of March found.\n"
     assert send(client, data, project="den").status_code == 201

@@ -10,6 +10,7 @@ from rich.console import Console
 
 from anamnesis_pipeline.errors import StoreBusy, StoreCorrupt
 from anamnesis_pipeline.store.ingest_base import SourceCounts
+from anamnesis_pipeline.supervisor import progress
 from anamnesis_pipeline.supervisor.progress import (
     Snapshot,
     done_text,
@@ -79,6 +80,29 @@ def test_it_is_not_up_to_date_before_the_first_look_and_says_what_it_waits_for()
     assert progress_text(unseen, files=12).startswith("Waiting for the first look at the sources since the start; so")
     assert is_up_to_date([*unseen, at(201), at(207)], files=12)
     assert not is_up_to_date([*unseen, at(201)], files=12), "what it found is read first"
+
+
+def test_what_a_rule_holds_back_is_not_waited_for() -> None:
+    counts = replace(WHOLE, parts=203, kept_away=3)
+    assert is_up_to_date([at(0, counts=counts), at(6, counts=counts)], files=12)
+
+
+def test_without_a_terminal_the_same_is_said_once_and_that_nothing_is_new_once_more(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    out, clock = io.StringIO(), itertools.count(0, 10)
+    stop = threading.Event()
+
+    def read() -> Snapshot:
+        now = next(clock)
+        if now > 150:
+            stop.set()
+        return at(now, embedded=1100)
+
+    monkeypatch.setattr(progress, "_PLAIN_LINE_EVERY_S", 0.0)
+    show_progress(read, 12, Console(file=out, width=40), stop, sample_every_s=0.001)
+    lines = out.getvalue().splitlines()
+    assert ["nothing new" in line for line in lines] == [False, True]
 
 
 def test_files_that_never_arrive_are_not_waited_for_for_ever() -> None:

@@ -1,13 +1,17 @@
 """What `up` starts, and with which settings."""
 
 import os
+from contextlib import closing
 from pathlib import Path
 
 import pytest
 from pydantic import SecretStr
 
 from anamnesis_pipeline.settings import Settings
-from anamnesis_pipeline.supervisor.up import child_environment, child_specs, sidecar_url, wanted_ports
+from anamnesis_pipeline.sources.specs import SourceSpec
+from anamnesis_pipeline.steps.source_specs import put_spec, remove_spec
+from anamnesis_pipeline.supervisor.up import child_environment, child_specs, sidecar_url, waited_for, wanted_ports
+from anamnesis_pipeline.wiring import open_store
 
 
 @pytest.fixture
@@ -46,6 +50,14 @@ def test_no_token_stands_on_a_command_line(settings: Settings) -> None:
 def test_a_service_on_all_addresses_is_reached_over_loopback(settings: Settings) -> None:
     assert sidecar_url(settings.model_copy(update={"bind": "0.0.0.0"})) == "http://127.0.0.1:4010"
     assert sidecar_url(settings.model_copy(update={"bind": "::1"})) == "http://[::1]:4010"
+
+
+def test_a_source_that_was_removed_is_not_waited_for_before_the_memory_is_up_to_date(settings: Settings) -> None:
+    with closing(open_store(settings)) as store:
+        put_spec(store.settings, SourceSpec("notes", "documents", "/notes", host="ann@nas"), [], "box")
+        assert waited_for(settings, store)["notes"] == "ann@nas"
+        remove_spec(store.settings, "notes")
+        assert "notes" not in waited_for(settings, store)
 
 
 def test_every_port_is_checked_and_names_its_variable(settings: Settings) -> None:

@@ -1,0 +1,63 @@
+"""What a score is multiplied with: for the worth of an episode, how far it may be relied on, and its age. Pure."""
+
+import math
+from datetime import datetime
+
+from anamnesis_pipeline.model import RESERVED_SOURCES, EpisodeHead
+from anamnesis_pipeline.search.profiles import Decay, Profile
+from anamnesis_pipeline.search.time_expressions import TimeReference
+from anamnesis_pipeline.search.trust import trust_factor
+
+LOW_VALUE_FACTOR = 0.9
+"""On the score of routine, unless literal tokens alone were asked for."""
+PRIORITY_TAGS = frozenset({"critical", "correction"})
+PRIORITY_FACTOR = 1.5
+TIME_FACTOR = 1.5
+"""Of an episode of the time that the question names. On the 118 questions of LoCoMo that name one: recall@5 .67 against
+.59, and .69 at 2.
+"""
+CANONICAL_FACTOR = 1.2
+"""Of an episode that was made of others."""
+LASTING_KINDS = frozenset(
+    {"document", "section", "code", "preference", "decision", "fact", "topic", "record", "rolling"}
+)
+"""Kinds that do not age."""
+LASTING_TAGS = frozenset({"pinned", "canonical"})
+
+
+def factors_of(head: EpisodeHead, least_value: float, times: TimeReference | None = None) -> dict[str, float]:
+    """Name of a boost -> factor, for those that apply. `times`: what the question names."""
+    found = {"trust": trust_factor(head)}
+    if times is not None and _is_within(head.timestamp, times):
+        found["time"] = TIME_FACTOR
+    if _is_routine(head, least_value):
+        found["value"] = LOW_VALUE_FACTOR
+    if PRIORITY_TAGS & set(head.tags):
+        found["priority"] = PRIORITY_FACTOR
+    elif head.metadata.get("consolidated_from"):
+        found["priority"] = CANONICAL_FACTOR
+    return {name: factor for name, factor in found.items() if factor != 1.0}
+
+
+def aged(score: float, head: EpisodeHead, profile: Profile, now: datetime) -> float:
+    """The score of an episode at its age; what is written down to last has none."""
+    if profile.decay is Decay.NONE or _lasts(head):
+        return score
+    days = max(0.0, (now - head.timestamp).total_seconds() / 86_400)
+    if profile.decay is Decay.MULTIPLICATIVE:
+        return score * (0.5 + 0.5 * math.exp2(-days / profile.half_life_days))
+    return score + 0.3 * math.exp(-days / profile.scale_days)
+
+
+def _is_within(when: datetime, times: TimeReference) -> bool:
+    return (times.since is None or when >= times.since) and (times.until is None or when < times.until)
+
+
+def _lasts(head: EpisodeHead) -> bool:
+    return head.kind in LASTING_KINDS or bool(LASTING_TAGS & set(head.tags)) or "trust" in head.metadata
+
+
+def _is_routine(head: EpisodeHead, least: float) -> bool:
+    """What a client posted under the same name is the client's own, and no judgement of ours."""
+    value = head.metadata.get("value") if head.source not in RESERVED_SOURCES else None
+    return isinstance(value, int | float) and value < least

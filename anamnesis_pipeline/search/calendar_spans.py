@@ -1,0 +1,255 @@
+"""What a phrase that names a time means, as a span of local time. Pure.
+
+Each `read_` takes a match of its pattern in `time_phrases.py` and the moment from which it is seen; None: no such time.
+"""
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import date, datetime, time, timedelta
+
+NOON, EVENING = timedelta(hours=12), timedelta(hours=18)
+DAY, WEEK = timedelta(days=1), timedelta(days=7)
+MONTHS = {
+    name: number
+    for number, names in enumerate(
+        ("january januar jan", "february februar feb", "march märz mar", "april apr", "may mai", "june juni jun",
+         "july juli jul", "august aug", "september sept sep", "october oktober oct", "november nov",
+         "december dezember dec"), 1)
+    for name in names.split()
+}  # fmt: skip
+WEEKDAYS = {
+    name: number
+    for number, names in enumerate(
+        ("monday montag", "tuesday dienstag", "wednesday mittwoch", "thursday donnerstag", "friday freitag",
+         "saturday samstag", "sunday sonntag"))
+    for name in names.split()
+}  # fmt: skip
+SEASONS = {"spring": 3, "summer": 6, "autumn": 9, "fall": 9, "winter": 12}
+NUMBERS = {
+    word: number
+    for number, words in enumerate(
+        ("", "a an one eine einer einem", "two zwei", "three drei", "four vier", "five fünf", "six sechs",
+         "seven sieben", "eight acht", "nine neun", "ten zehn", "eleven elf", "twelve zwölf"))
+    for word in words.split()
+}  # fmt: skip
+VAGUE = {"a couple of": 2, "couple of": 2, "a few": 3, "some": 3, "several": 4, "ein paar": 3}
+MONTH, YEAR = timedelta(days=30.44), timedelta(days=365.25)
+UNITS = {
+    "minute": timedelta(minutes=1), "hour": timedelta(hours=1), "day": DAY, "week": WEEK, "month": MONTH, "year": YEAR,
+    "stunde": timedelta(hours=1), "tag": DAY, "woche": WEEK, "monat": MONTH, "jahr": YEAR,
+}  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class Span:
+    """Local times without zone, `since` < `until`. `certain` is False where a part of it was guessed."""
+
+    since: datetime
+    until: datetime
+    certain: bool = True
+
+
+def days(since: date, until: date, certain: bool = True) -> Span:
+    """From the first midnight to the second."""
+    return Span(datetime.combine(since, time()), datetime.combine(until, time()), certain)
+
+
+def _month(year: int, month: int, count: int = 1, certain: bool = True) -> Span:
+    """`count` whole months; `month` may run over the year's ends."""
+    first, past = divmod(12 * year + month - 1, 12), divmod(12 * year + month - 1 + count, 12)
+    return days(date(first[0], first[1] + 1, 1), date(past[0], past[1] + 1, 1), certain)
+
+
+def _latest(spans: Sequence[Span], now: datetime) -> Span:
+    """The last that has begun, guessed; the first where none has."""
+    chosen = max((span for span in spans if span.since <= now), key=lambda span: span.since, default=spans[0])
+    return Span(chosen.since, chosen.until, certain=False)
+
+
+def _day_of(year: int, month: int, day: int) -> Span | None:
+    try:
+        first = date(year, month, day)
+    except ValueError:
+        return None
+    return days(first, first + DAY)
+
+
+def read_numeric(match: re.Match[str], _now: datetime) -> Span | None:
+    """`2024-03-05`, `2024-03`, `5.3.2024`: a day or a month."""
+    year, month = int(match["y"]), int(match["m"])
+    if match["d"]:
+        return _day_of(year, month, int(match["d"]))
+    return _month(year, month) if 1 <= month <= 12 else None
+
+
+def read_slashed(match: re.Match[str], _now: datetime) -> Span | None:
+    """Day first, as most of the world writes; where both could be the month it is a guess."""
+    first, second, year = int(match["a"]), int(match["b"]), int(match["y"])
+    if second > 12:
+        first, second = second, first
+    span = _day_of(year, second, first)
+    return span and Span(span.since, span.until, certain=first > 12 or first == second)
+
+
+def _is_word(match: re.Match[str]) -> bool:
+    """Whether `may` or `march` is more likely the verb: small letters, no year, no day that is marked as one."""
+    groups = match.groupdict()
+    before = (groups.get("pre") or "").lower()
+    marked = groups["y"] or groups.get("th") or before not in ("", "early", "late", "mid")
+    return match["mon"] in ("may", "march") and not marked
+
+
+def read_month_day(match: re.Match[str], now: datetime) -> Span | None:
+    """`5 March`, `March 5th 2024`: a day, of the last such one where no year is named."""
+    if _is_word(match):
+        return None
+    month, day = MONTHS[match["mon"].lower().rstrip(".")], int(match["d"])
+    if match["y"]:
+        return _day_of(int(match["y"]), month, day)
+    near = [
+        span for back in range(9) if (span := _day_of(now.year - back, month, day))
+    ]  # 29 February may be 8 years ago
+    return _latest(near, now) if near else None
+
+
+def read_month_name(match: re.Match[str], now: datetime) -> Span | None:
+    """`March 2024`, `in March`: a month, the last that has begun where no year is named."""
+    if _is_word(match):
+        return None
+    month = MONTHS[match["mon"].lower()]
+    if match["y"]:
+        return _month(int(match["y"]), month)
+    span = _latest([_month(now.year, month), _month(now.year - 1, month)], now)
+    if (match["pre"] or "").lower() in ("last", "past", "previous") and span.until > now:
+        return _month(now.year - 1, month, certain=False)
+    return span
+
+
+def read_year(match: re.Match[str], _now: datetime) -> Span | None:
+    """`in 2024`."""
+    return _month(int(match["y"]), 1, 12)
+
+
+def read_quarter(match: re.Match[str], now: datetime) -> Span | None:
+    """`Q3 2025`, `in Q3`."""
+    month = 3 * int(match["q"]) - 2
+    if match["y"]:
+        return _month(int(match["y"]), month, 3)
+    return _latest([_month(now.year, month, 3), _month(now.year - 1, month, 3)], now)
+
+
+def read_season(match: re.Match[str], now: datetime) -> Span | None:
+    """`spring 2025`, `last winter`: three months of the northern year."""
+    named, before = match["season"], (match["pre"] or "").lower()
+    month = SEASONS[named.lower()]
+    if match["y"]:
+        return _month(int(match["y"]), month, 3, certain=month != 12)  # which winter a year means is open
+    if not (before or match["the"]) and named in ("Spring", "fall", "Fall"):  # the framework, the verb
+        return None
+    near = [_month(now.year - back, month, 3) for back in range(3)]
+    return _latest([span for span in near if span.until <= now] if before == "last" else near, now)
+
+
+def read_holiday(match: re.Match[str], now: datetime) -> Span | None:
+    """`Christmas 2025`, `new year`: the days that are meant."""
+    name = match["holiday"].lower()
+    eve = name.endswith("eve")
+
+    def of(year: int) -> Span:
+        if name == "halloween":
+            return days(date(year, 10, 31), date(year, 11, 1))
+        if name.startswith("new"):
+            return (
+                days(date(year, 12, 31), date(year + 1, 1, 1))
+                if eve
+                else days(date(year - 1, 12, 31), date(year, 1, 2))
+            )
+        return days(date(year, 12, 24), date(year, 12, 25 if eve else 27))
+
+    return of(int(match["y"])) if match["y"] else _latest([of(now.year + 1 - back) for back in range(3)], now)
+
+
+def read_weekday(match: re.Match[str], now: datetime) -> Span | None:
+    """`last Monday`: of the seven days before today; today only as `this` or `since`."""
+    back = (now.weekday() - WEEKDAYS[match["weekday"].lower()]) % 7
+    if back == 0 and (match["pre"] or "").lower() not in ("this", "since", "seit"):
+        back = 7
+    day = now.date() - back * DAY
+    return days(day, day + DAY)
+
+
+def read_day_word(match: re.Match[str], now: datetime) -> Span | None:
+    """`today`, `yesterday morning`."""
+    word, part = match["day"].lower(), (match["part"] or "").lower()
+    back = {"today": 0, "heute": 0, "yesterday": 1, "gestern": 1}.get(word, 2)
+    day = datetime.combine(now.date() - back * DAY, time())
+    parts = {"morning": (timedelta(), NOON), "afternoon": (NOON, EVENING), "evening": (EVENING, DAY)}
+    first, past = parts.get(part, (EVENING, DAY) if part == "night" else (timedelta(), DAY))
+    return Span(day + first, day + past, certain=back > 0)  # "today" often means "by now"
+
+
+def read_part_of_day(match: re.Match[str], now: datetime) -> Span | None:
+    """A part of a day: `last night`, `this morning`; a night runs from six to six."""
+    today = datetime.combine(now.date(), time())
+    if match["which"].lower() == "last":
+        return Span(today - DAY + EVENING, today + timedelta(hours=6))
+    first, past = {"morning": (timedelta(), NOON), "afternoon": (NOON, EVENING)}.get(
+        match["part"].lower(), (EVENING, DAY)
+    )
+    return Span(today + first, today + past)
+
+
+def read_calendar_unit(match: re.Match[str], now: datetime) -> Span | None:
+    """`last week`, `this month`: the whole of it by the calendar."""
+    unit, back = match["unit"].lower(), 0 if match["which"].lower() in ("this", "diese", "diesen", "dieses") else 1
+    monday = now.date() - now.weekday() * DAY
+    if unit in ("week", "woche"):
+        return days(monday - back * WEEK, monday - (back - 1) * WEEK)
+    if unit in ("weekend", "wochenende"):
+        saturday = monday + 5 * DAY - (WEEK if back or now.weekday() < 5 else timedelta())
+        return days(saturday, saturday + 2 * DAY)
+    if unit in ("month", "monat"):
+        return _month(now.year, now.month - back)
+    if unit == "quarter":
+        return _month(now.year, 3 * ((now.month - 1) // 3) + 1 - 3 * back, 3)
+    return _month(now.year - back, 1, 12)
+
+
+def _amount(match: re.Match[str]) -> tuple[int, bool]:
+    """How many, and whether that was said exactly."""
+    words = " ".join((match["n"] or "one").lower().split())
+    if words in VAGUE:
+        return VAGUE[words], False
+    return (int(words), True) if words.isdecimal() else (NUMBERS[words], True)
+
+
+def _unit(match: re.Match[str]) -> timedelta:
+    word = match["unit"].lower()
+    return next(length for name, length in UNITS.items() if word.startswith(name[:5]))
+
+
+def read_ago(match: re.Match[str], now: datetime) -> Span | None:
+    """As exact as it was said: `three days ago` is that day, `three weeks ago` the days around it."""
+    (count, exact), unit = _amount(match), _unit(match)
+    middle = now - count * unit
+    if unit < DAY:
+        around = max(unit / 2, count * unit / 5)
+        return Span(middle - around, middle + around, exact)
+    if unit == DAY and exact:
+        return days(middle.date(), middle.date() + DAY)
+    slack = {DAY: 2, WEEK: 3}.get(unit, 15 if unit == MONTH else 60) * (1 if exact else 2)
+    return days(middle.date() - slack * DAY, middle.date() + (slack + 1) * DAY, exact and unit <= WEEK)
+
+
+def read_past_units(match: re.Match[str], now: datetime) -> Span | None:
+    """`in the last three days`: up to the end of today."""
+    (count, exact), unit = _amount(match), _unit(match)
+    return Span(now - count * unit, datetime.combine(now.date() + DAY, time()), exact)
+
+
+def read_day_of_month(match: re.Match[str], now: datetime) -> Span | None:
+    """`on the 5th`: of this month or the last one that had it."""
+    whole = [_month(now.year, now.month - back).since for back in range(3)]
+    near = [span for first in whole if (span := _day_of(first.year, first.month, int(match["d"])))]
+    return _latest(near, now) if near else None

@@ -1,0 +1,73 @@
+"""The lists that candidates come from, searched at the same time."""
+
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
+
+import numpy as np
+from numpy.typing import NDArray
+
+from anamnesis_pipeline.errors import AnamnesisError
+from anamnesis_pipeline.model import ScoredPassage, Space, Variant, Where
+from anamnesis_pipeline.search.fusion import Ranking
+from anamnesis_pipeline.search.query import Mode, SearchQuery
+from anamnesis_pipeline.search.words import content_words, literal_tokens
+from anamnesis_pipeline.store.base import Store
+
+LIST_THREADS = 8
+"""Lists searched at once, over all searches: SQLite leaves Python's lock while it reads."""
+
+Waiting = tuple[str, float, Callable[[], list[ScoredPassage]]]
+"""Name and weight of a list of candidates, and a call that waits for it."""
+
+
+class Candidates:
+    """Starts lists of one store. Safe to share between threads."""
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+        self._threads = ThreadPoolExecutor(LIST_THREADS, thread_name_prefix="lists")
+
+    def start_words(self, query: SearchQuery, where: Where, depth: int) -> list[Waiting]:
+        """The full-text lists that this kind of question takes its candidates from, being searched from now on."""
+        if query.mode is Mode.SEMANTIC:
+            return []
+        matching = self._store.text.matching
+        literals = query.text.split() if query.mode is Mode.EXACT else literal_tokens(query.text)
+        lists: list[Waiting] = []
+        if literals:
+            lists.append(("exact", query.profile.literal, partial(matching, literals, depth, where, analyzer="exact")))
+        if query.mode is Mode.HYBRID:
+            words = content_words(query.text)
+            lists += [(f"words_{v}", 1.0, partial(matching, words, depth, where, variant=v)) for v in Variant]
+        return [(name, weight, self._threads.submit(search).result) for name, weight, search in lists if weight]
+
+    def start_dense(self, space: Space, vector: NDArray[np.float32], where: Where, depth: int) -> list[Waiting]:
+        """The lists of nearest vectors, being searched from now on."""
+        nearest = self._store.vectors.nearest
+        return [
+            (f"dense_{v}", 1.0, self._threads.submit(nearest, space.key, v, vector, depth, where).result)
+            for v in space.variants
+        ]
+
+
+def answered(waiting: Sequence[Waiting], degraded: list[str]) -> list[Ranking]:
+    """The lists that could be had; what failed is noted in `degraded`, once."""
+    rankings = []
+    for name, weight, wait in waiting:
+        try:
+            rankings.append(Ranking(name, weight, wait()))
+        except AnamnesisError as exc:
+            note = f"{name}: {exc}"
+            degraded += [note] if note not in degraded else []
+    return rankings
+
+
+def is_exhausted(rankings: Sequence[Ranking], depth: int, floor: float | None) -> bool:
+    """Whether deeper lists would bring nothing: all ended early, or the dense list fell below the floor."""
+    below = any(
+        ranking.name == f"dense_{Variant.TEXT}" and ranking.passages and ranking.passages[-1].score < floor
+        for ranking in rankings
+        if floor
+    )
+    return below or all(len(ranking.passages) < depth for ranking in rankings)

@@ -1,0 +1,111 @@
+"""What is quoted of an episode in a session's context, and how it is attributed. Pure."""
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+from anamnesis_pipeline.model import RESERVED_SOURCES, Episode, Part, SegmentKind, StoredPassage
+from anamnesis_pipeline.search.quoting import id_label, label, one_line, quoted
+from anamnesis_pipeline.search.trust import tier_of
+
+SESSION_CHARS = 8
+
+
+class SourceClass(StrEnum):
+    """Whose words a quote is, those that may be relied on least first: what mixes several is of the first."""
+
+    TOOL = "tool"
+    """What a tool, a command or a machine printed: anybody's words."""
+    POSTED = "posted"
+    """What a client posted, and does not say whose words it is."""
+    SUMMARY = "summary"
+    """Made of other text by a program or an LLM."""
+    FILE = "file"
+    ASSISTANT = "assistant"
+    USER = "user"
+
+
+_CLASS_OF = {
+    SegmentKind.PROMPT: SourceClass.USER,
+    SegmentKind.STEERING: SourceClass.USER,
+    SegmentKind.STATEMENT: SourceClass.ASSISTANT,
+    SegmentKind.THINKING: SourceClass.ASSISTANT,
+    SegmentKind.TOOL_INPUT: SourceClass.ASSISTANT,
+    SegmentKind.AGENT_PROMPT: SourceClass.ASSISTANT,
+    SegmentKind.COMPACT_SUMMARY: SourceClass.SUMMARY,
+    SegmentKind.DOCUMENT: SourceClass.FILE,
+    SegmentKind.OUTLINE: SourceClass.FILE,
+    SegmentKind.CODE: SourceClass.FILE,
+}
+"""Every other kind is of a tool."""
+
+
+@dataclass(frozen=True, slots=True)
+class Item:
+    """One quote. `text` is verbatim; `passage_id` names the passage that it is, if it is one."""
+
+    episode: Episode
+    text: str
+    said_by: SourceClass
+    passage_id: int | None = None
+
+
+def line_of(item: Item, text: str) -> str:
+    """The item as one line: when, where, of what kind, whose words, the words, and where to read more.
+
+    :param text: what is quoted of the item's text, made by `one_line`.
+    """
+    episode = item.episode
+    pieces = [label(episode.kind, 30), _place(episode), f"machine {label(episode.machine or episode.instance, 40)}"]
+    pieces += [f"source {item.said_by}", f"trust {tier}" if (tier := tier_of(episode)) else ""]
+    pieces += [_status(episode)]
+    about = ", ".join(piece for piece in pieces if piece)
+    project = f" in project {label(episode.project)}" if episode.project else ""
+    return f"- On {episode.timestamp:%Y-%m-%d}{project} ({about}): {quoted(text)} [{id_label(episode.episode_id)}]"
+
+
+def _place(episode: Episode) -> str:
+    if episode.session_id and "lines" not in episode.metadata:
+        return f"session {id_label(episode.session_id)[:SESSION_CHARS]}"
+    return f"file {label(episode.path.rsplit('/', 1)[-1], 60)}" if episode.path else ""
+
+
+def _status(episode: Episode) -> str:
+    if episode.status == "active":
+        return ""
+    return f"superseded by {id_label(episode.superseded_by)}" if episode.superseded_by else "superseded"
+
+
+def passage_item(episode: Episode, stored: StoredPassage, part: Part | None) -> Item:
+    """The item that quotes a passage.
+
+    :param part: what the episode was made of, if it was made of one.
+    """
+    return Item(episode, stored.passage.text, said_by(episode, stored, part), stored.passage_id)
+
+
+def said_by(episode: Episode, stored: StoredPassage, part: Part | None) -> SourceClass:
+    """Whose words a passage is: of several speakers the one that may be relied on least."""
+    if part is None or episode.kind == "record":
+        return class_of(episode)
+    ids = set(stored.passage.message_ids)
+    kinds = {s.kind for s in part.segments if s.uuid in ids and _overlap(s.text, stored.passage.text)}
+    kinds = kinds or {s.kind for s in part.segments}
+    return min((_CLASS_OF.get(kind, SourceClass.TOOL) for kind in kinds), key=list(SourceClass).index)
+
+
+def class_of(episode: Episode) -> SourceClass:
+    """Whose words an episode's summary is."""
+    if episode.source == RESERVED_SOURCES[0] and episode.kind != "record":
+        return SourceClass.POSTED
+    return SourceClass.FILE if "lines" in episode.metadata else SourceClass.SUMMARY
+
+
+def _overlap(text: str, passage: str) -> bool:
+    """Whether a passage holds some of a message's text; a passage may begin and end anywhere in it."""
+    lines = [line for line in passage.splitlines() if line.strip()]
+    return any(line in text for line in lines) or any(line in passage for line in text.splitlines() if line.strip())
+
+
+def shown_text(item: Item) -> str:
+    """The item's whole text on one line."""
+    return one_line(item.text)

@@ -1,0 +1,52 @@
+"""Named ways to rank: each stage has its own number, and 0, or none, switches it off. Pure values."""
+
+import math
+from dataclasses import dataclass
+from enum import StrEnum
+
+from anamnesis_pipeline.search.floor import ASKED_LEAST, UNASKED_LEAST
+
+
+class Decay(StrEnum):
+    """How age lowers a score; what is written down to last does not age."""
+
+    NONE = "none"
+    MULTIPLICATIVE = "multiplicative"
+    """score x (0.5 + 0.5 x 2^(-age / half life)), as engram does."""
+    ADDITIVE = "additive"
+    """score + 0.3 x exp(-age / scale), as claude-self-reflect does."""
+
+
+@dataclass(frozen=True, slots=True)
+class Profile:
+    """How much each stage counts. The figures behind the numbers stand in docs/decisions/0014."""
+
+    late: float = 0.7
+    """Weight of the order by late interaction against the fused lists' 1."""
+    neighbours: float = 0.1
+    """Share of the better neighbour's score that a passage gets."""
+    literal: float = 2.0
+    """Weight of the list of literal tokens: an identifier in a question means itself, not what surrounds it."""
+    boosts: bool = True
+    """Whether trust, value and priority count."""
+    newer_first: bool = True
+    """Whether of two statements on the same thing the newer comes first."""
+    curated_first: bool = False
+    """Whether what was written down to be remembered precedes everything else."""
+    floor: float = ASKED_LEAST
+    """Confidence (`floor.confidence`) below which a question gets nothing."""
+    decay: Decay = Decay.NONE
+    half_life_days: float = 30.0
+    scale_days: float = 90.0
+
+
+PROFILES = {
+    "default": Profile(),
+    "facts": Profile(curated_first=True),
+    "recent": Profile(decay=Decay.MULTIPLICATIVE),
+    "context": Profile(floor=UNASKED_LEAST),
+    "plain": Profile(late=0, neighbours=0, boosts=False, newer_first=False, floor=-math.inf),
+}
+"""`facts`: what holds, from who wrote it down. `recent`: what happened lately. `context`: what is put before a session.
+`plain`: the fused lists alone.
+"""

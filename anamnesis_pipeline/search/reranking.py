@@ -1,0 +1,82 @@
+"""The fused lists ordered anew: by late interaction of the first candidates, and by what stands beside them. Pure."""
+
+from collections.abc import Collection, Mapping, Sequence
+from datetime import timedelta
+
+from anamnesis_pipeline.model import RESERVED_SOURCES, EpisodeHead, ScoredPassage
+from anamnesis_pipeline.search.fusion import Ranking, reciprocal_rank_fusion
+
+LATE_K = 10
+"""The constant of the fusion with late interaction."""
+LATE_DEPTH = 60
+"""Candidates whose token vectors are compared. 40 and 100 find the same."""
+BESIDE = timedelta(minutes=30)
+"""Posted episodes so near each other belong to one conversation."""
+
+
+def without_vectors_heard(
+    scores: Mapping[int, float], rankings: Sequence[Ranking], unembedded: Collection[int]
+) -> dict[int, float]:
+    """The scores, where passages that have no vector yet are judged by the lists of words alone: those of vectors
+    cannot hold them.
+    """
+    whole = sum(ranking.weight for ranking in rankings)
+    words = sum(ranking.weight for ranking in rankings if not ranking.name.startswith("dense"))
+    if not words or not unembedded:
+        return dict(scores)
+    return {key: score * whole / words if key in unembedded else score for key, score in scores.items()}
+
+
+def with_late_interaction(
+    scores: Mapping[int, float], late: Mapping[int, float], weight: float, episode_of: Mapping[int, str]
+) -> dict[int, float]:
+    """Two orders fused: by the scores so far, and of those that have one by late interaction. What has none keeps its
+    place in both.
+    """
+    if not late or not weight:
+        return dict(scores)
+    first = sorted(scores, key=lambda key: (-scores[key], -key))
+    second = sorted(late, key=lambda key: (-late[key], -key))
+    places = {key: place for place, key in enumerate(first) if place < LATE_DEPTH and key not in late}
+    for key, place in places.items():
+        second.insert(min(place, len(second)), key)
+    orders = [
+        Ranking(name, share, [ScoredPassage(key, episode_of[key], 0.0) for key in order])
+        for name, share, order in (("first", 1.0, first), ("late", weight, second))
+    ]
+    return reciprocal_rank_fusion(orders, depth=LATE_DEPTH, k=LATE_K)
+
+
+def with_neighbours(
+    scores: Mapping[int, float], share: float, heads: Mapping[str, EpisodeHead], episode_of: Mapping[int, str]
+) -> dict[int, float]:
+    """The scores, each with a share of that of the better one of the passages stored right before and right behind it,
+    if they belong to the same conversation or document.
+    """
+    if not share:
+        return dict(scores)
+    return {
+        key: score + share * max((scores[near] for near in _beside(key, scores, heads, episode_of)), default=0.0)
+        for key, score in scores.items()
+    }
+
+
+def _beside(
+    key: int, scores: Mapping[int, float], heads: Mapping[str, EpisodeHead], episode_of: Mapping[int, str]
+) -> list[int]:
+    mine = heads.get(episode_of[key])
+    if mine is None:
+        return []
+    near = [other for other in (key - 1, key + 1) if other in scores]
+    return [other for other in near if (theirs := heads.get(episode_of[other])) and _together(mine, theirs)]
+
+
+def _together(one: EpisodeHead, other: EpisodeHead) -> bool:
+    if one.episode_id == other.episode_id:
+        return True
+    if one.session_id or other.session_id:
+        return one.session_id == other.session_id
+    if {one.source, other.source} <= set(RESERVED_SOURCES):
+        same = (one.instance, one.project) == (other.instance, other.project)
+        return same and abs(one.timestamp - other.timestamp) <= BESIDE
+    return False

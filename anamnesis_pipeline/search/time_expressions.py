@@ -1,0 +1,172 @@
+"""The time that a question is about: a span (`last week`, `before 5 March`) or an event (`after the migration`). Pure.
+
+Only questions are read: `yesterday` is the day before the asker's now.
+"""
+
+import re
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime, tzinfo
+from enum import StrEnum
+
+from anamnesis_pipeline.search.calendar_spans import Span
+from anamnesis_pipeline.search.time_phrases import Phrase, phrases_in
+
+QUESTION_CHARS = 300
+"""Looked at; a question is short, and what is pasted below it is no question."""
+
+
+class Relation(StrEnum):
+    """How the answer lies to what was named."""
+
+    DURING = "during"
+    BEFORE = "before"
+    AFTER = "after"
+
+
+@dataclass(frozen=True, slots=True)
+class TimeReference:
+    """The times, UTC, between which the answer lies: from `since` on, and before `until`; None is open, never both.
+
+    `words` is what of the text names them. `certain` is False where a part was guessed (a year, what "a few" is, which
+    winter): then a preference rather than a filter.
+    """
+
+    since: datetime | None
+    until: datetime | None
+    relation: Relation
+    words: str
+    certain: bool
+
+
+@dataclass(frozen=True, slots=True)
+class EventReference:
+    """An event that the answer lies before, after or in. `words` tells it; `adjacent`: right before, just after."""
+
+    relation: Relation
+    words: str
+    adjacent: bool
+
+
+_CODE = re.compile(r"`[^`]*`|\S*(?:://|[_=])\S*")
+_THE = r"\s+(?:(?:the|last|this|dem|zum|letzten)\s+)*$"
+_BEFORE = re.compile(rf"\b(before|prior to|earlier than|until|till|up to|by|vor|bis){_THE}", re.I)
+_AFTER = re.compile(rf"\b(?:after|later than|following|nach){_THE}", re.I)
+_SINCE = re.compile(rf"\b(?:since|starting|as of|seit|ab){_THE}", re.I)
+_FROM, _ON = re.compile(rf"\bfrom{_THE}", re.I), re.compile(r"\s+on(?:wards?)?\b", re.I)
+_PART = re.compile(r"\b(early|beginning of|start of|mid|middle of|late|end of)[\s-]+(?:the\s+)?$", re.I)
+_FIRST_OF_TWO = re.compile(r"\b(?:between|from|zwischen|von)\s+(?:the\s+)?$", re.I)
+_JOIN = re.compile(r"\s*(?:and|to|until|till|through|und|bis|-|–)\s+(?:the\s+)?$", re.I)
+
+
+def times_in(text: str, now: datetime, zone: tzinfo) -> TimeReference | None:
+    """The first time that a question names, or None. Never raises for an aware `now` from 1971 to 2099.
+
+    :param now: the asker's now, aware.
+    :param zone: the asker's time zone: a day begins at its midnight.
+    """
+    asked = _CODE.sub(lambda match: " " * len(match[0]), text[:QUESTION_CHARS])
+    local = now.astimezone(zone).replace(tzinfo=None)
+    phrases = phrases_in(asked, local)
+    if not phrases:
+        return None
+    first, start = phrases[0], phrases[0].start
+    if len(phrases) > 1 and (both := _between(asked, first, phrases[1])):
+        words = text[start : phrases[1].end]
+        return _reference(both, Relation.DURING, words, zone)
+    span, start = _part(asked, first)
+    if asked[first.end : first.end + 2] in ("'s", "’s"):  # yesterday's dump: which one, not when
+        span = replace(span, certain=False)
+    named = _reference(span, Relation.DURING, text[start : first.end], zone)
+    return named and _related(asked[:start], named, asked[first.end :])
+
+
+def _related(before: str, named: TimeReference, after: str) -> TimeReference:
+    """The reference as the words around it bound it."""
+    if (match := _BEFORE.search(before)) is not None:
+        whole = match[1].lower() in ("until", "till", "up to", "by", "bis")
+        return replace(named, relation=Relation.BEFORE, since=None, until=named.until if whole else named.since)
+    if _AFTER.search(before):
+        return replace(named, relation=Relation.AFTER, since=named.until, until=None)
+    if _SINCE.search(before) or (_FROM.search(before) and _ON.match(after)):
+        return replace(named, relation=Relation.AFTER, until=None)
+    return named
+
+
+def _between(text: str, first: Phrase, second: Phrase) -> Span | None:
+    """From the one to the other, the first read as seen from the second where it gave no year or lies behind it."""
+    if not _FIRST_OF_TWO.search(text[: first.start]) or not _JOIN.match(text[first.end : second.start]):
+        return None
+    opening: Span | None = first.span
+    if not first.span.certain or first.span.since >= second.span.until:
+        opening = first.reading(second.span.until)
+    if opening is None or opening.since >= second.span.until:
+        return None
+    return Span(opening.since, second.span.until, second.span.certain)
+
+
+def _part(text: str, phrase: Phrase) -> tuple[Span, int]:
+    """The third of a span that is meant by `early`, `mid` or `late`, a guess, and where its words begin."""
+    match, span = _PART.search(text[: phrase.start]), phrase.span
+    third = (span.until - span.since) / 3
+    if match is None or third.days < 2:
+        return span, phrase.start
+    word = match[1].lower()
+    if word.startswith("mid"):
+        return Span(span.since + third, span.until - third, certain=False), match.start()
+    if word in ("late", "end of"):
+        return Span(span.until - third, span.until, certain=False), match.start()
+    return Span(span.since, span.since + third, certain=False), match.start()
+
+
+def _reference(span: Span, relation: Relation, words: str, zone: tzinfo) -> TimeReference | None:
+    since, until = (edge.replace(tzinfo=zone).astimezone(UTC) for edge in (span.since, span.until))
+    if since >= until:  # a zone that left this day out
+        return None
+    return TimeReference(since, until, relation, words, span.certain)
+
+
+_PAST = re.compile(
+    r"\b(?:did|didn't|was|were|had|happened|\w{2,}ed|broke|came|went|made|got|began|said|wrote|took|built|chose|kept)\b",
+    re.I,
+)
+"""A question about an event tells that something has happened."""
+_PRESENT = re.compile(r"\b(?:is|are|be|been|being|gets?|can|must|should)\s+(?:not\s+)?\w+ed\b", re.I)
+"""Participles that tell no past: `is retried`."""
+_EVENT_RELATIONS = {
+    "before": Relation.BEFORE, "prior to": Relation.BEFORE, "after": Relation.AFTER, "following": Relation.AFTER,
+    "during": Relation.DURING, "while": Relation.DURING,
+}  # fmt: skip
+_EVENT = re.compile(
+    r"(?P<adjacent>\b(?:right|just|immediately|directly|shortly|soon|straight)\s+)?"
+    r"\b(?P<relation>before|prior to|after|following|during|while)\s+"
+    r"(?P<words>[^,.?!;\n]{3,120})",
+    re.I,
+)
+_NO_EVENT = re.compile(
+    r"(?:\d|all\b|each\b|every\b|any\b|that\b|this\b|it\b|you\b|a while\b|a bit\b|and\b|or\b|long\b|the fact\b|"
+    r"(?:half |quite )?an?\s+(?:second|minute|hour|day|week|month|year)s?\b)",
+    re.I,
+)
+"""What follows `after` and tells no event: an amount, what always holds, what was said before."""
+_ASKS_ON = re.compile(r"\s+(?:what|why|who|how|which|where|did|do|does|was|were|we|i|they|there)\b", re.I)
+
+
+def event_in(text: str) -> EventReference | None:
+    """The event that a question in the past tense asks around: `what broke right after the migration?`
+
+    A time (`after 5 March`) is none, nor what always holds (`before each run`).
+    """
+    asked = text[:QUESTION_CHARS]
+    match = _EVENT.search(asked)
+    if match is None or _NO_EVENT.match(match["words"]):
+        return None
+    told = asked[match.start("relation") : match.end()]
+    if any(phrase.start <= len("prior to the ") for phrase in phrases_in(told, datetime(2020, 1, 1))):
+        return None
+    follows = _ASKS_ON.search(match["words"]) if match.start() == 0 else None  # `after the move what broke`
+    end = match.start("words") + follows.start() if follows else match.end()
+    asking = _PRESENT.sub(" ", f"{asked[: match.start()]} {asked[end:]}")
+    if not _PAST.search(asking):
+        return None
+    words = asked[match.start("words") : end].strip()
+    return EventReference(_EVENT_RELATIONS[match["relation"].lower()], words, match["adjacent"] is not None)

@@ -1,0 +1,185 @@
+"""What a session is told of the memory."""
+
+from collections.abc import Iterable
+from datetime import UTC, datetime
+from typing import Annotated, Literal
+
+from fastapi import APIRouter, Query
+from pydantic import BaseModel, ConfigDict, Field
+from starlette.requests import Request
+from starlette.responses import Response
+from typing_extensions import TypedDict
+
+from anamnesis_pipeline.errors import InvalidEpisode
+from anamnesis_pipeline.search.context_items import Item, SourceClass
+from anamnesis_pipeline.search.trust import tier_of
+from anamnesis_pipeline.sidecar.admission import Admission
+from anamnesis_pipeline.sidecar.documentation import PROBLEMS
+from anamnesis_pipeline.sidecar.fields import WHOLE, WORDED_PATTERN, Name
+from anamnesis_pipeline.sidecar.rendering import json_reply, utc_text
+from anamnesis_pipeline.sidecar.services import Services, Uses
+from anamnesis_pipeline.steps.context import ContextAnswer, ContextMaker, ContextRequest
+from anamnesis_pipeline.steps.handoff import HANDOFF_TOKENS
+from anamnesis_pipeline.wiring import effective_settings, open_pieces
+
+MAX_TOKENS = 8_000
+MAX_ITEM_CHARS = 1_200
+
+router = APIRouter(tags=["context"], responses=PROBLEMS)
+
+Folder = Annotated[str, Field(max_length=4_096, pattern=WORDED_PATTERN)]
+Prompt = Annotated[str, Field(max_length=200_000, pattern=WORDED_PATTERN)]
+
+
+class ContextIn(BaseModel):
+    """What is known of a session. Without `query` it starts."""
+
+    model_config = ConfigDict(extra="forbid", strict=True)
+
+    query: Annotated[Prompt | None, Field(description="What the user typed; without it the session starts")] = None
+    cwd: Annotated[Folder | None, Field(description="Working directory; tells the project")] = None
+    project: Annotated[Name | None, Field(description="Instead of `cwd`; a bare name will do")] = None
+    machine: Annotated[Name | None, Field(description="Where `cwd` is; default: the setting `machine`")] = None
+    session_id: Annotated[Name | None, Field(description="Nothing is shown to a session twice")] = None
+    source: Annotated[
+        Literal["startup", "resume", "clear", "compact", "fork"] | None,
+        Field(description="How the session starts; after `clear` and `compact` everything may come again"),
+    ] = None
+    max_tokens: Annotated[int, Field(ge=0, le=MAX_TOKENS, description="Of all of `text`; 0: nothing"), WHOLE] = 800
+
+    def request(self) -> ContextRequest:
+        """The same as the maker takes it."""
+        return ContextRequest(
+            query=self.query or "",
+            cwd=self.cwd or "",
+            project=self.project or "",
+            machine=self.machine or "",
+            session_id=self.session_id or "",
+            source=self.source or "",
+            max_tokens=self.max_tokens,
+        )
+
+
+class SkippedOut(TypedDict):
+    """Quotes left out: shown to the session before, too much for `max_tokens`, not telling enough."""
+
+    shown: int
+    budget: int
+    floor: int
+
+
+class ContextOut(TypedDict):
+    """What to put into the session, word for word; empty when there is nothing to say. `episodes`: what is quoted, to
+    read more. `projects`: what the session was taken to be about.
+    """
+
+    text: str
+    tokens: int
+    episodes: list[str]
+    projects: list[str]
+    skipped: SkippedOut
+
+
+@router.post("/api/context", response_model=ContextOut)
+async def make_context(wanted: ContextIn, request: Request, services: Uses) -> Response:
+    """What the memory has to say to a session: on its prompt, or on where its project stands when it starts.
+
+    The text is one block of dated quotes that ingest recognizes and never remembers. It is empty when nothing is
+    relevant enough, and repeats nothing within a `session_id`.
+    """
+    admission: Admission = request.app.state.admission
+
+    def answer() -> Response:
+        return json_reply(_body(maker_of(services).make(wanted.request(), datetime.now(UTC))))
+
+    return await admission.run(answer)
+
+
+class ItemOut(TypedDict):
+    """A quote: `source_class` says whose words it is, `trust` how far it may be relied on, if that is known."""
+
+    episode_id: str
+    timestamp: str
+    project: str
+    machine: str
+    session_id: str
+    kind: str
+    source_class: SourceClass
+    trust: str
+    text: str
+
+
+class HandoffOut(TypedDict):
+    """Where a project stands. `text` is the same as one block of quotes, as far as it fits."""
+
+    projects: list[str]
+    text: str
+    tokens: int
+    decisions: list[ItemOut]
+    open_loops: list[ItemOut]
+    new: list[ItemOut]
+    recent: list[ItemOut]
+    facts: list[ItemOut]
+
+
+@router.get("/api/handoff", response_model=HandoffOut)
+def get_handoff(
+    *,
+    services: Uses,
+    project: Annotated[Name | None, Query(description="A bare name will do")] = None,
+    cwd: Annotated[Folder | None, Query(description="Working directory, instead of `project`")] = None,
+    machine: Annotated[Name | None, Query(description="Where `cwd` is; default: the setting `machine`")] = None,
+    max_tokens: Annotated[int, Query(ge=0, le=HANDOFF_TOKENS, description="Of `text`")] = HANDOFF_TOKENS,
+) -> Response:
+    """Where a project stands, as of now: latest decisions, open loops, what came in since the last session, recent
+    work, and what was written down to be remembered; at most five each. Name a `project` or a `cwd`.
+    """
+    if project is None and cwd is None:
+        raise InvalidEpisode("project", "name a project, or a cwd")
+    asked = ContextRequest(project=project or "", cwd=cwd or "", machine=machine or "", max_tokens=max_tokens)
+    projects, handoff, block = maker_of(services).handoff(asked)
+    return json_reply(
+        {
+            "projects": list(projects), "text": block.text, "tokens": block.tokens,
+            "decisions": _items(handoff.decisions), "open_loops": _items(handoff.open_loops),
+            "new": _items(handoff.new), "recent": _items(handoff.recent), "facts": _items(handoff.facts),
+        }
+    )  # fmt: skip
+
+
+def _items(items: Iterable[Item]) -> list[ItemOut]:
+    return [
+        {
+            "episode_id": item.episode.episode_id,
+            "timestamp": utc_text(item.episode.timestamp),
+            "project": item.episode.project,
+            "machine": item.episode.machine or item.episode.instance,
+            "session_id": item.episode.session_id,
+            "kind": item.episode.kind,
+            "source_class": item.said_by,
+            "trust": tier_of(item.episode),
+            "text": item.text[:MAX_ITEM_CHARS],
+        }
+        for item in items
+    ]
+
+
+def maker_of(services: Services) -> ContextMaker:
+    """What makes contexts with these services."""
+    store = services.store
+    return ContextMaker(
+        store, services.engine, open_pieces(), services.settings.machine,
+        lambda: effective_settings(store).private_projects,
+    )  # fmt: skip
+
+
+def _body(answer: ContextAnswer) -> ContextOut:
+    return {
+        "text": answer.text,
+        "tokens": answer.tokens,
+        "episodes": list(answer.episodes),
+        "projects": list(answer.projects),
+        "skipped": {
+            "shown": answer.skipped["shown"], "budget": answer.skipped["budget"], "floor": answer.skipped["floor"],
+        },
+    }  # fmt: skip

@@ -1,0 +1,73 @@
+"""Rolling episodes: notes that a session adds to."""
+
+from datetime import UTC, datetime
+from typing import Annotated
+
+from fastapi import APIRouter
+from pydantic import BaseModel, ConfigDict, Field
+from starlette.responses import Response
+from typing_extensions import TypedDict
+
+from anamnesis_pipeline.sidecar.documentation import PROBLEMS
+from anamnesis_pipeline.sidecar.fields import WORDED_PATTERN, Name, Tags
+from anamnesis_pipeline.sidecar.rendering import json_reply
+from anamnesis_pipeline.sidecar.services import Uses
+from anamnesis_pipeline.steps.rolling import MOST_DELTA_CHARS, Delta, Rolled, upsert
+
+router = APIRouter(prefix="/api/episodes/rolling", tags=["episodes"], responses=PROBLEMS)
+
+Handle = Annotated[str, Field(max_length=60, pattern=WORDED_PATTERN)]
+
+
+class DeltaIn(BaseModel):
+    """What a session adds to its notes."""
+
+    model_config = ConfigDict(extra="forbid", strict=True)
+
+    handle: Annotated[Handle, Field(description="Who writes, or what about; part of the episode's id")]
+    session_id: Name
+    delta: Annotated[str, Field(max_length=MOST_DELTA_CHARS, pattern=WORDED_PATTERN)]
+    machine: Annotated[Handle | None, Field(description="Default: the setting `machine`")] = None
+    project: Annotated[Name | None, Field(description="Default: that in which the session began, if known")] = None
+    tags: Tags = []
+
+
+class RolledOut(TypedDict):
+    """The rolling episode as it is now. `appended` is false when it ended with this very delta; `closed` is the id of
+    the episode that its oldest text went into with this call.
+    """
+
+    episode_id: str
+    created: bool
+    appended: bool
+    chars: int
+    tags: list[str]
+    closed: str | None
+
+
+@router.post("/upsert", response_model=RolledOut, status_code=200, responses={201: {"model": RolledOut}})
+def upsert_rolling(wanted: DeltaIn, services: Uses) -> Response:
+    """Append to the rolling episode of a session, `ep_rolling_<machine>_<handle>_<first 8 of the session>`: 201 when it
+    was made, 200 when it was there. The next search finds the text. 409 when another session has the id.
+    """
+    delta = Delta(
+        handle=wanted.handle,
+        session_id=wanted.session_id,
+        text=wanted.delta,
+        machine=wanted.machine or services.settings.machine,
+        tags=tuple(wanted.tags),
+        project=wanted.project or "",
+    )
+    rolled = upsert(services.store, services.poster, delta, lambda: datetime.now(UTC))
+    return json_reply(_body(rolled), 201 if rolled.created else 200)
+
+
+def _body(rolled: Rolled) -> RolledOut:
+    return {
+        "episode_id": rolled.episode.episode_id,
+        "created": rolled.created,
+        "appended": rolled.appended,
+        "chars": len(rolled.episode.raw_exchange),
+        "tags": list(rolled.episode.tags),
+        "closed": rolled.closed,
+    }

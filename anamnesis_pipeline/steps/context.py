@@ -1,0 +1,234 @@
+"""What a session is told of the memory: what answers its prompt, or where its project stands."""
+
+import logging
+from collections import Counter
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field, replace
+from datetime import datetime
+from itertools import count
+
+from anamnesis_pipeline.embeddings.pieces import PieceCounter
+from anamnesis_pipeline.errors import AnamnesisError
+from anamnesis_pipeline.model import Episode, Part, Where
+from anamnesis_pipeline.search.context_items import Item, passage_item
+from anamnesis_pipeline.search.engine import Engine
+from anamnesis_pipeline.search.folding import fold
+from anamnesis_pipeline.search.handoff import Handoff
+from anamnesis_pipeline.search.profiles import PROFILES
+from anamnesis_pipeline.search.query import Hit, SearchQuery
+from anamnesis_pipeline.search.telling import says_what_it_asks, telling
+from anamnesis_pipeline.search.token_budget import Block, Section, fitted
+from anamnesis_pipeline.search.words import content_words
+from anamnesis_pipeline.steps.folder_project import projects_called, projects_of_folder
+from anamnesis_pipeline.steps.handoff import read_handoff
+from anamnesis_pipeline.steps.llm_choice import is_private
+from anamnesis_pipeline.store.base import Store
+from anamnesis_pipeline.store.context_base import SessionMemory, Shown
+
+CANDIDATES = 12
+"""Hits that are looked at for one prompt."""
+QUOTE_TOKENS = 64
+"""Of one quote that answers a prompt."""
+ASKED_HEAD, ASKED_TAIL = 1_500, 500
+"""Characters of a long prompt that are searched for: what is pasted between them says little of what is asked."""
+EMPTIED = frozenset({"clear", "compact"})
+"""How a session starts whose context was emptied: what it was shown may come again."""
+LEAST_TOKENS = 60
+"""Below this no quote has room beside the fence."""
+SAME_AMONG = 60
+"""Items shown last with which new ones are compared by their words."""
+
+log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class ContextRequest:
+    """Who asks for context. Empty fields are not known. `query` empty: the session starts.
+
+    :param machine: where `cwd` is; empty: here.
+    :param source: how the session starts, in the words of Claude Code.
+    """
+
+    query: str = ""
+    cwd: str = ""
+    project: str = ""
+    machine: str = ""
+    session_id: str = ""
+    source: str = ""
+    max_tokens: int = 800
+
+
+@dataclass(frozen=True, slots=True)
+class ContextAnswer:
+    """What to put into a session. `skipped` counts what was left out by reason: shown, budget, floor."""
+
+    text: str = ""
+    tokens: int = 0
+    episodes: tuple[str, ...] = ()
+    projects: tuple[str, ...] = ()
+    skipped: Counter[str] = field(default_factory=Counter)
+
+
+class ContextMaker:
+    """Makes the context of sessions. Stateless; what sessions were shown is in the store."""
+
+    def __init__(
+        self,
+        store: Store,
+        engine: Engine,
+        pieces: PieceCounter,
+        machine: str,
+        private: Callable[[], Sequence[str]] = lambda: (),
+    ) -> None:
+        """:param machine: the name of this machine, whose disk tells projects.
+        :param private: projects that sessions of others are told nothing of.
+        """
+        self._store, self._engine, self._pieces, self._machine = store, engine, pieces, machine
+        self._private = private
+
+    def make(self, asked: ContextRequest, now: datetime) -> ContextAnswer:
+        """The block for a session. What is in it counts as shown to the session from now on."""
+        if asked.session_id and asked.source in EMPTIED:
+            self._store.context.restart(asked.session_id, now)
+        if asked.max_tokens < LEAST_TOKENS:
+            return ContextAnswer()
+        memory = self._store.context.session(asked.session_id) if asked.session_id else SessionMemory()
+        projects = self.projects(asked)
+        skipped: Counter[str] = Counter()
+        words = content_words(asked.query)
+        if asked.query:
+            sections = self._answering(asked, projects, memory, skipped)
+        else:
+            sections = read_handoff(self._store, projects, _own_session(asked)).sections()
+        sections = self._unseen(sections, asked.session_id, memory, skipped)
+        block, out = fitted(sections, asked.max_tokens, words, self._pieces)
+        if asked.session_id and block.items:
+            block, out = self._claimed(block, out, sections, asked, words, now, skipped)
+        skipped["budget"] += len(out)
+        ids = tuple(dict.fromkeys(item.episode.episode_id for item in block.items))
+        self._track(ids, now)
+        return ContextAnswer(block.text, block.tokens, ids, projects, skipped)
+
+    def handoff(self, asked: ContextRequest) -> tuple[tuple[str, ...], Handoff, Block]:
+        """The projects that a request is about, where they stand, and that as a block. Counts as shown to nobody."""
+        projects = self.projects(asked)
+        handoff = read_handoff(self._store, projects)
+        block, _ = fitted(handoff.sections(), asked.max_tokens, (), self._pieces)
+        return projects, handoff, block
+
+    def projects(self, asked: ContextRequest) -> tuple[str, ...]:
+        """The stored projects that a request is about; none: not known."""
+        if asked.project:
+            return projects_called(self._store, asked.project)
+        if not asked.cwd:
+            return ()
+        machine = asked.machine or self._machine
+        return projects_of_folder(self._store, asked.cwd, machine, is_here=machine == self._machine)
+
+    def _answering(
+        self, asked: ContextRequest, projects: tuple[str, ...], memory: SessionMemory, skipped: Counter[str]
+    ) -> list[Section]:
+        """What answers a prompt well enough."""
+        if not says_what_it_asks(asked.query) or (asked.project and not projects):
+            return []
+        query = SearchQuery(
+            _cut(asked.query), CANDIDATES, where=Where(projects=projects), track=False, explain=True,
+            profile=PROFILES["context"],
+        )  # fmt: skip
+        private = () if projects else self._private()
+        found = [hit for hit in self._engine.search(query).hits if _is_of(hit.episode.project, projects)]
+        hits = [hit for hit in found if not is_private(hit.episode.project, private)]
+        clear = telling(hits, is_stranger=bool(asked.cwd) and not projects)
+        skipped["floor"] += len(hits) - len(clear)
+        known = {shown.episode_id for shown in memory.shown}
+        new = [hit for hit in clear if not known & {hit.episode.episode_id, *hit.also}]
+        skipped["shown"] += len(clear) - len(new)
+        parts = self._parts(hit.episode for hit in new)
+        return [Section("", [_item(hit, parts) for hit in new], QUOTE_TOKENS)]
+
+    def _unseen(
+        self, sections: Sequence[Section], session_id: str, memory: SessionMemory, skipped: Counter[str]
+    ) -> list[Section]:
+        """The sections without what the session knows: what it was shown, its like, and what it said itself since its
+        context was emptied.
+        """
+        known = {shown.episode_id for shown in memory.shown}
+        texts = self._texts(memory.shown[-SAME_AMONG:])
+        new = [
+            [
+                item
+                for item in section.items
+                if not (_said_it(item, session_id, memory) or item.episode.episode_id in known)
+            ]
+            for section in sections
+        ]
+        groups = fold([*texts, *(item.text for items in new for item in items)])
+        again = {number - len(texts) for group in groups for number in group[1:]}
+        numbered = count()
+        found = [
+            replace(section, items=[item for item in items if next(numbered) not in again])
+            for section, items in zip(sections, new, strict=True)
+        ]
+        skipped["shown"] += sum(len(section.items) for section in sections) - sum(len(s.items) for s in found)
+        return found
+
+    def _texts(self, shown: Sequence[Shown]) -> list[str]:
+        """What the session saw of these, as it is now; what was deleted since is not compared."""
+        passages = self._store.episodes.passages([s.passage_id for s in shown if s.passage_id is not None])
+        episodes = self._store.episodes.get([s.episode_id for s in shown if s.passage_id is None])
+        return [p.passage.text for p in passages.values()] + [e.summary for e in episodes.values()]
+
+    def _claimed(
+        self,
+        block: Block,
+        out: list[Item],
+        sections: Sequence[Section],
+        asked: ContextRequest,
+        words: Sequence[str],
+        now: datetime,
+        skipped: Counter[str],
+    ) -> tuple[Block, list[Item]]:
+        """The block with only what no other call showed the session meanwhile."""
+        shown = [Shown(item.episode.episode_id, item.passage_id) for item in block.items]
+        mine = self._store.context.show(asked.session_id, shown, now)
+        if mine == {item.episode_id for item in shown}:
+            return block, out
+        skipped["shown"] += len(shown) - len(mine)
+        kept = [replace(s, items=[i for i in s.items if i.episode.episode_id in mine]) for s in sections]
+        return fitted(kept, asked.max_tokens, words, self._pieces)[0], out
+
+    def _track(self, ids: Sequence[str], now: datetime) -> None:
+        try:
+            self._store.episodes.track(ids, now)
+        except AnamnesisError as exc:  # an answer is worth more than its count
+            log.warning("what a session was told is not counted as retrieved: %s", exc)
+
+    def _parts(self, episodes: Iterable[Episode]) -> dict[str, Part]:
+        return {part.part_id: part for part in self._store.forgetting.parts([e.episode_id for e in episodes])}
+
+
+def _own_session(asked: ContextRequest) -> str:
+    """The session whose own words are in its context."""
+    return "" if asked.source in EMPTIED else asked.session_id
+
+
+def _item(hit: Hit, parts: dict[str, Part]) -> Item:
+    return passage_item(hit.episode, hit.passage, parts.get(hit.episode.episode_id))
+
+
+def _is_of(project: str, projects: Sequence[str]) -> bool:
+    """Whether an episode is of one of the projects, by its whole name: a search also takes those that end like it."""
+    return not projects or project in projects
+
+
+def _said_it(item: Item, session_id: str, memory: SessionMemory) -> bool:
+    """Whether a quote is of the session itself, and still in its context."""
+    if not session_id or item.episode.session_id != session_id:
+        return False
+    return memory.restarted_at is None or item.episode.timestamp >= memory.restarted_at
+
+
+def _cut(text: str) -> str:
+    if len(text) <= ASKED_HEAD + ASKED_TAIL:
+        return text
+    return f"{text[:ASKED_HEAD]}\n{text[-ASKED_TAIL:]}"

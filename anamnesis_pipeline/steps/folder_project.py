@@ -1,0 +1,63 @@
+"""Which stored project somebody works on who says only in which folder."""
+
+from collections.abc import Iterable, Sequence
+from pathlib import PurePosixPath
+
+from anamnesis_pipeline.exchanges.projects import project_label, resolved_project
+from anamnesis_pipeline.search.engine import labels_of
+from anamnesis_pipeline.steps.projects import SEEN, project_aliases
+from anamnesis_pipeline.store.base import Store
+from anamnesis_pipeline.store.project_names import store_name
+
+MOST_LABELS = 5
+"""Projects that one bare name may mean; of more the first."""
+PARENTS = 12
+"""Folders above one that are looked up."""
+
+
+def projects_called(store: Store, name: str) -> tuple[str, ...]:
+    """The stored projects that a name means, under the names they are called by: `api` means `acme/api`, too."""
+    called = store_name(project_aliases(store), name)
+    if store.context.has_project(called):
+        return (called,)
+    return tuple(labels_of(name, store.episodes.projects())[:MOST_LABELS])
+
+
+def projects_of_folder(store: Store, cwd: str, machine: str, *, is_here: bool) -> tuple[str, ...]:
+    """The stored projects of a working directory, named as ingest names them; none: nothing is stored of it.
+
+    A folder that no project is of takes the one project that bears its name, if there is only one.
+
+    :param is_here: the folder is of this machine, whose disk may be read; of another, only what was seen of it counts.
+    """
+    aliases = project_aliases(store)
+    for name in _names(store, cwd, machine, is_here=is_here):
+        if store.context.has_project(called := store_name(aliases, name)):
+            return (called,)
+    base = project_label(cwd).rsplit("/", 1)[-1]
+    same = [label for label in store.episodes.projects() if label.rsplit("/", 1)[-1] == base] if base else []
+    return tuple(same) if len(same) == 1 else ()
+
+
+def _names(store: Store, cwd: str, machine: str, *, is_here: bool) -> Iterable[str]:
+    """What the folder may be called, the surest first: by its repository, as it was seen, by its path, and as the
+    folders around it were seen.
+    """
+    if is_here and (found := resolved_project(cwd)) is not None:
+        yield found
+    folders = [cwd, *map(str, _parents(cwd))]
+    prefixes = [SEEN, f"{SEEN}{machine}:"] if is_here else [f"{SEEN}{machine}:"]
+    for number, folder in enumerate(folders):
+        for prefix in prefixes:
+            if (seen := store.settings.get(prefix + folder)) is not None:
+                yield str(seen)
+        if number == 0:
+            yield project_label(cwd)
+
+
+def _parents(cwd: str) -> Sequence[PurePosixPath]:
+    """The folders around one, but those that hold homes: a project of a whole home is none of what is in it."""
+    if not cwd.startswith("/"):
+        return []
+    outer = {"", "/", "~", "/home", "/Users"}
+    return [p for p in list(PurePosixPath(cwd).parents)[:PARENTS] if project_label(str(p)) not in outer]

@@ -1,0 +1,72 @@
+"""Reads what the hand-off of a project is made of. What it costs does not grow with what is stored."""
+
+from collections.abc import Iterable, Sequence
+from datetime import datetime
+
+from anamnesis_pipeline.model import Episode
+from anamnesis_pipeline.search.handoff import ENDS, SESSIONS, Handoff, Work, handoff_of
+from anamnesis_pipeline.store.base import Store
+
+HANDOFF_TOKENS = 2_000
+"""Most that the hand-off of a project has."""
+RECORDS = 40
+REMEMBERED = 10
+"""Of each kind that clients post."""
+CURATED = 40
+TALK = 60
+"""Exchanges of one read; a long session may fill several."""
+TALK_READS = 4
+TOLD = 30
+"""Of the newest exchanges the messages are looked at."""
+_POSTED_KINDS = ("decision", "correction", "preference", "procedure", "lesson", "fact", "error")
+_NOTE_KINDS = ("note", "rolling")
+
+
+def read_handoff(store: Store, projects: Sequence[str], without: str = "") -> Handoff:
+    """The hand-off of these projects, as one; empty without projects.
+
+    :param without: the session that asks; what it said itself is left out.
+    """
+    if not projects:
+        return Handoff()
+    talk = [e for e in _talk(store, projects) if not without or e.session_id != without]
+    recent = [episode.episode_id for episode in (*talk[:TOLD], *_last_of_sessions(talk))]
+    parts = {part.part_id: part for part in store.forgetting.parts(list(dict.fromkeys(recent)))}
+    work = Work(
+        records=_newest(store, projects, ("record",), RECORDS) + _newest(store, projects, _POSTED_KINDS, REMEMBERED),
+        curated=_sorted(e for project in projects for e in store.context.newest_tagged(project, "curated", CURATED)),
+        notes=_newest(store, projects, _NOTE_KINDS, REMEMBERED),
+        documents=_newest(store, projects, ("document",), REMEMBERED),
+        talk=talk,
+        parts=parts,
+    )
+    return handoff_of(work)
+
+
+def _talk(store: Store, projects: Sequence[str]) -> list[Episode]:
+    """The newest exchanges, until they are of enough sessions."""
+    found: list[Episode] = []
+    before: datetime | None = None
+    for _ in range(TALK_READS):
+        read = [e for p in projects for e in store.context.newest(p, "exchange", TALK, before)]
+        found += _sorted(read)
+        if len(read) < TALK or len({e.session_id for e in found}) > SESSIONS:
+            break
+        before = found[-1].timestamp
+    return found
+
+
+def _last_of_sessions(talk: Sequence[Episode]) -> list[Episode]:
+    """The last exchanges of each session: how it ended."""
+    ends: dict[str, list[Episode]] = {}
+    for episode in talk:
+        ends.setdefault(episode.session_id, []).append(episode)
+    return [episode for session in ends.values() if session[0].session_id for episode in session[:ENDS]]
+
+
+def _newest(store: Store, projects: Sequence[str], kinds: Sequence[str], limit: int) -> list[Episode]:
+    return _sorted(e for project in projects for kind in kinds for e in store.context.newest(project, kind, limit))
+
+
+def _sorted(episodes: Iterable[Episode]) -> list[Episode]:
+    return sorted(episodes, key=lambda episode: (episode.timestamp, episode.episode_id), reverse=True)

@@ -1,0 +1,179 @@
+"""Each stage of the ranking by itself."""
+
+from datetime import UTC, datetime, timedelta
+
+import numpy as np
+import pytest
+
+from anamnesis_pipeline.model import EpisodeHead, Passage, ScoredPassage, StoredPassage
+from anamnesis_pipeline.search.boosts import aged, factors_of
+from anamnesis_pipeline.search.excerpts import excerpt_of
+from anamnesis_pipeline.search.floor import confidence, says_nothing
+from anamnesis_pipeline.search.freshness import Statement, asks_what_holds, newer_first
+from anamnesis_pipeline.search.fusion import Ranking
+from anamnesis_pipeline.search.late_interaction import max_similarities
+from anamnesis_pipeline.search.profiles import Decay, Profile
+from anamnesis_pipeline.search.reranking import with_late_interaction, with_neighbours, without_vectors_heard
+from anamnesis_pipeline.search.time_expressions import times_in
+from anamnesis_pipeline.store.base import TokenRows
+
+NOW = datetime(2026, 6, 1, tzinfo=UTC)
+
+
+def head(episode_id: str = "a", **fields: object) -> EpisodeHead:
+    values = {"source": "logs", "timestamp": NOW, "instance": "mac", "project": "api", "kind": "exchange", **fields}
+    return EpisodeHead(episode_id=episode_id, summary="", **values)  # type: ignore[arg-type]
+
+
+def ranking(name: str, *keys: int, weight: float = 1.0, score: float = 0.5) -> Ranking:
+    return Ranking(name, weight, [ScoredPassage(key, f"e{key}", score) for key in keys])
+
+
+def test_each_token_of_the_query_counts_its_nearest_token_by_its_weight() -> None:
+    query = np.array([[0.75, 0.0], [0.0, 0.25]], dtype=np.float32)
+    matrix = np.array([[127, 0], [0, 127], [127, 0], [-127, 0]], dtype=np.int8)
+    tokens = TokenRows((7, 8), np.array([0, 2]), matrix)
+    assert max_similarities(query, tokens) == pytest.approx({7: 1.0, 8: 0.75})
+
+
+def test_without_token_vectors_nothing_is_compared() -> None:
+    empty = TokenRows((), np.empty(0, dtype=np.intp), np.empty((0, 2), dtype=np.int8))
+    assert max_similarities(np.ones((1, 2), dtype=np.float32), empty) == {}
+
+
+def test_late_interaction_reorders_and_leaves_what_has_no_token_vectors_in_its_place() -> None:
+    episode_of = {key: f"e{key}" for key in (1, 2, 3)}
+    scores = {1: 0.9, 2: 0.8, 3: 0.7}
+    after = with_late_interaction(scores, {1: 0.1, 3: 0.9}, 3.0, episode_of)
+    assert max(after, key=lambda key: after[key]) == 3
+    assert sorted(after, key=lambda key: -after[key])[1] == 2
+    assert with_late_interaction(scores, {}, 3.0, episode_of) == scores
+    assert with_late_interaction(scores, {3: 0.9}, 0.0, episode_of) == scores
+
+
+def test_what_has_no_vector_yet_is_judged_by_words_alone() -> None:
+    lists = [ranking("dense_text", 1), ranking("words_text", 2)]
+    assert without_vectors_heard({1: 0.5, 2: 0.5}, lists, {2}) == {1: 0.5, 2: 1.0}
+
+
+@pytest.mark.parametrize(
+    ("one", "other", "together"),
+    [
+        (head("a"), head("a"), True),
+        (head("a", session_id="s"), head("b", session_id="s"), True),
+        (head("a", session_id="s"), head("b", session_id="t"), False),
+        (head("a", source="direct"), head("b", source="direct", timestamp=NOW + timedelta(minutes=5)), True),
+        (head("a", source="direct"), head("b", source="direct", timestamp=NOW + timedelta(hours=2)), False),
+        (head("a", source="direct"), head("b", source="direct", project="web"), False),
+        (head("a"), head("b"), False),
+    ],
+)
+def test_neighbours_of_one_conversation_lift_each_other(one: EpisodeHead, other: EpisodeHead, together: bool) -> None:
+    heads = {one.episode_id: one, other.episode_id: other}
+    episode_of = {4: one.episode_id, 5: other.episode_id, 9: one.episode_id}
+    after = with_neighbours({4: 0.4, 5: 0.8, 9: 0.1}, 0.5, heads, episode_of)
+    assert after == pytest.approx({4: 0.8 if together else 0.4, 5: 1.0 if together else 0.8, 9: 0.1})
+
+
+def test_priority_and_canonical_episodes_are_lifted_and_routine_is_lowered() -> None:
+    assert factors_of(head(tags=("critical",)), 0.0) == {"priority": 1.5}
+    assert factors_of(head(metadata={"consolidated_from": ["x"]}), 0.0) == {"priority": 1.2}
+    assert factors_of(head(metadata={"value": 0.1}), 0.5) == {"value": 0.9}
+    assert factors_of(head(metadata={"value": 0.1}, source="direct"), 0.5) == {}
+
+
+def test_what_is_of_the_time_that_the_question_names_is_lifted() -> None:
+    times = times_in("what did we do in May 2026?", NOW, UTC)
+    assert factors_of(head(timestamp=datetime(2026, 5, 31, 23, tzinfo=UTC)), 0.0, times) == {"time": 1.5}
+    assert factors_of(head(timestamp=datetime(2026, 6, 1, tzinfo=UTC)), 0.0, times) == {}
+    assert factors_of(head(timestamp=datetime(2026, 4, 30, tzinfo=UTC)), 0.0, times) == {}
+
+
+@pytest.mark.parametrize(
+    ("decay", "expected"),
+    [(Decay.NONE, 0.5), (Decay.MULTIPLICATIVE, 0.375), (Decay.ADDITIVE, 0.5 + 0.3 * np.exp(-30 / 90))],
+)
+def test_age_counts_by_the_published_formulas(decay: Decay, expected: float) -> None:
+    old = head(timestamp=NOW - timedelta(days=30))
+    assert aged(0.5, old, Profile(decay=decay), NOW) == pytest.approx(expected, abs=1e-9)
+
+
+@pytest.mark.parametrize("fields", [{"kind": "document"}, {"tags": ("pinned",)}, {"metadata": {"trust": "curated"}}])
+def test_what_is_written_down_to_last_does_not_age(fields: dict[str, object]) -> None:
+    old = head(timestamp=NOW - timedelta(days=3_650), **fields)
+    assert aged(0.5, old, Profile(decay=Decay.MULTIPLICATIVE), NOW) == 0.5
+
+
+def statement(
+    text: str, days_old: int, similarity: float, vector: tuple[float, float] = (1.0, 0.0), **more: object
+) -> Statement:
+    values = {"project": "api", "stands_alone": True, **more}
+    when = NOW - timedelta(days=days_old)
+    return Statement(text, when, similarity=similarity, vector=np.array(vector), **values)  # type: ignore[arg-type]
+
+
+def test_a_newer_statement_on_the_same_thing_precedes_the_one_it_corrects() -> None:
+    old = statement("We store orders in MongoDB.", 90, 1.0)
+    new = statement("Orders moved to PostgreSQL.", 10, 0.7, (0.5, 0.8))
+    assert newer_first([old, new]) == [1, 0]
+    assert newer_first([new, old]) == [0, 1]
+
+
+@pytest.mark.parametrize(
+    "newer",
+    [
+        statement("Invoices are sent on Mondays.", 10, 0.7, (0.5, 0.8)),  # tells of no change
+        statement("The docs moved to another host.", 10, 0.7, (0.0, 1.0)),  # speaks of something else
+        statement("Orders moved to PostgreSQL.", 10, 0.2, (0.5, 0.8)),  # hardly answers
+        statement("Orders moved to PostgreSQL.", 10, 0.7, (0.5, 0.8), project="web"),
+        statement("Orders moved to PostgreSQL.", 10, 0.7, (0.5, 0.8), stands_alone=False),
+        statement("Orders moved to PostgreSQL. " * 30, 10, 0.7, (0.5, 0.8)),
+    ],
+)
+def test_an_unrelated_newer_statement_displaces_nothing(newer: Statement) -> None:
+    assert newer_first([statement("We store orders in MongoDB.", 90, 1.0), newer]) == [0, 1]
+
+
+@pytest.mark.parametrize(
+    ("question", "present"),
+    [
+        ("Which database does the order service use?", True),
+        ("How long are access tokens valid?", True),
+        ("What did we decide about the cache?", False),
+        ("How was the migration tested?", False),
+        ("order service database", False),
+    ],
+)
+def test_only_a_question_about_how_things_are_wants_the_newest(question: str, present: bool) -> None:
+    assert asks_what_holds(question) is present
+
+
+def test_a_newer_statement_that_is_nearer_to_another_one_displaces_nothing() -> None:
+    old = statement("We store orders in MongoDB.", 90, 1.0)
+    other = statement("The docs are built by hand.", 80, 0.5, (0.6, 0.8))
+    moved = statement("The docs moved to a build server.", 10, 0.6, (0.6, 0.8))
+    assert newer_first([old, moved, other]) == [0, 1, 2]
+    assert newer_first([old, other, moved]) == [0, 2, 1]
+
+
+def test_two_passages_are_shown_in_the_order_of_their_episode() -> None:
+    later, first, next_one = (
+        StoredPassage(n, "e", Passage(n, text, "", ids))
+        for n, text, ids in [(5, "later", ("u5",)), (1, "first", ("u1", "u2")), (2, "next", ("u2",))]
+    )
+    assert excerpt_of((later, first)) == ("first\n[…]\nlater", ("u5", "u1", "u2"))
+    assert excerpt_of((first, next_one)) == ("first\nnext", ("u1", "u2"))
+    assert excerpt_of((first,)) == ("first", ("u1", "u2"))
+
+
+def test_a_question_that_nothing_is_near_to_gets_nothing_unless_its_literal_tokens_are_found() -> None:
+    far = [ranking("dense_text", 1, score=0.2), ranking("dense_context", 1, score=0.2)]
+    near = [ranking("dense_text", 1, score=0.6), ranking("dense_context", 1, score=0.6)]
+    assert says_nothing(far, {1: 0.5}, 0.0)
+    assert not says_nothing(near, {1: 0.7}, 0.0)
+    assert not says_nothing([*far, ranking("exact", 1)], {1: 0.5}, 0.0)
+
+
+def test_without_vectors_nobody_knows_how_sure_an_answer_is() -> None:
+    assert confidence([ranking("words_text", 1)], {}) is None
+    assert not says_nothing([ranking("words_text", 1)], {}, 0.0)

@@ -1,0 +1,127 @@
+"""How often context is given: 200 prompts that the shared logs answer, and 200 that have nothing to do with them.
+
+    python benchmarks/silence.py [--home FOLDER] [--no-cwd] [--floor COSINE] [--search] [--scores OUT]
+
+Each prompt goes to `POST /api/context`, as the hook of a client in a folder of that project would send it, unrelated
+ones too (`--no-cwd`: from nowhere in particular), and to the search, to see the scores of its best hit and whether the
+first five name a message that answers (others may, too). With `--search`, or where there is no such route, a prompt
+counts as fired when the search finds anything (at `--floor`, if given). Tune on the dev half only. `--home` keeps the
+indexed memory for the next run. Needs ../shared/data.
+"""
+
+import argparse
+import json
+import shutil
+import statistics
+import tempfile
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import httpx
+from claude_qa import index
+from service import SHARED, sidecar
+
+from anamnesis_pipeline.settings import Settings
+
+PROMPTS = Path(__file__).parent / "data/prompts.jsonl"
+LOGS = SHARED / "data/claude_logs/projects"
+CONTEXT_TOKENS = 400
+"""What a hook asks for at each prompt."""
+
+
+def copy_logs(target: Path) -> None:
+    """All shared sessions, without the compaction agents' files."""
+    shutil.copytree(LOGS, target, ignore=shutil.ignore_patterns("agent-acompact-*"))
+
+
+def indexed_home(folder: Path) -> Path:
+    """The home of a memory that holds the logs, made in `folder` unless it is there."""
+    home, done = folder / "home", folder / "indexed"
+    if not done.exists():
+        shutil.rmtree(folder / "logs", ignore_errors=True)
+        copy_logs(folder / "logs")
+        index(Settings(home=home, log_roots=(folder / "logs",)))
+        done.touch()
+    return home
+
+
+def has_context(client: httpx.Client) -> bool:
+    """Whether the sidecar has the route."""
+    return client.post("/api/context", json={"query": "anything", "max_tokens": 0}).status_code != httpx.codes.NOT_FOUND
+
+
+def fired(client: httpx.Client, prompt: str, cwd: str | None) -> bool:
+    """Whether the prompt is given any context."""
+    reply = client.post("/api/context", json={"query": prompt, "max_tokens": CONTEXT_TOKENS, "cwd": cwd})
+    reply.raise_for_status()
+    return bool(reply.json()["text"])
+
+
+def search(client: httpx.Client, prompt: str, floor: float | None) -> list[dict[str, Any]]:
+    """The first five hits, with the parts of their scores."""
+    body = {"query": prompt, "top_k": 5, "explain": True, "track": False, "min_score": floor}
+    reply = client.post("/api/episodes/search", json=body)
+    reply.raise_for_status()
+    return list(reply.json()["results"])
+
+
+def ask(client: httpx.Client, row: dict[str, Any], asked: argparse.Namespace) -> dict[str, Any]:
+    """The prompt's row with what came of it: `fired`, `answered` and the parts of the best hit's score."""
+    hits = search(client, row["prompt"], asked.floor)
+    top = hits[0] if hits else {}
+    return row | {
+        "fired": bool(hits) if asked.search else fired(client, row["prompt"], row["cwd"] if asked.cwd else None),
+        "answered": any({*row.get("uuids", ())} & {*hit["source"]["message_ids"]} for hit in hits),
+        "score": top.get("score"),
+        "cosine": top.get("similarity_score"),
+        "cosines": [hit["similarity_score"] for hit in hits],
+        "components": top.get("explanation"),
+        "excerpt": top.get("excerpt", "")[:200],
+    }
+
+
+def median(rows: Sequence[dict[str, Any]], key: str) -> str:
+    """The median of what is there, as text."""
+    values = [row[key] for row in rows if row[key] is not None]
+    return f"{statistics.median(values):.3f}" if values else "-"
+
+
+def report(rows: Sequence[dict[str, Any]]) -> None:
+    """A line for each half and split."""
+    print(f"{'':18} {'n':>4} {'fired':>7} {'answer in 5':>12} {'score':>7} {'cosine':>7}   (medians of the best hit)")
+    for related in (True, False):
+        for split in ("dev", "test", ""):
+            part = [row for row in rows if row["related"] is related and split in ("", row["split"])]
+            name = f"{'related' if related else 'unrelated'} {split or 'all'}"
+            share = sum(row["fired"] for row in part) / len(part)
+            answered = f"{sum(row['answered'] for row in part) / len(part):.1%}" if related else "-"
+            scores = f"{median(part, 'score'):>7} {median(part, 'cosine'):>7}"
+            print(f"{name:18} {len(part):>4} {share:>7.1%} {answered:>12} {scores}")
+
+
+def main() -> None:
+    """Index, serve, ask."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--home", type=Path, help="folder that keeps the memory (default: thrown away)")
+    parser.add_argument("--no-cwd", dest="cwd", action="store_false", help="send no working directory")
+    parser.add_argument("--floor", type=float, help="min_score of the searches")
+    parser.add_argument("--search", action="store_true", help="ask the search, not the context route")
+    parser.add_argument("--scores", type=Path, help="also write each prompt with its best hit's scores here")
+    args = parser.parse_args()
+    prompts = [json.loads(line) for line in PROMPTS.read_text(encoding="utf-8").splitlines()]
+    with tempfile.TemporaryDirectory() as temporary:
+        home = indexed_home(args.home or Path(temporary))
+        with sidecar(home) as base, httpx.Client(base_url=base, timeout=60) as client:
+            args.search = args.search or not has_context(client)
+            print(
+                "fired:", f"the search finds any, floor {args.floor}" if args.search else "POST /api/context gives text"
+            )
+            rows = [ask(client, row, args) for row in prompts]
+    report(rows)
+    if args.scores:
+        args.scores.write_text("".join(json.dumps(row, ensure_ascii=False) + "\n" for row in rows), encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()
