@@ -166,7 +166,7 @@ class Engine:
             if wants_floor and says_nothing(rankings, ranked.late, query.profile.floor):
                 return []
             found = _newer_first(query, self._boosted(question, self._read(question, ranked)))
-            groups = fold([f.passage.passage.text for f in found]) if query.fold else [[n] for n in range(len(found))]
+            groups = fold([_texts(f) for f in found]) if query.fold else [[n] for n in range(len(found))]
             deep_enough = depth >= REFILL_DEPTH and len(ranked.best) >= query.top_k
             if exhausted or deep_enough or len(groups) >= query.top_k:
                 return self._shown(query, ranked, [[found[n] for n in group] for group in groups])
@@ -279,6 +279,10 @@ def _seconds(scores: Mapping[int, float], episode_of: Mapping[int, str]) -> dict
             seconds.setdefault(episode_of[key], key)
         seen.add(episode_of[key])
     return seconds
+
+
+def _texts(found: _Found) -> list[str]:
+    return [stored.passage.text for stored in (found.passage, found.second) if stored is not None]
 
 
 def _newer_first(query: SearchQuery, found: list[_Found]) -> list[_Found]:

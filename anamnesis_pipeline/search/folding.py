@@ -10,23 +10,26 @@ SAME = 0.9
 _WORD = re.compile(r"\w+")
 
 
-def fold(texts: Sequence[str]) -> list[list[int]]:
-    """Groups of indexes of near-equal texts; each group's first index is its best, groups in order of their best."""
+def fold(shown: Sequence[Sequence[str]]) -> list[list[int]]:
+    """Groups of indexes of what says near enough the same; each group's first index is its best, groups in order of
+    their best.
+
+    :param shown: for each index the texts that are shown of it, the best one first. One joins the first group whose
+        best shows a text that its own best text is like: nothing is lost then, whichever of its texts came first.
+    """
     groups: list[list[int]] = []
-    words: list[frozenset[str]] = []
-    with_word: dict[str, list[int]] = {}
-    for index, text in enumerate(texts):
-        mine = frozenset(_WORD.findall(text.lower()))
-        first = _first_words(mine)
-        near = sorted({n for word in first for n in with_word.get(word, ())})
-        home = next((n for n in near if _alike(mine, words[n])), None)
+    texts: list[list[frozenset[str]]] = []
+    with_word: dict[str, set[int]] = {}
+    for index, mine in enumerate([frozenset(_WORD.findall(text.lower())) for text in each] for each in shown):
+        near = sorted({n for word in _first_words(mine[0]) for n in with_word.get(word, ())})
+        home = next((n for n in near if any(_alike(mine[0], other) for other in texts[n])), None)
         if home is not None:
             groups[home].append(index)
             continue
-        for word in first:
-            with_word.setdefault(word, []).append(len(groups))
+        for word in {word for text in mine for word in _first_words(text)}:
+            with_word.setdefault(word, set()).add(len(groups))
         groups.append([index])
-        words.append(mine)
+        texts.append(mine)
     return groups
 
 

@@ -32,8 +32,10 @@ class Extraction:
         future = self._begin(name, work)
         if future is None:
             return TOO_MANY
+        waited_for = asyncio.wrap_future(future)
+        waited_for.add_done_callback(_retrieve)
         try:
-            return await asyncio.wait_for(asyncio.shield(asyncio.wrap_future(future)), self._patience_s)
+            return await asyncio.wait_for(asyncio.shield(waited_for), self._patience_s)
         except TimeoutError:
             return TOO_SLOW
 
@@ -60,3 +62,9 @@ class Extraction:
     def _end(self, name: str) -> None:
         with self._lock:
             del self._under_way[name]
+
+
+def _retrieve(future: "asyncio.Future[Recorded]") -> None:
+    """Its error is in the log: asyncio need not tell of it again where nobody waits any more."""
+    if not future.cancelled():
+        future.exception()
