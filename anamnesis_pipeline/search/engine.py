@@ -281,8 +281,8 @@ def _seconds(scores: Mapping[int, float], episode_of: Mapping[int, str]) -> dict
     return seconds
 
 
-def _texts(found: _Found) -> list[str]:
-    return [stored.passage.text for stored in (found.passage, found.second) if stored is not None]
+def _texts(found: _Found) -> tuple[str, ...]:
+    return tuple(stored.passage.text for stored in (found.passage, found.second) if stored is not None)
 
 
 def _newer_first(query: SearchQuery, found: list[_Found]) -> list[_Found]:

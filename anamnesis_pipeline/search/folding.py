@@ -10,7 +10,7 @@ SAME = 0.9
 _WORD = re.compile(r"\w+")
 
 
-def fold(shown: Sequence[Sequence[str]]) -> list[list[int]]:
+def fold(shown: Sequence[tuple[str, ...]]) -> list[list[int]]:
     """Groups of indexes of what says near enough the same; each group's first index is its best, groups in order of
     their best.
 

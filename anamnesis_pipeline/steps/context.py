@@ -162,7 +162,7 @@ class ContextMaker:
             ]
             for section in sections
         ]
-        groups = fold([*texts, *(item.text for items in new for item in items)])
+        groups = fold([(text,) for text in (*texts, *(item.text for items in new for item in items))])
         again = {number - len(texts) for group in groups for number in group[1:]}
         numbered = count()
         found = [
