@@ -121,8 +121,9 @@ def crawled(host: SshHost, base: Path, tree: Path, slow: float) -> None:
 
 
 def at_once(stack: ExitStack, server: SshServer, tree: Path) -> None:
-    """Ten hosts in threads against the slowest of them alone. Other than real ones they share these cores: what ten
-    shells take that only answer, without SSH and crawler, is no delay of the crawler's.
+    """Ten hosts in threads against the slowest of them, alone and beside the nine others. Other than real ones they
+    share these cores, and so take longer at the same time: as long as ten shells that only answer, without SSH and
+    crawler.
     """
     for root, latency in product((tree / "0", tree / "0" / "1"), (0.0, LATENCY_S)):
         ways = [stack.enter_context(proxy(server.port, latency_s=latency)) for _ in range(HOSTS)]
@@ -130,18 +131,18 @@ def at_once(stack: ExitStack, server: SshServer, tree: Path) -> None:
         hosts = [stack.enter_context(opened(way.place)) for way in ways]
         found = [survey(host, root) for host in hosts]
         away = f"{HOSTS} hosts with {len(found[0].files or ())} files, {latency * 1000:.0f} ms away"
-        print(f"{away}, answering at once: {answering(root, found[0].state) * 1000:.0f} ms of the hosts' own work")
         for is_open in (True, False):
             against_the_slowest(away, hosts, root, [each.state for each in found], is_open)
 
 
 def against_the_slowest(away: str, hosts: list[SshHost], root: Path, states: list[str], is_open: bool) -> None:
+    own_work = []
     alone, together, cpus = [], [], []
 
     def look(number: int) -> float:
         return timed(lambda: survey(hosts[number], root, states[number]))
 
-    for _ in range(5):
+    for _ in range(9):
         hang_up(hosts, is_open)
         alone.append(max(look(number) for number in range(HOSTS)))
         hang_up(hosts, is_open)
@@ -149,20 +150,21 @@ def against_the_slowest(away: str, hosts: list[SshHost], root: Path, states: lis
         with ThreadPoolExecutor(HOSTS) as pool:
             together.append(timed(lambda pool=pool: list(pool.map(look, range(HOSTS)))))
         cpus.append(time.process_time() - cpu)
-    slowest, all_of_them, cpu = (statistics.median(each) * 1000 for each in (alone, together, cpus))
+        own_work.append(answering(root, states[0], HOSTS) - answering(root, states[0], 1))
+    slowest, all_of_them, cpu, shared = (statistics.median(each) * 1000 for each in (alone, together, cpus, own_work))
+    beside = slowest + shared
     print(
-        f"{away}, {'open' if is_open else 'new'} connections: slowest alone {slowest:.0f} ms, all at once "
-        f"{all_of_them:.0f} ms ({cpu:.0f} ms of CPU here), {all_of_them / slowest:.2f} times"
+        f"{away}, {'open' if is_open else 'new'} connections: slowest alone {slowest:.0f} ms, while all work "
+        f"{beside:.0f}; at once {all_of_them:.0f} ms ({cpu:.0f} ms of CPU here), "
+        f"{all_of_them / slowest:.2f} and {all_of_them / beside:.2f} times"
     )
 
 
-def answering(root: Path, known: str) -> float:
-    """Seconds that ten shells here take to answer the question for an unchanged folder at the same time."""
+def answering(root: Path, known: str, shells: int) -> float:
+    """Seconds that so many shells here take to answer the question for an unchanged folder at the same time."""
     script = script_of([documents_question(wanted(root, known))], "answer", with_clock=False)
-    together = b"\n".join([b"(\n" + script + b"\n) &"] * HOSTS) + b"\nwait\n"
-    return statistics.median(
-        timed(lambda: subprocess.run(["sh"], input=together, stdout=subprocess.DEVNULL, check=True)) for _ in range(5)
-    )
+    together = b"\n".join([b"(\n" + script + b"\n) &"] * shells) + b"\nwait\n"
+    return timed(lambda: subprocess.run(["sh"], input=together, stdout=subprocess.DEVNULL, check=True))
 
 
 def slowest_of_ten(stack: ExitStack, base: Path, key: paramiko.PKey, tree: Path) -> None:

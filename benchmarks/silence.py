@@ -5,8 +5,9 @@
 Each prompt goes to `POST /api/context`, as the hook of a client in a folder of that project would send it, unrelated
 ones too (`--no-cwd`: from nowhere in particular), and to the search, to see the scores of its best hit and whether the
 first five name a message that answers (others may, too). With `--search`, or where there is no such route, a prompt
-counts as fired when the search finds anything (at `--floor`, if given). Tune on the dev half only. `--home` keeps the
-indexed memory for the next run. Needs ../shared/data.
+counts as fired when the search finds anything (at `--floor`, if given). `told` is the share of blocks that quote an
+episode with that message. Tune on the dev half only. `--home` keeps the indexed memory for the next run. Needs
+../shared/data.
 """
 
 import argparse
@@ -51,11 +52,18 @@ def has_context(client: httpx.Client) -> bool:
     return client.post("/api/context", json={"query": "anything", "max_tokens": 0}).status_code != httpx.codes.NOT_FOUND
 
 
-def fired(client: httpx.Client, prompt: str, cwd: str | None) -> bool:
-    """Whether the prompt is given any context."""
+def told(client: httpx.Client, prompt: str, cwd: str | None) -> list[str]:
+    """The episodes in the context that the prompt is given."""
     reply = client.post("/api/context", json={"query": prompt, "max_tokens": CONTEXT_TOKENS, "cwd": cwd})
     reply.raise_for_status()
-    return bool(reply.json()["text"])
+    return list(reply.json()["episodes"])
+
+
+def answers(client: httpx.Client, episode_id: str, uuids: Sequence[str]) -> bool:
+    """Whether an episode holds one of these messages."""
+    reply = client.get(f"/api/episodes/{episode_id}")
+    reply.raise_for_status()
+    return bool({*uuids} & {*reply.json()["source"]["message_ids"]})
 
 
 def search(client: httpx.Client, prompt: str, floor: float | None) -> list[dict[str, Any]]:
@@ -70,8 +78,10 @@ def ask(client: httpx.Client, row: dict[str, Any], asked: argparse.Namespace) ->
     """The prompt's row with what came of it: `fired`, `answered` and the parts of the best hit's score."""
     hits = search(client, row["prompt"], asked.floor)
     top = hits[0] if hits else {}
+    block = [] if asked.search else told(client, row["prompt"], row["cwd"] if asked.cwd else None)
     return row | {
-        "fired": bool(hits) if asked.search else fired(client, row["prompt"], row["cwd"] if asked.cwd else None),
+        "fired": bool(hits if asked.search else block),
+        "told": any(answers(client, episode_id, row.get("uuids", ())) for episode_id in block),
         "answered": any({*row.get("uuids", ())} & {*hit["source"]["message_ids"]} for hit in hits),
         "score": top.get("score"),
         "cosine": top.get("similarity_score"),
@@ -89,7 +99,7 @@ def median(rows: Sequence[dict[str, Any]], key: str) -> str:
 
 def report(rows: Sequence[dict[str, Any]]) -> None:
     """A line for each half and split."""
-    print(f"{'':18} {'n':>4} {'fired':>7} {'answer in 5':>12} {'score':>7} {'cosine':>7}   (medians of the best hit)")
+    print(f"{'':18} {'n':>4} {'fired':>7} {'told':>7} {'answer in 5':>12} {'score':>7} {'cosine':>7} (medians)")
     for related in (True, False):
         for split in ("dev", "test", ""):
             part = [row for row in rows if row["related"] is related and split in ("", row["split"])]
@@ -97,7 +107,8 @@ def report(rows: Sequence[dict[str, Any]]) -> None:
             share = sum(row["fired"] for row in part) / len(part)
             answered = f"{sum(row['answered'] for row in part) / len(part):.1%}" if related else "-"
             scores = f"{median(part, 'score'):>7} {median(part, 'cosine'):>7}"
-            print(f"{name:18} {len(part):>4} {share:>7.1%} {answered:>12} {scores}")
+            named = sum(row["told"] for row in part) / len(part)
+            print(f"{name:18} {len(part):>4} {share:>7.1%} {named:>7.1%} {answered:>12} {scores}")
 
 
 def main() -> None:

@@ -1,5 +1,6 @@
 """What is quoted of an episode in a session's context, and how it is attributed. Pure."""
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from enum import StrEnum
 
@@ -49,21 +50,50 @@ class Item:
     passage_id: int | None = None
 
 
-def line_of(item: Item, text: str) -> str:
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Project and machine of a quote, or of all quotes of a block; empty: none, or they differ."""
+
+    project: str = ""
+    machine: str = ""
+
+
+def place_of(item: Item) -> Place:
+    """Where an item comes from."""
+    episode = item.episode
+    return Place(label(episode.project), label(episode.machine or episode.instance, 40))
+
+
+def common_place(items: Iterable[Item]) -> Place:
+    """What the places of all items have in common: it is said once, and not with each."""
+    places = [place_of(item) for item in items]
+    projects, machines = {place.project for place in places}, {place.machine for place in places}
+    return Place(*(names.pop() if len(names) == 1 else "" for names in (projects, machines)))
+
+
+def line_of_place(common: Place) -> str:
+    """The line that stands above all quotes; empty if they have nothing in common."""
+    project = f" in project {common.project}" if common.project else ""
+    machine = f" on machine {common.machine}" if common.machine else ""
+    return f"All{project}{machine}:" if project or machine else ""
+
+
+def line_of(item: Item, text: str, common: Place = Place()) -> str:
     """The item as one line: when, where, of what kind, whose words, the words, and where to read more.
 
     :param text: what is quoted of the item's text, made by `one_line`.
+    :param common: what was said of all items already.
     """
-    episode = item.episode
-    pieces = [label(episode.kind, 30), _place(episode), f"machine {label(episode.machine or episode.instance, 40)}"]
-    pieces += [f"source {item.said_by}", f"trust {tier}" if (tier := tier_of(episode)) else ""]
-    pieces += [_status(episode)]
+    episode, place = item.episode, place_of(item)
+    machine = f"machine {place.machine}" if place.machine != common.machine else ""
+    pieces = [label(episode.kind, 30), _session_or_file(episode), machine, f"source {item.said_by}"]
+    pieces += [f"trust {tier}" if (tier := tier_of(episode)) else "", _status(episode)]
     about = ", ".join(piece for piece in pieces if piece)
-    project = f" in project {label(episode.project)}" if episode.project else ""
+    project = f" in project {place.project}" if place.project != common.project else ""
     return f"- On {episode.timestamp:%Y-%m-%d}{project} ({about}): {quoted(text)} [{id_label(episode.episode_id)}]"
 
 
-def _place(episode: Episode) -> str:
+def _session_or_file(episode: Episode) -> str:
     if episode.session_id and "lines" not in episode.metadata:
         return f"session {id_label(episode.session_id)[:SESSION_CHARS]}"
     return f"file {label(episode.path.rsplit('/', 1)[-1], 60)}" if episode.path else ""

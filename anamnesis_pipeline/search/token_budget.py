@@ -9,7 +9,7 @@ from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 
 from anamnesis_pipeline.embeddings.pieces import PieceCounter
-from anamnesis_pipeline.search.context_items import Item, line_of
+from anamnesis_pipeline.search.context_items import Item, common_place, line_of, line_of_place
 from anamnesis_pipeline.search.quoting import fenced, one_line
 
 WORD_BYTES = 16
@@ -94,13 +94,14 @@ def fitted(
     """The block of as many items as `most` tokens hold, and the items that did not fit. The first of every section
     comes before the second of any, and an item that is too long leaves room for the next.
     """
-    around = fenced(["-"])
+    common = common_place(item for section in sections for item in section.items)
+    around = fenced([line_of_place(common) or "-"])
     left, room = most - count_tokens(around, pieces), MOST_BLOCK_CHARS - len(around)
     chosen, out = list[tuple[int, Item, str]](), list[Item]()
     for number, item in _by_turns(sections):
         section = sections[number]
         text = shortened(one_line(item.text), section.most_tokens, words, pieces)
-        line = line_of(item, text)
+        line = line_of(item, text, common)
         heading = "" if any(n == number for n, _, _ in chosen) else section.heading
         cost = count_tokens(f"{heading}\n{line}", pieces)
         if not text or cost > left or len(heading) + len(line) + 2 > room:
@@ -109,7 +110,7 @@ def fitted(
         left, room = left - cost, room - len(heading) - len(line) - 2
         chosen.append((number, item, line))
     chosen.sort(key=lambda each: each[0])
-    text = fenced(_lines(sections, chosen))
+    text = fenced(filter(None, [line_of_place(common), *_lines(sections, chosen)]) if chosen else ())
     return Block(text, count_tokens(text, pieces), tuple(item for _, item, _ in chosen)), out
 
 

@@ -36,7 +36,7 @@ def test_a_prompt_gets_what_answers_it_dated_and_attributed_in_one_block(client:
     assert body["text"].startswith(MEMORY_BEGINS + "\n")
     assert body["text"].endswith("\n" + MEMORY_ENDS)
     assert (
-        "- On 2026-03-05 in project acme (decision, machine mac, source posted): "
+        "All in project acme on machine mac:\n- On 2026-03-05 (decision, source posted): "
         "\u201cThe quagga retry did charge twice, since no idempotency key was sent.\u201d [q]\n"
     ) in body["text"]
     assert body["tokens"] == count_tokens(body["text"], minilm_pieces())
