@@ -1,9 +1,10 @@
 """Latency of a whole search over HTTP, query embedding included, in a memory of a given size.
 
-    python benchmarks/search_speed.py [--passages 100000]
+    python benchmarks/search_speed.py [--passages 100000] [--home FOLDER]
 
-Texts are made as in store_speed.py; vectors are clustered random ones in the real model's space (their content does
-not change what a search costs). Queries are the questions of ../shared/bench/claude_qa and runs of ten words from the
+Texts are made as in store_speed.py; vectors are clustered random ones in the real model's space, and token vectors are
+random, as many as real logs have (their content does not change what a search costs). `--home` keeps the memory for the
+next run. Queries are the questions of ../shared/bench/claude_qa and runs of ten words from the
 logs, each asked once, so that a word is new unless the corpus repeats it; then the questions again, filtered.
 """
 
@@ -27,20 +28,33 @@ from anamnesis_pipeline.store.base import Store
 from anamnesis_pipeline.wiring import open_store, wanted_space
 
 RUNS_OF_WORDS = 200
+TOKENS = 100
+"""Token vectors of a passage."""
 
 
 def fill_vectors(store: Store, space: Space, passages: int) -> None:
-    """Unit vectors in clusters, both variants of every passage, and the index."""
+    """Unit vectors in clusters, both variants of every passage, with token vectors, and the index."""
     rng = np.random.default_rng(1)
     centres = rng.standard_normal((CLUSTERS, space.dim)).astype(np.float32)
     for first in range(0, passages, 500):
         ids = list(range(first + 1, min(first + 500, passages) + 1))
+        vectors = {}
         for variant in space.variants:
             rows = centres[rng.integers(0, CLUSTERS, len(ids))]
             rows += rng.standard_normal(rows.shape).astype(np.float32)
-            store.vectors.put(space.key, variant, ids, rows / np.linalg.norm(rows, axis=1, keepdims=True))
+            vectors[variant] = rows / np.linalg.norm(rows, axis=1, keepdims=True)
+        tokens = rng.integers(-127, 128, (len(ids), TOKENS, space.token_dims), dtype=np.int8)
+        store.vectors.put_all(space.key, ids, vectors, list(tokens))
     report = store.vectors.build(space.key)
     print(f"index of {report.indexed:,} vectors built in {report.seconds:.0f} s")
+
+
+def fill_all(settings: Settings, words: list[str], passages: int) -> None:
+    """A memory of so many passages."""
+    with closing(open_store(settings)) as store:
+        texts, _ = fill(store, Corpus(words, seed=3), passages)
+        fill_vectors(store, wanted_space(settings, store), len(texts))
+    print(f"{len(texts):,} passages")
 
 
 def ask(base: str, questions: list[str], name: str, **body: object) -> None:
@@ -60,16 +74,16 @@ def main() -> None:
     """Fill, serve, ask."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--passages", type=int, default=100_000)
+    parser.add_argument("--home", type=Path, help="folder that keeps the memory (default: thrown away)")
     args = parser.parse_args()
     lines = (SHARED / "bench/claude_qa/dev.jsonl").read_text(encoding="utf-8").splitlines()
     questions = [json.loads(line)["question"] for line in lines]
+    words = words_of_logs(SHARED / "data")
     with tempfile.TemporaryDirectory() as folder:
-        settings = Settings(home=Path(folder) / "home")
-        with closing(open_store(settings)) as store:
-            words = words_of_logs(SHARED / "data")
-            texts, _ = fill(store, Corpus(words, seed=3), args.passages)
-            fill_vectors(store, wanted_space(settings, store), len(texts))
-        print(f"{len(texts):,} passages, database of {settings.database.stat().st_size / 2**20:,.0f} MiB")
+        settings = Settings(home=(args.home or Path(folder)) / "home")
+        if not settings.database.exists():
+            fill_all(settings, words, args.passages)
+        print(f"database of {settings.database.stat().st_size / 2**20:,.0f} MiB")
         starts = random.Random(5).sample(range(len(words) - 10), RUNS_OF_WORDS)
         with sidecar(settings.home) as base:
             ask(base, questions, "questions, cold")
