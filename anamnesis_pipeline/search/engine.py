@@ -165,7 +165,7 @@ class Engine:
             wants_floor = query.mode is Mode.HYBRID and query.min_score is None
             if wants_floor and says_nothing(rankings, ranked.late, query.profile.floor):
                 return []
-            found = _newer_first(query, self._boosted(question, self._read(question, ranked)))
+            found = _newer_first(query, self._boosted(question, self._read(question, ranked)), ranked.late)
             groups = fold([_texts(f) for f in found]) if query.fold else [[n] for n in range(len(found))]
             deep_enough = depth >= REFILL_DEPTH and len(ranked.best) >= query.top_k
             if exhausted or deep_enough or len(groups) >= query.top_k:
@@ -285,12 +285,17 @@ def _texts(found: _Found) -> tuple[str, ...]:
     return tuple(stored.passage.text for stored in (found.passage, found.second) if stored is not None)
 
 
-def _newer_first(query: SearchQuery, found: list[_Found]) -> list[_Found]:
+def _newer_first(query: SearchQuery, found: list[_Found], late: Mapping[int, float]) -> list[_Found]:
     if not query.profile.newer_first or query.mode is Mode.EXACT or not asks_what_holds(query.text):
         return found
     statements = [
         Statement(
-            f.passage.passage.text, f.episode.timestamp, f.episode.project, not f.episode.session_id, f.cosine, f.vector
+            f.passage.passage.text,
+            f.episode.timestamp,
+            f.episode.project,
+            not f.episode.session_id,
+            late.get(f.passage.passage_id),
+            f.vector,
         )
         for f in found
     ]

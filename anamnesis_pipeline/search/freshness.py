@@ -1,7 +1,8 @@
 """Of two statements on the same thing the newer comes first. Pure."""
 
+import itertools
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
@@ -12,12 +13,13 @@ LOOKED_AT = 10
 """Ranks among which order is changed."""
 STATEMENT_CHARS = 600
 """A longer text says many things, and a word of change in it may be about any."""
-AKIN, SAME_SUBJECT = 0.3, 0.65
-"""Least cosine between an older statement and a newer one that tells of a change, or does not."""
-TELLS = 0.15
-"""What a word of change is worth against cosines, when it is asked which newer statement is meant."""
-NEAR = 0.3
-"""Least share of the older one's similarity to the question that the newer one has."""
+AKIN, ANSWERS, TELLS, BASE = 6.6, 12.1, 1.25, -11.9
+"""Log odds that a newer statement corrects an older one: for their cosine, for how well the newer one answers the
+question against the older one, at most 1, for a word of change, and for none. By benchmarks/corrections.py, but for the
+constant: it is 2.5 higher than fitted, since what is stale misleads, and what is true but second is still read.
+"""
+MATTERS = 0.75
+"""Least share of the best answer's late interaction that an older statement has: who answers less is no answer."""
 _PRESENT = re.compile(
     r"\b(is|are|do|does|can|should|must|may|will|has|have|which|what|where|how|when|who)\b", re.IGNORECASE
 )
@@ -39,59 +41,61 @@ def asks_what_holds(question: str) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class Statement:
-    """What is shown of a hit. `similarity` is its cosine to the question and `vector` of unit length; None: it is not
-    embedded. `stands_alone`: it was posted, recorded or written down, and is no run of a transcript.
+    """What is shown of a hit. `answers` is its late interaction with the question and `vector` of unit length; None: it
+    is not embedded. `stands_alone`: it was posted, recorded or written down, and is no run of a transcript.
     """
 
     text: str
     when: datetime
     project: str
     stands_alone: bool
-    similarity: float | None
+    answers: float | None
     vector: NDArray[np.float32] | None
 
 
 def newer_first(statements: Sequence[Statement]) -> list[int]:
-    """The order in which to show them, as indexes: each before the older one that it seems to correct. That is so if,
-    among the first, each is what is nearest to the other.
+    """The order in which to show them, as indexes: each before the older one that it seems to correct. The likeliest
+    such pairs are taken first, and a statement belongs to one of them.
     """
-    seen = statements[:LOOKED_AT]
     order = list(range(len(statements)))
-    for index, newer in enumerate(seen):
-        older = _nearest(newer, seen, is_older=True)
-        if older is None or _nearest(seen[older], seen, is_older=False) != index or not _corrects(newer, seen[older]):
+    paired: set[int] = set()
+    for odds, newer, older in sorted(_corrections(statements[:LOOKED_AT]), reverse=True):
+        if odds < 0 or newer in paired or older in paired:
             continue
-        place, ahead = order.index(index), order.index(older)
+        paired |= {newer, older}
+        place, ahead = order.index(newer), order.index(older)
         if ahead < place:
             order.insert(ahead, order.pop(place))
     return order
 
 
-def _nearest(one: Statement, others: Sequence[Statement], *, is_older: bool) -> int | None:
-    """The older, or newer, statement on the same project that is most like this one."""
-    found = [
-        (_kinship(other, one) if is_older else _kinship(one, other) + TELLS * _tells_of_change(other), index)
-        for index, other in enumerate(others)
-        if _comparable(one, other) and (other.when < one.when if is_older else other.when > one.when)
-    ]
-    return max(found)[1] if found else None
+def _corrections(seen: Sequence[Statement]) -> Iterator[tuple[float, int, int]]:
+    """The log odds, index and index of each newer statement and each older one that it could correct."""
+    best = max((each.answers for each in seen if each.answers is not None), default=0.0)
+    for (n, newer), (o, older) in itertools.permutations(enumerate(seen), 2):
+        if older.answers is None or older.answers < MATTERS * best or not _comparable(newer, older):
+            continue
+        if (both := measures(newer, older)) is not None:
+            yield float(np.dot((AKIN, ANSWERS, TELLS), both)) + BASE, n, o
 
 
-def _comparable(one: Statement, other: Statement) -> bool:
-    short = max(len(one.text), len(other.text)) <= STATEMENT_CHARS
-    alone = one.stands_alone and other.stands_alone
-    return short and alone and one.project == other.project and one.vector is not None and other.vector is not None
+def _comparable(newer: Statement, older: Statement) -> bool:
+    """Whether the one can correct the other at all."""
+    short = max(len(newer.text), len(older.text)) <= STATEMENT_CHARS
+    alone = newer.stands_alone and older.stands_alone
+    return newer.when > older.when and newer.project == older.project and short and alone
 
 
-def _corrects(newer: Statement, older: Statement) -> bool:
-    if newer.similarity is None or older.similarity is None or newer.similarity < NEAR * older.similarity:
-        return False
-    return _kinship(older, newer) >= (AKIN if _tells_of_change(newer) else SAME_SUBJECT)
+def tells_of_change(text: str) -> bool:
+    """Whether it has a word of change."""
+    return _CHANGE.search(text) is not None
 
 
-def _kinship(one: Statement, other: Statement) -> float:
-    return float(np.dot(one.vector, other.vector)) if one.vector is not None and other.vector is not None else -1.0
-
-
-def _tells_of_change(statement: Statement) -> bool:
-    return _CHANGE.search(statement.text) is not None
+def measures(newer: Statement, older: Statement) -> tuple[float, float, float] | None:
+    """Their cosine, how well the newer one answers against the older one, and whether it tells of a change; None: at
+    least one is not embedded.
+    """
+    if newer.vector is None or older.vector is None or newer.answers is None or older.answers is None:
+        return None
+    answers = min(1.0, newer.answers / older.answers) if older.answers > 0 else 1.0
+    return float(np.dot(newer.vector, older.vector)), answers, float(tells_of_change(newer.text))

@@ -105,16 +105,16 @@ def test_what_is_written_down_to_last_does_not_age(fields: dict[str, object]) ->
 
 
 def statement(
-    text: str, days_old: int, similarity: float, vector: tuple[float, float] = (1.0, 0.0), **more: object
+    text: str, days_old: int, answers: float | None, vector: tuple[float, float] = (1.0, 0.0), **more: object
 ) -> Statement:
     values = {"project": "api", "stands_alone": True, **more}
     when = NOW - timedelta(days=days_old)
-    return Statement(text, when, similarity=similarity, vector=np.array(vector), **values)  # type: ignore[arg-type]
+    return Statement(text, when, answers=answers, vector=np.array(vector), **values)  # type: ignore[arg-type]
 
 
 def test_a_newer_statement_on_the_same_thing_precedes_the_one_it_corrects() -> None:
     old = statement("We store orders in MongoDB.", 90, 1.0)
-    new = statement("Orders moved to PostgreSQL.", 10, 0.7, (0.5, 0.8))
+    new = statement("Orders moved to PostgreSQL.", 10, 0.65, (0.5, 0.8))
     assert newer_first([old, new]) == [1, 0]
     assert newer_first([new, old]) == [0, 1]
 
@@ -122,12 +122,13 @@ def test_a_newer_statement_on_the_same_thing_precedes_the_one_it_corrects() -> N
 @pytest.mark.parametrize(
     "newer",
     [
-        statement("Invoices are sent on Mondays.", 10, 0.7, (0.5, 0.8)),  # tells of no change
-        statement("The docs moved to another host.", 10, 0.7, (0.0, 1.0)),  # speaks of something else
+        statement("Invoices are sent on Mondays.", 10, 0.65, (0.5, 0.8)),  # tells of no change
+        statement("The docs moved to another host.", 10, 0.65, (0.0, 1.0)),  # speaks of something else
         statement("Orders moved to PostgreSQL.", 10, 0.2, (0.5, 0.8)),  # hardly answers
-        statement("Orders moved to PostgreSQL.", 10, 0.7, (0.5, 0.8), project="web"),
-        statement("Orders moved to PostgreSQL.", 10, 0.7, (0.5, 0.8), stands_alone=False),
-        statement("Orders moved to PostgreSQL. " * 30, 10, 0.7, (0.5, 0.8)),
+        statement("Orders moved to PostgreSQL.", 10, None, (0.5, 0.8)),  # is not embedded
+        statement("Orders moved to PostgreSQL.", 10, 0.65, (0.5, 0.8), project="web"),
+        statement("Orders moved to PostgreSQL.", 10, 0.65, (0.5, 0.8), stands_alone=False),
+        statement("Orders moved to PostgreSQL. " * 30, 10, 0.65, (0.5, 0.8)),
     ],
 )
 def test_an_unrelated_newer_statement_displaces_nothing(newer: Statement) -> None:
@@ -150,10 +151,24 @@ def test_only_a_question_about_how_things_are_wants_the_newest(question: str, pr
 
 def test_a_newer_statement_that_is_nearer_to_another_one_displaces_nothing() -> None:
     old = statement("We store orders in MongoDB.", 90, 1.0)
-    other = statement("The docs are built by hand.", 80, 0.5, (0.6, 0.8))
-    moved = statement("The docs moved to a build server.", 10, 0.6, (0.6, 0.8))
+    other = statement("The docs are built by hand.", 80, 0.8, (0.6, 0.8))
+    moved = statement("The docs moved to a build server.", 10, 0.75, (0.6, 0.8))
     assert newer_first([old, moved, other]) == [0, 1, 2]
     assert newer_first([old, other, moved]) == [0, 2, 1]
+
+
+def test_what_corrects_the_older_one_is_not_displaced_by_a_third() -> None:
+    old = statement("We store orders in MongoDB.", 90, 1.0)
+    new = statement("Orders moved to PostgreSQL.", 20, 0.9, (0.8, 0.6))
+    other = statement("Orders are logged as JSON now.", 10, 0.7, (0.5, 0.8))
+    assert newer_first([old, new, other]) == [1, 0, 2]
+
+
+def test_a_statement_that_hardly_answers_keeps_its_place() -> None:
+    answer = statement("We store orders in MongoDB.", 10, 1.0)
+    old = statement("The docs are built by hand.", 90, 0.7, (0.6, 0.8))
+    new = statement("The docs moved to a build server.", 10, 0.7, (0.6, 0.8))
+    assert newer_first([answer, old, new]) == [0, 1, 2]
 
 
 def test_two_passages_are_shown_in_the_order_of_their_episode() -> None:
