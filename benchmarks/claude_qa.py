@@ -16,7 +16,9 @@ from pathlib import Path
 
 from service import SHARED, sidecar
 
+from anamnesis_pipeline.embeddings.base import query_vectors
 from anamnesis_pipeline.embeddings.cores import Priority
+from anamnesis_pipeline.search.levels import measure_level
 from anamnesis_pipeline.settings import Settings
 from anamnesis_pipeline.steps.embeddings import embed_sources
 from anamnesis_pipeline.steps.pipeline import ingest_all
@@ -50,7 +52,8 @@ def index(settings: Settings) -> None:
             started = time.monotonic()
             keys = [source.key for source in sources]
             passages = embed_sources(store, space.key, keys, pool, settings.checkpoint_every).passages
-        seconds = time.monotonic() - started
+            seconds = time.monotonic() - started
+            measure_level(store, space, lambda text, _: query_vectors(pool.embed_with_tokens([text], "query")))
         print(f"embedded {passages} passages in {seconds:.1f} s ({passages / seconds:.0f} a second)")
         store.vectors.build(space.key)
 

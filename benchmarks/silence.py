@@ -1,16 +1,18 @@
-"""How often context is given: 200 prompts that the shared logs answer, and 200 that have nothing to do with them.
+"""How often context is given: 200 prompts that the shared logs answer, 200 that have nothing to do with them, and 84
+questions on what they are about, but for something that is not in them.
 
     python benchmarks/silence.py [--home FOLDER] [--no-cwd] [--floor COSINE] [--search] [--scores OUT]
 
 Each prompt goes to `POST /api/context`, as the hook of a client in a folder of that project would send it, unrelated
 ones too (`--no-cwd`: from nowhere in particular), and to the search, to see the scores of its best hit and whether the
-first five name a message that answers (others may, too). With `--search`, or where there is no such route, a prompt
-counts as fired when the search finds anything (at `--floor`, if given). `told` is the share of blocks that quote an
-episode with that message. Tune on the dev half only. `--home` keeps the indexed memory for the next run. Needs
-../shared/data.
+first five name a message that answers (others may, too). `found`: the search answers anything (at `--floor`, if given).
+With `--search`, or where there is no such route, that counts as fired. `told` is the share of blocks that quote an
+episode with that message; `sure` the median confidence of those that are answered. Tune on the dev half only. `--home`
+keeps the indexed memory for the next run. Needs ../shared/data.
 """
 
 import argparse
+import itertools
 import json
 import shutil
 import statistics
@@ -26,9 +28,18 @@ from service import SHARED, sidecar
 from anamnesis_pipeline.settings import Settings
 
 PROMPTS = Path(__file__).parent / "data/prompts.jsonl"
+ABSENT = Path(__file__).parent / "data/absent.jsonl"
 LOGS = SHARED / "data/claude_logs/projects"
 CONTEXT_TOKENS = 400
 """What a hook asks for at each prompt."""
+
+
+def read_prompts() -> list[dict[str, Any]]:
+    """Every prompt with its `kind`: related, unrelated or absent."""
+    prompts = [json.loads(line) for line in PROMPTS.read_text(encoding="utf-8").splitlines()]
+    absent = [json.loads(line) for line in ABSENT.read_text(encoding="utf-8").splitlines()]
+    kinds = ["related" if row["related"] else "unrelated" for row in prompts] + ["absent"] * len(absent)
+    return [row | {"kind": kind} for row, kind in zip([*prompts, *absent], kinds, strict=True)]
 
 
 def copy_logs(target: Path) -> None:
@@ -78,15 +89,18 @@ def ask(client: httpx.Client, row: dict[str, Any], asked: argparse.Namespace) ->
     """The prompt's row with what came of it: `fired`, `answered` and the parts of the best hit's score."""
     hits = search(client, row["prompt"], asked.floor)
     top = hits[0] if hits else {}
+    explained = top.get("explanation") or {}
     block = [] if asked.search else told(client, row["prompt"], row["cwd"] if asked.cwd else None)
     return row | {
+        "found": bool(hits),
         "fired": bool(hits if asked.search else block),
         "told": any(answers(client, episode_id, row.get("uuids", ())) for episode_id in block),
         "answered": any({*row.get("uuids", ())} & {*hit["source"]["message_ids"]} for hit in hits),
         "score": top.get("score"),
         "cosine": top.get("similarity_score"),
         "cosines": [hit["similarity_score"] for hit in hits],
-        "components": top.get("explanation"),
+        "components": explained,
+        "sure": explained.get("stages", {}).get("confidence"),
         "excerpt": top.get("excerpt", "")[:200],
     }
 
@@ -98,17 +112,15 @@ def median(rows: Sequence[dict[str, Any]], key: str) -> str:
 
 
 def report(rows: Sequence[dict[str, Any]]) -> None:
-    """A line for each half and split."""
-    print(f"{'':18} {'n':>4} {'fired':>7} {'told':>7} {'answer in 5':>12} {'score':>7} {'cosine':>7} (medians)")
-    for related in (True, False):
-        for split in ("dev", "test", ""):
-            part = [row for row in rows if row["related"] is related and split in ("", row["split"])]
-            name = f"{'related' if related else 'unrelated'} {split or 'all'}"
-            share = sum(row["fired"] for row in part) / len(part)
-            answered = f"{sum(row['answered'] for row in part) / len(part):.1%}" if related else "-"
-            scores = f"{median(part, 'score'):>7} {median(part, 'cosine'):>7}"
-            named = sum(row["told"] for row in part) / len(part)
-            print(f"{name:18} {len(part):>4} {share:>7.1%} {named:>7.1%} {answered:>12} {scores}")
+    """A line for each kind of prompt and split."""
+    columns = " ".join(f"{name:>7}" for name in ("found", "fired", "told", "in five", "score", "cosine", "sure"))
+    print(f"{'':14} {'n':>4} {columns}   (the last three: medians)")
+    for kind, split in itertools.product(("related", "unrelated", "absent"), ("dev", "test", "")):
+        part = [row for row in rows if row["kind"] == kind and split in ("", row["split"])]
+        shares = "".join(f"{sum(row[key] for row in part) / len(part):>8.1%}" for key in ("found", "fired", "told"))
+        answered = f"{sum(row['answered'] for row in part) / len(part):.1%}" if kind == "related" else "-"
+        medians = " ".join(f"{median(part, key):>7}" for key in ("score", "cosine", "sure"))
+        print(f"{kind} {split or 'all':<{13 - len(kind)}} {len(part):>4}{shares} {answered:>7} {medians}")
 
 
 def main() -> None:
@@ -120,7 +132,7 @@ def main() -> None:
     parser.add_argument("--search", action="store_true", help="ask the search, not the context route")
     parser.add_argument("--scores", type=Path, help="also write each prompt with its best hit's scores here")
     args = parser.parse_args()
-    prompts = [json.loads(line) for line in PROMPTS.read_text(encoding="utf-8").splitlines()]
+    prompts = read_prompts()
     with tempfile.TemporaryDirectory() as temporary:
         home = indexed_home(args.home or Path(temporary))
         with sidecar(home) as base, httpx.Client(base_url=base, timeout=60) as client:

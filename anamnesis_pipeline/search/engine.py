@@ -17,11 +17,12 @@ from anamnesis_pipeline.search.backlog import backlog_notes
 from anamnesis_pipeline.search.boosts import aged, factors_of
 from anamnesis_pipeline.search.candidates import Candidates, Waiting, answered, is_exhausted
 from anamnesis_pipeline.search.excerpts import SECOND_WITHIN
-from anamnesis_pipeline.search.floor import confidence, says_nothing
+from anamnesis_pipeline.search.floor import Evidence, Level, confidence, nearest_of, nearness, says_nothing
 from anamnesis_pipeline.search.folding import fold
 from anamnesis_pipeline.search.freshness import Statement, asks_what_holds, newer_first
 from anamnesis_pipeline.search.fusion import FUSION_DEPTH, Ranking, best_passages, explain, reciprocal_rank_fusion
 from anamnesis_pipeline.search.late_interaction import max_similarities
+from anamnesis_pipeline.search.levels import stored_level
 from anamnesis_pipeline.search.query import Hit, Mode, SearchAnswer, SearchQuery
 from anamnesis_pipeline.search.reranking import (
     LATE_DEPTH,
@@ -31,6 +32,7 @@ from anamnesis_pipeline.search.reranking import (
 )
 from anamnesis_pipeline.search.time_expressions import TimeReference, times_in
 from anamnesis_pipeline.search.trust import tier_of
+from anamnesis_pipeline.search.words import unknown_share
 from anamnesis_pipeline.store.base import Store
 
 EmbedQuery = Callable[[str, Space], QueryVectors]
@@ -40,6 +42,9 @@ HIDDEN_KINDS = ("compact_summary",)
 CHARS_PER_TOKEN = 4
 REFILL_DEPTH = 1_000
 """Ranks looked at to replace what was folded away or fell below the floor; deeper ones are no answers any more."""
+
+JUDGED = 10
+"""Episodes that a search shows: only where all of them have vectors it may find that nothing answers."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,11 +58,14 @@ class _Question:
     least_value: float
     now: datetime
     times: TimeReference | None
+    level: Level | None
 
 
 @dataclass(frozen=True, slots=True)
 class _Ranked:
-    """Passages in order, the best of each episode and the scores of all; `late` and `vectors` of the first ones."""
+    """Passages in order, the best of each episode and the scores of all; `late` and `vectors` of the first ones. How
+    sure it is that any answers.
+    """
 
     rankings: Sequence[Ranking]
     best: Sequence[ScoredPassage]
@@ -65,6 +73,7 @@ class _Ranked:
     late: Mapping[int, float]
     vectors: Mapping[int, NDArray[np.float32]]
     heads: Mapping[str, EpisodeHead]
+    sure: float | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,7 +122,8 @@ class Engine:
         space, vectors = self._vectors(query, degraded)
         now = query.now or datetime.now(UTC)
         times = times_in(query.text, now, UTC) if where.since is None and where.until is None else None
-        question = _Question(query, where, space, vectors, self._min_value(), now, times)
+        level = stored_level(self._store, space) if space and vectors else None
+        question = _Question(query, where, space, vectors, self._min_value(), now, times, level)
         hits = self._hits(question, depth, words, degraded)
         if query.track and hits:
             self._track(hits, degraded)
@@ -163,13 +173,13 @@ class Engine:
             exhausted = is_exhausted(rankings, depth, query.min_score)
             ranked = self._order(question, rankings, None if exhausted else depth)
             wants_floor = query.mode is Mode.HYBRID and query.min_score is None
-            if wants_floor and says_nothing(rankings, ranked.late, query.profile.floor):
+            if wants_floor and _is_judged(ranked) and says_nothing(rankings, ranked.sure, query.profile.floor):
                 return []
             found = _newer_first(query, self._boosted(question, self._read(question, ranked)), ranked.late)
             groups = fold([_texts(f) for f in found]) if query.fold else [[n] for n in range(len(found))]
             deep_enough = depth >= REFILL_DEPTH and len(ranked.best) >= query.top_k
             if exhausted or deep_enough or len(groups) >= query.top_k:
-                return self._shown(query, ranked, [[found[n] for n in group] for group in groups])
+                return self._shown(question, ranked, [[found[n] for n in group] for group in groups])
             depth *= 4
             words = self._candidates.start_words(query, question.where, depth)
 
@@ -193,8 +203,20 @@ class Engine:
         if late:  # the lists alone tell neighbouring places less apart than a neighbour adds
             scores = with_neighbours(scores, profile.neighbours, heads, episode_of)
         return _Ranked(
-            rankings, best_passages(rankings, scores)[:most], _seconds(scores, episode_of), late, vectors, heads
-        )
+            rankings, best_passages(rankings, scores)[:most], _seconds(scores, episode_of), late, vectors, heads,
+            self._sure(question, rankings),
+        )  # fmt: skip
+
+    def _sure(self, question: _Question, rankings: Sequence[Ranking]) -> float | None:
+        """How sure it is that anything answers; None where that is not known."""
+        nearest = nearest_of(rankings)
+        if question.level is None or not nearest:
+            return None
+        try:
+            unknown = unknown_share(question.query.text, self._store.text.unknown)
+        except AnamnesisError:  # the lists of words have said so already
+            return None
+        return confidence(Evidence(nearest, unknown), question.level)
 
     def _late(self, question: _Question, passage_ids: Sequence[int]) -> dict[int, float]:
         space, vectors = question.space, question.vectors
@@ -250,8 +272,9 @@ class Engine:
         curated = profile.curated_first
         return sorted(weighed, key=lambda f: (curated and tier_of(f.episode) != "curated", -f.score))
 
-    def _shown(self, query: SearchQuery, ranked: _Ranked, groups: Sequence[Sequence[_Found]]) -> list[Hit]:
+    def _shown(self, question: _Question, ranked: _Ranked, groups: Sequence[Sequence[_Found]]) -> list[Hit]:
         """A hit for each group that the budget allows; only their episodes are read whole."""
+        query = question.query
         chosen = _within_budget(query, groups)
         whole = self._store.episodes.get([first.episode.episode_id for first, *_ in chosen])
         hits = []
@@ -263,11 +286,16 @@ class Engine:
                 Hit(
                     whole[first.episode.episode_id], min(1.0, leader.score), first.cosine, first.passage,
                     tuple(other.episode.episode_id for other in others),
-                    _explained(ranked, first) if query.explain else None,
+                    _explained(question, ranked, first) if query.explain else None,
                     float(np.prod(list(leader.factors.values()))), first.second,
                 )
             )  # fmt: skip
         return hits
+
+
+def _is_judged(ranked: _Ranked) -> bool:
+    """Whether all that would be shown first has vectors: of what has none nobody knows yet how near it is."""
+    return all(best.passage_id in ranked.vectors for best in ranked.best[:JUDGED])
 
 
 def _seconds(scores: Mapping[int, float], episode_of: Mapping[int, str]) -> dict[str, int]:
@@ -313,16 +341,22 @@ def _cosines(
     return {key: float(np.dot(vectors[key], asked)) for key in passage_ids if key in vectors}
 
 
-def _explained(ranked: _Ranked, found: _Found) -> dict[str, object]:
+def _explained(question: _Question, ranked: _Ranked, found: _Found) -> dict[str, object]:
     """What each stage made of a hit."""
     key = found.passage.passage_id
     stages: dict[str, object] = {"factors": {name: round(factor, 4) for name, factor in found.factors.items()}}
     if key in ranked.late:
         rank = 1 + sum(score > ranked.late[key] for score in ranked.late.values())
         stages["late"] = {"rank": rank, "score": round(ranked.late[key], 6)}
-    if (sure := confidence(ranked.rankings, ranked.late)) is not None:
-        stages["confidence"] = round(sure, 4)
+    if ranked.sure is not None:
+        stages["confidence"] = round(ranked.sure, 4)
+    if question.level is not None and (above := _nearness(question.level, found)) is not None:
+        stages["nearness"] = round(above, 4)
     return {**explain(ranked.rankings, key), "stages": stages}
+
+
+def _nearness(level: Level, found: _Found) -> float | None:
+    return None if found.cosine is None else nearness(found.cosine, level, f"dense_{Variant.TEXT}")
 
 
 def _within_budget(query: SearchQuery, groups: Sequence[Sequence[_Found]]) -> list[list[_Found]]:

@@ -1,6 +1,7 @@
 """The words of a question. Pure."""
 
 import re
+from collections.abc import Callable, Sequence
 
 from anamnesis_pipeline.stop_words import STOP_WORDS
 
@@ -28,3 +29,12 @@ def literal_tokens(text: str) -> list[str]:
     quoted = [token for groups in _QUOTED.findall(text) for group in groups for token in group.split()]
     found = [token for token in text.split() if _LITERAL.search(token)]
     return list(dict.fromkeys([*quoted, *found]))
+
+
+def unknown_share(text: str, unknown: Callable[[Sequence[str]], Sequence[str]]) -> float:
+    """Which share of the words that carry meaning is unknown, in [0, 1].
+
+    :param unknown: tells which of some words are.
+    """
+    words = content_words(text)
+    return len(unknown(words)) / len(words) if words else 0.0

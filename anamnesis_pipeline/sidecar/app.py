@@ -35,6 +35,7 @@ from anamnesis_pipeline.sidecar.documentation import openapi_of
 from anamnesis_pipeline.sidecar.extraction import Extraction
 from anamnesis_pipeline.sidecar.mcp_endpoint import PATH as MCP_PATH
 from anamnesis_pipeline.sidecar.mcp_endpoint import McpEndpoint
+from anamnesis_pipeline.sidecar.measuring import keep_measured
 from anamnesis_pipeline.sidecar.nudges import Nudges
 from anamnesis_pipeline.sidecar.observation import Metrics, Observation
 from anamnesis_pipeline.sidecar.security import Security
@@ -55,6 +56,7 @@ def create_app(services: Services) -> FastAPI:
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(mcp.run)
             tasks.start_soon(app.state.nudges.run)
+            tasks.start_soon(keep_measured, services)
             yield
             tasks.cancel_scope.cancel()
         await run_in_threadpool(services.close)

@@ -7,7 +7,9 @@ from fastapi import Depends
 from starlette.requests import Request
 
 from anamnesis_pipeline.dagster_api import BackfillState, EmbeddingBackfill, IngestRuns
+from anamnesis_pipeline.embeddings.base import QueryVectors
 from anamnesis_pipeline.embeddings.pinned_pool import PinnedPool
+from anamnesis_pipeline.model import Space
 from anamnesis_pipeline.search.engine import Engine
 from anamnesis_pipeline.settings import Settings
 from anamnesis_pipeline.sidecar.schemas import CoverageOut
@@ -16,7 +18,7 @@ from anamnesis_pipeline.store.base import Store
 
 
 class ModelPool(Protocol):
-    """The embedding model as far as the sidecar shows its state and moves it to other cores."""
+    """The embedding model as far as the sidecar shows its state, moves it to other cores and measures its space."""
 
     @property
     def ready(self) -> bool:
@@ -44,6 +46,12 @@ class ModelPool(Protocol):
 
     def load_in_background(self) -> None:
         """Start loading and return at once."""
+
+    def space_for(self, active: Space) -> Space:
+        """The space that is searched now."""
+
+    def embed_query(self, text: str, space: Space) -> QueryVectors:
+        """A question's vectors in that space; raises RetryLater while its model loads."""
 
     def follow_cores(self) -> None:
         """Take over the cores that are configured now."""

@@ -10,6 +10,7 @@ from typing import Any
 
 from anamnesis_pipeline.errors import AnamnesisError
 from anamnesis_pipeline.model import Space
+from anamnesis_pipeline.search.levels import LEVEL
 from anamnesis_pipeline.store.base import Store
 
 WANTED_MODEL = "config.model"
@@ -137,6 +138,7 @@ def forget_space(store: Store, space: str) -> None:
     """Remove every row about a space; what was paused, if it was this one, is paused no more."""
     store.settings.set(RATE + space, None)
     store.settings.set(FAILURE + space, None)
+    store.settings.set(LEVEL + space, None)
     job = job_of(store)
     if job is not None and job.space == space:
         store.settings.set(JOB, None)

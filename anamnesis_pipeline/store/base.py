@@ -177,6 +177,11 @@ class TextIndex(Protocol):
         `exact` knows only Variant.TEXT. Very common words may be left out of the candidates when others are rare.
         """
 
+    def unknown(self, words: Sequence[str]) -> list[str]:
+        """Those of `words` that no passage's own text has, in their order; compared as `stem` does. Marks are no words,
+        and never unknown.
+        """
+
     def check(self) -> list[str]:
         """Problems found by the engine's own integrity check; empty when sound."""
 

@@ -8,7 +8,6 @@ import pytest
 from anamnesis_pipeline.model import EpisodeHead, Passage, ScoredPassage, StoredPassage
 from anamnesis_pipeline.search.boosts import aged, factors_of
 from anamnesis_pipeline.search.excerpts import excerpt_of
-from anamnesis_pipeline.search.floor import confidence, says_nothing
 from anamnesis_pipeline.search.freshness import Statement, asks_what_holds, newer_first
 from anamnesis_pipeline.search.fusion import Ranking
 from anamnesis_pipeline.search.late_interaction import max_similarities
@@ -179,16 +178,3 @@ def test_two_passages_are_shown_in_the_order_of_their_episode() -> None:
     assert excerpt_of((later, first)) == ("first\n[…]\nlater", ("u5", "u1", "u2"))
     assert excerpt_of((first, next_one)) == ("first\nnext", ("u1", "u2"))
     assert excerpt_of((first,)) == ("first", ("u1", "u2"))
-
-
-def test_a_question_that_nothing_is_near_to_gets_nothing_unless_its_literal_tokens_are_found() -> None:
-    far = [ranking("dense_text", 1, score=0.2), ranking("dense_context", 1, score=0.2)]
-    near = [ranking("dense_text", 1, score=0.6), ranking("dense_context", 1, score=0.6)]
-    assert says_nothing(far, {1: 0.5}, 0.0)
-    assert not says_nothing(near, {1: 0.7}, 0.0)
-    assert not says_nothing([*far, ranking("exact", 1)], {1: 0.5}, 0.0)
-
-
-def test_without_vectors_nobody_knows_how_sure_an_answer_is() -> None:
-    assert confidence([ranking("words_text", 1)], {}) is None
-    assert not says_nothing([ranking("words_text", 1)], {}, 0.0)

@@ -5,49 +5,42 @@ import pytest
 from anamnesis_pipeline.model import Episode, Passage, StoredPassage
 from anamnesis_pipeline.search.floor import UNASKED_LEAST
 from anamnesis_pipeline.search.query import Hit
-from anamnesis_pipeline.search.telling import (
-    BESIDE,
-    FLOOR,
-    LITERAL_LEAST,
-    STRANGER,
-    STRANGER_FLOOR,
-    says_what_it_asks,
-    telling,
-)
+from anamnesis_pipeline.search.telling import BESIDE, LITERAL_LEAST, STRANGER, says_what_it_asks, telling
 from anamnesis_tests.store.samples import episode
 
 
-def hits(*cosines: float | None, sure: float | None = None) -> list[Hit]:
+def hits(*above: float | None, sure: float | None) -> list[Hit]:
     found: Episode = episode("e")
-    stages = {} if sure is None else {"confidence": sure}
+    stages = [{"confidence": sure, "nearness": near} for near in above]
     return [
-        Hit(found, 1.0, cosine, StoredPassage(n, "e", Passage(0, "text")), explanation={"stages": stages})
-        for n, cosine in enumerate(cosines)
+        Hit(found, 1.0, 0.5, StoredPassage(n, "e", Passage(0, "text")), explanation={"stages": _known(stage)})
+        for n, stage in enumerate(stages)
     ]
 
 
-def kept(cosines: list[float | None], *, sure: float | None = None, is_stranger: bool = False) -> list[float | None]:
-    return [hit.similarity for hit in telling(hits(*cosines, sure=sure), is_stranger)]
+def _known(stage: dict[str, float | None]) -> dict[str, float]:
+    return {name: value for name, value in stage.items() if value is not None}
+
+
+def kept(above: list[float | None], *, sure: float | None, is_stranger: bool = False) -> list[int]:
+    """Places of the hits that are worth saying."""
+    return [hit.passage.passage_id for hit in telling(hits(*above, sure=sure), is_stranger)]
 
 
 def test_where_it_is_sure_enough_what_is_near_is_said_in_its_order() -> None:
-    assert kept([0.35, 0.4, 0.1], sure=LITERAL_LEAST) == [0.35, 0.4]
-    assert kept([0.9], sure=LITERAL_LEAST - 0.1) == []
-    assert kept([0.5], sure=UNASKED_LEAST + 1, is_stranger=True) == []
-    assert kept([0.5], sure=UNASKED_LEAST + STRANGER, is_stranger=True) == [0.5]
+    assert kept([BESIDE, 4.0, BESIDE - 0.1], sure=LITERAL_LEAST) == [0, 1]
+    assert kept([4.0], sure=LITERAL_LEAST - 0.1) == []
+    assert kept([], sure=None) == []
 
 
-def test_without_token_vectors_one_close_hit_brings_what_ranks_beside_it() -> None:
-    assert kept([BESIDE, FLOOR, 0.1, 0.35]) == [BESIDE, FLOOR, 0.35]
-    assert kept([FLOOR - 0.01, 0.4]) == []
-    assert kept([0.5, 0.5], is_stranger=True) == []
-    assert kept([STRANGER_FLOOR], is_stranger=True) == [STRANGER_FLOOR]
-    assert kept([]) == []
+def test_where_nothing_is_stored_of_the_folder_more_is_needed() -> None:
+    assert kept([4.0], sure=UNASKED_LEAST + STRANGER - 0.1, is_stranger=True) == []
+    assert kept([4.0], sure=UNASKED_LEAST + STRANGER, is_stranger=True) == [0]
 
 
-def test_nothing_is_said_while_there_are_no_cosines() -> None:
-    assert kept([None, None]) == []
-    assert kept([None, 0.9]) == [0.9]
+def test_nothing_is_said_while_nobody_knows_how_near_it_is() -> None:
+    assert kept([4.0, 4.0], sure=None) == []
+    assert kept([None, 4.0], sure=UNASKED_LEAST) == [1]
 
 
 @pytest.mark.parametrize(

@@ -21,6 +21,17 @@ def test_words_are_stemmed_and_folded(store: Store):
     assert found(store, "migrant") == []
 
 
+def test_words_that_no_text_has_are_unknown(store: Store):
+    put(store, "e", "We were migrating the café databases", context="a header about elephants")
+    words = ["postgres", "Migrated", "cafe", "elephant", "?!", "postgres databases"]
+    assert store.text.unknown(words) == ["postgres", "elephant", "postgres databases"]
+    put(store, "f", "Postgres it is")
+    assert store.text.unknown(["postgres"]) == []
+    store.episodes.delete("f")
+    store.episodes.delete("e")
+    assert store.text.unknown(["database"]) == ["database"]
+
+
 def test_a_passage_with_more_and_rarer_words_comes_first(store: Store):
     put(store, "one", "the server restarted and then the server slept")
     put(store, "both", "the server lost its certificate")

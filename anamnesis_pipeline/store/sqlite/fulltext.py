@@ -97,6 +97,15 @@ class SqliteTextIndex:
             counted = sorted((t for t in counted if t.passages), key=lambda t: t.passages)
             return self._best(search, counted)
 
+    def unknown(self, words: Sequence[str]) -> list[str]:
+        """See `TextIndex.unknown`."""
+        asked = {word: self._asked("stem_index", [word], in_text=True) for word in words}
+        with self._database.read() as connection:
+            corpus = self._lengths["stem_index"].corpus(connection)
+            self._forget_counts("stem_index", corpus)
+            search = _Search(connection, "stem_index", True, 0, Where(), corpus)
+            return [w for w, terms in asked.items() if terms and not self._occurrences(search, terms[0].match)]
+
     def check(self) -> list[str]:
         """See `TextIndex.check`. Compares both indexes with the texts, in a copy: at 100,000 passages it takes 30 s."""
         problems = []

@@ -1,0 +1,95 @@
+"""A space is measured with the store it is in; from then on it can find nothing."""
+
+import pytest
+
+from anamnesis_pipeline.embeddings.registry import MINILM
+from anamnesis_pipeline.model import Space
+from anamnesis_pipeline.search.background import QUESTIONS
+from anamnesis_pipeline.search.floor import BUILT_IN
+from anamnesis_pipeline.search.levels import is_due, measure_level, stored_level
+from anamnesis_pipeline.search.query import Mode
+from anamnesis_pipeline.steps.reembed_state import forget_space
+from anamnesis_pipeline.store.base import Store
+from anamnesis_tests.search.memory import SPACE, Memory, embed_query
+
+TEXTS = (
+    "The nightly importer skips rows without a currency; they are listed in skipped.csv.",
+    "We keep exchange rates for six hours, since the provider updates them four times a day.",
+    "The upload worker retries five times with exponential backoff before it gives up.",
+    "Invoices are rounded once at the end, not once per line.",
+    "The parser takes an empty header for the end of the file.",
+    "Feature flags are read when a request begins, never in the middle of it.",
+    "Sessions end after thirty minutes without a click.",
+    "The mobile app still calls the old endpoint for orders.",
+    "Backups of the ledger are tried out every Monday.",
+    "Search results are kept for a minute in the browser.",
+)
+UNRELATED = "Which violin concerto did the orchestra rehearse yesterday evening?"
+RELATED = "How often does the upload worker retry before it gives up?"
+
+
+@pytest.fixture
+def memory(store: Store) -> Memory:
+    filled = Memory(store)
+    for text in TEXTS:
+        filled.add(text)
+    return filled
+
+
+@pytest.fixture
+def measured(memory: Memory) -> Memory:
+    measure_level(memory.store, SPACE, embed_query)
+    return memory
+
+
+def test_a_measured_space_answers_what_it_knows_and_nothing_else(measured: Memory) -> None:
+    assert measured.ids(RELATED)[0] == "e003"
+    assert measured.ids(UNRELATED) == []
+    assert len(measured.ids(UNRELATED, min_score=0.0)) > 0
+
+
+def test_a_space_that_was_not_measured_is_never_silent(memory: Memory) -> None:
+    assert stored_level(memory.store, SPACE) is None
+    assert len(memory.ids(UNRELATED)) > 0
+
+
+def test_what_has_no_vector_yet_is_found_by_its_words(measured: Memory) -> None:
+    new = measured.add("The violin teacher moved to Graz.", embed=False)
+    assert new in measured.ids("Where did the violin teacher move?")
+
+
+@pytest.mark.parametrize("mode", [Mode.EXACT, Mode.SEMANTIC])
+def test_only_a_search_by_everything_may_find_nothing(measured: Memory, mode: Mode) -> None:
+    assert len(measured.ids("orchestra worker", mode=mode)) > 0
+
+
+def test_a_level_is_measured_anew_once_the_space_has_grown_by_half(memory: Memory) -> None:
+    store = memory.store
+    assert is_due(store, SPACE)
+    measure_level(store, SPACE, embed_query)
+    assert not is_due(store, SPACE)
+    for text in TEXTS[:4]:
+        memory.add(f"{text} Again.")
+    assert not is_due(store, SPACE)
+    memory.add("One more.")
+    assert is_due(store, SPACE)
+
+
+def test_an_empty_space_is_not_measured(store: Store) -> None:
+    Memory(store)
+    assert not is_due(store, SPACE)
+
+
+def test_the_level_is_kept_with_the_space_and_goes_with_it(measured: Memory) -> None:
+    kept = stored_level(measured.store, SPACE)
+    assert kept == measure_level(measured.store, SPACE, embed_query)
+    forget_space(measured.store, SPACE.key)
+    assert stored_level(measured.store, SPACE) is None
+
+
+def test_the_model_that_comes_with_the_installation_has_a_level_from_the_start(store: Store) -> None:
+    assert stored_level(store, Space("m", MINILM, 384)) == BUILT_IN[MINILM]
+
+
+def test_the_questions_are_many_and_none_is_asked_twice() -> None:
+    assert len(set(QUESTIONS)) == len(QUESTIONS) >= 30
