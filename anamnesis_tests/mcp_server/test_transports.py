@@ -3,7 +3,6 @@
 import json
 import subprocess
 import sys
-import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -46,11 +45,20 @@ def exchange(process: "subprocess.Popen[bytes]", message: bytes) -> dict[str, ob
     return answer
 
 
-def test_initialize_over_stdio_is_answered_within_a_second_of_the_start(stdio: "subprocess.Popen[bytes]") -> None:
-    started = time.perf_counter()
-    answer = exchange(stdio, initialize())
-    assert time.perf_counter() - started < 1.0
-    assert answer["id"] == 1
+def test_initialize_over_stdio_is_answered_before_the_sdk_is_loaded(environment: None, tmp_path: Path) -> None:
+    sdk = tmp_path / "mcp"
+    sdk.mkdir()
+    (sdk / "__init__.py").write_text("import time\ntime.sleep(60)\n")
+    parameters = stdio_parameters(free_port())
+    process = subprocess.Popen(
+        [parameters.command, *parameters.args], env={**(parameters.env or {}), "PYTHONPATH": str(tmp_path)},
+        stdin=subprocess.PIPE, stdout=subprocess.PIPE,
+    )  # fmt: skip
+    try:
+        assert exchange(process, initialize())["id"] == 1
+    finally:
+        process.kill()
+        process.communicate()
 
 
 def test_the_quick_answer_is_given_once_and_the_sdk_goes_on_from_there(stdio: "subprocess.Popen[bytes]") -> None:
@@ -150,13 +158,8 @@ def test_initialize_over_http_is_answered_before_sdk_and_model_are_loaded(tmp_pa
         )
     try:
         wait_for(lambda: answers(base), 60)
-        seconds = []
-        for _ in range(3):  # a busy machine may be slow once
-            started = time.perf_counter()
-            reply = httpx.post(f"{base}/mcp", content=initialize(), headers=HEADERS, timeout=5)
-            seconds.append(time.perf_counter() - started)
+        reply = httpx.post(f"{base}/mcp", content=initialize(), headers=HEADERS, timeout=20)
         assert httpx.get(f"{base}/ready").status_code == 503
-        assert min(seconds) < 1.0
         assert reply.json()["result"]["serverInfo"]["name"] == "anamnesis"
         tools = httpx.post(f"{base}/mcp", json=LIST_TOOLS, headers=HEADERS, timeout=20).json()
         assert len(tools["result"]["tools"]) == 6

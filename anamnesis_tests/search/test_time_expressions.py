@@ -1,7 +1,7 @@
 """The time that a question names, on labelled examples, half of them traps."""
 
 import time
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 from zoneinfo import ZoneInfo
 
 import pytest
@@ -176,11 +176,11 @@ def test_no_text_raises_and_a_span_begins_before_it_ends(text: str, now: datetim
 )
 def test_a_long_text_costs_next_to_nothing(text: str) -> None:
     times_in(text, NOW, UTC)  # the rules are compiled at the first question
-    started = time.perf_counter()
+    started = time.process_time()
     for _ in range(5):
         times_in(text, NOW, UTC)
         event_in(text)
-    assert time.perf_counter() - started < 5 * timedelta(milliseconds=50).total_seconds()
+    assert time.process_time() - started < 2, "no rule looks at a text again and again"
 
 
 EVENTS = """

@@ -84,7 +84,7 @@ def test_a_server_that_never_greets_is_given_up(way, opened, tmp_path):
     started = time.monotonic()
     with pytest.raises(HostUnreachable):
         survey(opened(way.place, **QUICK), tmp_path)
-    assert time.monotonic() - started < 4
+    assert time.monotonic() - started < 20, "given up by its own time-out, not by the caller's"
 
 
 @pytest.mark.parametrize("call", ["survey", "read", "fetching"])
@@ -98,7 +98,7 @@ def test_a_server_that_stalls_in_the_middle_is_given_up_and_comes_back(way, open
     started = time.monotonic()
     with pytest.raises(HostUnreachable, match=r"stopped answering|no SSH connection"):
         _call(host, call, path)
-    assert time.monotonic() - started < 5
+    assert time.monotonic() - started < 20
     way.resume()
     assert "a.md" in [file.path for file in survey(host, tmp_path).files]
 
