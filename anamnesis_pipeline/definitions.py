@@ -3,25 +3,26 @@
 import dagster as dg
 
 from anamnesis_pipeline.defs.checks import CHECKS
+from anamnesis_pipeline.defs.consolidation import consolidation_report
 from anamnesis_pipeline.defs.crawled_files import crawled_files
 from anamnesis_pipeline.defs.documents import documents
 from anamnesis_pipeline.defs.embed_sensor import embed_sensor
 from anamnesis_pipeline.defs.embeddings import embeddings
 from anamnesis_pipeline.defs.episodes import episodes
 from anamnesis_pipeline.defs.exchanges import exchanges
-from anamnesis_pipeline.defs.jobs import embed, index, ingest
+from anamnesis_pipeline.defs.jobs import consolidate, embed, index, ingest
 from anamnesis_pipeline.defs.resources import EmbeddingPoolResource, MemoryResource
-from anamnesis_pipeline.defs.schedules import daily_ingest
+from anamnesis_pipeline.defs.schedules import daily_consolidation, daily_ingest
 from anamnesis_pipeline.defs.sensors import crawl_sensor, quick_crawl_sensor
 from anamnesis_pipeline.defs.summaries import summaries
 from anamnesis_pipeline.defs.vector_index import vector_index
 
 defs = dg.Definitions(
-    assets=[crawled_files, exchanges, documents, summaries, episodes, embeddings, vector_index],
+    assets=[crawled_files, exchanges, documents, summaries, episodes, embeddings, vector_index, consolidation_report],
     asset_checks=CHECKS,
-    jobs=[ingest, embed, index],
+    jobs=[ingest, embed, index, consolidate],
     sensors=[crawl_sensor, quick_crawl_sensor, embed_sensor],
-    schedules=[daily_ingest],
+    schedules=[daily_ingest, daily_consolidation],
     resources={"memory": MemoryResource(), "embedding_pool": EmbeddingPoolResource()},
     # One process per run: 2.2 times cheaper than a process per step, and the steps follow each other anyway.
     executor=dg.in_process_executor,

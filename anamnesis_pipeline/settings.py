@@ -114,6 +114,16 @@ class Settings(BaseSettings):
     )
     ingest_hour: int = Field(5, ge=0, le=23, description="Hour of the nightly ingest of all sources")
     timezone: str = Field("UTC", description="Time zone of that hour, e.g. `Europe/Berlin`")
+    consolidate_schedule: Literal["disabled", "30min", "1h", "2h", "6h", "nightly"] = Field(
+        "nightly", description="When episodes that a later one of their session repeats are superseded by that one"
+    )
+    consolidate_hour: int = Field(6, ge=0, le=23, description="Hour of the nightly consolidation")
+    consolidate_cosine: float = Field(
+        0.95, ge=0.5, le=1, description="Cosine from which on two passages of a session can be the same"
+    )
+    merge_cosine: float = Field(
+        0.84, ge=0.5, le=1, description="Cosine from which on episodes of different origin are proposed to be merged"
+    )
     idle_minutes: int = Field(30, ge=1, le=1440, description="Minutes of silence after which an open part is closed")
     summarizer: Literal["none", "claude_cli", "ollama", "anthropic", "openai"] = Field(
         "none", description="LLM that writes the summaries; `none`: telling sentences are picked without one"

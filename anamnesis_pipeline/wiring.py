@@ -29,6 +29,7 @@ from anamnesis_pipeline.sources.local import LocalHost
 from anamnesis_pipeline.steps.archived import archived_lines
 from anamnesis_pipeline.steps.forget import Forgetter
 from anamnesis_pipeline.steps.llm_choice import Llm, LlmRules
+from anamnesis_pipeline.steps.merging import Merger, MergeRules
 from anamnesis_pipeline.steps.pipeline import Pipeline
 from anamnesis_pipeline.steps.posting import Poster
 from anamnesis_pipeline.steps.recording import Recorder
@@ -353,6 +354,16 @@ def open_recorder(settings: Settings, store: Store, poster: Poster) -> Recorder:
     """What keeps a question with its answer and the records an LLM finds in them, however short: it is asked to."""
     llm = open_llm(settings.model_copy(update={"summary_min_chars": 0}))
     return Recorder(store, poster, open_pieces(), llm, extractive.summarize)
+
+
+def open_merger(settings: Settings, store: Store, poster: Poster, **rules: int) -> Merger:
+    """What merges episodes of different origin, by the LLM that writes the summaries.
+
+    :param rules: fields of `MergeRules` other than the threshold, which is a setting.
+    """
+    hosts = open_hosts(settings, store)
+    llm = replace(open_llm(settings), private_sources=open_private_sources(hosts, store))
+    return Merger(store, llm, open_pieces(), poster, MergeRules(threshold=settings.merge_cosine, **rules))
 
 
 def open_uploads(

@@ -1,4 +1,4 @@
-"""The three jobs. Assets of different partitions cannot share one."""
+"""The jobs. Assets of different partitions cannot share one."""
 
 import dagster as dg
 
@@ -21,4 +21,9 @@ index = dg.define_asset_job(
     dg.AssetSelection.assets("vector_index"),
     partitions_def=SPACES,
     description="Make one space fast to search, and switch to it when it is complete.",
+)
+consolidate = dg.define_asset_job(
+    "consolidate",
+    dg.AssetSelection.assets("consolidation_report"),
+    description="Let the newest episode stand for those of its session that it repeats.",
 )

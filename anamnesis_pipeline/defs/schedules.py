@@ -1,11 +1,11 @@
-"""The ingest of all sources, at times that settings may change while Dagster runs."""
+"""The ingest of all sources, and consolidation, at times that settings may change while Dagster runs."""
 
 from datetime import UTC
 from zoneinfo import ZoneInfo
 
 import dagster as dg
 
-from anamnesis_pipeline.defs.jobs import ingest
+from anamnesis_pipeline.defs.jobs import consolidate, ingest
 from anamnesis_pipeline.defs.partitions import SOURCES
 from anamnesis_pipeline.defs.resources import MemoryResource
 from anamnesis_pipeline.model import RESERVED_SOURCES
@@ -33,3 +33,21 @@ def daily_ingest(context: dg.ScheduleEvaluationContext, memory: MemoryResource) 
     known = set(context.instance.get_dynamic_partitions(str(SOURCES.name)))
     keys = [s.key for s in memory.store.ingest.sources() if s.key in known and s.key not in RESERVED_SOURCES]
     return [dg.RunRequest(run_key=f"{run}/{key}", partition_key=key) for key in keys]
+
+
+@dg.schedule(
+    job=consolidate,
+    cron_schedule="*/15 * * * *",
+    default_status=dg.DefaultScheduleStatus.RUNNING,
+    description="Consolidates sessions, as `consolidate_schedule` says: unless set, once a day at `consolidate_hour`.",
+)
+def daily_consolidation(context: dg.ScheduleEvaluationContext, memory: MemoryResource) -> dg.RunRequest | dg.SkipReason:
+    """Ticks every quarter of an hour and fires as stored (`consolidate_schedule`, `consolidate_hour`, `timezone`; at
+    06:00 UTC, after the ingest, unless set).
+    """
+    settings, tick = memory.settings, context.scheduled_execution_time
+    if not fires(tick, settings.consolidate_schedule, settings.consolidate_hour, settings.timezone):
+        return dg.SkipReason(f"Fires as consolidate_schedule says: {settings.consolidate_schedule}.")
+    if not memory.store.consolidation.changed_count():
+        return dg.SkipReason("Nothing changed in any session since it was consolidated.")
+    return dg.RunRequest(run_key=f"{tick.astimezone(UTC):%Y-%m-%dT%H:%M}Z")

@@ -13,6 +13,7 @@ from starlette.routing import Route
 
 from anamnesis_pipeline.errors import AnamnesisError
 from anamnesis_pipeline.sidecar import (
+    consolidation_routes,
     context_routes,
     crawler_config_routes,
     crawler_routes,
@@ -105,6 +106,7 @@ def _add_routes(app: FastAPI, *, wants_token: bool) -> None:
     app.include_router(forget_routes.router, dependencies=documented)
     app.include_router(embedding_routes.router, dependencies=documented)
     app.include_router(jsonl_routes.router, dependencies=documented)
+    app.include_router(consolidation_routes.router, dependencies=documented)
     app.include_router(crawler_routes.router, dependencies=documented)
     app.include_router(crawler_config_routes.router, dependencies=documented)
     app.include_router(reembed_routes.router, dependencies=documented)  # before the episodes: those take any path

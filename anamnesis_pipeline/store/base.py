@@ -25,6 +25,7 @@ from anamnesis_pipeline.model import (
     Variant,
     Where,
 )
+from anamnesis_pipeline.store.consolidation_base import ConsolidationRecords
 from anamnesis_pipeline.store.context_base import ContextRecords
 from anamnesis_pipeline.store.document_base import DocumentRecords
 from anamnesis_pipeline.store.exclusion_base import ExclusionRecords
@@ -338,6 +339,7 @@ class Store:
     forgetting: ForgetRecords
     exclusion: ExclusionRecords
     context: ContextRecords
+    consolidation: ConsolidationRecords
     close: "Closer"
 
 

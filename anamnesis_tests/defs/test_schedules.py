@@ -10,9 +10,10 @@ import pytest
 from anamnesis_pipeline.definitions import defs
 from anamnesis_pipeline.defs.partitions import SOURCES
 from anamnesis_pipeline.defs.resources import MemoryResource
-from anamnesis_pipeline.defs.schedules import daily_ingest
+from anamnesis_pipeline.defs.schedules import daily_consolidation, daily_ingest
 from anamnesis_pipeline.model import Source
 from anamnesis_pipeline.steps.daily import INTERVALS, TICK, fires, is_the_hour, next_tick
+from anamnesis_tests.store.samples import put
 
 ZONES = [
     "UTC", "Europe/Berlin", "America/New_York", "Asia/Kolkata", "Australia/Lord_Howe", "America/Havana",
@@ -116,3 +117,30 @@ def test_the_next_tick_is_the_first_that_fires(zone: str) -> None:
         assert is_the_hour(found, 2, zone)
         between = [tick for tick in TICKS if after < tick < found]
         assert not any(is_the_hour(tick, 2, zone) for tick in between)
+
+
+def test_consolidation_runs_at_its_own_hour_and_only_for_what_changed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("ANAMNESIS_HOME", str(tmp_path))
+
+    def ticked(hour: int) -> dg.RunRequest | dg.SkipReason:
+        context = dg.build_schedule_context(
+            scheduled_execution_time=datetime(2026, 3, 1, hour, tzinfo=UTC), resources={"memory": MemoryResource()}
+        )
+        with context:
+            outcome = daily_consolidation(context)
+        assert isinstance(outcome, dg.RunRequest | dg.SkipReason)
+        return outcome
+
+    assert isinstance(ticked(6), dg.SkipReason)
+    store = MemoryResource().store
+    put(store, "a", "text", source="logs", session_id="s")
+    store.close()
+    assert isinstance(ticked(5), dg.SkipReason)
+    fired = ticked(6)
+    assert isinstance(fired, dg.RunRequest)
+    assert fired.run_key == "2026-03-01T06:00Z"
+    result = defs.resolve_job_def("consolidate").execute_in_process(resources={"memory": MemoryResource()})
+    (done,) = result.asset_materializations_for_node("consolidation_report")
+    assert done.metadata["waiting"].value == 1

@@ -15,7 +15,14 @@ from anamnesis_pipeline.message_keys import borrowed_key
 from anamnesis_pipeline.model import Episode, EpisodeHead, Passage, StoredPassage, Where
 from anamnesis_pipeline.store.base import MAX_ROWS_PER_WRITE, EpisodePage, Publication, PutReport
 from anamnesis_pipeline.store.paging import cursor_after, read_cursor
-from anamnesis_pipeline.store.sqlite import episode_rows, part_rows, passage_rows, pending, unsettled_rows
+from anamnesis_pipeline.store.sqlite import (
+    consolidation_rows,
+    episode_rows,
+    part_rows,
+    passage_rows,
+    pending,
+    unsettled_rows,
+)
 from anamnesis_pipeline.store.sqlite.columns import instant, json_list
 from anamnesis_pipeline.store.sqlite.connection import Database, batches
 from anamnesis_pipeline.store.sqlite.episode_rows import SELECT_EPISODES, SELECT_HEADS, SET_STATUS
@@ -83,6 +90,8 @@ class SqliteEpisodes:
             episode_key = _write(connection, episode, passages)
             values = (episode.status, episode.superseded_by, episode_key, instant(datetime.now(UTC)))
             connection.execute(f"{SET_STATUS} WHERE episode_key = ?3", values)
+            if (held.status, episode.status) == ("superseded", "active"):
+                consolidation_rows.undo(connection, [episode.episode_id])
             connection.execute(
                 "UPDATE episodes SET edited = ? WHERE episode_key = ?", (max(edited, stored[3]), episode_key)
             )
@@ -282,10 +291,25 @@ def _read(connection: sqlite3.Connection, episode_id: str) -> Episode:
 
 
 def _write(connection: sqlite3.Connection, episode: Episode, passages: Sequence[Passage]) -> int:
+    drop_merge(connection, episode.episode_id, unless=episode.raw_exchange)
     episode_key = episode_rows.write_episode(connection, episode, passages)
     passage_rows.write_passages(connection, episode_key, passages)
     pending.refresh(connection, [episode_key])
+    consolidation_rows.note_session(connection, episode)
+    consolidation_rows.hide_again(connection, episode.episode_id)
     return episode_key
+
+
+def drop_merge(connection: sqlite3.Connection, episode_id: str, unless: str | None = None) -> None:
+    """Remove the merged episode that quotes this one, if there is one: what it quotes changes, or goes.
+
+    :param unless: the text that the episode will have; where it has that already, the merge stays.
+    """
+    if (merged := consolidation_rows.merged_of(connection, episode_id)) is None:
+        return
+    if unless is None or _read(connection, episode_id).raw_exchange != unless:
+        remove_episode(connection, merged)
+        connection.execute("DELETE FROM consolidated WHERE canonical = ?", (merged,))
 
 
 def _stored(connection: sqlite3.Connection, episode_id: str) -> tuple[int, str, str, int] | None:
@@ -332,8 +356,11 @@ def remove_episode(connection: sqlite3.Connection, episode_id: str) -> None:
     """Remove an episode, if it is there, with its passages, full-text rows and vectors; no tombstone stays."""
     if (stored := _stored(connection, episode_id)) is None:
         return
+    drop_merge(connection, episode_id)
+    consolidation_rows.note_session(connection, _read(connection, episode_id))
     episode_key = stored[0]
     rows = connection.execute("SELECT passage_id FROM passages WHERE episode_key = ?", (episode_key,))
     passage_rows.delete_passages(connection, [passage_id for (passage_id,) in rows.fetchall()])
     for table in ("episode_tags", "episode_texts", "pending", "episodes"):
         connection.execute(f"DELETE FROM {table} WHERE episode_key = ?", (episode_key,))
+    consolidation_rows.release(connection, episode_id)

@@ -12,6 +12,7 @@ from anamnesis_pipeline.store.forget_base import CachedReply, Selection
 from anamnesis_pipeline.store.sqlite import episode_rows, llm_records, part_rows, passage_rows, pending, typed_rows
 from anamnesis_pipeline.store.sqlite.columns import instant, json_list
 from anamnesis_pipeline.store.sqlite.connection import Database, batches
+from anamnesis_pipeline.store.sqlite.episodes import drop_merge
 from anamnesis_pipeline.store.sqlite.part_rows import PART_COLUMNS
 from anamnesis_pipeline.store.sqlite.scrubbing import Scrubbing
 from anamnesis_pipeline.store.sqlite.summary_rows import publication_hash, rewrite_summary
@@ -160,6 +161,7 @@ class SqliteForgetting:
                 return False
             if row[0] != episode.raw_exchange:
                 llm_records.void(connection, [episode.episode_id])
+                drop_merge(connection, episode.episode_id)
             episode_key = episode_rows.write_episode(connection, episode, passages)
             passage_rows.write_passages(connection, episode_key, passages)
             pending.refresh(connection, [episode_key])

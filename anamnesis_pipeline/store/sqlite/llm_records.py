@@ -41,7 +41,7 @@ class SqliteLlm:
                 allowed = [(key, part.part_id) for key, part in batch if _is_as_stored(connection, part)]
                 connection.executemany(
                     """INSERT INTO llm_asked (key, part_id) VALUES (?, ?)
-                        ON CONFLICT (key) DO UPDATE SET part_id = excluded.part_id, void = 0""",
+                        ON CONFLICT (key, part_id) DO UPDATE SET void = 0""",
                     allowed,
                 )
             noted.update(key for key, _ in allowed)

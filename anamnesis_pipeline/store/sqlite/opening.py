@@ -4,6 +4,7 @@ from pathlib import Path
 
 from anamnesis_pipeline.store.base import Store
 from anamnesis_pipeline.store.sqlite.connection import Database
+from anamnesis_pipeline.store.sqlite.consolidation import SqliteConsolidation
 from anamnesis_pipeline.store.sqlite.context_rows import SqliteContext
 from anamnesis_pipeline.store.sqlite.document_rows import SqliteDocuments
 from anamnesis_pipeline.store.sqlite.episodes import SqliteEpisodes
@@ -45,5 +46,6 @@ def open_sqlite(path: Path, index_dir: Path) -> Store:
         forgetting=SqliteForgetting(database, Scrubbing(database, index_dir)),
         exclusion=SqliteExclusion(database),
         context=SqliteContext(database),
+        consolidation=SqliteConsolidation(database),
         close=database.close,
     )

@@ -273,10 +273,31 @@ M003_SPACES = (
     ) WITHOUT ROWID""",
 )
 
+M004_CONSOLIDATION = (
+    # which episode stands for which, whether or not their rows are there just now
+    """CREATE TABLE consolidated (
+        episode_id TEXT PRIMARY KEY, canonical TEXT NOT NULL, regime TEXT NOT NULL, undone INTEGER NOT NULL DEFAULT 0
+    ) WITHOUT ROWID""",
+    "CREATE INDEX consolidated_by_canonical ON consolidated (canonical)",
+    "CREATE INDEX consolidated_by_regime ON consolidated (regime, undone)",
+    # sessions in which something came, changed or went since they were settled
+    "CREATE TABLE unconsolidated (session_id TEXT PRIMARY KEY, noted INTEGER NOT NULL) WITHOUT ROWID",
+    """INSERT INTO unconsolidated SELECT DISTINCT session_id, 1 FROM episode_texts WHERE session_id <> ''""",
+    # a reply may be about several texts
+    "ALTER TABLE llm_asked RENAME TO asked_before",
+    """CREATE TABLE llm_asked (
+        key TEXT NOT NULL, part_id TEXT NOT NULL, void INTEGER NOT NULL DEFAULT 0, PRIMARY KEY (key, part_id)
+    ) WITHOUT ROWID""",
+    "INSERT INTO llm_asked SELECT key, part_id, void FROM asked_before",
+    "DROP TABLE asked_before",
+    "CREATE INDEX llm_asked_by_part ON llm_asked (part_id)",
+)
+
 MIGRATIONS: tuple[tuple[str, tuple[str, ...]], ...] = (
     ("m001_ingest", M001_INGEST),
     ("m002_episodes", M002_EPISODES),
     ("m003_spaces", M003_SPACES),
+    ("m004_consolidation", M004_CONSOLIDATION),
 )
 
 

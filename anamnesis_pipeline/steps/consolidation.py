@@ -1,0 +1,171 @@
+"""Episodes of one session that a later one repeats: the newest stands for them. Nothing is deleted, and all of it can
+be undone.
+
+An episode is hidden behind a later one only where that one says all of it: each of its passages lies within `threshold`
+(cosine) of one of the later one's, and each of its words stands there. Vectors alone do not tell `retries: 3` from
+`retries: 5`.
+"""
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from anamnesis_pipeline.model import Episode, Space, Variant, Where
+from anamnesis_pipeline.store.base import Store
+from anamnesis_pipeline.store.consolidation_base import Link
+from anamnesis_pipeline.store.ingest_base import log_sources
+
+LAST_RUN = "consolidation.last_run"
+"""Stored setting: the statistics of the last run."""
+RULE = "consolidation.rule"
+"""Stored setting: space and threshold that sessions were settled by."""
+GROUP_MOST = 500
+"""Episodes of a session that are compared with each other; of a longer one, so many after so many."""
+PAGE = 100
+_WORD = re.compile(r"\w+")
+
+
+@dataclass(frozen=True, slots=True)
+class ConsolidationReport:
+    """What one run did. `waiting`: sessions left, whose vectors are still to come."""
+
+    sessions: int = 0
+    episodes: int = 0
+    superseded: int = 0
+    revived: int = 0
+    waiting: int = 0
+    problem: str = ""
+    started_at: str = ""
+    seconds: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class Spoken:
+    """What an episode says: its words, and its passages' vectors, shape (passages, dim)."""
+
+    episode_id: str
+    kind: str
+    words: frozenset[str]
+    vectors: NDArray[np.float32] = field(repr=False)
+
+
+def consolidate_sessions(store: Store, threshold: float) -> ConsolidationReport:
+    """Settle each session in which something changed since it was settled last; the cost is that of these sessions.
+
+    :param threshold: cosine in the active space.
+    """
+    started = datetime.now(UTC)
+    space = store.spaces.active()
+    if space is None:
+        report = ConsolidationReport(
+            problem="no space answers searches yet", waiting=store.consolidation.changed_count()
+        )
+    else:
+        _note_rule(store, space, threshold)
+        report = _settle_changed(store, space, threshold)
+    seconds = round((datetime.now(UTC) - started).total_seconds(), 3)
+    report = replace(report, started_at=started.isoformat(), seconds=seconds)
+    store.settings.set(LAST_RUN, stats_of(report))
+    return report
+
+
+def stats_of(report: ConsolidationReport) -> dict[str, Any]:
+    """The report as it is stored and shown."""
+    return {name: getattr(report, name) for name in report.__dataclass_fields__}
+
+
+def _note_rule(store: Store, space: Space, threshold: float) -> None:
+    rule = [space.key, threshold]
+    if store.settings.get(RULE) != rule:
+        store.consolidation.note_all()
+        store.settings.set(RULE, rule)
+
+
+def _settle_changed(store: Store, space: Space, threshold: float) -> ConsolidationReport:
+    logs = frozenset(source.key for source in log_sources(store.ingest))
+    report, done = ConsolidationReport(), set[str]()
+    while fresh := [each for each in store.consolidation.changed(PAGE) if each.session_id not in done]:
+        for session in fresh:
+            canonical_of = _canonicals(store, space, session.session_id, logs, threshold)
+            settled = store.consolidation.settle(session, canonical_of)
+            report = replace(
+                report, sessions=report.sessions + 1, episodes=report.episodes + len(canonical_of),
+                superseded=report.superseded + settled.superseded, revived=report.revived + settled.revived,
+            )  # fmt: skip
+        done.update(each.session_id for each in fresh)
+    return replace(report, waiting=store.consolidation.changed_count())
+
+
+def _canonicals(
+    store: Store, space: Space, session_id: str, logs: frozenset[str], threshold: float
+) -> dict[str, str | None]:
+    """Episode id -> the one that stands for it, None: none; of a session's episodes that come from logs."""
+    found: dict[str, str | None] = {}
+    episodes = _episodes(store, session_id, logs)
+    for start in range(0, len(episodes), GROUP_MOST):
+        found |= newest_of_equals(_spoken(store, space, episodes[start : start + GROUP_MOST]), threshold)
+    return found
+
+
+def _episodes(store: Store, session_id: str, logs: frozenset[str]) -> list[Episode]:
+    """The oldest first; none that something else than consolidation superseded."""
+    where = Where(session_id=session_id, include_superseded=True)
+    found: list[Episode] = []
+    cursor, is_more = None, True
+    while is_more:
+        page = store.episodes.page(where, PAGE, cursor, oldest_first=True)
+        links = store.consolidation.links([episode.episode_id for episode in page.items])
+        found += [e for e in page.items if e.source in logs and _is_ours(e, links)]
+        cursor, is_more = page.next_cursor, page.next_cursor is not None
+    return found
+
+
+def _is_ours(episode: Episode, links: Mapping[str, Link]) -> bool:
+    link = links.get(episode.episode_id)
+    is_hidden_by_it = link is not None and not link.undone and episode.superseded_by == link.canonical
+    return episode.status == "active" or is_hidden_by_it
+
+
+def _spoken(store: Store, space: Space, episodes: Sequence[Episode]) -> list[Spoken]:
+    variant = Variant.TEXT if Variant.TEXT in space.variants else space.variants[0]
+    return [
+        Spoken(e.episode_id, e.kind, frozenset(_WORD.findall(e.raw_exchange.casefold())), vectors)
+        for e in episodes
+        if (vectors := _vectors(store, space.key, variant, e.episode_id)) is not None
+    ]
+
+
+def _vectors(store: Store, space: str, variant: Variant, episode_id: str) -> NDArray[np.float32] | None:
+    """Of all passages of an episode; None where one has none."""
+    ids = [stored.passage_id for stored in store.episodes.passages_of(episode_id)]
+    found = store.vectors.get(space, variant, ids)
+    return np.stack([found[key] for key in ids]) if ids and len(found) == len(ids) else None
+
+
+def newest_of_equals(episodes: Sequence[Spoken], threshold: float) -> dict[str, str | None]:
+    """Episode id -> the newest later episode of its kind that says all that it says; None: there is none.
+
+    :param episodes: the oldest first.
+    """
+    canonical: dict[str, str | None] = {}
+    for n in range(len(episodes) - 1, -1, -1):
+        older = episodes[n]
+        later = (
+            e for e in reversed(episodes[n + 1 :]) if canonical[e.episode_id] is None and _says(e, older, threshold)
+        )
+        newest = next(later, None)
+        canonical[older.episode_id] = newest.episode_id if newest else None
+    return canonical
+
+
+def _says(newer: Spoken, older: Spoken, threshold: float) -> bool:
+    """Whether one says all of the other. Words are looked at first: they decide most pairs, and cost the least."""
+    if newer.kind != older.kind or not older.words <= newer.words:
+        return False
+    nearest = (older.vectors @ newer.vectors.T).max(axis=1)
+    return bool(nearest.min() >= threshold)
