@@ -176,7 +176,7 @@ class Engine:
             if wants_floor and _is_judged(ranked) and says_nothing(rankings, ranked.sure, query.profile.floor):
                 return []
             found = _newer_first(query, self._boosted(question, self._read(question, ranked)), ranked.late)
-            groups = fold([_texts(f) for f in found]) if query.fold else [[n] for n in range(len(found))]
+            groups = fold(map(_texts, found), query.top_k) if query.fold else [[n] for n in range(len(found))]
             deep_enough = depth >= REFILL_DEPTH and len(ranked.best) >= query.top_k
             if exhausted or deep_enough or len(groups) >= query.top_k:
                 return self._shown(question, ranked, [[found[n] for n in group] for group in groups])

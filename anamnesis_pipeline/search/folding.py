@@ -2,7 +2,8 @@
 
 import math
 import re
-from collections.abc import Sequence
+import sys
+from collections.abc import Iterable
 
 SAME = 0.9
 """Share of words two texts must have in common (Jaccard) to count as one."""
@@ -10,22 +11,26 @@ SAME = 0.9
 _WORD = re.compile(r"\w+")
 
 
-def fold(shown: Sequence[tuple[str, ...]]) -> list[list[int]]:
+def fold(shown: Iterable[tuple[str, ...]], most: int = sys.maxsize) -> list[list[int]]:
     """Groups of indexes of what says near enough the same; each group's first index is its best, groups in order of
     their best.
 
     :param shown: for each index the texts that are shown of it, the best one first. One joins the first group whose
         best shows a text that its own best text is like: nothing is lost then, whichever of its texts came first.
+    :param most: groups that are wanted; what comes behind the last of them is not looked at.
     """
     groups: list[list[int]] = []
     texts: list[list[frozenset[str]]] = []
     with_word: dict[str, set[int]] = {}
-    for index, mine in enumerate([frozenset(_WORD.findall(text.lower())) for text in each] for each in shown):
+    words = ([frozenset(_WORD.findall(text.lower())) for text in each] for each in shown)
+    for index, mine in enumerate(words):
         near = sorted({n for word in _first_words(mine[0]) for n in with_word.get(word, ())})
         home = next((n for n in near if any(_alike(mine[0], other) for other in texts[n])), None)
         if home is not None:
             groups[home].append(index)
             continue
+        if len(groups) == most:
+            break
         for word in {word for text in mine for word in _first_words(text)}:
             with_word.setdefault(word, set()).add(len(groups))
         groups.append([index])
@@ -34,10 +39,8 @@ def fold(shown: Sequence[tuple[str, ...]]) -> list[list[int]]:
 
 
 def _first_words(words: frozenset[str]) -> list[str]:
-    """So many words, in one order for all texts, that two texts which are alike share one of theirs. Long words come
-    first, since few texts have them.
-    """
-    return sorted(words, key=lambda word: (-len(word), word))[: len(words) - math.ceil(SAME * len(words)) + 1]
+    """So many words, in one order for all texts, that two texts which are alike share one of theirs."""
+    return sorted(words)[: len(words) - math.ceil(SAME * len(words)) + 1]
 
 
 def _alike(a: frozenset[str], b: frozenset[str]) -> bool:

@@ -168,7 +168,7 @@ def _facts(work: Work) -> Iterator[Item]:
 def _distinct(items: Iterable[Item]) -> tuple[Item, ...]:
     """The first MOST_ITEMS that do not say the same."""
     first = list(islice(items, 4 * MOST_ITEMS))
-    return tuple(first[group[0]] for group in fold([(item.text,) for item in first])[:MOST_ITEMS])
+    return tuple(first[group[0]] for group in fold(((item.text,) for item in first), MOST_ITEMS))
 
 
 def _type(episode: Episode) -> str:

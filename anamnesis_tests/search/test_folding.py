@@ -25,6 +25,13 @@ def test_what_is_shown_already_folds_whichever_of_its_texts_is_its_best() -> Non
     assert fold([("answer",), ("question", "answer")]) == [[0], [1]], "the second one's best text is not shown yet"
 
 
+@given(texts, st.integers(1, 5))
+def test_so_many_groups_as_are_wanted_are_those_that_come_first(found: list[str], most: int) -> None:
+    every = fold([(text,) for text in found])
+    behind = min((group[0] for group in every[most:]), default=len(found))
+    assert fold(((text,) for text in found), most) == [[n for n in group if n < behind] for group in every[:most]]
+
+
 def test_texts_without_words_are_not_called_equal() -> None:
     assert fold([("",), ("!",), ("日本",)]) == [[0], [1], [2]]
 
