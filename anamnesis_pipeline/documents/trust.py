@@ -26,6 +26,9 @@ _CURATED = re.compile(
 )
 
 
+_TOPIC = re.compile(r"(?:.*/)?\.claude/(?:.*/)?memory/topics/(?:.*/)?[^/]*\.md", re.IGNORECASE | re.DOTALL)
+
+
 def trust_of(path: str) -> Trust:
     """CURATED for what somebody wrote down to be remembered, wherever it is; FILE for every other file."""
     return Trust.CURATED if _CURATED.fullmatch(path.replace("\\", "/")) else Trust.FILE
@@ -62,8 +65,9 @@ def checked_pattern(pattern: TagPattern) -> TagPattern:
 
 
 def tags_of(path: str, fmt: str, patterns: Iterable[TagPattern] = (), text: str = "") -> tuple[str, ...]:
-    """The tags of a document: `document`, its format (of code: the language), `code` or `config`, `curated`, and those
-    of the patterns that match its file name or `text`. None twice.
+    """The tags of a document: `document`, its format (of code: the language), `code` or `config`, `curated`,
+    `topic` for what is kept below `memory/topics`, and those of the patterns that match its file name or
+    `text`. None twice.
 
     :raises BadSetting: as `checked_pattern`.
     """
@@ -75,6 +79,8 @@ def tags_of(path: str, fmt: str, patterns: Iterable[TagPattern] = (), text: str 
         tags.append("config")
     if trust_of(path) is Trust.CURATED:
         tags.append("curated")
+    if _TOPIC.fullmatch(path.replace("\\", "/")):
+        tags.append("topic")
     tags += [pattern.tag for pattern in patterns if _matches(pattern, name if pattern.field == "filename" else text)]
     return tuple(dict.fromkeys(tags))
 

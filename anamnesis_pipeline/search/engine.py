@@ -31,7 +31,7 @@ from anamnesis_pipeline.search.reranking import (
     without_vectors_heard,
 )
 from anamnesis_pipeline.search.time_expressions import TimeReference, times_in
-from anamnesis_pipeline.search.trust import tier_of
+from anamnesis_pipeline.search.trust import Authority, authority_of
 from anamnesis_pipeline.search.words import unknown_share
 from anamnesis_pipeline.store.base import Store
 
@@ -270,7 +270,9 @@ class Engine:
             score = aged(each.score * float(np.prod(list(factors.values()))), each.episode, profile, question.now)
             weighed.append(replace(each, score=score, factors=factors))
         curated = profile.curated_first
-        return sorted(weighed, key=lambda f: (curated and tier_of(f.episode) != "curated", -f.score))
+        return sorted(
+            weighed, key=lambda f: (curated and authority_of(f.episode) is not Authority.AUTHORITATIVE, -f.score)
+        )
 
     def _shown(self, question: _Question, ranked: _Ranked, groups: Sequence[Sequence[_Found]]) -> list[Hit]:
         """A hit for each group that the budget allows; only their episodes are read whole."""

@@ -10,7 +10,7 @@ from starlette.responses import Response
 from anamnesis_pipeline.model import Episode
 from anamnesis_pipeline.search.excerpts import excerpt_of
 from anamnesis_pipeline.search.query import Hit, SearchAnswer
-from anamnesis_pipeline.search.trust import tier_of
+from anamnesis_pipeline.search.trust import authority_of, tier_of
 from anamnesis_pipeline.sidecar.schemas import EpisodeOut, HitOut, SearchOut, SourceOut
 
 EXCERPT_CHARS = 1200
@@ -38,6 +38,7 @@ def episode_body(episode: Episode, include: Collection[str]) -> EpisodeOut:
         "status": cast(Literal["active", "superseded"], episode.status),
         "superseded_by": episode.superseded_by,
         "superseded_at": utc_text(episode.superseded_at) if episode.superseded_at else None,
+        "authority": authority_of(episode, is_whole="raw" in include).value,
         "source": _source(episode, episode.message_ids),
         "metadata": dict(episode.metadata),
     }
@@ -82,6 +83,7 @@ def _hit_body(hit: Hit, include: Collection[str], explain: bool) -> HitOut:
         "superseded_by": episode.superseded_by,
         "superseded_at": utc_text(episode.superseded_at) if episode.superseded_at else None,
         "consolidated_from": _names(episode.metadata.get("consolidated_from")),
+        "authority": authority_of(episode, is_whole="raw" in include).value,
         "source": _source(episode, message_ids[:HIT_MESSAGE_IDS]),
         "also": list(hit.also),
     }

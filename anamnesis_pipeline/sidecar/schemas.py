@@ -179,8 +179,14 @@ class SourceOut(TypedDict):
     trust: NotRequired[Literal["curated", "file", "transcript"]]
 
 
+AuthorityOut = Literal["authoritative", "arbitration", "routing"]
+
+
 class EpisodeOut(TypedDict):
-    """An episode. `raw_exchange` comes with `include=raw`."""
+    """An episode. `raw_exchange` comes with `include=raw`. `authority`: which of several that disagree holds. What was
+    written down to be remembered does; of a session the text itself settles what was said (`arbitration`, with
+    `include=raw`); everything else says where to look.
+    """
 
     episode_id: str
     timestamp: str
@@ -195,6 +201,7 @@ class EpisodeOut(TypedDict):
     status: Literal["active", "superseded"]
     superseded_by: str | None
     superseded_at: str | None
+    authority: AuthorityOut
     source: SourceOut
     metadata: dict[str, Any]
 
@@ -233,6 +240,7 @@ class HitOut(TypedDict):
 
     `boosted_score` is the score again, in which `priority_multiplier` already is: what the episode is worth and how far
     it may be relied on. `consolidated_from` names the episodes that it was made of, if its metadata says so.
+    `authority` is that of an episode.
     """
 
     episode_id: str
@@ -253,6 +261,7 @@ class HitOut(TypedDict):
     superseded_by: str | None
     superseded_at: str | None
     consolidated_from: list[str]
+    authority: AuthorityOut
     source: SourceOut
     also: list[str]
     explanation: NotRequired[dict[str, Any] | None]

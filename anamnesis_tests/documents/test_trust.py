@@ -24,6 +24,9 @@ def test_other_files_are_files(path: str) -> None:
 
 def test_a_document_has_its_format_language_and_trust_as_tags() -> None:
     assert tags_of("x/CLAUDE.md", "markdown") == ("document", "markdown", "curated")
+    topic = "/home/u/.claude/projects/x/memory/topics/deploys.md"
+    assert tags_of(topic, "markdown") == ("document", "markdown", "curated", "topic")
+    assert "topic" not in tags_of("docs/memory/topics/deploys.md", "markdown")
     assert tags_of("x/a.py", "python") == ("document", "python", "code")
     assert tags_of("docker-compose.yml", "yaml") == ("document", "yaml", "config")
 

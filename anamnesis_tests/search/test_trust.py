@@ -4,10 +4,10 @@ import pytest
 
 from anamnesis_pipeline.search.engine import Engine
 from anamnesis_pipeline.search.query import Mode, SearchQuery
-from anamnesis_pipeline.search.trust import CURATED_FACTOR, tier_of, trust_factor
+from anamnesis_pipeline.search.trust import CURATED_FACTOR, authority_of, tier_of, trust_factor
 from anamnesis_pipeline.sidecar.rendering import answer_body
 from anamnesis_pipeline.store.base import Store
-from anamnesis_tests.store.samples import put
+from anamnesis_tests.store.samples import episode, put
 
 NOTES = "mac--notes--00000000"
 TEXT = "the zeppelin gateway keeps its window"
@@ -66,3 +66,21 @@ def test_a_curated_hit_that_leads_every_list_scores_one_at_most(store: Store) ->
     (hit,) = answer_body(answer, (), explain=False)["results"]
     assert hit["score"] == 1.0
     assert hit["source"]["title"] == ["Gateway", "Window"]
+
+
+@pytest.mark.parametrize(
+    ("fields", "shown", "whole"),
+    [
+        ({"source": NOTES, "metadata": {"trust": "curated"}}, "authoritative", "authoritative"),
+        ({"source": NOTES, "metadata": {"trust": "curated"}, "status": "superseded"}, "routing", "routing"),
+        ({"source": NOTES, "metadata": {"trust": "file"}}, "routing", "routing"),
+        ({"source": "logs", "session_id": "s", "kind": "exchange"}, "routing", "arbitration"),
+        ({"source": "logs", "session_id": "s", "kind": "record"}, "routing", "routing"),
+        ({"source": "direct", "kind": "exchange", "metadata": {"trust": "curated"}}, "routing", "routing"),
+    ],
+)
+def test_the_authority_of_a_hit_is_what_it_counts_where_another_says_otherwise(
+    fields: dict[str, object], shown: str, whole: str
+) -> None:
+    found = episode("e", **fields)
+    assert (authority_of(found), authority_of(found, is_whole=True)) == (shown, whole)

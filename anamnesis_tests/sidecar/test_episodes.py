@@ -26,6 +26,7 @@ def test_a_posted_episode_comes_back_without_its_text_and_without_vectors(client
         "status": "active",
         "superseded_by": None,
         "superseded_at": None,
+        "authority": "routing",
         "source": {"machine": "", "path": "", "session_id": "", "message_ids": []},
         "metadata": {},
     }

@@ -1,0 +1,69 @@
+"""Topic files: what is written in them holds, against what was said in sessions, and against what they said before."""
+
+from pathlib import Path
+
+import pytest
+
+from anamnesis_pipeline.model import Source, Where
+from anamnesis_pipeline.search.engine import Engine
+from anamnesis_pipeline.search.profiles import PROFILES
+from anamnesis_pipeline.search.query import SearchQuery
+from anamnesis_pipeline.search.trust import authority_of
+from anamnesis_pipeline.sidecar.rendering import answer_body
+from anamnesis_pipeline.sidecar.schemas import HitOut
+from anamnesis_pipeline.store.base import Store
+from anamnesis_tests.steps.crawled_documents import T0, DocumentHome, write
+from anamnesis_tests.store.samples import put
+
+TOPIC = "projects/-home-ann-shop/memory/topics/deploys.md"
+NOW = "# Going live\n\nThe shop goes live with the blue pipeline, after a build that has passed on the main branch.\n"
+SAID = "user: how is the shop deployed? assistant: the shop is deployed with the red pipeline, how the shop is deployed"
+
+
+@pytest.fixture
+def home(store: Store, tmp_path: Path) -> DocumentHome:
+    return DocumentHome(store, tmp_path)
+
+
+@pytest.fixture
+def topics(home: DocumentHome) -> Source:
+    source = home.source("claude", root=home.place / ".claude")
+    write(source, TOPIC, NOW)
+    home.ingest(source)
+    return source
+
+
+def hits(store: Store, profile: str, *, raw: bool = False, **where: object) -> list[HitOut]:
+    query = SearchQuery("how is the shop deployed", profile=PROFILES[profile], where=Where(**where))  # type: ignore[arg-type]
+    return answer_body(Engine(store, None).search(query), ["raw"] if raw else [], explain=False)["results"]
+
+
+def test_facts_are_answered_from_the_topic_and_a_session_that_says_otherwise_only_leads_to_what_was_said(
+    home: DocumentHome, topics: Source
+) -> None:
+    put(home.store, "said", SAID, source="logs", session_id="s", kind="exchange", raw_exchange=SAID)
+    put(home.store, "again", "Who knows how the shop is deployed, and by whom?", source="logs", session_id="t")
+    assert hits(home.store, "default")[0]["episode_id"] == "said"
+    topic, said, again = hits(home.store, "facts")
+    assert [hit["authority"] for hit in (topic, said, again)] == ["authoritative", "routing", "routing"]
+    assert "blue" in topic["excerpt"]
+    assert topic["source"]["path"] == f"{topics.root}/{TOPIC}"
+    whole = hits(home.store, "facts", raw=True)[1]
+    assert (whole["authority"], whole["raw_exchange"]) == ("arbitration", SAID)
+
+
+def test_an_edited_topic_says_the_new_at_the_next_look_and_its_old_text_is_kept_without_authority(
+    home: DocumentHome, topics: Source
+) -> None:
+    before = home.one("blue")
+    write(topics, TOPIC, NOW.replace("blue", "green"), T0 + 60)
+    home.ingest(topics)
+    (hit,) = hits(home.store, "facts")
+    assert "green" in hit["excerpt"]
+    assert (hit["authority"], "topic" in hit["tags"]) == ("authoritative", True)
+    after = home.one("green")
+    assert after.timestamp > before.timestamp
+    old = home.one("blue", every=True)
+    assert (old.status, old.superseded_by, authority_of(old)) == ("superseded", after.episode_id, "routing")
+    found = hits(home.store, "facts", include_superseded=True, tags=("topic",))
+    assert [each["authority"] for each in found] == ["authoritative", "routing"]
