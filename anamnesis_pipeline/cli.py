@@ -29,6 +29,7 @@ from anamnesis_pipeline.commands.embedding_calls import Answer
 from anamnesis_pipeline.commands.ingest import run_ingest
 from anamnesis_pipeline.commands.install import install as install_command
 from anamnesis_pipeline.commands.install import uninstall as uninstall_command
+from anamnesis_pipeline.commands.queries import queries as queries_command
 from anamnesis_pipeline.commands.restore import run_restore
 from anamnesis_pipeline.commands.sources_app import sources_app
 from anamnesis_pipeline.commands.upload import upload as upload_command
@@ -57,6 +58,7 @@ dead_letters_app = typer.Typer(help="Lines of logs that could not be read.", no_
 app.add_typer(dead_letters_app, name="dead-letters")
 app.add_typer(exclude_command.app, name="exclude")
 app.command("upload")(upload_command)
+app.command("queries")(queries_command)
 app.command("install")(install_command)
 app.command("uninstall")(uninstall_command)
 app.add_typer(uploads_app, name="uploads")

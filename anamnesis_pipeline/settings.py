@@ -171,6 +171,9 @@ class Settings(BaseSettings):
     private_projects: Annotated[tuple[str, ...], NoDecode] = Field(
         (), description="Projects whose text never leaves this machine, separated by `,`"
     )
+    query_log: bool = Field(
+        True, description="Whether searches are remembered for `anamnesis queries`; those of private projects never are"
+    )
     local_only: bool = Field(False, description="Refuse every model download and every call to another machine")
     lock_env: bool = Field(False, description="Let environment and file win over stored settings")
 

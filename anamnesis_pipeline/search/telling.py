@@ -33,13 +33,14 @@ def telling(hits: Sequence[Hit], is_stranger: bool) -> list[Hit]:
     :param hits: of a search that explains itself, in a profile that keeps the floor.
     :param is_stranger: nothing is stored of the session's folder.
     """
-    sure = next((sure for hit in hits if (sure := _stage(hit, "confidence")) is not None), None)
+    sure = next((sure for hit in hits if (sure := stage_of(hit, "confidence")) is not None), None)
     if sure is None or sure < (UNASKED_LEAST + STRANGER if is_stranger else LITERAL_LEAST):
         return []
-    return [hit for hit in hits if (near := _stage(hit, "nearness")) is not None and near >= BESIDE]
+    return [hit for hit in hits if (near := stage_of(hit, "nearness")) is not None and near >= BESIDE]
 
 
-def _stage(hit: Hit, name: str) -> float | None:
+def stage_of(hit: Hit, name: str) -> float | None:
+    """What a stage gave, of a search that explains itself, e.g. `confidence`; None: it gave nothing."""
     stages = (hit.explanation or {}).get("stages", {})
     value = stages.get(name) if isinstance(stages, dict) else None
     return float(value) if isinstance(value, int | float) else None

@@ -25,6 +25,7 @@ from anamnesis_pipeline.sidecar import (
     memory_routes,
     problems,
     project_routes,
+    query_routes,
     reembed_routes,
     rolling_routes,
     search_routes,
@@ -100,6 +101,7 @@ def _add_routes(app: FastAPI, *, wants_token: bool) -> None:
     app.include_router(service_routes.open_router)
     app.include_router(service_routes.router, dependencies=documented)
     app.include_router(search_routes.router, dependencies=documented)
+    app.include_router(query_routes.router, dependencies=documented)
     app.include_router(context_routes.router, dependencies=documented)
     app.include_router(memory_routes.router, dependencies=documented)
     app.include_router(project_routes.router, dependencies=documented)

@@ -6,6 +6,7 @@ from urllib.parse import quote
 
 from fastapi import APIRouter, Depends, Path, Query
 from fastapi.exceptions import RequestValidationError
+from starlette.background import BackgroundTask
 from starlette.concurrency import run_in_threadpool
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
@@ -17,6 +18,7 @@ from anamnesis_pipeline.search.engine import with_labels
 from anamnesis_pipeline.sidecar.bulk import parse_bulk, post_all
 from anamnesis_pipeline.sidecar.documentation import BULK_BODY, PROBLEMS
 from anamnesis_pipeline.sidecar.fields import EpisodeId, Kind, Name, Tag, Time
+from anamnesis_pipeline.sidecar.query_routes import keep_reading
 from anamnesis_pipeline.sidecar.rendering import episode_body, json_reply
 from anamnesis_pipeline.sidecar.schemas import BulkOut, EpisodeChanges, EpisodeIn, EpisodeOut, Include, PageOut
 from anamnesis_pipeline.sidecar.services import Uses
@@ -125,7 +127,10 @@ def get_episode(episode_id: PathId, services: Uses, include: Includes) -> Respon
     episode = services.store.episodes.get([episode_id]).get(episode_id)
     if episode is None:
         raise _unknown()
-    return json_reply(episode_body(episode, include))
+    reply = json_reply(episode_body(episode, include))
+    if "raw" in include:
+        reply.background = BackgroundTask(keep_reading, services, episode_id)
+    return reply
 
 
 @router.patch("/{episode_id:path}", response_model=EpisodeOut)

@@ -1,11 +1,13 @@
 """Search."""
 
 from fastapi import APIRouter
+from starlette.background import BackgroundTask
 from starlette.requests import Request
 from starlette.responses import Response
 
 from anamnesis_pipeline.sidecar.admission import Admission
 from anamnesis_pipeline.sidecar.documentation import PROBLEMS
+from anamnesis_pipeline.sidecar.query_routes import keep_question
 from anamnesis_pipeline.sidecar.rendering import answer_body, json_reply
 from anamnesis_pipeline.sidecar.schemas import SearchIn, SearchOut
 from anamnesis_pipeline.sidecar.services import Uses
@@ -24,6 +26,9 @@ async def search_episodes(question: SearchIn, request: Request, services: Uses) 
 
     def answer() -> Response:
         found = services.engine.search(question.question())
-        return json_reply(answer_body(found, question.include, question.explain))
+        reply = json_reply(answer_body(found, question.include, question.explain))
+        if question.track:
+            reply.background = BackgroundTask(keep_question, services, question, found)
+        return reply
 
     return await admission.run(answer)

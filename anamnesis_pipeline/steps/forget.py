@@ -271,6 +271,7 @@ class Forgetter:
         drop_uploads(self._store, target.ids, target.keys_of)
         self._store.forgetting.remove_parts(sorted(target.ids))
         remove_forgotten_files(self._store, self._archive)
+        self._store.queries.clear()  # any question may hold some of the text
         problems = self._store.forgetting.scrub()
         self._store.settings.set(JOB, None)
         return [*self._problems.values(), *problems]

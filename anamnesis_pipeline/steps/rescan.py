@@ -91,6 +91,7 @@ class Rescan:
         with self._archive.alone():
             place, mark, is_begun = self._begin()
             self._carry_out(place, mark)
+            self._store.queries.clear()  # masked by former rules
             problems = self._store.forgetting.scrub() if is_begun or self._changed.total() else []
             self._store.settings.set(CHECKPOINT, None)
             return self._report(problems)

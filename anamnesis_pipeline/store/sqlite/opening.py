@@ -14,6 +14,7 @@ from anamnesis_pipeline.store.sqlite.fulltext import SqliteTextIndex
 from anamnesis_pipeline.store.sqlite.ingest_records import SqliteIngest
 from anamnesis_pipeline.store.sqlite.llm_records import SqliteLlm
 from anamnesis_pipeline.store.sqlite.passing import PassingPassages
+from anamnesis_pipeline.store.sqlite.query_rows import SqliteQueries
 from anamnesis_pipeline.store.sqlite.schema import migrate
 from anamnesis_pipeline.store.sqlite.scrubbing import Scrubbing
 from anamnesis_pipeline.store.sqlite.settings import SqliteSettings
@@ -47,5 +48,6 @@ def open_sqlite(path: Path, index_dir: Path) -> Store:
         exclusion=SqliteExclusion(database),
         context=SqliteContext(database),
         consolidation=SqliteConsolidation(database),
+        queries=SqliteQueries(database),
         close=database.close,
     )

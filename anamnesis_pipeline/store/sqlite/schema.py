@@ -293,11 +293,32 @@ M004_CONSOLIDATION = (
     "CREATE INDEX llm_asked_by_part ON llm_asked (part_id)",
 )
 
+M005_QUERIES = (
+    # asked: what else was said in the question, as JSON; found: how many episodes it found
+    """CREATE TABLE query_log (
+        number INTEGER PRIMARY KEY AUTOINCREMENT, asked_at TEXT NOT NULL, query TEXT NOT NULL, asked TEXT NOT NULL,
+        found INTEGER NOT NULL, used_at TEXT
+    )""",
+    "CREATE INDEX query_log_by_time ON query_log (asked_at)",
+    """CREATE TABLE query_results (
+        episode_id TEXT NOT NULL, number INTEGER NOT NULL, PRIMARY KEY (episode_id, number)
+    ) WITHOUT ROWID""",
+    "CREATE INDEX query_results_by_query ON query_results (number)",
+    """CREATE TRIGGER query_log_removed AFTER DELETE ON query_log BEGIN
+        DELETE FROM query_results WHERE number = old.number;
+    END""",
+    # whatever removes an episode, the questions that found it may say what it said
+    """CREATE TRIGGER episodes_removed_from_queries AFTER DELETE ON episodes BEGIN
+        DELETE FROM query_log WHERE number IN (SELECT number FROM query_results WHERE episode_id = old.episode_id);
+    END""",
+)
+
 MIGRATIONS: tuple[tuple[str, tuple[str, ...]], ...] = (
     ("m001_ingest", M001_INGEST),
     ("m002_episodes", M002_EPISODES),
     ("m003_spaces", M003_SPACES),
     ("m004_consolidation", M004_CONSOLIDATION),
+    ("m005_queries", M005_QUERIES),
 )
 
 

@@ -1,0 +1,60 @@
+"""The contract of what a store keeps of the questions that were asked of the memory."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Any, Protocol
+
+QUERIES_KEPT = 5_000
+"""Questions that are remembered, the latest ones."""
+QUERY_EXPIRES = timedelta(days=90)
+USED_WITHIN = timedelta(minutes=30)
+"""Who reads an episode so soon after a question that found it was helped by it: no reader names the question."""
+
+
+@dataclass(frozen=True, slots=True)
+class AskedQuery:
+    """A question that found nothing. `asked` is what else was said in it: mode, project, other filters.
+
+    `times`: how often it was asked so in vain; `asked_at` is the last time.
+    """
+
+    query: str
+    asked: Mapping[str, Any]
+    asked_at: datetime
+    times: int
+
+
+@dataclass(frozen=True, slots=True)
+class QueryCounts:
+    """Questions that are remembered, those that found something, and those of which something found was read."""
+
+    queries: int
+    answered: int
+    used: int
+
+
+class QueryRecords(Protocol):
+    """The latest questions and what they found. Bounded by the constants above, whatever is asked.
+
+    When an episode is removed, so are the questions that found it: they may say what it said.
+    """
+
+    def note(self, query: str, asked: Mapping[str, Any], results: Sequence[str], when: datetime) -> None:
+        """Remember a question, secrets masked, and the ids of the episodes that it found; nothing where one of them is
+        gone by now.
+        """
+
+    def use(self, episode_id: str, when: datetime) -> int:
+        """Note that an episode was read; returns how many questions of the last USED_WITHIN it was found by. Writes
+        nothing where there is none.
+        """
+
+    def counts(self) -> QueryCounts:
+        """Of all that is remembered."""
+
+    def unanswered(self, limit: int) -> list[AskedQuery]:
+        """Questions that found nothing the last time they were asked so, each once, the latest first."""
+
+    def clear(self) -> None:
+        """Forget all of it."""
