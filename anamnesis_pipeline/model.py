@@ -332,7 +332,8 @@ class EpisodeHead:
 class Where:
     """A filter over episodes. Empty fields do not filter; filled ones are all required.
 
-    `tags`: an episode must have every one. `projects`, `kinds`: any one. `since` is inclusive, `until` exclusive.
+    `tags`: an episode must have every one. `projects`, `kinds`, `layers` (`memory_layers.Layer`, as they are at
+    `layers_at`): any one. `since` is inclusive, `until` exclusive.
     """
 
     projects: tuple[str, ...] = ()
@@ -345,6 +346,8 @@ class Where:
     since: datetime | None = None
     until: datetime | None = None
     include_superseded: bool = False
+    layers: tuple[str, ...] = ()
+    layers_at: datetime | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,6 +3,7 @@
 import math
 from datetime import datetime
 
+from anamnesis_pipeline.memory_layers import AGING, layer_of
 from anamnesis_pipeline.model import RESERVED_SOURCES, EpisodeHead
 from anamnesis_pipeline.search.profiles import Decay, Profile
 from anamnesis_pipeline.search.time_expressions import TimeReference
@@ -18,11 +19,6 @@ TIME_FACTOR = 1.5
 """
 CANONICAL_FACTOR = 1.2
 """Of an episode that was made of others."""
-LASTING_KINDS = frozenset(
-    {"document", "section", "code", "preference", "decision", "fact", "topic", "record", "rolling"}
-)
-"""Kinds that do not age."""
-LASTING_TAGS = frozenset({"pinned", "canonical"})
 
 
 def factors_of(head: EpisodeHead, least_value: float, times: TimeReference | None = None) -> dict[str, float]:
@@ -40,8 +36,8 @@ def factors_of(head: EpisodeHead, least_value: float, times: TimeReference | Non
 
 
 def aged(score: float, head: EpisodeHead, profile: Profile, now: datetime) -> float:
-    """The score of an episode at its age; what is written down to last has none."""
-    if profile.decay is Decay.NONE or _lasts(head):
+    """The score of an episode at its age; what lasts has none."""
+    if profile.decay is Decay.NONE or layer_of(head, now) not in AGING:
         return score
     days = max(0.0, (now - head.timestamp).total_seconds() / 86_400)
     if profile.decay is Decay.MULTIPLICATIVE:
@@ -51,10 +47,6 @@ def aged(score: float, head: EpisodeHead, profile: Profile, now: datetime) -> fl
 
 def _is_within(when: datetime, times: TimeReference) -> bool:
     return (times.since is None or when >= times.since) and (times.until is None or when < times.until)
-
-
-def _lasts(head: EpisodeHead) -> bool:
-    return head.kind in LASTING_KINDS or bool(LASTING_TAGS & set(head.tags)) or "trust" in head.metadata
 
 
 def _is_routine(head: EpisodeHead, least: float) -> bool:

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from anamnesis_pipeline.embeddings.base import QueryVectors
 from anamnesis_pipeline.errors import AnamnesisError, EmbeddingQueueFull
+from anamnesis_pipeline.memory_layers import layer_of
 from anamnesis_pipeline.model import Episode, EpisodeHead, ScoredPassage, Space, StoredPassage, Variant, Where
 from anamnesis_pipeline.search.backlog import backlog_notes
 from anamnesis_pipeline.search.boosts import aged, factors_of
@@ -117,10 +118,10 @@ class Engine:
         """
         started = time.perf_counter()
         degraded: list[str] = []
-        where, depth = self._effective(query.where), max(FUSION_DEPTH, 4 * query.top_k)
+        now = query.now or datetime.now(UTC)
+        where, depth = self._effective(query.where, now), max(FUSION_DEPTH, 4 * query.top_k)
         words = self._candidates.start_words(query, where, depth)  # the store searches them while the model embeds
         space, vectors = self._vectors(query, degraded)
-        now = query.now or datetime.now(UTC)
         times = times_in(query.text, now, UTC) if where.since is None and where.until is None else None
         level = stored_level(self._store, space) if space and vectors else None
         question = _Question(query, where, space, vectors, self._min_value(), now, times, level)
@@ -145,7 +146,8 @@ class Engine:
         except AnamnesisError as exc:  # an answer is worth more than its count
             degraded.append(f"track: {exc}")
 
-    def _effective(self, where: Where) -> Where:
+    def _effective(self, where: Where, now: datetime) -> Where:
+        where = replace(where, layers_at=now) if where.layers else where
         hidden = where.hidden_kinds if where.kinds else tuple({*where.hidden_kinds, *HIDDEN_KINDS})
         return replace(with_labels(self._store, where), hidden_kinds=hidden)
 
@@ -276,7 +278,7 @@ class Engine:
 
     def _shown(self, question: _Question, ranked: _Ranked, groups: Sequence[Sequence[_Found]]) -> list[Hit]:
         """A hit for each group that the budget allows; only their episodes are read whole."""
-        query = question.query
+        query, now = question.query, question.now
         chosen = _within_budget(query, groups)
         whole = self._store.episodes.get([first.episode.episode_id for first, *_ in chosen])
         hits = []
@@ -290,6 +292,7 @@ class Engine:
                     tuple(other.episode.episode_id for other in others),
                     _explained(question, ranked, first) if query.explain else None,
                     float(np.prod(list(leader.factors.values()))), first.second,
+                    layer_of(first.episode, now),
                 )
             )  # fmt: skip
         return hits

@@ -5,6 +5,7 @@ from datetime import datetime
 from enum import StrEnum
 from typing import Any
 
+from anamnesis_pipeline.memory_layers import Layer
 from anamnesis_pipeline.model import Episode, StoredPassage, Where
 from anamnesis_pipeline.search.profiles import PROFILES, Profile
 
@@ -50,7 +51,7 @@ class Hit:
     the dense part did not answer). `passage` is the one whose text is the excerpt. `also` lists the ids of folded
     near-duplicates. `explanation` holds each list's rank and score when asked for. `factor` is what the score was
     multiplied with, for what the episode is worth and how far it may be relied on. `second`: another passage of the
-    episode that answers, and is shown as well.
+    episode that answers, and is shown as well. `layer` is where the episode was when it was asked for.
     """
 
     episode: Episode
@@ -61,6 +62,7 @@ class Hit:
     explanation: dict[str, Any] | None = None
     factor: float = 1.0
     second: StoredPassage | None = None
+    layer: Layer = Layer.EPISODIC
 
     @property
     def passages(self) -> tuple[StoredPassage, ...]:

@@ -84,6 +84,7 @@ def _hit_body(hit: Hit, include: Collection[str], explain: bool) -> HitOut:
         "superseded_at": utc_text(episode.superseded_at) if episode.superseded_at else None,
         "consolidated_from": _names(episode.metadata.get("consolidated_from")),
         "authority": authority_of(episode, is_whole="raw" in include).value,
+        "layer": hit.layer.value,
         "source": _source(episode, message_ids[:HIT_MESSAGE_IDS]),
         "also": list(hit.also),
     }

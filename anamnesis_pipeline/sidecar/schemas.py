@@ -27,6 +27,7 @@ MAX_BULK_EPISODES = 1000
 _STRICT = ConfigDict(extra="forbid", strict=True)
 
 Include = Literal["raw"]
+LayerName = Literal["working", "episodic", "semantic", "procedural", "codebase"]
 
 
 # --- requests --------------------------------------------------------------------------------------------
@@ -106,6 +107,7 @@ class SearchIn(BaseModel):
     instance: Name | None = None
     tags: Tags = []
     kind: Annotated[list[Kind], Field(max_length=50)] = []
+    layer: Annotated[list[LayerName], Field(max_length=5)] = []
     since: Time | None = None
     until: Time | None = None
     include_superseded: bool = False
@@ -121,7 +123,7 @@ class SearchIn(BaseModel):
     ] = "default"
     decay: Annotated[
         Literal["none", "multiplicative", "additive"] | None,
-        Field(description="How age lowers a score, in place of what the profile says; documents and records have none"),
+        Field(description="How age lowers a score, in place of what the profile says; only what happened has one"),
     ] = None
     half_life_days: Annotated[float, Field(gt=0, le=36_500, description="Of `multiplicative`")] = 30.0
     scale_days: Annotated[float, Field(gt=0, le=36_500, description="Of `additive`")] = 90.0
@@ -143,6 +145,7 @@ class SearchIn(BaseModel):
                 instance=self.instance,
                 tags=tuple(self.tags),
                 kinds=tuple(self.kind),
+                layers=tuple(self.layer),
                 since=self.since,
                 until=self.until,
                 include_superseded=self.include_superseded,
@@ -240,7 +243,8 @@ class HitOut(TypedDict):
 
     `boosted_score` is the score again, in which `priority_multiplier` already is: what the episode is worth and how far
     it may be relied on. `consolidated_from` names the episodes that it was made of, if its metadata says so.
-    `authority` is that of an episode.
+    `authority` is that of an episode. `layer` is where it is now, what happened lately or a while ago, what holds, how
+    something is done, or code.
     """
 
     episode_id: str
@@ -262,6 +266,7 @@ class HitOut(TypedDict):
     superseded_at: str | None
     consolidated_from: list[str]
     authority: AuthorityOut
+    layer: LayerName
     source: SourceOut
     also: list[str]
     explanation: NotRequired[dict[str, Any] | None]

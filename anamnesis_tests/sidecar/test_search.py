@@ -34,7 +34,7 @@ def test_an_answer_has_exactly_the_fields_of_the_contract(client: TestClient, po
         "episode_id", "score", "similarity_score", "timestamp", "instance", "project", "kind", "summary", "excerpt",
         "tags", "retrieval_count", "status", "superseded_by",
         "superseded_at", "source", "also", "boosted_score", "priority_multiplier", "consolidated_from",
-        "authority",
+        "authority", "layer",
     }  # fmt: skip
     assert hit["boosted_score"] == hit["score"]
     assert hit["timestamp"] == "2026-03-14T08:26:53Z"

@@ -2,6 +2,7 @@
 
 from anamnesis_pipeline.model import Where
 from anamnesis_pipeline.store.sqlite.columns import instant, json_list
+from anamnesis_pipeline.store.sqlite.layer_terms import layer_terms
 
 Condition = tuple[str, list[str]]
 """SQL that stands after WHERE, and its parameters in order."""
@@ -28,6 +29,7 @@ def condition(where: Where) -> Condition:
         terms.append(("e.timestamp >= ?", instant(where.since)))
     if where.until is not None:
         terms.append(("e.timestamp < ?", instant(where.until)))
+    terms += layer_terms(where)
     pieces = [sql for sql, _ in terms]
     if not where.include_superseded:
         pieces.append("e.status = 'active'")
@@ -45,4 +47,5 @@ def is_selective(where: Where) -> bool:
         or where.session_id is not None
         or where.since is not None
         or where.until is not None
+        or where.layers
     )
