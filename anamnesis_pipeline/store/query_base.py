@@ -9,7 +9,7 @@ QUERIES_KEPT = 5_000
 """Questions that are remembered, the latest ones."""
 QUERY_EXPIRES = timedelta(days=90)
 USED_WITHIN = timedelta(minutes=30)
-"""Who reads an episode so soon after a question that found it was helped by it: no reader names the question."""
+"""So soon after a question whoever reads what it found is taken for who asked: no reader names the question."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,9 +45,9 @@ class QueryRecords(Protocol):
         gone by now.
         """
 
-    def use(self, episode_id: str, when: datetime) -> int:
-        """Note that an episode was read; returns how many questions of the last USED_WITHIN it was found by. Writes
-        nothing where there is none.
+    def use(self, episode_id: str, when: datetime) -> bool:
+        """Note that an episode was read: the latest question of the last USED_WITHIN that found it was helped by it.
+        False, and nothing is written, where there is none.
         """
 
     def counts(self) -> QueryCounts:

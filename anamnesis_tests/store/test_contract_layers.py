@@ -49,6 +49,6 @@ def test_a_search_by_layer_follows_the_clock_and_the_retrievals(store: Store) ->
 
     assert (working(29), working(30)) == (["e"], [])
     store.episodes.track(["e"], DAY)
-    assert working(29) == ["e"]
+    assert working(28) == ["e"]
     store.episodes.track(["e"], DAY)
-    assert working(29) == []
+    assert working(27) == []

@@ -25,16 +25,19 @@ def test_a_question_is_counted_with_what_it_found_and_outlives_the_process(open_
     assert again.queries.unanswered(10) == [AskedQuery("which color", {"project": "api"}, DAY + MINUTE, 1)]
 
 
-def test_a_reading_counts_for_the_questions_that_found_it_a_while_ago_and_no_longer(store: Store) -> None:
+def test_a_reading_counts_for_the_latest_question_that_found_it_a_while_ago_and_no_longer(store: Store) -> None:
     put(store, "a", "text")
     put(store, "b", "text")
     store.queries.note("early", {}, ["a"], DAY)
     store.queries.note("late", {}, ["a", "b"], DAY + MINUTE)
-    assert store.queries.use("a", DAY - MINUTE) == 0
-    assert store.queries.use("a", DAY + MINUTE + USED_WITHIN) == 1
-    assert store.queries.use("b", DAY + MINUTE + USED_WITHIN + MINUTE) == 0
-    assert store.queries.use("unknown", DAY + MINUTE) == 0
+    assert not store.queries.use("a", DAY - MINUTE)
+    assert store.queries.use("a", DAY + MINUTE + USED_WITHIN)
+    assert store.queries.use("a", DAY + MINUTE + USED_WITHIN)
+    assert not store.queries.use("b", DAY + MINUTE + USED_WITHIN + MINUTE)
+    assert not store.queries.use("unknown", DAY + MINUTE)
     assert store.queries.counts() == QueryCounts(2, 2, 1)
+    assert store.queries.use("a", DAY)
+    assert store.queries.counts() == QueryCounts(2, 2, 2)
 
 
 def test_a_question_without_an_answer_is_listed_once_until_it_finds_one(store: Store) -> None:
@@ -59,7 +62,7 @@ def test_the_questions_that_found_an_episode_go_with_it(store: Store) -> None:
     assert store.queries.counts() == QueryCounts(1, 1, 0)
     store.queries.clear()
     assert store.queries.counts() == QueryCounts(0, 0, 0)
-    assert store.queries.use("b", DAY) == 0
+    assert not store.queries.use("b", DAY)
 
 
 def test_what_is_remembered_is_bounded_in_number_and_time(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:

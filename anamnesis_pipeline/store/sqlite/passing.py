@@ -31,8 +31,6 @@ class PassingPassages:
 
     def of(self, connection: sqlite3.Connection, where: Where) -> Ids | None:
         """The keys of all passages that pass, ascending; None when they are more than few."""
-        if where.layers:  # retrievals and the clock change what passes, and no version tells
-            return _asked(connection, where, self._few)
         (version,) = connection.execute("SELECT version FROM filter_version").fetchone()
         with self._lock:  # while one asks the others wait, most often for the same
             if version == self._version and where in self._known:

@@ -43,16 +43,19 @@ class SqliteQueries:
             ).lastrowid
             connection.execute(f"INSERT INTO query_results SELECT episode_id, {number} FROM {of_ids}", (ids,))
 
-    def use(self, episode_id: str, when: datetime) -> int:
+    def use(self, episode_id: str, when: datetime) -> bool:
         """See `QueryRecords.use`."""
-        values = (clean(episode_id), instant(when - USED_WITHIN), instant(when))
-        found = """SELECT number FROM query_results JOIN query_log USING (number)
-            WHERE episode_id = ?1 AND asked_at BETWEEN ?2 AND ?3"""
         with self._database.read() as connection:
-            if connection.execute(f"{found} LIMIT 1", values).fetchone() is None:
-                return 0
+            (number,) = connection.execute(
+                """SELECT max(number) FROM query_results JOIN query_log USING (number)
+                    WHERE episode_id = ? AND asked_at BETWEEN ? AND ?""",
+                (clean(episode_id), instant(when - USED_WITHIN), instant(when)),
+            ).fetchone()
+        if number is None:
+            return False
         with self._database.write() as connection:
-            return connection.execute(f"UPDATE query_log SET used_at = ?3 WHERE number IN ({found})", values).rowcount
+            connection.execute("UPDATE query_log SET used_at = ? WHERE number = ?", (instant(when), number))
+        return True
 
     def counts(self) -> QueryCounts:
         """See `QueryRecords.counts`."""
