@@ -333,7 +333,7 @@ class Where:
     """A filter over episodes. Empty fields do not filter; filled ones are all required.
 
     `tags`: an episode must have every one. `projects`, `kinds`, `layers` (`memory_layers.Layer`, as they are at
-    `layers_at`): any one. `since` is inclusive, `until` exclusive.
+    `layers_at`, which comes with them): any one. `since` is inclusive, `until` exclusive.
     """
 
     projects: tuple[str, ...] = ()

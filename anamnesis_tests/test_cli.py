@@ -6,11 +6,14 @@ import socket
 import subprocess
 import sys
 from collections.abc import Callable
+from contextlib import closing
+from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
 
 from anamnesis_pipeline.embeddings.cores import available_cores
+from anamnesis_pipeline.store.sqlite.opening import open_sqlite
 from anamnesis_tests.sidecar.conftest import model_folder
 
 Run = Callable[..., "subprocess.CompletedProcess[str]"]
@@ -190,6 +193,20 @@ def test_without_a_sidecar_the_store_answers_by_keywords_and_says_so(run: Run, t
     assert run("search", "zyxwvut", **logs).stdout.startswith("Nothing found.")
     again = run("ingest", **logs)
     assert "0 episodes written" in again.stdout
+
+
+def test_searches_are_reported_without_a_sidecar_too(run: Run, tmp_path: Path) -> None:
+    nothing = run("queries")
+    assert nothing.returncode == 1
+    assert "nothing was asked" in nothing.stderr
+    home = tmp_path / "home"
+    home.mkdir()
+    with closing(open_sqlite(home / "anamnesis.db", home / "index")) as store:
+        store.queries.note("zeppelin hangar", {"project": "other"}, [], datetime.now(UTC))
+    told = run("queries")
+    assert told.stdout.startswith("1 search: 0 found something")
+    assert "Of the latest 1 without an answer, 0 could have had one." in told.stdout
+    assert "looked for words only" in told.stderr
 
 
 def write_log(path: Path) -> None:

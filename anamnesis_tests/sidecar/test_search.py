@@ -145,3 +145,23 @@ def test_words_are_searched_while_the_model_loads_and_the_answer_says_so(tmp_pat
             go_on.set()
         wait_for(lambda: client.get("/ready").status_code == 200)
         assert search(client, "zeppelin")["degraded"] == []
+
+
+def test_a_layer_narrows_a_search_and_every_hit_says_its_own(client: TestClient, post: Post) -> None:
+    post("The zeppelin is about to land")
+    post("The zeppelin landed last year", timestamp="2025-03-14")
+    post("Always moor the zeppelin first", kind="preference")
+
+    def found(**asked: Any) -> set[tuple[str, str]]:
+        return {(hit["summary"], hit["layer"]) for hit in search(client, "zeppelin", **asked)["results"]}
+
+    new, old, holds = (
+        ("The zeppelin is about to land", "working"),
+        ("The zeppelin landed last year", "episodic"),
+        ("Always moor the zeppelin first", "semantic"),
+    )
+    assert found(layer=["working"], track=False) == {new}
+    assert found(layer=["semantic", "episodic"], track=False) == {holds, old}
+    assert found() == found() == {new, old, holds}
+    assert found() == {(new[0], "episodic"), old, holds}  # found twice by now
+    assert found(layer=["codebase"]) == set()

@@ -52,3 +52,8 @@ def test_a_search_by_layer_follows_the_clock_and_the_retrievals(store: Store) ->
     assert working(28) == ["e"]
     store.episodes.track(["e"], DAY)
     assert working(27) == []
+
+
+def test_layers_are_of_a_time(store: Store) -> None:
+    with pytest.raises(ValueError, match="layers_at"):
+        store.episodes.count(Where(layers=("working",)))

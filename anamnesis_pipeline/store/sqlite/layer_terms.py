@@ -22,9 +22,14 @@ from anamnesis_pipeline.store.sqlite.columns import instant, json_list
 
 
 def layer_terms(where: Where) -> list[tuple[str, str]]:
-    """What an episode must meet to be in one of the layers asked for, with its parameter; nothing when none is."""
-    if not where.layers or where.layers_at is None:
+    """What an episode must meet to be in one of the layers asked for, with its parameter; nothing when none is.
+
+    :raises ValueError: it is not said at what time.
+    """
+    if not where.layers:
         return []
+    if where.layers_at is None:
+        raise ValueError(f"an episode is in {' or '.join(where.layers)} at some time; give layers_at with layers")
     return [(f"{_layer_at(where.layers_at)} IN (SELECT value FROM json_each(?))", json_list(where.layers))]
 
 
