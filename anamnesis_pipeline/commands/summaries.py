@@ -11,7 +11,7 @@ from anamnesis_pipeline.dagster_api import DagsterApi, dagster_url
 from anamnesis_pipeline.errors import BadSetting, EpisodeNotFound, GiveUp, ServiceUnreachable
 from anamnesis_pipeline.exchanges.value import EXPLANATIONS
 from anamnesis_pipeline.model import Episode, Part
-from anamnesis_pipeline.search.engine import labels_of
+from anamnesis_pipeline.search.project_labels import labels_of
 from anamnesis_pipeline.settings import Settings
 from anamnesis_pipeline.sidecar.jsonl_control import JsonlControl
 from anamnesis_pipeline.steps.llm_choice import LlmChoice, length_of

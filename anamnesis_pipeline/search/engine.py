@@ -24,6 +24,7 @@ from anamnesis_pipeline.search.freshness import Statement, asks_what_holds, newe
 from anamnesis_pipeline.search.fusion import FUSION_DEPTH, Ranking, best_passages, explain, reciprocal_rank_fusion
 from anamnesis_pipeline.search.late_interaction import max_similarities
 from anamnesis_pipeline.search.levels import stored_level
+from anamnesis_pipeline.search.project_labels import with_labels
 from anamnesis_pipeline.search.query import Hit, Mode, SearchAnswer, SearchQuery
 from anamnesis_pipeline.search.reranking import (
     LATE_DEPTH,
@@ -31,7 +32,7 @@ from anamnesis_pipeline.search.reranking import (
     with_neighbours,
     without_vectors_heard,
 )
-from anamnesis_pipeline.search.time_expressions import TimeReference, times_in
+from anamnesis_pipeline.search.time_expressions import TimeReference, around, event_in, times_in
 from anamnesis_pipeline.search.trust import Authority, authority_of
 from anamnesis_pipeline.search.words import unknown_share
 from anamnesis_pipeline.store.base import Store
@@ -122,7 +123,7 @@ class Engine:
         where, depth = self._effective(query.where, now), max(FUSION_DEPTH, 4 * query.top_k)
         words = self._candidates.start_words(query, where, depth)  # the store searches them while the model embeds
         space, vectors = self._vectors(query, degraded)
-        times = times_in(query.text, now, UTC) if where.since is None and where.until is None else None
+        times = self._times(query, now)
         level = stored_level(self._store, space) if space and vectors else None
         question = _Question(query, where, space, vectors, self._min_value(), now, times, level)
         hits = self._hits(question, depth, words, degraded)
@@ -133,6 +134,15 @@ class Engine:
         tokens = sum(_tokens(hit.episode, hit.passages) for hit in hits)
         took_ms = (time.perf_counter() - started) * 1000
         return SearchAnswer(hits, took_ms, space.model_id if space else None, degraded, tokens)
+
+    def _times(self, query: SearchQuery, now: datetime) -> TimeReference | None:
+        """The time that the question names, or that of the event it asks around, as far as that is found."""
+        if query.where.since or query.where.until or not query.profile.boosts or query.mode is Mode.EXACT:
+            return None
+        if (named := times_in(query.text, now, UTC)) is not None or (event := event_in(query.text)) is None:
+            return named
+        told = self.search(replace(query, text=event, top_k=1, max_tokens=None, track=False, explain=False, now=now))
+        return around(event, told.hits[0].episode.timestamp) if told.hits else None
 
     def _note_backlog(self, query: SearchQuery, degraded: list[str]) -> None:
         try:
@@ -377,20 +387,6 @@ def _within_budget(query: SearchQuery, groups: Sequence[Sequence[_Found]]) -> li
             left -= cost
             chosen.append([first, *others])
     return chosen
-
-
-def with_labels(store: Store, where: Where) -> Where:
-    """The filter with bare project names replaced by the labels they mean."""
-    if not where.projects:
-        return where
-    known = store.episodes.projects()
-    projects = {label for name in where.projects for label in (name, *labels_of(name, known))}
-    return replace(where, projects=tuple(sorted(projects)))
-
-
-def labels_of(name: str, known: Sequence[str]) -> list[str]:
-    """The project labels that a bare name means: `api` means `acme/api` and `~/code/api`, never `my-api`."""
-    return [label for label in known if label.endswith("/" + name)]
 
 
 def _clears(cosine: float | None, floor: float | None) -> bool:

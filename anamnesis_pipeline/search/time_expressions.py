@@ -5,7 +5,7 @@ Only questions are read: `yesterday` is the day before the asker's now.
 
 import re
 from dataclasses import dataclass, replace
-from datetime import UTC, datetime, tzinfo
+from datetime import UTC, datetime, timedelta, tzinfo
 from enum import StrEnum
 
 from anamnesis_pipeline.search.calendar_spans import Span
@@ -13,6 +13,10 @@ from anamnesis_pipeline.search.time_phrases import Phrase, phrases_in
 
 QUESTION_CHARS = 300
 """Looked at; a question is short, and what is pasted below it is no question."""
+
+
+AROUND = timedelta(hours=12)
+"""What an event is surrounded by."""
 
 
 class Relation(StrEnum):
@@ -36,15 +40,6 @@ class TimeReference:
     relation: Relation
     words: str
     certain: bool
-
-
-@dataclass(frozen=True, slots=True)
-class EventReference:
-    """An event that the answer lies before, after or in. `words` tells it; `adjacent`: right before, just after."""
-
-    relation: Relation
-    words: str
-    adjacent: bool
 
 
 _CODE = re.compile(r"`[^`]*`|\S*(?:://|[_=])\S*")
@@ -132,12 +127,8 @@ _PAST = re.compile(
 """A question about an event tells that something has happened."""
 _PRESENT = re.compile(r"\b(?:is|are|be|been|being|gets?|can|must|should)\s+(?:not\s+)?\w+ed\b", re.I)
 """Participles that tell no past: `is retried`."""
-_EVENT_RELATIONS = {
-    "before": Relation.BEFORE, "prior to": Relation.BEFORE, "after": Relation.AFTER, "following": Relation.AFTER,
-    "during": Relation.DURING, "while": Relation.DURING,
-}  # fmt: skip
 _EVENT = re.compile(
-    r"(?P<adjacent>\b(?:right|just|immediately|directly|shortly|soon|straight)\s+)?"
+    r"(?:\b(?:right|just|immediately|directly|shortly|soon|straight)\s+)?"
     r"\b(?P<relation>before|prior to|after|following|during|while)\s+"
     r"(?P<words>[^,.?!;\n]{3,120})",
     re.I,
@@ -151,8 +142,8 @@ _NO_EVENT = re.compile(
 _ASKS_ON = re.compile(r"\s+(?:what|why|who|how|which|where|did|do|does|was|were|we|i|they|there)\b", re.I)
 
 
-def event_in(text: str) -> EventReference | None:
-    """The event that a question in the past tense asks around: `what broke right after the migration?`
+def event_in(text: str) -> str | None:
+    """The words for the event that a question in the past tense asks around: `what broke right after the migration?`
 
     A time (`after 5 March`) is none, nor what always holds (`before each run`).
     """
@@ -168,5 +159,12 @@ def event_in(text: str) -> EventReference | None:
     asking = _PRESENT.sub(" ", f"{asked[: match.start()]} {asked[end:]}")
     if not _PAST.search(asking):
         return None
-    words = asked[match.start("words") : end].strip()
-    return EventReference(_EVENT_RELATIONS[match["relation"].lower()], words, match["adjacent"] is not None)
+    return asked[match.start("words") : end].strip()
+
+
+def around(event: str, when: datetime) -> TimeReference:
+    """The half days before and after an event: what led to it and what came of it is told there, as it is itself.
+
+    :param when: what was found of the event.
+    """
+    return TimeReference(when - AROUND, when + AROUND, Relation.DURING, event, certain=False)

@@ -14,7 +14,7 @@ from starlette.responses import Response
 
 from anamnesis_pipeline.errors import EpisodeNotFound
 from anamnesis_pipeline.model import Where
-from anamnesis_pipeline.search.engine import with_labels
+from anamnesis_pipeline.search.project_labels import with_labels
 from anamnesis_pipeline.sidecar.bulk import parse_bulk, post_all
 from anamnesis_pipeline.sidecar.documentation import BULK_BODY, PROBLEMS
 from anamnesis_pipeline.sidecar.fields import EpisodeId, Kind, Name, Tag, Time

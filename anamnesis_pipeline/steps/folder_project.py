@@ -4,7 +4,7 @@ from collections.abc import Iterable, Sequence
 from pathlib import PurePosixPath
 
 from anamnesis_pipeline.exchanges.projects import project_label, resolved_project
-from anamnesis_pipeline.search.engine import labels_of
+from anamnesis_pipeline.search.project_labels import labels_of
 from anamnesis_pipeline.steps.projects import SEEN, project_aliases
 from anamnesis_pipeline.store.base import Store
 from anamnesis_pipeline.store.project_names import store_name

@@ -11,7 +11,7 @@ from anamnesis_pipeline.errors import GiveUp
 from anamnesis_pipeline.exchanges.parsing import FileState
 from anamnesis_pipeline.message_keys import forgotten_typed, section_key, typed_near
 from anamnesis_pipeline.model import Episode, FileCursor, Part, Segment, SegmentKind, Source, Where, record_id
-from anamnesis_pipeline.search.engine import with_labels
+from anamnesis_pipeline.search.project_labels import with_labels
 from anamnesis_pipeline.sources.base import is_agent_description, is_tool_output
 from anamnesis_pipeline.sources.specs import SourceSpec, is_of
 from anamnesis_pipeline.steps.crawl import folder_of

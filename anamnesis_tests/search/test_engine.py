@@ -3,7 +3,7 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from dataclasses import replace
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
@@ -14,7 +14,8 @@ from anamnesis_pipeline.embeddings.pinned_pool import PinnedPool, PoolModel
 from anamnesis_pipeline.embeddings.space_models import SpaceModels
 from anamnesis_pipeline.errors import EmbeddingQueueFull, ModelLoading, StoreBusy, StoreCorrupt
 from anamnesis_pipeline.model import Source, Space, Where
-from anamnesis_pipeline.search.engine import CHARS_PER_TOKEN, Engine, labels_of
+from anamnesis_pipeline.search.engine import CHARS_PER_TOKEN, Engine
+from anamnesis_pipeline.search.project_labels import labels_of
 from anamnesis_pipeline.search.query import Mode, SearchQuery
 from anamnesis_pipeline.store.base import Store
 from anamnesis_tests.embeddings.fake_models import Gate, HashedWords
@@ -97,6 +98,17 @@ def test_a_literal_token_ranks_its_own_passage_first(memory: Memory, token: str,
         memory.add(f"something else about {alike} happened on day {n} of the week")
     assert memory.ids(f"what happened with {token}?")[0] == wanted
     assert memory.ids(token, mode=Mode.EXACT)[0] == wanted
+
+
+def test_what_is_asked_around_an_event_is_looked_for_at_its_time(memory: Memory) -> None:
+    day = datetime(2026, 3, 5, 10, tzinfo=UTC)
+    memory.add("the zeppelin migration ran", timestamp=day)
+    late = memory.add("the invoices broke in the hangar", timestamp=day + timedelta(days=40))
+    soon = memory.add("the invoices broke in the office", timestamp=day + timedelta(hours=2))
+    ids = memory.ids("what broke in the invoices right after the zeppelin migration?", top_k=20)
+    assert ids.index(soon) < ids.index(late)
+    ids = memory.ids("what broke in the invoices in the hangar?", top_k=20)
+    assert ids.index(late) < ids.index(soon)
 
 
 def test_scores_descend_between_nought_and_one(memory: Memory) -> None:
