@@ -19,6 +19,7 @@ from pathlib import Path
 
 import httpx
 import numpy as np
+from prometheus_client.parser import text_string_to_metric_families
 from service import SHARED, sidecar
 from store_speed import CLUSTERS, Corpus, fill, words_of_logs
 
@@ -70,6 +71,16 @@ def ask(base: str, questions: list[str], name: str, **body: object) -> None:
     print(f"{name:24} p50 {statistics.median(spent):6.1f} ms   p95 {cuts[18]:6.1f} ms   max {max(spent):6.1f} ms")
 
 
+def stages(base: str) -> None:
+    """Print the mean time of each stage of a search so far, as the service counts them."""
+    families = text_string_to_metric_families(httpx.get(f"{base}/metrics").text)
+    samples = [s for f in families if f.name == "anamnesis_search_stage_seconds" for s in f.samples]
+    sums = {s.labels["stage"]: s.value for s in samples if s.name.endswith("_sum")}
+    counts = {s.labels["stage"]: s.value for s in samples if s.name.endswith("_count")}
+    for stage, total in sums.items():
+        print(f"  {stage:22} mean {1000 * total / counts[stage]:6.1f} ms   {counts[stage]:.0f} times")
+
+
 def main() -> None:
     """Fill, serve, ask."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
@@ -89,6 +100,7 @@ def main() -> None:
             ask(base, questions, "questions, cold")
             ask(base, [" ".join(words[start : start + 10]) for start in starts], "runs of ten words")
             ask(base, questions, "questions again")
+            stages(base)
             ask(base, questions, "one of 50 projects", project="project-7")
             ask(base, questions, "half the time", since="2026-02-05T00:00:00Z")
             ask(base, questions, "exact", mode="exact")

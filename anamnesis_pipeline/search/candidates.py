@@ -11,6 +11,7 @@ from anamnesis_pipeline.errors import AnamnesisError
 from anamnesis_pipeline.model import ScoredPassage, Space, Variant, Where
 from anamnesis_pipeline.search.fusion import Ranking
 from anamnesis_pipeline.search.query import Mode, SearchQuery
+from anamnesis_pipeline.search.stage_times import StageTimes
 from anamnesis_pipeline.search.words import content_words, literal_tokens
 from anamnesis_pipeline.store.base import Store
 
@@ -24,8 +25,9 @@ Waiting = tuple[str, float, Callable[[], list[ScoredPassage]]]
 class Candidates:
     """Starts lists of one store. Safe to share between threads."""
 
-    def __init__(self, store: Store) -> None:
+    def __init__(self, store: Store, times: StageTimes) -> None:
         self._store = store
+        self._times = times
         self._threads = ThreadPoolExecutor(LIST_THREADS, thread_name_prefix="lists")
 
     def start_words(self, query: SearchQuery, where: Where, depth: int) -> list[Waiting]:
@@ -40,15 +42,22 @@ class Candidates:
         if query.mode is Mode.HYBRID:
             words = content_words(query.text)
             lists += [(f"words_{v}", 1.0, partial(matching, words, depth, where, variant=v)) for v in Variant]
-        return [(name, weight, self._threads.submit(search).result) for name, weight, search in lists if weight]
+        return [(name, weight, self._start(name, search)) for name, weight, search in lists if weight]
 
     def start_dense(self, space: Space, vector: NDArray[np.float32], where: Where, depth: int) -> list[Waiting]:
         """The lists of nearest vectors, being searched from now on."""
         nearest = self._store.vectors.nearest
         return [
-            (f"dense_{v}", 1.0, self._threads.submit(nearest, space.key, v, vector, depth, where).result)
+            (name := f"dense_{v}", 1.0, self._start(name, partial(nearest, space.key, v, vector, depth, where)))
             for v in space.variants
         ]
+
+    def _start(self, name: str, search: Callable[[], list[ScoredPassage]]) -> Callable[[], list[ScoredPassage]]:
+        def timed() -> list[ScoredPassage]:
+            with self._times.of(name):
+                return search()
+
+        return self._threads.submit(timed).result
 
 
 def answered(waiting: Sequence[Waiting], degraded: list[str]) -> list[Ranking]:

@@ -17,7 +17,7 @@ from anamnesis_pipeline.model import Episode, EpisodeHead, ScoredPassage, Space,
 from anamnesis_pipeline.search.backlog import backlog_notes
 from anamnesis_pipeline.search.boosts import aged, factors_of
 from anamnesis_pipeline.search.candidates import Candidates, Waiting, answered, is_exhausted
-from anamnesis_pipeline.search.excerpts import SECOND_WITHIN
+from anamnesis_pipeline.search.excerpts import second_passages
 from anamnesis_pipeline.search.floor import Evidence, Level, confidence, nearest_of, nearness, says_nothing
 from anamnesis_pipeline.search.folding import fold
 from anamnesis_pipeline.search.freshness import Statement, asks_what_holds, newer_first
@@ -32,6 +32,7 @@ from anamnesis_pipeline.search.reranking import (
     with_neighbours,
     without_vectors_heard,
 )
+from anamnesis_pipeline.search.stage_times import StageTimes
 from anamnesis_pipeline.search.time_expressions import TimeReference, around, event_in, times_in
 from anamnesis_pipeline.search.trust import Authority, authority_of
 from anamnesis_pipeline.search.words import unknown_share
@@ -111,7 +112,8 @@ class Engine:
         self._embed_query = embed_query
         self._space_for = space_for
         self._min_value = min_value
-        self._candidates = Candidates(store)
+        self.times = StageTimes()
+        self._candidates = Candidates(store, self.times)
 
     def search(self, query: SearchQuery) -> SearchAnswer:
         """The best episodes, one hit each. A part that cannot answer is named in `degraded`; the others do.
@@ -122,7 +124,8 @@ class Engine:
         now = query.now or datetime.now(UTC)
         where, depth = self._effective(query.where, now), max(FUSION_DEPTH, 4 * query.top_k)
         words = self._candidates.start_words(query, where, depth)  # the store searches them while the model embeds
-        space, vectors = self._vectors(query, degraded)
+        with self.times.of("embed"):
+            space, vectors = self._vectors(query, degraded)
         times = self._times(query, now)
         level = stored_level(self._store, space) if space and vectors else None
         question = _Question(query, where, space, vectors, self._min_value(), now, times, level)
@@ -181,14 +184,19 @@ class Engine:
         """Deeper lists until there are enough episodes that differ, or no list has more to give."""
         query = question.query
         while True:
-            rankings = answered([*self._dense(question, depth), *words], degraded)
+            with self.times.of("lists"):
+                rankings = answered([*self._dense(question, depth), *words], degraded)
             exhausted = is_exhausted(rankings, depth, query.min_score)
-            ranked = self._order(question, rankings, None if exhausted else depth)
+            with self.times.of("order"):
+                ranked = self._order(question, rankings, None if exhausted else depth)
             wants_floor = query.mode is Mode.HYBRID and query.min_score is None
             if wants_floor and _is_judged(ranked) and says_nothing(rankings, ranked.sure, query.profile.floor):
                 return []
-            found = _newer_first(query, self._boosted(question, self._read(question, ranked)), ranked.late)
-            groups = fold(map(_texts, found), query.top_k) if query.fold else [[n] for n in range(len(found))]
+            with self.times.of("read"):
+                read = self._read(question, ranked)
+            found = _newer_first(query, self._boosted(question, read), ranked.late)
+            with self.times.of("fold"):
+                groups = fold(map(_texts, found), query.top_k) if query.fold else [[n] for n in range(len(found))]
             deep_enough = depth >= REFILL_DEPTH and len(ranked.best) >= query.top_k
             if exhausted or deep_enough or len(groups) >= query.top_k:
                 return self._shown(question, ranked, [[found[n] for n in group] for group in groups])
@@ -209,13 +217,14 @@ class Engine:
         vectors = self._of_passages(question, first)
         if vectors:
             scores = without_vectors_heard(scores, rankings, set(first) - vectors.keys())
-        late = self._late(question, first[:LATE_DEPTH])
+        with self.times.of("late"):
+            late = self._late(question, first[:LATE_DEPTH])
         scores = with_late_interaction(scores, late, profile.late, episode_of)
         heads = self._store.episodes.heads(list(dict.fromkeys(episode_of[key] for key in first)))
         if late:  # the lists alone tell neighbouring places less apart than a neighbour adds
             scores = with_neighbours(scores, profile.neighbours, heads, episode_of)
         return _Ranked(
-            rankings, best_passages(rankings, scores)[:most], _seconds(scores, episode_of), late, vectors, heads,
+            rankings, best_passages(rankings, scores)[:most], second_passages(scores, episode_of), late, vectors, heads,
             self._sure(question, rankings),
         )  # fmt: skip
 
@@ -290,7 +299,8 @@ class Engine:
         """A hit for each group that the budget allows; only their episodes are read whole."""
         query, now = question.query, question.now
         chosen = _within_budget(query, groups)
-        whole = self._store.episodes.get([first.episode.episode_id for first, *_ in chosen])
+        with self.times.of("show"):
+            whole = self._store.episodes.get([first.episode.episode_id for first, *_ in chosen])
         hits = []
         for first, *others in chosen:
             if first.episode.episode_id not in whole:  # deleted a moment ago
@@ -311,17 +321,6 @@ class Engine:
 def _is_judged(ranked: _Ranked) -> bool:
     """Whether all that would be shown first has vectors: of what has none nobody knows yet how near it is."""
     return all(best.passage_id in ranked.vectors for best in ranked.best[:JUDGED])
-
-
-def _seconds(scores: Mapping[int, float], episode_of: Mapping[int, str]) -> dict[str, int]:
-    """Episode id -> its second best passage, where that is among the first of all."""
-    seen: set[str] = set()
-    seconds: dict[str, int] = {}
-    for key in sorted(scores, key=lambda key: (-scores[key], -key))[:SECOND_WITHIN]:
-        if episode_of[key] in seen:
-            seconds.setdefault(episode_of[key], key)
-        seen.add(episode_of[key])
-    return seconds
 
 
 def _texts(found: _Found) -> tuple[str, ...]:

@@ -1,7 +1,7 @@
 """What is shown of a hit: the passages of the episode that answer. Pure."""
 
 import itertools
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from anamnesis_pipeline.model import StoredPassage
 
@@ -22,3 +22,14 @@ def excerpt_of(passages: Sequence[StoredPassage]) -> tuple[str, tuple[str, ...]]
         text += after.passage.text
     ids = dict.fromkeys(id_ for stored in passages for id_ in stored.passage.message_ids)
     return text, tuple(ids)
+
+
+def second_passages(scores: Mapping[int, float], episode_of: Mapping[int, str]) -> dict[str, int]:
+    """Episode id -> its second best passage, where that is among the first of all."""
+    seen: set[str] = set()
+    seconds: dict[str, int] = {}
+    for key in sorted(scores, key=lambda key: (-scores[key], -key))[:SECOND_WITHIN]:
+        if episode_of[key] in seen:
+            seconds.setdefault(episode_of[key], key)
+        seen.add(episode_of[key])
+    return seconds

@@ -5,14 +5,16 @@ import time
 import traceback
 from collections.abc import Iterator
 from datetime import UTC, datetime
+from itertools import accumulate
 from typing import get_args
 
 from prometheus_client import CollectorRegistry, Counter, Histogram
-from prometheus_client.core import GaugeMetricFamily
+from prometheus_client.core import GaugeMetricFamily, HistogramMetricFamily, Metric
 from prometheus_client.registry import Collector
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from anamnesis_pipeline.errors import AnamnesisError
+from anamnesis_pipeline.search.stage_times import BOUNDS
 from anamnesis_pipeline.sidecar.problems import problem
 from anamnesis_pipeline.sidecar.services import Services
 from anamnesis_pipeline.steps import reembed
@@ -41,6 +43,7 @@ class Metrics:
             "anamnesis_http_request_seconds", "Time to answer", ["route"], registry=self.registry, buckets=_BUCKETS
         )
         self.registry.register(_StoreGauges(services))
+        self.registry.register(_SearchStages(services))
 
 
 class _StoreGauges(Collector):
@@ -62,6 +65,32 @@ class _StoreGauges(Collector):
             yield from _of_store(self._services.store)
         except AnamnesisError as exc:
             log.warning("metrics without the store: %s", exc)
+
+
+class _SearchStages(Collector):
+    """Times of the stages of all searches, over HTTP, MCP and for a context."""
+
+    def __init__(self, services: Services) -> None:
+        self._services = services
+
+    def describe(self) -> Iterator[Metric]:
+        """Nothing: the registry need not open the store to learn the names."""
+        return iter(())
+
+    def collect(self) -> Iterator[Metric]:
+        """A histogram per stage that ran."""
+        try:
+            stages = self._services.engine.times.all()
+        except AnamnesisError:  # the gauges of the store have said so already
+            return
+        family = HistogramMetricFamily(
+            "anamnesis_search_stage_seconds", "Time of a stage of a search; lists run side by side", labels=["stage"]
+        )
+        edges = [*map(str, BOUNDS), "+Inf"]
+        for stage, known in stages.items():
+            buckets = list(zip(edges, accumulate(known.counts), strict=True))
+            family.add_metric([stage], buckets=buckets, sum_value=known.total_s)
+        yield family
 
 
 def _of_store(store: Store) -> list[GaugeMetricFamily]:

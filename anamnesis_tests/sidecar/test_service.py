@@ -207,3 +207,18 @@ def test_the_application_imports_neither_dagster_nor_a_model_library() -> None:
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=60)
     roots = {name.partition(".")[0] for name in json.loads(done.stdout)}
     assert not roots & {"dagster", "torch", "transformers", "sentence_transformers", "pandas", "pymongo", "paramiko"}
+
+
+def test_metrics_tell_how_long_each_stage_of_a_search_took(client: TestClient, post: Post) -> None:
+    post("The zeppelin hangar", episode_id="a/b")
+    for mode in ("hybrid", "exact"):
+        client.post("/api/episodes/search", json={"query": "zeppelin hangar", "mode": mode})
+    families = {f.name: f for f in text_string_to_metric_families(client.get("/metrics").text)}
+    samples = families["anamnesis_search_stage_seconds"].samples
+    counts = {s.labels["stage"]: s.value for s in samples if s.name.endswith("_count")}
+    both = dict.fromkeys(("embed", "lists", "order", "late", "read", "fold", "show"), 2)
+    assert counts == both | {"words_text": 1, "words_context": 1, "dense_text": 1, "dense_context": 1, "exact": 1}
+    assert all(s.value > 0 for s in samples if s.name.endswith("_sum"))
+    below = [s.value for s in samples if s.name.endswith("_bucket") and s.labels["stage"] == "read"]
+    assert below == sorted(below)
+    assert below[-1] == 2
