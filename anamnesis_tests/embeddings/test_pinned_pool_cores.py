@@ -27,15 +27,14 @@ def pinned_cores() -> list[list[int]]:
 def test_each_worker_is_pinned_to_its_own_core_and_nobody_else_is(open_pool: OpenPool) -> None:
     cores = available_cores()
     open_pool(cores=cores, priority=Priority.LIVE).embed(["wait until they run"] * 50, "passage")
+    wait_for(lambda: all(os.getpriority(os.PRIO_PROCESS, worker.native_id or 0) == 5 for worker in workers()))
     pinned, names = [], {}
     for tid in map(int, os.listdir("/proc/self/task")):
         with open(f"/proc/self/task/{tid}/comm", encoding="utf-8") as file:
             names[tid] = file.read().strip()
-    workers = [thread for thread in threading.enumerate() if thread.name.startswith("embed-")]
-    for worker in workers:
+    for worker in workers():
         assert worker.native_id in names
         pinned += [os.sched_getaffinity(worker.native_id)]
-        assert os.getpriority(os.PRIO_PROCESS, worker.native_id) == 5
     assert sorted(map(sorted, pinned)) == [[core] for core in cores]
     assert os.sched_getaffinity(0) == set(cores), "the caller keeps all its cores"
     assert os.getpriority(os.PRIO_PROCESS, threading.get_native_id()) == 0

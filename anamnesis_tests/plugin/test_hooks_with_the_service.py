@@ -10,6 +10,7 @@ from anamnesis_pipeline.embeddings.pieces import minilm_pieces
 from anamnesis_pipeline.exchanges.own_text import without_memory
 from anamnesis_tests.mcp_server.conftest import Sidecar, environment, run_sidecar
 from anamnesis_tests.plugin.hooks import LIMIT_S, fire, harmless
+from anamnesis_tests.sidecar.conftest import know_the_unrelated
 
 __all__ = ["environment"]
 
@@ -24,6 +25,7 @@ TEXT = "Webhook retries double-charged because the idempotency key lacked the at
 
 
 def test_a_prompt_gets_what_is_known_within_its_budget_and_once_a_session(guarded: Sidecar, tmp_path: Path) -> None:
+    know_the_unrelated(guarded.services.store)
     folder = tmp_path / "shop"
     (folder / ".git").mkdir(parents=True)
     (folder / ".git" / "config").write_text('[remote "origin"]\n\turl = git@github.com:acme/shop.git\n')

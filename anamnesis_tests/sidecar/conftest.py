@@ -28,6 +28,7 @@ from anamnesis_pipeline.errors import ServiceUnreachable
 from anamnesis_pipeline.exchanges.redaction import Redactor
 from anamnesis_pipeline.model import Space, StoredPassage
 from anamnesis_pipeline.search.engine import Engine
+from anamnesis_pipeline.search.levels import LEVEL
 from anamnesis_pipeline.settings import Settings
 from anamnesis_pipeline.sidecar.app import create_app
 from anamnesis_pipeline.steps.embeddings import embed_passages
@@ -183,6 +184,12 @@ def open_services(home: Path, load: Callable[[], HashedWords] = HashedWords, **s
         dagster=DagsterInMemory(),
         close=close,
     )
+
+
+def know_the_unrelated(store: Store) -> None:
+    """The space counts as measured: what is unrelated in it is known."""
+    level = {"means": {"dense_text": 0.2}, "spreads": {"dense_text": 0.15}, "unknown": 0.4, "passages": 1}
+    store.settings.set(LEVEL + SPACE.key, level)
 
 
 def wait_for(condition: Callable[[], bool], seconds: float = 5.0) -> None:

@@ -10,11 +10,10 @@ from starlette.testclient import TestClient
 from anamnesis_pipeline.embeddings.pieces import minilm_pieces
 from anamnesis_pipeline.exchanges.own_text import without_memory
 from anamnesis_pipeline.model import MEMORY_BEGINS, MEMORY_ENDS
-from anamnesis_pipeline.search.levels import LEVEL
 from anamnesis_pipeline.search.token_budget import count_tokens
 from anamnesis_tests.exchanges.ingested import Ingested
 from anamnesis_tests.exchanges.log_lines import Log
-from anamnesis_tests.sidecar.conftest import SPACE, TestServices
+from anamnesis_tests.sidecar.conftest import TestServices, know_the_unrelated
 
 Post = Callable[..., dict[str, Any]]
 WHY = "why did the quagga retry charge twice"
@@ -22,9 +21,7 @@ WHY = "why did the quagga retry charge twice"
 
 @pytest.fixture(autouse=True)
 def measured(services: TestServices) -> None:
-    """The space knows what is unrelated in it."""
-    level = {"means": {"dense_text": 0.2}, "spreads": {"dense_text": 0.15}, "unknown": 0.4, "passages": 1}
-    services.store.settings.set(LEVEL + SPACE.key, level)
+    know_the_unrelated(services.store)
 
 
 def context(client: TestClient, **fields: Any) -> dict[str, Any]:

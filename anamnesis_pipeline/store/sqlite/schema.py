@@ -101,9 +101,9 @@ M001_INGEST = (
     )""",
     "CREATE INDEX summaries_by_model ON summaries (model, problem <> '', skip)",
     "CREATE TABLE llm_replies (key TEXT PRIMARY KEY, backend TEXT NOT NULL, model TEXT NOT NULL, reply TEXT NOT NULL)",
-    # which part a key asked about, whatever became of the part; void: its reply is not kept, should it still come
+    # which parts a key asked about, whatever became of them; void: its reply is not kept, should it still come
     """CREATE TABLE llm_asked (
-        key TEXT PRIMARY KEY, part_id TEXT NOT NULL, void INTEGER NOT NULL DEFAULT 0
+        key TEXT NOT NULL, part_id TEXT NOT NULL, void INTEGER NOT NULL DEFAULT 0, PRIMARY KEY (key, part_id)
     ) WITHOUT ROWID""",
     "CREATE INDEX llm_asked_by_part ON llm_asked (part_id)",
     # a call that is not settled counts as it was booked: it may have been made
@@ -282,15 +282,6 @@ M004_CONSOLIDATION = (
     "CREATE INDEX consolidated_by_regime ON consolidated (regime, undone)",
     # sessions in which something came, changed or went since they were settled
     "CREATE TABLE unconsolidated (session_id TEXT PRIMARY KEY, noted INTEGER NOT NULL) WITHOUT ROWID",
-    """INSERT INTO unconsolidated SELECT DISTINCT session_id, 1 FROM episode_texts WHERE session_id <> ''""",
-    # a reply may be about several texts
-    "ALTER TABLE llm_asked RENAME TO asked_before",
-    """CREATE TABLE llm_asked (
-        key TEXT NOT NULL, part_id TEXT NOT NULL, void INTEGER NOT NULL DEFAULT 0, PRIMARY KEY (key, part_id)
-    ) WITHOUT ROWID""",
-    "INSERT INTO llm_asked SELECT key, part_id, void FROM asked_before",
-    "DROP TABLE asked_before",
-    "CREATE INDEX llm_asked_by_part ON llm_asked (part_id)",
 )
 
 M005_QUERIES = (
