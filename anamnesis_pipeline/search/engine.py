@@ -28,6 +28,7 @@ from anamnesis_pipeline.search.project_labels import with_labels
 from anamnesis_pipeline.search.query import Hit, Mode, SearchAnswer, SearchQuery
 from anamnesis_pipeline.search.reranking import (
     LATE_DEPTH,
+    company,
     with_late_interaction,
     with_neighbours,
     without_vectors_heard,
@@ -81,8 +82,8 @@ class _Ranked:
 
 @dataclass(frozen=True, slots=True)
 class _Found:
-    """A candidate as stored: the best passage of an episode and what is shown with it, its fused score, with `factors`
-    in it, and its cosine.
+    """A candidate as stored: the best passage of an episode and what is shown with it, its fused score, with `company`
+    and `factors` in it, and its cosine.
     """
 
     episode: EpisodeHead
@@ -92,6 +93,7 @@ class _Found:
     second: StoredPassage | None = None
     vector: NDArray[np.float32] | None = None
     factors: Mapping[str, float] = field(default_factory=dict)
+    company: float = 0.0
 
 
 class Engine:
@@ -194,6 +196,8 @@ class Engine:
                 return []
             with self.times.of("read"):
                 read = self._read(question, ranked)
+            if ranked.late:  # the lists alone tell places less apart than company adds
+                read = _accompanied(read, query.profile.company)
             found = _newer_first(query, self._boosted(question, read), ranked.late)
             with self.times.of("fold"):
                 groups = fold(map(_texts, found), query.top_k) if query.fold else [[n] for n in range(len(found))]
@@ -323,6 +327,12 @@ def _is_judged(ranked: _Ranked) -> bool:
     return all(best.passage_id in ranked.vectors for best in ranked.best[:JUDGED])
 
 
+def _accompanied(found: list[_Found], share: float) -> list[_Found]:
+    """With a share of what else was found of each one's conversation."""
+    gained = [share * score for score in company([(each.episode, each.score) for each in found])]
+    return [replace(f, score=f.score + more, company=more) for f, more in zip(found, gained, strict=True)]
+
+
 def _texts(found: _Found) -> tuple[str, ...]:
     return tuple(stored.passage.text for stored in (found.passage, found.second) if stored is not None)
 
@@ -362,6 +372,8 @@ def _explained(question: _Question, ranked: _Ranked, found: _Found) -> dict[str,
     if key in ranked.late:
         rank = 1 + sum(score > ranked.late[key] for score in ranked.late.values())
         stages["late"] = {"rank": rank, "score": round(ranked.late[key], 6)}
+    if found.company:
+        stages["company"] = round(found.company, 4)
     if ranked.sure is not None:
         stages["confidence"] = round(ranked.sure, 4)
     if question.level is not None and (above := _nearness(question.level, found)) is not None:

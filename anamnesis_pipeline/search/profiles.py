@@ -25,6 +25,8 @@ class Profile:
     """Weight of the order by late interaction against the fused lists' 1."""
     neighbours: float = 0.1
     """Share of the better neighbour's score that a passage gets."""
+    company: float = 0.3
+    """Share that an episode gets of what else was found of its conversation."""
     literal: float = 2.0
     """Weight of the list of literal tokens: an identifier in a question means itself, not what surrounds it."""
     boosts: bool = True
@@ -45,7 +47,7 @@ PROFILES = {
     "facts": Profile(curated_first=True),
     "recent": Profile(decay=Decay.MULTIPLICATIVE),
     "context": Profile(floor=UNASKED_LEAST),
-    "plain": Profile(late=0, neighbours=0, boosts=False, newer_first=False, floor=-math.inf),
+    "plain": Profile(late=0, neighbours=0, company=0, boosts=False, newer_first=False, floor=-math.inf),
 }
 """`facts`: what holds, from who wrote it down. `recent`: what happened lately. `context`: what is put before a session.
 `plain`: the fused lists alone.

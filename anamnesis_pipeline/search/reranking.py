@@ -1,4 +1,4 @@
-"""The fused lists ordered anew: by late interaction of the first candidates, and by what stands beside them. Pure."""
+"""The fused lists ordered anew: by late interaction of the first candidates, and by what was said beside them. Pure."""
 
 from collections.abc import Collection, Mapping, Sequence
 from datetime import timedelta
@@ -11,7 +11,9 @@ LATE_K = 10
 LATE_DEPTH = 60
 """Candidates whose token vectors are compared. 40 and 100 find the same."""
 BESIDE = timedelta(minutes=30)
-"""Posted episodes so near each other belong to one conversation."""
+"""Episodes of a session, or posted by one instance to one project, so near each other are of one conversation."""
+COMPANIONS, AMONG = 2, 50
+"""Episodes that another one is judged with, and candidates among which they are looked for."""
 
 
 def without_vectors_heard(
@@ -71,12 +73,26 @@ def _beside(
     return [other for other in near if (theirs := heads.get(episode_of[other])) and _together(mine, theirs)]
 
 
+def company(found: Sequence[tuple[EpisodeHead, float]]) -> list[float]:
+    """For each episode, of these scores, the mean of the two best others of its conversation; those that are not there
+    count as 0. Only the first `AMONG` keep company.
+
+    :param found: the best first.
+    """
+    first = found[:AMONG]
+    scores = []
+    for number, (head, _) in enumerate(first):
+        others = [score for n, (other, score) in enumerate(first) if n != number and _together(head, other)]
+        scores.append(sum(sorted(others, reverse=True)[:COMPANIONS]) / COMPANIONS)
+    return scores + [0.0] * (len(found) - len(first))
+
+
 def _together(one: EpisodeHead, other: EpisodeHead) -> bool:
     if one.episode_id == other.episode_id:
         return True
+    if abs(one.timestamp - other.timestamp) > BESIDE:
+        return False
     if one.session_id or other.session_id:
         return one.session_id == other.session_id
-    if {one.source, other.source} <= set(RESERVED_SOURCES):
-        same = (one.instance, one.project) == (other.instance, other.project)
-        return same and abs(one.timestamp - other.timestamp) <= BESIDE
-    return False
+    posted = {one.source, other.source} <= set(RESERVED_SOURCES)
+    return posted and (one.instance, one.project) == (other.instance, other.project)

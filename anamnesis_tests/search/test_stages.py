@@ -12,7 +12,7 @@ from anamnesis_pipeline.search.freshness import Statement, asks_what_holds, newe
 from anamnesis_pipeline.search.fusion import Ranking
 from anamnesis_pipeline.search.late_interaction import max_similarities
 from anamnesis_pipeline.search.profiles import Decay, Profile
-from anamnesis_pipeline.search.reranking import with_late_interaction, with_neighbours, without_vectors_heard
+from anamnesis_pipeline.search.reranking import company, with_late_interaction, without_vectors_heard
 from anamnesis_pipeline.search.time_expressions import times_in
 from anamnesis_pipeline.store.base import TokenRows
 
@@ -58,8 +58,8 @@ def test_what_has_no_vector_yet_is_judged_by_words_alone() -> None:
 @pytest.mark.parametrize(
     ("one", "other", "together"),
     [
-        (head("a"), head("a"), True),
         (head("a", session_id="s"), head("b", session_id="s"), True),
+        (head("a", session_id="s"), head("b", session_id="s", timestamp=NOW + timedelta(hours=2)), False),
         (head("a", session_id="s"), head("b", session_id="t"), False),
         (head("a", source="direct"), head("b", source="direct", timestamp=NOW + timedelta(minutes=5)), True),
         (head("a", source="direct"), head("b", source="direct", timestamp=NOW + timedelta(hours=2)), False),
@@ -67,11 +67,17 @@ def test_what_has_no_vector_yet_is_judged_by_words_alone() -> None:
         (head("a"), head("b"), False),
     ],
 )
-def test_neighbours_of_one_conversation_lift_each_other(one: EpisodeHead, other: EpisodeHead, together: bool) -> None:
-    heads = {one.episode_id: one, other.episode_id: other}
-    episode_of = {4: one.episode_id, 5: other.episode_id, 9: one.episode_id}
-    after = with_neighbours({4: 0.4, 5: 0.8, 9: 0.1}, 0.5, heads, episode_of)
-    assert after == pytest.approx({4: 0.8 if together else 0.4, 5: 1.0 if together else 0.8, 9: 0.1})
+def test_episodes_of_one_conversation_keep_company(one: EpisodeHead, other: EpisodeHead, together: bool) -> None:
+    assert company([(one, 0.8), (other, 0.4)]) == pytest.approx([0.2, 0.4] if together else [0.0, 0.0])
+
+
+def test_only_the_two_best_others_and_the_first_candidates_count() -> None:
+    talk = [(head(f"e{n}", session_id="s"), 1.0 - n / 100) for n in range(60)]
+    found = company(talk)
+    assert found[0] == pytest.approx((0.99 + 0.98) / 2)
+    assert found[1] == pytest.approx((1.0 + 0.98) / 2)
+    assert found[50:] == [0.0] * 10
+    assert company([]) == []
 
 
 def test_priority_and_canonical_episodes_are_lifted_and_routine_is_lowered() -> None:
