@@ -104,7 +104,7 @@ def test_a_reembed_outlives_pause_and_three_ends_of_everything_switches_and_goes
         system.wait_until("the old space is active again", lambda: active(system) == old, WORK_S)
         system.wait_until("the old model answers again", lambda: model_of_answer(system) != str(model))
     assert searcher.bad == []
-    found = system.search("cistern pump replaced", min_score=0)
+    found = system.search("cistern pump replaced")
     assert posted.json()["episode_id"] in {hit["episode_id"] for hit in found}
 
     assert system.http.delete(f"/api/embedding/spaces/{old}").status_code == 409

@@ -13,30 +13,22 @@ from numpy.typing import NDArray
 from anamnesis_pipeline.embeddings.base import QueryVectors
 from anamnesis_pipeline.errors import AnamnesisError, EmbeddingQueueFull
 from anamnesis_pipeline.memory_layers import layer_of
-from anamnesis_pipeline.model import Episode, EpisodeHead, ScoredPassage, Space, StoredPassage, Variant, Where
+from anamnesis_pipeline.model import Episode, EpisodeHead, Space, StoredPassage, Variant, Where
 from anamnesis_pipeline.search.backlog import backlog_notes
 from anamnesis_pipeline.search.boosts import aged, factors_of
 from anamnesis_pipeline.search.candidates import Candidates, Waiting, answered, is_exhausted
-from anamnesis_pipeline.search.excerpts import second_passages
-from anamnesis_pipeline.search.floor import Evidence, Level, confidence, nearest_of, nearness, says_nothing
+from anamnesis_pipeline.search.floor import Level, nearness
 from anamnesis_pipeline.search.folding import fold
 from anamnesis_pipeline.search.freshness import Statement, asks_what_holds, newer_first
-from anamnesis_pipeline.search.fusion import FUSION_DEPTH, Ranking, best_passages, explain, reciprocal_rank_fusion
-from anamnesis_pipeline.search.late_interaction import max_similarities
+from anamnesis_pipeline.search.fusion import FUSION_DEPTH, explain
 from anamnesis_pipeline.search.levels import stored_level
 from anamnesis_pipeline.search.project_labels import with_labels
 from anamnesis_pipeline.search.query import Hit, Mode, SearchAnswer, SearchQuery
-from anamnesis_pipeline.search.reranking import (
-    LATE_DEPTH,
-    company,
-    with_late_interaction,
-    with_neighbours,
-    without_vectors_heard,
-)
+from anamnesis_pipeline.search.ranker import Question, Ranked, Ranker
+from anamnesis_pipeline.search.reranking import company
 from anamnesis_pipeline.search.stage_times import StageTimes
 from anamnesis_pipeline.search.time_expressions import TimeReference, around, event_in, times_in
 from anamnesis_pipeline.search.trust import Authority, authority_of
-from anamnesis_pipeline.search.words import unknown_share
 from anamnesis_pipeline.store.base import Store
 
 EmbedQuery = Callable[[str, Space], QueryVectors]
@@ -46,38 +38,6 @@ HIDDEN_KINDS = ("compact_summary",)
 CHARS_PER_TOKEN = 4
 REFILL_DEPTH = 1_000
 """Ranks looked at to replace what was folded away or fell below the floor; deeper ones are no answers any more."""
-
-JUDGED = 10
-"""Episodes that a search shows: only where all of them have vectors it may find that nothing answers."""
-
-
-@dataclass(frozen=True, slots=True)
-class _Question:
-    """A query with everything looked up. `vectors` are the query's in `space`."""
-
-    query: SearchQuery
-    where: Where
-    space: Space | None
-    vectors: QueryVectors | None
-    least_value: float
-    now: datetime
-    times: TimeReference | None
-    level: Level | None
-
-
-@dataclass(frozen=True, slots=True)
-class _Ranked:
-    """Passages in order, the best of each episode and the scores of all; `late` and `vectors` of the first ones. How
-    sure it is that any answers.
-    """
-
-    rankings: Sequence[Ranking]
-    best: Sequence[ScoredPassage]
-    seconds: Mapping[str, int]
-    late: Mapping[int, float]
-    vectors: Mapping[int, NDArray[np.float32]]
-    heads: Mapping[str, EpisodeHead]
-    sure: float | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,6 +76,7 @@ class Engine:
         self._min_value = min_value
         self.times = StageTimes()
         self._candidates = Candidates(store, self.times)
+        self._ranker = Ranker(store, self.times)
 
     def search(self, query: SearchQuery) -> SearchAnswer:
         """The best episodes, one hit each. A part that cannot answer is named in `degraded`; the others do.
@@ -130,7 +91,7 @@ class Engine:
             space, vectors = self._vectors(query, degraded)
         times = self._times(query, now)
         level = stored_level(self._store, space) if space and vectors else None
-        question = _Question(query, where, space, vectors, self._min_value(), now, times, level)
+        question = Question(query, where, space, vectors, self._min_value(), now, times, level)
         hits = self._hits(question, depth, words, degraded)
         if query.track and hits:
             self._track(hits, degraded)
@@ -182,7 +143,7 @@ class Engine:
             degraded.append(f"dense: {exc}")
             return active, None
 
-    def _hits(self, question: _Question, depth: int, words: Sequence[Waiting], degraded: list[str]) -> list[Hit]:
+    def _hits(self, question: Question, depth: int, words: Sequence[Waiting], degraded: list[str]) -> list[Hit]:
         """Deeper lists until there are enough episodes that differ, or no list has more to give."""
         query = question.query
         while True:
@@ -190,10 +151,11 @@ class Engine:
                 rankings = answered([*self._dense(question, depth), *words], degraded)
             exhausted = is_exhausted(rankings, depth, query.min_score)
             with self.times.of("order"):
-                ranked = self._order(question, rankings, None if exhausted else depth)
-            wants_floor = query.mode is Mode.HYBRID and query.min_score is None
-            if wants_floor and _is_judged(ranked) and says_nothing(rankings, ranked.sure, query.profile.floor):
-                return []
+                ranked = self._ranker.order(question, rankings, None if exhausted else depth)
+            if self._ranker.says_nothing(question, ranked):
+                rankings = self._ranker.with_all_words(question, rankings, depth)
+                exhausted = is_exhausted(rankings, depth, None)
+                ranked = self._ranker.order(question, rankings, None)
             with self.times.of("read"):
                 read = self._read(question, ranked)
             if ranked.late:  # the lists alone tell places less apart than company adds
@@ -207,67 +169,18 @@ class Engine:
             depth *= 4
             words = self._candidates.start_words(query, question.where, depth)
 
-    def _dense(self, question: _Question, depth: int) -> list[Waiting]:
+    def _dense(self, question: Question, depth: int) -> list[Waiting]:
         if question.space is None or question.vectors is None:
             return []
         return self._candidates.start_dense(question.space, question.vectors.vector, question.where, depth)
 
-    def _order(self, question: _Question, rankings: Sequence[Ranking], most: int | None) -> _Ranked:
-        """The lists fused, the first candidates ordered anew by late interaction and by what stands beside them."""
-        profile = question.query.profile
-        episode_of = {p.passage_id: p.episode_id for ranking in rankings for p in ranking.passages}
-        scores = reciprocal_rank_fusion(rankings)
-        first = sorted(scores, key=lambda key: (-scores[key], -key))[: max(LATE_DEPTH, 2 * question.query.top_k)]
-        vectors = self._of_passages(question, first)
-        if vectors:
-            scores = without_vectors_heard(scores, rankings, set(first) - vectors.keys())
-        with self.times.of("late"):
-            late = self._late(question, first[:LATE_DEPTH])
-        scores = with_late_interaction(scores, late, profile.late, episode_of)
-        heads = self._store.episodes.heads(list(dict.fromkeys(episode_of[key] for key in first)))
-        if late:  # the lists alone tell neighbouring places less apart than a neighbour adds
-            scores = with_neighbours(scores, profile.neighbours, heads, episode_of)
-        return _Ranked(
-            rankings, best_passages(rankings, scores)[:most], second_passages(scores, episode_of), late, vectors, heads,
-            self._sure(question, rankings),
-        )  # fmt: skip
-
-    def _sure(self, question: _Question, rankings: Sequence[Ranking]) -> float | None:
-        """How sure it is that anything answers; None where that is not known."""
-        nearest = nearest_of(rankings)
-        if question.level is None or not nearest:
-            return None
-        try:
-            unknown = unknown_share(question.query.text, self._store.text.unknown)
-        except AnamnesisError:  # the lists of words have said so already
-            return None
-        return confidence(Evidence(nearest, unknown), question.level)
-
-    def _late(self, question: _Question, passage_ids: Sequence[int]) -> dict[int, float]:
-        space, vectors = question.space, question.vectors
-        if space is None or vectors is None or vectors.tokens is None:
-            return {}
-        try:
-            return max_similarities(vectors.tokens, self._store.vectors.tokens(space.key, passage_ids))
-        except AnamnesisError:  # the dense lists have said so already
-            return {}
-
-    def _of_passages(self, question: _Question, passage_ids: Sequence[int]) -> dict[int, NDArray[np.float32]]:
-        """Stored vectors, shape (dim,), of those passages that have one."""
-        if question.space is None or question.vectors is None:
-            return {}
-        try:
-            return dict(self._store.vectors.get(question.space.key, Variant.TEXT, passage_ids))
-        except AnamnesisError:  # the dense lists have said so already
-            return {}
-
-    def _read(self, question: _Question, ranked: _Ranked) -> list[_Found]:
+    def _read(self, question: Question, ranked: Ranked) -> list[_Found]:
         """The candidates that still exist and clear the floor."""
         wanted = [candidate.passage_id for candidate in ranked.best]
         seconds = [second for c in ranked.best if (second := ranked.seconds.get(c.episode_id)) is not None]
         passages = self._store.episodes.passages([*wanted, *seconds])
         unread = [key for key in wanted if key not in ranked.vectors]
-        vectors = {**ranked.vectors, **(self._of_passages(question, unread) if unread else {})}
+        vectors = {**ranked.vectors, **(self._ranker.vectors_of(question, unread) if unread else {})}
         cosines = _cosines(question, vectors, wanted)
         least = question.query.min_score
         clear = [c for c in ranked.best if c.passage_id in passages and _clears(cosines.get(c.passage_id), least)]
@@ -282,7 +195,7 @@ class Engine:
             if c.episode_id in heads
         ]  # fmt: skip
 
-    def _boosted(self, question: _Question, found: list[_Found]) -> list[_Found]:
+    def _boosted(self, question: Question, found: list[_Found]) -> list[_Found]:
         """By score, with routine moved down and what is curated up, but not for whoever names literal tokens: they want
         what holds them.
         """
@@ -299,7 +212,7 @@ class Engine:
             weighed, key=lambda f: (curated and authority_of(f.episode) is not Authority.AUTHORITATIVE, -f.score)
         )
 
-    def _shown(self, question: _Question, ranked: _Ranked, groups: Sequence[Sequence[_Found]]) -> list[Hit]:
+    def _shown(self, question: Question, ranked: Ranked, groups: Sequence[Sequence[_Found]]) -> list[Hit]:
         """A hit for each group that the budget allows; only their episodes are read whole."""
         query, now = question.query, question.now
         chosen = _within_budget(query, groups)
@@ -320,11 +233,6 @@ class Engine:
                 )
             )  # fmt: skip
         return hits
-
-
-def _is_judged(ranked: _Ranked) -> bool:
-    """Whether all that would be shown first has vectors: of what has none nobody knows yet how near it is."""
-    return all(best.passage_id in ranked.vectors for best in ranked.best[:JUDGED])
 
 
 def _accompanied(found: list[_Found], share: float) -> list[_Found]:
@@ -357,7 +265,7 @@ def _newer_first(query: SearchQuery, found: list[_Found], late: Mapping[int, flo
 
 
 def _cosines(
-    question: _Question, vectors: Mapping[int, NDArray[np.float32]], passage_ids: Sequence[int]
+    question: Question, vectors: Mapping[int, NDArray[np.float32]], passage_ids: Sequence[int]
 ) -> dict[int, float]:
     if question.vectors is None:
         return {}
@@ -365,7 +273,7 @@ def _cosines(
     return {key: float(np.dot(vectors[key], asked)) for key in passage_ids if key in vectors}
 
 
-def _explained(question: _Question, ranked: _Ranked, found: _Found) -> dict[str, object]:
+def _explained(question: Question, ranked: Ranked, found: _Found) -> dict[str, object]:
     """What each stage made of a hit."""
     key = found.passage.passage_id
     stages: dict[str, object] = {"factors": {name: round(factor, 4) for name, factor in found.factors.items()}}

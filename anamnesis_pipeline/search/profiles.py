@@ -37,6 +37,8 @@ class Profile:
     """Whether what was written down to be remembered precedes everything else."""
     floor: float = ASKED_LEAST
     """Confidence (`floor.confidence`) below which a question gets nothing."""
+    all_words: bool = True
+    """Whether such a question still gets what has all its words."""
     decay: Decay = Decay.NONE
     half_life_days: float = 30.0
     scale_days: float = 90.0
@@ -46,7 +48,7 @@ PROFILES = {
     "default": Profile(),
     "facts": Profile(curated_first=True),
     "recent": Profile(decay=Decay.MULTIPLICATIVE),
-    "context": Profile(floor=UNASKED_LEAST),
+    "context": Profile(floor=UNASKED_LEAST, all_words=False),
     "plain": Profile(late=0, neighbours=0, company=0, boosts=False, newer_first=False, floor=-math.inf),
 }
 """`facts`: what holds, from who wrote it down. `recent`: what happened lately. `context`: what is put before a session.

@@ -179,6 +179,11 @@ class TextIndex(Protocol):
         `exact` knows only Variant.TEXT. Very common words may be left out of the candidates when others are rare.
         """
 
+    def with_all(self, words: Sequence[str], k: int, where: Where) -> list[ScoredPassage]:
+        """Passages whose own text has all of `words`, best first by BM25; compared as `stem` does. Marks are no words,
+        and not asked for.
+        """
+
     def unknown(self, words: Sequence[str]) -> list[str]:
         """Those of `words` that no passage's own text has, in their order; compared as `stem` does. Marks are no words,
         and never unknown.

@@ -7,6 +7,7 @@ from anamnesis_pipeline.model import Space
 from anamnesis_pipeline.search.background import QUESTIONS
 from anamnesis_pipeline.search.floor import BUILT_IN
 from anamnesis_pipeline.search.levels import is_due, measure_level, stored_level
+from anamnesis_pipeline.search.profiles import PROFILES
 from anamnesis_pipeline.search.query import Mode
 from anamnesis_pipeline.steps.reembed_state import forget_space
 from anamnesis_pipeline.store.base import Store
@@ -51,6 +52,14 @@ def test_a_measured_space_answers_what_it_knows_and_nothing_else(measured: Memor
 def test_a_space_that_was_not_measured_is_never_silent(memory: Memory) -> None:
     assert stored_level(memory.store, SPACE) is None
     assert len(memory.ids(UNRELATED)) > 0
+
+
+def test_what_has_all_words_of_a_question_answers_it_however_far_it_is(measured: Memory) -> None:
+    far = measured.add("Concerto tickets: the orchestra refunded us. " + " ".join(TEXTS))
+    measured.add("A concerto for two pianos")
+    assert measured.ids(UNRELATED) == []
+    assert measured.ids("orchestra concerto") == [far]
+    assert measured.ids("orchestra concerto", profile=PROFILES["context"]) == []
 
 
 def test_what_has_no_vector_yet_is_found_by_its_words(measured: Memory) -> None:

@@ -32,6 +32,24 @@ def test_words_that_no_text_has_are_unknown(store: Store):
     assert store.text.unknown(["database"]) == ["database"]
 
 
+def test_what_has_all_words_is_told_from_what_has_some(store: Store):
+    put(store, "long", "the café's servers lost a certificate, and then they slept for days and days")
+    put(store, "short", "A server of the cafe: certified again")
+    put(store, "apart", "one server", "one cafe and a certificate")
+    put(store, "header", "the cafe's certificate", context="on a server")
+    put(store, "old", "server, cafe, certificate", status="superseded")
+
+    def having(*words: str, k: int = 10, where: Where = Where()) -> list[str]:
+        return [hit.episode_id for hit in store.text.with_all(words, k, where)]
+
+    assert having("Server", "cafe", "certificates") == ["long"]
+    assert having("server", "cafe") == ["short", "long"]
+    assert having("server", "cafe", "?!") == ["short", "long"]
+    assert having("server", "cafe", k=1) == ["short"]
+    assert having("server", "cafe", where=Where(projects=("elsewhere",))) == []
+    assert having("server", "elephant") == having("?!") == having() == having("server", k=0) == []
+
+
 def test_a_passage_with_more_and_rarer_words_comes_first(store: Store):
     put(store, "one", "the server restarted and then the server slept")
     put(store, "both", "the server lost its certificate")

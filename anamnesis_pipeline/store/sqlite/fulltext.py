@@ -20,7 +20,7 @@ from anamnesis_pipeline.store.sqlite.filters import condition, is_selective
 from anamnesis_pipeline.store.sqlite.index_terms import IndexTerms
 from anamnesis_pipeline.store.sqlite.passage_lengths import Corpus, PassageLengths
 from anamnesis_pipeline.store.sqlite.passing import PassingPassages
-from anamnesis_pipeline.store.sqlite.word_lists import Wanted, WordLists
+from anamnesis_pipeline.store.sqlite.word_lists import Wanted, WordLists, ids_behind
 
 RARE_ROWS = 5_000
 RARE_SHARE = 0.015
@@ -90,20 +90,29 @@ class SqliteTextIndex:
         if not terms or k < 1:
             return []
         with self._database.read() as connection:
-            corpus = self._lengths[table].corpus(connection)
-            self._forget_counts(table, corpus)
-            search = _Search(connection, table, in_text, k, where, corpus)
-            counted = [replace(t, passages=self._occurrences(search, t.match)) for t in terms]
-            counted = sorted((t for t in counted if t.passages), key=lambda t: t.passages)
-            return self._best(search, counted)
+            search = self._search(connection, table, in_text, k, where)
+            return self._best(search, [term for term in self._counted_terms(search, terms) if term.passages])
+
+    def with_all(self, words: Sequence[str], k: int, where: Where) -> list[ScoredPassage]:
+        """See `TextIndex.with_all`."""
+        asked = self._asked("stem_index", words, in_text=True)
+        if not asked or k < 1:
+            return []
+        with self._database.read() as connection:
+            search = self._search(connection, "stem_index", True, k, where)
+            terms = self._counted_terms(search, asked)
+            if not all(term.passages for term in terms):
+                return []
+            every = " AND ".join(f"({term.match})" for term in terms)
+            ids = ids_behind(connection, "stem_index", every, -1).astype(np.int64)
+            ids = ids[: np.searchsorted(ids, search.corpus.newest, side="right")]
+            return _passing(search, ids, self._scores(search, ids, terms, terms))
 
     def unknown(self, words: Sequence[str]) -> list[str]:
         """See `TextIndex.unknown`."""
         asked = {word: self._asked("stem_index", [word], in_text=True) for word in words}
         with self._database.read() as connection:
-            corpus = self._lengths["stem_index"].corpus(connection)
-            self._forget_counts("stem_index", corpus)
-            search = _Search(connection, "stem_index", True, 0, Where(), corpus)
+            search = self._search(connection, "stem_index", True, 0, Where())
             return [w for w, terms in asked.items() if terms and not self._occurrences(search, terms[0].match)]
 
     def check(self) -> list[str]:
@@ -116,6 +125,16 @@ class SqliteTextIndex:
                 except sqlite3.DatabaseError as exc:
                     problems.append(f"{table} does not match the passages: {exc}")
         return problems
+
+    def _search(self, connection: sqlite3.Connection, table: str, in_text: bool, k: int, where: Where) -> _Search:
+        corpus = self._lengths[table].corpus(connection)
+        self._forget_counts(table, corpus)
+        return _Search(connection, table, in_text, k, where, corpus)
+
+    def _counted_terms(self, search: _Search, terms: Sequence[_Term]) -> list[_Term]:
+        """The words with the number of passages that have them, rarest first."""
+        counted = [replace(term, passages=self._occurrences(search, term.match)) for term in terms]
+        return sorted(counted, key=lambda term: term.passages)
 
     def _asked(self, table: str, words: Sequence[str], in_text: bool) -> list[_Term]:
         """Each distinct word that the index may know."""

@@ -94,7 +94,7 @@ def _current(connection: sqlite3.Connection, wanted: Wanted, known: WordList | N
         return _read(connection, wanted, corpus)
     if known.covered >= corpus.newest:
         return known
-    new = _ids_behind(connection, wanted, known.covered)
+    new = ids_behind(connection, wanted.table, wanted.match, known.covered)
     if len(new) and known.in_all is not None:
         return _read(connection, wanted, corpus)
     return WordList(np.concatenate([known.ids, new]), known.in_text, known.in_all, corpus.newest, known.gone)
@@ -102,7 +102,7 @@ def _current(connection: sqlite3.Connection, wanted: Wanted, known: WordList | N
 
 def _read(connection: sqlite3.Connection, wanted: Wanted, corpus: Corpus) -> WordList:
     if wanted.term is None:
-        return WordList(_ids_behind(connection, wanted, -1), covered=corpus.newest, gone=corpus.gone)
+        return WordList(ids_behind(connection, wanted.table, wanted.match, -1), covered=corpus.newest, gone=corpus.gone)
     # one row of text instead of many of numbers: SQLite then walks them all without Python's lock
     (listed,) = connection.execute(
         f"SELECT coalesce(group_concat(doc * 2 + (col = 'text')), '') FROM {WORDS_OF[wanted.table]} WHERE term = ?",
@@ -115,9 +115,10 @@ def _read(connection: sqlite3.Connection, wanted: Wanted, corpus: Corpus) -> Wor
     return WordList(ids.astype(np.int32), in_text, in_all, corpus.newest, corpus.gone)
 
 
-def _ids_behind(connection: sqlite3.Connection, wanted: Wanted, covered: int) -> Ids:
+def ids_behind(connection: sqlite3.Connection, table: str, match: str, covered: int) -> Ids:
+    """The passages behind `covered` that match an FTS5 expression, ascending."""
     (listed,) = connection.execute(
-        f"SELECT coalesce(group_concat(rowid), '') FROM {wanted.table} WHERE {wanted.table} MATCH ? AND rowid > ?",
-        (wanted.match, covered),
+        f"SELECT coalesce(group_concat(rowid), '') FROM {table} WHERE {table} MATCH ? AND rowid > ?",
+        (match, covered),
     ).fetchone()
     return np.fromstring(listed, np.int32, sep=",")

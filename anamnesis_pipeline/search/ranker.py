@@ -1,0 +1,140 @@
+"""Lists of candidates to one order, and whether it answers at all."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from datetime import datetime
+
+import numpy as np
+from numpy.typing import NDArray
+
+from anamnesis_pipeline.embeddings.base import QueryVectors
+from anamnesis_pipeline.errors import AnamnesisError
+from anamnesis_pipeline.model import EpisodeHead, ScoredPassage, Space, Variant, Where
+from anamnesis_pipeline.search.excerpts import second_passages
+from anamnesis_pipeline.search.floor import Evidence, Level, confidence, nearest_of, says_nothing
+from anamnesis_pipeline.search.fusion import Ranking, best_passages, reciprocal_rank_fusion
+from anamnesis_pipeline.search.late_interaction import max_similarities
+from anamnesis_pipeline.search.query import Mode, SearchQuery
+from anamnesis_pipeline.search.reranking import (
+    LATE_DEPTH,
+    with_late_interaction,
+    with_neighbours,
+    without_vectors_heard,
+)
+from anamnesis_pipeline.search.stage_times import StageTimes
+from anamnesis_pipeline.search.time_expressions import TimeReference
+from anamnesis_pipeline.search.words import content_words, unknown_share
+from anamnesis_pipeline.store.base import Store
+
+JUDGED = 10
+"""Episodes that a search shows: only where all of them have vectors it may find that nothing answers."""
+
+
+@dataclass(frozen=True, slots=True)
+class Question:
+    """A query with everything looked up. `vectors` are the query's in `space`."""
+
+    query: SearchQuery
+    where: Where
+    space: Space | None
+    vectors: QueryVectors | None
+    least_value: float
+    now: datetime
+    times: TimeReference | None
+    level: Level | None
+
+
+@dataclass(frozen=True, slots=True)
+class Ranked:
+    """Passages in order, the best of each episode and the scores of all; `late` and `vectors` of the first ones. How
+    sure it is that any answers.
+    """
+
+    rankings: Sequence[Ranking]
+    best: Sequence[ScoredPassage]
+    seconds: Mapping[str, int]
+    late: Mapping[int, float]
+    vectors: Mapping[int, NDArray[np.float32]]
+    heads: Mapping[str, EpisodeHead]
+    sure: float | None
+
+
+class Ranker:
+    """Orders what was found in one store. Safe to share between threads."""
+
+    def __init__(self, store: Store, times: StageTimes) -> None:
+        self._store = store
+        self._times = times
+
+    def order(self, question: Question, rankings: Sequence[Ranking], most: int | None) -> Ranked:
+        """The lists fused, the first candidates ordered anew by late interaction and by what stands beside them."""
+        profile = question.query.profile
+        episode_of = {p.passage_id: p.episode_id for ranking in rankings for p in ranking.passages}
+        scores = reciprocal_rank_fusion(rankings)
+        first = sorted(scores, key=lambda key: (-scores[key], -key))[: max(LATE_DEPTH, 2 * question.query.top_k)]
+        vectors = self.vectors_of(question, first)
+        if vectors:
+            scores = without_vectors_heard(scores, rankings, set(first) - vectors.keys())
+        with self._times.of("late"):
+            late = self._late(question, first[:LATE_DEPTH])
+        scores = with_late_interaction(scores, late, profile.late, episode_of)
+        heads = self._store.episodes.heads(list(dict.fromkeys(episode_of[key] for key in first)))
+        if late:  # the lists alone tell neighbouring places less apart than a neighbour adds
+            scores = with_neighbours(scores, profile.neighbours, heads, episode_of)
+        return Ranked(
+            rankings, best_passages(rankings, scores)[:most], second_passages(scores, episode_of), late, vectors, heads,
+            self._sure(question, rankings),
+        )  # fmt: skip
+
+    def _sure(self, question: Question, rankings: Sequence[Ranking]) -> float | None:
+        """How sure it is that anything answers; None where that is not known."""
+        nearest = nearest_of(rankings)
+        if question.level is None or not nearest:
+            return None
+        try:
+            unknown = unknown_share(question.query.text, self._store.text.unknown)
+        except AnamnesisError:  # the lists of words have said so already
+            return None
+        return confidence(Evidence(nearest, unknown), question.level)
+
+    def says_nothing(self, question: Question, ranked: Ranked) -> bool:
+        """Whether a search that wants a floor found nothing that is near enough."""
+        query = question.query
+        wants_floor = query.mode is Mode.HYBRID and query.min_score is None
+        return wants_floor and _is_judged(ranked) and says_nothing(ranked.rankings, ranked.sure, query.profile.floor)
+
+    def with_all_words(self, question: Question, rankings: Sequence[Ranking], depth: int) -> list[Ranking]:
+        """Of the lists what has every word of the question: that answers it, however far it is."""
+        query = question.query
+        if not query.profile.all_words:
+            return []
+        try:
+            held = self._store.text.with_all(content_words(query.text), depth, question.where)
+        except AnamnesisError:  # the lists of words have said so already
+            return []
+        keys = {found.passage_id for found in held}
+        kept = [replace(r, passages=[p for p in r.passages if p.passage_id in keys]) for r in rankings]
+        return [*kept, Ranking("all_words", 1.0, held)]
+
+    def _late(self, question: Question, passage_ids: Sequence[int]) -> dict[int, float]:
+        space, vectors = question.space, question.vectors
+        if space is None or vectors is None or vectors.tokens is None:
+            return {}
+        try:
+            return max_similarities(vectors.tokens, self._store.vectors.tokens(space.key, passage_ids))
+        except AnamnesisError:  # the dense lists have said so already
+            return {}
+
+    def vectors_of(self, question: Question, passage_ids: Sequence[int]) -> dict[int, NDArray[np.float32]]:
+        """Stored vectors, shape (dim,), of those passages that have one."""
+        if question.space is None or question.vectors is None:
+            return {}
+        try:
+            return dict(self._store.vectors.get(question.space.key, Variant.TEXT, passage_ids))
+        except AnamnesisError:  # the dense lists have said so already
+            return {}
+
+
+def _is_judged(ranked: Ranked) -> bool:
+    """Whether all that would be shown first has vectors: of what has none nobody knows yet how near it is."""
+    return all(best.passage_id in ranked.vectors for best in ranked.best[:JUDGED])
