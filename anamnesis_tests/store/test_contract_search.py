@@ -1,5 +1,7 @@
 """What every backend promises about full text."""
 
+from typing import Any
+
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
@@ -39,14 +41,14 @@ def test_what_has_all_words_is_told_from_what_has_some(store: Store):
     put(store, "header", "the cafe's certificate", context="on a server")
     put(store, "old", "server, cafe, certificate", status="superseded")
 
-    def having(*words: str, k: int = 10, where: Where = Where()) -> list[str]:
-        return [hit.episode_id for hit in store.text.with_all(words, k, where)]
+    def having(*words: str, k: int = 10, **filters: Any) -> list[str]:
+        return [hit.episode_id for hit in store.text.with_all(words, k, Where(**filters))]
 
     assert having("Server", "cafe", "certificates") == ["long"]
     assert having("server", "cafe") == ["short", "long"]
     assert having("server", "cafe", "?!") == ["short", "long"]
     assert having("server", "cafe", k=1) == ["short"]
-    assert having("server", "cafe", where=Where(projects=("elsewhere",))) == []
+    assert having("server", "cafe", projects=("elsewhere",)) == []
     assert having("server", "elephant") == having("?!") == having() == having("server", k=0) == []
 
 
