@@ -1,7 +1,7 @@
 """The lists that candidates come from, searched at the same time."""
 
 from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 from functools import partial
 
 import numpy as np
@@ -18,7 +18,9 @@ from anamnesis_pipeline.store.base import Store
 LIST_THREADS = 8
 """Lists searched at once, over all searches: SQLite leaves Python's lock while it reads."""
 
-Waiting = tuple[str, float, Callable[[], list[ScoredPassage]]]
+Search = Callable[[], list[ScoredPassage]]
+
+Waiting = tuple[str, float, Search]
 """Name and weight of a list of candidates, and a call that waits for it."""
 
 
@@ -36,28 +38,37 @@ class Candidates:
             return []
         matching = self._store.text.matching
         literals = query.text.split() if query.mode is Mode.EXACT else literal_tokens(query.text)
-        lists: list[Waiting] = []
-        if literals:
-            lists.append(("exact", query.profile.literal, partial(matching, literals, depth, where, analyzer="exact")))
-        if query.mode is Mode.HYBRID:
+        started: list[Waiting] = []
+        if literals and query.profile.literal:
+            exact = partial(matching, literals, depth, where, analyzer="exact")
+            started += self._start([("exact", query.profile.literal, exact)])
+        if query.mode is Mode.HYBRID:  # one after the other: the second finds the words read
             words = content_words(query.text)
-            lists += [(f"words_{v}", 1.0, partial(matching, words, depth, where, variant=v)) for v in Variant]
-        return [(name, weight, self._start(name, search)) for name, weight, search in lists if weight]
+            started += self._start(
+                [(f"words_{v}", 1.0, partial(matching, words, depth, where, variant=v)) for v in Variant]
+            )
+        return started
 
     def start_dense(self, space: Space, vector: NDArray[np.float32], where: Where, depth: int) -> list[Waiting]:
         """The lists of nearest vectors, being searched from now on."""
         nearest = self._store.vectors.nearest
-        return [
-            (name := f"dense_{v}", 1.0, self._start(name, partial(nearest, space.key, v, vector, depth, where)))
-            for v in space.variants
-        ]
+        lists = [(f"dense_{v}", 1.0, partial(nearest, space.key, v, vector, depth, where)) for v in space.variants]
+        return [waiting for each in lists for waiting in self._start([each])]
 
-    def _start(self, name: str, search: Callable[[], list[ScoredPassage]]) -> Callable[[], list[ScoredPassage]]:
-        def timed() -> list[ScoredPassage]:
-            with self._times.of(name):
-                return search()
+    def _start(self, lists: Sequence[tuple[str, float, Search]]) -> list[Waiting]:
+        """These lists, being searched one after the other."""
+        found: list[Future[list[ScoredPassage]]] = [Future() for _ in lists]
 
-        return self._threads.submit(timed).result
+        def search_all() -> None:
+            for future, (name, _, search) in zip(found, lists, strict=True):
+                try:
+                    with self._times.of(name):
+                        future.set_result(search())
+                except BaseException as exc:  # raised where the list is waited for
+                    future.set_exception(exc)
+
+        self._threads.submit(search_all)
+        return [(name, weight, future.result) for (name, weight, _), future in zip(lists, found, strict=True)]
 
 
 def answered(waiting: Sequence[Waiting], degraded: list[str]) -> list[Ranking]:

@@ -1,5 +1,6 @@
 """The fused lists ordered anew: by late interaction of the first candidates, and by what was said beside them. Pure."""
 
+from collections import defaultdict
 from collections.abc import Collection, Mapping, Sequence
 from datetime import timedelta
 
@@ -80,19 +81,26 @@ def company(found: Sequence[tuple[EpisodeHead, float]]) -> list[float]:
     :param found: the best first.
     """
     first = found[:AMONG]
+    told: dict[tuple[str, ...], list[tuple[EpisodeHead, float]]] = defaultdict(list)
+    for head, score in first:
+        told[_conversation(head)].append((head, score))
     scores = []
-    for number, (head, _) in enumerate(first):
-        others = [score for n, (other, score) in enumerate(first) if n != number and _together(head, other)]
-        scores.append(sum(sorted(others, reverse=True)[:COMPANIONS]) / COMPANIONS)
+    for head, _ in first:
+        beside = [score for other, score in told[_conversation(head)] if other is not head and _near(head, other)]
+        scores.append(sum(sorted(beside, reverse=True)[:COMPANIONS]) / COMPANIONS)
     return scores + [0.0] * (len(found) - len(first))
 
 
 def _together(one: EpisodeHead, other: EpisodeHead) -> bool:
-    if one.episode_id == other.episode_id:
-        return True
-    if abs(one.timestamp - other.timestamp) > BESIDE:
-        return False
-    if one.session_id or other.session_id:
-        return one.session_id == other.session_id
-    posted = {one.source, other.source} <= set(RESERVED_SOURCES)
-    return posted and (one.instance, one.project) == (other.instance, other.project)
+    return _conversation(one) == _conversation(other) and _near(one, other)
+
+
+def _near(one: EpisodeHead, other: EpisodeHead) -> bool:
+    return one.episode_id == other.episode_id or abs(one.timestamp - other.timestamp) <= BESIDE
+
+
+def _conversation(head: EpisodeHead) -> tuple[str, ...]:
+    """What episodes of one conversation have in common, if they are near each other in time."""
+    if head.session_id:
+        return (head.session_id,)
+    return (head.instance, head.project) if head.source in RESERVED_SOURCES else ("", "", head.episode_id)

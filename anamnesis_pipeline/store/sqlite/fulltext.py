@@ -43,8 +43,8 @@ Scores = NDArray[np.float64]
 
 @dataclass(frozen=True, slots=True)
 class _Term:
-    """One word of a query as an FTS5 expression, as the index's own term where it is one, and in about how many
-    passages it occurs.
+    """One word of a query. `match`: as an FTS5 expression, in what is searched; `word`: the same in everything; `term`:
+    the index's own term, where it is one. It is in about so many `passages`, their context included.
     """
 
     match: str
@@ -76,6 +76,7 @@ class SqliteTextIndex:
         self._lengths = {table: PassageLengths(table) for table in ("stem_index", "exact_index")}
         self._counted_at: dict[str, tuple[int, int]] = {}
         self._counted: dict[tuple[str, str], int] = {}
+        self._occurring: set[str] = set()
         self._lists = WordLists()
         self._common = CommonWords()
 
@@ -113,7 +114,7 @@ class SqliteTextIndex:
         asked = {word: self._asked("stem_index", [word], in_text=True) for word in words}
         with self._database.read() as connection:
             search = self._search(connection, "stem_index", True, 0, Where())
-            return [w for w, terms in asked.items() if terms and not self._occurrences(search, terms[0].match)]
+            return [w for w, terms in asked.items() if terms and not self._occurs(search, terms[0].match)]
 
     def check(self) -> list[str]:
         """See `TextIndex.check`. Compares both indexes with the texts, in a copy: at 100,000 passages it takes 30 s."""
@@ -133,7 +134,7 @@ class SqliteTextIndex:
 
     def _counted_terms(self, search: _Search, terms: Sequence[_Term]) -> list[_Term]:
         """The words with the number of passages that have them, rarest first."""
-        counted = [replace(term, passages=self._occurrences(search, term.match)) for term in terms]
+        counted = [replace(term, passages=self._occurrences(search, term.word)) for term in terms]
         return sorted(counted, key=lambda term: term.passages)
 
     def _asked(self, table: str, words: Sequence[str], in_text: bool) -> list[_Term]:
@@ -157,20 +158,22 @@ class SqliteTextIndex:
                 self._counted_at[table] = (corpus.newest, corpus.passages)
                 for key in [key for key in self._counted if key[0] == table]:
                     del self._counted[key]
+                if table == "stem_index":
+                    self._occurring.clear()
 
-    def _occurrences(self, search: _Search, match: str) -> int:
+    def _occurrences(self, search: _Search, word: str) -> int:
         """In how many passages a word occurs: counted while it is rare, else judged by how dense its first are.
 
         A zero is not remembered, since it would hide a passage just written.
         """
-        key, table, corpus = (search.table, match), search.table, search.corpus
+        table, corpus = search.table, search.corpus
         with self._lock:
-            if key in self._counted:
-                return self._counted[key]
+            if (table, word) in self._counted:
+                return self._counted[table, word]
         limit = max(_rare(corpus), COUNTED_ROWS)
         count, last = search.connection.execute(
             f"SELECT count(*), max(rowid) FROM (SELECT rowid FROM {table} WHERE {table} MATCH ? LIMIT ?)",
-            (match, limit + 1),
+            (word, limit + 1),
         ).fetchone()
         if count > limit:
             count = max(count, min(count * corpus.newest // last, corpus.passages))
@@ -178,8 +181,22 @@ class SqliteTextIndex:
             with self._lock:
                 if len(self._counted) >= REMEMBERED_WORDS:
                     self._counted.clear()
-                self._counted[key] = count
+                self._counted[table, word] = count
         return int(count)
+
+    def _occurs(self, search: _Search, match: str) -> bool:
+        """Whether any passage has a word; a yes is remembered as long as counts are."""
+        with self._lock:
+            if match in self._occurring:
+                return True
+        sql = f"SELECT 1 FROM {search.table} WHERE {search.table} MATCH ? LIMIT 1"
+        found = search.connection.execute(sql, (match,)).fetchone() is not None
+        if found:
+            with self._lock:
+                if len(self._occurring) >= REMEMBERED_WORDS:
+                    self._occurring.clear()
+                self._occurring.add(match)
+        return found
 
     def _best(self, search: _Search, terms: Sequence[_Term]) -> list[ScoredPassage]:
         """The best that contain any of `terms`, rarest first: of the rare ones, while those give enough. Where the
@@ -213,8 +230,8 @@ class SqliteTextIndex:
         return ids, scores + self._scores(search, ids, left)
 
     def _scores(self, search: _Search, ids: Ids, terms: Sequence[_Term], needed: Sequence[_Term] = ()) -> Scores:
-        """BM25 of the passages `ids`, shape (len(ids),). A word not seen before that is in very many passages may be
-        left out, unless it is `needed`.
+        """BM25 of the passages `ids`, shape (len(ids),). A common word counts in the context, too: it is read once for
+        both variants. One that was not read yet may be left out, unless it is `needed`.
         """
         scores = np.zeros(len(ids))
         once = search.corpus.saturated(ids, np.ones(len(ids)))
@@ -224,11 +241,11 @@ class SqliteTextIndex:
                 places, added = self._added(search, ids, term)
                 scores[places] += added
                 continue
-            if not self._common.is_known(search.table, term.match):
+            if not self._common.is_known(search.table, term.word):
                 if unread < min(term.passages, ROWS_READ_PER_SEARCH) and term not in needed:
                     continue
                 unread -= term.passages
-            scores += once * self._common.added(search.connection, search.table, term.match, ids, search.corpus)
+            scores += once * self._common.added(search.connection, search.table, term.word, ids, search.corpus)
         return scores
 
     def _added(self, search: _Search, ids: Ids, term: _Term) -> tuple[Ids, Scores]:
@@ -246,7 +263,7 @@ class SqliteTextIndex:
         if self._is_common(search, term):
             ids = self._common.ids(search.connection, search.table, term.match, corpus)
             return ids, np.ones(len(ids))
-        counted = term.term if self._occurrences(search, term.word) <= COUNTED_ROWS else None
+        counted = term.term if term.passages <= COUNTED_ROWS else None
         wanted = Wanted(search.table, term.word if counted else term.match, counted)
         words = self._lists.of(search.connection, wanted, corpus)
         ids = words.ids[: np.searchsorted(words.ids, corpus.newest, side="right")].astype(np.int64)
@@ -276,9 +293,7 @@ def _choices(terms: Sequence[_Term], limit: int) -> list[int]:
 
 
 def _union(corpus: Corpus, lists: Sequence[Ids]) -> Ids:
-    """What is in any of the lists, ascending."""
-    if sum(map(len, lists)) < corpus.newest // 8:
-        return np.unique(np.concatenate(lists))
+    """What is in any of the lists, ascending. Room for all passages costs less than to sort what is in the lists."""
     is_in = np.zeros(corpus.newest + 1, bool)
     for ids in lists:
         is_in[ids] = True

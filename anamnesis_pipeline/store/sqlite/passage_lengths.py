@@ -6,6 +6,7 @@
 import sqlite3
 import threading
 from dataclasses import dataclass
+from functools import lru_cache
 
 import numpy as np
 from numpy.typing import NDArray
@@ -49,12 +50,12 @@ class PassageLengths:
         """The index as `connection` sees it; reads the lengths of passages that are new."""
         (newest,) = connection.execute("SELECT coalesce(max(passage_id), 0) FROM passages").fetchone()
         row = connection.execute(f"SELECT block FROM {self._table}_data WHERE id = ?", (_AVERAGES,)).fetchone()
-        passages, *words = _varints(row[0]) if row and row[0] else [0]
+        passages, words = _totals(row[0] if row else b"")
         with self._lock:
             if len(self._lengths) <= newest:
                 self._lengths = self._extended(connection, newest)
             lengths = self._lengths
-        return Corpus(newest, int(passages), max(1.0, float(sum(words)) / max(1, passages)), lengths)
+        return Corpus(newest, passages, max(1.0, words / max(1, passages)), lengths)
 
     def _extended(self, connection: sqlite3.Connection, newest: int) -> NDArray[np.uint16]:
         ids, sizes = connection.execute(  # one row of text: SQLite then walks them all without Python's lock
@@ -69,6 +70,13 @@ class PassageLengths:
             words = _varints(bytes.fromhex(sizes)).reshape(len(keys), -1).sum(axis=1)
             lengths[keys] = np.minimum(words, np.iinfo(np.uint16).max)
         return lengths
+
+
+@lru_cache(maxsize=8)
+def _totals(block: bytes) -> tuple[int, int]:
+    """Passages and words."""
+    passages, *words = _varints(block).tolist() or [0]
+    return passages, sum(words)
 
 
 def _varints(data: bytes) -> NDArray[np.int64]:

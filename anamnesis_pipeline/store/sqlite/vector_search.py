@@ -22,6 +22,9 @@ Ids = NDArray[np.int64]
 MAX_PROPOSALS = 16_384
 """When so many proposals hold too few passages that pass, scanning all that pass is no slower."""
 
+SPARE = 16
+"""Proposals beyond the wanted ones: a filter hides some, and int8 orders the last ones differently."""
+
 SCAN_ROWS = 4_096
 
 Row = tuple[int, str, bytes]
@@ -67,7 +70,7 @@ def _proposed(
     Each must yield k passages that pass, or all it has: otherwise a better one could hide behind its proposals.
     """
     k, in_file = question.k, len(file) if file else 0
-    wanted = 2 * k + 16
+    wanted = k + SPARE
     while wanted <= MAX_PROPOSALS:
         of_file = set(file.nearest(question.vector, wanted).tolist()) if file else set()
         of_tail = set(tail.nearest(question.vector, wanted).tolist())
