@@ -23,9 +23,11 @@ class Profile:
 
     late: float = 0.7
     """Weight of the order by late interaction against the fused lists' 1."""
+    sharpness: float = 2.0
+    """How fast a score falls with how much less late interaction finds in it than in the best."""
     neighbours: float = 0.1
     """Share of the better neighbour's score that a passage gets."""
-    company: float = 0.3
+    company: float = 0.5
     """Share that an episode gets of what else was found of its conversation."""
     literal: float = 2.0
     """Weight of the list of literal tokens: an identifier in a question means itself, not what surrounds it."""

@@ -77,7 +77,7 @@ class Ranker:
             scores = without_vectors_heard(scores, rankings, set(first) - vectors.keys())
         with self._times.of("late"):
             late = self._late(question, first[:LATE_DEPTH])
-        scores = with_late_interaction(scores, late, profile.late, episode_of)
+        scores = with_late_interaction(scores, late, profile.late, profile.sharpness, episode_of)
         heads = self._store.episodes.heads(list(dict.fromkeys(episode_of[key] for key in first)))
         if late:  # the lists alone tell neighbouring places less apart than a neighbour adds
             scores = with_neighbours(scores, profile.neighbours, heads, episode_of)

@@ -1,5 +1,6 @@
 """The fused lists ordered anew: by late interaction of the first candidates, and by what was said beside them. Pure."""
 
+import math
 from collections import defaultdict
 from collections.abc import Collection, Mapping, Sequence
 from datetime import timedelta
@@ -31,10 +32,16 @@ def without_vectors_heard(
 
 
 def with_late_interaction(
-    scores: Mapping[int, float], late: Mapping[int, float], weight: float, episode_of: Mapping[int, str]
+    scores: Mapping[int, float],
+    late: Mapping[int, float],
+    weight: float,
+    sharpness: float,
+    episode_of: Mapping[int, str],
 ) -> dict[int, float]:
     """Two orders fused: by the scores so far, and of those that have one by late interaction. What has none keeps its
-    place in both.
+    place in both. Then each falls by how much less it has than the best, which places do not tell.
+
+    :param sharpness: a score is multiplied with e to the power of -`sharpness` times that difference.
     """
     if not late or not weight:
         return dict(scores)
@@ -47,7 +54,20 @@ def with_late_interaction(
         Ranking(name, share, [ScoredPassage(key, episode_of[key], 0.0) for key in order])
         for name, share, order in (("first", 1.0, first), ("late", weight, second))
     ]
-    return reciprocal_rank_fusion(orders, depth=LATE_DEPTH, k=LATE_K)
+    fused = reciprocal_rank_fusion(orders, depth=LATE_DEPTH, k=LATE_K)
+    behind = _behind_the_best(second, late)
+    furthest = behind[second[-1]]
+    return {key: score * math.exp(-sharpness * behind.get(key, furthest)) for key, score in fused.items()}
+
+
+def _behind_the_best(order: Sequence[int], late: Mapping[int, float]) -> dict[int, float]:
+    """How much less than the best each one has; what has nothing is taken to have as much as what stands before it."""
+    best = had = max(late.values())
+    behind = {}
+    for key in order:
+        had = late.get(key, had)
+        behind[key] = best - had
+    return behind
 
 
 def with_neighbours(

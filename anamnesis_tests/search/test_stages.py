@@ -1,5 +1,6 @@
 """Each stage of the ranking by itself."""
 
+import math
 from datetime import UTC, datetime, timedelta
 
 import numpy as np
@@ -43,11 +44,20 @@ def test_without_token_vectors_nothing_is_compared() -> None:
 def test_late_interaction_reorders_and_leaves_what_has_no_token_vectors_in_its_place() -> None:
     episode_of = {key: f"e{key}" for key in (1, 2, 3)}
     scores = {1: 0.9, 2: 0.8, 3: 0.7}
-    after = with_late_interaction(scores, {1: 0.1, 3: 0.9}, 3.0, episode_of)
+    after = with_late_interaction(scores, {1: 0.1, 3: 0.9}, 3.0, 2.0, episode_of)
     assert max(after, key=lambda key: after[key]) == 3
     assert sorted(after, key=lambda key: -after[key])[1] == 2
-    assert with_late_interaction(scores, {}, 3.0, episode_of) == scores
-    assert with_late_interaction(scores, {3: 0.9}, 0.0, episode_of) == scores
+    assert with_late_interaction(scores, {}, 3.0, 2.0, episode_of) == scores
+    assert with_late_interaction(scores, {3: 0.9}, 0.0, 2.0, episode_of) == scores
+
+
+def test_a_score_falls_with_how_much_less_late_interaction_finds() -> None:
+    episode_of = {key: f"e{key}" for key in (1, 2, 3, 4)}
+    scores, late = {1: 0.9, 2: 0.8, 3: 0.7, 4: 0.1}, {1: 0.9, 3: 0.4}
+    places = with_late_interaction(scores, late, 1.0, 0.0, episode_of)
+    after = with_late_interaction(scores, late, 1.0, 2.0, episode_of)
+    fallen = {key: after[key] / places[key] for key in scores}
+    assert fallen == pytest.approx({1: 1.0, 2: 1.0, 3: math.exp(-1), 4: math.exp(-1)})
 
 
 def test_what_has_no_vector_yet_is_judged_by_words_alone() -> None:
