@@ -259,7 +259,7 @@ def _newer_first(query: SearchQuery, found: list[_Found], late: Mapping[int, flo
         )
         for f in found
     ]
-    ordered = [found[index] for index in newer_first(statements)]
+    ordered = [found[index] for index in newer_first(query.text, statements)]
     scores = itertools.accumulate((f.score for f in reversed(ordered)), max)  # what precedes has no lower score
     return [replace(f, score=score) for f, score in zip(ordered, reversed(list(scores)), strict=True)]
 

@@ -9,7 +9,7 @@ import pytest
 from anamnesis_pipeline.model import EpisodeHead, Passage, ScoredPassage, StoredPassage
 from anamnesis_pipeline.search.boosts import aged, factors_of
 from anamnesis_pipeline.search.excerpts import excerpt_of
-from anamnesis_pipeline.search.freshness import Statement, asks_what_holds, newer_first
+from anamnesis_pipeline.search.freshness import Statement, asks_what_holds, names_what_only, newer_first
 from anamnesis_pipeline.search.fusion import Ranking
 from anamnesis_pipeline.search.late_interaction import max_similarities
 from anamnesis_pipeline.search.profiles import Decay, Profile
@@ -127,27 +127,44 @@ def statement(
     return Statement(text, when, answers=answers, vector=np.array(vector), **values)  # type: ignore[arg-type]
 
 
+QUESTION = "Which database are orders in?"
+OLD = "We store orders in MongoDB."
+NEW = "Orders moved to PostgreSQL, MongoDB lost too many."
+
+
 def test_a_newer_statement_on_the_same_thing_precedes_the_one_it_corrects() -> None:
-    old = statement("We store orders in MongoDB.", 90, 1.0)
-    new = statement("Orders moved to PostgreSQL.", 10, 0.65, (0.5, 0.8))
-    assert newer_first([old, new]) == [1, 0]
-    assert newer_first([new, old]) == [0, 1]
+    old, new = statement(OLD, 90, 1.0), statement(NEW, 10, 0.65, (0.5, 0.8))
+    assert newer_first(QUESTION, [old, new]) == [1, 0]
+    assert newer_first(QUESTION, [new, old]) == [0, 1]
 
 
 @pytest.mark.parametrize(
     "newer",
     [
-        statement("Invoices are sent on Mondays.", 10, 0.65, (0.5, 0.8)),  # tells of no change
+        statement("Orders are sent on Mondays.", 10, 0.65, (0.5, 0.8)),  # names nothing that the older one says
         statement("The docs moved to another host.", 10, 0.65, (0.0, 1.0)),  # speaks of something else
-        statement("Orders moved to PostgreSQL.", 10, 0.2, (0.5, 0.8)),  # hardly answers
-        statement("Orders moved to PostgreSQL.", 10, None, (0.5, 0.8)),  # is not embedded
-        statement("Orders moved to PostgreSQL.", 10, 0.65, (0.5, 0.8), project="web"),
-        statement("Orders moved to PostgreSQL.", 10, 0.65, (0.5, 0.8), stands_alone=False),
-        statement("Orders moved to PostgreSQL. " * 30, 10, 0.65, (0.5, 0.8)),
+        statement(NEW, 10, 0.2, (0.5, 0.8)),  # hardly answers
+        statement(NEW, 10, None, (0.5, 0.8)),  # is not embedded
+        statement(NEW, 10, 0.65, (0.5, 0.8), project="web"),
+        statement(NEW, 10, 0.65, (0.5, 0.8), stands_alone=False),
+        statement(NEW * 30, 10, 0.65, (0.5, 0.8)),
     ],
 )
 def test_an_unrelated_newer_statement_displaces_nothing(newer: Statement) -> None:
-    assert newer_first([statement("We store orders in MongoDB.", 90, 1.0), newer]) == [0, 1]
+    assert newer_first(QUESTION, [statement(OLD, 90, 1.0), newer]) == [0, 1]
+
+
+@pytest.mark.parametrize(
+    ("older", "newer", "names"),
+    [
+        (OLD, NEW, True),
+        ("The gateway listens on 8080.", "It is 9443 since 8080 was taken.", True),
+        ("Editors need a licence.", "An editor needs none.", True),
+        ("Orders are in the database of the shop.", "Orders have a database of their own.", False),
+    ],
+)
+def test_a_correction_may_name_what_held_before(older: str, newer: str, names: bool) -> None:
+    assert names_what_only(older, newer, QUESTION) is names
 
 
 @pytest.mark.parametrize(
@@ -165,25 +182,25 @@ def test_only_a_question_about_how_things_are_wants_the_newest(question: str, pr
 
 
 def test_a_newer_statement_that_is_nearer_to_another_one_displaces_nothing() -> None:
-    old = statement("We store orders in MongoDB.", 90, 1.0)
+    old = statement(OLD, 90, 1.0)
     other = statement("The docs are built by hand.", 80, 0.8, (0.6, 0.8))
     moved = statement("The docs moved to a build server.", 10, 0.75, (0.6, 0.8))
-    assert newer_first([old, moved, other]) == [0, 1, 2]
-    assert newer_first([old, other, moved]) == [0, 2, 1]
+    assert newer_first(QUESTION, [old, moved, other]) == [0, 1, 2]
+    assert newer_first(QUESTION, [old, other, moved]) == [0, 2, 1]
 
 
 def test_what_corrects_the_older_one_is_not_displaced_by_a_third() -> None:
-    old = statement("We store orders in MongoDB.", 90, 1.0)
-    new = statement("Orders moved to PostgreSQL.", 20, 0.9, (0.8, 0.6))
+    old = statement(OLD, 90, 1.0)
+    new = statement(NEW, 20, 0.9, (0.8, 0.6))
     other = statement("Orders are logged as JSON now.", 10, 0.7, (0.5, 0.8))
-    assert newer_first([old, new, other]) == [1, 0, 2]
+    assert newer_first(QUESTION, [old, new, other]) == [1, 0, 2]
 
 
 def test_a_statement_that_hardly_answers_keeps_its_place() -> None:
-    answer = statement("We store orders in MongoDB.", 10, 1.0)
+    answer = statement(OLD, 10, 1.0)
     old = statement("The docs are built by hand.", 90, 0.7, (0.6, 0.8))
     new = statement("The docs moved to a build server.", 10, 0.7, (0.6, 0.8))
-    assert newer_first([answer, old, new]) == [0, 1, 2]
+    assert newer_first(QUESTION, [answer, old, new]) == [0, 1, 2]
 
 
 def test_two_passages_are_shown_in_the_order_of_their_episode() -> None:
