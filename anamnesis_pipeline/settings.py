@@ -25,18 +25,10 @@ ENV_PREFIX = "ANAMNESIS_"
 MINILM = "all-MiniLM-L6-v2"
 NOT_STORABLE = frozenset(
     {
-        "home",
-        "port",
-        "dagster_port",
-        "code_port",
-        "bind",
-        "api_token",
-        "allowed_hosts",
-        "lock_env",
-        "openai_api_key",
-        "anthropic_api_key",
+        "home", "port", "dagster_port", "code_port", "bind", "api_token", "allowed_hosts", "lock_env",
+        "openai_api_key", "anthropic_api_key",
     }
-)
+)  # fmt: skip
 """Needed before the store is open, or secret: environment and file only."""
 
 MOST_PER_RUN = 1_000_000
