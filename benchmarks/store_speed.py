@@ -134,10 +134,10 @@ def text_search(store: Store, texts: list[str], queries: int) -> None:
     for name, call in calls.items():
         cold, _ = timed(call, asked)
         warm, found = timed(call, asked)
-        kept = fulltext.RARE_SHARE, fulltext.COUNTED_ROWS
-        fulltext.RARE_SHARE, fulltext.COUNTED_ROWS = 1.0, 2**62
+        kept = fulltext.RARE_ROWS, fulltext.COUNTED_ROWS
+        fulltext.RARE_ROWS, fulltext.COUNTED_ROWS = 2**62, 2**62
         everything, wanted = timed(call, asked[:40])
-        fulltext.RARE_SHARE, fulltext.COUNTED_ROWS = kept
+        fulltext.RARE_ROWS, fulltext.COUNTED_ROWS = kept
         print(f"text    {name:26} new words {cold}")
         print(f"        {'':26} seen words {warm}")
         print(f"        {'':26} all words {everything}   top-10 overlap {overlap(found[:40], wanted):.3f}")

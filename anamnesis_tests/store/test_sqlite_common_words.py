@@ -17,8 +17,8 @@ TEXTS = st.lists(st.lists(st.sampled_from(WORDS), min_size=1, max_size=4), min_s
 @pytest.fixture(autouse=True)
 def small_limits(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(fulltext, "RARE_ROWS", 2)
-    monkeypatch.setattr(fulltext, "RARE_SHARE", 0.0)
     monkeypatch.setattr(fulltext, "COUNTED_ROWS", 1)
+    monkeypatch.setattr(fulltext, "ROWS_READ_PER_LIST", 4)
     monkeypatch.setattr(passing.PassingPassages.__init__, "__defaults__", (10,))
 
 
@@ -59,3 +59,17 @@ def test_a_passage_with_the_rare_word_comes_before_those_with_common_ones_only(s
     hits = store.text.matching(["alder", "cedar"], 3, Where(projects=("few",)))
     assert hits[0].episode_id == "e9"
     assert len(hits) == 3
+
+
+def test_a_common_word_is_read_in_parts_by_the_searches_that_ask_for_it(store: Store) -> None:
+    filled(store, [["alder", "birch"]] * 9 + [["elm"]] * 30 + [["cedar"], ["cedar", "alder"]])
+
+    def scores() -> list[float]:
+        return [hit.score for hit in store.text.matching(["cedar", "alder"], 2, Where())]
+
+    first, second, third, fourth = scores(), scores(), scores(), scores()
+    assert first == second  # four of the ten passages with "alder" are read by each
+    assert third[0] > second[0]
+    assert third == fourth
+    store.episodes.put([(episode("new"), passages("cedar alder"))])
+    assert len(store.text.matching(["cedar", "alder"], 3, Where())) == 3

@@ -18,8 +18,11 @@ from anamnesis_pipeline.store.sqlite.passage_lengths import Corpus
 MAX_BYTES = 64 << 20
 """Bits kept: at a million passages, those of 500 words."""
 
-ROWS_READ_PER_SEARCH = 50_000
-"""A search reads so many index entries of words not seen before (about 10 ms), or one word; the next one goes on."""
+ROWS_READ_PER_LIST = 10_000
+"""A list of candidates reads so many index entries of words not seen before (some 2 ms); the next one goes on."""
+
+MAX_PARTLY = 100
+"""Words that are read in part; of all others nothing is lost when these are dropped."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,6 +32,9 @@ class _Bits:
     bits: NDArray[np.uint8]
     covered: int
     count: int
+
+
+_NOTHING = _Bits(np.empty(0, np.uint8), -1, 0)
 
 
 def idf(passages: int, containing: int) -> float:
@@ -42,11 +48,33 @@ class CommonWords:
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._known: OrderedDict[tuple[str, str], _Bits] = OrderedDict()
+        self._partly: OrderedDict[tuple[str, str], _Bits] = OrderedDict()
         self._bytes = 0
 
     def is_known(self, table: str, match: str) -> bool:
         """Whether the word's bits are at hand, but for those of new passages."""
         return (table, match) in self._known
+
+    def read_on(self, connection: sqlite3.Connection, table: str, match: str, corpus: Corpus, rows: int) -> int:
+        """Read at most so many more of the passages that contain a word; returns how many it were. Once all are, the
+        word is known.
+        """
+        if rows < 1 or self.is_known(table, match):
+            return 0
+        with self._lock:
+            before = self._partly.pop((table, match), _NOTHING)
+        more = _extended(connection, (table, match), before, corpus.newest, rows)
+        if more.covered == corpus.newest:
+            self._keep((table, match), more)
+        else:
+            self._keep_part((table, match), more)
+        return more.count - before.count
+
+    def _keep_part(self, key: tuple[str, str], bits: _Bits) -> None:
+        with self._lock:
+            self._partly[key] = bits
+            while len(self._partly) > MAX_PARTLY:
+                self._partly.popitem(last=False)
 
     def added(
         self, connection: sqlite3.Connection, table: str, match: str, ids: NDArray[np.int64], corpus: Corpus
@@ -63,7 +91,7 @@ class CommonWords:
 
     def _current(self, connection: sqlite3.Connection, key: tuple[str, str], corpus: Corpus) -> _Bits:
         with self._lock:
-            known = self._known.get(key, _Bits(np.empty(0, np.uint8), -1, 0))
+            known = self._known.get(key, _NOTHING)
         if known.covered < corpus.newest:
             known = _extended(connection, key, known, corpus.newest)
             self._keep(key, known)
@@ -79,16 +107,20 @@ class CommonWords:
                 self._bytes -= self._known.popitem(last=False)[1].bits.nbytes
 
 
-def _extended(connection: sqlite3.Connection, key: tuple[str, str], known: _Bits, newest: int) -> _Bits:
-    """`known` with the passages written since; keys are never used again, so set bits stay true."""
+def _extended(
+    connection: sqlite3.Connection, key: tuple[str, str], known: _Bits, newest: int, rows: int | None = None
+) -> _Bits:
+    """`known` with the passages behind it, `rows` of them at most; keys are never used again, so set bits stay true."""
     table, match = key
     # one row of text instead of many of numbers: SQLite then walks them all without Python's lock
     (listed,) = connection.execute(
-        f"SELECT coalesce(group_concat(rowid), '') FROM {table} WHERE {table} MATCH ? AND rowid > ?",  # noqa: S608
-        (match, known.covered),
+        f"""SELECT coalesce(group_concat(rowid), '') FROM
+            (SELECT rowid FROM {table} WHERE {table} MATCH ? AND rowid > ? ORDER BY rowid LIMIT ?)""",  # noqa: S608
+        (match, known.covered, -1 if rows is None else rows),
     ).fetchone()
     ids = np.fromstring(listed, np.int64, sep=",")
-    bits = np.zeros((newest >> 3) + 1, np.uint8)
+    covered = newest if rows is None or len(ids) < rows else int(ids[-1])
+    bits = np.zeros((covered >> 3) + 1, np.uint8)
     bits[: len(known.bits)] = known.bits
     np.bitwise_or.at(bits, ids >> 3, np.left_shift(np.uint8(1), (ids & 7).astype(np.uint8)))
-    return _Bits(bits, newest, known.count + len(ids))
+    return _Bits(bits, covered, known.count + len(ids))

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from anamnesis_pipeline.model import ScoredPassage, Variant, Where
 from anamnesis_pipeline.store.sqlite.columns import clean, json_list
-from anamnesis_pipeline.store.sqlite.common_words import ROWS_READ_PER_SEARCH, CommonWords, idf
+from anamnesis_pipeline.store.sqlite.common_words import ROWS_READ_PER_LIST, CommonWords, idf
 from anamnesis_pipeline.store.sqlite.connection import Database
 from anamnesis_pipeline.store.sqlite.exact_terms import exact_phrases
 from anamnesis_pipeline.store.sqlite.filters import condition, is_selective
@@ -23,8 +23,7 @@ from anamnesis_pipeline.store.sqlite.passing import PassingPassages
 from anamnesis_pipeline.store.sqlite.word_lists import Wanted, WordLists, ids_behind
 
 RARE_ROWS = 5_000
-RARE_SHARE = 0.015
-"""A word in more passages than the larger of both is common: candidates are not taken from it while others are rare."""
+"""A word in more passages than this is common: candidates are not taken from it while others are rare."""
 
 COUNTED_ROWS = 3_000
 """Of a word in more passages than this it is not read how often each has it, but whether."""
@@ -170,7 +169,7 @@ class SqliteTextIndex:
         with self._lock:
             if (table, word) in self._counted:
                 return self._counted[table, word]
-        limit = max(_rare(corpus), COUNTED_ROWS)
+        limit = max(RARE_ROWS, COUNTED_ROWS)
         count, last = search.connection.execute(
             f"SELECT count(*), max(rowid) FROM (SELECT rowid FROM {table} WHERE {table} MATCH ? LIMIT ?)",
             (word, limit + 1),
@@ -205,7 +204,7 @@ class SqliteTextIndex:
         found: list[ScoredPassage] = []
         if is_selective(search.where) and (few := self._few.of(search.connection, search.where)) is not None:
             return self._of_few(search, few, terms)
-        for count in _choices(terms, _rare(search.corpus)):
+        for count in _choices(terms, RARE_ROWS):
             found = _passing(search, *self._candidates(search, terms[:count], terms[count:]))
             if len(found) >= search.k or count == len(terms):
                 break
@@ -235,16 +234,16 @@ class SqliteTextIndex:
         """
         scores = np.zeros(len(ids))
         once = search.corpus.saturated(ids, np.ones(len(ids)))
-        unread = ROWS_READ_PER_SEARCH
+        unread = ROWS_READ_PER_LIST
         for term in terms:
-            if not self._is_common(search, term):
+            if not _is_common(term):
                 places, added = self._added(search, ids, term)
                 scores[places] += added
                 continue
-            if not self._common.is_known(search.table, term.word):
-                if unread < min(term.passages, ROWS_READ_PER_SEARCH) and term not in needed:
+            if term not in needed:
+                unread -= self._common.read_on(search.connection, search.table, term.word, search.corpus, unread)
+                if not self._common.is_known(search.table, term.word):
                     continue
-                unread -= term.passages
             scores += once * self._common.added(search.connection, search.table, term.word, ids, search.corpus)
         return scores
 
@@ -260,7 +259,7 @@ class SqliteTextIndex:
     def _passages_with(self, search: _Search, term: _Term) -> tuple[Ids, Scores]:
         """The passages with a word, ascending, and how often they have it; 1 for all where that is not counted."""
         corpus = search.corpus
-        if self._is_common(search, term):
+        if _is_common(term):
             ids = self._common.ids(search.connection, search.table, term.match, corpus)
             return ids, np.ones(len(ids))
         counted = term.term if term.passages <= COUNTED_ROWS else None
@@ -272,13 +271,9 @@ class SqliteTextIndex:
         counts = (words.in_text if search.in_text else words.in_all)[: len(ids)]
         return ids[counts > 0], counts[counts > 0].astype(np.float64)
 
-    def _is_common(self, search: _Search, term: _Term) -> bool:
-        return term.passages > max(_rare(search.corpus), COUNTED_ROWS)
 
-
-def _rare(corpus: Corpus) -> int:
-    """In how many passages a rare word may be."""
-    return max(RARE_ROWS, int(RARE_SHARE * corpus.passages))
+def _is_common(term: _Term) -> bool:
+    return term.passages > max(RARE_ROWS, COUNTED_ROWS)
 
 
 def _quoted(text: str) -> str:
