@@ -1,5 +1,10 @@
 """Common words in the embedded store's text search, with limits so small that a few passages reach them."""
 
+import sqlite3
+from contextlib import closing
+from pathlib import Path
+
+import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
@@ -7,7 +12,9 @@ from hypothesis import strategies as st
 from anamnesis_pipeline.model import Variant, Where
 from anamnesis_pipeline.store.base import Store
 from anamnesis_pipeline.store.sqlite import fulltext, passing
+from anamnesis_pipeline.store.sqlite.common_words import CommonWords
 from anamnesis_pipeline.store.sqlite.opening import open_sqlite
+from anamnesis_pipeline.store.sqlite.passage_lengths import Corpus
 from anamnesis_tests.store.samples import episode, passages
 
 WORDS = ("alder", "birch", "cedar", "dogwood", "elm")
@@ -73,3 +80,16 @@ def test_a_common_word_is_read_in_parts_by_the_searches_that_ask_for_it(store: S
     assert third == fourth
     store.episodes.put([(episode("new"), passages("cedar alder"))])
     assert len(store.text.matching(["cedar", "alder"], 3, Where())) == 3
+
+
+def test_a_search_that_sees_less_than_the_one_before_it_reads_no_further(store: Store, tmp_path: Path) -> None:
+    filled(store, [["alder"]] * 6)
+    (database,) = tmp_path.rglob("*.db")
+    words, length = CommonWords(), np.ones(100, np.uint16)
+    with closing(sqlite3.connect(database)) as connection:
+        later, earlier = Corpus(6, 6, 1.0, length), Corpus(2, 2, 1.0, length)
+        assert words.read_on(connection, "stem_index", '"alder"', later, 3) == 3
+        assert words.read_on(connection, "stem_index", '"alder"', earlier, 3) == 0
+        assert not words.is_known("stem_index", '"alder"')
+        assert words.read_on(connection, "stem_index", '"alder"', later, 9) == 3
+        assert words.is_known("stem_index", '"alder"')

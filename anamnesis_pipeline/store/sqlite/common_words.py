@@ -22,7 +22,7 @@ ROWS_READ_PER_LIST = 10_000
 """A list of candidates reads so many index entries of words not seen before (some 2 ms); the next one goes on."""
 
 MAX_PARTLY = 100
-"""Words that are read in part; of all others nothing is lost when these are dropped."""
+"""Words of which a part is read; one that is dropped is read from its start again."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,13 +61,16 @@ class CommonWords:
         """
         if rows < 1 or self.is_known(table, match):
             return 0
+        key = (table, match)
         with self._lock:
-            before = self._partly.pop((table, match), _NOTHING)
-        more = _extended(connection, (table, match), before, corpus.newest, rows)
+            before = self._partly.pop(key, _NOTHING)
+        more = before
+        if before.covered < corpus.newest:  # another search may have seen more than this one does
+            more = _extended(connection, key, before, corpus.newest, rows)
         if more.covered == corpus.newest:
-            self._keep((table, match), more)
+            self._keep(key, more)
         else:
-            self._keep_part((table, match), more)
+            self._keep_part(key, more)
         return more.count - before.count
 
     def _keep_part(self, key: tuple[str, str], bits: _Bits) -> None:
