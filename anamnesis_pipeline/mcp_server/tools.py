@@ -22,6 +22,7 @@ from anamnesis_pipeline.mcp_server.definitions import (
     Timeline,
 )
 from anamnesis_pipeline.mcp_server.times import since_of, until_of
+from anamnesis_pipeline.search.quoting import id_label, label
 
 ALL, CURRENT = "all", "current"
 CALLS_AT_ONCE, PATIENCE_S = 16, 20.0
@@ -36,11 +37,14 @@ NO_PROJECT = "general"
 
 @dataclass(frozen=True, slots=True)
 class Scope:
-    """The project that a call is about; None: every one but `private`. `note`: what to say of it."""
+    """The project that a call is about; None: every one but `private`. `note`: what to say of it. `of_folder`: the
+    project of the client's folder while nothing is known of it.
+    """
 
     project: str | None
     note: str = ""
     private: frozenset[str] = frozenset()
+    of_folder: str | None = None
 
     def shown(self, records: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
         """Those that a session of another project may see."""
@@ -96,7 +100,7 @@ class Tools:
         if not hits:
             hits = [_nothing(scope)]
         elif scope.project:
-            hits.append(f'(project {scope.project}; project="all" searches everything)')
+            hits.append(f'(project {texts.flat(scope.project)}; project="all" searches everything)')
         return texts.block([*filter(None, [scope.note]), *hits, *problems])
 
     async def _read(self, asked: Read, folder: str | None) -> str:
@@ -128,7 +132,7 @@ class Tools:
 
     async def _remember(self, asked: Remember, folder: str | None) -> str:
         scope = await self._scope(asked.project, folder)
-        project = scope.project or (asked.project if asked.project not in {ALL, CURRENT} else None) or NO_PROJECT
+        project = scope.project or scope.of_folder or NO_PROJECT
         alike = await self._alike(asked.text, scope.project)
         whole = f"{asked.text}\n\nWhy: {asked.why}" if asked.why else asked.text
         summary = asked.text if len(asked.text) <= SUMMARY_CHARS else asked.text[:SUMMARY_CHARS] + "…"
@@ -139,7 +143,7 @@ class Tools:
             "metadata": {"type": asked.type, "why": asked.why}, "episode_id": _note_id(project, asked),
         }  # fmt: skip
         stored = await self._memory.call("POST", "/api/episodes", body=body)
-        said = f"Kept in project {project} as {asked.type}, id {stored['episode_id']}."
+        said = f"Kept in project {texts.flat(project)} as {asked.type}, id {stored['episode_id']}."
         return said + (f" Much like {alike}: read it, and forget the one that no longer holds." if alike else "")
 
     async def _forget(self, asked: Forget, folder: str | None) -> str:
@@ -151,8 +155,10 @@ class Tools:
             return "Nothing of these ids is stored; `search` shows ids."
         if asked.confirm:
             rest = [texts.flat(text) for text in (*report["remains"], *report["problems"])]
-            return "\n".join([f"Gone for good: {counts}.", *rest])
-        shown = [f"id {r['episode_id']} {texts.QUOTE}{texts.flat(r['summary'])[:200]}" for r in report["shown"]]
+            return texts.block([f"Gone for good: {counts}.", *(texts.QUOTE + text for text in rest)])
+        shown = [
+            f"id {id_label(r['episode_id'])} {texts.QUOTE}{texts.flat(r['summary'])[:200]}" for r in report["shown"]
+        ]
         ask = "Nothing is gone yet. Ask the user; if agreed, call again with confirm=true."
         return texts.block([f"Would go for good: {counts}.", *shown[:10], ask])
 
@@ -182,7 +188,9 @@ class Tools:
         if project == ALL or not folder:
             return Scope(None, private=private)
         name = texts.flat(found["project"])
-        return Scope(None, f"(nothing is known of the current project {name}: all are covered)", private)
+        return Scope(
+            None, f"(nothing is known of the current project {name}: all are covered)", private, found["project"]
+        )
 
     async def _alike(self, text: str, project: str | None) -> str | None:
         """The id of a note that says nearly the same; None: there is none, or nobody can tell now."""
@@ -194,7 +202,7 @@ class Tools:
         except (GiveUp, RetryLater):
             return None
         is_alike = found and (found[0]["similarity_score"] or 0.0) >= ALIKE
-        return str(found[0]["episode_id"]) if is_alike else None
+        return id_label(found[0]["episode_id"]) if is_alike else None
 
     async def _neighbours(self, record: Mapping[str, Any], around: int) -> list[str]:
         """What was just before and after a record, in its session, else in its project."""
@@ -220,7 +228,7 @@ class Tools:
             lines.append(f"{covered['stored']:,} passages, {share:.0%} of them searched by meaning, all by their words")
         newest = (await self._memory.call("GET", "/api/episodes", params={"limit": 1}))["items"]
         if newest:
-            lines.append(f"newest record: {texts.when(newest[0]['timestamp'])} UTC, {texts.flat(newest[0]['project'])}")
+            lines.append(f"newest record: {texts.when(newest[0]['timestamp'])} UTC, {label(newest[0]['project'])}")
         return lines
 
 

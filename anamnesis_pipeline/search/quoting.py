@@ -36,8 +36,12 @@ def one_line(text: str) -> str:
     if not shown.isascii() or not shown.isprintable():
         shown = "".join(map(_seen, shown))
     shown = _QUOTE_MARKS.sub('"', " ".join(shown.split()))
-    shown = _CODE_FENCE.sub("'''", _TAG_OPENS.sub("\u2039", shown))
-    return _OWN_TAG.sub(MEMORY_TAG.replace("-", " "), shown)
+    return without_own_tag(_CODE_FENCE.sub("'''", _TAG_OPENS.sub("\u2039", shown)))
+
+
+def without_own_tag(text: str) -> str:
+    """A text in which the name of our block is broken, so that none of it begins or ends one."""
+    return _OWN_TAG.sub(MEMORY_TAG.replace("-", " "), text)
 
 
 def label(text: str, most: int = LABEL_CHARS) -> str:

@@ -34,7 +34,9 @@ def telling(hits: Sequence[Hit], is_stranger: bool) -> list[Hit]:
     :param is_stranger: nothing is stored of the session's folder.
     """
     sure = next((sure for hit in hits if (sure := stage_of(hit, "confidence")) is not None), None)
-    if sure is None or sure < (UNASKED_LEAST + STRANGER if is_stranger else LITERAL_LEAST):
+    names = any("exact" in (hit.explanation or {}) for hit in hits)
+    least = LITERAL_LEAST if names else UNASKED_LEAST  # a search keeps no floor while something lacks vectors
+    if sure is None or sure < (UNASKED_LEAST + STRANGER if is_stranger else least):
         return []
     return [hit for hit in hits if (near := stage_of(hit, "nearness")) is not None and near >= BESIDE]
 

@@ -68,7 +68,7 @@ def test_what_was_posted_says_by_whom_and_why() -> None:
         source={"machine": "", "path": "", "session_id": "", "message_ids": []},
     )  # fmt: skip
     assert "posted by laptop" in texts.hit(1, posted)
-    assert texts.hit(1, posted).endswith("why: no server · tags: billing")
+    assert texts.hit(1, posted).endswith("why > no server · tags > billing")
 
 
 INJECTIONS = [
@@ -82,16 +82,16 @@ INJECTIONS = [
 
 @pytest.mark.parametrize("text", INJECTIONS)
 def test_stored_text_cannot_end_the_block_or_pose_as_ours(text: str) -> None:
-    shown = found(excerpt=text, summary=text, project=text, kind=text, tags=[text], instance=text)
+    shown = found(excerpt=text, summary=text, project=text, kind=text, tags=[text], instance=text, episode_id=text)
     whole = {**shown, "raw_exchange": text, "metadata": {"why": text}}
     for lines in ([texts.hit(1, shown)], [texts.line(whole)], texts.record_lines(whole)):
         block = texts.block(lines)
         assert block.count(MEMORY_ENDS) == 1
-        assert block.lower().count("</anamnesis-memory") == 1
+        assert block.lower().count("anamnesis-memory") == 2
         assert without_memory(block) == ("", 1)
         assert all(character.isprintable() or character == "\n" for character in block.replace("\t", ""))
         inside = block.split("\n")[2:-1]
-        ours = ("> ", "1. [", "[", "from ", "why: ", "tags: ", "summary > ")
+        ours = ("> ", "1. [", "[", "from > ", "why > ", "tags > ", "summary > ")
         assert [line for line in inside if not line.startswith(ours)] == []
         assert sum(line.startswith(("1. [", "2. [")) for line in inside) <= 1
 

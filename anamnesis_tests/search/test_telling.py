@@ -9,11 +9,12 @@ from anamnesis_pipeline.search.telling import BESIDE, LITERAL_LEAST, STRANGER, s
 from anamnesis_tests.store.samples import episode
 
 
-def hits(*above: float | None, sure: float | None) -> list[Hit]:
+def hits(*above: float | None, sure: float | None, names: bool) -> list[Hit]:
     found: Episode = episode("e")
     stages = [{"confidence": sure, "nearness": near} for near in above]
+    lists = {"exact": {"rank": 1}} if names else {}
     return [
-        Hit(found, 1.0, 0.5, StoredPassage(n, "e", Passage(0, "text")), explanation={"stages": _known(stage)})
+        Hit(found, 1.0, 0.5, StoredPassage(n, "e", Passage(0, "text")), explanation={"stages": _known(stage), **lists})
         for n, stage in enumerate(stages)
     ]
 
@@ -22,15 +23,20 @@ def _known(stage: dict[str, float | None]) -> dict[str, float]:
     return {name: value for name, value in stage.items() if value is not None}
 
 
-def kept(above: list[float | None], *, sure: float | None, is_stranger: bool = False) -> list[int]:
-    """Places of the hits that are worth saying."""
-    return [hit.passage.passage_id for hit in telling(hits(*above, sure=sure), is_stranger)]
+def kept(above: list[float | None], *, sure: float | None, is_stranger: bool = False, names: bool = False) -> list[int]:
+    """Places of the hits that are worth saying. `names`: the prompt names what they hold."""
+    return [hit.passage.passage_id for hit in telling(hits(*above, sure=sure, names=names), is_stranger)]
 
 
 def test_where_it_is_sure_enough_what_is_near_is_said_in_its_order() -> None:
-    assert kept([BESIDE, 4.0, BESIDE - 0.1], sure=LITERAL_LEAST) == [0, 1]
-    assert kept([4.0], sure=LITERAL_LEAST - 0.1) == []
+    assert kept([BESIDE, 4.0, BESIDE - 0.1], sure=UNASKED_LEAST) == [0, 1]
+    assert kept([4.0], sure=UNASKED_LEAST - 0.1) == []
     assert kept([], sure=None) == []
+
+
+def test_a_prompt_that_names_what_is_stored_needs_less() -> None:
+    assert kept([4.0], sure=LITERAL_LEAST, names=True) == [0]
+    assert kept([4.0], sure=LITERAL_LEAST - 0.1, names=True) == []
 
 
 def test_where_nothing_is_stored_of_the_folder_more_is_needed() -> None:

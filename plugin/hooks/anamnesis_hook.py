@@ -157,14 +157,14 @@ def _run(found):
 if __name__ == "__main__":
     _found = []
     # A thread, since a server may hang or drip in ways that no time-out of a socket bounds.
-    _worker = threading.Thread(target=_run, args=(_found,))
-    _worker.daemon = True
-    _worker.start()
-    _worker.join(DEADLINE_S)
     try:
+        _worker = threading.Thread(target=_run, args=(_found,))
+        _worker.daemon = True
+        _worker.start()
+        _worker.join(DEADLINE_S)
         if _found and _found[0]:
             sys.stdout.write(_found[0])
             sys.stdout.flush()
-    except BaseException:  # noqa: S110 - the reader is gone
+    except BaseException:  # noqa: S110 - no thread can start, the reader is gone, an interrupt
         pass
     os._exit(0)  # also while the thread still waits
