@@ -105,7 +105,9 @@ class Settings(BaseSettings):
         "nightly", description="When all sources are ingested, beside those in which something is new"
     )
     ingest_hour: int = Field(5, ge=0, le=23, description="Hour of the nightly ingest of all sources")
-    timezone: str = Field("UTC", description="Time zone of that hour, e.g. `Europe/Berlin`")
+    timezone: str = Field(
+        "UTC", description="Time zone of that hour, and of the days that a question names, e.g. `Europe/Berlin`"
+    )
     consolidate_schedule: Literal["disabled", "30min", "1h", "2h", "6h", "nightly"] = Field(
         "nightly", description="When episodes that a later one of their session repeats are superseded by that one"
     )

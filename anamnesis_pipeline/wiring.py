@@ -5,6 +5,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+from zoneinfo import ZoneInfo
 
 from anamnesis_pipeline import settings as settings_module
 from anamnesis_pipeline.crawler_wiring import open_document_rules, open_hosts, open_labels, open_private_sources
@@ -284,7 +285,13 @@ def open_services(settings: Settings) -> Services:
     return Services(
         settings=settings,
         store=store,
-        engine=Engine(store, models.embed_query, models.space_for, lambda: _min_value(store, settings)),
+        engine=Engine(
+            store,
+            models.embed_query,
+            models.space_for,
+            lambda: float(_as_it_is(store, settings, "summary_min_value")),
+            lambda: ZoneInfo(_as_it_is(store, settings, "timezone")),
+        ),
         poster=Poster(store, open_redactor(settings).mask_text, open_pieces(), embed_now),
         pool=models,
         dagster=DagsterApi(dagster_url(settings)),
@@ -292,11 +299,10 @@ def open_services(settings: Settings) -> Services:
     )
 
 
-def _min_value(store: Store, settings: Settings) -> float:
-    """`summary_min_value` as it is now: each search asks, so only this one is read."""
-    if settings.lock_env:
-        return settings.summary_min_value
-    return float(store.settings.get(f"{CONFIG_PREFIX}summary_min_value", settings.summary_min_value))
+def _as_it_is(store: Store, settings: Settings, name: str) -> Any:
+    """A setting as it is now: each search asks, so only this one is read."""
+    held = getattr(settings, name)
+    return held if settings.lock_env else store.settings.get(f"{CONFIG_PREFIX}{name}", held)
 
 
 def _open_models(store: Store) -> SpaceModels:

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from anamnesis_pipeline.model import RESERVED_SOURCES, Episode, Part, SegmentKind, StoredPassage
-from anamnesis_pipeline.search.quoting import id_label, label, one_line, quoted
+from anamnesis_pipeline.search.quoting import id_label, label, quoted
 from anamnesis_pipeline.search.trust import tier_of
 
 SESSION_CHARS = 8
@@ -134,8 +134,3 @@ def _overlap(text: str, passage: str) -> bool:
     """Whether a passage holds some of a message's text; a passage may begin and end anywhere in it."""
     lines = [line for line in passage.splitlines() if line.strip()]
     return any(line in text for line in lines) or any(line in passage for line in text.splitlines() if line.strip())
-
-
-def shown_text(item: Item) -> str:
-    """The item's whole text on one line."""
-    return one_line(item.text)

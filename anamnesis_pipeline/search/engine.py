@@ -5,7 +5,7 @@ import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from datetime import UTC, datetime
+from datetime import UTC, datetime, tzinfo
 
 import numpy as np
 from numpy.typing import NDArray
@@ -65,15 +65,18 @@ class Engine:
         embed_query: EmbedQuery | None,
         space_for: Callable[[Space], Space] = lambda active: active,
         min_value: Callable[[], float] = lambda: 0.0,
+        zone: Callable[[], tzinfo] = lambda: UTC,
     ) -> None:
         """:param embed_query: the text's vectors in the given space; None: no model here.
         :param space_for: the space to search while the active one's model still loads.
         :param min_value: the value, as episodes of logs carry it, below which one is routine and ranks lower.
+        :param zone: in which the days that a question names begin and end.
         """
         self._store = store
         self._embed_query = embed_query
         self._space_for = space_for
         self._min_value = min_value
+        self._zone = zone
         self.times = StageTimes()
         self._candidates = Candidates(store, self.times)
         self._ranker = Ranker(store, self.times)
@@ -105,7 +108,7 @@ class Engine:
         """The time that the question names, or that of the event it asks around, as far as that is found."""
         if query.where.since or query.where.until or not query.profile.boosts or query.mode is Mode.EXACT:
             return None
-        if (named := times_in(query.text, now, UTC)) is not None or (event := event_in(query.text)) is None:
+        if (named := times_in(query.text, now, self._zone())) is not None or (event := event_in(query.text)) is None:
             return named
         told = self.search(replace(query, text=event, top_k=1, max_tokens=None, track=False, explain=False, now=now))
         return around(event, told.hits[0].episode.timestamp) if told.hits else None

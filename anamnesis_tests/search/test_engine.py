@@ -5,6 +5,7 @@ from contextlib import closing
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
+from zoneinfo import ZoneInfo
 
 import pytest
 
@@ -359,3 +360,16 @@ def test_an_empty_answer_says_what_is_still_to_be_read_and_embedded(memory: Memo
     assert memory.ask("nothing alike", mode=Mode.EXACT).degraded == ["reading: not finished in 1 of 1 source of logs"]
     assert memory.ask("nothing alike").degraded[-1] == "embedding: no vectors yet of 1 of 1 passage"
     assert memory.ask("zeppelin").degraded == []
+
+
+@pytest.mark.parametrize(("zone", "lifted"), [("UTC", {"e001", "e002"}), ("Pacific/Auckland", {"e002"})])
+def test_a_day_that_the_question_names_is_a_day_of_the_configured_zone(
+    memory: Memory, zone: str, lifted: set[str]
+) -> None:
+    memory.add("zeppelin inspection, first part", timestamp=datetime(2026, 5, 4, 9, tzinfo=UTC))
+    memory.add("zeppelin inspection, second part", timestamp=datetime(2026, 5, 4, 15, tzinfo=UTC))
+    engine = Engine(memory.store, embed_query, zone=lambda: ZoneInfo(zone))
+    now = datetime(2026, 5, 5, 13, tzinfo=UTC)  # the 6th of May in Auckland, where the second part was on the 5th
+    answer = engine.search(SearchQuery("zeppelin inspection yesterday", now=now, explain=True, min_score=0.0))
+    factors = {h.episode.episode_id: h.explanation["stages"]["factors"] for h in answer.hits if h.explanation}
+    assert {key for key, found in factors.items() if "time" in found} == lifted
