@@ -1,6 +1,6 @@
 """Does the newer of two statements come first? 50 facts, each reversed later, among unrelated newer ones, over HTTP.
 
-    python benchmarks/reversals.py [--scores OUT]
+    python benchmarks/reversals.py [--pairs PAIRS] [--scores OUT]
 
 Every statement is posted as an episode with its own date, the questions are asked over all of them. Tune on dev only.
 """
@@ -75,9 +75,10 @@ def report(rows: Sequence[dict[str, Any]]) -> None:
 def main() -> None:
     """Serve an empty memory, post, ask."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--pairs", type=Path, default=PAIRS, help="the statements and questions, as JSON lines")
     parser.add_argument("--scores", type=Path, help="also write every pair's row here, as JSON lines")
     args = parser.parse_args()
-    pairs = [json.loads(line) for line in PAIRS.read_text(encoding="utf-8").splitlines()]
+    pairs = [json.loads(line) for line in args.pairs.read_text(encoding="utf-8").splitlines()]
     with (
         tempfile.TemporaryDirectory() as folder,
         sidecar(Path(folder) / "home") as base,
