@@ -122,12 +122,17 @@ def search(
     include_superseded: Annotated[
         bool, typer.Option("--include-superseded", help="Also what something newer replaced, or is gone.")
     ] = False,
+    private: Annotated[
+        bool, typer.Option("--private", help="Also what is in private projects; without it only --project names them.")
+    ] = False,
+    explain: Annotated[bool, typer.Option("--explain", help="Also why each hit stands where it does.")] = False,
     as_json: AsJson = False,
 ) -> None:
     """Search the memory: asks the running sidecar, else the store itself."""
     body = search_command.search_body(
         " ".join(query), top_k=top_k, mode=mode, project=project, instance=instance, since=since, until=until,
-        kinds=kind or (), tags=tag or (), include_superseded=include_superseded,
+        kinds=kind or (), tags=tag or (), include_superseded=include_superseded, private=private,
+        explain=explain,
     )  # fmt: skip
     answer, remark = search_command.search(settings_file.load(), body)
     if remark:

@@ -333,10 +333,12 @@ class Where:
     """A filter over episodes. Empty fields do not filter; filled ones are all required.
 
     `tags`: an episode must have every one. `projects`, `kinds`, `layers` (`memory_layers.Layer`, as they are at
-    `layers_at`, which comes with them): any one. `since` is inclusive, `until` exclusive.
+    `layers_at`, which comes with them): any one. `hidden_projects`, `hidden_kinds`: none of them. `since` is inclusive,
+    `until` exclusive.
     """
 
     projects: tuple[str, ...] = ()
+    hidden_projects: tuple[str, ...] = ()
     instance: str | None = None
     tags: tuple[str, ...] = ()
     kinds: tuple[str, ...] = ()

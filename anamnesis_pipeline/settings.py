@@ -163,7 +163,8 @@ class Settings(BaseSettings):
         100, ge=2, le=10_000, description="Parts from which on the Claude API's cheaper batches are used"
     )
     private_projects: Annotated[tuple[str, ...], NoDecode] = Field(
-        (), description="Projects whose text never leaves this machine, separated by `,`"
+        (),
+        description="Projects whose text never leaves this machine; found only by name. Separated by `,`",
     )
     query_log: bool = Field(
         True, description="Whether searches are remembered for `anamnesis queries`; those of private projects never are"

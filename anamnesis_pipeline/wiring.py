@@ -291,6 +291,7 @@ def open_services(settings: Settings) -> Services:
             models.space_for,
             lambda: float(_as_it_is(store, settings, "summary_min_value")),
             lambda: ZoneInfo(_as_it_is(store, settings, "timezone")),
+            lambda: tuple(_as_it_is(store, settings, "private_projects")),
         ),
         poster=Poster(store, open_redactor(settings).mask_text, open_pieces(), embed_now),
         pool=models,

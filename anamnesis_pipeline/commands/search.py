@@ -9,6 +9,7 @@ from typing import Any
 from pydantic import ValidationError
 
 from anamnesis_pipeline.commands.local_services import search_sidecar
+from anamnesis_pipeline.commands.search_explained import answer_lines, hit_lines
 from anamnesis_pipeline.embeddings.base import QueryVectors, query_vectors
 from anamnesis_pipeline.embeddings.cores import Priority
 from anamnesis_pipeline.errors import AnamnesisError, GiveUp, ServiceUnreachable
@@ -21,7 +22,7 @@ from anamnesis_pipeline.sidecar.problems import field_errors
 from anamnesis_pipeline.sidecar.rendering import answer_body
 from anamnesis_pipeline.sidecar.schemas import SearchIn
 from anamnesis_pipeline.store.base import Store
-from anamnesis_pipeline.wiring import open_pool_of, open_store
+from anamnesis_pipeline.wiring import effective_settings, open_pool_of, open_store
 from anamnesis_pipeline.wording import project_name, shown_name
 
 _EXCERPT_LINES = 4
@@ -41,6 +42,8 @@ def search_body(
     kinds: Sequence[str],
     tags: Sequence[str],
     include_superseded: bool = False,
+    private: bool = False,
+    explain: bool = False,
 ) -> dict[str, Any]:
     """The request body of the search API.
 
@@ -57,6 +60,8 @@ def search_body(
         "kind": list(kinds),
         "tags": list(tags),
         "include_superseded": include_superseded,
+        "include_private": ["*"] if private else [],
+        "explain": explain,
     }
 
 
@@ -115,7 +120,7 @@ def _search_store(settings: Settings, body: Mapping[str, Any], reason: str) -> t
         raise GiveUp(f"the question is refused: {problems}") from exc
     semantic = question.mode is Mode.SEMANTIC
     with closing(open_store(settings)) as store, _engine(store, semantic) as engine:
-        answer = dict(answer_body(engine.search(question), (), explain=False))
+        answer = dict(answer_body(engine.search(question), (), question.explain))
     answer = _with_backlog(settings, answer, question.mode, body.get("project"))
     how = "by meaning only" if semantic else "by keywords only"
     return answer, f"{reason}; searched the store itself, {how}"
@@ -123,8 +128,11 @@ def _search_store(settings: Settings, body: Mapping[str, Any], reason: str) -> t
 
 @contextmanager
 def _engine(store: Store, with_model: bool) -> Iterator[Engine]:
+    def private() -> tuple[str, ...]:
+        return effective_settings(store).private_projects
+
     if not with_model:
-        yield Engine(store, None)
+        yield Engine(store, None, private=private)
         return
     active = store.spaces.active()
     if active is None:
@@ -135,7 +143,7 @@ def _engine(store: Store, with_model: bool) -> Iterator[Engine]:
         def embed(text: str, _space: Space) -> QueryVectors:
             return query_vectors(pool.embed_with_tokens([text], "query"))
 
-        yield Engine(store, embed)
+        yield Engine(store, embed, private=private)
 
 
 def render(answer: Mapping[str, Any], zone: tzinfo | None = None, width: int = 100) -> str:
@@ -147,6 +155,8 @@ def render(answer: Mapping[str, Any], zone: tzinfo | None = None, width: int = 1
     blocks = [_block(rank, hit, zone, width) for rank, hit in enumerate(hits, 1)] if hits else ["Nothing found."]
     blocks += [_printable(answer["hint"])] if "hint" in answer else []
     blocks += [f"Incomplete: {problem}" for problem in answer["degraded"]]
+    if explanation := answer.get("explanation"):
+        blocks.append(_printable("\n".join(answer_lines(explanation))))
     return "\n\n".join(blocks)
 
 
@@ -168,6 +178,8 @@ def _block(rank: int, hit: Mapping[str, Any], zone: tzinfo | None, width: int) -
         tail.append(f"{indent}{_printable(where)}")
     if replaced := _replaced(hit, zone):
         tail.append(f"{indent}{_printable(replaced)}")
+    if explanation := hit.get("explanation"):
+        tail += [f"{indent}{_printable(line)}" for line in hit_lines(explanation)]
     return "\n".join([_printable(head), *lines, *tail])
 
 

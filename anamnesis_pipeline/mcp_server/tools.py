@@ -1,7 +1,7 @@
 """What each tool does: checked arguments -> calls of the HTTP API -> text. The state is all in the sidecar."""
 
 import hashlib
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 from urllib.parse import quote
@@ -37,18 +37,20 @@ NO_PROJECT = "general"
 
 @dataclass(frozen=True, slots=True)
 class Scope:
-    """The project that a call is about; None: every one but `private`. `note`: what to say of it. `of_folder`: the
-    project of the client's folder while nothing is known of it.
+    """The project that a call is about; None: every one but the private ones of others. `note`: what to say of it.
+    `own`: the project of the client's folder, also where another one, or every one, is asked for. `is_new`: nothing is
+    known of it.
     """
 
     project: str | None
     note: str = ""
-    private: frozenset[str] = frozenset()
-    of_folder: str | None = None
+    own: str | None = None
+    is_new: bool = False
 
-    def shown(self, records: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
-        """Those that a session of another project may see."""
-        return [record for record in records if record["project"] not in self.private]
+    @property
+    def include_private(self) -> list[str]:
+        """What is covered even if it is private."""
+        return [self.own] if self.own else []
 
 
 class Tools:
@@ -89,13 +91,12 @@ class Tools:
             return await self._timeline(recent, folder, kinds=asked.kind)
         scope = await self._scope(asked.project, folder)
         body = {
-            "query": asked.query, "top_k": asked.limit * (2 if scope.private else 1), "mode": asked.mode,
-            "project": scope.project, "kind": asked.kind, "since": since_of(asked.since),
-            "until": until_of(asked.until),
+            "query": asked.query, "top_k": asked.limit, "mode": asked.mode,
+            "project": scope.project, "include_private": scope.include_private, "kind": asked.kind,
+            "since": since_of(asked.since), "until": until_of(asked.until),
         }  # fmt: skip
         answer = await self._memory.call("POST", "/api/episodes/search", body=body)
-        shown = scope.shown(answer["results"])[: asked.limit]
-        hits = [texts.hit(rank, found) for rank, found in enumerate(shown, 1)]
+        hits = [texts.hit(rank, found) for rank, found in enumerate(answer["results"], 1)]
         problems = [f"incomplete: {texts.flat(problem)}" for problem in answer["degraded"]]
         if not hits:
             hits = [_nothing(scope)]
@@ -120,19 +121,20 @@ class Tools:
     async def _timeline(self, asked: Timeline, folder: str | None, kinds: list[str] | None = None) -> str:
         scope = Scope(None) if asked.session and not asked.project else await self._scope(asked.project, folder)
         params = {
-            "project": scope.project, "session_id": asked.session, "since": since_of(asked.since),
-            "until": until_of(asked.until), "order": asked.order, "limit": asked.limit, "cursor": asked.cursor,
-            "kind": kinds or None, "include_superseded": True if asked.session else None,
+            "project": scope.project, "include_private": scope.include_private, "session_id": asked.session,
+            "since": since_of(asked.since), "until": until_of(asked.until), "order": asked.order,
+            "limit": asked.limit, "cursor": asked.cursor, "kind": kinds or None,
+            "include_superseded": True if asked.session else None,
         }  # fmt: skip
         page = await self._memory.call("GET", "/api/episodes", params=params)
-        lines = [texts.line(record) for record in scope.shown(page["items"])] or [_nothing(scope)]
+        lines = [texts.line(record) for record in page["items"]] or [_nothing(scope)]
         if page["next_cursor"]:
             lines.append(f"(more: cursor={page['next_cursor']})")
         return texts.block([*filter(None, [scope.note]), f"({asked.order} first, times in UTC)", *lines])
 
     async def _remember(self, asked: Remember, folder: str | None) -> str:
         scope = await self._scope(asked.project, folder)
-        project = scope.project or scope.of_folder or NO_PROJECT
+        project = scope.project or (scope.own if scope.is_new else None) or NO_PROJECT
         alike = await self._alike(asked.text, scope.project)
         whole = f"{asked.text}\n\nWhy: {asked.why}" if asked.why else asked.text
         summary = asked.text if len(asked.text) <= SUMMARY_CHARS else asked.text[:SUMMARY_CHARS] + "…"
@@ -184,13 +186,11 @@ class Tools:
         found = await self._memory.call("GET", "/api/projects/current", params={"cwd": folder})
         if found["known"] and project != ALL:
             return Scope(found["project"])
-        private = frozenset(found["private"]) - {found["project"]}
         if project == ALL or not folder:
-            return Scope(None, private=private)
+            return Scope(None, own=found["project"])
         name = texts.flat(found["project"])
-        return Scope(
-            None, f"(nothing is known of the current project {name}: all are covered)", private, found["project"]
-        )
+        note = f"(nothing is known of the current project {name}: all are covered)"
+        return Scope(None, note, own=found["project"], is_new=True)
 
     async def _alike(self, text: str, project: str | None) -> str | None:
         """The id of a note that says nearly the same; None: there is none, or nobody can tell now."""

@@ -13,16 +13,16 @@ from numpy.typing import NDArray
 from anamnesis_pipeline.embeddings.base import QueryVectors
 from anamnesis_pipeline.errors import AnamnesisError, EmbeddingQueueFull
 from anamnesis_pipeline.memory_layers import layer_of
-from anamnesis_pipeline.model import Episode, EpisodeHead, Space, StoredPassage, Variant, Where
+from anamnesis_pipeline.model import Episode, EpisodeHead, Space, StoredPassage, Where
 from anamnesis_pipeline.search.backlog import backlog_notes
 from anamnesis_pipeline.search.boosts import aged, factors_of
 from anamnesis_pipeline.search.candidates import Candidates, Waiting, answered, is_exhausted
-from anamnesis_pipeline.search.floor import Level, nearness
+from anamnesis_pipeline.search.explaining import Explanation, answer_explanation, hit_explanation
 from anamnesis_pipeline.search.folding import fold
 from anamnesis_pipeline.search.freshness import Statement, asks_what_holds, newer_first
-from anamnesis_pipeline.search.fusion import FUSION_DEPTH, explain
+from anamnesis_pipeline.search.fusion import FUSION_DEPTH
 from anamnesis_pipeline.search.levels import stored_level
-from anamnesis_pipeline.search.project_labels import with_labels
+from anamnesis_pipeline.search.project_labels import with_labels, without_private
 from anamnesis_pipeline.search.query import Hit, Mode, SearchAnswer, SearchQuery
 from anamnesis_pipeline.search.ranker import Question, Ranked, Ranker
 from anamnesis_pipeline.search.reranking import company
@@ -66,17 +66,20 @@ class Engine:
         space_for: Callable[[Space], Space] = lambda active: active,
         min_value: Callable[[], float] = lambda: 0.0,
         zone: Callable[[], tzinfo] = lambda: UTC,
+        private: Callable[[], Sequence[str]] = lambda: (),
     ) -> None:
         """:param embed_query: the text's vectors in the given space; None: no model here.
         :param space_for: the space to search while the active one's model still loads.
         :param min_value: the value, as episodes of logs carry it, below which one is routine and ranks lower.
         :param zone: in which the days that a question names begin and end.
+        :param private: projects that a question which names none is not answered from.
         """
         self._store = store
         self._embed_query = embed_query
         self._space_for = space_for
         self._min_value = min_value
         self._zone = zone
+        self._private = private
         self.times = StageTimes()
         self._candidates = Candidates(store, self.times)
         self._ranker = Ranker(store, self.times)
@@ -88,21 +91,21 @@ class Engine:
         started = time.perf_counter()
         degraded: list[str] = []
         now = query.now or datetime.now(UTC)
-        where, depth = self._effective(query.where, now), max(FUSION_DEPTH, 4 * query.top_k)
+        where, depth = self._effective(query, now), max(FUSION_DEPTH, 4 * query.top_k)
         words = self._candidates.start_words(query, where, depth)  # the store searches them while the model embeds
         with self.times.of("embed"):
             space, vectors = self._vectors(query, degraded)
         times = self._times(query, now)
         level = stored_level(self._store, space) if space and vectors else None
         question = Question(query, where, space, vectors, self._min_value(), now, times, level)
-        hits = self._hits(question, depth, words, degraded)
+        hits, explanation = self._hits(question, depth, words, degraded)
         if query.track and hits:
             self._track(hits, degraded)
         if not hits:  # only here: it takes longer than a search may
             self._note_backlog(query, degraded)
         tokens = sum(_tokens(hit.episode, hit.passages) for hit in hits)
         took_ms = (time.perf_counter() - started) * 1000
-        return SearchAnswer(hits, took_ms, space.model_id if space else None, degraded, tokens)
+        return SearchAnswer(hits, took_ms, space.model_id if space else None, degraded, tokens, explanation)
 
     def _times(self, query: SearchQuery, now: datetime) -> TimeReference | None:
         """The time that the question names, or that of the event it asks around, as far as that is found."""
@@ -125,10 +128,15 @@ class Engine:
         except AnamnesisError as exc:  # an answer is worth more than its count
             degraded.append(f"track: {exc}")
 
-    def _effective(self, where: Where, now: datetime) -> Where:
+    def _effective(self, query: SearchQuery, now: datetime) -> Where:
+        where = self.visible(query.where, query.include_private)
         where = replace(where, layers_at=now) if where.layers else where
         hidden = where.hidden_kinds if where.kinds else tuple({*where.hidden_kinds, *HIDDEN_KINDS})
-        return replace(with_labels(self._store, where), hidden_kinds=hidden)
+        return replace(where, hidden_kinds=hidden)
+
+    def visible(self, where: Where, include_private: Sequence[str]) -> Where:
+        """The filter with project names as they are stored, and without the private projects that it does not name."""
+        return without_private(self._store, with_labels(self._store, where), self._private(), include_private)
 
     def _vectors(self, query: SearchQuery, degraded: list[str]) -> tuple[Space | None, QueryVectors | None]:
         active = self._store.spaces.active()
@@ -146,15 +154,17 @@ class Engine:
             degraded.append(f"dense: {exc}")
             return active, None
 
-    def _hits(self, question: Question, depth: int, words: Sequence[Waiting], degraded: list[str]) -> list[Hit]:
-        """Deeper lists until there are enough episodes that differ, or no list has more to give."""
+    def _hits(
+        self, question: Question, depth: int, words: Sequence[Waiting], degraded: list[str]
+    ) -> tuple[list[Hit], Explanation | None]:
+        """From deeper lists until there are enough episodes that differ, or no list has more to give."""
         query = question.query
         while True:
             with self.times.of("lists"):
                 rankings = answered([*self._dense(question, depth), *words], degraded)
             exhausted = is_exhausted(rankings, depth, query.min_score)
             with self.times.of("order"):
-                ranked = self._ranker.order(question, rankings, None if exhausted else depth)
+                judged = ranked = self._ranker.order(question, rankings, None if exhausted else depth)
             if self._ranker.says_nothing(question, ranked):
                 rankings = self._ranker.with_all_words(question, rankings, depth)
                 exhausted = is_exhausted(rankings, depth, None)
@@ -168,7 +178,9 @@ class Engine:
                 groups = fold(map(_texts, found), query.top_k) if query.fold else [[n] for n in range(len(found))]
             deep_enough = depth >= REFILL_DEPTH and len(ranked.best) >= query.top_k
             if exhausted or deep_enough or len(groups) >= query.top_k:
-                return self._shown(question, ranked, [[found[n] for n in group] for group in groups])
+                hits = self._shown(question, ranked, [[found[n] for n in group] for group in groups])
+                explained = answer_explanation(question, judged, len(found), len(groups)) if query.explain else None
+                return hits, explained
             depth *= 4
             words = self._candidates.start_words(query, question.where, depth)
 
@@ -222,15 +234,16 @@ class Engine:
         with self.times.of("show"):
             whole = self._store.episodes.get([first.episode.episode_id for first, *_ in chosen])
         hits = []
-        for first, *others in chosen:
+        leaders = [max(group, key=lambda found: found.score) for group in chosen]  # each group stands in their place
+        most = max([1.0, *(leader.score for leader in leaders)])  # boosts may lift scores above 1
+        for (first, *others), leader in zip(chosen, leaders, strict=True):
             if first.episode.episode_id not in whole:  # deleted a moment ago
                 continue
-            leader = max((first, *others), key=lambda found: found.score)  # the group stands in its place
             hits.append(
                 Hit(
-                    whole[first.episode.episode_id], min(1.0, leader.score), first.cosine, first.passage,
+                    whole[first.episode.episode_id], leader.score / most, first.cosine, first.passage,
                     tuple(other.episode.episode_id for other in others),
-                    _explained(question, ranked, first) if query.explain else None,
+                    _explained(question, ranked, first),
                     float(np.prod(list(leader.factors.values()))), first.second,
                     layer_of(first.episode, now),
                 )
@@ -276,24 +289,10 @@ def _cosines(
     return {key: float(np.dot(vectors[key], asked)) for key in passage_ids if key in vectors}
 
 
-def _explained(question: Question, ranked: Ranked, found: _Found) -> dict[str, object]:
-    """What each stage made of a hit."""
-    key = found.passage.passage_id
-    stages: dict[str, object] = {"factors": {name: round(factor, 4) for name, factor in found.factors.items()}}
-    if key in ranked.late:
-        rank = 1 + sum(score > ranked.late[key] for score in ranked.late.values())
-        stages["late"] = {"rank": rank, "score": round(ranked.late[key], 6)}
-    if found.company:
-        stages["company"] = round(found.company, 4)
-    if ranked.sure is not None:
-        stages["confidence"] = round(ranked.sure, 4)
-    if question.level is not None and (above := _nearness(question.level, found)) is not None:
-        stages["nearness"] = round(above, 4)
-    return {**explain(ranked.rankings, key), "stages": stages}
-
-
-def _nearness(level: Level, found: _Found) -> float | None:
-    return None if found.cosine is None else nearness(found.cosine, level, f"dense_{Variant.TEXT}")
+def _explained(question: Question, ranked: Ranked, found: _Found) -> Explanation | None:
+    if not question.query.explain:
+        return None
+    return hit_explanation(question, ranked, found.passage.passage_id, found.cosine, found.company, found.factors)
 
 
 def _within_budget(query: SearchQuery, groups: Sequence[Sequence[_Found]]) -> list[list[_Found]]:

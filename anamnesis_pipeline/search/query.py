@@ -38,6 +38,8 @@ class SearchQuery:
     fold: bool = True
     track: bool = True
     explain: bool = False
+    include_private: tuple[str, ...] = ()
+    """Private projects that are searched although `where` names no project; `*`: all."""
     profile: Profile = PROFILES["default"]
     now: datetime | None = None
     """What age is counted to; None: the clock."""
@@ -73,7 +75,8 @@ class Hit:
 @dataclass(frozen=True, slots=True)
 class SearchAnswer:
     """Hits, best first. `degraded` names the parts that did not answer and why, e.g. `dense: model is loading`; without
-    hits also what is still to be read and embedded.
+    hits also what is still to be read and embedded. `explanation`, if asked for: what each list proposed, and how much
+    the floor and folding left out.
     """
 
     hits: list[Hit]
@@ -81,3 +84,4 @@ class SearchAnswer:
     model_id: str | None
     degraded: list[str]
     total_tokens: int
+    explanation: dict[str, object] | None = None

@@ -32,7 +32,7 @@ class TimeReference:
     """The times, UTC, between which the answer lies: from `since` on, and before `until`; None is open, never both.
 
     `words` is what of the text names them. `certain` is False where a part was guessed (a year, what "a few" is, which
-    winter): then a preference rather than a filter.
+    winter).
     """
 
     since: datetime | None

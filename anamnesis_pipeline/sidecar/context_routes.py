@@ -20,7 +20,7 @@ from anamnesis_pipeline.sidecar.rendering import json_reply, utc_text
 from anamnesis_pipeline.sidecar.services import Services, Uses
 from anamnesis_pipeline.steps.context import ContextAnswer, ContextMaker, ContextRequest
 from anamnesis_pipeline.steps.handoff import HANDOFF_TOKENS
-from anamnesis_pipeline.wiring import effective_settings, open_pieces
+from anamnesis_pipeline.wiring import open_pieces
 
 MAX_TOKENS = 8_000
 MAX_ITEM_CHARS = 1_200
@@ -166,11 +166,7 @@ def _items(items: Iterable[Item]) -> list[ItemOut]:
 
 def maker_of(services: Services) -> ContextMaker:
     """What makes contexts with these services."""
-    store = services.store
-    return ContextMaker(
-        store, services.engine, open_pieces(), services.settings.machine,
-        lambda: effective_settings(store).private_projects,
-    )  # fmt: skip
+    return ContextMaker(services.store, services.engine, open_pieces(), services.settings.machine)
 
 
 def _body(answer: ContextAnswer) -> ContextOut:

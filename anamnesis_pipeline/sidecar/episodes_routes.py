@@ -14,7 +14,6 @@ from starlette.responses import Response
 
 from anamnesis_pipeline.errors import EpisodeNotFound
 from anamnesis_pipeline.model import Where
-from anamnesis_pipeline.search.project_labels import with_labels
 from anamnesis_pipeline.sidecar.bulk import parse_bulk, post_all
 from anamnesis_pipeline.sidecar.documentation import BULK_BODY, PROBLEMS
 from anamnesis_pipeline.sidecar.fields import EpisodeId, Kind, Name, Tag, Time
@@ -26,7 +25,7 @@ from anamnesis_pipeline.steps import episodes
 from anamnesis_pipeline.store.paging import CURSOR_PATTERN
 
 MAX_SKIP = 1_000_000
-REPEATABLE = frozenset({"include", "tag", "kind"})
+REPEATABLE = frozenset({"include", "tag", "kind", "include_private"})
 NO_NAMES: list[str] = []
 
 
@@ -102,9 +101,12 @@ def list_episodes(
     cursor: Annotated[str | None, Query(pattern=CURSOR_PATTERN, description="`next_cursor` of the page before")] = None,
     skip: Annotated[int, Query(ge=0, le=MAX_SKIP, description="Episodes to leave out; a cursor is cheaper")] = 0,
     order: Annotated[Literal["newest", "oldest"], Query(description="Which come first")] = "newest",
+    include_private: Annotated[
+        list[Name], Query(max_length=50, description="Private projects that are listed without `project`; `*`: all")
+    ] = NO_NAMES,
 ) -> Response:
     """By time, newest first unless `order` says otherwise."""
-    filtered = with_labels(services.store, where)
+    filtered = services.engine.visible(where, include_private)
     page = services.store.episodes.page(filtered, limit, cursor, skip, oldest_first=order == "oldest")
     items = [episode_body(episode, include) for episode in page.items]
     return json_reply({"items": items, "next_cursor": page.next_cursor})

@@ -12,8 +12,6 @@ from anamnesis_pipeline.sidecar.fields import WORDED_PATTERN
 from anamnesis_pipeline.sidecar.rendering import json_reply
 from anamnesis_pipeline.sidecar.services import Uses
 from anamnesis_pipeline.steps.folder_project import projects_of_folder
-from anamnesis_pipeline.steps.llm_choice import is_private
-from anamnesis_pipeline.wiring import effective_settings
 
 router = APIRouter(tags=["projects"], responses=PROBLEMS)
 
@@ -21,20 +19,15 @@ Folder = Annotated[str, Query(max_length=4096, pattern=WORDED_PATTERN, descripti
 
 
 class CurrentProjectOut(TypedDict):
-    """The project of a folder; null where none is named. `known`: something of it is stored. `private`: the projects
-    that sessions of others are told nothing of.
-    """
+    """The project of a folder; null where none is named. `known`: something of it is stored."""
 
     project: str | None
     known: bool
-    private: list[str]
 
 
 @router.get("/api/projects/current", response_model=CurrentProjectOut)
 def current_project(services: Uses, cwd: Folder | None = None) -> Response:
     """The project that a session in this folder belongs to, as its episodes are called."""
-    store, hidden = services.store, effective_settings(services.store).private_projects
-    stored = projects_of_folder(store, cwd, services.settings.machine, is_here=True) if cwd else ()
+    stored = projects_of_folder(services.store, cwd, services.settings.machine, is_here=True) if cwd else ()
     named = (resolved_project(cwd) or project_label(cwd)) if cwd else None
-    private = [name for name in store.episodes.projects() if is_private(name, hidden)] if hidden else []
-    return json_reply({"project": stored[0] if stored else named, "known": bool(stored), "private": private})
+    return json_reply({"project": stored[0] if stored else named, "known": bool(stored)})

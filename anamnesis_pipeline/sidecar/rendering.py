@@ -49,13 +49,16 @@ def episode_body(episode: Episode, include: Collection[str]) -> EpisodeOut:
 
 def answer_body(answer: SearchAnswer, include: Collection[str], explain: bool) -> SearchOut:
     """A whole answer."""
-    return {
+    body: SearchOut = {
         "results": [_hit_body(hit, include, explain) for hit in answer.hits],
         "took_ms": round(answer.took_ms, 2),
         "model_id": answer.model_id,
         "degraded": list(answer.degraded),
         "total_tokens": answer.total_tokens,
     }
+    if explain:
+        body["explanation"] = answer.explanation
+    return body
 
 
 def utc_text(moment: datetime) -> str:

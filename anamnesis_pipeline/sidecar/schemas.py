@@ -111,6 +111,9 @@ class SearchIn(BaseModel):
     since: Time | None = None
     until: Time | None = None
     include_superseded: bool = False
+    include_private: Annotated[
+        list[Name], Field(max_length=50, description="Private projects that are covered without `project`; `*`: all")
+    ] = []
     min_score: Annotated[float, Field(ge=-1, le=1, allow_inf_nan=False)] | None = None
     max_tokens: Annotated[int, Field(ge=1, le=1_000_000), WHOLE] | None = None
     fold: bool = True
@@ -155,6 +158,7 @@ class SearchIn(BaseModel):
             fold=self.fold,
             track=self.track,
             explain=self.explain,
+            include_private=tuple(self.include_private),
             profile=self._ranking(),
         )
 
@@ -273,13 +277,16 @@ class HitOut(TypedDict):
 
 
 class SearchOut(TypedDict):
-    """Results, best first. `degraded` names the parts that did not answer, and why."""
+    """Results, best first. `degraded` names the parts that did not answer, and why. `explanation` comes with `explain`:
+    what each list proposed, the time that the question names, and how many episodes the floor and folding left out.
+    """
 
     results: list[HitOut]
     took_ms: float
     model_id: str | None
     degraded: list[str]
     total_tokens: int
+    explanation: NotRequired[dict[str, Any] | None]
 
 
 class HealthOut(TypedDict):

@@ -2,7 +2,7 @@
 
 import logging
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from itertools import count
@@ -21,7 +21,6 @@ from anamnesis_pipeline.search.token_budget import Block, Section, fitted
 from anamnesis_pipeline.search.words import content_words
 from anamnesis_pipeline.steps.folder_project import projects_called, projects_of_folder
 from anamnesis_pipeline.steps.handoff import read_handoff
-from anamnesis_pipeline.steps.llm_choice import is_private
 from anamnesis_pipeline.store.base import Store
 from anamnesis_pipeline.store.context_base import SessionMemory, Shown
 
@@ -73,19 +72,9 @@ class ContextAnswer:
 class ContextMaker:
     """Makes the context of sessions. Stateless; what sessions were shown is in the store."""
 
-    def __init__(
-        self,
-        store: Store,
-        engine: Engine,
-        pieces: PieceCounter,
-        machine: str,
-        private: Callable[[], Sequence[str]] = lambda: (),
-    ) -> None:
-        """:param machine: the name of this machine, whose disk tells projects.
-        :param private: projects that sessions of others are told nothing of.
-        """
+    def __init__(self, store: Store, engine: Engine, pieces: PieceCounter, machine: str) -> None:
+        """:param machine: the name of this machine, whose disk tells projects."""
         self._store, self._engine, self._pieces, self._machine = store, engine, pieces, machine
-        self._private = private
 
     def make(self, asked: ContextRequest, now: datetime) -> ContextAnswer:
         """The block for a session. What is in it counts as shown to the session from now on."""
@@ -136,9 +125,7 @@ class ContextMaker:
             _cut(asked.query), CANDIDATES, where=Where(projects=projects), track=False, explain=True,
             profile=PROFILES["context"],
         )  # fmt: skip
-        private = () if projects else self._private()
-        found = [hit for hit in self._engine.search(query).hits if _is_of(hit.episode.project, projects)]
-        hits = [hit for hit in found if not is_private(hit.episode.project, private)]
+        hits = [hit for hit in self._engine.search(query).hits if _is_of(hit.episode.project, projects)]
         clear = telling(hits, is_stranger=bool(asked.cwd) and not projects)
         skipped["floor"] += len(hits) - len(clear)
         known = {shown.episode_id for shown in memory.shown}

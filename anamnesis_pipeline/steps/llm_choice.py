@@ -10,6 +10,7 @@ from pathlib import PurePosixPath
 from anamnesis_pipeline.exchanges.projects import project_label
 from anamnesis_pipeline.exchanges.value import MIN_VALUE, WEIGHTS, value_of
 from anamnesis_pipeline.model import Part
+from anamnesis_pipeline.search.project_labels import is_private
 from anamnesis_pipeline.steps.crawl import Mask
 from anamnesis_pipeline.steps.projects import GUESSED, project_aliases, project_labels
 from anamnesis_pipeline.store.base import Store
@@ -65,12 +66,6 @@ class Llm:
 def length_of(part: Part) -> int:
     """Characters of all that was said and done in a part."""
     return sum(len(segment.text) for segment in part.segments)
-
-
-def is_private(project: str, names: Sequence[str]) -> bool:
-    """Whether a project is one of those whose text stays here; `api` also means `acme/api`."""
-    label = project.casefold()
-    return any(label == name.casefold() or label.endswith("/" + name.casefold()) for name in names)
 
 
 def doubtful_private(store: Store, names: Sequence[str]) -> list[str]:

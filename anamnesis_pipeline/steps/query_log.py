@@ -7,10 +7,10 @@ from typing import Any
 
 from anamnesis_pipeline.model import Episode
 from anamnesis_pipeline.search.floor import UNASKED_LEAST
+from anamnesis_pipeline.search.project_labels import is_private
 from anamnesis_pipeline.search.query import Hit, Mode
 from anamnesis_pipeline.search.telling import stage_of
 from anamnesis_pipeline.search.words import content_words
-from anamnesis_pipeline.steps.llm_choice import is_private
 from anamnesis_pipeline.store.base import Store
 from anamnesis_pipeline.store.query_base import AskedQuery, QueryCounts
 

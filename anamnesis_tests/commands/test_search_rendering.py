@@ -64,6 +64,28 @@ def test_nothing_found_says_so() -> None:
     assert render(answer(), UTC) == "Nothing found."
 
 
+def test_an_explained_answer_says_why_each_hit_is_there_and_what_was_left_out() -> None:
+    places = {
+        "words_text": {"rank": 3, "score": 1.5, "weight": 1.0},
+        "dense_text": {"rank": 1, "score": 0.7, "weight": 1.0},
+    }
+    stages = {"factors": {"trust": 1.06}, "late": {"rank": 2, "score": 9.1}, "company": 0.02, "nearness": 3.21}
+    explained = answer({**HIT, "explanation": {**places, "stages": stages}}) | {
+        "explanation": {
+            "lists": {"words_text": {"weight": 1.0, "found": 12, "first": []}},
+            "time": {"words": "last\x1b week", "relation": "during", "since": "2026-03-02", "until": None},
+            "confidence": -1.234, "floor": -1.6, "candidates": 9, "below_floor": 4, "folded": 2,
+        }
+    }  # fmt: skip
+    text = render(explained, UTC, width=60)
+    assert "   ranks: words_text 3, dense_text 1, late interaction 2" in text
+    assert "   then: trust x1.06, company +0.02, +3.2 deviations from what is unrelated" in text
+    assert "Lists (passages): words_text 12\nTime: " in text
+    assert "Confidence: -1.23, the floor is -1.60" in text
+    assert text.endswith("Episodes: 9 candidates, 4 below the floor, 2 folded into others")
+    assert "\x1b" not in text
+
+
 def test_what_did_not_answer_is_named() -> None:
     assert render(answer(degraded=("dense: model is loading",)), UTC).endswith("Incomplete: dense: model is loading")
 

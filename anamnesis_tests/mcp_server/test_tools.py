@@ -83,6 +83,18 @@ def test_other_projects_are_told_nothing_of_a_private_one(sidecar: Sidecar) -> N
     for answer in (client.call("search", query="zeppelin", project="all"), client.call("timeline")):
         assert ids_in(answer) == [open_one]
     assert ids_in(client.call("search", query="zeppelin", project="diary")) == [secret]
+    assert secret in client.call("read", ids=[secret])
+
+
+def test_a_session_of_a_private_project_finds_its_own_among_all(sidecar: Sidecar, tmp_path: Path) -> None:
+    (folder := tmp_path / "diary").mkdir()
+    client = Client("http", sidecar.port, folder=str(httpx.QueryParams({"f": str(folder)}))[2:])
+    own = sidecar.post("zeppelin diary", project=str(folder))
+    open_one = sidecar.post("zeppelin plan", project="x/y")
+    sidecar.services.store.settings.set("config.private_projects", [str(folder), "x/z"])
+    sidecar.post("zeppelin secret", project="x/z")
+    assert set(ids_in(client.call("search", query="zeppelin", project="all"))) == {own, open_one}
+    assert set(ids_in(client.call("timeline", project="all"))) == {own, open_one}
 
 
 def test_a_folder_that_claude_code_did_not_fill_in_is_none(sidecar: Sidecar) -> None:

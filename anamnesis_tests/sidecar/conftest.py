@@ -178,7 +178,9 @@ def open_services(home: Path, load: Callable[[], HashedWords] = HashedWords, **s
     return TestServices(
         settings=Settings(home=home, api_token=SecretStr(token) if token else None, **settings),
         store=store,
-        engine=Engine(store, models.embed_query, models.space_for),
+        engine=Engine(
+            store, models.embed_query, models.space_for, private=lambda: effective_settings(store).private_projects
+        ),
         poster=Poster(store, Redactor(b"0123456789abcdef").mask_text, minilm_pieces(), embed_now),
         pool=models,
         dagster=DagsterInMemory(),

@@ -109,9 +109,51 @@ def test_a_retrieval_is_counted_when_asked(client: TestClient, post: Post, track
 
 
 def test_explain_tells_how_a_hit_came_about(client: TestClient, post: Post) -> None:
+    post("The zeppelin hangar", episode_id="hangar")
+    post("The zeppelin shed", episode_id="shed")
+    answer = search(client, "zeppelin hangar", explain=True, min_score=0)
+    assert answer["results"][0]["explanation"]["words_text"]["rank"] == 1
+    lists = answer["explanation"]["lists"]
+    assert lists["words_text"]["first"][0]["episode_id"] == "hangar"
+    assert {"dense_text", "dense_context"} <= lists.keys()
+    assert not {"dense_text", "dense_context"} & search(
+        client, "zeppelin", mode="exact", explain=True
+    )["explanation"]["lists"].keys()  # fmt: skip
+    plain = search(client, "zeppelin")
+    assert "explanation" not in plain
+    assert "explanation" not in plain["results"][0]
+
+
+def test_explain_says_how_many_the_floor_dropped(client: TestClient, post: Post) -> None:
     post("The zeppelin hangar")
-    assert search(client, "zeppelin", explain=True)["results"][0]["explanation"]
-    assert "explanation" not in search(client, "zeppelin")["results"][0]
+    post("Nothing in common with it at all")
+    answer = search(client, "The zeppelin hangar", explain=True, min_score=0.9)
+    assert len(answer["results"]) == 1
+    assert answer["explanation"]["candidates"] == 2
+    assert answer["explanation"]["below_floor"] == 1
+
+
+def test_a_private_project_is_searched_only_when_it_is_named(
+    client: TestClient, post: Post, services: TestServices
+) -> None:
+    for number in range(30):
+        post(f"The zeppelin diary, page {number}", project="me/diary", episode_id=f"page{number}")
+    post("The zeppelin plan", project="acme/plan", episode_id="plan")
+    services.store.settings.set("config.private_projects", ["diary"])
+
+    def ids(**asked: Any) -> set[str]:
+        hits = search(client, "zeppelin", min_score=0, fold=False, top_k=100, **asked)["results"]
+        return {hit["episode_id"].rstrip("0123456789") for hit in hits}
+
+    def listed(**asked: Any) -> set[str]:
+        page = client.get("/api/episodes", params={"limit": 100, **asked}).json()
+        return {item["episode_id"].rstrip("0123456789") for item in page["items"]}
+
+    for found in (ids, listed):
+        assert found() == {"plan"}
+        assert found(project="diary") == {"page"}
+        assert found(include_private=["me/diary"]) == found(include_private=["*"]) == {"page", "plan"}
+        assert found(include_private=["other"]) == {"plan"}
 
 
 @pytest.mark.parametrize("mode", ["hybrid", "semantic", "exact"])

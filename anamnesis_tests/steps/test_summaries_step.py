@@ -9,9 +9,10 @@ import pytest
 from anamnesis_pipeline.embeddings.pieces import minilm_pieces
 from anamnesis_pipeline.errors import BadSetting, HostUnreachable, LlmAnswerInvalid, LlmBusy, LlmRefused, LlmUnavailable
 from anamnesis_pipeline.model import Part, Where
+from anamnesis_pipeline.search.project_labels import is_private
 from anamnesis_pipeline.steps.episodes import publish_source
 from anamnesis_pipeline.steps.llm_breaker import breakers
-from anamnesis_pipeline.steps.llm_choice import Llm, is_private
+from anamnesis_pipeline.steps.llm_choice import Llm
 from anamnesis_pipeline.steps.projects import machine_labels, right_guesses
 from anamnesis_pipeline.steps.summaries import UNSUMMARIZED, summarize_source
 from anamnesis_pipeline.store.base import PROJECT_ALIASES, Store

@@ -181,6 +181,17 @@ def test_ten_that_pass_give_ten_however_many_do_not(store: Store):
         assert len(hits) == 10
 
 
+def test_hidden_projects_are_left_out_and_cost_no_results(store: Store):
+    for number in range(60):
+        put(store, f"a{number}", "shared word", project="me/diary", minute=number)
+    for number in range(10):
+        put(store, f"b{number}", "shared word", project=f"acme/{number % 3}")
+    where, left = Where(hidden_projects=("me/diary", "acme/2")), {f"b{n}" for n in range(10) if n % 3 != 2}
+    assert {hit.episode_id for hit in store.text.matching(["shared"], 7, where)} == left
+    assert {item.episode_id for item in store.episodes.page(where, 100).items} == left
+    assert store.episodes.count(where) == 7
+
+
 def test_a_common_word_alone_is_searched_and_fills_up_what_rare_words_leave(store: Store):
     store.episodes.put([(episode(f"m{i}"), passages("everyday words")) for i in range(3_200)])
     put(store, "special", "everyday unicorn")

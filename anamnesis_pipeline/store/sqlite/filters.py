@@ -10,25 +10,23 @@ Condition = tuple[str, list[str]]
 
 def condition(where: Where) -> Condition:
     """What an episode must meet, as one expression; `1` when nothing is asked."""
-    terms: list[tuple[str, str]] = []
-    if where.projects:
-        terms.append(("e.project IN (SELECT value FROM json_each(?))", json_list(where.projects)))
-    if where.instance is not None:
-        terms.append(("e.instance = ?", where.instance))
-    if where.kinds:
-        terms.append(("e.kind IN (SELECT value FROM json_each(?))", json_list(where.kinds)))
-    if where.hidden_kinds:
-        terms.append(("e.kind NOT IN (SELECT value FROM json_each(?))", json_list(where.hidden_kinds)))
+    lists = (
+        ("e.project IN (SELECT value FROM json_each(?))", where.projects),
+        ("e.project NOT IN (SELECT value FROM json_each(?))", where.hidden_projects),
+        ("e.kind IN (SELECT value FROM json_each(?))", where.kinds),
+        ("e.kind NOT IN (SELECT value FROM json_each(?))", where.hidden_kinds),
+    )
+    terms = [(test, json_list(values)) for test, values in lists if values]
+    of_session = "e.episode_key IN (SELECT episode_key FROM episode_texts WHERE session_id = ?)"
+    values = (
+        ("e.instance = ?", where.instance),
+        ("e.source = ?", where.source),
+        (of_session, where.session_id),
+        ("e.timestamp >= ?", instant(where.since) if where.since else None),
+        ("e.timestamp < ?", instant(where.until) if where.until else None),
+    )
+    terms += [(test, value) for test, value in values if value is not None]
     terms += [("e.episode_key IN (SELECT episode_key FROM episode_tags WHERE tag = ?)", tag) for tag in where.tags]
-    if where.source is not None:
-        terms.append(("e.source = ?", where.source))
-    if where.session_id is not None:
-        of_session = "e.episode_key IN (SELECT episode_key FROM episode_texts WHERE session_id = ?)"
-        terms.append((of_session, where.session_id))
-    if where.since is not None:
-        terms.append(("e.timestamp >= ?", instant(where.since)))
-    if where.until is not None:
-        terms.append(("e.timestamp < ?", instant(where.until)))
     terms += layer_terms(where)
     pieces = [sql for sql, _ in terms]
     if not where.include_superseded:
@@ -37,7 +35,7 @@ def condition(where: Where) -> Condition:
 
 
 def is_selective(where: Where) -> bool:
-    """Whether the filter asks for more than what every search hides (superseded episodes and hidden kinds)."""
+    """Whether the filter asks for more than what a search hides unasked: superseded episodes, kinds, projects."""
     return bool(
         where.projects
         or where.kinds

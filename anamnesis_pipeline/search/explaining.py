@@ -1,0 +1,79 @@
+"""What each stage of a search made of it, for whoever asks why. Pure."""
+
+import math
+from collections.abc import Mapping
+from datetime import UTC, datetime
+
+from anamnesis_pipeline.model import Variant
+from anamnesis_pipeline.search.floor import nearness
+from anamnesis_pipeline.search.fusion import FUSION_DEPTH, Ranking, explain
+from anamnesis_pipeline.search.ranker import Question, Ranked
+from anamnesis_pipeline.search.time_expressions import TimeReference
+
+Explanation = dict[str, object]
+
+
+def hit_explanation(
+    question: Question,
+    ranked: Ranked,
+    passage_id: int,
+    cosine: float | None,
+    company: float,
+    factors: Mapping[str, float],
+) -> Explanation:
+    """Of one hit: its rank and score in each list that holds it, and what every stage after these added.
+
+    :param passage_id: the one that the hit shows.
+    """
+    stages: Explanation = {"factors": {name: round(factor, 4) for name, factor in factors.items()}}
+    if passage_id in ranked.late:
+        rank = 1 + sum(score > ranked.late[passage_id] for score in ranked.late.values())
+        stages["late"] = {"rank": rank, "score": round(ranked.late[passage_id], 6)}
+    if company:
+        stages["company"] = round(company, 4)
+    if ranked.sure is not None:
+        stages["confidence"] = round(ranked.sure, 4)
+    if question.level is not None and cosine is not None:
+        above = nearness(cosine, question.level, f"dense_{Variant.TEXT}")
+        if above is not None:
+            stages["nearness"] = round(above, 4)
+    return {**explain(ranked.rankings, passage_id), "stages": stages}
+
+
+def answer_explanation(question: Question, judged: Ranked, cleared: int, shown: int) -> Explanation:
+    """Of a whole answer: what each list proposed, and how many episodes each later stage left out.
+
+    :param judged: before the floor left anything out.
+    :param cleared: episodes that cleared it.
+    :param shown: groups that these fold into.
+    """
+    floor = question.query.profile.floor
+    return {
+        "lists": {ranking.name: _list(ranking) for ranking in judged.rankings},
+        "time": _time(question.times),
+        "confidence": None if judged.sure is None else round(judged.sure, 4),
+        "floor": round(floor, 4) if math.isfinite(floor) else None,
+        "candidates": len(judged.best),
+        "below_floor": len(judged.best) - cleared,
+        "folded": cleared - shown,
+    }
+
+
+def _list(ranking: Ranking) -> Explanation:
+    first = [
+        {"episode_id": found.episode_id, "score": round(found.score, 6)} for found in ranking.passages[:FUSION_DEPTH]
+    ]
+    return {"weight": ranking.weight, "found": len(ranking.passages), "first": first}
+
+
+def _time(times: TimeReference | None) -> Explanation | None:
+    if times is None:
+        return None
+    return {
+        "words": times.words, "relation": times.relation.value, "certain": times.certain,
+        "since": _utc(times.since), "until": _utc(times.until),
+    }  # fmt: skip
+
+
+def _utc(moment: datetime | None) -> str | None:
+    return None if moment is None else moment.astimezone(UTC).isoformat().replace("+00:00", "Z")
