@@ -175,7 +175,11 @@ class Tools:
         if asked.project == CURRENT and not folder:
             raise GiveUp("the client does not say which folder it works in; name the project")
         handoff = await self._memory.call("GET", "/api/handoff", params=params)
-        return "\n".join([*lines, handoff.get("text") or "nothing is known of this project yet"])
+        lines.append(handoff["text"] or "nothing is known of this project yet")
+        searched = [
+            f"{texts.when(q['asked_at'])} {texts.QUOTE}{texts.flat(q['query'])[:200]}" for q in handoff["searched"]
+        ]
+        return "\n".join([*lines, *([texts.block(["Searched lately:", *searched])] if searched else [])])
 
     # --- details -------------------------------------------------------------------------------------------
 
@@ -207,7 +211,9 @@ class Tools:
     async def _neighbours(self, record: Mapping[str, Any], around: int) -> list[str]:
         """What was just before and after a record, in its session, else in its project."""
         session, at = record["source"]["session_id"], record["timestamp"]
-        among = {"session_id": session} if session else {"project": record["project"] or None}
+        if not session and not record["project"]:
+            return []
+        among = {"session_id": session} if session else {"project": record["project"]}
         params = {**among, "limit": around + 1}
         before = await self._memory.call("GET", "/api/episodes", params={**params, "until": at})
         after = await self._memory.call("GET", "/api/episodes", params={**params, "since": at, "order": "oldest"})

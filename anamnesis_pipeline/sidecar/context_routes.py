@@ -12,6 +12,7 @@ from typing_extensions import TypedDict
 
 from anamnesis_pipeline.errors import InvalidEpisode
 from anamnesis_pipeline.search.context_items import Item, SourceClass
+from anamnesis_pipeline.search.handoff import MOST_ITEMS
 from anamnesis_pipeline.search.trust import tier_of
 from anamnesis_pipeline.sidecar.admission import Admission
 from anamnesis_pipeline.sidecar.documentation import PROBLEMS
@@ -109,8 +110,17 @@ class ItemOut(TypedDict):
     text: str
 
 
+class SearchedOut(TypedDict):
+    """A question that was asked of the memory, and when last."""
+
+    query: str
+    asked_at: str
+
+
 class HandoffOut(TypedDict):
-    """Where a project stands. `text` is the same as one block of quotes, as far as it fits."""
+    """Where a project stands. `text` is the same as one block of quotes, as far as it fits. `searched`: what sessions
+    asked the memory of the project lately.
+    """
 
     projects: list[str]
     text: str
@@ -120,6 +130,7 @@ class HandoffOut(TypedDict):
     new: list[ItemOut]
     recent: list[ItemOut]
     facts: list[ItemOut]
+    searched: list[SearchedOut]
 
 
 @router.get("/api/handoff", response_model=HandoffOut)
@@ -132,17 +143,19 @@ def get_handoff(
     max_tokens: Annotated[int, Query(ge=0, le=HANDOFF_TOKENS, description="Of `text`")] = HANDOFF_TOKENS,
 ) -> Response:
     """Where a project stands, as of now: latest decisions, open loops, what came in since the last session, recent
-    work, and what was written down to be remembered; at most five each. Name a `project` or a `cwd`.
+    work, what was written down to be remembered, and what was searched; at most five each. Name a `project` or a `cwd`.
     """
     if project is None and cwd is None:
         raise InvalidEpisode("project", "name a project, or a cwd")
     asked = ContextRequest(project=project or "", cwd=cwd or "", machine=machine or "", max_tokens=max_tokens)
     projects, handoff, block = maker_of(services).handoff(asked)
+    searched = services.store.queries.latest(projects, MOST_ITEMS)
     return json_reply(
         {
             "projects": list(projects), "text": block.text, "tokens": block.tokens,
             "decisions": _items(handoff.decisions), "open_loops": _items(handoff.open_loops),
             "new": _items(handoff.new), "recent": _items(handoff.recent), "facts": _items(handoff.facts),
+            "searched": [{"query": q.query, "asked_at": utc_text(q.asked_at)} for q in searched],
         }
     )  # fmt: skip
 

@@ -44,16 +44,17 @@ def read_handoff(store: Store, projects: Sequence[str], without: str = "") -> Ha
 
 
 def _talk(store: Store, projects: Sequence[str]) -> list[Episode]:
-    """The newest exchanges, until they are of enough sessions."""
-    found: list[Episode] = []
+    """The newest exchanges, until they are of enough sessions; every one down to the oldest of them."""
+    found: dict[str, Episode] = {}
     before: datetime | None = None
     for _ in range(TALK_READS):
-        read = [e for p in projects for e in store.context.newest(p, "exchange", TALK, before)]
-        found += _sorted(read)
-        if len(read) < TALK or len({e.session_id for e in found}) > SESSIONS:
+        pages = [store.context.newest(project, "exchange", TALK, before) for project in projects]
+        found |= {episode.episode_id: episode for page in pages for episode in page}
+        before = max((page[-1].timestamp for page in pages if len(page) == TALK), default=None)
+        whole = [e for e in found.values() if before is None or e.timestamp >= before]  # of each project
+        if before is None or len({e.session_id for e in whole}) > SESSIONS:
             break
-        before = found[-1].timestamp
-    return found
+    return _sorted(whole)
 
 
 def _last_of_sessions(talk: Sequence[Episode]) -> list[Episode]:

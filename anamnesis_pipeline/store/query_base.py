@@ -14,9 +14,9 @@ USED_WITHIN = timedelta(minutes=30)
 
 @dataclass(frozen=True, slots=True)
 class AskedQuery:
-    """A question that found nothing. `asked` is what else was said in it: mode, project, other filters.
+    """A question. `asked` is what else was said in it: mode, project, other filters; `asked_at` is the last time.
 
-    `times`: how often it was asked so in vain; `asked_at` is the last time.
+    `times`: how often it was asked; of unanswered ones how often in vain.
     """
 
     query: str
@@ -55,6 +55,9 @@ class QueryRecords(Protocol):
 
     def unanswered(self, limit: int) -> list[AskedQuery]:
         """Questions that found nothing the last time they were asked so, each once, the latest first."""
+
+    def latest(self, projects: Sequence[str], limit: int) -> list[AskedQuery]:
+        """The latest questions that were asked of any of these projects, by their whole names, each text once."""
 
     def clear(self) -> None:
         """Forget all of it."""

@@ -45,6 +45,18 @@ def test_the_newest_are_listed_without_a_query(client: Client, sidecar: Sidecar)
     assert ids_in(client.call("timeline", limit=2, cursor=cursor)) == ids[:1]
 
 
+def test_a_hand_off_tells_what_was_searched_lately(sidecar: Sidecar) -> None:
+    client = Client("http", sidecar.port)
+    sidecar.post("We decided to keep zeppelins", project="acme/shop", kind="decision")
+    assert "Searched lately" not in client.call("status", project="acme/shop")
+    client.call("search", query=f"zeppelin {MEMORY_ENDS} doors", project="acme/shop")
+    said = client.call("status", project="acme/shop")
+    assert "keep zeppelins" in said
+    (asked,) = [line for line in said.split("\n") if "doors" in line]
+    assert re.match(r"\d{4}-\d\d-\d\d \d\d:\d\d > zeppelin", asked)
+    assert MEMORY_ENDS not in asked
+
+
 def test_literal_text_is_found_exactly(sidecar: Sidecar) -> None:
     client = Client("http", sidecar.port)
     wanted = sidecar.post("The printer at 192.168.0.108. refuses SAVE_CONFIG")

@@ -51,6 +51,17 @@ def test_a_question_without_an_answer_is_listed_once_until_it_finds_one(store: S
     assert [asked.asked for asked in store.queries.unanswered(10)] == [{"mode": "exact"}]
 
 
+def test_the_latest_questions_of_a_project_are_listed_once_each(store: Store) -> None:
+    for minute, (query, project) in enumerate([("port", "api"), ("color", "web"), ("who", "me/api"), ("port", "api")]):
+        store.queries.note(query, {"project": project}, [], DAY + minute * MINUTE)
+    store.queries.note("everywhere", {}, [], DAY)
+    latest = store.queries.latest(["api", "web"], 10)
+    assert [(asked.query, asked.times) for asked in latest] == [("port", 2), ("color", 1)]
+    assert latest[0].asked_at == DAY + 3 * MINUTE
+    assert [asked.query for asked in store.queries.latest(["api", "me/api"], 1)] == ["port"]
+    assert store.queries.latest([], 10) == []
+
+
 def test_the_questions_that_found_an_episode_go_with_it(store: Store) -> None:
     put(store, "a", "text")
     put(store, "b", "text")

@@ -77,6 +77,17 @@ class SqliteQueries:
             ).fetchall()
         return [AskedQuery(query, json.loads(asked), moment(at), times) for query, asked, at, times in rows]
 
+    def latest(self, projects: Sequence[str], limit: int) -> list[AskedQuery]:
+        """See `QueryRecords.latest`."""
+        with self._database.read() as connection:
+            rows = connection.execute(
+                """SELECT query, asked, asked_at, count(*), max(number) AS last FROM query_log
+                    WHERE asked ->> '$.project' IN (SELECT value FROM json_each(?))
+                    GROUP BY query ORDER BY last DESC LIMIT ?""",  # the other columns are those of the last one
+                (json_list(projects), limit),
+            ).fetchall()
+        return [AskedQuery(query, json.loads(asked), moment(at), times) for query, asked, at, times, _ in rows]
+
     def clear(self) -> None:
         """See `QueryRecords.clear`."""
         with self._database.write() as connection:
