@@ -17,8 +17,9 @@ import typer
 from anamnesis_pipeline import claude_settings
 from anamnesis_pipeline import settings as settings_file
 from anamnesis_pipeline.errors import GiveUp
-from anamnesis_pipeline.settings import Settings, claude_projects_dir, sidecar_url
+from anamnesis_pipeline.settings import Settings, claude_projects_dir
 from anamnesis_pipeline.supervisor.dagster_home import bundled
+from anamnesis_pipeline.supervisor.up_lock import sidecar_in_use
 
 BACKUP = ".before-anamnesis"
 """Ends the name of the copy of a file as it was before the last change."""
@@ -86,7 +87,7 @@ def run_install(settings: Settings, wanted: Wanted) -> list[str]:
 
     :raises GiveUp: a file is not as Claude Code writes it, or cannot be written. It is unchanged then.
     """
-    places, url, said = places_of(wanted.project), sidecar_url(settings), []
+    places, url, said = places_of(wanted.project), sidecar_in_use(settings), []
     if wanted.hooks or wanted.both:
         script = settings.home / "hooks" / claude_settings.SCRIPT
         source = bundled(HOOK_FILES)
@@ -126,7 +127,7 @@ def run_uninstall(settings: Settings, wanted: Wanted) -> list[str]:
 
 def _add_server(settings: Settings, places: Places, wanted: Wanted) -> list[str]:
     """In a project's file; for the user by Claude Code's own command if there is one, which owns that file."""
-    url = sidecar_url(settings)
+    url = sidecar_in_use(settings)
     if not wanted.project and shutil.which("claude"):
         token = ' --header "Authorization: Bearer $ANAMNESIS_API_TOKEN"' if settings.api_token else ""
         address = f"'{url}/mcp?folder=${{PWD:-}}'"

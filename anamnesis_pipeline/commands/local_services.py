@@ -7,7 +7,8 @@ import httpx
 
 from anamnesis_pipeline.dagster_api import call_json
 from anamnesis_pipeline.errors import GiveUp, RetryLater
-from anamnesis_pipeline.settings import Settings, sidecar_url
+from anamnesis_pipeline.settings import Settings
+from anamnesis_pipeline.supervisor.up_lock import sidecar_in_use
 from anamnesis_pipeline.wording import describe_problem
 
 _TIMEOUT_S = 30.0
@@ -21,7 +22,7 @@ def ask_sidecar(
     :raises ServiceUnreachable: nobody answers in time, or what answers is not JSON.
     """
     headers = {"Authorization": f"Bearer {settings.api_token.get_secret_value()}"} if settings.api_token else {}
-    request = httpx.Request(method, sidecar_url(settings) + path, json=body, headers=headers)
+    request = httpx.Request(method, sidecar_in_use(settings) + path, json=body, headers=headers)
     return call_json("the sidecar", request, timeout_s)
 
 

@@ -14,14 +14,14 @@ from anamnesis_pipeline.commands.sources import source_state
 from anamnesis_pipeline.dagster_api import dagster_url
 from anamnesis_pipeline.errors import ServiceUnreachable
 from anamnesis_pipeline.model import Where
-from anamnesis_pipeline.settings import Settings, sidecar_url
+from anamnesis_pipeline.settings import Settings
 from anamnesis_pipeline.sidecar.crawler_control import CrawlerControl, crawled_out, host_out
 from anamnesis_pipeline.sidecar.embedding_control import EmbeddingControl
 from anamnesis_pipeline.sidecar.jsonl_control import llm_state
 from anamnesis_pipeline.sources.specs import DOCUMENTS
 from anamnesis_pipeline.store.base import Store
 from anamnesis_pipeline.store.ingest_base import log_sources
-from anamnesis_pipeline.supervisor.up_lock import log_roots_in_use
+from anamnesis_pipeline.supervisor.up_lock import log_roots_in_use, sidecar_in_use
 from anamnesis_pipeline.wiring import effective_settings, open_store
 from anamnesis_pipeline.wording import counted, local_time, one_line
 
@@ -79,7 +79,7 @@ def memory_status(store: Store) -> dict[str, Any]:
 
 def sidecar_status(settings: Settings) -> dict[str, Any]:
     """Whether it answers and is ready; `missing` says what it lacks."""
-    url = sidecar_url(settings)
+    url = sidecar_in_use(settings)
     try:
         status, answer = ask_sidecar(settings, "GET", "/ready")
     except ServiceUnreachable as exc:

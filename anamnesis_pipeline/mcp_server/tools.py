@@ -1,6 +1,7 @@
 """What each tool does: checked arguments -> calls of the HTTP API -> text. The state is all in the sidecar."""
 
 import hashlib
+import json
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -33,6 +34,8 @@ SUMMARY_CHARS = 600
 INSTANCE = "claude-code"
 """By whom a note is said to be posted."""
 NO_PROJECT = "general"
+MASKED = "[REDACTED:"
+"""How a secret that was masked begins."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,17 +138,23 @@ class Tools:
     async def _remember(self, asked: Remember, folder: str | None) -> str:
         scope = await self._scope(asked.project, folder)
         project = scope.project or (scope.own if scope.is_new else None) or NO_PROJECT
-        alike = await self._alike(asked.text, scope.project)
-        whole = f"{asked.text}\n\nWhy: {asked.why}" if asked.why else asked.text
-        summary = asked.text if len(asked.text) <= SUMMARY_CHARS else asked.text[:SUMMARY_CHARS] + "…"
+        alike = await self._alike(asked.text, project)
+        is_short = len(asked.text) <= SUMMARY_CHARS
+        summary = asked.text if is_short else asked.text[:SUMMARY_CHARS] + "…"
+        rest = [*([] if is_short else [asked.text]), *([f"Why: {asked.why}"] if asked.why else [])]
         tags = list(dict.fromkeys([*asked.tags, *(["correction"] if asked.type == "correction" else [])]))
         body = {
-            "summary": summary, "raw_exchange": whole if whole != summary else "", "instance": INSTANCE,
+            "summary": summary, "raw_exchange": "\n\n".join(rest), "instance": INSTANCE,
             "project": project, "kind": asked.type, "tags": tags,
             "metadata": {"type": asked.type, "why": asked.why}, "episode_id": _note_id(project, asked),
         }  # fmt: skip
-        stored = await self._memory.call("POST", "/api/episodes", body=body)
-        said = f"Kept in project {texts.flat(project)} as {asked.type}, id {stored['episode_id']}."
+        stored = await self._memory.call("POST", "/api/episodes", body=body, params={"include": "raw"})
+        note = stored["episode_id"]
+        if alike == id_label(note):
+            return f"Kept already in project {texts.flat(project)} as {asked.type}, id {note}."
+        said = f"Kept in project {texts.flat(project)} as {asked.type}, id {note}."
+        if MASKED in json.dumps(stored) and MASKED not in asked.text + asked.why:
+            said += " A secret in it is masked."
         return said + (f" Much like {alike}: read it, and forget the one that no longer holds." if alike else "")
 
     async def _forget(self, asked: Forget, folder: str | None) -> str:
@@ -157,7 +166,8 @@ class Tools:
             return "Nothing of these ids is stored; `search` shows ids."
         if asked.confirm:
             rest = [texts.flat(text) for text in (*report["remains"], *report["problems"])]
-            return texts.block([f"Gone for good: {counts}.", *(texts.QUOTE + text for text in rest)])
+            still = ["Copies may remain in:", *(texts.QUOTE + text for text in rest)] if rest else []
+            return texts.block([f"Gone for good: {counts}.", *still])
         shown = [
             f"id {id_label(r['episode_id'])} {texts.QUOTE}{texts.flat(r['summary'])[:200]}" for r in report["shown"]
         ]
@@ -172,6 +182,8 @@ class Tools:
         if asked.project is None:
             return "\n".join(lines)
         params = {"cwd": folder} if asked.project == CURRENT else {"project": asked.project}
+        if asked.project == ALL:
+            raise GiveUp("a hand-off is of one project: `current`, or its name")
         if asked.project == CURRENT and not folder:
             raise GiveUp("the client does not say which folder it works in; name the project")
         handoff = await self._memory.call("GET", "/api/handoff", params=params)

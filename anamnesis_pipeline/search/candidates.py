@@ -36,18 +36,22 @@ class Candidates:
         """The full-text lists that this kind of question takes its candidates from, being searched from now on."""
         if query.mode is Mode.SEMANTIC:
             return []
-        matching = self._store.text.matching
-        literals = query.text.split() if query.mode is Mode.EXACT else literal_tokens(query.text)
+        matching, literals = self._store.text.matching, literal_tokens(query.text)
+        if query.mode is Mode.EXACT:  # whoever asks for a literal text wants to know whether it is there, all of it
+            search, words = (
+                (self._store.text.with_all, literals or query.text.split())
+                if query.min_score is None
+                else (matching, query.text.split())
+            )
+            return self._start([("exact", 1.0, partial(search, words, depth, where, analyzer="exact"))])
         started: list[Waiting] = []
         if literals and query.profile.literal:
             exact = partial(matching, literals, depth, where, analyzer="exact")
             started += self._start([("exact", query.profile.literal, exact)])
-        if query.mode is Mode.HYBRID:  # one after the other: the second finds the words read
-            words = content_words(query.text)
-            started += self._start(
-                [(f"words_{v}", 1.0, partial(matching, words, depth, where, variant=v)) for v in Variant]
-            )
-        return started
+        words = content_words(query.text)  # one list after the other: the second finds the words read
+        return started + self._start(
+            [(f"words_{v}", 1.0, partial(matching, words, depth, where, variant=v)) for v in Variant]
+        )
 
     def start_dense(self, space: Space, vector: NDArray[np.float32], where: Where, depth: int) -> list[Waiting]:
         """The lists of nearest vectors, being searched from now on."""

@@ -6,7 +6,9 @@ takes a second and some memory: it is imported in a thread at the first call, wh
 
 import logging
 from contextlib import AsyncExitStack
+from pathlib import PurePosixPath, PureWindowsPath
 from typing import TYPE_CHECKING
+from urllib.parse import unquote
 
 import anyio
 import anyio.to_thread
@@ -129,6 +131,12 @@ def _replayed(body: bytes, receive: Receive) -> Receive:
 
 
 def folder_named(request: object) -> str | None:
-    """The client's folder, as the address that it calls names it: `/mcp?folder=...`; None: it does not."""
-    folder = request.query_params.get("folder", "") if isinstance(request, Request) else ""
-    return None if not folder or folder.startswith("${") else folder[:4096]
+    """The client's folder, as the address that it calls names it: `/mcp?folder=...`; None: it does not.
+
+    Clients put the folder there as it is, so that all behind `folder=` is the folder, `+` and `&` included.
+    """
+    asked = request.scope["query_string"].decode("latin-1") if isinstance(request, Request) else ""
+    _, _, given = asked.partition("folder=")
+    folder = unquote(given)[:4096]
+    is_path = PurePosixPath(folder).is_absolute() or PureWindowsPath(folder).is_absolute()
+    return folder if is_path else None  # else a variable that was not filled in

@@ -27,8 +27,12 @@ from anamnesis_pipeline.store.context_base import SessionMemory, Shown
 CANDIDATES = 12
 """Hits that are looked at for one prompt."""
 QUOTE_TOKENS = 48
-"""Of one quote that answers a prompt. A block of 400 tokens has three of 48, and names what answers for 57% of 200
-prompts; with two of 64 for 51% (benchmarks/silence.py)."""
+"""Of one quote that answers a prompt, at the least. A block of 400 tokens has three of 48, and names what answers for
+57% of 200 prompts; with two of 64 for 51% (benchmarks/silence.py)."""
+LONGEST_QUOTE_TOKENS = 160
+"""Of one where few answer."""
+AROUND_QUOTE, AROUND_QUOTES = 45, 100
+"""Tokens of what is said of one quote, and around all of them, at the most."""
 ASKED_HEAD, ASKED_TAIL = 1_500, 500
 """Characters of a long prompt that are searched for: what is pasted between them says little of what is asked."""
 EMPTIED = frozenset({"clear", "compact"})
@@ -132,7 +136,7 @@ class ContextMaker:
         new = [hit for hit in clear if not known & {hit.episode.episode_id, *hit.also}]
         skipped["shown"] += len(clear) - len(new)
         parts = self._parts(hit.episode for hit in new)
-        return [Section("", [_item(hit, parts) for hit in new], QUOTE_TOKENS)]
+        return [Section("", [_item(hit, parts) for hit in new], _quote_tokens(asked.max_tokens, len(new)))]
 
     def _unseen(
         self, sections: Sequence[Section], session_id: str, memory: SessionMemory, skipped: Counter[str]
@@ -193,6 +197,12 @@ class ContextMaker:
 
     def _parts(self, episodes: Iterable[Episode]) -> dict[str, Part]:
         return {part.part_id: part for part in self._store.forgetting.parts([e.episode_id for e in episodes])}
+
+
+def _quote_tokens(most: int, quotes: int) -> int:
+    """Of each quote, so that few of them fill what many would."""
+    share = (most - AROUND_QUOTES) // max(quotes, 1) - AROUND_QUOTE
+    return min(max(share, QUOTE_TOKENS), LONGEST_QUOTE_TOKENS)
 
 
 def _own_session(asked: ContextRequest) -> str:

@@ -179,9 +179,10 @@ class TextIndex(Protocol):
         `exact` knows only Variant.TEXT. Very common words may be left out of the candidates when others are rare.
         """
 
-    def with_all(self, words: Sequence[str], k: int, where: Where) -> list[ScoredPassage]:
-        """Passages whose own text has all of `words`, best first by BM25; compared as `stem` does. Marks are no words,
-        and not asked for.
+    def with_all(self, words: Sequence[str], k: int, where: Where, *, analyzer: str = "stem") -> list[ScoredPassage]:
+        """Passages whose own text has all of `words`, best first by BM25. Marks are no words, and not asked for.
+
+        :param analyzer: how words are compared, as in `matching`.
         """
 
     def unknown(self, words: Sequence[str]) -> list[str]:

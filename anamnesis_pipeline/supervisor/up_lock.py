@@ -9,7 +9,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from anamnesis_pipeline.errors import AlreadyRunning, GiveUp
-from anamnesis_pipeline.settings import Settings
+from anamnesis_pipeline.settings import Settings, sidecar_url
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,6 +35,14 @@ def log_roots_in_use(settings: Settings) -> tuple[Path, ...]:
     """The log roots that a running `anamnesis up` was given, which may be others than this process knows."""
     running = read_lock(settings.home / "up.lock")
     return tuple(map(Path, running.log_roots)) if running else settings.log_roots
+
+
+def sidecar_in_use(settings: Settings) -> str:
+    """Address of the sidecar of this home: where a running `anamnesis up` serves it, which may be another port than
+    this process is told, else as configured.
+    """
+    running = read_lock(settings.home / "up.lock")
+    return running.sidecar if running else sidecar_url(settings)
 
 
 @contextmanager

@@ -3,6 +3,7 @@
 import re
 from pathlib import Path
 from typing import Any
+from urllib.parse import quote
 
 import httpx
 import pytest
@@ -62,6 +63,9 @@ def test_literal_text_is_found_exactly(sidecar: Sidecar) -> None:
     wanted = sidecar.post("The printer at 192.168.0.108. refuses SAVE_CONFIG")
     sidecar.post("The printer at 192.168.0.109 is fine")
     assert ids_in(client.call("search", query="192.168.0.108", mode="exact")) == [wanted]
+    assert ids_in(client.call("search", query="refuses SAVE_CONFIG", mode="exact")) == [wanted]
+    assert ids_in(client.call("search", query="the printer refuses", mode="exact")) == [wanted]
+    assert ids_in(client.call("search", query="printer LOAD_CONFIG", mode="exact")) == []
 
 
 def test_the_clients_project_is_searched_unless_all_are_asked_for(sidecar: Sidecar, tmp_path: Path) -> None:
@@ -70,7 +74,7 @@ def test_the_clients_project_is_searched_unless_all_are_asked_for(sidecar: Sidec
     (folder / ".git" / "config").write_text('[remote "origin"]\n\turl = git@github.com:acme/shop.git\n')
     here, elsewhere = sidecar.post("zeppelin here", project="acme/shop"), sidecar.post("zeppelin there", project="x/y")
     stdio = Client("stdio", sidecar.port, folder=str(folder))
-    http = Client("http", sidecar.port, folder=str(httpx.QueryParams({"f": str(folder)}))[2:])
+    http = Client("http", sidecar.port, folder=quote(str(folder)))
     for client in (stdio, http):
         answer = client.call("search", query="zeppelin")
         assert ids_in(answer) == [here]
@@ -100,7 +104,7 @@ def test_other_projects_are_told_nothing_of_a_private_one(sidecar: Sidecar) -> N
 
 def test_a_session_of_a_private_project_finds_its_own_among_all(sidecar: Sidecar, tmp_path: Path) -> None:
     (folder := tmp_path / "diary").mkdir()
-    client = Client("http", sidecar.port, folder=str(httpx.QueryParams({"f": str(folder)}))[2:])
+    client = Client("http", sidecar.port, folder=quote(str(folder)))
     own = sidecar.post("zeppelin diary", project=str(folder))
     open_one = sidecar.post("zeppelin plan", project="x/y")
     sidecar.services.store.settings.set("config.private_projects", [str(folder), "x/z"])
@@ -109,9 +113,32 @@ def test_a_session_of_a_private_project_finds_its_own_among_all(sidecar: Sidecar
     assert set(ids_in(client.call("timeline", project="all"))) == {own, open_one}
 
 
-def test_a_folder_that_claude_code_did_not_fill_in_is_none(sidecar: Sidecar) -> None:
-    client = Client("http", sidecar.port, folder="${CLAUDE_PROJECT_DIR}")
+@pytest.mark.parametrize("folder", ["${CLAUDE_PROJECT_DIR}", "$CLAUDE_PROJECT_DIR", "."])
+def test_a_folder_that_claude_code_did_not_fill_in_is_none(sidecar: Sidecar, folder: str) -> None:
+    client = Client("http", sidecar.port, folder=folder)
     assert "current project" not in client.call("search", query="zeppelin")
+
+
+@pytest.mark.parametrize("folder", ["/srv/c++proj", "/srv/r&d", "/srv/a=b"])
+def test_a_folder_stands_in_the_address_as_it_is(sidecar: Sidecar, folder: str) -> None:
+    assert f"current project {folder}:" in Client("http", sidecar.port, folder=folder).call("search", query="zeppelin")
+
+
+def test_a_note_that_is_kept_twice_is_one_and_says_so(sidecar: Sidecar) -> None:
+    client = Client("http", sidecar.port)
+    note = {"text": "The doorbell chime is wired to GPIO 17", "why": "It is free", "project": "acme"}
+    assert client.call("remember", **note).startswith("Kept in project acme")
+    assert client.call("remember", **note).startswith("Kept already in project acme")
+    (hit,) = [line for line in client.call("search", query="doorbell chime").split("\n") if "GPIO" in line]
+    assert hit.count("GPIO 17") == 1
+    assert "Why: It is free" in hit
+
+
+def test_a_secret_in_a_note_is_told_to_be_masked(sidecar: Sidecar) -> None:
+    client = Client("http", sidecar.port)
+    said = client.call("remember", text="The key is sk-ant-api03-" + "Zk3vQ9xW7bN1mT5rY8uP2sD4fG6hJ0aL" * 3 + "AA")
+    assert "A secret in it is masked" in said
+    assert "masked" not in client.call("remember", text="The port is 3010")
 
 
 def test_a_huge_record_is_read_in_pages_word_for_word(sidecar: Sidecar) -> None:

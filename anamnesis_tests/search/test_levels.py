@@ -67,9 +67,16 @@ def test_what_has_no_vector_yet_is_found_by_its_words(measured: Memory) -> None:
     assert new in measured.ids("Where did the violin teacher move?")
 
 
-@pytest.mark.parametrize("mode", [Mode.EXACT, Mode.SEMANTIC])
-def test_only_a_search_by_everything_may_find_nothing(measured: Memory, mode: Mode) -> None:
-    assert len(measured.ids("orchestra worker", mode=mode)) > 0
+def test_a_search_by_meaning_alone_always_finds_something(measured: Memory) -> None:
+    assert len(measured.ids("orchestra worker", mode=Mode.SEMANTIC)) > 0
+
+
+def test_a_literal_search_finds_what_has_all_of_it_or_anything_when_asked_for(measured: Memory) -> None:
+    wanted = measured.add("The orchestra hires a worker_42 today.")
+    assert measured.ids("orchestra worker_42", mode=Mode.EXACT) == [wanted]
+    assert measured.ids("who is worker_42?", mode=Mode.EXACT) == [wanted]
+    assert measured.ids("orchestra hired", mode=Mode.EXACT) == []
+    assert wanted in measured.ids("orchestra hired", mode=Mode.EXACT, min_score=0.0)
 
 
 def test_a_level_is_measured_anew_once_the_space_has_grown_by_half(memory: Memory) -> None:

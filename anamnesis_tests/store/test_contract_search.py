@@ -181,6 +181,23 @@ def test_ten_that_pass_give_ten_however_many_do_not(store: Store):
         assert len(hits) == 10
 
 
+def test_all_words_are_compared_as_the_analyzer_does(store: Store):
+    put(store, "a", "the gateway at 192.168.0.108. refused SAVE_CONFIG twice")
+    put(store, "b", "the gateways at 192.168.0.109 refuse nothing")
+
+    def having(*words: str, **options: str) -> list[str]:
+        return [hit.episode_id for hit in store.text.with_all(words, 10, Where(), **options)]
+
+    assert set(having("gateway", "refuse")) == {"a", "b"}
+    assert having("gateway", "refused", analyzer="exact") == ["a"]
+    assert having("192.168.0.108", "save_config", analyzer="exact") == ["a"]
+    assert having("gateways at", analyzer="exact") == ["b"]
+    assert having("save_config", "unheard", analyzer="exact") == []
+    assert having("...", analyzer="exact") == []
+    with pytest.raises(ValueError, match="analyzer"):
+        store.text.with_all(["gateway"], 1, Where(), analyzer="other")
+
+
 def test_hidden_projects_are_left_out_and_cost_no_results(store: Store):
     for number in range(60):
         put(store, f"a{number}", "shared word", project="me/diary", minute=number)

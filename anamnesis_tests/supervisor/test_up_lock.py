@@ -5,7 +5,8 @@ from pathlib import Path
 import pytest
 
 from anamnesis_pipeline.errors import AlreadyRunning, GiveUp
-from anamnesis_pipeline.supervisor.up_lock import Running, hold_lock, read_lock
+from anamnesis_pipeline.settings import Settings
+from anamnesis_pipeline.supervisor.up_lock import Running, hold_lock, read_lock, sidecar_in_use
 
 FIRST = Running(11, "life-1", "http://127.0.0.1:3010", "http://127.0.0.1:3000", ["/logs"])
 SECOND = Running(12, "life-2", "http://127.0.0.1:4010", "http://127.0.0.1:4000", [])
@@ -48,3 +49,11 @@ def test_a_lock_that_cannot_be_written_says_what_to_do(tmp_path: Path) -> None:
     (tmp_path / "up.lock").mkdir()
     with pytest.raises(GiveUp, match="ANAMNESIS_HOME"), hold_lock(tmp_path / "up.lock", FIRST):
         pass
+
+
+def test_the_sidecar_is_asked_where_a_running_one_serves(tmp_path: Path) -> None:
+    settings = Settings(home=tmp_path, port=3999)
+    assert sidecar_in_use(settings) == "http://127.0.0.1:3999"
+    with hold_lock(tmp_path / "up.lock", FIRST):
+        assert sidecar_in_use(settings) == FIRST.sidecar
+    assert sidecar_in_use(settings) == "http://127.0.0.1:3999"

@@ -83,9 +83,7 @@ class SqliteTextIndex:
         self, words: Sequence[str], k: int, where: Where, *, analyzer: str = "stem", variant: Variant = Variant.TEXT
     ) -> list[ScoredPassage]:
         """See `TextIndex.matching`."""
-        if analyzer not in ("stem", "exact"):
-            raise ValueError(f"analyzer {analyzer!r} is neither 'stem' nor 'exact'")
-        table, in_text = f"{analyzer}_index", analyzer == "stem" and variant is Variant.TEXT
+        table, in_text = _table_of(analyzer), analyzer == "stem" and variant is Variant.TEXT
         terms = self._asked(table, words, in_text)
         if not terms or k < 1:
             return []
@@ -93,18 +91,20 @@ class SqliteTextIndex:
             search = self._search(connection, table, in_text, k, where)
             return self._best(search, [term for term in self._counted_terms(search, terms) if term.passages])
 
-    def with_all(self, words: Sequence[str], k: int, where: Where) -> list[ScoredPassage]:
+    def with_all(self, words: Sequence[str], k: int, where: Where, *, analyzer: str = "stem") -> list[ScoredPassage]:
         """See `TextIndex.with_all`."""
-        asked = self._asked("stem_index", words, in_text=True)
-        if not asked or k < 1:
+        table, in_text = _table_of(analyzer), analyzer == "stem"
+        asked = [self._asked(table, [piece], in_text) for word in words for piece in word.split()]
+        if not any(asked) or k < 1:
             return []
         with self._database.read() as connection:
-            search = self._search(connection, "stem_index", True, k, where)
-            terms = self._counted_terms(search, asked)
-            if not all(term.passages for term in terms):
+            search = self._search(connection, table, in_text, k, where)
+            there = [[t for t in self._counted_terms(search, each) if t.passages] for each in asked if each]
+            if not all(there):
                 return []
-            every = " AND ".join(f"({term.match})" for term in terms)
-            ids = ids_behind(connection, "stem_index", every, -1).astype(np.int64)
+            terms = list({term.match: term for each in there for term in each}.values())
+            every = " AND ".join(f"({' OR '.join(term.match for term in each)})" for each in there)
+            ids = ids_behind(connection, table, every, -1).astype(np.int64)
             ids = ids[: np.searchsorted(ids, search.corpus.newest, side="right")]
             return _passing(search, ids, self._scores(search, ids, terms, terms))
 
@@ -270,6 +270,12 @@ class SqliteTextIndex:
             return ids, np.ones(len(ids))
         counts = (words.in_text if search.in_text else words.in_all)[: len(ids)]
         return ids[counts > 0], counts[counts > 0].astype(np.float64)
+
+
+def _table_of(analyzer: str) -> str:
+    if analyzer not in ("stem", "exact"):
+        raise ValueError(f"analyzer {analyzer!r} is neither 'stem' nor 'exact'")
+    return f"{analyzer}_index"
 
 
 def _is_common(term: _Term) -> bool:
