@@ -145,7 +145,7 @@ def _outcome(path: Path, changed: bool, what: str, dry_run: bool) -> str:
 
 
 def _change(path: Path, change: Change, *, dry_run: bool) -> bool:
-    """Whether a JSON file is changed; what it was before is kept beside it.
+    """Whether a JSON file is changed; what it was before is kept beside it. One that only ever held our entries goes.
 
     :raises GiveUp: it cannot be read or written, or `change` refuses it.
     """
@@ -157,13 +157,25 @@ def _change(path: Path, change: Change, *, dry_run: bool) -> bool:
         raise GiveUp(f"{path}: {exc}") from exc
     if after == before or dry_run:
         return after != before
-    if text:
-        _write(path.with_name(path.name + BACKUP), text.encode(), like=path)
+    backup = path.with_name(path.name + BACKUP)
+    is_ours = not any(after.values()) and not backup.exists()  # without a backup it held our entries alone
+    if text and not is_ours:
+        _write(backup, text.encode(), like=path)
     shown = json.dumps(after, ensure_ascii=False, indent=_indent(text)) + "\n"
     if _read(path)[1] != text:
         raise GiveUp(f"{path} is being changed by somebody else; try again")
-    _write(path, shown.encode(), like=path)
+    if is_ours:
+        _remove(path)
+    else:
+        _write(path, shown.encode(), like=path)
     return True
+
+
+def _remove(path: Path) -> None:
+    try:
+        path.unlink()
+    except OSError as exc:
+        raise GiveUp(f"{path} cannot be removed ({exc.strerror})") from exc
 
 
 def _read(path: Path) -> tuple[dict[str, Any], str]:

@@ -111,7 +111,11 @@ class Tools:
         del folder
         lines: list[str] = []
         for episode_id in dict.fromkeys(asked.ids):
-            record = await self._memory.call("GET", _path(episode_id), params={"include": "raw"})
+            path = _path(episode_id)
+            try:
+                record = await self._memory.call("GET", path, params={"include": "raw"})
+            except GiveUp as exc:
+                raise GiveUp(f"{texts.flat(episode_id)[:60]}: {exc}; `search` and `timeline` show whole ids") from exc
             lines += [*([""] if lines else []), *texts.record_lines(record)]
             if asked.around:
                 lines += await self._neighbours(record, asked.around)
@@ -130,7 +134,7 @@ class Tools:
             "include_superseded": True if asked.session else None,
         }  # fmt: skip
         page = await self._memory.call("GET", "/api/episodes", params=params)
-        lines = [texts.line(record) for record in page["items"]] or [_nothing(scope)]
+        lines = [texts.line(record) for record in page["items"]] or [_nothing(scope, asked.session)]
         if page["next_cursor"]:
             lines.append(f"(more: cursor={page['next_cursor']})")
         return texts.block([*filter(None, [scope.note]), f"({asked.order} first, times in UTC)", *lines])
@@ -270,7 +274,9 @@ def _titled(title: str, lines: list[str]) -> list[str]:
     return [title, *lines] if lines else []
 
 
-def _nothing(scope: Scope) -> str:
+def _nothing(scope: Scope, session: str | None = None) -> str:
+    if session:
+        return "Nothing of this session; its whole id is wanted, which `read` of one of its records shows."
     if scope.project:
         return f'Nothing in project {texts.flat(scope.project)}. project="all" covers everything.'
     return "Nothing. Other words, or mode=exact for literal text, may find it; else nothing is known."

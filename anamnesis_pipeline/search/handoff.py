@@ -31,7 +31,7 @@ RECENT = "Recent work, newest first:"
 FACTS = "Written down to be remembered:"
 
 _SAID = frozenset({SegmentKind.STATEMENT})
-_TALKED = frozenset({SegmentKind.STATEMENT, SegmentKind.PROMPT, SegmentKind.STEERING})
+_ASKED = frozenset({SegmentKind.PROMPT, SegmentKind.STEERING})
 _HANDOFF = re.compile(r"handoff|hand-off|hand_off", re.IGNORECASE)
 _IN_CONTEXT = re.compile(r"(?:.*/)?(?:CLAUDE(?:\.local)?|MEMORY)\.md", re.IGNORECASE)
 """Files that Claude Code reads into every session itself."""
@@ -104,9 +104,9 @@ def _decisions(work: Work) -> Iterator[Item]:
             yield Item(episode, episode.raw_exchange, SourceClass.FILE)
     for episode in work.talk:
         part = work.parts.get(episode.episode_id)
-        said = decisions_in(_text(part, _TALKED), 2) if part is not None else []
-        if said:
-            yield Item(episode, " ".join(said), SourceClass.ASSISTANT)
+        for speaker, kinds in ((SourceClass.USER, _ASKED), (SourceClass.ASSISTANT, _SAID)):
+            if said := decisions_in(_text(part, kinds), 2):
+                yield Item(episode, " ".join(said), speaker)
 
 
 def _loops(work: Work, sessions: Sequence[Sequence[Episode]]) -> Iterator[Item]:

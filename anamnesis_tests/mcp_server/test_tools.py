@@ -134,6 +134,13 @@ def test_a_note_that_is_kept_twice_is_one_and_says_so(sidecar: Sidecar) -> None:
     assert "Why: It is free" in hit
 
 
+def test_what_is_not_there_is_named(sidecar: Sidecar) -> None:
+    client = Client("http", sidecar.port)
+    assert "nowhere" in client.refused("read", ids=["nowhere"])
+    assert "whole id is wanted" in client.call("timeline", session="22222222")
+    assert "one project" in client.refused("status", project="all")
+
+
 def test_a_secret_in_a_note_is_told_to_be_masked(sidecar: Sidecar) -> None:
     client = Client("http", sidecar.port)
     said = client.call("remember", text="The key is sk-ant-api03-" + "Zk3vQ9xW7bN1mT5rY8uP2sD4fG6hJ0aL" * 3 + "AA")

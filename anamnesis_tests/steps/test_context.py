@@ -69,6 +69,16 @@ def test_the_hand_off_of_a_project_is_what_its_sessions_ended_with(home: Ingeste
     assert "on machine box:" in block
 
 
+def test_a_decision_is_told_as_the_words_of_whoever_said_it(home: Ingested, store: Store) -> None:
+    log = session_of(SESSION, "We decided to poll the boiler every 20 seconds.", "We decided to send a key with it.")
+    home.write(log.lines)
+    home.ingest()
+    said = {item.text: item.said_by.value for item in read_handoff(store, ["~/shop"]).decisions}
+    assert said == {
+        "We decided to poll the boiler every 20 seconds.": "user", "We decided to send a key with it.": "assistant",
+    }  # fmt: skip
+
+
 def test_what_arrives_is_in_the_next_hand_off(store: Store) -> None:
     put(store, "d1", "x", kind="decision", project="~/shop", summary="Keep SQLite.", minute=1)
     assert texts(read_handoff(store, ["~/shop"]), "decisions") == ["Keep SQLite."]
