@@ -11,7 +11,8 @@ from anamnesis_pipeline.search.trust import trust_factor
 
 LOW_VALUE_FACTOR = 0.9
 """On the score of routine, unless literal tokens alone were asked for."""
-PRIORITY_TAGS = frozenset({"critical", "correction"})
+CORRECTION = "correction"
+PRIORITY_TAGS = frozenset({"critical", CORRECTION})
 PRIORITY_FACTOR = 1.5
 TIME_FACTOR = 1.5
 """Of an episode of the time that the question names. On the 118 questions of LoCoMo that name one: recall@5 .67 against

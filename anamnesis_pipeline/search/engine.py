@@ -15,7 +15,7 @@ from anamnesis_pipeline.errors import AnamnesisError, EmbeddingQueueFull
 from anamnesis_pipeline.memory_layers import layer_of
 from anamnesis_pipeline.model import Episode, EpisodeHead, Space, StoredPassage, Where
 from anamnesis_pipeline.search.backlog import backlog_notes
-from anamnesis_pipeline.search.boosts import aged, factors_of
+from anamnesis_pipeline.search.boosts import CORRECTION, aged, factors_of
 from anamnesis_pipeline.search.candidates import Candidates, Waiting, answered, is_exhausted
 from anamnesis_pipeline.search.explaining import Explanation, answer_explanation, hit_explanation
 from anamnesis_pipeline.search.folding import fold
@@ -272,6 +272,7 @@ def _newer_first(query: SearchQuery, found: list[_Found], late: Mapping[int, flo
             not f.episode.session_id,
             late.get(f.passage.passage_id),
             f.vector,
+            CORRECTION in f.episode.tags,
         )
         for f in found
     ]

@@ -39,7 +39,8 @@ def asks_what_holds(question: str) -> bool:
 @dataclass(frozen=True, slots=True)
 class Statement:
     """What is shown of a hit. `answers` is its late interaction with the question and `vector` of unit length; None: it
-    is not embedded. `stands_alone`: it was posted, recorded or written down, and is no run of a transcript.
+    is not embedded. `stands_alone`: it was posted, recorded or written down, and is no run of a transcript. `corrects`:
+    it was kept as a correction.
     """
 
     text: str
@@ -48,16 +49,18 @@ class Statement:
     stands_alone: bool
     answers: float | None
     vector: NDArray[np.float32] | None
+    corrects: bool = False
 
 
 def newer_first(question: str, statements: Sequence[Statement]) -> list[int]:
     """The order in which to show them, as indexes: each before the older one that it seems to correct. The likeliest
-    such pairs are taken first, and a statement belongs to one of them.
+    such pairs are taken first, and a statement belongs to one of them, unless it was kept as a correction: that may
+    correct several.
     """
     order = list(range(len(statements)))
     paired: set[int] = set()
     for odds, newer, older in sorted(_corrections(question, statements[:LOOKED_AT]), reverse=True):
-        if odds < 0 or newer in paired or older in paired:
+        if odds < 0 or older in paired or (newer in paired and not statements[newer].corrects):
             continue
         paired |= {newer, older}
         place, ahead = order.index(newer), order.index(older)
@@ -77,9 +80,9 @@ def _corrections(question: str, seen: Sequence[Statement]) -> Iterator[tuple[flo
 
 
 def _comparable(newer: Statement, older: Statement) -> bool:
-    """Whether the one can correct the other at all."""
+    """Whether the one can correct the other at all. What a session said is corrected only by what is meant to."""
     short = max(len(newer.text), len(older.text)) <= STATEMENT_CHARS
-    alone = newer.stands_alone and older.stands_alone
+    alone = newer.stands_alone and (older.stands_alone or newer.corrects)
     return newer.when > older.when and newer.project == older.project and short and alone
 
 

@@ -1,6 +1,7 @@
 """Each stage of the ranking by itself."""
 
 import math
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 
 import numpy as np
@@ -136,6 +137,15 @@ def test_a_newer_statement_on_the_same_thing_precedes_the_one_it_corrects() -> N
     old, new = statement(OLD, 90, 1.0), statement(NEW, 10, 0.65, (0.5, 0.8))
     assert newer_first(QUESTION, [old, new]) == [1, 0]
     assert newer_first(QUESTION, [new, old]) == [0, 1]
+
+
+def test_what_a_session_said_is_corrected_only_by_what_was_kept_as_a_correction() -> None:
+    said = statement(OLD, 90, 1.0, stands_alone=False)
+    new = statement(NEW, 10, 0.65, (0.5, 0.8))
+    assert newer_first(QUESTION, [said, new]) == [0, 1]
+    assert newer_first(QUESTION, [said, replace(new, corrects=True)]) == [1, 0]
+    again = replace(said, when=said.when + timedelta(days=1))
+    assert newer_first(QUESTION, [said, again, replace(new, corrects=True)]) == [2, 0, 1]
 
 
 @pytest.mark.parametrize(
