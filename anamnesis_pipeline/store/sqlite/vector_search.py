@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from anamnesis_pipeline.model import ScoredPassage, Where
 from anamnesis_pipeline.store.sqlite.columns import json_list
 from anamnesis_pipeline.store.sqlite.connection import batches
+from anamnesis_pipeline.store.sqlite.few_vectors import FewVectors
 from anamnesis_pipeline.store.sqlite.filters import condition
 from anamnesis_pipeline.store.sqlite.vector_file import VectorFile
 from anamnesis_pipeline.store.sqlite.vector_tail import MAX_ROWS, TailView, best_first, from_blobs
@@ -46,14 +47,20 @@ class Question:
 
 
 def nearest(
-    connection: sqlite3.Connection, question: Question, file: VectorFile | None, tail: TailView, few: Ids | None
+    connection: sqlite3.Connection,
+    question: Question,
+    file: VectorFile | None,
+    tail: TailView,
+    few: Ids | None,
+    remembered: FewVectors,
 ) -> list[ScoredPassage]:
     """The k best passages that pass the filter, best first.
 
     :param few: all passages that pass, where they are few enough to be scanned.
+    :param remembered: their vectors.
     """
     if few is not None:
-        return _scan_few(connection, question, few)
+        return _scan_few(connection, question, few, remembered)
     found = _proposed(connection, question, file, tail)
     if found is None:
         return _scan_matching(connection, question)
@@ -95,19 +102,14 @@ def _passing(connection: sqlite3.Connection, question: Question, ids: Iterable[i
     )
 
 
-def _scan_few(connection: sqlite3.Connection, question: Question, few: Ids) -> list[ScoredPassage]:
+def _scan_few(
+    connection: sqlite3.Connection, question: Question, few: Ids, remembered: FewVectors
+) -> list[ScoredPassage]:
     """Exact: every passage of `few`; only the best are looked up."""
-    rows = connection.execute(
-        """SELECT v.passage_id, v.vec FROM json_each(?) j CROSS JOIN vectors v
-            ON v.passage_id = j.value AND v.space_id = ? AND v.variant = ?""",
-        (json_list(few.tolist()), question.space_id, question.variant),
-    )
-    keys, scores = [], [np.empty(0, np.float32)]
-    while page := rows.fetchmany(SCAN_ROWS):
-        keys += [key for key, _ in page]
-        scores.append(from_blobs([vec for _, vec in page], len(question.vector)) @ question.vector)
-    every = np.concatenate(scores)
-    top = {keys[place]: float(every[place]) for place in best_first(every, question.k)}
+    key = (question.space_id, question.variant, question.where)
+    ids, vectors = remembered.of(connection, key, few, len(question.vector))
+    scores = vectors @ question.vector
+    top = {int(ids[place]): float(scores[place]) for place in best_first(scores, question.k)}
     episodes = connection.execute(
         """SELECT p.passage_id, e.episode_id FROM json_each(?) j
             CROSS JOIN passages p ON p.passage_id = j.value

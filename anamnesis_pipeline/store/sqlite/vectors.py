@@ -17,6 +17,7 @@ from anamnesis_pipeline.store.base import MAX_ROWS_PER_WRITE, IndexReport, Pendi
 from anamnesis_pipeline.store.sqlite import pending, vector_search
 from anamnesis_pipeline.store.sqlite.columns import instant, json_list, moment
 from anamnesis_pipeline.store.sqlite.connection import Database, batches
+from anamnesis_pipeline.store.sqlite.few_vectors import FewVectors
 from anamnesis_pipeline.store.sqlite.filters import is_selective
 from anamnesis_pipeline.store.sqlite.index_files import IndexFiles
 from anamnesis_pipeline.store.sqlite.passage_rows import SELECT_PASSAGES, read_row
@@ -43,7 +44,7 @@ class SqliteVectors:
 
     def __init__(self, database: Database, index_dir: Path, few: PassingPassages) -> None:
         self._database = database
-        self._few = few
+        self._few, self._few_vectors = few, FewVectors()
         self._files = IndexFiles(database, index_dir)
         self._lock = threading.Lock()
         self._tails: dict[tuple[int, str], VectorTail] = {}
@@ -97,7 +98,8 @@ class SqliteVectors:
             tail = self._tail(row, variant).view(connection, current.row.covered_seq if current else 0)
             question = vector_search.Question(row.space_id, variant, vector, k, where)
             few = self._few.of(connection, where) if is_selective(where) else None
-            return vector_search.nearest(connection, question, current.file if current else None, tail, few)
+            file = current.file if current else None
+            return vector_search.nearest(connection, question, file, tail, few, self._few_vectors)
 
     def tokens(self, space: str, passage_ids: Sequence[int]) -> TokenRows:
         """See `VectorIndex.tokens`."""
