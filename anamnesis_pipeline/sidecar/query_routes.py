@@ -82,8 +82,8 @@ def queries_body(store: Store, engine: Engine, limit: int) -> QueriesOut:
             "track": False,
             "top_k": LOOKED_AT,
             "explain": True,
+            "min_score": 0.0 if mode is Mode.EXACT else None,  # a question need not stand there to the letter
         }
-        body.pop("min_score", None)
         return engine.search(SearchIn.model_validate(body).question()).hits
 
     report = query_report(store, ask, limit)

@@ -92,7 +92,7 @@ def test_nothing_is_remembered_of_a_private_project_nor_where_the_user_wants_non
 ) -> None:
     post("The zeppelin hangar", project="acme/api")
     services.store.settings.set("config.private_projects", ["api"])
-    assert ask(client, "zeppelin")
+    assert ask(client, "zeppelin", include_private=["*"])
     ask(client, "submarine", project=named, mode="exact")
     assert counts(client) == (0, 0, 0)
     ask(client, "submarine", mode="exact")
