@@ -43,6 +43,10 @@ hits with ids for `read`; nothing relevant returns nothing. Without a query: the
     mode: Annotated[
         Literal["hybrid", "semantic", "exact"], Field(description="exact: error texts, ids, paths, versions")
     ] = "hybrid"
+    rank: Annotated[
+        Literal["default", "facts", "recent"],
+        Field(description="facts: what was written down first; recent: age counts"),
+    ] = "default"
 
 
 class Read(_Arguments):

@@ -94,7 +94,7 @@ class Tools:
             return await self._timeline(recent, folder, kinds=asked.kind)
         scope = await self._scope(asked.project, folder)
         body = {
-            "query": asked.query, "top_k": asked.limit, "mode": asked.mode,
+            "query": asked.query, "top_k": asked.limit, "mode": asked.mode, "profile": asked.rank,
             "project": scope.project, "include_private": scope.include_private, "kind": asked.kind,
             "since": since_of(asked.since), "until": until_of(asked.until),
         }  # fmt: skip

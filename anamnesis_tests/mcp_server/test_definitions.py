@@ -9,7 +9,7 @@ from anamnesis_pipeline.mcp_server.definitions import ARGUMENTS, definitions
 from anamnesis_pipeline.mcp_server.instructions import INSTRUCTIONS
 
 KEYS = {
-    "search": ["query", "project", "since", "until", "kind", "limit", "mode"],
+    "search": ["query", "project", "since", "until", "kind", "limit", "mode", "rank"],
     "read": ["ids", "page", "around"],
     "timeline": ["project", "session", "since", "until", "order", "limit", "cursor"],
     "remember": ["text", "type", "why", "tags", "project"],

@@ -37,6 +37,14 @@ def test_a_session_uses_all_six_tools(client: Client, sidecar: Sidecar) -> None:
     assert ids_in(client.call("search", query="zeppelin")) == [first]
 
 
+def test_age_counts_when_asked_for(sidecar: Sidecar) -> None:
+    client = Client("http", sidecar.port)
+    old = sidecar.post("zeppelin hangar zeppelin", timestamp="2020-03-01T10:00:00Z")
+    new = sidecar.post("a zeppelin flew over the new town hall")
+    assert ids_in(client.call("search", query="zeppelin hangar")) == [old, new]
+    assert ids_in(client.call("search", query="zeppelin hangar", rank="recent")) == [new, old]
+
+
 def test_the_newest_are_listed_without_a_query(client: Client, sidecar: Sidecar) -> None:
     ids = [sidecar.post(f"turn {day}", timestamp=f"2026-03-0{day}T10:00:00Z") for day in (1, 2, 3)]
     assert ids_in(client.call("search", limit=2)) == ids[:0:-1]
