@@ -265,9 +265,13 @@ def checked(name: str, given: Mapping[str, Any] | None) -> Any:
     try:
         return model.model_validate(dict(given or {}))
     except ValidationError as exc:
-        wrong = [f"{'.'.join(map(str, error['loc'])) or name}: {error['msg']}" for error in exc.errors()[:5]]
+        wrong = [f"{'.'.join(map(str, error['loc'])) or name}: {_problem(error)}" for error in exc.errors()[:5]]
         known = ", ".join(model.model_fields)
         raise GiveUp(f"{'; '.join(texts.flat(text)[:200] for text in wrong)} (arguments: {known})") from exc
+
+
+def _problem(error: Mapping[str, Any]) -> str:
+    return "is not a known argument" if error["type"] == "extra_forbidden" else str(error["msg"])
 
 
 def _titled(title: str, lines: list[str]) -> list[str]:

@@ -147,6 +147,7 @@ def test_what_is_not_there_is_named(sidecar: Sidecar) -> None:
     assert "nowhere" in client.refused("read", ids=["nowhere"])
     assert "whole id is wanted" in client.call("timeline", session="22222222")
     assert "one project" in client.refused("status", project="all")
+    assert "qeury: is not a known argument" in client.refused("search", qeury="zeppelin")
 
 
 def test_a_secret_in_a_note_is_told_to_be_masked(sidecar: Sidecar) -> None:
