@@ -165,7 +165,7 @@ class SshHost:
         come ahead of their reader in one stream.
         """
         self._readers.renew()
-        return Fetching(self._link, self.read, self._size_of, files)
+        return Fetching(self._link, self.read, files)
 
     def read(self, path: str, offset: int, length: int) -> bytes:
         """At most `length` bytes of a file; empty at its end.
@@ -188,9 +188,6 @@ class SshHost:
         self._readers.close()
         self._shell.close()
         self._by_shell.close()
-
-    def _size_of(self, path: str) -> int:
-        return self._stat(path).size
 
     def _stat(self, path: str) -> Attributes:
         if not self._has_no_sftp:

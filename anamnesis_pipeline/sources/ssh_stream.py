@@ -2,7 +2,7 @@
 
 import shlex
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
@@ -37,17 +37,12 @@ class Fetching:
     What was read stays as long as there is room, and can be read again.
     """
 
-    def __init__(
-        self, link: SshLink, read: Read, size_of: Callable[[str], int], files: Sequence[tuple[str, int]]
-    ) -> None:
+    def __init__(self, link: SshLink, read: Read, files: Sequence[tuple[str, int]]) -> None:
         """:param read: of a range, for what does not come in a stream.
-
-        :param size_of: a file's size as it is now.
         :param files: (absolute path, size) in the order they will be read.
         """
         self._link = link
         self._read_range = read
-        self._size_of = size_of
         small = list(dict.fromkeys(path for path, size in files if size <= SMALL_BYTES))
         self._files = small
         self._number = {path: number for number, path in enumerate(small)}
@@ -144,7 +139,7 @@ class Fetching:
 
     def _take(self, files: Sequence[tuple[int, bytes]]) -> bool:
         """Keep files for their reader, by number; False: there will be none."""
-        whole = [(number, data) for number, data in files if self._is_whole(number, data)]
+        whole = [(number, data) for number, data in files if is_whole(data)]
         size = sum(len(data) for _, data in whole)
         with self._changed:
             while not self._is_left and not self._has_room(size):
@@ -164,13 +159,6 @@ class Fetching:
             self._bytes -= len(self._arrived.pop(oldest))
         return True
 
-    def _is_whole(self, number: int, data: bytes) -> bool:
-        """Whether a file that ends in zeros has them itself: `tar` adds some to one that shrinks while it is read."""
-        try:
-            return not data.endswith(b"\0") or self._size_of(self._files[number]) >= len(data)
-        except SourceUnreadable:
-            return False
-
     def _read_apart(self, first: int) -> None:
         """Read the rest one by one, some at a time."""
         with ThreadPoolExecutor(SESSIONS, thread_name_prefix="sftp") as pool:
@@ -187,6 +175,13 @@ class Fetching:
             return self._read_range(path, 0, GROWN_BYTES)
         except SourceUnreadable:  # its reader will hear of it
             return None
+
+
+def is_whole(data: bytes) -> bool:
+    """Whether a file from a stream is as it was: `tar` fills one that shrinks while it is read with zeros. What ends in
+    zeros is read in ranges: that it has its former size again by then would prove nothing.
+    """
+    return not data.endswith(b"\0")
 
 
 def _handfuls(members: Iterator[tuple[bytes, bytes]]) -> Iterator[list[tuple[bytes, bytes]]]:
