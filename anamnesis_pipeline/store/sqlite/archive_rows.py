@@ -10,8 +10,8 @@ from typing import Any
 
 from anamnesis_pipeline.archive_model import ArchiveBase, ArchiveFrame
 from anamnesis_pipeline.model import Occurrence
-from anamnesis_pipeline.store.sqlite.columns import json_list
 from anamnesis_pipeline.store.sqlite.connection import Database
+from anamnesis_pipeline.store.values import json_list
 
 _COLUMNS = """generation, first_line, lines, archive_offset, archive_bytes, revision, mark,
     base_source, base_path, base_generation, base_revision, base_offset, base_bytes"""

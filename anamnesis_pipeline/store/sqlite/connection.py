@@ -4,15 +4,13 @@ import os
 import shutil
 import sqlite3
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import closing, contextmanager, suppress
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import TypeVar
 
 from anamnesis_pipeline.errors import AnamnesisError, GiveUp, StoreBusy, StoreCorrupt, StoreFull
-from anamnesis_pipeline.store.base import MAX_ROWS_PER_WRITE
-from anamnesis_pipeline.store.sqlite.exact_terms import exact_terms
+from anamnesis_pipeline.store.exact_terms import exact_terms
 
 BUSY_TIMEOUT_S = 30.0
 PAGE_CACHE_KIB = 32_768
@@ -55,14 +53,6 @@ _OUR_ERRORS: tuple[tuple[set[int], type[AnamnesisError], str], ...] = (
     ),
     ({sqlite3.SQLITE_TOOBIG}, GiveUp, "{path}: one value is larger than SQLite stores ({problem}); split it"),
 )
-
-T = TypeVar("T")
-
-
-def batches(rows: Sequence[T], size: int = MAX_ROWS_PER_WRITE) -> Iterator[Sequence[T]]:
-    """`rows` in runs of at most `size`."""
-    for start in range(0, len(rows), size):
-        yield rows[start : start + size]
 
 
 class Database:

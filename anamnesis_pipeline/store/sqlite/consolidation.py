@@ -6,11 +6,12 @@ from datetime import UTC, datetime
 
 from anamnesis_pipeline.errors import EpisodeNotFound
 from anamnesis_pipeline.model import Episode, Passage
+from anamnesis_pipeline.store import episode_values
 from anamnesis_pipeline.store.consolidation_base import ChangedSession, Link, Regime, Settlement, Unsuperseded
 from anamnesis_pipeline.store.sqlite import consolidation_rows, episode_rows, passage_rows, pending
-from anamnesis_pipeline.store.sqlite.columns import instant, json_list
 from anamnesis_pipeline.store.sqlite.connection import Database
 from anamnesis_pipeline.store.sqlite.episode_rows import SET_STATUS
+from anamnesis_pipeline.store.values import instant, json_list
 
 _LINK = """INSERT INTO consolidated (episode_id, canonical, regime) VALUES (?, ?, ?)
     ON CONFLICT (episode_id) DO UPDATE SET canonical = excluded.canonical, regime = excluded.regime"""
@@ -75,7 +76,7 @@ class SqliteConsolidation:
 
     def merge(self, merged: Episode, passages: Sequence[Passage], members: Sequence[Episode]) -> bool:
         """See `ConsolidationRecords.merge`."""
-        merged, passages = episode_rows.storable(merged), passage_rows.storable(passages)
+        merged, passages = episode_values.storable(merged), episode_values.storable_passages(passages)
         with self._database.write() as connection:
             if not _are_as_they_were(connection, members) or _exists(connection, merged.episode_id):
                 return False

@@ -8,8 +8,8 @@ from datetime import UTC, datetime
 
 from anamnesis_pipeline.model import RESERVED_SOURCES, Episode
 from anamnesis_pipeline.store.consolidation_base import Link, Regime
-from anamnesis_pipeline.store.sqlite.columns import instant, json_list
 from anamnesis_pipeline.store.sqlite.episode_rows import SET_STATUS
+from anamnesis_pipeline.store.values import instant, json_list
 
 NOTE = """INSERT INTO unconsolidated (session_id, noted) VALUES (?, 1)
     ON CONFLICT (session_id) DO UPDATE SET noted = noted + 1"""

@@ -16,9 +16,9 @@ from anamnesis_pipeline.store.context_base import (
     SessionMemory,
     Shown,
 )
-from anamnesis_pipeline.store.sqlite.columns import clean, instant, moment
 from anamnesis_pipeline.store.sqlite.connection import Database
 from anamnesis_pipeline.store.sqlite.episode_rows import SELECT_EPISODES, read_row
+from anamnesis_pipeline.store.values import clean, instant, moment
 
 
 class SqliteContext:

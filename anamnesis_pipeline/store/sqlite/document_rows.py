@@ -12,12 +12,13 @@ from typing import Any
 
 from anamnesis_pipeline.document_model import source_tag
 from anamnesis_pipeline.model import FileCursor, Part, record_id
+from anamnesis_pipeline.store import part_values
 from anamnesis_pipeline.store.base import MAX_ROWS_PER_WRITE
+from anamnesis_pipeline.store.batching import batches
 from anamnesis_pipeline.store.document_base import ParsedDocument, Settled, Sighting, Unsettled, Verdict
 from anamnesis_pipeline.store.section_succession import successors
 from anamnesis_pipeline.store.sqlite import part_rows, unsettled_rows
-from anamnesis_pipeline.store.sqlite.columns import clean, instant, json_list
-from anamnesis_pipeline.store.sqlite.connection import Database, batches
+from anamnesis_pipeline.store.sqlite.connection import Database
 from anamnesis_pipeline.store.sqlite.episode_rows import SET_STATUS
 from anamnesis_pipeline.store.sqlite.ingest_records import (
     FILE_COLUMNS,
@@ -26,6 +27,7 @@ from anamnesis_pipeline.store.sqlite.ingest_records import (
     stored_version,
     write_cursor,
 )
+from anamnesis_pipeline.store.values import clean, instant, json_list
 from anamnesis_pipeline.summary_model import MAX_RECORDS
 
 _COLUMNS = ", ".join(field.name for field in fields(Sighting))
@@ -214,10 +216,10 @@ def _write_part(connection: sqlite3.Connection, part: Part, sighting: Sighting) 
     is_own = (source, path) == (sighting.source, sighting.path)
     if not is_own and _is_present(connection, source, path, part.part_id):
         return False
-    facts, seen = part.section, part_rows.unpack_section(known[-1])
+    facts, seen = part.section, part_values.unpack_section(known[-1])
     if facts is not None and seen is not None:
         facts = replace(facts, seen=seen.seen)
-    new = [clean(part.project), clean(part.cwd), clean(part.prompt), part.ordinal, part_rows.pack_section(facts)]
+    new = [clean(part.project), clean(part.cwd), clean(part.prompt), part.ordinal, part_values.pack_section(facts)]
     if not is_own or new != known:
         _move_part(connection, part.part_id, (part.source, part.path, *new))
     return False
@@ -247,11 +249,11 @@ def _rehome(connection: sqlite3.Connection, went: Sighting) -> None:
     ).fetchone()
     if row is None or part is None or part[:2] != (went.source, went.path):
         return
-    other, facts = _read_row(row), part_rows.unpack_section(part[4])
+    other, facts = _read_row(row), part_values.unpack_section(part[4])
     if facts is not None:
         tags = _tags_of_source(connection, facts.tags, went.source, other.source)
         facts = replace(facts, first_line=other.first_line, last_line=other.last_line, tags=tags)
-    values = (other.source, other.path, part[2], other.cwd, part[3], other.ordinal, part_rows.pack_section(facts))
+    values = (other.source, other.path, part[2], other.cwd, part[3], other.ordinal, part_values.pack_section(facts))
     _move_part(connection, went.part_id, values)
 
 

@@ -5,15 +5,16 @@
 
 import sqlite3
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
-from typing import TypeVar
 
 from anamnesis_pipeline.errors import EpisodeConflict, EpisodeNotFound
 from anamnesis_pipeline.message_keys import borrowed_key
 from anamnesis_pipeline.model import Episode, EpisodeHead, Passage, StoredPassage, Where
+from anamnesis_pipeline.store import episode_values
 from anamnesis_pipeline.store.base import MAX_ROWS_PER_WRITE, EpisodePage, Publication, PutReport
+from anamnesis_pipeline.store.batching import batches, by_rows
 from anamnesis_pipeline.store.paging import cursor_after, read_cursor
 from anamnesis_pipeline.store.sqlite import (
     consolidation_rows,
@@ -23,14 +24,13 @@ from anamnesis_pipeline.store.sqlite import (
     pending,
     unsettled_rows,
 )
-from anamnesis_pipeline.store.sqlite.columns import instant, json_list
-from anamnesis_pipeline.store.sqlite.connection import Database, batches
+from anamnesis_pipeline.store.sqlite.connection import Database
 from anamnesis_pipeline.store.sqlite.episode_rows import SELECT_EPISODES, SELECT_HEADS, SET_STATUS
 from anamnesis_pipeline.store.sqlite.filters import condition
 from anamnesis_pipeline.store.sqlite.passage_rows import SELECT_PASSAGES
+from anamnesis_pipeline.store.values import instant, json_list
 
 Written = tuple[Episode, Sequence[Passage]]
-T = TypeVar("T")
 
 _EDITED, _REWRITTEN = 1, 2
 """A client edited fields of the episode; a client edited its raw text, too."""
@@ -45,7 +45,7 @@ class SqliteEpisodes:
     def put(self, episodes: Sequence[Written]) -> PutReport:
         """See `EpisodeRecords.put`."""
         outcomes: Counter[str] = Counter()
-        for batch in _by_rows(_storable(episodes), _rows):
+        for batch in by_rows(_storable(episodes), _rows):
             with self._database.write() as connection:
                 done = [_put(connection, episode, passages) for episode, passages in batch]
             outcomes.update(done)
@@ -55,7 +55,7 @@ class SqliteEpisodes:
         """See `EpisodeRecords.publish`."""
         outcomes: Counter[str] = Counter()
         ready = [replace(each, episodes=_storable(each.episodes)) for each in publications]
-        for batch in _by_rows(ready, lambda each: sum(map(_rows, each.episodes))):
+        for batch in by_rows(ready, lambda each: sum(map(_rows, each.episodes))):
             with self._database.write() as connection:
                 done = [outcome for each in batch for outcome in _publish(connection, each)]
             outcomes.update(done)
@@ -63,7 +63,7 @@ class SqliteEpisodes:
 
     def create(self, episode: Episode, passages: Sequence[Passage]) -> bool:
         """See `EpisodeRecords.create`."""
-        episode, passages = episode_rows.storable(episode), passage_rows.storable(passages)
+        episode, passages = episode_values.storable(episode), episode_values.storable_passages(passages)
         with self._database.write() as connection:
             if (stored := _stored(connection, episode.episode_id)) is not None:
                 if stored[1] == episode.content_hash:
@@ -78,7 +78,7 @@ class SqliteEpisodes:
 
     def replace(self, episode: Episode, passages: Sequence[Passage], expected_hash: str) -> None:
         """See `EpisodeRecords.replace`."""
-        episode, passages = episode_rows.storable(episode), passage_rows.storable(passages)
+        episode, passages = episode_values.storable(episode), episode_values.storable_passages(passages)
         with self._database.write() as connection:
             stored = _stored(connection, episode.episode_id)
             if stored is None:
@@ -218,26 +218,14 @@ class SqliteEpisodes:
 
 
 def _storable(episodes: Sequence[Written]) -> list[Written]:
-    return [(episode_rows.storable(episode), passage_rows.storable(passages)) for episode, passages in episodes]
+    return [
+        (episode_values.storable(episode), episode_values.storable_passages(passages)) for episode, passages in episodes
+    ]
 
 
 def _rows(written: Written) -> int:
     """Rows of an episode."""
     return 1 + len(written[1])
-
-
-def _by_rows(items: Sequence[T], rows_of: Callable[[T], int]) -> Iterator[list[T]]:
-    """Runs of items whose rows fit one transaction; an item is never divided."""
-    batch: list[T] = []
-    rows = 0
-    for item in items:
-        if batch and rows + rows_of(item) > MAX_ROWS_PER_WRITE:
-            yield batch
-            batch, rows = [], 0
-        batch.append(item)
-        rows += rows_of(item)
-    if batch:
-        yield batch
 
 
 def _publish(connection: sqlite3.Connection, publication: Publication) -> list[str]:
@@ -261,7 +249,7 @@ def _put(connection: sqlite3.Connection, episode: Episode, passages: Sequence[Pa
         return "unchanged"
     if stored is not None and stored[3] == _EDITED:
         episode, passages = _with_edits(connection, episode, passages)
-    if stored is not None and stored[2] == episode_rows.stored_hash(episode, passages):
+    if stored is not None and stored[2] == episode_values.stored_hash(episode, passages):
         return "unchanged"
     _write(connection, episode, passages)
     return "created" if stored is None else "updated"

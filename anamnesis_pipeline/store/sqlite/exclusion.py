@@ -9,11 +9,12 @@ from dataclasses import astuple
 from datetime import datetime
 
 from anamnesis_pipeline.model import Part
+from anamnesis_pipeline.store import part_values
+from anamnesis_pipeline.store.batching import batches
 from anamnesis_pipeline.store.exclusion_base import BuriedSection, Lifted, Tombstone
-from anamnesis_pipeline.store.sqlite import part_rows
-from anamnesis_pipeline.store.sqlite.columns import clean, instant, json_list, moment
-from anamnesis_pipeline.store.sqlite.connection import Database, batches
+from anamnesis_pipeline.store.sqlite.connection import Database
 from anamnesis_pipeline.store.sqlite.part_rows import PART_COLUMNS
+from anamnesis_pipeline.store.values import clean, instant, json_list, moment
 
 _AMONG = "IN (SELECT value FROM json_each(?))"
 _AMONG_FIRST = "IN (SELECT value FROM json_each(?1))"
@@ -34,7 +35,7 @@ class SqliteExclusion:
                     ORDER BY part_id LIMIT ?""",
                 (source, after, limit),
             )
-            return [part_rows.read_row(row) for row in rows]
+            return [part_values.read_part(row) for row in rows]
 
     def hold(self, rule_of: Mapping[str, str]) -> int:
         """See `ExclusionRecords.hold`."""

@@ -12,8 +12,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from anamnesis_pipeline.model import Where
-from anamnesis_pipeline.store.sqlite.columns import json_list
 from anamnesis_pipeline.store.sqlite.vector_tail import from_blobs
+from anamnesis_pipeline.store.values import json_list
 
 MOST_BYTES = 128 * 2**20
 """Of all that is remembered: two variants of two filters that leave 20,000 passages, at 384 dimensions."""

@@ -1,8 +1,8 @@
 """`Where` as SQL over `episodes e`. The only place that knows both."""
 
 from anamnesis_pipeline.model import Where
-from anamnesis_pipeline.store.sqlite.columns import instant, json_list
 from anamnesis_pipeline.store.sqlite.layer_terms import layer_terms
+from anamnesis_pipeline.store.values import instant, json_list
 
 Condition = tuple[str, list[str]]
 """SQL that stands after WHERE, and its parameters in order."""

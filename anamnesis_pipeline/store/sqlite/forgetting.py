@@ -8,14 +8,17 @@ from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, datetime
 
 from anamnesis_pipeline.model import Episode, Part, Passage
+from anamnesis_pipeline.store import episode_values, part_values
+from anamnesis_pipeline.store.batching import batches
 from anamnesis_pipeline.store.forget_base import CachedReply, Selection
 from anamnesis_pipeline.store.sqlite import episode_rows, llm_records, part_rows, passage_rows, pending, typed_rows
-from anamnesis_pipeline.store.sqlite.columns import instant, json_list
-from anamnesis_pipeline.store.sqlite.connection import Database, batches
+from anamnesis_pipeline.store.sqlite.connection import Database
 from anamnesis_pipeline.store.sqlite.episodes import drop_merge
 from anamnesis_pipeline.store.sqlite.part_rows import PART_COLUMNS
 from anamnesis_pipeline.store.sqlite.scrubbing import Scrubbing
-from anamnesis_pipeline.store.sqlite.summary_rows import publication_hash, rewrite_summary
+from anamnesis_pipeline.store.sqlite.summary_rows import rewrite_summary
+from anamnesis_pipeline.store.summary_values import publication_hash
+from anamnesis_pipeline.store.values import instant, json_list
 from anamnesis_pipeline.summary_model import Summary
 
 PARTS_PER_WRITE = 50
@@ -98,7 +101,7 @@ class SqliteForgetting:
                 f"SELECT {PART_COLUMNS} FROM parts WHERE part_id IN (SELECT value FROM json_each(?)) ORDER BY part_id",
                 (json_list(part_ids),),
             )
-            return [part_rows.read_row(row) for row in rows]
+            return [part_values.read_part(row) for row in rows]
 
     def parts_of_files(self, files: Iterable[tuple[str, str]]) -> list[Part]:
         """See `ForgetRecords.parts_of_files`."""
@@ -109,7 +112,7 @@ class SqliteForgetting:
                     f"SELECT {PART_COLUMNS} FROM parts WHERE source = ? AND path = ? ORDER BY ordinal, part_id",
                     (source, path),
                 )
-                found += map(part_rows.read_row, rows)
+                found += map(part_values.read_part, rows)
         return found
 
     def parts_after(self, part_id: str, limit: int) -> list[Part]:
@@ -118,7 +121,7 @@ class SqliteForgetting:
             rows = connection.execute(
                 f"SELECT {PART_COLUMNS} FROM parts WHERE part_id > ? ORDER BY part_id LIMIT ?", (part_id, limit)
             )
-            return [part_rows.read_row(row) for row in rows]
+            return [part_values.read_part(row) for row in rows]
 
     def replace_parts(self, parts: Sequence[Part], *, resummarize: bool = False) -> int:
         """See `ForgetRecords.replace_parts`."""
@@ -151,7 +154,7 @@ class SqliteForgetting:
 
     def rewrite_episode(self, episode: Episode, passages: Sequence[Passage]) -> bool:
         """See `ForgetRecords.rewrite_episode`."""
-        episode, passages = episode_rows.storable(episode), passage_rows.storable(passages)
+        episode, passages = episode_values.storable(episode), episode_values.storable_passages(passages)
         with self._database.write() as connection:
             row = connection.execute(
                 "SELECT raw_exchange FROM episodes JOIN episode_texts USING (episode_key) WHERE episode_id = ?",

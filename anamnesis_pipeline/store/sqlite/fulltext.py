@@ -12,15 +12,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from anamnesis_pipeline.model import ScoredPassage, Variant, Where
-from anamnesis_pipeline.store.sqlite.columns import clean, json_list
+from anamnesis_pipeline.store.exact_terms import exact_phrases
 from anamnesis_pipeline.store.sqlite.common_words import ROWS_READ_PER_LIST, CommonWords, idf
 from anamnesis_pipeline.store.sqlite.connection import Database
-from anamnesis_pipeline.store.sqlite.exact_terms import exact_phrases
 from anamnesis_pipeline.store.sqlite.filters import condition, is_selective
 from anamnesis_pipeline.store.sqlite.index_terms import IndexTerms
 from anamnesis_pipeline.store.sqlite.passage_lengths import Corpus, PassageLengths
 from anamnesis_pipeline.store.sqlite.passing import PassingPassages
 from anamnesis_pipeline.store.sqlite.word_lists import Wanted, WordLists, ids_behind
+from anamnesis_pipeline.store.values import clean, json_list
 
 RARE_ROWS = 5_000
 """A word in more passages than this is common: candidates are not taken from it while others are rare."""

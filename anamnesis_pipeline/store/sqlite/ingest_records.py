@@ -12,15 +12,17 @@ from typing import Any
 from anamnesis_pipeline.archive_model import ArchiveFrame, DeadLetter
 from anamnesis_pipeline.message_keys import agent_key
 from anamnesis_pipeline.model import EXCLUDED, FileCursor, Part, Source
+from anamnesis_pipeline.store import part_values
 from anamnesis_pipeline.store.base import MAX_ROWS_PER_WRITE
+from anamnesis_pipeline.store.batching import batches
 from anamnesis_pipeline.store.ingest_base import ParsedChunk, SourceCounts
 from anamnesis_pipeline.store.sqlite import message_rows, part_rows, session_rows, typed_rows
 from anamnesis_pipeline.store.sqlite.archive_rows import SqliteArchive, insert_frame, may_lean
-from anamnesis_pipeline.store.sqlite.columns import clean, instant, json_list
-from anamnesis_pipeline.store.sqlite.connection import Database, batches
+from anamnesis_pipeline.store.sqlite.connection import Database
 from anamnesis_pipeline.store.sqlite.part_rows import PART_COLUMNS
 from anamnesis_pipeline.store.sqlite.summary_records import SqliteSummaries
 from anamnesis_pipeline.store.sqlite.summary_rows import read_summary
+from anamnesis_pipeline.store.values import clean, instant, json_list
 from anamnesis_pipeline.summary_model import Summary
 
 FILE_COLUMNS = """source, path, device, inode, size, mtime_ns, head_hash, head_bytes, "offset", generation, lines,
@@ -135,7 +137,7 @@ class SqliteIngest(SqliteArchive, SqliteSummaries):
                     WHERE part_id = ? AND part_id NOT IN (SELECT episode_id FROM tombstones)""",
                 (part_id,),
             ).fetchone()
-        return None if row is None else part_rows.read_row(row)
+        return None if row is None else part_values.read_part(row)
 
     def commit_parsed(self, chunk: ParsedChunk) -> bool:
         """See `IngestRecords.commit_parsed`.
@@ -361,7 +363,7 @@ def _unpublished(connection: sqlite3.Connection, source: str) -> Iterator[Part]:
         (source,),
     )
     while page := rows.fetchmany(_PAGE):
-        yield from map(part_rows.read_row, page)
+        yield from map(part_values.read_part, page)
 
 
 def _is_forbidden(connection: sqlite3.Connection, part: Part) -> bool:

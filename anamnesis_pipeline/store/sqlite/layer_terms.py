@@ -18,7 +18,7 @@ from anamnesis_pipeline.memory_layers import (
     Layer,
 )
 from anamnesis_pipeline.model import RESERVED_SOURCES, Where
-from anamnesis_pipeline.store.sqlite.columns import instant, json_list
+from anamnesis_pipeline.store.values import instant, json_list
 
 
 def layer_terms(where: Where) -> list[tuple[str, str]]:

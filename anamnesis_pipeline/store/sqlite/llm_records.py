@@ -10,9 +10,10 @@ from datetime import datetime
 
 from anamnesis_pipeline.errors import LlmCallTaken
 from anamnesis_pipeline.model import Part
+from anamnesis_pipeline.store.batching import batches
 from anamnesis_pipeline.store.llm_base import Lease, OpenBatch
-from anamnesis_pipeline.store.sqlite.columns import clean, instant, json_list
-from anamnesis_pipeline.store.sqlite.connection import Database, batches
+from anamnesis_pipeline.store.sqlite.connection import Database
+from anamnesis_pipeline.store.values import clean, instant, json_list
 from anamnesis_pipeline.summary_model import LlmBudget, LlmUse
 
 _LONGEST_QUEUE_S = 3600.0

@@ -12,10 +12,11 @@ from anamnesis_pipeline.archive_model import DeadLetter
 from anamnesis_pipeline.message_keys import AGENT_KEY, RESULT_KEY, borrowed_key, call_of
 from anamnesis_pipeline.model import SOMEWHERE, Occurrence, content_id, part_id_of
 from anamnesis_pipeline.store.ingest_base import ParsedChunk
+from anamnesis_pipeline.store.part_values import read_part
 from anamnesis_pipeline.store.sqlite import typed_rows
-from anamnesis_pipeline.store.sqlite.columns import clean, json_list
 from anamnesis_pipeline.store.sqlite.episodes import remove_episode
-from anamnesis_pipeline.store.sqlite.part_rows import PART_COLUMNS, read_row, write_part
+from anamnesis_pipeline.store.sqlite.part_rows import PART_COLUMNS, write_part
+from anamnesis_pipeline.store.values import clean, json_list
 from anamnesis_pipeline.summary_model import MAX_RECORDS
 
 _PART = f"SELECT {PART_COLUMNS} FROM parts WHERE part_id = ?"  # noqa: S608
@@ -246,7 +247,7 @@ def _remove_messages(
         "SELECT part_id FROM parts WHERE source = ? AND path = ? ORDER BY ordinal", (source, path)
     ).fetchall()
     for part_id in part_ids:
-        part = read_row(connection.execute(_PART, part_id).fetchone())
+        part = read_part(connection.execute(_PART, part_id).fetchone())
         left = tuple(segment for segment in part.segments if segment.message_key not in keys)
         if len(left) == len(part.segments):
             if not missing:

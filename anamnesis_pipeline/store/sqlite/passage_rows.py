@@ -6,32 +6,14 @@
 import json
 import sqlite3
 from collections.abc import Iterable, Sequence
-from dataclasses import replace
 
-from anamnesis_pipeline.errors import InvalidEpisode
 from anamnesis_pipeline.model import Passage, StoredPassage
-from anamnesis_pipeline.store.sqlite.columns import clean, json_list
+from anamnesis_pipeline.store.values import json_list
 
 SELECT_PASSAGES = """SELECT p.passage_id, e.episode_id, p.ordinal, t.text, t.context, t.message_ids
     FROM passages p JOIN passage_texts t USING (passage_id) JOIN episodes e USING (episode_key)"""
 
 Row = tuple[int, str, int, str, str, str]
-
-
-def storable(passages: Sequence[Passage]) -> list[Passage]:
-    """`passages` as they will be read back, by ordinal.
-
-    :raises InvalidEpisode: two have the same ordinal.
-    """
-    if len({p.ordinal for p in passages}) != len(passages):
-        raise InvalidEpisode("passages", f"ordinals repeat: {sorted(p.ordinal for p in passages)}")
-    return sorted(
-        (
-            replace(p, text=clean(p.text), context=clean(p.context), message_ids=tuple(map(clean, p.message_ids)))
-            for p in passages
-        ),
-        key=lambda p: p.ordinal,
-    )
 
 
 def read_row(row: Row) -> StoredPassage:

@@ -7,7 +7,7 @@ import sqlite3
 from collections.abc import Iterable
 from heapq import nlargest
 
-from anamnesis_pipeline.store.sqlite.columns import json_list
+from anamnesis_pipeline.store.values import json_list
 
 LACKS_A_VECTOR = """EXISTS (
     SELECT 1 FROM space_variants sv WHERE sv.space_id = s.space_id AND NOT EXISTS (

@@ -15,8 +15,8 @@ from anamnesis_pipeline.store.query_base import (
     AskedQuery,
     QueryCounts,
 )
-from anamnesis_pipeline.store.sqlite.columns import clean, instant, json_list, moment
 from anamnesis_pipeline.store.sqlite.connection import Database
+from anamnesis_pipeline.store.values import clean, instant, json_list, moment
 
 
 class SqliteQueries:

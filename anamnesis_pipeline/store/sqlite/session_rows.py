@@ -9,8 +9,8 @@ from collections.abc import Iterable, Sequence
 from anamnesis_pipeline.model import record_id
 from anamnesis_pipeline.store.base import MAX_ROWS_PER_WRITE
 from anamnesis_pipeline.store.project_names import store_name
-from anamnesis_pipeline.store.sqlite.columns import json_list
 from anamnesis_pipeline.store.sqlite.episode_rows import read_aliases
+from anamnesis_pipeline.store.values import json_list
 from anamnesis_pipeline.summary_model import MAX_RECORDS
 
 _MOVED = """project = ?1, published_hash = NULL,

@@ -3,8 +3,8 @@
 import json
 from typing import Any
 
-from anamnesis_pipeline.store.sqlite.columns import as_json
 from anamnesis_pipeline.store.sqlite.connection import Database
+from anamnesis_pipeline.store.values import as_json
 
 
 class SqliteSettings:

@@ -13,9 +13,9 @@ from anamnesis_pipeline.errors import DimensionMismatch, SpaceConflict
 from anamnesis_pipeline.model import Space
 from anamnesis_pipeline.store.base import MAX_ROWS_PER_WRITE
 from anamnesis_pipeline.store.sqlite import pending
-from anamnesis_pipeline.store.sqlite.columns import json_list
 from anamnesis_pipeline.store.sqlite.connection import Database
 from anamnesis_pipeline.store.sqlite.space_rows import SPACE_COLUMNS, find_space, read_row, space_with_status
+from anamnesis_pipeline.store.values import json_list
 
 PROJECTION = np.dtype("<f4")
 

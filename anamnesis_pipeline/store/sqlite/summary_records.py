@@ -10,13 +10,14 @@ from datetime import datetime
 from itertools import islice
 
 from anamnesis_pipeline.model import Part
+from anamnesis_pipeline.store import part_values
+from anamnesis_pipeline.store.batching import batches
 from anamnesis_pipeline.store.project_names import names_of
-from anamnesis_pipeline.store.sqlite import part_rows
-from anamnesis_pipeline.store.sqlite.columns import instant, json_list
-from anamnesis_pipeline.store.sqlite.connection import Database, batches
+from anamnesis_pipeline.store.sqlite.connection import Database
 from anamnesis_pipeline.store.sqlite.episode_rows import read_aliases
 from anamnesis_pipeline.store.sqlite.part_rows import PART_COLUMNS
 from anamnesis_pipeline.store.sqlite.summary_rows import read_summary, write_summary
+from anamnesis_pipeline.store.values import instant, json_list
 from anamnesis_pipeline.summary_model import Summary
 
 PARTS_AT_ONCE = 100
@@ -43,7 +44,7 @@ class SqliteSummaries:
         given = {"source": source, "now": instant(now), "limit": limit}
         if after is not None:
             of += " AND (ended_at, part_id) < (:ended_at, :part_id)"
-            given |= {"ended_at": part_rows.ended_at(after), "part_id": after.part_id}
+            given |= {"ended_at": part_values.ended_at(after), "part_id": after.part_id}
         with self._database.read() as connection:
             given["projects"] = _names(connection, project)
             # the ids alone are sorted; the texts of the others stay compressed on disk
@@ -138,7 +139,7 @@ def _read_parts(connection: sqlite3.Connection, part_ids: Sequence[str]) -> list
             ORDER BY ended_at DESC, part_id DESC""",
         (json_list(part_ids),),
     ).fetchall()
-    return [part_rows.read_row(row) for row in rows]
+    return [part_values.read_part(row) for row in rows]
 
 
 def _names(connection: sqlite3.Connection, project: str | None) -> str | None:

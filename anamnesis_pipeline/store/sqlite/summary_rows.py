@@ -1,31 +1,25 @@
 """Summaries as rows, and what they mean for the row of their part."""
 
-import json
 import sqlite3
-from collections.abc import Iterable
-from dataclasses import replace
 from datetime import datetime
-from typing import Any
 
-from anamnesis_pipeline.model import content_id
-from anamnesis_pipeline.store.sqlite.columns import as_json, clean, instant, json_list, moment
-from anamnesis_pipeline.summary_model import RecordType, Summary, TypedRecord
+from anamnesis_pipeline.store.summary_values import (
+    SUMMARY_COLUMNS,
+    cleaned,
+    publication_hash,
+    read_summary_values,
+    record_rows,
+)
+from anamnesis_pipeline.store.values import as_json, instant, json_list
+from anamnesis_pipeline.summary_model import Summary
 
-_COLUMNS = "part_id, content_hash, text, model, tags, records, skip, problem, retry_at, attempts, reply_key"
-
-
-def publication_hash(content_hash: str, summary: Summary | None) -> str:
-    """What an episode is made of: the text, and the summary of that text with its tags and records."""
-    if summary is None:
-        return content_id(content_hash)
-    rest = as_json([summary.tags, _record_rows(summary.records), summary.skip])
-    return content_id(content_hash, summary.text, summary.model, rest)
+_COLUMNS = ", ".join(SUMMARY_COLUMNS)
 
 
 def read_summary(connection: sqlite3.Connection, part_id: str) -> Summary | None:
     """The summary of a part, of whatever version of it."""
     row = connection.execute(f"SELECT {_COLUMNS} FROM summaries WHERE part_id = ?", (part_id,)).fetchone()  # noqa: S608
-    return None if row is None else _read_row(*row)
+    return None if row is None else read_summary_values(*row)
 
 
 def write_summary(connection: sqlite3.Connection, summary: Summary) -> bool:
@@ -34,7 +28,7 @@ def write_summary(connection: sqlite3.Connection, summary: Summary) -> bool:
     """
     if not _may_be_kept(connection, summary):
         return False
-    summary = _cleaned(summary)
+    summary = cleaned(summary)
     before = read_summary(connection, summary.part_id)
     is_new = before != summary or before.reply_key != summary.reply_key
     retry_at = _instant(summary.retry_at)
@@ -46,7 +40,7 @@ def write_summary(connection: sqlite3.Connection, summary: Summary) -> bool:
                     problem = excluded.problem, retry_at = excluded.retry_at, attempts = excluded.attempts,
                     reply_key = excluded.reply_key""",  # noqa: S608
             (summary.part_id, summary.content_hash, summary.text, summary.model, json_list(summary.tags),
-             as_json(_record_rows(summary.records)), summary.skip, summary.problem, retry_at, summary.attempts,
+             as_json(record_rows(summary.records)), summary.skip, summary.problem, retry_at, summary.attempts,
              summary.reply_key),
         )  # fmt: skip
     connection.execute(
@@ -62,10 +56,10 @@ def rewrite_summary(connection: sqlite3.Connection, before: Summary, after: Summ
     """See `ForgetRecords.rewrite_summary`."""
     if read_summary(connection, before.part_id) != before:
         return False
-    after = _cleaned(after)
+    after = cleaned(after)
     connection.execute(
         "UPDATE summaries SET text = ?, tags = ?, records = ? WHERE part_id = ?",
-        (after.text, json_list(after.tags), as_json(_record_rows(after.records)), after.part_id),
+        (after.text, json_list(after.tags), as_json(record_rows(after.records)), after.part_id),
     )
     connection.execute(
         "UPDATE parts SET wanted_hash = ? WHERE part_id = ? AND content_hash = ?",
@@ -83,41 +77,6 @@ def _may_be_kept(connection: sqlite3.Connection, summary: Summary) -> bool:
             (summary.part_id, summary.content_hash, summary.reply_key),
         ).fetchone()
         is not None
-    )
-
-
-def _read_row(
-    part_id: str, content_hash: str, text: str, model: str, tags: str, records: str, skip: int, problem: str,
-    retry_at: str | None, attempts: int, reply_key: str,
-) -> Summary:  # fmt: skip
-    return Summary(
-        part_id=part_id,
-        content_hash=content_hash,
-        text=text,
-        model=model,
-        tags=tuple(json.loads(tags)),
-        records=tuple(
-            TypedRecord(RecordType(kind), stated, why, tuple(ids)) for kind, stated, why, ids in json.loads(records)
-        ),
-        skip=bool(skip),
-        problem=problem,
-        retry_at=moment(retry_at) if retry_at else None,
-        attempts=attempts,
-        reply_key=reply_key,
-    )
-
-
-def _record_rows(records: Iterable[TypedRecord]) -> list[list[Any]]:
-    return [[record.type, record.text, record.why, record.message_ids] for record in records]
-
-
-def _cleaned(summary: Summary) -> Summary:
-    return replace(
-        summary,
-        text=clean(summary.text),
-        tags=tuple(clean(tag) for tag in summary.tags),
-        records=tuple(replace(r, text=clean(r.text), why=clean(r.why)) for r in summary.records),
-        problem=clean(summary.problem),
     )
 
 

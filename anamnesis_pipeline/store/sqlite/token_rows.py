@@ -8,8 +8,8 @@ from numpy.typing import NDArray
 
 from anamnesis_pipeline.errors import DimensionMismatch
 from anamnesis_pipeline.store.base import TokenRows, sign_value
-from anamnesis_pipeline.store.sqlite.columns import json_list
 from anamnesis_pipeline.store.sqlite.space_rows import SpaceRow
+from anamnesis_pipeline.store.values import json_list
 
 Tokens = NDArray[np.int8]
 

@@ -12,7 +12,7 @@ from anamnesis_pipeline.message_keys import (
     typed_at,
     typed_near,
 )
-from anamnesis_pipeline.store.sqlite.columns import json_list
+from anamnesis_pipeline.store.values import json_list
 
 HISTORIES = "SELECT key FROM sources WHERE kind = 'claude_history'"
 """The sources that are the history of some machine."""

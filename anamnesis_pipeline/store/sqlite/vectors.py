@@ -14,9 +14,9 @@ from numpy.typing import NDArray
 from anamnesis_pipeline.errors import DimensionMismatch
 from anamnesis_pipeline.model import ScoredPassage, Variant, Where
 from anamnesis_pipeline.store.base import MAX_ROWS_PER_WRITE, IndexReport, PendingEpisode, SpaceProgress, TokenRows
+from anamnesis_pipeline.store.batching import batches
 from anamnesis_pipeline.store.sqlite import pending, vector_search
-from anamnesis_pipeline.store.sqlite.columns import instant, json_list, moment
-from anamnesis_pipeline.store.sqlite.connection import Database, batches
+from anamnesis_pipeline.store.sqlite.connection import Database
 from anamnesis_pipeline.store.sqlite.few_vectors import FewVectors
 from anamnesis_pipeline.store.sqlite.filters import is_selective
 from anamnesis_pipeline.store.sqlite.index_files import IndexFiles
@@ -32,6 +32,7 @@ from anamnesis_pipeline.store.sqlite.token_rows import (
 )
 from anamnesis_pipeline.store.sqlite.vector_recall import kth_scores, share_found
 from anamnesis_pipeline.store.sqlite.vector_tail import STORED, VectorTail, from_blobs
+from anamnesis_pipeline.store.values import instant, json_list, moment
 
 Vectors = NDArray[np.float32]
 

@@ -1,4 +1,4 @@
-"""How values are written into columns: texts, instants and lists. Pure."""
+"""How values are stored, the same for every backend: texts, instants and lists. Pure."""
 
 import json
 from collections.abc import Iterable
@@ -7,7 +7,7 @@ from typing import Any
 
 
 def clean(text: str) -> str:
-    """`text` without lone surrogates, which SQLite cannot store; each becomes U+FFFD."""
+    """`text` without lone surrogates, which no store can hold; each becomes U+FFFD."""
     try:
         text.encode("utf-8")
     except UnicodeEncodeError:

@@ -1,0 +1,28 @@
+"""How many rows go into one transaction. Pure."""
+
+from collections.abc import Callable, Iterator, Sequence
+from typing import TypeVar
+
+from anamnesis_pipeline.store.base import MAX_ROWS_PER_WRITE
+
+T = TypeVar("T")
+
+
+def batches(rows: Sequence[T], size: int = MAX_ROWS_PER_WRITE) -> Iterator[Sequence[T]]:
+    """`rows` in runs of at most `size`."""
+    for start in range(0, len(rows), size):
+        yield rows[start : start + size]
+
+
+def by_rows(items: Sequence[T], rows_of: Callable[[T], int]) -> Iterator[list[T]]:
+    """Runs of items whose rows fit one transaction; an item is never divided."""
+    batch: list[T] = []
+    rows = 0
+    for item in items:
+        if batch and rows + rows_of(item) > MAX_ROWS_PER_WRITE:
+            yield batch
+            batch, rows = [], 0
+        batch.append(item)
+        rows += rows_of(item)
+    if batch:
+        yield batch

@@ -1,0 +1,65 @@
+"""Episodes and passages as every backend keeps them. Pure."""
+
+import json
+from collections.abc import Sequence
+from dataclasses import replace
+
+from anamnesis_pipeline.errors import InvalidEpisode
+from anamnesis_pipeline.model import Episode, Passage, content_id
+from anamnesis_pipeline.store.values import as_json, clean, instant, json_list, moment
+
+
+def storable(episode: Episode) -> Episode:
+    """`episode` as it will be read back, so that its content hash is the same before and after.
+
+    :raises InvalidEpisode: the time has no zone, or the metadata are not JSON.
+    """
+    if episode.timestamp.tzinfo is None:
+        raise InvalidEpisode("timestamp", "has no time zone; send UTC, e.g. 2026-01-31T12:00:00Z")
+    try:
+        metadata = json.loads(as_json(dict(episode.metadata)))
+    except (TypeError, ValueError) as exc:
+        raise InvalidEpisode("metadata", f"not JSON: {exc}") from exc
+    return replace(
+        episode,
+        episode_id=clean(episode.episode_id),
+        source=clean(episode.source),
+        timestamp=moment(instant(episode.timestamp)),
+        instance=clean(episode.instance),
+        project=clean(episode.project),
+        kind=clean(episode.kind),
+        summary=clean(episode.summary),
+        raw_exchange=clean(episode.raw_exchange),
+        tags=tuple(map(clean, episode.tags)),
+        machine=clean(episode.machine),
+        path=clean(episode.path),
+        session_id=clean(episode.session_id),
+        message_ids=tuple(map(clean, episode.message_ids)),
+        message_keys=tuple(map(clean, episode.message_keys)),
+        metadata=metadata,
+    )
+
+
+def stored_hash(episode: Episode, passages: Sequence[Passage]) -> str:
+    """Hash of everything that `put` may change, so that an unchanged episode costs one look."""
+    return content_id(
+        episode.content_hash, episode.source, episode.machine, episode.path, episode.session_id,
+        json_list(episode.message_ids), json_list(episode.message_keys),
+        *(as_json([p.ordinal, p.text, p.context, p.message_ids]) for p in passages),
+    )  # fmt: skip
+
+
+def storable_passages(passages: Sequence[Passage]) -> list[Passage]:
+    """`passages` as they will be read back, by ordinal.
+
+    :raises InvalidEpisode: two have the same ordinal.
+    """
+    if len({p.ordinal for p in passages}) != len(passages):
+        raise InvalidEpisode("passages", f"ordinals repeat: {sorted(p.ordinal for p in passages)}")
+    return sorted(
+        (
+            replace(p, text=clean(p.text), context=clean(p.context), message_ids=tuple(map(clean, p.message_ids)))
+            for p in passages
+        ),
+        key=lambda p: p.ordinal,
+    )
