@@ -1,0 +1,132 @@
+"""One MongoDB database, its transactions, and the border where `pymongo` errors become ours.
+
+All that write take the writer's turn: the first write of each transaction is to one document, so that two never read
+what the other is about to change. So a transaction here means what `BEGIN IMMEDIATE` means in SQLite, and a rule that
+looks at one collection before it writes another holds. (Snapshot isolation alone allows write skew.)
+"""
+
+import os
+import threading
+from collections.abc import Callable, Mapping
+from typing import Any, TypeVar
+
+from pymongo import MongoClient, ReturnDocument
+from pymongo.client_session import ClientSession
+from pymongo.errors import ConfigurationError, InvalidURI
+from pymongo.read_concern import ReadConcern
+from pymongo.write_concern import WriteConcern
+
+from anamnesis_pipeline.errors import BadSetting, GiveUp
+from anamnesis_pipeline.store.mongo.collections import Collection, Document
+from anamnesis_pipeline.store.mongo.translation import translated
+
+SELECTION_TIMEOUT_MS = 10_000
+"""How long a call waits for a primary; an election takes less (https://www.mongodb.com/docs/manual/replication/)."""
+SOCKET_TIMEOUT_MS = 60_000
+"""No answer of a server may take longer; a transaction may not either (`transactionLifetimeLimitSeconds`)."""
+CONNECT_TIMEOUT_MS = 5_000
+
+T = TypeVar("T")
+
+
+class Tables:
+    """The collections of the database by name, inside one transaction where `session` has one."""
+
+    def __init__(self, client: "MongoClient[Document]", database: str, session: ClientSession | None = None) -> None:
+        self._database = client.get_database(
+            database, read_concern=ReadConcern("majority"), write_concern=WriteConcern("majority")
+        )
+        self._session = session
+
+    def __getitem__(self, name: str) -> Collection:
+        """The collection of this name."""
+        return Collection(self._database[name], self._session)
+
+    def names(self) -> set[str]:
+        """Collections that exist."""
+        return set(self._database.list_collection_names())
+
+    def next_number(self, counter: str, count: int = 1) -> int:
+        """The first of `count` numbers that were never given before. They are taken outside of any transaction: one
+        that fails leaves a gap, and two that run at once do not wait for each other.
+        """
+        found: Document = self._database["counters"].find_one_and_update(
+            {"_id": counter}, {"$inc": {"next": count}}, upsert=True, return_document=ReturnDocument.AFTER
+        )
+        return int(found["next"]) - count + 1
+
+
+class Database:
+    """A database and the client that reaches it. Safe to share between threads; a forked child makes its own client."""
+
+    def __init__(self, uri: str, name: str) -> None:
+        self.name = name
+        self._uri = uri
+        self._turn = threading.Lock()
+        self._client = self._connect()
+        self._pid = os.getpid()
+        self._closed = False
+
+    @property
+    def place(self) -> str:
+        """Where it is, without user and password."""
+        hosts = self._uri.partition("://")[2].rpartition("@")[2].partition("/")[0]
+        return f"MongoDB {hosts}/{self.name}"
+
+    def read(self, work: Callable[[Tables], T]) -> T:
+        """What `work` returns of committed data. What it reads in several calls may be of several moments."""
+        with translated(self.place):
+            return work(Tables(self._current(), self.name))
+
+    def snapshot(self, work: Callable[[Tables], T]) -> T:
+        """As `read`, of one moment. Search indexes know no snapshots."""
+        with translated(self.place), self._current().start_session(snapshot=True) as session:
+            return work(Tables(self._current(), self.name, session))
+
+    def write(self, work: Callable[[Tables], T]) -> T:
+        """What `work` returns, once all that it wrote is committed by a majority; nothing of it when it raises.
+
+        `work` runs again where the transaction met another one or the primary changed, so it must not keep anything.
+
+        :raises StoreBusy: others had the turn for as long as a call may take, or there is no primary.
+        """
+        with translated(self.place), self._turn, self._current().start_session() as session:
+            return session.with_transaction(
+                lambda held: self._in_turn(held, work),
+                read_concern=ReadConcern("snapshot"),
+                write_concern=WriteConcern("majority"),
+            )
+
+    def _in_turn(self, session: ClientSession, work: Callable[[Tables], T]) -> T:
+        tables = Tables(self._current(), self.name, session)
+        tables["writer"].upsert({"_id": "turn"}, {"$inc": {"turn": 1}})
+        return work(tables)
+
+    def command(self, command: Mapping[str, Any], *, admin: bool = False) -> Document:
+        """Run a command, by default on this database."""
+        with translated(self.place):
+            return self._current()["admin" if admin else self.name].command(dict(command))
+
+    def close(self) -> None:
+        """Close every connection; calling twice is harmless."""
+        self._closed = True
+        self._client.close()
+
+    def _current(self) -> "MongoClient[Document]":
+        if self._closed:
+            raise GiveUp(f"{self.place} was closed by this process; open the store again")
+        if self._pid != os.getpid():  # a client does not survive a fork
+            self._turn, self._pid, self._client = threading.Lock(), os.getpid(), self._connect()
+        return self._client
+
+    def _connect(self) -> "MongoClient[Document]":
+        try:
+            return MongoClient(
+                self._uri,
+                appname="anamnesis",
+                serverSelectionTimeoutMS=SELECTION_TIMEOUT_MS,
+                connectTimeoutMS=CONNECT_TIMEOUT_MS,
+                socketTimeoutMS=SOCKET_TIMEOUT_MS,
+            )
+        except (InvalidURI, ConfigurationError) as exc:
+            raise BadSetting(f"mongo_uri is none that MongoDB's client takes: {exc}") from exc

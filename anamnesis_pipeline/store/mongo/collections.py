@@ -1,0 +1,122 @@
+"""The few things that are asked of a collection, always within the transaction that is under way."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
+from typing import Any
+
+from pymongo import DeleteMany, DeleteOne, IndexModel, InsertOne, ReplaceOne, UpdateMany, UpdateOne
+from pymongo.client_session import ClientSession
+from pymongo.collection import Collection as DriverCollection
+from pymongo.errors import CollectionInvalid
+from pymongo.operations import SearchIndexModel
+
+Document = dict[str, Any]
+Filter = Mapping[str, Any]
+Order = Sequence[tuple[str, int]]
+Write = InsertOne[Document] | UpdateOne | UpdateMany | ReplaceOne[Document] | DeleteOne | DeleteMany
+
+
+class Collection:
+    """A collection, and the session that its calls belong to."""
+
+    def __init__(self, driver: DriverCollection[Document], session: ClientSession | None) -> None:
+        self._driver = driver
+        self._session = session
+
+    def find(
+        self, where: Filter, fields: Sequence[str] = (), *, order: Order = (), limit: int = 0, skip: int = 0
+    ) -> list[Document]:
+        """Documents that match, all their fields or some."""
+        return list(self.each(where, fields, order=order, limit=limit, skip=skip))
+
+    def each(
+        self, where: Filter, fields: Sequence[str] = (), *, order: Order = (), limit: int = 0, skip: int = 0
+    ) -> Iterator[Document]:
+        """As `find`, without holding all of them in memory."""
+        projection = _projection(fields)
+        yield from self._driver.find(
+            where, projection, sort=list(order) or None, limit=limit, skip=skip, session=self._session
+        )
+
+    def one(self, where: Filter, fields: Sequence[str] = (), *, order: Order = ()) -> Document | None:
+        """The first document that matches."""
+        return self._driver.find_one(where, _projection(fields), sort=list(order) or None, session=self._session)
+
+    def has(self, where: Filter) -> bool:
+        """Whether any document matches."""
+        return self._driver.find_one(where, {"_id": 1}, session=self._session) is not None
+
+    def count(self, where: Filter) -> int:
+        """How many documents match."""
+        return self._driver.count_documents(where, session=self._session)
+
+    def values(self, field: str, where: Filter) -> list[Any]:
+        """Distinct values of a field, sorted."""
+        return sorted(self._driver.distinct(field, where, session=self._session))
+
+    def aggregate(self, stages: Sequence[Mapping[str, Any]]) -> list[Document]:
+        """What a pipeline yields."""
+        return [dict(found) for found in self._driver.aggregate(list(stages), session=self._session)]
+
+    def insert(self, documents: Sequence[Document]) -> None:
+        """Write new documents."""
+        if documents:
+            self._driver.insert_many(documents, session=self._session)
+
+    def upsert(self, where: Filter, change: Mapping[str, Any]) -> bool:
+        """Change the one that matches, or make it; True when it was made."""
+        return self._driver.update_one(where, change, upsert=True, session=self._session).upserted_id is not None
+
+    def update(self, where: Filter, change: Mapping[str, Any] | Sequence[Mapping[str, Any]]) -> int:
+        """Change all that match, by operators or by a pipeline; returns how many matched."""
+        return self._driver.update_many(where, change, session=self._session).matched_count
+
+    def take(self, where: Filter, change: Mapping[str, Any], *, order: Order = ()) -> Document | None:
+        """Change the first that matches and return it as it is then; atomic also outside of a transaction."""
+        return self._driver.find_one_and_update(
+            where, change, sort=list(order) or None, return_document=True, session=self._session
+        )
+
+    def delete(self, where: Filter) -> int:
+        """Remove all that match; returns how many did."""
+        return self._driver.delete_many(where, session=self._session).deleted_count
+
+    def write(self, writes: Sequence[Write]) -> int:
+        """Several writes in order, in one call; returns how many documents were made, matched or removed."""
+        if not writes:
+            return 0
+        done = self._driver.bulk_write(writes, session=self._session)
+        return done.inserted_count + done.matched_count + done.upserted_count + done.deleted_count
+
+    def make(self, keys: Sequence[tuple[Order, bool, Filter]]) -> None:
+        """Make the collection and its indexes (fields, whether unique, filter of a partial one) where they are missing;
+        concurrent starts may all do so.
+        """
+        with suppress(CollectionInvalid):
+            self._driver.database.create_collection(self._driver.name)
+        models = [
+            IndexModel(list(order), unique=unique, **({"partialFilterExpression": where} if where else {}))
+            for order, unique, where in keys
+        ]
+        if models:
+            self._driver.create_indexes(models)
+
+    def drop(self) -> None:
+        """Remove the collection with its indexes, outside of any transaction."""
+        self._driver.drop()
+
+    def search_indexes(self) -> list[Document]:
+        """Definition and state of each search index."""
+        return list(self._driver.list_search_indexes())
+
+    def create_search_index(self, name: str, kind: str, definition: Mapping[str, Any]) -> None:
+        """Ask for a search index; it is built some time later."""
+        self._driver.create_search_index(SearchIndexModel(definition=definition, name=name, type=kind))
+
+    def drop_search_index(self, name: str) -> None:
+        """Remove a search index."""
+        self._driver.drop_search_index(name)
+
+
+def _projection(fields: Sequence[str]) -> dict[str, int] | None:
+    return dict.fromkeys(fields, 1) | ({} if "_id" in fields else {"_id": 0}) if fields else None

@@ -1,0 +1,180 @@
+"""The collections, their indexes and validators, made idempotently at each start.
+
+A collection has the name and the fields of the table in `store/sqlite/schema.py`, with values written alike (instants
+and JSON as texts, flags as 0 and 1), so that one can be copied into the other. What differs:
+
+- `episodes` holds what SQLite has in `episodes`, `episode_texts` and `episode_tags`; `_id` is the episode's id, `number`
+  the order in which they came. `tags`, `message_ids` and `message_keys` are arrays.
+- `passages` holds `passages` and `passage_texts`; `_id` is the passage's key. They repeat what filters look at
+  (`facets.py`), and `terms` is what the exact analyzer reads.
+- `vectors_<space>` and `tokens_<space>`, by passage: see `vectors.py`.
+- `parts` has flags for the work that is left, since a partial index cannot compare two fields: see `parts.py`.
+- `counters` and `writer` are this backend's own (`client.py`).
+"""
+
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from pymongo import ASCENDING, DESCENDING
+
+from anamnesis_pipeline.errors import StoreCorrupt
+from anamnesis_pipeline.model import RESERVED_SOURCES
+from anamnesis_pipeline.store.mongo.client import Database, Tables
+
+VERSION = 1
+APPLICATION = "anamnesis"
+
+
+@dataclass(frozen=True, slots=True)
+class Index:
+    """An index over some fields; `-` before a name means descending. Its name is made of theirs.
+
+    `where`: of a partial one; see https://www.mongodb.com/docs/manual/core/index-partial/ for what may stand there.
+    """
+
+    fields: tuple[str, ...]
+    unique: bool = False
+    where: dict[str, Any] = field(default_factory=dict)
+
+    def keys(self) -> list[tuple[str, int]]:
+        """As the driver takes them."""
+        return [(name.removeprefix("-"), DESCENDING if name.startswith("-") else ASCENDING) for name in self.fields]
+
+
+def _by(*fields: str, **where: Any) -> Index:
+    return Index(fields, where=where)
+
+
+def _key(*fields: str) -> Index:
+    return Index(fields, unique=True)
+
+
+_TEXT = {"$gt": ""}
+
+COLLECTIONS: dict[str, Sequence[Index]] = {
+    # ingest
+    "sources": [_key("key")],
+    "files": [_key("source", "path")],
+    "frames": [
+        _key("source", "path", "generation", "first_line"),
+        _by("mark", mark=_TEXT),
+        _by("base_source", "base_path", "base_generation", base_source={"$type": "string"}),
+    ],
+    "messages": [_key("key"), _by("source", "canonical"), _by("canonical", canonical=_TEXT)],
+    "dead_letters": [_key("source", "path", "generation", "line")],
+    "occurrences": [_key("source", "path", "line", "message_key"), _by("message_key")],
+    "parts": [
+        _key("part_id"),
+        _by("source", "exchange_id"),
+        _by("source", "path"),
+        _by("session_id", "agent_id", "started_at", "project"),
+        _by("source", "kind", "origin"),
+        _by("source", "ended_at", closed=0),
+        _by("source", "summarized_hash"),
+        _by("source", "-ended_at", "-part_id", to_summarize=1),
+        _by("source", "summary_due", closed=1, summary_due={"$type": "string"}),
+        _by("source", "to_publish", "-ended_at", "-part_id", to_publish=1),
+        _by("held_by", held_by={"$type": "string"}),
+    ],
+    # documents
+    "sightings": [
+        _key("source", "path", "part_id"),
+        _by("place", "anchor", "part_id", "present"),
+        _by("part_id", "present"),
+        _by("text"),
+        _by("became", became=_TEXT),
+    ],
+    "unsettled": [_key("place", "anchor"), _by("source", "place", "anchor")],
+    # summaries and calls of LLMs
+    "summaries": [_key("part_id"), _by("model", "problem", "skip")],
+    "llm_replies": [_key("key")],
+    "llm_asked": [_key("key", "part_id"), _by("part_id")],
+    "llm_calls": [_key("call_id"), _by("day")],
+    "llm_leases": [_key("key"), _by("call_id")],
+    "llm_failures": [_key("key")],
+    "llm_batches": [_key("batch_id"), _by("backend", "number")],
+    "llm_turns": [_key("backend")],
+    "settings": [_key("name")],
+    # context
+    "context_sessions": [_key("session_id"), _by("seen_at")],
+    "context_shown": [_key("session_id", "episode_id"), _by("session_id", "number")],
+    # episodes
+    "episodes": [
+        _by("timestamp", "_id"),
+        _by("project", "timestamp", "_id"),
+        _by("own_project", "project"),
+        _by("project", "kind", "status", "timestamp", "_id"),
+        _by("instance", "project", "timestamp"),
+        _by("source", "timestamp", "_id"),
+        _by("session_id"),
+        _by("path"),
+        _by("tags"),
+    ],
+    "passages": [_key("episode_id", "ordinal"), _by("written_at")],
+    "tombstones": [
+        _key("episode_id"),
+        _by("-deleted_at", "-episode_id"),
+        _by("went_with", went_with=_TEXT),
+    ],
+    "tombstone_keys": [_key("message_key", "episode_id"), _by("episode_id")],
+    "buried_sections": [_key("episode_id", "source", "path"), _by("place"), _by("source", "path")],
+    # spaces
+    "spaces": [_key("key"), Index(("status",), unique=True, where={"status": {"$in": ["active", "building"]}})],
+    "pending": [_key("space_id", "episode_id"), _by("space_id", "source", "-timestamp", "-number"), _by("episode_id")],
+    # consolidation
+    "consolidated": [_key("episode_id"), _by("canonical"), _by("regime", "undone")],
+    "unconsolidated": [_key("session_id")],
+    # questions
+    "query_log": [_key("number"), _by("asked_at")],
+    "query_results": [_key("episode_id", "number"), _by("number")],
+    # this backend's own
+    "store_secret": [],
+    "counters": [],
+    "writer": [],
+    "store": [],
+}
+
+
+def prepare(database: Database) -> None:
+    """Make what is missing of collections and indexes; what is there already is left alone.
+
+    :raises StoreCorrupt: the database is of a newer version, or of another program.
+    """
+    if database.read(_version) == VERSION:
+        return
+    database.read(_make_collections)
+    database.write(_fill)
+
+
+def _version(tables: Tables) -> int:
+    """The version of what is there; 0: nothing is."""
+    found = tables["store"].one({"_id": APPLICATION})
+    if found is None:
+        if foreign := tables.names() - COLLECTIONS.keys():
+            raise StoreCorrupt(
+                f"the database has collections of another program ({', '.join(sorted(foreign)[:3])}); "
+                f"choose another name with ANAMNESIS_MONGO_DATABASE"
+            )
+        return 0
+    if found["version"] > VERSION:
+        raise StoreCorrupt(
+            f"the database was written by a newer version ({found['version']}), and this one knows {VERSION}; "
+            f"update anamnesis"
+        )
+    return int(found["version"])
+
+
+def _make_collections(tables: Tables) -> None:
+    for name, indexes in COLLECTIONS.items():
+        tables[name].make([(index.keys(), index.unique, index.where) for index in indexes])
+
+
+def _fill(tables: Tables) -> None:
+    """What a new store begins with."""
+    for key in RESERVED_SOURCES:
+        row = {"machine": "", "root": "", "folder": "", "kind": "reserved", "spec": ""}
+        tables["sources"].upsert({"key": key}, {"$setOnInsert": row})
+    tables["store_secret"].upsert({"_id": "secret"}, {"$setOnInsert": {"secret": os.urandom(32)}})
+    tables["store"].upsert({"_id": APPLICATION}, {"$set": {"version": VERSION}})
