@@ -50,10 +50,10 @@ class Tables:
         """The first of `count` numbers that were never given before. They are taken outside of any transaction: one
         that fails leaves a gap, and two that run at once do not wait for each other.
         """
-        found: Document = self._database["counters"].find_one_and_update(
+        found: Document | None = self._database["counters"].find_one_and_update(
             {"_id": counter}, {"$inc": {"next": count}}, upsert=True, return_document=ReturnDocument.AFTER
         )
-        return int(found["next"]) - count + 1
+        return int(found["next"] if found else 0) - count + 1
 
 
 class Database:

@@ -107,7 +107,7 @@ class Collection:
 
     def search_indexes(self) -> list[Document]:
         """Definition and state of each search index."""
-        return list(self._driver.list_search_indexes())
+        return [dict(found) for found in self._driver.list_search_indexes()]
 
     def create_search_index(self, name: str, kind: str, definition: Mapping[str, Any]) -> None:
         """Ask for a search index; it is built some time later."""

@@ -3,8 +3,8 @@
 A collection has the name and the fields of the table in `store/sqlite/schema.py`, with values written alike (instants
 and JSON as texts, flags as 0 and 1), so that one can be copied into the other. What differs:
 
-- `episodes` holds what SQLite has in `episodes`, `episode_texts` and `episode_tags`; `_id` is the episode's id, `number`
-  the order in which they came. `tags`, `message_ids` and `message_keys` are arrays.
+- `episodes` holds what SQLite has in `episodes`, `episode_texts` and `episode_tags`; `_id` is the episode's id,
+  `number` the order in which they came. `tags`, `message_ids` and `message_keys` are arrays.
 - `passages` holds `passages` and `passage_texts`; `_id` is the passage's key. They repeat what filters look at
   (`facets.py`), and `terms` is what the exact analyzer reads.
 - `vectors_<space>` and `tokens_<space>`, by passage: see `vectors.py`.
