@@ -1,8 +1,8 @@
 """Every setting, its unit and default; the only file that reads the environment.
 
-A value comes from, in this order: the store (`anamnesis config set`), the environment (`ANAMNESIS_<NAME>`), the
-file `$ANAMNESIS_HOME/config.toml`, the default. `ANAMNESIS_HOME` and the settings that a server reads before it can
-open the store (ports, bind address, token) cannot be stored.
+A value comes from, in this order: the store (`anamnesis config set`), the environment (`ANAMNESIS_<NAME>`), a secret's
+file (`anamnesis_<name>` in `secrets_dir`), the file `$ANAMNESIS_HOME/config.toml`, the default. What is read before the
+store is open cannot be stored: the home, which store it is, ports, bind address, token.
 """
 
 import ipaddress
@@ -19,26 +19,25 @@ from pydantic import Field, SecretStr, ValidationError, ValidationInfo, field_va
 from pydantic_settings import BaseSettings, NoDecode, PydanticBaseSettingsSource, SettingsConfigDict
 
 from anamnesis_pipeline.errors import BadSetting
-from anamnesis_pipeline.exchanges.value import MIN_VALUE, WEIGHTS
+from anamnesis_pipeline.llm_settings import LlmSettings
 
 ENV_PREFIX = "ANAMNESIS_"
 MINILM = "all-MiniLM-L6-v2"
 NOT_STORABLE = frozenset(
     {
-        "home", "port", "dagster_port", "code_port", "bind", "api_token", "allowed_hosts", "lock_env",
-        "openai_api_key", "anthropic_api_key",
+        "home", "secrets_dir", "port", "dagster_port", "code_port", "bind", "api_token", "allowed_hosts", "lock_env",
+        "openai_api_key", "anthropic_api_key", "store", "mongo_uri", "mongo_database", "mongo_quantization",
+        "mongo_wait_s",
     }
 )  # fmt: skip
 """Needed before the store is open, or secret: environment and file only."""
 
-MOST_PER_RUN = 1_000_000
 SKIPPED_FOLDERS = (
     "build", "node_modules", "__pycache__", "venv", "site-packages", "dist", "target", "vendor", "third_party",
     "packages", "deps", "lib", "archive", "archives", "backup", "backups",
 )  # fmt: skip
 """Beside hidden ones, of which only `.claude` and `.github` are read."""
 CoreNumber = Annotated[int, Field(ge=0, le=65535)]
-Points = Annotated[float, Field(ge=0, le=20)]
 Port = Annotated[int, Field(ge=1, le=65535)]
 
 
@@ -51,12 +50,29 @@ def claude_projects_dir() -> Path:
     return Path(os.environ.get("CLAUDE_CONFIG_DIR") or Path.home() / ".claude") / "projects"
 
 
-class Settings(BaseSettings):
+class Settings(LlmSettings):
     """All settings. Each field's description is its row in the README's table."""
 
     model_config = SettingsConfigDict(env_prefix=ENV_PREFIX, env_ignore_empty=True, extra="forbid", frozen=True)
 
     home: Path = Field(default_factory=_default_home, description="Folder of everything Anamnesis writes")
+    secrets_dir: Path = Field(
+        Path("/run/secrets"), description="Folder of secrets, each in a file `anamnesis_<name>`, as containers get them"
+    )
+    store: Literal["sqlite", "mongo"] = Field(
+        "sqlite", description="Where the memory is: in a file of the home, or in MongoDB (Atlas, or Atlas Local)"
+    )
+    mongo_uri: SecretStr = Field(
+        SecretStr("mongodb://127.0.0.1:5438/?directConnection=true"),
+        description="Where MongoDB answers, as its clients take it",
+    )
+    mongo_database: str = Field("anamnesis", pattern=r"^[A-Za-z0-9_-]{1,38}$", description="Name of the database there")
+    mongo_quantization: Literal["none", "scalar", "binary"] = Field(
+        "none", description="How MongoDB's vector indexes keep numbers: as they are, in 8 bits, or in one"
+    )
+    mongo_wait_s: int = Field(
+        60, ge=0, le=3600, description="Seconds to wait at start for MongoDB and its search service"
+    )
     log_roots: Annotated[tuple[Path, ...], NoDecode] = Field(
         default_factory=lambda: (claude_projects_dir(),),
         description="Folders that hold Claude project folders, separated by `:`",
@@ -119,49 +135,6 @@ class Settings(BaseSettings):
         0.84, ge=0.5, le=1, description="Cosine from which on episodes of different origin are proposed to be merged"
     )
     idle_minutes: int = Field(30, ge=1, le=1440, description="Minutes of silence after which an open part is closed")
-    summarizer: Literal["none", "claude_cli", "ollama", "anthropic", "openai"] = Field(
-        "none", description="LLM that writes the summaries; `none`: telling sentences are picked without one"
-    )
-    summary_model: str = Field("", description="Its model; empty: the backend's own default")
-    summary_timeout_s: int = Field(180, ge=5, le=3600, description="Seconds after which a silent LLM is given up")
-    summary_min_chars: int = Field(
-        200, ge=0, le=10_000, description="Characters below which a text is its own summary, and not sent to an LLM"
-    )
-    summary_min_value: float = Field(
-        MIN_VALUE,
-        ge=0,
-        le=20,
-        description="Value below which an exchange is not sent to an LLM (see `anamnesis value`)",
-    )
-    value_weights: Annotated[dict[str, Points], NoDecode] = Field(
-        {}, description="Points of its rules, where they are not the default, e.g. `correction=4,edits=0`"
-    )
-    max_exchanges_per_run: int = Field(
-        0, ge=0, le=MOST_PER_RUN, description="Most parts of exchanges that a run summarizes; the next goes on; 0: all"
-    )
-    claude_command: str = Field("claude", min_length=1, description="Claude's command line, for `claude_cli`")
-    claude_host: str = Field(
-        "",
-        description="Host it runs on, over SSH: `user@host` or `user@host:port`, with its key in `~/.ssh/known_hosts`; "
-        "empty: here",
-    )
-    ollama_urls: Annotated[tuple[str, ...], NoDecode] = Field(
-        ("http://127.0.0.1:11434",), description="Ollama servers, tried in order, separated by `,`"
-    )
-    openai_url: str = Field("", description="Base URL of an OpenAI-compatible service, e.g. `http://127.0.0.1:8080/v1`")
-    openai_api_key: SecretStr | None = Field(None, description="Its key, if it wants one")
-    anthropic_api_key: SecretStr | None = Field(None, description="Key of the Claude API; else `ANTHROPIC_API_KEY`")
-    anthropic_url: str = Field("", description="Base URL of the Claude API, where it is not Anthropic's own")
-    llm_requests_per_minute: int = Field(50, ge=1, le=10_000, description="Most LLM calls a minute")
-    llm_daily_tokens: int | None = Field(None, ge=0, description="Most LLM tokens a day (UTC), in and out together")
-    llm_daily_dollars: float | None = Field(
-        None, ge=0, description="Most US dollars a day (UTC); without a budget a paid LLM runs only by hand"
-    )
-    llm_input_price: float | None = Field(None, ge=0, description="Dollars per million tokens in, for an unknown model")
-    llm_output_price: float | None = Field(None, ge=0, description="Dollars per million tokens out, likewise")
-    llm_batch_min: int = Field(
-        100, ge=2, le=10_000, description="Parts from which on the Claude API's cheaper batches are used"
-    )
     private_projects: Annotated[tuple[str, ...], NoDecode] = Field(
         (),
         description="Projects whose text never leaves this machine; found only by name. Separated by `,`",
@@ -181,19 +154,10 @@ class Settings(BaseSettings):
             raise ValueError("must be folders, as a list or separated by `:`")
         return tuple(Path(piece).expanduser().absolute() for piece in value)
 
-    @field_validator("allowed_hosts", "ollama_urls", "private_projects", "crawl_skip", mode="before")
+    @field_validator("allowed_hosts", "private_projects", "crawl_skip", mode="before")
     @classmethod
     def _split_list(cls, value: Any) -> Any:
         return tuple(h.strip() for h in value.split(",") if h.strip()) if isinstance(value, str) else value
-
-    @field_validator("value_weights", mode="before")
-    @classmethod
-    def _split_weights(cls, value: Any) -> Any:
-        if isinstance(value, str):
-            value = dict(piece.strip().partition("=")[::2] for piece in value.split(",") if piece.strip())
-        if isinstance(value, Mapping) and (unknown := sorted(value.keys() - WEIGHTS.keys())):
-            raise ValueError(f"{unknown[0]!r} is no rule of the value; the rules are: {', '.join(WEIGHTS)}")
-        return value
 
     @field_validator("embed_cores", mode="before")
     @classmethod
@@ -236,8 +200,13 @@ class Settings(BaseSettings):
         dotenv_settings: PydanticBaseSettingsSource,
         file_secret_settings: PydanticBaseSettingsSource,
     ) -> tuple[PydanticBaseSettingsSource, ...]:
-        """Only what `load` hands in, then the environment."""
-        return (init_settings, env_settings)
+        """Only what `load` hands in, then the environment, then files of secrets."""
+        return (init_settings, env_settings, file_secret_settings)
+
+    @property
+    def has_store(self) -> bool:
+        """Whether there may be a memory to read; with MongoDB the server alone knows."""
+        return self.store == "mongo" or self.database.exists()
 
     @property
     def database(self) -> Path:
@@ -284,7 +253,9 @@ def claude_api_key(settings: Settings) -> str | None:
 
 @dataclass(frozen=True, slots=True)
 class Origin:
-    """One setting as `anamnesis config` shows it. `origin` is `stored`, `environment`, `file` or `default`."""
+    """One setting as `anamnesis config` shows it. `origin` is `stored`, `environment`, `secret`, `file` or
+    `default`.
+    """
 
     name: str
     value: Any
@@ -301,6 +272,7 @@ def load(stored: Mapping[str, Any] | None = None) -> Settings:
     home = _home()
     file = _read_file(home / "config.toml")
     environment = {name for name in Settings.model_fields if os.environ.get(ENV_PREFIX + name.upper())}
+    environment |= _secret_files()
     usable = {name: value for name, value in (stored or {}).items() if name in Settings.model_fields}
     usable = {name: value for name, value in usable.items() if name not in NOT_STORABLE}
     locked = _truthy(os.environ["ANAMNESIS_LOCK_ENV"]) if "lock_env" in environment else file.get("lock_env") is True
@@ -308,7 +280,7 @@ def load(stored: Mapping[str, Any] | None = None) -> Settings:
         usable = {name: value for name, value in usable.items() if name not in environment and name not in file}
     given = {name: value for name, value in file.items() if name not in environment} | usable
     try:
-        return Settings(**{**given, "home": home})
+        return Settings(**{**given, "home": home, "_secrets_dir": _secrets_dir()})
     except ValidationError as exc:
         raise BadSetting(_explain(exc, usable, file)) from exc
 
@@ -321,7 +293,11 @@ def origins(stored: Mapping[str, Any]) -> list[Origin]:
     for name, info in Settings.model_fields.items():
         in_env, value = bool(os.environ.get(ENV_PREFIX + name.upper())), getattr(settings, name)
         is_stored = name in stored and name not in NOT_STORABLE and not (settings.lock_env and (in_env or name in file))
-        origin = "stored" if is_stored else "environment" if in_env else "file" if name in file else "default"
+        is_secret = name in _secret_files()
+        origin = (
+            "stored" if is_stored else "environment" if in_env else "secret" if is_secret
+            else "file" if name in file else "default"
+        )  # fmt: skip
         rows.append(Origin(name, "***" if isinstance(value, SecretStr) else value, origin, info.description or ""))
     return rows
 
@@ -346,6 +322,18 @@ def check_storable(name: str, text: str) -> Any:
 def _home() -> Path:
     given = os.environ.get("ANAMNESIS_HOME")
     return (Path(given) if given else _default_home()).expanduser().absolute()
+
+
+def _secrets_dir() -> Path | None:
+    """The folder of secrets, one in a file; None where there is none, which the library warns of."""
+    given = os.environ.get("ANAMNESIS_SECRETS_DIR") or Settings.model_fields["secrets_dir"].default
+    return Path(given) if Path(given).is_dir() else None
+
+
+def _secret_files() -> set[str]:
+    """Settings that a file of a secret holds."""
+    folder = _secrets_dir()
+    return {n for n in Settings.model_fields if folder and (folder / f"{ENV_PREFIX}{n}".lower()).is_file()}
 
 
 def _read_file(path: Path) -> dict[str, Any]:
@@ -392,6 +380,6 @@ def _explain(
         name = str(error["loc"][0]) if error["loc"] else "?"
         place = f"stored setting {name}" if name in stored else f"config.toml: {name}" if name in file else None
         place = name if name in typed else place or ENV_PREFIX + name.upper()
-        shown = "***" if name.endswith(("_token", "_key")) else repr(error.get("input"))
+        shown = "***" if name.endswith(("_token", "_key", "_uri")) else repr(error.get("input"))
         lines.append(f"{place} = {shown}: {error['msg'].removeprefix('Value error, ')}")
     return "; ".join(lines)

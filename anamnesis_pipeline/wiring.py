@@ -3,7 +3,6 @@
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from zoneinfo import ZoneInfo
 
@@ -19,8 +18,8 @@ from anamnesis_pipeline.embeddings.precision import Device, choose_device
 from anamnesis_pipeline.embeddings.space_models import SpaceModels
 from anamnesis_pipeline.embeddings.token_vectors import Projection
 from anamnesis_pipeline.errors import DimensionMismatch
-from anamnesis_pipeline.exchanges.redaction import Redactor, load_salt
-from anamnesis_pipeline.exchanges.value import WEIGHTS
+from anamnesis_pipeline.home_wiring import make_private, open_archive, open_redactor
+from anamnesis_pipeline.llm_wiring import open_llm
 from anamnesis_pipeline.model import FileCursor, Space, StoredPassage
 from anamnesis_pipeline.search.engine import Engine
 from anamnesis_pipeline.settings import Settings
@@ -29,7 +28,6 @@ from anamnesis_pipeline.sources.discovery import Discovery, discover
 from anamnesis_pipeline.sources.local import LocalHost
 from anamnesis_pipeline.steps.archived import archived_lines
 from anamnesis_pipeline.steps.forget import Forgetter
-from anamnesis_pipeline.steps.llm_choice import Llm, LlmRules
 from anamnesis_pipeline.steps.merging import Merger, MergeRules
 from anamnesis_pipeline.steps.pipeline import Pipeline
 from anamnesis_pipeline.steps.posting import Poster
@@ -41,8 +39,6 @@ from anamnesis_pipeline.steps.token_projection import space_projection
 from anamnesis_pipeline.steps.uploads import Uploads
 from anamnesis_pipeline.store.base import Store
 from anamnesis_pipeline.summaries import extractive
-from anamnesis_pipeline.summaries.factory import BackendOptions, open_backend
-from anamnesis_pipeline.summary_model import LlmBudget
 
 if TYPE_CHECKING:
     import numpy as np
@@ -55,12 +51,23 @@ CONFIG_PREFIX = "config."
 def open_store(settings: Settings) -> Store:
     """The deployment's store, migrated to this version.
 
-    :raises StoreCorrupt: the file is damaged or newer than this version.
+    :raises StoreCorrupt: the file, or the database, is damaged or newer than this version.
     """
-    from anamnesis_pipeline.store.sqlite.opening import open_sqlite
+    make_private(settings.home)
+    match settings.store:
+        case "sqlite":
+            from anamnesis_pipeline.store.sqlite.opening import open_sqlite
 
-    _make_private(settings.home)
-    return open_sqlite(settings.database, settings.index_dir)
+            return open_sqlite(settings.database, settings.index_dir)
+        case "mongo":
+            from anamnesis_pipeline.store.mongo.opening import open_mongo
+
+            return open_mongo(
+                settings.mongo_uri.get_secret_value(),
+                settings.mongo_database,
+                quantization=settings.mongo_quantization,
+                wait_s=float(settings.mongo_wait_s),
+            )
 
 
 def stored_settings(store: Store) -> dict[str, Any]:
@@ -69,25 +76,9 @@ def stored_settings(store: Store) -> dict[str, Any]:
     return {name.removeprefix(CONFIG_PREFIX): value for name, value in stored.items()}
 
 
-def _make_private(folder: Path) -> None:
-    """Create a folder that only its owner may read; one that exists keeps its mode."""
-    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-
-
 def effective_settings(store: Store) -> Settings:
     """Settings with the stored ones applied."""
     return settings_module.load(stored_settings(store))
-
-
-def open_redactor(settings: Settings) -> Redactor:
-    """Masks secrets with this home's salt, so that one secret has one mask."""
-    _make_private(settings.home)
-    return Redactor(load_salt(settings.home / "redaction.salt"))
-
-
-def open_archive(settings: Settings) -> Archive:
-    """The archive of this home."""
-    return Archive(settings.archive_dir)
 
 
 def archive_lines(store: Store, archive: Archive) -> Callable[[FileCursor, int], Iterator[str]]:
@@ -102,53 +93,6 @@ def archive_lines(store: Store, archive: Archive) -> Callable[[FileCursor, int],
 def open_pieces() -> PieceCounter:
     """The tokenizer that passages are measured with."""
     return minilm_pieces()
-
-
-def open_llm(settings: Settings) -> Llm:
-    """The LLM that writes summaries, and what it may see and cost. It is opened when there is something to ask."""
-    kind = settings.summarizer
-    rules = LlmRules(
-        min_chars=settings.summary_min_chars,
-        min_value=settings.summary_min_value,
-        weights={**WEIGHTS, **settings.value_weights},
-        budget=LlmBudget(settings.llm_daily_tokens, settings.llm_daily_dollars),
-        requests_per_minute=settings.llm_requests_per_minute,
-        batch_min=settings.llm_batch_min,
-        private_projects=settings.private_projects,
-        local_only=settings.local_only,
-    )
-    return Llm(
-        None if kind == "none" else lambda: open_backend(kind, backend_options(settings)), rules,
-        mask=lambda reply: open_redactor(settings).mask_line(reply),
-    )  # fmt: skip
-
-
-def backend_options(settings: Settings) -> BackendOptions:
-    """What an LLM's backend is made of.
-
-    :raises BadSetting: the LLM is to run on a core that is not there.
-    """
-    openai_key = settings.openai_api_key
-    return BackendOptions(
-        model=settings.summary_model,
-        timeout_s=float(settings.summary_timeout_s),
-        claude_command=settings.claude_command,
-        claude_host=settings.claude_host,
-        ollama_urls=settings.ollama_urls,
-        ollama_threads=_ollama_threads(settings),
-        openai_url=settings.openai_url,
-        openai_api_key=openai_key.get_secret_value() if openai_key else None,
-        anthropic_api_key=settings_module.claude_api_key(settings),
-        anthropic_url=settings.anthropic_url,
-        input_price=settings.llm_input_price,
-        output_price=settings.llm_output_price,
-    )
-
-
-def _ollama_threads(settings: Settings) -> int | None:
-    """As many as embedding has cores, where these are limited."""
-    is_limited = bool(settings.embed_cores) or settings.embed_cpu_pct < 100
-    return len(configured_cores(settings)) if is_limited and settings.summarizer == "ollama" else None
 
 
 def wanted_space(settings: Settings, store: Store) -> Space:

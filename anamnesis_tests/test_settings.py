@@ -207,3 +207,29 @@ def test_a_value_that_cannot_be_stored_is_told_without_what_else_is_wrong(monkey
 def test_every_setting_is_described() -> None:
     assert all(info.description for info in Settings.model_fields.values())
     assert Settings.model_fields.keys() >= settings_module.NOT_STORABLE
+
+
+def test_a_secret_may_come_from_a_file_which_gives_way_to_the_environment(
+    home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def token() -> tuple[str, str]:
+        row = next(row for row in origins({}) if row.name == "api_token")
+        given = load().api_token
+        assert given is not None
+        assert row.value == "***"
+        return given.get_secret_value(), row.origin
+
+    folder = home / "secrets"
+    folder.mkdir()
+    (folder / "anamnesis_api_token").write_text("from a file\n", encoding="utf-8")
+    write(home, 'api_token = "from config.toml"')
+    assert token() == ("from config.toml", "file")
+    monkeypatch.setenv("ANAMNESIS_SECRETS_DIR", str(folder))
+    assert token() == ("from a file", "secret")
+    monkeypatch.setenv("ANAMNESIS_API_TOKEN", "from the environment")
+    assert token() == ("from the environment", "environment")
+
+
+def test_a_uri_with_its_password_is_never_shown(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("ANAMNESIS_MONGO_URI", "mongodb://u:hunter2@db/")
+    assert "hunter2" not in repr(load()) + repr(origins({}))

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from anamnesis_pipeline import wiring
+from anamnesis_pipeline import home_wiring, llm_wiring, wiring
 from anamnesis_pipeline.embeddings.cores import available_cores
 from anamnesis_pipeline.embeddings.models import MINILM
 from anamnesis_pipeline.errors import DimensionMismatch
@@ -43,15 +43,15 @@ def test_an_ollama_server_gets_as_many_threads_as_embedding_has_cores_where_thes
 ) -> None:
     core = available_cores()[0]
     limited = settings.model_copy(update={"summarizer": "ollama", "embed_cores": (core,)})
-    assert wiring.backend_options(limited).ollama_threads == 1
-    assert wiring.backend_options(settings.model_copy(update={"summarizer": "ollama"})).ollama_threads is None
+    assert llm_wiring.backend_options(limited).ollama_threads == 1
+    assert llm_wiring.backend_options(settings.model_copy(update={"summarizer": "ollama"})).ollama_threads is None
     elsewhere = settings.model_copy(update={"summarizer": "anthropic", "embed_cores": (65_535,)})
-    assert wiring.backend_options(elsewhere).ollama_threads is None, "nobody asks for a core"
+    assert llm_wiring.backend_options(elsewhere).ollama_threads is None, "nobody asks for a core"
 
 
 def test_one_secret_has_one_mask_in_one_home(settings: Settings) -> None:
     text = "token ghp_" + "a1B2c3D4e5F6g7H8i9J0k1L2m3N4o5P6q7R8"
-    masked = {wiring.open_redactor(settings).mask_text(text)[0] for _ in range(2)}
+    masked = {home_wiring.open_redactor(settings).mask_text(text)[0] for _ in range(2)}
     assert len(masked) == 1
     assert text not in masked
 

@@ -35,7 +35,7 @@ from anamnesis_pipeline.sources.ssh_questions import documents_question, script_
 from anamnesis_pipeline.ssh_connection import connected
 from anamnesis_pipeline.steps.crawl import crawl_source
 from anamnesis_pipeline.store.sqlite.opening import open_sqlite
-from anamnesis_pipeline.wiring import open_redactor
+from anamnesis_pipeline.home_wiring import open_redactor
 from anamnesis_tests.proxies import Proxy, proxy
 from anamnesis_tests.ssh_servers import SshServer, openssh_server
 from anamnesis_tests.steps.crawled_documents import DocumentHome

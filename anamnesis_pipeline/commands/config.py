@@ -21,7 +21,7 @@ from anamnesis_pipeline.wiring import CONFIG_PREFIX, configured_cores, open_stor
 def setting_rows(settings: Settings) -> list[Origin]:
     """Every setting; a home without a store has no stored ones, and is not given one by looking."""
     stored: Mapping[str, Any] = {}
-    if settings.database.exists():
+    if settings.has_store:
         with closing(open_store(settings)) as store:
             stored = stored_settings(store)
     return settings_file.origins(stored)

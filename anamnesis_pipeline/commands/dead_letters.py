@@ -14,7 +14,7 @@ SHOWN = 200
 
 def letters(settings: Settings) -> tuple[list[DeadLetter], int]:
     """The first ones, and how many there are in all."""
-    if not settings.database.exists():
+    if not settings.has_store:
         return [], 0
     with closing(wiring.open_store(settings)) as store:
         return store.ingest.dead_letters(limit=SHOWN), store.ingest.counts().dead_letters
@@ -22,7 +22,7 @@ def letters(settings: Settings) -> tuple[list[DeadLetter], int]:
 
 def retry(settings: Settings, say: Callable[[str], None]) -> None:
     """Read them again with this version, and publish what can be read now."""
-    if not settings.database.exists():
+    if not settings.has_store:
         say(render_retried(RetryReport()))
         return
     with closing(wiring.open_store(settings)) as store:

@@ -56,7 +56,7 @@ class Finding:
 
 def examine(settings: Settings) -> list[Finding]:
     """Run every check; those of the store only when there is one."""
-    if not settings.database.exists():
+    if not settings.has_store:
         missing = Finding(False, "store", f"{settings.database} does not exist yet", _START_IT)
         return [*_general(settings), missing]
     try:

@@ -40,7 +40,7 @@ def ask(settings: Settings, method: str, path: str, body: Any, alone: Callable[[
 def _store(settings: Settings, *, only_reading: bool) -> Iterator[Store]:
     """The store of this home. A home without one is not given one by looking: it looks like an empty one."""
     with tempfile.TemporaryDirectory() as empty:
-        absent = only_reading and not settings.database.exists()
+        absent = only_reading and not settings.has_store
         place = settings.model_copy(update={"home": Path(empty)}) if absent else settings
         with closing(open_store(place)) as store:
             yield store

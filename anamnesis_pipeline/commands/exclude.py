@@ -122,7 +122,7 @@ def add(
 
 def listed(settings: Settings) -> list[Entry]:
     """The newest entries; a home without a store has none."""
-    if not settings.database.exists():
+    if not settings.has_store:
         return []
     with closing(open_store(settings)) as store:
         return blocklist(store, SHOWN)

@@ -101,7 +101,7 @@ def finish_forgetting(settings: Settings) -> bool:
 
 
 def _check_home(settings: Settings) -> None:
-    if not settings.database.exists():
+    if not settings.has_store:
         raise GiveUp(f"nothing is stored in {settings.home} yet; start it with: anamnesis up")
 
 

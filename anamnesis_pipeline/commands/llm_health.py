@@ -7,12 +7,13 @@ from datetime import UTC, datetime
 
 from anamnesis_pipeline.commands.embedding_health import Problem
 from anamnesis_pipeline.errors import AnamnesisError
+from anamnesis_pipeline.llm_wiring import open_llm
 from anamnesis_pipeline.settings import Settings
 from anamnesis_pipeline.sidecar.jsonl_control import llm_state
 from anamnesis_pipeline.sidecar.jsonl_schemas import LlmOut
 from anamnesis_pipeline.store.base import Store
 from anamnesis_pipeline.summaries.base import SummaryBackend
-from anamnesis_pipeline.wiring import effective_settings, open_llm
+from anamnesis_pipeline.wiring import effective_settings
 from anamnesis_pipeline.wording import counted
 
 PROBE_STEP_S = 5.0

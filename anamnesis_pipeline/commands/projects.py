@@ -13,7 +13,7 @@ from anamnesis_pipeline.wording import counted, project_name
 
 def rows(settings: Settings) -> list[ProjectRow]:
     """Every project; a home without a store has none."""
-    if not settings.database.exists():
+    if not settings.has_store:
         return []
     with closing(open_store(settings)) as store:
         return project_rows(store)

@@ -35,7 +35,7 @@ def _report(settings: Settings, limit: int) -> tuple[Mapping[str, Any], str]:
     try:
         status, answer = ask_sidecar(settings, "GET", f"/api/queries?limit={limit}", timeout_s=120.0)
     except ServiceUnreachable as exc:
-        if not settings.database.exists():
+        if not settings.has_store:
             raise GiveUp(f"{exc}, and nothing was asked in {settings.home} yet; start it with: anamnesis up") from exc
         with closing(open_store(settings)) as store:
             return queries_body(store, Engine(store, None), limit), f"{exc}; looked for words only"

@@ -6,9 +6,10 @@ from contextlib import closing
 
 from anamnesis_pipeline.errors import GiveUp
 from anamnesis_pipeline.exchanges.redaction import rules_version
+from anamnesis_pipeline.home_wiring import open_archive, open_redactor
 from anamnesis_pipeline.settings import Settings
 from anamnesis_pipeline.steps.rescan import Rescan, RescanReport, Rules, Say
-from anamnesis_pipeline.wiring import open_archive, open_redactor, open_store
+from anamnesis_pipeline.wiring import open_store
 
 SAID_EVERY_S = 2.0
 
@@ -19,7 +20,7 @@ def run_rescan(settings: Settings, *, dry_run: bool, say: Callable[[str], None])
     :param say: told now and then how far it is.
     :raises GiveUp: nothing is stored.
     """
-    if not settings.database.exists():
+    if not settings.has_store:
         raise GiveUp(f"nothing is stored in {settings.home} yet; start it with: anamnesis up")
     redactor = open_redactor(settings)
     rules = Rules(redactor.mask_text, redactor.mask_line, rules_version())

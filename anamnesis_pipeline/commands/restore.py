@@ -4,9 +4,10 @@ from contextlib import closing
 from pathlib import Path
 
 from anamnesis_pipeline.errors import GiveUp
+from anamnesis_pipeline.home_wiring import open_archive
 from anamnesis_pipeline.settings import Settings
 from anamnesis_pipeline.steps.restore import EVERY, RestoreReport, restorable, restore
-from anamnesis_pipeline.wiring import open_archive, open_store
+from anamnesis_pipeline.wiring import open_store
 from anamnesis_pipeline.wording import counted
 
 
@@ -27,7 +28,7 @@ def run_restore(
     """
     if sum(map(bool, (session_id, source, path, everything))) != 1:
         raise GiveUp("say what to restore, in one way: a session id, --source KEY, --path PATH or --all")
-    if not settings.database.exists():
+    if not settings.has_store:
         raise GiveUp(f"nothing is stored in {settings.home} yet; start it with: anamnesis up")
     with closing(open_store(settings)) as store:
         wanted = restorable(

@@ -91,10 +91,10 @@ def search(settings: Settings, body: Mapping[str, Any]) -> tuple[dict[str, Any],
 
 def _with_backlog(settings: Settings, answer: dict[str, Any], mode: Mode, project: str | None) -> dict[str, Any]:
     """An empty answer says so itself, and whether there is a project of that name at all."""
-    if not answer["results"] and project and settings.database.exists():
+    if not answer["results"] and project and settings.has_store:
         with suppress(AnamnesisError), closing(open_store(settings)) as store:
             return answer | ({"hint": hint} if (hint := no_project(store, project)) else {})
-    if answer["results"] and settings.database.exists():
+    if answer["results"] and settings.has_store:
         with suppress(AnamnesisError), closing(open_store(settings)) as store:  # the answer itself is here
             return answer | {"degraded": [*answer["degraded"], *backlog_notes(store, mode)]}
     return answer
@@ -111,7 +111,7 @@ def no_project(store: Store, name: str) -> str:
 
 
 def _search_store(settings: Settings, body: Mapping[str, Any], reason: str) -> tuple[dict[str, Any], str]:
-    if not settings.database.exists():
+    if not settings.has_store:
         raise GiveUp(f"{reason}, and nothing is stored in {settings.home} yet; start it with: anamnesis up")
     try:
         question = SearchIn.model_validate(dict(body)).question()

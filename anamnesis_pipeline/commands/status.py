@@ -29,7 +29,7 @@ from anamnesis_pipeline.wording import counted, local_time, one_line
 def gather_status(settings: Settings) -> dict[str, Any]:
     """Everything, JSON-ready. `memory` is None while nothing has been stored; times are ISO 8601 UTC."""
     memory = None
-    if settings.database.exists():
+    if settings.has_store:
         with closing(open_store(settings)) as store:
             memory = _memory(store, settings)
     return {

@@ -6,7 +6,7 @@ from contextlib import closing
 from datetime import UTC, datetime
 from typing import Any
 
-from anamnesis_pipeline import wiring
+from anamnesis_pipeline import llm_wiring, wiring
 from anamnesis_pipeline.dagster_api import DagsterApi, dagster_url
 from anamnesis_pipeline.errors import BadSetting, EpisodeNotFound, GiveUp, ServiceUnreachable
 from anamnesis_pipeline.exchanges.value import EXPLANATIONS
@@ -70,7 +70,7 @@ def run_backfill(settings: Settings, say: Say, *, project: str | None, limit: in
         if llm is None:
             raise BadSetting(NO_LLM)
         model, is_local = llm
-        opened = wiring.open_llm(settings)
+        opened = llm_wiring.open_llm(settings)
         choice = LlmChoice(store, opened.rules, is_local=is_local, private_sources=opened.private_sources())
         against: Counter[str] = Counter()
 
@@ -145,7 +145,7 @@ def _value_body(episode: Episode, min_value: float, *, is_short: bool) -> dict[s
 
 def _llm(settings: Settings) -> tuple[str, bool] | None:
     """Model of the LLM, and whether text stays on this machine with it; None: there is none."""
-    opening = wiring.open_llm(settings).open
+    opening = llm_wiring.open_llm(settings).open
     if opening is None:
         return None
     with closing(opening()) as backend:

@@ -38,7 +38,7 @@ def uploads_remove(
 
 def run_list(settings: Settings) -> list[Upload]:
     """All uploads, the newest first; none where nothing was stored."""
-    if not settings.database.exists():
+    if not settings.has_store:
         return []
     with closing(open_store(settings)) as store:
         return open_uploads(effective_settings(store), store).listed()

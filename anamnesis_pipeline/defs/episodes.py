@@ -3,6 +3,7 @@
 import dagster as dg
 
 from anamnesis_pipeline.dagster_api import EPISODES_WRITTEN
+from anamnesis_pipeline.defs.kinds import STORE_KIND
 from anamnesis_pipeline.defs.partitions import SOURCES
 from anamnesis_pipeline.defs.reporting import counted, table, watermark
 from anamnesis_pipeline.defs.resources import MemoryResource
@@ -11,7 +12,7 @@ from anamnesis_pipeline.model import Where
 LATEST = 5
 
 
-@dg.asset(partitions_def=SOURCES, deps=["exchanges", "documents", "summaries"], group_name="memory", kinds={"sqlite"})
+@dg.asset(partitions_def=SOURCES, deps=["exchanges", "documents", "summaries"], group_name="memory", kinds={STORE_KIND})
 def episodes(context: dg.AssetExecutionContext, memory: MemoryResource) -> dg.MaterializeResult[None]:
     """Part, summary and passages joined into episodes; found by their words as soon as they are written."""
     report = memory.pipeline.publish(memory.source(context.partition_key))

@@ -46,7 +46,7 @@ def crawl_interval_s() -> int:
     """
     try:
         settings = settings_module.load()
-        if not settings.database.exists():
+        if not settings.has_store:
             return settings.crawl_interval_s
         with closing(open_store(settings)) as store:
             return effective_settings(store).crawl_interval_s

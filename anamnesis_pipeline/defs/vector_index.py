@@ -5,6 +5,7 @@ from typing import Any
 import dagster as dg
 
 from anamnesis_pipeline.defs.canceled import end_as_canceled
+from anamnesis_pipeline.defs.kinds import INDEX_KIND
 from anamnesis_pipeline.defs.partitions import SPACES
 from anamnesis_pipeline.defs.resources import EmbeddingPoolResource, MemoryResource
 from anamnesis_pipeline.embeddings.cores import Priority, run_ranked
@@ -22,7 +23,7 @@ RECALL_CHECK = "index_recall"
     partitions_def=SPACES,
     deps=["embeddings"],
     group_name="memory",
-    kinds={"usearch"},
+    kinds={INDEX_KIND},
     check_specs=[
         dg.AssetCheckSpec(
             RECALL_CHECK,

@@ -10,6 +10,7 @@ from typing import Any, cast
 from anamnesis_pipeline import settings as settings_module
 from anamnesis_pipeline.dagster_api import IngestRun
 from anamnesis_pipeline.errors import BadSetting, LlmRefused, ServiceUnreachable
+from anamnesis_pipeline.llm_wiring import open_llm
 from anamnesis_pipeline.settings import Settings
 from anamnesis_pipeline.sidecar.jsonl_schemas import (
     BreakerOut,
@@ -33,7 +34,7 @@ from anamnesis_pipeline.store.base import Store
 from anamnesis_pipeline.store.ingest_base import SourceCounts, log_sources
 from anamnesis_pipeline.summaries.prices import DEFAULT_MODELS, MODELS
 from anamnesis_pipeline.summary_model import LlmBudget, LlmUse
-from anamnesis_pipeline.wiring import CONFIG_PREFIX, discover_sources, effective_settings, open_llm, stored_settings
+from anamnesis_pipeline.wiring import CONFIG_PREFIX, discover_sources, effective_settings, stored_settings
 
 SETTING_NAMES = tuple(name for name in JsonlSettingsOut.__annotations__ if name not in ("origin", "warnings"))
 OF_THE_LLM = frozenset(name for name in SETTING_NAMES if name.startswith("summar"))

@@ -7,7 +7,7 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
-from anamnesis_pipeline import wiring
+from anamnesis_pipeline import home_wiring, wiring
 from anamnesis_pipeline.model import Episode, Source, Where
 from anamnesis_pipeline.settings import Settings
 from anamnesis_pipeline.sources.discovery import discover
@@ -43,7 +43,7 @@ class Home:
         self.base, self.logs = base, base / "projects"
         self.settings = Settings(home=base / "home", log_roots=(self.logs,), machine="box")
         self.store = wiring.open_store(self.settings)
-        self.archive = wiring.open_archive(self.settings)
+        self.archive = home_wiring.open_archive(self.settings)
         self.host = LocalHost("box")
 
     def write(self, lines: Iterable[dict[str, Any] | str], path: str = f"{FOLDER}/{SESSION}.jsonl") -> Path:

@@ -11,7 +11,7 @@ from dataclasses import dataclass, fields, is_dataclass
 from pathlib import Path
 from typing import Any
 
-from anamnesis_pipeline import wiring
+from anamnesis_pipeline import home_wiring, wiring
 from anamnesis_pipeline.embeddings.hashing import HashingEmbedder
 from anamnesis_pipeline.model import Episode, Part, Space, Variant, Where
 from anamnesis_pipeline.settings import Settings
@@ -125,7 +125,7 @@ class SoakedHome:
                 },
                 archived={
                     (source.key, cursor.path): list(
-                        archived_lines(store, wiring.open_archive(self.settings), source.key, cursor.path, 0)
+                        archived_lines(store, home_wiring.open_archive(self.settings), source.key, cursor.path, 0)
                     )
                     for source in store.ingest.sources()
                     for cursor in store.ingest.cursors(source.key).values()

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from anamnesis_pipeline import wiring
+from anamnesis_pipeline import home_wiring, wiring
 from anamnesis_pipeline.embeddings.pieces import Span
 from anamnesis_pipeline.errors import GiveUp
 from anamnesis_pipeline.model import Space, Variant
@@ -324,7 +324,7 @@ def replace_home(home: Home, place: Path) -> Home:
     other = object.__new__(Home)
     other.__dict__ |= home.__dict__
     other.settings = home.settings.model_copy(update={"home": place})
-    other.archive = wiring.open_archive(other.settings)
+    other.archive = home_wiring.open_archive(other.settings)
     return other
 
 

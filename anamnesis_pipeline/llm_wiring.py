@@ -1,0 +1,59 @@
+"""Settings to the LLM that writes summaries. Its library is imported when there is something to ask."""
+
+from anamnesis_pipeline import settings as settings_module
+from anamnesis_pipeline.embeddings.cores import available_cores, cores_for
+from anamnesis_pipeline.exchanges.value import WEIGHTS
+from anamnesis_pipeline.home_wiring import open_redactor
+from anamnesis_pipeline.settings import Settings
+from anamnesis_pipeline.steps.llm_choice import Llm, LlmRules
+from anamnesis_pipeline.summaries.factory import BackendOptions, open_backend
+from anamnesis_pipeline.summary_model import LlmBudget
+
+
+def open_llm(settings: Settings) -> Llm:
+    """The LLM that writes summaries, and what it may see and cost. It is opened when there is something to ask."""
+    kind = settings.summarizer
+    rules = LlmRules(
+        min_chars=settings.summary_min_chars,
+        min_value=settings.summary_min_value,
+        weights={**WEIGHTS, **settings.value_weights},
+        budget=LlmBudget(settings.llm_daily_tokens, settings.llm_daily_dollars),
+        requests_per_minute=settings.llm_requests_per_minute,
+        batch_min=settings.llm_batch_min,
+        private_projects=settings.private_projects,
+        local_only=settings.local_only,
+    )
+    return Llm(
+        None if kind == "none" else lambda: open_backend(kind, backend_options(settings)), rules,
+        mask=lambda reply: open_redactor(settings).mask_line(reply),
+    )  # fmt: skip
+
+
+def backend_options(settings: Settings) -> BackendOptions:
+    """What an LLM's backend is made of.
+
+    :raises BadSetting: the LLM is to run on a core that is not there.
+    """
+    openai_key = settings.openai_api_key
+    return BackendOptions(
+        model=settings.summary_model,
+        timeout_s=float(settings.summary_timeout_s),
+        claude_command=settings.claude_command,
+        claude_host=settings.claude_host,
+        ollama_urls=settings.ollama_urls,
+        ollama_threads=_ollama_threads(settings),
+        openai_url=settings.openai_url,
+        openai_api_key=openai_key.get_secret_value() if openai_key else None,
+        anthropic_api_key=settings_module.claude_api_key(settings),
+        anthropic_url=settings.anthropic_url,
+        input_price=settings.llm_input_price,
+        output_price=settings.llm_output_price,
+    )
+
+
+def _ollama_threads(settings: Settings) -> int | None:
+    """As many as embedding has cores, where these are limited."""
+    is_limited = bool(settings.embed_cores) or settings.embed_cpu_pct < 100
+    if not is_limited or settings.summarizer != "ollama":
+        return None
+    return len(cores_for(settings.embed_cpu_pct, settings.embed_cores, available_cores()))
