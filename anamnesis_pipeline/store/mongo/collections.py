@@ -1,6 +1,6 @@
 """The few things that are asked of a collection, always within the transaction that is under way."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from typing import Any
 
@@ -10,10 +10,15 @@ from pymongo.collection import Collection as DriverCollection
 from pymongo.errors import CollectionInvalid
 from pymongo.operations import SearchIndexModel
 
+from anamnesis_pipeline.store.batching import batches
+
 Document = dict[str, Any]
 Filter = Mapping[str, Any]
 Order = Sequence[tuple[str, int]]
 Write = InsertOne[Document] | UpdateOne | UpdateMany | ReplaceOne[Document] | DeleteOne | DeleteMany
+
+VALUES_AT_ONCE = 10_000
+"""Values that one query names: ids are at most some 400 bytes."""
 
 
 class Collection:
@@ -37,6 +42,15 @@ class Collection:
         yield from self._driver.find(
             where, projection, sort=list(order) or None, limit=limit, skip=skip, session=self._session
         )
+
+    def among(self, field: str, values: Iterable[Any], fields: Sequence[str] = (), **where: Any) -> Iterator[Document]:
+        """Documents that have one of these values in a field, however many values they are: a command that names all of
+        them would outgrow what the server takes (16 MB). Those that match several values of an array may come twice.
+
+        :param where: further conditions, by field.
+        """
+        for batch in batches(list(dict.fromkeys(values)), VALUES_AT_ONCE):
+            yield from self.each({**where, field: {"$in": batch}}, fields)
 
     def one(self, where: Filter, fields: Sequence[str] = (), *, order: Order = ()) -> Document | None:
         """The first document that matches."""
