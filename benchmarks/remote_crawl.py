@@ -25,6 +25,7 @@ from pathlib import Path
 import paramiko
 from proc import resident_mib
 
+from anamnesis_pipeline.home_wiring import open_redactor
 from anamnesis_pipeline.settings import Settings
 from anamnesis_pipeline.sources.archive import Archive
 from anamnesis_pipeline.sources.base import Survey, Wanted
@@ -35,7 +36,6 @@ from anamnesis_pipeline.sources.ssh_questions import documents_question, script_
 from anamnesis_pipeline.ssh_connection import connected
 from anamnesis_pipeline.steps.crawl import crawl_source
 from anamnesis_pipeline.store.sqlite.opening import open_sqlite
-from anamnesis_pipeline.home_wiring import open_redactor
 from anamnesis_tests.proxies import Proxy, proxy
 from anamnesis_tests.ssh_servers import SshServer, openssh_server
 from anamnesis_tests.steps.crawled_documents import DocumentHome

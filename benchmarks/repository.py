@@ -16,9 +16,9 @@ from pathlib import Path
 
 from proc import peak_mib
 
+from anamnesis_pipeline.home_wiring import open_redactor
 from anamnesis_pipeline.settings import Settings
 from anamnesis_pipeline.store.sqlite.opening import open_sqlite
-from anamnesis_pipeline.home_wiring import open_redactor
 from anamnesis_tests.steps.crawled_documents import DocumentHome, make_repository
 
 LARGEST = 1 << 20

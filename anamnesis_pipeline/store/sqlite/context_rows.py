@@ -8,14 +8,8 @@ from collections.abc import Sequence
 from datetime import datetime
 
 from anamnesis_pipeline.model import Episode
-from anamnesis_pipeline.store.context_base import (
-    SESSION_EXPIRES,
-    SESSIONS_KEPT,
-    SHOWN_KEPT,
-    TAGGED_AMONG,
-    SessionMemory,
-    Shown,
-)
+from anamnesis_pipeline.store import context_base
+from anamnesis_pipeline.store.context_base import SESSION_EXPIRES, SessionMemory, Shown
 from anamnesis_pipeline.store.sqlite.connection import Database
 from anamnesis_pipeline.store.sqlite.episode_rows import SELECT_EPISODES, read_row
 from anamnesis_pipeline.store.values import clean, instant, moment
@@ -58,7 +52,7 @@ class SqliteContext:
             connection.execute(
                 """DELETE FROM context_shown WHERE session_id = ?1 AND number <=
                     (SELECT max(number) FROM context_shown WHERE session_id = ?1) - ?2""",
-                (session_id, SHOWN_KEPT),
+                (session_id, context_base.SHOWN_KEPT),
             )
             _expire(connection, when)
         return new
@@ -100,7 +94,7 @@ class SqliteContext:
                             SELECT episode_key FROM episode_tags WHERE tag = ? ORDER BY episode_key DESC LIMIT ?)
                         AND +project = ? AND +status = 'active' ORDER BY +timestamp DESC, episode_id DESC LIMIT ?)
                     ORDER BY e.timestamp DESC, e.episode_id DESC""",  # +: from those keys, not from an index
-                (clean(tag), TAGGED_AMONG, clean(project), limit),
+                (clean(tag), context_base.TAGGED_AMONG, clean(project), limit),
             ).fetchall()
         return [read_row(row) for row in rows]
 
@@ -120,6 +114,6 @@ def _expire(connection: sqlite3.Connection, when: datetime) -> None:
                 UNION SELECT session_id FROM (
                     SELECT session_id FROM context_sessions ORDER BY seen_at DESC LIMIT -1 OFFSET ?2))
             RETURNING session_id""",
-        (instant(when - SESSION_EXPIRES), SESSIONS_KEPT),
+        (instant(when - SESSION_EXPIRES), context_base.SESSIONS_KEPT),
     ).fetchall()
     connection.executemany("DELETE FROM context_shown WHERE session_id = ?", gone)

@@ -8,13 +8,8 @@ from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import Any
 
-from anamnesis_pipeline.store.query_base import (
-    QUERIES_KEPT,
-    QUERY_EXPIRES,
-    USED_WITHIN,
-    AskedQuery,
-    QueryCounts,
-)
+from anamnesis_pipeline.store import query_base
+from anamnesis_pipeline.store.query_base import QUERY_EXPIRES, USED_WITHIN, AskedQuery, QueryCounts
 from anamnesis_pipeline.store.sqlite.connection import Database
 from anamnesis_pipeline.store.values import clean, instant, json_list, moment
 
@@ -32,7 +27,7 @@ class SqliteQueries:
         with self._database.write() as connection:
             connection.execute(
                 "DELETE FROM query_log WHERE asked_at < ? OR number <= (SELECT max(number) FROM query_log) + 1 - ?",
-                (instant(when - QUERY_EXPIRES), QUERIES_KEPT),
+                (instant(when - QUERY_EXPIRES), query_base.QUERIES_KEPT),
             )
             (there,) = connection.execute(f"SELECT count(*) FROM {of_ids}", (ids,)).fetchone()
             if there < len(set(results)):  # one was removed since it was found, and its questions with it
