@@ -8,6 +8,9 @@ from typing import Protocol
 from anamnesis_pipeline.model import Part
 from anamnesis_pipeline.summary_model import LlmBudget, LlmUse
 
+LONGEST_QUEUE_S = 3600.0
+"""A turn further ahead than this was taken before the clock was set back."""
+
 
 @dataclass(frozen=True, slots=True)
 class Lease:

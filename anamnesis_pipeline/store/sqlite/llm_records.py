@@ -11,13 +11,10 @@ from datetime import datetime
 from anamnesis_pipeline.errors import LlmCallTaken
 from anamnesis_pipeline.model import Part
 from anamnesis_pipeline.store.batching import batches
-from anamnesis_pipeline.store.llm_base import Lease, OpenBatch
+from anamnesis_pipeline.store.llm_base import LONGEST_QUEUE_S, Lease, OpenBatch
 from anamnesis_pipeline.store.sqlite.connection import Database
 from anamnesis_pipeline.store.values import clean, instant, json_list
 from anamnesis_pipeline.summary_model import LlmBudget, LlmUse
-
-_LONGEST_QUEUE_S = 3600.0
-"""A turn further ahead than this was taken before the clock was set back."""
 
 
 class SqliteLlm:
@@ -161,7 +158,7 @@ class SqliteLlm:
         moment = now.timestamp()
         with self._database.write() as connection:
             row = connection.execute("SELECT next_at FROM llm_turns WHERE backend = ?", (backend,)).fetchone()
-            free_at = row[0] if row and row[0] - moment < _LONGEST_QUEUE_S else moment
+            free_at = row[0] if row and row[0] - moment < LONGEST_QUEUE_S else moment
             turn = max(moment, free_at)
             connection.execute(
                 """INSERT INTO llm_turns (backend, next_at) VALUES (?, ?)
