@@ -112,7 +112,7 @@ COLLECTIONS: dict[str, Sequence[Index]] = {
         _by("path"),
         _by("tags"),
     ],
-    "passages": [_key("episode_id", "ordinal"), _by("written_at")],
+    "passages": [_key("episode_id", "ordinal"), _by("seq")],
     "tombstones": [
         _key("episode_id"),
         _by("-deleted_at", "-episode_id"),
@@ -122,7 +122,11 @@ COLLECTIONS: dict[str, Sequence[Index]] = {
     "buried_sections": [_key("episode_id", "source", "path"), _by("place"), _by("source", "path")],
     # spaces
     "spaces": [_key("key"), Index(("status",), unique=True, where={"status": {"$in": ["active", "building"]}})],
-    "pending": [_key("space_id", "episode_id"), _by("space_id", "source", "-timestamp", "-number"), _by("episode_id")],
+    "pending": [
+        _key("space_id", "episode_id"),
+        _by("space_id", "source", "-timestamp", "-number", "missing"),
+        _by("episode_id"),
+    ],
     # consolidation
     "consolidated": [_key("episode_id"), _by("canonical"), _by("regime", "undone")],
     "unconsolidated": [_key("session_id")],

@@ -1,0 +1,144 @@
+"""`Where` as a filter, and the fields that it looks at. The only place that knows both.
+
+These fields, the facets, are those of the episode, repeated in its passages and vectors, so that one filter passes the
+same in every collection and in every search index. Only operators stand in it that `$vectorSearch` knows too:
+https://www.mongodb.com/docs/atlas/atlas-vector-search/vector-search-stage/
+"""
+
+import json
+from collections.abc import Iterable
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+from anamnesis_pipeline.memory_layers import WORKING_BELOW, WORKING_FOR, Layer, layer_of
+from anamnesis_pipeline.model import EpisodeHead, Where
+from anamnesis_pipeline.store.mongo.collections import Document, Filter
+from anamnesis_pipeline.store.values import instant, moment
+
+FACETS = (
+    "episode_id", "source", "instance", "project", "kind", "status", "session_id", "tags", "at", "layer", "read_often",
+)  # fmt: skip
+"""`at` is the timestamp in microseconds since 1970; `layer` is `memory_layers.Layer`, but OPEN where age decides;
+`read_often` is 1 for what was retrieved too often to be working memory, else 0.
+"""
+FACET_SOURCES = (
+    "source", "instance", "project", "kind", "status", "session_id", "tags", "timestamp", "metadata", "retrieval_count",
+)  # fmt: skip
+"""The fields of an episode's document that its facets follow from, beside `_id`."""
+
+OPEN = "open"
+"""The layer of what is working memory or episodic, told apart by `at` and `read_often` when it is asked for."""
+
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_LATE = datetime.max.replace(tzinfo=UTC)
+"""A time at which nothing is working memory any more."""
+
+
+def facets_of(document: Document) -> Document:
+    """What the passages and vectors of an episode repeat, of its document, or of `_id` and `FACET_SOURCES` of it."""
+    return {
+        "episode_id": document["_id"],
+        "source": document["source"],
+        "instance": document["instance"],
+        "project": document["project"],
+        "kind": document["kind"],
+        "status": document["status"],
+        "session_id": document["session_id"],
+        "tags": document["tags"],
+        "at": microseconds(moment(document["timestamp"])),
+        "layer": _layer(document),
+        "read_often": int(document["retrieval_count"] >= WORKING_BELOW),
+    }
+
+
+def microseconds(when: datetime) -> int:
+    """Microseconds since 1970, as `at` has them."""
+    return (when - _EPOCH) // timedelta(microseconds=1)
+
+
+def condition(where: Where) -> Filter:
+    """What an episode, or a passage or vector of it, must meet: a list of terms under `$and`; empty when nothing is
+    asked.
+
+    :raises ValueError: layers are asked for and not at what time.
+    """
+    terms = [*_lists(where), *_values(where), *({"tags": tag} for tag in where.tags), *_layers(where)]
+    if not where.include_superseded:
+        terms.append({"status": "active"})
+    return {"$and": terms} if terms else {}
+
+
+def of_episodes(where: Where) -> Filter:
+    """As `condition`, of episodes alone: their indexes are by `timestamp`, so that is bounded like `at`."""
+    bounds = {name: instant(when) for name, when in (("$gte", where.since), ("$lt", where.until)) if when is not None}
+    terms = condition(where)
+    return {**terms, "timestamp": bounds} if bounds else terms
+
+
+def is_selective(where: Where) -> bool:
+    """Whether the filter asks for more than what a search hides unasked: superseded episodes, kinds, projects."""
+    return bool(
+        where.projects
+        or where.kinds
+        or where.tags
+        or where.instance is not None
+        or where.source is not None
+        or where.session_id is not None
+        or where.since is not None
+        or where.until is not None
+        or where.layers
+    )
+
+
+def _lists(where: Where) -> Iterable[Document]:
+    lists = (
+        ("project", "$in", where.projects),
+        ("project", "$nin", where.hidden_projects),
+        ("kind", "$in", where.kinds),
+        ("kind", "$nin", where.hidden_kinds),
+    )
+    return [{field: {operator: list(values)}} for field, operator, values in lists if values]
+
+
+def _values(where: Where) -> Iterable[Document]:
+    values: tuple[tuple[str, Any], ...] = (
+        ("instance", where.instance),
+        ("source", where.source),
+        ("session_id", where.session_id),
+        ("at", {"$gte": microseconds(where.since)} if where.since else None),
+        ("at", {"$lt": microseconds(where.until)} if where.until else None),
+    )
+    return [{field: value} for field, value in values if value is not None]
+
+
+def _layers(where: Where) -> list[Document]:
+    if not where.layers:
+        return []
+    if where.layers_at is None:
+        raise ValueError(f"an episode is in {' or '.join(where.layers)} at some time; give layers_at with layers")
+    lasting = sorted(set(where.layers) - {Layer.WORKING, Layer.EPISODIC})
+    terms: list[Document] = [{"layer": {"$in": list(map(str, lasting))}}] if lasting else []
+    began = microseconds(where.layers_at - WORKING_FOR)
+    if Layer.WORKING in where.layers:
+        terms.append({"$and": [{"layer": OPEN}, {"read_often": 0}, {"at": {"$gt": began}}]})
+    if Layer.EPISODIC in where.layers:
+        terms.append({"$and": [{"layer": OPEN}, {"$or": [{"read_often": 1}, {"at": {"$lte": began}}]}]})
+    return [{"$or": terms}]
+
+
+def _layer(document: Document) -> str:
+    """The layer by `memory_layers.layer_of`, which is asked as if the episode were old."""
+    head = EpisodeHead(
+        episode_id=document["_id"],
+        source=document["source"],
+        timestamp=moment(document["timestamp"]),
+        instance=document["instance"],
+        project=document["project"],
+        kind=document["kind"],
+        summary="",
+        tags=tuple(document["tags"]),
+        metadata=json.loads(document["metadata"]),
+        retrieval_count=document["retrieval_count"],
+    )
+    layer = layer_of(head, _LATE)
+    return OPEN if layer is Layer.EPISODIC else layer.value

@@ -1,0 +1,123 @@
+"""What lacks vectors, kept as documents per space and episode in the transaction that changes it."""
+
+from collections.abc import Collection, Iterable, Sequence
+from dataclasses import dataclass
+
+from pymongo import DeleteMany, InsertOne
+
+from anamnesis_pipeline.store.mongo.client import Tables
+from anamnesis_pipeline.store.mongo.collections import Document, Write
+from anamnesis_pipeline.store.mongo.space_docs import SpaceDoc, live_spaces, tokens_name, vectors_name
+
+PLACE = ("_id", "source", "timestamp", "number")
+"""The fields of an episode's document that its entries are ordered by."""
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """What an episode, told by its document, is to have vectors of: `old` passages, which may have some, and how many
+    `new` ones, which have none.
+    """
+
+    episode: Document
+    old: Sequence[int]
+    new: int = 0
+
+
+def refresh(tables: Tables, episode_ids: Iterable[str], space_id: int | None = None) -> None:
+    """Count again what these episodes lack, in one space or (None) in all."""
+    ids = sorted(set(episode_ids))
+    spaces = [space for space in live_spaces(tables) if space_id in (None, space.space_id)]
+    if not spaces or not ids:
+        return
+    passages: dict[str, list[int]] = {}
+    for found in tables["passages"].find({"episode_id": {"$in": ids}}, ("_id", "episode_id")):
+        passages.setdefault(found["episode_id"], []).append(found["_id"])
+    episodes = tables["episodes"].find({"_id": {"$in": ids}}, PLACE)
+    note(tables, spaces, [Wanted(episode, passages.get(episode["_id"], [])) for episode in episodes])
+
+
+def note(tables: Tables, spaces: Sequence[SpaceDoc], wanted: Sequence[Wanted]) -> None:
+    """Count what these episodes lack in these spaces; a few calls for each space, however many episodes."""
+    if not spaces or not wanted:
+        return
+    old = [passage_id for each in wanted for passage_id in each.old]
+    space_ids = [space.space_id for space in spaces]
+    writes: list[Write] = [DeleteMany({"space_id": {"$in": space_ids}, "episode_id": {"$in": _ids(wanted)}})]
+    for space in spaces:
+        done = complete(tables, space, old)
+        lacking = [(each.episode, each.new + sum(key not in done for key in each.old)) for each in wanted]
+        writes += [InsertOne(_entry(space.space_id, episode, missing)) for episode, missing in lacking if missing]
+    tables["pending"].write(writes)
+
+
+def complete(tables: Tables, space: SpaceDoc, passage_ids: Collection[int]) -> set[int]:
+    """Those of these passages that have the vectors of all variants, and the token vectors if the space has some."""
+    if not passage_ids:
+        return set()
+    ids = {"_id": {"$in": list(passage_ids)}}
+    has_all = {variant.value: {"$exists": True} for variant in space.variants}
+    done = {found["_id"] for found in tables[vectors_name(space.key)].find(ids | has_all, ("_id",))}
+    if space.token_dims and done:
+        done &= {found["_id"] for found in tables[tokens_name(space.key)].find(ids, ("_id",))}
+    return done
+
+
+def expect_everything(tables: Tables, space_id: int, *, after: str = "", limit: int) -> str | None:
+    """In a new space, episodes lack all their vectors: note so of the next `limit` after one, by id.
+
+    Returns the id of the last one; None when there are no more.
+    """
+    episodes = tables["episodes"].find(
+        {"_id": {"$gt": after}, "passages": {"$gt": 0}}, (*PLACE, "passages"), order=[("_id", 1)], limit=limit
+    )
+    if not episodes:
+        return None
+    tables["pending"].write([
+        DeleteMany({"space_id": space_id, "episode_id": {"$in": [episode["_id"] for episode in episodes]}}),
+        *(InsertOne(_entry(space_id, episode, episode["passages"])) for episode in episodes),
+    ])  # fmt: skip
+    last: str = episodes[-1]["_id"]
+    return last if len(episodes) == limit else None
+
+
+def newest(tables: Tables, space_id: int, sources: Iterable[str], episodes: int) -> list[tuple[str, str]]:
+    """(episode id, source) of the newest episodes of these sources that lack a vector, newest first."""
+    if episodes < 1:
+        return []
+    found = tables["pending"].find(
+        {"space_id": space_id, "source": {"$in": sorted(set(sources))}},
+        ("episode_id", "source"),
+        order=[("timestamp", -1), ("number", -1)],
+        limit=episodes,
+    )
+    return [(each["episode_id"], each["source"]) for each in found]
+
+
+def totals(tables: Tables, space_id: int) -> tuple[int, int]:
+    """How many episodes, and how many of their passages, lack a vector in a space."""
+    found = tables["pending"].aggregate([
+        {"$match": {"space_id": space_id}},
+        {"$group": {"_id": None, "episodes": {"$sum": 1}, "passages": {"$sum": "$missing"}}},
+    ])  # fmt: skip
+    return (found[0]["episodes"], found[0]["passages"]) if found else (0, 0)
+
+
+def is_empty(tables: Tables, space_id: int) -> bool:
+    """Whether nothing lacks a vector in a space."""
+    return not tables["pending"].has({"space_id": space_id})
+
+
+def _ids(wanted: Sequence[Wanted]) -> list[str]:
+    return [each.episode["_id"] for each in wanted]
+
+
+def _entry(space_id: int, episode: Document, missing: int) -> Document:
+    return {
+        "space_id": space_id,
+        "episode_id": episode["_id"],
+        "source": episode["source"],
+        "timestamp": episode["timestamp"],
+        "number": episode["number"],
+        "missing": missing,
+    }
