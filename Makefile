@@ -22,11 +22,12 @@ up: $(VENV)/.installed ## Install when needed, then start everything (LOGS=dir r
 	@exec $(BIN)/anamnesis up
 
 .PHONY: check
-check: $(VENV)/.installed-dev ## Static checks: lint, format, types, import rules
+check: $(VENV)/.installed-dev ## Static checks: lint, format, types, import rules, secrets
 	$(BIN)/ruff check
 	$(BIN)/ruff format --check
 	$(BIN)/mypy
 	$(BIN)/lint-imports
+	git ls-files -z ':!anamnesis_tests' ':!examples' | xargs -0 -n 100 -P 2 $(BIN)/detect-secrets-hook --disable-plugin HexHighEntropyString --disable-plugin Base64HighEntropyString
 
 .PHONY: test
 test: check ## Static checks, unit tests and the end-to-end test
