@@ -10,13 +10,12 @@ from datetime import UTC, datetime
 from operator import attrgetter
 from typing import Any
 
-from anamnesis_pipeline.document_model import source_tag
 from anamnesis_pipeline.model import FileCursor, Part, record_id
-from anamnesis_pipeline.store import part_values
 from anamnesis_pipeline.store.base import MAX_ROWS_PER_WRITE
 from anamnesis_pipeline.store.batching import batches
 from anamnesis_pipeline.store.document_base import ParsedDocument, Settled, Sighting, Unsettled, Verdict
 from anamnesis_pipeline.store.section_succession import successors
+from anamnesis_pipeline.store.sighting_values import change_of, followed, rehomed
 from anamnesis_pipeline.store.sqlite import part_rows, unsettled_rows
 from anamnesis_pipeline.store.sqlite.connection import Database
 from anamnesis_pipeline.store.sqlite.episode_rows import SET_STATUS
@@ -27,7 +26,7 @@ from anamnesis_pipeline.store.sqlite.ingest_records import (
     stored_version,
     write_cursor,
 )
-from anamnesis_pipeline.store.values import clean, instant, json_list
+from anamnesis_pipeline.store.values import instant, json_list
 from anamnesis_pipeline.summary_model import MAX_RECORDS
 
 _COLUMNS = ", ".join(field.name for field in fields(Sighting))
@@ -161,28 +160,16 @@ def _commit(connection: sqlite3.Connection, document: ParsedDocument) -> int | N
         return None
     write_cursor(connection, replace(document.after, version=before.version + 1))
     held = {s.part_id: s for s in _of_file(connection, before.source, before.path)}
-    now = {s.part_id: _since(_storable(s), held.get(s.part_id)) for _, s in document.sections}
-    went = [s for s in held.values() if s.present and s.part_id not in now]
-    came = [s for s in now.values() if s.part_id not in held or not held[s.part_id].present]
+    change = change_of(held, document.sections)
+    now, went = change.now, change.went
     became = successors(held.values(), now.values()) if now else _renamed(connection, before.source, went)
     gone = [replace(s, present=False, became=became.get(s.part_id, "")) for s in went]
     _write_sightings(connection, [*gone, *(s for s in now.values() if s != held.get(s.part_id))])
     created = sum(_write_part(connection, part, now[part.part_id]) for part, _ in document.sections)
     for sighting in went:
         _rehome(connection, sighting)
-    _note_changed(connection, before.source, came, went)
+    _note_changed(connection, before.source, change.came, went)
     return created
-
-
-def _storable(sighting: Sighting) -> Sighting:
-    return replace(sighting, cwd=clean(sighting.cwd))
-
-
-def _since(new: Sighting, held: Sighting | None) -> Sighting:
-    """A text that stood there before keeps the time since when it does."""
-    if held is None or not held.present:
-        return new
-    return replace(new, since_ns=held.since_ns, skew_ns=held.skew_ns)
 
 
 def _renamed(connection: sqlite3.Connection, source: str, went: Sequence[Sighting]) -> dict[str, str]:
@@ -216,20 +203,16 @@ def _write_part(connection: sqlite3.Connection, part: Part, sighting: Sighting) 
     is_own = (source, path) == (sighting.source, sighting.path)
     if not is_own and _is_present(connection, source, path, part.part_id):
         return False
-    facts, seen = part.section, part_values.unpack_section(known[-1])
-    if facts is not None and seen is not None:
-        facts = replace(facts, seen=seen.seen)
-    new = [clean(part.project), clean(part.cwd), clean(part.prompt), part.ordinal, part_values.pack_section(facts)]
-    if not is_own or new != known:
-        _move_part(connection, part.part_id, (part.source, part.path, *new))
+    fields = followed(part, known[-1])  # in the order of the columns above
+    if not is_own or [*fields.values()] != known:
+        _move_part(connection, part.part_id, {"source": part.source, "path": part.path, **fields})
     return False
 
 
-def _move_part(connection: sqlite3.Connection, part_id: str, values: tuple[object, ...]) -> None:
+def _move_part(connection: sqlite3.Connection, part_id: str, fields: Mapping[str, str | int]) -> None:
+    changes = ", ".join(f"{name} = ?" for name in fields)
     connection.execute(
-        """UPDATE parts SET source = ?, path = ?, project = ?, cwd = ?, prompt = ?, ordinal = ?, section = ?,
-            published_hash = NULL WHERE part_id = ?""",
-        (*values, part_id),
+        f"UPDATE parts SET {changes}, published_hash = NULL WHERE part_id = ?", (*fields.values(), part_id)
     )
 
 
@@ -244,25 +227,12 @@ def _rehome(connection: sqlite3.Connection, went: Sighting) -> None:
         f"SELECT {_COLUMNS} FROM sightings WHERE part_id = ? AND present ORDER BY since_ns, source, path LIMIT 1",
         (went.part_id,),
     ).fetchone()
-    part = connection.execute(
-        "SELECT source, path, project, prompt, section FROM parts WHERE part_id = ?", (went.part_id,)
-    ).fetchone()
+    part = connection.execute("SELECT source, path, section FROM parts WHERE part_id = ?", (went.part_id,)).fetchone()
     if row is None or part is None or part[:2] != (went.source, went.path):
         return
-    other, facts = _read_row(row), part_values.unpack_section(part[4])
-    if facts is not None:
-        tags = _tags_of_source(connection, facts.tags, went.source, other.source)
-        facts = replace(facts, first_line=other.first_line, last_line=other.last_line, tags=tags)
-    values = (other.source, other.path, part[2], other.cwd, part[3], other.ordinal, part_values.pack_section(facts))
-    _move_part(connection, went.part_id, values)
-
-
-def _tags_of_source(connection: sqlite3.Connection, tags: Sequence[str], former: str, source: str) -> tuple[str, ...]:
-    """The tags with that of the configured source it is shown of now instead of the former one."""
-    specs = dict(connection.execute("SELECT key, spec FROM sources WHERE key IN (?, ?)", (former, source)).fetchall())
-    kept = [tag for tag in tags if tag != source_tag(specs.get(former, ""))]
-    own = [source_tag(spec)] if (spec := specs.get(source)) else []
-    return tuple(dict.fromkeys([*kept, *own]))
+    other = _read_row(row)
+    specs = dict(connection.execute("SELECT key, spec FROM sources WHERE key IN (?, ?)", (went.source, other.source)))
+    _move_part(connection, went.part_id, rehomed(part[2], went.source, other, specs))
 
 
 def _note_changed(
