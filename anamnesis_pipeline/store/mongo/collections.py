@@ -9,6 +9,7 @@ from pymongo.client_session import ClientSession
 from pymongo.collection import Collection as DriverCollection
 from pymongo.errors import CollectionInvalid
 from pymongo.operations import SearchIndexModel
+from pymongo.read_concern import ReadConcern
 
 from anamnesis_pipeline.store.batching import batches
 
@@ -29,18 +30,19 @@ class Collection:
         self._session = session
 
     def find(
-        self, where: Filter, fields: Sequence[str] = (), *, order: Order = (), limit: int = 0, skip: int = 0
+        self, where: Filter, fields: Sequence[str] = (), *, order: Order = (), limit: int | None = None, skip: int = 0
     ) -> list[Document]:
         """Documents that match, all their fields or some."""
         return list(self.each(where, fields, order=order, limit=limit, skip=skip))
 
     def each(
-        self, where: Filter, fields: Sequence[str] = (), *, order: Order = (), limit: int = 0, skip: int = 0
+        self, where: Filter, fields: Sequence[str] = (), *, order: Order = (), limit: int | None = None, skip: int = 0
     ) -> Iterator[Document]:
         """As `find`, without holding all of them in memory."""
-        projection = _projection(fields)
+        if limit is not None and limit < 1:  # for the server 0 is no limit
+            return
         yield from self._driver.find(
-            where, projection, sort=list(order) or None, limit=limit, skip=skip, session=self._session
+            where, _projection(fields), sort=list(order) or None, limit=limit or 0, skip=skip, session=self._session
         )
 
     def among(self, field: str, values: Iterable[Any], fields: Sequence[str] = (), **where: Any) -> Iterator[Document]:
@@ -64,6 +66,10 @@ class Collection:
         """How many documents match."""
         return self._driver.count_documents(where, session=self._session)
 
+    def size(self) -> int:
+        """How many documents there are, which the server knows without looking; after a crash of it, about how many."""
+        return self._driver.estimated_document_count()
+
     def values(self, field: str, where: Filter) -> list[Any]:
         """Distinct values of a field, sorted."""
         return sorted(self._driver.distinct(field, where, session=self._session))
@@ -71,6 +77,13 @@ class Collection:
     def aggregate(self, stages: Sequence[Mapping[str, Any]]) -> list[Document]:
         """What a pipeline yields."""
         return [dict(found) for found in self._driver.aggregate(list(stages), session=self._session)]
+
+    def search(self, stages: Sequence[Mapping[str, Any]]) -> list[Document]:
+        """What a pipeline yields that begins with `$search`, `$searchMeta` or `$vectorSearch`. Outside of any
+        transaction, and of what this server has: these stages are refused with a read concern other than `local`.
+        """
+        local = self._driver.with_options(read_concern=ReadConcern("local"))
+        return [dict(found) for found in local.aggregate(list(stages))]
 
     def insert(self, documents: Sequence[Document]) -> None:
         """Write new documents."""

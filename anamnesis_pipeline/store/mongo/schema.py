@@ -110,7 +110,7 @@ COLLECTIONS: dict[str, Sequence[Index]] = {
         _by("source", "timestamp", "_id"),
         _by("session_id"),
         _by("path"),
-        _by("tags"),
+        _by("tags", "-number", "project", "status"),
     ],
     "passages": [_key("episode_id", "ordinal"), _by("seq")],
     "tombstones": [
@@ -133,6 +133,7 @@ COLLECTIONS: dict[str, Sequence[Index]] = {
     # questions
     "query_log": [_key("number"), _by("asked_at")],
     "query_results": [_key("episode_id", "number"), _by("number")],
+    "events": [_key("number"), _by("kind", "number")],
     # this backend's own
     "store_secret": [],
     "counters": [],
