@@ -1,0 +1,196 @@
+"""One vector field of a search index: its numbers as a matrix, and scores as Atlas gives them.
+
+Scores: https://www.mongodb.com/docs/atlas/atlas-vector-search/vector-search-type/ (similarity functions); what
+`quantization` changes: https://www.mongodb.com/docs/atlas/atlas-vector-search/vector-quantization/.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from bson.binary import VECTOR_SUBTYPE, Binary, BinaryVectorDtype
+from numpy.typing import NDArray
+
+Numbers = NDArray[Any]
+Rows = NDArray[np.int64]
+
+FLOAT32, INT8 = "float32", "int8"
+_FIRST_ROOM = 256
+_COARSE_LEVELS = 7
+"""What the walk through the graph is emulated by: numbers of so many steps on either side of zero."""
+
+
+@dataclass(frozen=True, slots=True)
+class VectorSpec:
+    """A field of type `vector` in the definition of an index."""
+
+    path: str
+    dimensions: int
+    similarity: str
+    quantization: str = "none"
+
+    @classmethod
+    def of(cls, field: Mapping[str, Any]) -> "VectorSpec":
+        """As the definition says it."""
+        return cls(field["path"], field["numDimensions"], field["similarity"], field.get("quantization", "none"))
+
+
+def read_vector(value: Any) -> tuple[str, Numbers] | None:
+    """Type and numbers of a vector in a document or query, shape (dim,); None for what is none that is indexed."""
+    if isinstance(value, Binary) and value.subtype == VECTOR_SUBTYPE:
+        vector = value.as_vector()
+        if vector.dtype is BinaryVectorDtype.PACKED_BIT:
+            return None
+        kind = FLOAT32 if vector.dtype is BinaryVectorDtype.FLOAT32 else INT8
+        return kind, np.asarray(vector.data, dtype=kind)
+    if isinstance(value, list | tuple) and value and all(_is_number(number) for number in value):
+        return FLOAT32, np.asarray(value, dtype=np.float32)
+    return None
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool)
+
+
+class VectorMatrix:
+    """The vectors of one field and type. Rows are numbered by the index; those without a vector are not here."""
+
+    def __init__(self, spec: VectorSpec, kind: str) -> None:
+        self._spec = spec
+        self._kind = kind
+        self._numbers: Numbers = np.zeros((_FIRST_ROOM, spec.dimensions), dtype=kind)
+        self._place_of: dict[int, int] = {}
+        self._row_at: Rows = np.full(_FIRST_ROOM, -1, dtype=np.int64)
+        self._free: list[int] = []
+        self._used = 0
+        self._stale = True
+        self._coarse: Numbers = self._numbers
+        self._quantized: Numbers = self._numbers
+
+    def put(self, row: int, vector: Numbers) -> None:
+        """Keep a row's vector, shape (dim,). One of another width, not finite or, with cosine, without direction is
+        not indexed.
+        """
+        self.remove(row)
+        if len(vector) != self._spec.dimensions or not np.isfinite(vector).all():
+            return
+        if self._spec.similarity == "cosine" and not vector.any():
+            return
+        place = self._free.pop() if self._free else self._next_place()
+        self._numbers[place] = vector
+        self._row_at[place] = row
+        self._place_of[row] = place
+        self._stale = True
+
+    def remove(self, row: int) -> None:
+        """Forget a row."""
+        if (place := self._place_of.pop(row, None)) is not None:
+            self._row_at[place] = -1
+            self._free.append(place)
+
+    def rows(self) -> set[int]:
+        """Rows that have a vector."""
+        return set(self._place_of)
+
+    def exact(self, query: Numbers, rows: set[int] | None, limit: int) -> list[tuple[int, float]]:
+        """The `limit` best of `rows` (None: of all), by the numbers as they were written."""
+        places = self._places(rows)
+        return self._best(places, self._scores(self._numbers[places], query), limit)
+
+    def approximate(
+        self, query: Numbers, rows: set[int] | None, candidates: int, limit: int
+    ) -> list[tuple[int, float]]:
+        """The `limit` best of so many `candidates`, which are found by coarse numbers: some of the best may be missing.
+
+        A scalar index scores what it holds, which is quantized; a binary one finds candidates by signs and scores
+        these with the numbers as they were written.
+        """
+        self._refresh()
+        places = self._places(rows)
+        if len(places) > candidates:
+            coarse = self._scores(self._coarse[places], self._coarsened(query))
+            places = places[np.sort(np.argsort(-coarse, kind="stable")[:candidates])]
+        held = self._quantized if self._is_scalar else self._numbers
+        return self._best(places, self._scores(held[places], query), limit)
+
+    @property
+    def _is_scalar(self) -> bool:
+        return self._spec.quantization == "scalar" and self._kind == FLOAT32
+
+    def _places(self, rows: set[int] | None) -> Rows:
+        """Where the rows are, in the order in which they came."""
+        if rows is None:
+            return np.flatnonzero(self._row_at[: self._used] >= 0)
+        return np.sort(np.array([self._place_of[row] for row in rows if row in self._place_of], dtype=np.int64))
+
+    def _best(self, places: Rows, scores: Numbers, limit: int) -> list[tuple[int, float]]:
+        order = np.argsort(-scores, kind="stable")[:limit]
+        return [(int(self._row_at[places[i]]), float(np.float32(scores[i]))) for i in order]
+
+    def _scores(self, numbers: Numbers, query: Numbers) -> Numbers:
+        """Between 0 and 1, shape (len(numbers),); higher is nearer."""
+        held, asked = numbers.astype(np.float64), query.astype(np.float64)
+        dots = held @ asked
+        match self._spec.similarity:
+            case "cosine":
+                norms = np.linalg.norm(held, axis=1) * np.linalg.norm(asked)
+                scores = (1 + np.divide(dots, norms, out=np.zeros_like(dots), where=norms > 0)) / 2
+            case "dotProduct":
+                # integers are scaled by their range and width, as Lucene's VectorUtil does
+                scores = 0.5 + dots / (2**15 * len(asked)) if self._kind == INT8 else (1 + dots) / 2
+            case _:
+                scores = 1 / (1 + ((held - asked) ** 2).sum(axis=1))
+        return np.asarray(scores)
+
+    def _refresh(self) -> None:
+        """Make the coarse and quantized numbers again after a change."""
+        if not self._stale:
+            return
+        self._coarse = self._coarsened(self._numbers)
+        if self._is_scalar:
+            bound = float(np.abs(self._numbers).max()) or 1.0
+            self._quantized = np.rint(self._numbers / bound * 127).astype(np.float32) * np.float32(bound / 127)
+        self._stale = False
+
+    def _coarsened(self, numbers: Numbers) -> Numbers:
+        """Signs for a binary index, else numbers of a few steps; the width of a step is that of the field's numbers."""
+        if self._spec.quantization == "binary" and self._kind == FLOAT32:
+            return np.where(numbers > 0, 1, -1).astype(np.float32)
+        spread = 3 * float(self._numbers[: self._used].std()) if self._used else 0.0
+        spread = spread or 1.0
+        steps = np.clip(np.rint(numbers / spread * _COARSE_LEVELS), -_COARSE_LEVELS, _COARSE_LEVELS)
+        return (steps * (spread / _COARSE_LEVELS)).astype(np.float32)
+
+    def _next_place(self) -> int:
+        if self._used == len(self._numbers):
+            self._numbers = np.concatenate([self._numbers, np.zeros_like(self._numbers)])
+            self._row_at = np.concatenate([self._row_at, np.full_like(self._row_at, -1)])
+        self._used += 1
+        return self._used - 1
+
+
+class VectorField:
+    """A field of an index: vectors of different types do not meet, also where they have one path."""
+
+    def __init__(self, spec: VectorSpec) -> None:
+        self.spec = spec
+        self._matrices = {kind: VectorMatrix(spec, kind) for kind in (FLOAT32, INT8)}
+
+    def put(self, row: int, values: Sequence[Any] | None) -> None:
+        """Keep what a row has at the field's path (see `read_vector`)."""
+        self.remove(row)
+        vector = read_vector(list(values)) if values and _is_number(values[0]) else None
+        for value in () if vector else values or ():
+            vector = vector or read_vector(value)
+        if vector:
+            self._matrices[vector[0]].put(row, vector[1])
+
+    def remove(self, row: int) -> None:
+        """Forget a row."""
+        for matrix in self._matrices.values():
+            matrix.remove(row)
+
+    def of(self, kind: str) -> VectorMatrix:
+        """The vectors of a type."""
+        return self._matrices[kind]
