@@ -47,13 +47,14 @@ def layer_of(episode: Episode | EpisodeHead, now: datetime) -> Layer:
         return Layer.CODEBASE
     if PROCEDURE in (episode.kind, episode.metadata.get("type") if episode.kind == "record" else ""):
         return Layer.PROCEDURAL
-    if _lasts(episode) or _is_proven(episode):
+    if is_lasting(episode) or _is_proven(episode):
         return Layer.SEMANTIC
     is_new = now - episode.timestamp < WORKING_FOR and episode.retrieval_count < WORKING_BELOW
     return Layer.WORKING if is_new else Layer.EPISODIC
 
 
-def _lasts(episode: Episode | EpisodeHead) -> bool:
+def is_lasting(episode: Episode | EpisodeHead) -> bool:
+    """Whether it was written down to be remembered, or somebody said that it is to last."""
     return episode.kind in LASTING_KINDS or bool(LASTING_TAGS & set(episode.tags)) or "trust" in episode.metadata
 
 

@@ -27,7 +27,9 @@ from anamnesis_pipeline.model import (
 )
 from anamnesis_pipeline.store.consolidation_base import ConsolidationRecords
 from anamnesis_pipeline.store.context_base import ContextRecords
+from anamnesis_pipeline.store.copy_base import CopyRecords
 from anamnesis_pipeline.store.document_base import DocumentRecords
+from anamnesis_pipeline.store.event_base import EventRecords
 from anamnesis_pipeline.store.exclusion_base import ExclusionRecords
 from anamnesis_pipeline.store.forget_base import ForgetRecords
 from anamnesis_pipeline.store.ingest_base import IngestRecords
@@ -348,6 +350,8 @@ class Store:
     context: ContextRecords
     consolidation: ConsolidationRecords
     queries: QueryRecords
+    events: EventRecords
+    copies: CopyRecords
     close: "Closer"
 
 

@@ -15,10 +15,12 @@ from anamnesis_pipeline.model import Episode, EpisodeHead, Passage, StoredPassag
 from anamnesis_pipeline.store import episode_values
 from anamnesis_pipeline.store.base import MAX_ROWS_PER_WRITE, EpisodePage, Publication, PutReport
 from anamnesis_pipeline.store.batching import batches, by_rows
+from anamnesis_pipeline.store.event_base import Happening, kind_of_edit
 from anamnesis_pipeline.store.paging import cursor_after, read_cursor
 from anamnesis_pipeline.store.sqlite import (
     consolidation_rows,
     episode_rows,
+    event_rows,
     part_rows,
     passage_rows,
     pending,
@@ -48,6 +50,7 @@ class SqliteEpisodes:
         for batch in by_rows(_storable(episodes), _rows):
             with self._database.write() as connection:
                 done = [_put(connection, episode, passages) for episode, passages in batch]
+                _note_written(connection, [e.episode_id for e, _ in batch], done)
             outcomes.update(done)
         return PutReport(**outcomes)
 
@@ -57,7 +60,10 @@ class SqliteEpisodes:
         ready = [replace(each, episodes=_storable(each.episodes)) for each in publications]
         for batch in by_rows(ready, lambda each: sum(map(_rows, each.episodes))):
             with self._database.write() as connection:
-                done = [outcome for each in batch for outcome in _publish(connection, each)]
+                written = [_publish(connection, each) for each in batch]
+                done = [outcome for each in written for outcome in each]
+                ids = [e.episode_id for each, its in zip(batch, written, strict=True) if its for e, _ in each.episodes]
+                _note_written(connection, ids, done)
             outcomes.update(done)
         return PutReport(**outcomes)
 
@@ -74,6 +80,7 @@ class SqliteEpisodes:
             for table in ("tombstones", "tombstone_keys"):
                 connection.execute(f"DELETE FROM {table} WHERE episode_id = ?", (episode.episode_id,))
             _write(connection, episode, passages)
+            event_rows.note(connection, Happening.WRITE, [episode.episode_id])
         return True
 
     def replace(self, episode: Episode, passages: Sequence[Passage], expected_hash: str) -> None:
@@ -95,6 +102,7 @@ class SqliteEpisodes:
             connection.execute(
                 "UPDATE episodes SET edited = ? WHERE episode_key = ?", (max(edited, stored[3]), episode_key)
             )
+            event_rows.note(connection, kind_of_edit(held, episode), [episode.episode_id])
 
     def get(self, episode_ids: Sequence[str]) -> dict[str, Episode]:
         """See `EpisodeRecords.get`."""
@@ -117,6 +125,7 @@ class SqliteEpisodes:
         with self._database.write() as connection:
             if (stored := _stored(connection, episode_id)) is None:
                 return False
+            event_rows.note(connection, Happening.FORGET, [episode_id])
             if tombstone:
                 _bury(connection, episode_id, stored[0])
             else:  # the next ingest publishes it again
@@ -210,17 +219,24 @@ class SqliteEpisodes:
         """See `EpisodeRecords.track`."""
         for batch in batches(sorted(set(episode_ids))):
             with self._database.write() as connection:
-                connection.execute(
+                rows = connection.execute(
                     """UPDATE episodes SET retrieval_count = retrieval_count + 1, last_retrieved = ?
-                        WHERE episode_id IN (SELECT value FROM json_each(?))""",
+                        WHERE episode_id IN (SELECT value FROM json_each(?)) RETURNING episode_id""",
                     (instant(when), json_list(batch)),
-                )
+                ).fetchall()
+                event_rows.note(connection, Happening.READ, [episode_id for (episode_id,) in rows])
 
 
 def _storable(episodes: Sequence[Written]) -> list[Written]:
     return [
         (episode_values.storable(episode), episode_values.storable_passages(passages)) for episode, passages in episodes
     ]
+
+
+def _note_written(connection: sqlite3.Connection, episode_ids: Sequence[str], outcomes: Sequence[str]) -> None:
+    """One event about those that were created or updated."""
+    pairs = zip(episode_ids, outcomes, strict=True)
+    event_rows.note(connection, Happening.WRITE, [name for name, done in pairs if done in ("created", "updated")])
 
 
 def _rows(written: Written) -> int:

@@ -6,8 +6,10 @@ from anamnesis_pipeline.store.base import Store
 from anamnesis_pipeline.store.sqlite.connection import Database
 from anamnesis_pipeline.store.sqlite.consolidation import SqliteConsolidation
 from anamnesis_pipeline.store.sqlite.context_rows import SqliteContext
+from anamnesis_pipeline.store.sqlite.copying import SqliteCopy
 from anamnesis_pipeline.store.sqlite.document_rows import SqliteDocuments
 from anamnesis_pipeline.store.sqlite.episodes import SqliteEpisodes
+from anamnesis_pipeline.store.sqlite.event_rows import SqliteEvents
 from anamnesis_pipeline.store.sqlite.exclusion import SqliteExclusion
 from anamnesis_pipeline.store.sqlite.forgetting import SqliteForgetting
 from anamnesis_pipeline.store.sqlite.fulltext import SqliteTextIndex
@@ -49,5 +51,7 @@ def open_sqlite(path: Path, index_dir: Path) -> Store:
         context=SqliteContext(database),
         consolidation=SqliteConsolidation(database),
         queries=SqliteQueries(database),
+        events=SqliteEvents(database),
+        copies=SqliteCopy(database),
         close=database.close,
     )

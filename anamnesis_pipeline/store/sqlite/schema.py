@@ -304,12 +304,20 @@ M005_QUERIES = (
     END""",
 )
 
+M006_EVENTS = (
+    """CREATE TABLE events (
+        number INTEGER PRIMARY KEY AUTOINCREMENT, at TEXT NOT NULL, kind TEXT NOT NULL, process INTEGER NOT NULL,
+        episode_id TEXT NOT NULL, episodes INTEGER NOT NULL, project TEXT NOT NULL
+    )""",
+)
+
 MIGRATIONS: tuple[tuple[str, tuple[str, ...]], ...] = (
     ("m001_ingest", M001_INGEST),
     ("m002_episodes", M002_EPISODES),
     ("m003_spaces", M003_SPACES),
     ("m004_consolidation", M004_CONSOLIDATION),
     ("m005_queries", M005_QUERIES),
+    ("m006_events", M006_EVENTS),
 )
 
 
