@@ -18,8 +18,8 @@ from anamnesis_pipeline.store.base import Store
 from anamnesis_pipeline.store.sqlite import index_files, vector_file, vector_search
 from anamnesis_pipeline.store.sqlite.index_files import Coverage
 from anamnesis_pipeline.store.sqlite.opening import open_sqlite
-from anamnesis_pipeline.store.sqlite.vector_recall import kth_scores, share_found
 from anamnesis_pipeline.store.sqlite.vector_tail import VectorTail
+from anamnesis_pipeline.store.vector_recall import kth_scores, share_found
 from anamnesis_tests.store.samples import put, random_units, space
 
 

@@ -23,16 +23,11 @@ from anamnesis_pipeline.store.sqlite.index_files import IndexFiles
 from anamnesis_pipeline.store.sqlite.passage_rows import SELECT_PASSAGES, read_row
 from anamnesis_pipeline.store.sqlite.passing import PassingPassages
 from anamnesis_pipeline.store.sqlite.space_rows import SpaceRow, find_space
-from anamnesis_pipeline.store.sqlite.token_rows import (
-    by_passage,
-    check_tokens,
-    read_tokens,
-    token_bytes,
-    write_tokens,
-)
-from anamnesis_pipeline.store.sqlite.vector_recall import kth_scores, share_found
+from anamnesis_pipeline.store.sqlite.token_rows import read_tokens, token_bytes, write_tokens
 from anamnesis_pipeline.store.sqlite.vector_tail import STORED, VectorTail, from_blobs
+from anamnesis_pipeline.store.token_values import by_passage, check_tokens
 from anamnesis_pipeline.store.values import instant, json_list, moment
+from anamnesis_pipeline.store.vector_recall import kth_scores, share_found
 
 Vectors = NDArray[np.float32]
 
@@ -71,7 +66,7 @@ class SqliteVectors:
                 row = find_space(connection, space)
                 for matrix in vectors.values():
                     _check_width(row, np.asarray(matrix).shape, 2)
-                check_tokens(row, token_rows)
+                check_tokens(row.key, row.token_dims, token_rows)
                 written += _put(connection, row.space_id, batch, rows, token_rows)
         return written
 
