@@ -34,6 +34,7 @@ from anamnesis_pipeline.store.exclusion_base import ExclusionRecords
 from anamnesis_pipeline.store.forget_base import ForgetRecords
 from anamnesis_pipeline.store.ingest_base import IngestRecords
 from anamnesis_pipeline.store.llm_base import LlmRecords
+from anamnesis_pipeline.store.overview_base import OverviewRecords
 from anamnesis_pipeline.store.query_base import QueryRecords
 from anamnesis_pipeline.store.space_records import SpaceRecords
 from anamnesis_pipeline.summary_model import Summary
@@ -351,6 +352,7 @@ class Store:
     consolidation: ConsolidationRecords
     queries: QueryRecords
     events: EventRecords
+    overview: OverviewRecords
     copies: CopyRecords
     close: "Closer"
 

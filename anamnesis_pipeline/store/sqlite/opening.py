@@ -15,6 +15,7 @@ from anamnesis_pipeline.store.sqlite.forgetting import SqliteForgetting
 from anamnesis_pipeline.store.sqlite.fulltext import SqliteTextIndex
 from anamnesis_pipeline.store.sqlite.ingest_records import SqliteIngest
 from anamnesis_pipeline.store.sqlite.llm_records import SqliteLlm
+from anamnesis_pipeline.store.sqlite.overview import SqliteOverview
 from anamnesis_pipeline.store.sqlite.passing import PassingPassages
 from anamnesis_pipeline.store.sqlite.query_rows import SqliteQueries
 from anamnesis_pipeline.store.sqlite.schema import migrate
@@ -52,6 +53,7 @@ def open_sqlite(path: Path, index_dir: Path) -> Store:
         consolidation=SqliteConsolidation(database),
         queries=SqliteQueries(database),
         events=SqliteEvents(database),
+        overview=SqliteOverview(database),
         copies=SqliteCopy(database),
         close=database.close,
     )
