@@ -38,6 +38,11 @@ _KEPT = {name: {"$ifNull": [f"${name}", None]} for name in ("published_hash", "s
 """What writing a part leaves as it was; null in a new one, since an expression tells null from missing."""
 
 
+def of_source(source: str | None) -> Document:
+    """The condition that something is of a source; None: of any, said so that an index that begins with it is read."""
+    return {"source": {"$gte": ""} if source is None else source}
+
+
 def read_part(document: Document) -> Part:
     """A document with `PART_FIELDS`."""
     return part_values.read_part([document[name] for name in PART_FIELDS])
@@ -45,13 +50,13 @@ def read_part(document: Document) -> Part:
 
 def read_parts(tables: Tables, part_ids: Iterable[str]) -> dict[str, Part]:
     """Those of these parts that are there, by id."""
-    found = tables["parts"].each({"part_id": {"$in": list(part_ids)}}, PART_FIELDS)
+    found = tables["parts"].among("part_id", part_ids, PART_FIELDS)
     return {document["part_id"]: read_part(document) for document in found}
 
 
 def summaries_of(tables: Tables, part_ids: Iterable[str]) -> dict[str, Summary]:
     """The summaries of these parts, of whatever version of them, by part."""
-    found = tables["summaries"].each({"part_id": {"$in": list(part_ids)}}, SUMMARY_COLUMNS)
+    found = tables["summaries"].among("part_id", part_ids, SUMMARY_COLUMNS)
     return {
         document["part_id"]: read_summary_values(*(document[name] for name in SUMMARY_COLUMNS)) for document in found
     }

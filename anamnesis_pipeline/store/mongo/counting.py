@@ -1,0 +1,79 @@
+"""How many rows there are of a source, or of all. Every count is made by the server and reads an index or small
+documents, never texts.
+"""
+
+from typing import Any
+
+from anamnesis_pipeline.model import EXCLUDED
+from anamnesis_pipeline.store.ingest_base import SourceCounts
+from anamnesis_pipeline.store.mongo.client import Tables
+from anamnesis_pipeline.store.mongo.collections import Document
+from anamnesis_pipeline.store.mongo.parts import of_source
+
+_BEHIND_EXCLUDED = EXCLUDED[:-1] + chr(ord(EXCLUDED[-1]) + 1)
+"""What begins with `EXCLUDED` is before this text, and not before that."""
+_IS_UNREAD = {
+    "$and": [
+        {"$eq": ["$gone", 0]},
+        {"$ne": ["$unread", ""]},
+        {"$or": [{"$lt": ["$unread", EXCLUDED]}, {"$gte": ["$unread", _BEHIND_EXCLUDED]}]},
+    ]
+}
+
+
+def count_source(tables: Tables, source: str | None) -> SourceCounts:
+    """See `IngestRecords.counts`."""
+    of = of_source(source)
+    return SourceCounts(
+        **_files(tables, of),
+        **_parts(tables, of),
+        **_episodes(tables, of),
+        messages=tables["messages"].count({**of, "canonical": ""}),
+        occurrences=tables["occurrences"].count(of),
+        dead_letters=tables["dead_letters"].count(of),
+        kept_away=_kept_away(tables, of),
+    )
+
+
+def _files(tables: Tables, of: Document) -> dict[str, int]:
+    parsed = {"$max": ["$parsed_lines", 0]}
+    return _sums(tables, "files", [{"$match": of}], {
+        "files": 1,
+        "files_gone": "$gone",
+        "files_unread": {"$cond": [_IS_UNREAD, 1, 0]},
+        "bytes": "$offset",
+        "lines": "$lines",
+        "unparsed_lines": {"$subtract": ["$lines", parsed]},
+    })  # fmt: skip
+
+
+def _parts(tables: Tables, of: Document) -> dict[str, int]:
+    by_exchange = {
+        "_id": {"source": "$source", "exchange_id": "$exchange_id"},
+        "parts": {"$sum": 1},
+        "open_parts": {"$sum": {"$cond": [{"$eq": ["$closed", 0]}, 1, 0]}},
+        "summaries": {"$sum": {"$cond": [{"$eq": ["$summarized_hash", None]}, 0, 1]}},
+    }
+    return _sums(tables, "parts", [{"$match": of}, {"$group": by_exchange}], {
+        "exchanges": 1, "parts": "$parts", "open_parts": "$open_parts", "summaries": "$summaries",
+    })  # fmt: skip
+
+
+def _episodes(tables: Tables, of: Document) -> dict[str, int]:
+    return _sums(tables, "episodes", [{"$match": of}], {"episodes": 1, "passages": "$passages"})
+
+
+def _sums(tables: Tables, name: str, stages: list[Document], terms: dict[str, Any]) -> dict[str, int]:
+    """The sum of each of these terms over what a pipeline yields; 0 where that is nothing."""
+    total = {"$group": {"_id": None, **{key: {"$sum": term} for key, term in terms.items()}}}
+    sums = next(iter(tables[name].aggregate([*stages, total])), {})
+    return {key: int(sums.get(key, 0)) for key in terms}
+
+
+def _kept_away(tables: Tables, of: Document) -> int:
+    """Parts that are no episodes on purpose: a rule holds them, or their episode was deleted."""
+    held = tables["parts"].each({**of, "held_by": {"$type": "string"}}, ["part_id"])
+    buried = [tombstone["episode_id"] for tombstone in tables["tombstones"].each({}, ["episode_id"])]
+    forgotten = tables["parts"].among("part_id", buried, ["part_id"], **of)
+    ids = {part["part_id"] for part in held} | {part["part_id"] for part in forgotten}
+    return len(ids) - sum(1 for _ in tables["episodes"].among("_id", ids, ["_id"]))
