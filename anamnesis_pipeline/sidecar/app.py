@@ -23,6 +23,7 @@ from anamnesis_pipeline.sidecar import (
     forget_routes,
     jsonl_routes,
     memory_routes,
+    overview_routes,
     problems,
     project_routes,
     query_routes,
@@ -102,6 +103,7 @@ def _add_routes(app: FastAPI, *, wants_token: bool) -> None:
     app.include_router(service_routes.router, dependencies=documented)
     app.include_router(search_routes.router, dependencies=documented)
     app.include_router(query_routes.router, dependencies=documented)
+    app.include_router(overview_routes.router, dependencies=documented)
     app.include_router(context_routes.router, dependencies=documented)
     app.include_router(memory_routes.router, dependencies=documented)
     app.include_router(project_routes.router, dependencies=documented)
