@@ -6,6 +6,7 @@ from anamnesis_pipeline.message_keys import section_key, section_part_id
 from anamnesis_pipeline.model import FileCursor, Part, SectionFacts, Segment, SegmentKind, Source
 from anamnesis_pipeline.store.base import MAX_ROWS_PER_WRITE, Publication, Store
 from anamnesis_pipeline.store.document_base import ParsedDocument, Settled, Sighting, Unsettled, Verdict
+from anamnesis_pipeline.store.event_base import Happening
 from anamnesis_tests.store.samples import DAY, episode
 
 Seen = tuple[Part, Sighting]
@@ -201,3 +202,16 @@ def test_many_crawled_files_are_each_written_for_themselves(store: Store):
     stale = (replace(known, version=known.version + 7), replace(known, size=9), None)
     assert store.ingest.commit_crawls([stale, *new]) == [False, *[True] * len(new)]
     assert len(store.ingest.cursors("notes")) == len(new) + 1
+
+
+def test_texts_that_gave_way_at_once_are_one_event(store: Store):
+    one, two = section("One", "first"), section("Two", "second")
+    commit(store, one, two)
+    publish(store, one[0], two[0])
+    before = store.events.latest(1)[-1].number
+    verdicts = {seen[0].part_id: Verdict(False) for seen in (one, two)}
+    assert store.documents.settle([], verdicts) == Settled(retired=2)
+    assert store.documents.settle([], verdicts) == Settled()
+    assert [(e.kind, e.episode_id, e.episodes) for e in store.events.since(before, 9)] == [
+        (Happening.STATUS, one[0].part_id, 2)
+    ]

@@ -10,17 +10,11 @@ from pymongo import DeleteOne, UpdateOne
 from anamnesis_pipeline.model import FileCursor, Part, record_id
 from anamnesis_pipeline.store.batching import batches, by_rows
 from anamnesis_pipeline.store.document_base import ParsedDocument, Settled, Sighting, Unsettled, Verdict
-from anamnesis_pipeline.store.mongo import unsettled
+from anamnesis_pipeline.store.event_base import Happening
+from anamnesis_pipeline.store.mongo import events, unsettled
 from anamnesis_pipeline.store.mongo.client import Database, Tables
 from anamnesis_pipeline.store.mongo.collections import Document
-from anamnesis_pipeline.store.mongo.cursors import (
-    CURSOR_FIELDS,
-    File,
-    of_files,
-    read_cursor,
-    stored_version,
-    write_cursor,
-)
+from anamnesis_pipeline.store.mongo.cursors import File, stored_version, vanished, write_cursor
 from anamnesis_pipeline.store.mongo.episode_docs import CHANGED_FIELDS, change, status_fields
 from anamnesis_pipeline.store.mongo.parts import part_change, write_parts
 from anamnesis_pipeline.store.section_succession import successors
@@ -51,7 +45,7 @@ class MongoDocuments:
 
     def vanished(self, source: str) -> list[FileCursor]:
         """See `DocumentRecords.vanished`."""
-        return self._database.snapshot(lambda tables: _vanished(tables, source))
+        return self._database.snapshot(lambda tables: vanished(tables, source))
 
     def unsettled(self, source: str, limit: int) -> list[Unsettled]:
         """See `DocumentRecords.unsettled`."""
@@ -96,9 +90,7 @@ class MongoDocuments:
     def seen_in(self, files: Sequence[File]) -> set[str]:
         """See `DocumentRecords.seen_in`."""
         return self._database.snapshot(
-            lambda tables: {
-                s["part_id"] for where in of_files(files) for s in tables["sightings"].each(where, ("part_id",))
-            }
+            lambda tables: {s["part_id"] for s in tables["sightings"].of_files(files, ("part_id",))}
         )
 
     def same_text(self, part_ids: Sequence[str]) -> set[str]:
@@ -116,13 +108,6 @@ class MongoDocuments:
         return sum(self._database.write(partial(_remove, part_ids=batch)) for batch in batches(sorted(set(part_ids))))
 
 
-def _vanished(tables: Tables, source: str) -> list[FileCursor]:
-    gone = tables["files"].find({"source": source, "gone": 1}, CURSOR_FIELDS, order=[("path", 1)])
-    paths = [row["path"] for row in gone]
-    held = {s["path"] for s in tables["sightings"].among("path", paths, ("path",), source=source, present=1)}
-    return [read_cursor(row) for row in gone if row["path"] in held]
-
-
 def _at(tables: Tables, sections: Iterable[Section]) -> list[Sighting]:
     return [
         _read(row)
@@ -137,7 +122,8 @@ def _settle(tables: Tables, verdicts: Mapping[str, Verdict]) -> Settled:
     episodes = {
         e["_id"]: e for e in tables["episodes"].among("_id", (i for its in ids.values() for i in its), CHANGED_FIELDS)
     }
-    counts, changed, now = [0, 0, 0], dict[str, Document](), instant(datetime.now(UTC))
+    counts, moved, changed = [0, 0, 0], list[str](), dict[str, Document]()
+    now = instant(datetime.now(UTC))
     for part_id, (status, superseded_by) in _wanted(tables, verdicts).items():
         others = [
             episode
@@ -147,8 +133,10 @@ def _settle(tables: Tables, verdicts: Mapping[str, Verdict]) -> Settled:
         ]
         if others and others[0]["_id"] == part_id:
             counts[2 if status == "active" else superseded_by is None] += 1
+            moved.append(part_id)
             changed |= {each["_id"]: status_fields(each, status, superseded_by, now) for each in others}
     change(tables, [episodes[key] for key in changed], lambda episode: changed[episode["_id"]])
+    events.note(tables, Happening.STATUS, moved)
     return Settled(*counts)
 
 
