@@ -47,11 +47,15 @@ class Tables:
         return set(self._database.list_collection_names())
 
     def next_number(self, counter: str, count: int = 1) -> int:
-        """The first of `count` numbers that were never given before. They are taken outside of any transaction: one
-        that fails leaves a gap, and two that run at once do not wait for each other.
+        """The first of `count` numbers that were never given before, taken in the transaction of what they are for: on
+        its own the call would wait until a majority has it on disk.
         """
         found: Document | None = self._database["counters"].find_one_and_update(
-            {"_id": counter}, {"$inc": {"next": count}}, upsert=True, return_document=ReturnDocument.AFTER
+            {"_id": counter},
+            {"$inc": {"next": count}},
+            upsert=True,
+            return_document=ReturnDocument.AFTER,
+            session=self._session,
         )
         return int(found["next"] if found else 0) - count + 1
 
