@@ -27,7 +27,7 @@ DOCUMENTS = sorted(
 )
 OF_THE_MACHINE = {"home": "~/.local/share/anamnesis", "log_roots": "~/.claude/projects", "machine": "the host name"}
 """Defaults that differ from machine to machine, as the README words them."""
-OF_THE_TESTS = {"test_mongo_uri", "test_stores"}
+OF_THE_TESTS = {"test_mongo_uri", "test_stores", "test_url"}
 """Variables that the tests alone read."""
 
 each_document = pytest.mark.parametrize("document", DOCUMENTS, ids=lambda path: str(path.relative_to(ROOT)))
