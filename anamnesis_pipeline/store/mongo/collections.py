@@ -1,17 +1,17 @@
 """The few things that are asked of a collection, always within the transaction that is under way."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import suppress
 from typing import Any
 
 from pymongo import DeleteMany, DeleteOne, IndexModel, InsertOne, ReplaceOne, UpdateMany, UpdateOne
 from pymongo.client_session import ClientSession
 from pymongo.collection import Collection as DriverCollection
-from pymongo.errors import CollectionInvalid
+from pymongo.errors import OperationFailure
 from pymongo.operations import SearchIndexModel
 from pymongo.read_concern import ReadConcern
 
 from anamnesis_pipeline.store.batching import batches
+from anamnesis_pipeline.store.mongo.validators import validator_of
 
 Document = dict[str, Any]
 Filter = Mapping[str, Any]
@@ -20,6 +20,8 @@ Write = InsertOne[Document] | UpdateOne | UpdateMany | ReplaceOne[Document] | De
 
 VALUES_AT_ONCE = 10_000
 """Values that one query names: ids are at most some 400 bytes."""
+
+_NAMESPACE_EXISTS = 48
 
 
 class Collection:
@@ -124,11 +126,19 @@ class Collection:
         return done.inserted_count + done.matched_count + done.upserted_count + done.deleted_count
 
     def make(self, keys: Sequence[tuple[Order, bool, Filter]]) -> None:
-        """Make the collection and its indexes (fields, whether unique, filter of a partial one) where they are missing;
-        concurrent starts may all do so.
+        """Make the collection and its indexes (fields, whether unique, filter of a partial one) where they are missing,
+        and let its validator be the one of this version; concurrent starts may all do so.
         """
-        with suppress(CollectionInvalid):
-            self._driver.database.create_collection(self._driver.name)
+        name, validator = self._driver.name, validator_of(self._driver.name)
+        database = self._driver.database
+        try:
+            database.create_collection(name, check_exists=False, validator=validator)
+        except OperationFailure as exc:
+            if exc.code != _NAMESPACE_EXISTS:
+                raise
+            (found,) = database.list_collections(filter={"name": name})
+            if found["options"].get("validator") != validator:
+                database.command("collMod", name, validator=validator)
         models = [
             IndexModel(list(order), unique=unique, **({"partialFilterExpression": where} if where else {}))
             for order, unique, where in keys

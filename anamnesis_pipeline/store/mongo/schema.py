@@ -22,6 +22,7 @@ from pymongo import ASCENDING, DESCENDING
 from anamnesis_pipeline.errors import StoreCorrupt
 from anamnesis_pipeline.model import RESERVED_SOURCES
 from anamnesis_pipeline.store.mongo.client import Database, Tables
+from anamnesis_pipeline.store.mongo.validators import OF_SPACES
 
 VERSION = 1
 APPLICATION = "anamnesis"
@@ -80,6 +81,7 @@ COLLECTIONS: dict[str, Sequence[Index]] = {
     # documents
     "sightings": [
         _key("source", "path", "part_id"),
+        _by("source", "path", present=1),
         _by("place", "anchor", "part_id", "present"),
         _by("part_id", "present"),
         _by("text"),
@@ -143,7 +145,7 @@ COLLECTIONS: dict[str, Sequence[Index]] = {
 
 
 def prepare(database: Database) -> None:
-    """Make what is missing of collections and indexes; what is there already is left alone.
+    """Make what is missing of collections, indexes and validators; what is there already is left alone.
 
     :raises StoreCorrupt: the database is of a newer version, or of another program.
     """
@@ -174,6 +176,9 @@ def _version(tables: Tables) -> int:
 def _make_collections(tables: Tables) -> None:
     for name, indexes in COLLECTIONS.items():
         tables[name].make([(index.keys(), index.unique, index.where) for index in indexes])
+    for name in sorted(tables.names()):
+        if name.startswith(OF_SPACES):  # an earlier version made them
+            tables[name].make([])
 
 
 def _fill(tables: Tables) -> None:
