@@ -35,7 +35,8 @@ def publish_parts(tables: Tables, publications: Sequence[Publication]) -> list[s
     written: list[Written] = []
     outcomes: list[str] = []
     for run in _without_repeats(publications, lambda each: each.part.part_id):
-        current = [each for each in run if parts.mark_published(tables, each.part, each.summary)]
+        marked = parts.mark_published(tables, [(each.part, each.summary) for each in run])
+        current = [each for each in run if each.part.part_id in marked]
         remove_episodes(tables, [episode_id for each in current for episode_id in each.surplus])
         its = [one for each in current for one in each.episodes]
         done = _put_all(tables, its)

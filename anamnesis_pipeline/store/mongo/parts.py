@@ -77,22 +77,17 @@ def part_change(where: Filter, fields: Mapping[str, Any], computed: Mapping[str,
     return UpdateMany(where, _change(fields, computed))
 
 
-def mark_published(tables: Tables, part: Part, summary: Summary | None) -> bool:
-    """Note that the episode of a part is written; False when part or summary are others by now."""
-    made_of = {
-        "part_id": part.part_id,
-        "wanted_hash": publication_hash(part.content_hash, summary),
-        "source": part.source,
-        "path": part.path,
-        "project": clean(part.project),
-        "cwd": clean(part.cwd),
-        "prompt": clean(part.prompt),
-        "lead": clean(part.lead),
-        "agent_type": clean(part.agent_type),
-        "origin": clean(part.origin),
-        "section": part_values.pack_section(part.section),
-    }
-    return change_parts(tables, made_of, {}, {"published_hash": "$wanted_hash"}) == 1
+def mark_published(tables: Tables, made_of: Sequence[tuple[Part, Summary | None]]) -> set[str]:
+    """Note that the episodes of these parts, each named once, are written. Returns the ids of those of which part and
+    summary are still these; nothing is noted of the others.
+    """
+    wanted = {part.part_id: _read_of(part, summary) for part, summary in made_of}
+    names = next(iter(wanted.values()), {})
+    held = tables["parts"].find({"part_id": {"$in": list(wanted)}}, list(names)) if wanted else []
+    current = {each["part_id"] for each in held if each == wanted[each["part_id"]]}
+    if current:
+        change_parts(tables, {"part_id": {"$in": sorted(current)}}, {}, {"published_hash": "$wanted_hash"})
+    return current
 
 
 def write_part(tables: Tables, part: Part) -> None:
@@ -112,6 +107,23 @@ def write_parts(tables: Tables, parts: Sequence[Part]) -> None:
             )
             for part in batch
         ])  # fmt: skip
+
+
+def _read_of(part: Part, summary: Summary | None) -> Document:
+    """What is stored of a part that nothing has changed since it was read with this summary."""
+    return {
+        "part_id": part.part_id,
+        "wanted_hash": publication_hash(part.content_hash, summary),
+        "source": part.source,
+        "path": part.path,
+        "project": clean(part.project),
+        "cwd": clean(part.cwd),
+        "prompt": clean(part.prompt),
+        "lead": clean(part.lead),
+        "agent_type": clean(part.agent_type),
+        "origin": clean(part.origin),
+        "section": part_values.pack_section(part.section),
+    }
 
 
 def _change(fields: Mapping[str, Any], computed: Mapping[str, Any] | None) -> list[dict[str, Any]]:
