@@ -1,16 +1,12 @@
-"""Contract: what is forgotten is found by filters, goes with everything about it, and is gone from the files."""
+"""Contract: what is forgotten is found by filters, and goes with everything about it."""
 
 from dataclasses import replace
 from datetime import timedelta
-from pathlib import Path
 
-import numpy as np
-
-from anamnesis_pipeline.model import Passage, Source, Variant, Where
+from anamnesis_pipeline.model import Source, Where
 from anamnesis_pipeline.store.base import Publication, Store
 from anamnesis_pipeline.store.forget_base import Selection
-from anamnesis_tests.conftest import OpenStore
-from anamnesis_tests.store.samples import DAY, episode, parsed, part, passages, put, segment, space, summary
+from anamnesis_tests.store.samples import DAY, episode, parsed, part, passages, put, segment, summary
 
 LOGS = Source("logs", "box", "/root", "-code")
 
@@ -103,63 +99,6 @@ def test_cached_replies_are_listed_by_key(store: Store) -> None:
     assert [r.key for r in store.forgetting.replies_after("", 2)] == ["a", "b"]
     (last,) = store.forgetting.replies_after("b", 2)
     assert (last.key, last.reply, last.backend, last.model) == ("c", "reply c", "ollama", "m")
-
-
-def test_nothing_of_a_deleted_text_is_left_in_any_file(open_store: OpenStore, tmp_path: Path) -> None:
-    store = open_store()
-    store.spaces.put(space("s", dim=8))
-    chance = np.random.default_rng(4)
-    words = {f"ep{n}": [f"zq{chance.integers(36**9):x}" for _ in range(120)] for n in range(60)}
-    for n, (name, own) in enumerate(words.items()):
-        texts = [" ".join(own[at : at + 30]) for at in range(0, 120, 30)]
-        ids = put(
-            store, name, *texts, context=f"context {own[0]}", raw_exchange=" ".join(own), summary=own[1], minute=n
-        )
-        vectors = chance.standard_normal((len(ids), 8)).astype(np.float32)
-        store.vectors.put("s", Variant.TEXT, ids, vectors / np.linalg.norm(vectors, axis=1, keepdims=True))
-        one = part(segment(f"m{n}", " ".join(own)), prompt=own[2])
-        parsed(store, one, keys=[f"m{n}"])
-        store.llm.put_reply(name, own[3], "b", "m")
-    store.vectors.build("s", force=True)
-    before = sorted(file.name for file in tmp_path.rglob("*.usearch"))
-    gone = [f"ep{n}" for n in range(0, 60, 2)]
-    for n, name in enumerate(gone):
-        store.episodes.delete(name)
-        store.forgetting.remove_parts([part(segment(f"m{2 * n}")).part_id])
-    store.llm.forget_replies(gone)
-    assert store.forgetting.scrub() == []
-    data = b"".join(file.read_bytes().lower() for file in tmp_path.rglob("*") if file.is_file())
-    assert [word for name in gone for word in words[name] if word.encode() in data] == []
-    kept = [name for name in words if name not in gone]
-    assert all(words[name][5].encode() in data for name in kept)
-    after = sorted(file.name for file in tmp_path.rglob("*.usearch"))
-    assert len(after) == len(before) == 1
-    assert after != before
-    assert store.vectors.build("s").dead == 0
-    assert store.text.check() == []
-    assert [hit.episode_id for hit in store.text.matching([words[kept[0]][7]], 5, Where())] == [kept[0]]
-
-
-def test_an_index_file_of_which_nothing_is_left_goes(store: Store, tmp_path: Path) -> None:
-    store.spaces.put(space("s"))
-    (passage,) = put(store, "e", "text")
-    store.vectors.put("s", Variant.TEXT, [passage], np.array([[1, 0, 0, 0]], np.float32))
-    store.vectors.build("s", force=True)
-    store.episodes.delete("e")
-    assert store.forgetting.scrub() == []
-    assert list(tmp_path.rglob("*.usearch")) == []
-    (other,) = put(store, "f", "text")
-    store.vectors.put("s", Variant.TEXT, [other], np.array([[1, 0, 0, 0]], np.float32))
-    assert store.vectors.nearest("s", Variant.TEXT, np.array([1, 0, 0, 0], np.float32), 1, Where())
-
-
-def test_the_write_ahead_log_is_emptied(open_store: OpenStore, tmp_path: Path) -> None:
-    store = open_store()
-    put(store, "e", "text")
-    passage = Passage(0, "x")
-    assert store.forgetting.rewrite_episode(episode("e"), [passage])
-    assert store.forgetting.scrub() == []
-    assert (tmp_path / "anamnesis.db-wal").stat().st_size == 0
 
 
 def test_an_episode_is_not_published_from_a_part_or_a_summary_that_is_another_by_now(store: Store) -> None:
