@@ -1,12 +1,13 @@
 """The few things that are asked of a collection, always within the transaction that is under way."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 from pymongo import DeleteMany, DeleteOne, IndexModel, InsertOne, ReplaceOne, UpdateMany, UpdateOne
 from pymongo.client_session import ClientSession
 from pymongo.collection import Collection as DriverCollection
-from pymongo.errors import OperationFailure
+from pymongo.errors import DocumentTooLarge, OperationFailure, PyMongoError
 from pymongo.operations import SearchIndexModel
 from pymongo.read_concern import ReadConcern
 
@@ -98,15 +99,18 @@ class Collection:
     def insert(self, documents: Sequence[Document]) -> None:
         """Write new documents."""
         if documents:
-            self._driver.insert_many(documents, session=self._session)
+            with self._named():
+                self._driver.insert_many(documents, session=self._session)
 
     def upsert(self, where: Filter, change: Mapping[str, Any]) -> bool:
         """Change the one that matches, or make it; True when it was made."""
-        return self._driver.update_one(where, change, upsert=True, session=self._session).upserted_id is not None
+        with self._named():
+            return self._driver.update_one(where, change, upsert=True, session=self._session).upserted_id is not None
 
     def update(self, where: Filter, change: Mapping[str, Any] | Sequence[Mapping[str, Any]]) -> int:
         """Change all that match, by operators or by a pipeline; returns how many matched."""
-        return self._driver.update_many(where, change, session=self._session).matched_count
+        with self._named():
+            return self._driver.update_many(where, change, session=self._session).matched_count
 
     def take(self, where: Filter, change: Mapping[str, Any], *, order: Order = ()) -> Document | None:
         """Change the first that matches and return it as it is then; atomic also outside of a transaction."""
@@ -122,7 +126,8 @@ class Collection:
         """Several writes in order, in one call; returns how many documents were made, matched or removed."""
         if not writes:
             return 0
-        done = self._driver.bulk_write(writes, session=self._session)
+        with self._named():
+            done = self._driver.bulk_write(writes, session=self._session)
         return done.inserted_count + done.matched_count + done.upserted_count + done.deleted_count
 
     def make(self, keys: Sequence[tuple[Order, bool, Filter]]) -> None:
@@ -161,6 +166,15 @@ class Collection:
     def drop_search_index(self, name: str) -> None:
         """Remove a search index."""
         self._driver.drop_search_index(name)
+
+    @contextmanager
+    def _named(self) -> Iterator[None]:
+        """Note with an error of the driver which collection was written."""
+        try:
+            yield
+        except (PyMongoError, DocumentTooLarge) as exc:
+            exc.add_note(self._driver.name)
+            raise
 
 
 def _projection(fields: Sequence[str]) -> dict[str, int] | None:

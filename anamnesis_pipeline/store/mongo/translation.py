@@ -4,6 +4,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from pymongo.errors import (
+    BulkWriteError,
     ConnectionFailure,
     DocumentTooLarge,
     DuplicateKeyError,
@@ -17,15 +18,23 @@ from anamnesis_pipeline.errors import AnamnesisError, GiveUp, StoreBusy, StoreFu
 
 _UNAUTHORIZED, _AUTHENTICATION_FAILED, _ATLAS_ERROR = 13, 18, 8000
 _ILLEGAL_OPERATION = 20
-_OUT_OF_DISK_SPACE, _QUOTA_EXCEEDED = 14031, 12501
+_FULL = {
+    14031,  # OutOfDiskSpace
+    12501,  # quota exceeded
+    371,  # UserWritesBlocked: since 8.0 also where a disk is nearly full
+}
+_OVER_QUOTA = "space quota"
+"""In what Atlas says with its one code for everything."""
 _TOO_LARGE = {10334, 17419, 17420, 17280}
 _COME_AGAIN = {
-    50,  # MaxTimeMSExpired
-    112,  # WriteConflict
-    24,  # LockTimeout
-    251,  # NoSuchTransaction
-    246,  # SnapshotUnavailable
-    91, 11600, 11602, 10107, 13435, 13436, 189, 262,  # shutting down, no primary, stepped down, time limit
+    6, 7, 89, 202, 9001,  # the network between servers
+    24, 46, 112, 117, 314,  # LockTimeout, LockBusy, WriteConflict, ConflictingOperationInProgress, ObjectIsBusy
+    43,  # CursorNotFound: the server was another one meanwhile
+    50, 262,  # MaxTimeMSExpired, ExceededTimeLimit
+    64,  # WriteConcernTimeout
+    225, 239, 246, 251, 290,  # transaction or snapshot too old, gone, or longer than it may be
+    91, 189, 10107, 11600, 11601, 11602, 13435, 13436,  # shutting down, stepped down, interrupted, no primary
+    134,  # ReadConcernMajorityNotAvailableYet
 }  # fmt: skip
 """https://www.mongodb.com/docs/manual/reference/error-codes/"""
 
@@ -37,40 +46,57 @@ def translated(place: str) -> Iterator[None]:
         yield
     except DuplicateKeyError:
         raise
-    except PyMongoError as exc:
-        if (ours := _ours(place, exc)) is None:
+    except (PyMongoError, DocumentTooLarge) as exc:
+        if (ours := our_error(place, exc)) is None:
             raise
         raise ours from exc
 
 
-def _ours(place: str, exc: PyMongoError) -> AnamnesisError | None:
+def our_error(place: str, exc: PyMongoError | DocumentTooLarge) -> AnamnesisError | None:
+    """Our error for one of the driver's; None for what only a mistake in this package can cause."""
     if isinstance(exc, DocumentTooLarge):
         return _too_large(place, exc)
-    if isinstance(exc, OperationFailure):
-        return _refused(place, exc)
     if isinstance(exc, ConnectionFailure | ExecutionTimeout | WTimeoutError):
         return StoreBusy(f"{place} does not answer ({_short(exc)}); it is asked again with the next call")
+    if isinstance(exc, OperationFailure):
+        return _refused(place, exc)
     return None
 
 
 def _refused(place: str, exc: OperationFailure) -> AnamnesisError | None:
-    code = exc.code
-    if code in (_AUTHENTICATION_FAILED, _UNAUTHORIZED, _ATLAS_ERROR):
-        return GiveUp(f"{place} refuses the user or what it may do ({_short(exc)}); check ANAMNESIS_MONGO_URI")
-    if code in (_OUT_OF_DISK_SPACE, _QUOTA_EXCEEDED):
+    codes = _codes(exc)
+    if codes & _FULL or (_ATLAS_ERROR in codes and _OVER_QUOTA in str(exc)):
         return StoreFull(f"{place} has no room to write ({_short(exc)}); free some there; nothing was half written")
-    if code in _TOO_LARGE:
+    if codes & {_AUTHENTICATION_FAILED, _UNAUTHORIZED, _ATLAS_ERROR}:
+        return GiveUp(f"{place} refuses the user or what it may do ({_short(exc)}); check ANAMNESIS_MONGO_URI")
+    if codes & _TOO_LARGE:
         return _too_large(place, exc)
-    if code == _ILLEGAL_OPERATION and "replica set" in str(exc):
+    if _ILLEGAL_OPERATION in codes and "replica set" in str(exc):
         return GiveUp(f"{place} is a server of its own, and transactions need a replica set; start it with --replSet")
-    if code in _COME_AGAIN or exc.has_error_label("TransientTransactionError"):
+    if codes & _COME_AGAIN or exc.has_error_label("TransientTransactionError"):
         return StoreBusy(f"{place} could not do it just now ({_short(exc)}); try again")
     return None
 
 
-def _too_large(place: str, exc: PyMongoError) -> GiveUp:
-    return GiveUp(f"{place} takes no document of more than 16 MB ({_short(exc)}); split the text")
+def _codes(exc: OperationFailure) -> set[int]:
+    """The code of an error, and those of the single writes of a bulk of which some failed."""
+    codes = {exc.code} if exc.code is not None else set()
+    if isinstance(exc, BulkWriteError):
+        details = exc.details
+        codes |= {each["code"] for kind in ("writeErrors", "writeConcernErrors") for each in details.get(kind, ())}
+    return codes
 
 
-def _short(exc: PyMongoError) -> str:
-    return str(exc).splitlines()[0][:200]
+def _too_large(place: str, exc: Exception) -> GiveUp:
+    """`Collection` notes which one the document was for."""
+    collection = " ".join(getattr(exc, "__notes__", ("a collection",)))
+    return GiveUp(
+        f"{place}: one document for {collection} has more than the 16 MB it may ({_short(exc)}); split the text"
+    )
+
+
+def _short(exc: Exception) -> str:
+    """What went wrong, without the state of every server of the set."""
+    if isinstance(exc, BulkWriteError) and (errors := exc.details.get("writeErrors")):
+        return str(errors[0].get("errmsg", ""))[:200]
+    return str(exc).partition(", Topology Description")[0].splitlines()[0][:200]
