@@ -1,5 +1,10 @@
-"""Fixtures that every test may use. `store` runs a test once per backend."""
+"""Fixtures that every test may use. `store` runs a test once per backend that it is asked of.
 
+The contract suite (`anamnesis_tests/store`) runs on every backend; other tests with a store run on SQLite, and on all
+with ANAMNESIS_TEST_STORES=all.
+"""
+
+import hashlib
 import os
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -10,6 +15,7 @@ import pytest
 from anamnesis_pipeline.steps import log_folders
 from anamnesis_pipeline.store.base import Store
 from anamnesis_pipeline.store.sqlite.opening import open_sqlite
+from anamnesis_tests.mongo_server import shared
 
 # The same examples each time, so that a failure belongs to the change that shows it;
 # HYPOTHESIS_PROFILE=explore draws new ones.
@@ -22,6 +28,17 @@ OpenStore = Callable[[], Store]
 
 def _sqlite(folder: Path) -> Store:
     return open_sqlite(folder / "anamnesis.db", folder / "index")
+
+
+def mongo_database(folder: Path) -> str:
+    """The database that stands for a test's folder."""
+    return f"anamnesis_test_{hashlib.sha256(str(folder).encode()).hexdigest()[:16]}"
+
+
+def _mongo(folder: Path) -> Store:
+    from anamnesis_pipeline.store.mongo.opening import open_mongo
+
+    return open_mongo(shared.uri(), mongo_database(folder))
 
 
 @pytest.fixture(scope="session")
@@ -38,14 +55,36 @@ def nobodys_home(empty_home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(log_folders, "PLACES", ())
 
 
-BACKENDS: dict[str, Callable[[Path], Store]] = {"sqlite": _sqlite}
+BACKENDS: dict[str, Callable[[Path], Store]] = {"sqlite": _sqlite, "mongo": _mongo}
 """Backend name -> opens the store that lives in a folder. A new backend is one entry here."""
 
+CONTRACT = Path(__file__).parent / "store"
 
-@pytest.fixture(params=sorted(BACKENDS))
-def place(request: pytest.FixtureRequest, tmp_path: Path) -> tuple[str, Path]:
+
+def backends_for(test_file: Path) -> list[str]:
+    """The backends that the tests of a file run on; in the contract suite, a file may be of one by its name."""
+    if not test_file.is_relative_to(CONTRACT):
+        return sorted(BACKENDS) if os.environ.get("ANAMNESIS_TEST_STORES") == "all" else ["sqlite"]
+    return [name for name in BACKENDS if test_file.name.startswith(f"test_{name}")] or sorted(BACKENDS)
+
+
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    """A test with a store runs once per backend."""
+    if "place" in metafunc.fixturenames:
+        metafunc.parametrize("place", backends_for(metafunc.definition.path), indirect=True)
+
+
+def pytest_unconfigure() -> None:
+    """The server of this process, if one was started, ends with it."""
+    shared.stop()
+
+
+@pytest.fixture
+def place(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[tuple[str, Path]]:
     """Backend and folder of the test's store: what another process needs to open it."""
-    return request.param, tmp_path
+    yield request.param, tmp_path
+    if request.param == "mongo":
+        shared.drop(mongo_database(tmp_path))
 
 
 @pytest.fixture
