@@ -103,6 +103,7 @@ class Rescan:
             f"{file}, the archive of a database that was lost; delete it if you do not want to keep it"
             for file in self._archive.kept_aside()
         ]
+        remains += self._store.forgetting.keeps() if self._changed.total() else []
         return RescanReport(self._dry_run, dict(self._masked), changed, remains, problems)
 
     # --- how far it is ---

@@ -98,3 +98,8 @@ class ForgetRecords(Protocol):
 
         Takes a while on a large store; others can read and write meanwhile. Returns what could not be done, and why.
         """
+
+    def keeps(self) -> list[str]:
+        """Where the backend itself may keep what was deleted, out of reach of `scrub`, each as a place in words; empty
+        where it does not.
+        """

@@ -56,3 +56,7 @@ def test_the_write_ahead_log_is_emptied(store: Store, tmp_path: Path) -> None:
     assert store.forgetting.rewrite_episode(episode("e"), [Passage(0, "x")])
     assert store.forgetting.scrub() == []
     assert (tmp_path / "anamnesis.db-wal").stat().st_size == 0
+
+
+def test_nothing_is_kept_that_scrubbing_does_not_reach(store: Store) -> None:
+    assert store.forgetting.keeps() == []

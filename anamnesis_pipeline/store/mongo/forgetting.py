@@ -23,12 +23,12 @@ from anamnesis_pipeline.summary_model import Summary
 PARTS_PER_WRITE = 50
 """A part is at most some 4,000 characters, so a write stays short."""
 LAST_CHARACTER = "\U0010ffff"
-OUT_OF_REACH = (
-    "what the server keeps of it by itself: the place of deleted documents in its files until it is used again, the "
-    "oplog until it has rolled over (rs.printReplicationInfo() says how far it reaches back), segments of search "
-    "indexes until they are merged, other members of the replica set, and backups; SECURITY.md says what helps"
+KEPT = (
+    "the server's files, until the place of a deleted document is used again",
+    "the oplog of each server, until it has rolled over (rs.printReplicationInfo() says how far it reaches back)",
+    "search indexes, until the parts of them that have deleted documents are merged",
 )
-"""What no client can erase."""
+"""What MongoDB keeps by itself."""
 
 
 class MongoForgetting:
@@ -140,14 +140,18 @@ class MongoForgetting:
         return [CachedReply(**row) for row in rows]
 
     def scrub(self) -> list[str]:
-        """See `ForgetRecords.scrub`. What was deleted is in no collection any more, and no search index answers with
-        it. Where the server had it on its disks is none of a client's business: WiredTiger writes a page anew and
-        leaves the old one until its place is needed, even where `compact` gives room back to the file system, and the
-        oplog is only ever cut at its old end. So this says so each time.
+        """See `ForgetRecords.scrub`. There is nothing to do: what was deleted is in no collection any more, and no search
+        answers with it. What is left of it lies where no client reaches (`keeps`).
+        """
+        return []
+
+    def keeps(self) -> list[str]:
+        """See `ForgetRecords.keeps`. WiredTiger writes a page to another place and leaves the old one until that is
+        needed, even where `compact` gives room back; the oplog is cut at its old end alone.
 
         https://www.mongodb.com/docs/manual/core/wiredtiger/, https://www.mongodb.com/docs/manual/core/replica-set-oplog/
         """
-        return [f"{self._database.place}: {OUT_OF_REACH}"]
+        return [f"{self._database.place}: {place}" for place in KEPT]
 
 
 def _id_batches(what: Selection) -> Iterator[Filter]:

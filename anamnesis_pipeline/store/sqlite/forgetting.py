@@ -183,6 +183,10 @@ class SqliteForgetting:
             )
             return [CachedReply(*row) for row in rows]
 
+    def keeps(self) -> list[str]:
+        """See `ForgetRecords.keeps`."""
+        return []
+
 
 def _condition(what: Selection, column: Mapping[str, str]) -> tuple[str, list[str]]:
     """The filters as SQL over one of the two kinds of rows, and their values in order."""
