@@ -140,8 +140,8 @@ class MongoForgetting:
         return [CachedReply(**row) for row in rows]
 
     def scrub(self) -> list[str]:
-        """See `ForgetRecords.scrub`. There is nothing to do: what was deleted is in no collection any more, and no search
-        answers with it. What is left of it lies where no client reaches (`keeps`).
+        """See `ForgetRecords.scrub`. There is nothing to do: what was deleted is in no collection any more, and no
+        search answers with it. What is left of it lies where no client reaches (`keeps`).
         """
         return []
 
