@@ -208,7 +208,7 @@ class PendingEpisode:
 
 @dataclass(frozen=True, slots=True)
 class IndexReport:
-    """State of a space's search index."""
+    """State of a space's search index. `dead`: vectors in it that are not stored any more, as far as that is known."""
 
     space: str
     vectors: int
@@ -310,9 +310,10 @@ class VectorIndex(Protocol):
         """How far the space is embedded; cheap, whatever is stored."""
 
     def build(self, space: str, *, force: bool = False) -> IndexReport:
-        """Make the space fast to search: bring its index file up to date when too much is new or dead, atomically.
+        """Make the space fast to search: bring its index up to date when too much is new or dead, atomically. Searches
+        go on meanwhile.
 
-        :param force: also when little is new, and from nothing rather than from the file that is there.
+        :param force: also when little is new, and from nothing rather than from the index that is there.
         """
 
     def recall(self, space: str, k: int = 10, samples: int = 100) -> float:

@@ -115,7 +115,8 @@ def _tokenizer(definition: Mapping[str, Any]) -> Callable[[str], list[str]]:
         case "letters":
             return lambda text: re.findall(r"[^\W\d_]+", text)
         case "regexSplit":
-            pattern = re.compile(definition["pattern"])
+            # Java's flag for classes of all scripts, which Python's patterns have without one
+            pattern = re.compile(definition["pattern"].removeprefix("(?U)"))
             return lambda text: [token for token in pattern.split(text) if token]
         case other:
             raise NotEmulated(f"the tokenizer {other}")

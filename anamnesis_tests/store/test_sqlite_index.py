@@ -114,6 +114,22 @@ def many(store: Store, count: int, first: int = 0) -> list[int]:
     return keys
 
 
+def test_what_was_changed_or_deleted_since_is_dead_in_a_file_until_it_is_too_much(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr(index_files, "REFRESH_ROWS", 20)
+    store = opened(path)
+    store.spaces.put(space("s", 8))
+    keys = many(store, 100)
+    store.vectors.build("s")
+    store.vectors.put("s", Variant.TEXT, keys[:10], random_units(10, 8, seed=1))
+    report = store.vectors.build("s")
+    assert (report.vectors, report.indexed, report.dead, report.rebuilt) == (100, 100, 10, False)
+    many(store, 1, 200)
+    assert store.vectors.build("s").rebuilt is True
+    store.close()
+
+
 def removed_from_file(path: Path) -> int:
     with closing(sqlite3.connect(path)) as looking:
         return int(looking.execute("SELECT removed FROM index_files").fetchone()[0])

@@ -1,0 +1,239 @@
+"""Full text over passages: what `$search` finds, and what the index does not hold yet."""
+
+import logging
+import time
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from functools import partial
+
+from anamnesis_pipeline.errors import AnamnesisError
+from anamnesis_pipeline.model import ScoredPassage, Variant, Where
+from anamnesis_pipeline.store.batching import batches
+from anamnesis_pipeline.store.mongo.client import Database, Tables
+from anamnesis_pipeline.store.mongo.collections import Document
+from anamnesis_pipeline.store.mongo.facets import condition
+from anamnesis_pipeline.store.mongo.index_tail import IndexTail, Tail, newest_seq
+from anamnesis_pipeline.store.mongo.live_rows import live_rows
+from anamnesis_pipeline.store.mongo.passage_terms import PassageTerms
+from anamnesis_pipeline.store.mongo.phrase_counts import PhraseCounts, in_one
+from anamnesis_pipeline.store.mongo.search_definitions import EXACT, STEM
+from anamnesis_pipeline.store.mongo.search_indexes import text_index
+from anamnesis_pipeline.store.mongo.search_refusals import IndexDown, asking
+from anamnesis_pipeline.store.mongo.text_queries import Phrase, Statistics, TextQuery, statistics_of
+
+log = logging.getLogger(__name__)
+
+MOST_SCANNED = 5_000
+"""Passages that are read where no index answers: some 4 MB, and a second for the first search."""
+MOST_PHRASES = 400
+"""Words of a query that are looked for; Lucene takes 1,024 clauses, and each stands in two fields."""
+ASKED_AT_ONCE = 40
+CHECKED_FOR_S = 10.0
+"""So long `check` waits for an index that is behind."""
+
+PASSAGES = "passages"
+
+
+@dataclass(frozen=True, slots=True)
+class _Search:
+    """A search: of what, how many, in what; `newest` is the newest change there was when it began."""
+
+    query: TextQuery
+    k: int
+    where: Where
+    newest: int
+
+
+class MongoTextIndex:
+    """See `TextIndex`."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+        self._index = text_index()
+        self._tail = IndexTail()
+        self._terms = PassageTerms()
+        self._counts = PhraseCounts(self._terms)
+
+    def prepare(self, wait_s: float) -> None:
+        """Make the index where there is none, and wait for it, so long at most. Without it passages are read while they
+        are few, and searches by meaning answer.
+        """
+        try:
+            self._index.build(self._database, force=False, wait_s=wait_s)
+        except AnamnesisError as exc:
+            log.warning("Full text cannot be searched fast yet: %s", exc)
+
+    def matching(
+        self, words: Sequence[str], k: int, where: Where, *, analyzer: str = STEM, variant: Variant = Variant.TEXT
+    ) -> list[ScoredPassage]:
+        """See `TextIndex.matching`."""
+        phrases = self._phrases(analyzer, words)
+        if not phrases or k < 1:
+            return []
+        query = TextQuery((tuple(phrases[:MOST_PHRASES]),), _fields(analyzer, variant))
+        return self._database.read(lambda tables: self._found(tables, query, k, where))
+
+    def with_all(self, words: Sequence[str], k: int, where: Where, *, analyzer: str = STEM) -> list[ScoredPassage]:
+        """See `TextIndex.with_all`."""
+        pieces = dict.fromkeys(piece for word in words for piece in word.split())
+        groups = dict.fromkeys(tuple(found) for piece in pieces if (found := self._phrases(analyzer, [piece])))
+        if not groups or k < 1:
+            return []
+        query = TextQuery(tuple(groups)[:MOST_PHRASES], _fields(analyzer, Variant.TEXT))
+        return self._database.read(lambda tables: self._found(tables, query, k, where))
+
+    def unknown(self, words: Sequence[str]) -> list[str]:
+        """See `TextIndex.unknown`."""
+        asked = {word: found[0] for word in words if (found := self._phrases(STEM, [word]))}
+        known = self._database.read(lambda tables: self._known(tables, list(dict.fromkeys(asked.values()))))
+        return [word for word, phrase in asked.items() if phrase not in known]
+
+    def check(self) -> list[str]:
+        """See `TextIndex.check`: whether the index holds as many passages as there are, once it caught up."""
+        over = time.monotonic() + CHECKED_FOR_S
+        while (problem := self._database.read(self._problem)) is not None and time.monotonic() < over:
+            time.sleep(0.1)
+        return [problem] if problem is not None else []
+
+    def _phrases(self, analyzer: str, words: Sequence[str]) -> list[Phrase]:
+        found = [phrase for word in dict.fromkeys(words) for phrase in self._terms.phrases(analyzer, word)]
+        return list(dict.fromkeys(found))
+
+    def _found(self, tables: Tables, query: TextQuery, k: int, where: Where) -> list[ScoredPassage]:
+        search = _Search(query, k, where, newest_seq(tables[PASSAGES]))
+        if not search.newest:
+            return []
+        try:
+            return self._by_index(tables, search)
+        except IndexDown as down:
+            return self._by_reading(tables, search, down)
+
+    def _by_index(self, tables: Tables, search: _Search) -> list[ScoredPassage]:
+        name = self._index.name(tables)
+        tail, hits = self._asked(tables, name, search)
+        if not hits and not self._holds(tables, name, 0):  # a dropped index finds nothing, too
+            self._index.forget(name)
+            if (current := self._index.name(tables)) != name:
+                name = current
+                tail, hits = self._asked(tables, name, search)
+        scores = {hit["_id"]: ScoredPassage(hit["_id"], hit["episode_id"], hit["score"]) for hit in hits}
+        if not tail.is_empty:
+            behind = self._in_tail(tables, name, search, tail)
+            scores |= {hit.passage_id: hit for hit in behind if hit.passage_id not in scores}
+        return _best(scores.values(), search.k)
+
+    def _asked(self, tables: Tables, name: str, search: _Search) -> tuple[Tail, list[Document]]:
+        """What the index lacks, and what it finds that passes as it is now: a document that was changed or removed
+        since is read as it is, so the server goes on until `k` pass.
+
+        https://www.mongodb.com/docs/atlas/atlas-search/aggregation-stages/search/
+        """
+        passes = condition(search.where)
+        stages: list[Document] = [
+            {"$search": {"index": name, **search.query.operator(passes)}},
+            *([{"$match": passes}] if passes else []),
+            {"$limit": search.k},
+            {"$project": {"episode_id": 1, "score": {"$meta": "searchScore"}}},
+        ]
+        try:
+            with asking(name):
+                tail = self._tail.behind(name, search.newest, partial(self._holds, tables, name))
+                return tail, tables[PASSAGES].search(stages)
+        except IndexDown:
+            self._forget(name)
+            raise
+
+    def _forget(self, name: str) -> None:
+        self._index.forget(name)
+        self._tail.forget(name)
+
+    def _holds(self, tables: Tables, name: str, seq: int) -> bool:
+        with asking(name):
+            stages: list[Document] = [
+                {"$search": {"index": name, "range": {"path": "seq", "gte": seq}}},
+                {"$limit": 1},
+                {"$project": {"_id": 1}},
+            ]
+            return bool(tables[PASSAGES].search(stages))
+
+    def _in_tail(self, tables: Tables, name: str, search: _Search, tail: Tail) -> list[ScoredPassage]:
+        fields = search.query.fields
+        documents = tables[PASSAGES].find(tail.of(condition(search.where)), ("_id", "episode_id", *fields))
+        return self._scored(search.query, documents, self._counts.of(tables, name, search.query)) if documents else []
+
+    def _by_reading(self, tables: Tables, search: _Search, down: IndexDown) -> list[ScoredPassage]:
+        fields = ("_id", "episode_id", *search.query.fields)
+        documents = live_rows(tables, PASSAGES, search.where, fields, MOST_SCANNED)
+        if documents is None:
+            raise down
+        return _best(self._scored(search.query, documents, None), search.k)
+
+    def _scored(self, query: TextQuery, documents: Sequence[Document], known: Statistics | None) -> list[ScoredPassage]:
+        """Those of these passages that match.
+
+        :param known: None: they are all that count.
+        """
+        texts = self._terms.of(documents, query.fields)
+        known = known or statistics_of(query, texts)
+        scores = [query.score(each, known) for each in texts]
+        return [
+            ScoredPassage(document["_id"], document["episode_id"], score)
+            for document, score in zip(documents, scores, strict=True)
+            if score > 0
+        ]
+
+    def _known(self, tables: Tables, phrases: Sequence[Phrase]) -> set[Phrase]:
+        """Those of these phrases that some passage's own text has."""
+        newest = newest_seq(tables[PASSAGES])
+        if not newest or not phrases:
+            return set()
+        try:
+            name = self._index.name(tables)
+            with asking(name):
+                tail = self._tail.behind(name, newest, partial(self._holds, tables, name))
+                found = self._indexed(tables, name, phrases)
+            documents = [] if tail.is_empty else tables[PASSAGES].find(tail.of({}), ("_id", "text"))
+        except IndexDown:
+            all_there_is = live_rows(tables, PASSAGES, Where(include_superseded=True), ("_id", "text"), MOST_SCANNED)
+            if all_there_is is None:
+                raise
+            found, documents = set(), all_there_is
+        texts = self._terms.of(documents, ("text",))
+        left = [phrase for phrase in phrases if phrase not in found]
+        return found | {phrase for phrase in left if any(phrase.count(each["text"]) for each in texts)}
+
+    def _indexed(self, tables: Tables, name: str, phrases: Sequence[Phrase]) -> set[Phrase]:
+        found: set[Phrase] = set()
+        for batch in batches(phrases, ASKED_AT_ONCE):
+            pipelines: list[list[Document]] = [
+                [
+                    {"$search": {"index": name, "phrase": {"query": phrase.text, "path": "text"}}},
+                    {"$limit": 1},
+                    {"$project": {"_id": 0, "number": {"$literal": number}}},
+                ]
+                for number, phrase in enumerate(batch)
+            ]
+            found |= {batch[each["number"]] for each in tables[PASSAGES].search(in_one(PASSAGES, pipelines))}
+        return found
+
+    def _problem(self, tables: Tables) -> str | None:
+        there = tables[PASSAGES].size()
+        try:
+            name = self._index.name(tables)
+            with asking(name):
+                stage = {"index": name, "exists": {"path": "seq"}, "count": {"type": "total"}}
+                (found,) = tables[PASSAGES].search([{"$searchMeta": stage}])
+        except IndexDown as down:
+            return str(down)
+        held = int(found["count"]["total"])
+        return None if held == there else f"search index {name} holds {held} passages of {there}"
+
+
+def _fields(analyzer: str, variant: Variant) -> tuple[str, ...]:
+    if analyzer == EXACT:
+        return ("terms",)
+    return ("text",) if variant is Variant.TEXT else ("text", "context")
+
+
+def _best(hits: Iterable[ScoredPassage], k: int) -> list[ScoredPassage]:
+    return sorted(hits, key=lambda hit: (-hit.score, hit.passage_id))[:k]

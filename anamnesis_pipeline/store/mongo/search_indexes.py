@@ -1,0 +1,260 @@
+"""The search index of a collection: made, waited for, replaced without a gap, and which one is asked.
+
+An index is built some time after the command, and a query of one that does not exist finds nothing instead of failing.
+So every name says by what definition it was made (`digest`) and which one in a row it is; a new one is built beside the
+old, which is searched until the new one can be, and dropped then. States and commands:
+https://www.mongodb.com/docs/manual/reference/operator/aggregation/listSearchIndexes/.
+"""
+
+import logging
+import threading
+import time
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import TypeVar
+
+from pymongo.errors import OperationFailure
+
+from anamnesis_pipeline.errors import GiveUp
+from anamnesis_pipeline.store.mongo.client import Database, Tables
+from anamnesis_pipeline.store.mongo.collections import Document
+from anamnesis_pipeline.store.mongo.search_definitions import Quantization, digest, text_definition, vector_definition
+from anamnesis_pipeline.store.mongo.search_refusals import IndexDown, asking
+from anamnesis_pipeline.store.mongo.space_docs import SpaceDoc, vectors_name
+
+log = logging.getLogger(__name__)
+
+POLLED_EVERY_S = 0.1
+SLOWEST_POLL_S = 2.0
+TOLD_EVERY_S = 15.0
+"""So often the log says what is waited for."""
+
+_ENDED = ("FAILED", "DELETING", "DOES_NOT_EXIST")
+_INDEX_NOT_FOUND, _INDEX_ALREADY_EXISTS = 27, 68
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True)
+class IndexState:
+    """An index as the server lists it. `generation`: which one in a row it is, of whatever definition."""
+
+    name: str
+    digest: str
+    generation: int
+    status: str
+    queryable: bool
+    problem: str
+
+
+class SearchIndex:
+    """The search index of one collection. Safe to share between threads."""
+
+    def __init__(self, collection: str, base: str, kind: str, definition: Document) -> None:
+        """:param base: what the names of its indexes begin with; none but its own do.
+        :param kind: `search` or `vectorSearch`.
+        """
+        self.collection = collection
+        self._base = base
+        self._kind = kind
+        self._definition = definition
+        self._digest = digest(definition)
+        self._lock = threading.Lock()
+        self._name: str | None = None
+
+    def name(self, tables: Tables) -> str:
+        """The index to ask; looked up once, and again after `forget`.
+
+        :raises IndexDown: none can be asked.
+        """
+        with self._lock:
+            if self._name is not None:
+                return self._name
+        states = self.states(tables)
+        usable = [state for state in states if state.queryable]
+        if not usable:
+            raise IndexDown(f"search index {self._base} of {self.collection} is {_told(states)}")
+        best = max(usable, key=lambda state: (state.digest == self._digest, state.generation))
+        with self._lock:
+            self._name = best.name
+        return best.name
+
+    def forget(self, name: str) -> None:
+        """An index did not answer, or as one that does not exist does."""
+        with self._lock:
+            if self._name == name:
+                self._name = None
+
+    def states(self, tables: Tables) -> list[IndexState]:
+        """Its indexes, old ones and those that are being built included.
+
+        :raises IndexDown: the service does not say.
+        """
+        with asking(self._base):
+            listed = tables[self.collection].search_indexes()
+        return [state for found in listed if (state := _read(self._base, found)) is not None]
+
+    def ask_for(self, database: Database) -> None:
+        """Make the index where there is none of its definition, without waiting for it.
+
+        :raises IndexDown: the service does not answer.
+        """
+        if self._standing(database.read(self.states)) is None:
+            self._make(database)
+
+    def build(self, database: Database, *, force: bool, wait_s: float) -> bool:
+        """Make the index where there is none of its definition, or (`force`) anew, wait until it can be asked, and drop
+        all others. Until then these are asked. True when one was made.
+
+        :raises IndexDown: it cannot be asked within `wait_s`, and may be later.
+        :raises GiveUp: the server could not build it.
+        """
+        wait = _Wait(f"search index {self._base} of {self.collection}", wait_s)
+        made = None if force else wait.for_answer(lambda: self._standing(database.read(self.states)))
+        is_new = made is None
+        name = made or wait.for_answer(lambda: self._make(database))
+        wait.until(lambda: self._is_ready(database, name))
+        database.read(lambda tables: self._drop_others(tables, name))
+        with self._lock:
+            self._name = name
+        return is_new
+
+    def _standing(self, states: Sequence[IndexState]) -> str | None:
+        """The latest index of the definition that is wanted, built or being built."""
+        mine = [state for state in states if state.digest == self._digest and state.status not in _ENDED]
+        return max(mine, key=lambda state: state.generation).name if mine else None
+
+    def _make(self, database: Database) -> str:
+        generation = 1 + max((state.generation for state in database.read(self.states)), default=0)
+        name = f"{self._base}_{self._digest}_{generation}"
+        database.read(lambda tables: self._create(tables, name))
+        log.info("Search index %s of %s is being built", name, self.collection)
+        return name
+
+    def _create(self, tables: Tables, name: str) -> None:
+        try:
+            with asking(name):
+                tables[self.collection].create_search_index(name, self._kind, self._definition)
+        except OperationFailure as exc:
+            if exc.code != _INDEX_ALREADY_EXISTS:  # another process was as quick
+                raise
+
+    def _is_ready(self, database: Database, name: str) -> str | None:
+        """None when it can be asked, else what it is.
+
+        :raises GiveUp: it will never be.
+        """
+        states = [state for state in database.read(self.states) if state.name == name]
+        if any(state.queryable for state in states):
+            return None
+        if any(state.status == "FAILED" for state in states):
+            database.read(lambda tables: self._drop(tables, name))
+            raise GiveUp(
+                f"the server could not build search index {name} of {self.collection} ({_told(states)}); look at the "
+                f"log of the search process (mongot), then build it again; until then an older index is searched, or "
+                f"what is stored while that is little"
+            )
+        return _told(states)
+
+    def _drop_others(self, tables: Tables, name: str) -> None:
+        for state in self.states(tables):
+            if state.name != name and state.status != "DELETING":
+                self._drop(tables, state.name)
+                log.info("Search index %s of %s was replaced by %s", state.name, self.collection, name)
+
+    def _drop(self, tables: Tables, name: str) -> None:
+        try:
+            with asking(name):
+                tables[self.collection].drop_search_index(name)
+        except OperationFailure as exc:
+            if exc.code != _INDEX_NOT_FOUND:
+                raise
+
+
+def text_index() -> SearchIndex:
+    """The index of full text."""
+    return SearchIndex("passages", "passages_text", "search", text_definition())
+
+
+def vector_index(space: SpaceDoc, quantization: Quantization) -> SearchIndex:
+    """The index of a space's vectors."""
+    definition = vector_definition(space.dim, space.variants, quantization)
+    return SearchIndex(vectors_name(space.key), "vectors", "vectorSearch", definition)
+
+
+class _Wait:
+    """Waiting for a search service, bounded and told in the log."""
+
+    def __init__(self, what: str, seconds: float) -> None:
+        self._what = what
+        self._began = time.monotonic()
+        self._seconds = seconds
+        self._told = self._began
+
+    def for_answer(self, ask: Callable[[], T]) -> T:
+        """What `ask` returns once the service answers.
+
+        :raises IndexDown: it does not in time.
+        """
+        pause = POLLED_EVERY_S
+        while True:
+            try:
+                return ask()
+            except IndexDown as exc:
+                if self._is_over():
+                    raise
+                self._tell(str(exc))
+            time.sleep(pause)
+            pause = min(2 * pause, SLOWEST_POLL_S)
+
+    def until(self, problem: Callable[[], str | None]) -> None:
+        """Return when there is no problem any more.
+
+        :raises IndexDown: there still is one when the time is over.
+        """
+        pause = POLLED_EVERY_S
+        while (found := self.for_answer(problem)) is not None:
+            if self._is_over():
+                raise IndexDown(
+                    f"{self._what} is {found} after {self._seconds:.0f} s; it may be ready later: look at the search "
+                    f"process (mongot) and its log, and build again"
+                )
+            self._tell(found)
+            time.sleep(pause)
+            pause = min(2 * pause, SLOWEST_POLL_S)
+
+    def _is_over(self) -> bool:
+        return time.monotonic() - self._began >= self._seconds
+
+    def _tell(self, problem: str) -> None:
+        now = time.monotonic()
+        if now - self._told >= TOLD_EVERY_S:
+            self._told = now
+            log.info("Waiting for %s since %.0f s of at most %.0f: %s", self._what, now - self._began, self._seconds,
+                     problem)  # fmt: skip
+
+
+def _read(base: str, found: Document) -> IndexState | None:
+    """None for an index of another purpose."""
+    prefix, _, rest = found["name"].rpartition(f"{base}_")
+    made_by, _, generation = rest.partition("_")
+    if prefix or not generation.isdecimal():
+        return None
+    return IndexState(
+        found["name"], made_by, int(generation), found.get("status", "PENDING"), bool(found.get("queryable")),
+        _problem(found),
+    )  # fmt: skip
+
+
+def _problem(found: Document) -> str:
+    """What a host says that could not build the index."""
+    for host in found.get("statusDetail", ()):
+        with suppress(KeyError, TypeError):
+            return str(host["mainIndex"]["message"])
+    return ""
+
+
+def _told(states: Sequence[IndexState]) -> str:
+    """The states of indexes in words."""
+    return ", ".join(f"{s.status}: {s.problem}" if s.problem else s.status for s in states) or "not there"

@@ -1,0 +1,109 @@
+"""What is looked for in full text: as `$search` takes it, and as passages that it lacks are judged by. Pure.
+
+Scores of both stand in one list, so these are computed as Lucene does:
+https://www.mongodb.com/docs/atlas/atlas-search/score/get-details/.
+"""
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from anamnesis_pipeline.store.mongo.collections import Document, Filter
+from anamnesis_pipeline.store.mongo.search_operators import any_of, filtered
+
+K1, B = 1.2, 0.75
+"""Lucene's constants."""
+
+Terms = Sequence[str]
+Texts = Mapping[str, Terms]
+"""The terms of one passage, by field."""
+
+
+@dataclass(frozen=True, slots=True)
+class Phrase:
+    """A word as it was asked for, and the terms that it comes to; several must stand one after another."""
+
+    text: str
+    terms: tuple[str, ...]
+
+    def count(self, terms: Terms) -> int:
+        """How often it stands in a text."""
+        first, width = self.terms[0], len(self.terms)
+        if width == 1:
+            return terms.count(first)
+        return sum(
+            tuple(terms[start : start + width]) == self.terms for start, term in enumerate(terms) if term == first
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class TextQuery:
+    """Passages that have some phrase of every group, in any of the fields."""
+
+    groups: tuple[tuple[Phrase, ...], ...]
+    fields: tuple[str, ...]
+
+    @property
+    def phrases(self) -> list[Phrase]:
+        """Each phrase once."""
+        return list(dict.fromkeys(phrase for group in self.groups for phrase in group))
+
+    def operator(self, where: Filter) -> Document:
+        """As an operator of `$search`."""
+        return filtered([any_of([self._asked(phrase) for phrase in group]) for group in self.groups], where)
+
+    def score(self, texts: Texts, known: "Statistics") -> float:
+        """BM25 of a passage; 0 when it does not match."""
+        counts = {
+            (phrase, name): count
+            for phrase in self.phrases
+            for name in self.fields
+            if (count := phrase.count(texts[name]))
+        }
+        held = {phrase for phrase, _ in counts}
+        if not all(held.intersection(group) for group in self.groups):
+            return 0.0
+        return sum(
+            known.weight(phrase, name) * known.saturated(count, len(texts[name]), name)
+            for (phrase, name), count in counts.items()
+        )
+
+    def _asked(self, phrase: Phrase) -> Document:
+        """https://www.mongodb.com/docs/atlas/atlas-search/phrase/: its words are data, and analyzed as the field is."""
+        return {"phrase": {"query": phrase.text, "path": list(self.fields)}}
+
+
+@dataclass(frozen=True, slots=True)
+class Statistics:
+    """What BM25 wants to know of all passages: how many there are, how many terms they have in a field on average, and
+    how many have a phrase there.
+    """
+
+    passages: int
+    mean: Mapping[str, float]
+    having: Mapping[tuple[Phrase, str], int]
+
+    def weight(self, phrase: Phrase, field: str) -> float:
+        """How much a phrase counts: the rarer, the more."""
+        having = self.having.get((phrase, field), 0)
+        return math.log(1 + (max(self.passages, having) - having + 0.5) / (having + 0.5))
+
+    def saturated(self, count: int, length: int, field: str) -> float:
+        """What so many occurrences in a text of so many terms are worth, in [0, 1)."""
+        return count / (count + K1 * (1 - B + B * length / (self.mean.get(field) or 1.0)))
+
+
+def statistics_of(query: TextQuery, passages: Sequence[Texts]) -> Statistics:
+    """Of passages that are all there are."""
+    having = {
+        (phrase, name): sum(phrase.count(texts[name]) > 0 for texts in passages)
+        for phrase in query.phrases
+        for name in query.fields
+    }
+    return Statistics(len(passages), mean_lengths(query.fields, passages), having)
+
+
+def mean_lengths(fields: Sequence[str], passages: Sequence[Texts]) -> dict[str, float]:
+    """Terms of a passage on average, by field, of those that have any."""
+    lengths = {name: [len(texts[name]) for texts in passages if texts[name]] for name in fields}
+    return {name: sum(each) / len(each) if each else 1.0 for name, each in lengths.items()}

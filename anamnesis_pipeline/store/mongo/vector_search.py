@@ -1,0 +1,189 @@
+"""Nearest passages: what `$vectorSearch` finds, and what the index does not hold yet.
+
+https://www.mongodb.com/docs/atlas/atlas-vector-search/vector-search-stage/
+"""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from functools import partial
+
+import numpy as np
+from numpy.typing import NDArray
+
+from anamnesis_pipeline.model import ScoredPassage, Where
+from anamnesis_pipeline.store.batching import batches
+from anamnesis_pipeline.store.mongo.client import Tables
+from anamnesis_pipeline.store.mongo.collections import Document
+from anamnesis_pipeline.store.mongo.facets import condition
+from anamnesis_pipeline.store.mongo.index_tail import IndexTail, Tail, newest_seq
+from anamnesis_pipeline.store.mongo.live_rows import live_rows
+from anamnesis_pipeline.store.mongo.search_indexes import SearchIndex
+from anamnesis_pipeline.store.mongo.search_refusals import IndexDown, asking
+from anamnesis_pipeline.store.mongo.vector_docs import pack, unpack
+
+Vectors = NDArray[np.float32]
+
+MOST_SCANNED = 20_000
+"""Vectors that are read where no index answers: 30 MB at 384 dimensions."""
+MOST_CANDIDATES = 10_000
+"""More the server does not consider."""
+CANDIDATES_PER_RESULT = 20
+LEAST_CANDIDATES = 200
+SPARE = 16
+"""Results beyond the wanted ones: some of them were changed or removed since the index saw them."""
+QUANTIZED_FACTOR = 4
+"""Of a quantized index so many times more are asked for, since its order is a rough one."""
+SCAN_ROWS = 4_096
+
+
+@dataclass(frozen=True, slots=True)
+class Question:
+    """What is looked for in a collection of vectors. `vector` has shape (dim,); `few`: the filter leaves so little that
+    the server may look at all of it.
+    """
+
+    collection: str
+    variant: str
+    vector: Vectors
+    k: int
+    where: Where
+    few: bool = False
+
+
+class VectorSearch:
+    """Searches the vectors of one space. Safe to share between threads."""
+
+    def __init__(self, index: SearchIndex, *, quantized: bool) -> None:
+        self._index = index
+        self._quantized = quantized
+        self._tails: dict[str, IndexTail] = {}
+
+    def nearest(self, tables: Tables, question: Question) -> list[ScoredPassage]:
+        """The k best that pass the filter, best first; read where no index answers.
+
+        :raises IndexDown: none does, and there is too much to read.
+        """
+        newest = newest_seq(tables[question.collection], {question.variant: {"$exists": True}})
+        if not newest:
+            return []
+        try:
+            return self._by_index(tables, question, newest)
+        except IndexDown:
+            fields = ("_id", "episode_id", question.variant)
+            found = live_rows(
+                tables, question.collection, question.where, fields, MOST_SCANNED, has=question.variant
+            )  # fmt: skip
+            if found is None:
+                raise
+            return best(_scored(found, question), question.k)
+
+    def behind(self, tables: Tables, question: Question) -> Tail:
+        """What the index lacks of a variant.
+
+        :raises IndexDown: it does not say.
+        """
+        newest = newest_seq(tables[question.collection], {question.variant: {"$exists": True}})
+        return self._behind(tables, self._index.name(tables), question, newest)
+
+    def _by_index(self, tables: Tables, question: Question, newest: int) -> list[ScoredPassage]:
+        name = self._index.name(tables)
+        tail, hits = self._behind_and_found(tables, name, question, newest)
+        if not hits and not self._is_there(tables, name, question):
+            self._index.forget(name)
+            if (current := self._index.name(tables)) != name:
+                tail, hits = self._behind_and_found(tables, current, question, newest)
+        found = [] if tail.is_empty else self._in_tail(tables, question, tail)
+        return best([*found, *hits], question.k)
+
+    def _behind_and_found(
+        self, tables: Tables, name: str, question: Question, newest: int
+    ) -> tuple[Tail, list[ScoredPassage]]:
+        """What the index lacks, and what it finds."""
+        tail = self._behind(tables, name, question, newest)
+        return tail, self._enough(tables, name, question, tail)
+
+    def _behind(self, tables: Tables, name: str, question: Question, newest: int) -> Tail:
+        tail = self._tails.setdefault(question.variant, IndexTail())
+        try:
+            return tail.behind(name, newest, partial(self._has, tables, name, question))
+        except IndexDown:
+            self._index.forget(name)
+            tail.forget(name)
+            raise
+
+    def _enough(self, tables: Tables, name: str, question: Question, tail: Tail) -> list[ScoredPassage]:
+        """What the index finds that the tail does not tell better, at least `k` where there is so much: what was
+        changed since takes places, and the graph may end early behind a filter.
+        """
+        hits = self._asked(tables, name, question, tail, question.few)
+        if len(hits) < question.k:
+            hits = self._asked(tables, name, question, tail, True, at_least=MOST_CANDIDATES)
+        return hits
+
+    def _asked(
+        self, tables: Tables, name: str, question: Question, tail: Tail, exact: bool, at_least: int = 0
+    ) -> list[ScoredPassage]:
+        passes = condition(question.where)
+        fields = {"episode_id": 1, "seq": 1, "score": {"$meta": "vectorSearchScore"}}
+        stages: list[Document] = [
+            {"$vectorSearch": self._stage(name, question, exact, at_least)},
+            *([{"$match": passes}] if passes else []),
+            {"$project": fields | ({question.variant: 1} if self._quantized else {})},
+        ]
+        try:
+            with asking(name):
+                found = tables[question.collection].search(stages)
+        except IndexDown:
+            self._index.forget(name)
+            raise
+        known = [each for each in found if each["seq"] <= tail.since or not tail.is_whole]
+        if self._quantized:
+            return list(_scored(known, question))
+        return [ScoredPassage(each["_id"], each["episode_id"], 2 * each["score"] - 1) for each in known]
+
+    def _stage(self, name: str, question: Question, exact: bool, at_least: int) -> Document:
+        wanted = max((question.k + SPARE) * (QUANTIZED_FACTOR if self._quantized else 1), at_least)
+        candidates = min(max(CANDIDATES_PER_RESULT * question.k, LEAST_CANDIDATES, wanted), MOST_CANDIDATES)
+        ample = exact or wanted > candidates
+        passes = condition(question.where)
+        return {
+            "index": name,
+            "path": question.variant,
+            "queryVector": pack(question.vector),
+            "limit": wanted,
+            **({"exact": True} if ample else {"numCandidates": candidates}),
+            **({"filter": passes} if passes else {}),
+        }
+
+    def _has(self, tables: Tables, name: str, question: Question, seq: int) -> bool:
+        stage = {"exact": True, "filter": {"seq": {"$gte": seq}}}
+        return self._finds_any(tables, name, question, stage)
+
+    def _is_there(self, tables: Tables, name: str, question: Question) -> bool:
+        """Whether the index exists and holds anything: one that was dropped finds nothing, too."""
+        return self._finds_any(tables, name, question, {"numCandidates": 1})
+
+    def _finds_any(self, tables: Tables, name: str, question: Question, more: Document) -> bool:
+        stage = {"index": name, "path": question.variant, "queryVector": pack(question.vector), "limit": 1, **more}
+        with asking(name):
+            return bool(tables[question.collection].search([{"$vectorSearch": stage}, {"$project": {"_id": 1}}]))
+
+    def _in_tail(self, tables: Tables, question: Question, tail: Tail) -> list[ScoredPassage]:
+        where = {**tail.of(condition(question.where)), question.variant: {"$exists": True}}
+        return list(_scored(tables[question.collection].find(where, ("_id", "episode_id", question.variant)), question))
+
+
+def _scored(documents: Sequence[Document], question: Question) -> Iterable[ScoredPassage]:
+    """These passages with their cosines."""
+    for page in batches(documents, SCAN_ROWS):
+        scores = unpack([each[question.variant] for each in page], len(question.vector)) @ question.vector
+        for each, score in zip(page, scores.tolist(), strict=True):
+            yield ScoredPassage(each["_id"], each["episode_id"], score)
+
+
+def best(hits: Iterable[ScoredPassage], k: int) -> list[ScoredPassage]:
+    """The k best, best first, each once: as it comes first; of equals the older first."""
+    unique: dict[int, ScoredPassage] = {}
+    for hit in hits:
+        unique.setdefault(hit.passage_id, hit)
+    return sorted(unique.values(), key=lambda hit: (-hit.score, hit.passage_id))[:k]

@@ -1,0 +1,289 @@
+"""Vectors and token vectors in MongoDB, and the search index over each space's."""
+
+import logging
+import statistics
+import threading
+import time
+from collections.abc import Mapping, Sequence
+from functools import partial
+
+import numpy as np
+from numpy.typing import NDArray
+
+from anamnesis_pipeline.model import ScoredPassage, Variant, Where
+from anamnesis_pipeline.store.base import MAX_ROWS_PER_WRITE, IndexReport, PendingEpisode, SpaceProgress, TokenRows
+from anamnesis_pipeline.store.batching import batches
+from anamnesis_pipeline.store.mongo import pending
+from anamnesis_pipeline.store.mongo.client import Database, Tables
+from anamnesis_pipeline.store.mongo.facets import FACETS, is_selective
+from anamnesis_pipeline.store.mongo.filter_counts import leaves_few
+from anamnesis_pipeline.store.mongo.passage_docs import passages_of
+from anamnesis_pipeline.store.mongo.recall import recall_of
+from anamnesis_pipeline.store.mongo.search_definitions import Quantization, quantizes
+from anamnesis_pipeline.store.mongo.search_indexes import SearchIndex, text_index, vector_index
+from anamnesis_pipeline.store.mongo.search_refusals import IndexDown
+from anamnesis_pipeline.store.mongo.space_docs import SpaceDoc, find_space, vectors_name
+from anamnesis_pipeline.store.mongo.spaces import SpaceIndexes
+from anamnesis_pipeline.store.mongo.tokens import read_tokens, token_bytes, write_tokens
+from anamnesis_pipeline.store.mongo.vector_docs import (
+    Rows,
+    check_width,
+    note_checkpoint,
+    rows_of,
+    unpack,
+    write_vectors,
+)
+from anamnesis_pipeline.store.mongo.vector_search import MOST_SCANNED, Question, VectorSearch
+from anamnesis_pipeline.store.token_values import Tokens, by_passage, check_tokens
+from anamnesis_pipeline.store.values import moment
+
+log = logging.getLogger(__name__)
+
+Vectors = NDArray[np.float32]
+
+FEW = 10_000
+"""The server is to look at all that a filter leaves if it is at most so much, as MongoDB recommends for its exact
+search (https://www.mongodb.com/docs/atlas/atlas-vector-search/vector-search-stage/).
+"""
+BUILD_WAIT_S = 3_600.0
+CAUGHT_UP_IN_S = 60.0
+"""So long a build waits for an index that can be asked to hold the last vectors, too; a search reads these itself."""
+
+EVERYTHING = Where(include_superseded=True)
+
+
+class MongoVectors:
+    """See `VectorIndex`."""
+
+    def __init__(
+        self, database: Database, quantization: Quantization = "none", *, build_wait_s: float = BUILD_WAIT_S
+    ) -> None:
+        """:param quantization: of the search indexes: what they take in memory, at some loss that is made good by
+        scoring with the stored vectors. One that has another is built anew by the next `build`.
+        """
+        self._database = database
+        self._quantization: Quantization = quantization
+        self._build_wait_s = build_wait_s
+        self._passages = text_index()
+        self._lock = threading.Lock()
+        self._searches: dict[int, tuple[SearchIndex, VectorSearch]] = {}
+
+    def put(self, space: str, variant: Variant, passage_ids: Sequence[int], vectors: Vectors) -> int:
+        """See `VectorIndex.put`."""
+        return self.put_all(space, passage_ids, {variant: vectors})
+
+    def put_all(
+        self,
+        space: str,
+        passage_ids: Sequence[int],
+        vectors: Mapping[Variant, Vectors],
+        tokens: Sequence[NDArray[np.int8]] | None = None,
+    ) -> int:
+        """See `VectorIndex.put_all`."""
+        shapes = [np.asarray(matrix).shape for matrix in vectors.values()]
+        rows, token_rows = rows_of(passage_ids, vectors), by_passage(passage_ids, tokens)
+        rows_each = max(1, len(rows) + bool(token_rows))
+        return sum(
+            self._database.write(partial(_put, key=space, shapes=shapes, batch=batch, rows=rows, tokens=token_rows))
+            for batch in batches(list(dict.fromkeys(passage_ids)), MAX_ROWS_PER_WRITE // rows_each)
+        )
+
+    def get(self, space: str, variant: Variant, passage_ids: Sequence[int]) -> dict[int, Vectors]:
+        """See `VectorIndex.get`."""
+
+        def work(tables: Tables) -> dict[int, Vectors]:
+            row = find_space(tables, space)
+            has = {variant.value: {"$exists": True}}
+            found = list(tables[vectors_name(space)].among("_id", passage_ids, ("_id", variant.value), **has))
+            matrix = unpack([each[variant.value] for each in found], row.dim)
+            return dict(zip((each["_id"] for each in found), matrix, strict=True))
+
+        return self._database.read(work)
+
+    def nearest(self, space: str, variant: Variant, vector: Vectors, k: int, where: Where) -> list[ScoredPassage]:
+        """See `VectorIndex.nearest`."""
+        if k < 1:
+            return []
+        vector = np.asarray(vector, dtype=np.float32)
+
+        def work(tables: Tables) -> list[ScoredPassage]:
+            row = find_space(tables, space)
+            check_width(row, vector.shape, 1)
+            few = is_selective(where) and leaves_few(tables, self._passages, where, FEW)
+            question = Question(vectors_name(space), variant.value, vector, k, where, few)
+            return self._of(row)[1].nearest(tables, question)
+
+        return self._database.read(work)
+
+    def tokens(self, space: str, passage_ids: Sequence[int]) -> TokenRows:
+        """See `VectorIndex.tokens`."""
+        return self._database.read(lambda tables: read_tokens(tables, find_space(tables, space), passage_ids))
+
+    def token_bytes(self, space: str) -> int:
+        """See `VectorIndex.token_bytes`."""
+        return self._database.read(lambda tables: token_bytes(tables, find_space(tables, space)))
+
+    def pending(self, space: str, sources: Sequence[str], episodes: int) -> list[PendingEpisode]:
+        """See `VectorIndex.pending`."""
+        return self._database.read(lambda tables: _pending(tables, find_space(tables, space), sources, episodes))
+
+    def pending_sources(self, space: str) -> dict[str, int]:
+        """See `VectorIndex.pending_sources`."""
+
+        def work(tables: Tables) -> dict[str, int]:
+            found = tables["pending"].aggregate([
+                {"$match": {"space_id": find_space(tables, space).space_id}},
+                {"$group": {"_id": "$source", "missing": {"$sum": "$missing"}}},
+                {"$sort": {"_id": 1}},
+            ])  # fmt: skip
+            return {each["_id"]: each["missing"] for each in found}
+
+        return self._database.read(work)
+
+    def count(self, space: str) -> int:
+        """See `VectorIndex.count`."""
+        return self.progress(space).passages_done
+
+    def progress(self, space: str) -> SpaceProgress:
+        """See `VectorIndex.progress`."""
+
+        def work(tables: Tables) -> SpaceProgress:
+            space_id = find_space(tables, space).space_id
+            lacking, missing = pending.totals(tables, space_id)
+            episodes, passages = tables["episodes"].size(), tables["passages"].size()
+            reached = tables["spaces"].one({"_id": space_id}, ("last_episode", "written_at")) or {}
+            written_at = reached.get("written_at")
+            return SpaceProgress(
+                episodes=episodes,
+                episodes_done=episodes - lacking,
+                passages=passages,
+                passages_done=passages - missing,
+                last_episode=reached.get("last_episode"),
+                written_at=moment(written_at) if written_at else None,
+            )
+
+        return self._database.read(work)
+
+    def build(self, space: str, *, force: bool = False) -> IndexReport:
+        """See `VectorIndex.build`. The server keeps the index up to date by itself, so it is built only where there is
+        none of the definition that is wanted, or when it is forced; searches go on meanwhile. Nothing in it is dead: a
+        vector that was removed is found no more, and leaves the index some time later.
+        """
+        started = time.perf_counter()
+        row = self._database.read(lambda tables: find_space(tables, space))
+        index, _ = self._of(row)
+        rebuilt = index.build(self._database, force=force, wait_s=self._build_wait_s)
+        held, lacking = self._catch_up(row)
+        return IndexReport(
+            space=space,
+            vectors=held,
+            indexed=held - lacking,
+            dead=0,
+            rebuilt=rebuilt,
+            seconds=time.perf_counter() - started,
+        )
+
+    def recall(self, space: str, k: int = 10, samples: int = 100) -> float:
+        """See `VectorIndex.recall`."""
+        row = self._database.read(lambda tables: find_space(tables, space))
+        return statistics.mean(self._recall(row, variant, k, samples) for variant in row.variants)
+
+    @property
+    def indexes(self) -> SpaceIndexes:
+        """What spaces ask of their search indexes."""
+        return SpaceIndexes(self._ask, self._answers)
+
+    def _ask(self, space: SpaceDoc) -> None:
+        """Ask for the search index of a space that is new; it is built some time later, `build` waits for it."""
+        try:
+            self._of(space)[0].ask_for(self._database)
+        except IndexDown as exc:
+            log.warning("%s; the index is made by the next build of the space", exc)
+
+    def _answers(self, space: SpaceDoc) -> bool:
+        """Whether a space can be searched by now: by its index, or because there is little to read."""
+
+        def work(tables: Tables) -> bool:
+            if tables[vectors_name(space.key)].size() <= MOST_SCANNED:
+                return True
+            try:
+                return bool(self._of(space)[0].name(tables))
+            except IndexDown:
+                return False
+
+        return self._database.read(work)
+
+    def _recall(self, row: SpaceDoc, variant: Variant, k: int, samples: int) -> float:
+        def search(query: Vectors) -> list[ScoredPassage]:
+            return self.nearest(row.key, variant, query, k, EVERYTHING)
+
+        name = vectors_name(row.key)
+        return self._database.read(
+            lambda tables: recall_of(tables, name, variant.value, row.dim, k, samples, search)
+        )  # fmt: skip
+
+    def _catch_up(self, row: SpaceDoc) -> tuple[int, int]:
+        """The vectors of a space, and how many its index lacks once it caught up, or the time is over."""
+        over = time.monotonic() + CAUGHT_UP_IN_S
+        while True:
+            held, lacking = self._database.read(partial(self._covered, row=row))
+            if not lacking or time.monotonic() > over:
+                return held, lacking
+            time.sleep(0.1)
+
+    def _covered(self, tables: Tables, row: SpaceDoc) -> tuple[int, int]:
+        collection, search = tables[vectors_name(row.key)], self._of(row)[1]
+        held, lacking = 0, 0
+        for variant in map(str, row.variants):
+            has = {variant: {"$exists": True}}
+            whole = pending.is_empty(tables, row.space_id)  # every passage has every variant: nothing to look through
+            count = collection.size() if whole else collection.count(has)
+            held += count
+            if count:
+                question = Question(vectors_name(row.key), variant, np.zeros(row.dim, np.float32), 1, EVERYTHING)
+                lacking += collection.count({**search.behind(tables, question).of({}), **has})
+        return held, lacking
+
+    def _of(self, space: SpaceDoc) -> tuple[SearchIndex, VectorSearch]:
+        """The search index of a space, and what searches by it."""
+        with self._lock:
+            if space.space_id not in self._searches:
+                index = vector_index(space, self._quantization)
+                self._searches[space.space_id] = (
+                    index,
+                    VectorSearch(index, quantized=quantizes(space.dim, self._quantization)),
+                )
+            return self._searches[space.space_id]
+
+
+def _put(
+    tables: Tables,
+    key: str,
+    shapes: Sequence[tuple[int, ...]],
+    batch: Sequence[int],
+    rows: Rows,
+    tokens: Mapping[int, Tokens],
+) -> int:
+    space = find_space(tables, key)
+    for shape in shapes:
+        check_width(space, shape, 2)
+    check_tokens(space.key, space.token_dims, tokens)
+    live = tables["passages"].find({"_id": {"$in": list(batch)}}, ("_id", *FACETS), order=[("_id", 1)])
+    written = write_vectors(tables, space, live, rows)
+    episode_of = {each["_id"]: each["episode_id"] for each in live}
+    write_tokens(tables, space, list(episode_of), tokens)
+    pending.refresh(tables, set(episode_of.values()), space.space_id)
+    note_checkpoint(tables, space, [episode_of[passage_id] for passage_id in batch if passage_id in episode_of])
+    return written
+
+
+def _pending(tables: Tables, space: SpaceDoc, sources: Sequence[str], episodes: int) -> list[PendingEpisode]:
+    newest = pending.newest(tables, space.space_id, sources, episodes)
+    passages = passages_of(tables, [episode_id for episode_id, _ in newest])
+    ids = [stored.passage_id for found in passages.values() for stored in found]
+    done = pending.complete(tables, space, ids)
+    lacking = [
+        (episode_id, source, tuple(s for s in passages.get(episode_id, ()) if s.passage_id not in done))
+        for episode_id, source in newest
+    ]
+    return [PendingEpisode(episode_id, source, left) for episode_id, source, left in lacking if left]
