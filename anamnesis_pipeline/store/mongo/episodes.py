@@ -132,7 +132,7 @@ class MongoEpisodes:
 
     def _set_project(self, field: str, own: str, name: str) -> int:
         def work(tables: Tables) -> int:
-            others = {"own_project": own, field: {"$ne": name}}
+            others = {"$and": [{"own_project": own}, {field: {"$ne": name}}]}
             ids = [found["_id"] for found in tables["episodes"].find(others, ("_id",), limit=EPISODES_PER_RENAME)]
             return set_fields(tables, {"_id": {"$in": ids}}, {field: name}) if ids else 0
 
