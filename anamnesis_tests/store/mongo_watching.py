@@ -1,0 +1,66 @@
+"""What the tests of the store in MongoDB look at beside the contract: the database itself, and what is sent to it."""
+
+from collections.abc import Callable, Iterator
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pymongo import MongoClient
+from pymongo.monitoring import CommandFailedEvent, CommandListener, CommandStartedEvent, CommandSucceededEvent
+
+from anamnesis_pipeline.store.base import Store
+from anamnesis_pipeline.store.mongo import client
+from anamnesis_pipeline.store.mongo.client import Database
+from anamnesis_pipeline.store.mongo.opening import open_mongo
+from anamnesis_tests.conftest import mongo_database
+from anamnesis_tests.mongo_server import shared
+
+
+class Sent(CommandListener):
+    """Names of the commands that clients sent, and the collections they were for, since `clear`."""
+
+    def __init__(self) -> None:
+        self.commands: list[tuple[str, str]] = []
+
+    def started(self, event: CommandStartedEvent) -> None:
+        self.commands.append((event.command_name, str(event.command[event.command_name])))
+
+    def succeeded(self, event: CommandSucceededEvent) -> None:
+        pass
+
+    def failed(self, event: CommandFailedEvent) -> None:
+        pass
+
+    def during(self, work: Callable[[], Any]) -> int:
+        """How many commands some work sends."""
+        self.commands.clear()
+        work()
+        return len(self.commands)
+
+
+def watched(monkeypatch: pytest.MonkeyPatch) -> Sent:
+    """What every client sends that is made from now on."""
+    listener, make = Sent(), client.MongoClient
+    monkeypatch.setattr(client, "MongoClient", lambda *args, **given: make(*args, **given, event_listeners=[listener]))
+    return listener
+
+
+def opened(folder: Path) -> Iterator[Store]:
+    """The store that stands for a test's folder; its database goes with the test."""
+    with closing(open_mongo(shared.uri(), mongo_database(folder))) as store:
+        yield store
+    shared.drop(mongo_database(folder))
+
+
+def looked_at(folder: Path) -> Iterator[Database]:
+    """The database of that store."""
+    with closing(Database(shared.uri(), mongo_database(folder))) as database:
+        yield database
+
+
+def everything(folder: Path) -> str:
+    """All that is in the database, in every collection, as text."""
+    with MongoClient[dict[str, Any]](shared.uri()) as reader:
+        database = reader[mongo_database(folder)]
+        return repr([list(database[name].find()) for name in sorted(database.list_collection_names())])

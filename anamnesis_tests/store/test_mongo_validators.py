@@ -1,0 +1,141 @@
+"""The server itself refuses a document of a wrong shape."""
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pymongo.errors import BulkWriteError, WriteError
+
+from anamnesis_pipeline.store.base import Store
+from anamnesis_pipeline.store.mongo import schema
+from anamnesis_pipeline.store.mongo.client import Database
+from anamnesis_pipeline.store.mongo.schema import COLLECTIONS, prepare
+from anamnesis_pipeline.store.mongo.validators import validator_of
+from anamnesis_pipeline.store.sqlite.schema import MIGRATIONS
+from anamnesis_tests.store.mongo_watching import looked_at, opened
+from anamnesis_tests.store.samples import space
+
+INVALID = 121
+NEW_FIELDS = {
+    "episodes": {"_id", "number", "at", "layer", "read_often", "tags", "message_ids", "message_keys", "machine", "path",
+                 "summary", "raw_exchange", "metadata", "session_id"},
+    "passages": {"_id", "at", "context", "episode_id", "instance", "kind", "layer", "message_ids", "project",
+                 "read_often", "seq", "session_id", "source", "status", "tags", "terms", "text"},
+    "parts": {"to_publish", "to_summarize"},
+    "spaces": {"_id"},
+    "pending": {"episode_id", "number"},
+    "llm_batches": {"number"},
+}  # fmt: skip
+"""What documents have beside the columns of SQLite's table; see the top of `schema.py`."""
+OTHER_NAMES = {
+    "episodes": {"episode_key", "episode_id"}, "passages": {"passage_id", "episode_key"}, "spaces": {"space_id"},
+    "pending": {"episode_key"},
+}  # fmt: skip
+"""Columns that have no field of their name."""
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Iterator[Store]:
+    yield from opened(tmp_path)
+
+
+@pytest.fixture
+def database(store: Store, tmp_path: Path) -> Iterator[Database]:
+    yield from looked_at(tmp_path)
+
+
+def code_of(error: WriteError | BulkWriteError) -> int | None:
+    return error.details["writeErrors"][0]["code"] if isinstance(error, BulkWriteError) else error.code
+
+
+def refuse(database: Database, name: str, document: dict[str, Any]) -> bool:
+    """Whether the server refuses a new document as invalid."""
+    try:
+        database.write(lambda tables: tables[name].insert([document]))
+    except (WriteError, BulkWriteError) as error:
+        return code_of(error) == INVALID
+    return False
+
+
+def valid(name: str) -> dict[str, Any]:
+    """A document that a collection takes."""
+    examples = {"string": "text", "int": 1, "array": [], "binData": b"data", "double": 1.0}
+    fields = validator_of(name)["$jsonSchema"]["properties"]
+    kinds = {field: kind["bsonType"] for field, kind in fields.items()}
+    return {field: examples[kind if isinstance(kind, str) else kind[0]] for field, kind in kinds.items()}
+
+
+@pytest.mark.parametrize("name", [*sorted(COLLECTIONS), "vectors_s", "tokens_s"])
+def test_a_document_that_lacks_a_field_or_has_another_type_in_one_is_refused(
+    store: Store, database: Database, name: str
+) -> None:
+    store.spaces.put(space("s", token_dims=4))
+    whole = valid(name)
+    for field in validator_of(name)["$jsonSchema"]["required"]:
+        assert refuse(database, name, {key: value for key, value in whole.items() if key != field} | _other_id(field))
+        assert refuse(database, name, whole | {field: True}), field
+    assert not refuse(database, name, whole)
+
+
+def _other_id(field: str) -> dict[str, Any]:
+    """Without an id the driver gives one, which is no text and no number."""
+    return {} if field != "_id" else {"_id": b"bytes"}
+
+
+def test_a_change_that_breaks_a_document_is_refused_and_leaves_it_whole(store: Store, database: Database) -> None:
+    store.settings.set("one", 1)
+    with pytest.raises(WriteError) as refused:
+        database.write(lambda tables: tables["settings"].update({"name": "one"}, {"$set": {"value": 2}}))
+    assert code_of(refused.value) == INVALID
+    assert store.settings.get("one") == 1
+
+
+def test_the_validator_of_an_earlier_version_gives_way_at_the_next_start(
+    store: Store, database: Database, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store.spaces.put(space("s"))
+    for name in ("settings", "vectors_s"):
+        database.command({"collMod": name, "validator": {}})
+    assert not refuse(database, "settings", {"name": "x"})
+    prepare(database)
+    assert not refuse(database, "settings", {"name": "y"}), "what is of this version is left alone"
+    monkeypatch.setattr(schema, "VERSION", schema.VERSION + 1)
+    prepare(database)
+    prepare(database)
+    assert refuse(database, "settings", {"name": "z"})
+    assert refuse(database, "vectors_s", {"_id": 1})
+
+
+def test_every_collection_has_a_validator_and_every_validator_a_collection(database: Database) -> None:
+    found = {each["name"]: each["options"].get("validator") for each in _listed(database)}
+    assert {name: found[name] for name in COLLECTIONS} == {name: validator_of(name) for name in COLLECTIONS}
+
+
+def test_documents_have_the_fields_of_the_tables_of_the_embedded_store() -> None:
+    tables = _columns()
+    assert tables.keys() >= {
+        name for name in COLLECTIONS if name not in {"counters", "writer", "store", "store_secret"}
+    }
+    for name in COLLECTIONS.keys() & tables.keys() - {"store_secret"}:
+        fields = set(validator_of(name)["$jsonSchema"]["properties"])
+        wanted = (tables[name] - OTHER_NAMES.get(name, set())) | NEW_FIELDS.get(name, set())
+        assert fields == wanted, name
+
+
+def _listed(database: Database) -> list[dict[str, Any]]:
+    found: list[dict[str, Any]] = database.command({"listCollections": 1})["cursor"]["firstBatch"]
+    return found
+
+
+def _columns() -> dict[str, set[str]]:
+    """Table -> its columns, as the migrations make them."""
+    tables = {}
+    for _, statements in MIGRATIONS:
+        for statement in statements:
+            if made := re.match(r"CREATE TABLE (\w+) \((.*)\)", statement, re.DOTALL):
+                columns = re.split(r",(?![^()]*\))", made[2])
+                names = [column.split()[0].strip('"') for column in columns]
+                tables[made[1]] = {name for name in names if name.islower()}
+    return tables
