@@ -2,8 +2,10 @@
 
 import threading
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import replace
 from datetime import timedelta
+from functools import partial
 from uuid import uuid4
 
 import pytest
@@ -19,6 +21,15 @@ from anamnesis_tests.store.samples import DAY, parsed, part, put, segment, summa
 
 LATER = DAY + timedelta(hours=1)
 CALL = LlmUse(1, 100, 10, 0.25)
+
+
+def at_once(works: list[Callable[[], None]]) -> None:
+    """Do each in a thread of its own, and wait for all."""
+    threads = [threading.Thread(target=work) for work in works]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
 
 
 def flagged(of, problem="no answer"):
@@ -241,11 +252,7 @@ def test_two_processes_cannot_book_the_same_last_tokens(open_store: Callable[[],
         call, budget = LlmUse(1, 10, 0), LlmBudget(tokens=150)
         booked.extend(n for n in range(20) if store.llm.reserve(f"{name}{n}", "d", "b", "m", call, budget))
 
-    threads = [threading.Thread(target=book, args=(store, str(n))) for n, store in enumerate(stores)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
+    at_once([partial(book, store, str(n)) for n, store in enumerate(stores)])
     assert len(booked) == 15
     assert stores[0].llm.used("d").input_tokens == 150
 
@@ -261,6 +268,16 @@ def test_calls_of_all_processes_take_turns(open_store: Callable[[], Store]):
     assert one.llm.take_turn("anthropic", DAY, 30) == 0, "each backend has its own"
     assert one.llm.take_turn("ollama", LATER, 30) == 0, "nothing is saved up"
     assert one.llm.take_turn("ollama", LATER, 30) == 2
+
+
+def test_turns_that_are_taken_at_once_lie_apart(open_store: Callable[[], Store]):
+    taken: list[float] = []
+
+    def take(store: Store) -> None:
+        taken.extend(store.llm.take_turn("ollama", DAY, 30) for _ in range(5))
+
+    at_once([partial(take, open_store()) for _ in range(3)])
+    assert sorted(taken) == [2.0 * n for n in range(15)]
 
 
 def test_a_clock_that_was_set_back_holds_no_call_up(store: Store):
@@ -312,6 +329,21 @@ def test_nobody_else_asks_what_is_being_asked_until_the_call_is_settled(open_sto
     one.llm.settle("c1", LlmUse())
     assert one.llm.used("2026-03-01").calls == 2
     assert other.llm.reserve("c4", *book, lease("k1", "k2"))
+
+
+def test_of_those_who_ask_the_same_at_once_one_gets_the_lease_and_books(open_store: Callable[[], Store]):
+    stores = [open_store() for _ in range(3)]
+    got: list[str] = []
+
+    def ask(store: Store, name: str) -> None:
+        for n in range(4):
+            with suppress(LlmCallTaken):
+                if store.llm.reserve(f"{name}-{n}", "d", "b", "m", CALL, LlmBudget(), lease(f"k{n}")):
+                    got.append(f"k{n}")
+
+    at_once([partial(ask, store, str(n)) for n, store in enumerate(stores)])
+    assert sorted(got) == [f"k{n}" for n in range(4)]
+    assert stores[0].llm.used("d").calls == 4
 
 
 def test_the_lease_of_a_caller_that_was_killed_ends_by_itself_and_what_it_booked_stays(store: Store):

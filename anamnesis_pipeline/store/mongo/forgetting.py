@@ -13,7 +13,7 @@ from anamnesis_pipeline.store.batching import batches
 from anamnesis_pipeline.store.forget_base import CachedReply, Selection
 from anamnesis_pipeline.store.mongo import llm_records, typed
 from anamnesis_pipeline.store.mongo.client import Database, Tables
-from anamnesis_pipeline.store.mongo.collections import Document, Filter, Write
+from anamnesis_pipeline.store.mongo.collections import Document, Filter
 from anamnesis_pipeline.store.mongo.episode_writes import drop_merges, write_documents
 from anamnesis_pipeline.store.mongo.parts import PART_FIELDS, change_parts, read_part, write_parts
 from anamnesis_pipeline.store.mongo.summary_docs import rewrite_summary
@@ -247,14 +247,13 @@ def _replace_parts(tables: Tables, parts: Sequence[Part], *, resummarize: bool) 
     rows = tables["parts"].find({"part_id": {"$in": ids}}, ("part_id", "content_hash"))
     before = {row["part_id"]: row["content_hash"] for row in rows}
     stored = [part for part in parts if part.part_id in before]
-    changes: list[Write] = []
-    for part in stored:
-        key, content_hash = part.part_id, part.content_hash
-        changes += [
-            UpdateOne({"part_id": key, "content_hash": before[key]}, {"$set": {"content_hash": content_hash}}),
-            DeleteMany({"part_id": key, "content_hash": {"$ne": content_hash}}),
-        ]
-    tables["summaries"].write(changes)
+    new = {part.part_id: part.content_hash for part in stored}
+    renamed = [
+        UpdateOne({"part_id": key, "content_hash": before[key]}, {"$set": {"content_hash": content_hash}})
+        for key, content_hash in new.items()
+    ]
+    older = [DeleteMany({"part_id": key, "content_hash": {"$ne": content_hash}}) for key, content_hash in new.items()]
+    tables["summaries"].write([*renamed, *older])  # a bulk is one command for each run of writes of one kind
     write_parts(tables, stored)
     change_parts(tables, {"part_id": {"$in": list(before)}}, {"published_hash": None})
     return len(stored)

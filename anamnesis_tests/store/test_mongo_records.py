@@ -1,0 +1,276 @@
+"""What the contract says nothing of: how much is sent to MongoDB, and that both backends select the same."""
+
+import itertools
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from anamnesis_pipeline.model import FileCursor, Part, Source, record_id
+from anamnesis_pipeline.store import context_base
+from anamnesis_pipeline.store.base import MAX_ROWS_PER_WRITE, Store
+from anamnesis_pipeline.store.context_base import Shown
+from anamnesis_pipeline.store.document_base import ParsedDocument, Settled, Unsettled, Verdict
+from anamnesis_pipeline.store.exclusion_base import BuriedSection
+from anamnesis_pipeline.store.forget_base import Selection
+from anamnesis_pipeline.store.mongo import collections
+from anamnesis_pipeline.store.sqlite.opening import open_sqlite
+from anamnesis_tests.store.forgotten_words import fill, forget_half
+from anamnesis_tests.store.mongo_watching import Sent, everything, opened, watched
+from anamnesis_tests.store.samples import DAY, episode, parsed, part, passages, put, segment
+from anamnesis_tests.store.test_contract_documents import Seen, commit, cursor, publish, section
+
+MANY = 80
+
+
+@pytest.fixture
+def sent(monkeypatch: pytest.MonkeyPatch) -> Sent:
+    return watched(monkeypatch)
+
+
+@pytest.fixture
+def store(sent: Sent, tmp_path: Path) -> Iterator[Store]:
+    yield from opened(tmp_path)
+
+
+@pytest.fixture
+def embedded(tmp_path: Path) -> Iterator[Store]:
+    held = open_sqlite(tmp_path / "anamnesis.db", tmp_path / "index")
+    yield held
+    held.close()
+
+
+# --- what is sent ----------------------------------------------------------------------------------------
+
+
+def sections(count: int, *, line: int = 0, text: str = "text") -> list[Seen]:
+    return [section(f"S{n}", f"{text} {n}", line=n + line) for n in range(count)]
+
+
+def parts_of(store: Store, count: int) -> list[Part]:
+    found = [part(segment(f"m{n}", minute=n)) for n in range(count)]
+    parsed(store, *found)
+    return found
+
+
+def document(store: Store, found: list[Seen]) -> Callable[[], Any]:
+    return lambda: commit(store, *found)
+
+
+def test_a_document_costs_as_much_with_many_sections_as_with_few(store: Store, sent: Sent) -> None:
+    cursor(store)
+    first = sent.during(document(store, sections(2)))
+    assert sent.during(document(store, sections(MANY))) <= first + 4
+    assert sent.during(document(store, sections(MANY, line=5))) <= first + 4
+    publish(store, *(each for each, _ in sections(MANY, line=5)))
+    assert sent.during(document(store, sections(MANY, text="other"))) <= first + 8
+
+
+def test_settling_many_sections_costs_a_few_calls(store: Store, sent: Sent) -> None:
+    old, new = sections(MANY), sections(MANY, text="other")
+    commit(store, *old)
+    publish(store, *(each for each, _ in old))
+    commit(store, *new)
+    publish(store, *(each for each, _ in new))
+    noted = store.documents.unsettled("notes", MANY)
+    verdicts = {o[0].part_id: Verdict(False, n[0].part_id) for o, n in zip(old, new, strict=True)}
+    done: list[Settled] = []
+    assert sent.during(lambda: done.append(store.documents.settle(noted, verdicts))) < 20
+    assert done == [Settled(superseded=MANY)]
+
+
+CALLS: dict[str, Callable[[Store, list[Part]], Any]] = {
+    "hold": lambda store, parts: store.exclusion.hold({p.part_id: f"rule-{p.part_id[0]}" for p in parts}),
+    "bury": lambda store, parts: store.forgetting.bury({p.part_id: [f"key of {p.part_id}"] for p in parts}),
+    "explain": lambda store, parts: store.exclusion.explain(
+        "why", [p.part_id for p in parts], {record_id(p.part_id, 0): p.part_id for p in parts}
+    ),
+    "stood_in": lambda store, parts: store.exclusion.stood_in([p.part_id for p in parts]),
+    "entries_of": lambda store, parts: store.exclusion.entries_of([p.part_id for p in parts]),
+    "bury_sections": lambda store, parts: store.exclusion.bury_sections(
+        BuriedSection(p.part_id, "logs", f"{n}.md", "place", b"") for n, p in enumerate(parts)
+    ),
+    "lift": lambda store, parts: store.exclusion.lift([p.part_id for p in parts]),
+    "note_asked": lambda store, parts: store.llm.note_asked({f"k{p.part_id}": p for p in parts}),
+    "put_failures": lambda store, parts: store.llm.put_failures({f"k{p.part_id}": "no" for p in parts}),
+    "forget_replies": lambda store, parts: store.llm.forget_replies([f"k{p.part_id}" for p in parts]),
+    "show": lambda store, parts: store.context.show("s", [Shown(p.part_id) for p in parts], DAY),
+    "parts": lambda store, parts: store.forgetting.parts([p.part_id for p in parts]),
+    "remove": lambda store, parts: store.documents.remove([p.part_id for p in parts]),
+    "seen_in": lambda store, parts: store.documents.seen_in([("logs", f"{p.part_id}.md") for p in parts]),
+}
+
+
+@pytest.mark.parametrize("call", sorted(CALLS))
+def test_a_call_about_many_rows_is_a_few_commands(store: Store, sent: Sent, call: str) -> None:
+    parts = parts_of(store, MANY)
+    assert sent.during(lambda: CALLS[call](store, parts)) < 40
+
+
+def test_texts_that_are_replaced_or_removed_are_written_fifty_at_a_time(store: Store, sent: Sent) -> None:
+    parts = parts_of(store, 50)
+    assert sent.during(lambda: store.forgetting.replace_parts([replace(p, lead="new") for p in parts])) < 20
+    assert sent.during(lambda: store.forgetting.remove_parts([p.part_id for p in parts])) < 15
+
+
+def test_more_values_than_one_query_may_name_are_asked_for_in_several(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    parts = parts_of(store, 7)
+    found = sections(7)
+    commit(store, *found)
+    monkeypatch.setattr(collections, "VALUES_AT_ONCE", 3)
+    ids = [p.part_id for p in parts]
+    assert {p.part_id for p in store.forgetting.parts([*ids, *ids, "none"])} == set(ids)
+    assert store.documents.same_text([p.part_id for p, _ in found]) == {p.part_id for p, _ in found}
+    store.forgetting.bury({key: [f"key of {key}"] for key in ids})
+    assert store.exclusion.entries_of(ids) == {key: key for key in ids}
+    assert store.exclusion.lift(ids).tombstones == 7
+
+
+def test_a_limit_of_none_yields_none(store: Store) -> None:
+    parts_of(store, 2)
+    assert store.exclusion.waiting("logs", "", 0) == []
+    assert store.forgetting.parts_after("", 0) == []
+    assert store.documents.unsettled("notes", 0) == []
+    assert store.exclusion.tombstones(0) == []
+    assert store.queries.unanswered(0) == []
+
+
+# --- what is selected ------------------------------------------------------------------------------------
+
+
+def fill_places(store: Store) -> None:
+    """Parts and episodes in sources whose folders lie in, above and beside each other."""
+    store.ingest.put_sources([
+        Source("logs", "box", "/root", "-code"), Source("deep", "box", "/root", "-code/in"),
+        Source("top", "box", "/root", "."), Source("bare", "box", "/root/-codex", ""),
+    ])  # fmt: skip
+    for n, source in enumerate(("logs", "deep", "top", "bare", "unknown")):
+        path = f"a_{n}%.jsonl"
+        parts = [
+            part(segment(f"{source} {m}", minute=2 * n + m), source=source, path=path, session_id=f"s{m}",
+                 project=f"p{n % 2}")
+            for m in range(2)
+        ]  # fmt: skip
+        parsed(store, *parts, source=source, path=path)
+        put(
+            store, parts[0].part_id, "text", source=source, path=f"/root/-code/{path}", session_id="s0", minute=2 * n,
+            project=f"p{n % 2}",
+        )  # fmt: skip
+    put(store, "posted", "text", minute=3, path="/root/-code")
+
+
+PATHS = ("", "/", "/root", "/root/", "/root/-code", "/root/-code/", "/root/-code/in", "/root/-code/a_0%.jsonl",
+         "/root/-code/in/a_1%.jsonl", "/root/a_2%.jsonl", "/root/-co", "/root/-codex/a_3%.jsonl",
+         "a_0%.jsonl", "/x")  # fmt: skip
+REST: tuple[dict[str, Any], ...] = (
+    {}, {"session_id": "s1"}, {"projects": ("p1", "acme/api")}, {"sources": ("logs", "top", "unknown")},
+    {"sources": ()}, {"since": DAY + timedelta(minutes=2)}, {"until": DAY + timedelta(minutes=5)}, {"ids": ()},
+    {"ids": ("posted", "none"), "since": DAY},
+)  # fmt: skip
+
+
+def test_the_same_is_selected_to_be_forgotten_as_in_the_embedded_store(store: Store, embedded: Store) -> None:
+    for each in (store, embedded):
+        fill_places(each)
+    for path, rest in itertools.product(PATHS, REST):
+        what = Selection(path=path, **rest)
+        assert store.forgetting.matching(what) == embedded.forgetting.matching(what), what
+    assert len(store.forgetting.matching(Selection())) == 10
+
+
+def test_the_latest_with_a_tag_are_the_same_as_in_the_embedded_store(
+    store: Store, embedded: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(context_base, "TAGGED_AMONG", 6)
+    for each in (store, embedded):
+        for n in range(12):
+            put(each, f"e{n}", "text", minute=(7 * n) % 5, tags=("curated",), project=f"p{n % 2}")
+    for limit in (1, 2, 5):
+        found = [
+            [e.episode_id for e in each.context.newest_tagged("p1", "curated", limit)] for each in (store, embedded)
+        ]
+        assert found[0] == found[1]
+
+
+def test_the_same_gives_way_to_the_same_as_in_the_embedded_store(store: Store, embedded: Store) -> None:
+    versions = [("a b c", "a.md"), ("a x c", "a.md"), ("b", "b.md"), ("", "a.md"), ("a c", "c.md"), ("a b c", "a.md")]
+    for each in (store, embedded):
+        for n, (text, path) in enumerate(versions):
+            found = [section(f"S{m % 2}", word, path=path, since=n, line=m) for m, word in enumerate(text.split())]
+            commit(each, *found, path=path)
+            publish(each, *(p for p, _ in found))
+    for path in ("a.md", "b.md", "c.md"):
+        assert store.documents.sightings_of("notes", path) == embedded.documents.sightings_of("notes", path)
+    assert store.documents.unsettled("notes", 99) == embedded.documents.unsettled("notes", 99)
+    assert store.forgetting.parts_after("", 99) == embedded.forgetting.parts_after("", 99)
+
+
+def test_a_mark_in_a_text_is_no_expression(store: Store) -> None:
+    cursor(store)
+    odd = replace(section("One", "first")[0], prompt="$source", cwd="$$ROOT", project="{$x}")
+    seen = section("One", "first")[1]
+    assert commit(store, (odd, seen)) == 1
+    assert commit(store, (replace(odd, prompt="$path"), seen)) == 0
+    (stored,) = store.forgetting.parts([odd.part_id])
+    assert (stored.prompt, stored.cwd, stored.project) == ("$path", "$$ROOT", "{$x}")
+    store.exclusion.hold({odd.part_id: "$held_by"})
+    assert store.exclusion.held() == {"$held_by": 1}
+
+
+# --- what is left ----------------------------------------------------------------------------------------
+
+
+def test_nothing_of_a_forgotten_text_is_in_any_collection(store: Store, tmp_path: Path) -> None:
+    words = fill(store)
+    held = everything(tmp_path)
+    assert all(word in held for own in words.values() for word in own[:4])
+    those = forget_half(store, words)
+    assert store.forgetting.scrub() == []
+    held = everything(tmp_path)
+    assert [word for own in those.gone.values() for word in own if word in held] == []
+    assert all(own[5] in held for own in those.kept.values())
+
+
+def test_what_the_server_keeps_by_itself_is_named_with_the_place(store: Store) -> None:
+    places = store.forgetting.keeps()
+    assert any("oplog" in place for place in places)
+    assert all(place.startswith("MongoDB 127.0.0.1") for place in places)
+
+
+def test_the_questions_that_found_some_of_many_episodes_go_with_these(store: Store, tmp_path: Path) -> None:
+    store.episodes.put([(episode(f"e{n}"), passages("text")) for n in range(3)])
+    for n in range(3):
+        store.queries.note(f"the walrus {n}", {}, [f"e{n}"], DAY)
+    store.episodes.delete("e0")
+    held = everything(tmp_path)
+    assert ["the walrus 0" in held, "the walrus 1" in held] == [False, True]
+
+
+def test_two_who_write_the_same_at_once_write_it_once(store: Store, tmp_path: Path) -> None:
+    for other in opened(tmp_path):
+        for each in (store, other):
+            each.forgetting.bury({"a": ["k"]})
+            each.exclusion.bury_sections([BuriedSection("a", "logs", "a.md", "place", b"kept")])
+            each.llm.put_reply("k", "reply", "b", "m")
+        assert len(store.exclusion.tombstones(9)) == 1
+        assert len(store.exclusion.buried_at("logs", "place", [])) == 1
+        assert store.exclusion.lift(["a"]).tombstones == 1
+
+
+def test_more_documents_than_a_transaction_takes_are_each_whole(store: Store) -> None:
+    count = MAX_ROWS_PER_WRITE // 3 + 5
+    files = [(FileCursor("notes", f"{n}.md", lines=9, version=1), n) for n in range(count)]
+    assert all(store.ingest.commit_crawls([(None, file, None) for file, _ in files]))
+    given = [
+        ParsedDocument(file, replace(file, parsed_lines=9), [section(f"S{n}", f"text {n}", path=file.path)])
+        for file, n in files
+    ]
+    assert store.documents.commit(given) == [1] * count
+    assert store.documents.commit(given) == [None] * count
+    assert store.documents.sightings_at([]) == []
+    assert store.documents.settle([Unsettled("no", "such", 1)], {}) == Settled()
