@@ -22,6 +22,9 @@ Write = InsertOne[Document] | UpdateOne | UpdateMany | ReplaceOne[Document] | De
 VALUES_AT_ONCE = 10_000
 """Values that one query names: ids are at most some 400 bytes."""
 
+FETCHED_AT_ONCE = 1_000
+"""Documents of one answer, which ends with 16 MB all the same. By itself the server gives 101 first."""
+
 _NAMESPACE_EXISTS = 48
 
 
@@ -45,7 +48,13 @@ class Collection:
         if limit is not None and limit < 1:  # for the server 0 is no limit
             return
         yield from self._driver.find(
-            where, _projection(fields), sort=list(order) or None, limit=limit or 0, skip=skip, session=self._session
+            where,
+            _projection(fields),
+            sort=list(order) or None,
+            limit=limit or 0,
+            skip=skip,
+            batch_size=FETCHED_AT_ONCE,
+            session=self._session,
         )
 
     def among(self, field: str, values: Iterable[Any], fields: Sequence[str] = (), **where: Any) -> Iterator[Document]:

@@ -153,8 +153,6 @@ class MongoEpisodes:
             "kind": {"$ne": "record"},
         }
         order = [("timestamp", -1), ("number", -1)]
-        if limit < 1:
-            return []
         found = self._database.read(
             lambda tables: tables["episodes"].find(where, EPISODE_FIELDS, order=order, limit=limit)
         )
@@ -162,11 +160,16 @@ class MongoEpisodes:
 
     def passages(self, passage_ids: Sequence[int]) -> dict[int, StoredPassage]:
         """See `EpisodeRecords.passages`."""
-        return {stored.passage_id: stored for stored in self._passages({"_id": {"$in": list(passage_ids)}})}
+        found = self._database.read(lambda tables: list(tables["passages"].among("_id", passage_ids, PASSAGE_FIELDS)))
+        return {stored.passage_id: stored for stored in map(read_passage, found)}
 
     def passages_of(self, episode_id: str) -> list[StoredPassage]:
         """See `EpisodeRecords.passages_of`."""
-        return self._passages({"episode_id": episode_id})
+        order = [("ordinal", 1)]
+        found = self._database.read(
+            lambda tables: tables["passages"].find({"episode_id": episode_id}, PASSAGE_FIELDS, order=order)
+        )
+        return list(map(read_passage, found))
 
     def track(self, episode_ids: Sequence[str], when: datetime) -> None:
         """See `EpisodeRecords.track`."""
@@ -174,14 +177,7 @@ class MongoEpisodes:
             self._database.write(partial(_track, episode_ids=batch, when=instant(when)))
 
     def _find(self, episode_ids: Sequence[str], fields: Sequence[str]) -> list[Document]:
-        where = {"_id": {"$in": list(episode_ids)}}
-        return self._database.read(lambda tables: tables["episodes"].find(where, fields))
-
-    def _passages(self, where: Filter) -> list[StoredPassage]:
-        found = self._database.read(
-            lambda tables: tables["passages"].find(where, PASSAGE_FIELDS, order=[("episode_id", 1), ("ordinal", 1)])
-        )
-        return list(map(read_passage, found))
+        return self._database.read(lambda tables: list(tables["episodes"].among("_id", episode_ids, fields)))
 
 
 def _storable(episodes: Sequence[Written]) -> list[Written]:

@@ -1,0 +1,256 @@
+"""What MongoDB keeps of episodes beside the contract: facets in step, spaces in steps, and few round trips."""
+
+from collections.abc import Callable, Iterator
+from contextlib import closing
+from dataclasses import replace
+from datetime import timedelta
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from pymongo import MongoClient
+from pymongo.monitoring import CommandFailedEvent, CommandListener, CommandStartedEvent, CommandSucceededEvent
+
+from anamnesis_pipeline.model import Variant
+from anamnesis_pipeline.store.base import Store
+from anamnesis_pipeline.store.consolidation_base import ChangedSession
+from anamnesis_pipeline.store.mongo import client, spaces
+from anamnesis_pipeline.store.mongo.client import Database
+from anamnesis_pipeline.store.mongo.collections import Document
+from anamnesis_pipeline.store.mongo.episode_writes import remove_episodes
+from anamnesis_pipeline.store.mongo.facets import FACETS, facets_of
+from anamnesis_tests.conftest import mongo_database
+from anamnesis_tests.mongo_server import shared
+from anamnesis_tests.store.samples import DAY, episode, passages, put, space, unit
+
+TEXT = Variant.TEXT
+
+
+class Counted(CommandListener):
+    """Names of the commands that clients sent since `clear`."""
+
+    def __init__(self) -> None:
+        self.names: list[str] = []
+
+    def started(self, event: CommandStartedEvent) -> None:
+        self.names.append(event.command_name)
+
+    def succeeded(self, event: CommandSucceededEvent) -> None:
+        pass
+
+    def failed(self, event: CommandFailedEvent) -> None:
+        pass
+
+
+@pytest.fixture
+def counted(monkeypatch: pytest.MonkeyPatch) -> Counted:
+    """Counts the commands of every client that is made from now on."""
+    listener = Counted()
+
+    def watched(*args: Any, **options: Any) -> MongoClient[Document]:
+        return MongoClient(*args, **options, event_listeners=[listener])
+
+    monkeypatch.setattr(client, "MongoClient", watched)
+    return listener
+
+
+@pytest.fixture
+def database(place: tuple[str, Path]) -> Iterator[Database]:
+    """The database of the test's store."""
+    with closing(Database(shared.uri(), mongo_database(place[1]))) as opened:
+        yield opened
+
+
+def found(database: Database, name: str) -> list[Document]:
+    return database.read(lambda tables: tables[name].find({}, order=[("_id", 1)]))
+
+
+def repeated(database: Database, episode_id: str) -> list[tuple[Document, int]]:
+    """Facets and `seq` of what repeats those of an episode."""
+    return [
+        ({name: each[name] for name in FACETS}, each["seq"])
+        for name in ("passages", "vectors_s")
+        for each in found(database, name)
+        if each["episode_id"] == episode_id
+    ]
+
+
+@pytest.fixture
+def embedded(store: Store) -> Store:
+    """Episodes `a` and `b` of a session, with two passages and vectors each."""
+    store.spaces.put(space("s"))
+    for minute, name in enumerate("ab"):
+        keys = put(store, name, "one", "two", minute=minute, source="logs", session_id="x", metadata={"value": 3})
+        store.vectors.put("s", TEXT, keys, np.stack([unit(1, 0, 0, 0), unit(0, 1, 0, 0)]))
+    return store
+
+
+def edit(store: Store) -> None:
+    held = store.episodes.get(["a"])["a"]
+    edited = replace(held, project="other", kind="decision", tags=("x", "y"), timestamp=DAY + timedelta(days=1))
+    store.episodes.replace(edited, passages("one", "two"), held.content_hash)
+
+
+def supersede(store: Store) -> None:
+    store.consolidation.settle(ChangedSession("x", 2), {"a": "b", "b": None})
+
+
+def write_anew(store: Store) -> None:
+    put(store, "a", "one", "two", minute=7, source="logs", session_id="y", instance="else")
+
+
+def track(times: int) -> Callable[[Store], None]:
+    def done(store: Store) -> None:
+        for _ in range(times):
+            store.episodes.track(["a"], DAY)
+
+    return done
+
+
+CHANGES: dict[str, tuple[Callable[[Store], Any], set[str]]] = {
+    "edited": (edit, {"project", "kind", "tags", "at", "layer"}),
+    "superseded": (supersede, {"status"}),
+    "called otherwise": (lambda store: store.episodes.call_project("acme/api", "other"), {"project"}),
+    "written anew": (write_anew, {"at", "session_id", "instance"}),
+    "found twice": (track(2), {"read_often"}),
+    "found often": (track(5), {"read_often", "layer"}),
+}
+
+
+@pytest.mark.parametrize("change", sorted(CHANGES))
+def test_passages_and_vectors_have_the_facets_of_their_episode_whatever_changes_these(
+    embedded: Store, database: Database, change: str
+) -> None:
+    before = repeated(database, "a")
+    done, changed = CHANGES[change]
+    done(embedded)
+    after = repeated(database, "a")
+    wanted = facets_of(next(each for each in found(database, "episodes") if each["_id"] == "a"))
+    assert [facets for facets, _ in after] == [wanted] * 4
+    assert {name for name in FACETS if wanted[name] != before[0][0][name]} == changed
+    assert len({seq for _, seq in after[:2]} | {seq for _, seq in before[:2]}) == 4
+    assert min(seq for _, seq in after[2:]) > max(seq for _, seq in before[2:])
+
+
+@pytest.mark.parametrize("change", [track(1), lambda store: store.episodes.rename_project("acme/api", "new")])
+def test_what_no_filter_looks_at_leaves_passages_and_vectors_alone(
+    embedded: Store, database: Database, change: Callable[[Store], Any]
+) -> None:
+    before = repeated(database, "a")
+    change(embedded)
+    assert repeated(database, "a") == before
+
+
+def test_an_episodes_own_document_has_its_facets_too(embedded: Store, database: Database) -> None:
+    edit(embedded)
+    for each in found(database, "episodes"):
+        assert {name: each[name] for name in FACETS[1:]} == {name: facets_of(each)[name] for name in FACETS[1:]}
+
+
+# --- spaces ----------------------------------------------------------------------------------------------
+
+
+class CrashedError(Exception):
+    """The process ended."""
+
+
+STEPS = {
+    "the collections": "_make_collections",
+    "what is expected": "_expect_more",
+}
+
+
+@pytest.mark.parametrize("step", sorted(STEPS))
+def test_a_space_whose_adding_broke_off_is_shown_to_nobody_and_added_by_the_next_who_tries(
+    open_store: Callable[[], Store], monkeypatch: pytest.MonkeyPatch, step: str
+) -> None:
+    store = open_store()
+    put(store, "e", "text")
+    with monkeypatch.context() as broken:
+        broken.setattr(spaces, STEPS[step], _crash)
+        with pytest.raises(CrashedError):
+            store.spaces.put(space("s"))
+    other = open_store()
+    assert other.spaces.all() == []
+    late = put(other, "late", "text")
+    assert other.spaces.put(space("s"))
+    assert other.spaces.all() == [space("s")]
+    assert other.vectors.pending_sources("s") == {"direct": 2}
+    assert other.vectors.put("s", TEXT, late, unit(1, 0, 0, 0)[None]) == 1
+
+
+def test_what_a_broken_drop_left_is_gone_before_the_key_is_used_again(
+    embedded: Store, open_store: Callable[[], Store], monkeypatch: pytest.MonkeyPatch, database: Database
+) -> None:
+    with monkeypatch.context() as broken:
+        broken.setattr(spaces, "_drop", _crash)
+        with pytest.raises(CrashedError):
+            embedded.spaces.drop("s")
+    assert embedded.spaces.all() == []
+    assert len(found(database, "vectors_s")) == 4
+    other = open_store()
+    assert other.spaces.put(space("s", dim=3))
+    assert found(database, "vectors_s") == []
+    assert other.vectors.pending_sources("s") == {"logs": 4}
+    assert len(found(database, "pending")) == 2
+
+
+def _crash(*_: Any, **__: Any) -> Iterator[None]:
+    raise CrashedError
+
+
+def test_a_space_takes_over_from_another_only_once_its_index_answers(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for key in ("old", "new"):
+        store.spaces.put(space(key))
+    assert store.spaces.activate("old")
+    answers = spaces.SpaceIndexes(ask=lambda _: None, answers=lambda _: False)
+    with monkeypatch.context() as building:
+        building.setattr(store.spaces, "_indexes", answers)
+        assert store.spaces.activate("new") is False
+    assert store.spaces.activate("new") is True
+
+
+# --- round trips -----------------------------------------------------------------------------------------
+
+
+def commands(counted: Counted, work: Callable[[], Any]) -> int:
+    counted.names.clear()
+    work()
+    return len(counted.names)
+
+
+def test_the_commands_of_a_put_do_not_grow_with_its_episodes(counted: Counted, open_store: Callable[[], Store]) -> None:
+    store = open_store()
+    store.spaces.put(space("s"))
+
+    def some(name: str, count: int, **fields: Any) -> list[Any]:
+        keys = [f"{name}{n}" for n in range(count)]
+        return [(episode(key, n, message_keys=(key,), **fields), passages("one", "two", "three"))
+                for n, key in enumerate(keys)]  # fmt: skip
+
+    for what, fields in (("new", {}), ("edited", {"summary": "other"}), ("moved", {"project": "other"})):
+        few = commands(counted, partial(store.episodes.put, some("few", 1, **fields)))
+        many = commands(counted, partial(store.episodes.put, some("many", 100, **fields)))
+        assert many <= few <= 30, (what, counted.names)
+    unchanged = commands(counted, lambda: store.episodes.put(some("many", 100, project="other")))
+    assert unchanged <= 6, counted.names
+
+
+def test_the_commands_of_a_removal_do_not_grow_with_the_episodes(
+    counted: Counted, open_store: Callable[[], Store], place: tuple[str, Path]
+) -> None:
+    store = open_store()
+    store.spaces.put(space("s"))
+    with closing(Database(shared.uri(), mongo_database(place[1]))) as database:
+
+        def removed(count: int) -> int:
+            keys = [f"e{n}" for n in range(count)]
+            store.episodes.put([(episode(key, source="logs", session_id="x"), passages("one", "two")) for key in keys])
+            return commands(counted, lambda: database.write(lambda tables: remove_episodes(tables, keys)))
+
+        assert removed(100) <= removed(1) <= 20, counted.names
+        assert found(database, "passages") == found(database, "pending") == []
