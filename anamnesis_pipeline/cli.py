@@ -5,7 +5,6 @@ import sys
 from collections.abc import Callable
 from dataclasses import asdict
 from importlib.metadata import version
-from pathlib import Path
 from typing import Annotated, Any
 
 import typer
@@ -24,13 +23,16 @@ from anamnesis_pipeline.commands import reembed as reembed_command
 from anamnesis_pipeline.commands import search as search_command
 from anamnesis_pipeline.commands import status as status_command
 from anamnesis_pipeline.commands import summaries as summaries_command
+from anamnesis_pipeline.commands.archive import archive_app
+from anamnesis_pipeline.commands.backup import backup, restore
 from anamnesis_pipeline.commands.demo import run_demo
 from anamnesis_pipeline.commands.embedding_calls import Answer
+from anamnesis_pipeline.commands.exporting import export, import_file
 from anamnesis_pipeline.commands.ingest import run_ingest
 from anamnesis_pipeline.commands.install import install as install_command
 from anamnesis_pipeline.commands.install import uninstall as uninstall_command
+from anamnesis_pipeline.commands.migrate import migrate
 from anamnesis_pipeline.commands.queries import queries as queries_command
-from anamnesis_pipeline.commands.restore import run_restore
 from anamnesis_pipeline.commands.sources_app import sources_app
 from anamnesis_pipeline.commands.upload import upload as upload_command
 from anamnesis_pipeline.commands.uploads import uploads_app
@@ -57,6 +59,12 @@ app.add_typer(sources_app, name="sources")
 dead_letters_app = typer.Typer(help="Lines of logs that could not be read.", no_args_is_help=True)
 app.add_typer(dead_letters_app, name="dead-letters")
 app.add_typer(exclude_command.app, name="exclude")
+app.add_typer(archive_app, name="archive")
+app.command("backup")(backup)
+app.command("restore")(restore)
+app.command("migrate")(migrate)
+app.command("export")(export)
+app.command("import")(import_file)
 app.command("upload")(upload_command)
 app.command("queries")(queries_command)
 app.command("install")(install_command)
@@ -186,25 +194,6 @@ def doctor() -> None:
     findings = doctor_command.examine(settings_file.load())
     typer.echo(doctor_command.render(findings))
     raise typer.Exit(0 if all(finding.ok for finding in findings) else 1)
-
-
-@app.command()
-def restore(
-    to: Annotated[Path, typer.Option(help="Folder to write into.")],
-    session_id: Annotated[str | None, typer.Argument(help="A session, with its subagents.")] = None,
-    source: Annotated[str | None, typer.Option(help="All of a source, by its key.")] = None,
-    path: Annotated[str | None, typer.Option(help="A log, or the logs in a folder, as named on its machine.")] = None,
-    everything: Annotated[bool, typer.Option("--all", help="Every log.")] = False,
-    generation: Annotated[str | None, typer.Option(help="A former state of the files by number, or `all`.")] = None,
-    force: Annotated[bool, typer.Option("--force", help="Overwrite files that are there.")] = False,
-) -> None:
-    """Write archived logs back as JSONL, as they were but for masked secrets."""
-    typer.echo(
-        run_restore(
-            settings_file.load(), to, session_id=session_id, source=source, path=path, everything=everything,
-            generation=generation, force=force,
-        )
-    )  # fmt: skip
 
 
 @app.command()

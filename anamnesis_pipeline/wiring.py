@@ -27,6 +27,7 @@ from anamnesis_pipeline.sources.archive import Archive
 from anamnesis_pipeline.sources.discovery import Discovery, discover
 from anamnesis_pipeline.sources.local import LocalHost
 from anamnesis_pipeline.steps.archived import archived_lines
+from anamnesis_pipeline.steps.copying import settle
 from anamnesis_pipeline.steps.forget import Forgetter
 from anamnesis_pipeline.steps.merging import Merger, MergeRules
 from anamnesis_pipeline.steps.pipeline import Pipeline
@@ -49,7 +50,30 @@ CONFIG_PREFIX = "config."
 
 
 def open_store(settings: Settings) -> Store:
-    """The deployment's store, migrated to this version.
+    """The deployment's store, migrated to this version, to be used.
+
+    :raises StoreCorrupt: the file, or the database, is damaged or newer than this version.
+    :raises GiveUp: it is a copy that is not finished.
+    """
+    store = open_copy(settings)
+    try:
+        settle(store, store_place(settings))
+    except BaseException:
+        store.close()
+        raise
+    return store
+
+
+def store_place(settings: Settings) -> str:
+    """Where the store is, in words, without any secret."""
+    if settings.store == "sqlite":
+        return str(settings.database)
+    hosts = settings.mongo_uri.get_secret_value().partition("://")[2].rpartition("@")[2].partition("/")[0]
+    return f"MongoDB {hosts}/{settings.mongo_database}"
+
+
+def open_copy(settings: Settings) -> Store:
+    """As `open_store`, to be copied into: it may be an unfinished copy, and stays marked as one.
 
     :raises StoreCorrupt: the file, or the database, is damaged or newer than this version.
     """

@@ -23,12 +23,12 @@ from anamnesis_pipeline.steps.crawl import folder_of
 from anamnesis_pipeline.steps.dead_letters import EVERY_LETTER
 from anamnesis_pipeline.steps.documents import UPLOADS, holds_documents
 from anamnesis_pipeline.steps.episodes import RECORD_KIND
+from anamnesis_pipeline.steps.extract import names
 from anamnesis_pipeline.steps.forget_target import Choice, File, ForgetRequest, Target, cleared_state
 from anamnesis_pipeline.steps.forgotten_lines import EMPTY_LINE, LineRule
 from anamnesis_pipeline.steps.forgotten_sections import without_sections
 from anamnesis_pipeline.steps.forgotten_uploads import drop_uploads, remove_forgotten_files
 from anamnesis_pipeline.steps.posting import CONTEXT_WITHIN, posted_passages
-from anamnesis_pipeline.steps.restore import names
 from anamnesis_pipeline.steps.rewriting import Change, rewrite_generation
 from anamnesis_pipeline.steps.section_tombstones import bury_sections
 from anamnesis_pipeline.steps.tool_outputs import NO_LINE, names_on_line, output_key
@@ -188,7 +188,7 @@ class Forgetter:
         """Places that are not ours to change, or that are not known."""
         kept = [f"an archive whose database was lost: {file}" for file in self._archive.kept_aside()]
         return [
-            *self._origins(files), *kept, "backups of this home, and of the logs",
+            *self._origins(files), *kept, *self._store.forgetting.keeps(), "backups of this home, and of the logs",
             "what was restored, exported or copied from here, and answers that Claude got from it",
         ]  # fmt: skip
 

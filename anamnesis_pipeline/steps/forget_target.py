@@ -17,9 +17,9 @@ from anamnesis_pipeline.sources.specs import SourceSpec, is_of
 from anamnesis_pipeline.steps.crawl import folder_of
 from anamnesis_pipeline.steps.documents import BETWEEN_TITLES, holds_documents
 from anamnesis_pipeline.steps.episodes import SECTION_KINDS
+from anamnesis_pipeline.steps.extract import is_below, names
 from anamnesis_pipeline.steps.forgotten_lines import EMPTY_LINE, ForgottenText, file_key, text_of
 from anamnesis_pipeline.steps.forgotten_sections import body_keys_of
-from anamnesis_pipeline.steps.restore import is_below, names
 from anamnesis_pipeline.store.base import Store
 from anamnesis_pipeline.store.forget_base import Selection
 from anamnesis_pipeline.summary_model import MAX_RECORDS

@@ -1,170 +1,157 @@
-"""Logs, and versions of documents, written back from the archive, line by line."""
+"""A memory made of a backup, in an empty home, with any backend."""
 
 import os
-from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
-from pathlib import Path, PurePosixPath
+import re
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+from itertools import groupby
+from pathlib import Path
+from typing import BinaryIO
 
-from anamnesis_pipeline.documents.languages import CONVERTED, format_of
 from anamnesis_pipeline.errors import GiveUp
-from anamnesis_pipeline.model import FileCursor, Source
-from anamnesis_pipeline.sources.archive import Archive
-from anamnesis_pipeline.steps.archived import archived_lines
-from anamnesis_pipeline.steps.crawl import folder_of
-from anamnesis_pipeline.steps.documents import holds_documents
+from anamnesis_pipeline.steps import copying
+from anamnesis_pipeline.steps.backup import OF_THE_HOME, UNFINISHED, Home, new_file, no_room
+from anamnesis_pipeline.steps.backup_file import (
+    MANIFEST,
+    Header,
+    Manifest,
+    Member,
+    checksum_of,
+    read_manifest,
+    read_rows,
+    reading,
+    table_of,
+)
+from anamnesis_pipeline.steps.copying import Changes, Tell
 from anamnesis_pipeline.store.base import Store
-from anamnesis_pipeline.store.forget_base import Selection
+from anamnesis_pipeline.store.copy_base import Digest, Row
 
-EVERY = -1
-"""Asks for every generation of a file, not only the latest."""
-
-
-@dataclass(frozen=True, slots=True)
-class Restorable:
-    """One generation of an archived file, and where it goes, relative to the folder that is asked for."""
-
-    cursor: FileCursor
-    generation: int
-    target: str
+_ARCHIVED = re.compile(r"[^/]+/[^/]+")
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class RestoreReport:
-    """What was written."""
-
-    files: int
-    lines: int
-    bytes: int
-
-
-def restorable(
-    store: Store,
-    *,
-    session_id: str = "",
-    source: str = "",
-    path: str = "",
-    generation: int | None = None,
-) -> list[Restorable]:
-    """The archived files of a session, of a source, or at or below a path as on the source's machine; all when
-    nothing is given.
-
-    Files lie as at the source: `<project folder>/<path>`, below the source's key where two sources have a folder of
-    the same name. Former generations, if asked for, get `.generation-<N>` before their suffix.
-
-    :param generation: None: the latest of each file that has lines; `EVERY`; or the number.
+    """What was made of a backup. `resumed`: an earlier run had begun it. `kept`: files that were there already and stay
+    as they were.
     """
-    sources = {s.key: s for s in store.ingest.sources() if not source or s.key == source}
-    documents = {key for key, found in sources.items() if holds_documents(found)}
-    labels = _labels(sources.values())
-    wanted = _wanted(store, sources, session_id, path)
-    return [
-        Restorable(cursor, number, _target(labels[cursor.source], name, number, latest))
-        for cursor in wanted
-        for name in [_name_of_text(cursor.path) if cursor.source in documents else cursor.path]
-        if (present := _generations(store, cursor))
-        for latest in [present[-1]]
-        for number in _chosen(present, generation)
-    ]
+
+    header: Header
+    resumed: bool
+    changes: Changes = field(default_factory=Changes)
+    files: int = 0
+    kept: list[str] = field(default_factory=list)
 
 
-def restore(store: Store, archive: Archive, wanted: Sequence[Restorable], to: Path, *, force: bool) -> RestoreReport:
-    """Write files below `to`, each in one step. Nothing is written if a file is there already, unless `force`.
+def restore(file: Path, store: Store, home: Home, place: str, tell: Tell) -> RestoreReport:
+    """Make an empty store and home what the backup holds, and prove it; one that was interrupted goes on. The whole
+    file is checked before anything is written.
 
-    :raises GiveUp: a file is there already or cannot be written, or a name leads out of `to`.
-    :raises StoreCorrupt: the archive is damaged; what was written before stays.
+    :param place: where the store is, in words.
+    :raises GiveUp: the backup is damaged or of a version with other tables; store or archive hold something else.
     """
-    targets = [_inside(to, item.target) for item in wanted]
-    present = [target for target in targets if target.exists()]
-    if present and not force:
+    header = verify(file, tell)
+    report = RestoreReport(header, _begin(store, home, header, place))
+    tables = {table.name: table for table in header.tables()}
+    digests: dict[str, Digest] = {}
+    with reading(file) as (_, members):
+        for name, group in _by_table(members):
+            if name:
+                digests[name] = copying.bring(store.copies, tables[name], _rows(name, group, tell), report.changes)
+            else:
+                for member, content in group:
+                    _put_file(home, member, content, report)
+    for name in tables.keys() - digests.keys():
+        digests[name] = copying.bring(store.copies, tables[name], (), report.changes)
+    os.sync()  # files are on the disk before the store counts as whole
+    copying.finish(store, header.backup_id, digests, place, tell)
+    return report
+
+
+def verify(file: Path, tell: Tell) -> Header:
+    """What a backup is, once all of it was read and compared with its manifest.
+
+    :raises GiveUp: it is damaged, or was not written to its end.
+    """
+    found, wanted = Manifest(), None
+    with reading(file) as (header, members):
+        found.tables = {table.name: (0, Digest().checksum) for table in header.tables()}
+        for name, group in _by_table(members):
+            if name:
+                found.tables[name] = _digest_of(name, group, tell)
+                continue
+            for member, content in group:
+                if member == MANIFEST:
+                    wanted = read_manifest(content)
+                else:
+                    found.files[member] = checksum_of(content)
+    if wanted is None:
+        raise GiveUp(f"{file} ends too early: it was not written to its end, or was cut; take another one")
+    if differing := {name for name, _ in _entries(found) ^ _entries(wanted)}:
+        raise GiveUp(f"{file} is damaged: {min(differing)} is not what was written; take another one")
+    return header
+
+
+def _by_table(members: Iterable[Member]) -> Iterator[tuple[str, Iterator[Member]]]:
+    """Runs of members that hold rows of one table, and (with the name '') of those that hold none."""
+    return groupby(members, key=lambda member: table_of(member[0]))
+
+
+def _digest_of(name: str, members: Iterable[Member], tell: Tell) -> tuple[int, str]:
+    digest = Digest()
+    for _, content in members:
+        for line in content:
+            digest.add(line.rstrip(b"\n"))
+        tell(f"checking {name}", digest.rows, digest.rows)
+    return digest.rows, digest.checksum
+
+
+def _entries(manifest: Manifest) -> set[tuple[str, tuple[int, str]]]:
+    return {*manifest.tables.items(), *manifest.files.items()}
+
+
+def _begin(store: Store, home: Home, header: Header, place: str) -> bool:
+    """Mark the store as the copy of this backup, unless the archive holds something; whether it was one before."""
+    is_ours = (store.settings.get(copying.MARK) or {}).get("origin") == header.backup_id
+    held = [] if is_ours else [path for path in home.archive_dir.glob("*/*") if path.is_file() and path.suffix]
+    if held:
         raise GiveUp(
-            f"{len(present)} of {len(targets)} files are there already, e.g. {present[0]}; nothing was written. "
-            f"Choose another folder, or overwrite them with --force"
+            f"{home.archive_dir} holds another memory's archive; restore into an empty ANAMNESIS_HOME, or move it away"
         )
-    lines = size = 0
-    for item, target in zip(wanted, targets, strict=True):
-        count, length = _write(store, archive, item, target)
-        lines, size = lines + count, size + length
-    return RestoreReport(len(targets), lines, size)
+    return copying.begin(store, header.backup_id, place)
 
 
-def _wanted(store: Store, sources: dict[str, Source], session_id: str, path: str) -> Iterator[FileCursor]:
-    parts = store.forgetting.matching(Selection(session_id=session_id)) if session_id else []
-    of_session = {(part.source, part.path) for part in store.forgetting.parts(parts)}
-    for source in sources.values():
-        for cursor in store.ingest.cursors(source.key).values():
-            if session_id and (cursor.source, cursor.path) not in of_session and not names(cursor.path, session_id):
-                continue
-            if path and not is_below(f"{folder_of(source)}/{cursor.path}", path):
-                continue
-            yield cursor
+def _rows(name: str, members: Iterable[Member], tell: Tell) -> Iterator[Row]:
+    done = 0
+    for _, content in members:
+        for row, _ in read_rows(content):
+            done += 1
+            yield row
+        tell(name, done, done)
 
 
-def names(path: str, session_id: str) -> bool:
-    """Whether a log's path says that it belongs to a session: its own file, or one in its folder."""
-    parts = PurePosixPath(path).parts
-    return session_id in parts or parts[-1].partition(".jsonl")[0] == session_id
+def _put_file(home: Home, name: str, content: BinaryIO, report: RestoreReport) -> None:
+    """Write a file of the home or of the archive, in one step."""
+    kind, _, rest = name.partition("/")
+    if kind == "home" and rest in OF_THE_HOME:
+        target, data = home.folder / rest, content.read()
+        if rest == "config.toml" and target.exists() and target.read_bytes() != data:
+            report.kept.append(str(target))
+            return
+        _put(target, [data])
+    elif kind == "archive" and _ARCHIVED.fullmatch(rest) and ".." not in rest.split("/"):
+        _put(home.archive_dir / rest, iter(lambda: content.read(1 << 20), b""))
+    else:
+        return
+    report.files += 1
 
 
-def is_below(path: str, place: str) -> bool:
-    """Whether `path` is the file `place`, or lies in the folder `place`."""
-    return path == place or path.startswith(f"{place.rstrip('/')}/")
-
-
-def _labels(sources: Iterable[Source]) -> dict[str, str]:
-    """Source -> the folder its files go to."""
-    folders = {s.key: s.folder if s.folder not in {"", "."} else PurePosixPath(s.root).name for s in sources}
-    shared = Counter(folders.values())
-    return {key: folder if folder and shared[folder] == 1 else key for key, folder in folders.items()}
-
-
-def _name_of_text(path: str) -> str:
-    """Of a document of a format that is no text only its text is kept."""
-    return f"{path}.md" if format_of(path) in CONVERTED else path
-
-
-def _generations(store: Store, cursor: FileCursor) -> list[int]:
-    """Those that hold lines, in order."""
-    return [n for n in range(cursor.generation + 1) if store.ingest.frames(cursor.source, cursor.path, n)]
-
-
-def _chosen(present: Sequence[int], generation: int | None) -> list[int]:
-    if generation is None:
-        return [present[-1]]
-    return [number for number in present if generation in (EVERY, number)]
-
-
-def _target(folder: str, path: str, generation: int, latest: int) -> str:
-    place = PurePosixPath(folder, path)
-    return str(place if generation == latest else place.with_suffix(f".generation-{generation}{place.suffix}"))
-
-
-def _inside(to: Path, target: str) -> Path:
-    if ".." in PurePosixPath(target).parts:
-        raise GiveUp(f"{target!r} leads out of {to}; restore this source by itself and look at its paths")
-    return to / target
-
-
-def _for_me_alone(path: str, flags: int) -> int:
-    """A log may say anything; Claude Code's own are readable by their owner only, too."""
-    return os.open(path, flags, 0o600)
-
-
-def _write(store: Store, archive: Archive, item: Restorable, target: Path) -> tuple[int, int]:
-    """Lines and bytes written."""
-    draft, count = target.with_name(f"{target.name}.restoring"), 0
-    archived = archived_lines(store, archive, item.cursor.source, item.cursor.path, item.generation)
+def _put(target: Path, pieces: Iterable[bytes]) -> None:
+    target.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+    draft = target.with_name(f"{target.name}{UNFINISHED}")
     try:
-        target.parent.mkdir(parents=True, exist_ok=True)
-        with open(draft, "w", encoding="utf-8", errors="surrogatepass", newline="\n", opener=_for_me_alone) as out:
-            for count, line in enumerate(archived, start=1):  # noqa: B007
-                out.write(f"{line}\n")
-            size = out.tell()
+        with new_file(draft) as file:
+            for piece in pieces:
+                file.write(piece)
         draft.replace(target)
     except OSError as problem:
-        raise GiveUp(
-            f"{target} cannot be written: {problem.strerror}; free some room, or choose another folder"
-        ) from problem
-    finally:
-        draft.unlink(missing_ok=True)
-    return count, size
+        raise no_room(problem, target) from problem

@@ -45,6 +45,21 @@ def sidecar_in_use(settings: Settings) -> str:
     return running.sidecar if running else sidecar_url(settings)
 
 
+def is_held(path: Path) -> bool:
+    """Whether an `anamnesis up` runs, or is starting or ending, on the home of this lock."""
+    try:
+        descriptor = os.open(path, os.O_RDONLY)
+    except OSError:
+        return False
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return True
+    finally:
+        os.close(descriptor)
+    return False
+
+
 @contextmanager
 def hold_lock(path: Path, running: Running) -> Iterator[Running | None]:
     """Hold the lock while the block runs; yields the record of an earlier life that did not end in order.

@@ -12,9 +12,9 @@ from anamnesis_pipeline import wiring
 from anamnesis_pipeline.exchanges.redaction import Redactor
 from anamnesis_pipeline.steps import crawl as crawl_step
 from anamnesis_pipeline.steps.crawl import crawl_source
+from anamnesis_pipeline.steps.extract import extract, extractable
 from anamnesis_pipeline.steps.forget_target import ForgetRequest
 from anamnesis_pipeline.steps.rescan import Rescan, Rules
-from anamnesis_pipeline.steps.restore import restorable, restore
 from anamnesis_pipeline.steps.rewriting import rewrite_generation
 from anamnesis_tests.steps.archived_logs import FOLDER, OTHER, SESSION, Home, record, unmasked
 
@@ -65,7 +65,7 @@ def test_a_fork_takes_a_tenth_of_its_original_and_comes_back_whole(home: Home) -
     assert archive_bytes(home, FORK) < archive_bytes(home, ORIGINAL) / 10
     written = (home.logs / FOLDER / FORK).read_text()
     assert home.archived(FORK) == written.splitlines()
-    restore(home.store, home.archive, restorable(home.store, session_id=OTHER), home.base / "out", force=False)
+    extract(home.store, home.archive, extractable(home.store, session_id=OTHER), home.base / "out", force=False)
     assert (home.base / "out" / FOLDER / FORK).read_text() == written
 
 

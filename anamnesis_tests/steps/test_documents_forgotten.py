@@ -12,10 +12,10 @@ from anamnesis_pipeline.documents.sections import sections_of
 from anamnesis_pipeline.steps import forgotten_sections
 from anamnesis_pipeline.steps.blocklist import lift
 from anamnesis_pipeline.steps.episodes import delete_episode
+from anamnesis_pipeline.steps.extract import EVERY, extract, extractable
 from anamnesis_pipeline.steps.forget import Forgetter
 from anamnesis_pipeline.steps.forget_target import ForgetRequest
 from anamnesis_pipeline.steps.rescan import Rescan, Rules
-from anamnesis_pipeline.steps.restore import EVERY, restorable, restore
 from anamnesis_pipeline.store.base import Store
 from anamnesis_tests.steps.crawled_documents import COLORS, PORTS, SETUP, T0, DocumentHome, make_repository, page, write
 
@@ -232,8 +232,8 @@ def test_every_version_of_a_document_can_be_written_back(home: DocumentHome, tmp
     home.ingest(notes)
     write(notes, "in/a.md", page(SETUP), T0 + 50)
     home.ingest(notes)
-    wanted = restorable(home.store, path=f"{notes.root}/in/a.md", generation=EVERY)
-    restore(home.store, home.archive, wanted, tmp_path / "back", force=False)
+    wanted = extractable(home.store, path=f"{notes.root}/in/a.md", generation=EVERY)
+    extract(home.store, home.archive, wanted, tmp_path / "back", force=False)
     assert (tmp_path / "back/notes/in/a.md").read_text() == page(SETUP)
     assert (tmp_path / "back/notes/in/a.generation-0.md").read_text() == page(SETUP, PORTS)
 

@@ -17,11 +17,11 @@ from anamnesis_pipeline.sources.base import Read
 from anamnesis_pipeline.steps import crawl as crawl_module
 from anamnesis_pipeline.steps import tool_outputs as outputs_module
 from anamnesis_pipeline.steps.dead_letters import retry_dead_letters
+from anamnesis_pipeline.steps.extract import extract, extractable
 from anamnesis_pipeline.steps.forget import ForgetReport
 from anamnesis_pipeline.steps.forget_target import ForgetRequest
 from anamnesis_pipeline.steps.pipeline import ingest_all
 from anamnesis_pipeline.steps.rescan import Rescan, Rules
-from anamnesis_pipeline.steps.restore import restorable, restore
 from anamnesis_tests.steps.archived_logs import FOLDER, OTHER, SESSION, Home, record, unmasked
 
 REDACTOR = Redactor(b"salt")
@@ -119,7 +119,7 @@ def test_it_comes_back_with_its_session_line_by_line(home: Home, tmp_path: Path)
     text = "\ufefffirst\r\n\r\n\n\tindented  \nsecond \u2028 one\nlast without a newline"
     home.write(recorded(put_out(home, text)))
     home.ingest()
-    restore(home.store, home.archive, restorable(home.store, session_id=SESSION), tmp_path / "out", force=False)
+    extract(home.store, home.archive, extractable(home.store, session_id=SESSION), tmp_path / "out", force=False)
     assert (tmp_path / "out" / FOLDER / path_of("toolu_1.txt")).read_bytes() == f"{text}\n".encode()
     assert said(home) == text
 

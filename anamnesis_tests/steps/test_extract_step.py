@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from anamnesis_pipeline.errors import GiveUp, StoreCorrupt
-from anamnesis_pipeline.steps.restore import EVERY, restorable, restore
+from anamnesis_pipeline.steps.extract import EVERY, extract, extractable
 from anamnesis_tests.steps.archived_logs import FOLDER, OTHER, SESSION, Home, record, unmasked
 
 SHARED_LOGS = Path(__file__).parents[2] / "../shared/data/claude_logs/projects"
@@ -21,7 +21,7 @@ def home(tmp_path: Path) -> Iterator[Home]:
 
 
 def restored(home: Home, to: Path, *, force: bool = False, **wanted: object) -> dict[str, bytes]:
-    restore(home.store, home.archive, restorable(home.store, **wanted), to, force=force)  # type: ignore[arg-type]
+    extract(home.store, home.archive, extractable(home.store, **wanted), to, force=force)  # type: ignore[arg-type]
     return {str(f.relative_to(to)): f.read_bytes() for f in sorted(to.rglob("*")) if f.is_file()}
 
 
@@ -70,7 +70,7 @@ def test_the_latest_generation_is_the_default_and_former_ones_are_kept_apart(hom
     assert restored(home, tmp_path / "all", session_id=SESSION, generation=EVERY) == {
         f"{name}.generation-0.jsonl": first, f"{name}.jsonl": second,
     }  # fmt: skip
-    assert restorable(home.store, session_id=SESSION, generation=7) == []
+    assert extractable(home.store, session_id=SESSION, generation=7) == []
 
 
 def test_a_session_comes_with_its_subagents_and_nothing_else(home: Home, tmp_path: Path) -> None:

@@ -1,0 +1,80 @@
+"""`anamnesis archive extract`: archived logs as JSONL files again."""
+
+from contextlib import closing
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from anamnesis_pipeline import settings as settings_file
+from anamnesis_pipeline.errors import GiveUp
+from anamnesis_pipeline.home_wiring import open_archive
+from anamnesis_pipeline.settings import Settings
+from anamnesis_pipeline.steps.extract import EVERY, ExtractReport, extract, extractable
+from anamnesis_pipeline.wiring import open_store
+from anamnesis_pipeline.wording import counted
+
+archive_app = typer.Typer(help="The archive of every line that was read.", no_args_is_help=True)
+
+
+@archive_app.command("extract")
+def _extract(
+    to: Annotated[Path, typer.Option(help="Folder to write into.")],
+    session_id: Annotated[str | None, typer.Argument(help="A session, with its subagents.")] = None,
+    source: Annotated[str | None, typer.Option(help="All of a source, by its key.")] = None,
+    path: Annotated[str | None, typer.Option(help="A log, or the logs in a folder, as named on its machine.")] = None,
+    everything: Annotated[bool, typer.Option("--all", help="Every log.")] = False,
+    generation: Annotated[str | None, typer.Option(help="A former state of the files by number, or `all`.")] = None,
+    force: Annotated[bool, typer.Option("--force", help="Overwrite files that are there.")] = False,
+) -> None:
+    """Write archived logs back as JSONL, as they were but for masked secrets."""
+    typer.echo(
+        run_extract(
+            settings_file.load(), to, session_id=session_id, source=source, path=path, everything=everything,
+            generation=generation, force=force,
+        )
+    )  # fmt: skip
+
+
+def run_extract(
+    settings: Settings,
+    to: Path,
+    *,
+    session_id: str | None,
+    source: str | None,
+    path: str | None,
+    everything: bool,
+    generation: str | None,
+    force: bool,
+) -> str:
+    """Write what is asked for below `to`; returns a line that says what was written.
+
+    :raises GiveUp: none or several of the four ways to say what; nothing archived fits; a file is there already.
+    """
+    if sum(map(bool, (session_id, source, path, everything))) != 1:
+        raise GiveUp("say what to extract, in one way: a session id, --source KEY, --path PATH or --all")
+    if not settings.has_store:
+        raise GiveUp(f"nothing is stored in {settings.home} yet; start it with: anamnesis up")
+    with closing(open_store(settings)) as store:
+        wanted = extractable(
+            store, session_id=session_id or "", source=source or "", path=path or "", generation=_number(generation)
+        )
+        if not wanted:
+            raise GiveUp(
+                "nothing in the archive fits; `anamnesis status --json` lists the sources, and --all extracts all"
+            )
+        return _text(extract(store, open_archive(settings), wanted, to, force=force), to)
+
+
+def _number(text: str | None) -> int | None:
+    if text is None:
+        return None
+    if text == "all":
+        return EVERY
+    if not text.isdecimal():
+        raise GiveUp(f"--generation {text!r} is neither a number nor `all`")
+    return int(text)
+
+
+def _text(report: ExtractReport, to: Path) -> str:
+    return f"{counted(report.files, 'file')}, {counted(report.lines, 'line')}, {report.bytes / 1e6:.1f} MB are in {to}"

@@ -1,0 +1,93 @@
+"""`anamnesis backup` and `anamnesis restore`: all of a memory in one file, and a memory made of it."""
+
+from contextlib import closing
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.console import Console
+
+from anamnesis_pipeline import settings as settings_file
+from anamnesis_pipeline.commands.copy_progress import shown
+from anamnesis_pipeline.errors import GiveUp
+from anamnesis_pipeline.home_wiring import make_private, open_archive
+from anamnesis_pipeline.settings import Settings
+from anamnesis_pipeline.steps.backup import BackupReport, Home, back_up
+from anamnesis_pipeline.steps.copying import Tell, make_fast
+from anamnesis_pipeline.steps.restore import RestoreReport
+from anamnesis_pipeline.steps.restore import restore as restore_file
+from anamnesis_pipeline.supervisor.up_lock import is_held
+from anamnesis_pipeline.wiring import open_copy, open_store, store_place
+from anamnesis_pipeline.wording import counted, local_time
+
+BackupFile = Annotated[Path, typer.Argument(metavar="FILE", help="E.g. memory.anamnesis; it may lie anywhere.")]
+
+
+def backup(
+    file: BackupFile,
+    no_archive: Annotated[
+        bool, typer.Option("--no-archive", help="Without the archive of what was read; it cannot be read again then.")
+    ] = False,
+) -> None:
+    """Write memory, archive and config.toml into one file, while all goes on. Keep it as safe as the memory."""
+    with shown(Console(stderr=True)) as tell:
+        report = run_backup(settings_file.load(), file, tell, with_archive=not no_archive)
+    typer.echo(render_backup(report, file))
+    if report.problems:
+        raise typer.Exit(1)
+
+
+def restore(file: BackupFile) -> None:
+    """Make an empty home, with the store that is set, what a backup holds; an interrupted one goes on."""
+    settings = settings_file.load()
+    with shown(Console(stderr=True)) as tell:
+        report = run_restore(settings, file, tell)
+    typer.echo(render_restored(report, store_place(settings)))
+
+
+def run_backup(settings: Settings, file: Path, tell: Tell, *, with_archive: bool = True) -> BackupReport:
+    """Write a backup of the memory to `file`.
+
+    :raises GiveUp: nothing is stored, or the file is there already.
+    """
+    if not settings.has_store:
+        raise GiveUp(f"nothing is stored in {settings.home} yet; start it with: anamnesis up")
+    with closing(open_store(settings)) as store:
+        return back_up(store, _home(settings), file.absolute(), settings.store, tell, with_archive=with_archive)
+
+
+def run_restore(settings: Settings, file: Path, tell: Tell) -> RestoreReport:
+    """Make the empty home and store of `settings` what a backup holds.
+
+    :raises GiveUp: it runs, is not empty, or the file is damaged.
+    """
+    if is_held(settings.home / "up.lock"):
+        raise GiveUp(f"`anamnesis up` runs on {settings.home}; stop it first, or set ANAMNESIS_HOME to an empty folder")
+    make_private(settings.home)
+    with closing(open_copy(settings)) as store:
+        report = restore_file(file.absolute(), store, _home(settings), store_place(settings), tell)
+        make_fast(store, tell)
+    return report
+
+
+def render_backup(report: BackupReport, file: Path) -> str:
+    """What was written, for people. Pure."""
+    held = f"{counted(report.rows, 'row')} and {counted(report.files, 'file')}"
+    problems = [f"Not whole: {problem}" for problem in report.problems]
+    return "\n".join(
+        [f"{file}: {held} as of {report.taken_at:%Y-%m-%d %H:%M:%S} UTC, {report.bytes / 1e6:,.1f} MB", *problems]
+    )
+
+
+def render_restored(report: RestoreReport, place: str) -> str:
+    """What was made, for people. Pure."""
+    taken = f"of the backup that anamnesis {report.header.version} took at {local_time(report.header.taken_at)}"
+    held = f"{counted(report.changes.rows, 'row')} and {counted(report.files, 'file')}"
+    lines = [f"{place} holds the memory {taken}: {held}, compared row by row"]
+    if not report.header.with_archive:
+        lines.append("The backup has no archive: what was read cannot be read again, or extracted")
+    return "\n".join([*lines, *(f"{path} was there already, and stays as it is" for path in report.kept)])
+
+
+def _home(settings: Settings) -> Home:
+    return Home(settings.home, open_archive(settings), settings.archive_dir)

@@ -1,0 +1,136 @@
+"""`anamnesis export` and `anamnesis import`: episodes as JSON lines."""
+
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import closing, contextmanager, suppress
+from dataclasses import replace
+from datetime import datetime
+from io import BufferedReader
+from pathlib import Path
+from typing import Annotated, BinaryIO, cast
+
+import typer
+
+from anamnesis_pipeline import settings as settings_file
+from anamnesis_pipeline.commands.redact import now_and_then
+from anamnesis_pipeline.commands.search import local_time
+from anamnesis_pipeline.errors import GiveUp
+from anamnesis_pipeline.home_wiring import open_redactor
+from anamnesis_pipeline.model import Where
+from anamnesis_pipeline.search.project_labels import with_labels
+from anamnesis_pipeline.settings import Settings
+from anamnesis_pipeline.steps import exporting
+from anamnesis_pipeline.steps.backup import UNFINISHED, new_file, no_room
+from anamnesis_pipeline.steps.importing import Importer, ImportReport
+from anamnesis_pipeline.steps.posting import Poster
+from anamnesis_pipeline.wiring import effective_settings, open_pieces, open_store
+from anamnesis_pipeline.wording import counted, one_line
+
+SHOWN = 20
+STANDARD = Path("-")
+
+
+def export(
+    file: Annotated[
+        Path, typer.Argument(metavar="FILE", help="`.jsonl`, `.jsonl.zst` or `.jsonl.gz`; `-`: standard output.")
+    ],
+    project: Annotated[str | None, typer.Option(help="Only this project; `api` also means `acme/api`.")] = None,
+    since: Annotated[str | None, typer.Option(help="Not before this date or time (local zone).")] = None,
+    until: Annotated[str | None, typer.Option(help="Before this date or time (local zone).")] = None,
+) -> None:
+    """Write episodes as JSON lines, superseded ones too (docs/export-format.md)."""
+    count = run_export(settings_file.load(), file, project=project, since=since, until=until)
+    typer.echo(f"{counted(count, 'episode')} in {file}", err=file == STANDARD)
+
+
+def import_file(
+    file: Annotated[Path, typer.Argument(metavar="FILE", help="JSON lines, compressed or not; `-`: standard input.")],
+) -> None:
+    """Take in episodes as `export` writes them, secrets masked; what is stored already stays as it is."""
+    say = now_and_then(lambda text: typer.echo(text, err=True))
+    report = run_import(settings_file.load(), file, lambda number: say(f"{counted(number, 'line')} read", False))
+    typer.echo(render(report))
+    if report.problems:
+        raise typer.Exit(1)
+
+
+def run_export(
+    settings: Settings, file: Path, *, project: str | None = None, since: str | None = None, until: str | None = None
+) -> int:
+    """Write the episodes that are asked for; returns how many.
+
+    :raises GiveUp: nothing is stored, the file is there already, or there is no such project.
+    """
+    if not settings.has_store:
+        raise GiveUp(f"nothing is stored in {settings.home} yet; start it with: anamnesis up")
+    with closing(open_store(settings)) as store:
+        asked = Where(projects=(project,) if project else (), include_superseded=True)
+        where = with_labels(store, replace(asked, since=_time(since), until=_time(until)))
+        if project and not set(where.projects) & set(store.episodes.projects()):
+            raise GiveUp(f"no project {project!r}; `anamnesis projects list` shows all")
+        with _written(file) as out, exporting.packing(out, file.name) as packed:
+            return exporting.export(store, where, packed)
+
+
+def run_import(settings: Settings, file: Path, say: Callable[[int], None]) -> ImportReport:
+    """Take in what a file holds.
+
+    :param say: told the number of each line that was read.
+    :raises GiveUp: the file cannot be read, or is damaged; what came before is stored.
+    """
+    with _read(file) as content, closing(open_store(settings)) as store:
+        pieces = open_pieces()
+        poster = Poster(store, open_redactor(effective_settings(store)).mask_text, pieces, None)
+        with exporting.unpacking(content, file) as lines:
+            return Importer(store, poster, pieces).take(lines, say)
+
+
+def render(report: ImportReport) -> str:
+    """What became of the lines, for people. Pure."""
+    lines = [f"{counted(report.created, 'episode')} stored, {report.unchanged:,} stored already"]
+    if report.tombstoned:
+        lines.append(f"{report.tombstoned:,} kept away: they were deleted or forgotten here")
+    if report.differing:
+        named = ", ".join(report.differing[:SHOWN])
+        lines.append(f"{len(report.differing):,} stored here with other content, which stays: {named}")
+    lines += report.problems[:SHOWN]
+    if len(report.problems) > SHOWN:
+        lines.append(f"... and {counted(len(report.problems) - SHOWN, 'more line')}")
+    return "\n".join(one_line(line) for line in lines)
+
+
+def _time(text: str | None) -> datetime | None:
+    return datetime.fromisoformat(local_time(text)) if text else None
+
+
+@contextmanager
+def _written(file: Path) -> Iterator[BinaryIO]:
+    """Standard output, or a new file that appears when it is whole."""
+    if file == STANDARD:
+        yield sys.stdout.buffer
+        return
+    if file.exists():
+        raise GiveUp(f"{file} is there already; choose another name")
+    draft = file.with_name(f"{file.name}{UNFINISHED}")
+    try:
+        with new_file(draft) as out:
+            yield out
+        draft.replace(file)
+    except OSError as problem:
+        raise no_room(problem, file) from problem
+    finally:
+        with suppress(FileNotFoundError):
+            draft.unlink()
+
+
+@contextmanager
+def _read(file: Path) -> Iterator[BufferedReader]:
+    if file == STANDARD:
+        yield cast(BufferedReader, sys.stdin.buffer)
+        return
+    try:
+        content = file.open("rb")
+    except OSError as problem:
+        raise GiveUp(f"{file} cannot be read: {problem.strerror}") from problem
+    with content:
+        yield content

@@ -1,0 +1,97 @@
+"""`anamnesis migrate`: the memory copied into another store, and proven equal."""
+
+from contextlib import closing
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from enum import StrEnum
+from typing import Annotated
+
+import typer
+from pydantic import SecretStr
+from rich.console import Console
+
+from anamnesis_pipeline import settings as settings_file
+from anamnesis_pipeline.commands.copy_progress import shown
+from anamnesis_pipeline.errors import GiveUp
+from anamnesis_pipeline.settings import Settings
+from anamnesis_pipeline.steps.copying import MoveReport, Tell, make_fast, move
+from anamnesis_pipeline.supervisor.up_lock import is_held
+from anamnesis_pipeline.wiring import open_copy, open_store, store_place
+from anamnesis_pipeline.wording import counted
+
+
+class Backend(StrEnum):
+    """Where a memory can be."""
+
+    SQLITE = "sqlite"
+    MONGO = "mongo"
+
+
+@dataclass(frozen=True, slots=True)
+class Migration:
+    """What was copied, from where to where, and when it began. `is_running`: an `anamnesis up` writes to the source."""
+
+    report: MoveReport
+    source: str
+    target: Settings
+    began_at: datetime
+    is_running: bool
+
+
+def migrate(
+    to: Annotated[Backend, typer.Option(help="The store to copy into.")],
+    uri: Annotated[
+        str | None, typer.Option(help="Where MongoDB answers; better as ANAMNESIS_MONGO_URI where it has a password.")
+    ] = None,
+    database: Annotated[str | None, typer.Option(help="Name of the database there.")] = None,
+) -> None:
+    """Copy the memory into another, empty store. The present one stays as it is; an interrupted copy goes on."""
+    with shown(Console(stderr=True)) as tell:
+        done = run_migrate(settings_file.load(), to, tell, uri=uri, database=database)
+    typer.echo(render(done))
+
+
+def run_migrate(
+    settings: Settings, to: Backend, tell: Tell, *, uri: str | None = None, database: str | None = None
+) -> Migration:
+    """Copy the memory of `settings` into another store.
+
+    :raises GiveUp: nothing is stored, the target is the source, or holds another memory.
+    """
+    if not settings.has_store:
+        raise GiveUp(f"nothing is stored in {settings.home} yet; set ANAMNESIS_STORE={to} and start it: anamnesis up")
+    given = {"mongo_uri": SecretStr(uri) if uri else None, "mongo_database": database}
+    target = settings.model_copy(update={"store": str(to)} | {name: value for name, value in given.items() if value})
+    source, place = store_place(settings), store_place(target)
+    if source == place:
+        raise GiveUp(f"the memory is in {place} already; name another store with --to, --uri or --database")
+    began_at, is_running = datetime.now(UTC), is_held(settings.home / "up.lock")
+    with closing(open_store(settings)) as old, closing(open_copy(target)) as new:
+        report = move(old, new, place, tell)
+        make_fast(new, tell)
+    return Migration(report, source, target, began_at, is_running)
+
+
+def render(done: Migration) -> str:
+    """What was copied, and how to switch, for people. Pure."""
+    changes, place = done.report.changes, store_place(done.target)
+    lines = [
+        f"{place} holds what {done.source} held at {done.began_at:%H:%M:%S} UTC: {counted(changes.rows, 'row')}, "
+        f"compared one by one ({changes.written:,} written, {changes.removed:,} removed)."
+    ]
+    if done.is_running:
+        lines.append(
+            "`anamnesis up` is running: what it writes from then on is not in the copy. Stop it and run this command "
+            "again, which only copies what changed; then switch."
+        )
+    variables = [f"ANAMNESIS_STORE={done.target.store}"]
+    if done.target.store == "mongo":
+        variables += [
+            "ANAMNESIS_MONGO_URI to where it answers",
+            f"ANAMNESIS_MONGO_DATABASE={done.target.mongo_database}",
+        ]
+    lines.append(f"To switch: set {', '.join(variables)} (or in config.toml), then start `anamnesis up`.")
+    lines.append(
+        f"{done.source} is as it was: unset them to go back. What is written after the switch is only in {place}."
+    )
+    return "\n".join(lines)

@@ -1,0 +1,149 @@
+"""A backup of a memory, taken while everything runs.
+
+What it holds is of one moment: that of the store's rows. The archive is copied after that: it only grows, and a file is
+copied up to the last frame that the rows know. What would remove archived lines (`forget`, `redact --rescan`) waits
+until the copy is there. `restore.py` makes a memory of it again, in any backend.
+"""
+
+import errno
+import os
+from collections.abc import Iterable, Iterator
+from contextlib import nullcontext, suppress
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+from importlib.metadata import version
+from pathlib import Path
+from typing import BinaryIO
+from uuid import uuid4
+
+from anamnesis_pipeline.errors import AnamnesisError, GiveUp, StoreFull
+from anamnesis_pipeline.sources.archive import Archive
+from anamnesis_pipeline.steps import copying
+from anamnesis_pipeline.steps.backup_file import (
+    BackupWriter,
+    Header,
+    shape_of,
+    writing,
+)
+from anamnesis_pipeline.steps.copying import Tell
+from anamnesis_pipeline.store.base import Store
+from anamnesis_pipeline.store.copy_base import SPACES, Reading, Row, rows_of, tables_of
+from anamnesis_pipeline.store.values import instant
+
+OF_THE_HOME = ("config.toml", "redaction.salt")
+"""Files of a home that a backup holds beside store and archive. All others are made anew (index, Dagster's records of
+runs, logs of the services, hooks, lock), or hold a store.
+"""
+_SPACE_FIELDS = ("key", "variants", "token_dims")
+UNFINISHED = ".unfinished"
+
+
+@dataclass(frozen=True, slots=True)
+class Home:
+    """The folder of everything that is not in the store, and the archive in it."""
+
+    folder: Path
+    archive: Archive
+    archive_dir: Path
+
+
+@dataclass(frozen=True, slots=True)
+class BackupReport:
+    """What a backup holds. `bytes`: of the file."""
+
+    taken_at: datetime
+    rows: int
+    files: int
+    bytes: int
+    problems: list[str]
+
+
+def back_up(
+    store: Store, home: Home, out: Path, backend: str, tell: Tell, *, with_archive: bool = True
+) -> BackupReport:
+    """Write a backup to a file that is not there yet; it appears when it is whole.
+
+    :param backend: the store's name, for whoever looks into the file.
+    :raises GiveUp: the file is there, or cannot be written; or the backend cannot keep one moment for so long.
+    :raises StoreFull: its disk has no room.
+    """
+    _refuse_present(out)
+    draft = out.with_name(f"{out.name}.{os.getpid()}{UNFINISHED}")
+    try:
+        with new_file(draft) as file:
+            with home.archive.alone() if with_archive else nullcontext():
+                report = _write(store, home, file, backend, tell, with_archive=with_archive)
+            file.flush()
+            os.fsync(file.fileno())
+            size = file.tell()
+        _refuse_present(out)  # one may have appeared meanwhile
+        draft.replace(out)
+    except OSError as problem:
+        raise no_room(problem, out) from problem
+    finally:
+        with suppress(FileNotFoundError):
+            draft.unlink()
+    return replace(report, bytes=size)
+
+
+def _refuse_present(out: Path) -> None:
+    if out.exists():
+        raise GiveUp(f"{out} is there already, and no backup is written over another; choose another name")
+
+
+def _write(store: Store, home: Home, file: BinaryIO, backend: str, tell: Tell, *, with_archive: bool) -> BackupReport:
+    ends: dict[str, int] = {}
+    with writing(file) as out:
+        with store.copies.reading() as now:
+            taken_at = datetime.now(UTC)
+            out.begin(_header(now, backend, taken_at, with_archive=with_archive))
+            for table, rows in copying.told(now, tell):
+                out.table(table, _noting_ends(rows, home.archive, ends) if table.name == "frames" else rows)
+        for name in OF_THE_HOME:
+            if (home.folder / name).is_file():
+                out.file(f"home/{name}", home.folder / name)
+        if with_archive:
+            _write_archive(out, home, ends, tell)
+        held = out.manifest
+    return BackupReport(taken_at, sum(rows for rows, _ in held.tables.values()), len(held.files), 0, held.problems)
+
+
+def _header(now: Reading, backend: str, taken_at: datetime, *, with_archive: bool) -> Header:
+    spaces = [{name: row[name] for name in _SPACE_FIELDS} for row in rows_of(now, SPACES)]
+    shape = shape_of(tables_of(spaces))
+    return Header(uuid4().hex, version("anamnesis"), backend, instant(taken_at), spaces, with_archive, shape)
+
+
+def _noting_ends(frames: Iterable[Row], archive: Archive, ends: dict[str, int]) -> Iterator[Row]:
+    """The same rows; `ends` gets the name of each archive file, and how many bytes of it count."""
+    for frame in frames:
+        file = archive.file_of(frame["source"], frame["path"], frame["generation"], frame["revision"])
+        name = f"archive/{file.parent.name}/{file.name}"
+        ends[name] = max(ends.get(name, 0), frame["archive_offset"] + frame["archive_bytes"])
+        yield frame
+
+
+def _write_archive(out: BackupWriter, home: Home, ends: dict[str, int], tell: Tell) -> None:
+    aside = {f"archive/{file.parent.name}/{file.name}": None for file in home.archive.kept_aside()}
+    wanted: dict[str, int | None] = {**ends, **aside}
+    for done, (name, end) in enumerate(sorted(wanted.items()), start=1):
+        try:
+            size = out.file(name, home.archive_dir / name.removeprefix("archive/"), end)
+        except FileNotFoundError:
+            size = 0
+        if end is not None and size < end:
+            out.manifest.problems.append(f"{name} has {size:,} of the {end:,} bytes that the store knows")
+        tell("archive", done, len(wanted))
+
+
+def new_file(path: Path) -> BinaryIO:
+    """An empty file that only its owner may read."""
+    path.unlink(missing_ok=True)
+    return os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb")
+
+
+def no_room(problem: OSError, path: Path) -> AnamnesisError:
+    """Our error for one of the system, met while `path` was written."""
+    if problem.errno in {errno.ENOSPC, errno.EDQUOT}:
+        return StoreFull(f"no room to write {path}: {problem.strerror}; free some, then try again")
+    return GiveUp(f"{path} cannot be written: {problem.strerror}")

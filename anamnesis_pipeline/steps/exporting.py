@@ -1,0 +1,100 @@
+"""Episodes as JSON lines that anything can read (docs/export-format.md), and back."""
+
+import gzip
+import io
+import json
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, BinaryIO
+
+import zstandard
+
+from anamnesis_pipeline.errors import GiveUp
+from anamnesis_pipeline.model import Episode, Where
+from anamnesis_pipeline.store.base import Store
+
+SCHEMA = "anamnesis.episode/1"
+"""Stands in every line, so that each says by itself what it is."""
+PAGE = 200
+_ZSTD, _GZIP = b"\x28\xb5\x2f\xfd", b"\x1f\x8b"
+
+
+def export(store: Store, where: Where, out: BinaryIO) -> int:
+    """Write the episodes that pass the filter, the oldest first, one a line; returns how many.
+
+    What is written meanwhile may be among them or not; none is written twice, or half.
+    """
+    count, cursor = 0, None
+    while True:
+        page = store.episodes.page(where, PAGE, cursor, oldest_first=True)
+        for episode in page.items:
+            out.write(line_of(episode))
+        count += len(page.items)
+        if (cursor := page.next_cursor) is None:
+            return count
+
+
+def line_of(episode: Episode) -> bytes:
+    """One episode as a line of UTF-8. Pure."""
+    return json.dumps(body_of(episode), ensure_ascii=False, separators=(",", ":")).encode() + b"\n"
+
+
+def body_of(episode: Episode) -> dict[str, Any]:
+    """The fields of a line; each is explained in docs/export-format.md. Pure."""
+    return {
+        "schema": SCHEMA,
+        "episode_id": episode.episode_id,
+        "timestamp": episode.timestamp.isoformat(),
+        "instance": episode.instance,
+        "project": episode.project,
+        "kind": episode.kind,
+        "summary": episode.summary,
+        "raw_exchange": episode.raw_exchange,
+        "tags": list(episode.tags),
+        "status": episode.status,
+        "superseded_by": episode.superseded_by,
+        "superseded_at": episode.superseded_at.isoformat() if episode.superseded_at else None,
+        "source": episode.source,
+        "machine": episode.machine,
+        "path": episode.path,
+        "session_id": episode.session_id,
+        "message_ids": list(episode.message_ids),
+        "message_keys": list(episode.message_keys),
+        "metadata": dict(episode.metadata),
+        "retrieval_count": episode.retrieval_count,
+        "last_retrieved": episode.last_retrieved.isoformat() if episode.last_retrieved else None,
+    }
+
+
+@contextmanager
+def packing(out: BinaryIO, name: str) -> Iterator[BinaryIO]:
+    """What is written into it goes into `out`, compressed as the name of the file says: `.zst`, `.gz`, or not."""
+    if name.endswith(".zst"):
+        with zstandard.ZstdCompressor(level=3, write_checksum=True).stream_writer(out, closefd=False) as packed:
+            yield packed
+    elif name.endswith(".gz"):
+        with gzip.GzipFile(fileobj=out, mode="wb") as zipped:
+            yield zipped  # type: ignore[misc]
+    else:
+        yield out
+
+
+@contextmanager
+def unpacking(packed: io.BufferedReader, path: Path) -> Iterator[BinaryIO]:
+    """The lines in a stream, which is compressed or not: its first bytes say how.
+
+    :raises GiveUp: the compressed stream is damaged.
+    """
+    begin = packed.peek(4)[:4]
+    try:
+        if begin == _ZSTD:
+            with zstandard.ZstdDecompressor().stream_reader(packed, read_across_frames=True) as content:
+                yield io.BufferedReader(content, 1 << 20)
+        elif begin[:2] == _GZIP:
+            with gzip.GzipFile(fileobj=packed) as content:
+                yield content  # type: ignore[misc]
+        else:
+            yield packed
+    except (zstandard.ZstdError, gzip.BadGzipFile, EOFError) as problem:
+        raise GiveUp(f"{path} is damaged: {problem}; what came before is imported") from problem

@@ -1,0 +1,170 @@
+"""Logs, and versions of documents, written back from the archive, line by line."""
+
+import os
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path, PurePosixPath
+
+from anamnesis_pipeline.documents.languages import CONVERTED, format_of
+from anamnesis_pipeline.errors import GiveUp
+from anamnesis_pipeline.model import FileCursor, Source
+from anamnesis_pipeline.sources.archive import Archive
+from anamnesis_pipeline.steps.archived import archived_lines
+from anamnesis_pipeline.steps.crawl import folder_of
+from anamnesis_pipeline.steps.documents import holds_documents
+from anamnesis_pipeline.store.base import Store
+from anamnesis_pipeline.store.forget_base import Selection
+
+EVERY = -1
+"""Asks for every generation of a file, not only the latest."""
+
+
+@dataclass(frozen=True, slots=True)
+class Extractable:
+    """One generation of an archived file, and where it goes, relative to the folder that is asked for."""
+
+    cursor: FileCursor
+    generation: int
+    target: str
+
+
+@dataclass(frozen=True, slots=True)
+class ExtractReport:
+    """What was written."""
+
+    files: int
+    lines: int
+    bytes: int
+
+
+def extractable(
+    store: Store,
+    *,
+    session_id: str = "",
+    source: str = "",
+    path: str = "",
+    generation: int | None = None,
+) -> list[Extractable]:
+    """The archived files of a session, of a source, or at or below a path as on the source's machine; all when
+    nothing is given.
+
+    Files lie as at the source: `<project folder>/<path>`, below the source's key where two sources have a folder of
+    the same name. Former generations, if asked for, get `.generation-<N>` before their suffix.
+
+    :param generation: None: the latest of each file that has lines; `EVERY`; or the number.
+    """
+    sources = {s.key: s for s in store.ingest.sources() if not source or s.key == source}
+    documents = {key for key, found in sources.items() if holds_documents(found)}
+    labels = _labels(sources.values())
+    wanted = _wanted(store, sources, session_id, path)
+    return [
+        Extractable(cursor, number, _target(labels[cursor.source], name, number, latest))
+        for cursor in wanted
+        for name in [_name_of_text(cursor.path) if cursor.source in documents else cursor.path]
+        if (present := _generations(store, cursor))
+        for latest in [present[-1]]
+        for number in _chosen(present, generation)
+    ]
+
+
+def extract(store: Store, archive: Archive, wanted: Sequence[Extractable], to: Path, *, force: bool) -> ExtractReport:
+    """Write files below `to`, each in one step. Nothing is written if a file is there already, unless `force`.
+
+    :raises GiveUp: a file is there already or cannot be written, or a name leads out of `to`.
+    :raises StoreCorrupt: the archive is damaged; what was written before stays.
+    """
+    targets = [_inside(to, item.target) for item in wanted]
+    present = [target for target in targets if target.exists()]
+    if present and not force:
+        raise GiveUp(
+            f"{len(present)} of {len(targets)} files are there already, e.g. {present[0]}; nothing was written. "
+            f"Choose another folder, or overwrite them with --force"
+        )
+    lines = size = 0
+    for item, target in zip(wanted, targets, strict=True):
+        count, length = _write(store, archive, item, target)
+        lines, size = lines + count, size + length
+    return ExtractReport(len(targets), lines, size)
+
+
+def _wanted(store: Store, sources: dict[str, Source], session_id: str, path: str) -> Iterator[FileCursor]:
+    parts = store.forgetting.matching(Selection(session_id=session_id)) if session_id else []
+    of_session = {(part.source, part.path) for part in store.forgetting.parts(parts)}
+    for source in sources.values():
+        for cursor in store.ingest.cursors(source.key).values():
+            if session_id and (cursor.source, cursor.path) not in of_session and not names(cursor.path, session_id):
+                continue
+            if path and not is_below(f"{folder_of(source)}/{cursor.path}", path):
+                continue
+            yield cursor
+
+
+def names(path: str, session_id: str) -> bool:
+    """Whether a log's path says that it belongs to a session: its own file, or one in its folder."""
+    parts = PurePosixPath(path).parts
+    return session_id in parts or parts[-1].partition(".jsonl")[0] == session_id
+
+
+def is_below(path: str, place: str) -> bool:
+    """Whether `path` is the file `place`, or lies in the folder `place`."""
+    return path == place or path.startswith(f"{place.rstrip('/')}/")
+
+
+def _labels(sources: Iterable[Source]) -> dict[str, str]:
+    """Source -> the folder its files go to."""
+    folders = {s.key: s.folder if s.folder not in {"", "."} else PurePosixPath(s.root).name for s in sources}
+    shared = Counter(folders.values())
+    return {key: folder if folder and shared[folder] == 1 else key for key, folder in folders.items()}
+
+
+def _name_of_text(path: str) -> str:
+    """Of a document of a format that is no text only its text is kept."""
+    return f"{path}.md" if format_of(path) in CONVERTED else path
+
+
+def _generations(store: Store, cursor: FileCursor) -> list[int]:
+    """Those that hold lines, in order."""
+    return [n for n in range(cursor.generation + 1) if store.ingest.frames(cursor.source, cursor.path, n)]
+
+
+def _chosen(present: Sequence[int], generation: int | None) -> list[int]:
+    if generation is None:
+        return [present[-1]]
+    return [number for number in present if generation in (EVERY, number)]
+
+
+def _target(folder: str, path: str, generation: int, latest: int) -> str:
+    place = PurePosixPath(folder, path)
+    return str(place if generation == latest else place.with_suffix(f".generation-{generation}{place.suffix}"))
+
+
+def _inside(to: Path, target: str) -> Path:
+    if ".." in PurePosixPath(target).parts:
+        raise GiveUp(f"{target!r} leads out of {to}; extract this source by itself and look at its paths")
+    return to / target
+
+
+def _for_me_alone(path: str, flags: int) -> int:
+    """A log may say anything; Claude Code's own are readable by their owner only, too."""
+    return os.open(path, flags, 0o600)
+
+
+def _write(store: Store, archive: Archive, item: Extractable, target: Path) -> tuple[int, int]:
+    """Lines and bytes written."""
+    draft, count = target.with_name(f"{target.name}.extracting"), 0
+    archived = archived_lines(store, archive, item.cursor.source, item.cursor.path, item.generation)
+    try:
+        target.parent.mkdir(parents=True, exist_ok=True)
+        with open(draft, "w", encoding="utf-8", errors="surrogatepass", newline="\n", opener=_for_me_alone) as out:
+            for count, line in enumerate(archived, start=1):  # noqa: B007
+                out.write(f"{line}\n")
+            size = out.tell()
+        draft.replace(target)
+    except OSError as problem:
+        raise GiveUp(
+            f"{target} cannot be written: {problem.strerror}; free some room, or choose another folder"
+        ) from problem
+    finally:
+        draft.unlink(missing_ok=True)
+    return count, size
