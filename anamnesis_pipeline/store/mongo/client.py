@@ -7,7 +7,8 @@ looks at one collection before it writes another holds. (Snapshot isolation alon
 
 import os
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from typing import Any, TypeVar
 
 from pymongo import MongoClient, ReturnDocument
@@ -16,7 +17,7 @@ from pymongo.errors import ConfigurationError, InvalidURI
 from pymongo.read_concern import ReadConcern
 from pymongo.write_concern import WriteConcern
 
-from anamnesis_pipeline.errors import BadSetting, GiveUp
+from anamnesis_pipeline.errors import BadSetting, GiveUp, StoreBusy
 from anamnesis_pipeline.store.mongo.collections import Collection, Document
 from anamnesis_pipeline.store.mongo.translation import translated
 
@@ -25,6 +26,9 @@ SELECTION_TIMEOUT_MS = 10_000
 SOCKET_TIMEOUT_MS = 60_000
 """No answer of a server may take longer; a transaction may not either (`transactionLifetimeLimitSeconds`)."""
 CONNECT_TIMEOUT_MS = 5_000
+TURN_TIMEOUT_S = 130.0
+"""How long a thread waits for others of its process: somewhat longer than the driver tries a transaction again (120 s).
+"""
 
 T = TypeVar("T")
 
@@ -94,12 +98,29 @@ class Database:
 
         :raises StoreBusy: others had the turn for as long as a call may take, or there is no primary.
         """
-        with translated(self.place), self._turn, self._current().start_session() as session:
+        client = self._current()
+        with translated(self.place), self._own_turn(), client.start_session() as session:
             return session.with_transaction(
                 lambda held: self._in_turn(held, work),
                 read_concern=ReadConcern("snapshot"),
                 write_concern=WriteConcern("majority"),
             )
+
+    @contextmanager
+    def _own_turn(self) -> Iterator[None]:
+        """One thread of this process writes at a time; the others need not ask the server whether it is their turn.
+
+        :raises StoreBusy: others had the turn for too long, as they have where the server does not answer.
+        """
+        turn = self._turn
+        if not turn.acquire(timeout=TURN_TIMEOUT_S):
+            raise StoreBusy(
+                f"{self.place}: another write of this process did not end in {TURN_TIMEOUT_S:.0f} s; try again"
+            )
+        try:
+            yield
+        finally:
+            turn.release()
 
     def _in_turn(self, session: ClientSession, work: Callable[[Tables], T]) -> T:
         tables = Tables(self._current(), self.name, session)
