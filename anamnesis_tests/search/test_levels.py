@@ -97,8 +97,11 @@ def test_an_empty_space_is_not_measured(store: Store) -> None:
 
 
 def test_the_level_is_kept_with_the_space_and_goes_with_it(measured: Memory) -> None:
-    kept = stored_level(measured.store, SPACE)
-    assert kept == measure_level(measured.store, SPACE, embed_query)
+    kept, again = stored_level(measured.store, SPACE), measure_level(measured.store, SPACE, embed_query)
+    assert kept is not None
+    assert again is not None
+    assert (kept.means, kept.unknown) == (pytest.approx(again.means), again.unknown)
+    assert kept.spreads == pytest.approx(again.spreads, abs=1e-6)
     forget_space(measured.store, SPACE.key)
     assert stored_level(measured.store, SPACE) is None
 

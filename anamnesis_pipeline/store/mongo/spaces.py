@@ -215,7 +215,7 @@ def _delete(tables: Tables, name: str, where: Filter) -> None:
 
 def _make_collections(tables: Tables, key: str) -> None:
     tables[vectors_name(key)].make([([(field, 1)], False, {}) for field in ("seq", "episode_id")])
-    tables[tokens_name(key)].make([])
+    tables[tokens_name(key)].make([([("tokens", 1)], False, {})])
 
 
 def _to_be_indexed(tables: Tables, key: str, only_from: str | None) -> SpaceDoc | None:
