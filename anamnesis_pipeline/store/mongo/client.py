@@ -153,5 +153,5 @@ class Database:
                 connectTimeoutMS=CONNECT_TIMEOUT_MS,
                 socketTimeoutMS=SOCKET_TIMEOUT_MS,
             )
-        except (InvalidURI, ConfigurationError) as exc:
+        except (InvalidURI, ConfigurationError, ValueError) as exc:  # the last: of a port
             raise BadSetting(f"mongo_uri is none that MongoDB's client takes: {exc}") from exc
