@@ -165,12 +165,12 @@ def test_the_files_of_a_folder_that_was_removed_are_gone_and_that_is_no_problem(
     assert not memory.cursor().gone
 
 
-@pytest.mark.parametrize("place", ["a file", "a link that leads nowhere"])
-def test_nothing_is_taken_for_gone_when_the_folder_cannot_be_listed(memory, place):
+@pytest.mark.parametrize("instead", ["a file", "a link that leads nowhere"])
+def test_nothing_is_taken_for_gone_when_the_folder_cannot_be_listed(memory, instead):
     memory.append(f"{line(1)}\n")
     memory.crawl()
     os.rename(memory.folder, memory.base / "unmounted")
-    if place == "a file":
+    if instead == "a file":
         memory.folder.write_text("in its place")
     else:
         memory.folder.symlink_to(memory.base / "nowhere")
