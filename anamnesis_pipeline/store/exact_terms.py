@@ -18,7 +18,7 @@ def exact_terms(text: str) -> str:
     and the like; each of these is followed by its pieces at ``. _ - / :``, and, when there are more than two, by the
     neighbouring pieces in pairs, with which `billing.py` is found in `src/billing.py:44`.
     """
-    return " ".join(term for token in text.lower().split() for term in _terms_of(_OUTER.sub("", token)))
+    return " ".join(term for token in text.lower().split() for term in _terms_of(_trimmed(token)))
 
 
 def exact_phrases(word: str) -> list[str]:
@@ -30,6 +30,10 @@ def exact_phrases(word: str) -> list[str]:
             if pairs := _pairs(trimmed):
                 phrases.append(" ".join(pairs))
     return phrases
+
+
+def _trimmed(token: str) -> str:
+    return token if token.isalnum() else _OUTER.sub("", token)  # most are, and need no look for marks
 
 
 def _terms_of(token: str) -> list[str]:

@@ -105,6 +105,7 @@ def _insert(tables: Tables, fresh: Sequence[tuple[Wish, Passage]]) -> None:
         return
     first = tables.next_number("passages", len(fresh))
     seq = tables.next_number(seq_counter("passages"), len(fresh))
+    facets = {wish.episode["_id"]: facets_of(wish.episode) for wish, _ in fresh}
     tables["passages"].write([
         InsertOne({
             "_id": first + n,
@@ -114,7 +115,7 @@ def _insert(tables: Tables, fresh: Sequence[tuple[Wish, Passage]]) -> None:
             "message_ids": list(passage.message_ids),
             "terms": exact_terms(passage.text),
             "seq": seq + n,
-            **facets_of(wish.episode),
+            **facets[wish.episode["_id"]],
         })
         for n, (wish, passage) in enumerate(fresh)
     ])  # fmt: skip
