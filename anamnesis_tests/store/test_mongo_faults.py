@@ -1,0 +1,399 @@
+"""What goes wrong on the way to MongoDB is told in our errors, loses nothing, and is over when the server is back."""
+
+import inspect
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import closing, suppress
+from typing import Any
+
+import pymongo
+import pytest
+from pymongo import errors
+from pymongo.errors import (
+    BulkWriteError,
+    ConnectionFailure,
+    DocumentTooLarge,
+    ExecutionTimeout,
+    OperationFailure,
+    PyMongoError,
+    WTimeoutError,
+)
+
+from anamnesis_pipeline.errors import AnamnesisError, GiveUp, StoreBusy, StoreFull
+from anamnesis_pipeline.store.base import Store
+from anamnesis_pipeline.store.exclusion_base import BuriedSection
+from anamnesis_pipeline.store.mongo import client
+from anamnesis_pipeline.store.mongo.client import Database, Tables
+from anamnesis_pipeline.store.mongo.opening import open_mongo
+from anamnesis_pipeline.store.mongo.translation import our_error, translated
+from anamnesis_pipeline.summary_model import LlmBudget, LlmUse
+from anamnesis_tests.mongo_server.server import LoopbackServer
+from anamnesis_tests.store.samples import DAY, episode, parsed, part, passages, segment
+from anamnesis_tests.store.test_contract_documents import commit, section
+
+NAME = "faults"
+STEPPED_DOWN, WRITE_CONFLICT, DISK_FULL, UNAUTHORIZED = 189, 112, 14031, 13
+DAY_OF_CALLS = "2026-03-01"
+
+
+@pytest.fixture(autouse=True)
+def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nobody waits for long."""
+    monkeypatch.setattr(client, "SELECTION_TIMEOUT_MS", 1_500)
+    monkeypatch.setattr(client, "SOCKET_TIMEOUT_MS", 1_000)
+
+
+@pytest.fixture
+def server() -> Iterator[LoopbackServer]:
+    with LoopbackServer() as running:
+        yield running
+
+
+@pytest.fixture
+def store(server: LoopbackServer) -> Iterator[Store]:
+    with closing(open_mongo(server.uri, NAME, wait_s=20)) as opened:
+        yield opened
+
+
+@pytest.fixture
+def database(store: Store, server: LoopbackServer) -> Iterator[Database]:
+    with closing(Database(server.uri, NAME)) as opened:
+        yield opened
+
+
+def everything(database: Database) -> dict[str, Any]:
+    """All that is stored, but for the numbers that are taken."""
+    return database.read(
+        lambda tables: {
+            name: tables[name].find({}, order=[("_id", 1)]) for name in tables.names() - {"counters", "writer"}
+        }
+    )
+
+
+# --- the server is gone ----------------------------------------------------------------------------------
+
+
+def test_what_is_asked_while_the_server_is_gone_is_told_and_answered_when_it_is_back(
+    store: Store, server: LoopbackServer
+) -> None:
+    store.settings.set("a", 1)
+    server.vanish()
+    with pytest.raises(StoreBusy, match=r"MongoDB 127.0.0.1.* does not answer.*asked again with the next call"):
+        store.settings.get("a")
+    with pytest.raises(StoreBusy, match="does not answer"), pymongo.timeout(2):
+        store.settings.set("a", 2)
+    server.come_back()
+    assert store.settings.get("a") == 1
+    store.settings.set("a", 2)
+    assert store.settings.get("a") == 2
+
+
+def test_a_write_outlasts_a_server_that_is_gone_for_a_while(store: Store, server: LoopbackServer) -> None:
+    parsed(store, part(segment("m1")))
+    server.vanish()
+    back = threading.Timer(2.5, server.come_back)
+    back.start()
+    store.forgetting.bury({"a": ["k1"]})
+    back.join()
+    assert store.forgetting.forgotten(["k1"]) == {"k1"}
+    assert len(store.forgetting.parts_after("", 9)) == 1
+
+
+def test_writers_that_wait_for_one_that_gets_no_answer_give_up_too(
+    store: Store, server: LoopbackServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(client, "TURN_TIMEOUT_S", 0.2)
+    server.vanish()
+
+    def waiting() -> None:
+        with suppress(StoreBusy), pymongo.timeout(3):
+            store.settings.set("a", 1)
+
+    first = threading.Thread(target=waiting)
+    first.start()
+    time.sleep(0.3)
+    with pytest.raises(StoreBusy, match="another write of this process"):
+        store.settings.set("b", 1)
+    first.join()
+
+
+# --- another primary -------------------------------------------------------------------------------------
+
+
+def test_a_transaction_in_whose_midst_the_primary_steps_down_is_done_again_and_once(
+    database: Database, server: LoopbackServer
+) -> None:
+    runs = []
+
+    def work(tables: Tables) -> None:
+        tables["settings"].insert([{"name": f"n{len(runs)}", "value": "1"}])
+        runs.append(1)
+        if len(runs) == 1:
+            server.step_down()
+        tables["settings"].upsert({"name": "both"}, {"$set": {"value": "1"}})
+
+    database.write(work)
+    names = database.read(lambda tables: [each["name"] for each in tables["settings"].find({"value": "1"})])
+    assert (len(runs), sorted(names)) == (2, ["both", "n1"])
+
+
+WRITES: dict[str, Callable[[Store], Any]] = {
+    "documents": lambda store: commit(store, section("One", "first"), section("Two", "second")),
+    "graves": lambda store: store.forgetting.bury({"a": ["k1", "k2"], "b": []}),
+    "sections": lambda store: store.exclusion.bury_sections([BuriedSection("a", "s", "p", "q", b"")]),
+    "questions": lambda store: store.queries.note("which port", {}, [], DAY),
+    "episodes": lambda store: store.episodes.put([(episode("e"), passages("one", "two"))]),
+    "calls": lambda store: store.llm.reserve("c", DAY_OF_CALLS, "b", "m", LlmUse(1, 2, 3, 0.5), LlmBudget()),
+    "replies": lambda store: store.llm.put_reply("k", "told", "b", "m"),
+}
+
+
+MADE: dict[str, dict[str, int]] = {
+    "documents": {"files": 1, "parts": 2, "sightings": 2}, "graves": {"tombstones": 2, "tombstone_keys": 2},
+    "sections": {"buried_sections": 1}, "questions": {"query_log": 1},
+    "episodes": {"episodes": 1, "passages": 2, "events": 1}, "calls": {"llm_calls": 1}, "replies": {"llm_replies": 1},
+}  # fmt: skip
+"""What each makes, by collection."""
+FAULTS: dict[str, Callable[[LoopbackServer], Any]] = {
+    "no commit": lambda server: server.faults.add("commitTransaction", drop="before"),
+    "no answer": lambda server: server.faults.add("commitTransaction", drop="after"),
+    "a slow answer": lambda server: server.faults.add("commitTransaction", delay_s=1.5),
+    "a conflict": lambda server: server.faults.add(
+        "commitTransaction", error=WRITE_CONFLICT, labels=("TransientTransactionError",)
+    ),
+    "another primary": lambda server: step_down_at(server, "commitTransaction"),
+}
+
+
+def step_down_at(server: LoopbackServer, command: str) -> None:
+    """Let the primary step down when the next such command comes."""
+    meeting, done = server.faults.meeting, []
+
+    def first(name: str) -> Any:
+        if name == command and not done:
+            done.append(name)
+            server.step_down()
+        return meeting(name)
+
+    server.faults.meeting = first  # type: ignore[method-assign]
+
+
+@pytest.mark.parametrize("fault", sorted(FAULTS))
+@pytest.mark.parametrize("write", sorted(WRITES))
+def test_what_is_written_once_is_there_once_whatever_befalls_its_commit(
+    store: Store, database: Database, server: LoopbackServer, write: str, fault: str
+) -> None:
+    commit(store, section("Zero", "zeroth", path="z.md"), path="z.md")
+    fresh = everything(database)
+    FAULTS[fault](server)
+    WRITES[write](store)
+    server.faults.clear()
+    once = everything(database)
+    assert {name: len(once[name]) - len(rows) for name, rows in fresh.items() if once[name] != rows} == MADE[write]
+
+
+@pytest.mark.parametrize("kind", ["find", "aggregate"])
+def test_a_read_in_whose_midst_the_primary_steps_down_is_asked_of_the_next(
+    store: Store, server: LoopbackServer, kind: str
+) -> None:
+    store.llm.reserve("c", DAY_OF_CALLS, "b", "m", LlmUse(1), LlmBudget())
+    step_down_at(server, kind)
+    assert store.llm.used(DAY_OF_CALLS).calls == 1
+    assert store.settings.get("none") is None
+
+
+# --- no room ---------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("write", sorted(WRITES))
+def test_a_full_server_is_told_as_such_and_nothing_is_half_written(
+    store: Store, database: Database, server: LoopbackServer, write: str
+) -> None:
+    commit(store, section("Zero", "zeroth"))
+    before = everything(database)
+    server.faults.disk_is_full = True
+    with pytest.raises(StoreFull, match=r"no room to write.*nothing was half written"):
+        WRITES[write](store)
+    assert everything(database) == before
+    server.faults.clear()
+    WRITES[write](store)
+    assert everything(database) != before
+
+
+@pytest.mark.parametrize("passed", range(6))
+def test_a_server_that_gets_full_in_the_midst_of_a_write_keeps_none_of_it(
+    store: Store, database: Database, server: LoopbackServer, passed: int
+) -> None:
+    before = everything(database)
+    fault = server.faults.add("insert", "update", skip=passed, error=DISK_FULL)
+    with suppress(StoreFull):
+        store.episodes.put([(episode("e"), passages("one", "two"))])
+    assert (everything(database) == before) == bool(fault.met)
+
+
+# --- refusals --------------------------------------------------------------------------------------------
+
+
+def test_wrong_credentials_are_told_at_once_and_without_the_password(server: LoopbackServer) -> None:
+    with LoopbackServer(user="ann", password="right") as guarded:
+        wrong = guarded.uri.replace("mongodb://", "mongodb://ann:marmalade@")
+        began = time.monotonic()
+        with pytest.raises(GiveUp, match=r"refuses the user.*check ANAMNESIS_MONGO_URI") as refused:
+            open_mongo(wrong, NAME, wait_s=30)
+        assert time.monotonic() - began < 10
+        assert "marmalade" not in str(refused.value)
+        right = guarded.uri.replace("mongodb://", "mongodb://ann:right@")
+        open_mongo(right, NAME, wait_s=30).close()
+
+
+def test_a_user_who_may_only_read_is_told_so(store: Store, server: LoopbackServer) -> None:
+    server.faults.add("update", "insert", error=UNAUTHORIZED, times=None)
+    with pytest.raises(GiveUp, match="what it may do"):
+        store.settings.set("a", 1)
+    assert store.settings.get("a") is None
+
+
+def test_a_server_that_is_in_no_replica_set_is_refused_with_what_to_do() -> None:
+    with LoopbackServer(replica_set=None) as alone, pytest.raises(GiveUp, match="start it with --replSet"):
+        open_mongo(alone.uri, NAME, wait_s=5)
+
+
+def test_a_document_that_is_too_large_is_told_with_its_collection_and_nothing_of_it_stays() -> None:
+    with (
+        LoopbackServer(max_document_bytes=300_000) as small,
+        closing(open_mongo(small.uri, NAME, wait_s=20)) as store,
+    ):
+        large = "walrus " * 60_000
+        with pytest.raises(GiveUp, match=r"one document for episodes has more than the 16 MB.*split the text"):
+            store.episodes.put([(episode("e", raw_exchange=large), passages("one"))])
+        with pytest.raises(GiveUp, match="for llm_replies"):
+            store.llm.put_reply("k", large, "b", "m")
+        assert store.episodes.get(["e"]) == {}
+        assert store.episodes.passages_of("e") == []
+        assert store.episodes.put([(episode("e"), passages("one"))]).created == 1
+
+
+def test_a_document_of_more_than_16_mb_is_told_before_it_is_sent(store: Store) -> None:
+    with pytest.raises(GiveUp, match=r"one document for llm_replies has more than the 16 MB it may \(.*too large\)"):
+        store.llm.put_reply("k", "x" * 17_000_000, "b", "m")
+    assert store.llm.replies(["k"]) == {}
+
+
+# --- two writers -----------------------------------------------------------------------------------------
+
+
+def test_two_that_start_at_once_on_an_empty_database_both_open(server: LoopbackServer) -> None:
+    found: list[Store | BaseException] = []
+
+    def start() -> None:
+        try:
+            found.append(open_mongo(server.uri, "new", wait_s=30))
+        except BaseException as exc:
+            found.append(exc)
+
+    threads = [threading.Thread(target=start) for _ in range(3)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    stores = [each for each in found if isinstance(each, Store)]
+    assert [each for each in found if not isinstance(each, Store)] == []
+    assert len({store.exclusion.secret() for store in stores}) == 1
+    for store in stores:
+        store.close()
+
+
+def test_two_writers_of_the_same_new_rows_see_one_of_each(store: Store, server: LoopbackServer) -> None:
+    with closing(open_mongo(server.uri, NAME, wait_s=20)) as other:
+        problems: list[BaseException] = []
+
+        def write(each: Store) -> None:
+            try:
+                for n in range(10):
+                    each.llm.put_reply(f"k{n}", "told", "b", "m")
+                    each.forgetting.bury({f"e{n}": [f"m{n}"]})
+                    each.episodes.put([(episode(f"e-{n}"), passages("one"))])
+            except BaseException as exc:
+                problems.append(exc)
+
+        threads = [threading.Thread(target=write, args=(each,)) for each in (store, other)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        assert problems == []
+        for each in (store, other):
+            assert len(each.forgetting.replies_after("", 99)) == 10
+            assert len(each.exclusion.tombstones(99)) == 10
+            assert len(each.episodes.get([f"e-{n}" for n in range(10)])) == 10
+
+
+# --- slow answers ----------------------------------------------------------------------------------------
+
+
+def test_an_answer_that_takes_too_long_is_told_and_the_next_one_comes(store: Store, server: LoopbackServer) -> None:
+    store.settings.set("a", 1)
+    server.faults.add("find", delay_s=1.5, times=2)  # the driver asks twice
+    with pytest.raises(StoreBusy, match=r"does not answer.*timed out"):
+        store.settings.get("a")
+    assert store.settings.get("a") == 1
+
+
+# --- every error of the driver ---------------------------------------------------------------------------
+
+
+MISTAKES_OF_OURS = {
+    "CollectionInvalid", "ConfigurationError", "DuplicateKeyError", "EncryptedCollectionError", "EncryptionError",
+    "InvalidDocument", "InvalidName", "InvalidOperation", "InvalidURI", "OperationFailure", "PyMongoError",
+    "ProtocolError", "WriteConcernError", "WriteError", "BulkWriteError", "ClientBulkWriteException",
+    "CursorNotFound",
+}  # fmt: skip
+"""Of these it depends on the code, or only a mistake in this package can cause them; what `mongo_uri` may cause is told
+where the client is made.
+"""
+
+
+def test_every_error_of_the_driver_is_ours_or_known_to_be_a_mistake() -> None:
+    classes = [each for _, each in inspect.getmembers(errors, inspect.isclass) if issubclass(each, Exception)]
+    theirs = [each for each in classes if issubclass(each, PyMongoError | DocumentTooLarge)]
+    told = {
+        each.__name__
+        for each in theirs
+        if issubclass(each, ConnectionFailure | ExecutionTimeout | WTimeoutError | DocumentTooLarge)
+    }
+    assert {each.__name__ for each in theirs} - told <= MISTAKES_OF_OURS
+    for each in theirs:
+        if each.__name__ in told:
+            error = each("problem", 50) if issubclass(each, OperationFailure) else each("problem")
+            assert isinstance(our_error("here", error), AnamnesisError), each
+
+
+@pytest.mark.parametrize(
+    ("code", "kind"),
+    [(DISK_FULL, StoreFull), (12501, StoreFull), (371, StoreFull), (18, GiveUp), (UNAUTHORIZED, GiveUp),
+     (8000, GiveUp), (10334, GiveUp), (17419, GiveUp), (WRITE_CONFLICT, StoreBusy), (STEPPED_DOWN, StoreBusy),
+     (10107, StoreBusy), (13435, StoreBusy), (91, StoreBusy), (50, StoreBusy), (251, StoreBusy), (246, StoreBusy),
+     (290, StoreBusy), (43, StoreBusy), (2, None), (121, None), (11000, None)],
+)  # fmt: skip
+def test_a_code_means_the_same_of_a_command_and_of_one_write_in_a_bulk(code: int, kind: type | None) -> None:
+    alone = OperationFailure("problem", code)
+    bulk = BulkWriteError({"writeErrors": [{"index": 0, "code": code, "errmsg": "problem"}]})
+    for error in (alone, bulk):
+        found = our_error("here", error)
+        assert type(found) is (kind or type(None))
+        assert found is None or "problem" in str(found)
+
+
+def test_a_quota_of_atlas_is_a_full_store() -> None:
+    error = OperationFailure("you are over your space quota, using 513 MB of 512 MB", 8000)
+    assert isinstance(our_error("here", error), StoreFull)
+
+
+def test_what_is_told_names_no_server_but_ours() -> None:
+    error = errors.ServerSelectionTimeoutError("a:1: refused, Timeout: 2.0s, Topology Description: <all of it>")
+    with pytest.raises(StoreBusy) as told, translated("MongoDB a:1/x"):
+        raise error
+    assert str(told.value) == (
+        "MongoDB a:1/x does not answer (a:1: refused, Timeout: 2.0s); it is asked again with the next call"
+    )
