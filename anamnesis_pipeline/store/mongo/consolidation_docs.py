@@ -111,7 +111,10 @@ def release(tables: Tables, canonicals: Collection[str]) -> None:
         return
     revive(tables, members)
     tables["consolidated"].delete(where)
-    note(tables, tables["episodes"].values("session_id", {"_id": {"$in": sorted(members)}}))
+    note(
+        tables,
+        {each["session_id"] for each in tables["episodes"].find({"_id": {"$in": sorted(members)}}, ("session_id",))},
+    )
 
 
 def undo(tables: Tables, episode_ids: Sequence[str]) -> None:

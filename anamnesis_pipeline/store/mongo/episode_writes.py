@@ -165,7 +165,7 @@ def _drop_outdated_merges(tables: Tables, texts: Mapping[str, str]) -> None:
 
 def _forget_questions(tables: Tables, episode_ids: Sequence[str]) -> None:
     """They may say what the episodes said."""
-    numbers = tables["query_results"].values("number", {"episode_id": {"$in": list(episode_ids)}})
-    if numbers:
+    found = tables["query_results"].find({"episode_id": {"$in": list(episode_ids)}}, ("number",))
+    if found:
         for name in ("query_log", "query_results"):
-            tables[name].delete({"number": {"$in": numbers}})
+            tables[name].delete({"number": {"$in": sorted({each["number"] for each in found})}})
