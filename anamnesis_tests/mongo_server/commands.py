@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 from bson import Binary
 
 from anamnesis_tests.mongo_server import admin_commands, read_commands, write_commands
+from anamnesis_tests.mongo_server.documented import hold_to_documentation
 from anamnesis_tests.mongo_server.members import Member
 from anamnesis_tests.mongo_server.refusals import RETRYABLE, TRANSIENT, Refusal
 from anamnesis_tests.mongo_server.requests import Request
@@ -14,6 +15,7 @@ from anamnesis_tests.mongo_server.scram import MECHANISM, Conversation
 from anamnesis_tests.mongo_server.search_errors import NotEmulated, SearchRefused
 from anamnesis_tests.mongo_server.transactions import Session, Transaction
 from anamnesis_tests.mongo_server.values import Document
+from anamnesis_tests.mongo_server.wire import Message
 
 if TYPE_CHECKING:
     from anamnesis_tests.mongo_server.server import LoopbackServer
@@ -69,11 +71,14 @@ class Client:
     conversation: Conversation | None = None
 
 
-def execute(server: "LoopbackServer", member: Member, client: Client, command: Document) -> Document:
-    """The reply to a command; errors are replies too."""
+def execute(
+    server: "LoopbackServer", member: Member, client: Client, message: Message, fault: Refusal | None = None
+) -> Document:
+    """The reply to a command; errors are replies too. `fault`: what to answer instead of running it."""
+    command = message.command
     name = next(iter(command))
     try:
-        reply = {"ok": 1.0} | _execute(server, member, client, name, command)
+        reply = {"ok": 1.0} | _execute(server, member, client, message, fault)
     except Refusal as refusal:
         reply = refusal.answer()
         label(reply, refusal.code, name, command)
@@ -100,21 +105,30 @@ def label(reply: Document, code: int, name: str, command: Document) -> None:
         reply["errorLabels"] = labels
 
 
-def _execute(server: "LoopbackServer", member: Member, client: Client, name: str, command: Document) -> Document:
+def _execute(
+    server: "LoopbackServer", member: Member, client: Client, message: Message, fault: Refusal | None
+) -> Document:
+    command = message.command
+    name = next(iter(command))
     _must_be_user(server, client, name)
     if name in SIMPLE:
+        if fault is not None:
+            raise fault
         return SIMPLE[name](server, member, client, command)
     if name not in WRITES | READS | LISTS | CHANGES and name not in ("commitTransaction", "abortTransaction"):
         raise Refusal(59, f"no such command: '{name}'")
+    hold_to_documentation(name, command, message.size)
     with server.engine.lock:
         _must_be_member(server, member, name, command)
         server.sessions.abort_expired()
         session = server.sessions.of(bytes(command["lsid"]["id"])) if "lsid" in command else None
         if name in ("commitTransaction", "abortTransaction"):
+            if fault is not None:
+                raise fault
             return _end(server, session, name, command)
         transaction = _transaction(server, session, name, command)
         request = Request(name, command, server.engine, member.cursors, session, transaction)
-        return _run(server, request)
+        return _run(server, request, fault)
 
 
 def _must_be_user(server: "LoopbackServer", client: Client, name: str) -> None:
@@ -129,7 +143,7 @@ def _must_be_member(server: "LoopbackServer", member: Member, name: str, command
             raise Refusal(13435, "not primary and secondaryOk=false")
         return
     server.replica_set.must_be_primary(member)
-    if server.faults.disk_is_full and (name in WRITES or name in ("create", "createIndexes", "commitTransaction")):
+    if server.faults.disk_is_full and (name in WRITES or name in ("create", "createIndexes")):
         raise Refusal(14031, "available disk space of 0 bytes is less than required minimum of 524288000")
 
 
@@ -155,10 +169,10 @@ def _transaction(server: "LoopbackServer", session: Session | None, name: str, c
     return transaction
 
 
-def _run(server: "LoopbackServer", request: Request) -> Document:
+def _run(server: "LoopbackServer", request: Request, fault: Refusal | None) -> Document:
     """Run it; a transaction does not survive an error of one of its commands."""
     try:
-        reply = _dispatch(server, request)
+        reply = _dispatch(server, request, fault)
     except Exception:
         if request.transaction is not None:
             server.sessions.abort(request.transaction)
@@ -168,7 +182,9 @@ def _run(server: "LoopbackServer", request: Request) -> Document:
     return reply
 
 
-def _dispatch(server: "LoopbackServer", request: Request) -> Document:
+def _dispatch(server: "LoopbackServer", request: Request, fault: Refusal | None) -> Document:
+    if fault is not None:
+        raise fault
     if request.name in WRITES:
         return WRITES[request.name](request)
     if request.name in READS:
@@ -245,7 +261,9 @@ def _loopback(server: "LoopbackServer", _: Member, __: Client, command: Document
     return {}
 
 
-def _cluster_parameters(*_: Any) -> Document:
+def _parameter(_: "LoopbackServer", __: Member, ___: Client, command: Document) -> Document:
+    if not command.get("featureCompatibilityVersion"):
+        raise Refusal(72, "no option found to get")
     return {"featureCompatibilityVersion": {"version": "8.0"}}
 
 
@@ -261,7 +279,7 @@ SIMPLE: dict[str, Callable[["LoopbackServer", Member, Client, Document], Documen
     "endSessions": _end_sessions,
     "killSessions": _end_sessions,
     "logout": _nothing,
-    "getParameter": _cluster_parameters,
+    "getParameter": _parameter,
     "configureFailPoint": _fail_point,
     "replSetStepDown": _step_down,
     "loopback": _loopback,

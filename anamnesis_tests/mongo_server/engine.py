@@ -19,6 +19,7 @@ from anamnesis_tests.mongo_server.values import Document
 SNAPSHOT_WINDOW_S = 300.0
 """`minSnapshotHistoryWindowInSeconds`: how long a moment that was read can be read again."""
 LOCK_WAIT_S = 60.0
+EXPIRE_EVERY_S = 0.2
 
 T = TypeVar("T")
 Committed = Callable[[str, str, list[Any]], None]
@@ -34,8 +35,8 @@ class Engine:
         self.databases: dict[str, dict[str, Collection]] = {}
         self.listeners: list[Committed] = []
         """Told of database, collection and `_id`s with each commit."""
-        self.dropped: list[Callable[[str, str], None]] = []
-        """Told of each collection that is gone."""
+        self.expire: Callable[[], None] = lambda: None
+        """Gives up transactions that are open for too long."""
         self._started = int(time.time())
         self._moment = 1
         self._open: set[Writer] = set()
@@ -73,8 +74,6 @@ class Engine:
         self.databases[collection.database].pop(collection.name, None)
         self._history = deque(entry for entry in self._history if entry[1] is not collection)
         self._moment += 1
-        for tell in self.dropped:
-            tell(collection.database, collection.name)
 
     def settle(self, collection: Collection) -> None:
         """Wait until no transaction has uncommitted changes in a collection."""
@@ -84,8 +83,16 @@ class Engine:
         return any(changed is collection for writer in self._open for changed, _ in writer.changes)
 
     def _wait_for(self, ready: Callable[[], bool]) -> None:
-        if not self.changed.wait_for(ready, LOCK_WAIT_S):
-            raise Refusal(24, "Unable to acquire a lock that a transaction holds within the time limit")
+        until = time.monotonic() + LOCK_WAIT_S
+        while not ready():
+            if not self._wait(until):
+                raise Refusal(24, "Unable to acquire a lock that a transaction holds within the time limit")
+
+    def _wait(self, until: float) -> bool:
+        """Wait for something to change; False once it is too late."""
+        self.changed.wait(min(max(until - time.monotonic(), 0), EXPIRE_EVERY_S))
+        self.expire()
+        return time.monotonic() < until
 
     def begin(self, *, snapshot: bool) -> Writer:
         """A transaction, or one statement that sees what is newest."""
@@ -146,7 +153,7 @@ class Engine:
                 result = work(writer)
             except Blocked:
                 self.abort(writer)
-                if not self.changed.wait(max(until - time.monotonic(), 0)):
+                if not self._wait(until):
                     raise Refusal(50, "operation exceeded time limit") from None
             except BaseException:
                 self.abort(writer)

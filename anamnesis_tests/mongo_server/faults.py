@@ -5,6 +5,7 @@ process by MongoDB's own `configureFailPoint` (https://github.com/mongodb/mongo/
 """
 
 import threading
+import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -46,8 +47,12 @@ class Fault:
             self.times -= 1
         return True
 
-    def refusal(self) -> Refusal | None:
-        """The error to answer."""
+    def strike(self, limit_ms: int | None) -> Refusal | None:
+        """Let the delay pass, or as much of it as the command has time; returns the error to answer, if any."""
+        if limit_ms and limit_ms / 1000 < self.delay_s:
+            time.sleep(limit_ms / 1000)
+            return Refusal(50, "operation exceeded time limit")
+        time.sleep(self.delay_s)
         return None if self.error is None else Refusal(self.error, "asked for by a fault", labels=self.labels)
 
 

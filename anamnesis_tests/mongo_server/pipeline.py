@@ -12,7 +12,7 @@ from anamnesis_tests.mongo_server.engine import Engine
 from anamnesis_tests.mongo_server.matching import compile_filter
 from anamnesis_tests.mongo_server.ordering import Order, in_order
 from anamnesis_tests.mongo_server.planning import candidates
-from anamnesis_tests.mongo_server.refusals import Refusal
+from anamnesis_tests.mongo_server.refusals import Refusal, not_supported
 from anamnesis_tests.mongo_server.storage import Reader
 from anamnesis_tests.mongo_server.values import Document
 
@@ -67,6 +67,8 @@ def step_of(context: Context, name: str, given: Any) -> Callable[[Iterable[Docum
     if name in stages.SOURCES:
         raise Refusal(40602, f"{name} is only valid as the first stage in a pipeline")
     maker = stages.STAGES.get(name)
+    if name in stages.ELSEWHERE:
+        raise not_supported(name)
     if maker is None:
         raise Refusal(40324, f"Unrecognized pipeline stage name: '{name}'")
     return maker(context, given)

@@ -13,11 +13,12 @@ from types import TracebackType
 from typing import Any, Self
 
 from anamnesis_tests.mongo_server import wire
-from anamnesis_tests.mongo_server.commands import Client, execute, label
+from anamnesis_tests.mongo_server.commands import Client, execute
 from anamnesis_tests.mongo_server.engine import Engine
 from anamnesis_tests.mongo_server.faults import Faults
 from anamnesis_tests.mongo_server.members import Member, ReplicaSet
-from anamnesis_tests.mongo_server.refusals import Refusal, failed_to_parse
+from anamnesis_tests.mongo_server.refusals import failed_to_parse
+from anamnesis_tests.mongo_server.requests import Cursors
 from anamnesis_tests.mongo_server.scored import Scored
 from anamnesis_tests.mongo_server.scram import Account
 from anamnesis_tests.mongo_server.search_catalog import SearchCatalog
@@ -52,6 +53,7 @@ class LoopbackServer:
     ) -> None:
         self.engine = Engine(max_document_bytes)
         self.sessions = Sessions(self.engine, transaction_lifetime_s)
+        self.engine.expire = self.sessions.abort_expired
         self.faults = Faults()
         self.account = Account.of(user, password) if user is not None else None
         self.catalog = SearchCatalog(
@@ -101,6 +103,7 @@ class LoopbackServer:
         """All members stop listening, and every connection breaks; the data stays."""
         for member in self.replica_set.members:
             member.down()
+            member.cursors = Cursors()
         with self.engine.lock:
             self.sessions.abort_all()
 
@@ -153,27 +156,19 @@ class LoopbackServer:
 
     def _answer(self, member: Member, client: Client, connection: socket.socket, message: wire.Message) -> bool:
         """Whether the connection stays open."""
-        command, name = message.command, wire.command_name(message.command)
+        command, name = message.command, next(iter(message.command))
         fault = self.faults.meeting(name)
-        if fault is not None:
-            time.sleep(fault.delay_s)
-            if fault.drop == "before":
-                return False
-        refusal = fault.refusal() if fault is not None else None
+        refusal = fault.strike(command.get("maxTimeMS")) if fault is not None else None
+        if fault is not None and fault.drop == "before":
+            return False
         if command.get("topologyVersion") and message.takes_many_answers:
             return self._monitor(member, client, connection, message)
-        reply = self._refused(command, refusal) if refusal else execute(self, member, client, command)
+        reply = execute(self, member, client, message, refusal)
         if fault is not None and fault.drop == "after":
             return False
         if message.wants_answer:
             wire.answer(connection, message, reply)
         return True
-
-    def _refused(self, command: Document, refusal: Refusal) -> Document:
-        """A fault's answer; a transaction does not survive it, as it would not survive the error."""
-        reply = refusal.answer()
-        label(reply, refusal.code, wire.command_name(command), command)
-        return reply
 
     def _monitor(self, member: Member, client: Client, connection: socket.socket, message: wire.Message) -> bool:
         """Tell a monitor of the set's state, again and again: with each change, else every `maxAwaitTimeMS`."""
@@ -181,7 +176,7 @@ class LoopbackServer:
         known = command["topologyVersion"]
         while not self._stopped and member.is_up:
             self.replica_set.wait_for_change(known, command.get("maxAwaitTimeMS", 10_000) / 1000)
-            reply = execute(self, member, client, command)
+            reply = execute(self, member, client, message)
             known = reply["topologyVersion"]
             wire.answer(connection, message, reply, more=True)
         return False

@@ -189,6 +189,12 @@ SOURCES: dict[str, Callable[["Context", Any], Documents]] = {
 } | {name: _searched(name) for name in ("$search", "$searchMeta", "$vectorSearch", "$listSearchIndexes")}
 """Stages that begin a pipeline."""
 
+ELSEWHERE = frozenset(
+    {"$bucket", "$bucketAuto", "$changeStream", "$currentOp", "$densify", "$fill", "$geoNear", "$graphLookup", "$merge",
+     "$out", "$planCacheStats", "$rankFusion", "$redact", "$scoreFusion", "$setWindowFields"}
+)  # fmt: skip
+"""Stages of MongoDB that the loopback server does not know."""
+
 STAGES: dict[str, Callable[["Context", Any], Step]] = {
     "$match": _match,
     "$sort": _sort,

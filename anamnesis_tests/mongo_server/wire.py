@@ -39,6 +39,8 @@ class Message:
     number: int
     opcode: int
     command: Document
+    size: int
+    """Bytes, all in all."""
     flags: int = 0
 
     @property
@@ -103,7 +105,7 @@ def _message(number: int, body: bytes) -> Message:
             raise BadMessage(f"a section of kind {kind}")
     if command is None:
         raise BadMessage("no section of kind 0")
-    return Message(number, OP_MSG, command | sequences, flags)
+    return Message(number, OP_MSG, command | sequences, len(body), flags)
 
 
 def _query(number: int, body: bytes) -> Message:
@@ -112,7 +114,7 @@ def _query(number: int, body: bytes) -> Message:
     start = body.index(b"\0", _FLAGS.size) + 1 + 8
     (size,) = _LENGTH.unpack_from(body, start)
     command = bson.decode(body[start : start + size], _CODEC)
-    return Message(number, OP_QUERY, command | {"$db": database})
+    return Message(number, OP_QUERY, command | {"$db": database}, len(body))
 
 
 def answer(connection: socket.socket, message: Message, reply: Document, *, more: bool = False) -> int:
@@ -128,8 +130,3 @@ def answer(connection: socket.socket, message: Message, reply: Document, *, more
         body, opcode = _FLAGS.pack(_MORE_TO_COME if more else 0) + b"\0" + document, OP_MSG
     connection.sendall(_HEADER.pack(_HEADER.size + len(body), number, message.number, opcode) + body)
     return number
-
-
-def command_name(command: Document) -> str:
-    """The first field names the command."""
-    return next(iter(command))
