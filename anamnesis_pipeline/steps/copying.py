@@ -71,7 +71,9 @@ def begin(store: Store, origin: str, place: str) -> bool:
     """
     mark = store.settings.get(MARK)
     if mark is None and (held := _held(store)):
-        raise GiveUp(f"{place} holds a memory already ({held}), and nothing is written over it; name an empty place")
+        raise GiveUp(
+            f"{place} holds a memory already (there are {held}), and nothing is written over it; name an empty place"
+        )
     if mark is not None and mark["origin"] != origin:
         raise GiveUp(f"{place} holds a copy of something else; name an empty place, or remove that copy")
     store.settings.set(MARK, {"origin": origin, "complete": False})
@@ -100,13 +102,13 @@ def settle(store: Store, place: str) -> None:
 
 
 def _held(store: Store) -> str:
-    """What a store holds that a new one does not, in words; empty: nothing."""
+    """A table of a store that holds what a new one's does not; empty: there is none."""
+    begins_with = {SECRET.name: 1, "sources": len(RESERVED_SOURCES)}
     with store.copies.reading() as now:
         for table in now.tables():
-            begins_with = {SECRET.name: 1, "sources": len(RESERVED_SOURCES), NUMBERS.name: now.count(table)}
-            rows = now.count(table) - begins_with.get(table.name, 0)
-            if rows > 0:
-                return f"{table.name}: {counted(rows, 'row')}"
+            allowed = begins_with.get(table.name, 0)
+            if table is not NUMBERS and len(now.page(table, None, allowed + 1)) > allowed:
+                return table.name
     return ""
 
 

@@ -82,11 +82,12 @@ def fill_the_rest(copies: CopyRecords) -> None:
 
 
 _NUMBERS = frozenset(
-    """size mtime_ns head_bytes offset generation lines parsed_lines gone version first_mtime_ns first_line
-    archive_offset archive_bytes revision line ordinal closed last_line since_ns skew_ns present noted skip attempts
-    void settled calls input_tokens output_tokens dollars number next_at undone found process episodes
+    """size mtime_ns head_bytes offset generation lines parsed_lines version first_mtime_ns first_line
+    archive_offset archive_bytes revision line ordinal last_line since_ns skew_ns noted attempts
+    calls input_tokens output_tokens dollars number next_at found process episodes
     passage_id""".split()
 )
+_FLAGS = frozenset("gone closed present skip void settled undone".split())
 _BYTES = frozenset({"segments", "kept"})
 _NONE = frozenset(name for name in ("base_source base_path base_generation base_revision base_offset base_bytes "
                                     "summary_due held_by retry_at restarted_at used_at").split())  # fmt: skip
@@ -95,6 +96,8 @@ _NONE = frozenset(name for name in ("base_source base_path base_generation base_
 def _sample(name: str) -> Any:
     if name in _NONE:
         return None
+    if name in _FLAGS:
+        return 1
     return 7 if name in _NUMBERS else b"\x00\xff7" if name in _BYTES else f"{name} \u00e9"
 
 
@@ -119,6 +122,16 @@ def answers(store: Store, questions: int = 30) -> list[list[tuple[str, float, in
     engine = Engine(store, embed_query)
     return [[(hit.episode.episode_id, round(hit.score, 5), hit.passage.passage_id) for hit in engine.search(query).hits]
             for query in map(_question, range(questions))]  # fmt: skip
+
+
+def overlap(found: list[list[tuple[str, float, int]]], wanted: list[list[tuple[str, float, int]]]) -> float:
+    """Share of the episodes of each answer that both have: stores count words in their own ways, and break ties so."""
+    shares = [
+        len({hit[0] for hit in one} & {hit[0] for hit in other}) / max(1, len(one), len(other))
+        for one, other in zip(found, wanted, strict=True)
+        if one or other
+    ]
+    return sum(shares) / len(shares)
 
 
 def _question(number: int) -> SearchQuery:

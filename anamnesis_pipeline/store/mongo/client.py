@@ -13,7 +13,7 @@ from typing import Any, TypeVar
 
 from pymongo import MongoClient, ReturnDocument
 from pymongo.client_session import ClientSession
-from pymongo.errors import ConfigurationError, InvalidURI
+from pymongo.errors import ConfigurationError, InvalidURI, OperationFailure
 from pymongo.read_concern import ReadConcern
 from pymongo.write_concern import WriteConcern
 
@@ -29,6 +29,8 @@ CONNECT_TIMEOUT_MS = 5_000
 TURN_TIMEOUT_S = 130.0
 """How long a thread waits for others of its process: somewhat longer than the driver tries a transaction again (120 s).
 """
+
+_SNAPSHOT_TOO_OLD = 239
 
 T = TypeVar("T")
 
@@ -90,6 +92,21 @@ class Database:
         """As `read`, of one moment. Search indexes know no snapshots."""
         with translated(self.place), self._current().start_session(snapshot=True) as session:
             return work(Tables(self._current(), self.name, session))
+
+    @contextmanager
+    def at_one_moment(self) -> Iterator[Tables]:
+        """The collections as they are at the first read in the block, for reads that go on for a while.
+
+        :raises GiveUp: they went on for longer than the server keeps a moment.
+        """
+        with translated(self.place):
+            try:
+                with self._current().start_session(snapshot=True) as session:
+                    yield Tables(self._current(), self.name, session)
+            except OperationFailure as exc:
+                if exc.code != _SNAPSHOT_TOO_OLD:
+                    raise
+                raise GiveUp(_keeps_too_little(self.place)) from exc
 
     def write(self, work: Callable[[Tables], T]) -> T:
         """What `work` returns, once all that it wrote is committed by a majority; nothing of it when it raises.
@@ -155,3 +172,12 @@ class Database:
             )
         except (InvalidURI, ConfigurationError, ValueError) as exc:  # the last: of a port
             raise BadSetting(f"mongo_uri is none that MongoDB's client takes: {exc}") from exc
+
+
+def _keeps_too_little(place: str) -> str:
+    """https://www.mongodb.com/docs/manual/reference/parameters/ (minSnapshotHistoryWindowInSeconds)."""
+    more = "db.adminCommand({setParameter: 1, minSnapshotHistoryWindowInSeconds: 3600})"
+    return (
+        f"{place} did not keep one moment for as long as reading it took; by itself it keeps 5 minutes. Let it keep "
+        f"more, e.g. an hour: {more}, then try again"
+    )

@@ -103,6 +103,7 @@ COLLECTIONS: dict[str, Sequence[Index]] = {
     "context_shown": [_key("session_id", "episode_id"), _by("session_id", "number")],
     # episodes
     "episodes": [
+        _by("number"),
         _by("timestamp", "_id"),
         _by("project", "timestamp", "_id"),
         _by("own_project", "project"),
@@ -126,6 +127,7 @@ COLLECTIONS: dict[str, Sequence[Index]] = {
     "spaces": [_key("key"), Index(("status",), unique=True, where={"status": {"$in": ["active", "building"]}})],
     "pending": [
         _key("space_id", "episode_id"),
+        _by("space_id", "number"),
         _by("space_id", "source", "-timestamp", "-number", "missing"),
         _by("episode_id"),
     ],

@@ -52,11 +52,11 @@ class MongoSpaces:
 
     def put(self, space: Space) -> bool:
         """See `SpaceRecords.put`."""
-        self._finish_drops()
+        self.finish_drops()
         claimed = self._database.write(lambda tables: self._claim(tables, space))
         if claimed is None:
             return False
-        self._database.read(lambda tables: _make_collections(tables, space.key))
+        self._database.read(lambda tables: make_collections(tables, space.key))
         self._indexes.ask(claimed)
         return self._fill(claimed.space_id, space)
 
@@ -146,7 +146,7 @@ class MongoSpaces:
                 _set(tables, found["_id"], {"status": DROPPED})
 
         self._database.write(work)
-        self._finish_drops()
+        self.finish_drops()
 
     def _claim(self, tables: Tables, space: Space) -> SpaceDoc | None:
         """Begin to add a space, or go on where another process did not; None when it is there."""
@@ -174,7 +174,7 @@ class MongoSpaces:
             done = self._database.write(partial(_expect_more, space_id=space_id, space=space, after=done))
         return done
 
-    def _finish_drops(self) -> None:
+    def finish_drops(self) -> None:
         """Remove what dropped spaces had, of drops that were interrupted too."""
         dropped = self._database.read(lambda tables: tables["spaces"].find({"status": DROPPED}, ("_id", "key")))
         for each in dropped:
@@ -186,7 +186,9 @@ class MongoSpaces:
             self._drop_collections(dropped["key"])
 
     def _drop_collections(self, key: str) -> None:
-        """Called in the writer's turn: nobody adds the key, or writes its vectors, before they are gone."""
+        """Called in the writer's turn, so that nobody adds the key, or writes its vectors, before they are gone. A drop
+        is outside of the transaction, and waits for none that has not touched the collection.
+        """
         for name in (vectors_name(key), tokens_name(key)):
             self._database.read(partial(_drop, name=name))
 
@@ -213,7 +215,8 @@ def _delete(tables: Tables, name: str, where: Filter) -> None:
     tables[name].delete(where)
 
 
-def _make_collections(tables: Tables, key: str) -> None:
+def make_collections(tables: Tables, key: str) -> None:
+    """Make what a space keeps its vectors in, where it is missing; outside of any transaction."""
     tables[vectors_name(key)].make([([(field, 1)], False, {}) for field in ("seq", "episode_id")])
     tables[tokens_name(key)].make([([("tokens", 1)], False, {})])
 

@@ -1,0 +1,30 @@
+"""Every collection of the database is copied, or made of others."""
+
+from anamnesis_pipeline.store.copy_base import EPISODES, PASSAGES, PENDING, PLAIN, SECRET, SPACES
+from anamnesis_pipeline.store.mongo.copying import DERIVED, HELD_BY
+from anamnesis_pipeline.store.mongo.facets import FACETS
+from anamnesis_pipeline.store.mongo.schema import COLLECTIONS
+from anamnesis_pipeline.store.mongo.validators import validator_of
+
+RENAMED = {SPACES.name: {"space_id": "_id"}, EPISODES.name: {"episode_id": "_id"}, PASSAGES.name: {"passage_id": "_id"}}
+COMPUTED = {
+    "parts": {"to_publish", "to_summarize"}, PENDING.name: {"episode_id"}, PASSAGES.name: {"terms", "seq", *FACETS},
+    EPISODES.name: {"at", "layer", "read_often"},
+}  # fmt: skip
+
+
+def test_every_collection_is_copied_or_made_of_others() -> None:
+    copied = {table.name for table in (SPACES, EPISODES, PASSAGES, PENDING, *PLAIN)} | {*HELD_BY.values()}
+    assert copied | DERIVED.keys() == COLLECTIONS.keys()
+    assert not copied & DERIVED.keys()
+
+
+def test_every_field_of_a_document_is_copied_or_computed() -> None:
+    for table in (SPACES, EPISODES, PASSAGES, PENDING, *PLAIN):
+        names = {RENAMED.get(table.name, {}).get(name, name) for name in table.fields}
+        required = validator_of(table.name)["$jsonSchema"]["required"]
+        assert names | COMPUTED.get(table.name, set()) == {*required} | names & {"episode_id"}, table.name
+
+
+def test_the_secret_is_copied() -> None:
+    assert HELD_BY[SECRET.name] in COLLECTIONS
