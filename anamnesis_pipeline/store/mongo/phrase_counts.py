@@ -13,8 +13,8 @@ from anamnesis_pipeline.store.mongo.passage_terms import PassageTerms
 from anamnesis_pipeline.store.mongo.search_refusals import asking
 from anamnesis_pipeline.store.mongo.text_queries import Phrase, Statistics, TextQuery, mean_lengths
 
-KEPT_FOR_S = 600.0
-"""Counts are used so long: what a word is worth changes slowly."""
+KEPT_FOR_S = 20.0
+"""Counts are used so long: the lists of a search, and the searches of a conversation, ask for the same words."""
 COUNTED_AT_ONCE = 40
 SAMPLED = 100
 """Passages whose mean length is taken for that of all."""
@@ -54,10 +54,11 @@ class PhraseCounts:
         if kept.passages is None or new:
             counted = _counts(tables, index, new)
             kept.passages = counted.pop(None)
-            kept.having |= {key: count for key, count in counted.items() if key is not None}
+            found = {key: count for key, count in counted.items() if key is not None}
+            kept.having |= {key: count for key, count in found.items() if count}  # a first passage changes most
         if any(name not in kept.mean for name in query.fields):
             kept.mean |= self._mean(tables, query.fields)
-        return Statistics(kept.passages, kept.mean, {key: kept.having[key] for key in wanted})
+        return Statistics(kept.passages, kept.mean, {key: kept.having.get(key, 0) for key in wanted})
 
     def _mean(self, tables: Tables, fields: Sequence[str]) -> dict[str, float]:
         sample = tables["passages"].find({}, ("_id", *fields), order=[("seq", -1)], limit=SAMPLED)

@@ -17,6 +17,7 @@ from anamnesis_pipeline.store.mongo import pending
 from anamnesis_pipeline.store.mongo.client import Database, Tables
 from anamnesis_pipeline.store.mongo.facets import FACETS, is_selective
 from anamnesis_pipeline.store.mongo.filter_counts import leaves_few
+from anamnesis_pipeline.store.mongo.index_tail import Tail
 from anamnesis_pipeline.store.mongo.passage_docs import passages_of
 from anamnesis_pipeline.store.mongo.recall import recall_of
 from anamnesis_pipeline.store.mongo.search_definitions import Quantization, quantizes
@@ -46,7 +47,7 @@ FEW = 10_000
 search (https://www.mongodb.com/docs/atlas/atlas-vector-search/vector-search-stage/).
 """
 BUILD_WAIT_S = 3_600.0
-CAUGHT_UP_IN_S = 60.0
+CAUGHT_UP_IN_S, CAUGHT_UP_EVERY_S = 60.0, 0.2
 """So long a build waits for an index that can be asked to hold the last vectors, too; a search reads these itself."""
 
 EVERYTHING = Where(include_superseded=True)
@@ -173,7 +174,8 @@ class MongoVectors:
         row = self._database.read(lambda tables: find_space(tables, space))
         index, _ = self._of(row)
         rebuilt = index.build(self._database, force=force, wait_s=self._build_wait_s)
-        held, lacking = self._catch_up(row)
+        tails = self._catch_up(row)
+        held, lacking = self._database.read(lambda tables: _counted(tables, row, tails))
         return IndexReport(
             space=space,
             vectors=held,
@@ -222,27 +224,21 @@ class MongoVectors:
             lambda tables: recall_of(tables, name, variant.value, row.dim, k, samples, search)
         )  # fmt: skip
 
-    def _catch_up(self, row: SpaceDoc) -> tuple[int, int]:
-        """The vectors of a space, and how many its index lacks once it caught up, or the time is over."""
+    def _catch_up(self, row: SpaceDoc) -> dict[str, Tail]:
+        """What the index lacks of each variant, once it holds all there was when this began, or the time is over."""
         over = time.monotonic() + CAUGHT_UP_IN_S
+        wanted: dict[str, int] = {}
         while True:
-            held, lacking = self._database.read(partial(self._covered, row=row))
-            if not lacking or time.monotonic() > over:
-                return held, lacking
-            time.sleep(0.1)
+            tails = self._database.read(partial(self._behind, row=row))
+            wanted = {variant: tail.newest for variant, tail in tails.items()} | wanted
+            if all(tail.since >= wanted[variant] for variant, tail in tails.items()) or time.monotonic() > over:
+                return tails
+            time.sleep(CAUGHT_UP_EVERY_S)
 
-    def _covered(self, tables: Tables, row: SpaceDoc) -> tuple[int, int]:
-        collection, search = tables[vectors_name(row.key)], self._of(row)[1]
-        held, lacking = 0, 0
-        for variant in map(str, row.variants):
-            has = {variant: {"$exists": True}}
-            whole = pending.is_empty(tables, row.space_id)  # every passage has every variant: nothing to look through
-            count = collection.size() if whole else collection.count(has)
-            held += count
-            if count:
-                question = Question(vectors_name(row.key), variant, np.zeros(row.dim, np.float32), 1, EVERYTHING)
-                lacking += collection.count({**search.behind(tables, question).of({}), **has})
-        return held, lacking
+    def _behind(self, tables: Tables, row: SpaceDoc) -> dict[str, Tail]:
+        search, nothing = self._of(row)[1], np.zeros(row.dim, np.float32)
+        questions = [Question(vectors_name(row.key), variant.value, nothing, 1, EVERYTHING) for variant in row.variants]
+        return {question.variant: search.behind(tables, question) for question in questions}
 
     def _of(self, space: SpaceDoc) -> tuple[SearchIndex, VectorSearch]:
         """The search index of a space, and what searches by it."""
@@ -275,6 +271,18 @@ def _put(
     pending.refresh(tables, set(episode_of.values()), space.space_id)
     note_checkpoint(tables, space, [episode_of[passage_id] for passage_id in batch if passage_id in episode_of])
     return written
+
+
+def _counted(tables: Tables, row: SpaceDoc, tails: Mapping[str, Tail]) -> tuple[int, int]:
+    """The vectors of a space, and how many of them its index lacks."""
+    collection = tables[vectors_name(row.key)]
+    is_whole = pending.is_empty(tables, row.space_id)  # every passage has every variant: nothing to look through
+    held = lacking = 0
+    for variant, tail in tails.items():
+        has = {variant: {"$exists": True}}
+        held += collection.size() if is_whole else collection.count(has)
+        lacking += 0 if tail.is_empty else collection.count(tail.of(has))
+    return held, lacking
 
 
 def _pending(tables: Tables, space: SpaceDoc, sources: Sequence[str], episodes: int) -> list[PendingEpisode]:

@@ -1,0 +1,53 @@
+"""Stores in MongoDB whose search process the tests of searches steer, and small questions to them."""
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import numpy as np
+from pymongo import MongoClient
+
+from anamnesis_pipeline.model import Variant, Where
+from anamnesis_pipeline.store.base import Store
+from anamnesis_pipeline.store.mongo.opening import open_mongo
+from anamnesis_tests.mongo_server.server import LoopbackServer
+from anamnesis_tests.store.samples import put
+
+NAME = "searched"
+
+Open = Callable[..., Store]
+
+
+def handles(server: LoopbackServer) -> Iterator[Open]:
+    """Opens the store once more with each call, as another process would; all are closed at the end."""
+    opened: list[Store] = []
+
+    def open_another(**options: Any) -> Store:
+        opened.append(open_mongo(server.uri, NAME, **options))
+        return opened[-1]
+
+    yield open_another
+    for store in opened:
+        store.close()
+
+
+def found(store: Store, *words: str, k: int = 1_000, **filters: Any) -> list[str]:
+    """Ids of the episodes that have any of `words`, best first."""
+    return [hit.episode_id for hit in store.text.matching(words, k, Where(**filters))]
+
+
+def near(store: Store, vector: np.ndarray, k: int = 1_000, **filters: Any) -> list[str]:
+    """Ids of the episodes nearest in space `s`, best first."""
+    return [hit.episode_id for hit in store.vectors.nearest("s", Variant.TEXT, vector, k, Where(**filters))]
+
+
+def kept(store: Store, episode_id: str, text: str, vector: np.ndarray, **fields: Any) -> int:
+    """Write an episode of one passage with its vector in space `s`; returns the key."""
+    (key,) = put(store, episode_id, text, **fields)
+    store.vectors.put("s", Variant.TEXT, [key], vector[None])
+    return key
+
+
+def search_indexes(server: LoopbackServer, collection: str) -> list[str]:
+    """Their names."""
+    with MongoClient[dict[str, Any]](server.uri) as client:
+        return sorted(index["name"] for index in client[NAME][collection].list_search_indexes())

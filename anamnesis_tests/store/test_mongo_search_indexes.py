@@ -1,0 +1,194 @@
+"""Searches by MongoDB's search indexes: how they are built, replaced and waited for."""
+
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import closing
+
+import numpy as np
+import pytest
+
+from anamnesis_pipeline.errors import GiveUp, RetryLater
+from anamnesis_pipeline.model import Variant, Where
+from anamnesis_pipeline.store.base import Store
+from anamnesis_pipeline.store.mongo import vector_search
+from anamnesis_pipeline.store.mongo.vectors import MongoVectors
+from anamnesis_tests.mongo_server.search_behaviour import EVERY, SearchBehaviour
+from anamnesis_tests.mongo_server.server import LoopbackServer
+from anamnesis_tests.store.mongo_searched import Open, handles, near, search_indexes
+from anamnesis_tests.store.samples import episode, passages, put, random_units, space, unit
+
+TEXT = Variant.TEXT
+EAST, WEST = unit(1, 0, 0, 0), unit(-1, 0, 0, 0)
+
+
+@pytest.fixture
+def server() -> Iterator[LoopbackServer]:
+    with LoopbackServer(members=1) as running:
+        yield running
+
+
+@pytest.fixture
+def behaviour(server: LoopbackServer) -> SearchBehaviour:
+    """What the search process does from now on."""
+    return server.catalog.behaviour
+
+
+@pytest.fixture
+def open_it(server: LoopbackServer) -> Iterator[Open]:
+    yield from handles(server)
+
+
+@pytest.fixture
+def store(open_it: Open) -> Store:
+    return open_it()
+
+
+def filled(store: Store, count: int = 50) -> np.ndarray:
+    """Space `s` with so many vectors, in its index."""
+    store.spaces.put(space("s", 8))
+    store.episodes.put([(episode(f"e{i}"), passages(f"text {i}")) for i in range(count)])
+    keys = [store.episodes.passages_of(f"e{i}")[0].passage_id for i in range(count)]
+    vectors = random_units(count, 8)
+    store.vectors.put("s", TEXT, keys, vectors)
+    assert store.vectors.build("s").indexed == count
+    return vectors
+
+
+class Searching:
+    """Searches without a pause in a thread of its own, from `with` to its end; what fails or misses is kept."""
+
+    def __init__(self, store: Store, vectors: np.ndarray) -> None:
+        self._store, self._vectors = store, vectors
+        self._over = threading.Event()
+        self._thread = threading.Thread(target=self._search)
+        self.searches, self.problems = 0, list[str]()
+
+    def __enter__(self) -> "Searching":
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._over.set()
+        self._thread.join()
+
+    def _search(self) -> None:
+        while not self._over.is_set():
+            number = self.searches % len(self._vectors)
+            try:
+                hits = near(self._store, self._vectors[number], 5)
+            except Exception as exc:  # the test tells of it
+                self.problems.append(repr(exc))
+            else:
+                if len(hits) != 5 or hits[0] != f"e{number}":
+                    self.problems.append(f"{number}: {hits}")
+            self.searches += 1
+
+
+def test_searches_answer_by_the_index_all_through_a_forced_build(
+    store: Store, server: LoopbackServer, behaviour: SearchBehaviour, monkeypatch: pytest.MonkeyPatch
+):
+    vectors = filled(store)
+    monkeypatch.setattr(vector_search, "MOST_SCANNED", 1)
+    before = search_indexes(server, "vectors_s")
+    behaviour.build_s = 0.5
+    with Searching(store, vectors) as searching:
+        report = store.vectors.build("s", force=True)
+        time.sleep(0.1)
+    assert (report.rebuilt, report.indexed, report.seconds > 0.5) == (True, 50, True)
+    assert (searching.searches > 10, searching.problems) == (True, [])
+    (after,) = search_indexes(server, "vectors_s")
+    assert after not in before
+    assert store.vectors.build("s").rebuilt is False
+
+
+def test_another_definition_is_built_beside_the_old_and_every_handle_moves_to_it(
+    open_it: Open, server: LoopbackServer, behaviour: SearchBehaviour, monkeypatch: pytest.MonkeyPatch
+):
+    old = open_it()
+    vectors = filled(old)
+    monkeypatch.setattr(vector_search, "MOST_SCANNED", 1)
+    behaviour.build_s = 0.3
+    new = open_it(quantization="scalar")
+    with Searching(old, vectors) as by_old, Searching(new, vectors) as by_new:
+        assert new.vectors.build("s").rebuilt is True
+        time.sleep(0.1)
+    assert (by_old.problems, by_new.problems) == ([], [])
+    assert len(search_indexes(server, "vectors_s")) == 1
+    assert new.vectors.build("s").rebuilt is False
+
+
+def test_a_build_that_fails_says_what_to_look_at_and_the_old_index_answers(
+    store: Store, server: LoopbackServer, behaviour: SearchBehaviour, monkeypatch: pytest.MonkeyPatch
+):
+    vectors = filled(store)
+    monkeypatch.setattr(vector_search, "MOST_SCANNED", 1)
+    before = search_indexes(server, "vectors_s")
+    behaviour.failing = {EVERY}
+    with pytest.raises(GiveUp, match=r"could not build search index vectors_.*FAILED.*log of the search process"):
+        store.vectors.build("s", force=True)
+    assert search_indexes(server, "vectors_s") == before
+    assert near(store, vectors[3], 1) == ["e3"]
+    behaviour.failing = set()
+    assert store.vectors.build("s", force=True).rebuilt is True
+
+
+def test_a_build_that_does_not_end_is_given_up_in_time_and_taken_up_by_the_next(
+    store: Store, server: LoopbackServer, behaviour: SearchBehaviour, monkeypatch: pytest.MonkeyPatch
+):
+    vectors = filled(store)
+    monkeypatch.setattr(vector_search, "MOST_SCANNED", 1)
+    assert isinstance(store.vectors, MongoVectors)
+    monkeypatch.setattr(store.vectors, "_build_wait_s", 0.3)
+    behaviour.never_ready = {EVERY}
+    with pytest.raises(RetryLater, match=r"is BUILDING after 0 s.*build again"):
+        store.vectors.build("s", force=True)
+    assert near(store, vectors[3], 1) == ["e3"]
+    waiting = search_indexes(server, "vectors_s")
+    assert len(waiting) == 2
+    behaviour.never_ready = set()
+    assert store.vectors.build("s").rebuilt is False
+    assert search_indexes(server, "vectors_s") == waiting[1:]
+
+
+def test_a_build_waits_for_a_search_service_that_comes_back(store: Store, behaviour: SearchBehaviour):
+    filled(store)
+    behaviour.reachable = False
+    threading.Timer(0.4, setattr, (behaviour, "reachable", True)).start()
+    assert store.vectors.build("s", force=True).rebuilt is True
+
+
+def test_a_store_that_opens_makes_the_index_of_full_text_once(open_it: Open, server: LoopbackServer):
+    for _ in range(2):
+        with closing(open_it()) as store:
+            assert store.text.check() == []
+        assert len(search_indexes(server, "passages")) == 1
+
+
+def test_a_space_that_little_is_in_answers_before_its_index_is_built(store: Store, behaviour: SearchBehaviour):
+    behaviour.never_ready = {EVERY}
+    for key in ("s", "t"):
+        store.spaces.put(space(key))
+        put(store, f"of {key}", "text")
+    keys = [store.episodes.passages_of(f"of {key}")[0].passage_id for key in ("s", "t")]
+    for key in ("s", "t"):
+        store.vectors.put(key, TEXT, keys, np.stack([EAST, WEST]))
+    assert store.spaces.activate("s") is True
+    assert store.spaces.activate("t") is True
+    assert [hit.episode_id for hit in store.vectors.nearest("t", TEXT, WEST, 1, Where())] == ["of t"]
+
+
+def test_a_space_that_much_is_in_is_switched_to_only_once_its_index_answers(
+    store: Store, behaviour: SearchBehaviour, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr("anamnesis_pipeline.store.mongo.vectors.MOST_SCANNED", 1)
+    keys = [put(store, f"e{i}", "text")[0] for i in range(3)]
+    for key in ("s", "t"):
+        behaviour.never_ready = {EVERY} if key == "t" else set()
+        store.spaces.put(space(key))
+        store.vectors.put(key, TEXT, keys, random_units(3, 4))
+    assert store.spaces.activate("s") is True
+    assert store.spaces.activate("t") is False
+    behaviour.never_ready = set()
+    store.vectors.build("t")
+    assert store.spaces.activate("t") is True
