@@ -1,0 +1,349 @@
+"""What the contract says nothing of: how much is sent to MongoDB while logs are read, and what happens when two runs,
+or the server, get in the way.
+"""
+
+import random
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+from datetime import timedelta
+from functools import partial
+from pathlib import Path
+from threading import Barrier
+from typing import Any
+
+import pytest
+from pymongo import MongoClient
+from pymongo.monitoring import CommandStartedEvent
+
+from anamnesis_pipeline.archive_model import ArchiveBase, ArchiveFrame, DeadLetter
+from anamnesis_pipeline.errors import GiveUp
+from anamnesis_pipeline.model import FileCursor, Occurrence, Part, Source, content_id
+from anamnesis_pipeline.store.base import Publication, Store
+from anamnesis_pipeline.store.ingest_base import ParsedChunk
+from anamnesis_pipeline.store.mongo.client import Database
+from anamnesis_tests.conftest import OpenStore, mongo_database
+from anamnesis_tests.mongo_server import shared
+from anamnesis_tests.store.mongo_watching import Sent, looked_at, watched
+from anamnesis_tests.store.samples import DAY, crawled, parsed, part, put, segment, summary
+
+MANY = 300
+
+
+@pytest.fixture
+def sent(monkeypatch: pytest.MonkeyPatch) -> Sent:
+    """Before the store, whose client it listens to."""
+    return watched(monkeypatch)
+
+
+@pytest.fixture
+def database(store: Store, tmp_path: Path) -> Iterator[Database]:
+    yield from looked_at(tmp_path)
+
+
+# --- what is sent ----------------------------------------------------------------------------------------
+
+
+def chunk(before: FileCursor, count: int, begin: str, path: str = "a.jsonl") -> ParsedChunk:
+    """As many messages, with a further key, a claim, a copy elsewhere, a part and a broken line each."""
+    keys = [f"{begin}{n}" for n in range(count)]
+    aliases = {f"alias of {key}": key for key in keys}
+    return ParsedChunk(
+        before, before, [*keys, *aliases], [Occurrence(key, path, n) for n, key in enumerate(keys)],
+        [part(segment(key, minute=n), path=path, ordinal=n) for n, key in enumerate(keys)],
+        dead=[DeadLetter("logs", path, 0, n, "torn") for n in range(count)],
+        aliases=aliases, claims={f"claim of {key}": key for key in keys},
+    )  # fmt: skip
+
+
+def test_a_chunk_with_many_messages_costs_no_more_calls_than_one_with_two(sent: Sent, store: Store) -> None:
+    few, many = chunk(crawled(store), 2, "few"), chunk(crawled(store, "b.jsonl"), MANY, "many", "b.jsonl")
+    calls = sent.during(lambda: store.ingest.commit_parsed(few))
+    assert calls <= 25
+    assert sent.during(lambda: store.ingest.commit_parsed(many)) == calls
+
+
+def test_taking_over_many_prompts_of_the_history_costs_no_more_calls_than_two(sent: Sent, store: Store) -> None:
+    store.ingest.put_sources([Source("logs"), Source("history", kind="claude_history")])
+
+    def take(count: int, begin: str) -> int:
+        keys = [f"{begin}{n}" for n in range(count)]
+        typed = [part(segment(key), source="history", exchange_id=content_id("exchange", key)) for key in keys]
+        parsed(store, *typed, source="history", keys=keys)
+        before = crawled(store, begin)
+        claims = {key: f"message of {key}" for key in keys}
+        taking = ParsedChunk(before, before, list(claims.values()), claims=claims)
+        return sent.during(lambda: store.ingest.commit_parsed(taking))
+
+    calls = take(2, "few")
+    assert take(MANY, "many") == calls
+    assert store.ingest.counts("history").parts == 0
+
+
+def test_an_older_copy_of_a_file_takes_its_many_messages_over_with_a_few_calls(sent: Sent, store: Store) -> None:
+    def take(count: int, begin: str) -> int:
+        keys = [f"{begin}{n}" for n in range(count)]
+        younger = FileCursor("copies", begin, offset=9, lines=9, first_mtime_ns=2)
+        store.ingest.commit_crawls(
+            [(None, younger, None), (None, replace(younger, source="logs", first_mtime_ns=1), None)]
+        )
+        parts = [part(segment(key), source="copies", path=begin, ordinal=n) for n, key in enumerate(keys)]
+        parsed(store, *parts, path=begin, source="copies", keys=keys)
+        before = store.ingest.cursors("logs")[begin]
+        own = [replace(each, source="logs") for each in parts]
+        return sent.during(lambda: store.ingest.commit_parsed(ParsedChunk(before, before, keys, parts=own)))
+
+    calls = take(2, "few")
+    assert take(20, "many") <= calls + 1
+    assert take(200, "most") <= calls + 10, "parts are read twenty at a time"
+    assert (store.ingest.counts("copies").parts, store.ingest.counts("copies").messages) == (0, 0)
+
+
+def test_many_files_are_crawled_with_the_calls_of_one(sent: Sent, store: Store) -> None:
+    def crawl(count: int, begin: str) -> int:
+        frame = ArchiveFrame(0, 0, 9, 0, 99, mark=begin)
+        copied = replace(frame, mark="", base=ArchiveBase("logs", f"{begin}0", 0, 0, 0, 99))
+        whole = [(None, FileCursor("logs", f"{begin}{n}"), frame) for n in range(count)]
+        copies = [(None, FileCursor("logs", f"{begin} copy {n}"), copied) for n in range(count)]
+        done: list[bool] = []
+        calls = sent.during(lambda: done.extend(store.ingest.commit_crawls([*whole, *copies])))
+        assert done == [True] * (2 * count)
+        return calls
+
+    assert crawl(100, "many") == crawl(1, "one") <= 9
+
+
+def test_the_second_of_two_frames_that_would_lean_on_each_other_does_not_count(store: Store) -> None:
+    whole = (None, FileCursor("logs", "a"), ArchiveFrame(0, 0, 9, 0, 99))
+    copy = (None, FileCursor("logs", "b"), ArchiveFrame(0, 0, 9, 0, 1, base=ArchiveBase("logs", "a", 0, 0, 0, 99)))
+    again = (None, FileCursor("logs", "c"), ArchiveFrame(0, 0, 9, 0, 1, base=ArchiveBase("logs", "b", 0, 0, 0, 1)))
+    missing = (None, FileCursor("logs", "d"), ArchiveFrame(0, 0, 9, 0, 1, base=ArchiveBase("logs", "x", 0, 0, 0, 1)))
+    assert store.ingest.commit_crawls([whole, copy, again, missing]) == [True, True, False, False]
+    assert set(store.ingest.cursors("logs")) == {"a", "b"}
+
+
+def test_counting_costs_a_dozen_calls_however_much_there_is(sent: Sent, store: Store) -> None:
+    parsed(store, part(segment("m")), keys=["m"])
+    first = sent.during(lambda: store.ingest.counts("logs"))
+    parsed(store, *(part(segment(f"m{n}")) for n in range(MANY)), keys=[f"m{n}" for n in range(MANY)])
+    assert sent.during(lambda: store.ingest.counts("logs")) == sent.during(store.ingest.counts) == first <= 12
+
+
+def test_many_summaries_are_written_with_the_calls_of_one(sent: Sent, store: Store) -> None:
+    parts = [part(segment(f"m{n}")) for n in range(MANY)]
+    parsed(store, *parts)
+    calls = sent.during(lambda: store.ingest.put_summaries([summary(parts[0])]))
+    assert sent.during(lambda: store.ingest.put_summaries([summary(each) for each in parts[1:]])) == calls
+    assert store.ingest.summary_counts() == {"extractive": MANY}
+
+
+def test_the_agents_of_many_sessions_are_placed_with_the_calls_of_one(sent: Sent, store: Store) -> None:
+    def place(count: int, begin: str) -> int:
+        sessions = [f"{begin}{n}" for n in range(count)]
+        agents = [part(segment(f"agent of {s}"), session_id=s, agent_id="a1", project="elsewhere") for s in sessions]
+        parsed(store, *agents, path=begin)
+        before = store.ingest.cursors("logs")[begin]
+        own = [part(segment(f"of {s}"), session_id=s, project="acme/api") for s in sessions]
+        calls = sent.during(lambda: store.ingest.commit_parsed(ParsedChunk(before, before, parts=own)))
+        assert {store.ingest.part(each.part_id).project for each in agents} == {"acme/api"}  # type: ignore[union-attr]
+        return calls
+
+    assert place(100, "many") == place(1, "one")
+
+
+def test_sources_with_work_are_found_with_a_few_calls_however_many_they_are(sent: Sent, store: Store) -> None:
+    def look() -> int:
+        limit = DAY + timedelta(days=1)
+        return (
+            sent.during(lambda: store.ingest.sources_to_summarize(limit))
+            + sent.during(lambda: store.ingest.unfinished_sources(DAY))
+            + sent.during(store.ingest.unread_sources)
+        )
+
+    def fill(number: int) -> None:
+        parsed(store, part(segment(f"m{number}"), source=f"logs{number}"), source=f"logs{number}")
+
+    fill(0)
+    first = look()
+    for number in range(1, 30):
+        fill(number)
+    assert look() == first
+    assert len(store.ingest.sources_to_summarize(DAY)) == len(store.ingest.unread_sources()) == 30
+
+
+# --- what is stored --------------------------------------------------------------------------------------
+
+
+def test_texts_that_look_like_fields_of_mongodb_are_texts(store: Store) -> None:
+    odd = part(
+        segment("$m", "$text"), source="$s", path="$p", session_id="$id", exchange_id="$x", project="$HOME", cwd="$PWD",
+        prompt="$1", agent_type="$ROOT", origin="$$ROOT", lead="$lead",
+    )  # fmt: skip
+    parsed(store, odd, source="$s", path="$p", keys=["$m"])
+    assert store.ingest.part(odd.part_id) == odd
+    store.ingest.name_agent("$s", "$p", "$$NOW", "$$REMOVE")
+    store.ingest.move_parts("$s", ["$p"], "", "$HOME", "$OTHER")
+    expected = replace(odd, agent_type="$$NOW", origin="$$REMOVE", project="$OTHER")
+    assert store.ingest.parts_to_publish("$s", 9) == [(expected, None)]
+    store.episodes.publish([Publication(expected, None, [])])
+    assert store.ingest.parts_to_publish("$s", 9) == []
+
+
+def test_a_part_of_more_than_16_mb_is_refused_in_words_and_leaves_nothing(store: Store) -> None:
+    before = crawled(store)
+    noise = random.Random(7).randbytes(17 << 20).hex()
+    huge = ParsedChunk(before, replace(before, parsed_lines=10), ["m"], parts=[part(segment("m", noise))])
+    with pytest.raises(GiveUp, match="split the text"):
+        store.ingest.commit_parsed(huge)
+    assert store.ingest.cursors("logs")["a.jsonl"] == before
+    assert store.ingest.owners(["m"]) == {}
+
+
+def held(database: Database) -> list[dict[str, Any]]:
+    return database.read(lambda tables: tables["parts"].find({}))
+
+
+def test_what_is_left_to_do_always_follows_from_what_a_part_is(store: Store, database: Database) -> None:
+    """Every step through which a part passes, in any order."""
+    chance = random.Random(11)
+    ids = [part(segment(f"m{n}")).part_id for n in range(4)]
+
+    def grow(n: int, current: Part) -> None:
+        longer = (*current.segments, segment(f"m{n}", "more", start=len(current.segments)))
+        parsed(store, replace(current, segments=longer, closed=chance.random() < 0.5))
+
+    def summarize(_: int, current: Part) -> None:
+        flagged = replace(summary(current), problem="away", retry_at=DAY)
+        store.ingest.put_summaries([chance.choice((summary(current), flagged))])
+
+    def publish(*_: Any) -> None:
+        store.episodes.publish([Publication(each, of, []) for each, of in store.ingest.parts_to_publish("logs", 1)])
+
+    def move(_: int, current: Part) -> None:
+        store.ingest.move_parts("logs", ["a.jsonl"], "", current.project, chance.choice(("one", "two")))
+
+    steps: list[Callable[[int, Part], Any]] = [
+        grow,
+        summarize,
+        publish,
+        move,
+        lambda _, current: store.exclusion.hold({current.part_id: "rule"}),
+        lambda *_: store.exclusion.release("rule"),
+        lambda *_: store.ingest.close_idle_parts("logs", DAY + timedelta(days=1)),
+        lambda *_: store.ingest.name_agent("logs", "a.jsonl", chance.choice("ab"), ""),
+    ]
+    for _ in range(150):
+        n = chance.randrange(len(ids))
+        chance.choice(steps)(n, store.ingest.part(ids[n]) or part(segment(f"m{n}")))
+        for found in held(database):
+            free = found["held_by"] is None
+            assert found["to_publish"] == (free and found["published_hash"] != found["wanted_hash"])
+            missing = found["closed"] == 1 and found["summarized_hash"] != found["content_hash"]
+            assert found["to_summarize"] == (free and missing)
+
+
+# --- who gets in the way ---------------------------------------------------------------------------------
+
+
+def at_once(works: Sequence[Callable[[], Any]]) -> list[Any]:
+    """What several threads return that begin at one moment."""
+    ready = Barrier(len(works))
+
+    def run(work: Callable[[], Any]) -> Any:
+        ready.wait()
+        return work()
+
+    with ThreadPoolExecutor(len(works)) as pool:
+        return [done.result() for done in [pool.submit(run, work) for work in works]]
+
+
+def test_of_two_runs_that_read_the_same_cursor_one_writes(open_store: OpenStore) -> None:
+    runs = [open_store(), open_store()]
+    for turn in range(10):
+        before = crawled(runs[0], f"{turn}.jsonl")
+        written = part(segment(f"m{turn}"), path=before.path)
+        same = ParsedChunk(before, before, [f"m{turn}"], [Occurrence("copy", before.path, 1)], [written])
+        won = at_once([partial(run.ingest.commit_parsed, same) for run in runs])
+        assert sorted(won) == [False, True]
+    counts = runs[0].ingest.counts("logs")
+    assert (counts.parts, counts.messages, counts.occurrences) == (10, 10, 10)
+
+
+def test_of_two_files_that_claim_the_same_messages_one_owns_them(open_store: OpenStore) -> None:
+    runs = [open_store(), open_store()]
+    for turn in range(5):
+        chunks = []
+        for path in ("a", "b"):
+            before = crawled(runs[0], f"{path}{turn}")
+            written = part(segment(f"m{turn}"), path=before.path)
+            chunks.append(ParsedChunk(before, before, [f"m{turn}"], parts=[written]))
+        won = at_once([partial(run.ingest.commit_parsed, its) for run, its in zip(runs, chunks, strict=True)])
+        assert sorted(won) == [False, True]
+        owner = runs[0].ingest.owners([f"m{turn}"])[f"m{turn}"]
+        assert owner[1] == chunks[won.index(True)].before.path
+
+
+class Meddler(Sent):
+    """Changes a part from outside, once, when a transaction is about to write it."""
+
+    def __init__(self, folder: Path) -> None:
+        super().__init__()
+        self._folder = folder
+        self.part_id = ""
+        self.turns = 0
+
+    def started(self, event: CommandStartedEvent) -> None:
+        super().started(event)
+        if event.command_name == "update" and event.command["update"] == "parts" and self.part_id:
+            part_id, self.part_id = self.part_id, ""
+            with MongoClient[dict[str, Any]](shared.uri()) as other:
+                parts = other[mongo_database(self._folder)]["parts"]
+                parts.update_one({"part_id": part_id}, {"$set": {"lead": "meddled"}})
+            self.turns += 1
+
+
+@pytest.fixture
+def meddler(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Meddler:
+    """Before the store, whose client it listens to."""
+    made = Meddler(tmp_path)
+    monkeypatch.setattr("anamnesis_tests.store.mongo_watching.Sent", lambda: made)
+    watched(monkeypatch)
+    return made
+
+
+def test_a_chunk_that_meets_another_write_in_its_middle_is_written_once(meddler: Meddler, store: Store) -> None:
+    parsed(store, part(segment("m0"), closed=False), keys=["m0"])
+    before = store.ingest.cursors("logs")["a.jsonl"]
+    grown = part(segment("m0"), segment("m1"))
+    growing = ParsedChunk(before, before, ["m1"], [Occurrence("m9", "a.jsonl", 1)], [grown, part(segment("m2"))],
+                          [DeadLetter("logs", "a.jsonl", 0, 3, "torn")])  # fmt: skip
+    meddler.part_id = grown.part_id
+    meddler.commands.clear()
+    assert store.ingest.commit_parsed(growing)
+    assert meddler.turns == 1
+    assert [name for name, _ in meddler.commands].count("commitTransaction") == 1
+    assert meddler.commands.count(("update", "parts")) > 1, "it was done anew"
+    assert store.ingest.part(grown.part_id) == grown
+    assert store.ingest.cursors("logs")["a.jsonl"].version == before.version + 1
+    counts = store.ingest.counts("logs")
+    assert (counts.parts, counts.messages, counts.occurrences, counts.dead_letters) == (2, 2, 1, 1)
+
+
+def test_an_exchange_of_the_history_is_taken_over_once_although_the_first_attempt_fails(store: Store) -> None:
+    if (server := shared.server()) is None:
+        pytest.skip("only the loopback server fails when it is asked to")
+    store.ingest.put_sources([Source("logs"), Source("history", kind="claude_history")])
+    typed = part(segment("y"), source="history", exchange_id=content_id("exchange", "y"), ordinal=7)
+    parsed(store, typed, source="history", keys=["y"])
+    put(store, typed.part_id, "text", source="history")
+    before = crawled(store)
+    taking = ParsedChunk(before, before, ["m"], parts=[part(segment("m"))], claims={"y": "m"})
+    server.faults.add("commitTransaction", error=251, labels=("TransientTransactionError",))
+    try:
+        assert store.ingest.commit_parsed(taking)
+    finally:
+        server.faults.clear()
+    assert store.ingest.occurrences_of(["m"]) == [("history", Occurrence("m", "a.jsonl", 7))]
+    assert store.episodes.get([typed.part_id]) == {}
+    assert store.ingest.counts("history").parts == 0
+    assert store.ingest.owners(["y", "m"]) == dict.fromkeys(["y", "m"], ("logs", "a.jsonl"))
