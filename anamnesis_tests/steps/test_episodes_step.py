@@ -1,7 +1,5 @@
 """From parts to summaries and episodes, each step on a real store."""
 
-import sqlite3
-from contextlib import closing
 from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
@@ -13,6 +11,7 @@ from anamnesis_pipeline.steps.episodes import RECORD_KIND, episode_of, publish_s
 from anamnesis_pipeline.store.base import Store
 from anamnesis_pipeline.summary_model import RecordType, Summary, TypedRecord
 from anamnesis_tests.steps.llms import SOURCE, START, parsed, part
+from anamnesis_tests.store.tampering import make_of_nothing
 
 PIECES = minilm_pieces()
 IN_SHORT = Summary("p", "h", "s", "m")
@@ -119,12 +118,11 @@ def test_an_episode_says_what_it_is_worth_and_why(store: Store) -> None:
 
 
 def test_a_part_that_no_publication_fits_ends_the_run_with_a_problem_and_holds_nothing_up(
-    store: Store, tmp_path: Path
+    store: Store, place: tuple[str, Path]
 ) -> None:
     odd = part(2, "Which journal?", closed=False)
     parsed(store, odd, part(1, "Why is the zeppelin late?", closed=False))
-    with closing(sqlite3.connect(tmp_path / "anamnesis.db")) as tampering, tampering:
-        tampering.execute("UPDATE parts SET wanted_hash = 'of nothing' WHERE part_id = ?", (odd.part_id,))
+    make_of_nothing(place, odd.part_id)
     asked: list[Part] = []
 
     def headline(of: Part) -> str:
