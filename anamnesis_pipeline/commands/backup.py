@@ -26,7 +26,7 @@ BackupFile = Annotated[Path, typer.Argument(metavar="FILE", help="E.g. memory.an
 def backup(
     file: BackupFile,
     no_archive: Annotated[
-        bool, typer.Option("--no-archive", help="Without the archive of what was read; it cannot be read again then.")
+        bool, typer.Option("--no-archive", help="Without the archive of what was read, where that is saved by itself.")
     ] = False,
 ) -> None:
     """Write memory, archive and config.toml into one file, while all goes on. Keep it as safe as the memory."""
@@ -42,7 +42,7 @@ def restore(file: BackupFile) -> None:
     settings = settings_file.load()
     with shown(Console(stderr=True)) as tell:
         report = run_restore(settings, file, tell)
-    typer.echo(render_restored(report, store_place(settings)))
+    typer.echo(render_restored(report, store_place(settings), store_place(settings_file.load())))
 
 
 def run_backup(settings: Settings, file: Path, tell: Tell, *, with_archive: bool = True) -> BackupReport:
@@ -75,17 +75,24 @@ def render_backup(report: BackupReport, file: Path) -> str:
     held = f"{counted(report.rows, 'row')} and {counted(report.files, 'file')}"
     problems = [f"Not whole: {problem}" for problem in report.problems]
     return "\n".join(
-        [f"{file}: {held} as of {report.taken_at:%Y-%m-%d %H:%M:%S} UTC, {report.bytes / 1e6:,.1f} MB", *problems]
+        [f"{file}: {held} as of {report.taken_at:%Y-%m-%d %H:%M:%S} UTC, {report.bytes / 1e6:,.2f} MB", *problems]
     )
 
 
-def render_restored(report: RestoreReport, place: str) -> str:
-    """What was made, for people. Pure."""
+def render_restored(report: RestoreReport, place: str, named: str) -> str:
+    """What was made, for people. Pure.
+
+    :param named: the place of the store that the settings name now, with what the backup's config.toml says.
+    """
     taken = f"of the backup that anamnesis {report.header.version} took at {local_time(report.header.taken_at)}"
     held = f"{counted(report.changes.rows, 'row')} and {counted(report.files, 'file')}"
     lines = [f"{place} holds the memory {taken}: {held}, compared row by row"]
     if not report.header.with_archive:
-        lines.append("The backup has no archive: what was read cannot be read again, or extracted")
+        lines.append("The backup has no archive: put the saved one back, or what was read cannot be read again")
+    if named != place:
+        lines.append(
+            f"config.toml is the backup's, and names another store, {named}: change `store` in it before a start"
+        )
     return "\n".join([*lines, *(f"{path} was there already, and stays as it is" for path in report.kept)])
 
 

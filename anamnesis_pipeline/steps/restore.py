@@ -110,10 +110,11 @@ def _entries(manifest: Manifest) -> set[tuple[str, tuple[int, str]]]:
 
 
 def _begin(store: Store, home: Home, header: Header, place: str) -> bool:
-    """Mark the store as the copy of this backup, unless the archive holds something; whether it was one before."""
+    """Mark the store as the copy of this backup, unless the archive holds something; whether it was one before. Beside
+    a backup without an archive there may be one: it was saved in another way.
+    """
     is_ours = (store.settings.get(copying.MARK) or {}).get("origin") == header.backup_id
-    held = [] if is_ours else [path for path in home.archive_dir.glob("*/*") if path.is_file() and path.suffix]
-    if held:
+    if header.with_archive and not is_ours and any(path.suffix for path in home.archive_dir.glob("*/*")):
         raise GiveUp(
             f"{home.archive_dir} holds another memory's archive; restore into an empty ANAMNESIS_HOME, or move it away"
         )

@@ -1,6 +1,7 @@
 """A backup holds one moment of everything, and a memory made of it answers as before."""
 
 import os
+import shutil
 import signal
 import stat
 import subprocess
@@ -13,7 +14,7 @@ from pathlib import Path
 import pytest
 import zstandard
 
-from anamnesis_pipeline import wiring
+from anamnesis_pipeline import home_wiring, wiring
 from anamnesis_pipeline.commands.backup import render_backup, run_backup, run_restore
 from anamnesis_pipeline.errors import GiveUp
 from anamnesis_pipeline.settings import Settings
@@ -53,7 +54,7 @@ def new(tmp_path: Path) -> Settings:
 
 def extracted(settings: Settings, to: Path) -> dict[str, bytes]:
     with closing(wiring.open_store(settings)) as store:
-        extract(store, wiring.open_archive(settings), extractable(store, generation=EVERY), to, force=False)
+        extract(store, home_wiring.open_archive(settings), extractable(store, generation=EVERY), to, force=False)
     return {str(file.relative_to(to)): file.read_bytes() for file in sorted(to.rglob("*")) if file.is_file()}
 
 
@@ -109,7 +110,7 @@ def test_what_is_written_while_a_backup_is_taken_is_not_half_in_it(home: Home, n
 
 def extracted_of(settings: Settings, to: Path) -> list[bytes]:
     with closing(wiring.open_store(settings)) as store:
-        extract(store, wiring.open_archive(settings), extractable(store, session_id=SESSION), to, force=False)
+        extract(store, home_wiring.open_archive(settings), extractable(store, session_id=SESSION), to, force=False)
     return [file.read_bytes() for file in sorted(to.rglob("*.jsonl"))]
 
 
@@ -237,3 +238,13 @@ def test_a_backup_that_is_killed_leaves_no_file_of_its_name(home: Home, new: Set
     assert not (tmp_path / "b").exists()
     run_backup(home.settings, tmp_path / "b", quiet)
     run_restore(new, tmp_path / "b", quiet)
+
+
+def test_a_backup_without_the_archive_may_find_the_saved_one_in_place(
+    home: Home, new: Settings, tmp_path: Path
+) -> None:
+    remove_synthetic_files(home)
+    run_backup(home.settings, tmp_path / "b", quiet, with_archive=False)
+    shutil.copytree(home.settings.archive_dir, new.archive_dir)
+    run_restore(new, tmp_path / "b", quiet)
+    assert extracted(new, tmp_path / "out") == extracted(home.settings, tmp_path / "of-old")

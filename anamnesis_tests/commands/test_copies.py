@@ -1,0 +1,179 @@
+"""`anamnesis migrate`, `backup` and `restore` as they are called, with both stores."""
+
+import fcntl
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
+from pathlib import Path
+
+import pytest
+from pydantic import SecretStr
+from typer.testing import CliRunner
+
+from anamnesis_pipeline import wiring
+from anamnesis_pipeline.cli import app
+from anamnesis_pipeline.commands.backup import run_backup, run_restore
+from anamnesis_pipeline.commands.migrate import Backend, render, run_migrate
+from anamnesis_pipeline.errors import GiveUp
+from anamnesis_pipeline.settings import Settings
+from anamnesis_pipeline.supervisor.up_lock import is_held
+from anamnesis_tests.conftest import mongo_database
+from anamnesis_tests.mongo_server import shared
+from anamnesis_tests.steps.whole_memory import answers, contents, fill, overlap
+from anamnesis_tests.store.samples import put
+
+ROOT = Path(__file__).parents[2]
+
+
+def quiet(step: str, done: int, of: int) -> None:
+    """Nobody is told."""
+
+
+@pytest.fixture
+def settings(tmp_path: Path) -> Iterator[Settings]:
+    """A home with a whole memory in SQLite, and an empty database of MongoDB beside it."""
+    named = mongo_database(tmp_path)
+    found = Settings(home=tmp_path / "home", mongo_uri=SecretStr(shared.uri()), mongo_database=named)
+    with closing(wiring.open_store(found)) as store:
+        fill(store)
+    yield found
+    shared.drop(named)
+
+
+def contents_of(settings: Settings) -> dict[str, tuple[int, str]]:
+    with closing(wiring.open_store(settings)) as store:
+        return contents(store)
+
+
+def in_mongo(settings: Settings) -> Settings:
+    return settings.model_copy(update={"store": "mongo"})
+
+
+def test_a_memory_moves_to_mongo_and_back_into_an_empty_home(settings: Settings, tmp_path: Path) -> None:
+    before = contents_of(settings)
+    there = run_migrate(settings, Backend.MONGO, quiet)
+    assert contents_of(settings) == contents_of(in_mongo(settings)) == before
+    assert f"ANAMNESIS_MONGO_DATABASE={settings.mongo_database}" in render(there)
+    assert "unset them to go back" in render(there)
+    with pytest.raises(GiveUp, match="holds a memory already"):
+        run_migrate(in_mongo(settings), Backend.SQLITE, quiet)
+    elsewhere = in_mongo(settings).model_copy(update={"home": tmp_path / "other"})
+    run_migrate(elsewhere, Backend.SQLITE, quiet)
+    assert contents_of(elsewhere.model_copy(update={"store": "sqlite"})) == before
+
+
+@pytest.mark.parametrize("step", ["spaces", "passages", "vectors/hashing-64-aaaaaaaa/context", "numbers"])
+def test_a_migration_that_is_killed_is_finished_by_the_next_one(settings: Settings, step: str) -> None:
+    before = contents_of(settings)
+    code = f"""
+import os, signal
+from anamnesis_pipeline import settings
+from anamnesis_pipeline.commands.migrate import Backend, run_migrate
+def tell(step, done, of):
+    if step == {step!r}:
+        os.kill(os.getpid(), signal.SIGKILL)
+run_migrate(settings.load(), Backend.MONGO, tell)
+"""
+    environment = {
+        **os.environ, "ANAMNESIS_HOME": str(settings.home), "ANAMNESIS_MONGO_URI": shared.uri(),
+        "ANAMNESIS_MONGO_DATABASE": settings.mongo_database,
+    }  # fmt: skip
+    killed = subprocess.run([sys.executable, "-c", code], cwd=ROOT, env=environment, check=False)
+    assert killed.returncode == -signal.SIGKILL
+    with pytest.raises(GiveUp, match="not finished"):
+        wiring.open_store(in_mongo(settings))
+    done = run_migrate(settings, Backend.MONGO, quiet)
+    assert done.report.resumed
+    assert done.report.changes.written < done.report.changes.rows
+    assert contents_of(in_mongo(settings)) == contents_of(settings) == before
+
+
+def test_a_backup_of_one_store_is_restored_into_the_other(settings: Settings, tmp_path: Path) -> None:
+    before = contents_of(settings)
+    with closing(wiring.open_store(settings)) as store:
+        wanted = answers(store)
+    run_backup(settings, tmp_path / "of-sqlite", quiet, with_archive=False)
+    moved = in_mongo(settings).model_copy(update={"home": tmp_path / "with-mongo"})
+    run_restore(moved, tmp_path / "of-sqlite", quiet)
+    assert contents_of(moved) == before
+    with closing(wiring.open_store(moved)) as store:
+        assert overlap(answers(store), wanted) > 0.9
+    run_backup(moved, tmp_path / "of-mongo", quiet)
+    back = settings.model_copy(update={"home": tmp_path / "back"})
+    run_restore(back, tmp_path / "of-mongo", quiet)
+    with closing(wiring.open_store(back)) as store:
+        assert (contents(store), answers(store)) == (before, wanted)
+
+
+def test_a_store_is_not_copied_into_itself(settings: Settings) -> None:
+    with pytest.raises(GiveUp, match=r"is in .* already"):
+        run_migrate(settings, Backend.SQLITE, quiet)
+    with pytest.raises(GiveUp, match="nothing is stored"):
+        run_migrate(settings.model_copy(update={"home": settings.home / "none"}), Backend.MONGO, quiet)
+
+
+@contextmanager
+def up(settings: Settings) -> Iterator[None]:
+    """What a running `anamnesis up` holds."""
+    with (settings.home / "up.lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        yield
+
+
+def test_what_is_written_while_all_runs_is_copied_by_the_same_command_again(settings: Settings) -> None:
+    with up(settings):
+        first = run_migrate(settings, Backend.MONGO, quiet)
+        assert "`anamnesis up` is running" in render(first)
+        with closing(wiring.open_store(settings)) as store:
+            put(store, "late", "a late note")
+    second = run_migrate(settings, Backend.MONGO, quiet)
+    assert "is running" not in render(second)
+    assert 0 < second.report.changes.written < 20
+    assert contents_of(in_mongo(settings)) == contents_of(settings)
+
+
+def test_nothing_is_restored_under_a_running_up(settings: Settings, tmp_path: Path) -> None:
+    run_backup(settings, tmp_path / "b", quiet, with_archive=False)
+    new = Settings(home=tmp_path / "new")
+    new.home.mkdir()
+    with up(new), pytest.raises(GiveUp, match="stop it first"):
+        run_restore(new, tmp_path / "b", quiet)
+    assert not is_held(new.home / "up.lock")
+    run_restore(new, tmp_path / "b", quiet)
+
+
+def test_a_moment_that_mongo_does_not_keep_is_told_with_the_way_to_keep_it(settings: Settings) -> None:
+    if (server := shared.server()) is None:
+        pytest.skip("a real server cannot be made to fail")
+    run_migrate(settings, Backend.MONGO, quiet)
+    server.faults.add("find", skip=12, error=239)
+    with pytest.raises(GiveUp, match="minSnapshotHistoryWindowInSeconds"):
+        run_backup(in_mongo(settings), settings.home / "b", quiet)
+    server.faults.clear()
+    assert not (settings.home / "b").exists()
+    run_backup(in_mongo(settings), settings.home / "b", quiet)
+
+
+def test_the_commands_say_what_they_did(settings: Settings, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def run(home: Path, *words: str) -> str:
+        monkeypatch.setenv("ANAMNESIS_HOME", str(home))
+        result = CliRunner().invoke(app, words, catch_exceptions=False)
+        assert result.exit_code == 0, result.output
+        return result.output
+
+    (settings.home / "config.toml").write_text('store = "mongo"\nmongo_database = "elsewhere"\n', encoding="utf-8")
+    monkeypatch.setenv("ANAMNESIS_STORE", "sqlite")
+    assert "rows and 1 file as of" in run(settings.home, "backup", str(tmp_path / "b"), "--no-archive")
+    monkeypatch.delenv("ANAMNESIS_STORE")
+    said = run(tmp_path / "new", "restore", str(tmp_path / "b"))
+    assert f"{tmp_path / 'new' / 'anamnesis.db'} holds the memory of the backup" in said
+    assert "The backup has no archive" in said
+    assert "names another store, MongoDB " in said
+    database = settings.mongo_database
+    monkeypatch.setenv("ANAMNESIS_STORE", "sqlite")
+    assert "compared one by one" in run(
+        settings.home, "migrate", "--to", "mongo", "--uri", shared.uri(), "--database", database
+    )
