@@ -157,7 +157,7 @@ class CrashedError(Exception):
 
 
 STEPS = {
-    "the collections": "_make_collections",
+    "the collections": "make_collections",
     "what is expected": "_expect_more",
 }
 

@@ -1,0 +1,103 @@
+"""Opening the store in MongoDB."""
+
+import logging
+import time
+from typing import Literal
+
+import pymongo
+
+from anamnesis_pipeline.errors import StoreBusy
+from anamnesis_pipeline.store.base import Store
+from anamnesis_pipeline.store.mongo.client import Database
+from anamnesis_pipeline.store.mongo.consolidation import MongoConsolidation
+from anamnesis_pipeline.store.mongo.context import MongoContext
+from anamnesis_pipeline.store.mongo.copying import MongoCopy
+from anamnesis_pipeline.store.mongo.documents import MongoDocuments
+from anamnesis_pipeline.store.mongo.episodes import MongoEpisodes
+from anamnesis_pipeline.store.mongo.events import MongoEvents
+from anamnesis_pipeline.store.mongo.exclusion import MongoExclusion
+from anamnesis_pipeline.store.mongo.forgetting import MongoForgetting
+from anamnesis_pipeline.store.mongo.fulltext import MongoTextIndex
+from anamnesis_pipeline.store.mongo.ingest_records import MongoIngest
+from anamnesis_pipeline.store.mongo.llm_records import MongoLlm
+from anamnesis_pipeline.store.mongo.overview import MongoOverview
+from anamnesis_pipeline.store.mongo.query_log import MongoQueries
+from anamnesis_pipeline.store.mongo.schema import prepare
+from anamnesis_pipeline.store.mongo.settings import MongoSettings
+from anamnesis_pipeline.store.mongo.spaces import MongoSpaces
+from anamnesis_pipeline.store.mongo.vectors import MongoVectors
+
+log = logging.getLogger(__name__)
+
+ASKED_FOR_S = 5.0
+"""So long one attempt to reach the server takes, and so often the log says what is waited for."""
+PAUSE_S = 0.5
+
+
+def open_mongo(
+    uri: str, database: str, *, quantization: Literal["none", "scalar", "binary"] = "none", wait_s: float = 60.0
+) -> Store:
+    """Open, and prepare if need be, the store in a database of a replica set or of MongoDB Atlas.
+
+    :param quantization: what the vector indexes of spaces hold instead of float32.
+    :param wait_s: how long the server, and then its search service, may take to answer. Without the service the store
+        opens all the same, and searches by it are degraded.
+    :raises StoreBusy: there is no primary within `wait_s`.
+    :raises GiveUp: the server refuses the user, or is none of a replica set.
+    :raises BadSetting: `uri` is none.
+    :raises StoreCorrupt: the database is of a newer version, or of another program.
+    """
+    held = Database(uri, database)
+    until = time.monotonic() + wait_s
+    try:
+        _wait_for_primary(held, until)
+        prepare(held)
+        text = MongoTextIndex(held)
+        text.prepare(max(0.0, until - time.monotonic()))
+        return _store(held, text, quantization)
+    except BaseException:
+        held.close()
+        raise
+
+
+def _store(held: Database, text: MongoTextIndex, quantization: Literal["none", "scalar", "binary"]) -> Store:
+    vectors = MongoVectors(held, quantization)
+    spaces = MongoSpaces(held, vectors.indexes)
+    return Store(
+        ingest=MongoIngest(held),
+        documents=MongoDocuments(held),
+        episodes=MongoEpisodes(held),
+        text=text,
+        vectors=vectors,
+        spaces=spaces,
+        llm=MongoLlm(held),
+        settings=MongoSettings(held),
+        forgetting=MongoForgetting(held),
+        exclusion=MongoExclusion(held),
+        context=MongoContext(held),
+        consolidation=MongoConsolidation(held),
+        queries=MongoQueries(held),
+        events=MongoEvents(held),
+        overview=MongoOverview(held),
+        copies=MongoCopy(held, spaces, vectors.indexes),
+        close=held.close,
+    )
+
+
+def _wait_for_primary(held: Database, until: float) -> None:
+    """Return once a primary answers; an election, or a server that starts, takes some seconds.
+
+    :raises StoreBusy: none did in time.
+    """
+    began = time.monotonic()
+    while True:
+        try:
+            with pymongo.timeout(ASKED_FOR_S):
+                held.command({"ping": 1}, admin=True)
+                return
+        except StoreBusy as exc:
+            now = time.monotonic()
+            if now + PAUSE_S >= until:
+                raise
+            log.warning("Waiting for %s since %.0f s of at most %.0f: %s", held.place, now - began, until - began, exc)
+        time.sleep(PAUSE_S)
