@@ -1,5 +1,6 @@
 """From a command to its reply: who may ask, inside which transaction, through which faults."""
 
+import logging
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -21,6 +22,8 @@ if TYPE_CHECKING:
     from anamnesis_tests.mongo_server.server import LoopbackServer
 
 VERSION = "8.0.4"
+
+log = logging.getLogger(__name__)
 
 WRITES: dict[str, Callable[[Request], Document]] = {
     "insert": write_commands.insert,
@@ -86,6 +89,9 @@ def execute(
         reply = Refusal(refusal.code, refusal.message).answer() | {"codeName": refusal.code_name}
     except NotEmulated as refusal:
         reply = Refusal(238, str(refusal)).answer()
+    except Exception as exc:
+        log.exception("%s failed within the loopback server", name)
+        reply = Refusal(1, f"{type(exc).__name__} within the loopback server: {exc}").answer()
     if server.replica_set.name:
         now = server.engine.timestamp()
         signature = {"hash": Binary(bytes(20)), "keyId": 0}
@@ -117,7 +123,8 @@ def _execute(
         return SIMPLE[name](server, member, client, command)
     if name not in WRITES | READS | LISTS | CHANGES and name not in ("commitTransaction", "abortTransaction"):
         raise Refusal(59, f"no such command: '{name}'")
-    hold_to_documentation(name, command, message.size)
+    if name not in READS:
+        hold_to_documentation(name, command, message.size)
     with server.engine.lock:
         _must_be_member(server, member, name, command)
         server.sessions.abort_expired()
@@ -128,7 +135,10 @@ def _execute(
             return _end(server, session, name, command)
         transaction = _transaction(server, session, name, command)
         request = Request(name, command, server.engine, member.cursors, session, transaction)
-        return _run(server, request, fault)
+        reply = _run(server, request, fault)
+    if name in READS:  # these have changed nothing, and may have been refused by a code of their own
+        hold_to_documentation(name, command, message.size)
+    return reply
 
 
 def _must_be_user(server: "LoopbackServer", client: Client, name: str) -> None:

@@ -1,5 +1,6 @@
 """What one operator of a filter asks of one value."""
 
+import math
 import operator
 import re
 from collections.abc import Callable
@@ -116,12 +117,14 @@ def remainder(operand: Any) -> Test:
     divisor, rest = (int(plain(each)) for each in operand)
     if divisor == 0:
         raise bad_value("divisor cannot be 0")
-    # the sign is that of the dividend
-    return lambda value: is_number(value) and abs(int(plain(value))) % abs(divisor) * _sign(value) == rest
 
+    def test(value: Any) -> bool:
+        if not is_number(value) or not math.isfinite(plain(value)):
+            return False
+        whole = int(plain(value))
+        return abs(whole) % abs(divisor) * (-1 if whole < 0 else 1) == rest  # the sign is that of the dividend
 
-def _sign(value: Any) -> int:
-    return -1 if plain(value) < 0 else 1
+    return test
 
 
 def bits(name: str) -> Callable[[Any], Test]:

@@ -69,10 +69,8 @@ def _of_find(path: str, value: Any) -> Any:
         return value
     if "$elemMatch" in value:
         return {"$loopbackElement": (path, value["$elemMatch"])}
-    if "$slice" in value and not isinstance(value["$slice"], list):
-        return {"$slice": [f"${path}", value["$slice"]]}
-    if "$slice" in value and len(value["$slice"]) == 2 and is_number(value["$slice"][0]):
-        return {"$slice": [f"${path}", *value["$slice"]]}
+    if "$slice" in value and (is_number(value["$slice"]) or is_number(value["$slice"][0])):
+        raise not_supported("$slice in a projection")
     return value
 
 

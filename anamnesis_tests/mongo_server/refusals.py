@@ -6,6 +6,7 @@ https://www.mongodb.com/docs/manual/reference/error-codes/
 from typing import Any
 
 NAMES = {
+    1: "InternalError",
     2: "BadValue",
     9: "FailedToParse",
     11: "UserNotFound",
