@@ -100,8 +100,7 @@ def _write(store: Store, home: Home, file: BinaryIO, backend: str, tell: Tell, *
             for table, rows in copying.told(now, tell):
                 out.table(table, _noting_ends(rows, home.archive, ends) if table.name == "frames" else rows)
         for name in OF_THE_HOME:
-            if (home.folder / name).is_file():
-                out.file(f"home/{name}", home.folder / name)
+            out.file(f"home/{name}", home.folder / name)
         if with_archive:
             _write_archive(out, home, ends, tell)
         held = out.manifest
@@ -127,10 +126,7 @@ def _write_archive(out: BackupWriter, home: Home, ends: dict[str, int], tell: Te
     aside = {f"archive/{file.parent.name}/{file.name}": None for file in home.archive.kept_aside()}
     wanted: dict[str, int | None] = {**ends, **aside}
     for done, (name, end) in enumerate(sorted(wanted.items()), start=1):
-        try:
-            size = out.file(name, home.archive_dir / name.removeprefix("archive/"), end)
-        except FileNotFoundError:
-            size = 0
+        size = out.file(name, home.archive_dir / name.removeprefix("archive/"), end)
         if end is not None and size < end:
             out.manifest.problems.append(f"{name} has {size:,} of the {end:,} bytes that the store knows")
         tell("archive", done, len(wanted))
@@ -146,4 +142,4 @@ def no_room(problem: OSError, path: Path) -> AnamnesisError:
     """Our error for one of the system, met while `path` was written."""
     if problem.errno in {errno.ENOSPC, errno.EDQUOT}:
         return StoreFull(f"no room to write {path}: {problem.strerror}; free some, then try again")
-    return GiveUp(f"{path} cannot be written: {problem.strerror}")
+    return GiveUp(f"{path} cannot be written: {problem.strerror or problem}")

@@ -12,6 +12,7 @@
 import hashlib
 import io
 import json
+import os
 import tarfile
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
@@ -93,12 +94,22 @@ class BackupWriter:
         self.manifest.tables[table.name] = (digest.rows, digest.checksum)
 
     def file(self, name: str, path: Path, limit: int | None = None) -> int:
-        """The first `limit` bytes of a file (None: all it has now); returns how many that were."""
-        with path.open("rb") as content:
-            size = path.stat().st_size if limit is None else min(limit, path.stat().st_size)
-            digest = _Hashed(content, size)
-            self._tar.addfile(_member(name, size), digest)
-        self.manifest.files[name] = (size, digest.checksum)
+        """The first `limit` bytes of a file (None: all it has now); returns how many that were, 0 of one that is gone.
+
+        :raises GiveUp: it cannot be read.
+        """
+        try:
+            content = path.open("rb")
+        except FileNotFoundError:
+            return 0
+        except OSError as problem:
+            raise GiveUp(f"{path} cannot be read, and belongs into the backup: {problem.strerror}") from problem
+        with content:
+            size = os.fstat(content.fileno()).st_size
+            size = size if limit is None else min(limit, size)
+            hashed = _Hashed(content, size)
+            self._tar.addfile(_member(name, size), hashed)
+        self.manifest.files[name] = (size, hashed.checksum)
         return size
 
     def end(self) -> None:
@@ -146,10 +157,9 @@ def reading(path: Path) -> Iterator[tuple[Header, Iterator[Member]]]:
             yield _header(path, content), members
 
 
-def read_rows(content: BinaryIO) -> Iterator[tuple[Row, bytes]]:
-    """The rows of a member of a table, each with the line that it is."""
-    for line in content:
-        yield row_of(line), line.rstrip(b"\n")
+def read_rows(content: BinaryIO) -> Iterator[Row]:
+    """The rows of a member of a table."""
+    return map(row_of, content)
 
 
 def read_manifest(content: BinaryIO) -> Manifest:

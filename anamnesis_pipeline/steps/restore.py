@@ -124,7 +124,7 @@ def _begin(store: Store, home: Home, header: Header, place: str) -> bool:
 def _rows(name: str, members: Iterable[Member], tell: Tell) -> Iterator[Row]:
     done = 0
     for _, content in members:
-        for row, _ in read_rows(content):
+        for row in read_rows(content):
             done += 1
             yield row
         tell(name, done, done)

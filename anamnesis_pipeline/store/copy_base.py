@@ -149,7 +149,7 @@ class Reading(Protocol):
         """See `tables_of`."""
 
     def count(self, table: Table) -> int:
-        """How many rows a table has."""
+        """About how many rows a table has, not too few: what progress is told by."""
 
     def page(self, table: Table, after: Key | None, limit: int = PAGE_ROWS) -> list[Row]:
         """The rows whose keys follow `after` (None: from the first on), in the order of their keys: at most `limit`,
