@@ -1,6 +1,11 @@
 """Every collection of the database is copied, or made of others."""
 
+import pytest
+
+from anamnesis_pipeline.errors import GiveUp
+from anamnesis_pipeline.store.base import Store
 from anamnesis_pipeline.store.copy_base import EPISODES, PASSAGES, PENDING, PLAIN, SECRET, SPACES
+from anamnesis_pipeline.store.mongo import copying
 from anamnesis_pipeline.store.mongo.copying import DERIVED, HELD_BY
 from anamnesis_pipeline.store.mongo.facets import FACETS
 from anamnesis_pipeline.store.mongo.schema import COLLECTIONS
@@ -28,3 +33,12 @@ def test_every_field_of_a_document_is_copied_or_computed() -> None:
 
 def test_the_secret_is_copied() -> None:
     assert HELD_BY[SECRET.name] in COLLECTIONS
+
+
+def test_a_row_that_is_too_large_for_a_document_is_named(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    replies = next(table for table in PLAIN if table.name == "llm_replies")
+    row = replies.row(["the key", "ollama", "m", "\u20ac" * 400])
+    store.copies.write(replies, [row])
+    monkeypatch.setattr(copying, "MOST_BYTES", 1_000)
+    with pytest.raises(GiveUp, match="of llm_replies the row the key has"):
+        store.copies.write(replies, [row])

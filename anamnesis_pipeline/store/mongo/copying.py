@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
 
+from anamnesis_pipeline.errors import GiveUp
 from anamnesis_pipeline.store.copy_base import (
     EPISODES,
     NUMBERED,
@@ -38,6 +39,9 @@ DERIVED = {
 
 HELD_BY = {SECRET.name: "store_secret", NUMBERS.name: "counters"}
 """What holds a neutral table, where it is no collection of the same name. Those of spaces: `vectors_`, `tokens_`."""
+
+MOST_BYTES = (16 << 20) - 4_096
+"""A document may have 16 MiB, names of fields included (https://www.mongodb.com/docs/manual/reference/limits/)."""
 
 _BEHIND_OWN = OWN_SETTINGS[:-1] + chr(ord(OWN_SETTINGS[-1]) + 1)
 """The first text behind all that begin with `OWN_SETTINGS`."""
@@ -121,6 +125,7 @@ class MongoCopy:
 
     def write(self, table: Table, rows: Sequence[Row], gone: Sequence[Key] = ()) -> None:
         """See `CopyRecords.write`. Collections of a space are no part of a transaction: made before, removed after."""
+        _refuse_too_large(self._database.place, table, rows)
         if table is SPACES:
             for row in rows:
                 self._database.read(partial(make_collections, key=row["key"]))
@@ -157,6 +162,21 @@ def _beyond(names: Sequence[str], after: Key) -> Filter:
             {**dict(zip(names[:n], after[:n], strict=True)), name: {"$gt": after[n]}} for n, name in enumerate(names)
         ]
     }
+
+
+def _refuse_too_large(place: str, table: Table, rows: Sequence[Row]) -> None:
+    """:raises GiveUp: a row would be no document; the text says which."""
+    for row in rows:
+        texts = [value for value in row.values() if isinstance(value, str | bytes)]
+        if 4 * sum(map(len, texts)) < MOST_BYTES:  # a character has at most 4 bytes
+            continue
+        size = sum(len(value if isinstance(value, bytes) else value.encode()) for value in texts)
+        if size > MOST_BYTES:
+            key = ", ".join(map(str, table.key_of(row)))
+            raise GiveUp(
+                f"{place} takes no document of more than 16 MB, and of {table.name} the row {key} has "
+                f"{size / 2**20:.1f}; shorten it or delete it where it is, then try again"
+            )
 
 
 def _until_full(found: Iterable[Document]) -> Iterator[Document]:
