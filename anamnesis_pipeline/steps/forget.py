@@ -272,6 +272,7 @@ class Forgetter:
         self._store.forgetting.remove_parts(sorted(target.ids))
         remove_forgotten_files(self._store, self._archive)
         self._store.queries.clear()  # any question may hold some of the text
+        self._store.events.clear()  # they name what was forgotten, and its project
         problems = self._store.forgetting.scrub()
         self._store.settings.set(JOB, None)
         return [*self._problems.values(), *problems]

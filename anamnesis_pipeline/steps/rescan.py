@@ -92,6 +92,7 @@ class Rescan:
             place, mark, is_begun = self._begin()
             self._carry_out(place, mark)
             self._store.queries.clear()  # masked by former rules
+            self._store.events.clear()  # names of projects, too
             problems = self._store.forgetting.scrub() if is_begun or self._changed.total() else []
             self._store.settings.set(CHECKPOINT, None)
             return self._report(problems)

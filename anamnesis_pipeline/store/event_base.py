@@ -59,6 +59,9 @@ class EventRecords(Protocol):
     def counts(self) -> dict[str, int]:
         """Kind -> events that are remembered, for all kinds."""
 
+    def clear(self) -> None:
+        """Forget all of them: they name episodes and projects. Later ones have higher numbers all the same."""
+
 
 def kind_of_edit(before: Episode | EpisodeHead, after: Episode | EpisodeHead) -> Happening:
     """Whether an edit made an episode last that did not. Pure."""

@@ -70,3 +70,12 @@ def test_only_the_latest_events_are_kept(store: Store, monkeypatch: pytest.Monke
     kept = [event.number for event in store.events.since(0, 1_000)]
     assert len(kept) < 10 + 300
     assert kept == list(range(kept[0], 602))
+
+
+def test_events_that_are_forgotten_leave_their_numbers_behind(store: Store) -> None:
+    put(store, "a", "text")
+    last = store.events.latest(1)[0].number
+    store.events.clear()
+    assert store.events.latest(9) == []
+    put(store, "b", "text")
+    assert [event.number > last for event in store.events.since(last, 9)] == [True]

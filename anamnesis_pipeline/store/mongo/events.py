@@ -42,6 +42,10 @@ class MongoEvents:
         found = Counter(row["kind"] for row in rows)
         return {kind: found[kind] for kind in Happening}
 
+    def clear(self) -> None:
+        """See `EventRecords.clear`."""
+        self._database.write(lambda tables: tables["events"].delete({}))
+
 
 def note(tables: Tables, kind: Happening, episode_ids: Sequence[str]) -> None:
     """One event about these episodes; none where there are none."""

@@ -48,6 +48,11 @@ class SqliteEvents:
             found = Counter(dict(connection.execute("SELECT kind, count(*) FROM events GROUP BY kind").fetchall()))
         return {kind: found[kind] for kind in Happening}
 
+    def clear(self) -> None:
+        """See `EventRecords.clear`."""
+        with self._database.write() as connection:
+            connection.execute("DELETE FROM events")
+
 
 def note(connection: sqlite3.Connection, kind: Happening, episode_ids: Sequence[str]) -> None:
     """One event about these episodes; none where there are none."""
