@@ -132,7 +132,9 @@ class Collection:
         return self._driver.delete_many(where, session=self._session).deleted_count
 
     def write(self, writes: Sequence[Write]) -> int:
-        """Several writes in order, in one call; returns how many documents were made, matched or removed."""
+        """Several writes in order, one command for each run of the same kind; returns how many documents were made,
+        matched or removed.
+        """
         if not writes:
             return 0
         with self._named():

@@ -8,7 +8,7 @@ from pymongo import InsertOne, UpdateOne
 
 from anamnesis_pipeline.model import Episode, Passage
 from anamnesis_pipeline.store.episode_values import stored_hash
-from anamnesis_pipeline.store.mongo import consolidation_docs, pending
+from anamnesis_pipeline.store.mongo import consolidation_docs, pending, query_log
 from anamnesis_pipeline.store.mongo.client import Tables
 from anamnesis_pipeline.store.mongo.collections import Document
 from anamnesis_pipeline.store.mongo.episode_docs import changed_facets, read_aliases
@@ -85,7 +85,7 @@ def remove_episodes(tables: Tables, episode_ids: Iterable[str]) -> None:
     tables["pending"].delete(of_these)
     tables["episodes"].delete({"_id": {"$in": ids}})
     consolidation_docs.release(tables, ids)
-    _forget_questions(tables, ids)
+    query_log.forget_results_of(tables, ids)
 
 
 def _wishes(tables: Tables, written: Sequence[Written], held: Mapping[str, Document]) -> Iterator[Wish]:
@@ -161,11 +161,3 @@ def _drop_outdated_merges(tables: Tables, texts: Mapping[str, str]) -> None:
     where = {"_id": {"$in": sorted(texts)}}
     held = tables["episodes"].find(where, ("_id", "raw_exchange"))
     drop_merges(tables, [found["_id"] for found in held if found["raw_exchange"] != texts[found["_id"]]])
-
-
-def _forget_questions(tables: Tables, episode_ids: Sequence[str]) -> None:
-    """They may say what the episodes said."""
-    found = tables["query_results"].find({"episode_id": {"$in": list(episode_ids)}}, ("number",))
-    if found:
-        for name in ("query_log", "query_results"):
-            tables[name].delete({"number": {"$in": sorted({each["number"] for each in found})}})
