@@ -6,6 +6,7 @@ with ANAMNESIS_TEST_STORES=all.
 
 import hashlib
 import os
+import re
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -69,8 +70,9 @@ def backends_for(test_file: Path) -> list[str]:
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
-    """A test with a store runs once per backend."""
-    if "place" in metafunc.fixturenames:
+    """A test with a store runs once per backend. A parameter of a test's own may go by the same name."""
+    own = [re.findall(r"\w+", str(mark.args[0])) for mark in metafunc.definition.iter_markers("parametrize")]
+    if "place" in metafunc.fixturenames and not any("place" in names for names in own):
         metafunc.parametrize("place", backends_for(metafunc.definition.path), indirect=True)
 
 
