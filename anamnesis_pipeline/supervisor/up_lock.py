@@ -46,13 +46,16 @@ def sidecar_in_use(settings: Settings) -> str:
 
 
 def is_held(path: Path) -> bool:
-    """Whether an `anamnesis up` runs, or is starting or ending, on the home of this lock."""
+    """Whether an `anamnesis up` runs on the home of this lock. One that is just starting is not seen: to look at a lock
+    is to hold it for a moment, which must not be when nobody wrote into it.
+    """
     try:
         descriptor = os.open(path, os.O_RDONLY)
     except OSError:
         return False
     try:
-        fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
+        if os.fstat(descriptor).st_size:
+            fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
     except BlockingIOError:
         return True
     finally:

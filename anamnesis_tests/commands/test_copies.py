@@ -120,6 +120,8 @@ def up(settings: Settings) -> Iterator[None]:
     """What a running `anamnesis up` holds."""
     with (settings.home / "up.lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
+        lock.write("{}")
+        lock.flush()
         yield
 
 
