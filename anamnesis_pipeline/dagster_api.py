@@ -1,6 +1,7 @@
 """What is asked of Dagster, over GraphQL: partitions, runs of `ingest`, and the backfill that a re-embed is.
 
-The texts fit dagster-graphql 1.13. Open-source Dagster has no authentication and listens on loopback.
+The texts fit dagster-graphql 1.13. Open-source Dagster has no authentication: it listens on loopback, or inside the
+network of the containers.
 """
 
 import re
@@ -125,8 +126,18 @@ class IngestRuns:
 
 
 def dagster_url(settings: Settings) -> str:
-    """Base address of the Dagster UI."""
-    return f"http://{LOOPBACK}:{settings.dagster_port}"
+    """Base address of the Dagster UI, as this process reaches it."""
+    return settings.dagster_url or f"http://{LOOPBACK}:{settings.dagster_port}"
+
+
+def dagster_link(settings: Settings) -> str:
+    """Base address of the Dagster UI, as whoever uses it reaches it."""
+    return settings.dagster_link or dagster_url(settings)
+
+
+def open_dagster(settings: Settings) -> "DagsterApi":
+    """The Dagster of this deployment."""
+    return DagsterApi(dagster_url(settings), dagster_link(settings))
 
 
 @dataclass(frozen=True, slots=True)
@@ -157,9 +168,12 @@ class EmbeddingBackfill:
 class DagsterApi:
     """One Dagster webserver. Every call raises ServiceUnreachable, with the reason, when it cannot be done."""
 
-    def __init__(self, url: str) -> None:
-        """:param url: base address, without a slash at its end."""
+    def __init__(self, url: str, link: str | None = None) -> None:
+        """:param url: base address, without a slash at its end.
+        :param link: the same for links, where it is another.
+        """
         self._url = url
+        self._link = link or url
 
     def ask(
         self, query: str, variables: Mapping[str, Any] | None = None, timeout_s: float = _TIMEOUT_S
@@ -257,7 +271,7 @@ class DagsterApi:
 
     def run_link(self, run_id: str) -> str:
         """Where the UI shows a run."""
-        return f"{self._url}/runs/{run_id}"
+        return f"{self._link}/runs/{run_id}"
 
     def cancel_backfill(self, backfill_id: str) -> None:
         """Start no further run of it and end those that go; takes Dagster up to a minute after this call."""
@@ -305,7 +319,7 @@ class DagsterApi:
 
     def link(self, backfill_id: str) -> str:
         """Where the UI shows a backfill."""
-        return f"{self._url}/runs/b/{backfill_id}"
+        return f"{self._link}/runs/b/{backfill_id}"
 
     def _expect(self, result: Mapping[str, Any], *wanted: str) -> None:
         kind = result.get("__typename")

@@ -25,9 +25,9 @@ ENV_PREFIX = "ANAMNESIS_"
 MINILM = "all-MiniLM-L6-v2"
 NOT_STORABLE = frozenset(
     {
-        "home", "secrets_dir", "port", "dagster_port", "code_port", "bind", "api_token", "allowed_hosts", "lock_env",
-        "openai_api_key", "anthropic_api_key", "store", "mongo_uri", "mongo_database", "mongo_quantization",
-        "mongo_wait_s",
+        "home", "secrets_dir", "port", "dagster_port", "dagster_url", "dagster_link", "code_port", "bind",
+        "api_token", "allowed_hosts", "lock_env", "openai_api_key", "anthropic_api_key", "store", "mongo_uri",
+        "mongo_database", "mongo_quantization", "mongo_wait_s",
     }
 )  # fmt: skip
 """Needed before the store is open, or secret: environment and file only."""
@@ -39,6 +39,7 @@ SKIPPED_FOLDERS = (
 """Beside hidden ones, of which only `.claude` and `.github` are read."""
 CoreNumber = Annotated[int, Field(ge=0, le=65535)]
 Port = Annotated[int, Field(ge=1, le=65535)]
+_BASE_URL = r"^(https?://\S+[^\s/])?$"
 
 
 def _default_home() -> Path:
@@ -82,6 +83,12 @@ class Settings(LlmSettings):
     )
     port: Port = Field(3010, description="Port of the HTTP sidecar")
     dagster_port: Port = Field(3000, description="Port of the Dagster UI")
+    dagster_url: str = Field(
+        "", pattern=_BASE_URL, description="Where Dagster's UI is asked, if not on this machine: in containers, its own"
+    )
+    dagster_link: str = Field(
+        "", pattern=_BASE_URL, description="Where links to that UI lead, if a browser finds it elsewhere"
+    )
     code_port: Port = Field(3011, description="Port of the Dagster code server (loopback only)")
     bind: str = Field("127.0.0.1", description="Address the sidecar listens on; other than loopback needs a token")
     api_token: SecretStr | None = Field(

@@ -8,7 +8,7 @@ from zoneinfo import ZoneInfo
 
 from anamnesis_pipeline import settings as settings_module
 from anamnesis_pipeline.crawler_wiring import open_document_rules, open_hosts, open_labels, open_private_sources
-from anamnesis_pipeline.dagster_api import DagsterApi, dagster_url
+from anamnesis_pipeline.dagster_api import DagsterApi, open_dagster
 from anamnesis_pipeline.embeddings.base import Embedded, Role
 from anamnesis_pipeline.embeddings.cores import Priority, available_cores, cores_for
 from anamnesis_pipeline.embeddings.models import ModelFiles, choose_precision, find_model
@@ -263,7 +263,7 @@ def open_services(settings: Settings) -> Services:
         ),
         poster=Poster(store, open_redactor(settings).mask_text, open_pieces(), embed_now),
         pool=models,
-        dagster=DagsterApi(dagster_url(settings)),
+        dagster=open_dagster(settings),
         close=close,
     )
 

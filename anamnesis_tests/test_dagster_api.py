@@ -16,11 +16,13 @@ import httpx
 import pytest
 from dagster._core.events import StepMaterializationData
 from dagster._core.test_utils import create_run_for_test
+from pydantic import ValidationError
 
 from anamnesis_pipeline import dagster_api
-from anamnesis_pipeline.dagster_api import DagsterApi
+from anamnesis_pipeline.dagster_api import DagsterApi, dagster_url, open_dagster
 from anamnesis_pipeline.defs.recovery import fail_unfinished_runs
 from anamnesis_pipeline.errors import ServiceUnreachable
+from anamnesis_pipeline.settings import Settings
 
 DEFINITIONS = """
 import dagster as dg
@@ -190,6 +192,24 @@ def test_a_backfill_whose_runs_have_all_ended_is_not_listed(api: DagsterApi, hom
         assert killed in {backfill.backfill_id for backfill in api.unfinished_backfills()}
         instance.report_run_failed(run)
     assert killed not in {backfill.backfill_id for backfill in api.unfinished_backfills()}
+
+
+def test_links_lead_to_where_a_browser_finds_dagster_and_questions_to_where_this_process_does() -> None:
+    here = Settings(home=Path("/nowhere"), dagster_port=4000)
+    assert dagster_url(here) == "http://127.0.0.1:4000"
+    assert open_dagster(here).run_link("r") == "http://127.0.0.1:4000/runs/r"
+    apart = here.model_copy(update={"dagster_url": "http://webserver:3000"})
+    assert dagster_url(apart) == "http://webserver:3000"
+    assert open_dagster(apart).link("b") == "http://webserver:3000/runs/b/b"
+    shown = apart.model_copy(update={"dagster_link": "https://dagster.example"})
+    assert dagster_url(shown) == "http://webserver:3000"
+    assert open_dagster(shown).link("b") == "https://dagster.example/runs/b/b"
+
+
+@pytest.mark.parametrize("url", ["webserver:3000", "http://webserver:3000/", "ftp://webserver", "http:// "])
+def test_the_address_of_dagster_is_a_base_url_without_a_slash_at_its_end(url: str) -> None:
+    with pytest.raises(ValidationError, match="dagster_url"):
+        Settings(home=Path("/nowhere"), dagster_url=url)
 
 
 def test_the_link_leads_to_the_page_of_the_backfill(api: DagsterApi) -> None:

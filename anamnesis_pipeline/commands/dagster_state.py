@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
 
-from anamnesis_pipeline.dagster_api import DagsterApi, dagster_url
+from anamnesis_pipeline.dagster_api import open_dagster
 from anamnesis_pipeline.settings import Settings
 
 _QUERY = """
@@ -48,7 +48,7 @@ def dagster_state(settings: Settings) -> DagsterState:
 
     :raises ServiceUnreachable: it does not answer.
     """
-    return read_state(DagsterApi(dagster_url(settings)).ask(_QUERY))
+    return read_state(open_dagster(settings).ask(_QUERY))
 
 
 def read_state(data: Mapping[str, Any]) -> DagsterState:

@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from anamnesis_pipeline import llm_wiring, wiring
-from anamnesis_pipeline.dagster_api import DagsterApi, dagster_url
+from anamnesis_pipeline.dagster_api import open_dagster
 from anamnesis_pipeline.errors import BadSetting, EpisodeNotFound, GiveUp, ServiceUnreachable
 from anamnesis_pipeline.exchanges.value import EXPLANATIONS
 from anamnesis_pipeline.model import Episode, Part
@@ -86,7 +86,7 @@ def run_backfill(settings: Settings, say: Say, *, project: str | None, limit: in
         say(f"{of} {would} summarized anew by {model}.{_left_out(against)}")
         if dry_run or not found:
             return
-        control = JsonlControl(store, DagsterApi(dagster_url(settings)))
+        control = JsonlControl(store, open_dagster(settings))
         try:
             started = control.launch(sorted(found), f"Summaries of {counted(total, 'part')} by {model}")
         except ServiceUnreachable as exc:

@@ -7,7 +7,7 @@ from datetime import datetime
 from typing import Any, cast
 
 from anamnesis_pipeline import settings as settings_module
-from anamnesis_pipeline.dagster_api import EMBED_TAG, DagsterApi, dagster_url
+from anamnesis_pipeline.dagster_api import EMBED_TAG, open_dagster
 from anamnesis_pipeline.embeddings.cores import available_cores, cores_for
 from anamnesis_pipeline.embeddings.models import ModelFiles, choose_precision, named
 from anamnesis_pipeline.embeddings.registry import KNOWN_MODELS, KnownModel
@@ -296,7 +296,7 @@ class EmbeddingControl:
         }
 
     def _link(self, backfill_id: str) -> str:
-        return (self._dagster or DagsterApi(dagster_url(effective_settings(self._store)))).link(backfill_id)
+        return (self._dagster or open_dagster(effective_settings(self._store))).link(backfill_id)
 
     def _space(self, space: Space) -> SpaceOut:
         progress = self._store.vectors.progress(space.key)

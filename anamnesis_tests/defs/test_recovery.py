@@ -5,6 +5,7 @@ from pathlib import Path
 
 import dagster as dg
 import pytest
+from dagster._core.launcher import CheckRunHealthResult, DefaultRunLauncher, WorkerStatus
 from dagster._core.remote_origin import (
     GrpcServerCodeLocationOrigin,
     RemoteJobOrigin,
@@ -41,6 +42,33 @@ def test_runs_that_were_cut_off_are_failed_and_say_why(instance: dg.DagsterInsta
         assert run.tags[INTERRUPTED_TAG] == "true"
     messages = [entry.message for entry in instance.all_logs(cut_off[0])]
     assert MESSAGE in messages
+
+
+class ContainerLauncher(DefaultRunLauncher):
+    """One that can tell whether a run's worker is there, as those of containers can: `alive` has theirs."""
+
+    alive: frozenset[str] = frozenset()
+    supports_check_run_worker_health = True
+
+    def check_run_worker_health(self, run: dg.DagsterRun) -> CheckRunHealthResult:
+        return CheckRunHealthResult(WorkerStatus.RUNNING if run.run_id in self.alive else WorkerStatus.NOT_FOUND)
+
+
+def test_a_run_that_goes_on_in_its_container_is_left_alone(instance: dg.DagsterInstance) -> None:
+    runs = {
+        status: create_run_for_test(instance, job_name="embed", status=status, remote_job_origin=ORIGIN).run_id
+        for status in UNFINISHED_STATUSES
+    }
+    alive = create_run_for_test(instance, job_name="embed", status=dg.DagsterRunStatus.STARTED).run_id
+    launcher = ContainerLauncher()
+    launcher.alive = frozenset({alive})
+    instance._run_launcher = launcher  # which a real one takes from its file
+    gone = [run_id for status, run_id in runs.items() if status is not dg.DagsterRunStatus.QUEUED]
+    assert fail_unfinished_runs(instance) == gone
+    for kept in (alive, runs[dg.DagsterRunStatus.QUEUED]):
+        run = instance.get_run_by_id(kept)
+        assert run is not None
+        assert not run.is_finished
 
 
 def test_finished_runs_are_left_alone(instance: dg.DagsterInstance) -> None:
