@@ -1,0 +1,50 @@
+# One image for every role: sidecar, code server, webserver, daemon, and the containers of single runs.
+# It holds a model, so it searches and embeds without a network. Build it with ./deploy.sh, or:
+#   docker build --build-arg UID="$(id -u)" --build-arg GID="$(id -g)" -t anamnesis .
+
+# Debian 12 or anything made of it: Python comes from its packages.
+ARG BASE=debian:bookworm-slim
+
+FROM ${BASE} AS dependencies
+RUN apt-get update \
+    && apt-get install -y --no-install-recommends python3-pip python3-venv \
+    && rm -rf /var/lib/apt/lists/* \
+    && python3 -m venv --without-pip /opt/venv
+WORKDIR /build
+# An index that has torch without CUDA, which is 2 GB less. Empty: whatever pip is configured with. For a GPU, an index
+# of PyTorch's that has CUDA builds.
+ARG TORCH_INDEX=https://download.pytorch.org/whl/cpu
+# Optional dependencies of pyproject.toml, separated by commas.
+ARG EXTRAS=containers
+COPY pyproject.toml constraints.txt deploy/requirements.py ./
+RUN python3 requirements.py pyproject.toml "$EXTRAS" > requirements.txt \
+    && python3 -m pip --python /opt/venv/bin/python install --no-cache-dir --no-compile --disable-pip-version-check \
+        ${TORCH_INDEX:+--extra-index-url "$TORCH_INDEX"} -c constraints.txt -r requirements.txt
+COPY anamnesis_pipeline/documents/grammars.py deploy/slim.py ./
+RUN /opt/venv/bin/python slim.py
+
+FROM dependencies AS package
+COPY . .
+RUN python3 -m pip --python /opt/venv/bin/python install --no-cache-dir --no-deps --disable-pip-version-check \
+        --prefix /package .
+
+FROM ${BASE}
+RUN apt-get update \
+    && apt-get install -y --no-install-recommends antiword ca-certificates python3 \
+    && apt-get clean && rm -rf /var/lib/apt/lists/*
+# The user who owns what is mounted: Claude Code's logs and SSH keys are readable for their owner alone.
+ARG UID=10001
+ARG GID=10001
+RUN groupadd --non-unique --gid "$GID" anamnesis \
+    && useradd --non-unique --uid "$UID" --gid "$GID" --create-home anamnesis \
+    && install -d -o "$UID" -g "$GID" -m 700 /data
+COPY --from=dependencies /opt/venv /opt/venv
+COPY --from=package /package /opt/venv
+COPY deploy/dagster.yaml deploy/workspace.yaml /opt/dagster/
+COPY deploy/probe.sh deploy/entrypoint.sh /usr/local/bin/
+ENV PATH=/opt/venv/bin:$PATH PYTHONUNBUFFERED=1 PYTHONDONTWRITEBYTECODE=1 \
+    ANAMNESIS_HOME=/data DAGSTER_HOME=/opt/dagster HF_HOME=/data/huggingface
+USER anamnesis
+WORKDIR /home/anamnesis
+ENTRYPOINT ["entrypoint.sh"]
+CMD ["python", "-m", "anamnesis_pipeline.sidecar"]

@@ -1,0 +1,145 @@
+"""What the files of the containers say: read as they are, without Docker."""
+
+import json
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from dagster._core.instance.ref import InstanceRef
+from dagster_docker import DockerRunLauncher
+
+ROOT = Path(__file__).parents[2]
+DEPLOY = ROOT / "deploy"
+OWN_IMAGE = ("sidecar", "code-server", "webserver", "daemon")
+
+
+@pytest.fixture(scope="module")
+def stack() -> dict[str, Any]:
+    """docker-compose.yml with its anchors resolved and the variables of example.env filled in."""
+    known = dict(line.split("=", 1) for line in (DEPLOY / "example.env").read_text().splitlines() if line[:1].isupper())
+
+    def fill(match: re.Match[str]) -> str:
+        name, _, default = match[1].partition(":")
+        return known.get(name, default.removeprefix("-"))
+
+    text = re.sub(r"\$\{([^}]*)\}", fill, (ROOT / "docker-compose.yml").read_text())
+    loaded: dict[str, Any] = yaml.safe_load(text)
+    return loaded
+
+
+@pytest.fixture(scope="module")
+def services(stack: dict[str, Any]) -> dict[str, dict[str, Any]]:
+    found: dict[str, dict[str, Any]] = stack["services"]
+    return found
+
+
+def seconds(text: str) -> int:
+    return int(text.removesuffix("s"))
+
+
+def test_a_health_check_ends_long_before_the_next_begins(services: dict[str, dict[str, Any]]) -> None:
+    for name, service in services.items():
+        check = service["healthcheck"]
+        assert seconds(check["timeout"]) * 5 <= seconds(check["interval"]), name
+
+
+def test_a_health_check_is_a_program_that_starts_in_milliseconds(services: dict[str, dict[str, Any]]) -> None:
+    programs = {name: service["healthcheck"]["test"][1].split()[-1] for name, service in services.items()}
+    assert programs.pop("mongo") == "/usr/local/bin/mongo-health.sh"
+    assert programs == dict.fromkeys(OWN_IMAGE, "probe.sh") | {"postgres": "pg_isready"}
+
+
+def test_ports_are_open_to_this_machine_only_unless_told_otherwise(services: dict[str, dict[str, Any]]) -> None:
+    published = {name: port for name, service in services.items() for port in service.get("ports", ())}
+    assert published == {
+        "mongo": "127.0.0.1:5438:27017",
+        "sidecar": "127.0.0.1:3010:3010",
+        "webserver": "127.0.0.1:3000:3000",
+    }
+
+
+def test_every_container_is_bounded_and_comes_back_after_a_failure(services: dict[str, dict[str, Any]]) -> None:
+    for name, service in services.items():
+        assert service["mem_limit"], name
+        assert service["restart"] == "unless-stopped", name
+        assert service["logging"]["options"]["max-size"], name
+
+
+def test_our_image_runs_without_any_right_that_it_does_not_need(services: dict[str, dict[str, Any]]) -> None:
+    assert re.search(r"^USER anamnesis$", (ROOT / "Dockerfile").read_text(), re.MULTILINE)
+    for name in OWN_IMAGE:
+        service = services[name]
+        assert service["read_only"] is True
+        assert service["cap_drop"] == ["ALL"]
+        assert service["security_opt"] == ["no-new-privileges:true"]
+        assert "user" not in service
+
+
+def test_logs_keys_and_secrets_are_mounted_read_only(services: dict[str, dict[str, Any]]) -> None:
+    for name in ("sidecar", "code-server"):
+        outside = [volume for volume in services[name]["volumes"] if volume.startswith("/")]
+        assert len(outside) == 3
+        assert all(volume.endswith(":ro") for volume in outside), name
+
+
+def test_only_what_starts_and_ends_runs_has_dockers_socket(services: dict[str, dict[str, Any]]) -> None:
+    with_socket = {name for name, service in services.items() if "docker.sock" in str(service.get("volumes"))}
+    assert with_socket == {"webserver", "daemon"}
+
+
+def test_nothing_of_ours_that_opens_the_store_starts_before_mongodb_is_healthy(
+    services: dict[str, dict[str, Any]],
+) -> None:
+    for name in ("sidecar", "code-server"):
+        assert services[name]["depends_on"]["mongo"] == {"condition": "service_healthy"}
+
+
+def test_networks_and_volumes_have_the_names_that_runs_ask_for(stack: dict[str, Any]) -> None:
+    for kind in ("networks", "volumes"):
+        for name, settings in stack[kind].items():
+            assert settings == {"name": name}
+    launcher = yaml.safe_load((DEPLOY / "dagster.yaml").read_text())["run_launcher"]["config"]
+    assert launcher["network"] in stack["networks"]
+
+
+def test_a_run_is_given_what_the_processes_beside_it_have(services: dict[str, dict[str, Any]]) -> None:
+    launcher = yaml.safe_load((DEPLOY / "dagster.yaml").read_text())["run_launcher"]["config"]
+    environment = services["daemon"]["environment"]
+    assert set(launcher["env_vars"]) == environment.keys() - {"WAIT_FOR", "ANAMNESIS_CODE_HOST"}
+    context = json.loads(services["code-server"]["environment"]["DAGSTER_CONTAINER_CONTEXT"])
+    assert context["docker"]["container_kwargs"]["volumes"] == services["sidecar"]["volumes"]
+    for right in ("read_only", "cap_drop"):
+        assert launcher["container_kwargs"][right] == services["sidecar"][right]
+
+
+def test_a_run_is_ended_patiently_enough_to_save_its_checkpoint() -> None:
+    kwargs = yaml.safe_load((DEPLOY / "dagster.yaml").read_text())["run_launcher"]["config"]["container_kwargs"]
+    assert f"docker stop --time {kwargs['stop_timeout']} " in (ROOT / "stop.sh").read_text()
+    assert kwargs["labels"] == {"anamnesis": "run"}
+    assert "label=anamnesis=run" in (ROOT / "stop.sh").read_text()
+
+
+def test_dagster_in_containers_differs_from_that_of_up_only_where_it_has_to() -> None:
+    here, there = (yaml.safe_load(path.read_text()) for path in (ROOT / "dagster.yaml", DEPLOY / "dagster.yaml"))
+    assert there.keys() - here.keys() == {"storage", "compute_logs", "local_artifact_storage", "run_launcher"}
+    differing = {name for name in here if here[name] != there[name]}
+    assert differing == {"run_coordinator"}
+
+
+def test_dagster_takes_its_configuration(tmp_path: Path) -> None:
+    (tmp_path / "dagster.yaml").write_bytes((DEPLOY / "dagster.yaml").read_bytes())
+    found = InstanceRef.from_dir(str(tmp_path))
+    assert isinstance(found.run_launcher, DockerRunLauncher)
+    assert found.run_launcher.networks == ["anamnesis"]
+
+
+def test_every_variable_of_the_stack_is_explained() -> None:
+    explained = set(re.findall(r"^(?:# )?([A-Z_]+)=", (DEPLOY / "example.env").read_text(), re.MULTILINE))
+    asked = set(re.findall(r"\$\{([A-Z_]+)", (ROOT / "docker-compose.yml").read_text()))
+    of_tests_and_other_builds = {
+        "ANAMNESIS_IMAGE", "MONGO_IMAGE", "POSTGRES_IMAGE", "DOCKER_SOCKET", "ANAMNESIS_STORE",
+        "ANAMNESIS_MONGO_DATABASE",
+    }  # fmt: skip
+    assert asked - explained == of_tests_and_other_builds

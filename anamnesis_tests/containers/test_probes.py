@@ -1,0 +1,134 @@
+"""The health checks and the entry point as the shell runs them, against servers of this test."""
+
+import socket
+import socketserver
+import struct
+import subprocess
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import bson
+import pytest
+
+DEPLOY = Path(__file__).parents[2] / "deploy"
+HEALTHY = '{"data": {"instance": {"daemonHealth": {"allDaemonStatuses": [{"required": true, "healthy": true}, %s]}}}}'
+OP_MSG = 2013
+
+
+@contextmanager
+def serving(answer: bytes) -> Iterator[int]:
+    """A server on loopback that gives this answer to whatever it is asked first; its port."""
+
+    class Handler(socketserver.BaseRequestHandler):
+        def handle(self) -> None:
+            self.request.recv(65536)
+            self.request.sendall(answer)
+
+    with socketserver.ThreadingTCPServer(("127.0.0.1", 0), Handler) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        yield int(server.server_address[1])
+        server.shutdown()
+
+
+def succeeds(*command: str, **environment: str) -> bool:
+    script, *arguments = command
+    path = f"PATH={Path('/usr/bin')}:/bin"
+    done = subprocess.run(
+        ["env", "-i", path, *(f"{name}={value}" for name, value in environment.items()),
+         "bash", str(DEPLOY / script), *arguments],
+        capture_output=True, timeout=30, check=False,
+    )  # fmt: skip
+    return done.returncode == 0
+
+
+def closed_port() -> int:
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        return int(server.getsockname()[1])
+
+
+def http(status: str, body: str = "") -> bytes:
+    return f"HTTP/1.1 {status}\r\nContent-Length: {len(body)}\r\n\r\n{body}".encode()
+
+
+def test_a_service_is_alive_when_it_answers_with_200() -> None:
+    with serving(http("200 OK")) as port:
+        assert succeeds("probe.sh", "http", "127.0.0.1", str(port), "/health")
+
+
+@pytest.mark.parametrize("answer", [http("503 Service Unavailable"), http("401 Unauthorized", "200"), b"", b"nonsense"])
+def test_a_service_that_answers_anything_else_is_not_alive(answer: bytes) -> None:
+    with serving(answer) as port:
+        assert not succeeds("probe.sh", "http", "127.0.0.1", str(port), "/health")
+
+
+@pytest.mark.parametrize("kind", ["tcp", "http", "daemons"])
+def test_a_service_that_nobody_serves_is_not_alive(kind: str) -> None:
+    assert not succeeds("probe.sh", kind, "127.0.0.1", str(closed_port()), "/health")
+
+
+@pytest.mark.parametrize(
+    ("last", "alive"),
+    [
+        ('{"required": true, "healthy": true}', True),
+        ('{"required": false, "healthy": false}', True),
+        ('{"required": true, "healthy": false}', False),
+        ('{"required": true, "healthy": null}', False),
+    ],
+)
+def test_dagsters_daemons_are_alive_when_all_that_are_required_are(last: str, alive: bool) -> None:
+    with serving(http("200 OK", HEALTHY % last)) as port:
+        assert succeeds("probe.sh", "daemons", "127.0.0.1", str(port)) is alive
+
+
+def hello(**fields: Any) -> bytes:
+    """What a MongoDB server answers to `hello`."""
+    body = b"\0\0\0\0\0" + bson.encode({"ok": 1.0, **fields})
+    return struct.pack("<iiii", 16 + len(body), 7, 1, OP_MSG) + body
+
+
+@pytest.mark.parametrize(
+    ("answer", "healthy"),
+    [
+        (hello(isWritablePrimary=True, secondary=False), True),
+        (hello(secondary=False, isWritablePrimary=True), True),
+        (hello(isWritablePrimary=False, secondary=True), False),
+        (hello(secondary=True), False),
+        (b"", False),
+    ],
+)
+def test_mongodb_is_healthy_when_it_is_a_writable_primary(answer: bytes, healthy: bool) -> None:
+    with serving(answer) as port:
+        assert succeeds("mongo-health.sh", MONGO_PORT=str(port)) is healthy
+
+
+def test_the_question_to_mongodb_is_one_that_its_servers_understand() -> None:
+    asked: list[bytes] = []
+
+    class Handler(socketserver.BaseRequestHandler):
+        def handle(self) -> None:
+            asked.append(self.request.recv(65536))
+            self.request.sendall(hello(isWritablePrimary=True))
+
+    with socketserver.TCPServer(("127.0.0.1", 0), Handler) as server:
+        threading.Thread(target=server.handle_request, daemon=True).start()
+        assert succeeds("mongo-health.sh", MONGO_PORT=str(server.server_address[1]))
+    length, _, _, opcode, flags, kind = struct.unpack_from("<iiiiib", asked[0])
+    assert (length, opcode, flags, kind) == (len(asked[0]), OP_MSG, 0, 0)
+    assert bson.decode(asked[0][21:]) == {"hello": 1, "$db": "admin"}
+
+
+def test_a_role_starts_when_what_it_waits_for_accepts_connections() -> None:
+    port = closed_port()
+    waiting = subprocess.Popen(
+        ["bash", str(DEPLOY / "entrypoint.sh"), "echo", "started"],
+        env={"PATH": "/usr/bin:/bin", "WAIT_FOR": f"127.0.0.1:{port}"}, stdout=subprocess.PIPE,
+    )  # fmt: skip
+    time.sleep(0.3)
+    assert waiting.poll() is None
+    with socket.create_server(("127.0.0.1", port)):
+        output, _ = waiting.communicate(timeout=30)
+    assert output == b"started\n"

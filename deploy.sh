@@ -1,0 +1,23 @@
+#!/bin/bash
+# Builds the image and starts the whole system. Arguments go to `docker build`, e.g. --build-arg TORCH_INDEX=URL.
+set -euo pipefail
+cd "$(dirname "$0")"
+source deploy/compose.sh
+umask 077
+
+if [[ ! -f .env ]]; then
+  ./deploy/write-env.sh > .env
+  echo "Wrote .env: whose logs are read, and the secrets. deploy/example.env tells what else it may say."
+fi
+home=$(value_of ANAMNESIS_USER_HOME) uid=$(value_of ANAMNESIS_UID) gid=$(value_of ANAMNESIS_GID)
+image=$(value_of ANAMNESIS_IMAGE)
+
+if [[ $uid == 0 ]]; then
+  echo "The containers run as the owner of $home, which must not be root: name another home and its owner in .env" >&2
+  exit 1
+fi
+# What is mounted has to be there: Docker would make it, for root.
+mkdir -p "$home/.claude/projects" "$home/.ssh" "$(value_of ANAMNESIS_SECRETS)"
+
+docker build --build-arg "UID=$uid" --build-arg "GID=$gid" "$@" --tag "${image:-anamnesis:latest}" .
+./start.sh
