@@ -66,6 +66,8 @@ _GENERIC: dict[str, Shape] = {
     ),
     "comment": anything,
     "maxTimeMS": integer(0),
+    "stmtId": integer(0),
+    "stmtIds": array_of(integer(0)),
     "apiVersion": string,
     "apiStrict": boolean,
     "apiDeprecationErrors": boolean,

@@ -11,6 +11,7 @@ from functools import lru_cache
 from typing import Any
 
 from anamnesis_tests.mongo_server.search_errors import NotEmulated
+from anamnesis_tests.mongo_server.search_patterns import java_pattern
 
 Terms = list[str | None]
 """In order; None is a word that was left out, whose place remains."""
@@ -115,8 +116,7 @@ def _tokenizer(definition: Mapping[str, Any]) -> Callable[[str], list[str]]:
         case "letters":
             return lambda text: re.findall(r"[^\W\d_]+", text)
         case "regexSplit":
-            # Java's flag for classes of all scripts, which Python's patterns have without one
-            pattern = re.compile(definition["pattern"].removeprefix("(?U)"))
+            pattern = java_pattern(definition["pattern"])
             return lambda text: [token for token in pattern.split(text) if token]
         case other:
             raise NotEmulated(f"the tokenizer {other}")

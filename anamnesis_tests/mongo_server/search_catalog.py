@@ -147,10 +147,17 @@ class SearchCatalog:
             if not (indexes := self._indexes.get((db, coll))):
                 return
             documents, due = self._documents(db, coll), self._clock() + self.behaviour.lag_s
-            for key in changed_ids:
+            for key, late_s in self._in_batch(list(changed_ids)):
                 for index in indexes.values():
                     for generation in index.generations():
-                        generation.note(key, documents.get(key), due, held=self.behaviour.frozen)
+                        generation.note(key, documents.get(key), due + late_s, held=self.behaviour.frozen)
+
+    def _in_batch(self, keys: Sequence[Hashable]) -> Iterable[tuple[Hashable, float]]:
+        """The order in which changes of one commit get into an index, and how much later than the first."""
+        if not self.behaviour.torn_s:
+            return [(key, 0.0) for key in keys]
+        half = len(keys) // 2
+        return [*((key, 0.0) for key in keys[half:]), *((key, self.behaviour.torn_s) for key in keys[:half])]
 
     def catch_up(self) -> None:
         """Apply everything that was committed, whatever the lag is; for tests that do not want to wait."""

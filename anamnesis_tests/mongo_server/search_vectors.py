@@ -138,7 +138,7 @@ class VectorMatrix:
                 scores = (1 + np.divide(dots, norms, out=np.zeros_like(dots), where=norms > 0)) / 2
             case "dotProduct":
                 # integers are scaled by their range and width, as Lucene's VectorUtil does
-                scores = 0.5 + dots / (2**15 * len(asked)) if self._kind == INT8 else (1 + dots) / 2
+                scores = 0.5 + dots / (2**15 * len(asked)) if self._kind == INT8 else np.maximum((1 + dots) / 2, 0)
             case _:
                 scores = 1 / (1 + ((held - asked) ** 2).sum(axis=1))
         return np.asarray(scores)

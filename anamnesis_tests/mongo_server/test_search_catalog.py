@@ -129,6 +129,15 @@ def test_commits_become_visible_in_their_order_also_when_the_lag_shrinks(built: 
     assert built.nearest() == [1, 2]
 
 
+def test_a_commit_can_be_half_visible_its_end_first(built: World) -> None:
+    built.catalog.behaviour.torn_s = 5
+    built.write(*({"_id": number, "v": [1.0, number / 10]} for number in range(4)))
+    built.now += 1
+    assert built.nearest() == [2, 3]
+    built.now += 5
+    assert built.nearest() == [0, 1, 2, 3]
+
+
 def test_a_frozen_index_answers_from_what_it_has(built: World) -> None:
     built.write({"_id": 1, "v": [1.0, 0.0]})
     built.now += 1
