@@ -117,9 +117,8 @@ class MongoTextIndex:
                 name = current
                 tail, hits = self._asked(tables, name, search)
         scores = {hit["_id"]: ScoredPassage(hit["_id"], hit["episode_id"], hit["score"]) for hit in hits}
-        if not tail.is_empty:
-            behind = self._in_tail(tables, name, search, tail)
-            scores |= {hit.passage_id: hit for hit in behind if hit.passage_id not in scores}
+        if not tail.is_empty:  # all of it by one measure, whatever of it the index has by now
+            scores |= {hit.passage_id: hit for hit in self._in_tail(tables, name, search, tail)}
         return _best(scores.values(), search.k)
 
     def _asked(self, tables: Tables, name: str, search: _Search) -> tuple[Tail, list[Document]]:
@@ -159,7 +158,10 @@ class MongoTextIndex:
     def _in_tail(self, tables: Tables, name: str, search: _Search, tail: Tail) -> list[ScoredPassage]:
         fields = search.query.fields
         documents = tables[PASSAGES].find(tail.of(condition(search.where)), ("_id", "episode_id", *fields))
-        return self._scored(search.query, documents, self._counts.of(tables, name, search.query)) if documents else []
+        if not documents:
+            return []
+        known = self._counts.of(tables, name, search.query, tail.since) if tail.since else None
+        return self._scored(search.query, documents, known)
 
     def _by_reading(self, tables: Tables, search: _Search, down: IndexDown) -> list[ScoredPassage]:
         fields = ("_id", "episode_id", *search.query.fields)

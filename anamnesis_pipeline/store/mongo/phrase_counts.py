@@ -40,9 +40,10 @@ class PhraseCounts:
         self._lock = threading.Lock()
         self._kept = _Kept(time.monotonic())
 
-    def of(self, tables: Tables, index: str, query: TextQuery) -> Statistics:
-        """What a query's phrases are to be scored with.
+    def of(self, tables: Tables, index: str, query: TextQuery, since: int) -> Statistics:
+        """What a query's phrases are to be scored with, so that it compares with the index's own scores.
 
+        :param since: the index has what has no higher `seq`.
         :raises IndexDown: the index does not answer.
         """
         with self._lock:
@@ -57,11 +58,12 @@ class PhraseCounts:
             found = {key: count for key, count in counted.items() if key is not None}
             kept.having |= {key: count for key, count in found.items() if count}  # a first passage changes most
         if any(name not in kept.mean for name in query.fields):
-            kept.mean |= self._mean(tables, query.fields)
+            kept.mean |= self._mean(tables, query.fields, since)
         return Statistics(kept.passages, kept.mean, {key: kept.having.get(key, 0) for key in wanted})
 
-    def _mean(self, tables: Tables, fields: Sequence[str]) -> dict[str, float]:
-        sample = tables["passages"].find({}, ("_id", *fields), order=[("seq", -1)], limit=SAMPLED)
+    def _mean(self, tables: Tables, fields: Sequence[str], since: int) -> dict[str, float]:
+        indexed = {"seq": {"$lte": since}}
+        sample = tables["passages"].find(indexed, ("_id", *fields), order=[("seq", -1)], limit=SAMPLED)
         return mean_lengths(fields, self._terms.of(sample, fields))
 
 
