@@ -157,16 +157,24 @@ class Collection:
             keys = {name: index.keys(document) for name, index in self.indexes.items()}
             self._check_unique(writer, record, document, keys)
         own = record.versions.pop() if record.versions and record.versions[-1].writer is writer else None
-        kept = self._entries(record)
-        for name, index in self.indexes.items():
-            held = kept.get(name, ())
-            if own is not None:
-                index.remove(tuple(k for k in own.keys.get(name, ()) if k not in held), record.number)
-            index.add(tuple(k for k in keys.get(name, ()) if k not in held), record.number)
+        if own is None and not record.versions:
+            for name, index in self.indexes.items():
+                index.add(keys.get(name, ()), record.number)
+        else:
+            self._exchange(record, own, keys)
         record.versions.append(Version(document, keys, writer))
         self.records[record.number] = record
         if own is None:
             writer.changes.append((self, record))
+
+    def _exchange(self, record: Record, own: Version | None, keys: dict[str, Keys]) -> None:
+        """Entries of a new version, in the place of those of the writer's own last one."""
+        kept = self._entries(record)
+        for name, index in self.indexes.items():
+            held = kept.get(name, ())
+            if own is not None:
+                index.remove(tuple(key for key in own.keys.get(name, ()) if key not in held), record.number)
+            index.add(tuple(key for key in keys.get(name, ()) if key not in held), record.number)
 
     def _check(self, document: Document, unchecked: bool) -> None:
         size = len(bson.encode(document))
