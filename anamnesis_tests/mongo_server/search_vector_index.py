@@ -39,8 +39,10 @@ class VectorIndex:
     def remove(self, row: int) -> None:
         """Forget a row."""
         self._rows.discard(row)
-        for field in (*self._vectors.values(), *self._filters.values()):
-            field.remove(row)
+        for vector in self._vectors.values():
+            vector.remove(row)
+        for values in self._filters.values():
+            values.remove(row)
 
     def query(self, stage: str, body: Mapping[str, Any]) -> Hits:
         """What `$vectorSearch` finds, best first.

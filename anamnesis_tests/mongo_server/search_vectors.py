@@ -64,9 +64,11 @@ class VectorMatrix:
         self._row_at: Rows = np.full(_FIRST_ROOM, -1, dtype=np.int64)
         self._free: list[int] = []
         self._used = 0
-        self._stale = True
-        self._coarse: Numbers = self._numbers
-        self._quantized: Numbers = self._numbers
+        self._changed: set[int] = set()
+        self._measured = 0
+        self._spread = self._bound = 1.0
+        self._coarse: Numbers = np.zeros((0, spec.dimensions), dtype=np.float32)
+        self._quantized: Numbers = self._coarse
 
     def put(self, row: int, vector: Numbers) -> None:
         """Keep a row's vector, shape (dim,). One of another width, not finite or, with cosine, without direction is
@@ -81,7 +83,7 @@ class VectorMatrix:
         self._numbers[place] = vector
         self._row_at[place] = row
         self._place_of[row] = place
-        self._stale = True
+        self._changed.add(place)
 
     def remove(self, row: int) -> None:
         """Forget a row."""
@@ -109,7 +111,7 @@ class VectorMatrix:
         self._refresh()
         places = self._places(rows)
         if len(places) > candidates:
-            coarse = self._scores(self._coarse[places], self._coarsened(query))
+            coarse = self._scores(self._coarse[places], self._coarsened(query), np.float32)
             places = places[np.sort(np.argsort(-coarse, kind="stable")[:candidates])]
         held = self._quantized if self._is_scalar else self._numbers
         return self._best(places, self._scores(held[places], query), limit)
@@ -128,13 +130,13 @@ class VectorMatrix:
         order = np.argsort(-scores, kind="stable")[:limit]
         return [(int(self._row_at[places[i]]), float(np.float32(scores[i]))) for i in order]
 
-    def _scores(self, numbers: Numbers, query: Numbers) -> Numbers:
+    def _scores(self, numbers: Numbers, query: Numbers, precision: type[np.floating[Any]] = np.float64) -> Numbers:
         """Between 0 and 1, shape (len(numbers),); higher is nearer."""
-        held, asked = numbers.astype(np.float64), query.astype(np.float64)
+        held, asked = numbers.astype(precision, copy=False), query.astype(precision, copy=False)
         dots = held @ asked
         match self._spec.similarity:
             case "cosine":
-                norms = np.linalg.norm(held, axis=1) * np.linalg.norm(asked)
+                norms = np.sqrt(np.einsum("ij,ij->i", held, held)) * np.linalg.norm(asked)
                 scores = (1 + np.divide(dots, norms, out=np.zeros_like(dots), where=norms > 0)) / 2
             case "dotProduct":
                 # integers are scaled by their range and width, as Lucene's VectorUtil does
@@ -144,30 +146,46 @@ class VectorMatrix:
         return np.asarray(scores)
 
     def _refresh(self) -> None:
-        """Make the coarse and quantized numbers again after a change."""
-        if not self._stale:
+        """Make the coarse and quantized numbers of what changed; of all of them when there is twice as much as when
+        their range was measured.
+        """
+        if not self._changed:
             return
-        self._coarse = self._coarsened(self._numbers)
+        if self._used >= 2 * self._measured:
+            self._measured = self._used
+            self._changed = set(range(self._used))
+            self._spread = 3 * float(self._numbers[: self._used].std()) or 1.0
+            self._bound = float(np.abs(self._numbers[: self._used]).max()) or 1.0
+        if len(self._coarse) < len(self._numbers):
+            self._coarse, self._quantized = (
+                _with_room(held, len(self._numbers)) for held in (self._coarse, self._quantized)
+            )
+        places = np.fromiter(self._changed, dtype=np.int64, count=len(self._changed))
+        self._coarse[places] = self._coarsened(self._numbers[places])
         if self._is_scalar:
-            bound = float(np.abs(self._numbers).max()) or 1.0
-            self._quantized = np.rint(self._numbers / bound * 127).astype(np.float32) * np.float32(bound / 127)
-        self._stale = False
+            steps = np.rint(self._numbers[places] / self._bound * 127)
+            self._quantized[places] = steps * (self._bound / 127)
+        self._changed = set()
 
     def _coarsened(self, numbers: Numbers) -> Numbers:
         """Signs for a binary index, else numbers of a few steps; the width of a step is that of the field's numbers."""
         if self._spec.quantization == "binary" and self._kind == FLOAT32:
             return np.where(numbers > 0, 1, -1).astype(np.float32)
-        spread = 3 * float(self._numbers[: self._used].std()) if self._used else 0.0
-        spread = spread or 1.0
-        steps = np.clip(np.rint(numbers / spread * _COARSE_LEVELS), -_COARSE_LEVELS, _COARSE_LEVELS)
-        return (steps * (spread / _COARSE_LEVELS)).astype(np.float32)
+        steps = np.clip(np.rint(numbers / self._spread * _COARSE_LEVELS), -_COARSE_LEVELS, _COARSE_LEVELS)
+        return (steps * (self._spread / _COARSE_LEVELS)).astype(np.float32)
 
     def _next_place(self) -> int:
         if self._used == len(self._numbers):
-            self._numbers = np.concatenate([self._numbers, np.zeros_like(self._numbers)])
+            self._numbers = _with_room(self._numbers, 2 * self._used)
             self._row_at = np.concatenate([self._row_at, np.full_like(self._row_at, -1)])
         self._used += 1
         return self._used - 1
+
+
+def _with_room(numbers: Numbers, room: int) -> Numbers:
+    """The same numbers with zeros after them, shape (room, dim)."""
+    more = np.zeros((room - len(numbers), numbers.shape[1]), dtype=numbers.dtype)
+    return np.concatenate([numbers, more])
 
 
 class VectorField:

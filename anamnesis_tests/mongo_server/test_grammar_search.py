@@ -43,7 +43,7 @@ DOCUMENTED_SEARCHES = [
     {"text": {"query": ["a", "b"], "path": ["title", {"value": "title", "multi": "x"}], "matchCriteria": "all"}},
     {"phrase": {"path": "title", "query": "new york", "slop": 5}},
     {"equals": {"path": "verified", "value": True}, "concurrent": True},
-    {"equals": {"path": "id", "value": ObjectId()}},
+    {"equals": {"path": "id", "value": ObjectId("64e5f0a2b3c4d5e6f7a8b9c0")}},
     {"equals": {"path": "id", "value": None}},
     {"in": {"path": "birthdate", "value": [1, 2, 3]}},
     {"range": {"path": "year", "gte": 2010, "lt": 2015}, "sort": {"year": -1, "score": {"$meta": "searchScore"}}},

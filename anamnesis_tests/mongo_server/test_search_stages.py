@@ -1,6 +1,7 @@
 """Search through the real client: the commands, the stages, and the scores that `$meta` gives."""
 
 import time
+from typing import Any
 
 import pytest
 from bson.binary import Binary, BinaryVectorDtype
@@ -45,7 +46,7 @@ def test_the_nearest_vectors_come_with_their_scores_within_a_filter(searched: Da
 
 
 def test_a_text_is_found_with_a_score_that_survives_other_stages(searched: Data) -> None:
-    stages = [
+    stages: list[dict[str, Any]] = [
         {"$search": {"index": "texts", "text": {"query": "word3", "path": "text"}}},
         {"$match": {"k": 1}},
         {"$set": {"score": {"$meta": "searchScore"}}},

@@ -44,7 +44,7 @@ class Collection:
     def found(self, **body: Any) -> list[int]:
         return list(self.scores(**body))
 
-    def counted(self, **body: Any) -> dict[str, int]:
+    def counted(self, **body: Any) -> Any:
         [(result, _)] = self.catalog.run("db", "c", {"$searchMeta": {"index": "t", **body}})
         return result["count"]
 

@@ -68,7 +68,7 @@ def test_vectors_come_as_packed_floats_as_small_integers_or_as_arrays() -> None:
 
 
 def test_what_is_no_vector_of_the_right_width_is_not_indexed() -> None:
-    documents = [
+    documents: list[dict[str, Any]] = [
         {"_id": 1, "v": packed([1, 0, 0])},
         {"_id": 2, "v": "text"},
         {"_id": 3},
