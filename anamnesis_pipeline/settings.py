@@ -27,7 +27,7 @@ NOT_STORABLE = frozenset(
     {
         "home", "secrets_dir", "port", "dagster_port", "dagster_url", "dagster_link", "code_port", "bind",
         "api_token", "allowed_hosts", "lock_env", "openai_api_key", "anthropic_api_key", "store", "mongo_uri",
-        "mongo_database", "mongo_quantization", "mongo_wait_s",
+        "mongo_database", "mongo_quantization", "mongo_wait_s", "embed_run_tags",
     }
 )  # fmt: skip
 """Needed before the store is open, or secret: environment and file only."""
@@ -118,6 +118,9 @@ class Settings(LlmSettings):
         64, ge=1, le=10_000, description="Embedding calls that may wait in the sidecar before it answers 429"
     )
     checkpoint_every: int = Field(25, ge=1, le=10_000, description="Episodes embedded between two checkpoints")
+    embed_run_tags: dict[str, str] = Field(
+        {}, description="Tags of Dagster on every run that embeds, as JSON; on Kubernetes they lead it to a GPU"
+    )
     crawl_interval_s: int = Field(
         300, ge=30, le=86_400, description="Seconds between two looks at a source that has no interval of its own"
     )

@@ -1,7 +1,7 @@
 """What starts embedding and indexing: whatever the store says is missing. Resumes a re-embed after any end of a run."""
 
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -52,7 +52,10 @@ def embed_sensor(context: dg.SensorEvaluationContext, memory: MemoryResource) ->
     source_keys = context.instance.get_dynamic_partitions(str(SOURCES.name))
     spaces = memory.store.spaces.all()
     added = new_keys(source_keys, (source.key for source in memory.store.ingest.sources()))
-    tick = _Tick(context.instance, memory.store, datetime.now(UTC), [*source_keys, *added], memory.settings.switch)
+    settings, order = memory.settings, [*source_keys, *added]
+    tick = _Tick(
+        context.instance, memory.store, datetime.now(UTC), order, settings.switch, settings.embed_run_tags
+    )  # fmt: skip
     indexed = _remembered(context.cursor, spaces)
     requests = [request for space in spaces for request in tick.requests(space, indexed)]
     changes = [*_space_changes(space_keys, [space.key for space in spaces])]
@@ -93,13 +96,16 @@ def _space_changes(
 
 @dataclass(frozen=True, slots=True)
 class _Tick:
-    """What a tick decides about, as things are now. `order` is the sources as Dagster orders them."""
+    """What a tick decides about, as things are now. `order` is the sources as Dagster orders them, `tags` are for
+    every run that embeds.
+    """
 
     instance: dg.DagsterInstance
     store: Store
     now: datetime
     order: Sequence[str]
     switch: str
+    tags: Mapping[str, str]
 
     def requests(self, space: Space, indexed: dict[str, int]) -> list[dg.RunRequest]:
         """`embed` where vectors are missing; `index`, noted in `indexed`, where enough is new."""
@@ -132,7 +138,7 @@ class _Tick:
         runs = contiguous_runs(self.order, wanted, SOURCES_PER_RUN)
         dated = [(newest, run) for run in runs for newest in self._newest(space, stretch(self.order, *run))]
         urgent = URGENT if space.status == "active" else {}
-        return [_embed_request(*run, space.key, urgent) for _, run in sorted(dated, reverse=True)]
+        return [_embed_request(*run, space.key, {**self.tags, **urgent}) for _, run in sorted(dated, reverse=True)]
 
     def _newest(self, space: Space, sources: Sequence[str]) -> list[datetime]:
         """When the newest episode happened that these sources lack; nothing when they lack none."""

@@ -198,7 +198,8 @@ class EmbeddingControl:
         def launch(space: str, sources: Sequence[str]) -> str:
             if by_hand := self._launched_by_hand(dagster, space):
                 return by_hand
-            return dagster.launch_embedding_backfill(space, sources, f"Embed into {space}", {EMBED_TAG: space})
+            tags = {**effective_settings(self._store).embed_run_tags, EMBED_TAG: space}
+            return dagster.launch_embedding_backfill(space, sources, f"Embed into {space}", tags)
 
         return launch
 

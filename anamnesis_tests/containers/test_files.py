@@ -116,7 +116,7 @@ def test_a_run_is_given_what_the_processes_beside_it_have(services: dict[str, di
 
 def test_a_run_is_ended_patiently_enough_to_save_its_checkpoint() -> None:
     kwargs = yaml.safe_load((DEPLOY / "dagster.yaml").read_text())["run_launcher"]["config"]["container_kwargs"]
-    assert f"docker stop --time {kwargs['stop_timeout']} " in (ROOT / "stop.sh").read_text()
+    assert f"docker stop -t {kwargs['stop_timeout']} " in (ROOT / "stop.sh").read_text()
     assert kwargs["labels"] == {"anamnesis": "run"}
     assert "label=anamnesis=run" in (ROOT / "stop.sh").read_text()
 

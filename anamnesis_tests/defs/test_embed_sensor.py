@@ -232,6 +232,14 @@ def test_the_newest_backlog_goes_first(store: Store, tick: Tick, monkeypatch: py
     assert active == [("embed", "s3|old"), ("embed", "s5|old"), ("embed", "s1|old")]
 
 
+def test_runs_that_embed_have_the_tags_that_the_deployment_wants(
+    store: Store, tick: Tick, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("ANAMNESIS_EMBED_RUN_TAGS", '{"pool": "gpu"}')
+    write(store, 1, first=3)
+    assert [request.tags["pool"] for request in tick()] == ["gpu", "gpu"]
+
+
 def test_a_large_backlog_covers_the_sources_in_between(
     store: Store, tick: Tick, instance: dg.DagsterInstance, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -211,6 +211,15 @@ def test_a_model_that_has_to_embed_first_is_a_backfill_with_a_link(
     assert active.key == SPACE.key
 
 
+def test_a_re_embed_has_the_tags_that_the_deployment_wants(
+    client: TestClient, services: TestServices, model: str, post: Post, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    post("The zeppelin hangar")
+    monkeypatch.setenv("ANAMNESIS_EMBED_RUN_TAGS", '{"pool": "gpu", "anamnesis/embed": "another"}')
+    space = client.post("/api/embedding/model", json={"model_id": model}).json()["space"]
+    assert services.dagster.launched[0][3] == {"pool": "gpu", "anamnesis/embed": space}
+
+
 def test_a_model_whose_space_is_complete_answers_at_once_and_so_does_the_way_back(
     client: TestClient, services: TestServices, model: str, post: Post, monkeypatch: pytest.MonkeyPatch
 ) -> None:

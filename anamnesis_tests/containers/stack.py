@@ -1,0 +1,121 @@
+"""The stack as a user has it: a copy of the repository, its scripts, and what they start."""
+
+import os
+import shutil
+import subprocess
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+
+from anamnesis_pipeline.dagster_api import DagsterApi
+from anamnesis_tests.containers.docker_host import BASE, POSTGRES
+from anamnesis_tests.live_system import EXAMPLES, free_ports
+
+ROOT = Path(__file__).parents[2]
+COPIED = ("anamnesis_pipeline", "deploy", "examples", "plugin", "anamnesis_tests/containers", "Dockerfile",
+          ".dockerignore", "docker-compose.yml", "deploy.sh", "start.sh", "stop.sh", "pyproject.toml",
+          "constraints.txt", "README.md", "LICENSE", "dagster.yaml", "workspace.yaml")  # fmt: skip
+OWNER = 10001
+"""Whose logs are read."""
+PATIENCE_S = 600.0
+"""Two cores, shared with whatever else the machine does."""
+
+
+class Stack:
+    """One deployment. `environment` leads `docker` to the daemon."""
+
+    def __init__(self, folder: Path, environment: dict[str, str]) -> None:
+        self.repository, self.home, self.environment = folder / "anamnesis", folder / "home", environment
+        _copy_repository(self.repository)
+        shutil.copytree(EXAMPLES, self.home / ".claude/projects")
+        for path in [self.home, *self.home.rglob("*")]:
+            os.chown(path, OWNER, OWNER)
+        self.port, self.dagster_port, mongo_port = free_ports(3)
+        settings = self._written_env() | {
+            "COMPOSE_FILE": "docker-compose.yml:anamnesis_tests/containers/compose.sqlite.yml",
+            "ANAMNESIS_STORE": "sqlite",
+            "ANAMNESIS_IMAGE": "anamnesis:test",
+            "ANAMNESIS_CPUSET": "0",
+            "ANAMNESIS_PORT": str(self.port),
+            "ANAMNESIS_DAGSTER_PORT": str(self.dagster_port),
+            "MONGO_PORT": str(mongo_port),
+            "POSTGRES_IMAGE": POSTGRES,
+            "DOCKER_SOCKET": environment["DOCKER_SOCKET"],
+        }
+        (self.repository / ".env").write_text("".join(f"{name}={value}\n" for name, value in settings.items()))
+        self.http = httpx.Client(
+            base_url=f"http://127.0.0.1:{self.port}", timeout=120, trust_env=False,
+            headers={"Authorization": f"Bearer {settings['ANAMNESIS_API_TOKEN']}"},
+        )  # fmt: skip
+        self.dagster = DagsterApi(f"http://127.0.0.1:{self.dagster_port}")
+
+    def _written_env(self) -> dict[str, str]:
+        """What the script writes for the owner of the logs."""
+        written = self.run("deploy/write-env.sh", ANAMNESIS_USER_HOME=str(self.home))
+        return dict(line.split("=", 1) for line in written.splitlines())
+
+    def deploy(self) -> None:
+        self.run("deploy.sh", "--network", "host", "--build-arg", f"BASE={BASE}", "--build-arg", "TORCH_INDEX=")
+
+    def run(self, script: str, *arguments: str, **extra: str) -> str:
+        """Run a script of the repository, or `docker-compose`; its output."""
+        own = self.repository / script
+        done = subprocess.run(
+            [str(own) if own.exists() else script, *arguments], cwd=self.repository, env=self.environment | extra,
+            capture_output=True, text=True, timeout=1800, check=False,
+        )  # fmt: skip
+        assert done.returncode == 0, f"{script} {arguments}\n{done.stdout[-3000:]}\n{done.stderr[-3000:]}"
+        return done.stdout
+
+    def docker(self, *arguments: str) -> list[str]:
+        """Lines that `docker` prints."""
+        return self.run("docker", *arguments).splitlines()
+
+    def run_containers(self) -> list[str]:
+        """Ids of the containers in which runs of Dagster go on."""
+        return self.docker("ps", "--quiet", "--no-trunc", "--filter", "label=anamnesis=run")
+
+    def is_ready(self) -> bool:
+        return self.http.get("/ready").status_code == 200
+
+    def is_covered(self) -> bool:
+        """Whether every passage has its vectors in the active space."""
+        coverage = self.http.get("/ready").json()["coverage"]
+        return bool(coverage["stored"] > 1 and coverage["embedded"] == coverage["stored"])
+
+    def reembed(self) -> dict[str, Any]:
+        answer: dict[str, Any] = self.http.get("/api/episodes/reembed/status").json()
+        return answer
+
+    def wait_until(self, what: str, condition: Callable[[], object]) -> None:
+        """Poll until `condition` holds; else fail with what the containers printed last."""
+        deadline = time.monotonic() + PATIENCE_S
+        while not _holds(condition):
+            if time.monotonic() > deadline:
+                pytest.fail(f"{what}: waited in vain\n{self.run('docker-compose', 'logs', '--no-color', '--tail=40')}")
+            time.sleep(0.3)
+
+    def remove(self) -> None:
+        """Everything but the images."""
+        self.http.close()
+        self.run("stop.sh")
+        self.run("docker-compose", "down", "--volumes")
+
+
+def _holds(condition: Callable[[], object]) -> bool:
+    try:
+        return bool(condition())
+    except httpx.HTTPError:
+        return False
+
+
+def _copy_repository(to: Path) -> None:
+    for name in COPIED:
+        if (ROOT / name).is_dir():
+            shutil.copytree(ROOT / name, to / name, ignore=shutil.ignore_patterns("__pycache__"))
+        else:
+            shutil.copy2(ROOT / name, to / name)

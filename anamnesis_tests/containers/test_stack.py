@@ -1,0 +1,143 @@
+"""The stack in real containers, driven as a user drives it: deployed, asked, stopped in the middle of work, started."""
+
+import json
+from collections.abc import Iterator
+from typing import Any
+
+import httpx
+import pytest
+
+from anamnesis_pipeline.errors import ServiceUnreachable
+from anamnesis_tests.containers.docker_host import docker_daemon, make_images, serving_wheels, why_not
+from anamnesis_tests.containers.stack import Stack
+from anamnesis_tests.live_reembed import note
+
+pytestmark = [
+    pytest.mark.docker,
+    pytest.mark.timeout(3000),
+    pytest.mark.skipif(why_not() is not None, reason=str(why_not())),
+]
+
+RUNS = "{ runsOrError { ... on Runs { results { runId jobName status tags { key value } } } } }"
+SOURCES = '{ assetNodeOrError(assetKey: {path: ["exchanges"]}) { ... on AssetNode { partitionKeys } } }'
+CORES = """{ assetNodeOrError(assetKey: {path: ["embeddings"]}) { ... on AssetNode { assetMaterializations(limit: 1) {
+  metadataEntries { label ... on TextMetadataEntry { text } } } } } }"""
+
+
+@pytest.fixture(scope="module")
+def stack(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stack]:
+    """Deployed, and ready to be asked."""
+    with docker_daemon() as environment:
+        stack = Stack(tmp_path_factory.mktemp("stack"), environment)
+        with serving_wheels():
+            make_images(environment)
+            stack.deploy()
+        try:
+            stack.wait_until("the sidecar is ready", stack.is_ready)
+            yield stack
+        finally:
+            stack.remove()
+
+
+def runs(stack: Stack) -> list[dict[str, Any]]:
+    """Of Dagster, newest first; `tags` as a mapping."""
+    try:
+        results = stack.dagster.ask(RUNS)["runsOrError"]["results"]
+    except ServiceUnreachable:
+        return []
+    return [run | {"tags": {tag["key"]: tag["value"] for tag in run["tags"]}} for run in results]
+
+
+def test_every_container_says_that_it_is_well(stack: Stack) -> None:
+    def all_are_well() -> bool:
+        states = stack.docker(
+            "ps", "--format", "{{.Names}} {{.Status}}", "--filter", "label=com.docker.compose.project"
+        )
+        return len(states) == 6 and all("(healthy)" in state for state in states)
+
+    stack.wait_until("all are healthy", all_are_well)
+
+
+def test_who_brings_no_token_learns_only_that_it_is_alive(stack: Stack) -> None:
+    url = f"http://127.0.0.1:{stack.port}"
+    assert httpx.get(f"{url}/health", trust_env=False).status_code == 200
+    assert httpx.get(f"{url}/ready", trust_env=False).status_code == 401
+
+
+def test_no_process_of_ours_is_root(stack: Stack) -> None:
+    for name in ("sidecar", "code-server", "webserver", "daemon"):
+        assert stack.run("docker-compose", "exec", "-T", name, "id", "-u").strip() == "10001"
+    refused = stack.run("docker-compose", "exec", "-T", "sidecar", "sh", "-c", "touch /opt/venv/x 2>&1 || true")
+    assert "Read-only file system" in refused
+
+
+def test_logs_become_searchable_by_runs_in_containers_of_their_own(stack: Stack) -> None:
+    seen: set[str] = set()
+
+    def both_are_read() -> bool:
+        seen.update(stack.run_containers())
+        return sum(run["jobName"] == "ingest" and run["status"] == "SUCCESS" for run in runs(stack)) >= 2
+
+    stack.wait_until("both sources are ingested", both_are_read)
+    containers = {run["tags"]["docker/container_id"] for run in runs(stack) if run["status"] == "SUCCESS"}
+    assert seen
+    assert seen <= {run["tags"].get("docker/container_id") for run in runs(stack)}
+    assert len(containers) >= 2
+    found = stack.http.post("/api/episodes/search", json={"query": "rate limit", "min_score": 0}).json()
+    assert found["results"]
+
+
+def test_an_asset_is_materialized_on_demand(stack: Stack) -> None:
+    keys = stack.dagster.ask(SOURCES)["assetNodeOrError"]["partitionKeys"]
+    backfill = stack.dagster.launch_ingest_backfill(keys[:1], "by hand", {})
+
+    def is_done() -> bool:
+        mine = [run for run in runs(stack) if run["tags"].get("dagster/backfill") == backfill]
+        return bool(mine) and all(run["status"] == "SUCCESS" for run in mine)
+
+    stack.wait_until("the backfill's run is over", is_done)
+
+
+def test_embedding_stays_on_the_cores_of_its_container(stack: Stack) -> None:
+    stack.wait_until("everything is embedded", stack.is_covered)
+    (made,) = stack.dagster.ask(CORES)["assetNodeOrError"]["assetMaterializations"]
+    assert {entry["label"]: entry.get("text") for entry in made["metadataEntries"]}["cores"] == "0"
+
+
+def test_a_reembed_that_a_stop_cuts_off_goes_on_after_the_start_and_ends(stack: Stack) -> None:
+    stack.run("docker-compose", "exec", "-T", "sidecar", "anamnesis", "config", "set", "checkpoint_every", "5")
+    notes = [note("a valve leaks", number) for number in range(40)]
+    assert stack.http.post("/api/episodes/bulk", json={"episodes": notes}).json()["created"] == 40
+    stack.wait_until("everything is embedded", stack.is_covered)
+
+    assert stack.http.post("/api/episodes/reembed", json={}).status_code == 202
+    stack.wait_until("the first checkpoint is written", lambda: stack.reembed()["done"] > 0)
+    stack.run("stop.sh")
+    assert stack.docker("ps", "--quiet") == []
+
+    stack.run("start.sh")
+    stack.wait_until("the sidecar is ready again", stack.is_ready)
+    state = stack.reembed()
+    assert state["state"] == "running"
+    assert 0 < state["done"] < state["total"]
+    stack.wait_until("the re-embed is complete", lambda: stack.reembed()["state"] == "complete")
+    cut_off = [run for run in runs(stack) if run["status"] == "FAILURE"]
+    assert cut_off, "the stop found no run to end"
+    assert not [run for run in runs(stack) if run["status"] in ("STARTED", "STARTING", "CANCELING")]
+
+
+def test_a_run_that_outlives_its_daemon_is_left_alone(stack: Stack) -> None:
+    assert stack.http.post("/api/episodes/reembed", json={}).status_code == 202
+    stack.wait_until("a container embeds", stack.run_containers)
+    before = stack.run_containers()
+    stack.run("docker-compose", "restart", "daemon")
+    recovered = stack.run("docker-compose", "logs", "--no-color", "--tail", "400", "daemon")
+    assert "marked 0 unfinished runs as failed" in recovered
+    assert set(before) & set(stack.run_containers()) or stack.reembed()["state"] == "complete"
+    stack.wait_until("the re-embed is complete", lambda: stack.reembed()["state"] == "complete")
+
+
+def test_every_image_of_ours_is_one(stack: Stack) -> None:
+    (config,) = json.loads(stack.run("docker", "image", "inspect", "anamnesis:test"))
+    assert config["Config"]["User"] == "anamnesis"
+    assert config["Size"] < 1.7e9
