@@ -128,7 +128,7 @@ def _execute(
     with server.engine.lock:
         _must_be_member(server, member, name, command)
         server.sessions.abort_expired()
-        session = server.sessions.of(bytes(command["lsid"]["id"])) if "lsid" in command else None
+        session = _session(server, name, command)
         if name in ("commitTransaction", "abortTransaction"):
             if fault is not None:
                 raise fault
@@ -139,6 +139,17 @@ def _execute(
     if name in READS:  # these have changed nothing, and may have been refused by a code of their own
         hold_to_documentation(name, command, message.size)
     return reply
+
+
+def _session(server: "LoopbackServer", name: str, command: Document) -> Session | None:
+    """The session of a command. One that reads no snapshot any more needs the old moment no longer."""
+    if "lsid" not in command:
+        return None
+    lsid = bytes(command["lsid"]["id"])
+    reads_snapshot = (command.get("readConcern") or {}).get("level") == "snapshot"
+    if not reads_snapshot and name not in ("getMore", "killCursors"):
+        server.engine.unpin(lsid)
+    return server.sessions.of(lsid)
 
 
 def _must_be_user(server: "LoopbackServer", client: Client, name: str) -> None:

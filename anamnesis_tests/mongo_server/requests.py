@@ -145,7 +145,6 @@ class Request:
             raise Refusal(9, f"Enumeration value '{level}' for field 'readConcern.level' is not a valid value.")
         holder = bytes(self.command["lsid"]["id"]) if "lsid" in self.command else None
         if level != "snapshot":
-            self.engine.unpin(holder)
             return Reader()
         asked = concern.get("atClusterTime")
         moment = asked.inc if asked is not None else self.engine.now()

@@ -27,6 +27,8 @@ from anamnesis_tests.mongo_server.values import Document
 
 MAX_DOCUMENT_BYTES = 16 * 1024 * 1024
 TRANSACTION_LIFETIME_S = 60.0
+ANSWER_FIRST_S = 0.05
+"""A server that is asked to vanish does so once its answer is on the way."""
 
 
 class LoopbackServer:
@@ -130,6 +132,7 @@ class LoopbackServer:
 
     def _vanish_for(self, seconds: float) -> None:
         def work() -> None:
+            time.sleep(ANSWER_FIRST_S)
             self.vanish()
             time.sleep(seconds)
             self.come_back()

@@ -169,12 +169,14 @@ class Collection:
 
     def _exchange(self, record: Record, own: Version | None, keys: dict[str, Keys]) -> None:
         """Entries of a new version, in the place of those of the writer's own last one."""
-        kept = self._entries(record)
-        for name, index in self.indexes.items():
+        last = own.keys if own is not None else record.versions[-1].keys
+        changed = [name for name in self.indexes if keys.get(name, ()) != last.get(name, ())]
+        kept = self._entries(record) if changed else {}
+        for name in changed:
             held = kept.get(name, ())
             if own is not None:
-                index.remove(tuple(key for key in own.keys.get(name, ()) if key not in held), record.number)
-            index.add(tuple(key for key in keys.get(name, ()) if key not in held), record.number)
+                self.indexes[name].remove(tuple(k for k in last.get(name, ()) if k not in held), record.number)
+            self.indexes[name].add(tuple(k for k in keys.get(name, ()) if k not in held), record.number)
 
     def _check(self, document: Document, unchecked: bool) -> None:
         size = len(bson.encode(document))

@@ -191,7 +191,7 @@ def test_another_process_asks_for_faults_by_commands(client: Client, data: Data)
         data.a.insert_one({"_id": 2})
     client.admin.command({"loopback": "clear"})
     client.admin.command({"loopback": "vanish", "seconds": 0.3})
-    time.sleep(0.05)
+    time.sleep(0.15)
     _until(lambda: data.a.find_one() == {"_id": 1})
     with pytest.raises(OperationFailure):
         client.admin.command({"loopback": "explode"})

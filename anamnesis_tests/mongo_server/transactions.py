@@ -13,7 +13,7 @@ from anamnesis_tests.mongo_server.storage import Writer
 from anamnesis_tests.mongo_server.values import Document
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False)
 class Transaction:
     """One transaction of a session: open, committed or aborted."""
 
@@ -40,6 +40,7 @@ class Sessions:
         self._engine = engine
         self._lifetime_s = lifetime_s
         self._sessions: dict[bytes, Session] = {}
+        self._open: list[Transaction] = []
 
     def of(self, lsid: bytes) -> Session:
         """A session, known from its first command on."""
@@ -58,6 +59,7 @@ class Sessions:
             self.abort(session.transaction)
         session.number, session.done = number, {}
         session.transaction = Transaction(number, self._engine.begin(snapshot=True), time.monotonic())
+        self._open.append(session.transaction)
         return session.transaction
 
     def current(self, session: Session, number: int) -> Transaction:
@@ -70,8 +72,7 @@ class Sessions:
         held = session.transaction
         if held is None or number > session.number:
             raise Refusal(251, f"Given transaction number {number} does not match any in-progress transactions.")
-        if held.state == "open" and time.monotonic() - held.began > self._lifetime_s:
-            self.abort(held)
+        self.abort_expired()
         if held.state == "aborted":
             raise Refusal(251, f"Transaction with {{ txnNumber: {number} }} has been aborted.")
         return held
@@ -92,6 +93,7 @@ class Sessions:
         """Take back what a transaction did; one that is over stays as it is."""
         if transaction.state == "open":
             transaction.state = "aborted"
+            self._open.remove(transaction)
             self._engine.abort(transaction.writer)
 
     def commit(self, transaction: Transaction) -> None:
@@ -101,20 +103,19 @@ class Sessions:
         """
         if transaction.state == "open":
             transaction.state = "committed"
+            self._open.remove(transaction)
             self._engine.commit(transaction.writer)
 
     def abort_all(self) -> None:
         """No transaction outlives its primary."""
-        for session in self._sessions.values():
-            if session.transaction is not None:
-                self.abort(session.transaction)
+        for transaction in list(self._open):
+            self.abort(transaction)
 
     def abort_expired(self) -> None:
         """Give up those that are open for too long."""
-        for session in self._sessions.values():
-            held = session.transaction
-            if held is not None and held.state == "open" and time.monotonic() - held.began > self._lifetime_s:
-                self.abort(held)
+        now = time.monotonic()
+        for transaction in [each for each in self._open if now - each.began > self._lifetime_s]:
+            self.abort(transaction)
 
     def end(self, lsids: list[Any]) -> None:
         """`endSessions`."""
