@@ -1,16 +1,17 @@
 """How far a search index is behind its collection: it follows every write some time later.
 
-Writes are serial, and each gives what it changes a higher `seq` than anything had before. An index follows in that
-order, so that one that holds any document of a `seq` holds, as it was then, all that was written before. What is behind
-is read from the collection; and since a document that is found is always read as it is now, nothing is ever shown that
-does not pass.
+Writes are serial, and each gives what it changes a higher `seq` than anything had before. An index follows in batches,
+not in the order of a batch, and shows some of one before the rest (https://github.com/mongodb/mongot,
+`ChangeStreamDocumentUtils`, `DefaultIndexingWorkScheduler`). So one that has shown a `seq` holds all that was written
+before it a few seconds later; until then that is read, too. What is behind is read from the collection; and since a
+document that is found is always read as it is now, nothing is ever shown that does not pass.
 """
 
 import logging
 import threading
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from anamnesis_pipeline.store.mongo.collections import Collection, Filter
 
@@ -20,6 +21,10 @@ STEPS = (0, 100, 1_000, 10_000)
 """So many changes before the newest one it is asked, in turn, whether the index holds it. Of what lies farther behind,
 only the newest are read.
 """
+SETTLED_AFTER_S = 5.0
+"""What an index showed so long ago is there whole."""
+UNSETTLED = 1_000
+"""Changes before the one that was shown that may not be there yet: more than one transaction makes of most kinds."""
 WARNED_EVERY_S = 60.0
 
 
@@ -43,39 +48,74 @@ class Tail:
         return {"seq": {"$gt": self.since}, **where}
 
 
+@dataclass(slots=True)
+class _Reached:
+    """How far an index is: whole up to `settled`; and what it has `shown`, when, ascending."""
+
+    settled: int = 0
+    shown: list[tuple[float, int]] = field(default_factory=list)
+
+    def settle(self, now: float) -> None:
+        """Take what was shown long enough ago for whole."""
+        for when, seq in self.shown:
+            if when <= now - SETTLED_AFTER_S:
+                self.settled = max(self.settled, seq)
+        self.shown = [(when, seq) for when, seq in self.shown if seq > self.settled]
+
+    def last_shown(self) -> int:
+        """The highest it is known to have."""
+        return self.shown[-1][1] if self.shown else self.settled
+
+    def show(self, now: float, seq: int) -> None:
+        """It has this one now."""
+        if seq > self.last_shown():
+            self.shown.append((now, seq))
+
+
 class IndexTail:
     """How far indexes are known to be, by name. Safe to share between threads."""
 
-    def __init__(self) -> None:
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        """:param clock: seconds."""
+        self._clock = clock
         self._lock = threading.Lock()
-        self._known: dict[str, int] = {}
+        self._known: dict[str, _Reached] = {}
         self._warned_at = -WARNED_EVERY_S
 
     def behind(self, index: str, newest: int, holds: Callable[[int], bool]) -> Tail:
-        """What an index lacks.
+        """What an index may lack.
 
         :param newest: the highest `seq` there was when the search began.
         :param holds: asks the index whether it holds anything of that `seq` or a higher one.
         """
-        known = self._known.get(index, 0)
+        settled, shown = self._reached(index)
         for step in STEPS:
             reached = newest - step
-            if reached <= known:
-                return Tail(known, newest)
+            if reached <= settled:
+                return Tail(settled, newest)
+            if reached <= shown:
+                return Tail(max(settled, shown - UNSETTLED), newest)
             if holds(reached):
                 self._learn(index, reached)
-                return Tail(reached, newest)
+                return Tail(max(settled, reached - UNSETTLED), newest)
         self._warn(index, newest)
-        return Tail(max(known, newest - STEPS[-1]), newest, is_whole=False)
+        return Tail(max(settled, newest - STEPS[-1]), newest, is_whole=False)
 
     def forget(self, index: str) -> None:
         """An index did not answer: when it does, it may have begun anew."""
         with self._lock:
             self._known.pop(index, None)
 
+    def _reached(self, index: str) -> tuple[int, int]:
+        """Up to where it is whole, and what it has shown."""
+        with self._lock:
+            known = self._known.setdefault(index, _Reached())
+            known.settle(self._clock())
+            return known.settled, known.last_shown()
+
     def _learn(self, index: str, reached: int) -> None:
         with self._lock:
-            self._known[index] = max(reached, self._known.get(index, 0))
+            self._known.setdefault(index, _Reached()).show(self._clock(), reached)
 
     def _warn(self, index: str, newest: int) -> None:
         with self._lock:
