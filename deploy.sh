@@ -17,7 +17,9 @@ if [[ $uid == 0 ]]; then
   exit 1
 fi
 # What is mounted has to be there: Docker would make it, for root.
-mkdir -p "$home/.claude/projects" "$home/.ssh" "$(value_of ANAMNESIS_SECRETS)"
+for folder in "$home/.claude" "$home/.claude/projects" "$home/.ssh" "$(value_of ANAMNESIS_SECRETS)"; do
+  [[ -d $folder ]] || install -d -m 700 -o "$uid" -g "$gid" "$folder"
+done
 
 docker build --build-arg "UID=$uid" --build-arg "GID=$gid" "$@" --tag "${image:-anamnesis:latest}" .
 ./start.sh

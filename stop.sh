@@ -9,7 +9,7 @@ stop_runs() {
   local runs
   runs=$(docker ps --quiet --filter label=anamnesis=run --filter network=anamnesis)
   # shellcheck disable=SC2086 # one argument each
-  [[ -z $runs ]] || docker stop --time 60 $runs
+  [[ -z $runs ]] || docker stop -t 60 $runs
 }
 
 compose stop daemon &

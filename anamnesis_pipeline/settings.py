@@ -341,9 +341,16 @@ def _secrets_dir() -> Path | None:
 
 
 def _secret_files() -> set[str]:
-    """Settings that a file of a secret holds."""
+    """Settings that a file of a secret holds.
+
+    :raises BadSetting: the folder or such a file may not be read.
+    """
     folder = _secrets_dir()
-    return {n for n in Settings.model_fields if folder and (folder / f"{ENV_PREFIX}{n}".lower()).is_file()}
+    files = {name: folder / f"{ENV_PREFIX}{name}".lower() for name in Settings.model_fields} if folder else {}
+    refused = [p for p in (folder, *files.values()) if p and os.access(p, os.F_OK) and not os.access(p, os.R_OK)]
+    if refused or (folder and not os.access(folder, os.X_OK)):
+        raise BadSetting(f"{[*refused, folder][0]} is not readable for this user; change its owner or its mode")
+    return {name for name, file in files.items() if file.is_file()}
 
 
 def _read_file(path: Path) -> dict[str, Any]:

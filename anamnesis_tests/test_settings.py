@@ -1,3 +1,4 @@
+import os
 from pathlib import Path
 from typing import Any
 
@@ -228,6 +229,18 @@ def test_a_secret_may_come_from_a_file_which_gives_way_to_the_environment(
     assert token() == ("from a file", "secret")
     monkeypatch.setenv("ANAMNESIS_API_TOKEN", "from the environment")
     assert token() == ("from the environment", "environment")
+
+
+@pytest.mark.parametrize("refused", ["secrets", "anamnesis_api_token"])
+def test_a_secret_that_may_not_be_read_is_named(home: Path, monkeypatch: pytest.MonkeyPatch, refused: str) -> None:
+    folder = home / "secrets"
+    folder.mkdir()
+    (folder / "anamnesis_api_token").write_text("from a file\n", encoding="utf-8")
+    monkeypatch.setenv("ANAMNESIS_SECRETS_DIR", str(folder))
+    # As for a user without the right, which whoever runs the tests may be above.
+    monkeypatch.setattr("os.access", lambda place, mode: mode == os.F_OK or Path(place).name != refused)
+    with pytest.raises(BadSetting, match=f"{refused} is not readable"):
+        load()
 
 
 def test_a_uri_with_its_password_is_never_shown(monkeypatch: pytest.MonkeyPatch) -> None:
