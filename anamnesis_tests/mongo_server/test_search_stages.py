@@ -89,6 +89,16 @@ def test_an_index_that_is_never_ready_can_be_asked_for_and_removed(server: Loopb
     assert refused.value.code == 27
 
 
+def test_an_index_is_given_another_definition_and_counts_are_told(searched: Data) -> None:
+    searched.a.update_search_index("texts", {"mappings": {"dynamic": False, "fields": {"k": {"type": "number"}}}})
+    until = time.monotonic() + 10
+    while next(iter(searched.a.list_search_indexes("texts")))["status"] != "READY":
+        assert time.monotonic() < until
+        time.sleep(0.02)
+    stage = {"$searchMeta": {"index": "texts", "range": {"path": "k", "gte": 1}, "count": {"type": "total"}}}
+    assert list(searched.a.aggregate([stage])) == [{"count": {"total": 2}}]
+
+
 def test_search_indexes_go_with_their_collection(searched: Data) -> None:
     searched.a.drop()
     searched.a.insert_one({"_id": 1})
