@@ -38,6 +38,14 @@ test: check ## Static checks, unit tests and the end-to-end test
 test-slow: $(VENV)/.installed-dev ## Soaks and huge inputs
 	$(BIN)/pytest -m slow
 
+.PHONY: test-docker
+test-docker: $(VENV)/.installed-dev ## The whole system in real containers (root; Debian: docker.io, docker-compose, debootstrap)
+	$(BIN)/pytest -m docker -rs
+
+.PHONY: test-mongo
+test-mongo: $(VENV)/.installed-dev ## The store's tests against the compose file's own MongoDB (Docker pulls its image)
+	anamnesis_tests/containers/with-mongo.sh $(BIN)/pytest anamnesis_tests/store -k mongo
+
 .PHONY: bench
 bench: $(VENV)/.installed-dev ## Measure, and print the tables of benchmarks/README.md
 	$(BIN)/python -m benchmarks

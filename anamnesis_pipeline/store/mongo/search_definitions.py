@@ -22,7 +22,7 @@ _NUMBERS = ("at", "read_often", "seq")
 
 _BETWEEN_WORDS = r"(?U)[\W_]+"
 """Where SQLite's `unicode61` divides a text, too: at all but letters, digits and marks. `standard` would keep
-`SAVE_CONFIG` and `192.168.0.1` whole.
+`SAVE_CONFIG` and `192.168.1.20` whole.
 """
 
 
