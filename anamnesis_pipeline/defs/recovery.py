@@ -61,15 +61,20 @@ def tick_at_once(instance: dg.DagsterInstance) -> None:
             instance.update_instigator_state(state.with_data(fresh))
 
 
+def recover(instance: dg.DagsterInstance) -> None:
+    """What a start owes the life before it; said in the log."""
+    failed = fail_unfinished_runs(instance)
+    tick_at_once(instance)
+    log = logging.getLogger("anamnesis.recovery")
+    log.setLevel(logging.INFO)
+    log.info("marked %d unfinished runs as failed %s", len(failed), failed)
+
+
 def main() -> None:
     """Recover the instance that DAGSTER_HOME names."""
     logging.basicConfig(format="%(asctime)s %(message)s")
-    log = logging.getLogger("anamnesis.recovery")
-    log.setLevel(logging.INFO)
     with dg.DagsterInstance.get() as instance:
-        failed = fail_unfinished_runs(instance)
-        tick_at_once(instance)
-    log.info("marked %d unfinished runs as failed %s", len(failed), failed)
+        recover(instance)
 
 
 if __name__ == "__main__":

@@ -41,7 +41,7 @@ def why_not() -> str | None:
 def docker_daemon() -> Iterator[dict[str, str]]:
     """Run it while the block does; the environment in which `docker` and `docker-compose` reach it."""
     cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "anamnesis-test-docker"
-    with tempfile.TemporaryDirectory(prefix="docker-") as folder:
+    with tempfile.TemporaryDirectory(prefix="docker-", ignore_cleanup_errors=True) as folder:
         socket, log = f"{folder}/docker.sock", Path(folder, "log")
         command = ["dockerd", "--data-root", str(cache), "--exec-root", f"{folder}/exec", "--bridge", "none",
                    "--pidfile", f"{folder}/pid", "--host", f"unix://{socket}"]  # fmt: skip
@@ -52,10 +52,12 @@ def docker_daemon() -> Iterator[dict[str, str]]:
             daemon = subprocess.Popen(command, stdout=output, stderr=output, start_new_session=True)
         try:
             _wait(environment, daemon, log)
+            _remove_what_is_left(environment)
             yield environment
         finally:
             daemon.terminate()
             daemon.wait(timeout=60)
+            subprocess.run(["umount", f"{folder}/exec/netns/default"], capture_output=True, check=False)
 
 
 def _wait(environment: dict[str, str], daemon: "subprocess.Popen[bytes]", log: Path) -> None:
@@ -64,6 +66,14 @@ def _wait(environment: dict[str, str], daemon: "subprocess.Popen[bytes]", log: P
         if daemon.poll() is not None or time.monotonic() > deadline:
             raise RuntimeError(f"dockerd does not start:\n{log.read_text()[-3000:]}")
         time.sleep(0.2)
+
+
+def _remove_what_is_left(environment: dict[str, str]) -> None:
+    """Containers and volumes of tests that were killed; the images stay."""
+    for find, remove in ((["ps", "-aq"], ["rm", "--force"]), (["volume", "ls", "-q"], ["volume", "rm"])):
+        found = subprocess.run(["docker", *find], env=environment, capture_output=True, text=True, check=True)
+        if left := found.stdout.split():
+            subprocess.run(["docker", *remove, *left], env=environment, capture_output=True, check=True)
 
 
 def make_images(environment: dict[str, str]) -> None:

@@ -27,6 +27,9 @@ def serving(answer: bytes) -> Iterator[int]:
         def handle(self) -> None:
             self.request.recv(65536)
             self.request.sendall(answer)
+            self.request.shutdown(socket.SHUT_WR)
+            while self.request.recv(65536):  # with a rest unread, the kernel would take the answer back
+                pass
 
     with socketserver.ThreadingTCPServer(("127.0.0.1", 0), Handler) as server:
         threading.Thread(target=server.serve_forever, daemon=True).start()
