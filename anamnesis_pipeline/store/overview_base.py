@@ -1,4 +1,4 @@
-"""The contract of what a store counts for people who look at it. Each call looks at every episode once, not its text."""
+"""The contract of what a store counts for people who look at it. A call looks at every episode once, not its text."""
 
 from dataclasses import dataclass
 from datetime import datetime

@@ -11,6 +11,8 @@ from pymongo import MongoClient
 from anamnesis_tests.mongo_server.server import LoopbackServer
 
 VARIABLE = "ANAMNESIS_TEST_MONGO_URI"
+TRANSACTION_LIFETIME_S = 15.0
+"""A client that a test kills within a transaction keeps all others waiting so long, and not the minute of a server."""
 
 _started: list[LoopbackServer] = []
 
@@ -18,7 +20,7 @@ _started: list[LoopbackServer] = []
 def uri() -> str:
     """Where it is."""
     if VARIABLE not in os.environ:
-        _started.append(LoopbackServer().start())
+        _started.append(LoopbackServer(transaction_lifetime_s=TRANSACTION_LIFETIME_S).start())
         os.environ[VARIABLE] = _started[0].uri
     return os.environ[VARIABLE]
 

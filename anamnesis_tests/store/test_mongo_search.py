@@ -173,10 +173,13 @@ def test_an_index_that_is_known_to_hold_the_newest_is_not_asked_again():
     assert (behind(5_000), asked) == ((4_000, True), [5_000])
 
 
-def test_what_an_index_shows_only_in_part_is_found_whole(store: Store, behaviour: SearchBehaviour):
+def test_what_an_index_shows_only_in_part_is_found_whole(
+    store: Store, behaviour: SearchBehaviour, monkeypatch: pytest.MonkeyPatch
+):
     store.spaces.put(space("s"))
     kept(store, "before", "other", WEST)
     store.vectors.build("s")
+    monkeypatch.setattr(index_tail, "SETTLED_AFTER_S", 60.0)
     behaviour.torn_s = 60.0
     keys = put(store, "e", "first words", "second", "third", "fourth words")
     store.vectors.put("s", TEXT, keys, np.stack([EAST, NORTH, WEST, EAST]))
