@@ -20,7 +20,7 @@ from anamnesis_tests.steps.llms import SOURCE, LlmHere, parsed, part
 def llm(memory: MemoryResource, monkeypatch: pytest.MonkeyPatch) -> LlmHere:
     """Configured, and opened in the place of a real one."""
     llm = LlmHere(is_paid=True)
-    monkeypatch.setattr("anamnesis_pipeline.wiring.open_backend", lambda kind, options: llm)
+    monkeypatch.setattr("anamnesis_pipeline.llm_wiring.open_backend", lambda kind, options: llm)
     memory.store.settings.set(f"{CONFIG_PREFIX}summarizer", "anthropic")
     parsed(memory.store, part(1), part(2, "hi", "hello"))
     return llm
