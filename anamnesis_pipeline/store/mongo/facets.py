@@ -75,21 +75,6 @@ def of_episodes(where: Where) -> Filter:
     return {**terms, "timestamp": bounds} if bounds else terms
 
 
-def is_selective(where: Where) -> bool:
-    """Whether the filter asks for more than what a search hides unasked: superseded episodes, kinds, projects."""
-    return bool(
-        where.projects
-        or where.kinds
-        or where.tags
-        or where.instance is not None
-        or where.source is not None
-        or where.session_id is not None
-        or where.since is not None
-        or where.until is not None
-        or where.layers
-    )
-
-
 def _lists(where: Where) -> Iterable[Document]:
     lists = (
         ("project", "$in", where.projects),

@@ -7,7 +7,8 @@ from collections.abc import Sequence
 from anamnesis_pipeline.model import Where
 from anamnesis_pipeline.store.mongo.client import Tables
 from anamnesis_pipeline.store.mongo.collections import Document
-from anamnesis_pipeline.store.mongo.facets import condition, is_selective, of_episodes
+from anamnesis_pipeline.store.mongo.facets import condition, of_episodes
+from anamnesis_pipeline.store.selective import is_selective
 
 EPISODES_LOOKED_UP = 5_000
 """A filter that leaves more is not followed from the episodes, whose fields are indexed, to what belongs to them."""

@@ -15,7 +15,7 @@ from anamnesis_pipeline.store.base import MAX_ROWS_PER_WRITE, IndexReport, Pendi
 from anamnesis_pipeline.store.batching import batches
 from anamnesis_pipeline.store.mongo import pending
 from anamnesis_pipeline.store.mongo.client import Database, Tables
-from anamnesis_pipeline.store.mongo.facets import FACETS, is_selective
+from anamnesis_pipeline.store.mongo.facets import FACETS
 from anamnesis_pipeline.store.mongo.filter_counts import leaves_few
 from anamnesis_pipeline.store.mongo.index_tail import Tail
 from anamnesis_pipeline.store.mongo.passage_docs import passages_of
@@ -35,6 +35,7 @@ from anamnesis_pipeline.store.mongo.vector_docs import (
     write_vectors,
 )
 from anamnesis_pipeline.store.mongo.vector_search import MOST_SCANNED, Question, VectorSearch
+from anamnesis_pipeline.store.selective import is_selective
 from anamnesis_pipeline.store.token_values import Tokens, by_passage, check_tokens
 from anamnesis_pipeline.store.values import moment
 

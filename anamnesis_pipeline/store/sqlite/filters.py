@@ -32,18 +32,3 @@ def condition(where: Where) -> Condition:
     if not where.include_superseded:
         pieces.append("e.status = 'active'")
     return " AND ".join(pieces) or "1", [value for _, value in terms]
-
-
-def is_selective(where: Where) -> bool:
-    """Whether the filter asks for more than what a search hides unasked: superseded episodes, kinds, projects."""
-    return bool(
-        where.projects
-        or where.kinds
-        or where.tags
-        or where.instance is not None
-        or where.source is not None
-        or where.session_id is not None
-        or where.since is not None
-        or where.until is not None
-        or where.layers
-    )

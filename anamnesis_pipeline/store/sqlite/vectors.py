@@ -15,10 +15,10 @@ from anamnesis_pipeline.errors import DimensionMismatch
 from anamnesis_pipeline.model import ScoredPassage, Variant, Where
 from anamnesis_pipeline.store.base import MAX_ROWS_PER_WRITE, IndexReport, PendingEpisode, SpaceProgress, TokenRows
 from anamnesis_pipeline.store.batching import batches
+from anamnesis_pipeline.store.selective import is_selective
 from anamnesis_pipeline.store.sqlite import pending, vector_search
 from anamnesis_pipeline.store.sqlite.connection import Database
 from anamnesis_pipeline.store.sqlite.few_vectors import FewVectors
-from anamnesis_pipeline.store.sqlite.filters import is_selective
 from anamnesis_pipeline.store.sqlite.index_files import IndexFiles
 from anamnesis_pipeline.store.sqlite.passage_rows import SELECT_PASSAGES, read_row
 from anamnesis_pipeline.store.sqlite.passing import PassingPassages
