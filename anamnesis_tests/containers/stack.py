@@ -10,13 +10,15 @@ from typing import Any
 
 import httpx
 import pytest
+import sortedcontainers
 
 from anamnesis_pipeline.dagster_api import DagsterApi
 from anamnesis_tests.containers.docker_host import BASE, POSTGRES
 from anamnesis_tests.live_system import EXAMPLES, free_ports
 
 ROOT = Path(__file__).parents[2]
-COPIED = ("anamnesis_pipeline", "deploy", "examples", "plugin", "anamnesis_tests/containers", "Dockerfile",
+COPIED = ("anamnesis_pipeline", "deploy", "examples", "plugin", "anamnesis_tests/__init__.py",
+          "anamnesis_tests/containers", "anamnesis_tests/mongo_server", "Dockerfile",
           ".dockerignore", "docker-compose.yml", "deploy.sh", "start.sh", "stop.sh", "pyproject.toml",
           "constraints.txt", "README.md", "LICENSE", "dagster.yaml", "workspace.yaml")  # fmt: skip
 OWNER = 10001
@@ -36,8 +38,8 @@ class Stack:
             os.chown(path, OWNER, OWNER)
         self.port, self.dagster_port, mongo_port = free_ports(3)
         settings = self._written_env() | {
-            "COMPOSE_FILE": "docker-compose.yml:anamnesis_tests/containers/compose.sqlite.yml",
-            "ANAMNESIS_STORE": "sqlite",
+            "COMPOSE_FILE": "docker-compose.yml:anamnesis_tests/containers/compose.loopback.yml",
+            "SORTEDCONTAINERS": str(Path(sortedcontainers.__file__).parent),
             "ANAMNESIS_IMAGE": "anamnesis:test",
             "ANAMNESIS_CPUSET": "0",
             "ANAMNESIS_PORT": str(self.port),
@@ -118,4 +120,5 @@ def _copy_repository(to: Path) -> None:
         if (ROOT / name).is_dir():
             shutil.copytree(ROOT / name, to / name, ignore=shutil.ignore_patterns("__pycache__"))
         else:
+            (to / name).parent.mkdir(parents=True, exist_ok=True)
             shutil.copy2(ROOT / name, to / name)

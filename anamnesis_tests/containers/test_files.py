@@ -139,7 +139,6 @@ def test_every_variable_of_the_stack_is_explained() -> None:
     explained = set(re.findall(r"^(?:# )?([A-Z_]+)=", (DEPLOY / "example.env").read_text(), re.MULTILINE))
     asked = set(re.findall(r"\$\{([A-Z_]+)", (ROOT / "docker-compose.yml").read_text()))
     of_tests_and_other_builds = {
-        "ANAMNESIS_IMAGE", "MONGO_IMAGE", "POSTGRES_IMAGE", "DOCKER_SOCKET", "ANAMNESIS_STORE",
-        "ANAMNESIS_MONGO_DATABASE",
+        "ANAMNESIS_IMAGE", "MONGO_IMAGE", "POSTGRES_IMAGE", "DOCKER_SOCKET", "ANAMNESIS_MONGO_DATABASE",
     }  # fmt: skip
     assert asked - explained == of_tests_and_other_builds

@@ -110,6 +110,22 @@ def test_embedding_stays_on_the_cores_of_its_container(stack: Stack) -> None:
     assert {entry["label"]: entry.get("text") for entry in made["metadataEntries"]}["cores"] == "0"
 
 
+def test_while_mongodb_is_away_a_search_says_so_and_once_it_is_back_all_goes_on(stack: Stack) -> None:
+    asked = {"query": "rate limit", "min_score": 0}
+    before = stack.http.post("/api/episodes/search", json=asked).json()["results"]
+    stack.run("docker-compose", "stop", "mongo")
+    refused = stack.http.post("/api/episodes/search", json=asked)
+    assert refused.status_code == 503
+    assert "MongoDB" in refused.json()["detail"]
+    assert int(refused.headers["Retry-After"]) > 0
+    assert stack.http.get("/health").status_code == 200
+
+    stack.run("docker-compose", "start", "mongo")
+    stack.wait_until("the sidecar is ready again", stack.is_ready)
+    after = stack.http.post("/api/episodes/search", json=asked).json()["results"]
+    assert [hit["episode_id"] for hit in after] == [hit["episode_id"] for hit in before]
+
+
 def test_a_reembed_that_a_stop_cuts_off_goes_on_after_the_start_and_ends(stack: Stack) -> None:
     stack.run("docker-compose", "exec", "-T", "sidecar", "anamnesis", "config", "set", "checkpoint_every", "5")
     notes = [note("a valve leaks", number) for number in range(40)]

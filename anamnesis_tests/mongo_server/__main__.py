@@ -1,12 +1,15 @@
 """`python -m anamnesis_tests.mongo_server --port N`: the server as a process of its own, until it is told to stop.
 
-It prints its URI once it listens. Its data is in memory only.
+It prints its URI once it listens. Its data is in memory; the file of `--data` keeps it from a clean end to the next
+start.
 """
 
 import argparse
 import signal
 import threading
+from pathlib import Path
 
+from anamnesis_tests.mongo_server import data_file
 from anamnesis_tests.mongo_server.server import LoopbackServer
 
 
@@ -19,6 +22,7 @@ def main() -> None:
     parser.add_argument("--advertise", default="127.0.0.1", help="host that the members name to clients")
     parser.add_argument("--user")
     parser.add_argument("--password", default="")
+    parser.add_argument("--data", type=Path, help="a file that keeps what the server holds while it does not run")
     given = parser.parse_args()
     server = LoopbackServer(
         port=given.port,
@@ -32,9 +36,13 @@ def main() -> None:
     told = threading.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: told.set())
+    if given.data and given.data.exists():
+        data_file.load(server, given.data)
     with server:
         print(server.uri, flush=True)
         told.wait()
+    if given.data:
+        data_file.save(server, given.data)
 
 
 if __name__ == "__main__":

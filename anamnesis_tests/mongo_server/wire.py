@@ -23,7 +23,7 @@ _LENGTH = struct.Struct("<i")
 _FLAGS = struct.Struct("<I")
 _REPLY = struct.Struct("<iqii")
 _CHECKSUM, _MORE_TO_COME, _EXHAUST_ALLOWED = 1, 2, 1 << 16
-_CODEC: CodecOptions[Document] = CodecOptions(datetime_conversion=DatetimeConversion.DATETIME_AUTO)
+CODEC: CodecOptions[Document] = CodecOptions(datetime_conversion=DatetimeConversion.DATETIME_AUTO)
 
 _numbers = count(1)
 
@@ -97,10 +97,10 @@ def _message(number: int, body: bytes) -> Message:
         part = body[at : at + size]
         at += size
         if kind == 0:
-            command = bson.decode(part, _CODEC)
+            command = bson.decode(part, CODEC)
         elif kind == 1:
             name, _, documents = part[_LENGTH.size :].partition(b"\0")
-            sequences[name.decode()] = bson.decode_all(documents, _CODEC)
+            sequences[name.decode()] = bson.decode_all(documents, CODEC)
         else:
             raise BadMessage(f"a section of kind {kind}")
     if command is None:
@@ -113,7 +113,7 @@ def _query(number: int, body: bytes) -> Message:
     database = body[_FLAGS.size : body.index(b"\0", _FLAGS.size)].decode().partition(".")[0]
     start = body.index(b"\0", _FLAGS.size) + 1 + 8
     (size,) = _LENGTH.unpack_from(body, start)
-    command = bson.decode(body[start : start + size], _CODEC)
+    command = bson.decode(body[start : start + size], CODEC)
     return Message(number, OP_QUERY, command | {"$db": database}, len(body))
 
 
