@@ -15,7 +15,7 @@ from anamnesis_pipeline.store.mongo import vector_search
 from anamnesis_pipeline.store.mongo.vectors import MongoVectors
 from anamnesis_tests.mongo_server.search_behaviour import EVERY, SearchBehaviour
 from anamnesis_tests.mongo_server.server import LoopbackServer
-from anamnesis_tests.store.mongo_searched import Open, handles, near, search_indexes
+from anamnesis_tests.store.mongo_searched import Open, found, handles, near, search_indexes
 from anamnesis_tests.store.samples import episode, passages, put, random_units, space, unit
 
 TEXT = Variant.TEXT
@@ -141,7 +141,7 @@ def test_a_build_that_does_not_end_is_given_up_in_time_and_taken_up_by_the_next(
     assert isinstance(store.vectors, MongoVectors)
     monkeypatch.setattr(store.vectors, "_build_wait_s", 0.3)
     behaviour.never_ready = {EVERY}
-    with pytest.raises(RetryLater, match=r"is BUILDING after 0 s.*build again"):
+    with pytest.raises(RetryLater, match=r"after 0 s: BUILDING.*build again"):
         store.vectors.build("s", force=True)
     assert near(store, vectors[3], 1) == ["e3"]
     waiting = search_indexes(server, "vectors_s")
@@ -156,6 +156,38 @@ def test_a_build_waits_for_a_search_service_that_comes_back(store: Store, behavi
     behaviour.reachable = False
     threading.Timer(0.4, setattr, (behaviour, "reachable", True)).start()
     assert store.vectors.build("s", force=True).rebuilt is True
+
+
+def test_a_server_without_a_search_service_is_not_waited_for(
+    server: LoopbackServer, open_it: Open, caplog: pytest.LogCaptureFixture
+):
+    fault = server.faults.add("aggregate", error=31082)
+    store = open_it()
+    assert "this server has no search service" in caplog.text
+    assert fault.met == 1
+    server.faults.clear()
+    put(store, "e", "a text that is found all the same")
+    assert found(store, "found") == ["e"]
+
+
+def test_of_two_builds_at_once_each_ends_and_one_index_is_left(
+    store: Store, open_it: Open, server: LoopbackServer, behaviour: SearchBehaviour
+):
+    vectors = filled(store)
+    other = open_it()
+    behaviour.build_s = 1.0
+    builds = [
+        threading.Thread(target=each.vectors.build, args=("s",), kwargs={"force": True}) for each in (store, other)
+    ]
+    for build in builds:
+        build.start()
+        time.sleep(0.3)  # each begins while the one before it builds
+    for build in builds:
+        build.join(timeout=30)
+        assert not build.is_alive()
+    assert len(search_indexes(server, "vectors_s")) == 1
+    for each in (store, other):
+        assert near(each, vectors[7], 1) == ["e7"]
 
 
 def test_a_store_that_opens_makes_the_index_of_full_text_once(open_it: Open, server: LoopbackServer):

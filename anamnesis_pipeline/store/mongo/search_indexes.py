@@ -20,7 +20,7 @@ from anamnesis_pipeline.errors import GiveUp
 from anamnesis_pipeline.store.mongo.client import Database, Tables
 from anamnesis_pipeline.store.mongo.collections import Document
 from anamnesis_pipeline.store.mongo.search_definitions import Quantization, digest, text_definition, vector_definition
-from anamnesis_pipeline.store.mongo.search_refusals import IndexDown, asking
+from anamnesis_pipeline.store.mongo.search_refusals import IndexDown, NoSearchService, asking
 from anamnesis_pipeline.store.mongo.space_docs import SpaceDoc, vectors_name
 
 log = logging.getLogger(__name__)
@@ -100,24 +100,21 @@ class SearchIndex:
 
         :raises IndexDown: the service does not answer.
         """
-        if self._standing(database.read(self.states)) is None:
-            self._make(database)
+        self._made(database, force=False)
 
     def build(self, database: Database, *, force: bool, wait_s: float) -> bool:
         """Make the index where there is none of its definition, or (`force`) anew, wait until it can be asked, and drop
-        all others. Until then these are asked. True when one was made.
+        those before it. Until then these are asked. True when one was made.
 
         :raises IndexDown: it cannot be asked within `wait_s`, and may be later.
         :raises GiveUp: the server could not build it.
         """
         wait = _Wait(f"search index {self._base} of {self.collection}", wait_s)
-        made = None if force else wait.for_answer(lambda: self._standing(database.read(self.states)))
-        is_new = made is None
-        name = made or wait.for_answer(lambda: self._make(database))
-        wait.until(lambda: self._is_ready(database, name))
-        database.read(lambda tables: self._drop_others(tables, name))
+        name, is_new = wait.for_answer(lambda: self._made(database, force=force))
+        ready = wait.for_answer(lambda: self._ready(database, name))
+        database.read(lambda tables: self._drop_others(tables, ready))
         with self._lock:
-            self._name = name
+            self._name = ready.name
         return is_new
 
     def _standing(self, states: Sequence[IndexState]) -> str | None:
@@ -125,12 +122,16 @@ class SearchIndex:
         mine = [state for state in states if state.digest == self._digest and state.status not in _ENDED]
         return max(mine, key=lambda state: state.generation).name if mine else None
 
-    def _make(self, database: Database) -> str:
-        generation = 1 + max((state.generation for state in database.read(self.states)), default=0)
+    def _made(self, database: Database, *, force: bool) -> tuple[str, bool]:
+        """The name of the index, and whether it is new. Read and decided at one go: another process may be as quick."""
+        states = database.read(self.states)
+        if not force and (standing := self._standing(states)):
+            return standing, False
+        generation = 1 + max((state.generation for state in states), default=0)
         name = f"{self._base}_{self._digest}_{generation}"
         database.read(lambda tables: self._create(tables, name))
         log.info("Search index %s of %s is being built", name, self.collection)
-        return name
+        return name, True
 
     def _create(self, tables: Tables, name: str) -> None:
         try:
@@ -140,28 +141,34 @@ class SearchIndex:
             if exc.code != _INDEX_ALREADY_EXISTS:  # another process was as quick
                 raise
 
-    def _is_ready(self, database: Database, name: str) -> str | None:
-        """None when it can be asked, else what it is.
+    def _ready(self, database: Database, name: str) -> IndexState:
+        """The index of this name, or the one by which another process has replaced it meanwhile.
 
+        :raises IndexDown: it cannot be asked yet.
         :raises GiveUp: it will never be.
         """
-        states = [state for state in database.read(self.states) if state.name == name]
-        if any(state.queryable for state in states):
-            return None
-        if any(state.status == "FAILED" for state in states):
-            database.read(lambda tables: self._drop(tables, name))
+        states = database.read(self.states)
+        found = [state for state in states if state.name == name and state.status != "DELETING"]
+        if not found:
+            found = [state for state in states if state.name == self._standing(states)]
+        if any(state.status == "FAILED" for state in found):
+            database.read(lambda tables: self._drop(tables, found[0].name))
             raise GiveUp(
-                f"the server could not build search index {name} of {self.collection} ({_told(states)}); look at the "
+                f"the server could not build search index {found[0].name} of {self.collection} ({_told(found)}); look at the "
                 f"log of the search process (mongot), then build it again; until then an older index is searched, or "
                 f"what is stored while that is little"
             )
-        return _told(states)
+        if not any(state.queryable for state in found):
+            raise IndexDown(_told(found))
+        return found[0]
 
-    def _drop_others(self, tables: Tables, name: str) -> None:
+    def _drop_others(self, tables: Tables, ready: IndexState) -> None:
         for state in self.states(tables):
-            if state.name != name and state.status != "DELETING":
+            if state.generation > ready.generation and self._standing([state]):
+                continue  # another process builds it anew
+            if state.name != ready.name and state.status != "DELETING":
                 self._drop(tables, state.name)
-                log.info("Search index %s of %s was replaced by %s", state.name, self.collection, name)
+                log.info("Search index %s of %s was replaced by %s", state.name, self.collection, ready.name)
 
     def _drop(self, tables: Tables, name: str) -> None:
         try:
@@ -193,34 +200,23 @@ class _Wait:
         self._told = self._began
 
     def for_answer(self, ask: Callable[[], T]) -> T:
-        """What `ask` returns once the service answers.
+        """What `ask` returns once the index can be asked.
 
-        :raises IndexDown: it does not in time.
+        :raises IndexDown: it cannot be when the time is over, or the server has no search service.
         """
         pause = POLLED_EVERY_S
         while True:
             try:
                 return ask()
+            except NoSearchService:
+                raise
             except IndexDown as exc:
                 if self._is_over():
-                    raise
+                    raise IndexDown(
+                        f"{self._what} cannot be asked after {self._seconds:.0f} s: {exc}; it may be ready later: look "
+                        f"at the search process (mongot) and its log, and build again"
+                    ) from exc
                 self._tell(str(exc))
-            time.sleep(pause)
-            pause = min(2 * pause, SLOWEST_POLL_S)
-
-    def until(self, problem: Callable[[], str | None]) -> None:
-        """Return when there is no problem any more.
-
-        :raises IndexDown: there still is one when the time is over.
-        """
-        pause = POLLED_EVERY_S
-        while (found := self.for_answer(problem)) is not None:
-            if self._is_over():
-                raise IndexDown(
-                    f"{self._what} is {found} after {self._seconds:.0f} s; it may be ready later: look at the search "
-                    f"process (mongot) and its log, and build again"
-                )
-            self._tell(found)
             time.sleep(pause)
             pause = min(2 * pause, SLOWEST_POLL_S)
 

@@ -33,11 +33,16 @@ class IndexDown(StoreBusy):
     """A search index cannot be asked just now. What it is made of can be read."""
 
 
+class NoSearchService(IndexDown):
+    """The server was set up without a search service: waiting for it is in vain."""
+
+
 @contextmanager
 def asking(index: str) -> Iterator[None]:
     """Around calls that ask a search index, or ask after it.
 
     :raises IndexDown: it does not answer, or is not built.
+    :raises NoSearchService: nor will it ever.
     :raises GiveUp: it does not take the query, which is a mistake of ours.
     """
     try:
@@ -47,7 +52,7 @@ def asking(index: str) -> Iterator[None]:
         if exc.code in _AWAY:
             raise IndexDown(f"search index {index}: the search service does not answer ({said})") from exc
         if exc.code in _NO_SEARCH:
-            raise IndexDown(
+            raise NoSearchService(
                 f"search index {index}: this server has no search service; take MongoDB Atlas, or the image "
                 f"mongodb-atlas-local ({said})"
             ) from exc
