@@ -152,9 +152,10 @@ class SearchIndex:
         if not found:
             found = [state for state in states if state.name == self._standing(states)]
         if any(state.status == "FAILED" for state in found):
-            database.read(lambda tables: self._drop(tables, found[0].name))
+            failed = found[0].name
+            database.read(lambda tables: self._drop(tables, failed))
             raise GiveUp(
-                f"the server could not build search index {found[0].name} of {self.collection} ({_told(found)}); look at the "
+                f"the server could not build search index {failed} of {self.collection} ({_told(found)}); look at the "
                 f"log of the search process (mongot), then build it again; until then an older index is searched, or "
                 f"what is stored while that is little"
             )
