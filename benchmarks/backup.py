@@ -46,7 +46,7 @@ def fill(store: Store, episodes: int, words: list[str]) -> None:
         store.spaces.put(SPACE)
         store.spaces.activate(SPACE.key)
     for first in range(store.ingest.counts().episodes, episodes, BATCH):
-        batch = [_episode(number, corpus.text()) for number in range(first, min(first + BATCH, episodes))]
+        batch = [made_episode(number, corpus.text()) for number in range(first, min(first + BATCH, episodes))]
         store.episodes.put(batch)
         ids = list(range(first + 1, first + len(batch) + 1))
         passages = [passage for _, (passage,) in batch]
@@ -55,7 +55,8 @@ def fill(store: Store, episodes: int, words: list[str]) -> None:
         store.vectors.put_all(SPACE.key, ids, {Variant.TEXT: found.vectors, Variant.CONTEXT: context}, found.tokens)
 
 
-def _episode(number: int, text: str) -> tuple[Episode, list[Passage]]:
+def made_episode(number: int, text: str) -> tuple[Episode, list[Passage]]:
+    """One of 100 words, and its only passage."""
     episode = Episode(
         episode_id=f"e{number:09d}", source="direct", timestamp=START + timedelta(minutes=number), instance="main",
         project=f"project-{number % 50}", kind="exchange", summary=text[:200], raw_exchange=text,
