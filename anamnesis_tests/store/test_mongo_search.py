@@ -190,6 +190,28 @@ def test_what_an_index_shows_only_in_part_is_found_whole(
         assert len(found(store, "words", k=2)) == 2
 
 
+def test_passages_that_another_process_changes_during_a_search_are_found(
+    store: Store, open_it: Open, monkeypatch: pytest.MonkeyPatch
+):
+    store.spaces.put(space("s"))
+    for i in range(3):
+        kept(store, f"e{i}", "shared words", EAST)
+    kept(store, "far", "other words", WEST)
+    store.vectors.build("s")
+    near(store, EAST)
+    time.sleep(0.3)  # all that the index showed is whole by now
+    other, behind = open_it(), vector_search.VectorSearch._behind
+
+    def meanwhile(*args: Any) -> index_tail.Tail:
+        tail = behind(*args)
+        other.episodes.call_project("acme/api", "renamed")
+        time.sleep(0.1)  # the index has that, too
+        return tail
+
+    monkeypatch.setattr(vector_search.VectorSearch, "_behind", meanwhile)
+    assert near(store, EAST) == ["e0", "e1", "e2", "far"]
+
+
 def test_an_index_that_is_far_behind_is_told_of_and_the_newest_are_found(
     store: Store, behaviour: SearchBehaviour, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ):

@@ -87,17 +87,19 @@ class VectorSearch:
 
     def _by_index(self, tables: Tables, question: Question, newest: int) -> list[ScoredPassage]:
         name = self._index.name(tables)
-        tail, hits = self._behind_and_found(tables, name, question, newest)
-        if not hits and not self._is_there(tables, name, question):
+        tail, found = self._behind_and_found(tables, name, question, newest)
+        if not found and not self._is_there(tables, name, question):
             self._index.forget(name)
             if (current := self._index.name(tables)) != name:
-                tail, hits = self._behind_and_found(tables, current, question, newest)
-        found = [] if tail.is_empty else self._in_tail(tables, question, tail)
-        return best([*found, *hits], question.k)
+                tail, found = self._behind_and_found(tables, current, question, newest)
+        held = _held(found, tail)
+        # what was written after the search began is read as it is now: the index may have scored what it was before
+        late = [] if tail.is_empty and len(held) == len(found) else self._in_tail(tables, question, tail)
+        return best([*late, *self._hits(held, question)], question.k)
 
     def _behind_and_found(
         self, tables: Tables, name: str, question: Question, newest: int
-    ) -> tuple[Tail, list[ScoredPassage]]:
+    ) -> tuple[Tail, list[Document]]:
         """What the index lacks, and what it finds."""
         tail = self._behind(tables, name, question, newest)
         return tail, self._enough(tables, name, question, tail)
@@ -111,18 +113,16 @@ class VectorSearch:
             tail.forget(name)
             raise
 
-    def _enough(self, tables: Tables, name: str, question: Question, tail: Tail) -> list[ScoredPassage]:
-        """What the index finds that the tail does not tell better, at least `k` where there is so much: what was
-        changed since takes places, and the graph may end early behind a filter.
+    def _enough(self, tables: Tables, name: str, question: Question, tail: Tail) -> list[Document]:
+        """What the index finds, with at least `k` that the tail does not tell better where there is so much: what was
+        changed or removed since takes places, of an exact search too, and the graph may end early behind a filter.
         """
-        hits = self._asked(tables, name, question, tail, question.few)
-        if len(hits) < question.k:
-            hits = self._asked(tables, name, question, tail, True, at_least=MOST_CANDIDATES)
-        return hits
+        found = self._asked(tables, name, question, question.few)
+        if len(_held(found, tail)) < question.k:
+            found = self._asked(tables, name, question, True, at_least=MOST_CANDIDATES)
+        return found
 
-    def _asked(
-        self, tables: Tables, name: str, question: Question, tail: Tail, exact: bool, at_least: int = 0
-    ) -> list[ScoredPassage]:
+    def _asked(self, tables: Tables, name: str, question: Question, exact: bool, at_least: int = 0) -> list[Document]:
         passes = condition(question.where)
         fields = {"episode_id": 1, "seq": 1, "score": {"$meta": "vectorSearchScore"}}
         stages: list[Document] = [
@@ -132,14 +132,15 @@ class VectorSearch:
         ]
         try:
             with asking(name):
-                found = tables[question.collection].search(stages)
+                return tables[question.collection].search(stages)
         except IndexDown:
             self._index.forget(name)
             raise
-        known = [each for each in found if each["seq"] <= tail.since or not tail.is_whole]
+
+    def _hits(self, found: Sequence[Document], question: Question) -> Iterable[ScoredPassage]:
         if self._quantized:
-            return list(_scored(known, question))
-        return [ScoredPassage(each["_id"], each["episode_id"], 2 * each["score"] - 1) for each in known]
+            return _scored(found, question)
+        return [ScoredPassage(each["_id"], each["episode_id"], 2 * each["score"] - 1) for each in found]
 
     def _stage(self, name: str, question: Question, exact: bool, at_least: int) -> Document:
         wanted = max((question.k + SPARE) * (QUANTIZED_FACTOR if self._quantized else 1), at_least)
@@ -171,6 +172,11 @@ class VectorSearch:
     def _in_tail(self, tables: Tables, question: Question, tail: Tail) -> list[ScoredPassage]:
         where = {**tail.of(condition(question.where)), question.variant: {"$exists": True}}
         return list(_scored(tables[question.collection].find(where, ("_id", "episode_id", question.variant)), question))
+
+
+def _held(found: Sequence[Document], tail: Tail) -> list[Document]:
+    """Those of what an index found that reading the tail does not tell better."""
+    return [each for each in found if each["seq"] <= tail.since or not tail.is_whole]
 
 
 def _scored(documents: Sequence[Document], question: Question) -> Iterable[ScoredPassage]:
