@@ -23,7 +23,7 @@ defs = dg.Definitions(
     jobs=[ingest, embed, index, consolidate],
     sensors=[crawl_sensor, quick_crawl_sensor, embed_sensor],
     schedules=[daily_ingest, daily_consolidation],
-    resources={"memory": MemoryResource(), "embedding_pool": EmbeddingPoolResource()},
+    resources={"memory": MemoryResource(keeps_open=True), "embedding_pool": EmbeddingPoolResource()},
     # One process per run: 2.2 times cheaper than a process per step, and the steps follow each other anyway.
     executor=dg.in_process_executor,
 )

@@ -1,5 +1,7 @@
 """What assets, sensors and schedules work with: the store with its steps, and the embedding pool."""
 
+import atexit
+import threading
 from collections.abc import Callable
 from contextlib import closing
 from functools import cached_property
@@ -18,16 +20,53 @@ from anamnesis_pipeline.steps.pipeline import Pipeline
 from anamnesis_pipeline.steps.reembed_state import noting_failure
 from anamnesis_pipeline.steps.survey import Crawler
 from anamnesis_pipeline.store.base import Store
-from anamnesis_pipeline.wiring import configured_cores, effective_settings, open_pipeline, open_pool_of, open_store
+from anamnesis_pipeline.wiring import (
+    configured_cores,
+    effective_settings,
+    open_pipeline,
+    open_pool_of,
+    open_store,
+    store_place,
+)
+
+_kept: dict[str, Store] = {}
+_keeping = threading.Lock()
+
+
+def kept_store(settings: Settings) -> Store:
+    """The store of this process, opened once: the code server asks it at each tick of a sensor for as long as it lives,
+    and to log in to a server costs more than to ask.
+
+    :raises AnamnesisError: see `open_store`.
+    """
+    place = store_place(settings)
+    with _keeping:
+        if place not in _kept:
+            _kept[place] = open_store(settings)
+        return _kept[place]
+
+
+@atexit.register
+def close_kept() -> None:
+    """Close what `kept_store` opened."""
+    with _keeping:
+        while _kept:
+            _kept.popitem()[1].close()
 
 
 class MemoryResource(dg.ConfigurableResource[Any]):
-    """The store, the settings and the source steps of this deployment, opened on first use in a process."""
+    """The store, the settings and the source steps of this deployment.
+
+    `keeps_open`: the store is that of the process, not one for each execution.
+    """
+
+    keeps_open: bool = False
 
     @cached_property
     def store(self) -> Store:
         """The deployment's store."""
-        return open_store(settings_module.load())
+        settings = settings_module.load()
+        return kept_store(settings) if self.keeps_open else open_store(settings)
 
     @property
     def settings(self) -> Settings:
@@ -55,8 +94,8 @@ class MemoryResource(dg.ConfigurableResource[Any]):
         raise dg.Failure(f"no source {key!r} in the store; crawl_sensor adds sources when it finds them")
 
     def teardown_after_execution(self, context: dg.InitResourceContext) -> None:
-        """Close the store at the end of a run."""
-        if "store" in self.__dict__:
+        """Close the store at the end of a run or tick, unless it is the process's."""
+        if "store" in self.__dict__ and not self.keeps_open:
             self.store.close()
 
 

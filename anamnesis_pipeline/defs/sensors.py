@@ -2,7 +2,6 @@
 
 import random
 from collections.abc import Collection
-from contextlib import closing
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 
@@ -12,7 +11,7 @@ from anamnesis_pipeline import settings as settings_module
 from anamnesis_pipeline.defs.checks import freshness
 from anamnesis_pipeline.defs.jobs import ingest
 from anamnesis_pipeline.defs.partitions import SOURCES, new_keys
-from anamnesis_pipeline.defs.resources import MemoryResource
+from anamnesis_pipeline.defs.resources import MemoryResource, kept_store
 from anamnesis_pipeline.defs.run_statuses import UNFINISHED_STATUSES
 from anamnesis_pipeline.errors import AnamnesisError
 from anamnesis_pipeline.model import RESERVED_SOURCES
@@ -21,7 +20,7 @@ from anamnesis_pipeline.steps.forget import is_forgetting
 from anamnesis_pipeline.steps.source_specs import LEAST_INTERVAL_S
 from anamnesis_pipeline.steps.survey import Answer, look
 from anamnesis_pipeline.store.ingest_base import log_sources
-from anamnesis_pipeline.wiring import effective_settings, open_store
+from anamnesis_pipeline.wiring import effective_settings
 from anamnesis_pipeline.wording import counted
 
 CHANGED_PER_TICK = 50
@@ -48,8 +47,7 @@ def crawl_interval_s() -> int:
         settings = settings_module.load()
         if not settings.has_store:
             return settings.crawl_interval_s
-        with closing(open_store(settings)) as store:
-            return effective_settings(store).crawl_interval_s
+        return effective_settings(kept_store(settings)).crawl_interval_s
     except AnamnesisError:
         return int(settings_module.Settings.model_fields["crawl_interval_s"].default)
 

@@ -6,7 +6,7 @@ from pathlib import Path
 import dagster as dg
 import pytest
 
-from anamnesis_pipeline.defs.resources import MemoryResource
+from anamnesis_pipeline.defs.resources import MemoryResource, close_kept
 from anamnesis_pipeline.embeddings.cores import Priority
 from anamnesis_pipeline.embeddings.pinned_pool import LoadedModel, PinnedPool, PoolModel
 from anamnesis_pipeline.embeddings.token_vectors import Projection
@@ -24,6 +24,13 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setenv("ANAMNESIS_LOCAL_ONLY", "1")
     monkeypatch.setenv("ANAMNESIS_SUMMARY_MIN_CHARS", "0")
     return tmp_path / "home"
+
+
+@pytest.fixture(autouse=True)
+def _nothing_is_kept() -> Iterator[None]:
+    """A store that the code server would keep ends with its test."""
+    yield
+    close_kept()
 
 
 @pytest.fixture
