@@ -10,6 +10,7 @@ from anamnesis_pipeline.defs.partitions import SPACES
 from anamnesis_pipeline.defs.resources import EmbeddingPoolResource, MemoryResource
 from anamnesis_pipeline.embeddings.cores import Priority, run_ranked
 from anamnesis_pipeline.errors import SpaceNotFound
+from anamnesis_pipeline.model import Space
 from anamnesis_pipeline.steps.embeddings import embed_sources
 from anamnesis_pipeline.steps.reembed_state import is_paused
 from anamnesis_pipeline.steps.spaces import RECALL_FLOOR, SpaceReport, index_space, known_space
@@ -35,7 +36,7 @@ RECALL_CHECK = "index_recall"
 def vector_index(
     context: dg.AssetExecutionContext, memory: MemoryResource, embedding_pool: EmbeddingPoolResource
 ) -> dg.MaterializeResult:  # type: ignore[type-arg]  # with a check of its own, Dagster reads no parameter
-    """The index file of a space, brought up to date when too much is new or dead. A new space goes live here."""
+    """The index of a space, brought up to date when too much is new or dead. A new space goes live here."""
     key, settings = context.partition_key, memory.settings
 
     def embed_rest() -> None:
@@ -61,18 +62,21 @@ def vector_index(
         end_as_canceled(context, f"{exc}. It was dropped meanwhile, or add it with: anamnesis model add")
     return dg.MaterializeResult(
         data_version=dg.DataVersion(f"vectors:{report.index.vectors}-indexed:{report.index.indexed}"),
-        metadata=_metadata(report),
+        metadata=_metadata(report, known_space(memory.store, key)),
         check_results=[_recall_check(key, report)],
     )
 
 
-def _metadata(report: SpaceReport) -> dict[str, Any]:
+def _metadata(report: SpaceReport, space: Space) -> dict[str, Any]:
     return {
+        "status": "READY",  # a build ends only once searches can ask the index
+        "dimensions": space.dim,
+        "similarity": "cosine",
         "passages": report.passages,
         "passages without a vector": report.missing,
         "vectors": report.index.vectors,
-        "in the index file": report.index.indexed,
-        "dead in the index file": report.index.dead,
+        "in the index": report.index.indexed,
+        "dead in the index": report.index.dead,
         "rebuilt": report.index.rebuilt,
         "seconds": round(report.index.seconds, 2),
         "recall at 10": round(report.recall, 4),

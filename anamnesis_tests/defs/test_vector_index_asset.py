@@ -58,6 +58,7 @@ def test_a_space_that_is_complete_is_checked_and_switched_to(
 ) -> None:
     found = run(memory, instance, NEW)
     assert (found["passages"], found["passages without a vector"], found["vectors"]) == (4, 0, 8)
+    assert (found["status"], found["dimensions"], found["similarity"]) == ("READY", NEW.dim, "cosine")
     assert (found["recall at 10"], found["switched to it now"], active(store)) == (1.0, True, NEW.key)
     assert found["check"] == {
         "passed": True, "blocking": False, "space": NEW.key, "recall at 10": 1.0, "passages": 4
