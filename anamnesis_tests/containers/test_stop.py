@@ -1,0 +1,68 @@
+"""stop.sh as the shell runs it, with a `docker` of this test that keeps a list of runs in a file."""
+
+import subprocess
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+DOCKER = """#!/bin/bash
+# `ps` prints the runs; `stop` ends those that it is given, and fails for the ones that are gone, or do not end.
+cd "$(dirname "$0")"
+echo "$*" >> calls
+case $1 in
+  ps) cat runs; if [[ -e launched ]]; then mv launched runs; fi ;;
+  stop)
+    : > runs
+    for run in "${@:4}"; do
+      if [[ $run == gone* ]]; then echo "No such container: $run" >&2; failed=1; fi
+      if [[ $run == stuck* ]]; then echo "$run" >> runs; failed=1; fi
+    done
+    exit "${failed:-0}" ;;
+esac
+"""
+
+
+def stop(folder: Path, *runs: str, launched: str = "") -> tuple["subprocess.CompletedProcess[str]", list[str]]:
+    """Run the script; what it printed, and what it asked of Docker.
+
+    :param launched: a run that the daemon launches right after Docker was asked for runs first.
+    """
+    folder.joinpath("runs").write_text("".join(f"{run}\n" for run in runs))
+    folder.joinpath("docker").write_text(DOCKER)
+    folder.joinpath("docker").chmod(0o755)
+    if launched:
+        folder.joinpath("launched").write_text(f"{launched}\n")
+    done = subprocess.run(
+        ["bash", str(ROOT / "stop.sh")], env={"PATH": f"{folder}:/usr/bin:/bin"}, capture_output=True, text=True,
+        timeout=60, check=False,
+    )  # fmt: skip
+    return done, [call for call in (folder / "calls").read_text().splitlines() if call != "compose version"]
+
+
+@pytest.mark.parametrize("runs", [(), ("one",), ("one", "two")])
+def test_the_databases_are_stopped_after_the_runs(tmp_path: Path, runs: tuple[str, ...]) -> None:
+    done, calls = stop(tmp_path, *runs)
+    assert done.returncode == 0
+    assert calls[-1] == "compose stop"
+    assert "compose stop daemon" in calls
+    assert [call for call in calls if call.startswith("stop")] == [f"stop -t 60 {' '.join(runs)}"] * bool(runs)
+
+
+def test_a_run_that_ended_by_itself_meanwhile_does_not_keep_the_rest_from_being_stopped(tmp_path: Path) -> None:
+    done, calls = stop(tmp_path, "gone", "one")
+    assert done.returncode == 0
+    assert calls[-1] == "compose stop"
+
+
+def test_a_run_that_was_launched_while_others_were_stopped_is_stopped_too(tmp_path: Path) -> None:
+    _, calls = stop(tmp_path, launched="late")
+    assert "stop -t 60 late" in calls
+    assert calls[-1] == "compose stop"
+
+
+def test_a_run_that_does_not_end_is_named_and_the_rest_is_stopped_all_the_same(tmp_path: Path) -> None:
+    done, calls = stop(tmp_path, "stuck")
+    assert done.returncode == 0
+    assert "stuck" in done.stderr
+    assert calls[-1] == "compose stop"
