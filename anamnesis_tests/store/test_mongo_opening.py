@@ -4,14 +4,17 @@ import logging
 import threading
 import time
 from collections.abc import Iterator
+from contextlib import closing
 
 import pytest
+from pymongo.monitoring import CommandStartedEvent
 
 from anamnesis_pipeline.errors import BadSetting, GiveUp, StoreBusy
 from anamnesis_pipeline.model import Where
 from anamnesis_pipeline.store.mongo import opening
 from anamnesis_pipeline.store.mongo.opening import open_mongo
 from anamnesis_tests.mongo_server.server import LoopbackServer
+from anamnesis_tests.store.mongo_watching import Sent, watched
 from anamnesis_tests.store.samples import put
 
 
@@ -89,3 +92,24 @@ def test_what_one_process_opened_another_opens_without_waiting(server: LoopbackS
     began = time.monotonic()
     open_mongo(server.uri, "memory", wait_s=30).close()
     assert time.monotonic() - began < 2
+
+
+@pytest.mark.parametrize("preference", ["secondaryPreferred", "nearest"])
+def test_a_secondary_is_asked_for_nothing_that_is_stored_whatever_the_address_says(
+    monkeypatch: pytest.MonkeyPatch, preference: str
+) -> None:
+    asked: set[tuple[str, int | None]] = set()
+
+    def note(_: Sent, event: CommandStartedEvent) -> None:
+        asked.add((event.command_name, event.connection_id[1]))
+
+    monkeypatch.setattr(Sent, "started", note)
+    watched(monkeypatch)
+    with LoopbackServer() as server:
+        with closing(open_mongo(f"{server.uri}&readPreference={preference}", "memory")) as store:
+            put(store, "e", "zebra")
+            assert list(store.episodes.get(["e"])) == ["e"]
+            assert [hit.episode_id for hit in store.text.matching(["zebra"], 5, Where())] == ["e"]
+        primary = server.replica_set.primary
+    assert primary is not None
+    assert {name for name, port in asked if port != primary.port} <= {"endSessions"}

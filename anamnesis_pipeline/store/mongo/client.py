@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any, TypeVar
 
-from pymongo import MongoClient, ReturnDocument
+from pymongo import MongoClient, ReadPreference, ReturnDocument
 from pymongo.client_session import ClientSession
 from pymongo.errors import ConfigurationError, InvalidURI, OperationFailure
 from pymongo.read_concern import ReadConcern
@@ -40,7 +40,10 @@ class Tables:
 
     def __init__(self, client: "MongoClient[Document]", database: str, session: ClientSession | None = None) -> None:
         self._database = client.get_database(
-            database, read_concern=ReadConcern("majority"), write_concern=WriteConcern("majority")
+            database,
+            read_preference=ReadPreference.PRIMARY,  # whatever the URI says: a secondary may not have what was written
+            read_concern=ReadConcern("majority"),
+            write_concern=WriteConcern("majority"),
         )
         self._session = session
 
@@ -121,6 +124,7 @@ class Database:
                 lambda held: self._in_turn(held, work),
                 read_concern=ReadConcern("snapshot"),
                 write_concern=WriteConcern("majority"),
+                read_preference=ReadPreference.PRIMARY,  # the server takes no other in a transaction
             )
 
     @contextmanager
