@@ -10,6 +10,8 @@ import yaml
 from dagster._core.instance.ref import InstanceRef
 from dagster_docker import DockerRunLauncher
 
+from anamnesis_pipeline.settings import ENV_PREFIX, NOT_STORABLE, load
+
 ROOT = Path(__file__).parents[2]
 DEPLOY = ROOT / "deploy"
 OWN_IMAGE = ("sidecar", "code-server", "webserver", "daemon")
@@ -112,6 +114,32 @@ def test_a_run_is_given_what_the_processes_beside_it_have(services: dict[str, di
     assert context["docker"]["container_kwargs"]["volumes"] == services["sidecar"]["volumes"]
     for right in ("read_only", "cap_drop"):
         assert launcher["container_kwargs"][right] == services["sidecar"][right]
+
+
+def test_every_setting_that_cannot_be_stored_reaches_every_role_and_every_run(
+    services: dict[str, dict[str, Any]],
+) -> None:
+    of_the_image = {"home", "secrets_dir"}
+    of_the_sidecar = {"port", "bind", "api_token", "allowed_hosts"}
+    of_up = {"dagster_port", "code_port"}
+    in_files_of_their_own = {"openai_api_key", "anthropic_api_key"}
+    wanted = NOT_STORABLE - of_the_image - of_the_sidecar - of_up - in_files_of_their_own
+    launcher = yaml.safe_load((DEPLOY / "dagster.yaml").read_text())["run_launcher"]["config"]
+    for known in (launcher["env_vars"], *(services[name]["environment"] for name in OWN_IMAGE)):
+        assert {ENV_PREFIX + name.upper() for name in wanted} <= set(known)
+
+
+def test_a_setting_that_env_leaves_out_has_its_default_or_what_config_toml_says(
+    services: dict[str, dict[str, Any]], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    for name, value in services["daemon"]["environment"].items():
+        if name.startswith(ENV_PREFIX):
+            monkeypatch.setenv(name, str(value or ""))
+    monkeypatch.setenv("ANAMNESIS_HOME", str(tmp_path))
+    (tmp_path / "config.toml").write_text('mongo_quantization = "scalar"\n')
+    settings = load()
+    assert (settings.mongo_quantization, settings.mongo_wait_s, settings.embed_run_tags) == ("scalar", 60, {})
+    assert not settings.lock_env
 
 
 def test_a_run_is_ended_patiently_enough_to_save_its_checkpoint() -> None:
