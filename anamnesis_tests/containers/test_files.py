@@ -65,6 +65,8 @@ def test_ports_are_open_to_this_machine_only_unless_told_otherwise(services: dic
 def test_every_container_is_bounded_and_comes_back_after_a_failure(services: dict[str, dict[str, Any]]) -> None:
     for name, service in services.items():
         assert service["mem_limit"], name
+        assert service["pids_limit"] <= 2048, name
+        assert service["security_opt"] == ["no-new-privileges:true"], name
         assert service["restart"] == "unless-stopped", name
         assert service["logging"]["options"]["max-size"], name
 
