@@ -71,9 +71,7 @@ class Settings(LlmSettings):
     mongo_quantization: Literal["none", "scalar", "binary"] = Field(
         "none", description="How MongoDB's vector indexes keep numbers: as they are, in 8 bits, or in one"
     )
-    mongo_wait_s: int = Field(
-        60, ge=0, le=3600, description="Seconds to wait at start for MongoDB and its search service"
-    )
+    mongo_wait_s: int = Field(60, ge=0, le=3600, description="Seconds to wait at start for a primary of MongoDB")
     log_roots: Annotated[tuple[Path, ...], NoDecode] = Field(
         default_factory=lambda: (claude_projects_dir(),),
         description="Folders that hold Claude project folders, separated by `:`",

@@ -11,11 +11,15 @@ from pymongo.monitoring import CommandStartedEvent
 
 from anamnesis_pipeline.errors import BadSetting, GiveUp, StoreBusy
 from anamnesis_pipeline.model import Where
-from anamnesis_pipeline.store.mongo import opening
+from anamnesis_pipeline.store.mongo import fulltext, opening
+from anamnesis_pipeline.store.mongo import search_indexes as search_indexes_of
 from anamnesis_pipeline.store.mongo.opening import open_mongo
+from anamnesis_pipeline.store.mongo.search_definitions import text_definition
+from anamnesis_tests.mongo_server.search_behaviour import EVERY
 from anamnesis_tests.mongo_server.server import LoopbackServer
+from anamnesis_tests.store.mongo_searched import NAME, found, search_indexes
 from anamnesis_tests.store.mongo_watching import Sent, watched
-from anamnesis_tests.store.samples import put
+from anamnesis_tests.store.samples import put, space
 
 
 @pytest.fixture
@@ -69,22 +73,74 @@ def test_the_wait_for_a_server_that_never_comes_ends(server: LoopbackServer, mon
 
 
 @pytest.mark.parametrize("state", ["away", "building"])
-def test_without_its_search_service_the_store_opens_and_is_written(
+def test_without_its_search_service_the_store_opens_at_once_and_is_written(
     server: LoopbackServer, caplog: pytest.LogCaptureFixture, state: str
 ) -> None:
     behaviour = server.catalog.behaviour
-    behaviour.reachable, behaviour.never_ready = state != "away", {"*"} if state == "building" else set()
-    began = time.monotonic()
-    with caplog.at_level(logging.WARNING):
-        store = open_mongo(server.uri, "memory", wait_s=1)
-    assert 0.9 < time.monotonic() - began < 10
-    assert "Full text cannot be searched fast yet" in caplog.text
-    try:
+    behaviour.reachable, behaviour.never_ready = state != "away", {EVERY} if state == "building" else set()
+    for _ in range(2):  # as each run does
+        caplog.clear()
+        began = time.monotonic()
+        store = open_mongo(server.uri, NAME, wait_s=60)
+        assert time.monotonic() - began < 5
+        assert caplog.text.count("Full text cannot be searched fast yet") == (state == "away")
         put(store, "e", "some words")
-        assert [hit.episode_id for hit in store.text.matching(["words"], 5, Where())] == ["e"]
+        assert found(store, "words") == ["e"]
         assert store.episodes.count(Where()) == 1
-    finally:
         store.close()
+    behaviour.reachable = True
+    assert len(search_indexes(server, "passages")) == (state == "building")
+
+
+def test_an_index_that_opening_could_not_ask_for_is_made_once_the_service_is_back(
+    server: LoopbackServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(search_indexes_of, "ASKED_AGAIN_S", 0.1)
+    server.catalog.behaviour.reachable = False
+    with closing(open_mongo(server.uri, NAME)) as store:
+        put(store, "e", "some words")
+        assert found(store, "words") == ["e"]
+        server.catalog.behaviour.reachable = True
+        assert found(store, "words") == ["e"]
+        assert len(search_indexes(server, "passages")) == 1
+        monkeypatch.setattr(fulltext, "MOST_SCANNED", 0)
+        time.sleep(0.3)
+        assert found(store, "words") == ["e"]
+        assert store.text.check() == []
+
+
+def test_an_index_that_failed_is_made_anew_by_the_build_of_a_space_and_not_by_every_opening(
+    server: LoopbackServer, caplog: pytest.LogCaptureFixture
+) -> None:
+    server.catalog.behaviour.failing = {EVERY}
+    for _ in range(3):
+        with closing(open_mongo(server.uri, NAME)) as store:
+            put(store, "e", "some words")
+            assert found(store, "words") == ["e"]
+        time.sleep(0.2)
+    assert len(search_indexes(server, "passages")) == 1
+    assert "is FAILED" in caplog.text
+    server.catalog.behaviour.failing = set()
+    with closing(open_mongo(server.uri, NAME)) as store:
+        store.spaces.put(space("s"))
+        store.vectors.build("s")
+        assert store.text.check() == []
+
+
+def test_an_index_of_another_definition_goes_once_the_new_one_is_ready(
+    server: LoopbackServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    open_mongo(server.uri, NAME).close()
+    (old,) = search_indexes(server, "passages")
+    definition = text_definition()
+    monkeypatch.setattr(search_indexes_of, "text_definition", lambda: {**definition, "numPartitions": 2})
+    server.catalog.behaviour.build_s = 0.3
+    open_mongo(server.uri, NAME).close()
+    assert old in search_indexes(server, "passages")
+    time.sleep(0.4)
+    open_mongo(server.uri, NAME).close()
+    assert len(search_indexes(server, "passages")) == 1
+    assert old not in search_indexes(server, "passages")
 
 
 def test_what_one_process_opened_another_opens_without_waiting(server: LoopbackServer) -> None:

@@ -235,7 +235,7 @@ def test_while_no_index_is_ready_little_is_read_and_much_is_refused_by_name(
     open_it: Open, behaviour: SearchBehaviour, monkeypatch: pytest.MonkeyPatch
 ):
     behaviour.never_ready = {EVERY}
-    store = open_it(wait_s=0.2)
+    store = open_it()
     store.spaces.put(space("s"))
     for i in range(20):
         kept(store, f"e{i}", f"shared words {i}", EAST if i % 2 else WEST, project="few" if i < 3 else "many")
@@ -307,7 +307,8 @@ def test_an_index_that_somebody_dropped_does_not_hide_what_is_stored(store: Stor
                 client[NAME][collection].drop_search_index(index)
     assert found(store, "shared") == near(store, EAST) == ["a"]
     assert found(store, "nothing") == []
-    assert store.vectors.build("s").rebuilt is True
+    assert [len(search_indexes(server, collection)) for collection in ("passages", "vectors_s")] == [1, 1]
+    assert store.vectors.build("s").indexed == 1
 
 
 # --- scores and quantization ----------------------------------------------------------------------------------

@@ -4,9 +4,11 @@ import threading
 import time
 from collections.abc import Iterator
 from contextlib import closing
+from typing import Any
 
 import numpy as np
 import pytest
+from pymongo import MongoClient
 
 from anamnesis_pipeline.errors import GiveUp, RetryLater
 from anamnesis_pipeline.model import Variant, Where
@@ -15,7 +17,7 @@ from anamnesis_pipeline.store.mongo import vector_search
 from anamnesis_pipeline.store.mongo.vectors import MongoVectors
 from anamnesis_tests.mongo_server.search_behaviour import EVERY, SearchBehaviour
 from anamnesis_tests.mongo_server.server import LoopbackServer
-from anamnesis_tests.store.mongo_searched import Open, found, handles, near, search_indexes
+from anamnesis_tests.store.mongo_searched import NAME, Open, found, handles, near, search_indexes
 from anamnesis_tests.store.samples import episode, passages, put, random_units, space, unit
 
 TEXT = Variant.TEXT
@@ -149,6 +151,23 @@ def test_a_build_that_does_not_end_is_given_up_in_time_and_taken_up_by_the_next(
     behaviour.never_ready = set()
     assert store.vectors.build("s").rebuilt is False
     assert search_indexes(server, "vectors_s") == waiting[1:]
+
+
+def test_a_build_whose_index_somebody_drops_meanwhile_makes_it_again(
+    store: Store, server: LoopbackServer, behaviour: SearchBehaviour
+):
+    filled(store)
+    behaviour.build_s = 0.5
+    reports: list[bool] = []
+    build = threading.Thread(target=lambda: reports.append(store.vectors.build("s", force=True).rebuilt))
+    build.start()
+    time.sleep(0.2)
+    with MongoClient[dict[str, Any]](server.uri) as client:
+        for name in search_indexes(server, "vectors_s"):
+            client[NAME]["vectors_s"].drop_search_index(name)
+    build.join(timeout=20)
+    assert reports == [True]
+    assert len(search_indexes(server, "vectors_s")) == 1
 
 
 def test_a_build_waits_for_a_search_service_that_comes_back(store: Store, behaviour: SearchBehaviour):

@@ -54,12 +54,12 @@ class MongoTextIndex:
         self._terms = PassageTerms()
         self._counts = PhraseCounts(self._terms)
 
-    def prepare(self, wait_s: float) -> None:
-        """Make the index where there is none, and wait for it, so long at most. Without it passages are read while they
-        are few, and searches by meaning answer.
+    def prepare(self) -> None:
+        """Ask for the index where there is none. Until it is built passages are read while they are few, and searches
+        by meaning answer.
         """
         try:
-            self._index.build(self._database, force=False, wait_s=wait_s)
+            self._index.ask_for(self._database)
         except AnamnesisError as exc:
             log.warning("Full text cannot be searched fast yet: %s", exc)
 

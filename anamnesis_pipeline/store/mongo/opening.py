@@ -40,7 +40,7 @@ def open_mongo(
     """Open, and prepare if need be, the store in a database of a replica set or of MongoDB Atlas.
 
     :param quantization: what the vector indexes of spaces hold instead of float32.
-    :param wait_s: how long the server, and then its search service, may take to answer. Without the service the store
+    :param wait_s: how long a primary may take to answer. The search service is not waited for: without it the store
         opens all the same, and searches by it are degraded.
     :raises StoreBusy: there is no primary within `wait_s`.
     :raises GiveUp: the server refuses the user, or is none of a replica set.
@@ -48,12 +48,12 @@ def open_mongo(
     :raises StoreCorrupt: the database is of a newer version, or of another program.
     """
     held = Database(uri, database)
-    until = time.monotonic() + wait_s
     try:
-        _wait_for_primary(held, until)
+        _wait_for_primary(held, time.monotonic() + wait_s)
         prepare(held)
         text = MongoTextIndex(held)
-        text.prepare(max(0.0, until - time.monotonic()))
+        with pymongo.timeout(ASKED_FOR_S):
+            text.prepare()
         return _store(held, text, quantization)
     except BaseException:
         held.close()

@@ -29,8 +29,10 @@ POLLED_EVERY_S = 0.1
 SLOWEST_POLL_S = 2.0
 TOLD_EVERY_S = 15.0
 """So often the log says what is waited for."""
+ASKED_AGAIN_S = 5.0
+"""So often a search that finds no index asks for one, at most."""
 
-_ENDED = ("FAILED", "DELETING", "DOES_NOT_EXIST")
+_GONE = ("DELETING", "DOES_NOT_EXIST")
 _INDEX_NOT_FOUND, _INDEX_ALREADY_EXISTS = 27, 68
 
 T = TypeVar("T")
@@ -62,9 +64,11 @@ class SearchIndex:
         self._digest = digest(definition)
         self._lock = threading.Lock()
         self._name: str | None = None
+        self._asked_at = -ASKED_AGAIN_S
 
     def name(self, tables: Tables) -> str:
-        """The index to ask; looked up once, and again after `forget`.
+        """The index to ask; looked up once, and again after `forget`. Where there is none it is asked for: the service
+        was away when the store was opened, or somebody dropped it.
 
         :raises IndexDown: none can be asked.
         """
@@ -74,6 +78,7 @@ class SearchIndex:
         states = self.states(tables)
         usable = [state for state in states if state.queryable]
         if not usable:
+            self._ask_again(tables, states)
             raise IndexDown(f"search index {self._base} of {self.collection} is {_told(states)}")
         best = max(usable, key=lambda state: (state.digest == self._digest, state.generation))
         with self._lock:
@@ -96,11 +101,12 @@ class SearchIndex:
         return [state for found in listed if (state := _read(self._base, found)) is not None]
 
     def ask_for(self, database: Database) -> None:
-        """Make the index where there is none of its definition, without waiting for it.
+        """Make the index where there is none of its definition, without waiting for it; drop those before it where it
+        can be asked by now. One that failed is made anew by `build` alone: it would fail over and over.
 
         :raises IndexDown: the service does not answer.
         """
-        self._made(database, force=False)
+        database.read(self._asked_for)
 
     def build(self, database: Database, *, force: bool, wait_s: float) -> bool:
         """Make the index where there is none of its definition, or (`force`) anew, wait until it can be asked, and drop
@@ -110,28 +116,55 @@ class SearchIndex:
         :raises GiveUp: the server could not build it.
         """
         wait = _Wait(f"search index {self._base} of {self.collection}", wait_s)
-        name, is_new = wait.for_answer(lambda: self._made(database, force=force))
-        ready = wait.for_answer(lambda: self._ready(database, name))
-        database.read(lambda tables: self._drop_others(tables, ready))
+        name, is_new = wait.for_answer(lambda: database.read(lambda tables: self._made(tables, force=force)))
+        ready = wait.for_answer(lambda: database.read(lambda tables: self._ready(tables, name)))
+        database.read(lambda tables: self._drop_others(tables, ready, newer=True))
         with self._lock:
             self._name = ready.name
-        return is_new
+        return is_new or ready.name != name
+
+    def _asked_for(self, tables: Tables) -> None:
+        states = self.states(tables)
+        mine = self._of_definition(states)
+        if not mine:
+            self._make(tables, states)
+        elif usable := [state for state in mine if state.queryable]:
+            self._drop_others(tables, max(usable, key=lambda state: state.generation), newer=False)
+        elif all(state.status == "FAILED" for state in mine):
+            log.warning("Search index %s of %s is %s; the next build of the vector index makes it anew",
+                        self._base, self.collection, _told(mine))  # fmt: skip
+
+    def _ask_again(self, tables: Tables, states: Sequence[IndexState]) -> None:
+        if self._of_definition(states):
+            return
+        with self._lock:
+            if time.monotonic() - self._asked_at < ASKED_AGAIN_S:
+                return
+            self._asked_at = time.monotonic()
+        self._make(tables, states)
+
+    def _of_definition(self, states: Sequence[IndexState]) -> list[IndexState]:
+        """Those of the definition that is wanted that are there, failed ones too."""
+        return [state for state in states if state.digest == self._digest and state.status not in _GONE]
 
     def _standing(self, states: Sequence[IndexState]) -> str | None:
         """The latest index of the definition that is wanted, built or being built."""
-        mine = [state for state in states if state.digest == self._digest and state.status not in _ENDED]
+        mine = [state for state in self._of_definition(states) if state.status != "FAILED"]
         return max(mine, key=lambda state: state.generation).name if mine else None
 
-    def _made(self, database: Database, *, force: bool) -> tuple[str, bool]:
+    def _made(self, tables: Tables, *, force: bool) -> tuple[str, bool]:
         """The name of the index, and whether it is new. Read and decided at one go: another process may be as quick."""
-        states = database.read(self.states)
+        states = self.states(tables)
         if not force and (standing := self._standing(states)):
             return standing, False
+        return self._make(tables, states), True
+
+    def _make(self, tables: Tables, states: Sequence[IndexState]) -> str:
         generation = 1 + max((state.generation for state in states), default=0)
         name = f"{self._base}_{self._digest}_{generation}"
-        database.read(lambda tables: self._create(tables, name))
+        self._create(tables, name)
         log.info("Search index %s of %s is being built", name, self.collection)
-        return name, True
+        return name
 
     def _create(self, tables: Tables, name: str) -> None:
         try:
@@ -141,19 +174,22 @@ class SearchIndex:
             if exc.code != _INDEX_ALREADY_EXISTS:  # another process was as quick
                 raise
 
-    def _ready(self, database: Database, name: str) -> IndexState:
-        """The index of this name, or the one by which another process has replaced it meanwhile.
+    def _ready(self, tables: Tables, name: str) -> IndexState:
+        """The index of this name, or the one by which another process has replaced it meanwhile. Where both are gone,
+        dropped by hand or by a process with another definition, it is made again.
 
         :raises IndexDown: it cannot be asked yet.
         :raises GiveUp: it will never be.
         """
-        states = database.read(self.states)
-        found = [state for state in states if state.name == name and state.status != "DELETING"]
+        states = self.states(tables)
+        found = [state for state in states if state.name == name and state.status not in _GONE]
         if not found:
             found = [state for state in states if state.name == self._standing(states)]
+        if not found:
+            raise IndexDown(f"{name} is gone, {self._make(tables, states)} takes its place")
         if any(state.status == "FAILED" for state in found):
             failed = found[0].name
-            database.read(lambda tables: self._drop(tables, failed))
+            self._drop(tables, failed)
             raise GiveUp(
                 f"the server could not build search index {failed} of {self.collection} ({_told(found)}); look at the "
                 f"log of the search process (mongot), then build it again; until then an older index is searched, or "
@@ -163,9 +199,14 @@ class SearchIndex:
             raise IndexDown(_told(found))
         return found[0]
 
-    def _drop_others(self, tables: Tables, ready: IndexState) -> None:
+    def _drop_others(self, tables: Tables, ready: IndexState, *, newer: bool) -> None:
+        """Drop what this index replaces.
+
+        :param newer: also later ones of another definition; without it these may be of a newer program that just
+            builds them.
+        """
         for state in self.states(tables):
-            if state.generation > ready.generation and self._standing([state]):
+            if state.generation > ready.generation and (not newer or self._standing([state])):
                 continue  # another process builds it anew
             if state.name != ready.name and state.status != "DELETING":
                 self._drop(tables, state.name)

@@ -169,12 +169,14 @@ class MongoVectors:
     def build(self, space: str, *, force: bool = False) -> IndexReport:
         """See `VectorIndex.build`. The server keeps the index up to date by itself, so it is built only where there is
         none of the definition that is wanted, or when it is forced; searches go on meanwhile. Nothing in it is dead: a
-        vector that was removed is found no more, and leaves the index some time later.
+        vector that was removed is found no more, and leaves the index some time later. The index of full text is
+        waited for, too, since opening a store waits for none.
         """
         started = time.perf_counter()
         row = self._database.read(lambda tables: find_space(tables, space))
         index, _ = self._of(row)
         rebuilt = index.build(self._database, force=force, wait_s=self._build_wait_s)
+        self._passages.build(self._database, force=False, wait_s=self._build_wait_s)
         tails = self._catch_up(row)
         held, lacking = self._database.read(lambda tables: _counted(tables, row, tails))
         return IndexReport(
@@ -201,7 +203,7 @@ class MongoVectors:
         try:
             self._of(space)[0].ask_for(self._database)
         except IndexDown as exc:
-            log.warning("%s; the index is made by the next build of the space", exc)
+            log.warning("%s; the index is made by the next search or build of the space", exc)
 
     def _answers(self, space: SpaceDoc) -> bool:
         """Whether a space can be searched by now: by its index, or because there is little to read."""
