@@ -1,10 +1,16 @@
 #!/bin/bash
-# Builds the image and starts the whole system. Arguments go to `docker build`, e.g. --build-arg TORCH_INDEX=URL.
+# Builds the image and starts the whole system; with --no-start as the first argument it only builds. Further arguments
+# go to `docker build`, e.g. --build-arg TORCH_INDEX=URL.
 set -euo pipefail
 cd "$(dirname "$0")"
 source deploy/compose.sh
 umask 077
 
+then=./start.sh
+if [[ ${1:-} == --no-start ]]; then
+  then=true
+  shift
+fi
 if [[ ! -f .env ]]; then
   ./deploy/write-env.sh > .env
   echo "Wrote .env: whose logs are read, and the secrets. deploy/example.env tells what else it may say."
@@ -20,6 +26,7 @@ fi
 for folder in "$home/.claude" "$home/.claude/projects" "$home/.ssh" "$(value_of ANAMNESIS_SECRETS)"; do
   [[ -d $folder ]] || install -d -m 700 -o "$uid" -g "$gid" "$folder"
 done
+chmod a+r deploy/mongo-health.sh || true  # mounted, too, and read by whomever MongoDB runs as
 
 docker build --build-arg "UID=$uid" --build-arg "GID=$gid" "$@" --tag "${image:-anamnesis:latest}" .
-./start.sh
+$then

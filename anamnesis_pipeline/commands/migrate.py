@@ -92,6 +92,11 @@ def render(done: Migration) -> str:
         ]
     lines.append(f"To switch: set {', '.join(variables)} (or in config.toml), then start `anamnesis up`.")
     lines.append(
+        f"Archive, salt of the masks and config.toml are in no store: they stay in {done.target.home}, which the new "
+        "store goes on with. For another home, another machine or containers, use `anamnesis backup` and `anamnesis "
+        "restore` instead, which take them along."
+    )
+    lines.append(
         f"{done.source} is as it was: unset them to go back. What is written after the switch is only in {place}."
     )
     return "\n".join(lines)

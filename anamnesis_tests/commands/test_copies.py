@@ -58,6 +58,7 @@ def test_a_memory_moves_to_mongo_and_back_into_an_empty_home(settings: Settings,
     assert contents_of(settings) == contents_of(in_mongo(settings)) == before
     assert f"ANAMNESIS_MONGO_DATABASE={settings.mongo_database}" in render(there)
     assert "unset them to go back" in render(there)
+    assert f"they stay in {settings.home}" in render(there)
     with pytest.raises(GiveUp, match="holds a memory already"):
         run_migrate(in_mongo(settings), Backend.SQLITE, quiet)
     elsewhere = in_mongo(settings).model_copy(update={"home": tmp_path / "other"})

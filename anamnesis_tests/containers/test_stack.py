@@ -1,6 +1,7 @@
 """The stack in real containers, driven as a user drives it: deployed, asked, stopped in the middle of work, started."""
 
 import json
+import os
 from collections.abc import Iterator
 from contextlib import suppress
 from typing import Any
@@ -10,7 +11,7 @@ import pytest
 
 from anamnesis_pipeline.errors import ServiceUnreachable
 from anamnesis_tests.containers.docker_host import docker_daemon, make_images, serving_wheels, why_not
-from anamnesis_tests.containers.stack import Stack
+from anamnesis_tests.containers.stack import OWNER, Stack
 from anamnesis_tests.live_reembed import note
 
 pytestmark = [
@@ -47,6 +48,12 @@ def runs(stack: Stack) -> list[dict[str, Any]]:
     except ServiceUnreachable:
         return []
     return [run | {"tags": {tag["key"]: tag["value"] for tag in run["tags"]}} for run in results]
+
+
+def told(stack: Stack) -> dict[str, Any]:
+    """What the last run that embedded said of itself; empty as long as none has ended."""
+    made = stack.dagster.ask(CORES)["assetNodeOrError"]["assetMaterializations"]
+    return {entry["label"]: entry.get("text") for one in made for entry in one["metadataEntries"]}
 
 
 def test_every_container_says_that_it_is_well(stack: Stack) -> None:
@@ -106,8 +113,23 @@ def test_an_asset_is_materialized_on_demand_within_the_bounds_of_a_run(stack: St
 
 def test_embedding_stays_on_the_cores_of_its_container(stack: Stack) -> None:
     stack.wait_until("everything is embedded", stack.is_covered)
-    (made,) = stack.dagster.ask(CORES)["assetNodeOrError"]["assetMaterializations"]
-    assert {entry["label"]: entry.get("text") for entry in made["metadataEntries"]}["cores"] == "0"
+    stack.wait_until("the run that embeds has told where", lambda: told(stack))
+    assert told(stack)["cores"] == "0"
+
+
+def test_a_backup_of_what_runs_is_restored_with_archive_and_salt(stack: Stack) -> None:
+    out = stack.home / "out"
+    out.mkdir()
+    os.chown(out, OWNER, OWNER)
+
+    def in_a_container(*arguments: str) -> str:
+        return stack.run("docker-compose", "run", "--rm", "-T", "-v", f"{out}:/out", *arguments)
+
+    in_a_container("sidecar", "anamnesis", "backup", "/out/memory.backup")
+    elsewhere = ("-e", "ANAMNESIS_MONGO_DATABASE=elsewhere", "-e", "ANAMNESIS_HOME=/data/elsewhere", "sidecar")
+    assert "compared row by row" in in_a_container(*elsewhere, "anamnesis", "restore", "/out/memory.backup")
+    for file in ("redaction.salt", "archive"):
+        in_a_container(*elsewhere, "sh", "-c", f"diff -r -x .lock /data/{file} /data/elsewhere/{file}")
 
 
 def test_while_mongodb_is_away_a_search_says_so_and_once_it_is_back_all_goes_on(stack: Stack) -> None:
