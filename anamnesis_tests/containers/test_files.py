@@ -14,6 +14,8 @@ from anamnesis_pipeline.settings import ENV_PREFIX, NOT_STORABLE, load
 
 ROOT = Path(__file__).parents[2]
 DEPLOY = ROOT / "deploy"
+PYTHON_OF_DEBIAN = {"bookworm": "3.11"}
+"""https://packages.debian.org/bookworm/python3"""
 OWN_IMAGE = ("sidecar", "code-server", "webserver", "daemon")
 
 
@@ -156,6 +158,20 @@ def test_dagster_in_containers_differs_from_that_of_up_only_where_it_has_to() ->
     assert there.keys() - here.keys() == {"storage", "compute_logs", "local_artifact_storage", "run_launcher"}
     differing = {name for name in here if here[name] != there[name]}
     assert differing == {"run_coordinator"}
+
+
+def test_live_reload_mounts_the_code_where_the_image_has_it(services: dict[str, dict[str, Any]]) -> None:
+    dockerfile = (ROOT / "Dockerfile").read_text()
+    (debian,) = re.findall(r"^ARG BASE=debian:(\w+)-slim$", dockerfile, re.MULTILINE)
+    code = f"/opt/venv/lib/python{PYTHON_OF_DEBIAN[debian]}/site-packages/anamnesis_pipeline"
+    assert "python3 -m venv --without-pip /opt/venv" in dockerfile
+    live = yaml.safe_load((DEPLOY / "compose.dev.yml").read_text())["services"]
+    assert live.keys() == {"sidecar", "code-server"} <= services.keys()
+    for name, service in live.items():
+        assert service["volumes"] == [f"./anamnesis_pipeline:{code}:ro"]
+        assert service["command"][0] == "watchfiles"
+        assert service["command"][-1] == code
+        assert service["command"][-2].split() == services[name]["command"]
 
 
 def test_dagster_takes_its_configuration(tmp_path: Path) -> None:
