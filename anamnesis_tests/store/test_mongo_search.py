@@ -165,10 +165,11 @@ def test_an_index_that_is_known_to_hold_the_newest_is_not_asked_again():
     assert (behind(50), asked) == ((50, True), [])
     assert (behind(149), asked) == ((50, True), [149])
     held = 5_000
-    assert (behind(5_100), asked) == ((4_000, True), [5_100, 5_000])
+    assert (behind(5_100), asked) == ((50, True), [5_100, 5_000]), "all since may be one transaction"
     now = 12
     assert (behind(5_100), asked) == ((5_000, True), [5_100])
     assert (behind(30_000), asked) == ((20_000, False), [30_000, 29_900, 29_000, 20_000])
+    assert (behind(4_000), asked) == ((3_000, True), [4_000]), "the collection was restored"
     tail.forget("i")
     assert (behind(5_000), asked) == ((4_000, True), [5_000])
 
@@ -188,6 +189,22 @@ def test_what_an_index_shows_only_in_part_is_found_whole(
         hits = store.vectors.nearest("s", TEXT, EAST, 2, Where())
         assert [hit.passage_id for hit in hits] == [keys[0], keys[3]]
         assert len(found(store, "words", k=2)) == 2
+
+
+def test_of_a_large_transaction_that_an_index_shows_in_part_all_is_found(
+    store: Store, behaviour: SearchBehaviour, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr(index_tail, "UNSETTLED", 10)
+    store.episodes.put([(episode(f"e{i}"), passages("shared words")) for i in range(40)])
+    time.sleep(0.1)
+    found(store, "shared")
+    time.sleep(0.2)
+    assert len(found(store, "shared")) == 40  # and all that is whole
+    monkeypatch.setattr(index_tail, "SETTLED_AFTER_S", 60.0)
+    behaviour.torn_s = 60.0
+    store.episodes.call_project("acme/api", "renamed")
+    time.sleep(0.1)  # the index has the later half by now
+    assert len(found(store, "shared", projects=("renamed",))) == 40
 
 
 def test_passages_that_another_process_changes_during_a_search_are_found(

@@ -24,7 +24,9 @@ only the newest are read.
 SETTLED_AFTER_S = 5.0
 """What an index showed so long ago is there whole."""
 UNSETTLED = 1_000
-"""Changes before the one that was shown that may not be there yet: more than one transaction makes of most kinds."""
+"""Changes before the one that was shown that may not be there yet, as long as nothing is known to be whole: more than
+one transaction makes of most kinds, and all that a process which just started reads.
+"""
 WARNED_EVERY_S = 60.0
 
 
@@ -88,16 +90,16 @@ class IndexTail:
         :param newest: the highest `seq` there was when the search began.
         :param holds: asks the index whether it holds anything of that `seq` or a higher one.
         """
-        settled, shown = self._reached(index)
+        settled, shown = self._reached(index, newest)
         for step in STEPS:
             reached = newest - step
             if reached <= settled:
                 return Tail(settled, newest)
             if reached <= shown:
-                return Tail(max(settled, shown - UNSETTLED), newest)
+                return Tail(_whole(settled, shown), newest)
             if holds(reached):
                 self._learn(index, reached)
-                return Tail(max(settled, reached - UNSETTLED), newest)
+                return Tail(_whole(settled, reached), newest)
         self._warn(index, newest)
         return Tail(max(settled, newest - STEPS[-1]), newest, is_whole=False)
 
@@ -106,11 +108,15 @@ class IndexTail:
         with self._lock:
             self._known.pop(index, None)
 
-    def _reached(self, index: str) -> tuple[int, int]:
-        """Up to where it is whole, and what it has shown."""
+    def _reached(self, index: str, newest: int) -> tuple[int, int]:
+        """Up to where it is whole, and what it has shown. An index that was farther than its collection is now had
+        another life: that was restored, and its index begins anew under the same name.
+        """
         with self._lock:
             known = self._known.setdefault(index, _Reached())
             known.settle(self._clock())
+            if newest < known.settled:
+                known = self._known[index] = _Reached()
             return known.settled, known.last_shown()
 
     def _learn(self, index: str, reached: int) -> None:
@@ -127,6 +133,11 @@ class IndexTail:
             "it caught up. If this stays so, look at the search process (mongot) and its log.",
             index, STEPS[-1], newest,
         )  # fmt: skip
+
+
+def _whole(settled: int, shown: int) -> int:
+    """Up to where an index that has shown a `seq` is whole; one transaction may have changed thousands before it."""
+    return max(settled, shown - (STEPS[-1] if settled else UNSETTLED))
 
 
 def newest_seq(collection: Collection, where: Filter | None = None) -> int:

@@ -4,7 +4,7 @@ import logging
 import statistics
 import threading
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from functools import partial
 
 import numpy as np
@@ -68,7 +68,7 @@ class MongoVectors:
         self._build_wait_s = build_wait_s
         self._passages = text_index()
         self._lock = threading.Lock()
-        self._searches: dict[int, tuple[SearchIndex, VectorSearch]] = {}
+        self._searches: dict[Hashable, tuple[SearchIndex, VectorSearch]] = {}
 
     def put(self, space: str, variant: Variant, passage_ids: Sequence[int], vectors: Vectors) -> int:
         """See `VectorIndex.put`."""
@@ -244,15 +244,16 @@ class MongoVectors:
         return {question.variant: search.behind(tables, question) for question in questions}
 
     def _of(self, space: SpaceDoc) -> tuple[SearchIndex, VectorSearch]:
-        """The search index of a space, and what searches by it."""
+        """The search index of a space, and what searches by it. A database that was restored may give the id, or the
+        key, to another space.
+        """
+        which = (space.space_id, space.key, space.dim, tuple(space.variants))
         with self._lock:
-            if space.space_id not in self._searches:
+            if which not in self._searches:
                 index = vector_index(space, self._quantization)
-                self._searches[space.space_id] = (
-                    index,
-                    VectorSearch(index, quantized=quantizes(space.dim, self._quantization)),
-                )
-            return self._searches[space.space_id]
+                quantized = quantizes(space.dim, self._quantization)
+                self._searches[which] = (index, VectorSearch(index, quantized=quantized))
+            return self._searches[which]
 
 
 def _put(

@@ -13,11 +13,11 @@ from numpy.typing import NDArray
 
 from anamnesis_pipeline.model import ScoredPassage, Variant, Where
 from anamnesis_pipeline.store.exact_terms import exact_phrases
+from anamnesis_pipeline.store.index_terms import IndexTerms
 from anamnesis_pipeline.store.selective import is_selective
 from anamnesis_pipeline.store.sqlite.common_words import ROWS_READ_PER_LIST, CommonWords, idf
 from anamnesis_pipeline.store.sqlite.connection import Database
 from anamnesis_pipeline.store.sqlite.filters import condition
-from anamnesis_pipeline.store.sqlite.index_terms import IndexTerms
 from anamnesis_pipeline.store.sqlite.passage_lengths import Corpus, PassageLengths
 from anamnesis_pipeline.store.sqlite.passing import PassingPassages
 from anamnesis_pipeline.store.sqlite.word_lists import Wanted, WordLists, ids_behind

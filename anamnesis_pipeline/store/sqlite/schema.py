@@ -8,8 +8,8 @@ from datetime import UTC, datetime
 
 from anamnesis_pipeline.errors import StoreCorrupt
 from anamnesis_pipeline.model import RESERVED_SOURCES
+from anamnesis_pipeline.store.index_terms import EXACT_TOKENIZER, STEM_TOKENIZER
 from anamnesis_pipeline.store.sqlite.connection import Database
-from anamnesis_pipeline.store.sqlite.index_terms import EXACT_TOKENIZER, STEM_TOKENIZER
 from anamnesis_pipeline.store.values import instant
 
 APPLICATION_ID = 0x414E414D  # "ANAM"; tells this file from any other SQLite database
