@@ -27,6 +27,9 @@ FROM dependencies AS package
 COPY . .
 RUN python3 -m pip --python /opt/venv/bin/python install --no-cache-dir --no-deps --disable-pip-version-check \
         --prefix /package .
+# With modes of their own, since those of a checkout are its owner's umask. COPY --chmod would want BuildKit.
+RUN install -D -m 644 -t /files/dagster deploy/dagster.yaml deploy/workspace.yaml \
+    && install -D -m 755 -t /files/bin deploy/probe.sh deploy/entrypoint.sh
 
 FROM ${BASE}
 RUN apt-get update \
@@ -40,8 +43,8 @@ RUN groupadd --non-unique --gid "$GID" anamnesis \
     && install -d -o "$UID" -g "$GID" -m 700 /data
 COPY --from=dependencies /opt/venv /opt/venv
 COPY --from=package /package /opt/venv
-COPY deploy/dagster.yaml deploy/workspace.yaml /opt/dagster/
-COPY deploy/probe.sh deploy/entrypoint.sh /usr/local/bin/
+COPY --from=package /files/dagster /opt/dagster
+COPY --from=package /files/bin /usr/local/bin
 ENV PATH=/opt/venv/bin:$PATH PYTHONUNBUFFERED=1 PYTHONDONTWRITEBYTECODE=1 \
     ANAMNESIS_HOME=/data DAGSTER_HOME=/opt/dagster HF_HOME=/data/huggingface
 USER anamnesis

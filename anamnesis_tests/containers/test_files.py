@@ -83,6 +83,17 @@ def test_our_image_runs_without_any_right_that_it_does_not_need(services: dict[s
         assert "user" not in service
 
 
+def test_the_users_image_holds_no_file_with_the_mode_of_a_checkout() -> None:
+    *_, final = re.split(r"^FROM .*$", (ROOT / "Dockerfile").read_text(), flags=re.MULTILINE)
+    copies = re.findall(r"^(?:COPY|ADD) .*", final, re.MULTILINE)
+    assert copies
+    assert all(copy.startswith("COPY --from=") for copy in copies)
+
+
+def test_the_image_is_built_by_dockers_first_builder_too() -> None:
+    assert not re.search(r"^(?:COPY|ADD|RUN) --(?:chmod|link|mount|parents)", (ROOT / "Dockerfile").read_text(), re.M)
+
+
 def test_logs_keys_and_secrets_are_mounted_read_only(services: dict[str, dict[str, Any]]) -> None:
     for name in ("sidecar", "code-server"):
         outside = [volume for volume in services[name]["volumes"] if volume.startswith("/")]
