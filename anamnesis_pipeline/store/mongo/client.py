@@ -7,6 +7,7 @@ looks at one collection before it writes another holds. (Snapshot isolation alon
 
 import os
 import threading
+import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any, TypeVar
@@ -20,15 +21,17 @@ from pymongo.write_concern import WriteConcern
 from anamnesis_pipeline.errors import BadSetting, GiveUp, StoreBusy
 from anamnesis_pipeline.store.mongo.collections import Collection, Document
 from anamnesis_pipeline.store.mongo.translation import translated
+from anamnesis_pipeline.store.mongo.turns import Turns, TurnTaken, take
 
 SELECTION_TIMEOUT_MS = 10_000
 """How long a call waits for a primary; an election takes less (https://www.mongodb.com/docs/manual/replication/)."""
 SOCKET_TIMEOUT_MS = 60_000
 """No answer of a server may take longer; a transaction may not either (`transactionLifetimeLimitSeconds`)."""
 CONNECT_TIMEOUT_MS = 5_000
+WAITED_S = 120.0
+"""How long a write waits for those of other processes; so long the driver tries a transaction again, too."""
 TURN_TIMEOUT_S = 130.0
-"""How long a thread waits for others of its process: somewhat longer than the driver tries a transaction again (120 s).
-"""
+"""How long a thread waits for others of its process: somewhat longer than one write may take."""
 
 _SNAPSHOT_TOO_OLD = 239
 
@@ -76,6 +79,7 @@ class Database:
         self.name = name
         self._uri = uri
         self._turn = threading.Lock()
+        self._turns = Turns()
         self._client = self._connect()
         self._pid = os.getpid()
         self._closed = False
@@ -118,8 +122,24 @@ class Database:
 
         :raises StoreBusy: others had the turn for as long as a call may take, or there is no primary.
         """
-        client = self._current()
-        with translated(self.place), self._own_turn(), client.start_session() as session:
+        with translated(self.place), self._own_turn():
+            writer = self._current().get_database(self.name, read_preference=ReadPreference.PRIMARY)["writer"]
+            self._turns.give_way(writer)
+            until = time.monotonic() + WAITED_S
+            while time.monotonic() < until:
+                began = time.monotonic()
+                try:
+                    done = self._transaction(work)
+                except TurnTaken:
+                    self._turns.wait(writer)
+                else:
+                    self._turns.ended(began)
+                    return done
+        raise StoreBusy(f"{self.place}: other processes wrote for {WAITED_S:.0f} s without a pause; try again")
+
+    def _transaction(self, work: Callable[[Tables], T]) -> T:
+        """:raises TurnTaken: another process writes."""
+        with self._current().start_session() as session:
             return session.with_transaction(
                 lambda held: self._in_turn(held, work),
                 read_concern=ReadConcern("snapshot"),
@@ -145,7 +165,7 @@ class Database:
 
     def _in_turn(self, session: ClientSession, work: Callable[[Tables], T]) -> T:
         tables = Tables(self._current(), self.name, session)
-        tables["writer"].upsert({"_id": "turn"}, {"$inc": {"turn": 1}})
+        take(tables["writer"])
         return work(tables)
 
     def command(self, command: Mapping[str, Any], *, admin: bool = False) -> Document:

@@ -1,0 +1,132 @@
+"""The writer's turn: who waits for another process gets it next, with few questions, and not for ever."""
+
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import closing, contextmanager
+from pathlib import Path
+
+import pytest
+from pymongo.collection import Collection as DriverCollection
+
+from anamnesis_pipeline.errors import StoreBusy
+from anamnesis_pipeline.store.mongo import client, turns
+from anamnesis_pipeline.store.mongo.client import Database, Tables
+from anamnesis_pipeline.store.mongo.collections import Document
+from anamnesis_pipeline.store.mongo.turns import TURN, Turns
+from anamnesis_tests.conftest import mongo_database
+from anamnesis_tests.mongo_server import shared
+from anamnesis_tests.store.mongo_watching import Sent, watched
+
+LONG_S = 30.0
+
+
+@pytest.fixture
+def sent(monkeypatch: pytest.MonkeyPatch) -> Sent:
+    return watched(monkeypatch)
+
+
+@pytest.fixture
+def ours(sent: Sent, tmp_path: Path) -> Iterator[Database]:
+    with closing(Database(shared.uri(), mongo_database(tmp_path))) as opened:
+        opened.write(lambda tables: None)
+        yield opened
+    shared.drop(mongo_database(tmp_path))
+
+
+@pytest.fixture
+def theirs(ours: Database) -> Iterator[Database]:
+    """The same, of another process."""
+    with closing(Database(shared.uri(), ours.name)) as opened:
+        yield opened
+
+
+@pytest.fixture
+def waits(monkeypatch: pytest.MonkeyPatch) -> threading.Event:
+    """Set once somebody is about to wait."""
+    event, wait = threading.Event(), Turns.wait
+
+    def told(self: Turns, writer: DriverCollection[Document]) -> None:
+        event.set()
+        wait(self, writer)
+
+    monkeypatch.setattr(Turns, "wait", told)
+    return event
+
+
+@contextmanager
+def apart(work: Callable[[], object]) -> Iterator[None]:
+    """Do this in a thread, and see it end."""
+    thread = threading.Thread(target=work)
+    thread.start()
+    yield
+    thread.join(LONG_S)
+    assert not thread.is_alive()
+
+
+def state(database: Database) -> Document:
+    return database.read(lambda tables: tables["writer"].one(TURN)) or {}
+
+
+def test_who_waits_is_let_first_by_who_just_wrote(
+    ours: Database, theirs: Database, waits: threading.Event, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(turns, "GIVES_WAY_S", LONG_S)
+    monkeypatch.setattr(turns, "MOST_LATER_S", 0.3)
+    theirs._turns._took_s = LONG_S  # so that they come late, for all that ours needs to write once more
+    began, order = threading.Event(), list[str]()
+
+    def first(tables: Tables) -> None:
+        began.set()
+        waits.wait(LONG_S)
+        order.append("ours")
+
+    with apart(lambda: ours.write(first)):
+        assert began.wait(LONG_S)
+        with apart(lambda: theirs.write(lambda tables: order.append("theirs"))):
+            _until(lambda: state(ours).get("waited", 0) > 0)
+            ours.write(lambda tables: order.append("ours again"))
+    assert order == ["ours", "theirs", "ours again"]
+
+
+def _until(happened: Callable[[], bool]) -> None:
+    until = time.monotonic() + LONG_S
+    while not happened():
+        assert time.monotonic() < until
+        time.sleep(0.005)
+
+
+def test_who_waits_for_a_long_turn_asks_twice(
+    ours: Database, theirs: Database, waits: threading.Event, sent: Sent
+) -> None:
+    tried: list[int] = []
+
+    def hold(tables: Tables) -> None:
+        began.set()
+        waits.wait(LONG_S)
+        time.sleep(0.5)
+
+    began = threading.Event()
+    with apart(lambda: ours.write(hold)):
+        assert began.wait(LONG_S)
+        sent.commands.clear()
+        theirs.write(lambda tables: tried.append(1))
+    assert tried == [1]
+    assert [name for name, _ in sent.commands].count("abortTransaction") == 1
+
+
+def test_nobody_is_waited_for_for_ever(ours: Database, theirs: Database, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(client, "WAITED_S", 0.3)
+    monkeypatch.setattr(turns, "WAITS_S", 0.1)
+    began, over = threading.Event(), threading.Event()
+
+    def hold(tables: Tables) -> None:
+        began.set()
+        over.wait(LONG_S)
+
+    with apart(lambda: ours.write(hold)):
+        assert began.wait(LONG_S)
+        with pytest.raises(StoreBusy, match="other processes wrote"):
+            theirs.write(lambda tables: None)
+        over.set()
+    theirs.write(lambda tables: None)
