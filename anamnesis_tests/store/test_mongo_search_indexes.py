@@ -14,6 +14,10 @@ from anamnesis_pipeline.errors import GiveUp, RetryLater
 from anamnesis_pipeline.model import Variant, Where
 from anamnesis_pipeline.store.base import Store
 from anamnesis_pipeline.store.mongo import vector_search
+from anamnesis_pipeline.store.mongo.filter_counts import leaves_few
+from anamnesis_pipeline.store.mongo.fulltext import MongoTextIndex
+from anamnesis_pipeline.store.mongo.search_definitions import text_definition
+from anamnesis_pipeline.store.mongo.search_indexes import SearchIndex
 from anamnesis_pipeline.store.mongo.vectors import MongoVectors
 from anamnesis_tests.mongo_server.search_behaviour import EVERY, SearchBehaviour
 from anamnesis_tests.mongo_server.server import LoopbackServer
@@ -118,6 +122,37 @@ def test_another_definition_is_built_beside_the_old_and_every_handle_moves_to_it
     assert (by_old.problems, by_new.problems) == ([], [])
     assert len(search_indexes(server, "vectors_s")) == 1
     assert new.vectors.build("s").rebuilt is False
+
+
+def test_a_process_goes_on_by_the_index_of_full_text_that_another_one_made_in_place_of_its_own(
+    store: Store, open_it: Open, monkeypatch: pytest.MonkeyPatch
+):
+    put(store, "e", "zebra crossing")
+    put(store, "f", "other words")
+    time.sleep(0.2)
+
+    def few(most: int) -> bool:
+        where = Where(projects=("acme/api",))
+        assert isinstance(store.vectors, MongoVectors)
+        index, read = store.vectors._passages, store.vectors._database.read
+        return read(lambda tables: leaves_few(tables, index, where, most))
+
+    assert (found(store, "zebra"), few(1)) == (["e"], False)
+    time.sleep(0.2)  # all that the index showed is whole by now
+    assert (found(store, "zebra"), few(1)) == (["e"], False)
+    assert isinstance(store.text, MongoTextIndex)
+    digests = iter("abcd")
+    for ask in (
+        lambda: store.text.unknown(["zebra", "nonsense"]) == ["nonsense"],
+        lambda: store.text.check() == [],
+        lambda: few(1) is False,
+        lambda: found(store, "zebra") == ["e"],
+    ):
+        definition = {**text_definition(), "storedSource": {"include": [next(digests)]}}
+        SearchIndex("passages", "passages_text", "search", definition).build(
+            store.text._database, force=False, wait_s=10
+        )
+        assert ask()
 
 
 def test_a_build_that_fails_says_what_to_look_at_and_the_old_index_answers(

@@ -4,21 +4,30 @@ counts in milliseconds whatever the filter is.
 
 from anamnesis_pipeline.model import Where
 from anamnesis_pipeline.store.mongo.client import Tables
+from anamnesis_pipeline.store.mongo.collections import Filter
 from anamnesis_pipeline.store.mongo.facets import condition
 from anamnesis_pipeline.store.mongo.search_indexes import SearchIndex
 from anamnesis_pipeline.store.mongo.search_operators import filtered
 from anamnesis_pipeline.store.mongo.search_refusals import IndexDown, asking
+
+PASSAGES = "passages"
 
 
 def leaves_few(tables: Tables, index: SearchIndex, where: Where, most: int) -> bool:
     """Whether at most so many passages pass, about; False where the index does not say."""
     try:
         name = index.name(tables)
-        count = {"type": "lowerBound", "threshold": most}
-        with asking(name):
-            found = tables[index.collection].search(
-                [{"$searchMeta": {"index": name, **filtered([], condition(where)), "count": count}}]
-            )
+        passing = _passing(tables, name, condition(where), most)
+        if not passing and (other := index.instead_of(name, tables, lambda: bool(_passing(tables, name, {}, 1)))):
+            passing = _passing(tables, other, condition(where), most)
     except IndexDown:
         return False
-    return bool(found) and int(found[0]["count"]["lowerBound"]) <= most
+    return passing <= most
+
+
+def _passing(tables: Tables, name: str, where: Filter, most: int) -> int:
+    """How many pass, at least."""
+    count = {"type": "lowerBound", "threshold": most}
+    with asking(name):
+        (found,) = tables[PASSAGES].search([{"$searchMeta": {"index": name, **filtered([], where), "count": count}}])
+    return int(found["count"]["lowerBound"])

@@ -2,9 +2,10 @@
 
 import logging
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import partial
+from typing import TypeVar
 
 from anamnesis_pipeline.errors import AnamnesisError
 from anamnesis_pipeline.model import ScoredPassage, Variant, Where
@@ -17,7 +18,7 @@ from anamnesis_pipeline.store.mongo.live_rows import live_rows
 from anamnesis_pipeline.store.mongo.passage_terms import PassageTerms
 from anamnesis_pipeline.store.mongo.phrase_counts import PhraseCounts, in_one
 from anamnesis_pipeline.store.mongo.search_definitions import EXACT, STEM
-from anamnesis_pipeline.store.mongo.search_indexes import text_index
+from anamnesis_pipeline.store.mongo.search_indexes import SearchIndex
 from anamnesis_pipeline.store.mongo.search_refusals import IndexDown, asking
 from anamnesis_pipeline.store.mongo.text_queries import Phrase, Statistics, TextQuery, statistics_of
 
@@ -33,6 +34,8 @@ CHECKED_FOR_S = 10.0
 
 PASSAGES = "passages"
 
+T = TypeVar("T")
+
 
 @dataclass(frozen=True, slots=True)
 class _Search:
@@ -47,9 +50,9 @@ class _Search:
 class MongoTextIndex:
     """See `TextIndex`."""
 
-    def __init__(self, database: Database) -> None:
+    def __init__(self, database: Database, index: SearchIndex) -> None:
         self._database = database
-        self._index = text_index()
+        self._index = index
         self._tail = IndexTail()
         self._terms = PassageTerms()
         self._counts = PhraseCounts(self._terms)
@@ -109,13 +112,9 @@ class MongoTextIndex:
             return self._by_reading(tables, search, down)
 
     def _by_index(self, tables: Tables, search: _Search) -> list[ScoredPassage]:
-        name = self._index.name(tables)
-        tail, hits = self._asked(tables, name, search)
-        if not hits and not self._holds(tables, name, 0):  # a dropped index finds nothing, too
-            self._index.forget(name)
-            if (current := self._index.name(tables)) != name:
-                name = current
-                tail, hits = self._asked(tables, name, search)
+        name, (tail, hits) = self._answer(
+            tables, lambda name: self._asked(tables, name, search), lambda answer: bool(answer[1])
+        )
         scores = {hit["_id"]: ScoredPassage(hit["_id"], hit["episode_id"], hit["score"]) for hit in hits}
         if not tail.is_empty:  # all of it by one measure, whatever of it the index has by now
             scores |= {hit.passage_id: hit for hit in self._in_tail(tables, name, search, tail)}
@@ -134,17 +133,29 @@ class MongoTextIndex:
             {"$limit": search.k},
             {"$project": {"episode_id": 1, "score": {"$meta": "searchScore"}}},
         ]
-        try:
-            with asking(name):
-                tail = self._tail.behind(name, search.newest, partial(self._holds, tables, name))
-                return tail, tables[PASSAGES].search(stages)
-        except IndexDown:
-            self._forget(name)
-            raise
+        with asking(name):
+            tail = self._tail.behind(name, search.newest, partial(self._holds, tables, name))
+            return tail, tables[PASSAGES].search(stages)
 
-    def _forget(self, name: str) -> None:
-        self._index.forget(name)
-        self._tail.forget(name)
+    def _answer(self, tables: Tables, ask: Callable[[str], T], is_any: Callable[[T], bool]) -> tuple[str, T]:
+        """The name of the index and what it answers; of one that took its place where it is there no more.
+
+        :param is_any: whether an answer tells of any passage.
+        :raises IndexDown: no index answers.
+        """
+        name = self._index.name(tables)
+        try:
+            answer = ask(name)
+            if not is_any(answer) and (
+                other := self._index.instead_of(name, tables, partial(self._holds, tables, name, 0))
+            ):
+                name = other
+                answer = ask(name)
+        except IndexDown:
+            self._index.forget(name)
+            self._tail.forget(name)
+            raise
+        return name, answer
 
     def _holds(self, tables: Tables, name: str, seq: int) -> bool:
         with asking(name):
@@ -190,10 +201,9 @@ class MongoTextIndex:
         if not newest or not phrases:
             return set()
         try:
-            name = self._index.name(tables)
-            with asking(name):
-                tail = self._tail.behind(name, newest, partial(self._holds, tables, name))
-                found = self._indexed(tables, name, phrases)
+            _, (tail, found) = self._answer(
+                tables, lambda name: self._known_by(tables, name, phrases, newest), lambda answer: bool(answer[1])
+            )
             documents = [] if tail.is_empty else tables[PASSAGES].find(tail.of({}), ("_id", "text"))
         except IndexDown:
             all_there_is = live_rows(tables, PASSAGES, Where(include_superseded=True), ("_id", "text"), MOST_SCANNED)
@@ -203,6 +213,12 @@ class MongoTextIndex:
         texts = self._terms.of(documents, ("text",))
         left = [phrase for phrase in phrases if phrase not in found]
         return found | {phrase for phrase in left if any(phrase.count(each["text"]) for each in texts)}
+
+    def _known_by(self, tables: Tables, name: str, phrases: Sequence[Phrase], newest: int) -> tuple[Tail, set[Phrase]]:
+        """What the index lacks, and those of these phrases that it has."""
+        with asking(name):
+            tail = self._tail.behind(name, newest, partial(self._holds, tables, name))
+            return tail, self._indexed(tables, name, phrases)
 
     def _indexed(self, tables: Tables, name: str, phrases: Sequence[Phrase]) -> set[Phrase]:
         found: set[Phrase] = set()
@@ -221,14 +237,17 @@ class MongoTextIndex:
     def _problem(self, tables: Tables) -> str | None:
         there = tables[PASSAGES].size()
         try:
-            name = self._index.name(tables)
-            with asking(name):
-                stage = {"index": name, "exists": {"path": "seq"}, "count": {"type": "total"}}
-                (found,) = tables[PASSAGES].search([{"$searchMeta": stage}])
+            name, held = self._answer(tables, partial(self._total, tables), bool)
         except IndexDown as down:
             return str(down)
-        held = int(found["count"]["total"])
         return None if held == there else f"search index {name} holds {held} passages of {there}"
+
+    def _total(self, tables: Tables, name: str) -> int:
+        """The passages that the index holds."""
+        stage = {"index": name, "exists": {"path": "seq"}, "count": {"type": "total"}}
+        with asking(name):
+            (found,) = tables[PASSAGES].search([{"$searchMeta": stage}])
+        return int(found["count"]["total"])
 
 
 def _fields(analyzer: str, variant: Variant) -> tuple[str, ...]:

@@ -23,6 +23,7 @@ from anamnesis_pipeline.store.mongo.llm_records import MongoLlm
 from anamnesis_pipeline.store.mongo.overview import MongoOverview
 from anamnesis_pipeline.store.mongo.query_log import MongoQueries
 from anamnesis_pipeline.store.mongo.schema import prepare
+from anamnesis_pipeline.store.mongo.search_indexes import text_index
 from anamnesis_pipeline.store.mongo.settings import MongoSettings
 from anamnesis_pipeline.store.mongo.spaces import MongoSpaces
 from anamnesis_pipeline.store.mongo.vectors import MongoVectors
@@ -51,17 +52,17 @@ def open_mongo(
     try:
         _wait_for_primary(held, time.monotonic() + wait_s)
         prepare(held)
-        text = MongoTextIndex(held)
+        passages = text_index()
+        text = MongoTextIndex(held, passages)
         with pymongo.timeout(ASKED_FOR_S):
             text.prepare()
-        return _store(held, text, quantization)
+        return _store(held, text, MongoVectors(held, passages, quantization))
     except BaseException:
         held.close()
         raise
 
 
-def _store(held: Database, text: MongoTextIndex, quantization: Literal["none", "scalar", "binary"]) -> Store:
-    vectors = MongoVectors(held, quantization)
+def _store(held: Database, text: MongoTextIndex, vectors: MongoVectors) -> Store:
     spaces = MongoSpaces(held, vectors.indexes)
     return Store(
         ingest=MongoIngest(held),

@@ -91,6 +91,17 @@ class SearchIndex:
             if self._name == name:
                 self._name = None
 
+    def instead_of(self, name: str, tables: Tables, is_there: Callable[[], bool]) -> str | None:
+        """The index to ask instead of one that found nothing, which one that was dropped does, too. None: it is there.
+
+        :raises IndexDown: none can be asked.
+        """
+        if is_there():
+            return None
+        self.forget(name)
+        current = self.name(tables)
+        return current if current != name else None
+
     def states(self, tables: Tables) -> list[IndexState]:
         """Its indexes, old ones and those that are being built included.
 

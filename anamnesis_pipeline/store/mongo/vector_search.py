@@ -88,10 +88,10 @@ class VectorSearch:
     def _by_index(self, tables: Tables, question: Question, newest: int) -> list[ScoredPassage]:
         name = self._index.name(tables)
         tail, found = self._behind_and_found(tables, name, question, newest)
-        if not found and not self._is_there(tables, name, question):
-            self._index.forget(name)
-            if (current := self._index.name(tables)) != name:
-                tail, found = self._behind_and_found(tables, current, question, newest)
+        if not found and (
+            other := self._index.instead_of(name, tables, lambda: self._is_there(tables, name, question))
+        ):
+            tail, found = self._behind_and_found(tables, other, question, newest)
         held = _held(found, tail)
         # what was written after the search began is read as it is now: the index may have scored what it was before
         late = [] if tail.is_empty and len(held) == len(found) else self._in_tail(tables, question, tail)

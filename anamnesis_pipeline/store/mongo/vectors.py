@@ -21,7 +21,7 @@ from anamnesis_pipeline.store.mongo.index_tail import Tail
 from anamnesis_pipeline.store.mongo.passage_docs import passages_of
 from anamnesis_pipeline.store.mongo.recall import recall_of
 from anamnesis_pipeline.store.mongo.search_definitions import Quantization, quantizes
-from anamnesis_pipeline.store.mongo.search_indexes import SearchIndex, text_index, vector_index
+from anamnesis_pipeline.store.mongo.search_indexes import SearchIndex, vector_index
 from anamnesis_pipeline.store.mongo.search_refusals import IndexDown
 from anamnesis_pipeline.store.mongo.space_docs import SpaceDoc, find_space, vectors_name
 from anamnesis_pipeline.store.mongo.spaces import SpaceIndexes
@@ -58,15 +58,21 @@ class MongoVectors:
     """See `VectorIndex`."""
 
     def __init__(
-        self, database: Database, quantization: Quantization = "none", *, build_wait_s: float = BUILD_WAIT_S
+        self,
+        database: Database,
+        passages: SearchIndex,
+        quantization: Quantization = "none",
+        *,
+        build_wait_s: float = BUILD_WAIT_S,
     ) -> None:
-        """:param quantization: of the search indexes: what they take in memory, at some loss that is made good by
+        """:param passages: the index of full text, which counts what filters leave.
+        :param quantization: of the search indexes: what they take in memory, at some loss that is made good by
         scoring with the stored vectors. One that has another is built anew by the next `build`.
         """
         self._database = database
         self._quantization: Quantization = quantization
         self._build_wait_s = build_wait_s
-        self._passages = text_index()
+        self._passages = passages
         self._lock = threading.Lock()
         self._searches: dict[Hashable, tuple[SearchIndex, VectorSearch]] = {}
 
