@@ -88,6 +88,12 @@ def test_the_newest_with_a_tag_are_looked_for_among_the_last_stored(
     assert [e.episode_id for e in store.context.newest_tagged("acme/api", "curated", 1)] == ["e2"]
 
 
+def test_of_those_with_a_tag_that_are_of_one_time_the_last_ids_are_the_newest(store: Store) -> None:
+    for name in ("b", "d", "a", "c"):
+        put(store, name, "text", tags=("curated",))
+    assert [e.episode_id for e in store.context.newest_tagged("acme/api", "curated", 2)] == ["d", "c"]
+
+
 def test_a_project_is_there_once_an_episode_of_it_is(store: Store) -> None:
     assert not store.context.has_project("acme/api")
     put(store, "e", "text", status="superseded")

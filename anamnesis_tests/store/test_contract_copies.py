@@ -123,6 +123,16 @@ def test_an_interrupted_copy_is_no_memory_until_it_was_finished(memory: Store, s
     assert contents(store) == contents(memory)
 
 
+def test_a_copy_goes_on_after_a_space_was_dropped_and_added_again(memory: Store, store: Store) -> None:
+    move(memory, store, "there", quiet)
+    memory.spaces.stop(NEXT.key)
+    memory.spaces.drop(NEXT.key)
+    memory.spaces.put(NEXT)
+    report = move(memory, store, "there", quiet)
+    assert report.resumed
+    assert contents(store) == contents(memory)
+
+
 def test_what_is_written_during_a_copy_is_not_half_in_it(memory: Store, store: Store) -> None:
     before = contents(memory)
 

@@ -5,11 +5,12 @@ import pytest
 from anamnesis_pipeline.errors import GiveUp
 from anamnesis_pipeline.store.base import Store
 from anamnesis_pipeline.store.copy_base import EPISODES, PASSAGES, PENDING, PLAIN, SECRET, SPACES
-from anamnesis_pipeline.store.mongo import copying
+from anamnesis_pipeline.store.mongo import copying, spaces
 from anamnesis_pipeline.store.mongo.copying import DERIVED, HELD_BY
 from anamnesis_pipeline.store.mongo.facets import FACETS
 from anamnesis_pipeline.store.mongo.schema import COLLECTIONS
 from anamnesis_pipeline.store.mongo.validators import validator_of
+from anamnesis_tests.store.samples import put, space
 
 RENAMED = {SPACES.name: {"space_id": "_id"}, EPISODES.name: {"episode_id": "_id"}, PASSAGES.name: {"passage_id": "_id"}}
 COMPUTED = {
@@ -42,3 +43,13 @@ def test_a_row_that_is_too_large_for_a_document_is_named(store: Store, monkeypat
     monkeypatch.setattr(copying, "MOST_BYTES", 1_000)
     with pytest.raises(GiveUp, match="of llm_replies the row the key has"):
         store.copies.write(replies, [row])
+
+
+def test_what_an_unfinished_space_lacks_is_left_out_with_it(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    put(store, "e", "text")
+    store.spaces.put(space("s"))
+    with monkeypatch.context() as killed:
+        killed.setattr(spaces.MongoSpaces, "finish_drops", lambda self: None)
+        store.spaces.drop("s")
+    with store.copies.reading() as now:
+        assert now.page(SPACES, None) == now.page(PENDING, None) == []

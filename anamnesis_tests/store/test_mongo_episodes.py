@@ -13,10 +13,11 @@ import pytest
 from pymongo import MongoClient
 from pymongo.monitoring import CommandFailedEvent, CommandListener, CommandStartedEvent, CommandSucceededEvent
 
-from anamnesis_pipeline.model import Variant
+from anamnesis_pipeline.errors import SpaceConflict
+from anamnesis_pipeline.model import Space, Variant
 from anamnesis_pipeline.store.base import Store
 from anamnesis_pipeline.store.consolidation_base import ChangedSession
-from anamnesis_pipeline.store.mongo import client, spaces
+from anamnesis_pipeline.store.mongo import client, spaces, turns
 from anamnesis_pipeline.store.mongo.client import Database
 from anamnesis_pipeline.store.mongo.collections import Document
 from anamnesis_pipeline.store.mongo.episode_writes import remove_episodes
@@ -48,6 +49,7 @@ class Counted(CommandListener):
 def counted(monkeypatch: pytest.MonkeyPatch) -> Counted:
     """Counts the commands of every client that is made from now on."""
     listener = Counted()
+    monkeypatch.setattr(turns, "GIVES_WAY_S", 0)  # or it looks whether another one waits, now and then
 
     def watched(*args: Any, **options: Any) -> MongoClient[Document]:
         return MongoClient(*args, **options, event_listeners=[listener])
@@ -195,6 +197,26 @@ def test_what_a_broken_drop_left_is_gone_before_the_key_is_used_again(
     assert found(database, "vectors_s") == []
     assert other.vectors.pending_sources("s") == {"logs": 4}
     assert len(found(database, "pending")) == 2
+
+
+def test_a_space_that_another_one_is_active_before_leaves_nothing(
+    open_store: Callable[[], Store], monkeypatch: pytest.MonkeyPatch, database: Database
+) -> None:
+    ours, theirs = open_store(), open_store()
+    put(ours, "e", "text")
+    fill = spaces.MongoSpaces._fill
+
+    def late(self: spaces.MongoSpaces, space_id: int, wanted: Space) -> bool:
+        if self is ours.spaces:
+            theirs.spaces.put(replace(space("winner"), status="active"))
+        return fill(self, space_id, wanted)
+
+    monkeypatch.setattr(spaces.MongoSpaces, "_fill", late)
+    with pytest.raises(SpaceConflict, match="loser cannot be active while winner is"):
+        ours.spaces.put(replace(space("loser"), status="active"))
+    (winner,) = found(database, "spaces")
+    assert winner["key"] == "winner"
+    assert {each["space_id"] for each in found(database, "pending")} == {winner["_id"]}
 
 
 def _crash(*_: Any, **__: Any) -> Iterator[None]:

@@ -11,6 +11,8 @@ from anamnesis_pipeline.store.mongo.client import Database, Tables
 from anamnesis_pipeline.store.mongo.episode_docs import EPISODE_FIELDS, read_episode
 from anamnesis_pipeline.store.values import clean, instant, moment
 
+_NEWEST_FIRST = (("timestamp", -1), ("_id", -1))
+
 
 class MongoContext:
     """See `ContextRecords`."""
@@ -76,15 +78,14 @@ class MongoContext:
             episodes = tables["episodes"]
             beyond = episodes.find(tagged, ["number"], order=[("number", -1)], skip=context_base.TAGGED_AMONG, limit=1)
             lately = {"number": {"$gt": beyond[0]["number"]}} if beyond else {}
-            found = episodes.find({**wanted, **lately}, ["_id"], order=[("timestamp", -1), ("_id", 1)], limit=limit)
+            found = episodes.find({**wanted, **lately}, ["_id"], order=_NEWEST_FIRST, limit=limit)
             return _newest(tables, {"_id": {"$in": [each["_id"] for each in found]}}, limit)
 
         return self._database.snapshot(work)
 
 
 def _newest(tables: Tables, where: Mapping[str, Any], limit: int) -> list[Episode]:
-    order = [("timestamp", -1), ("_id", -1)]
-    return list(map(read_episode, tables["episodes"].find(where, EPISODE_FIELDS, order=order, limit=limit)))
+    return list(map(read_episode, tables["episodes"].find(where, EPISODE_FIELDS, order=_NEWEST_FIRST, limit=limit)))
 
 
 def _note_session(tables: Tables, session_id: str, when: datetime, **fields: str) -> None:

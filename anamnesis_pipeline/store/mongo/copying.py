@@ -15,6 +15,7 @@ from anamnesis_pipeline.store.copy_base import (
     PAGE_BYTES,
     PAGE_ROWS,
     PASSAGES,
+    PENDING,
     SECRET,
     SPACES,
     Key,
@@ -77,7 +78,9 @@ class MongoReading:
 
     def __init__(self, tables: Tables) -> None:
         self._tables = tables
-        self._dims = {found["key"]: found["dim"] for found in tables["spaces"].find({}, ("key", "dim"))}
+        spaces = tables["spaces"].find(_PLACES[SPACES.name].where, ("_id", "key", "dim"))
+        self._dims = {found["key"]: found["dim"] for found in spaces}
+        self._spaces = [found["_id"] for found in spaces]
 
     def tables(self) -> list[Table]:
         """See `Reading.tables`."""
@@ -91,6 +94,8 @@ class MongoReading:
         """See `Reading.page`."""
         place = _place(table)
         terms: list[Filter] = [place.where] if place.where else []
+        if table is PENDING:  # what a space that is added or dropped just now lacks is left out with it
+            terms.append({"space_id": {"$in": self._spaces}})
         terms += [_beyond([place.name(name) for name in table.key], after)] if after is not None else []
         found = self._tables[place.collection].each(
             {"$and": terms} if terms else {},
@@ -124,19 +129,27 @@ class MongoCopy:
             yield MongoReading(tables)
 
     def write(self, table: Table, rows: Sequence[Row], gone: Sequence[Key] = ()) -> None:
-        """See `CopyRecords.write`. Collections of a space are no part of a transaction: made before, removed after."""
+        """See `CopyRecords.write`."""
         _refuse_too_large(self._database.place, table, rows)
         if table is SPACES:
-            for row in rows:
-                self._database.read(partial(make_collections, key=row["key"]))
+            self._change_spaces(rows, gone)
+            gone = ()
 
         def work(tables: Tables) -> None:
             copied_docs.remove(tables, table, gone)
             copied_docs.write(tables, table, rows)
 
         self._database.write(work)
-        if table is SPACES and gone:
+
+    def _change_spaces(self, rows: Sequence[Row], gone: Sequence[Key]) -> None:
+        """Collections of a space are no part of a transaction: those of spaces that go are gone before the others are
+        made, since a space that was dropped and added again has another number and the same key.
+        """
+        if gone:
+            self._database.write(partial(copied_docs.remove, table=SPACES, keys=gone))
             self._spaces.finish_drops()
+        for row in rows:
+            self._database.read(partial(make_collections, key=row["key"]))
 
     def finish(self) -> None:
         """See `CopyRecords.finish`: search indexes are asked for, and batches go on behind the last number."""

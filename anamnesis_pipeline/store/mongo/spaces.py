@@ -58,7 +58,11 @@ class MongoSpaces:
             return False
         self._database.read(lambda tables: make_collections(tables, space.key))
         self._indexes.ask(claimed)
-        return self._fill(claimed.space_id, space)
+        try:
+            return self._fill(claimed.space_id, space)
+        except SpaceConflict:  # another one is active, or building, by now: nobody would go on with this one
+            self._give_up(claimed.space_id)
+            raise
 
     def all(self) -> list[Space]:
         """See `SpaceRecords.all`."""
@@ -173,6 +177,11 @@ class MongoSpaces:
         while isinstance(done, str):
             done = self._database.write(partial(_expect_more, space_id=space_id, space=space, after=done))
         return done
+
+    def _give_up(self, space_id: int) -> None:
+        adding = {"_id": space_id, "status": ADDING}
+        self._database.write(lambda tables: tables["spaces"].update(adding, {"$set": {"status": DROPPED}}))
+        self.finish_drops()
 
     def finish_drops(self) -> None:
         """Remove what dropped spaces had, of drops that were interrupted too."""
