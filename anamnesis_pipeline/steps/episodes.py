@@ -8,7 +8,7 @@ from typing import Any
 from anamnesis_pipeline.embeddings.passages import passages_of_part, passages_of_posted
 from anamnesis_pipeline.embeddings.pieces import PieceCounter
 from anamnesis_pipeline.exchanges.redaction import masks_in
-from anamnesis_pipeline.exchanges.value import WEIGHTS, value_of
+from anamnesis_pipeline.exchanges.value import WEIGHTS, Value, value_of
 from anamnesis_pipeline.model import Episode, Part, Passage, SectionFacts, Segment, SegmentKind, Source, record_id
 from anamnesis_pipeline.steps.crawl import folder_of
 from anamnesis_pipeline.steps.forgotten_sections import body_keys_of
@@ -194,7 +194,7 @@ def episode_of(part: Part, source: Source, summary: Summary, weights: Mapping[st
         kind=part.kind,
         summary=summary.text,
         raw_exchange=text,
-        tags=tuple(dict.fromkeys((*(part.section.tags if part.section else ()), *summary.tags))),
+        tags=tuple(dict.fromkeys((*(part.section.tags if part.section else ()), *_told_by(value), *summary.tags))),
         machine=source.machine,
         path=f"{folder_of(source)}/{part.path}" if source.kind != "reserved" else part.path,
         session_id=part.session_id,
@@ -202,6 +202,11 @@ def episode_of(part: Part, source: Source, summary: Summary, weights: Mapping[st
         message_keys=tuple(dict.fromkeys(segment.message_key for segment in part.segments)),
         metadata={name: value for name, value in metadata.items() if value != ""},
     )
+
+
+def _told_by(value: Value) -> tuple[str, ...]:
+    """The tag of an exchange in which the user takes back what was said or done, with an LLM's summary or without."""
+    return ("correction",) if "correction" in value.signals else ()
 
 
 def _metadata_of(section: SectionFacts | None) -> dict[str, Any]:

@@ -117,6 +117,12 @@ def test_an_episode_says_what_it_is_worth_and_why(store: Store) -> None:
     assert (made.metadata["value"], made.metadata["value_signals"]) == (2.0, {"errors": 2.0})
 
 
+def test_an_exchange_that_corrects_is_tagged_so_whoever_summarized_it(store: Store) -> None:
+    corrected = replace(part(1, "No, that is not what I asked for.", "Done again."), lead="I have added the page.")
+    assert episode_of(corrected, SOURCE, replace(IN_SHORT, tags=("pages",))).tags == ("correction", "pages")
+    assert episode_of(part(1, "why?", "Because."), SOURCE, IN_SHORT).tags == ()
+
+
 def test_a_part_that_no_publication_fits_ends_the_run_with_a_problem_and_holds_nothing_up(
     store: Store, place: tuple[str, Path]
 ) -> None:
