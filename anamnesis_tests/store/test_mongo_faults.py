@@ -1,6 +1,5 @@
 """What goes wrong on the way to MongoDB is told in our errors, loses nothing, and is over when the server is back."""
 
-import inspect
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -9,24 +8,13 @@ from typing import Any
 
 import pymongo
 import pytest
-from pymongo import errors
-from pymongo.errors import (
-    BulkWriteError,
-    ConnectionFailure,
-    DocumentTooLarge,
-    ExecutionTimeout,
-    OperationFailure,
-    PyMongoError,
-    WTimeoutError,
-)
 
-from anamnesis_pipeline.errors import AnamnesisError, GiveUp, StoreBusy, StoreFull
+from anamnesis_pipeline.errors import GiveUp, StoreBusy, StoreFull
 from anamnesis_pipeline.store.base import Store
 from anamnesis_pipeline.store.exclusion_base import BuriedSection
 from anamnesis_pipeline.store.mongo import client
 from anamnesis_pipeline.store.mongo.client import Database, Tables
 from anamnesis_pipeline.store.mongo.opening import open_mongo
-from anamnesis_pipeline.store.mongo.translation import our_error, translated
 from anamnesis_pipeline.summary_model import LlmBudget, LlmUse
 from anamnesis_tests.mongo_server.server import LoopbackServer
 from anamnesis_tests.store.samples import DAY, episode, parsed, part, passages, segment
@@ -338,62 +326,3 @@ def test_an_answer_that_takes_too_long_is_told_and_the_next_one_comes(store: Sto
     with pytest.raises(StoreBusy, match=r"does not answer.*timed out"):
         store.settings.get("a")
     assert store.settings.get("a") == 1
-
-
-# --- every error of the driver ---------------------------------------------------------------------------
-
-
-MISTAKES_OF_OURS = {
-    "CollectionInvalid", "ConfigurationError", "DuplicateKeyError", "EncryptedCollectionError", "EncryptionError",
-    "InvalidDocument", "InvalidName", "InvalidOperation", "InvalidURI", "OperationFailure", "PyMongoError",
-    "ProtocolError", "WriteConcernError", "WriteError", "BulkWriteError", "ClientBulkWriteException",
-    "CursorNotFound",
-}  # fmt: skip
-"""Of these it depends on the code, or only a mistake in this package can cause them; what `mongo_uri` may cause is told
-where the client is made.
-"""
-
-
-def test_every_error_of_the_driver_is_ours_or_known_to_be_a_mistake() -> None:
-    classes = [each for _, each in inspect.getmembers(errors, inspect.isclass) if issubclass(each, Exception)]
-    theirs = [each for each in classes if issubclass(each, PyMongoError | DocumentTooLarge)]
-    told = {
-        each.__name__
-        for each in theirs
-        if issubclass(each, ConnectionFailure | ExecutionTimeout | WTimeoutError | DocumentTooLarge)
-    }
-    assert {each.__name__ for each in theirs} - told <= MISTAKES_OF_OURS
-    for each in theirs:
-        if each.__name__ in told:
-            error = each("problem", 50) if issubclass(each, OperationFailure) else each("problem")
-            assert isinstance(our_error("here", error), AnamnesisError), each
-
-
-@pytest.mark.parametrize(
-    ("code", "kind"),
-    [(DISK_FULL, StoreFull), (12501, StoreFull), (371, StoreFull), (18, GiveUp), (UNAUTHORIZED, GiveUp),
-     (8000, GiveUp), (10334, GiveUp), (17419, GiveUp), (WRITE_CONFLICT, StoreBusy), (STEPPED_DOWN, StoreBusy),
-     (10107, StoreBusy), (13435, StoreBusy), (91, StoreBusy), (50, StoreBusy), (251, StoreBusy), (246, StoreBusy),
-     (290, StoreBusy), (43, StoreBusy), (2, None), (121, None), (11000, None)],
-)  # fmt: skip
-def test_a_code_means_the_same_of_a_command_and_of_one_write_in_a_bulk(code: int, kind: type | None) -> None:
-    alone = OperationFailure("problem", code)
-    bulk = BulkWriteError({"writeErrors": [{"index": 0, "code": code, "errmsg": "problem"}]})
-    for error in (alone, bulk):
-        found = our_error("here", error)
-        assert type(found) is (kind or type(None))
-        assert found is None or "problem" in str(found)
-
-
-def test_a_quota_of_atlas_is_a_full_store() -> None:
-    error = OperationFailure("you are over your space quota, using 513 MB of 512 MB", 8000)
-    assert isinstance(our_error("here", error), StoreFull)
-
-
-def test_what_is_told_names_no_server_but_ours() -> None:
-    error = errors.ServerSelectionTimeoutError("a:1: refused, Timeout: 2.0s, Topology Description: <all of it>")
-    with pytest.raises(StoreBusy) as told, translated("MongoDB a:1/x"):
-        raise error
-    assert str(told.value) == (
-        "MongoDB a:1/x does not answer (a:1: refused, Timeout: 2.0s); it is asked again with the next call"
-    )

@@ -29,7 +29,8 @@ _TOO_LARGE = {10334, 17419, 17420, 17280}
 _COME_AGAIN = {
     6, 7, 89, 202, 9001,  # the network between servers
     24, 46, 112, 117, 314,  # LockTimeout, LockBusy, WriteConflict, ConflictingOperationInProgress, ObjectIsBusy
-    43,  # CursorNotFound: the server was another one meanwhile
+    43, 175, 237,  # CursorNotFound, QueryPlanKilled, CursorKilled: the server was another one meanwhile
+    365, 402, 462, 489,  # TemporarilyUnavailable, ResourceExhausted, and refused because others ask too much
     50, 262,  # MaxTimeMSExpired, ExceededTimeLimit
     64,  # WriteConcernTimeout
     225, 239, 246, 251, 290,  # transaction or snapshot too old, gone, or longer than it may be
@@ -37,6 +38,7 @@ _COME_AGAIN = {
     134,  # ReadConcernMajorityNotAvailableYet
 }  # fmt: skip
 """https://www.mongodb.com/docs/manual/reference/error-codes/"""
+_COME_AGAIN_LABELS = ("TransientTransactionError", "SystemOverloadedError")
 
 
 @contextmanager
@@ -73,7 +75,7 @@ def _refused(place: str, exc: OperationFailure) -> AnamnesisError | None:
         return _too_large(place, exc)
     if _ILLEGAL_OPERATION in codes and "replica set" in str(exc):
         return GiveUp(f"{place} is a server of its own, and transactions need a replica set; start it with --replSet")
-    if codes & _COME_AGAIN or exc.has_error_label("TransientTransactionError"):
+    if codes & _COME_AGAIN or any(exc.has_error_label(label) for label in _COME_AGAIN_LABELS):
         return StoreBusy(f"{place} could not do it just now ({_short(exc)}); try again")
     return None
 
@@ -95,8 +97,14 @@ def _too_large(place: str, exc: Exception) -> GiveUp:
     )
 
 
+def said(exc: Exception) -> str:
+    """What the server says, in a line; the driver appends its whole reply, or the state of every server of the set."""
+    told = exc.details.get("errmsg") if isinstance(exc, OperationFailure) and exc.details else None
+    return str(told or exc).partition(", Topology Description")[0].partition(", full error: ")[0].partition("\n")[0]
+
+
 def _short(exc: Exception) -> str:
-    """What went wrong, without the state of every server of the set."""
+    """What went wrong; of a bulk, with the first write that failed."""
     if isinstance(exc, BulkWriteError) and (errors := exc.details.get("writeErrors")):
         return str(errors[0].get("errmsg", ""))[:200]
-    return str(exc).partition(", Topology Description")[0].splitlines()[0][:200]
+    return said(exc)[:200]

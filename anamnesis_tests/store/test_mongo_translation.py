@@ -1,0 +1,106 @@
+"""Each error of MongoDB's driver, server and search process is one of ours, in words that say what was wrong."""
+
+import inspect
+
+import pytest
+from pymongo import errors
+from pymongo.errors import (
+    BulkWriteError,
+    ConnectionFailure,
+    DocumentTooLarge,
+    ExecutionTimeout,
+    OperationFailure,
+    PyMongoError,
+    WTimeoutError,
+)
+
+from anamnesis_pipeline.errors import AnamnesisError, GiveUp, StoreBusy, StoreFull
+from anamnesis_pipeline.store.mongo.search_refusals import IndexDown, NoSearchService, asking
+from anamnesis_pipeline.store.mongo.translation import our_error, translated
+
+MISTAKES_OF_OURS = {
+    "CollectionInvalid", "ConfigurationError", "DuplicateKeyError", "EncryptedCollectionError", "EncryptionError",
+    "InvalidDocument", "InvalidName", "InvalidOperation", "InvalidURI", "OperationFailure", "PyMongoError",
+    "ProtocolError", "WriteConcernError", "WriteError", "BulkWriteError", "ClientBulkWriteException",
+    "CursorNotFound",
+}  # fmt: skip
+"""Of these it depends on the code, or only a mistake in this package can cause them; what `mongo_uri` may cause is told
+where the client is made.
+"""
+
+
+def test_every_error_of_the_driver_is_ours_or_known_to_be_a_mistake() -> None:
+    classes = [each for _, each in inspect.getmembers(errors, inspect.isclass) if issubclass(each, Exception)]
+    theirs = [each for each in classes if issubclass(each, PyMongoError | DocumentTooLarge)]
+    told = {
+        each.__name__
+        for each in theirs
+        if issubclass(each, ConnectionFailure | ExecutionTimeout | WTimeoutError | DocumentTooLarge)
+    }
+    assert {each.__name__ for each in theirs} - told <= MISTAKES_OF_OURS
+    for each in theirs:
+        if each.__name__ in told:
+            error = each("problem", 50) if issubclass(each, OperationFailure) else each("problem")
+            assert isinstance(our_error("here", error), AnamnesisError), each
+
+
+@pytest.mark.parametrize(
+    ("code", "kind"),
+    [(14031, StoreFull), (12501, StoreFull), (371, StoreFull), (18, GiveUp), (13, GiveUp),
+     (8000, GiveUp), (10334, GiveUp), (17419, GiveUp), (112, StoreBusy), (189, StoreBusy),
+     (10107, StoreBusy), (13435, StoreBusy), (91, StoreBusy), (50, StoreBusy), (251, StoreBusy), (246, StoreBusy),
+     (290, StoreBusy), (43, StoreBusy), (175, StoreBusy), (237, StoreBusy), (365, StoreBusy), (402, StoreBusy),
+     (462, StoreBusy), (489, StoreBusy), (2, None), (121, None), (11000, None)],
+)  # fmt: skip
+def test_a_code_means_the_same_of_a_command_and_of_one_write_in_a_bulk(code: int, kind: type | None) -> None:
+    alone = OperationFailure("problem", code)
+    bulk = BulkWriteError({"writeErrors": [{"index": 0, "code": code, "errmsg": "problem"}]})
+    for error in (alone, bulk):
+        found = our_error("here", error)
+        assert type(found) is (kind or type(None))
+        assert found is None or "problem" in str(found)
+
+
+def test_a_quota_of_atlas_is_a_full_store() -> None:
+    error = OperationFailure("you are over your space quota, using 513 MB of 512 MB", 8000)
+    assert isinstance(our_error("here", error), StoreFull)
+
+
+def test_what_is_told_names_no_server_but_ours() -> None:
+    error = errors.ServerSelectionTimeoutError("a:1: refused, Timeout: 2.0s, Topology Description: <all of it>")
+    with pytest.raises(StoreBusy) as told, translated("MongoDB a:1/x"):
+        raise error
+    assert str(told.value) == (
+        "MongoDB a:1/x does not answer (a:1: refused, Timeout: 2.0s); it is asked again with the next call"
+    )
+
+
+def test_the_reply_that_the_driver_appends_is_not_told() -> None:
+    reply = {"ok": 0.0, "errmsg": "plan executor\nand more", "code": 112, "$clusterTime": {"keyId": 7}}
+    error = OperationFailure("plan executor\nand more", 112, reply)
+    assert "full error" in str(error)
+    assert str(our_error("here", error)) == "here could not do it just now (plan executor); try again"
+    reply |= {"errmsg": "Index i not initialized", "code": 8}
+    with pytest.raises(IndexDown) as told, asking("i"):
+        raise OperationFailure("Index i not initialized", 8, reply)
+    assert str(told.value) == "search index i cannot be asked just now (Index i not initialized)"
+
+
+def test_a_server_that_others_ask_too_much_is_busy_whatever_its_code() -> None:
+    error = OperationFailure("too much", 999, {"errmsg": "too much", "errorLabels": ["SystemOverloadedError"]})
+    assert isinstance(our_error("here", error), StoreBusy)
+
+
+@pytest.mark.parametrize(
+    ("code", "message", "kind"),
+    [(8, "Index i not initialized", IndexDown), (8, "Path 'f' needs to be indexed as token", IndexDown),
+     (8, "cannot query search index i while in state INITIAL_SYNC", IndexDown),
+     (8, "some words of a process that ran out of memory", IndexDown), (6, "refused", IndexDown),
+     (462, "too much", IndexDown), (8, '"compound.must[0].phrase.query" is required', GiveUp),
+     (8, '"numCandidates" must be positive', GiveUp), (8, "text_vector is not indexed as vector", GiveUp),
+     (8, "vector field is indexed with 4 dimensions but queried with 8", GiveUp),
+     (31082, "not enabled", NoSearchService)],
+)  # fmt: skip
+def test_only_a_query_that_is_wrong_is_given_up(code: int, message: str, kind: type[Exception]) -> None:
+    with pytest.raises(kind), asking("i"):
+        raise OperationFailure(message, code, {"errmsg": f"PlanExecutor error :: caused by :: {message}"})
