@@ -25,6 +25,11 @@ def uri() -> str:
     return os.environ[VARIABLE]
 
 
+def is_given() -> bool:
+    """Whether it is another process or a real one."""
+    return VARIABLE in os.environ and not _started
+
+
 def server() -> LoopbackServer | None:
     """The loopback server of this process, for tests that make it fail; None: it is another process or a real one."""
     uri()
