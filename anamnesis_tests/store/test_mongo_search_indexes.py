@@ -205,6 +205,18 @@ def test_a_build_whose_index_somebody_drops_meanwhile_makes_it_again(
     assert len(search_indexes(server, "vectors_s")) == 1
 
 
+def test_a_build_of_a_space_that_is_dropped_meanwhile_ends(store: Store, behaviour: SearchBehaviour):
+    filled(store)
+    behaviour.build_s = 5.0
+    drop = threading.Timer(0.3, store.spaces.drop, ("s",))
+    drop.start()
+    began = time.monotonic()
+    with pytest.raises(GiveUp, match="was the space dropped"):
+        store.vectors.build("s", force=True)
+    assert time.monotonic() - began < 4
+    drop.join()
+
+
 def test_a_build_waits_for_a_search_service_that_comes_back(store: Store, behaviour: SearchBehaviour):
     filled(store)
     behaviour.reachable = False

@@ -33,7 +33,7 @@ ASKED_AGAIN_S = 5.0
 """So often a search that finds no index asks for one, at most."""
 
 _GONE = ("DELETING", "DOES_NOT_EXIST")
-_INDEX_NOT_FOUND, _INDEX_ALREADY_EXISTS = 27, 68
+_NAMESPACE_NOT_FOUND, _INDEX_NOT_FOUND, _INDEX_ALREADY_EXISTS = 26, 27, 68
 
 T = TypeVar("T")
 
@@ -182,6 +182,10 @@ class SearchIndex:
             with asking(name):
                 tables[self.collection].create_search_index(name, self._kind, self._definition)
         except OperationFailure as exc:
+            if exc.code == _NAMESPACE_NOT_FOUND:
+                raise GiveUp(
+                    f"{self.collection} has no search index and is gone itself; was the space dropped?"
+                ) from exc
             if exc.code != _INDEX_ALREADY_EXISTS:  # another process was as quick
                 raise
 
