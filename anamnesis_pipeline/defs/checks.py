@@ -116,8 +116,11 @@ def _records(memory: MemoryResource, source: str | None) -> int:
 def every_passage_is_embedded(memory: MemoryResource) -> dg.AssetCheckResult:
     """Coverage below 100 % means that search by meaning misses what is not embedded yet; words find it."""
     active = memory.store.spaces.active()
-    stored = memory.store.ingest.counts().passages
-    embedded = memory.store.vectors.count(active.key) if active else 0
+    if active is not None:
+        progress = memory.store.vectors.progress(active.key)
+        stored, embedded = progress.passages, progress.passages_done
+    else:
+        stored, embedded = memory.store.ingest.counts().passages, 0
     return dg.AssetCheckResult(
         passed=embedded == stored,
         severity=dg.AssetCheckSeverity.WARN,

@@ -134,9 +134,8 @@ Uses = Annotated[Services, Depends(services_of)]
 
 def coverage(store: Store) -> CoverageOut:
     """How many passages the active space has embedded."""
-    stored = store.ingest.counts().passages
     space = store.spaces.active()
     if space is None:
-        return {"space": None, "model_id": None, "embedded": 0, "stored": stored}
-    embedded = store.vectors.count(space.key)
-    return {"space": space.key, "model_id": space.model_id, "embedded": embedded, "stored": stored}
+        return {"space": None, "model_id": None, "embedded": 0, "stored": store.ingest.counts().passages}
+    now = store.vectors.progress(space.key)
+    return {"space": space.key, "model_id": space.model_id, "embedded": now.passages_done, "stored": now.passages}

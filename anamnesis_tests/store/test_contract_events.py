@@ -60,6 +60,7 @@ def test_events_of_other_processes_are_read_from_where_one_left_off(open_store: 
     assert (new.episode_id, new.project, new.process) == ("b", "acme/api", os.getpid())
     assert [event.episode_id for event in ours.events.latest(1)] == ["b"]
     assert ours.events.latest(5, [Happening.READ]) == []
+    assert ours.events.latest(-1) == []
 
 
 def test_only_the_latest_events_are_kept(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -9,18 +9,20 @@ from typing import Any
 
 import pytest
 
-from anamnesis_pipeline.model import FileCursor, Part, Source, record_id
+from anamnesis_pipeline.model import FileCursor, Part, Source, Variant, record_id
+from anamnesis_pipeline.sidecar.services import coverage
 from anamnesis_pipeline.store import context_base
 from anamnesis_pipeline.store.base import MAX_ROWS_PER_WRITE, Store
 from anamnesis_pipeline.store.context_base import Shown
 from anamnesis_pipeline.store.document_base import ParsedDocument, Settled, Unsettled, Verdict
 from anamnesis_pipeline.store.exclusion_base import BuriedSection
 from anamnesis_pipeline.store.forget_base import Selection
-from anamnesis_pipeline.store.mongo import collections
+from anamnesis_pipeline.store.mongo import collections, schema
+from anamnesis_pipeline.store.query_base import QueryCounts
 from anamnesis_pipeline.store.sqlite.opening import open_sqlite
 from anamnesis_tests.store.forgotten_words import fill, forget_half
 from anamnesis_tests.store.mongo_watching import Sent, everything, opened, watched
-from anamnesis_tests.store.samples import DAY, episode, parsed, part, passages, put, segment
+from anamnesis_tests.store.samples import DAY, episode, parsed, part, passages, put, segment, space, unit
 from anamnesis_tests.store.test_contract_documents import Seen, commit, cursor, publish, section
 
 MANY = 80
@@ -274,3 +276,62 @@ def test_more_documents_than_a_transaction_takes_are_each_whole(store: Store) ->
     assert store.documents.commit(given) == [None] * count
     assert store.documents.sightings_at([]) == []
     assert store.documents.settle([Unsettled("no", "such", 1)], {}) == Settled()
+
+
+# --- counts ----------------------------------------------------------------------------------------------
+
+
+def test_what_is_embedded_is_counted_and_not_estimated(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    store.spaces.put(space("s"))
+    keys = put(store, "e", "one", "two")
+    store.vectors.put("s", Variant.TEXT, keys[:1], unit(1, 0, 0, 0)[None])
+    monkeypatch.setattr(collections.Collection, "size", lambda self: 0)  # as it may be after the server crashed
+    progress = store.vectors.progress("s")
+    assert (progress.episodes, progress.episodes_done, progress.passages, progress.passages_done) == (1, 0, 2, 1)
+    assert store.vectors.count("s") == 1
+    assert store.text.check() == []
+
+
+COUNTS: dict[str, tuple[Callable[[Store], Any], str, set[str]]] = {
+    "names of projects": (lambda store: store.episodes.project_names(), "episodes", {"own_project", "project"}),
+    "sources": (lambda store: store.overview.sources(), "episodes", {"source", "timestamp"}),
+    "sessions": (lambda store: store.consolidation.note_all(), "episodes", {"session_id"}),
+    "events": (lambda store: store.events.counts(), "events", {"kind"}),
+}
+
+
+@pytest.mark.parametrize("count", sorted(COUNTS))
+def test_what_is_counted_over_all_is_grouped_by_the_server_out_of_an_index(
+    store: Store, sent: Sent, monkeypatch: pytest.MonkeyPatch, count: str
+) -> None:
+    pipelines: list[list[dict[str, Any]]] = []
+    aggregate = collections.Collection.aggregate
+
+    def noted(self: collections.Collection, stages: Any) -> Any:
+        pipelines.append(stages)
+        return aggregate(self, stages)
+
+    monkeypatch.setattr(collections.Collection, "aggregate", noted)
+    work, name, fields = COUNTS[count]
+    work(store)
+    assert ("aggregate", name) in sent.commands
+    ((first, _),) = pipelines
+    indexes = [index.fields for index in schema.COLLECTIONS[name]]
+    assert [index for index in indexes if {index[0]} == first["$match"].keys() and fields <= set(index)]
+
+
+def test_questions_are_counted_by_the_server(store: Store, sent: Sent) -> None:
+    assert store.queries.counts() == QueryCounts(0, 0, 0)
+    put(store, "e", "text")
+    store.queries.note("found", {}, ["e"], DAY)
+    store.queries.note("not found", {}, [], DAY)
+    store.queries.use("e", DAY)
+    assert sent.during(store.queries.counts) == 1
+    assert store.queries.counts() == QueryCounts(2, 1, 1)
+
+
+def test_how_much_is_embedded_takes_few_commands(store: Store, sent: Sent) -> None:
+    store.spaces.put(replace(space("s"), status="active"))
+    put(store, "e", "text")
+    assert sent.during(lambda: coverage(store)) <= 6, sent.commands
+    assert (coverage(store)["embedded"], coverage(store)["stored"]) == (0, 1)

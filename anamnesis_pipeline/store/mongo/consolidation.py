@@ -12,6 +12,7 @@ from anamnesis_pipeline.store.consolidation_base import ChangedSession, Link, Re
 from anamnesis_pipeline.store.event_base import Happening
 from anamnesis_pipeline.store.mongo import consolidation_docs, events
 from anamnesis_pipeline.store.mongo.client import Database, Tables
+from anamnesis_pipeline.store.mongo.collections import Document
 from anamnesis_pipeline.store.mongo.consolidation_docs import existing, hide, link, links_of, merged_of, revive, undo
 from anamnesis_pipeline.store.mongo.episode_docs import set_status
 from anamnesis_pipeline.store.mongo.episode_writes import write_documents
@@ -33,10 +34,10 @@ class MongoConsolidation:
 
     def note_all(self) -> None:
         """See `ConsolidationRecords.note_all`."""
-        sessions = self._database.read(
-            lambda tables: tables["episodes"].values("session_id", {"session_id": {"$gt": ""}})
-        )
-        for batch in batches(sessions):
+        # groups come one by one; a list of distinct values would be one document, of at most 16 MB
+        stages: list[Document] = [{"$match": {"session_id": {"$gt": ""}}}, {"$group": {"_id": "$session_id"}}]
+        sessions = self._database.read(lambda tables: tables["episodes"].aggregate(stages))
+        for batch in batches(sorted(session["_id"] for session in sessions)):
             self._database.write(partial(consolidation_docs.note, session_ids=batch))
 
     def links(self, episode_ids: Sequence[str]) -> dict[str, Link]:

@@ -117,9 +117,11 @@ class MongoEpisodes:
     def project_names(self) -> list[tuple[str, str, int]]:
         """See `EpisodeRecords.project_names`."""
         names = {"own": "$own_project", "called": "$project"}
-        found = self._database.read(
-            lambda tables: tables["episodes"].aggregate([{"$group": {"_id": names, "episodes": {"$sum": 1}}}])
-        )
+        stages: list[Document] = [
+            {"$match": {"own_project": {"$gte": ""}}},
+            {"$group": {"_id": names, "episodes": {"$sum": 1}}},
+        ]
+        found = self._database.read(lambda tables: tables["episodes"].aggregate(stages))
         return sorted((each["_id"]["own"], each["_id"]["called"], each["episodes"]) for each in found)
 
     def call_project(self, own: str, name: str) -> int:

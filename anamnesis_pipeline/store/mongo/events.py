@@ -1,7 +1,6 @@
 """What happened to episodes, in MongoDB; see `EventRecords`."""
 
 import os
-from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any
@@ -9,6 +8,7 @@ from typing import Any
 from anamnesis_pipeline.store import event_base
 from anamnesis_pipeline.store.event_base import Event, Happening
 from anamnesis_pipeline.store.mongo.client import Database, Tables
+from anamnesis_pipeline.store.mongo.collections import Document
 from anamnesis_pipeline.store.values import instant, moment
 
 NUMBERS = "events"
@@ -38,9 +38,13 @@ class MongoEvents:
 
     def counts(self) -> dict[str, int]:
         """See `EventRecords.counts`."""
-        rows = self._database.read(lambda tables: tables["events"].find({}, ["kind"]))
-        found = Counter(row["kind"] for row in rows)
-        return {kind: found[kind] for kind in Happening}
+        stages: list[Document] = [
+            {"$match": {"kind": {"$gte": ""}}},
+            {"$group": {"_id": "$kind", "events": {"$sum": 1}}},
+        ]
+        rows = self._database.read(lambda tables: tables["events"].aggregate(stages))
+        found = {row["_id"]: row["events"] for row in rows}
+        return {kind: found.get(kind, 0) for kind in Happening}
 
     def clear(self) -> None:
         """See `EventRecords.clear`."""

@@ -4,6 +4,7 @@ from typing import Any
 
 from anamnesis_pipeline.memory_layers import LASTING_KINDS, LASTING_TAGS, WORKING_BELOW
 from anamnesis_pipeline.store.mongo.client import Database
+from anamnesis_pipeline.store.mongo.parts import of_source
 from anamnesis_pipeline.store.overview_base import SourceState, Tally
 from anamnesis_pipeline.store.values import moment
 
@@ -37,7 +38,8 @@ _TALLY: list[dict[str, Any]] = [
     {"$unset": "_id"},
 ]
 _SOURCES: list[dict[str, Any]] = [
-    {"$group": {"_id": "$source", "episodes": {"$sum": 1}, "newest": {"$max": "$timestamp"}}}
+    {"$match": of_source(None)},
+    {"$group": {"_id": "$source", "episodes": {"$sum": 1}, "newest": {"$max": "$timestamp"}}},
 ]
 
 

@@ -57,8 +57,14 @@ class MongoQueries:
 
     def counts(self) -> QueryCounts:
         """See `QueryRecords.counts`."""
-        rows = self._database.read(lambda tables: tables["query_log"].find({}, ["found", "used_at"]))
-        return QueryCounts(len(rows), sum(row["found"] > 0 for row in rows), sum(bool(row["used_at"]) for row in rows))
+        sums = {
+            "queries": {"$sum": 1},
+            "answered": {"$sum": {"$cond": [{"$gt": ["$found", 0]}, 1, 0]}},
+            "used": {"$sum": {"$cond": [{"$eq": ["$used_at", None]}, 0, 1]}},
+        }
+        stages: list[Document] = [{"$group": {"_id": None, **sums}}, {"$unset": "_id"}]
+        rows = self._database.read(lambda tables: tables["query_log"].aggregate(stages))
+        return QueryCounts(**rows[0]) if rows else QueryCounts(0, 0, 0)
 
     def unanswered(self, limit: int) -> list[AskedQuery]:
         """See `QueryRecords.unanswered`."""

@@ -15,9 +15,11 @@ from anamnesis_pipeline.store.base import MAX_ROWS_PER_WRITE, IndexReport, Pendi
 from anamnesis_pipeline.store.batching import batches
 from anamnesis_pipeline.store.mongo import pending
 from anamnesis_pipeline.store.mongo.client import Database, Tables
+from anamnesis_pipeline.store.mongo.counting import count_episodes
 from anamnesis_pipeline.store.mongo.facets import FACETS
 from anamnesis_pipeline.store.mongo.filter_counts import leaves_few
 from anamnesis_pipeline.store.mongo.index_tail import Tail
+from anamnesis_pipeline.store.mongo.parts import of_source
 from anamnesis_pipeline.store.mongo.passage_docs import passages_of
 from anamnesis_pipeline.store.mongo.recall import recall_of
 from anamnesis_pipeline.store.mongo.search_definitions import Quantization, quantizes
@@ -158,19 +160,19 @@ class MongoVectors:
         def work(tables: Tables) -> SpaceProgress:
             space_id = find_space(tables, space).space_id
             lacking, missing = pending.totals(tables, space_id)
-            episodes, passages = tables["episodes"].size(), tables["passages"].size()
+            there = count_episodes(tables, of_source(None))
             reached = tables["spaces"].one({"_id": space_id}, ("last_episode", "written_at")) or {}
             written_at = reached.get("written_at")
             return SpaceProgress(
-                episodes=episodes,
-                episodes_done=episodes - lacking,
-                passages=passages,
-                passages_done=passages - missing,
+                episodes=there["episodes"],
+                episodes_done=there["episodes"] - lacking,
+                passages=there["passages"],
+                passages_done=there["passages"] - missing,
                 last_episode=reached.get("last_episode"),
                 written_at=moment(written_at) if written_at else None,
             )
 
-        return self._database.read(work)
+        return self._database.snapshot(work)  # of one moment, or more might be missing than is there
 
     def build(self, space: str, *, force: bool = False) -> IndexReport:
         """See `VectorIndex.build`. The server keeps the index up to date by itself, so it is built only where there is

@@ -38,7 +38,7 @@ class SqliteEvents:
         with self._database.read() as connection:
             rows = connection.execute(
                 f"SELECT {_COLUMNS} FROM events WHERE {_OF_KINDS} ORDER BY number DESC LIMIT ?2",  # noqa: S608
-                (json_list(kinds), limit),
+                (json_list(kinds), max(0, limit)),
             ).fetchall()
         return [_read_row(row) for row in reversed(rows)]
 
