@@ -11,7 +11,7 @@ from pymongo.errors import BulkWriteError, WriteError
 from anamnesis_pipeline.store.base import Store
 from anamnesis_pipeline.store.mongo import schema
 from anamnesis_pipeline.store.mongo.client import Database
-from anamnesis_pipeline.store.mongo.schema import COLLECTIONS, prepare
+from anamnesis_pipeline.store.mongo.schema import COLLECTIONS, Index, prepare
 from anamnesis_pipeline.store.mongo.validators import validator_of
 from anamnesis_pipeline.store.sqlite.schema import MIGRATIONS
 from anamnesis_tests.store.mongo_watching import looked_at, opened
@@ -113,6 +113,25 @@ def test_every_collection_has_a_validator_and_every_validator_a_collection(datab
     assert {name: found[name] for name in COLLECTIONS} == {name: validator_of(name) for name in COLLECTIONS}
 
 
+def test_the_database_has_the_indexes_that_are_wanted_and_no_others(store: Store, database: Database) -> None:
+    store.spaces.put(space("s"))
+    wanted = {name: {_told(index) for index in indexes} for name, indexes in COLLECTIONS.items()}
+    wanted["vectors_s"] = {_told(Index((field,))) for field in ("seq", "episode_id")}
+    wanted["tokens_s"] = {_told(Index(("tokens",)))}
+    assert {name: _indexes(database, name) for name in wanted} == wanted
+    assert {each["name"] for each in _listed(database)} == wanted.keys()
+
+
+def test_an_index_that_is_new_is_made_at_the_next_start_though_the_version_is_the_same(
+    database: Database, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    new = Index(("status", "-number"))
+    assert _told(new) not in _indexes(database, "episodes")
+    monkeypatch.setitem(schema.COLLECTIONS, "episodes", [*COLLECTIONS["episodes"], new])
+    prepare(database)
+    assert _told(new) in _indexes(database, "episodes")
+
+
 def test_documents_have_the_fields_of_the_tables_of_the_embedded_store() -> None:
     tables = _columns()
     assert tables.keys() >= {
@@ -127,6 +146,20 @@ def test_documents_have_the_fields_of_the_tables_of_the_embedded_store() -> None
 def _listed(database: Database) -> list[dict[str, Any]]:
     found: list[dict[str, Any]] = database.command({"listCollections": 1})["cursor"]["firstBatch"]
     return found
+
+
+def _told(index: Index) -> str:
+    return repr((index.keys(), index.unique, index.where))
+
+
+def _indexes(database: Database, name: str) -> set[str]:
+    """The indexes of a collection but that by `_id`, told as `_told` does."""
+    found = database.command({"listIndexes": name})["cursor"]["firstBatch"]
+    return {
+        repr((list(each["key"].items()), each.get("unique", False), each.get("partialFilterExpression", {})))
+        for each in found
+        if each["name"] != "_id_"
+    }
 
 
 def _columns() -> dict[str, set[str]]:

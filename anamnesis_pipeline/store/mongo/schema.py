@@ -1,4 +1,5 @@
-"""The collections, their indexes and validators, made idempotently at each start.
+"""The collections, their indexes and validators. The database holds by which definitions they were made, so that a
+start makes what is missing only where these are others by now, and asks for no more than that where they are not.
 
 A collection has the name and the fields of the table in `store/sqlite/schema.py`, with values written alike (instants
 and JSON as texts, flags as 0 and 1), so that one can be copied into the other. What differs:
@@ -12,6 +13,7 @@ and JSON as texts, flags as 0 and 1), so that one can be copied into the other. 
 - `counters` and `writer` are this backend's own (`client.py`).
 """
 
+import hashlib
 import os
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -22,7 +24,7 @@ from pymongo import ASCENDING, DESCENDING
 from anamnesis_pipeline.errors import StoreCorrupt
 from anamnesis_pipeline.model import RESERVED_SOURCES
 from anamnesis_pipeline.store.mongo.client import Database, Tables
-from anamnesis_pipeline.store.mongo.validators import OF_SPACES
+from anamnesis_pipeline.store.mongo.validators import OF_SPACES, validator_of
 
 VERSION = 1
 APPLICATION = "anamnesis"
@@ -151,7 +153,7 @@ def prepare(database: Database) -> None:
 
     :raises StoreCorrupt: the database is of a newer version, or of another program.
     """
-    if database.read(_version) == VERSION:
+    if database.read(_version) == VERSION and database.read(_made_by) == _definitions():
         return
     database.read(_make_collections)
     database.write(_fill)
@@ -175,6 +177,18 @@ def _version(tables: Tables) -> int:
     return int(found["version"])
 
 
+def _made_by(tables: Tables) -> str:
+    """What tells the definitions apart that the database was made by."""
+    found = tables["store"].one({"_id": APPLICATION}, ("made_by",)) or {}
+    return str(found.get("made_by", ""))
+
+
+def _definitions() -> str:
+    """What tells the definitions of this version apart from others."""
+    validators = [validator_of(name) for name in (*COLLECTIONS, *OF_SPACES)]
+    return hashlib.sha256(repr((COLLECTIONS, validators)).encode()).hexdigest()[:16]
+
+
 def _make_collections(tables: Tables) -> None:
     for name, indexes in COLLECTIONS.items():
         tables[name].make([(index.keys(), index.unique, index.where) for index in indexes])
@@ -189,4 +203,4 @@ def _fill(tables: Tables) -> None:
         row = {"machine": "", "root": "", "folder": "", "kind": "reserved", "spec": ""}
         tables["sources"].upsert({"key": key}, {"$setOnInsert": row})
     tables["store_secret"].upsert({"_id": "secret"}, {"$setOnInsert": {"secret": os.urandom(32)}})
-    tables["store"].upsert({"_id": APPLICATION}, {"$set": {"version": VERSION}})
+    tables["store"].upsert({"_id": APPLICATION}, {"$set": {"version": VERSION, "made_by": _definitions()}})
