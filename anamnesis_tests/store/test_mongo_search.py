@@ -363,6 +363,8 @@ def test_never_fewer_than_asked_for_are_found_however_stale_the_index_is(store: 
     heads = [*(f"near{i}" for i in range(300)), *(f"far{i}" for i in range(20))]
     keys = [store.episodes.passages_of(name)[0].passage_id for name in heads]
     store.vectors.put("s", TEXT, keys, np.stack([EAST] * 300 + [WEST] * 20))
+    store.vectors.build("s")
+    time.sleep(0.2)  # all that the index showed is whole by now
     assert len(near(store, EAST, 400)) == 320
     behaviour.frozen = True
     for i in range(150):
@@ -373,6 +375,7 @@ def test_never_fewer_than_asked_for_are_found_however_stale_the_index_is(store: 
     hits = store.vectors.nearest("s", TEXT, WEST, 20, Where())
     assert {hit.episode_id for hit in hits} == {f"far{i}" for i in range(20)}
     assert len(near(store, EAST, 160)) == 160
+    assert len(near(store, EAST, 160, projects=("acme/api",))) == 160  # by an exact search
     assert len(near(store, EAST, 400)) == 169
 
 
