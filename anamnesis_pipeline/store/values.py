@@ -15,6 +15,12 @@ def clean(text: str) -> str:
     return text
 
 
+def sought(text: str) -> str:
+    """`text` as it may be looked for. What has a lone surrogate is stored nowhere, so that this finds nothing."""
+    known = clean(text)
+    return text if known == text else f"{known}\0"
+
+
 def instant(when: datetime) -> str:
     """ISO-8601 in UTC with microseconds, so that the order of texts is the order of times.
 

@@ -2,6 +2,7 @@
 
 from dataclasses import fields, replace
 from datetime import datetime, timedelta, timezone
+from typing import Any
 
 import numpy as np
 import pytest
@@ -45,6 +46,24 @@ def test_times_are_kept_to_the_microsecond_and_come_back_in_utc(store: Store):
     stored = store.episodes.get(["e"])["e"].timestamp
     assert stored == there
     assert stored.utcoffset() == timedelta(0)
+
+
+def test_what_no_store_can_hold_is_not_found(store: Store) -> None:
+    put(store, "e", "text")
+    bad = "a\ud800"
+    put(store, "stored otherwise", "text", project=bad, session_id=bad, tags=(bad,))
+    filters: list[dict[str, Any]] = [
+        {"projects": (bad,)}, {"kinds": (bad,)}, {"tags": (bad,)}, {"session_id": bad}, {"instance": bad},
+    ]  # fmt: skip
+    for each in filters:
+        assert store.episodes.page(Where(**each), 9).items == []
+        assert store.text.matching(["text"], 9, Where(**each)) == []
+    assert store.episodes.count(Where(hidden_projects=(bad,))) == 2
+    assert list(store.episodes.get([bad, "e"])) == list(store.episodes.heads([bad, "e"])) == ["e"]
+    assert store.episodes.passages([1 << 63, -(1 << 63) - 1]) == {}
+    assert store.episodes.passages_of(bad) == []
+    assert store.episodes.delete(bad) is False
+    store.episodes.track([bad], DAY)
 
 
 def test_a_lone_surrogate_is_replaced_and_stops_nothing(store: Store):

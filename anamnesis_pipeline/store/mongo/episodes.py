@@ -29,7 +29,7 @@ from anamnesis_pipeline.store.mongo.episode_writes import Written, remove_episod
 from anamnesis_pipeline.store.mongo.facets import of_episodes
 from anamnesis_pipeline.store.mongo.passage_docs import PASSAGE_FIELDS, read_passage
 from anamnesis_pipeline.store.paging import cursor_after, read_cursor
-from anamnesis_pipeline.store.values import instant
+from anamnesis_pipeline.store.values import instant, sought
 
 EPISODES_PER_RENAME = 100
 """Episodes that one transaction gives another project: their passages and vectors are written with them."""
@@ -147,8 +147,8 @@ class MongoEpisodes:
     def preceding(self, instance: str, project: str, before: datetime, since: datetime, limit: int) -> list[Episode]:
         """See `EpisodeRecords.preceding`."""
         where = {
-            "instance": instance,
-            "project": project,
+            "instance": sought(instance),
+            "project": sought(project),
             "timestamp": {"$gte": instant(since), "$lt": instant(before)},
             "source": "direct",
             "status": "active",
@@ -169,7 +169,7 @@ class MongoEpisodes:
         """See `EpisodeRecords.passages_of`."""
         order = [("ordinal", 1)]
         found = self._database.read(
-            lambda tables: tables["passages"].find({"episode_id": episode_id}, PASSAGE_FIELDS, order=order)
+            lambda tables: tables["passages"].find({"episode_id": sought(episode_id)}, PASSAGE_FIELDS, order=order)
         )
         return list(map(read_passage, found))
 
@@ -194,7 +194,7 @@ def _rows(written: Written) -> int:
 
 
 def _delete(tables: Tables, episode_id: str, *, tombstone: bool) -> bool:
-    if not tables["episodes"].has({"_id": episode_id}):
+    if not tables["episodes"].has({"_id": sought(episode_id)}):
         return False
     events.note(tables, Happening.FORGET, [episode_id])
     if tombstone:
@@ -206,7 +206,7 @@ def _delete(tables: Tables, episode_id: str, *, tombstone: bool) -> bool:
 
 
 def _track(tables: Tables, episode_ids: Sequence[str], when: str) -> None:
-    held = tables["episodes"].find({"_id": {"$in": list(episode_ids)}}, CHANGED_FIELDS, order=[("_id", 1)])
+    held = sorted(tables["episodes"].among("_id", episode_ids, CHANGED_FIELDS), key=lambda each: str(each["_id"]))
     change(tables, held, lambda each: {"retrieval_count": each["retrieval_count"] + 1, "last_retrieved": when})
     events.note(tables, Happening.READ, [each["_id"] for each in held])
 

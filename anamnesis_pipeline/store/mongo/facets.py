@@ -13,7 +13,7 @@ from typing import Any
 from anamnesis_pipeline.memory_layers import WORKING_BELOW, WORKING_FOR, Layer, layer_of
 from anamnesis_pipeline.model import EpisodeHead, Where
 from anamnesis_pipeline.store.mongo.collections import Document, Filter
-from anamnesis_pipeline.store.values import instant, moment
+from anamnesis_pipeline.store.values import instant, moment, sought
 
 FACETS = (
     "episode_id", "source", "instance", "project", "kind", "status", "session_id", "tags", "at", "layer", "read_often",
@@ -62,7 +62,7 @@ def condition(where: Where) -> Filter:
 
     :raises ValueError: layers are asked for and not at what time.
     """
-    terms = [*_lists(where), *_values(where), *({"tags": tag} for tag in where.tags), *_layers(where)]
+    terms = [*_lists(where), *_values(where), *({"tags": sought(tag)} for tag in where.tags), *_layers(where)]
     if not where.include_superseded:
         terms.append({"status": "active"})
     return {"$and": terms} if terms else {}
@@ -82,14 +82,13 @@ def _lists(where: Where) -> Iterable[Document]:
         ("kind", "$in", where.kinds),
         ("kind", "$nin", where.hidden_kinds),
     )
-    return [{field: {operator: list(values)}} for field, operator, values in lists if values]
+    return [{field: {operator: list(map(sought, values))}} for field, operator, values in lists if values]
 
 
 def _values(where: Where) -> Iterable[Document]:
+    of_texts = (("instance", where.instance), ("source", where.source), ("session_id", where.session_id))
     values: tuple[tuple[str, Any], ...] = (
-        ("instance", where.instance),
-        ("source", where.source),
-        ("session_id", where.session_id),
+        *((name, text if text is None else sought(text)) for name, text in of_texts),
         ("at", {"$gte": microseconds(where.since)} if where.since else None),
         ("at", {"$lt": microseconds(where.until)} if where.until else None),
     )

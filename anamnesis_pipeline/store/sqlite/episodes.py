@@ -30,7 +30,7 @@ from anamnesis_pipeline.store.sqlite.connection import Database
 from anamnesis_pipeline.store.sqlite.episode_rows import SELECT_EPISODES, SELECT_HEADS, SET_STATUS
 from anamnesis_pipeline.store.sqlite.filters import condition
 from anamnesis_pipeline.store.sqlite.passage_rows import SELECT_PASSAGES
-from anamnesis_pipeline.store.values import instant, json_list
+from anamnesis_pipeline.store.values import instant, json_list, sought
 
 Written = tuple[Episode, Sequence[Passage]]
 
@@ -123,7 +123,7 @@ class SqliteEpisodes:
     def delete(self, episode_id: str, *, tombstone: bool = True) -> bool:
         """See `EpisodeRecords.delete`."""
         with self._database.write() as connection:
-            if (stored := _stored(connection, episode_id)) is None:
+            if (stored := _stored(connection, sought(episode_id))) is None:
                 return False
             event_rows.note(connection, Happening.FORGET, [episode_id])
             if tombstone:
@@ -212,7 +212,9 @@ class SqliteEpisodes:
     def passages_of(self, episode_id: str) -> list[StoredPassage]:
         """See `EpisodeRecords.passages_of`."""
         with self._database.read() as connection:
-            rows = connection.execute(f"{SELECT_PASSAGES} WHERE e.episode_id = ? ORDER BY p.ordinal", (episode_id,))
+            rows = connection.execute(
+                f"{SELECT_PASSAGES} WHERE e.episode_id = ? ORDER BY p.ordinal", (sought(episode_id),)
+            )
             return [passage_rows.read_row(row) for row in rows]
 
     def track(self, episode_ids: Sequence[str], when: datetime) -> None:

@@ -2,7 +2,7 @@
 
 from anamnesis_pipeline.model import Where
 from anamnesis_pipeline.store.sqlite.layer_terms import layer_terms
-from anamnesis_pipeline.store.values import instant, json_list
+from anamnesis_pipeline.store.values import instant, json_list, sought
 
 Condition = tuple[str, list[str]]
 """SQL that stands after WHERE, and its parameters in order."""
@@ -25,8 +25,10 @@ def condition(where: Where) -> Condition:
         ("e.timestamp >= ?", instant(where.since) if where.since else None),
         ("e.timestamp < ?", instant(where.until) if where.until else None),
     )
-    terms += [(test, value) for test, value in values if value is not None]
-    terms += [("e.episode_key IN (SELECT episode_key FROM episode_tags WHERE tag = ?)", tag) for tag in where.tags]
+    terms += [(test, sought(value)) for test, value in values if value is not None]
+    terms += [
+        ("e.episode_key IN (SELECT episode_key FROM episode_tags WHERE tag = ?)", sought(tag)) for tag in where.tags
+    ]
     terms += layer_terms(where)
     pieces = [sql for sql, _ in terms]
     if not where.include_superseded:
