@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterator
 from contextlib import closing
 from dataclasses import replace
 from datetime import timedelta
-from functools import partial
+from functools import lru_cache, partial
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +17,7 @@ from anamnesis_pipeline.errors import SpaceConflict
 from anamnesis_pipeline.model import Space, Variant
 from anamnesis_pipeline.store.base import Store
 from anamnesis_pipeline.store.consolidation_base import ChangedSession
-from anamnesis_pipeline.store.mongo import client, spaces, turns
+from anamnesis_pipeline.store.mongo import client, episodes, passage_docs, spaces, turns
 from anamnesis_pipeline.store.mongo.client import Database
 from anamnesis_pipeline.store.mongo.collections import Document
 from anamnesis_pipeline.store.mongo.episode_writes import remove_episodes
@@ -243,6 +243,25 @@ def commands(counted: Counted, work: Callable[[], Any]) -> int:
     counted.names.clear()
     work()
     return len(counted.names)
+
+
+def test_terms_are_worked_out_before_the_turn_and_only_of_what_is_written(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[tuple[str, bool]] = []
+
+    def noted(text: str) -> str:
+        asked.append((text, store.episodes._database._turn.locked()))  # type: ignore[attr-defined]
+        return text
+
+    terms = lru_cache(noted)
+    for module in (passage_docs, episodes):
+        monkeypatch.setattr(module, "terms_of", terms)
+    put(store, "e", "one", "two")
+    assert asked == [("one", False), ("two", False)]
+    terms.cache_clear()
+    put(store, "e", "one", "two")
+    assert len(asked) == 2
 
 
 def test_the_commands_of_a_put_do_not_grow_with_its_episodes(counted: Counted, open_store: Callable[[], Store]) -> None:

@@ -27,7 +27,7 @@ from anamnesis_pipeline.store.mongo.episode_docs import (
 from anamnesis_pipeline.store.mongo.episode_puts import publish_parts, put_episodes, replace_episode
 from anamnesis_pipeline.store.mongo.episode_writes import Written, remove_episode, write_episode
 from anamnesis_pipeline.store.mongo.facets import of_episodes
-from anamnesis_pipeline.store.mongo.passage_docs import PASSAGE_FIELDS, read_passage
+from anamnesis_pipeline.store.mongo.passage_docs import PASSAGE_FIELDS, read_passage, terms_of
 from anamnesis_pipeline.store.paging import cursor_after, read_cursor
 from anamnesis_pipeline.store.values import instant, sought
 
@@ -45,6 +45,7 @@ class MongoEpisodes:
         """See `EpisodeRecords.put`."""
         outcomes: Counter[str] = Counter()
         for batch in by_rows(_storable(episodes), _rows):
+            self._prepare(batch)
             outcomes.update(self._database.write(partial(put_episodes, written=batch)))
         return PutReport(**outcomes)
 
@@ -53,6 +54,7 @@ class MongoEpisodes:
         outcomes: Counter[str] = Counter()
         ready = [replace(each, episodes=_storable(each.episodes)) for each in publications]
         for batch in by_rows(ready, lambda each: sum(map(_rows, each.episodes))):
+            self._prepare([written for each in batch for written in each.episodes])
             outcomes.update(self._database.write(partial(publish_parts, publications=batch)))
         return PutReport(**outcomes)
 
@@ -178,6 +180,14 @@ class MongoEpisodes:
         for batch in batches(sorted(set(episode_ids))):
             self._database.write(partial(_track, episode_ids=batch, when=instant(when)))
 
+    def _prepare(self, written: Sequence[Written]) -> None:
+        """Work out the terms of what will be written, as far as can be told before the turn."""
+        held = {found["_id"]: found["stored_hash"] for found in self._find(_ids(written), ("_id", "stored_hash"))}
+        for episode, passages in written:
+            if held.get(episode.episode_id) != episode_values.stored_hash(episode, passages):
+                for passage in passages:
+                    terms_of(passage.text)
+
     def _find(self, episode_ids: Sequence[str], fields: Sequence[str]) -> list[Document]:
         return self._database.read(lambda tables: list(tables["episodes"].among("_id", episode_ids, fields)))
 
@@ -186,6 +196,10 @@ def _storable(episodes: Sequence[Written]) -> list[Written]:
     return [
         (episode_values.storable(episode), episode_values.storable_passages(passages)) for episode, passages in episodes
     ]
+
+
+def _ids(written: Sequence[Written]) -> list[str]:
+    return [episode.episode_id for episode, _ in written]
 
 
 def _rows(written: Written) -> int:

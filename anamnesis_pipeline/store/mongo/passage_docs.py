@@ -2,10 +2,12 @@
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import lru_cache
 
 from pymongo import InsertOne, UpdateOne
 
 from anamnesis_pipeline.model import Passage, StoredPassage
+from anamnesis_pipeline.store.base import MAX_ROWS_PER_WRITE
 from anamnesis_pipeline.store.exact_terms import exact_terms
 from anamnesis_pipeline.store.mongo.client import Tables
 from anamnesis_pipeline.store.mongo.collections import Document
@@ -13,6 +15,10 @@ from anamnesis_pipeline.store.mongo.facets import facets_of
 from anamnesis_pipeline.store.mongo.pending import Wanted
 from anamnesis_pipeline.store.mongo.space_docs import SpaceDoc, seq_counter, tokens_name, vectors_name
 
+terms_of = lru_cache(2 * MAX_ROWS_PER_WRITE)(exact_terms)
+"""Remembered for as many texts as two transactions write: those of one are worked out before its turn, in which nobody
+else can write, and it may run again.
+"""
 PASSAGE_FIELDS = ("_id", "episode_id", "ordinal", "text", "context", "message_ids")
 
 
@@ -113,7 +119,7 @@ def _insert(tables: Tables, fresh: Sequence[tuple[Wish, Passage]]) -> None:
             "text": passage.text,
             "context": passage.context,
             "message_ids": list(passage.message_ids),
-            "terms": exact_terms(passage.text),
+            "terms": terms_of(passage.text),
             "seq": seq + n,
             **facets[wish.episode["_id"]],
         })
