@@ -116,9 +116,12 @@ def _holds(condition: Callable[[], object]) -> bool:
 
 
 def _copy_repository(to: Path) -> None:
+    """As a checkout under umask 077 has it."""
     for name in COPIED:
         if (ROOT / name).is_dir():
             shutil.copytree(ROOT / name, to / name, ignore=shutil.ignore_patterns("__pycache__"))
         else:
             (to / name).parent.mkdir(parents=True, exist_ok=True)
             shutil.copy2(ROOT / name, to / name)
+    for path in to.rglob("*"):
+        path.chmod(path.stat().st_mode & 0o700)
