@@ -5,6 +5,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from pymongo.collection import Collection as DriverCollection
@@ -130,3 +131,16 @@ def test_nobody_is_waited_for_for_ever(ours: Database, theirs: Database, monkeyp
             theirs.write(lambda tables: None)
         over.set()
     theirs.write(lambda tables: None)
+
+
+def test_who_let_another_one_first_comes_later_than_those_who_still_wait(
+    ours: Database, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    slept, numbers = list[float](), iter([7, 7, 8])
+    monkeypatch.setattr(turns, "_state", lambda writer: (next(numbers), 1))
+    monkeypatch.setattr(turns, "GIVES_WAY_S", LONG_S)
+    monkeypatch.setattr(turns, "time", SimpleNamespace(monotonic=time.monotonic, sleep=slept.append))
+    known = Turns()
+    known.ended(time.monotonic() - LONG_S)
+    known.give_way(ours._current()[ours.name]["writer"])
+    assert slept == [turns.LOOKS_EVERY_S, turns.MOST_LATER_S]

@@ -22,7 +22,7 @@ TURN = {"_id": "turn"}
 WAITS_S = 10.0
 """How long one attempt to wait may take: whoever has the turn is waited for until that transaction ends."""
 MOST_LATER_S = 0.03
-"""Who waits comes so much later, at most, as a tenth of its last turn."""
+"""Who waits comes so much later, at most, as a fifth of its last turn."""
 GIVES_WAY_S = 0.1
 """How long at most who just wrote waits for another one to take the turn: longer than anybody comes later."""
 LOOKS_EVERY_S = 0.004
@@ -65,7 +65,7 @@ class Turns:
         with suppress(PyMongoError), pymongo.timeout(WAITS_S):
             writer.update_one(TURN, {"$inc": {"waited": 1}})
             self._waited += 1  # what this process did is no sign of another one
-        time.sleep(min(self._took_s / 10, MOST_LATER_S))
+        self._come_later()
 
     def give_way(self, writer: DriverCollection[Document]) -> None:
         """Where this process wrote just now and another one waits, let that take the turn first. As for `wait`: a
@@ -79,6 +79,11 @@ class Turns:
             waits, self._waited = waited != self._waited, waited
             while waits and time.monotonic() < until and _state(writer)[0] == turn:
                 time.sleep(LOOKS_EVERY_S)
+            if waits:  # that one's turn is over just now, and still others may be about to take theirs
+                self._come_later()
+
+    def _come_later(self) -> None:
+        time.sleep(min(self._took_s / 5, MOST_LATER_S))
 
 
 def _state(writer: DriverCollection[Document]) -> tuple[int, int]:
