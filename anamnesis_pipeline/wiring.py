@@ -68,8 +68,13 @@ def store_place(settings: Settings) -> str:
     """Where the store is, in words, without any secret."""
     if settings.store == "sqlite":
         return str(settings.database)
-    hosts = settings.mongo_uri.get_secret_value().partition("://")[2].rpartition("@")[2].partition("/")[0]
+    hosts = settings.mongo_uri.get_secret_value().rpartition("://")[2].rpartition("@")[2].partition("/")[0]
     return f"MongoDB {hosts}/{settings.mongo_database}"
+
+
+def impatient(settings: Settings, wait_s: int) -> Settings:
+    """These settings, for whoever had better be told soon that a server is away than wait long for it."""
+    return settings.model_copy(update={"mongo_wait_s": min(settings.mongo_wait_s, wait_s)})
 
 
 def open_copy(settings: Settings) -> Store:

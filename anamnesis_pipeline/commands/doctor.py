@@ -13,7 +13,13 @@ from anamnesis_pipeline.archive_model import DeadLetter
 from anamnesis_pipeline.commands.dagster_state import dagster_state, stuck
 from anamnesis_pipeline.commands.embedding_health import Problem, model_problems, reembed_notes, reembed_problems
 from anamnesis_pipeline.commands.llm_health import llm_problems, llm_text
-from anamnesis_pipeline.commands.status import memory_status, sidecar_status
+from anamnesis_pipeline.commands.status import (
+    DIAGNOSED_WITHIN_S,
+    SAME_STORE,
+    memory_status,
+    other_store,
+    sidecar_status,
+)
 from anamnesis_pipeline.embeddings.models import find_model
 from anamnesis_pipeline.errors import AnamnesisError, ServiceUnreachable, StoreCorrupt
 from anamnesis_pipeline.model import EXCLUDED, FileCursor, Where
@@ -28,7 +34,7 @@ from anamnesis_pipeline.steps.host_clock import read_since
 from anamnesis_pipeline.store.base import Store
 from anamnesis_pipeline.supervisor.log_roots import EXAMPLE_LOGS, retention_advice, survey
 from anamnesis_pipeline.supervisor.up_lock import log_roots_in_use, read_lock
-from anamnesis_pipeline.wiring import effective_settings, open_store
+from anamnesis_pipeline.wiring import effective_settings, impatient, open_store
 from anamnesis_pipeline.wording import counted
 
 MIN_FREE_BYTES = 1_000_000_000
@@ -37,6 +43,7 @@ LINE_BREAK_BYTES = 2
 BEING_EMBEDDED = timedelta(minutes=5)
 """So long after it was read, what has no vectors yet is no problem while `anamnesis up` runs."""
 _START_IT = "start it with: anamnesis up"
+_START_MONGO = "start MongoDB, or let ANAMNESIS_MONGO_URI say where it is; what runs goes on by itself then"
 _RESTORE = (
     "stop `anamnesis up` and put a backup of the home back; without one, move the database away and start again: "
     "logs that still exist are read anew, the archive of others is kept aside as `*.kept-1`"
@@ -60,12 +67,13 @@ def examine(settings: Settings) -> list[Finding]:
         missing = Finding(False, "store", f"{settings.database} does not exist yet", _START_IT)
         return [*_general(settings), missing]
     try:
-        with closing(open_store(settings)) as store:
+        with closing(open_store(impatient(settings, DIAGNOSED_WITHIN_S))) as store:
             return _general(effective_settings(store)) + [check(store) for check in STORE_CHECKS]
     except StoreCorrupt as exc:
         return [*_general(settings), Finding(False, "store", str(exc), _RESTORE)]
     except AnamnesisError as exc:  # a full disk, a busy store: the text says what to do, and the file is sound
-        return [*_general(settings), Finding(False, "store", str(exc), "")]
+        advice = _START_MONGO if settings.store == "mongo" else ""
+        return [*_general(settings), Finding(False, "store", str(exc), advice)]
 
 
 def _general(settings: Settings) -> list[Finding]:
@@ -191,6 +199,8 @@ def model_files(settings: Settings) -> Finding:
 def sidecar(settings: Settings) -> Finding:
     """The sidecar answers and has its store and model."""
     status = sidecar_status(settings)
+    if (other := other_store(settings, status)) is not None:
+        return Finding(False, "sidecar", other, SAME_STORE)
     detail = f"{status['url']}: {'ready' if status['ready'] else '; '.join(status['missing']) or 'not ready'}"
     advice = f"see {settings.logs_dir / 'sidecar.log'}" if status["reachable"] else _START_IT
     return Finding(bool(status["ready"]), "sidecar", detail, advice)

@@ -12,7 +12,7 @@ from anamnesis_pipeline.commands.embedding_health import model_problems, reembed
 from anamnesis_pipeline.commands.local_services import ask_sidecar
 from anamnesis_pipeline.commands.sources import source_state
 from anamnesis_pipeline.dagster_api import dagster_url
-from anamnesis_pipeline.errors import ServiceUnreachable
+from anamnesis_pipeline.errors import RetryLater, ServiceUnreachable
 from anamnesis_pipeline.model import Where
 from anamnesis_pipeline.settings import Settings
 from anamnesis_pipeline.sidecar.crawler_control import CrawlerControl, crawled_out, host_out
@@ -22,20 +22,32 @@ from anamnesis_pipeline.sources.specs import DOCUMENTS
 from anamnesis_pipeline.store.base import Store
 from anamnesis_pipeline.store.ingest_base import log_sources
 from anamnesis_pipeline.supervisor.up_lock import log_roots_in_use, sidecar_in_use
-from anamnesis_pipeline.wiring import effective_settings, open_store
+from anamnesis_pipeline.wiring import effective_settings, impatient, open_store, store_place
 from anamnesis_pipeline.wording import counted, local_time, one_line
+
+DIAGNOSED_WITHIN_S = 5
+"""Who asks what is wrong does not wait until a server is back."""
+SAME_STORE = "put the settings of the store into config.toml of the home, which every process reads; see the README"
 
 
 def gather_status(settings: Settings) -> dict[str, Any]:
-    """Everything, JSON-ready. `memory` is None while nothing has been stored; times are ISO 8601 UTC."""
-    memory = None
+    """Everything, JSON-ready. `memory` is None while nothing has been stored, or when the store cannot be opened, which
+    is its `problem` then; times are ISO 8601 UTC.
+    """
+    memory, problem = None, None
     if settings.has_store:
-        with closing(open_store(settings)) as store:
-            memory = _memory(store, settings)
+        try:
+            with closing(open_store(impatient(settings, DIAGNOSED_WITHIN_S))) as store:
+                memory = _memory(store, settings)
+        except RetryLater as exc:
+            problem = str(exc)
+    sidecar = sidecar_status(settings)
     return {
         "home": str(settings.home),
+        "store": {"place": store_place(settings), "problem": problem},
         "memory": memory,
-        "sidecar": sidecar_status(settings),
+        "sidecar": sidecar,
+        "other_store": other_store(settings, sidecar),
         "dagster": dagster_status(settings),
     }
 
@@ -78,17 +90,32 @@ def memory_status(store: Store) -> dict[str, Any]:
 
 
 def sidecar_status(settings: Settings) -> dict[str, Any]:
-    """Whether it answers and is ready; `missing` says what it lacks."""
+    """Whether it answers and is ready; `missing` says what it lacks, `store` what it searches, None when unknown."""
     url = sidecar_in_use(settings)
     try:
         status, answer = ask_sidecar(settings, "GET", "/ready")
     except ServiceUnreachable as exc:
-        return {"url": url, "reachable": False, "ready": False, "missing": [str(exc)]}
+        return {"url": url, "reachable": False, "ready": False, "missing": [str(exc)], "store": None}
     if status == 401:
         missing = ["the token: set ANAMNESIS_API_TOKEN to the one it runs with"]
     else:
         missing = list(answer.get("missing") or []) if isinstance(answer, dict) else []
-    return {"url": url, "reachable": True, "ready": status == 200, "missing": missing}
+    searched = answer.get("store") if isinstance(answer, dict) else None
+    return {"url": url, "reachable": True, "ready": status == 200, "missing": missing, "store": searched}
+
+
+def other_store(settings: Settings, sidecar: Mapping[str, Any]) -> str | None:
+    """What is wrong when the sidecar searches another store than the one that this command opens. One MongoDB may be
+    called by several names, so of it the database is compared.
+    """
+    own, searched = store_place(settings), sidecar["store"]
+    if searched is None or _without_hosts(searched) == _without_hosts(own):
+        return None
+    return f"the sidecar at {sidecar['url']} searches {searched}, and this command opens {own}"
+
+
+def _without_hosts(place: str) -> str:
+    return place.rpartition("/")[2] if place.startswith("MongoDB ") else place
 
 
 def dagster_status(settings: Settings) -> dict[str, Any]:
@@ -109,8 +136,10 @@ def dagster_status(settings: Settings) -> dict[str, Any]:
 
 def render(status: Mapping[str, Any], zone: tzinfo | None = None) -> str:
     """The same for people. Pure."""
-    lines = [f"Home      {status['home']}", *_memory_lines(status["memory"], zone)]
-    sidecar, dagster = status["sidecar"], status["dagster"]
+    store, sidecar, dagster = status["store"], status["sidecar"], status["dagster"]
+    lines = [f"Home      {status['home']}", f"Store     {store['place']}"]
+    lines += [f"Problem   {store['problem']}"] if store["problem"] else _memory_lines(status["memory"], zone)
+    lines += [f"Problem   {status['other_store']}\n-> {SAME_STORE}"] if status["other_store"] else []
     state = "ready" if sidecar["ready"] else "; ".join(sidecar["missing"]) or "not ready"
     lines.append(f"Sidecar   {sidecar['url']}  {state}")
     if not dagster["reachable"]:

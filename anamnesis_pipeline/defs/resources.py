@@ -23,11 +23,15 @@ from anamnesis_pipeline.store.base import Store
 from anamnesis_pipeline.wiring import (
     configured_cores,
     effective_settings,
+    impatient,
     open_pipeline,
     open_pool_of,
     open_store,
     store_place,
 )
+
+TICK_WAIT_S = 20
+"""Dagster ends a tick of a sensor after 60 s, and shows nothing of why it took so long."""
 
 _kept: dict[str, Store] = {}
 _keeping = threading.Lock()
@@ -42,7 +46,7 @@ def kept_store(settings: Settings) -> Store:
     place = store_place(settings)
     with _keeping:
         if place not in _kept:
-            _kept[place] = open_store(settings)
+            _kept[place] = open_store(impatient(settings, TICK_WAIT_S))
         return _kept[place]
 
 

@@ -307,15 +307,16 @@ class CoverageOut(TypedDict):
 
 
 class ReadyOut(TypedDict):
-    """Everything a search needs is there."""
+    """Everything a search needs is there. `store`: the file or the database that is searched."""
 
     status: Literal["ready"]
     missing: list[str]
     coverage: CoverageOut
+    store: str
 
 
 class Problem(TypedDict):
-    """RFC 9457. `errors` comes with 422, `missing` and `coverage` with 503 of `/ready`."""
+    """RFC 9457. `errors` comes with 422, `missing`, `coverage` and `store` with 503 of `/ready`."""
 
     type: str
     title: str

@@ -14,6 +14,7 @@ from anamnesis_pipeline.sidecar.problems import problem
 from anamnesis_pipeline.sidecar.rendering import json_reply
 from anamnesis_pipeline.sidecar.schemas import CoverageOut, HealthOut, ReadyOut
 from anamnesis_pipeline.sidecar.services import ModelPool, Services, Uses, coverage
+from anamnesis_pipeline.wiring import store_place
 
 router = APIRouter(tags=["service"], responses=PROBLEMS)
 open_router = APIRouter(tags=["service"], responses=PROBLEMS)
@@ -38,10 +39,11 @@ async def health() -> HealthOut:
 def ready(services: Uses) -> Response:
     """200 when store and model are there, else 503 with what is missing. Coverage is never a reason for 503."""
     store_problem, covered = _look_at_store(services)
+    place = store_place(services.settings)
     missing = [text for text in (store_problem, _model_problem(services.pool)) if text]
     if missing:
-        return problem(503, "not ready: " + "; ".join(missing), missing=missing, coverage=covered)
-    return json_reply({"status": "ready", "missing": [], "coverage": covered})
+        return problem(503, "not ready: " + "; ".join(missing), missing=missing, coverage=covered, store=place)
+    return json_reply({"status": "ready", "missing": [], "coverage": covered, "store": place})
 
 
 @router.get(

@@ -10,12 +10,15 @@ from pathlib import Path
 
 import paramiko
 import pytest
+from pydantic import SecretStr
 
 from anamnesis_pipeline.commands import doctor
-from anamnesis_pipeline.commands.status import gather_status, render
+from anamnesis_pipeline.commands import status as status_module
+from anamnesis_pipeline.commands.status import gather_status, other_store, render
 from anamnesis_pipeline.crawler_wiring import built_in, open_crawler
 from anamnesis_pipeline.defs.checks import freshness
 from anamnesis_pipeline.defs.resources import MemoryResource
+from anamnesis_pipeline.errors import StoreBusy
 from anamnesis_pipeline.settings import Settings
 from anamnesis_pipeline.sources.exclusion import Rule, RuleKind
 from anamnesis_pipeline.sources.specs import CLAUDE_DOCUMENTS, DOCUMENTS, SourceSpec
@@ -64,6 +67,35 @@ def said(settings: Settings) -> str:
 
 def notes(settings: Settings) -> SourceSpec:
     return SourceSpec("notes", DOCUMENTS, str(settings.home.parent / "notes"))
+
+
+def test_another_store_of_the_sidecar_is_told_of_and_another_name_of_one_server_is_none(settings: Settings) -> None:
+    own = settings.model_copy(update={"store": "mongo", "mongo_uri": SecretStr("mongodb://u:p@here:27017/?x=y")})
+    sidecar = {"url": "http://127.0.0.1:3010", "store": "MongoDB mongo:27017/anamnesis"}
+    assert other_store(own, sidecar) is None
+    assert other_store(own, sidecar | {"store": None}) is None
+    told = other_store(settings, sidecar)
+    assert told is not None
+    assert "MongoDB mongo:27017/anamnesis" in told
+    assert str(settings.database) in told
+
+
+def test_a_server_that_is_away_is_told_of_at_once_with_all_that_can_be_told(
+    settings: Settings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    waited: list[int] = []
+
+    def away(asked: Settings) -> Store:
+        waited.append(asked.mongo_wait_s)
+        raise StoreBusy("MongoDB gone:27017/anamnesis is not reached")
+
+    monkeypatch.setattr(status_module, "open_store", away)
+    uri = SecretStr("mongodb://gone:27017/")
+    shown = said(settings.model_copy(update={"store": "mongo", "mongo_uri": uri}))
+    assert waited == [status_module.DIAGNOSED_WITHIN_S]
+    assert "Store     MongoDB gone:27017/anamnesis\nProblem   MongoDB gone:27017/anamnesis is not reached" in shown
+    assert "Sidecar   " in shown
+    assert "Dagster   " in shown
 
 
 def test_a_source_has_a_line_with_its_files_and_when_it_was_seen(settings: Settings, store: Store) -> None:

@@ -55,7 +55,9 @@ def test_health_answers_without_store_or_model(tmp_path: Path) -> None:
 
 def test_ready_reports_coverage_and_never_waits_for_it(client: TestClient, services: TestServices, post: Post) -> None:
     post("The zeppelin hangar", episode_id="e")
-    full = client.get("/ready").json()["coverage"]
+    ready = client.get("/ready").json()
+    assert ready["store"] == str(services.settings.database)
+    full = ready["coverage"]
     assert full == {"space": "hashing-1", "model_id": "hashing-64", "embedded": 1, "stored": 1}
     episode = services.store.episodes.get(["e"])["e"]
     passages = [stored.passage for stored in services.store.episodes.passages_of("e")]

@@ -25,17 +25,19 @@ STEPPED_DOWN, WRITE_CONFLICT, DISK_FULL, UNAUTHORIZED = 189, 112, 14031, 13
 DAY_OF_CALLS = "2026-03-01"
 
 
-@pytest.fixture(autouse=True)
-def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Nobody waits for long."""
-    monkeypatch.setattr(client, "SELECTION_TIMEOUT_MS", 1_500)
-    monkeypatch.setattr(client, "SOCKET_TIMEOUT_MS", 1_000)
-
-
 @pytest.fixture
 def server() -> Iterator[LoopbackServer]:
+    """With a store that is made already, for which a busy machine takes its time."""
     with LoopbackServer() as running:
+        open_mongo(running.uri, NAME, wait_s=20).close()
         yield running
+
+
+@pytest.fixture(autouse=True)
+def impatient(server: LoopbackServer, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Once the store is made, nobody waits for long."""
+    monkeypatch.setattr(client, "SELECTION_TIMEOUT_MS", 1_500)
+    monkeypatch.setattr(client, "SOCKET_TIMEOUT_MS", 1_000)
 
 
 @pytest.fixture
