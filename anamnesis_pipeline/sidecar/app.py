@@ -41,6 +41,7 @@ from anamnesis_pipeline.sidecar.mcp_endpoint import McpEndpoint
 from anamnesis_pipeline.sidecar.measuring import keep_measured
 from anamnesis_pipeline.sidecar.nudges import Nudges
 from anamnesis_pipeline.sidecar.observation import Metrics, Observation
+from anamnesis_pipeline.sidecar.pages import routes as pages
 from anamnesis_pipeline.sidecar.security import Security
 from anamnesis_pipeline.sidecar.services import Services
 from anamnesis_pipeline.sources.web import fetch_page
@@ -118,3 +119,4 @@ def _add_routes(app: FastAPI, *, wants_token: bool) -> None:
     app.include_router(upload_routes.router, dependencies=documented)
     app.include_router(episodes_routes.router, dependencies=documented)
     app.include_router(exclusion_routes.router, dependencies=documented)
+    app.include_router(pages.router)

@@ -92,6 +92,22 @@ def field_errors(errors: Iterable[Mapping[str, Any]]) -> list[FieldError]:
     return [{"path": _path(error["loc"]), "message": _message(error)} for error in listed]
 
 
+def sentence_of(exc: RequestValidationError) -> str:
+    """The first field that is wrong, and how many more."""
+    return _sentence(_fields_of(exc))
+
+
+def status_of(exc: AnamnesisError) -> int:
+    """What a request is answered with that ends in this error.
+
+    :raises AnamnesisError: `exc` itself, when it is none that a request can end in.
+    """
+    for kind, status in _STATUS:
+        if isinstance(exc, kind):
+            return status
+    raise exc
+
+
 def install(app: FastAPI) -> None:
     """Make every expected error of `app` a problem; `observation` sees to the others."""
     app.add_exception_handler(HTTPException, _on_http_exception)
@@ -115,13 +131,13 @@ async def _on_invalid_request(request: Request, exc: Exception) -> Response:
         return problem(400, "the body is not JSON")
     if any(error["type"] == "missing" and tuple(error["loc"]) == ("body",) for error in errors):
         return problem(400, "a JSON body is required, with Content-Type: application/json")
-    fields = field_errors({**error, "loc": error["loc"][1:]} for error in errors)
+    fields = _fields_of(exc)
     return problem(422, _sentence(fields), errors=fields)
 
 
 async def _on_our_error(request: Request, exc: Exception) -> Response:
     assert isinstance(exc, AnamnesisError)
-    status = next(status for kind, status in _STATUS if isinstance(exc, kind))
+    status = status_of(exc)
     if isinstance(exc, InvalidEpisode):
         return problem(status, str(exc), errors=[{"path": exc.field, "message": exc.problem}])
     if status == 503:
@@ -141,6 +157,10 @@ def _allowed_methods(request: Request) -> str:
     # Each method is a route of its own, so that the framework's own Allow would name the first one only.
     template = getattr(request.scope.get("route"), "path_format", request.url.path)
     return ", ".join(sorted(method.upper() for method in request.app.openapi()["paths"].get(template, {})))
+
+
+def _fields_of(exc: RequestValidationError) -> list[FieldError]:
+    return field_errors({**error, "loc": error["loc"][1:]} for error in exc.errors())
 
 
 def _sentence(fields: Sequence[FieldError]) -> str:

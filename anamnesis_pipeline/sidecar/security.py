@@ -7,10 +7,12 @@ pages of other sites, the token everyone else.
 import hmac
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
-from urllib.parse import urlsplit
+from urllib.parse import quote, urlsplit
 
 from starlette.datastructures import Headers, MutableHeaders
 from starlette.exceptions import HTTPException
+from starlette.requests import cookie_parser
+from starlette.responses import RedirectResponse, Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from anamnesis_pipeline.settings import Settings
@@ -18,8 +20,11 @@ from anamnesis_pipeline.sidecar.problems import SAFE_HEADERS, problem
 
 LOOPBACK = frozenset({"127.0.0.1", "localhost", "::1"})
 WILDCARDS = frozenset({"0.0.0.0", "::", ""})  # noqa: S104 - names to recognize, not to bind
-OPEN_PATH = "/health"
-"""The one route that wants no token."""
+OPEN_PATHS = frozenset({"/health", "/login"})
+OPEN_FOLDER = "/static/"
+"""What wants no token: whether it is alive, the form that asks for the token, and what that form looks like."""
+PAGES = ("/dashboard", "/chat")
+COOKIE = "anamnesis_session"
 
 MIB = 1024 * 1024
 BODY_LIMIT = MIB
@@ -89,8 +94,16 @@ def _same_place(one: Authority | None, other: Authority | None, default_port: in
     return (one[0], one[1] or default_port) == (other[0], other[1] or default_port)
 
 
+def session_value(token: str) -> str:
+    """What a browser keeps once somebody has typed the token; the token cannot be told from it."""
+    return hmac.new(token.encode(), b"pages of anamnesis", "sha256").hexdigest()
+
+
 def refuse_token(headers: Headers, token: str) -> Refusal | None:
-    """401 without the right bearer token, compared in constant time."""
+    """401 without the right bearer token, or the cookie of somebody who has typed it; compared in constant time."""
+    kept = cookie_parser(headers.get("cookie", "")).get(COOKIE)
+    if kept is not None and hmac.compare_digest(kept.encode("latin-1", "replace"), session_value(token).encode()):
+        return None
     scheme, _, given = headers.get("authorization", "").partition(" ")
     if scheme.lower() != "bearer":
         return Refusal(401, "send Authorization: Bearer <ANAMNESIS_API_TOKEN>", {"WWW-Authenticate": "Bearer"})
@@ -122,22 +135,36 @@ class Security:
 
         async def send_marked(message: Message) -> None:
             if message["type"] == "http.response.start":
-                MutableHeaders(scope=message).update(SAFE_HEADERS)
+                headers = MutableHeaders(scope=message)
+                for name, value in SAFE_HEADERS.items():
+                    headers.setdefault(name, value)
             await send(message)
 
         refusal = self._refusal(scope)
         if refusal:
-            response = problem(refusal.status, refusal.detail, refusal.headers)
-            await response(scope, receive, send_marked)
+            await _answer(refusal, scope)(scope, receive, send_marked)
             return
         await self._app(scope, limited(receive, body_limit(scope["path"])), send_marked)
 
     def _refusal(self, scope: Scope) -> Refusal | None:
         headers = Headers(scope=scope)
         refusal = refuse_host(headers, self._hosts) or refuse_origin(headers)
-        if refusal is None and self._token and scope["path"] != OPEN_PATH:
+        if refusal is None and self._token and not _is_open(scope["path"]):
             refusal = refuse_token(headers, self._token)
         return refusal or _refuse_length(headers, body_limit(scope["path"]))
+
+
+def _is_open(path: str) -> bool:
+    return path in OPEN_PATHS or path.startswith(OPEN_FOLDER)
+
+
+def _answer(refusal: Refusal, scope: Scope) -> Response:
+    """A person who opens a page is led to the form that asks for the token; everybody else is told the problem."""
+    path, headers = scope["path"], Headers(scope=scope)
+    wants_page = scope["method"] == "GET" and path.startswith(PAGES) and "text/html" in headers.get("accept", "")
+    if refusal.status == 401 and wants_page and "hx-request" not in headers:
+        return RedirectResponse(f"/login?next={quote(path)}", 303)
+    return problem(refusal.status, refusal.detail, refusal.headers)
 
 
 def limited(receive: Receive, limit: int) -> Receive:

@@ -1,0 +1,121 @@
+"""Templates to responses. All text that is stored is escaped: nothing but a template's own markup is markup."""
+
+import json
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from functools import cache
+from typing import Any
+
+import jinja2
+from markupsafe import Markup
+from starlette.requests import Request
+from starlette.responses import HTMLResponse, Response
+
+from anamnesis_pipeline.dagster_api import dagster_link
+from anamnesis_pipeline.sidecar.pages import static
+
+POLICY = "; ".join(
+    (
+        "default-src 'none'", "script-src 'self'", "style-src 'self'", "img-src 'self' data:", "font-src 'self'",
+        "connect-src 'self'", "form-action 'self'", "frame-ancestors 'none'", "base-uri 'none'",
+    )
+)  # fmt: skip
+"""Of every page: no script or style but our own files, nothing of another host, never in a frame. Without a referrer
+browsers would call the origin of our own forms `null`, which is refused.
+"""
+HEADERS = {"Content-Security-Policy": POLICY, "Referrer-Policy": "same-origin", "X-Frame-Options": "DENY"}
+
+
+@dataclass(frozen=True, slots=True)
+class Link:
+    """An entry of the navigation."""
+
+    path: str
+    label: str
+    key: str
+    """Typed alone, it goes there."""
+
+
+NAVIGATION = (
+    Link("/dashboard", "Overview", "o"),
+    Link("/dashboard/search", "Search", "s"),
+    Link("/dashboard/episodes", "Episodes", "e"),
+    Link("/dashboard/timeline", "Timeline", "t"),
+    Link("/dashboard/map", "Map", "m"),
+    Link("/dashboard/context", "Context", "x"),
+    Link("/dashboard/sources", "Sources", "r"),
+    Link("/dashboard/logs", "Logs", "l"),
+    Link("/dashboard/embedding", "Embedding", "b"),
+    Link("/dashboard/health", "Health", "h"),
+    Link("/dashboard/events", "Events", "v"),
+    Link("/chat", "Chat", "c"),
+)
+
+
+def page(request: Request, template: str, title: str, *, status: int = 200, **context: Any) -> Response:
+    """A whole page: `template` extends `base.html`."""
+    settings = request.app.state.services.settings
+    shared = {
+        "title": title, "path": request.url.path, "navigation": NAVIGATION, "dagster_link": dagster_link(settings),
+        "has_login": settings.api_token is not None,
+    }  # fmt: skip
+    return HTMLResponse(_environment().get_template(template).render(**shared, **context), status, HEADERS)
+
+
+def fragment(template: str, *, toast: str | None = None, undo: str | None = None, **context: Any) -> Response:
+    """A part of a page, for htmx to put in its place.
+
+    :param toast: what to tell the reader.
+    :param undo: an address; a POST to it takes back what was done, as long as the toast is shown.
+    """
+    headers = dict(HEADERS)
+    if toast is not None:
+        told = {"text": toast, "undo": undo}
+        headers["HX-Trigger"] = json.dumps({"toast": told})  # ASCII only, as a header has to be
+    return HTMLResponse(_environment().get_template(template).render(**context), headers=headers)
+
+
+@cache
+def _environment() -> jinja2.Environment:
+    environment = jinja2.Environment(
+        loader=jinja2.PackageLoader("anamnesis_pipeline.sidecar.pages"),
+        autoescape=True,
+        undefined=jinja2.StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    filters: dict[str, Callable[..., Any]] = {"moment": moment, "count": count, "share": share, "size": size}
+    environment.filters.update(filters)
+    environment.globals["asset"] = static.address
+    return environment
+
+
+def moment(at: datetime | str | None) -> Markup:
+    """A `<time>` that the browser writes in the reader's zone (`app.js`); UTC where it does not."""
+    if not at:
+        return Markup('<span class="muted">never</span>')
+    instant = datetime.fromisoformat(at) if isinstance(at, str) else at
+    utc = instant.astimezone(UTC)
+    return Markup('<time datetime="{}">{}</time>').format(
+        utc.isoformat(timespec="seconds").replace("+00:00", "Z"), f"{utc:%Y-%m-%d %H:%M} UTC"
+    )
+
+
+def count(number: int | float | None) -> str:
+    """12345 -> 12,345; nothing -> a dash."""
+    return "–" if number is None else f"{number:,}"
+
+
+def share(part: float | None) -> str:
+    """0.734 -> 73%; nothing -> a dash."""
+    return "–" if part is None else f"{part:.0%}"
+
+
+def size(octets: float) -> str:
+    """Bytes in the unit that gives few digits."""
+    for unit in ("B", "KiB", "MiB", "GiB"):
+        if octets < 1024:
+            return f"{octets:.0f} {unit}" if octets >= 10 or unit == "B" else f"{octets:.1f} {unit}"
+        octets /= 1024
+    return f"{octets:.1f} TiB"

@@ -1,0 +1,58 @@
+"""The form that asks for the token, where one is set, and the cookie that a browser keeps of it."""
+
+import hmac
+from typing import Annotated
+
+from fastapi import Form, Query
+from starlette.requests import Request
+from starlette.responses import RedirectResponse, Response
+
+from anamnesis_pipeline.sidecar.pages.html import page
+from anamnesis_pipeline.sidecar.pages.routing import page_router
+from anamnesis_pipeline.sidecar.security import COOKIE, PAGES, session_value
+from anamnesis_pipeline.sidecar.services import Uses
+
+router = page_router()
+
+HOME = PAGES[0]
+KEPT_S = 30 * 24 * 3600
+
+
+@router.get("/login")
+def show_form(request: Request, after: Annotated[str, Query(alias="next", max_length=500)] = HOME) -> Response:
+    """The form."""
+    return page(request, "login.html", "Log in", after=_own(after), problem=None)
+
+
+@router.post("/login")
+def log_in(
+    request: Request,
+    services: Uses,
+    token: Annotated[str, Form(max_length=1_000)] = "",
+    after: Annotated[str, Form(max_length=500)] = HOME,
+) -> Response:
+    """With the right token: the cookie, and on to the page that was wanted."""
+    wanted = services.settings.api_token
+    expected = wanted.get_secret_value() if wanted else ""
+    if not hmac.compare_digest(token.strip().encode(), expected.encode()):
+        told = "That is not the token. It is what ANAMNESIS_API_TOKEN says on the machine that runs this."
+        return page(request, "login.html", "Log in", status=401, after=_own(after), problem=told)
+    response = RedirectResponse(_own(after), 303)
+    is_secure = request.url.scheme == "https"
+    response.set_cookie(
+        COOKIE, session_value(expected), max_age=KEPT_S, httponly=True, samesite="strict", secure=is_secure
+    )
+    return response
+
+
+@router.post("/logout")
+def log_out() -> Response:
+    """The browser forgets."""
+    response = RedirectResponse("/login", 303)
+    response.delete_cookie(COOKIE)
+    return response
+
+
+def _own(path: str) -> str:
+    """A path of ours: where somebody lands after the form is not for a link of others to choose."""
+    return path if path.startswith(PAGES) and not path.startswith("//") and "\\" not in path else HOME

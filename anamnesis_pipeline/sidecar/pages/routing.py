@@ -1,0 +1,49 @@
+"""How pages answer when something is wrong: a person reads a page, a script a problem."""
+
+from collections.abc import Callable, Coroutine
+from typing import Any
+
+from fastapi import APIRouter
+from fastapi.exceptions import RequestValidationError
+from fastapi.routing import APIRoute
+from starlette.exceptions import HTTPException
+from starlette.requests import Request
+from starlette.responses import Response
+
+from anamnesis_pipeline.errors import AnamnesisError
+from anamnesis_pipeline.sidecar.pages.html import page
+from anamnesis_pipeline.sidecar.problems import sentence_of, status_of
+
+_TITLES = {404: "Not found", 422: "Not understood", 429: "Too busy", 503: "Not available now"}
+
+
+class PageRoute(APIRoute):
+    """Shows errors as pages to who opened one; what a page's own script asked for gets the problem as it is."""
+
+    def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
+        """FastAPI's own handler, and what becomes of its errors."""
+        answer = super().get_route_handler()
+
+        async def handler(request: Request) -> Response:
+            try:
+                return await answer(request)
+            except (AnamnesisError, HTTPException, RequestValidationError) as exc:
+                if "hx-request" in request.headers or "text/html" not in request.headers.get("accept", ""):
+                    raise
+                status, told = _told(exc)
+            return page(request, "error.html", _TITLES.get(status, "Something is wrong"), status=status, detail=told)
+
+        return handler
+
+
+def page_router() -> APIRouter:
+    """A router for pages; they are no part of the documented interface."""
+    return APIRouter(include_in_schema=False, route_class=PageRoute)
+
+
+def _told(exc: AnamnesisError | HTTPException | RequestValidationError) -> tuple[int, str]:
+    if isinstance(exc, HTTPException):
+        return exc.status_code, "There is no such page." if exc.status_code == 404 else str(exc.detail)
+    if isinstance(exc, RequestValidationError):
+        return 422, sentence_of(exc)
+    return status_of(exc), str(exc)

@@ -1,0 +1,47 @@
+"""The files that pages load: our own scripts and styles, and two libraries of others. All come from this server."""
+
+import hashlib
+from functools import cache
+from importlib.resources import files
+
+from fastapi import APIRouter
+from starlette.exceptions import HTTPException
+from starlette.responses import Response
+
+PREFIX = "/static/"
+_KINDS = {"css": "text/css; charset=utf-8", "js": "text/javascript; charset=utf-8", "svg": "image/svg+xml"}
+_FOREVER = {"Cache-Control": "public, max-age=31536000, immutable"}
+"""An address holds a digest of what it gives."""
+
+router = APIRouter(include_in_schema=False)
+
+
+@cache
+def address(name: str) -> str:
+    """Where a file is served; another one for every content.
+
+    :raises FileNotFoundError: there is no such file.
+    """
+    return f"{PREFIX}{hashlib.sha256(_content(name)).hexdigest()[:12]}/{name}"
+
+
+@router.get(PREFIX + "{digest}/{name:path}")
+async def get_file(digest: str, name: str) -> Response:
+    """A file, to be kept by browsers."""
+    kind = _KINDS.get(name.rpartition(".")[2])
+    if kind is None or name not in _names():
+        raise HTTPException(404)
+    return Response(_content(name), headers={"Content-Type": kind, **_FOREVER})
+
+
+@cache
+def _names() -> frozenset[str]:
+    """What may be asked for, so that no path leads out of the folder."""
+    root = files(__package__) / "static"
+    own = {entry.name for entry in root.iterdir() if entry.is_file()}
+    return frozenset(own | {f"vendor/{entry.name}" for entry in (root / "vendor").iterdir()})
+
+
+@cache
+def _content(name: str) -> bytes:
+    return (files(__package__) / "static" / name).read_bytes()

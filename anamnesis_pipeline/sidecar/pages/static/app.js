@@ -1,0 +1,103 @@
+// What every page does: times in the reader's zone, shortcuts, dialogs, copying, toasts with undo, problems in words.
+"use strict";
+
+const TOAST_MS = 4_000;
+const UNDO_MS = 10_000; // as long as the server keeps what can be taken back
+
+const zone = new Intl.DateTimeFormat(undefined, { dateStyle: "medium", timeStyle: "short" });
+
+function localTimes(root) {
+  for (const element of root.querySelectorAll("time[datetime]:not([title])")) {
+    const at = new Date(element.dateTime);
+    if (Number.isNaN(at.getTime())) continue;
+    element.title = element.textContent;
+    element.textContent = zone.format(at);
+  }
+}
+
+function toast(text, { undo = null, bad = false } = {}) {
+  const shown = document.createElement("div");
+  shown.className = bad ? "toast bad" : "toast";
+  const words = document.createElement("span");
+  words.textContent = text;
+  shown.append(words);
+  if (undo) {
+    const button = document.createElement("button");
+    button.type = "button";
+    button.textContent = "Undo";
+    button.addEventListener("click", async () => {
+      shown.remove();
+      const answer = await fetch(undo, { method: "POST" });
+      if (answer.ok) document.body.dispatchEvent(new CustomEvent("undone"));
+      toast(answer.ok ? "Undone." : await reason(answer), { bad: !answer.ok });
+    });
+    shown.append(button);
+  }
+  document.getElementById("toasts").append(shown);
+  setTimeout(() => shown.remove(), undo ? UNDO_MS : bad ? 2 * TOAST_MS : TOAST_MS);
+}
+
+async function reason(answer) {
+  try {
+    return (await answer.json()).detail;
+  } catch {
+    return `The server answered ${answer.status}.`;
+  }
+}
+
+document.addEventListener("toast", (event) => toast(event.detail.text, event.detail));
+document.addEventListener("htmx:responseError", (event) => {
+  if (event.detail.xhr.status === 401) return location.assign(`/login?next=${encodeURIComponent(location.pathname)}`);
+  let told = `The server answered ${event.detail.xhr.status}.`;
+  try {
+    told = JSON.parse(event.detail.xhr.responseText).detail;
+  } catch { /* no problem in words: the status has to do */ }
+  toast(told, { bad: true });
+});
+document.addEventListener("htmx:sendError", () => toast("The server cannot be reached. Is it running?", { bad: true }));
+document.addEventListener("htmx:load", (event) => localTimes(event.detail.elt));
+
+// Ask before what cannot be undone: hx-confirm uses the browser's own dialog, which keyboards and screen readers know.
+
+document.addEventListener("click", async (event) => {
+  const opener = event.target.closest("[data-open]");
+  if (opener) document.getElementById(opener.dataset.open).showModal();
+  const copier = event.target.closest("[data-copy]");
+  if (copier) {
+    const from = document.querySelector(copier.dataset.copy);
+    try {
+      await navigator.clipboard.writeText(from.value ?? from.textContent);
+      toast("Copied.");
+    } catch {
+      toast("The browser does not let this page copy.", { bad: true });
+    }
+  }
+  if (event.target.closest("[data-theme-toggle]")) {
+    const root = document.documentElement;
+    const dark = root.dataset.theme ? root.dataset.theme === "dark" : matchMedia("(prefers-color-scheme: dark)").matches;
+    root.dataset.theme = dark ? "light" : "dark";
+    localStorage.setItem("theme", root.dataset.theme);
+    document.dispatchEvent(new CustomEvent("themed"));
+  }
+});
+
+function isTyping(element) {
+  return element.matches("input, textarea, select, [contenteditable]");
+}
+
+document.addEventListener("keydown", (event) => {
+  if (event.ctrlKey || event.metaKey || event.altKey) return;
+  if (event.key === "Escape" && isTyping(document.activeElement)) return document.activeElement.blur();
+  if (isTyping(document.activeElement) || document.querySelector("dialog[open]")) return;
+  if (event.key === "?") return document.getElementById("shortcuts").showModal();
+  const field = document.querySelector(`[data-focus-key="${CSS.escape(event.key)}"]`);
+  if (field) {
+    event.preventDefault();
+    field.focus();
+    return field.select();
+  }
+  const link = document.querySelector(`[data-go-key="${CSS.escape(event.key)}"]`);
+  if (link) link.click();
+});
+
+document.addEventListener("DOMContentLoaded", () => localTimes(document));
