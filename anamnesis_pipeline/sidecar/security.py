@@ -163,7 +163,8 @@ def _answer(refusal: Refusal, scope: Scope) -> Response:
     path, headers = scope["path"], Headers(scope=scope)
     wants_page = scope["method"] == "GET" and path.startswith(PAGES) and "text/html" in headers.get("accept", "")
     if refusal.status == 401 and wants_page and "hx-request" not in headers:
-        return RedirectResponse(f"/login?next={quote(path)}", 303)
+        asked = f"{path}?{scope['query_string'].decode('latin-1')}".rstrip("?")
+        return RedirectResponse(f"/login?next={quote(asked)}", 303)
     return problem(refusal.status, refusal.detail, refusal.headers)
 
 

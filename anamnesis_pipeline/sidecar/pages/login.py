@@ -19,8 +19,12 @@ KEPT_S = 30 * 24 * 3600
 
 
 @router.get("/login")
-def show_form(request: Request, after: Annotated[str, Query(alias="next", max_length=500)] = HOME) -> Response:
-    """The form."""
+def show_form(
+    request: Request, services: Uses, after: Annotated[str, Query(alias="next", max_length=500)] = HOME
+) -> Response:
+    """The form; the pages themselves where no token is wanted."""
+    if services.settings.api_token is None:
+        return RedirectResponse(_own(after), 303)
     return page(request, "login.html", "Log in", after=_own(after), problem=None)
 
 
@@ -33,7 +37,9 @@ def log_in(
 ) -> Response:
     """With the right token: the cookie, and on to the page that was wanted."""
     wanted = services.settings.api_token
-    expected = wanted.get_secret_value() if wanted else ""
+    if wanted is None:
+        return RedirectResponse(_own(after), 303)
+    expected = wanted.get_secret_value()
     if not hmac.compare_digest(token.strip().encode(), expected.encode()):
         told = "That is not the token. It is what ANAMNESIS_API_TOKEN says on the machine that runs this."
         return page(request, "login.html", "Log in", status=401, after=_own(after), problem=told)
@@ -55,4 +61,6 @@ def log_out() -> Response:
 
 def _own(path: str) -> str:
     """A path of ours: where somebody lands after the form is not for a link of others to choose."""
-    return path if path.startswith(PAGES) and not path.startswith("//") and "\\" not in path else HOME
+    bare = path.partition("?")[0]
+    is_ours = bare in PAGES or bare.startswith(tuple(f"{each}/" for each in PAGES))
+    return path if is_ours else HOME

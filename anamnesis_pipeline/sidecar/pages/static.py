@@ -27,11 +27,12 @@ def address(name: str) -> str:
 
 @router.get(PREFIX + "{digest}/{name:path}")
 async def get_file(digest: str, name: str) -> Response:
-    """A file, to be kept by browsers."""
+    """A file, to be kept by browsers. A page of another version, which is still open, gets what there is now."""
     kind = _KINDS.get(name.rpartition(".")[2])
     if kind is None or name not in _names():
         raise HTTPException(404)
-    return Response(_content(name), headers={"Content-Type": kind, **_FOREVER})
+    kept = _FOREVER if address(name) == f"{PREFIX}{digest}/{name}" else {}
+    return Response(_content(name), headers={"Content-Type": kind, **kept})
 
 
 @cache

@@ -1,0 +1,79 @@
+import hashlib
+from datetime import UTC, datetime
+from importlib.resources import files
+
+import pytest
+from bs4 import BeautifulSoup
+from starlette.testclient import TestClient
+
+from anamnesis_pipeline.sidecar.pages import html, static
+from anamnesis_pipeline.sidecar.pages.html import NAVIGATION
+
+PAGE = {"Accept": "text/html"}
+VENDORED = {
+    "htmx.min.js": "d6fdc75f204e6bdefa99b69bf1e6d4ac69b8a364f77929f45c13476b4000f717",
+    "uPlot.iife.min.js": "19c8d4c6ad88929a79f4ae49d6f7161566dfd0ba3d15cc495e974f787eb78f1f",
+    "uPlot.min.css": "df630c6a8d6f8eeaff264b50f73ce5b114f646ffd9a0bb74f049b0a00135fa04",
+}
+
+
+@pytest.mark.parametrize("name", VENDORED)
+def test_libraries_of_others_are_as_their_packages_have_them(name: str) -> None:
+    content = (files(static.__package__) / "static" / "vendor" / name).read_bytes()
+    assert hashlib.sha256(content).hexdigest() == VENDORED[name]
+
+
+def test_a_file_is_kept_for_good_and_its_address_tells_its_content(client: TestClient) -> None:
+    reply = client.get(static.address("app.css"))
+    assert reply.headers["content-type"] == "text/css; charset=utf-8"
+    assert reply.headers["cache-control"] == "public, max-age=31536000, immutable"
+    assert hashlib.sha256(reply.content).hexdigest().startswith(static.address("app.css").split("/")[2])
+
+
+def test_an_address_of_another_version_gives_what_there_is_and_is_not_kept(client: TestClient) -> None:
+    reply = client.get("/static/000000000000/app.css")
+    assert (reply.status_code, reply.headers["cache-control"]) == (200, "no-store")
+
+
+@pytest.mark.parametrize(
+    "name", ["../html.py", "..%2fhtml.py", "vendor/../../login.py", "vendor/README.md", "nope.js", ""]
+)
+def test_no_other_file_is_served(client: TestClient, name: str) -> None:
+    assert client.get(f"/static/x/{name}").status_code == 404
+
+
+@pytest.mark.parametrize("link", NAVIGATION, ids=lambda link: link.path)
+def test_every_page_is_there_ours_alone_and_in_its_frame(client: TestClient, link: html.Link) -> None:
+    reply = client.get(link.path, headers=PAGE)
+    assert reply.status_code == 200
+    assert reply.headers["content-security-policy"] == html.POLICY
+    soup = BeautifulSoup(reply.text, "lxml")
+    assert len(soup.find_all("h1")) == 1
+    current = soup.select("nav [aria-current=page]")
+    assert [each["href"] for each in current] == [link.path]
+    for element in soup.select("[src], link[href]"):
+        assert (element.get("src") or element["href"]).startswith("/static/")
+    assert not soup.select("script:not([src]), style, [style]")
+    assert not [name for element in soup.find_all(True) for name in element.attrs if name.startswith(("on", "hx-on"))]
+    keys = [each["data-go-key"] for each in soup.select("[data-go-key]")]
+    assert len(keys) == len(set(keys))
+
+
+def test_an_unknown_page_is_told_as_a_page(client: TestClient) -> None:
+    reply = client.get("/dashboard/nonsense", headers=PAGE)
+    assert reply.status_code == 404
+    assert "There is no such page." in reply.text
+    assert client.get("/dashboard/nonsense").headers["content-type"] == "application/problem+json"
+
+
+def test_a_moment_is_a_time_that_the_browser_writes_in_its_zone() -> None:
+    moment = html.moment(datetime(2026, 3, 1, 12, 30, 5, tzinfo=UTC))
+    assert moment == '<time datetime="2026-03-01T12:30:05Z">2026-03-01 12:30 UTC</time>'
+    assert html.moment("2026-03-01T12:30:05Z") == moment
+    assert "never" in html.moment(None)
+
+
+def test_numbers_are_written_for_people() -> None:
+    assert [html.count(1_234_567), html.count(None)] == ["1,234,567", "–"]
+    assert [html.share(0.734), html.share(None)] == ["73%", "–"]
+    assert [html.size(900), html.size(1536), html.size(5 << 30)] == ["900 B", "1.5 KiB", "5.0 GiB"]
