@@ -12,6 +12,7 @@ from anamnesis_pipeline.dagster_api import EMBED_TAG
 from anamnesis_pipeline.defs.backfills import STARTING_RUNS, embedding_backfills
 from anamnesis_pipeline.defs.embeddings import SOURCES_PER_RUN
 from anamnesis_pipeline.defs.jobs import embed, index
+from anamnesis_pipeline.defs.kept_instance import instance_of
 from anamnesis_pipeline.defs.partitions import SOURCES, SPACES, contiguous_runs, embed_key, new_keys, stretch
 from anamnesis_pipeline.defs.resources import MemoryResource
 from anamnesis_pipeline.defs.run_statuses import UNFINISHED_STATUSES
@@ -43,18 +44,19 @@ URGENT = {"dagster/priority": "10"}
 )
 def embed_sensor(context: dg.SensorEvaluationContext, memory: MemoryResource) -> dg.SensorResult | dg.SkipReason:
     """Begins the space that the settings ask for; requests `embed` for many sources at once, then `index`."""
-    _adopt_backfill(context.instance, memory.store)
+    instance = instance_of(context)
+    _adopt_backfill(instance, memory.store)
     try:
         wanted_space(memory.settings, memory.store)
     except AnamnesisError as exc:
         context.log.warning(str(exc))
-    space_keys = context.instance.get_dynamic_partitions(str(SPACES.name))  # before the spaces: those are stored first
-    source_keys = context.instance.get_dynamic_partitions(str(SOURCES.name))
+    space_keys = instance.get_dynamic_partitions(str(SPACES.name))  # before the spaces: those are stored first
+    source_keys = instance.get_dynamic_partitions(str(SOURCES.name))
     spaces = memory.store.spaces.all()
     added = new_keys(source_keys, (source.key for source in memory.store.ingest.sources()))
     settings, order = memory.settings, [*source_keys, *added]
     tick = _Tick(
-        context.instance, memory.store, datetime.now(UTC), order, settings.switch, settings.embed_run_tags
+        instance, memory.store, datetime.now(UTC), order, settings.switch, settings.embed_run_tags
     )  # fmt: skip
     indexed = _remembered(context.cursor, spaces)
     requests = [request for space in spaces for request in tick.requests(space, indexed)]

@@ -10,6 +10,7 @@ import dagster as dg
 from anamnesis_pipeline import settings as settings_module
 from anamnesis_pipeline.defs.checks import freshness
 from anamnesis_pipeline.defs.jobs import ingest
+from anamnesis_pipeline.defs.kept_instance import instance_of
 from anamnesis_pipeline.defs.partitions import SOURCES, new_keys
 from anamnesis_pipeline.defs.resources import MemoryResource, kept_store
 from anamnesis_pipeline.defs.run_statuses import UNFINISHED_STATUSES
@@ -75,9 +76,9 @@ def crawl_sensor(context: dg.SensorEvaluationContext, memory: MemoryResource) ->
         unfinished.add(RESERVED_SOURCES[0])
     to_summarize = memory.store.ingest.sources_to_summarize(now) - unfinished
     keys = [source.key for source in found.sources]
-    known = context.instance.get_dynamic_partitions(str(SOURCES.name))
+    known = instance_of(context).get_dynamic_partitions(str(SOURCES.name))
     added = new_keys(known, [*RESERVED_SOURCES, *sorted(unfinished), *sorted(to_summarize), *keys])
-    running = _running_sources(context.instance)
+    running = _running_sources(instance_of(context))
     changed = [key for key in found.changed if key not in unfinished]
     summarized_too = sorted(to_summarize - running - set(changed))[:SUMMARIES_PER_TICK]
     wanted = [*sorted(unfinished - running), *_drawn(set(changed) - running), *summarized_too]
@@ -112,11 +113,11 @@ def quick_crawl_sensor(context: dg.SensorEvaluationContext, memory: MemoryResour
     found = look(theirs, datetime.now(UTC), budget_s=QUICK_LOOK_S, next_tick_s=LEAST_INTERVAL_S)
     for problem in found.problems:
         context.log.warning(problem)
-    running = _running_sources(context.instance)
+    running = _running_sources(instance_of(context))
     wanted = _drawn(set(found.changed) - running)
     if not wanted:
         return dg.SkipReason(_why_nothing(len(quick), len(running), found.problems))
-    added = new_keys(context.instance.get_dynamic_partitions(str(SOURCES.name)), wanted)
+    added = new_keys(instance_of(context).get_dynamic_partitions(str(SOURCES.name)), wanted)
     machines = {source.key: source.machine for source in found.sources}
     return dg.SensorResult(
         run_requests=[_ingest_request(key, machines.get(key, "")) for key in wanted],

@@ -1,0 +1,49 @@
+from collections.abc import Iterator
+from pathlib import Path
+
+import dagster as dg
+import pytest
+
+from anamnesis_pipeline.defs.kept_instance import close_kept, instance_of
+
+
+@pytest.fixture(autouse=True)
+def nothing_kept() -> Iterator[None]:
+    close_kept()
+    yield
+    close_kept()
+
+
+def test_ticks_of_one_process_share_an_instance_that_is_opened_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    opened = []
+    real = dg.DagsterInstance.from_ref
+    with dg.DagsterInstance.local_temp(str(tmp_path)) as instance:
+        ref = instance.get_ref()
+        monkeypatch.setattr(dg.DagsterInstance, "from_ref", staticmethod(lambda ref: opened.append(ref) or real(ref)))
+        kept = []
+        for _ in range(2):
+            with dg.build_sensor_context(instance_ref=ref) as context:
+                kept.append(instance_of(context))
+        assert kept[0] is kept[1]
+        assert opened == [ref]
+        instance.add_dynamic_partitions("colours", ["red"])
+        assert list(kept[0].get_dynamic_partitions("colours")) == ["red"]
+
+
+def test_another_deployment_has_its_own(tmp_path: Path) -> None:
+    (tmp_path / "one").mkdir()
+    (tmp_path / "other").mkdir()
+    with (
+        dg.DagsterInstance.local_temp(str(tmp_path / "one")) as one,
+        dg.DagsterInstance.local_temp(str(tmp_path / "other")) as other,
+    ):
+        for instance in (one, other, one):
+            with dg.build_sensor_context(instance_ref=instance.get_ref()) as context:
+                assert instance_of(context).root_directory == instance.root_directory
+
+
+def test_a_tick_without_a_deployment_uses_its_own_instance() -> None:
+    with dg.DagsterInstance.ephemeral() as instance, dg.build_sensor_context(instance=instance) as context:
+        assert instance_of(context) is instance
