@@ -32,13 +32,20 @@ def run(workspace: str) -> None:
 
 def main() -> None:
     """Exit status 0 after SIGTERM or Ctrl-C."""
-    logging.basicConfig(format="%(asctime)s %(message)s")
+    _log_ours()
     setup_interrupt_handlers()
     try:
         with capture_interrupts():
             run(sys.argv[1])
     except KeyboardInterrupt:
         return
+
+
+def _log_ours() -> None:
+    """Dagster's loggers have handlers of their own: one of the root would say everything twice."""
+    handler = logging.StreamHandler()
+    handler.setFormatter(logging.Formatter("%(asctime)s %(message)s"))
+    logging.getLogger("anamnesis").addHandler(handler)
 
 
 if __name__ == "__main__":
