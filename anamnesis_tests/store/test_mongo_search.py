@@ -143,35 +143,20 @@ def test_what_the_index_lacks_has_the_score_that_it_would_have_there(store: Stor
         assert len(scores) == 62
 
 
-def test_an_index_that_is_known_to_hold_the_newest_is_not_asked_again():
-    asked: list[int] = []
-    now = held = 0
-    tail = index_tail.IndexTail(lambda: now)
+def test_a_new_process_reads_nothing_itself_where_nothing_was_written_for_long(
+    store: Store, open_it: Open, monkeypatch: pytest.MonkeyPatch
+):
+    for i in range(60):
+        put(store, f"e{i}", f"the server number {i} slept well" + " and so on" * (i % 7), context="a server's heading")
+    time.sleep(0.3)  # the index has it all
 
-    def holds(seq: int) -> bool:
-        asked.append(seq)
-        return seq <= held
+    def ranked(of: Store) -> list[tuple[str, float]]:
+        return [(hit.episode_id, hit.score) for hit in of.text.matching(["server", "slept", "well"], 20, Where())]
 
-    def behind(newest: int) -> tuple[int, bool]:
-        asked.clear()
-        seen = tail.behind("i", newest, holds)
-        return seen.since, seen.is_whole
-
-    assert behind(50) == (0, True)
-    held = 50
-    assert (behind(50), asked) == ((0, True), [50]), "it shows this one, and may lack one before"
-    assert (behind(50), asked) == ((0, True), [])
-    now = 6
-    assert (behind(50), asked) == ((50, True), [])
-    assert (behind(149), asked) == ((50, True), [149])
-    held = 5_000
-    assert (behind(5_100), asked) == ((50, True), [5_100, 5_000]), "all since may be one transaction"
-    now = 12
-    assert (behind(5_100), asked) == ((5_000, True), [5_100])
-    assert (behind(30_000), asked) == ((20_000, False), [30_000, 29_900, 29_000, 20_000])
-    assert (behind(4_000), asked) == ((3_000, True), [4_000]), "the collection was restored"
-    tail.forget("i")
-    assert (behind(5_000), asked) == ((4_000, True), [5_000])
+    lately = ranked(open_it())
+    monkeypatch.setattr(index_tail, "QUIET_S", 0.2)
+    monkeypatch.setattr(fulltext.MongoTextIndex, "_in_tail", lambda *_: pytest.fail("nothing was to be read"))
+    assert ranked(open_it()) == lately, "and what the index has scored keeps its score where something was"
 
 
 def test_what_an_index_shows_only_in_part_is_found_whole(

@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Iterator
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -61,7 +62,7 @@ def refuse(database: Database, name: str, document: dict[str, Any]) -> bool:
 
 def valid(name: str) -> dict[str, Any]:
     """A document that a collection takes."""
-    examples = {"string": "text", "int": 1, "array": [], "binData": b"data", "double": 1.0}
+    examples = {"string": "text", "int": 1, "array": [], "binData": b"data", "double": 1.0, "date": datetime.now(UTC)}
     fields = validator_of(name)["$jsonSchema"]["properties"]
     kinds = {field: kind["bsonType"] for field, kind in fields.items()}
     return {field: examples[kind if isinstance(kind, str) else kind[0]] for field, kind in kinds.items()}

@@ -64,12 +64,22 @@ class Tables:
         """
         found: Document | None = self._database["counters"].find_one_and_update(
             {"_id": counter},
-            {"$inc": {"next": count}},
+            {"$inc": {"next": count}, "$currentDate": {"at": True}},
             upsert=True,
             return_document=ReturnDocument.AFTER,
             session=self._session,
         )
         return int(found["next"] if found else 0) - count + 1
+
+    def unused_s(self, counter: str) -> float:
+        """Seconds since the last of these numbers was taken, both by the server's clock; 0 where it is not known.
+
+        https://www.mongodb.com/docs/manual/reference/aggregation-variables/ (`$$NOW`),
+        https://www.mongodb.com/docs/manual/reference/operator/aggregation/subtract/ (of dates: milliseconds)
+        """
+        age_ms: Document = {"$subtract": ["$$NOW", "$at"]}
+        rows = self["counters"].aggregate([{"$match": {"_id": counter}}, {"$project": {"_id": 0, "age_ms": age_ms}}])
+        return (rows[0]["age_ms"] or 0) / 1000 if rows else 0.0
 
 
 class Database:

@@ -20,6 +20,7 @@ from anamnesis_pipeline.store.mongo.phrase_counts import PhraseCounts, in_one
 from anamnesis_pipeline.store.mongo.search_definitions import EXACT, STEM
 from anamnesis_pipeline.store.mongo.search_indexes import SearchIndex
 from anamnesis_pipeline.store.mongo.search_refusals import IndexDown, asking
+from anamnesis_pipeline.store.mongo.space_docs import seq_counter
 from anamnesis_pipeline.store.mongo.text_queries import Phrase, Statistics, TextQuery, statistics_of
 
 log = logging.getLogger(__name__)
@@ -116,8 +117,8 @@ class MongoTextIndex:
             tables, lambda name: self._asked(tables, name, search), lambda answer: bool(answer[1])
         )
         scores = {hit["_id"]: ScoredPassage(hit["_id"], hit["episode_id"], hit["score"]) for hit in hits}
-        if not tail.is_empty:  # all of it by one measure, whatever of it the index has by now
-            scores |= {hit.passage_id: hit for hit in self._in_tail(tables, name, search, tail)}
+        if not tail.is_empty:  # what the index scored keeps that: the text of a passage never changes
+            scores = {hit.passage_id: hit for hit in self._in_tail(tables, name, search, tail)} | scores
         return _best(scores.values(), search.k)
 
     def _asked(self, tables: Tables, name: str, search: _Search) -> tuple[Tail, list[Document]]:
@@ -134,7 +135,7 @@ class MongoTextIndex:
             {"$project": {"episode_id": 1, "score": {"$meta": "searchScore"}}},
         ]
         with asking(name):
-            tail = self._tail.behind(name, search.newest, partial(self._holds, tables, name))
+            tail = self._behind(tables, name, search.newest)
             return tail, tables[PASSAGES].search(stages)
 
     def _answer(self, tables: Tables, ask: Callable[[str], T], is_any: Callable[[T], bool]) -> tuple[str, T]:
@@ -157,6 +158,10 @@ class MongoTextIndex:
             raise
         return name, answer
 
+    def _behind(self, tables: Tables, name: str, newest: int) -> Tail:
+        unused_s = partial(tables.unused_s, seq_counter(PASSAGES))
+        return self._tail.behind(name, newest, partial(self._holds, tables, name), unused_s)
+
     def _holds(self, tables: Tables, name: str, seq: int) -> bool:
         with asking(name):
             stages: list[Document] = [
@@ -171,8 +176,8 @@ class MongoTextIndex:
         documents = tables[PASSAGES].find(tail.of(condition(search.where)), ("_id", "episode_id", *fields))
         if not documents:
             return []
-        known = self._counts.of(tables, name, search.query, tail.since) if tail.since else None
-        return self._scored(search.query, documents, known)
+        known = self._counts.of(tables, name, search.query, tail.since)
+        return self._scored(search.query, documents, known if known.passages else None)
 
     def _by_reading(self, tables: Tables, search: _Search, down: IndexDown) -> list[ScoredPassage]:
         fields = ("_id", "episode_id", *search.query.fields)
@@ -217,7 +222,7 @@ class MongoTextIndex:
     def _known_by(self, tables: Tables, name: str, phrases: Sequence[Phrase], newest: int) -> tuple[Tail, set[Phrase]]:
         """What the index lacks, and those of these phrases that it has."""
         with asking(name):
-            tail = self._tail.behind(name, newest, partial(self._holds, tables, name))
+            tail = self._behind(tables, name, newest)
             return tail, self._indexed(tables, name, phrases)
 
     def _indexed(self, tables: Tables, name: str, phrases: Sequence[Phrase]) -> set[Phrase]:

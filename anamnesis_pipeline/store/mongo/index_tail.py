@@ -23,9 +23,13 @@ only the newest are read.
 """
 SETTLED_AFTER_S = 5.0
 """What an index showed so long ago is there whole."""
+QUIET_S = 60.0 + SETTLED_AFTER_S
+"""Where no `seq` was given for so long, an index that shows the newest is whole: a transaction lives for 60 s at most
+(https://www.mongodb.com/docs/manual/reference/parameters/, `transactionLifetimeLimitSeconds`).
+"""
 UNSETTLED = 1_000
 """Changes before the one that was shown that may not be there yet, as long as nothing is known to be whole: more than
-one transaction makes of most kinds, and all that a process which just started reads.
+one transaction makes of most kinds, and all that a process reads which starts while others write.
 """
 WARNED_EVERY_S = 60.0
 
@@ -84,11 +88,14 @@ class IndexTail:
         self._known: dict[str, _Reached] = {}
         self._warned_at = -WARNED_EVERY_S
 
-    def behind(self, index: str, newest: int, holds: Callable[[int], bool]) -> Tail:
+    def behind(
+        self, index: str, newest: int, holds: Callable[[int], bool], unused_s: Callable[[], float] = lambda: 0.0
+    ) -> Tail:
         """What an index may lack.
 
         :param newest: the highest `seq` there was when the search began.
         :param holds: asks the index whether it holds anything of that `seq` or a higher one.
+        :param unused_s: asks for how long no `seq` was given.
         """
         settled, shown = self._reached(index, newest)
         for step in STEPS:
@@ -98,8 +105,9 @@ class IndexTail:
             if reached <= shown:
                 return Tail(_whole(settled, shown), newest)
             if holds(reached):
-                self._learn(index, reached)
-                return Tail(_whole(settled, reached), newest)
+                is_quiet = step == 0 and settled == 0 and unused_s() >= QUIET_S
+                self._learn(index, reached, is_whole=is_quiet)
+                return Tail(reached if is_quiet else _whole(settled, reached), newest)
         self._warn(index, newest)
         return Tail(max(settled, newest - STEPS[-1]), newest, is_whole=False)
 
@@ -119,9 +127,13 @@ class IndexTail:
                 known = self._known[index] = _Reached()
             return known.settled, known.last_shown()
 
-    def _learn(self, index: str, reached: int) -> None:
+    def _learn(self, index: str, reached: int, *, is_whole: bool) -> None:
         with self._lock:
-            self._known.setdefault(index, _Reached()).show(self._clock(), reached)
+            known = self._known.setdefault(index, _Reached())
+            if is_whole:
+                known.settled = max(known.settled, reached)
+            else:
+                known.show(self._clock(), reached)
 
     def _warn(self, index: str, newest: int) -> None:
         with self._lock:

@@ -43,7 +43,7 @@ class PhraseCounts:
     def of(self, tables: Tables, index: str, query: TextQuery, since: int) -> Statistics:
         """What a query's phrases are to be scored with, so that it compares with the index's own scores.
 
-        :param since: the index has what has no higher `seq`.
+        :param since: the index has what has no higher `seq`; 0: nobody knows what of it.
         :raises IndexDown: the index does not answer.
         """
         with self._lock:
@@ -62,7 +62,7 @@ class PhraseCounts:
         return Statistics(kept.passages, kept.mean, {key: kept.having.get(key, 0) for key in wanted})
 
     def _mean(self, tables: Tables, fields: Sequence[str], since: int) -> dict[str, float]:
-        indexed = {"seq": {"$lte": since}}
+        indexed = {"seq": {"$lte": since}} if since else {}
         sample = tables["passages"].find(indexed, ("_id", *fields), order=[("seq", -1)], limit=SAMPLED)
         return mean_lengths(fields, self._terms.of(sample, fields))
 

@@ -18,6 +18,7 @@ _KINDS: dict[str, dict[str, Any]] = {
     "flag": {"bsonType": _WHOLE, "minimum": 0, "maximum": 1},
     "real": {"bsonType": [*_WHOLE, "double"]},
     "real_or_none": {"bsonType": [*_WHOLE, "double", "null"]},
+    "date": {"bsonType": "date"},
     "data": {"bsonType": "binData"},
     "data_or_none": {"bsonType": ["binData", "null"]},
 }
@@ -109,7 +110,7 @@ _SHAPES: dict[str, Shape] = {
     "events": {"text": "at kind episode_id project", "number": "number process episodes"},
     # this backend's own
     "store_secret": {"data": "secret"},
-    "counters": {"text": "_id", "number": "next"},
+    "counters": {"text": "_id", "number": "next", "date": "at?"},
     "writer": {"text": "_id", "number": "turn"},
     "store": {"text": "_id", "number": "version"},
 }  # fmt: skip

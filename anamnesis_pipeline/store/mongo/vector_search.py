@@ -19,6 +19,7 @@ from anamnesis_pipeline.store.mongo.index_tail import IndexTail, Tail, newest_se
 from anamnesis_pipeline.store.mongo.live_rows import live_rows
 from anamnesis_pipeline.store.mongo.search_indexes import SearchIndex
 from anamnesis_pipeline.store.mongo.search_refusals import IndexDown, asking
+from anamnesis_pipeline.store.mongo.space_docs import seq_counter
 from anamnesis_pipeline.store.mongo.vector_docs import pack, unpack
 
 Vectors = NDArray[np.float32]
@@ -107,7 +108,8 @@ class VectorSearch:
     def _behind(self, tables: Tables, name: str, question: Question, newest: int) -> Tail:
         tail = self._tails.setdefault(question.variant, IndexTail())
         try:
-            return tail.behind(name, newest, partial(self._has, tables, name, question))
+            unused_s = partial(tables.unused_s, seq_counter(question.collection))
+            return tail.behind(name, newest, partial(self._has, tables, name, question), unused_s)
         except IndexDown:
             self._index.forget(name)
             tail.forget(name)
