@@ -48,6 +48,12 @@ class LlmSettings(BaseSettings):
     openai_api_key: SecretStr | None = Field(None, description="Its key, if it wants one")
     anthropic_api_key: SecretStr | None = Field(None, description="Key of the Claude API; else `ANTHROPIC_API_KEY`")
     anthropic_url: str = Field("", description="Base URL of the Claude API, where it is not Anthropic's own")
+    embedding_api_key: SecretStr | None = Field(
+        None,
+        description="Key of the service whose embedding model it is; else `VOYAGE_API_KEY`, `OPENAI_API_KEY`, "
+        "`GEMINI_API_KEY`",
+    )
+    embedding_api_url: str = Field("", description="Base URL of that service, where it is not its own")
     llm_requests_per_minute: int = Field(50, ge=1, le=10_000, description="Most LLM calls a minute")
     llm_daily_tokens: int | None = Field(None, ge=0, description="Most LLM tokens a day (UTC), in and out together")
     llm_daily_dollars: float | None = Field(

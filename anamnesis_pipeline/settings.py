@@ -26,7 +26,8 @@ MINILM = "all-MiniLM-L6-v2"
 NOT_STORABLE = frozenset(
     {
         "home", "secrets_dir", "port", "dagster_port", "dagster_url", "dagster_link", "code_port", "bind",
-        "api_token", "allowed_hosts", "lock_env", "openai_api_key", "anthropic_api_key", "store", "mongo_uri",
+        "api_token", "allowed_hosts", "lock_env", "openai_api_key", "anthropic_api_key", "embedding_api_key",
+        "embedding_api_url", "store", "mongo_uri",
         "mongo_database", "mongo_quantization", "mongo_wait_s", "embed_run_tags",
     }
 )  # fmt: skip
@@ -96,7 +97,9 @@ class Settings(LlmSettings):
         (), description="Host names, beside loopback, that requests may name, separated by `,`"
     )
     model: str = Field(
-        MINILM, min_length=1, description="Embedding model: `all-MiniLM-L6-v2`, or any sentence-transformers id or path"
+        MINILM,
+        min_length=1,
+        description="Embedding model: `all-MiniLM-L6-v2`, any sentence-transformers id or path, or one of a service",
     )
     precision: Literal["auto", "bf16", "fp32"] = Field(
         "auto", description="Arithmetic of the model; `auto` takes bf16 where the processor or a GPU has it"

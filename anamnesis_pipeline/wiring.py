@@ -7,9 +7,11 @@ from typing import TYPE_CHECKING, Any
 from zoneinfo import ZoneInfo
 
 from anamnesis_pipeline import settings as settings_module
+from anamnesis_pipeline.api_wiring import api_refusal, open_api_pool
 from anamnesis_pipeline.crawler_wiring import open_document_rules, open_hosts, open_labels, open_private_sources
 from anamnesis_pipeline.dagster_api import DagsterApi, open_dagster
-from anamnesis_pipeline.embeddings.base import Embedded, Role
+from anamnesis_pipeline.embeddings.api_models import api_model
+from anamnesis_pipeline.embeddings.base import Embedded, EmbeddingPool, Role
 from anamnesis_pipeline.embeddings.cores import Priority, available_cores, cores_for
 from anamnesis_pipeline.embeddings.models import ModelFiles, choose_precision, find_model
 from anamnesis_pipeline.embeddings.pieces import PieceCounter, minilm_pieces
@@ -134,14 +136,24 @@ def wanted_space(settings: Settings, store: Store) -> Space:
     files = model_files(settings, settings.model)
     if store.settings.get(WANTED_MODEL) != stored:
         return wanted_space(effective_settings(store), store)
-    return ensure_space(store, files, choose_precision(settings.precision, settings.device))
+    return ensure_space(store, files, wanted_precision(settings, files))
+
+
+def wanted_precision(settings: Settings, files: ModelFiles) -> str:
+    """What a model is to compute in; a service does as it likes, and its vectors are taken as they are."""
+    return "fp32" if api_model(files.model_id) else choose_precision(settings.precision, settings.device)
 
 
 def model_files(settings: Settings, model_id: str) -> ModelFiles:
-    """The files of a model, for new spaces as the settings want them.
+    """The files of a model, for new spaces as the settings want them; what stands for them where a service has it.
 
     :raises UnknownModel: no such model.
+    :raises BadSetting: it is a service's, and may not be asked.
     """
+    if known := api_model(model_id):
+        if refusal := api_refusal(settings, known):
+            raise refusal
+        return known.files()
     files = find_model(model_id, local_only=settings.local_only)
     return files if settings.token_vectors else replace(files, token_dims=0)
 
@@ -180,10 +192,12 @@ def open_pool(
     return PinnedPool(model, configured_cores(settings), queue_max=settings.embed_queue_max, priority=priority)
 
 
-def open_pool_of(store: Store, space: Space, *, priority: Priority) -> PinnedPool:
+def open_pool_of(store: Store, space: Space, *, priority: Priority) -> EmbeddingPool:
     """A pool for a space of this store, as the settings are now. It goes on in the arithmetic of the space's vectors
     where the settings leave that open; a space without vectors is told its own. Raises as `open_pool` does.
     """
+    if known := api_model(space.model_id):
+        return open_api_pool(store, space, known, lambda: effective_settings(store))
 
     def note_precision(model: LoadedModel) -> None:
         store.spaces.record_precision(space.key, model.precision, model.fidelity)
@@ -282,7 +296,7 @@ def _as_it_is(store: Store, settings: Settings, name: str) -> Any:
 def _open_models(store: Store) -> SpaceModels:
     """The models of the active space and of the next one, for queries."""
 
-    def open_for_queries(space: Space) -> PinnedPool:
+    def open_for_queries(space: Space) -> EmbeddingPool:
         return open_pool_of(store, space, priority=Priority.QUERY)
 
     return SpaceModels(

@@ -8,14 +8,14 @@ from typing import Any
 
 from anamnesis_pipeline import settings as settings_file
 from anamnesis_pipeline.embeddings.cores import available_cores, cores_for
-from anamnesis_pipeline.embeddings.models import find_model, named
+from anamnesis_pipeline.embeddings.models import named
 from anamnesis_pipeline.errors import BadSetting
 from anamnesis_pipeline.settings import Origin, Settings
 from anamnesis_pipeline.sidecar.jsonl_control import OF_THE_LLM
 from anamnesis_pipeline.steps.llm_breaker import close_breakers
 from anamnesis_pipeline.steps.llm_choice import doubtful_private
 from anamnesis_pipeline.summaries.endpoints import check_url, with_scheme
-from anamnesis_pipeline.wiring import CONFIG_PREFIX, configured_cores, open_store, stored_settings
+from anamnesis_pipeline.wiring import CONFIG_PREFIX, configured_cores, model_files, open_store, stored_settings
 
 
 def setting_rows(settings: Settings) -> list[Origin]:
@@ -35,7 +35,7 @@ def store_setting(settings: Settings, name: str, text: str) -> list[str]:
     """
     value = settings_file.check_storable(name, text)
     if name == "model":
-        value = find_model(named(value), local_only=settings.local_only).model_id
+        value = model_files(settings, named(value)).model_id
     if name.endswith(("_url", "_urls")) and value:
         for url in map(with_scheme, value) if name == "ollama_urls" else [value]:
             check_url(name, url)

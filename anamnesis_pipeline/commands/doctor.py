@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
+from anamnesis_pipeline.api_wiring import api_refusal
 from anamnesis_pipeline.archive_model import DeadLetter
 from anamnesis_pipeline.commands.dagster_state import dagster_state, stuck
 from anamnesis_pipeline.commands.embedding_health import Problem, model_problems, reembed_notes, reembed_problems
@@ -20,6 +21,7 @@ from anamnesis_pipeline.commands.status import (
     other_store,
     sidecar_status,
 )
+from anamnesis_pipeline.embeddings.api_models import api_model
 from anamnesis_pipeline.embeddings.models import find_model
 from anamnesis_pipeline.errors import AnamnesisError, ServiceUnreachable, StoreCorrupt
 from anamnesis_pipeline.model import EXCLUDED, FileCursor, Where
@@ -188,7 +190,11 @@ def retention(_settings: Settings) -> Finding:
 
 
 def model_files(settings: Settings) -> Finding:
-    """The embedding model is on this disk and complete."""
+    """The embedding model is on this disk and complete, or a service's that may be asked."""
+    if known := api_model(settings.model):
+        refusal = api_refusal(settings, known)
+        said = f"{known.model_id} ({known.dim} dimensions) of {known.service}: every text is sent there"
+        return Finding(refusal is None, "model", said if refusal is None else str(refusal))
     try:
         files = find_model(settings.model, local_only=True)
     except AnamnesisError as exc:

@@ -5,7 +5,10 @@ from datetime import datetime, tzinfo
 from typing import Any
 
 from anamnesis_pipeline.commands.embedding_calls import Answer, ask
+from anamnesis_pipeline.embeddings.api_models import api_model
 from anamnesis_pipeline.embeddings.models import named
+from anamnesis_pipeline.embeddings.passages import TOTAL_PIECES
+from anamnesis_pipeline.model import Variant
 from anamnesis_pipeline.settings import Settings
 from anamnesis_pipeline.supervisor.progress import duration
 from anamnesis_pipeline.wording import counted
@@ -29,7 +32,18 @@ def count(settings: Settings, model_id: str | None) -> str:
     wanted = (named(model_id) if model_id else None) or config["model_id"] or config["model"]
     lacking = [space["stored"] - space["embedded"] for space in config["spaces"] if space["model_id"] == wanted]
     anew = not lacking or wanted == config["model_id"]
-    return f"{counted(stored if anew else lacking[-1], 'passage')} would be embedded with {wanted}."
+    passages = stored if anew else lacking[-1]
+    return f"{counted(passages, 'passage')} would be embedded with {wanted}{_cost(passages, wanted)}."
+
+
+def _cost(passages: int, model_id: str) -> str:
+    """What a service would get and charge at most; nothing for a model that runs here."""
+    known = api_model(model_id)
+    if known is None:
+        return ""
+    tokens = passages * len(Variant) * TOTAL_PIECES
+    dollars = tokens * known.dollars / 1e6
+    return f": they are sent to {known.service}, at most {counted(tokens, 'token')}, some ${dollars:,.2f}"
 
 
 def pause(settings: Settings) -> Answer:

@@ -13,7 +13,7 @@ from anamnesis_pipeline.defs.backfills import BACKFILL_TAG
 from anamnesis_pipeline.defs.canceled import end_as_canceled
 from anamnesis_pipeline.defs.partitions import SPACE_BY_SOURCE, split_embed_key
 from anamnesis_pipeline.defs.resources import EmbeddingPoolResource, MemoryResource, follow_cores
-from anamnesis_pipeline.embeddings.pinned_pool import PinnedPool
+from anamnesis_pipeline.embeddings.base import EmbeddingPool
 from anamnesis_pipeline.errors import AnamnesisError, SpaceConflict, SpaceNotFound
 from anamnesis_pipeline.model import Space
 from anamnesis_pipeline.steps.embeddings import EmbedReport, embed_sources
@@ -186,7 +186,7 @@ def _about(run: _Run, report: EmbedReport) -> dict[str, Any]:
     return about
 
 
-def _about_pool(pool: PinnedPool) -> dict[str, Any]:
+def _about_pool(pool: EmbeddingPool) -> dict[str, Any]:
     return {"cores": ", ".join(map(str, pool.cores)), "workers": pool.workers, "device": pool.device}
 
 

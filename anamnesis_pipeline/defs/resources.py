@@ -11,8 +11,8 @@ import dagster as dg
 
 from anamnesis_pipeline import settings as settings_module
 from anamnesis_pipeline.crawler_wiring import open_crawler
+from anamnesis_pipeline.embeddings.base import EmbeddingPool
 from anamnesis_pipeline.embeddings.cores import Priority
-from anamnesis_pipeline.embeddings.pinned_pool import PinnedPool
 from anamnesis_pipeline.errors import BadSetting
 from anamnesis_pipeline.model import Source, Space
 from anamnesis_pipeline.settings import Settings
@@ -106,7 +106,7 @@ class MemoryResource(dg.ConfigurableResource[Any]):
 class EmbeddingPoolResource(dg.ConfigurableResource[Any]):
     """The CPU-pinned embedding pool. The model is loaded once per run, when the first passage needs it."""
 
-    def open(self, memory: MemoryResource, space: Space) -> "closing[PinnedPool]":
+    def open(self, memory: MemoryResource, space: Space) -> "closing[EmbeddingPool]":
         """A loaded pool for a space's model; close it with `with`. The active space's goes before any other's.
 
         A failure is noted for the sensor, which then waits before it tries again.
@@ -119,7 +119,7 @@ class EmbeddingPoolResource(dg.ConfigurableResource[Any]):
         return closing(pool)
 
 
-def follow_cores(pool: PinnedPool, settings: Settings, warn: Callable[[str], None]) -> None:
+def follow_cores(pool: EmbeddingPool, settings: Settings, warn: Callable[[str], None]) -> None:
     """Move a pool to the cores that are set now, if they changed."""
     try:
         cores = configured_cores(settings)

@@ -63,3 +63,46 @@ class Embedder(Protocol):
         """The same vectors, and token vectors from the same pass. The model's prefix and special pieces have none; of
         a text longer than the window those of all its windows follow each other. Raises as `embed` does.
         """
+
+
+class EmbeddingPool(Embedder, Protocol):
+    """An Embedder that has to be loaded, works with what this machine or a service has, and is closed in the end."""
+
+    @property
+    def device(self) -> str:
+        """Where the model computes: `cpu`, `cuda`, or `service`."""
+
+    @property
+    def precision(self) -> str | None:
+        """The arithmetic that it computes in; None before it is loaded."""
+
+    @property
+    def ready(self) -> bool:
+        """Whether it is loaded."""
+
+    @property
+    def depth(self) -> int:
+        """Pieces of work that wait."""
+
+    @property
+    def cores(self) -> tuple[int, ...]:
+        """The cores in use; a service uses none."""
+
+    @property
+    def workers(self) -> int:
+        """Threads that embed."""
+
+    def load(self) -> None:
+        """Be ready; harmless when it is.
+
+        :raises AnamnesisError: why it cannot be.
+        """
+
+    def use_cores(self, cores: Sequence[int]) -> None:
+        """Work on other cores from now on.
+
+        :raises BadSetting: this process may not use one of them.
+        """
+
+    def close(self) -> None:
+        """Finish the work that waits and let go of the model; calling twice is harmless."""

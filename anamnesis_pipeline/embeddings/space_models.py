@@ -7,8 +7,7 @@ import threading
 import time
 from collections.abc import Callable, Sequence
 
-from anamnesis_pipeline.embeddings.base import Embedded, QueryVectors, Role, query_vectors
-from anamnesis_pipeline.embeddings.pinned_pool import PinnedPool
+from anamnesis_pipeline.embeddings.base import Embedded, EmbeddingPool, QueryVectors, Role, query_vectors
 from anamnesis_pipeline.errors import AnamnesisError, ModelLoading, UnknownModel
 from anamnesis_pipeline.model import Space
 
@@ -30,7 +29,7 @@ log = logging.getLogger(__name__)
 class _SpaceModel:
     """One space's model, on its way into memory or there. Finding its files may take a download."""
 
-    def __init__(self, space: Space, open_pool: Callable[[Space], PinnedPool], first_retry_s: float) -> None:
+    def __init__(self, space: Space, open_pool: Callable[[Space], EmbeddingPool], first_retry_s: float) -> None:
         self.space = space
         self.failure: str | None = None
         """Why the last attempt failed, in short; None during the first, and once the model is there."""
@@ -38,7 +37,7 @@ class _SpaceModel:
         self._open_pool = open_pool
         self._first_retry_s = first_retry_s
         self._lock = threading.Lock()
-        self._pool: PinnedPool | None = None
+        self._pool: EmbeddingPool | None = None
         self._closed = threading.Event()
 
     def load_in_background(self) -> None:
@@ -52,7 +51,7 @@ class _SpaceModel:
 
     def _loaded(self) -> bool:
         """One attempt. A pool is kept only with its model in it, so that the next attempt begins anew."""
-        pool: PinnedPool | None = None
+        pool: EmbeddingPool | None = None
         try:
             pool = self._open_pool(self.space)
             pool.load()
@@ -75,7 +74,7 @@ class _SpaceModel:
         self._logged, self.failure = problem, _in_short(problem)
 
     @property
-    def pool(self) -> PinnedPool | None:
+    def pool(self) -> EmbeddingPool | None:
         """With its model in memory; None until then."""
         return self._pool
 
@@ -114,7 +113,7 @@ class SpaceModels:
 
     def __init__(
         self,
-        open_pool: Callable[[Space], PinnedPool],
+        open_pool: Callable[[Space], EmbeddingPool],
         active: Callable[[], Space | None],
         *,
         prepare: Callable[[], object] = lambda: None,
@@ -180,7 +179,7 @@ class SpaceModels:
         return self._answering.space.model_id if self._answering is not None else ""
 
     @property
-    def pool(self) -> PinnedPool | None:
+    def pool(self) -> EmbeddingPool | None:
         """Of the model that answers; None until it is in memory."""
         return self._answering.pool if self._answering is not None else None
 

@@ -28,7 +28,14 @@ from anamnesis_pipeline.sidecar.services import Backfills, ModelPool
 from anamnesis_pipeline.steps import reembed, spaces
 from anamnesis_pipeline.steps.reembed_state import stopped_backfill
 from anamnesis_pipeline.store.base import Store
-from anamnesis_pipeline.wiring import CONFIG_PREFIX, configured_cores, effective_settings, model_files, stored_settings
+from anamnesis_pipeline.wiring import (
+    CONFIG_PREFIX,
+    configured_cores,
+    effective_settings,
+    model_files,
+    stored_settings,
+    wanted_precision,
+)
 
 _ORIGINS = ("model", "embed_cpu_pct", "embed_cores")
 
@@ -54,7 +61,8 @@ class EmbeddingControl:
         :raises UnknownModel: no such model; the text names the choices.
         """
         settings = effective_settings(self._store)
-        return spaces.add_model(self._store, _files(settings, model_id), _precision(settings))
+        files = _files(settings, model_id)
+        return spaces.add_model(self._store, files, wanted_precision(settings, files))
 
     def use_model(self, model_id: str) -> StartedOut:
         """Let a model answer searches, as soon as everything is embedded with it; kept over restarts.
@@ -68,7 +76,7 @@ class EmbeddingControl:
         """
         settings = self._unless_locked({"model": model_id})
         files = _files(settings, model_id)
-        started = reembed.use(self._store, files, _precision(settings), self._launch())
+        started = reembed.use(self._store, files, wanted_precision(settings, files), self._launch())
         return self._started(started)
 
     def use_space(self, key: str) -> StartedOut:
@@ -81,7 +89,8 @@ class EmbeddingControl:
         settings = self._unless_locked({"model": space.model_id})
         if space.status != "active" and not spaces.is_of_model(space, _files(settings, space.model_id)):
             raise UnknownModel(f"the files of {space.model_id} are not those that made {key}; put the former ones back")
-        return self._started(reembed.use(self._store, key, _precision(settings), self._launch()))
+        precision = choose_precision(settings.precision, settings.device)
+        return self._started(reembed.use(self._store, key, precision, self._launch()))
 
     def start_reembed(self, model_id: str | None) -> StartedOut:
         """Embed with a model, or everything anew with the active one (which makes a new generation).
@@ -95,7 +104,7 @@ class EmbeddingControl:
         if not spaces.is_of_model(active, files):
             return self.use_model(files.model_id)
         settings = self._unless_locked({"model": active.model_id})
-        started = reembed.reembed_active(self._store, files, _precision(settings), self._launch())
+        started = reembed.reembed_active(self._store, files, wanted_precision(settings, files), self._launch())
         return self._started(started)
 
     def drop(self, key: str) -> None:
@@ -343,10 +352,6 @@ def _cores(settings: Settings) -> tuple[list[int], str | None]:
         return configured_cores(settings), None
     except BadSetting as exc:
         return [], str(exc)
-
-
-def _precision(settings: Settings) -> str:
-    return choose_precision(settings.precision, settings.device)
 
 
 def _text(moment: datetime | None) -> str | None:

@@ -7,8 +7,7 @@ from fastapi import Depends
 from starlette.requests import Request
 
 from anamnesis_pipeline.dagster_api import BackfillState, EmbeddingBackfill, IngestRuns
-from anamnesis_pipeline.embeddings.base import QueryVectors
-from anamnesis_pipeline.embeddings.pinned_pool import PinnedPool
+from anamnesis_pipeline.embeddings.base import EmbeddingPool, QueryVectors
 from anamnesis_pipeline.model import Space
 from anamnesis_pipeline.search.engine import Engine
 from anamnesis_pipeline.settings import Settings
@@ -37,7 +36,7 @@ class ModelPool(Protocol):
         """Its name."""
 
     @property
-    def pool(self) -> PinnedPool | None:
+    def pool(self) -> EmbeddingPool | None:
         """What embeds; None until the model is in memory."""
 
     @property

@@ -23,6 +23,8 @@ STOPPED = "reembed.stopped"
 """The backfill of the re-embed that was given up last: what Dagster still runs of it ends, and starts none."""
 RATE = "reembed.rate."
 FAILURE = "reembed.failure."
+ANSWERS = "embedding.answers."
+"""Space of a service's model -> its answer to a fixed text when the space was begun."""
 """These two are written by the runs that embed, with the space's key behind them."""
 
 RATE_COUNTS = 2.0
@@ -139,6 +141,7 @@ def forget_space(store: Store, space: str) -> None:
     store.settings.set(RATE + space, None)
     store.settings.set(FAILURE + space, None)
     store.settings.set(LEVEL + space, None)
+    store.settings.set(ANSWERS + space, None)
     job = job_of(store)
     if job is not None and job.space == space:
         store.settings.set(JOB, None)

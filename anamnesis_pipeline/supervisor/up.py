@@ -14,6 +14,7 @@ from rich.text import Text
 
 from anamnesis_pipeline.crawler_wiring import configured_specs
 from anamnesis_pipeline.dagster_api import LOOPBACK, dagster_url
+from anamnesis_pipeline.embeddings.api_models import api_model
 from anamnesis_pipeline.embeddings.models import find_model
 from anamnesis_pipeline.errors import AlreadyRunning, GiveUp, UnknownModel
 from anamnesis_pipeline.settings import Settings, claude_projects_dir, reachable_host, sidecar_url
@@ -69,6 +70,8 @@ def run_up(settings: Settings, console: Console, on_ready: Callable[[], None] = 
 
 def _mention_absent_model(settings: Settings, say: Callable[[str], None]) -> None:
     """Say so when the model is not on this disk: it may be downloaded now, or its name may be wrong."""
+    if api_model(settings.model):
+        return
     try:
         find_model(settings.model, local_only=True)
     except UnknownModel:

@@ -1,0 +1,223 @@
+"""A model of a service in the place of one that runs here: what it is sent, what it costs, when it is left alone.
+
+Off unless somebody names such a model, gives it a key and sets a budget. It and private projects exclude each other:
+all that is to be found by meaning is sent.
+"""
+
+import threading
+import uuid
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from functools import partial
+
+import numpy as np
+from numpy.typing import NDArray
+from tenacity import Retrying, retry_if_exception_type, stop_after_attempt, wait_random_exponential
+
+from anamnesis_pipeline.embeddings.api_models import ApiModel
+from anamnesis_pipeline.embeddings.base import Embedded, Role
+from anamnesis_pipeline.errors import (
+    DimensionMismatch,
+    EmbeddingQueueFull,
+    InvalidVectors,
+    LlmAnswerInvalid,
+    LlmBusy,
+    LlmPromptRefused,
+    LlmRefused,
+    LlmUnavailable,
+    ModelLoading,
+    RetryLater,
+)
+from anamnesis_pipeline.steps.embedding_api import EmbeddingApi
+from anamnesis_pipeline.steps.llm_breaker import Breaker
+from anamnesis_pipeline.steps.reembed_state import ANSWERS
+from anamnesis_pipeline.store.base import Store
+from anamnesis_pipeline.summary_model import LlmBudget, LlmUse
+
+SAMPLE = "The meeting about the harbour crane was moved to Thursday, since the wind is too strong before."
+SAME_FROM = 0.99
+"""Cosine of two answers to the same text from which on it is taken for the same model."""
+AT_ONCE = 4
+TEXTS_PER_CALL = 64
+BYTES_PER_CALL = 100_000
+"""Every service takes more; what is lost with a call that fails stays little."""
+ATTEMPTS = {"query": 1, "passage": 4}
+LONGEST_WAIT_S = 30.0
+
+
+@dataclass(frozen=True, slots=True)
+class Terms:
+    """What counts now. `refusal`: why nothing may be sent."""
+
+    budget: LlmBudget
+    refusal: Exception | None = None
+
+
+class ApiPool:
+    """See `EmbeddingPool`. Each call is booked before it is made, in the budget of LLM calls."""
+
+    device = "service"
+    precision = "fp32"
+    fidelity = None
+    cores: tuple[int, ...] = ()
+    workers = AT_ONCE
+
+    def __init__(
+        self, store: Store, space_key: str, model: ApiModel, api: EmbeddingApi, terms: Callable[[], Terms],
+        queue_max: int = 64,
+    ) -> None:  # fmt: skip
+        """:param terms: read before each call, so that a project that becomes private counts at once.
+        :param queue_max: calls that may wait; one more raises EmbeddingQueueFull.
+        """
+        self._store, self._space_key, self._model, self._api, self._terms = store, space_key, model, api, terms
+        self._breaker = Breaker(store.settings, f"embeddings of {model.service}")
+        self._waiting, self._queue_max = threading.BoundedSemaphore(queue_max), queue_max
+        self._threads = ThreadPoolExecutor(AT_ONCE, thread_name_prefix="embedding-api")
+        self._ready = self._closed = False
+
+    @property
+    def model_id(self) -> str:
+        """The model's name."""
+        return self._model.model_id
+
+    @property
+    def dim(self) -> int:
+        """Width of a vector."""
+        return self._model.dim
+
+    @property
+    def ready(self) -> bool:
+        """Whether the service was there and is who it was."""
+        return self._ready and not self._closed
+
+    @property
+    def depth(self) -> int:
+        """Nothing waits here."""
+        return 0
+
+    def load(self) -> None:
+        """Ask for the vector of a fixed text, and compare it with that of the space's beginning.
+
+        :raises DimensionMismatch: the service has another model behind the name.
+        """
+        if self._ready or self._closed:
+            return
+        (now,) = self._vectors([SAMPLE], "passage")
+        name = ANSWERS + self._space_key
+        before = self._store.settings.get(name)
+        if before is None:
+            self._store.settings.set(name, [round(float(value), 6) for value in now])
+        elif float(np.asarray(before, dtype=np.float32) @ now) < SAME_FROM:
+            raise DimensionMismatch(
+                f"{self._api.name} answers otherwise than when space {self._space_key} was made: another model is "
+                f"behind the name {self.model_id}. Embed everything anew: anamnesis reembed start"
+            )
+        self._ready = True
+
+    def embed(self, texts: Sequence[str], role: Role) -> NDArray[np.float32]:
+        """See `Embedder.embed`; a text longer than the window is sent in pieces, whose vectors are averaged.
+
+        :raises LlmUnavailable, LlmBusy, LlmRefused, RetryLater: the service does not answer, or may not be asked.
+        """
+        if not self.ready:
+            raise ModelLoading(f"{self._api.name} was not reached yet; try again in a few seconds")
+        if not self._waiting.acquire(blocking=False):
+            raise EmbeddingQueueFull(f"{self._queue_max} calls wait for {self._api.name}; try again in a second")
+        try:
+            return self._vectors(texts, role)
+        finally:
+            self._waiting.release()
+
+    def embed_with_tokens(self, texts: Sequence[str], role: Role) -> Embedded:
+        """See `Embedder.embed_with_tokens`; a service gives no token vectors."""
+        return Embedded(self.embed(texts, role), None)
+
+    def use_cores(self, cores: Sequence[int]) -> None:
+        """A service has its own."""
+
+    def close(self) -> None:
+        """Free threads and connections; calling twice is harmless."""
+        self._closed = True
+        self._threads.shutdown(wait=True)
+        self._api.close()
+
+    def _vectors(self, texts: Sequence[str], role: Role) -> NDArray[np.float32]:
+        pieces = [_pieces(text, self._model.window_chars) for text in texts]
+        flat = [piece for those in pieces for piece in those]
+        calls = list(_calls(flat))
+        made = list(self._threads.map(partial(self._retried, role=role), calls))
+        rows = np.concatenate(made) if made else np.empty((0, self.dim), dtype=np.float32)
+        return _averaged(rows, [len(those) for those in pieces])
+
+    def _retried(self, texts: Sequence[str], role: Role) -> NDArray[np.float32]:
+        retrying = Retrying(
+            stop=stop_after_attempt(ATTEMPTS[role]), wait=wait_random_exponential(max=LONGEST_WAIT_S),
+            retry=retry_if_exception_type((LlmUnavailable, LlmBusy)), reraise=True,
+        )  # fmt: skip
+        return retrying(self._booked, texts, role)
+
+    def _booked(self, texts: Sequence[str], role: Role) -> NDArray[np.float32]:
+        """One call: terms and breaker, budget, call, what it cost."""
+        terms = self._terms()
+        if terms.refusal is not None:
+            raise terms.refusal
+        if (held := self._breaker.hold()) is not None:
+            raise RetryLater(f"{self._api.name} is left alone for a while: {held.reason}")
+        most = sum(len(text.encode("utf-8", "replace")) for text in texts)  # a token has one byte at least
+        call_id, day = uuid.uuid4().hex, f"{datetime.now(UTC):%Y-%m-%d}"
+        expected, llm = self._used(most), self._store.llm
+        if not llm.reserve(call_id, day, self._model.service, self.model_id, expected, terms.budget):
+            raise RetryLater("the LLM budget of this day (UTC) is used up; see llm_daily_tokens, llm_daily_dollars")
+        try:
+            vectors, tokens = self._api.embed(texts, role)
+        except (LlmRefused, LlmPromptRefused, LlmBusy, LlmUnavailable, LlmAnswerInvalid, InvalidVectors) as exc:
+            llm.settle(call_id, None if isinstance(exc, LlmUnavailable | InvalidVectors) else LlmUse())
+            self._tell_breaker(exc)
+            raise
+        llm.settle(call_id, self._used(most // 4 if tokens is None else tokens))
+        self._breaker.went_well()
+        return vectors
+
+    def _used(self, tokens: int) -> LlmUse:
+        return LlmUse(1, tokens, 0, tokens * self._model.dollars / 1e6)
+
+    def _tell_breaker(self, exc: Exception) -> None:
+        match exc:
+            case LlmRefused():
+                self._breaker.was_refused(str(exc))
+            case LlmUnavailable() | InvalidVectors():
+                self._breaker.found_nobody(str(exc))
+            case LlmBusy() if exc.retry_after_s and exc.retry_after_s > LONGEST_WAIT_S:
+                self._breaker.was_told_to_wait(str(exc), exc.retry_after_s)
+
+
+def _pieces(text: str, most_chars: int) -> list[str]:
+    """A text in pieces of a length; at least one, as services refuse an empty text."""
+    return [text[start : start + most_chars] for start in range(0, len(text), most_chars)] or [" "]
+
+
+def _calls(texts: Sequence[str]) -> Iterator[list[str]]:
+    """Texts by the call that sends them."""
+    call: list[str] = []
+    size = 0
+    for text in texts:
+        length = len(text.encode("utf-8", "replace"))
+        if call and (len(call) == TEXTS_PER_CALL or size + length > BYTES_PER_CALL):
+            yield call
+            call, size = [], 0
+        call.append(text)
+        size += length
+    if call:
+        yield call
+
+
+def _averaged(rows: NDArray[np.float32], counts: Sequence[int]) -> NDArray[np.float32]:
+    """One vector of unit length for so many rows each."""
+    if all(count == 1 for count in counts):
+        return rows
+    starts = np.cumsum([0, *counts[:-1]])
+    sums = np.add.reduceat(rows, starts, axis=0)
+    averaged: NDArray[np.float32] = sums / np.linalg.norm(sums, axis=1, keepdims=True)
+    return averaged
