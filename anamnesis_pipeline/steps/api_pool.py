@@ -107,9 +107,9 @@ class ApiPool:
         (now,) = self._vectors([SAMPLE], "passage")
         name = ANSWERS + self._space_key
         before = self._store.settings.get(name)
-        if before is None:
+        if before is None and not self._store.vectors.count(self._space_key):
             self._store.settings.set(name, [round(float(value), 6) for value in now])
-        elif float(np.asarray(before, dtype=np.float32) @ now) < SAME_FROM:
+        elif before is None or float(np.asarray(before, dtype=np.float32) @ now) < SAME_FROM:
             raise DimensionMismatch(
                 f"{self._api.name} answers otherwise than when space {self._space_key} was made: another model is "
                 f"behind the name {self.model_id}. Embed everything anew: anamnesis reembed start"

@@ -17,6 +17,7 @@ from anamnesis_pipeline.steps.reembed_state import (
     Job,
     clear_failure,
     failure_of,
+    forget_answers,
     forget_space,
     is_paused,
     job_of,
@@ -232,6 +233,7 @@ def _take_back(store: Store, space: Space, *, is_new: bool) -> None:
     forget_space(store, space.key)
     if is_new:
         store.spaces.drop(space.key)
+        forget_answers(store, space.key)
     else:
         store.spaces.stop(space.key, status=space.status)
 
@@ -281,6 +283,7 @@ def drop(store: Store, key: str) -> str | None:
         set_stopped_backfill(store, backfill_id)
     store.spaces.drop(key)
     forget_space(store, key)
+    forget_answers(store, key)
     return backfill_id
 
 

@@ -23,9 +23,10 @@ STOPPED = "reembed.stopped"
 """The backfill of the re-embed that was given up last: what Dagster still runs of it ends, and starts none."""
 RATE = "reembed.rate."
 FAILURE = "reembed.failure."
-ANSWERS = "embedding.answers."
-"""Space of a service's model -> its answer to a fixed text when the space was begun."""
 """These two are written by the runs that embed, with the space's key behind them."""
+ANSWERS = "embedding.answers."
+"""Before the key of a service's space: the service's answer to a fixed text when the space was begun. It stays for as
+long as the space does, also while nobody builds it: the vectors that are there were made by what gave that answer."""
 
 RATE_COUNTS = 2.0
 """Checkpoints' time after which a pace is an old one: nobody writes any more."""
@@ -141,11 +142,15 @@ def forget_space(store: Store, space: str) -> None:
     store.settings.set(RATE + space, None)
     store.settings.set(FAILURE + space, None)
     store.settings.set(LEVEL + space, None)
-    store.settings.set(ANSWERS + space, None)
     job = job_of(store)
     if job is not None and job.space == space:
         store.settings.set(JOB, None)
         set_paused(store, False)
+
+
+def forget_answers(store: Store, space: str) -> None:
+    """Of a space that is gone, with its vectors: one of the same key begins anew."""
+    store.settings.set(ANSWERS + space, None)
 
 
 def stopped_backfill(store: Store) -> str | None:

@@ -31,7 +31,8 @@ from anamnesis_pipeline.settings import Settings
 from anamnesis_pipeline.sidecar.embedding_control import EmbeddingControl
 from anamnesis_pipeline.steps import api_pool
 from anamnesis_pipeline.steps.embeddings import embed_passages
-from anamnesis_pipeline.steps.spaces import index_space
+from anamnesis_pipeline.steps.reembed_state import ANSWERS
+from anamnesis_pipeline.steps.spaces import index_space, known_space
 from anamnesis_pipeline.store.base import Store
 from anamnesis_pipeline.store.sqlite.opening import open_sqlite
 from anamnesis_tests.steps.embedding_server import EmbeddingServer
@@ -200,6 +201,52 @@ def test_another_model_behind_the_same_name_is_noticed(
     server.turned = True
     with pytest.raises(DimensionMismatch, match="another model is behind the name"):
         opened(SMALL)
+
+
+def half_built(store: Store) -> tuple[Space, Space]:
+    """What answers, and the space of a service that is being built and has one of two passages."""
+    put(store, "crane", "the harbour crane was moved", minute=1)
+    put(store, "clock", "the thermostat reboots at midnight", minute=2)
+    first = wiring.wanted_space(wiring.effective_settings(store), store)
+    space = known_space(store, EmbeddingControl(store).use_model(SMALL)["space"])
+    with closing(wiring.open_pool_of(store, space, priority=Priority.BACKGROUND)) as pool:
+        pool.load()
+        (newest,) = store.vectors.pending(space.key, ["direct"], 1)
+        embed_passages(store, space, newest.passages, pool)
+    return first, space
+
+
+def test_a_space_that_was_given_up_takes_no_vectors_of_another_model_later(
+    store: Store, server: EmbeddingServer
+) -> None:
+    first, space = half_built(store)
+    assert EmbeddingControl(store).use_space(first.key)["stopped"] == space.key
+    server.turned = True
+    EmbeddingControl(store).use_model(SMALL)
+    with (
+        closing(wiring.open_pool_of(store, space, priority=Priority.BACKGROUND)) as pool,
+        pytest.raises(DimensionMismatch, match="another model is behind the name"),
+    ):
+        pool.load()
+    EmbeddingControl(store).use_space(first.key)
+    EmbeddingControl(store).drop(space.key)
+    started = EmbeddingControl(store).use_model(SMALL)
+    assert (started["space"], started["missing"]) == (space.key, 2), "all is gone, so the same key begins anew"
+    with closing(wiring.open_pool_of(store, space, priority=Priority.BACKGROUND)) as pool:
+        pool.load()
+        assert pool.ready
+
+
+def test_vectors_without_the_answer_that_they_began_with_are_not_added_to(
+    store: Store, server: EmbeddingServer
+) -> None:
+    _, space = half_built(store)
+    store.settings.set(f"{ANSWERS}{space.key}", None)
+    with (
+        closing(wiring.open_pool_of(store, space, priority=Priority.BACKGROUND)) as pool,
+        pytest.raises(DimensionMismatch),
+    ):
+        pool.load()
 
 
 def answered(*rows: list[float]) -> Answer:
