@@ -1,5 +1,6 @@
 """What happened to the memory lately, how good it is, and how new what each source has is."""
 
+from collections.abc import Collection
 from typing import Annotated
 
 from fastapi import APIRouter, Query
@@ -7,10 +8,11 @@ from starlette.responses import Response
 from typing_extensions import TypedDict
 
 from anamnesis_pipeline.sidecar.documentation import PROBLEMS
+from anamnesis_pipeline.sidecar.fields import EpisodeId
 from anamnesis_pipeline.sidecar.rendering import json_reply, utc_text
 from anamnesis_pipeline.sidecar.services import Uses, coverage
 from anamnesis_pipeline.store.base import Store
-from anamnesis_pipeline.store.event_base import Event, Happening
+from anamnesis_pipeline.store.event_base import EVENTS_KEPT, Event, EventRecords, Happening
 from anamnesis_pipeline.store.overview_base import SourceState
 from anamnesis_pipeline.summaries.extractive import MODEL as EXTRACTIVE
 
@@ -79,11 +81,15 @@ def list_events(
     since: Annotated[int | None, Query(ge=0, description="Only what follows this number; else the latest")] = None,
     limit: Annotated[int, Query(ge=1, le=1_000, description="Most events")] = 100,
     kind: Annotated[list[Happening] | None, Query(description="Only these kinds")] = None,
+    episode_id: Annotated[EpisodeId | None, Query(description="Only what names this episode")] = None,
 ) -> Response:
-    """What was done to episodes lately, by whichever process."""
+    """What was done to episodes lately, by whichever process. One about several episodes names only the first."""
     records = services.store.events
     kinds = kind or ()
-    found = records.latest(limit, kinds) if since is None else records.since(since, limit, kinds)
+    if episode_id is not None:
+        found = _events_of(records, episode_id, since, limit, kinds)
+    else:
+        found = records.latest(limit, kinds) if since is None else records.since(since, limit, kinds)
     return json_reply({"events": [_event_body(event) for event in found], "counts": records.counts()})
 
 
@@ -122,6 +128,14 @@ def quality_body(store: Store) -> QualityOut:
         "confirmation_count": tally.confirmed,
         "retrievals": tally.retrievals,
     }
+
+
+def _events_of(
+    records: EventRecords, episode_id: str, since: int | None, limit: int, kinds: Collection[Happening]
+) -> list[Event]:
+    named = records.of(episode_id, EVENTS_KEPT)
+    wanted = [e for e in named if e.number > (since or 0) and (not kinds or e.kind in kinds)]
+    return wanted[-limit:] if since is None else wanted[:limit]
 
 
 def _share(of: int, among: int) -> float | None:

@@ -121,6 +121,9 @@ class EpisodeRecords(Protocol):
     def heads(self, episode_ids: Sequence[str]) -> dict[str, EpisodeHead]:
         """As `get`, without the texts: what it costs does not grow with them."""
 
+    def superseded_by(self, episode_id: str, limit: int) -> list[str]:
+        """Ids of episodes that this one stands for, by id."""
+
     def delete(self, episode_id: str, *, tombstone: bool = True) -> bool:
         """Remove episode, passages, full-text rows and vectors of every space; the tombstone keeps the id and its
         message keys away from later ingests. False when there is no such id.

@@ -56,6 +56,9 @@ class EventRecords(Protocol):
     def latest(self, limit: int, kinds: Collection[Happening] = ()) -> list[Event]:
         """The newest, in their order."""
 
+    def of(self, episode_id: str, limit: int) -> list[Event]:
+        """The newest that name this episode, in their order; one about several episodes names only the first."""
+
     def counts(self) -> dict[str, int]:
         """Kind -> events that are remembered, for all kinds."""
 

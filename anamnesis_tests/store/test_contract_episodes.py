@@ -348,3 +348,15 @@ def test_a_projects_own_name_changes_beneath_the_one_that_it_is_called(store: St
     store.episodes.call_project("old", "called")
     assert store.episodes.rename_project("old", "new") == 2
     assert sorted(store.episodes.project_names()) == [("new", "called", 2), ("other", "other", 1)]
+
+
+def test_what_an_episode_stands_for_is_found(store: Store) -> None:
+    for name in ("new", "b", "a", "other"):
+        put(store, name, "text")
+    for name in "ba":
+        held = store.episodes.get([name])[name]
+        edited = replace(held, status="superseded", superseded_by="new")
+        store.episodes.replace(edited, passages("text"), held.content_hash)
+    assert store.episodes.superseded_by("new", 9) == ["a", "b"]
+    assert store.episodes.superseded_by("new", 1) == ["a"]
+    assert store.episodes.superseded_by("other", 9) == store.episodes.superseded_by("\ud800", 9) == []

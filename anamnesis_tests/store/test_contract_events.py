@@ -33,6 +33,17 @@ def test_each_operation_is_one_event(store: Store) -> None:
                                      "status": 0}  # fmt: skip
 
 
+def test_events_that_name_one_episode_are_found_the_newest_in_their_order(store: Store) -> None:
+    for name in "ab":
+        put(store, name, "text")
+    for _ in range(3):
+        store.episodes.track(["a", "b"], DAY)
+    assert [event.kind for event in store.events.of("a", 9)] == ["write", "read", "read", "read"]
+    assert [event.kind for event in store.events.of("a", 2)] == ["read", "read"]
+    assert [event.kind for event in store.events.of("b", 9)] == ["write"]
+    assert store.events.of("nobody\ud800", 9) == store.events.of("a", 0) == []
+
+
 def test_what_changes_nothing_leaves_no_event(store: Store) -> None:
     put(store, "a", "text")
     put(store, "a", "text")

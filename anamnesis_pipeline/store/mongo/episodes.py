@@ -90,6 +90,14 @@ class MongoEpisodes:
         """See `EpisodeRecords.heads`."""
         return {found["_id"]: read_head(found) for found in self._find(episode_ids, HEAD_FIELDS)}
 
+    def superseded_by(self, episode_id: str, limit: int) -> list[str]:
+        """See `EpisodeRecords.superseded_by`."""
+        where = {"superseded_by": {"$eq": sought(episode_id), "$gt": ""}}  # as the index is defined
+        rows = self._database.read(
+            lambda tables: tables["episodes"].find(where, ["_id"], order=[("_id", 1)], limit=limit)
+        )
+        return [row["_id"] for row in rows]
+
     def delete(self, episode_id: str, *, tombstone: bool = True) -> bool:
         """See `EpisodeRecords.delete`."""
         return self._database.write(lambda tables: _delete(tables, episode_id, tombstone=tombstone))

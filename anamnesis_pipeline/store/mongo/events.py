@@ -9,7 +9,7 @@ from anamnesis_pipeline.store import event_base
 from anamnesis_pipeline.store.event_base import Event, Happening
 from anamnesis_pipeline.store.mongo.client import Database, Tables
 from anamnesis_pipeline.store.mongo.collections import Document
-from anamnesis_pipeline.store.values import instant, moment
+from anamnesis_pipeline.store.values import instant, moment, sought
 
 NUMBERS = "events"
 """The counter of events."""
@@ -33,6 +33,15 @@ class MongoEvents:
         """See `EventRecords.latest`."""
         rows = self._database.read(
             lambda tables: tables["events"].find(_of(kinds), order=[("number", -1)], limit=limit)
+        )
+        return [_read(row) for row in reversed(rows)]
+
+    def of(self, episode_id: str, limit: int) -> list[Event]:
+        """See `EventRecords.of`."""
+        rows = self._database.read(
+            lambda tables: tables["events"].find(
+                {"episode_id": sought(episode_id)}, order=[("number", -1)], limit=limit
+            )
         )
         return [_read(row) for row in reversed(rows)]
 

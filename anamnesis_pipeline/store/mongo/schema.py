@@ -115,6 +115,7 @@ COLLECTIONS: dict[str, Sequence[Index]] = {
         _by("source", "passages"),
         _by("session_id"),
         _by("path"),
+        _by("superseded_by", "_id", superseded_by=_TEXT),
         _by("tags", "-number", "project", "status"),
     ],
     "passages": [_key("episode_id", "ordinal"), _by("seq")],
@@ -139,7 +140,7 @@ COLLECTIONS: dict[str, Sequence[Index]] = {
     # questions
     "query_log": [_key("number"), _by("asked_at")],
     "query_results": [_key("episode_id", "number"), _by("number")],
-    "events": [_key("number"), _by("kind", "number")],
+    "events": [_key("number"), _by("kind", "number"), _by("episode_id", "number")],
     # this backend's own
     "store_secret": [],
     "counters": [],

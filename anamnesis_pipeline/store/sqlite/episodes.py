@@ -120,6 +120,15 @@ class SqliteEpisodes:
             ).fetchall()
         return {head.episode_id: head for head in map(episode_rows.read_head, rows)}
 
+    def superseded_by(self, episode_id: str, limit: int) -> list[str]:
+        """See `EpisodeRecords.superseded_by`."""
+        with self._database.read() as connection:
+            rows = connection.execute(
+                "SELECT episode_id FROM episodes WHERE superseded_by = ? ORDER BY episode_id LIMIT ?",
+                (sought(episode_id), max(0, limit)),
+            )
+            return [name for (name,) in rows]
+
     def delete(self, episode_id: str, *, tombstone: bool = True) -> bool:
         """See `EpisodeRecords.delete`."""
         with self._database.write() as connection:

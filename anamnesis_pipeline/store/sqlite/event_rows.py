@@ -10,7 +10,7 @@ from typing import Any
 from anamnesis_pipeline.store import event_base
 from anamnesis_pipeline.store.event_base import Event, Happening
 from anamnesis_pipeline.store.sqlite.connection import Database
-from anamnesis_pipeline.store.values import instant, json_list, moment
+from anamnesis_pipeline.store.values import instant, json_list, moment, sought
 
 REMOVED_EVERY = 256
 """Old events are removed once in so many."""
@@ -39,6 +39,15 @@ class SqliteEvents:
             rows = connection.execute(
                 f"SELECT {_COLUMNS} FROM events WHERE {_OF_KINDS} ORDER BY number DESC LIMIT ?2",  # noqa: S608
                 (json_list(kinds), max(0, limit)),
+            ).fetchall()
+        return [_read_row(row) for row in reversed(rows)]
+
+    def of(self, episode_id: str, limit: int) -> list[Event]:
+        """See `EventRecords.of`."""
+        with self._database.read() as connection:
+            rows = connection.execute(
+                f"SELECT {_COLUMNS} FROM events WHERE episode_id = ? ORDER BY number DESC LIMIT ?",  # noqa: S608
+                (sought(episode_id), max(0, limit)),
             ).fetchall()
         return [_read_row(row) for row in reversed(rows)]
 

@@ -151,6 +151,7 @@ M002_EPISODES = (
     "CREATE INDEX episodes_by_instance ON episodes (instance, project, timestamp)",
     "CREATE INDEX episodes_by_source ON episodes (source, timestamp, episode_id)",
     "CREATE INDEX episodes_passages ON episodes (source, passages)",
+    "CREATE INDEX episodes_by_successor ON episodes (superseded_by, episode_id) WHERE superseded_by IS NOT NULL",
     # the long columns are the last ones: reading those before them leaves their pages alone
     """CREATE TABLE episode_texts (
         episode_key INTEGER PRIMARY KEY, summary TEXT NOT NULL, tags TEXT NOT NULL, machine TEXT NOT NULL,
@@ -309,6 +310,7 @@ M006_EVENTS = (
         number INTEGER PRIMARY KEY AUTOINCREMENT, at TEXT NOT NULL, kind TEXT NOT NULL, process INTEGER NOT NULL,
         episode_id TEXT NOT NULL, episodes INTEGER NOT NULL, project TEXT NOT NULL
     )""",
+    "CREATE INDEX events_by_episode ON events (episode_id, number)",
 )
 
 MIGRATIONS: tuple[tuple[str, tuple[str, ...]], ...] = (

@@ -1,0 +1,50 @@
+"""Which episodes say nearly the same as one, by the vectors that are stored: no model is asked."""
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from anamnesis_pipeline.model import EpisodeHead, Space, Variant, Where
+from anamnesis_pipeline.store.base import Store
+
+PASSAGES_READ = 200
+"""Passages of an episode that are looked at, its first ones: 120,000 characters."""
+PASSAGES_EACH = 8
+"""Passages looked at for each episode that is wanted: several of the nearest are often of the same one."""
+
+
+@dataclass(frozen=True, slots=True)
+class Similar:
+    """An episode, and the cosine of its nearest passage."""
+
+    episode: EpisodeHead
+    similarity: float
+
+
+def similar_episodes(store: Store, space: Space, episode_id: str, most: int, where: Where) -> list[Similar] | None:
+    """The episodes that pass the filter whose nearest passage is closest to what the episode says on the whole, best
+    first; None where the episode has no vectors in the space yet.
+
+    :raises StoreBusy: its vectors cannot be searched now.
+    """
+    own = [stored.passage_id for stored in store.episodes.passages_of(episode_id)[:PASSAGES_READ]]
+    middle = _middle(list(store.vectors.get(space.key, Variant.TEXT, own).values()))
+    if middle is None:
+        return None
+    depth = len(own) + PASSAGES_EACH * most  # its own passages are among the nearest
+    best: dict[str, float] = {}
+    for found in store.vectors.nearest(space.key, Variant.TEXT, middle, depth, where):
+        if found.episode_id != episode_id:
+            best.setdefault(found.episode_id, found.score)
+    heads = store.episodes.heads(list(best))
+    return [Similar(heads[name], score) for name, score in best.items() if name in heads][:most]
+
+
+def _middle(vectors: list[NDArray[np.float32]]) -> NDArray[np.float32] | None:
+    """The direction of the mean, shape (dim,), of unit length; None where there is none."""
+    if not vectors:
+        return None
+    mean = np.mean(vectors, axis=0)
+    length = float(np.linalg.norm(mean))
+    return (mean / length).astype(np.float32) if length > 0 else None
