@@ -12,6 +12,7 @@ from starlette.concurrency import run_in_threadpool
 from starlette.routing import Route
 
 from anamnesis_pipeline.errors import AnamnesisError
+from anamnesis_pipeline.home_wiring import open_redactor
 from anamnesis_pipeline.sidecar import (
     consolidation_routes,
     context_routes,
@@ -22,6 +23,7 @@ from anamnesis_pipeline.sidecar import (
     exclusion_routes,
     forget_routes,
     jsonl_routes,
+    log_routes,
     memory_routes,
     overview_routes,
     problems,
@@ -31,12 +33,12 @@ from anamnesis_pipeline.sidecar import (
     rolling_routes,
     search_routes,
     service_routes,
-    similar_routes,
     upload_routes,
 )
 from anamnesis_pipeline.sidecar.admission import Admission
 from anamnesis_pipeline.sidecar.documentation import openapi_of
 from anamnesis_pipeline.sidecar.extraction import Extraction
+from anamnesis_pipeline.sidecar.log_tail import LogTail, tailing
 from anamnesis_pipeline.sidecar.mcp_endpoint import PATH as MCP_PATH
 from anamnesis_pipeline.sidecar.mcp_endpoint import McpEndpoint
 from anamnesis_pipeline.sidecar.measuring import keep_measured
@@ -57,6 +59,14 @@ def create_app(services: Services) -> FastAPI:
 
     @asynccontextmanager
     async def lifespan(_: FastAPI) -> AsyncIterator[None]:
+        app.state.log_tail = await run_in_threadpool(_open_log_tail, services)
+        with tailing(app.state.log_tail):
+            async with served():
+                yield
+        await run_in_threadpool(services.close)
+
+    @asynccontextmanager
+    async def served() -> AsyncIterator[None]:
         await run_in_threadpool(_start_model, services)
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(mcp.run)
@@ -64,7 +74,6 @@ def create_app(services: Services) -> FastAPI:
             tasks.start_soon(keep_measured, services)
             yield
             tasks.cancel_scope.cancel()
-        await run_in_threadpool(services.close)
 
     app = FastAPI(
         title="Anamnesis",
@@ -91,6 +100,11 @@ def create_app(services: Services) -> FastAPI:
     return app
 
 
+def _open_log_tail(services: Services) -> LogTail:
+    redactor = open_redactor(services.settings)
+    return LogTail(lambda text: redactor.mask_text(text)[0])
+
+
 def _start_model(services: Services) -> None:
     try:
         services.pool.load_in_background()
@@ -105,7 +119,6 @@ def _add_routes(app: FastAPI, *, wants_token: bool) -> None:
     app.include_router(service_routes.router, dependencies=documented)
     app.include_router(search_routes.router, dependencies=documented)
     app.include_router(query_routes.router, dependencies=documented)
-    app.include_router(similar_routes.router, dependencies=documented)
     app.include_router(overview_routes.router, dependencies=documented)
     app.include_router(context_routes.router, dependencies=documented)
     app.include_router(memory_routes.router, dependencies=documented)
@@ -113,6 +126,7 @@ def _add_routes(app: FastAPI, *, wants_token: bool) -> None:
     app.include_router(forget_routes.router, dependencies=documented)
     app.include_router(embedding_routes.router, dependencies=documented)
     app.include_router(jsonl_routes.router, dependencies=documented)
+    app.include_router(log_routes.router, dependencies=documented)
     app.include_router(consolidation_routes.router, dependencies=documented)
     app.include_router(crawler_routes.router, dependencies=documented)
     app.include_router(crawler_config_routes.router, dependencies=documented)

@@ -1,0 +1,111 @@
+"""The tail of the sidecar's own log over HTTP."""
+
+import logging
+from typing import Any
+
+import pytest
+from starlette.testclient import TestClient
+
+from anamnesis_pipeline.sidecar.log_tail import LONGEST, LogTail, is_telling, tailing
+
+log = logging.getLogger("anamnesis_pipeline.somewhere")
+SECRET = "ghp_" + "a1B2" * 9
+
+
+@pytest.fixture(autouse=True)
+def everything_is_logged(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.INFO)
+
+
+def lines(client: TestClient, **query: Any) -> dict[str, Any]:
+    reply = client.get("/api/logs", params=query)
+    assert reply.status_code == 200, reply.text
+    body: dict[str, Any] = reply.json()
+    return body
+
+
+def texts(body: dict[str, Any]) -> list[str]:
+    return [line["text"] for line in body["lines"] if line["logger"] == log.name]
+
+
+def test_who_asks_with_a_number_gets_only_what_came_after_it(client: TestClient) -> None:
+    log.info("first")
+    log.warning("second")
+    before = lines(client)
+    assert texts(before) == ["first", "second"]
+    assert lines(client, since=before["last"])["lines"] == []
+    log.error("third")
+    after = lines(client, since=before["last"])
+    assert [(line["text"], line["level"]) for line in after["lines"]] == [("third", "error")]
+    assert after["last"] == after["lines"][-1]["number"] > before["last"]
+    assert after["lost"] is False
+
+
+def test_with_a_limit_the_next_call_goes_on_where_this_one_ended(client: TestClient) -> None:
+    start = lines(client)["last"]
+    for n in range(5):
+        log.info("number %d", n)
+    first = lines(client, since=start, limit=3)
+    assert texts(first) == ["number 0", "number 1", "number 2"]
+    assert texts(lines(client, since=first["last"], limit=3)) == ["number 3", "number 4"]
+    assert texts(lines(client, limit=2)) == ["number 3", "number 4"], "without a number: the latest"
+
+
+def test_a_level_leaves_out_what_is_below_it(client: TestClient) -> None:
+    log.info("small")
+    log.warning("large")
+    body = lines(client, level="warning")
+    assert texts(body) == ["large"]
+
+
+def test_no_secret_gets_into_the_tail(client: TestClient) -> None:
+    log.warning("the host refused %s", SECRET)
+    (text,) = texts(lines(client))
+    assert SECRET not in text
+    assert "[REDACTED:" in text
+
+
+def test_only_so_many_are_kept_and_who_comes_late_is_told() -> None:
+    tail = LogTail(lambda text: text, kept=3)
+    start = tail.last
+    with tailing(tail):
+        for n in range(5):
+            log.info("line %d", n)
+    log.info("after the end")
+    assert [line.text for line in tail.latest(10)] == ["line 2", "line 3", "line 4"]
+    assert tail.lost(start)
+    assert not tail.lost(start + 2)
+
+
+def test_numbers_grow_from_one_process_to_the_next() -> None:
+    assert LogTail(str).last > 1_700_000_000_000
+
+
+def test_a_long_line_is_cut_and_one_that_cannot_be_written_harms_nobody(
+    client: TestClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(logging, "raiseExceptions", False)
+    log.info("x" * (3 * LONGEST))
+    log.info("%d", "no number")
+    assert [len(text) for text in texts(lines(client))] == [LONGEST]
+
+
+@pytest.mark.parametrize(
+    ("name", "level", "args", "is_kept"),
+    [
+        ("httpx", logging.INFO, (), False),
+        ("httpx", logging.WARNING, (), True),
+        ("paramiko.transport", logging.INFO, (), False),
+        ("anamnesis_pipeline.steps", logging.INFO, (), True),
+        ("anamnesis.access", logging.INFO, ("GET", "/api/logs", 200, 1.0), False),
+        ("anamnesis.access", logging.INFO, ("GET", "/api/logs", 503, 1.0), True),
+        ("anamnesis.access", logging.INFO, ("POST", "/api/episodes", 201, 1.0), True),
+    ],
+)
+def test_small_talk_is_left_out(name: str, level: int, args: tuple[object, ...], *, is_kept: bool) -> None:
+    assert is_telling(logging.LogRecord(name, level, "", 0, "%s %s %d %.1f ms", args, None)) is is_kept
+
+
+@pytest.mark.parametrize("query", [{"limit": 0}, {"limit": 2_001}, {"since": -1}, {"level": "loud"}])
+def test_what_cannot_be_asked_is_refused(client: TestClient, query: dict[str, Any]) -> None:
+    assert client.get("/api/logs", params=query).status_code == 422
