@@ -1,7 +1,7 @@
 """A service's embedding model, from the settings: whether it may be asked, and what asks it."""
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 
 from anamnesis_pipeline.embeddings.api_models import ApiModel
 from anamnesis_pipeline.embeddings.base import EmbeddingPool
@@ -11,21 +11,51 @@ from anamnesis_pipeline.settings import Settings
 from anamnesis_pipeline.steps.api_pool import ApiPool, Terms
 from anamnesis_pipeline.steps.embedding_api import EmbeddingApi
 from anamnesis_pipeline.store.base import Store
+from anamnesis_pipeline.summaries.endpoints import check_key, check_url
 from anamnesis_pipeline.summary_model import LlmBudget
 
 
-def api_refusal(settings: Settings, model: ApiModel) -> BadSetting | None:
-    """Why nothing may be sent to the service of a model; None: it may."""
+def api_refusal(settings: Settings, model: ApiModel, private_sources: Collection[str] = ()) -> BadSetting | None:
+    """Why nothing may be sent to the service of a model; None: it may.
+
+    :param private_sources: keys of the sources whose text stays here.
+    """
     means = f"the embedding model {model.model_id} means that every text and every question is sent to {model.service}"
-    if settings.local_only:
-        return BadSetting(f"{means}, and local_only forbids that")
-    if settings.private_projects:
-        return BadSetting(f"{means}, and there are private_projects; use a model that runs here, or have none private")
-    if settings.llm_daily_tokens is None and settings.llm_daily_dollars is None:
-        return BadSetting(f"{means}, which costs money; set llm_daily_dollars or llm_daily_tokens")
-    if not _key(settings, model.service):
-        return BadSetting(f"{means}, which wants a key; set ANAMNESIS_EMBEDDING_API_KEY")
-    return None
+    against = _against(settings, model, private_sources)
+    return BadSetting(f"{means}, {against}") if against else None
+
+
+def _against(settings: Settings, model: ApiModel, private_sources: Collection[str]) -> str:
+    """What speaks against asking; empty: nothing."""
+    here = "use a model that runs here"
+    named = ", ".join(sorted(private_sources)[:3]) + (", ..." if len(private_sources) > 3 else "")
+    has_budget = settings.llm_daily_tokens is not None or settings.llm_daily_dollars is not None
+    reasons = (
+        (settings.local_only, "and local_only forbids that"),
+        (settings.private_projects, f"and there are private_projects; {here}, or have none private"),
+        (private_sources, f"and the text of sources that are private, or were removed, stays here ({named}); {here}"),
+        (not has_budget, "which costs money; set llm_daily_dollars or llm_daily_tokens"),
+        (not _key(settings, model.service), "which wants a key; set ANAMNESIS_EMBEDDING_API_KEY"),
+    )
+    return next((text for is_so, text in reasons if is_so), "") or _malformed(settings, model)
+
+
+def _malformed(settings: Settings, model: ApiModel) -> str:
+    try:
+        _place(settings, model)
+    except BadSetting as exc:
+        return f"but {exc}"
+    return ""
+
+
+def _place(settings: Settings, model: ApiModel) -> tuple[str, str]:
+    """Key and base URL, which is empty where it is the service's own.
+
+    :raises BadSetting: one is malformed.
+    """
+    url = settings.embedding_api_url
+    key = check_key("embedding_api_key", _key(settings, model.service) or "")
+    return key, check_url("embedding_api_url", url) if url else ""
 
 
 def _key(settings: Settings, service: str) -> str | None:
@@ -34,19 +64,25 @@ def _key(settings: Settings, service: str) -> str | None:
     return key.get_secret_value() if key else os.environ.get(f"{service.upper()}_API_KEY") or None
 
 
-def open_api_pool(store: Store, space: Space, model: ApiModel, effective: Callable[[], Settings]) -> EmbeddingPool:
+def open_api_pool(
+    store: Store, space: Space, model: ApiModel, effective: Callable[[], Settings],
+    private_sources: Callable[[], Collection[str]], mask: Callable[[str], str],
+) -> EmbeddingPool:  # fmt: skip
     """What stands for a pool where a service has the model.
 
     :param effective: reads the settings as they are now.
+    :param private_sources: reads which sources' text stays here.
+    :param mask: what no text is sent without.
     :raises BadSetting: it may not be asked.
     """
 
     def terms() -> Terms:
         now = effective()
-        return Terms(LlmBudget(now.llm_daily_tokens, now.llm_daily_dollars), api_refusal(now, model))
+        budget = LlmBudget(now.llm_daily_tokens, now.llm_daily_dollars)
+        return Terms(budget, now.llm_requests_per_minute, api_refusal(now, model, private_sources()))
 
-    settings = effective()
-    if refusal := api_refusal(settings, model):
+    if refusal := terms().refusal:
         raise refusal
-    api = EmbeddingApi(model, _key(settings, model.service) or "", settings.embedding_api_url)
-    return ApiPool(store, space.key, model, api, terms, settings.embed_queue_max)
+    settings = effective()
+    api = EmbeddingApi(model, *_place(settings, model))
+    return ApiPool(store, space.key, model, api, terms, mask, settings.embed_queue_max)

@@ -133,7 +133,7 @@ def wanted_space(settings: Settings, store: Store) -> Space:
     :raises UnknownModel: no such model.
     """
     stored = store.settings.get(WANTED_MODEL)
-    files = model_files(settings, settings.model)
+    files = model_files(settings, settings.model, store)
     if store.settings.get(WANTED_MODEL) != stored:
         return wanted_space(effective_settings(store), store)
     return ensure_space(store, files, wanted_precision(settings, files))
@@ -144,14 +144,20 @@ def wanted_precision(settings: Settings, files: ModelFiles) -> str:
     return "fp32" if api_model(files.model_id) else choose_precision(settings.precision, settings.device)
 
 
-def model_files(settings: Settings, model_id: str) -> ModelFiles:
+def private_sources(store: Store) -> frozenset[str]:
+    """Keys of the sources whose text goes to no service, as they are configured now."""
+    return open_private_sources(open_hosts(effective_settings(store), store), store)()
+
+
+def model_files(settings: Settings, model_id: str, store: Store | None = None) -> ModelFiles:
     """The files of a model, for new spaces as the settings want them; what stands for them where a service has it.
 
+    :param store: says which sources are private; None: there is none yet.
     :raises UnknownModel: no such model.
     :raises BadSetting: it is a service's, and may not be asked.
     """
     if known := api_model(model_id):
-        if refusal := api_refusal(settings, known):
+        if refusal := api_refusal(settings, known, private_sources(store) if store else ()):
             raise refusal
         return known.files()
     files = find_model(model_id, local_only=settings.local_only)
@@ -197,7 +203,11 @@ def open_pool_of(store: Store, space: Space, *, priority: Priority) -> Embedding
     where the settings leave that open; a space without vectors is told its own. Raises as `open_pool` does.
     """
     if known := api_model(space.model_id):
-        return open_api_pool(store, space, known, lambda: effective_settings(store))
+        redactor = open_redactor(effective_settings(store))
+        return open_api_pool(
+            store, space, known, lambda: effective_settings(store), lambda: private_sources(store),
+            lambda text: redactor.mask_text(text)[0],
+        )  # fmt: skip
 
     def note_precision(model: LoadedModel) -> None:
         store.spaces.record_precision(space.key, model.precision, model.fidelity)

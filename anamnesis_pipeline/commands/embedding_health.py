@@ -2,13 +2,16 @@
 
 from dataclasses import dataclass
 
+from anamnesis_pipeline.api_wiring import api_refusal
 from anamnesis_pipeline.commands.reembed import advice
+from anamnesis_pipeline.embeddings.api_models import api_model
 from anamnesis_pipeline.embeddings.models import find_model
 from anamnesis_pipeline.errors import AnamnesisError
 from anamnesis_pipeline.model import Space
 from anamnesis_pipeline.sidecar.embedding_schemas import ReembedOut
 from anamnesis_pipeline.steps.spaces import is_of_model
 from anamnesis_pipeline.store.base import Store
+from anamnesis_pipeline.wiring import effective_settings, private_sources
 from anamnesis_pipeline.wording import counted
 
 
@@ -21,14 +24,19 @@ class Problem:
 
 
 def model_problems(store: Store) -> list[Problem]:
-    """Spaces that are searched or built whose model is not on this disk, or has other weights now."""
+    """Spaces that are searched or built whose model is not on this disk, has other weights now, or is a service's that
+    may not be asked.
+    """
     used = (space for space in store.spaces.all() if space.status in ("active", "building"))
-    return [problem for space in used if (problem := _model_problem(space)) is not None]
+    return [problem for space in used if (problem := _model_problem(store, space)) is not None]
 
 
-def _model_problem(space: Space) -> Problem | None:
+def _model_problem(store: Store, space: Space) -> Problem | None:
     role = "which answers the searches" if space.status == "active" else "which is being embedded"
     again = "embed with another model: anamnesis model use <model>"
+    if known := api_model(space.model_id):
+        refusal = api_refusal(effective_settings(store), known, private_sources(store))
+        return Problem(f"space {space.key}, {role}, cannot be used: {refusal}", again) if refusal else None
     try:
         files = find_model(space.model_id, local_only=True)
     except AnamnesisError as exc:

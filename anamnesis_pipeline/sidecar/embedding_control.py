@@ -61,7 +61,7 @@ class EmbeddingControl:
         :raises UnknownModel: no such model; the text names the choices.
         """
         settings = effective_settings(self._store)
-        files = _files(settings, model_id)
+        files = _files(self._store, settings, model_id)
         return spaces.add_model(self._store, files, wanted_precision(settings, files))
 
     def use_model(self, model_id: str) -> StartedOut:
@@ -75,7 +75,7 @@ class EmbeddingControl:
         :raises ServiceUnreachable: Dagster does not answer; nothing has changed.
         """
         settings = self._unless_locked({"model": model_id})
-        files = _files(settings, model_id)
+        files = _files(self._store, settings, model_id)
         started = reembed.use(self._store, files, wanted_precision(settings, files), self._launch())
         return self._started(started)
 
@@ -87,7 +87,7 @@ class EmbeddingControl:
         """
         space = spaces.known_space(self._store, key)
         settings = self._unless_locked({"model": space.model_id})
-        if space.status != "active" and not spaces.is_of_model(space, _files(settings, space.model_id)):
+        if space.status != "active" and not spaces.is_of_model(space, _files(self._store, settings, space.model_id)):
             raise UnknownModel(f"the files of {space.model_id} are not those that made {key}; put the former ones back")
         precision = choose_precision(settings.precision, settings.device)
         return self._started(reembed.use(self._store, key, precision, self._launch()))
@@ -100,7 +100,7 @@ class EmbeddingControl:
         active, settings = self._store.spaces.active(), effective_settings(self._store)
         if active is None:
             return self.use_model(model_id or settings.model)
-        files = _files(settings, model_id) if model_id else _files_of_active(settings, active)
+        files = _files(self._store, settings, model_id) if model_id else _files_of_active(self._store, settings, active)
         if not spaces.is_of_model(active, files):
             return self.use_model(files.model_id)
         settings = self._unless_locked({"model": active.model_id})
@@ -325,14 +325,14 @@ class EmbeddingControl:
         }
 
 
-def _files(settings: Settings, model_id: str) -> ModelFiles:
-    return model_files(settings, named(model_id))
+def _files(store: Store, settings: Settings, model_id: str) -> ModelFiles:
+    return model_files(settings, named(model_id), store)
 
 
-def _files_of_active(settings: Settings, active: Space) -> ModelFiles:
+def _files_of_active(store: Store, settings: Settings, active: Space) -> ModelFiles:
     """:raises SpaceConflict: they are gone; nobody named the model, so it is no wrong value."""
     try:
-        return _files(settings, active.model_id)
+        return _files(store, settings, active.model_id)
     except UnknownModel as exc:
         raise SpaceConflict(f"the active model cannot embed anew: {exc}") from exc
 

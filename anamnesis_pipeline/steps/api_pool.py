@@ -14,7 +14,7 @@ from functools import partial
 
 import numpy as np
 from numpy.typing import NDArray
-from tenacity import Retrying, retry_if_exception_type, stop_after_attempt, wait_random_exponential
+from tenacity import RetryCallState, Retrying, retry_if_exception, stop_after_attempt, wait_random_exponential
 
 from anamnesis_pipeline.embeddings.api_models import ApiModel
 from anamnesis_pipeline.embeddings.base import Embedded, Role
@@ -30,8 +30,9 @@ from anamnesis_pipeline.errors import (
     ModelLoading,
     RetryLater,
 )
+from anamnesis_pipeline.model import content_id
 from anamnesis_pipeline.steps.embedding_api import EmbeddingApi
-from anamnesis_pipeline.steps.llm_breaker import Breaker
+from anamnesis_pipeline.steps.llm_breaker import Breaker, BreakerState
 from anamnesis_pipeline.steps.reembed_state import ANSWERS
 from anamnesis_pipeline.store.base import Store
 from anamnesis_pipeline.summary_model import LlmBudget, LlmUse
@@ -52,6 +53,7 @@ class Terms:
     """What counts now. `refusal`: why nothing may be sent."""
 
     budget: LlmBudget
+    requests_per_minute: int
     refusal: Exception | None = None
 
 
@@ -66,16 +68,18 @@ class ApiPool:
 
     def __init__(
         self, store: Store, space_key: str, model: ApiModel, api: EmbeddingApi, terms: Callable[[], Terms],
-        queue_max: int = 64,
+        mask: Callable[[str], str], queue_max: int = 64,
     ) -> None:  # fmt: skip
         """:param terms: read before each call, so that a project that becomes private counts at once.
+        :param mask: what nothing is sent without. Stored texts are masked; a question that somebody types is not.
         :param queue_max: calls that may wait; one more raises EmbeddingQueueFull.
         """
         self._store, self._space_key, self._model, self._api, self._terms = store, space_key, model, api, terms
-        self._breaker = Breaker(store.settings, f"embeddings of {model.service}")
+        self._mask, self._name = mask, f"embeddings of {model.service}"
+        self._breaker = Breaker(store.settings, self._name)
         self._waiting, self._queue_max = threading.BoundedSemaphore(queue_max), queue_max
         self._threads = ThreadPoolExecutor(AT_ONCE, thread_name_prefix="embedding-api")
-        self._ready = self._closed = False
+        self._ready, self._closed = False, threading.Event()
 
     @property
     def model_id(self) -> str:
@@ -90,7 +94,7 @@ class ApiPool:
     @property
     def ready(self) -> bool:
         """Whether the service was there and is who it was."""
-        return self._ready and not self._closed
+        return self._ready and not self._closed.is_set()
 
     @property
     def depth(self) -> int:
@@ -102,7 +106,7 @@ class ApiPool:
 
         :raises DimensionMismatch: the service has another model behind the name.
         """
-        if self._ready or self._closed:
+        if self._ready or self._closed.is_set():
             return
         (now,) = self._vectors([SAMPLE], "passage")
         name = ANSWERS + self._space_key
@@ -139,12 +143,13 @@ class ApiPool:
 
     def close(self) -> None:
         """Free threads and connections; calling twice is harmless."""
-        self._closed = True
+        self._closed.set()
         self._threads.shutdown(wait=True)
         self._api.close()
 
     def _vectors(self, texts: Sequence[str], role: Role) -> NDArray[np.float32]:
-        pieces = [_pieces(text, self._model.window_chars) for text in texts]
+        sent = [self._mask(text.encode("utf-8", "replace").decode()) for text in texts]  # half a pair is no JSON
+        pieces = [_pieces(text, self._model.window_chars) for text in sent]
         flat = [piece for those in pieces for piece in those]
         calls = list(_calls(flat))
         made = list(self._threads.map(partial(self._retried, role=role), calls))
@@ -152,45 +157,90 @@ class ApiPool:
         return _averaged(rows, [len(those) for those in pieces])
 
     def _retried(self, texts: Sequence[str], role: Role) -> NDArray[np.float32]:
+        backoff = wait_random_exponential(max=LONGEST_WAIT_S)
+
+        def wait_s(state: RetryCallState) -> float:
+            exc = state.outcome.exception() if state.outcome else None
+            asked_for = (exc.retry_after_s or 0.0) if isinstance(exc, LlmBusy) else 0.0
+            return max(asked_for, backoff(state))
+
         retrying = Retrying(
-            stop=stop_after_attempt(ATTEMPTS[role]), wait=wait_random_exponential(max=LONGEST_WAIT_S),
-            retry=retry_if_exception_type((LlmUnavailable, LlmBusy)), reraise=True,
+            stop=stop_after_attempt(ATTEMPTS[role]), wait=wait_s, retry=retry_if_exception(_is_worth_waiting),
+            sleep=self._wait, reraise=True,
         )  # fmt: skip
         return retrying(self._booked, texts, role)
 
+    def _wait(self, seconds: float) -> None:
+        """Shorter where the pool is closed meanwhile."""
+        self._closed.wait(seconds)
+
     def _booked(self, texts: Sequence[str], role: Role) -> NDArray[np.float32]:
-        """One call: terms and breaker, budget, call, what it cost."""
+        """One call, in the order of those of an LLM: leave, breaker, budget, turn, call, what it cost."""
         terms = self._terms()
         if terms.refusal is not None:
             raise terms.refusal
-        if (held := self._breaker.hold()) is not None:
-            raise RetryLater(f"{self._api.name} is left alone for a while: {held.reason}")
+        state = self._breaker.state()
+        if state.is_open(datetime.now(UTC)):
+            raise self._left_alone(state)
         most = sum(len(text.encode("utf-8", "replace")) for text in texts)  # a token has one byte at least
         call_id, day = uuid.uuid4().hex, f"{datetime.now(UTC):%Y-%m-%d}"
-        expected, llm = self._used(most), self._store.llm
-        if not llm.reserve(call_id, day, self._model.service, self.model_id, expected, terms.budget):
+        if not self._store.llm.reserve(
+            call_id, day, self._model.service, self.model_id, self._used(most), terms.budget
+        ):  # fmt: skip
             raise RetryLater("the LLM budget of this day (UTC) is used up; see llm_daily_tokens, llm_daily_dollars")
+        self._wait_for_turn(call_id, role, terms.requests_per_minute)
+        return self._asked(call_id, texts, role, most)
+
+    def _wait_for_turn(self, call_id: str, role: Role, per_minute: int) -> None:
+        """Not faster than allowed, over all processes. Questions wait for nobody: each is somebody's, who waits.
+
+        :raises RetryLater: the service is left alone since then, or this is closed; what was booked is given back.
+        """
+        if role == "passage":
+            self._wait(self._store.llm.take_turn(self._name, datetime.now(UTC), per_minute))
+        held = self._breaker.hold()
+        if held is None and not self._closed.is_set():
+            return
+        self._store.llm.settle(call_id, LlmUse())
+        raise self._left_alone(held) if held is not None else ModelLoading(f"{self._api.name} was let go of")
+
+    def _asked(self, call_id: str, texts: Sequence[str], role: Role, most: int) -> NDArray[np.float32]:
         try:
             vectors, tokens = self._api.embed(texts, role)
         except (LlmRefused, LlmPromptRefused, LlmBusy, LlmUnavailable, LlmAnswerInvalid, InvalidVectors) as exc:
-            llm.settle(call_id, None if isinstance(exc, LlmUnavailable | InvalidVectors) else LlmUse())
-            self._tell_breaker(exc)
+            was_worked_on = isinstance(exc, LlmUnavailable | InvalidVectors)
+            self._store.llm.settle(call_id, None if was_worked_on else LlmUse())
+            self._tell_breaker(exc, texts)
+            if role == "passage" and isinstance(exc, LlmPromptRefused | LlmAnswerInvalid):
+                # of an episode's own texts: the others are to get their vectors
+                raise InvalidVectors(str(exc)) from None
             raise
-        llm.settle(call_id, self._used(most // 4 if tokens is None else tokens))
+        self._store.llm.settle(call_id, self._used(most // 4 if tokens is None else tokens))
         self._breaker.went_well()
         return vectors
+
+    def _left_alone(self, held: BreakerState) -> RetryLater:
+        return RetryLater(f"{self._api.name} is left alone for a while: {held.reason}")
 
     def _used(self, tokens: int) -> LlmUse:
         return LlmUse(1, tokens, 0, tokens * self._model.dollars / 1e6)
 
-    def _tell_breaker(self, exc: Exception) -> None:
+    def _tell_breaker(self, exc: Exception, texts: Sequence[str]) -> None:
         match exc:
             case LlmRefused():
                 self._breaker.was_refused(str(exc))
+            case LlmPromptRefused():
+                self._breaker.prompt_was_refused(str(exc), content_id(*texts))
             case LlmUnavailable() | InvalidVectors():
                 self._breaker.found_nobody(str(exc))
-            case LlmBusy() if exc.retry_after_s and exc.retry_after_s > LONGEST_WAIT_S:
-                self._breaker.was_told_to_wait(str(exc), exc.retry_after_s)
+            case LlmBusy() if not _is_worth_waiting(exc):
+                self._breaker.was_told_to_wait(str(exc), exc.retry_after_s or LONGEST_WAIT_S)
+
+
+def _is_worth_waiting(exc: BaseException) -> bool:
+    if isinstance(exc, LlmBusy):
+        return (exc.retry_after_s or 0.0) <= LONGEST_WAIT_S
+    return isinstance(exc, LlmUnavailable)
 
 
 def _pieces(text: str, most_chars: int) -> list[str]:

@@ -4,6 +4,8 @@ https://docs.voyageai.com/reference/embeddings-api, https://platform.openai.com/
 https://ai.google.dev/api/embeddings (`batchEmbedContents`).
 """
 
+import json
+import time
 from collections.abc import Mapping, Sequence
 from typing import Any
 from urllib.parse import urlsplit
@@ -21,7 +23,11 @@ from anamnesis_pipeline.summaries.refusals import error_of_status
 
 CONNECT_TIMEOUT_S = 5.0
 TIMEOUT_S: Mapping[Role, float] = {"query": 5.0, "passage": 60.0}
-"""Of each step. A search goes on with its words when the question's vector takes longer."""
+"""Of each step, and of the whole answer once it is asked for. A search goes on with its words when the question's
+vector takes longer."""
+BYTES_PER_NUMBER = 40
+OTHER_BYTES = 100_000
+"""Bound of an answer: numbers are written with some 20 characters, an error in fewer than these."""
 URLS: Mapping[Service, str] = {
     "voyage": "https://api.voyageai.com/v1",
     "openai": "https://api.openai.com/v1",
@@ -77,28 +83,44 @@ class EmbeddingApi:
         :raises InvalidVectors: the answer is none, of another width, or holds what is no number.
         """
         path, body = _question(self._model, texts, role)
-        timeout = httpx.Timeout(TIMEOUT_S[role], connect=CONNECT_TIMEOUT_S)
+        most = len(texts) * self._model.dim * BYTES_PER_NUMBER + OTHER_BYTES
+        status, headers, content = self._post(path, body, TIMEOUT_S[role], most)
+        if status != 200:
+            raise self._refused(status, headers, content)
+        rows, tokens = self._read(content)
+        return _unit(rows, len(texts), self._model), tokens
+
+    def _post(
+        self, path: str, body: dict[str, Any], timeout_s: float, most_bytes: int
+    ) -> tuple[int, httpx.Headers, bytes]:
+        """Status, headers and body of the answer, which is as long and as late as agreed and no more."""
+        timeout = httpx.Timeout(timeout_s, connect=CONNECT_TIMEOUT_S)
+        deadline = time.monotonic() + timeout_s
+        content = bytearray()
         try:
-            reply = self._client.post(path, json=body, timeout=timeout)
+            with self._client.stream("POST", path, json=body, timeout=timeout) as reply:
+                for piece in reply.iter_bytes():
+                    content += piece
+                    if len(content) > most_bytes:
+                        raise InvalidVectors(f"{self.name} sent more than {most_bytes:,} bytes; check its URL")
+                    if time.monotonic() > deadline:
+                        raise LlmUnavailable(f"{self.name} took longer than {timeout_s:.0f} s; try again later")
         except httpx.HTTPError as exc:
             raise LlmUnavailable(f"{self.name} does not answer ({type(exc).__name__}); try again later") from None
-        if reply.status_code != 200:
-            raise self._refused(reply)
-        rows, tokens = self._read(reply.content)
-        return _unit(rows, len(texts), self._model), tokens
+        return reply.status_code, reply.headers, bytes(content)
 
     def close(self) -> None:
         """Free connections."""
         self._client.close()
 
-    def _refused(self, reply: httpx.Response) -> AnamnesisError:
+    def _refused(self, status: int, headers: httpx.Headers, content: bytes) -> AnamnesisError:
         try:
-            error = reply.json().get("error")
+            error = json.loads(content).get("error")
         except (ValueError, AttributeError):
             error = None
         said = error if isinstance(error, dict) else {}
         codes = (said.get("type"), said.get("code"), said.get("status"))
-        return error_of_status(self.name, reply.status_code, codes, reply.headers, str(said.get("message", "")))
+        return error_of_status(self.name, status, codes, headers, str(said.get("message", "")))
 
     def _read(self, content: bytes) -> tuple[list[list[float]], int | None]:
         try:

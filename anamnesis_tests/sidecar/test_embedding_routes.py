@@ -18,6 +18,7 @@ from anamnesis_pipeline.sidecar.app import create_app
 from anamnesis_pipeline.sidecar.embedding_control import EmbeddingControl
 from anamnesis_pipeline.steps.embeddings import embed_sources
 from anamnesis_pipeline.steps.spaces import index_space
+from anamnesis_pipeline.store.base import Store
 from anamnesis_tests.sidecar.conftest import BASE, SPACE, TestServices, model_folder, open_services, wait_for
 
 Post = Callable[..., dict[str, Any]]
@@ -45,9 +46,9 @@ def put_back_hashing_model(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let the model of the first space, which has no files, look as if it had those that made its vectors."""
     find = embedding_control.model_files
 
-    def found(settings: Settings, model_id: str) -> object:
+    def found(settings: Settings, model_id: str, store: Store | None = None) -> object:
         made_it = SimpleNamespace(space=lambda generation: SPACE)
-        return made_it if model_id == SPACE.model_id else find(settings, model_id)
+        return made_it if model_id == SPACE.model_id else find(settings, model_id, store)
 
     monkeypatch.setattr(embedding_control, "model_files", found)
 

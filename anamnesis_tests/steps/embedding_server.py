@@ -12,14 +12,17 @@ from anamnesis_tests.summaries.loopback import Answer, LoopbackServer, Received,
 
 class EmbeddingServer(LoopbackServer):
     """All three services at one address; a `script` that is not empty answers first. `turned` is another model behind
-    the same name.
+    the same name. A call with a text that holds `refused` is not taken.
     """
 
     turned = False
+    refused = ""
 
     def answer(self, request: Received) -> Answer:
         if self.script:
             return self.script.pop(0)
+        if self.refused and any(self.refused in text for text in texts_of(request.json)):
+            return json_answer({"error": {"type": "invalid_request_error", "message": "no"}}, 400)
         if request.path.startswith("/models/") and request.path.endswith(":batchEmbedContents"):
             asked = request.json["requests"]
             texts = [each["content"]["parts"][0]["text"] for each in asked]
@@ -41,8 +44,9 @@ class EmbeddingServer(LoopbackServer):
     @property
     def sent(self) -> list[str]:
         """Every text that was sent."""
-        found: list[str] = []
-        for each in self.received:
-            body: dict[str, Any] = each.json
-            found += body.get("input") or [item["content"]["parts"][0]["text"] for item in body["requests"]]
-        return found
+        return [text for each in self.received for text in texts_of(each.json)]
+
+
+def texts_of(body: dict[str, Any]) -> list[str]:
+    """The texts of one call."""
+    return body.get("input") or [item["content"]["parts"][0]["text"] for item in body["requests"]]

@@ -1,5 +1,6 @@
 """Embeddings from services: what is sent, to whom, at which cost, and when nothing is."""
 
+import time
 from collections.abc import Callable, Iterator
 from contextlib import closing
 from datetime import UTC, datetime
@@ -8,30 +9,35 @@ from typing import Any
 
 import numpy as np
 import pytest
+from pydantic import SecretStr
 
 from anamnesis_pipeline import wiring
 from anamnesis_pipeline.api_wiring import api_refusal
 from anamnesis_pipeline.commands import reembed as reembed_command
+from anamnesis_pipeline.commands.embedding_health import model_problems
 from anamnesis_pipeline.embeddings.api_models import API_MODELS, api_model
-from anamnesis_pipeline.embeddings.base import EmbeddingPool, query_vectors
+from anamnesis_pipeline.embeddings.base import ROLES, EmbeddingPool, query_vectors
 from anamnesis_pipeline.embeddings.cores import Priority
 from anamnesis_pipeline.embeddings.passages import TOTAL_PIECES
 from anamnesis_pipeline.errors import (
     BadSetting,
     DimensionMismatch,
     InvalidVectors,
+    LlmBusy,
     LlmRefused,
     LlmUnavailable,
     RetryLater,
 )
-from anamnesis_pipeline.model import Space
+from anamnesis_pipeline.model import Source, Space
 from anamnesis_pipeline.search.engine import Engine
 from anamnesis_pipeline.search.query import SearchQuery
 from anamnesis_pipeline.settings import Settings
 from anamnesis_pipeline.sidecar.embedding_control import EmbeddingControl
-from anamnesis_pipeline.steps import api_pool
-from anamnesis_pipeline.steps.embeddings import embed_passages
+from anamnesis_pipeline.sources.specs import DOCUMENTS, SourceSpec
+from anamnesis_pipeline.steps import api_pool, embedding_api
+from anamnesis_pipeline.steps.embeddings import embed_passages, embed_sources
 from anamnesis_pipeline.steps.reembed_state import ANSWERS
+from anamnesis_pipeline.steps.source_specs import put_specs
 from anamnesis_pipeline.steps.spaces import index_space, known_space
 from anamnesis_pipeline.store.base import Store
 from anamnesis_pipeline.store.sqlite.opening import open_sqlite
@@ -64,6 +70,10 @@ def space_of(store: Store, model: str) -> Space:
     files = wiring.model_files(wiring.effective_settings(store), model)
     store.spaces.put(files.space())
     return files.space()
+
+
+def pool_space(store: Store) -> Space:
+    return known_space(store, wiring.model_files(wiring.effective_settings(store), SMALL).space().key)
 
 
 @pytest.fixture
@@ -166,6 +176,10 @@ def test_what_it_costs_is_booked_and_nothing_is_sent_beyond_the_budget(
         ("private_projects", ("secret",), "private_projects"),
         ("llm_daily_dollars", None, "set llm_daily_dollars"),
         ("embedding_api_key", None, "wants a key"),
+        ("embedding_api_key", SecretStr("schlüssel-SECRET"), "embedding_api_key holds"),
+        ("embedding_api_key", SecretStr("SECRET\nline"), "embedding_api_key holds"),
+        ("embedding_api_url", "http://[bad", "embedding_api_url must hold URLs"),
+        ("embedding_api_url", "http://ann:SECRET@127.0.0.1", "without a user, a password"),
     ],
 )
 def test_nobody_is_asked_without_leave_budget_and_key(
@@ -176,6 +190,7 @@ def test_nobody_is_asked_without_leave_budget_and_key(
     refusal = api_refusal(wiring.effective_settings(store).model_copy(update={setting: value}), known)
     assert refusal is not None
     assert told in str(refusal)
+    assert "SECRET" not in str(refusal)
     assert server.received == []
 
 
@@ -191,6 +206,35 @@ def test_a_project_that_becomes_private_ends_it_at_once(
     with pytest.raises(BadSetting, match="private_projects"):
         space_of(store, SMALL)
     assert server.received == []
+
+
+def test_nobody_is_asked_while_the_text_of_a_source_stays_here(
+    opened: Callable[[str], EmbeddingPool], store: Store, server: EmbeddingServer
+) -> None:
+    pool = opened(SMALL)
+    store.spaces.activate(pool_space(store).key)
+    assert model_problems(store) == []
+    server.received.clear()
+    put_specs(store.settings, [SourceSpec("mine", DOCUMENTS, "/srv/mine", machine="box", private=True)], [], "box")
+    assert pool.embed(["nothing was read of it yet"], "query").shape == (1, 1536)
+    store.ingest.put_sources([Source("box--mine", "box", "/srv/mine", kind="documents", spec="mine")])
+    server.received.clear()
+    for role in ROLES:
+        with pytest.raises(BadSetting, match=r"stays here \(box--mine\)"):
+            pool.embed(["of whichever source"], role)
+    with pytest.raises(BadSetting, match="box--mine"):
+        EmbeddingControl(store).use_model("voyage-3.5")
+    (problem,) = model_problems(store)
+    assert "cannot be used: " in problem.text
+    assert "box--mine" in problem.text
+    assert server.received == []
+
+
+def test_no_secret_in_a_question_is_sent(opened: Callable[[str], EmbeddingPool], server: EmbeddingServer) -> None:
+    secret = "ghp_" + "a1B2c3D4e5F6g7H8i9J0k1L2m3N4o5P6q7R8"
+    opened(SMALL).embed([f"where did {secret} leak, and what is \ud800"], "query")
+    assert any(text.startswith("where did ") for text in server.sent)
+    assert not any(secret in text for text in server.sent)
 
 
 def test_another_model_behind_the_same_name_is_noticed(
@@ -276,16 +320,75 @@ def test_what_is_no_answer_is_told_without_the_key_and_never_stored(
 
 
 def test_a_busy_service_is_asked_again_for_passages_and_not_for_questions(
+    opened: Callable[[str], EmbeddingPool], store: Store, server: EmbeddingServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    waited: list[float] = []
+    monkeypatch.setattr(api_pool, "wait_random_exponential", lambda max: lambda state: 2.5)
+    monkeypatch.setattr(api_pool.ApiPool, "_wait", lambda self, seconds: waited.append(seconds))
+    store.settings.set("config.llm_requests_per_minute", 10_000)
+    pool = opened(SMALL)
+    waited.clear()
+    server.script = [busy("7"), json_answer({}, 503), busy("1")]
+    assert pool.embed(["a passage"], "passage").shape == (1, 1536)
+    assert [each for each in waited if each > 2] == [7.0, 2.5, 2.5], "as long as it asks for, or as what grows"
+    server.script = [busy("7")]
+    with pytest.raises(LlmBusy):
+        pool.embed(["a question"], "query")
+    server.script = [busy("300")]
+    with pytest.raises(LlmBusy):
+        pool.embed(["a passage"], "passage")
+    server.received.clear()
+    with pytest.raises(RetryLater, match="left alone"):
+        pool.embed(["another one"], "passage")
+    assert server.received == []
+
+
+def busy(seconds: str) -> Answer:
+    return json_answer({"error": {"code": "rate_limit_exceeded"}}, 429, retry_after=seconds)
+
+
+def test_passages_take_turns_over_all_processes_and_questions_wait_for_none(
+    opened: Callable[[str], EmbeddingPool], store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    waited: list[float] = []
+    monkeypatch.setattr(api_pool.ApiPool, "_wait", lambda self, seconds: waited.append(seconds))
+    store.settings.set("config.llm_requests_per_minute", 6)
+    pool = opened(SMALL)
+    waited.clear()
+    pool.embed(["a question"], "query")
+    assert waited == []
+    pool.embed(["a passage"], "passage")
+    pool.embed(["another one"], "passage")
+    assert waited == [pytest.approx(10, abs=2), pytest.approx(20, abs=2)], "the first turn was that of the fixed text"
+
+
+def test_a_text_that_the_service_does_not_take_keeps_no_other_from_its_vectors(
+    store: Store, server: EmbeddingServer
+) -> None:
+    _, space = half_built(store)
+    put(store, "ice", "a glacier calved", minute=3)
+    server.refused = "glacier"
+    with closing(wiring.open_pool_of(store, space, priority=Priority.BACKGROUND)) as pool:
+        pool.load()
+        with pytest.raises(InvalidVectors, match=r"1, first ice: .* does not take this prompt"):
+            embed_sources(store, space.key, ["direct"], pool, 25)
+    assert store.vectors.pending_sources(space.key) == {"direct": 1}
+    assert store.vectors.count(space.key) == 2
+
+
+def test_an_answer_without_end_is_given_up(
     opened: Callable[[str], EmbeddingPool], server: EmbeddingServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(api_pool, "wait_random_exponential", lambda max: lambda state: 0)
     pool = opened(SMALL)
-    busy = json_answer({"error": {"code": "rate_limit_exceeded"}}, 429, retry_after="1")
-    server.script = [busy, json_answer({}, 503)]
-    assert pool.embed(["a passage"], "passage").shape == (1, 1536)
-    server.script = [json_answer({}, 503)]
-    with pytest.raises(LlmUnavailable):
+    server.script = [Answer(pieces=(b" " * 65_536,) * 100)]
+    with pytest.raises(InvalidVectors, match="sent more than 161,440 bytes"):
         pool.embed(["a question"], "query")
+    monkeypatch.setattr(embedding_api, "TIMEOUT_S", {"query": 0.5})
+    server.script = [Answer(pieces=(b" ",), after="stall")]
+    began = time.monotonic()
+    with pytest.raises(LlmUnavailable, match="try again later"):
+        pool.embed(["a question"], "query")
+    assert time.monotonic() - began < 5
 
 
 def test_a_service_that_is_away_is_left_alone_after_three_calls(
