@@ -33,6 +33,7 @@ from anamnesis_pipeline.sidecar import (
     rolling_routes,
     search_routes,
     service_routes,
+    similar_routes,
     upload_routes,
 )
 from anamnesis_pipeline.sidecar.admission import Admission
@@ -119,6 +120,7 @@ def _add_routes(app: FastAPI, *, wants_token: bool) -> None:
     app.include_router(service_routes.router, dependencies=documented)
     app.include_router(search_routes.router, dependencies=documented)
     app.include_router(query_routes.router, dependencies=documented)
+    app.include_router(similar_routes.router, dependencies=documented)
     app.include_router(overview_routes.router, dependencies=documented)
     app.include_router(context_routes.router, dependencies=documented)
     app.include_router(memory_routes.router, dependencies=documented)
