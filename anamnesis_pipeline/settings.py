@@ -27,7 +27,7 @@ NOT_STORABLE = frozenset(
     {
         "home", "secrets_dir", "port", "dagster_port", "dagster_url", "dagster_link", "code_port", "bind",
         "api_token", "allowed_hosts", "lock_env", "openai_api_key", "anthropic_api_key", "embedding_api_key",
-        "embedding_api_url", "store", "mongo_uri",
+        "store", "mongo_uri",
         "mongo_database", "mongo_quantization", "mongo_wait_s", "embed_run_tags",
     }
 )  # fmt: skip
@@ -309,8 +309,17 @@ def origins(stored: Mapping[str, Any]) -> list[Origin]:
             "stored" if is_stored else "environment" if in_env else "secret" if is_secret
             else "file" if name in file else "default"
         )  # fmt: skip
-        rows.append(Origin(name, "***" if isinstance(value, SecretStr) else value, origin, info.description or ""))
+        rows.append(Origin(name, _shown(name, value), origin, info.description or ""))
     return rows
+
+
+def _shown(name: str, value: Any) -> Any:
+    """A secret as `***`; of the address of MongoDB the place, without user, password and what follows it."""
+    if not isinstance(value, SecretStr):
+        return value
+    scheme, _, rest = value.get_secret_value().partition("://")
+    hosts = rest.rpartition("@")[2].partition("/")[0].partition("?")[0]
+    return f"{scheme}://***@{hosts}/***" if name == "mongo_uri" and hosts else "***"
 
 
 def check_storable(name: str, text: str) -> Any:

@@ -30,7 +30,7 @@ def backup(
     ] = False,
 ) -> None:
     """Write memory, archive and config.toml into one file, while all goes on. Keep it as safe as the memory."""
-    with shown(Console(stderr=True)) as tell:
+    with shown(Console(stderr=True), "no file was made") as tell:
         report = run_backup(settings_file.load(), file, tell, with_archive=not no_archive)
     typer.echo(render_backup(report, file))
     if report.problems:
@@ -40,7 +40,7 @@ def backup(
 def restore(file: BackupFile) -> None:
     """Make an empty home, with the store that is set, what a backup holds; an interrupted one goes on."""
     settings = settings_file.load()
-    with shown(Console(stderr=True)) as tell:
+    with shown(Console(stderr=True), "the same command goes on where this one was") as tell:
         report = run_restore(settings, file, tell)
     typer.echo(render_restored(report, store_place(settings), store_place(settings_file.load())))
 

@@ -2,22 +2,33 @@
 
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
+from anamnesis_pipeline.errors import GiveUp
 from anamnesis_pipeline.steps.copying import Tell
 
 _PLAIN_LINE_EVERY_S = 10.0
 
 
 @contextmanager
-def shown(console: Console) -> Iterator[Tell]:
-    """What to tell of each step while the block runs."""
-    if not console.is_terminal:
-        yield _plain(console)
-        return
+def shown(console: Console, after: str) -> Iterator[Tell]:
+    """What to tell of each step while the block runs.
+
+    :param after: how things are where Ctrl-C ended it.
+    :raises GiveUp: Ctrl-C ended it, in words.
+    """
+    try:
+        with _bar(console) if console.is_terminal else nullcontext(_plain(console)) as tell:
+            yield tell
+    except KeyboardInterrupt:
+        raise GiveUp(f"interrupted; {after}") from None
+
+
+@contextmanager
+def _bar(console: Console) -> Iterator[Tell]:
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
     with Progress(*columns, console=console, transient=True) as progress:
         task = progress.add_task("", total=None)

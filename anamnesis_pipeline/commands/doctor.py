@@ -28,6 +28,7 @@ from anamnesis_pipeline.model import EXCLUDED, FileCursor, Where
 from anamnesis_pipeline.settings import Settings, claude_projects_dir
 from anamnesis_pipeline.sidecar.crawler_control import CrawlerControl
 from anamnesis_pipeline.sidecar.embedding_control import EmbeddingControl
+from anamnesis_pipeline.sidecar.room import cannot_write
 from anamnesis_pipeline.sources.base import is_log
 from anamnesis_pipeline.sources.specs import CLAUDE_DOCUMENTS
 from anamnesis_pipeline.steps.dead_letters import EVERY_LETTER
@@ -44,7 +45,7 @@ AT_REST_AFTER = timedelta(days=1)
 LINE_BREAK_BYTES = 2
 BEING_EMBEDDED = timedelta(minutes=5)
 """So long after it was read, what has no vectors yet is no problem while `anamnesis up` runs."""
-_START_IT = "start it with: anamnesis up"
+_START_IT = "start it with: anamnesis up (in containers: ./start.sh)"
 _START_MONGO = "start MongoDB, or let ANAMNESIS_MONGO_URI say where it is; what runs goes on by itself then"
 _RESTORE = (
     "stop `anamnesis up` and put a backup of the home back; without one, move the database away and start again: "
@@ -128,6 +129,13 @@ def log_roots(settings: Settings) -> Finding:
     if found.unreadable:
         advice = "let the user who runs Anamnesis read these folders (chmod, or its group), or leave them out"
     return Finding(bool(found.files) and not found.absent and not found.unreadable, "logs", detail, advice)
+
+
+def writable(store: Store) -> Finding:
+    """Something can be written: a server may be there, and have no room."""
+    problem = cannot_write(store)
+    advice = "until then searches answer, and nothing new is remembered"
+    return Finding(problem is None, "writing", problem or "the store takes what is written", advice)
 
 
 def unread_logs(store: Store) -> Finding:
@@ -321,7 +329,8 @@ CHECKS: Sequence[Callable[[Settings], Finding]] = (
     python_version, home_writable, free_space, log_roots, retention, model_files, sidecar, dagster,
 )  # fmt: skip
 STORE_CHECKS: Sequence[Callable[[Store], Finding]] = (
-    store_integrity, unread_logs, dead_letters, coverage, space_models, reembedding, llm, forgetting, crawler, clock,
+    store_integrity, writable, unread_logs, dead_letters, coverage, space_models, reembedding, llm, forgetting, crawler,
+    clock,
 )  # fmt: skip
 
 

@@ -14,6 +14,7 @@ import typer
 from anamnesis_pipeline import settings as settings_file
 from anamnesis_pipeline.commands.redact import now_and_then
 from anamnesis_pipeline.commands.search import local_time
+from anamnesis_pipeline.commands.status import refuse_other_store
 from anamnesis_pipeline.errors import GiveUp
 from anamnesis_pipeline.home_wiring import open_redactor
 from anamnesis_pipeline.model import Where
@@ -21,6 +22,7 @@ from anamnesis_pipeline.search.project_labels import with_labels
 from anamnesis_pipeline.settings import Settings
 from anamnesis_pipeline.steps import exporting
 from anamnesis_pipeline.steps.backup import UNFINISHED, new_file, no_room
+from anamnesis_pipeline.steps.backup_file import is_backup
 from anamnesis_pipeline.steps.importing import Importer, ImportReport
 from anamnesis_pipeline.steps.posting import Poster
 from anamnesis_pipeline.wiring import effective_settings, open_pieces, open_store
@@ -78,7 +80,10 @@ def run_import(settings: Settings, file: Path, say: Callable[[int], None]) -> Im
     :param say: told the number of each line that was read.
     :raises GiveUp: the file cannot be read, or is damaged; what came before is stored.
     """
+    refuse_other_store(settings)
     with _read(file) as content, closing(open_store(settings)) as store:
+        if file != STANDARD and is_backup(file):
+            raise GiveUp(f"{file} is a backup, no export: make a memory of it with: anamnesis restore {file}")
         pieces = open_pieces()
         poster = Poster(store, open_redactor(effective_settings(store)).mask_text, pieces, None)
         with exporting.unpacking(content, file) as lines:

@@ -8,6 +8,7 @@ from dataclasses import replace
 from datetime import datetime
 
 from anamnesis_pipeline.commands.search import local_time
+from anamnesis_pipeline.commands.status import refuse_other_store
 from anamnesis_pipeline.errors import GiveUp
 from anamnesis_pipeline.settings import Settings
 from anamnesis_pipeline.steps.blocklist import place_shown
@@ -54,6 +55,8 @@ def run_forget(settings: Settings, request: ForgetRequest, *, yes: bool) -> Forg
     :raises GiveUp: nothing is stored, nothing is asked for, or nothing matches; a path is none.
     """
     _check_home(settings)
+    if yes:
+        refuse_other_store(settings)
     with closing(open_store(settings)) as store:
         request = with_place(request, store)
         forgetter = open_forgetter(effective_settings(store), store)
@@ -96,6 +99,7 @@ def finish_forgetting(settings: Settings) -> bool:
     :raises GiveUp: nothing is stored.
     """
     _check_home(settings)
+    refuse_other_store(settings)
     with closing(open_store(settings)) as store:
         return open_forgetter(effective_settings(store), store).resume()
 

@@ -5,6 +5,7 @@ from contextlib import closing
 from datetime import UTC, datetime, timedelta
 
 from anamnesis_pipeline import wiring
+from anamnesis_pipeline.commands.status import refuse_other_store
 from anamnesis_pipeline.crawler_wiring import open_crawler
 from anamnesis_pipeline.embeddings.cores import Priority
 from anamnesis_pipeline.model import Source, Space
@@ -31,7 +32,9 @@ def run_ingest(settings: Settings, say: Say) -> None:
     Safe beside a running `anamnesis up`: every commit is a compare-and-set.
 
     :raises UnknownModel: the logs were read, but the embedding model is not to be had.
+    :raises GiveUp: the sidecar that runs searches another store.
     """
+    refuse_other_store(settings)
     with closing(wiring.open_store(settings)) as store:
         settings = wiring.effective_settings(store)
         settings = settings.model_copy(update={"log_roots": log_roots_in_use(settings)})
@@ -41,7 +44,9 @@ def run_ingest(settings: Settings, say: Say) -> None:
         pipeline = wiring.open_pipeline(settings, store)
         ingest_all(pipeline, _to_ingest(settings, store, found), lambda report: say(source_text(report)))
         _embed(settings, store, say)
-        say(done_text(take_snapshot(store)))
+        snapshot = take_snapshot(store)
+        nothing = f"There is nothing to remember yet; logs are looked for in {', '.join(map(str, settings.log_roots))}"
+        say(done_text(snapshot) if snapshot.counts.files or snapshot.counts.episodes else nothing)
 
 
 def _to_ingest(settings: Settings, store: Store, found: LookReport) -> list[Source]:

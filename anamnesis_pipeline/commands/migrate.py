@@ -46,7 +46,7 @@ def migrate(
     database: Annotated[str | None, typer.Option(help="Name of the database there.")] = None,
 ) -> None:
     """Copy the memory into another, empty store. The present one stays as it is; an interrupted copy goes on."""
-    with shown(Console(stderr=True)) as tell:
+    with shown(Console(stderr=True), "the same command goes on where this one was") as tell:
         done = run_migrate(settings_file.load(), to, tell, uri=uri, database=database)
     typer.echo(render(done))
 

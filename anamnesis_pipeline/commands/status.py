@@ -12,7 +12,7 @@ from anamnesis_pipeline.commands.embedding_health import model_problems, reembed
 from anamnesis_pipeline.commands.local_services import ask_sidecar
 from anamnesis_pipeline.commands.sources import source_state
 from anamnesis_pipeline.dagster_api import dagster_url
-from anamnesis_pipeline.errors import RetryLater, ServiceUnreachable
+from anamnesis_pipeline.errors import GiveUp, RetryLater, ServiceUnreachable
 from anamnesis_pipeline.model import Where
 from anamnesis_pipeline.settings import Settings
 from anamnesis_pipeline.sidecar.crawler_control import CrawlerControl, crawled_out, host_out
@@ -112,6 +112,15 @@ def other_store(settings: Settings, sidecar: Mapping[str, Any]) -> str | None:
     if searched is None or _without_hosts(searched) == _without_hosts(own):
         return None
     return f"the sidecar at {sidecar['url']} searches {searched}, and this command opens {own}"
+
+
+def refuse_other_store(settings: Settings) -> None:
+    """Before what writes: nobody wants that in a store which the sidecar does not search.
+
+    :raises GiveUp: the sidecar that runs searches another one.
+    """
+    if (problem := other_store(settings, sidecar_status(settings))) is not None:
+        raise GiveUp(f"{problem}; {SAME_STORE}, or stop what runs there. Nothing was changed")
 
 
 def _without_hosts(place: str) -> str:

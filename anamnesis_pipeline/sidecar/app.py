@@ -46,6 +46,8 @@ from anamnesis_pipeline.sidecar.measuring import keep_measured
 from anamnesis_pipeline.sidecar.nudges import Nudges
 from anamnesis_pipeline.sidecar.observation import Metrics, Observation
 from anamnesis_pipeline.sidecar.pages import routes as pages
+from anamnesis_pipeline.sidecar.pages.undo import Undo
+from anamnesis_pipeline.sidecar.room import Room
 from anamnesis_pipeline.sidecar.security import Security
 from anamnesis_pipeline.sidecar.services import Services
 from anamnesis_pipeline.sources.web import fetch_page
@@ -72,6 +74,7 @@ def create_app(services: Services) -> FastAPI:
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(mcp.run)
             tasks.start_soon(app.state.nudges.run)
+            tasks.start_soon(app.state.undo.run)
             tasks.start_soon(keep_measured, services)
             yield
             tasks.cancel_scope.cancel()
@@ -88,7 +91,9 @@ def create_app(services: Services) -> FastAPI:
     app.state.metrics = Metrics(services)
     app.state.admission = Admission()
     app.state.extraction = Extraction()
+    app.state.room = Room()
     app.state.nudges = Nudges(services)
+    app.state.undo = Undo(services)
     app.state.uploads = anyio.CapacityLimiter(upload_routes.UPLOADS_AT_ONCE)
     app.state.fetch_page = fetch_page
     mcp = McpEndpoint(app, services.settings, service_routes.package_version())

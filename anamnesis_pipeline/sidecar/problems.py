@@ -140,6 +140,8 @@ async def _on_our_error(request: Request, exc: Exception) -> Response:
     status = status_of(exc)
     if isinstance(exc, InvalidEpisode):
         return problem(status, str(exc), errors=[{"path": exc.field, "message": exc.problem}])
+    if isinstance(exc, StoreFull):
+        request.app.state.room.refused()
     if status == 503:
         log.warning("%s: %s", type(exc).__name__, exc)
     return problem(status, str(exc))

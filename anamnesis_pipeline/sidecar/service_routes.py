@@ -12,6 +12,7 @@ from anamnesis_pipeline.sidecar.documentation import PROBLEMS
 from anamnesis_pipeline.sidecar.observation import Metrics
 from anamnesis_pipeline.sidecar.problems import problem
 from anamnesis_pipeline.sidecar.rendering import json_reply
+from anamnesis_pipeline.sidecar.room import Room
 from anamnesis_pipeline.sidecar.schemas import CoverageOut, HealthOut, ReadyOut
 from anamnesis_pipeline.sidecar.services import ModelPool, Services, Uses, coverage
 from anamnesis_pipeline.wiring import store_place
@@ -36,9 +37,14 @@ async def health() -> HealthOut:
 
 
 @router.get("/ready", response_model=ReadyOut)
-def ready(services: Uses) -> Response:
-    """200 when store and model are there, else 503 with what is missing. Coverage is never a reason for 503."""
+def ready(request: Request, services: Uses) -> Response:
+    """200 when store and model are there, and the store is not full, else 503 with what is missing. Coverage is never a
+    reason for 503.
+    """
+    room: Room = request.app.state.room
     store_problem, covered = _look_at_store(services)
+    if store_problem is None and (full := room.problem(services.store)):
+        store_problem = f"store: {full}"
     place = store_place(services.settings)
     missing = [text for text in (store_problem, _model_problem(services.pool)) if text]
     if missing:

@@ -67,6 +67,16 @@ def shape_of(tables: Iterable[Table]) -> str:
     return hashlib.blake2b(json.dumps(fields).encode(), digest_size=8).hexdigest()
 
 
+def is_backup(file: Path) -> bool:
+    """Whether a file begins as a backup does."""
+    try:
+        with file.open("rb") as raw, zstandard.ZstdDecompressor().stream_reader(raw) as stream:
+            first = stream.read(tarfile.BLOCKSIZE)
+        return bool(first) and tarfile.TarInfo.frombuf(first, "utf-8", "surrogateescape").name == HEADER
+    except (OSError, zstandard.ZstdError, tarfile.TarError):
+        return False
+
+
 class BackupWriter:
     """Writes one backup into a stream: `begin`, then tables and files, then `end`."""
 

@@ -116,7 +116,7 @@ def _begin(store: Store, home: Home, header: Header, place: str) -> bool:
     is_ours = (store.settings.get(copying.MARK) or {}).get("origin") == header.backup_id
     if header.with_archive and not is_ours and any(path.suffix for path in home.archive_dir.glob("*/*")):
         raise GiveUp(
-            f"{home.archive_dir} holds another memory's archive; restore into an empty ANAMNESIS_HOME, or move it away"
+            f"{home.archive_dir} holds an archive already, so a memory is there; restore into an empty ANAMNESIS_HOME"
         )
     return copying.begin(store, header.backup_id, place)
 

@@ -11,11 +11,14 @@ from pathlib import Path
 
 import pytest
 from pydantic import SecretStr
+from rich.console import Console
 from typer.testing import CliRunner
 
 from anamnesis_pipeline import wiring
 from anamnesis_pipeline.cli import app
 from anamnesis_pipeline.commands.backup import run_backup, run_restore
+from anamnesis_pipeline.commands.copy_progress import shown
+from anamnesis_pipeline.commands.exporting import run_export, run_import
 from anamnesis_pipeline.commands.migrate import Backend, render, run_migrate
 from anamnesis_pipeline.errors import GiveUp
 from anamnesis_pipeline.settings import Settings
@@ -72,6 +75,8 @@ def test_a_migration_that_is_killed_is_finished_by_the_next_one(settings: Settin
     code = f"""
 import os, signal
 from anamnesis_pipeline import settings
+from anamnesis_pipeline.commands.copy_progress import shown
+from anamnesis_pipeline.commands.exporting import run_export, run_import
 from anamnesis_pipeline.commands.migrate import Backend, run_migrate
 def tell(step, done, of):
     if step == {step!r}:
@@ -180,3 +185,18 @@ def test_the_commands_say_what_they_did(settings: Settings, tmp_path: Path, monk
     assert "compared one by one" in run(
         settings.home, "migrate", "--to", "mongo", "--uri", shared.uri(), "--database", database
     )
+
+
+def test_a_backup_is_not_imported_and_an_export_not_restored(settings: Settings, tmp_path: Path) -> None:
+    backup, export = tmp_path / "memory.backup", tmp_path / "memory.jsonl"
+    run_backup(settings, backup, quiet)
+    run_export(settings, export)
+    with pytest.raises(GiveUp, match=r"is a backup, no export.*anamnesis restore"):
+        run_import(settings, backup, print)
+    with pytest.raises(GiveUp, match="is no backup"):
+        run_restore(settings.model_copy(update={"home": tmp_path / "new"}), export, quiet)
+
+
+def test_ctrl_c_ends_a_copy_in_words() -> None:
+    with pytest.raises(GiveUp, match="interrupted; all is well"), shown(Console(), "all is well"):
+        raise KeyboardInterrupt

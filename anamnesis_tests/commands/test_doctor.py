@@ -10,6 +10,7 @@ import pytest
 
 from anamnesis_pipeline.commands import doctor
 from anamnesis_pipeline.commands.doctor import Finding
+from anamnesis_pipeline.errors import StoreFull
 from anamnesis_pipeline.model import Episode, Passage, Space
 from anamnesis_pipeline.settings import Settings
 from anamnesis_pipeline.steps.host_clock import note_read
@@ -34,6 +35,19 @@ def test_an_absent_log_root_is_named(settings: Settings, tmp_path: Path) -> None
     assert not finding.ok
     assert f"absent: {tmp_path / 'logs'}" in finding.detail
     assert "make up LOGS=" in finding.advice
+
+
+def test_a_store_that_takes_nothing_is_named(settings: Settings, monkeypatch: pytest.MonkeyPatch) -> None:
+    with closing(open_store(settings)) as store:
+        assert doctor.writable(store).ok
+        monkeypatch.setattr(type(store.settings), "set", full)
+        finding = doctor.writable(store)
+    assert not finding.ok
+    assert "no room" in finding.detail
+
+
+def full(*_: object) -> None:
+    raise StoreFull("the disk has no room to write")
 
 
 def test_logs_that_are_there_are_counted(settings: Settings, tmp_path: Path) -> None:

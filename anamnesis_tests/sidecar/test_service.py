@@ -224,3 +224,22 @@ def test_metrics_tell_how_long_each_stage_of_a_search_took(client: TestClient, p
     below = [s.value for s in samples if s.name.endswith("_bucket") and s.labels["stage"] == "read"]
     assert below == sorted(below)
     assert below[-1] == 2
+
+
+def test_a_full_store_is_not_ready_until_it_takes_a_write_again(
+    client: TestClient, services: TestServices, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(*_: object, **__: object) -> None:
+        raise StoreFull("the disk has no room to write")
+
+    body = {"summary": "The harbour crane", "instance": "mac", "project": "acme"}
+    with monkeypatch.context() as patched:
+        patched.setattr(type(services.store.episodes), "create", full)
+        patched.setattr(type(services.store.settings), "set", full)
+        assert client.get("/ready").status_code == 200, "nobody has written yet"
+        assert client.post("/api/episodes", json=body).status_code == 503
+        for _ in range(2):
+            reply = client.get("/ready")
+            assert (reply.status_code, reply.json()["missing"]) == (503, ["store: the disk has no room to write"])
+    assert client.get("/ready").status_code == 200
+    assert client.post("/api/episodes", json=body).status_code == 201

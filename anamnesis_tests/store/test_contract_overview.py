@@ -3,8 +3,9 @@
 from dataclasses import replace
 from datetime import timedelta
 
+from anamnesis_pipeline.model import Where
 from anamnesis_pipeline.store.base import Store
-from anamnesis_pipeline.store.overview_base import SourceState, Tally
+from anamnesis_pipeline.store.overview_base import Census, SourceState, Tally
 from anamnesis_tests.store.samples import DAY, passages, put
 
 
@@ -34,3 +35,53 @@ def test_each_source_says_of_when_its_newest_episode_is(store: Store) -> None:
     assert store.overview.sources() == {
         "logs": SourceState(2, DAY + timedelta(minutes=9)), "direct": SourceState(1, DAY + timedelta(minutes=5)),
     }  # fmt: skip
+
+
+def test_the_census_counts_by_project_and_instance_the_largest_first(store: Store) -> None:
+    assert store.overview.census() == Census()
+    put(store, "a", "text", project="zoo")
+    put(store, "b", "text", project="zoo", instance="other")
+    put(store, "c", "text", project="api")
+    put(store, "d", "text", project="api")
+    put(store, "e", "text", project="zoo")
+    b = store.episodes.get(["b"])["b"]
+    store.episodes.replace(replace(b, status="superseded", superseded_by="a"), passages("text"), b.content_hash)
+    for _ in range(2):
+        store.episodes.track(["a", "b"], DAY)
+    found = store.overview.census()
+    assert found == Census(5, 4, {"zoo": 3, "api": 2}, {"main": 4, "other": 1})
+    assert (list(found.projects), list(found.instances)) == (["zoo", "api"], ["main", "other"])
+
+
+def test_episodes_are_counted_by_day_of_universal_time(store: Store) -> None:
+    assert store.overview.days(Where()) == {}
+    put(store, "late", "text", minute=12 * 60 - 1)
+    put(store, "noon", "text")
+    put(store, "next", "text", minute=12 * 60, project="zoo")
+    put(store, "before", "text", minute=-24 * 60, kind="decision", instance="other")
+    first = DAY.date()
+    days = {first - timedelta(days=1): 1, first: 2, first + timedelta(days=1): 1}
+    assert store.overview.days(Where()) == days
+    assert list(store.overview.days(Where())) == sorted(days)
+    assert store.overview.days(Where(projects=("zoo",))) == {first + timedelta(days=1): 1}
+    assert store.overview.days(Where(hidden_projects=("zoo",), since=DAY)) == {first: 2}
+    assert store.overview.days(Where(instance="other", kinds=("decision",))) == {first - timedelta(days=1): 1}
+    assert store.overview.days(Where(instance="main", until=DAY + timedelta(hours=1))) == {first: 1}
+
+
+def test_what_was_superseded_is_counted_by_day_when_it_is_asked_for(store: Store) -> None:
+    put(store, "old", "text")
+    old = store.episodes.get(["old"])["old"]
+    store.episodes.replace(replace(old, status="superseded"), passages("text"), old.content_hash)
+    assert store.overview.days(Where()) == {}
+    assert store.overview.days(Where(include_superseded=True)) == {DAY.date(): 1}
+
+
+def test_what_was_found_most_often_comes_first_then_what_was_found_last(store: Store) -> None:
+    for name in ("never", "once", "early", "late", "hidden"):
+        put(store, name, "text", project="secret" if name == "hidden" else "api")
+    for minute, names in enumerate((["hidden", "late"], ["early", "hidden"], ["early"], ["late", "once", "hidden"])):
+        store.episodes.track(names, DAY + timedelta(minutes=minute))
+    shown = Where(hidden_projects=("secret",))
+    assert store.overview.most_retrieved(shown, 10) == ["late", "early", "once"]
+    assert store.overview.most_retrieved(Where(), 2) == ["hidden", "late"]

@@ -70,9 +70,24 @@ def test_what_is_told_names_no_server_but_ours() -> None:
     error = errors.ServerSelectionTimeoutError("a:1: refused, Timeout: 2.0s, Topology Description: <all of it>")
     with pytest.raises(StoreBusy) as told, translated("MongoDB a:1/x"):
         raise error
-    assert str(told.value) == (
-        "MongoDB a:1/x does not answer (a:1: refused, Timeout: 2.0s); it is asked again with the next call"
-    )
+    words = "does not answer (nobody listens there); it is asked again with the next call"
+    assert str(told.value) == f"MongoDB a:1/x {words}"
+
+
+@pytest.mark.parametrize(
+    ("error", "words"),
+    [
+        (errors.ServerSelectionTimeoutError("No primary available for writes"), "its replica set has no primary now"),
+        (errors.NetworkTimeout("a:1: timed out (configured timeouts: socketTimeoutMS)"), "it took too long"),
+        (errors.AutoReconnect("a:1: connection closed"), "the connection broke"),
+        (
+            errors.WTimeoutError("waiting timed out"),
+            "a majority of its members did not confirm in time",
+        ),
+    ],
+)
+def test_silence_is_told_in_our_words(error: errors.PyMongoError, words: str) -> None:
+    assert str(our_error("here", error)) == f"here does not answer ({words}); it is asked again with the next call"
 
 
 def test_the_reply_that_the_driver_appends_is_not_told() -> None:

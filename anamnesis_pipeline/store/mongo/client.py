@@ -5,6 +5,7 @@ what the other is about to change. So a transaction here means what `BEGIN IMMED
 looks at one collection before it writes another holds. (Snapshot isolation alone allows write skew.)
 """
 
+import logging
 import os
 import threading
 import time
@@ -33,7 +34,11 @@ WAITED_S = 120.0
 TURN_TIMEOUT_S = 130.0
 """How long a thread waits for others of its process: somewhat longer than one write may take."""
 
+LONG_S = 5.0
+"""Who waits longer for the turn says so."""
+
 _SNAPSHOT_TOO_OLD = 239
+log = logging.getLogger(__name__)
 
 T = TypeVar("T")
 
@@ -142,6 +147,8 @@ class Database:
                     done = self._transaction(work)
                 except TurnTaken:
                     self._turns.wait(writer)
+                    if time.monotonic() - began > LONG_S:
+                        log.warning("%s is being written; a writer that was killed holds it for a minute", self.place)
                 else:
                     self._turns.ended(began)
                     return done

@@ -9,8 +9,10 @@ from pymongo.errors import (
     DocumentTooLarge,
     DuplicateKeyError,
     ExecutionTimeout,
+    NetworkTimeout,
     OperationFailure,
     PyMongoError,
+    ServerSelectionTimeoutError,
     WTimeoutError,
 )
 
@@ -59,7 +61,7 @@ def our_error(place: str, exc: PyMongoError | DocumentTooLarge) -> AnamnesisErro
     if isinstance(exc, DocumentTooLarge):
         return _too_large(place, exc)
     if isinstance(exc, ConnectionFailure | ExecutionTimeout | WTimeoutError):
-        return StoreBusy(f"{place} does not answer ({_short(exc)}); it is asked again with the next call")
+        return StoreBusy(f"{place} does not answer ({_silence(exc)}); it is asked again with the next call")
     if isinstance(exc, OperationFailure):
         return _refused(place, exc)
     return None
@@ -78,6 +80,21 @@ def _refused(place: str, exc: OperationFailure) -> AnamnesisError | None:
     if codes & _COME_AGAIN or any(exc.has_error_label(label) for label in _COME_AGAIN_LABELS):
         return StoreBusy(f"{place} could not do it just now ({_short(exc)}); try again")
     return None
+
+
+def _silence(exc: Exception) -> str:
+    """In which way a server does not answer, without the driver's words, which name its own settings."""
+    match exc:
+        case ServerSelectionTimeoutError() if "primary" in str(exc).lower():
+            return "its replica set has no primary now"
+        case ServerSelectionTimeoutError():
+            return "nobody listens there"
+        case NetworkTimeout() | ExecutionTimeout():
+            return "it took too long"
+        case WTimeoutError():
+            return "a majority of its members did not confirm in time"
+        case _:
+            return "the connection broke"
 
 
 def _codes(exc: OperationFailure) -> set[int]:
