@@ -29,7 +29,8 @@ QUIET_S = 60.0 + SETTLED_AFTER_S
 """
 UNSETTLED = 1_000
 """Changes before the one that was shown that may not be there yet, as long as nothing is known to be whole: more than
-one transaction makes of most kinds, and all that a process reads which starts while others write.
+one transaction makes of most kinds, and all that a process reads which starts while others write. Of a larger one
+that was written in the minute before, it finds a part only, for its first five seconds.
 """
 WARNED_EVERY_S = 60.0
 
