@@ -3,11 +3,11 @@
 from fastapi import APIRouter
 from starlette.exceptions import HTTPException
 
-from anamnesis_pipeline.sidecar.pages import login, static
+from anamnesis_pipeline.sidecar.pages import login, logs, static
 from anamnesis_pipeline.sidecar.pages.routing import page_router
 
 router = APIRouter(include_in_schema=False)
-for each in (static, login):
+for each in (static, login, logs):
     router.include_router(each.router)
 
 _rest = page_router()
