@@ -1,8 +1,15 @@
 """Counts over all episodes in SQLite; see `OverviewRecords`."""
 
+# ruff: noqa: S608
+# only names of ours enter the SQL
+
+from datetime import date
+
 from anamnesis_pipeline.memory_layers import LASTING_KINDS, LASTING_TAGS, WORKING_BELOW
-from anamnesis_pipeline.store.overview_base import SourceState, Tally
+from anamnesis_pipeline.model import Where
+from anamnesis_pipeline.store.overview_base import Census, SourceState, Tally
 from anamnesis_pipeline.store.sqlite.connection import Database
+from anamnesis_pipeline.store.sqlite.filters import condition
 from anamnesis_pipeline.store.values import json_list, moment
 
 _TALLY = """SELECT count(*), coalesce(sum(status = 'active'), 0),
@@ -34,3 +41,37 @@ class SqliteOverview:
         }  # fmt: skip
         with self._database.read() as connection:
             return Tally(*connection.execute(_TALLY, given).fetchone())
+
+    def census(self) -> Census:
+        """See `OverviewRecords.census`."""
+        with self._database.read() as connection:
+            episodes, retrievals = connection.execute(
+                "SELECT count(*), coalesce(sum(retrieval_count), 0) FROM episodes"
+            ).fetchone()
+            projects, instances = (
+                dict(connection.execute(f"SELECT {name}, count(*) FROM episodes GROUP BY 1 ORDER BY 2 DESC, 1"))
+                for name in ("project", "instance")
+            )
+        return Census(episodes, retrievals, projects, instances)
+
+    def days(self, where: Where) -> dict[date, int]:
+        """See `OverviewRecords.days`."""
+        terms, values = condition(where)
+        with self._database.read() as connection:
+            rows = connection.execute(
+                f"""SELECT substr(e.timestamp, 1, 10), count(*) FROM episodes e WHERE {terms}
+                    GROUP BY 1 ORDER BY 1""",
+                values,
+            )
+            return {date.fromisoformat(day): count for day, count in rows}
+
+    def most_retrieved(self, where: Where, limit: int) -> list[str]:
+        """See `OverviewRecords.most_retrieved`."""
+        terms, values = condition(where)
+        with self._database.read() as connection:
+            rows = connection.execute(
+                f"""SELECT e.episode_id FROM episodes e WHERE e.retrieval_count > 0 AND {terms}
+                    ORDER BY e.retrieval_count DESC, e.last_retrieved DESC, e.episode_id LIMIT ?""",
+                (*values, limit),
+            )
+            return [name for (name,) in rows]
