@@ -25,6 +25,7 @@ from anamnesis_pipeline.sidecar.jsonl_schemas import (
 )
 from anamnesis_pipeline.sidecar.rendering import utc_text
 from anamnesis_pipeline.sidecar.services import Backfills
+from anamnesis_pipeline.sidecar.setting_changes import settings_after, store_settings
 from anamnesis_pipeline.steps.daily import next_tick
 from anamnesis_pipeline.steps.llm_breaker import BreakerState, breakers, close_breakers
 from anamnesis_pipeline.steps.llm_calls import BUDGET_USED_UP
@@ -34,7 +35,7 @@ from anamnesis_pipeline.store.base import Store
 from anamnesis_pipeline.store.ingest_base import SourceCounts, log_sources
 from anamnesis_pipeline.summaries.prices import DEFAULT_MODELS, MODELS
 from anamnesis_pipeline.summary_model import LlmBudget, LlmUse
-from anamnesis_pipeline.wiring import CONFIG_PREFIX, discover_sources, effective_settings, stored_settings
+from anamnesis_pipeline.wiring import discover_sources, effective_settings, stored_settings
 
 SETTING_NAMES = tuple(name for name in JsonlSettingsOut.__annotations__ if name not in ("origin", "warnings"))
 OF_THE_LLM = frozenset(name for name in SETTING_NAMES if name.startswith("summar"))
@@ -156,16 +157,11 @@ class JsonlControl:
         """
         if not changes:
             raise BadSetting(f"give at least one of: {', '.join(SETTING_NAMES)}")
-        stored = {**stored_settings(self._store), **changes}
-        after = settings_module.load({name: value for name, value in stored.items() if value is not None})
-        for name, value in changes.items():
-            if value is not None and getattr(after, name) != (tuple(value) if isinstance(value, list) else value):
-                raise BadSetting(f"{name} is set by environment or file, and ANAMNESIS_LOCK_ENV lets these win")
+        after = settings_after(self._store, changes)
         if OF_THE_LLM & changes.keys():
             _check_llm(after)
             close_breakers(self._store.settings)
-        for name, value in changes.items():
-            self._store.settings.set(CONFIG_PREFIX + name, value)
+        store_settings(self._store, changes)
 
     # --- details -------------------------------------------------------------------------------------------
 

@@ -16,7 +16,7 @@ KEPT = 2_000
 LONGEST = 4_000
 """Characters of one."""
 NOISY = frozenset(
-    "asyncio httpcore httpcore2 httpx httpx2 mcp multipart paramiko pymongo python_multipart urllib3 uvicorn".split()
+    "asyncio httpcore httpcore2 httpx httpx2 mcp multipart paramiko pymongo python_multipart urllib3".split()
 )
 """Loggers of libraries that tell every step of theirs: only their warnings are kept."""
 _READS = frozenset({"GET", "HEAD"})

@@ -1,0 +1,145 @@
+"""A form of settings: what each is, where that comes from, what was typed instead, and why that cannot be."""
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+from pydantic import TypeAdapter, ValidationError
+from starlette.requests import Request
+
+from anamnesis_pipeline.settings import origins
+from anamnesis_pipeline.sidecar.problems import field_errors
+from anamnesis_pipeline.store.base import Store
+from anamnesis_pipeline.wiring import stored_settings
+
+WAS = "was."
+"""Before the name of a field: what it was when the form was made, so that only what somebody changed is stored."""
+_TOLD = {
+    "stored": "set here", "environment": "from the environment", "secret": "from a file of a secret",
+    "file": "from config.toml", "default": "default",
+}  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class Field:
+    """A setting in a form. `choices`: value -> words; `offered`: what else may be typed, as a list of suggestions."""
+
+    name: str
+    label: str
+    hint: str = ""
+    kind: Literal["choice", "whole", "number", "text", "lines"] = "text"
+    choices: Mapping[str, str] = field(default_factory=dict)
+    offered: Sequence[str] = ()
+    least: float | None = None
+    most: float | None = None
+    unit: str = ""
+    note_at: str = ""
+    """Where a note about a value that is being chosen comes from."""
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """A field with its values as text. `fallback`: what counts once nothing is stored, and where that is from."""
+
+    field: Field
+    text: str
+    was: str
+    origin: str
+    fallback: str
+    fallback_origin: str
+    is_locked: bool
+    problem: str = ""
+
+    @property
+    def told(self) -> str:
+        """Where the value comes from, in words."""
+        return _TOLD[self.origin]
+
+    @property
+    def fallback_told(self) -> str:
+        """The same of what would count instead."""
+        return _TOLD[self.fallback_origin]
+
+
+def rows_of(
+    store: Store,
+    fields: Sequence[Field],
+    typed: Mapping[str, str] | None = None,
+    problems: Mapping[str, str] | None = None,
+) -> list[Row]:
+    """The fields as they count now, or as they were typed and refused.
+
+    :param typed: name -> text of a form that was sent.
+    :param problems: name -> why it cannot be so.
+    """
+    now = {row.name: row for row in origins(stored_settings(store))}
+    without = {row.name: row for row in origins({})}
+    is_locking = bool(now["lock_env"].value)
+    rows = []
+    for each in fields:
+        row, beneath, was = now[each.name], without[each.name], text_of(now[each.name].value)
+        rows.append(
+            Row(
+                each, (typed or {}).get(each.name, was), was, row.origin, text_of(beneath.value), beneath.origin,
+                is_locked=is_locking and row.origin not in {"stored", "default"},
+                problem=(problems or {}).get(each.name, ""),
+            )
+        )  # fmt: skip
+    return rows
+
+
+def changes_of(fields: Sequence[Field], sent: Mapping[str, str]) -> dict[str, Any]:
+    """What a form changes, as JSON would say it; what is no number stays text, for its check to refuse."""
+    return {
+        each.name: _value(each, sent[each.name])
+        for each in fields
+        if each.name in sent and _plain(sent[each.name]) != _plain(sent.get(WAS + each.name, ""))
+    }
+
+
+def problems_of(adapter: TypeAdapter[Any], changes: Mapping[str, Any]) -> dict[str, str]:
+    """Name -> why a value cannot be; empty: all can."""
+    try:
+        adapter.validate_python(dict(changes))
+    except ValidationError as exc:
+        return {error["path"].partition(".")[0]: error["message"] for error in reversed(field_errors(exc.errors()))}
+    return {}
+
+
+def text_of(value: Any) -> str:
+    """A value as one types it."""
+    if isinstance(value, tuple | list):
+        return "\n".join(map(str, value))
+    if isinstance(value, float):
+        return f"{value:.10g}"
+    return "" if value is None else str(value)
+
+
+def _plain(text: str) -> str:
+    return "\n".join(line.strip() for line in text.strip().splitlines())
+
+
+def _value(each: Field, text: str) -> Any:
+    text = _plain(text)
+    if each.kind == "lines":
+        return [line for line in text.split("\n") if line]
+    if each.kind in {"whole", "number"}:
+        return _number(text) if text else None
+    return text
+
+
+def _number(text: str) -> int | float | str:
+    try:
+        number = float(text)
+    except ValueError:
+        return text
+    if not math.isfinite(number):
+        return text
+    return int(number) if number.is_integer() else number
+
+
+async def sent_form(request: Request) -> dict[str, str]:
+    """The text fields of a form that a page sent, the last of each name."""
+    form = await request.form()
+    return {name: value for name, value in form.items() if isinstance(value, str)}

@@ -1,0 +1,270 @@
+"""The page about logs: state, runs, settings with their origin, and the log of the service."""
+
+import logging
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from bs4 import BeautifulSoup, Tag
+from starlette.testclient import TestClient
+
+from anamnesis_pipeline.archive_model import DeadLetter
+from anamnesis_pipeline.dagster_api import IngestRun, IngestRuns
+from anamnesis_pipeline.model import Source
+from anamnesis_pipeline.sidecar.pages.logs import FIELDS, PATH
+from anamnesis_pipeline.steps.summaries import NO_BUDGET
+from anamnesis_pipeline.store.ingest_base import ParsedChunk
+from anamnesis_tests.sidecar.conftest import TestServices
+from anamnesis_tests.store.samples import crawled
+
+PAGE = {"Accept": "text/html"}
+SCRIPT = "<script>alert(1)</script>"
+
+
+@pytest.fixture(autouse=True)
+def no_logs(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    (tmp_path / "logs").mkdir()
+    monkeypatch.setenv("ANAMNESIS_LOG_ROOTS", str(tmp_path / "logs"))
+    monkeypatch.delenv("ANTHROPIC_API_KEY", raising=False)
+
+
+@pytest.fixture
+def source(services: TestServices) -> str:
+    services.store.ingest.put_sources([Source("mac--a--00000001", "mac", "/logs", "a")])
+    return "mac--a--00000001"
+
+
+def read(client: TestClient, path: str = PATH) -> BeautifulSoup:
+    reply = client.get(path, headers=PAGE)
+    assert reply.status_code == 200, reply.text
+    return BeautifulSoup(reply.text, "lxml")
+
+
+def send(client: TestClient, path: str, **data: str) -> BeautifulSoup:
+    reply = client.post(PATH + path, data=data)
+    assert reply.status_code == 200, reply.text
+    return BeautifulSoup(reply.text, "lxml")
+
+
+def typed(page: BeautifulSoup, **values: str) -> dict[str, str]:
+    """What a browser would send of the form of settings, with some fields changed."""
+    form = page.select_one("#settings")
+    assert form is not None
+    fields = {str(each["name"]): str(each.get("value", "")) for each in form.select("input[name]")}
+    for select in form.select("select"):
+        chosen = select.select_one("option[selected]")
+        assert chosen is not None
+        fields[str(select["name"])] = str(chosen["value"])
+    fields |= {str(each["name"]): each.text for each in form.select("textarea")}
+    return fields | values
+
+
+def stored(services: TestServices) -> dict[str, Any]:
+    return services.store.settings.all("config.")
+
+
+# --- state and runs --------------------------------------------------------------------------------------
+
+
+def test_an_empty_memory_says_what_to_do(client: TestClient) -> None:
+    text = read(client).text
+    assert "None yet: read the logs first." in text
+    assert "every line of every log could be read" in text
+
+
+def test_runs_are_shown_as_soon_as_dagster_has_answered(client: TestClient, services: TestServices) -> None:
+    last = IngestRun("r0", "mac--b", "SUCCESS", 1.0, 3.5, 7)
+    services.dagster.runs = IngestRuns((IngestRun("r1", "mac--a", "STARTED", 10.0, None),), last)
+    assert "Asking Dagster" in read(client).text
+    doing = read(client, PATH + "/doing")
+    assert doing.select_one(".badge").text == "Reading"  # type: ignore[union-attr]
+    assert [a["href"] for a in doing.select("tbody a")] == ["http://127.0.0.1:3000/runs/r1"]
+    assert "7 episodes" in doing.text
+
+
+def test_what_stays_the_same_is_not_sent_again(client: TestClient, services: TestServices) -> None:
+    first = read(client, PATH + "/doing")
+    mark = str(first.select_one("[name=seen]")["value"])  # type: ignore[index]
+    assert client.get(f"{PATH}/doing?seen={mark}").status_code == 204
+    services.dagster.runs = IngestRuns((IngestRun("r1", "mac--a", "STARTED", 10.0, None),), None)
+    assert client.get(f"{PATH}/doing?seen={mark}").status_code == 200
+
+
+def test_a_dagster_that_is_away_is_told_and_nothing_is_hidden(
+    client: TestClient, services: TestServices, source: str
+) -> None:
+    services.dagster.up = False
+    doing = read(client, PATH + "/doing").text
+    assert "Dagster is away" in doing
+    assert "does not answer" in doing
+    for action in ("/run", "/stop"):
+        answer = send(client, action)
+        assert "does not answer" in answer.select_one("[role=alert]").text  # type: ignore[union-attr]
+
+
+def test_reading_is_started_as_by_the_api_and_watched_in_dagster(
+    client: TestClient, services: TestServices, source: str
+) -> None:
+    answer = send(client, "/run")
+    assert services.dagster.ingests == [((source,), "Ingest, asked for by hand")]
+    assert answer.a is not None
+    assert answer.a["href"] == "http://127.0.0.1:3000/runs/b/ingest1"
+
+
+def test_without_any_log_the_button_says_so(client: TestClient, services: TestServices) -> None:
+    assert "no log to read" in send(client, "/run").text
+    assert services.dagster.ingests == []
+
+
+def test_stopping_ends_the_runs(client: TestClient, services: TestServices, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("anamnesis_pipeline.sidecar.jsonl_control.STOP_PAUSE_S", 0.0)
+    assert "Nothing was running" in send(client, "/stop").text
+    services.dagster.runs = IngestRuns((IngestRun("r1", "mac--a", "STARTED", 10.0, None),), None)
+    assert "1 run stopped" in send(client, "/stop").text
+    assert services.dagster.stopped == ["r1"]
+    assert "hx-confirm" in read(client).select_one("#stop").attrs  # type: ignore[union-attr]
+
+
+# --- settings --------------------------------------------------------------------------------------------
+
+
+def test_every_setting_of_the_api_has_a_labelled_field_and_its_origin(client: TestClient) -> None:
+    form = read(client).select_one("#settings")
+    assert form is not None
+    api = client.get("/api/jsonl/settings").json()
+    assert {each.name for each in FIELDS} == set(api) - {"origin", "warnings"}
+    for each in FIELDS:
+        control = form.select_one(f"[name={each.name}]")
+        assert control is not None
+        assert form.select_one(f"label[for={control['id']}]") is not None
+        told = str(control["aria-describedby"]).split()
+        assert [form.find(id=name) for name in told if form.find(id=name) is None] == []
+        assert "default" in form.find(id=told[0]).text  # type: ignore[union-attr]
+
+
+def test_only_what_was_changed_is_stored(client: TestClient, services: TestServices) -> None:
+    form = read(client)
+    reply = client.post(
+        PATH + "/settings",
+        data=typed(form, ingest_hour="3", private_projects="acme\r\n b-corp \r\n", llm_daily_dollars="1.5"),
+    )
+    assert stored(services) == {
+        "config.ingest_hour": 3, "config.private_projects": ["acme", "b-corp"], "config.llm_daily_dollars": 1.5,
+    }  # fmt: skip
+    assert "Saved" in reply.headers["hx-trigger"]
+    after = BeautifulSoup(reply.text, "lxml")
+    assert after.find(id="set-ingest_hour-from").text == "set here"  # type: ignore[union-attr]
+    assert after.find(id="set-timezone-from").text == "default"  # type: ignore[union-attr]
+    client.post(PATH + "/settings", data=typed(after))
+    assert len(stored(services)) == 3, "a form that changes nothing stores nothing"
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "words"),
+    [
+        ("ingest_hour", "25", "less than or equal to 23"),
+        ("ingest_hour", "five", "integer"),
+        ("timezone", "Mars/Olympus", "not a time zone"),
+        ("summarizer", "anthropic", "anthropic_api_key"),
+        ("llm_daily_dollars", "-1", "greater than or equal to 0"),
+        ("llm_daily_dollars", "inf", "number"),
+        ("summarizer", "oracle", "claude_cli"),
+    ],
+)
+def test_a_refusal_is_told_beside_its_field_and_keeps_what_was_typed(
+    client: TestClient, services: TestServices, name: str, value: str, words: str
+) -> None:
+    reply = client.post(PATH + "/settings", data=typed(read(client), **{name: value, "summary_min_value": "3"}))
+    form = BeautifulSoup(reply.text, "lxml")
+    problem = form.select_one(f"#set-{name}-problem")
+    assert problem is not None
+    assert words in problem.text
+    control = form.select_one(f"[name={name}]")
+    assert control is not None
+    assert control["aria-invalid"] == "true"
+    assert f"set-{name}-problem" in str(control["aria-describedby"])
+    assert form.select_one("[name=summary_min_value]")["value"] == "3"  # type: ignore[index]
+    assert stored(services) == {}, "one that is refused changes nothing"
+
+
+def test_a_value_can_be_let_go(client: TestClient, services: TestServices, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("ANAMNESIS_INGEST_HOUR", "4")
+    client.post(PATH + "/settings", data=typed(read(client), ingest_hour="3"))
+    button = read(client).find(id="set-ingest_hour-revert")
+    assert isinstance(button, Tag)
+    assert button.text.split() == ["Revert", "to", "4", "(from", "the", "environment)"]
+    reply = client.post(str(button["hx-post"]))
+    assert "Hour is 4 again" in reply.headers["hx-trigger"]
+    assert stored(services) == {}
+    assert BeautifulSoup(reply.text, "lxml").find(id="set-ingest_hour-revert") is None
+    assert client.post(PATH + "/revert/bind").status_code == 404
+
+
+def test_what_the_environment_decides_cannot_be_typed_over(client: TestClient, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("ANAMNESIS_LOCK_ENV", "1")
+    monkeypatch.setenv("ANAMNESIS_INGEST_HOUR", "4")
+    hour = read(client).find(id="set-ingest_hour")
+    assert isinstance(hour, Tag)
+    assert "disabled" in hour.attrs
+
+
+# --- LLM -------------------------------------------------------------------------------------------------
+
+
+def test_who_chooses_a_paid_llm_is_told_what_it_costs_and_what_schedules_do(
+    client: TestClient, services: TestServices, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    note = client.get(f"{PATH}/llm-note?summarizer=anthropic").text
+    assert "This costs money." in note
+    assert "no schedule asks it" in note
+    assert "anthropic_api_key" in note
+    assert "costs nothing" in client.get(f"{PATH}/llm-note?summarizer=ollama").text
+    assert "Nothing is sent anywhere" in client.get(f"{PATH}/llm-note?summarizer=none").text
+    services.store.settings.set("config.llm_daily_dollars", 2.0)
+    assert "until the day's budget is used up" in client.get(f"{PATH}/llm-note?summarizer=anthropic").text
+    assert "config.summarizer" not in stored(services)
+
+
+def test_a_paid_llm_without_a_budget_is_a_warning_on_the_page(
+    client: TestClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("ANAMNESIS_ANTHROPIC_API_KEY", "sk-ant-x")
+    monkeypatch.setenv("ANAMNESIS_LOCAL_ONLY", "0")
+    reply = client.post(PATH + "/settings", data=typed(read(client), summarizer="anthropic"))
+    assert NO_BUDGET in BeautifulSoup(reply.text, "lxml").select_one(".problem").text  # type: ignore[union-attr]
+    assert "costs money" in read(client).text
+
+
+def test_the_budget_of_the_day_is_a_bar(client: TestClient, services: TestServices) -> None:
+    services.store.settings.set("config.llm_daily_tokens", 1_000)
+    meter = read(client).select_one("#doing meter")
+    assert meter is not None
+    assert (meter["max"], meter["value"]) == ("1000", "0")
+
+
+# --- what was read ---------------------------------------------------------------------------------------
+
+
+def test_lines_that_could_not_be_read_are_listed_and_stay_text(client: TestClient, services: TestServices) -> None:
+    before = crawled(services.store, SCRIPT, "mac")
+    letter = DeadLetter("mac", SCRIPT, 0, 6, SCRIPT)
+    assert services.store.ingest.commit_parsed(ParsedChunk(before, replace(before, parsed_lines=10), dead=[letter]))
+    page = read(client)
+    cells = [cell.text for cell in page.select("#letters-title ~ details td")]
+    assert cells == [f"mac/{SCRIPT}", "7", SCRIPT]
+    assert "anamnesis dead-letters retry" in page.text
+
+
+def test_the_log_of_the_service_is_there_at_once_and_stays_text(
+    client: TestClient, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO)
+    logging.getLogger("anamnesis_pipeline.x").warning(SCRIPT)
+    page = read(client)
+    (item,) = [each for each in page.select("#tail li") if SCRIPT in each.text]
+    assert item["class"] == ["warning"]
+    tail = page.select_one("#tail")
+    assert tail is not None
+    after = client.get(f"/api/logs?since={tail['data-last']}").json()["lines"]
+    assert SCRIPT not in [line["text"] for line in after], "what is shown is not asked for again"
