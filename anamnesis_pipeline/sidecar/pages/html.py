@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import cache
 from typing import Any
+from urllib.parse import quote
 
 import jinja2
 from markupsafe import Markup
@@ -85,7 +86,9 @@ def _environment() -> jinja2.Environment:
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    filters: dict[str, Callable[..., Any]] = {"moment": moment, "count": count, "share": share, "size": size}
+    filters: dict[str, Callable[..., Any]] = {
+        "moment": moment, "count": count, "share": share, "size": size, "episode_link": episode_link,
+    }  # fmt: skip
     environment.filters.update(filters)
     environment.globals["asset"] = static.address
     return environment
@@ -100,6 +103,11 @@ def moment(at: datetime | str | None) -> Markup:
     return Markup('<time datetime="{}">{}</time>').format(
         utc.isoformat(timespec="seconds").replace("+00:00", "Z"), f"{utc:%Y-%m-%d %H:%M} UTC"
     )
+
+
+def episode_link(episode_id: str) -> str:
+    """Where the page of an episode is, whatever its id holds."""
+    return "/dashboard/episodes/" + quote(episode_id, safe="/:")
 
 
 def count(number: int | float | None) -> str:

@@ -1,0 +1,124 @@
+"""What the address of a page asks for, as its form writes it: a field that is left blank asks for nothing."""
+
+from collections.abc import Mapping
+from typing import Any, Literal
+from urllib.parse import urlencode
+
+from fastapi.exceptions import RequestValidationError
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from starlette.datastructures import QueryParams
+
+from anamnesis_pipeline.memory_layers import LASTING_KINDS
+from anamnesis_pipeline.model import Where
+from anamnesis_pipeline.sidecar.fields import Kind, Name, Tag, Time
+from anamnesis_pipeline.sidecar.problems import sentence_of
+from anamnesis_pipeline.sidecar.schemas import SearchIn
+from anamnesis_pipeline.store.base import Store
+from anamnesis_pipeline.store.paging import CURSOR_PATTERN
+
+KINDS = tuple(sorted({"exchange", "subagent", "compact_summary", "code", "note", "procedure", *LASTING_KINDS}))
+"""What is offered; others can be typed."""
+NAMES_OFFERED = 300
+TOP_K = 10
+
+
+class Listed(BaseModel):
+    """Which episodes the list shows."""
+
+    model_config = ConfigDict(extra="ignore")
+
+    project: Name | None = None
+    instance: Name | None = None
+    kind: Kind | None = None
+    tag: Tag | None = None
+    session_id: Name | None = None
+    since: Time | None = None
+    until: Time | None = None
+    status: Literal["active", "all"] = "active"
+    private: bool = False
+    cursor: str | None = Field(default=None, pattern=CURSOR_PATTERN)
+
+    def where(self) -> Where:
+        """The same as a store takes it."""
+        return Where(
+            projects=(self.project,) if self.project else (),
+            instance=self.instance,
+            tags=(self.tag,) if self.tag else (),
+            kinds=(self.kind,) if self.kind else (),
+            session_id=self.session_id,
+            since=self.since,
+            until=self.until,
+            include_superseded=self.status == "all",
+        )
+
+
+def filled(asked: QueryParams | Mapping[str, str]) -> dict[str, str]:
+    """The fields that say something, the last of each name."""
+    return {name: value.strip() for name, value in asked.items() if value.strip()}
+
+
+def read_list(asked: QueryParams | Mapping[str, str]) -> Listed:
+    """Which episodes are to be listed.
+
+    :raises RequestValidationError: a field that cannot have this value.
+    """
+    try:
+        return Listed.model_validate(filled(asked))
+    except ValidationError as exc:
+        raise invalid(exc) from None
+
+
+def read_question(asked: Mapping[str, str]) -> SearchIn:
+    """A question of the search form, as the JSON interface takes it.
+
+    :raises RequestValidationError: a field that cannot have this value.
+    """
+    given: dict[str, Any] = {
+        name: asked[name] for name in ("mode", "project", "instance", "since", "until", "profile") if name in asked
+    }
+    given |= {
+        "query": asked["q"],
+        "top_k": asked.get("top", TOP_K),
+        "tags": [tag.strip() for tag in asked.get("tags", "").split(",") if tag.strip()],
+        "kind": [asked["kind"]] if "kind" in asked else [],
+        "layer": [asked["layer"]] if "layer" in asked else [],
+        "include_superseded": "superseded" in asked,
+        "include_private": ["*"] if "private" in asked else [],
+        "explain": "explain" in asked,
+        "track": "explain" not in asked,
+    }
+    try:
+        given["top_k"] = int(given["top_k"])
+        return SearchIn.model_validate(given)
+    except ValidationError as exc:
+        raise invalid(exc) from None
+    except ValueError:
+        raise RequestValidationError(
+            [{"type": "int_parsing", "loc": ("query", "top"), "msg": "should be a number of 1 to 100"}]
+        ) from None
+
+
+def invalid(exc: ValidationError) -> RequestValidationError:
+    """The same for the handlers of requests."""
+    return RequestValidationError([{**error, "loc": ("query", *error["loc"])} for error in exc.errors()])
+
+
+def told(exc: RequestValidationError) -> str:
+    """What is wrong, for who filled in the form."""
+    return f"Not understood: {sentence_of(exc)}"
+
+
+def address_with(path: str, asked: Mapping[str, str], **changes: str | None) -> str:
+    """The address of the same page with some fields changed; None: without it."""
+    fields = {**asked, **changes}
+    query = urlencode({name: value for name, value in fields.items() if value is not None})
+    return f"{path}?{query}" if query else path
+
+
+def names_offered(store: Store) -> dict[str, list[str] | tuple[str, ...]]:
+    """What the fields of a filter offer to choose from."""
+    return {
+        "projects": [name for name in store.episodes.projects() if name][:NAMES_OFFERED],
+        "instances": sorted({source.machine for source in store.ingest.sources() if source.machine})[:NAMES_OFFERED],
+        "kinds": KINDS,
+    }

@@ -1,0 +1,69 @@
+"""Edits of episodes that can be taken back: what a field was is kept beside what it is now."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from fastapi.exceptions import RequestValidationError
+from pydantic import TypeAdapter, ValidationError
+
+from anamnesis_pipeline.errors import EpisodeConflict, EpisodeNotFound
+from anamnesis_pipeline.model import Episode
+from anamnesis_pipeline.sidecar.schemas import EpisodeChanges
+from anamnesis_pipeline.sidecar.services import Services
+
+_CHANGES: TypeAdapter[EpisodeChanges] = TypeAdapter(EpisodeChanges)
+
+
+@dataclass(frozen=True, slots=True)
+class Edit:
+    """What some fields of an episode were, and what they are since; the same names in both."""
+
+    episode_id: str
+    before: Mapping[str, Any]
+    after: Mapping[str, Any]
+
+
+def read_episode(services: Services, episode_id: str) -> Episode:
+    """The episode.
+
+    :raises EpisodeNotFound: no such id.
+    """
+    episode = services.store.episodes.get([episode_id]).get(episode_id)
+    if episode is None:
+        raise EpisodeNotFound("no episode has this id")
+    return episode
+
+
+def edit(services: Services, episode: Episode, changes: Mapping[str, Any]) -> Edit:
+    """Write some fields, as `PATCH` does.
+
+    :param episode: as it was when somebody decided on the changes.
+    :raises RequestValidationError: a value that its field cannot have.
+    :raises EpisodeConflict: somebody else edited it meanwhile.
+    """
+    edited = services.poster.patch(episode.episode_id, _checked(changes), episode.content_hash)
+    return Edit(episode.episode_id, _fields(episode, changes), _fields(edited, changes))
+
+
+def take_back(services: Services, done: Edit) -> None:
+    """Write the old values again; other fields stay as they are by now.
+
+    :raises EpisodeNotFound: it is gone.
+    :raises EpisodeConflict: one of the fields was edited again meanwhile.
+    """
+    episode = read_episode(services, done.episode_id)
+    if _fields(episode, done.after) != done.after:
+        raise EpisodeConflict(f"{done.episode_id} was edited again meanwhile, so that the edit before stays")
+    services.poster.patch(done.episode_id, done.before, episode.content_hash)
+
+
+def _checked(changes: Mapping[str, Any]) -> EpisodeChanges:
+    try:
+        return _CHANGES.validate_python(dict(changes))
+    except ValidationError as exc:
+        raise RequestValidationError([{**error, "loc": ("body", *error["loc"])} for error in exc.errors()]) from None
+
+
+def _fields(episode: Episode, names: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: getattr(episode, name) for name in names}

@@ -1,0 +1,70 @@
+"""What an action on the page of an episode means for its fields. Pure."""
+
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from typing import Any
+
+from anamnesis_pipeline.errors import InvalidEpisode
+from anamnesis_pipeline.model import Episode
+from anamnesis_pipeline.sidecar.pages.episode_view import NOTES
+from anamnesis_pipeline.sidecar.pages.episodes import PINNED
+from anamnesis_pipeline.sidecar.rendering import utc_text
+
+NOTES_MOST = 100
+
+
+def differing(episode: Episode, given: Mapping[str, str], tags: str) -> dict[str, Any]:
+    """Fields that say something else than the episode. Forms change white space, so that this is no difference.
+
+    :param tags: one a line.
+    """
+    changes: dict[str, Any] = {
+        name: value.strip() for name, value in given.items() if _plain(value) != _plain(getattr(episode, name))
+    }
+    wanted = [tag.strip() for tag in tags.splitlines() if tag.strip()]
+    if wanted != [_plain(tag) for tag in episode.tags]:
+        changes["tags"] = list(dict.fromkeys(wanted))
+    return changes
+
+
+def pinned_or_not(episode: Episode) -> tuple[list[str], bool]:
+    """The tags once the episode is pinned, or is no more if it was; and whether it is."""
+    if PINNED in episode.tags:
+        return [tag for tag in episode.tags if tag != PINNED], False
+    return [*episode.tags, PINNED], True
+
+
+def with_note(episode: Episode, text: str) -> dict[str, Any]:
+    """The metadata with one more note.
+
+    :raises InvalidEpisode: there are too many, or its metadata uses the name for something else.
+    """
+    notes = _notes(episode)
+    if len(notes) >= NOTES_MOST:
+        raise InvalidEpisode("note", f"an episode has at most {NOTES_MOST} notes; remove one first")
+    note = {"at": utc_text(datetime.now(UTC)), "text": text}
+    return {"metadata": {**episode.metadata, NOTES: [*notes, note]}}
+
+
+def without_note(episode: Episode, number: int) -> dict[str, Any]:
+    """The metadata without one of the notes, counted from 0.
+
+    :raises InvalidEpisode: there is none of this number.
+    """
+    notes = _notes(episode)
+    if number >= len(notes):
+        raise InvalidEpisode("number", "there is no such note")
+    left = [note for n, note in enumerate(notes) if n != number]
+    others = {name: value for name, value in episode.metadata.items() if name != NOTES}
+    return {"metadata": {**others, NOTES: left} if left else others}
+
+
+def _notes(episode: Episode) -> list[Any]:
+    notes = episode.metadata.get(NOTES, [])
+    if not isinstance(notes, list):
+        raise InvalidEpisode("note", "a client keeps something else as `notes` in the metadata of this episode")
+    return list(notes)
+
+
+def _plain(text: str) -> str:
+    return " ".join(text.split())

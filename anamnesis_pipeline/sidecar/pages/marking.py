@@ -1,0 +1,45 @@
+"""The words of a question in a text, marked; everything else escaped."""
+
+import re
+from collections.abc import Iterator
+
+from markupsafe import Markup, escape
+
+from anamnesis_pipeline.search.words import content_words, literal_tokens
+from anamnesis_pipeline.store.index_terms import IndexTerms
+
+_WORD = re.compile(r"\w+")
+_TERMS = IndexTerms()
+"""Words are compared as the index compares them: `retries` marks `retry`."""
+
+
+def marked(text: str, question: str) -> Markup:
+    """The text as HTML, with `<mark>` around what the question names."""
+    pieces, end = [], 0
+    for start, stop in _merged(sorted(_spans(text, question))):
+        pieces += [escape(text[end:start]), Markup("<mark>{}</mark>").format(text[start:stop])]
+        end = stop
+    return Markup("").join([*pieces, escape(text[end:])])
+
+
+def _spans(text: str, question: str) -> Iterator[tuple[int, int]]:
+    words, found = content_words(question), list(_WORD.finditer(text))
+    terms = _TERMS.of("stem_index", [*words, *{match.group() for match in found}])
+    wanted = {terms[word] for word in words} - {()}
+    yield from (match.span() for match in found if terms[match.group()] in wanted)
+    for token in literal_tokens(question):
+        yield from (match.span() for match in re.finditer(re.escape(token), text, re.IGNORECASE))
+
+
+def _merged(spans: list[tuple[int, int]]) -> Iterator[tuple[int, int]]:
+    """Those that touch or overlap as one; by their beginning."""
+    held: tuple[int, int] | None = None
+    for start, stop in spans:
+        if held is not None and start <= held[1]:
+            held = (held[0], max(held[1], stop))
+            continue
+        if held is not None:
+            yield held
+        held = (start, stop)
+    if held is not None:
+        yield held

@@ -1,0 +1,91 @@
+"""Search, with its filters in the address, so that every answer can be kept, sent and gone back to.
+
+Who searches here counts as a retrieval, as any client does; who has an answer explained looks at the search itself, and
+counts as none.
+"""
+
+from collections.abc import Mapping
+from typing import Any
+
+from fastapi.exceptions import RequestValidationError
+from starlette.background import BackgroundTask
+from starlette.concurrency import run_in_threadpool
+from starlette.requests import Request
+from starlette.responses import Response
+
+from anamnesis_pipeline.memory_layers import Layer
+from anamnesis_pipeline.search.query import Mode, SearchAnswer
+from anamnesis_pipeline.sidecar.admission import Admission
+from anamnesis_pipeline.sidecar.pages import asking
+from anamnesis_pipeline.sidecar.pages.html import page
+from anamnesis_pipeline.sidecar.pages.marking import marked
+from anamnesis_pipeline.sidecar.pages.routing import page_router
+from anamnesis_pipeline.sidecar.pages.undo import undo_of
+from anamnesis_pipeline.sidecar.query_routes import keep_question
+from anamnesis_pipeline.sidecar.rendering import answer_body
+from anamnesis_pipeline.sidecar.schemas import SearchIn
+from anamnesis_pipeline.sidecar.services import Services, Uses
+
+PATH = "/dashboard/search"
+CHOICES = {
+    "mode": {
+        Mode.HYBRID.value: "Words and meaning",
+        Mode.SEMANTIC.value: "Meaning alone",
+        Mode.EXACT.value: "Exactly these words",
+    },
+    "profile": {
+        "default": "Best answer first",
+        "facts": "What was written down first",
+        "recent": "Recent first",
+        "context": "As a session is told",
+        "plain": "Fused lists alone",
+    },
+    "top": {"10": "10", "25": "25", "50": "50"},
+    "layer": {layer.value: layer.value.capitalize() for layer in Layer},
+}
+FIRST_SHOWN = 5
+"""Of what each list proposed, in an explanation."""
+
+router = page_router()
+
+
+@router.get(PATH)
+async def search_page(request: Request, services: Uses) -> Response:
+    """The form, and the answer to what it asks."""
+    asked = asking.filled(request.query_params)
+    shown: dict[str, Any] = {"asked": asked, "choices": CHOICES, "answer": None, "problem": None}
+    shown["names"] = await run_in_threadpool(asking.names_offered, services.store)
+    if "q" not in asked:
+        return page(request, "search.html", "Search", **shown)
+    try:
+        question = asking.read_question(asked)
+    except RequestValidationError as exc:
+        return page(request, "search.html", "Search", status=422, **{**shown, "problem": asking.told(exc)})
+    admission: Admission = request.app.state.admission
+    return await admission.run(lambda: _answered(request, services, question, shown))
+
+
+def _answered(request: Request, services: Services, question: SearchIn, shown: Mapping[str, Any]) -> Response:
+    found = services.engine.search(question.question())
+    answer = _shown_answer(found, question, undo_of(request).waiting())
+    toggled = asking.address_with(PATH, shown["asked"], explain=None if question.explain else "1")
+    reply = page(
+        request, "search.html", "Search", **{**shown, "answer": answer, "toggled": toggled, "first": FIRST_SHOWN}
+    )
+    if question.track:
+        reply.background = BackgroundTask(keep_question, services, question, found)
+    return reply
+
+
+def _shown_answer(found: SearchAnswer, question: SearchIn, hidden: frozenset[str]) -> dict[str, Any]:
+    """The JSON of the answer, with excerpts as they are shown, and without what is being deleted."""
+    body = answer_body(found, (), question.explain)
+    results = [
+        {
+            **hit, "excerpt": marked(hit["excerpt"], question.query),
+            "also": [name for name in hit["also"] if name not in hidden],
+        }
+        for hit in body["results"]
+        if hit["episode_id"] not in hidden
+    ]  # fmt: skip
+    return {**body, "results": results}

@@ -1,0 +1,50 @@
+// Choosing several episodes, and where the focus is after the list was drawn anew.
+"use strict";
+
+(() => {
+  const boxes = () => [...document.querySelectorAll("#chosen .pick")];
+
+  function count() {
+    const all = boxes();
+    const picked = all.filter((box) => box.checked).length;
+    const whole = document.getElementById("pick-all");
+    if (!whole) return;
+    whole.checked = picked > 0 && picked === all.length;
+    whole.indeterminate = picked > 0 && picked < all.length;
+    document.getElementById("picked").textContent = picked ? `${picked} chosen` : "none chosen";
+    for (const button of document.querySelectorAll("[data-bulk]")) button.disabled = picked === 0;
+  }
+
+  document.addEventListener("change", (event) => {
+    if (event.target.id === "pick-all") for (const box of boxes()) box.checked = event.target.checked;
+    if (event.target.id === "pick-all" || event.target.matches(".pick")) count();
+  });
+
+  // Enter in the tag's field would send the form itself, which has no address.
+  document.addEventListener("submit", (event) => {
+    if (event.target.id !== "chosen") return;
+    event.preventDefault();
+    document.querySelector("#bulk-tags button")?.click();
+  });
+
+  document.addEventListener("keydown", (event) => {
+    if (event.key !== "Escape") return;
+    const panel = event.target.closest?.("details.panel[open]");
+    if (!panel) return;
+    panel.open = false;
+    panel.querySelector("summary").focus();
+  });
+
+  document.addEventListener("htmx:afterSettle", (event) => {
+    count();
+    if (document.activeElement === document.body) event.detail.elt.querySelector?.("[tabindex='-1']")?.focus();
+  });
+  document.addEventListener("DOMContentLoaded", count);
+
+  const filters = document.getElementById("filters");
+  filters?.addEventListener("formdata", (event) => {
+    for (const [name, value] of [...event.formData]) {
+      if (value === "" || (name === "status" && value === "active")) event.formData.delete(name);
+    }
+  });
+})();

@@ -1,0 +1,322 @@
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+from urllib.parse import quote
+
+import pytest
+from bs4 import BeautifulSoup
+from starlette.testclient import TestClient
+
+from anamnesis_pipeline.errors import StoreBusy
+from anamnesis_pipeline.model import Episode
+from anamnesis_pipeline.sidecar.app import create_app
+from anamnesis_pipeline.sidecar.pages import episode as page_of_one
+from anamnesis_pipeline.sidecar.pages.episode_view import TEXT_BYTES, bars_of, shown_text
+from anamnesis_tests.sidecar.conftest import BASE, HashedWords, TestServices, open_services
+from anamnesis_tests.store import samples
+
+Post = Callable[..., dict[str, Any]]
+SCRIPT = "<script>alert(1)</script>"
+
+
+def opened(client: TestClient, episode_id: str, status: int = 200) -> BeautifulSoup:
+    address = "/dashboard/episodes/" + quote(episode_id, safe="/:")
+    reply = client.get(address, headers={"Accept": "text/html"})
+    assert reply.status_code == status, reply.text
+    assert len(reply.content) < 200_000
+    return BeautifulSoup(reply.text, "lxml")
+
+
+def act(client: TestClient, action: str, episode_id: str, **fields: str) -> tuple[BeautifulSoup, dict[str, Any]]:
+    """The page's body that comes back, and the toast."""
+    data = {"episode_id": episode_id, **fields}
+    reply = client.post(f"/dashboard/episode/{action}", data=data, headers={"HX-Request": "true"})
+    assert reply.status_code == 200, reply.text
+    return BeautifulSoup(reply.text, "lxml"), json.loads(reply.headers["HX-Trigger"])["toast"]
+
+
+def refused(client: TestClient, action: str, episode_id: str, status: int, **fields: str) -> str:
+    data = {"episode_id": episode_id, **fields}
+    reply = client.post(f"/dashboard/episode/{action}", data=data, headers={"HX-Request": "true"})
+    assert reply.status_code == status, reply.text
+    detail: str = reply.json()["detail"]
+    return detail
+
+
+def stored(client: TestClient, episode_id: str) -> dict[str, Any]:
+    found: dict[str, Any] = client.get(f"/api/episodes/{episode_id}", params={"include": "raw"}).json()
+    return found
+
+
+def form_of(soup: BeautifulSoup) -> dict[str, str]:
+    """What the form for edits sends when nobody changes anything."""
+    fields = soup.select("#edit [name]:not([name=episode_id])")
+    return {str(f["name"]): f.text if f.name == "textarea" else str(f["value"]) for f in fields}
+
+
+def test_the_page_has_all_that_is_known_of_an_episode(client: TestClient, post: Post) -> None:
+    post(
+        "The zeppelin hangar", episode_id="a/b?c#d e", raw_exchange="[User]\nWhy?", tags=["red"], metadata={"odd": [1]}
+    )
+    soup = opened(client, "a/b?c#d e")
+    text = soup.select_one("#episode").text
+    for told in ("a/b?c#d e", "acme", "mac", "note", "direct", "working", "routing", "active", "red", "odd", "[1]"):
+        assert told in text
+    assert soup.select_one("#text").text == "[User]\nWhy?"
+    assert soup.select_one("#episode-id").text == "a/b?c#d e"
+    assert {heading.text for heading in soup.select("h2")} >= {
+        "Text", "Details", "Source", "Notes", "Similar", "Lineage", "Access", "Metadata", "Why it ranks as it does",
+    }  # fmt: skip
+
+
+def test_an_unknown_episode_is_told_as_a_page(client: TestClient) -> None:
+    assert "no episode has this id" in opened(client, "nobody", 404).text
+
+
+def test_a_stored_script_stays_text_on_the_page_and_in_its_parts(client: TestClient, post: Post) -> None:
+    for name in ("x", SCRIPT):
+        post(
+            f"{SCRIPT} {name}", episode_id=name, raw_exchange=SCRIPT, tags=[SCRIPT], project=SCRIPT, kind=SCRIPT[:50],
+            metadata={SCRIPT: SCRIPT, "notes": [{"at": SCRIPT, "text": SCRIPT}], "consolidated_from": [SCRIPT]},
+        )  # fmt: skip
+    quoted = quote(SCRIPT, safe="")
+    for address in (
+        "/dashboard/episodes/x", f"/dashboard/episodes/{quoted}", "/dashboard/episode/text?episode_id=x",
+        "/dashboard/episode/similar?episode_id=x", f"/dashboard/episode/successors?episode_id=x&q={quoted}",
+    ):  # fmt: skip
+        reply = client.get(address)
+        assert reply.status_code == 200
+        soup = BeautifulSoup(reply.text, "lxml")
+        assert not soup.select("body script, b script")
+        assert "alert(1)" in soup.text
+
+
+def test_that_somebody_reads_an_episode_is_noted_as_of_any_client(client: TestClient, post: Post) -> None:
+    post("The zeppelin hangar", episode_id="a")
+    client.post("/api/episodes/search", json={"query": "zeppelin"})
+    opened(client, "a")
+    assert client.get("/api/queries").json()["used"] == 1
+
+
+@pytest.mark.parametrize("char", ["x", "'", "ä", "🙂"])
+def test_a_long_text_comes_in_part_and_the_rest_when_asked_for(client: TestClient, post: Post, char: str) -> None:
+    text = char * 70_000
+    post("Long", episode_id="a", raw_exchange=text)
+    soup = opened(client, "a")
+    shown = soup.select_one("#text").text
+    assert 0 < len(shown) < len(text)
+    assert f"{len(shown):,} are here" in soup.select_one("#episode details summary").text
+    address = str(soup.select_one("#text-part button")["hx-get"])
+    whole = BeautifulSoup(client.get(address).text, "lxml")
+    assert whole.select_one("#text").text == text
+
+
+def test_as_much_of_a_text_is_shown_as_fits_with_its_marks_escaped() -> None:
+    assert shown_text("<" * 10) == ("<" * 10, True)
+    cut, is_whole = shown_text("<" * TEXT_BYTES)
+    assert (len(cut), is_whole) == (TEXT_BYTES // len("&lt;"), False)
+    assert shown_text("") == ("", True)
+
+
+def test_similar_episodes_have_a_percentage_and_never_the_episode_itself(client: TestClient, post: Post) -> None:
+    post("The zeppelin hangar needs a new roof", episode_id="a")
+    post("The zeppelin hangar needs a new door", episode_id="b")
+    address = str(opened(client, "a").select_one("#similar")["hx-get"])
+    soup = BeautifulSoup(client.get(address).text, "lxml")
+    assert [link["href"] for link in soup.select("a")] == ["/dashboard/episodes/b"]
+    similarity = client.get("/api/similar", params={"episode_id": "a"}).json()["items"][0]["similarity_score"]
+    assert soup.select_one("b").text == f"{similarity:.0%}"
+    act(client, "delete", "b")
+    assert "Nothing else is near it" in client.get(address).text
+
+
+def test_what_keeps_similar_episodes_from_being_found_is_told(
+    client: TestClient, post: Post, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def busy(*_: Any) -> None:
+        raise StoreBusy("another process writes")
+
+    post("The zeppelin hangar", episode_id="a")
+    monkeypatch.setattr(page_of_one, "find_similar", busy)
+    assert "another process writes" in client.get("/dashboard/episode/similar?episode_id=a").text
+
+
+def test_an_episode_without_vectors_says_that_they_come(tmp_path: Path) -> None:
+    def fails() -> HashedWords:
+        raise RuntimeError("no weights")
+
+    with TestClient(create_app(open_services(tmp_path, fails)), base_url=BASE) as client:
+        client.post("/api/episodes", json={"summary": "One", "instance": "m", "project": "p", "episode_id": "a"})
+        assert "still to be made" in client.get("/dashboard/episode/similar?episode_id=a").text
+        assert opened(client, "a").select_one("h1").text == "One"
+
+
+def test_an_edit_writes_what_differs_masks_secrets_and_can_be_undone(client: TestClient, post: Post) -> None:
+    before = post("The zeppelin", episode_id="a", tags=["red", "blue"], metadata={"x": 1})
+    form = form_of(opened(client, "a"))
+    secret = "ghp_" + "a1B2c3D4e5F6g7H8i9J0k1L2m3N4o5P6q7R8"
+    _, toast = act(client, "edit", "a", **form | {"summary": f"The airship {secret}", "tags": "blue\r\n green \r\n"})
+    after = stored(client, "a")
+    assert after["summary"].startswith("The airship [REDACTED")
+    assert (after["tags"], after["project"], after["metadata"]["x"]) == (["blue", "green"], "acme", 1)
+    hits = client.post("/api/episodes/search", json={"query": "airship", "mode": "exact"}).json()["results"]
+    assert [hit["episode_id"] for hit in hits] == ["a"]
+    assert client.post(toast["undo"]).status_code == 200
+    assert {**stored(client, "a"), "retrieval_count": 0, "last_retrieved": None, "raw_exchange": ""} == {
+        **before, "raw_exchange": "",
+    }  # fmt: skip
+
+
+def test_a_form_that_changes_nothing_writes_nothing(client: TestClient, post: Post) -> None:
+    post("The zeppelin", episode_id="a", tags=["red, or blue"])
+    _, toast = act(client, "edit", "a", **form_of(opened(client, "a")))
+    assert toast == {"text": "Nothing was changed.", "undo": None}
+    assert client.get("/api/events", params={"kind": "edit"}).json()["counts"]["edit"] == 0
+
+
+def test_an_edit_of_what_somebody_else_edited_is_refused(client: TestClient, post: Post) -> None:
+    post("The zeppelin", episode_id="a")
+    form = form_of(opened(client, "a"))
+    client.patch("/api/episodes/a", json={"summary": "The airship"})
+    assert "open it again" in refused(client, "edit", "a", 409, **form | {"summary": "The balloon"})
+    assert stored(client, "a")["summary"] == "The airship"
+
+
+@pytest.mark.parametrize("fields", [{"summary": " "}, {"project": ""}, {"kind": "k" * 51}, {"tags": "t" * 101}])
+def test_a_value_that_cannot_be_is_told(client: TestClient, post: Post, fields: dict[str, str]) -> None:
+    post("The zeppelin", episode_id="a", tags=["red"])
+    form = form_of(opened(client, "a"))
+    assert refused(client, "edit", "a", 422, **form | fields)
+    assert stored(client, "a")["summary"] == "The zeppelin"
+
+
+def test_pinning_and_its_opposite(client: TestClient, post: Post) -> None:
+    post("The zeppelin", episode_id="a")
+    soup, toast = act(client, "pin", "a")
+    assert (stored(client, "a")["tags"], toast["text"]) == (["pinned"], "Pinned: it lasts.")
+    assert soup.select_one("#pin")["aria-pressed"] == "true"
+    assert "semantic, pinned" in soup.text
+    soup, toast = act(client, "pin", "a")
+    assert (stored(client, "a")["tags"], toast["text"]) == ([], "Unpinned.")
+    client.post(toast["undo"])
+    assert stored(client, "a")["tags"] == ["pinned"]
+
+
+def test_a_note_is_added_kept_masked_and_removed(client: TestClient, post: Post) -> None:
+    post("The zeppelin", episode_id="a", metadata={"x": 1})
+    act(client, "note", "a", note=" First \nline ")
+    soup, toast = act(client, "note", "a", note="password=hunter2hunter2X9")
+    notes = [each.text for each in soup.select(".note")]
+    assert notes[0] == "First \nline"
+    assert "hunter2" not in notes[1]
+    assert soup.select("#episode time")
+    client.post(toast["undo"])
+    soup = opened(client, "a")
+    assert len(soup.select(".note")) == 1
+    hash_now = str(soup.select_one(".note").find_parent("li").select_one("[name=read_hash]")["value"])
+    assert refused(client, "note/remove", "a", 422, number="7", read_hash=hash_now)
+    soup, _ = act(client, "note/remove", "a", number="0", read_hash=hash_now)
+    assert "No notes yet" in soup.text
+    assert stored(client, "a")["metadata"] == {"x": 1}
+    assert refused(client, "note", "a", 422, note="  ") == "Write the note first."
+
+
+def test_notes_of_another_form_are_left_alone(client: TestClient, post: Post) -> None:
+    post("The zeppelin", episode_id="a", metadata={"notes": "of a client"})
+    assert "No notes yet" in opened(client, "a").text
+    refused(client, "note", "a", 422, note="mine")
+    assert stored(client, "a")["metadata"]["notes"] == "of a client"
+
+
+def test_another_one_is_chosen_by_a_search_or_its_id_supersedes_and_is_taken_back(
+    client: TestClient, post: Post
+) -> None:
+    post("The zeppelin is red", episode_id="old")
+    post("The zeppelin is blue", episode_id="new/1")
+    field = opened(client, "old").select_one("#successor")
+    for question in ("zeppelin", "new/1"):
+        soup = BeautifulSoup(client.get(str(field["hx-get"]), params={"q": question, "episode_id": "old"}).text, "lxml")
+        chosen = json.loads(str(soup.select_one("button")["hx-vals"]))
+        assert chosen == {"episode_id": "old", "by": "new/1"}
+    assert stored(client, "new/1")["retrieval_count"] == 0
+    soup, toast = act(client, "supersede", **chosen)
+    assert (stored(client, "old")["status"], stored(client, "old")["superseded_by"]) == ("superseded", "new/1")
+    assert "Superseded by new/1" in soup.text
+    assert "superseded by" in soup.select_one("[aria-labelledby=lineage-title]").text
+    assert "supersedes" in opened(client, "new/1").select_one("[aria-labelledby=lineage-title]").text
+    client.post(toast["undo"])
+    assert stored(client, "old")["status"] == "active"
+    act(client, "supersede", **chosen)
+    soup, _ = act(client, "restore", "old")
+    assert (stored(client, "old")["status"], stored(client, "old")["superseded_by"]) == ("active", None)
+    assert soup.select_one("#supersede") is not None
+
+
+def test_no_episode_supersedes_itself_in_the_end(client: TestClient, post: Post) -> None:
+    for name in "abc":
+        post(f"Of {name}", episode_id=name)
+    assert "itself" in refused(client, "supersede", "a", 409, by="a")
+    act(client, "supersede", "b", by="a")
+    act(client, "supersede", "c", by="b")
+    assert "itself superseded" in refused(client, "supersede", "a", 409, by="c")
+    assert refused(client, "supersede", "a", 404, by="nobody")
+
+
+def test_a_search_for_another_one_without_words_or_without_a_find_says_so(client: TestClient, post: Post) -> None:
+    post("The zeppelin", episode_id="a")
+    address = "/dashboard/episode/successors?episode_id=a&q="
+    assert "What you type is searched" in client.get(address).text
+    assert "Nothing found" in client.get(f"{address}zeppelin").text
+
+
+def test_deleting_waits_can_be_taken_back_and_then_is_done(client: TestClient, post: Post) -> None:
+    post("The zeppelin", episode_id="a", raw_exchange="text")
+    assert opened(client, "a").select_one("#delete-sheet [name=exclude]").has_attr("checked")
+    soup, toast = act(client, "delete", "a", exclude="true")
+    assert soup.select_one("h1").text == "Being deleted"
+    waiting = opened(client, "a")
+    assert waiting.select_one("button.main")["hx-post"] == toast["undo"]
+    assert client.post(toast["undo"]).status_code == 200
+    assert opened(client, "a").select_one("h1").text == "The zeppelin"
+    act(client, "delete", "a", exclude="true")
+    client.app.state.undo.delete_all()  # type: ignore[attr-defined]
+    opened(client, "a", 404)
+    assert client.get("/api/episodes/a").status_code == 404
+    assert [entry["episode_id"] for entry in client.get("/api/blocklist").json()["items"]] == ["a"]
+
+
+@pytest.mark.parametrize("action", ["pin", "note", "supersede", "restore", "delete"])
+def test_nothing_is_done_to_an_episode_that_is_gone(client: TestClient, action: str) -> None:
+    assert "no episode has this id" in refused(client, action, "nobody", 404, note="x", by="y")
+
+
+def test_the_history_and_the_lineage_of_an_episode_are_shown(client: TestClient, post: Post) -> None:
+    post("The zeppelin hangar", episode_id="a")
+    post("Merged", episode_id="m", metadata={"consolidated_from": ["a", "gone"]})
+    client.post("/api/episodes/search", json={"query": "zeppelin hangar", "top_k": 1})
+    soup = opened(client, "a")
+    assert "1×" in soup.select_one("[aria-labelledby=history-title]").text
+    assert [badge.text for badge in soup.select(".history .badge")] == ["read", "write"]
+    lineage = opened(client, "m").select_one("[aria-labelledby=lineage-title]")
+    assert lineage.a["href"] == "/dashboard/episodes/a"
+    assert "(gone)" in lineage.text
+
+
+def test_what_moves_an_episode_in_the_ranking_is_shown_as_bars(services: TestServices, client: TestClient) -> None:
+    told = {"value": 4.5, "value_signals": {"correction": 3.0, "decisions": 1.5}}
+    one = samples.episode("a", source="logs", tags=("critical",), session_id="s", metadata=told)
+    services.store.episodes.put([(one, samples.passages("text"))])
+    soup = opened(client, "a")
+    bars = {bar["aria-label"]: (bar["value"], bar["max"]) for bar in soup.select(".bars meter")}
+    assert bars == {
+        "Factor: priority": ("1.5", "2.0"), "Value": ("4.5", "4.5"), "correction": ("3.0", "4.5"),
+        "decisions": ("1.5", "4.5"),
+    }  # fmt: skip
+    assert "the user corrected what Claude had said or done" in soup.select_one(".means").text
+
+
+@pytest.mark.parametrize("metadata", [{"value": "much"}, {"value": True}, {"value_signals": [1]}, {}])
+def test_values_that_are_none_make_no_bars(metadata: dict[str, Any]) -> None:
+    one: Episode = samples.episode("a", metadata=metadata)
+    assert bars_of(one, 0.5) == []

@@ -1,0 +1,195 @@
+import json
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from bs4 import BeautifulSoup
+from starlette.testclient import TestClient
+
+from anamnesis_pipeline.sidecar.pages.episodes import PER_PAGE
+from anamnesis_tests.sidecar.conftest import TestServices
+
+Post = Callable[..., dict[str, Any]]
+PATH = "/dashboard/episodes"
+SCRIPT = "<script>alert(1)</script>"
+
+
+def listed(client: TestClient, code: int = 200, address: str = PATH, **asked: str) -> BeautifulSoup:
+    reply = client.get(address, params=asked or None, headers={"Accept": "text/html"})
+    assert reply.status_code == code, reply.text
+    return BeautifulSoup(reply.text, "lxml")
+
+
+def ids(soup: BeautifulSoup) -> list[str]:
+    return [str(box["value"]) for box in soup.select("[name=ids]")]
+
+
+def act(client: TestClient, action: str, *chosen: str, **fields: str) -> tuple[BeautifulSoup, dict[str, Any]]:
+    """The list that comes back, and the toast."""
+    reply = client.post(PATH, data={"action": action, "ids": list(chosen), **fields}, headers={"HX-Request": "true"})
+    assert reply.status_code == 200, reply.text
+    return BeautifulSoup(reply.text, "lxml"), json.loads(reply.headers["HX-Trigger"])["toast"]
+
+
+def tags(client: TestClient, episode_id: str) -> list[str]:
+    found: list[str] = client.get(f"/api/episodes/{episode_id}").json()["tags"]
+    return found
+
+
+def test_an_empty_memory_says_what_to_do(client: TestClient) -> None:
+    soup = listed(client)
+    assert "anamnesis ingest" in soup.select_one(".empty").text
+    assert not soup.select("[data-bulk]")
+
+
+def test_the_newest_come_first_and_older_ones_follow_page_by_page(client: TestClient, post: Post) -> None:
+    count = PER_PAGE + 3
+    for number in range(count):
+        post(f"Number {number}", episode_id=f"e{number}", timestamp=f"2026-03-01T12:{number:02}:00Z", kind="odd")
+    first = listed(client, kind="odd")
+    assert ids(first) == [f"e{number}" for number in reversed(range(3, count))]
+    older = str(first.select_one(".pager [rel=next]")["href"])
+    assert "kind=odd" in older
+    second = listed(client, address=older)
+    assert ids(second) == ["e2", "e1", "e0"]
+    assert second.select_one(".pager a")["href"] == f"{PATH}?kind=odd"
+    assert second.select_one(".pager [rel=next]") is None
+
+
+@pytest.mark.parametrize(
+    ("asked", "found"),
+    [
+        ({"project": "other"}, ["p"]),
+        ({"instance": "pi"}, ["i"]),
+        ({"kind": "decision"}, ["k"]),
+        ({"tag": "red"}, ["t"]),
+        ({"since": "2026-03-02"}, ["n"]),
+        ({"until": "2026-01-02"}, ["o"]),
+        ({"status": "all", "kind": "old"}, ["s"]),
+        ({"kind": "old"}, []),
+        ({"project": "", "kind": " decision "}, ["k"]),
+    ],
+)
+def test_filters(client: TestClient, post: Post, asked: dict[str, str], found: list[str]) -> None:
+    given: dict[str, dict[str, Any]] = {
+        "p": {"project": "other"}, "i": {"instance": "pi"}, "k": {"kind": "decision"}, "t": {"tags": ["red"]},
+        "n": {"timestamp": "2026-03-03"}, "o": {"timestamp": "2026-01-01"}, "s": {"kind": "old"},
+    }  # fmt: skip
+    for name, fields in given.items():
+        post(f"Of {name}", episode_id=name, **{"timestamp": "2026-02-01", **fields})
+    client.patch("/api/episodes/s", json={"status": "superseded"})
+    soup = listed(client, **asked)
+    assert ids(soup) == found
+    assert bool(soup.select_one(".empty")) is not bool(found)
+
+
+def test_private_projects_are_shown_when_asked_for(services: TestServices, client: TestClient, post: Post) -> None:
+    services.store.settings.set("config.private_projects", ["diary"])
+    post("Dear diary", episode_id="d", project="diary")
+    post("Work", episode_id="w")
+    assert ids(listed(client)) == ["w"]
+    assert set(ids(listed(client, private="1"))) == {"d", "w"}
+
+
+@pytest.mark.parametrize("asked", [{"since": "yesterday"}, {"cursor": "nonsense"}, {"status": "odd"}])
+def test_what_is_not_understood_is_said_beside_the_form(client: TestClient, asked: dict[str, str]) -> None:
+    assert "Not understood" in listed(client, 422, **asked).select_one("[role=alert]").text
+
+
+def test_a_stored_script_stays_text(client: TestClient, post: Post) -> None:
+    post(SCRIPT, episode_id="<b>&'\"", tags=[SCRIPT], project=SCRIPT, instance=SCRIPT, kind=SCRIPT)
+    soup = listed(client)
+    assert not soup.select("main script")
+    assert ids(soup) == ["<b>&'\""]
+    assert soup.select_one(".title").text == SCRIPT
+
+
+def test_pinned_episodes_last_and_are_marked(client: TestClient, post: Post) -> None:
+    post("One", episode_id="a")
+    post("Two", episode_id="b")
+    soup, toast = act(client, "pin", "a", "b")
+    assert toast["text"] == "2 episodes pinned."
+    assert len(soup.select("li.is-pinned .tag.pinned")) == 2
+    assert client.get("/api/events", params={"kind": "promote"}).json()["counts"]["promote"] == 2
+    assert client.post(toast["undo"]).json() == {"episodes": 2}
+    assert tags(client, "a") == tags(client, "b") == []
+
+
+def test_tags_are_added_and_removed_and_what_cannot_be_is_listed(client: TestClient, post: Post) -> None:
+    post("One", episode_id="a", tags=["red"])
+    post("Two", episode_id="b/c")
+    soup, toast = act(client, "add-tag", "a", "b/c", "gone/away", tag=" blue ")
+    assert (tags(client, "a"), tags(client, "b/c")) == (["red", "blue"], ["blue"])
+    assert toast["text"] == "2 episodes tagged blue. 1 failed."
+    failed = soup.select_one(".problem li")
+    assert failed.text == "gone/away: it is gone"
+    _, toast = act(client, "remove-tag", "a", "b/c", tag="red")
+    assert toast["text"] == "1 episode without red now."
+    assert tags(client, "a") == ["blue"]
+    client.post(toast["undo"])
+    assert tags(client, "a") == ["red", "blue"]
+    _, toast = act(client, "unpin", "a")
+    assert toast == {"text": "Nothing to change.", "undo": None}
+
+
+def test_an_episode_with_too_many_tags_fails_alone(client: TestClient, post: Post) -> None:
+    post("One", episode_id="a", tags=[f"t{n}" for n in range(50)])
+    post("Two", episode_id="b")
+    soup, toast = act(client, "pin", "a", "b")
+    assert toast["text"] == "1 episode pinned. 1 failed."
+    assert soup.select_one(".problem li a")["href"] == f"{PATH}/a"
+    assert tags(client, "b") == ["pinned"]
+
+
+def test_what_is_deleted_is_gone_from_every_page_and_can_be_taken_back(client: TestClient, post: Post) -> None:
+    for name in "abc":
+        post(f"The zeppelin {name}{name}", episode_id=name)
+    soup, toast = act(client, "delete", "a", "b", exclude="true", asked="")
+    assert (ids(soup), toast["text"]) == (["c"], "2 episodes deleted.")
+    assert ids(listed(client)) == ["c"]
+    found = client.get("/dashboard/search", params={"q": "zeppelin"})
+    assert [each.text for each in BeautifulSoup(found.text, "lxml").select("code.id")] == ["c"]
+    assert client.get("/api/episodes/a").status_code == 200
+    assert client.post(toast["undo"]).status_code == 200
+    assert set(ids(listed(client))) == set("abc")
+
+
+def test_deleting_asks_whether_the_text_stays_away_and_takes_that_for_granted(client: TestClient, post: Post) -> None:
+    post("One", episode_id="a")
+    box = listed(client).select_one("#bulk-delete [name=exclude]")
+    assert box.has_attr("checked")
+    _, _ = act(client, "delete", "a")
+    client.app.state.undo.delete_all()  # type: ignore[attr-defined]
+    assert client.get("/api/blocklist").json()["items"] == []
+    post("Two", episode_id="b")
+    act(client, "delete", "b", exclude="true")
+    client.app.state.undo.delete_all()  # type: ignore[attr-defined]
+    assert [entry["episode_id"] for entry in client.get("/api/blocklist").json()["items"]] == ["b"]
+
+
+def test_the_list_that_comes_back_is_of_the_same_filters(client: TestClient, post: Post) -> None:
+    post("One", episode_id="a", kind="odd")
+    post("Two", episode_id="b")
+    here = listed(client, kind="odd").select_one("#chosen [name=asked]")["value"]
+    soup, _ = act(client, "pin", "a", asked=str(here))
+    assert ids(soup) == ["a"]
+    assert soup.select_one("[hx-trigger='undone from:body']")["hx-get"] == f"{PATH}?kind=odd"
+
+
+@pytest.mark.parametrize(
+    ("action", "chosen", "told"),
+    [("pin", [], "Choose at least one"), ("add-tag", ["a"], "Name the tag"), ("remove-tag", ["a"], "Name the tag")],
+)
+def test_what_is_missing_is_told(client: TestClient, action: str, chosen: list[str], told: str) -> None:
+    reply = client.post(PATH, data={"action": action, "ids": chosen, "tag": " "}, headers={"HX-Request": "true"})
+    assert reply.status_code == 422
+    assert told in reply.json()["detail"]
+
+
+def test_deletions_that_failed_are_told_until_somebody_has_read_it(client: TestClient, post: Post) -> None:
+    post("One", episode_id="a")
+    client.app.state.undo._problems.append("a is not deleted: another process writes")  # type: ignore[attr-defined]
+    assert "another process writes" in listed(client).select_one(".problem").text
+    reply = client.post("/dashboard/deletion-problems", data={"asked": ""})
+    assert "another process writes" not in reply.text
+    assert ids(BeautifulSoup(reply.text, "lxml")) == ["a"]

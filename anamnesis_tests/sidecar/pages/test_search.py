@@ -1,0 +1,159 @@
+import threading
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from bs4 import BeautifulSoup
+from starlette.testclient import TestClient
+
+from anamnesis_pipeline.sidecar.app import create_app
+from anamnesis_pipeline.sidecar.pages.marking import marked
+from anamnesis_tests.sidecar.conftest import BASE, HashedWords, open_services
+
+Post = Callable[..., dict[str, Any]]
+PATH = "/dashboard/search"
+SCRIPT = "<script>alert('roof')</script>"
+
+
+def search(client: TestClient, q: str, status: int = 200, **asked: str) -> BeautifulSoup:
+    reply = client.get(PATH, params={"q": q, **asked}, headers={"Accept": "text/html"})
+    assert reply.status_code == status, reply.text
+    return BeautifulSoup(reply.text, "lxml")
+
+
+def ids(soup: BeautifulSoup) -> list[str]:
+    return [each.text for each in soup.select("#results code.id")]
+
+
+def test_the_page_without_a_question_says_what_to_do(client: TestClient) -> None:
+    soup = BeautifulSoup(client.get(PATH, headers={"Accept": "text/html"}).text, "lxml")
+    assert soup.select_one("#results") is None
+    assert "Ask in your own words" in soup.select_one(".empty").text
+    labelled = {label["for"] for label in soup.select("label[for]")}
+    fields = soup.select("#search input:not([type=checkbox]), #search select")
+    assert {each["id"] for each in fields} <= labelled
+
+
+def test_an_answer_has_its_words_marked_and_can_be_opened_and_copied(client: TestClient, post: Post) -> None:
+    post("The zeppelin hangar needs a new roof", episode_id="a/b: c?d#e", tags=["roofs"])
+    soup = search(client, "zeppelin hangar")
+    assert ids(soup) == ["a/b: c?d#e"]
+    assert [each.text for each in soup.select(".excerpt mark")] == ["zeppelin", "hangar"]
+    link = soup.select_one("#results > li > a")["href"]
+    assert link == "/dashboard/episodes/a/b:%20c%3Fd%23e"
+    assert client.get(link, headers={"Accept": "text/html"}).status_code == 200
+    copied = [soup.select_one(button["data-copy"]).text for button in soup.select("[data-copy]")]
+    assert copied == [soup.select_one(".excerpt").text, "a/b: c?d#e"]
+    assert soup.select_one("#q")["value"] == "zeppelin hangar"
+
+
+def test_a_stored_script_stays_text(client: TestClient, post: Post) -> None:
+    post(f"{SCRIPT} of the roof", tags=[SCRIPT], project=SCRIPT)
+    soup = search(client, "roof", explain="1")
+    assert not soup.select("main script")
+    assert SCRIPT in soup.select_one(".excerpt").text
+    assert "<script>alert" not in str(soup.select_one("main"))
+
+
+def test_the_words_of_a_question_are_marked_as_the_index_compares_them() -> None:
+    assert marked("He retried <b>", "retry") == "He <mark>retried</mark> &lt;b&gt;"
+    assert marked("in src/billing.py:44", "why `src/billing.py`") == "in <mark>src/billing.py</mark>:44"
+    assert marked("nothing of it", "the") == "nothing of it"
+    assert marked("", "x") == ""
+
+
+@pytest.mark.parametrize(
+    ("asked", "found"),
+    [
+        ({"project": "other"}, ["o"]),
+        ({"instance": "pi"}, ["i"]),
+        ({"kind": "decision"}, ["k"]),
+        ({"tags": "red, blue"}, ["t"]),
+        ({"since": "2026-03-02"}, ["s"]),
+        ({"until": "2026-01-02"}, ["u"]),
+        ({"layer": "semantic", "kind": "decision"}, ["k"]),
+    ],
+)
+def test_filters_are_those_of_the_interface(
+    client: TestClient, post: Post, asked: dict[str, str], found: list[str]
+) -> None:
+    given: dict[str, dict[str, Any]] = {
+        "o": {"project": "other"}, "i": {"instance": "pi"}, "k": {"kind": "decision"}, "t": {"tags": ["red", "blue"]},
+        "r": {"tags": ["red"]}, "s": {"timestamp": "2026-03-03"}, "u": {"timestamp": "2026-01-01"},
+    }  # fmt: skip
+    for name, fields in given.items():
+        post(f"The zeppelin hangar {name}{name}{name}", episode_id=name, **{"timestamp": "2026-02-01", **fields})
+    soup = search(client, "zeppelin hangar", **asked)
+    assert ids(soup) == found
+    assert soup.select_one("details.filters").has_attr("open")
+
+
+def test_superseded_is_shown_when_asked_for_and_says_by_what(client: TestClient, post: Post) -> None:
+    post("The zeppelin hangar is red", episode_id="old")
+    post("The zeppelin hangar is blue", episode_id="new")
+    client.patch("/api/episodes/old", json={"status": "superseded", "superseded_by": "new"})
+    assert ids(search(client, "zeppelin hangar")) == ["new"]
+    soup = search(client, "zeppelin hangar red", superseded="1")
+    assert set(ids(soup)) == {"old", "new"}
+    note = soup.select_one("li.superseded .warn")
+    assert note.text.strip() == "Superseded by new."
+    assert note.a["href"] == "/dashboard/episodes/new"
+
+
+def test_an_explained_answer_shows_every_stage_in_tables_and_counts_no_retrieval(
+    client: TestClient, post: Post
+) -> None:
+    post("The zeppelin hangar needs a new roof", episode_id="a", tags=["critical"])
+    soup = search(client, "zeppelin hangar", explain="1")
+    headers = [th.text for th in soup.select("main th[scope=row]")]
+    for stage in ("Words", "Meaning", "Fused", "Time", "Confidence", "Below the floor", "Folded", "All factors"):
+        assert stage in headers
+    assert "Factor: critical, a correction, or made of others" in headers
+    assert client.get("/api/episodes/a").json()["retrieval_count"] == 0
+    assert client.get("/api/queries").json()["queries"] == 0
+
+
+def test_a_search_counts_as_a_retrieval_and_is_remembered(client: TestClient, post: Post) -> None:
+    post("The zeppelin hangar needs a new roof", episode_id="a")
+    search(client, "zeppelin hangar")
+    assert client.get("/api/episodes/a").json()["retrieval_count"] == 1
+    assert client.get("/api/queries").json()["queries"] == 1
+
+
+def test_explaining_is_a_link_to_the_same_question(client: TestClient, post: Post) -> None:
+    post("The zeppelin hangar", episode_id="a")
+    soup = search(client, "zeppelin & hangar", project="acme")
+    link = next(each["href"] for each in soup.select(".results-head a"))
+    assert link == "/dashboard/search?q=zeppelin+%26+hangar&project=acme&explain=1"
+
+
+def test_nothing_found_says_what_may_help(client: TestClient, post: Post) -> None:
+    post("The zeppelin hangar", episode_id="a")
+    soup = search(client, "zeppelin", project="elsewhere")
+    assert soup.select_one(".results-head h2").text == "Nothing found"
+    assert soup.select_one(".empty a")["href"] == "/dashboard/search?q=zeppelin"
+
+
+@pytest.mark.parametrize("asked", [{"since": "yesterday"}, {"top": "many"}, {"top": "5000"}, {"mode": "psychic"}])
+def test_what_is_not_understood_is_said_beside_the_form(client: TestClient, asked: dict[str, str]) -> None:
+    soup = search(client, "roof", 422, **asked)
+    assert soup.select_one("[role=alert]").text.startswith("Not understood: ")
+    assert soup.select_one("#q")["value"] == "roof"
+
+
+def test_an_answer_by_words_alone_says_so_while_the_model_loads(tmp_path: Path) -> None:
+    go_on = threading.Event()
+
+    def slow() -> HashedWords:
+        go_on.wait(10)
+        return HashedWords()
+
+    with TestClient(create_app(open_services(tmp_path, slow)), base_url=BASE) as client:
+        try:
+            client.post("/api/episodes", json={"summary": "The zeppelin", "instance": "mac", "project": "acme"})
+            soup = search(client, "zeppelin")
+            assert len(ids(soup)) == 1
+            assert "loading" in soup.select_one(".problem li").text
+        finally:
+            go_on.set()

@@ -1,0 +1,167 @@
+import logging
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from starlette.exceptions import HTTPException
+from starlette.testclient import TestClient
+
+from anamnesis_pipeline.errors import StoreBusy
+from anamnesis_pipeline.sidecar.app import create_app
+from anamnesis_pipeline.sidecar.pages import undo as undoing
+from anamnesis_pipeline.sidecar.pages.edits import edit, read_episode
+from anamnesis_pipeline.sidecar.pages.undo import ADDRESS, TRIES, WAIT_S, Undo
+from anamnesis_tests.sidecar.conftest import BASE, TestServices, open_services
+
+Post = Callable[..., dict[str, Any]]
+
+
+class Clock:
+    now = 0.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+@pytest.fixture
+def clock() -> Clock:
+    return Clock()
+
+
+@pytest.fixture
+def undo(services: TestServices, clock: Clock, client: TestClient, post: Post) -> Undo:
+    for name in "abc":
+        post(f"The zeppelin hangar {name}{name}", episode_id=name)
+    return Undo(services, clock=clock)
+
+
+def stored(services: TestServices) -> set[str]:
+    return set(services.store.episodes.get(["a", "b", "c"]))
+
+
+def token(address: str) -> str:
+    return address.removeprefix(ADDRESS)
+
+
+def test_a_deletion_waits_and_hides_until_its_time_has_come(services: TestServices, undo: Undo, clock: Clock) -> None:
+    undo.delete_later(["a", "b"], exclude=True)
+    clock.now = WAIT_S - 0.1
+    undo.delete_due()
+    assert stored(services) == {"a", "b", "c"}
+    assert undo.waiting() >= {"a", "b"}
+    clock.now = WAIT_S
+    undo.delete_due()
+    assert stored(services) == {"c"}
+    assert undo.waiting() == frozenset()
+    assert {t.episode_id for t in services.store.exclusion.tombstones(9)} == {"a", "b"}
+
+
+def test_a_deletion_that_may_come_back_leaves_no_tombstone(services: TestServices, undo: Undo, clock: Clock) -> None:
+    undo.delete_later(["a"], exclude=False)
+    undo.delete_all()
+    assert stored(services) == {"b", "c"}
+    assert services.store.exclusion.tombstones(9) == []
+
+
+def test_a_deletion_that_is_taken_back_is_none(services: TestServices, undo: Undo, clock: Clock) -> None:
+    address = undo.delete_later(["a"], exclude=True)
+    assert undo.address_of("a") == address
+    assert undo.take_back(token(address)) == 1
+    clock.now = WAIT_S
+    undo.delete_due()
+    assert stored(services) == {"a", "b", "c"}
+    assert undo.address_of("a") is None
+    with pytest.raises(HTTPException) as told:
+        undo.take_back(token(address))
+    assert told.value.status_code == 410
+
+
+def test_too_many_deletions_at_once_are_refused(undo: Undo, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(undoing, "MOST_WAITING", 2)
+    undo.delete_later(["a", "b"], exclude=True)
+    with pytest.raises(HTTPException) as told:
+        undo.delete_later(["c"], exclude=True)
+    assert told.value.status_code == 429
+    undo.delete_later(["a", "b"], exclude=True)
+
+
+def test_a_busy_store_is_asked_again_and_in_the_end_the_page_says_why(
+    services: TestServices, undo: Undo, clock: Clock, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    asked = []
+
+    def busy(*_: Any, **__: Any) -> bool:
+        asked.append(clock.now)
+        raise StoreBusy("another process writes")
+
+    with monkeypatch.context() as patched, caplog.at_level(logging.WARNING):
+        patched.setattr(undoing, "delete_episode", busy)
+        undo.delete_later(["a"], exclude=True)
+        undo.delete_all()
+    assert len(asked) == TRIES
+    assert undo.waiting() == frozenset()
+    assert undo.problems() == ["a is not deleted: another process writes"]
+    undo.forget_problems()
+    assert undo.problems() == []
+
+
+def test_one_refusal_is_no_failure(
+    services: TestServices, undo: Undo, clock: Clock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with monkeypatch.context() as patched:
+        patched.setattr(undoing, "delete_episode", lambda *_, **__: (_ for _ in ()).throw(StoreBusy("busy")))
+        undo.delete_later(["a"], exclude=True)
+        clock.now = WAIT_S
+        undo.delete_due()
+    assert stored(services) == {"a", "b", "c"}
+    assert undo.address_of("a") is None  # begun: it is too late
+    clock.now += TRIES
+    undo.delete_due()
+    assert (stored(services), undo.problems()) == ({"b", "c"}, [])
+
+
+def test_an_edit_is_taken_back_field_by_field(services: TestServices, undo: Undo) -> None:
+    done = edit(services, read_episode(services, "a"), {"tags": ["red"], "summary": "Other words"})
+    services.poster.patch("a", {"project": "elsewhere"})
+    assert undo.take_back(token(undo.keep([done]))) == 1
+    after = read_episode(services, "a")
+    assert (after.summary, after.tags, after.project) == ("The zeppelin hangar aa", (), "elsewhere")
+
+
+def test_an_edit_of_what_was_edited_since_stays_and_says_so(services: TestServices, undo: Undo) -> None:
+    done = edit(services, read_episode(services, "a"), {"tags": ["red"]})
+    services.poster.patch("a", {"tags": ["blue"]})
+    with pytest.raises(HTTPException) as told:
+        undo.take_back(token(undo.keep([done])))
+    assert told.value.status_code == 409
+    assert read_episode(services, "a").tags == ("blue",)
+
+
+def test_only_the_latest_edits_are_kept(services: TestServices, undo: Undo, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(undoing, "EDITS_KEPT", 1)
+    done = edit(services, read_episode(services, "a"), {"tags": ["red"]})
+    first, second = undo.keep([done]), undo.keep([done])
+    with pytest.raises(HTTPException):
+        undo.take_back(token(first))
+    assert undo.take_back(token(second)) == 1
+
+
+def test_what_waits_is_deleted_when_the_service_ends_as_it_should(tmp_path: Path) -> None:
+    with TestClient(create_app(open_services(tmp_path)), base_url=BASE) as client:
+        for name in "ab":
+            posted = {"summary": f"The {name}", "instance": "mac", "project": "acme", "episode_id": name}
+            assert client.post("/api/episodes", json=posted).status_code == 201
+        assert client.post("/dashboard/episode/delete", data={"episode_id": "a", "exclude": "true"}).status_code == 200
+        assert client.get("/api/episodes/a").status_code == 200
+    services = open_services(tmp_path)
+    try:
+        assert set(services.store.episodes.get(["a", "b"])) == {"b"}
+    finally:
+        services.close()
+
+
+def test_a_token_that_is_none_is_told(client: TestClient) -> None:
+    reply = client.post(f"{ADDRESS}nonsense")
+    assert reply.status_code == 410
+    assert "too late" in reply.json()["detail"]
