@@ -10,8 +10,8 @@ from anamnesis_pipeline.embeddings.models import named
 from anamnesis_pipeline.embeddings.passages import TOTAL_PIECES
 from anamnesis_pipeline.model import Variant
 from anamnesis_pipeline.settings import Settings
-from anamnesis_pipeline.supervisor.progress import duration
-from anamnesis_pipeline.wording import counted
+from anamnesis_pipeline.sidecar.embedding_health import reembed_advice
+from anamnesis_pipeline.wording import counted, duration
 
 _ROUTE = "/api/episodes/reembed"
 
@@ -85,24 +85,7 @@ def render(state: Mapping[str, Any], zone: tzinfo | None = None) -> str:
         lines.append("Next      its index is built and checked, then it answers the searches")
     if state["errors"]:
         lines.append(f"Errors    {state['errors']:,} in a row, the last: {state['last_error']}")
-    return "\n".join([*lines, *(f"-> {text}" for text in advice(state))])
-
-
-def advice(state: Mapping[str, Any]) -> list[str]:
-    """What the user may do about it; empty when it goes by itself. Pure."""
-    match state["state"]:
-        case "paused":
-            return ["go on with: anamnesis reembed resume"]
-        case "failed":
-            return [
-                "mend what the last error names; it is tried again by itself, at once with: anamnesis reembed resume",
-                f"give it up with: anamnesis model use {state['active_space']}",
-            ]
-        case "running" if state["errors"]:
-            return ["it is tried again by itself, ever more rarely; at once with: anamnesis reembed resume"]
-    if state["waiting_for_use"]:
-        return [f"it is complete; let it answer searches with: anamnesis model use {state['space']}"]
-    return []
+    return "\n".join([*lines, *(f"-> {text}" for text in reembed_advice(state))])
 
 
 def _pace(state: Mapping[str, Any]) -> str:

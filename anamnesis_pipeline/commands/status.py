@@ -7,8 +7,6 @@ from datetime import UTC, datetime, tzinfo
 from typing import Any
 
 from anamnesis_pipeline.commands import reembed
-from anamnesis_pipeline.commands.dagster_state import dagster_state
-from anamnesis_pipeline.commands.embedding_health import model_problems, reembed_notes, reembed_problems
 from anamnesis_pipeline.commands.local_services import ask_sidecar
 from anamnesis_pipeline.commands.sources import source_state
 from anamnesis_pipeline.dagster_api import dagster_url
@@ -16,7 +14,9 @@ from anamnesis_pipeline.errors import GiveUp, RetryLater, ServiceUnreachable
 from anamnesis_pipeline.model import Where
 from anamnesis_pipeline.settings import Settings
 from anamnesis_pipeline.sidecar.crawler_control import CrawlerControl, crawled_out, host_out
+from anamnesis_pipeline.sidecar.dagster_state import dagster_state
 from anamnesis_pipeline.sidecar.embedding_control import EmbeddingControl
+from anamnesis_pipeline.sidecar.embedding_health import model_problems, reembed_notes, reembed_problems
 from anamnesis_pipeline.sidecar.jsonl_control import llm_state
 from anamnesis_pipeline.sources.specs import DOCUMENTS
 from anamnesis_pipeline.store.base import Store

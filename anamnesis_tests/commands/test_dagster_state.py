@@ -2,7 +2,7 @@
 
 from datetime import UTC, datetime, timedelta
 
-from anamnesis_pipeline.commands.dagster_state import UnfinishedRun, read_state, stuck
+from anamnesis_pipeline.sidecar.dagster_state import UnfinishedRun, read_state, stuck
 
 NOW = datetime(2026, 3, 14, 12, tzinfo=UTC)
 

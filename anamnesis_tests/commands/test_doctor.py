@@ -9,10 +9,11 @@ from pathlib import Path
 import pytest
 
 from anamnesis_pipeline.commands import doctor
-from anamnesis_pipeline.commands.doctor import Finding
 from anamnesis_pipeline.errors import StoreFull
 from anamnesis_pipeline.model import Episode, Passage, Space
 from anamnesis_pipeline.settings import Settings
+from anamnesis_pipeline.sidecar import machine_checks, store_checks
+from anamnesis_pipeline.sidecar.machine_checks import Finding
 from anamnesis_pipeline.steps.host_clock import note_read
 from anamnesis_pipeline.steps.pipeline import ingest_all
 from anamnesis_pipeline.store.base import Store
@@ -31,7 +32,7 @@ def episode_at(when: datetime) -> tuple[Episode, list[Passage]]:
 
 
 def test_an_absent_log_root_is_named(settings: Settings, tmp_path: Path) -> None:
-    finding = doctor.log_roots(settings)
+    finding = machine_checks.log_roots(settings)
     assert not finding.ok
     assert f"absent: {tmp_path / 'logs'}" in finding.detail
     assert "make up LOGS=" in finding.advice
@@ -39,9 +40,9 @@ def test_an_absent_log_root_is_named(settings: Settings, tmp_path: Path) -> None
 
 def test_a_store_that_takes_nothing_is_named(settings: Settings, monkeypatch: pytest.MonkeyPatch) -> None:
     with closing(open_store(settings)) as store:
-        assert doctor.writable(store).ok
+        assert store_checks.writable(store).ok
         monkeypatch.setattr(type(store.settings), "set", full)
-        finding = doctor.writable(store)
+        finding = store_checks.writable(store)
     assert not finding.ok
     assert "no room" in finding.detail
 
@@ -53,25 +54,25 @@ def full(*_: object) -> None:
 def test_logs_that_are_there_are_counted(settings: Settings, tmp_path: Path) -> None:
     (tmp_path / "logs").mkdir()
     (tmp_path / "logs" / "agent-a.jsonl").write_text("{}\n")
-    assert doctor.log_roots(settings).ok
+    assert machine_checks.log_roots(settings).ok
 
 
 def test_the_log_roots_of_a_running_up_count(settings: Settings, tmp_path: Path) -> None:
     settings.home.mkdir()
     (tmp_path / "agent-a.jsonl").write_text("{}\n")
     with hold_lock(settings.home / "up.lock", Running(1, "life", "", "", [str(tmp_path)])):
-        assert doctor.log_roots(settings).ok
-    assert not doctor.log_roots(settings).ok
+        assert machine_checks.log_roots(settings).ok
+    assert not machine_checks.log_roots(settings).ok
 
 
 def test_a_home_that_does_not_exist_yet_is_judged_by_the_folder_it_would_be_made_in(settings: Settings) -> None:
-    assert doctor.home_writable(settings).ok
-    assert doctor.free_space(settings).detail.endswith(str(settings.home))
+    assert machine_checks.home_writable(settings).ok
+    assert machine_checks.free_space(settings).detail.endswith(str(settings.home))
 
 
 def test_the_default_model_is_there_and_an_unknown_one_is_reported(settings: Settings) -> None:
-    assert doctor.model_files(settings).ok
-    unknown = doctor.model_files(settings.model_copy(update={"model": "nobody/no-such-model"}))
+    assert machine_checks.model_files(settings).ok
+    unknown = machine_checks.model_files(settings.model_copy(update={"model": "nobody/no-such-model"}))
     assert not unknown.ok
     assert "nobody/no-such-model" in unknown.detail
 
@@ -81,22 +82,22 @@ def test_short_retention_is_a_note_with_the_line_that_mends_it_where_claude_code
 ) -> None:
     monkeypatch.setenv("CLAUDE_CONFIG_DIR", str(tmp_path))
     (tmp_path / "settings.json").write_text(json.dumps({"cleanupPeriodDays": 30}))
-    finding = doctor.retention(settings)
+    finding = machine_checks.retention(settings)
     assert finding.ok
     assert '"cleanupPeriodDays": 3650' in finding.note
     (tmp_path / "settings.json").write_text(json.dumps({"cleanupPeriodDays": 3650}))
-    assert doctor.retention(settings).note == ""
+    assert machine_checks.retention(settings).note == ""
     monkeypatch.setenv("CLAUDE_CONFIG_DIR", str(tmp_path / "nowhere"))
-    assert doctor.retention(settings).note == ""
+    assert machine_checks.retention(settings).note == ""
 
 
 def test_an_episode_without_vectors_lowers_the_coverage_and_a_sound_store_is_sound(settings: Settings) -> None:
     with closing(open_store(settings)) as store:
-        assert doctor.coverage(store).ok
+        assert store_checks.coverage(store).ok
         store.episodes.put([episode_at(datetime.now(UTC))])
-        assert not doctor.coverage(store).ok
-        assert doctor.store_integrity(store).ok
-        assert doctor.clock(store).ok
+        assert not store_checks.coverage(store).ok
+        assert store_checks.store_integrity(store).ok
+        assert store_checks.clock(store).ok
 
 
 def test_what_was_read_minutes_ago_is_being_embedded_while_up_runs(
@@ -109,18 +110,18 @@ def test_what_was_read_minutes_ago_is_being_embedded_while_up_runs(
         store.spaces.activate(store.spaces.all()[0].key)
         store.episodes.put([episode_at(now)])
         note_read(store.settings, "direct", now - timedelta(minutes=1))
-        assert not doctor.coverage(store).ok, "nobody embeds it"
+        assert not store_checks.coverage(store).ok, "nobody embeds it"
         with hold_lock(settings.home / "up.lock", Running(1, "life", "", "", [])):
-            found = doctor.coverage(store)
+            found = store_checks.coverage(store)
             assert (found.ok, "being embedded" in found.note) == (True, True)
             note_read(store.settings, "direct", now - timedelta(hours=1))
-            assert not doctor.coverage(store).ok, "it takes too long"
+            assert not store_checks.coverage(store).ok, "it takes too long"
 
 
 def test_an_episode_of_the_future_accuses_the_clock(settings: Settings) -> None:
     with closing(open_store(settings)) as store:
         store.episodes.put([episode_at(datetime.now(UTC) + timedelta(days=1))])
-        assert not doctor.clock(store).ok
+        assert not store_checks.clock(store).ok
 
 
 def test_a_damaged_database_is_reported_not_raised(settings: Settings) -> None:
@@ -144,7 +145,7 @@ def test_a_log_that_ends_in_a_torn_line_is_a_note_once_it_is_a_day_old(
     log.write_text(f'{{"type":"progress"}}\n{torn}')
     with closing(open_store(settings)) as store:
         is_whole_line = torn.endswith("\n")
-        check = doctor.dead_letters if is_whole_line else doctor.unread_logs
+        check = store_checks.dead_letters if is_whole_line else store_checks.unread_logs
         ingest_logs(settings, store)
         assert (check(store).ok, check(store).note) == (not is_whole_line, "")
         log.write_text(f'{{"type":"progress"}}\n{torn}')
@@ -161,8 +162,8 @@ def test_a_line_that_could_not_be_read_and_has_others_behind_it_stays_wrong(sett
     os.utime(log, (0, 0))
     with closing(open_store(settings)) as store:
         ingest_logs(settings, store)
-        assert not doctor.dead_letters(store).ok
-        assert doctor.unread_logs(store) == Finding(
+        assert not store_checks.dead_letters(store).ok
+        assert store_checks.unread_logs(store) == Finding(
             True,
             "reading",
             "every file could be read",

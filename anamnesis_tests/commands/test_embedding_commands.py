@@ -11,7 +11,6 @@ import pytest
 import uvicorn
 
 from anamnesis_pipeline.commands import config, model, reembed
-from anamnesis_pipeline.commands.doctor import reembedding, space_models
 from anamnesis_pipeline.commands.doctor import render as render_findings
 from anamnesis_pipeline.commands.status import memory_status
 from anamnesis_pipeline.commands.status import render as render_status
@@ -21,6 +20,7 @@ from anamnesis_pipeline.model import RESERVED_SOURCES, Episode, Passage
 from anamnesis_pipeline.settings import Settings
 from anamnesis_pipeline.sidecar.__main__ import listen
 from anamnesis_pipeline.sidecar.app import create_app
+from anamnesis_pipeline.sidecar.store_checks import reembedding, space_models
 from anamnesis_pipeline.steps.embeddings import embed_sources
 from anamnesis_pipeline.steps.posting import EpisodeDraft
 from anamnesis_pipeline.wiring import open_store

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from anamnesis_pipeline.commands import doctor, llm_health
-from anamnesis_pipeline.commands.doctor import Finding
+from anamnesis_pipeline.sidecar import llm_health, store_checks
+from anamnesis_pipeline.sidecar.machine_checks import Finding
 from anamnesis_tests.steps.services import KINDS, SERVERS, ClaudeService, HttpService, LlmHome, Service, running_service
 from anamnesis_tests.summaries.loopback import Answer, json_answer
 
@@ -36,7 +36,7 @@ def service(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.
 
 def found(home: LlmHome, **settings: Any) -> Finding:
     home.set(**settings)
-    return doctor.llm(home.store)
+    return store_checks.llm(home.store)
 
 
 def test_an_llm_that_is_there_is_well_and_was_asked_nothing(home: LlmHome, service: Service) -> None:

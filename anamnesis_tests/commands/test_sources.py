@@ -11,9 +11,9 @@ import pytest
 from typer.testing import CliRunner, Result
 
 from anamnesis_pipeline import cli
-from anamnesis_pipeline.commands import doctor
 from anamnesis_pipeline.errors import AnamnesisError
 from anamnesis_pipeline.settings import Settings
+from anamnesis_pipeline.sidecar import store_checks
 from anamnesis_pipeline.wiring import open_store
 from anamnesis_tests.ssh_servers import SSHD, openssh_server
 
@@ -121,7 +121,7 @@ def test_an_open_source_that_reads_what_a_private_one_does_is_warned_of(notes: P
     )
     assert "Warning: notes is not private" in said("list")
     with closing(open_store(Settings())) as store:
-        assert "notes is not private" in doctor.crawler(store).detail
+        assert "notes is not private" in store_checks.crawler(store).detail
     said("remove", "notes")
     assert "Warning" not in said("add", str(notes), "--name", "notes", "--exclude", "secret/")
     assert "Warning" not in said("list")

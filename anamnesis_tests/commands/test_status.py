@@ -12,7 +12,6 @@ import paramiko
 import pytest
 from pydantic import SecretStr
 
-from anamnesis_pipeline.commands import doctor
 from anamnesis_pipeline.commands import status as status_module
 from anamnesis_pipeline.commands.exporting import run_import
 from anamnesis_pipeline.commands.forget import finish_forgetting, run_forget
@@ -24,6 +23,7 @@ from anamnesis_pipeline.defs.checks import freshness
 from anamnesis_pipeline.defs.resources import MemoryResource
 from anamnesis_pipeline.errors import GiveUp, StoreBusy
 from anamnesis_pipeline.settings import Settings
+from anamnesis_pipeline.sidecar import store_checks
 from anamnesis_pipeline.sources.exclusion import Rule, RuleKind
 from anamnesis_pipeline.sources.specs import CLAUDE_DOCUMENTS, DOCUMENTS, SourceSpec
 from anamnesis_pipeline.steps.blocklist import add_rule
@@ -131,7 +131,7 @@ def test_a_source_has_a_line_with_its_files_and_when_it_was_seen(settings: Setti
     tick(settings, store)
     assert "Source    notes on mac: 1 file, 0.0 MB, seen 20" in said(settings)
     assert "Away" not in said(settings)
-    finding = doctor.crawler(store)
+    finding = store_checks.crawler(store)
     assert (finding.ok, "on 1 machine" in finding.detail) == (True, True)
 
 
@@ -181,7 +181,7 @@ def test_a_dead_host_is_named_with_its_reason_and_the_next_try_and_hides_no_othe
     assert "last seen never, tried again from 20" in away
     assert "Source    far on 127.0.0.1-1: not seen yet" in text
     assert "Source    notes on mac: 1 file" in text
-    finding = doctor.crawler(store)
+    finding = store_checks.crawler(store)
     assert not finding.ok
     assert "127.0.0.1-1: " in finding.detail
     assert "anamnesis sources test" in finding.advice
@@ -195,7 +195,7 @@ def test_a_host_whose_key_is_not_known_is_named_with_the_command_that_adds_it(
     monkeypatch.setenv("HOME", os.fspath(tmp_path / "user"))
     with openssh_server(tmp_path / "sshd", paramiko.ECDSAKey.generate()) as server:
         tick(settings, store, SourceSpec("strange", DOCUMENTS, "/srv/notes", server.place, "strange"))
-    for text in (said(settings), doctor.crawler(store).detail):
+    for text in (said(settings), store_checks.crawler(store).detail):
         assert "is not known" in text
         assert f"ssh-keyscan -p {server.port}" in text
 
@@ -203,13 +203,13 @@ def test_a_host_whose_key_is_not_known_is_named_with_the_command_that_adds_it(
 def test_a_source_without_anything_that_is_read_is_found(settings: Settings, store: Store) -> None:
     (settings.home.parent / "notes" / "a.md").unlink()
     tick(settings, store, notes(settings))
-    finding = doctor.crawler(store)
+    finding = store_checks.crawler(store)
     assert (finding.ok, finding.detail) == (False, "notes holds nothing that is read")
 
 
 def test_that_nobody_wrote_a_memory_for_claude_on_a_machine_is_no_problem(settings: Settings, store: Store) -> None:
     tick(settings, store, SourceSpec("claude", DOCUMENTS, str(settings.log_roots[0]), include=CLAUDE_DOCUMENTS))
-    assert doctor.crawler(store).ok
+    assert store_checks.crawler(store).ok
 
 
 def test_logs_and_documents_are_counted_apart(settings: Settings, store: Store) -> None:
@@ -221,7 +221,7 @@ def test_logs_and_documents_are_counted_apart(settings: Settings, store: Store) 
 
 def test_a_root_that_is_missing_is_found(settings: Settings, store: Store) -> None:
     tick(settings, store, SourceSpec("gone", DOCUMENTS, str(settings.home.parent / "nowhere")))
-    finding = doctor.crawler(store)
+    finding = store_checks.crawler(store)
     assert not finding.ok
     assert "nowhere" in finding.detail
 
@@ -229,8 +229,8 @@ def test_a_root_that_is_missing_is_found(settings: Settings, store: Store) -> No
 def test_a_document_that_a_rule_keeps_away_is_no_file_that_cannot_be_read(settings: Settings, store: Store) -> None:
     add_rule(store, Rule(RuleKind.CONTENT_PATTERN, "sidecar"))
     tick(settings, store, notes(settings))
-    assert doctor.unread_logs(store).ok
-    assert doctor.crawler(store).ok
+    assert store_checks.unread_logs(store).ok
+    assert store_checks.crawler(store).ok
 
 
 @pytest.mark.skipif(SSHD is None, reason="sshd is not installed")

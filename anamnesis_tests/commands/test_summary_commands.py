@@ -8,12 +8,13 @@ from pathlib import Path
 import pytest
 
 from anamnesis_pipeline import settings as settings_file
-from anamnesis_pipeline.commands import config, doctor, status
-from anamnesis_pipeline.commands.llm_health import llm_problems
+from anamnesis_pipeline.commands import config, status
 from anamnesis_pipeline.commands.summaries import explain_value, render_value, run_backfill, run_summarize
 from anamnesis_pipeline.errors import BadSetting, EpisodeNotFound, GiveUp
 from anamnesis_pipeline.model import Where
 from anamnesis_pipeline.settings import Settings
+from anamnesis_pipeline.sidecar import store_checks
+from anamnesis_pipeline.sidecar.llm_health import llm_problems
 from anamnesis_pipeline.steps.pipeline import ingest_all
 from anamnesis_pipeline.steps.projects import add_alias
 from anamnesis_pipeline.store.base import Store
@@ -126,7 +127,7 @@ def test_an_llm_that_is_not_there_leaves_flagged_summaries_that_status_and_docto
     with pytest.raises(GiveUp, match="1 part has no summary"):
         run_summarize(home, said.append)
     assert any("1 flagged" in line for line in said)
-    finding = doctor.llm(store)
+    finding = store_checks.llm(store)
     assert not finding.ok
     assert "1 extractive summary stands in for an LLM's" in finding.detail
     shown = status.render(status.gather_status(home))

@@ -5,10 +5,10 @@ from collections.abc import Callable
 from contextlib import closing
 from datetime import UTC, datetime
 
-from anamnesis_pipeline.commands.embedding_health import Problem
 from anamnesis_pipeline.errors import AnamnesisError
 from anamnesis_pipeline.llm_wiring import open_llm
 from anamnesis_pipeline.settings import Settings
+from anamnesis_pipeline.sidecar.embedding_health import Problem
 from anamnesis_pipeline.sidecar.jsonl_control import llm_state
 from anamnesis_pipeline.sidecar.jsonl_schemas import LlmOut
 from anamnesis_pipeline.store.base import Store

@@ -1,9 +1,10 @@
 """What is wrong with the models and the re-embed, and what to do, as `status` and `doctor` say it."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any
 
 from anamnesis_pipeline.api_wiring import api_refusal
-from anamnesis_pipeline.commands.reembed import advice
 from anamnesis_pipeline.embeddings.api_models import api_model
 from anamnesis_pipeline.embeddings.models import find_model
 from anamnesis_pipeline.errors import AnamnesisError
@@ -50,12 +51,12 @@ def _model_problem(store: Store, space: Space) -> Problem | None:
 
 def reembed_notes(state: ReembedOut) -> list[str]:
     """A space that is complete and waits for a yes, as the setting `switch` has it: nothing is wrong. Pure."""
-    return [f"{state['space']}: {text}" for text in advice(state)] if state["waiting_for_use"] else []
+    return [f"{state['space']}: {text}" for text in reembed_advice(state)] if state["waiting_for_use"] else []
 
 
 def reembed_problems(state: ReembedOut) -> list[Problem]:
     """A re-embed that is paused or fails. Pure."""
-    found = advice(state)
+    found = reembed_advice(state)
     if not found or state["waiting_for_use"]:
         return []
     how_far = (
@@ -64,3 +65,20 @@ def reembed_problems(state: ReembedOut) -> list[Problem]:
     )
     error = f"; the last error: {state['last_error']}" if state["state"] == "failed" else ""
     return [Problem(how_far + error, "; or ".join(found))]
+
+
+def reembed_advice(state: Mapping[str, Any]) -> list[str]:
+    """What the user may do about it; empty when it goes by itself. Pure."""
+    match state["state"]:
+        case "paused":
+            return ["go on with: anamnesis reembed resume"]
+        case "failed":
+            return [
+                "mend what the last error names; it is tried again by itself, at once with: anamnesis reembed resume",
+                f"give it up with: anamnesis model use {state['active_space']}",
+            ]
+        case "running" if state["errors"]:
+            return ["it is tried again by itself, ever more rarely; at once with: anamnesis reembed resume"]
+    if state["waiting_for_use"]:
+        return [f"it is complete; let it answer searches with: anamnesis model use {state['space']}"]
+    return []

@@ -1,0 +1,121 @@
+"""What may be wrong with this machine and what runs on it, and what to do about it. One small check per subject."""
+
+import os
+import shutil
+import sys
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+
+from anamnesis_pipeline.api_wiring import api_refusal
+from anamnesis_pipeline.embeddings.api_models import api_model
+from anamnesis_pipeline.embeddings.models import find_model
+from anamnesis_pipeline.errors import AnamnesisError, ServiceUnreachable
+from anamnesis_pipeline.settings import Settings, claude_projects_dir
+from anamnesis_pipeline.sidecar.dagster_state import dagster_state, stuck
+from anamnesis_pipeline.supervisor.log_roots import EXAMPLE_LOGS, retention_advice, survey
+from anamnesis_pipeline.supervisor.up_lock import log_roots_in_use
+from anamnesis_pipeline.wording import counted
+
+MIN_FREE_BYTES = 1_000_000_000
+START_IT = "start it with: anamnesis up (in containers: ./start.sh)"
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """The result of one check. `advice` says what to do when it is not `ok`, `note` what may be done when it is."""
+
+    ok: bool
+    name: str
+    detail: str
+    advice: str = ""
+    note: str = ""
+
+
+def python_version(_settings: Settings) -> Finding:
+    """The interpreter is one the package was made for."""
+    found = ".".join(map(str, sys.version_info[:3]))
+    return Finding(sys.version_info >= (3, 11), "python", found, "install Python 3.11 or newer, then run: make up")
+
+
+def home_writable(settings: Settings) -> Finding:
+    """Files can be created in the home, or the home itself can."""
+    place = _nearest_existing(settings.home)
+    advice = f"give yourself the right to write to {place}, or set ANAMNESIS_HOME to another folder"
+    return Finding(os.access(place, os.W_OK | os.X_OK), "home", str(settings.home), advice)
+
+
+def free_space(settings: Settings) -> Finding:
+    """There is room for the next ingest."""
+    free = shutil.disk_usage(_nearest_existing(settings.home)).free
+    advice = f"free at least {MIN_FREE_BYTES / 1e9:.0f} GB there, or set ANAMNESIS_HOME to a larger disk"
+    return Finding(free >= MIN_FREE_BYTES, "disk", f"{free / 1e9:.1f} GB free at {settings.home}", advice)
+
+
+def log_roots(settings: Settings) -> Finding:
+    """Every log root exists and can be read, and there is at least one log."""
+    roots = log_roots_in_use(settings)
+    found = survey(roots)
+    detail = f"{counted(found.files, 'log')}, {found.bytes / 1e6:.1f} MB in {', '.join(map(str, roots))}"
+    if found.absent:
+        detail += f"; absent: {', '.join(map(str, found.absent))}"
+    if found.unreadable:
+        detail += f"; not readable: {', '.join(map(str, found.unreadable))}"
+    advice = f"set ANAMNESIS_LOG_ROOTS to folders with logs, or try the examples: make up LOGS={EXAMPLE_LOGS}"
+    if found.unreadable:
+        advice = "let the user who runs Anamnesis read these folders (chmod, or its group), or leave them out"
+    return Finding(bool(found.files) and not found.absent and not found.unreadable, "logs", detail, advice)
+
+
+def retention(_settings: Settings) -> Finding:
+    """How long Claude Code keeps its logs. What was read of them stays, so that a short time is no more than a note."""
+    folder = claude_projects_dir().parent
+    if not folder.is_dir():
+        return Finding(True, "retention", f"Claude Code has no folder {folder} here")
+    advice = retention_advice(folder / "settings.json")
+    if advice is None:
+        return Finding(True, "retention", "Claude Code keeps its logs for a year or longer")
+    what, _, how = advice.partition(". ")
+    return Finding(True, "retention", f"{what}; what was read of them stays", note=" ".join(how.split()))
+
+
+def model_files(settings: Settings) -> Finding:
+    """The embedding model is on this disk and complete, or a service's that may be asked."""
+    if known := api_model(settings.model):
+        refusal = api_refusal(settings, known)
+        said = f"{known.model_id} ({known.dim} dimensions) of {known.service}: every text is sent there"
+        return Finding(refusal is None, "model", said if refusal is None else str(refusal))
+    try:
+        files = find_model(settings.model, local_only=True)
+    except AnamnesisError as exc:
+        return Finding(False, "model", str(exc), "a model of the hub is downloaded by the first `anamnesis up`")
+    return Finding(True, "model", f"{files.model_id} ({files.dim} dimensions) in {files.path}")
+
+
+def dagster(settings: Settings) -> Finding:
+    """Dagster answers, its daemons have a heartbeat, and no run is stuck."""
+    try:
+        state = dagster_state(settings)
+    except ServiceUnreachable as exc:
+        return Finding(False, "dagster", str(exc), START_IT)
+    ill = [name for name, healthy in state.daemons.items() if not healthy]
+    if ill:
+        advice = f"wait a minute after a start; else see {settings.logs_dir / 'daemon.log'} and restart `anamnesis up`"
+        return Finding(False, "dagster", f"no heartbeat from: {', '.join(ill)}", advice)
+    if late := stuck(state.unfinished, datetime.now(UTC)):
+        names = ", ".join(f"{run.job} {run.run_id[:8]} ({run.status})" for run in late[:5])
+        return Finding(
+            False, "dagster", f"{counted(len(late), 'stuck run')}: {names}", "restart `anamnesis up`, which fails them"
+        )
+    return Finding(True, "dagster", f"daemons alive, {counted(len(state.unfinished), 'unfinished run')}")
+
+
+CHECKS: Sequence[Callable[[Settings], Finding]] = (
+    python_version, home_writable, free_space, log_roots, retention, model_files,
+)  # fmt: skip
+"""Of the machine; beside them there is what runs: `dagster`, and the sidecar."""
+
+
+def _nearest_existing(path: Path) -> Path:
+    return next(place for place in (path, *path.parents) if place.exists())

@@ -1,0 +1,182 @@
+"""What may be wrong with what is stored, and what to do about it. One small check per subject."""
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+
+from anamnesis_pipeline.archive_model import DeadLetter
+from anamnesis_pipeline.model import EXCLUDED, FileCursor, Where
+from anamnesis_pipeline.sidecar.crawler_control import CrawlerControl
+from anamnesis_pipeline.sidecar.embedding_control import EmbeddingControl
+from anamnesis_pipeline.sidecar.embedding_health import Problem, model_problems, reembed_notes, reembed_problems
+from anamnesis_pipeline.sidecar.llm_health import llm_problems, llm_text
+from anamnesis_pipeline.sidecar.machine_checks import Finding
+from anamnesis_pipeline.sidecar.room import cannot_write
+from anamnesis_pipeline.sidecar.services import coverage as embedded_of
+from anamnesis_pipeline.sources.base import is_log
+from anamnesis_pipeline.sources.specs import CLAUDE_DOCUMENTS
+from anamnesis_pipeline.steps.dead_letters import EVERY_LETTER
+from anamnesis_pipeline.steps.forget import JOB
+from anamnesis_pipeline.steps.host_clock import read_since
+from anamnesis_pipeline.store.base import Store
+from anamnesis_pipeline.supervisor.up_lock import read_lock
+from anamnesis_pipeline.wiring import effective_settings
+from anamnesis_pipeline.wording import counted
+
+AT_REST_AFTER = timedelta(days=1)
+LINE_BREAK_BYTES = 2
+BEING_EMBEDDED = timedelta(minutes=5)
+"""So long after it was read, what has no vectors yet is no problem while `anamnesis up` runs."""
+RESTORE = (
+    "stop `anamnesis up` and put a backup of the home back; without one, move the database away and start again: "
+    "logs that still exist are read anew, the archive of others is kept aside as `*.kept-1`"
+)
+
+
+def writable(store: Store) -> Finding:
+    """Something can be written: a server may be there, and have no room."""
+    problem = cannot_write(store)
+    advice = "until then searches answer, and nothing new is remembered"
+    return Finding(problem is None, "writing", problem or "the store takes what is written", advice)
+
+
+def unread_logs(store: Store) -> Finding:
+    """Every file could be read the last time it was tried. A line of a log that is not whole yet waits for its rest."""
+    cursors = [cursor for cursor in _cursors(store) if not cursor.gone]
+    problems = [cursor.unread for cursor in cursors if cursor.unread and not cursor.unread.startswith(EXCLUDED)]
+    detail = (
+        f"{counted(len(problems), 'file')} cannot be read: {'; '.join(problems[:3])}"
+        if problems
+        else "every file could be read"
+    )
+    torn = [c.path for c in cursors if is_log(c.path) and c.size - c.offset > LINE_BREAK_BYTES and _is_at_rest(c)]
+    note = (
+        f"{counted(len(torn), 'log ends', 'logs end')} inside a line and did not grow for a day, e.g. {torn[0]}"
+        if torn
+        else ""
+    )
+    advice = "let the user who runs Anamnesis read them; the next ingest does"
+    return Finding(not problems, "reading", detail, advice, note)
+
+
+def dead_letters(store: Store) -> Finding:
+    """Every line of every log could be read, but for one at the end of a log that a crash tore apart for good."""
+    cursors = {(cursor.source, cursor.path): cursor for cursor in _cursors(store)}
+    letters = store.ingest.dead_letters(limit=EVERY_LETTER)
+    torn = sum(_is_torn_for_good(letter, cursors[letter.source, letter.path]) for letter in letters)
+    found = store.ingest.counts().dead_letters - torn
+    advice = "see them with: anamnesis dead-letters list; after an upgrade: anamnesis dead-letters retry"
+    logs = counted(torn, "log that did not grow for a day ends", "logs that did not grow for a day end")
+    note = f"{logs} in a torn line; see: anamnesis dead-letters list"
+    return Finding(
+        not found, "dead letters", f"{counted(found, 'line')} could not be read in full", advice, note if torn else ""
+    )
+
+
+def _is_torn_for_good(letter: DeadLetter, cursor: FileCursor) -> bool:
+    is_last = (letter.generation, letter.line) == (cursor.generation, cursor.lines - 1)
+    return is_last and (cursor.gone or _is_at_rest(cursor))
+
+
+def _is_at_rest(cursor: FileCursor) -> bool:
+    """Whether a log did not change for a day."""
+    return cursor.mtime_ns / 1e9 < (datetime.now(UTC) - AT_REST_AFTER).timestamp()
+
+
+def _cursors(store: Store) -> Iterator[FileCursor]:
+    return (cursor for source in store.ingest.sources() for cursor in store.ingest.cursors(source.key).values())
+
+
+def store_integrity(store: Store) -> Finding:
+    """The database engine finds nothing wrong with itself."""
+    problems = store.text.check()
+    return Finding(not problems, "store", "; ".join(problems[:3]) or "passes its integrity check", RESTORE)
+
+
+def coverage(store: Store) -> Finding:
+    """Every passage can be found by its meaning, or came a moment ago and is being embedded."""
+    covered = embedded_of(store)
+    is_whole = covered["embedded"] >= covered["stored"]
+    share = covered["embedded"] / covered["stored"] if covered["stored"] else 1.0
+    detail = f"{share:.1%} of {counted(covered['stored'], 'passage')} embedded"
+    advice = "the rest is embedded while `anamnesis up` runs; see the embed job in the Dagster UI"
+    if not is_whole and _is_embedding(store):
+        return Finding(True, "coverage", detail, note="the rest was read a moment ago and is being embedded")
+    return Finding(is_whole, "coverage", detail, advice)
+
+
+def _is_embedding(store: Store) -> bool:
+    """Whether `anamnesis up` runs, and everything without vectors is of sources that were read within minutes."""
+    space = store.spaces.active()
+    if space is None or read_lock(effective_settings(store).home / "up.lock") is None:
+        return False
+    waiting = store.vectors.pending_sources(space.key)
+    return read_since(store.settings, waiting, datetime.now(UTC) - BEING_EMBEDDED)
+
+
+def space_models(store: Store) -> Finding:
+    """The models of the spaces in use are on this disk, with the weights that made the vectors."""
+    return _finding(
+        "spaces",
+        model_problems(store),
+        f"{counted(len(store.spaces.all()), 'space')}, the models of those in use are here",
+    )
+
+
+def reembedding(store: Store) -> Finding:
+    """No re-embed is paused or fails."""
+    state = EmbeddingControl(store).reembed_status()
+    well = f"{state['state']}, {state['done']:,} of {counted(state['total'], 'passage')}"
+    return replace(_finding("re-embed", reembed_problems(state), well), note="; ".join(reembed_notes(state)))
+
+
+def _finding(name: str, problems: Sequence[Problem], well: str) -> Finding:
+    if not problems:
+        return Finding(True, name, well)
+    return Finding(False, name, "; ".join(p.text for p in problems), "; ".join(p.advice for p in problems))
+
+
+def llm(store: Store) -> Finding:
+    """The LLM that is to write summaries can be opened, may spend money, and answers."""
+    return _finding("summaries", llm_problems(store), llm_text(store))
+
+
+def forgetting(store: Store) -> Finding:
+    """Nothing is half forgotten."""
+    is_done = store.settings.get(JOB) is None
+    detail = "nothing is half forgotten" if is_done else "forgetting was interrupted, and some of it is still there"
+    return Finding(is_done, "forget", detail, "finish it with: anamnesis forget --resume")
+
+
+def crawler(store: Store) -> Finding:
+    """Every machine answers, and every source that people configured was seen and has something to read; that nobody
+    wrote a memory for Claude on a machine is well.
+    """
+    control = CrawlerControl(store, effective_settings(store))
+    state = control.state()
+    away = [f"{host.machine}: {host.clock.error}" for host in state.hosts if host.state == "away"]
+    rows = [row for row in state.sources if not row.spec.is_built_in]
+    broken = [f"{row.spec.name}: {row.look.error}" for row in rows if row.look.error]
+    to_be_full = [row for row in rows if row.spec.include != CLAUDE_DOCUMENTS]
+    empty = [row.spec.name for row in to_be_full if row.look.seen_at and not row.partitions]
+    nothing = [f"{name} holds nothing that is read" for name in empty]
+    well = f"{counted(len(state.sources), 'source')} on {counted(len(state.hosts), 'machine')}"
+    problems = [*away, *broken, *nothing, *control.warnings()]
+    advice = "try them with: anamnesis sources test NAME; take out what is not wanted: anamnesis sources remove NAME"
+    return Finding(not problems, "sources", "; ".join(problems) or well, advice)
+
+
+def clock(store: Store) -> Finding:
+    """No episode lies in the future, which would mean that this clock is slow or was fast."""
+    now = datetime.now(UTC)
+    newest = store.episodes.page(Where(), 1).items
+    if newest and newest[0].timestamp > now + timedelta(minutes=5):
+        detail = f"the newest episode is of {newest[0].timestamp.isoformat()}, this clock says {now.isoformat()}"
+        return Finding(False, "clock", detail, "set the clock of this machine, or of the one that wrote that log")
+    return Finding(True, "clock", f"{now:%Y-%m-%d %H:%M} UTC")
+
+
+STORE_CHECKS: Sequence[Callable[[Store], Finding]] = (
+    store_integrity, writable, unread_logs, dead_letters, coverage, space_models, reembedding, llm, forgetting, crawler,
+    clock,
+)  # fmt: skip
