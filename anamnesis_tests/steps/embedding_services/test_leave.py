@@ -1,0 +1,149 @@
+"""What may be sent to a service that embeds, what it costs, and when nobody is asked."""
+
+import socket
+from collections.abc import Callable
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+from pydantic import SecretStr
+
+from anamnesis_pipeline import wiring
+from anamnesis_pipeline.api_wiring import api_refusal
+from anamnesis_pipeline.commands import reembed as reembed_command
+from anamnesis_pipeline.embeddings.api_models import api_model
+from anamnesis_pipeline.embeddings.base import ROLES, EmbeddingPool
+from anamnesis_pipeline.embeddings.cores import Priority
+from anamnesis_pipeline.embeddings.passages import TOTAL_PIECES
+from anamnesis_pipeline.errors import (
+    BadSetting,
+    LlmUnavailable,
+    RetryLater,
+)
+from anamnesis_pipeline.model import Source
+from anamnesis_pipeline.settings import Settings
+from anamnesis_pipeline.sidecar.embedding_control import EmbeddingControl
+from anamnesis_pipeline.sources.specs import DOCUMENTS, SourceSpec
+from anamnesis_pipeline.steps import api_pool
+from anamnesis_pipeline.steps.source_specs import put_specs
+from anamnesis_pipeline.store.base import Store
+from anamnesis_tests.steps.embedding_server import EmbeddingServer
+from anamnesis_tests.steps.embedding_services.conftest import SMALL, pool_space, space_of, used
+from anamnesis_tests.store.samples import put
+
+
+def test_what_it_costs_is_booked_and_nothing_is_sent_beyond_the_budget(
+    opened: Callable[[str], EmbeddingPool], store: Store, server: EmbeddingServer
+) -> None:
+    pool = opened(SMALL)
+    before = used(store)
+    pool.embed(["four words of text"], "passage")
+    now = used(store)
+    assert (now.calls - before.calls, now.input_tokens - before.input_tokens) == (1, 4)
+    assert now.dollars - before.dollars == pytest.approx(4 * 0.02 / 1e6)
+    store.settings.set("config.llm_daily_tokens", now.input_tokens + 10)
+    server.received.clear()
+    with pytest.raises(RetryLater, match="budget"):
+        pool.embed(["more bytes than are left"], "query")
+    assert server.received == []
+
+
+@pytest.mark.parametrize(
+    ("setting", "value", "told"),
+    [
+        ("local_only", True, "local_only forbids"),
+        ("private_projects", ("secret",), "private_projects"),
+        ("llm_daily_dollars", None, "set llm_daily_dollars"),
+        ("embedding_api_key", None, "wants a key"),
+        ("embedding_api_key", SecretStr("schlüssel-SECRET"), "embedding_api_key holds"),
+        ("embedding_api_key", SecretStr("SECRET\nline"), "embedding_api_key holds"),
+        ("embedding_api_url", "http://[bad", "embedding_api_url must hold URLs"),
+        ("embedding_api_url", "http://ann:SECRET@127.0.0.1", "without a user, a password"),
+    ],
+)
+def test_nobody_is_asked_without_leave_budget_and_key(
+    store: Store, server: EmbeddingServer, setting: str, value: object, told: str
+) -> None:
+    known = api_model(SMALL)
+    assert known is not None
+    refusal = api_refusal(wiring.effective_settings(store).model_copy(update={setting: value}), known)
+    assert refusal is not None
+    assert told in str(refusal)
+    assert "SECRET" not in str(refusal)
+    assert server.received == []
+
+
+def test_a_project_that_becomes_private_ends_it_at_once(
+    opened: Callable[[str], EmbeddingPool], store: Store, server: EmbeddingServer
+) -> None:
+    pool = opened(SMALL)
+    server.received.clear()
+    store.settings.set("config.private_projects", ["secret"])
+    for role in ("passage", "query"):
+        with pytest.raises(BadSetting, match="private_projects"):
+            pool.embed(["of whichever project"], role)  # type: ignore[arg-type]
+    with pytest.raises(BadSetting, match="private_projects"):
+        space_of(store, SMALL)
+    assert server.received == []
+
+
+def test_with_local_only_no_connection_is_opened(
+    opened: Callable[[str], EmbeddingPool], store: Store, server: EmbeddingServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    dialed: list[object] = []
+
+    def connect(_: socket.socket, address: object) -> None:
+        dialed.append(address)
+        raise ConnectionRefusedError
+
+    pool, space = opened(SMALL), pool_space(store)
+    server.received.clear()
+    monkeypatch.setattr(socket.socket, "connect", connect)
+    monkeypatch.setattr(api_pool, "ATTEMPTS", {"passage": 1, "query": 1})
+    store.settings.set("config.local_only", True)
+    for attempt in (
+        lambda: EmbeddingControl(store).use_model("voyage-3.5"),
+        lambda: wiring.open_pool_of(store, space, priority=Priority.LIVE),
+        lambda: pool.embed(["a question"], "query"),
+    ):
+        with pytest.raises(BadSetting, match="local_only forbids"):
+            attempt()
+    assert (dialed, server.received) == ([], [])
+    store.settings.set("config.local_only", False)
+    with (
+        closing(wiring.open_pool_of(store, space, priority=Priority.LIVE)) as fresh,
+        pytest.raises(LlmUnavailable, match="does not answer"),
+    ):
+        fresh.load()
+    assert len(dialed) == 1, "without it somebody is"
+
+
+def test_nobody_is_asked_while_the_text_of_a_source_stays_here(
+    opened: Callable[[str], EmbeddingPool], store: Store, server: EmbeddingServer
+) -> None:
+    pool = opened(SMALL)
+    put_specs(store.settings, [SourceSpec("mine", DOCUMENTS, "/srv/mine", machine="box", private=True)], [], "box")
+    assert pool.embed(["nothing was read of it yet"], "query").shape == (1, 1536)
+    store.ingest.put_sources([Source("box--mine", "box", "/srv/mine", kind="documents", spec="mine")])
+    server.received.clear()
+    for role in ROLES:
+        with pytest.raises(BadSetting, match=r"stays here \(box--mine\)"):
+            pool.embed(["of whichever source"], role)
+    with pytest.raises(BadSetting, match="box--mine"):
+        EmbeddingControl(store).use_model("voyage-3.5")
+    assert server.received == []
+
+
+def test_no_secret_in_a_question_is_sent(opened: Callable[[str], EmbeddingPool], server: EmbeddingServer) -> None:
+    secret = "ghp_" + "a1B2c3D4e5F6g7H8i9J0k1L2m3N4o5P6q7R8"
+    opened(SMALL).embed([f"where did {secret} leak, and what is \ud800"], "query")
+    assert any(text.startswith("where did ") for text in server.sent)
+    assert not any(secret in text for text in server.sent)
+
+
+def test_a_dry_run_tells_what_a_service_would_get_and_charge(store: Store, tmp_path: Path) -> None:
+    put(store, "crane", "the harbour crane was moved")
+    wiring.wanted_space(wiring.effective_settings(store), store)
+    told = reembed_command.count(Settings(home=tmp_path), SMALL)
+    assert f"sent to openai, at most {2 * TOTAL_PIECES} tokens, some $0.00" in told
+    assert "sent" not in reembed_command.count(Settings(home=tmp_path), "all-MiniLM-L6-v2")
