@@ -1,0 +1,72 @@
+"""Answers as HTML: what an LLM writes becomes no tag, request or style of its own."""
+
+import pytest
+from bs4 import BeautifulSoup
+
+from anamnesis_pipeline.sidecar.pages.markdown import rendered
+
+
+def read(text: str) -> BeautifulSoup:
+    return BeautifulSoup(rendered(text), "lxml")
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "<script>alert(1)</script>",
+        "a <img src=x onerror=alert(1)> b",
+        "<div style='position:fixed'>\n\ntext\n\n</div>",
+        '```py" onclick="x\n<script>alert(1)</script>\n```',
+        "`<b>`",
+        "| <script>x</script> |\n|-|\n| <i>y</i> |",
+    ],
+)
+def test_html_in_an_answer_stays_text(text: str) -> None:
+    page = read(text)
+    assert page.find(["script", "img", "b", "i"]) is None
+    assert not [each for each in page.find_all(True) if {"style", "onclick", "onerror"} & set(each.attrs)]
+    assert "<" in page.text
+
+
+@pytest.mark.parametrize(
+    "address",
+    ["javascript:alert(1)", "JaVaScRiPt:alert(1)", "data:text/html,x", "file:///etc/passwd", "vscode://x", "//host/x"],
+)
+def test_only_web_mail_and_own_pages_become_links(address: str) -> None:
+    assert read(f"[click]({address}) <{address}>").find("a") is None
+
+
+def test_links_to_other_hosts_open_beside_and_tell_them_nothing() -> None:
+    page = read("[a](https://example.org/x) [b](/dashboard/episodes/mac/1)")
+    other, own = page.find_all("a")
+    assert (other["target"], other["rel"]) == ("_blank", ["noopener", "noreferrer", "nofollow"])
+    assert "target" not in own.attrs
+
+
+def test_a_picture_is_a_link_and_nothing_is_fetched() -> None:
+    page = read("![secret](https://example.org/x.png?told=secret)")
+    assert page.find("img") is None
+    assert page.a is not None
+    assert page.a["href"] == "https://example.org/x.png?told=secret"
+
+
+def test_headings_go_below_those_of_the_page() -> None:
+    page = read("# one\n\n## two\n\n###### six")
+    assert [each.name for each in page.find_all(["h1", "h2", "h3", "h4", "h5", "h6"])] == ["h3", "h4", "h6"]
+
+
+def test_a_table_scrolls_and_is_aligned_without_a_style_of_its_own() -> None:
+    page = read("| name | n |\n|:-|-:|\n| a | 1 |\n\n> | x |\n> |-|\n> | y |")
+    regions = page.select("div.scroll[tabindex='0'][role=region] > table")
+    assert len(regions) == 2
+    assert [each["scope"] for each in page.find_all("th")] == ["col"] * 3
+    assert page.select("[style]") == []
+    assert [each.text for each in page.select("td.number")] == ["1"]
+
+
+def test_text_is_formatted() -> None:
+    page = read("**bold** and ~~gone~~\n\n1. one\n2. two\n\n```python\nx < 1\n```")
+    assert page.strong is not None
+    assert page.s is not None
+    assert [each.text for each in page.select("ol li")] == ["one", "two"]
+    assert page.select_one("pre code").text == "x < 1\n"  # type: ignore[union-attr]
