@@ -32,6 +32,15 @@ def local_time(text: str | None, zone: tzinfo | None = None) -> str:
     return f"{datetime.fromisoformat(text).astimezone(zone):%Y-%m-%d %H:%M}" if text else "never"
 
 
+def duration(seconds: float) -> str:
+    """`8 s`, `3 min`, `2 h 5 min`."""
+    whole = max(1, round(seconds))
+    if whole < 100:
+        return f"{whole} s"
+    minutes = round(whole / 60)
+    return f"{minutes} min" if minutes < 100 else f"{minutes // 60} h {minutes % 60} min"
+
+
 def describe_problem(status: int, answer: Any) -> str:
     """An RFC 9457 problem in one line: its detail and the fields it names."""
     if not isinstance(answer, dict):

@@ -79,6 +79,14 @@ class EmbeddingControl:
         started = reembed.use(self._store, files, wanted_precision(settings, files), self._launch())
         return self._started(started)
 
+    def revert_model(self) -> StartedOut:
+        """Use the model that environment, file or default name, and store none. Raises as `use_model` does; nothing has
+        changed then.
+        """
+        started = self.use_model(self._with_changes({"model": None}).model)
+        self._store.settings.set(CONFIG_PREFIX + "model", None)
+        return started
+
     def use_space(self, key: str) -> StartedOut:
         """The same for a space that is there, e.g. to move back.
 
@@ -320,6 +328,7 @@ class EmbeddingControl:
             "fidelity": space.fidelity,
             "token_dims": space.token_dims,
             "token_bytes": self._store.vectors.token_bytes(space.key),
+            "vector_bytes": self._store.vectors.vector_bytes(space.key),
             "embedded": progress.passages_done,
             "stored": progress.passages,
         }

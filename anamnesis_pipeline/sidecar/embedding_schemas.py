@@ -135,7 +135,8 @@ class StartedOut(TypedDict):
 
 class SpaceOut(TypedDict):
     """One embedding space; `embedded` of `stored` passages have all vectors there. `token_dims`: width of its token
-    vectors, 0 when it has none; `token_bytes`: of all of them together.
+    vectors, 0 when it has none; `token_bytes`: of all of them together. `vector_bytes`: about what the vectors of its
+    passages take, with the index made of them.
     """
 
     key: str
@@ -147,6 +148,7 @@ class SpaceOut(TypedDict):
     fidelity: float | None
     token_dims: int
     token_bytes: int
+    vector_bytes: int
     embedded: int
     stored: int
 

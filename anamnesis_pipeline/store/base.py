@@ -296,6 +296,11 @@ class VectorIndex(Protocol):
     def token_bytes(self, space: str) -> int:
         """Bytes of all token vectors of a space. Looks at each passage once: some 0.1 s for a million."""
 
+    def vector_bytes(self, space: str) -> int:
+        """About how many bytes the vectors of its passages take, with the files that make them fast to search; without
+        token vectors.
+        """
+
     def pending(self, space: str, sources: Sequence[str], episodes: int) -> list[PendingEpisode]:
         """Up to `episodes` episodes of these sources with passages that lack a vector of any of the space's variants,
         or the token vectors that the space has, the newest of all sources first.

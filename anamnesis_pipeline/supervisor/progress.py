@@ -12,7 +12,7 @@ from rich.text import Text
 from anamnesis_pipeline.errors import GiveUp, RetryLater
 from anamnesis_pipeline.store.base import Store
 from anamnesis_pipeline.store.ingest_base import SourceCounts
-from anamnesis_pipeline.wording import counted
+from anamnesis_pipeline.wording import counted, duration
 
 _SAMPLE_EVERY_S = 2.0
 _PLAIN_LINE_EVERY_S = 10.0
@@ -117,15 +117,6 @@ def done_text(latest: Snapshot) -> str:
         f"Memory is up to date: {counted(counts.files, 'file')}, "
         f"{counted(counts.episodes, 'episode')}, {counted(counts.passages, 'passage')}, all embedded."
     )
-
-
-def duration(seconds: float) -> str:
-    """`8 s`, `3 min`, `2 h 5 min`."""
-    whole = max(1, round(seconds))
-    if whole < 100:
-        return f"{whole} s"
-    minutes = round(whole / 60)
-    return f"{minutes} min" if minutes < 100 else f"{minutes // 60} h {minutes % 60} min"
 
 
 def show_progress(

@@ -70,6 +70,7 @@ def test_the_config_tells_model_space_cores_and_where_they_come_from(client: Tes
         {
             "key": "hashing-1", "model_id": "hashing-64", "dims": 64, "generation": 1, "status": "active",
             "precision": "fp32", "fidelity": None, "token_dims": 0, "token_bytes": 0,
+            "vector_bytes": 2 * 64 * 2,
             "embedded": 1, "stored": 1,
         }
     ]  # fmt: skip

@@ -120,6 +120,15 @@ def test_a_built_index_finds_old_new_and_changed_vectors_and_no_dead_ones(store:
     assert (report.vectors, report.indexed, report.rebuilt) == (400, 400, False)
 
 
+def test_the_size_of_a_space_is_that_of_its_vectors_and_its_files(store: Store):
+    fill(store, 20)
+    store.spaces.put(space("e"))
+    assert store.vectors.vector_bytes("e") == 0
+    alone = store.vectors.vector_bytes("s")
+    store.vectors.build("s", force=True)
+    assert store.vectors.vector_bytes("s") >= alone > 0
+
+
 def test_an_index_is_found_by_every_handle(open_store):  # type: ignore[no-untyped-def]
     writer, reader = open_store(), open_store()
     keys, vectors = fill(writer, 100)

@@ -54,12 +54,17 @@ class Row:
     @property
     def told(self) -> str:
         """Where the value comes from, in words."""
-        return _TOLD[self.origin]
+        return origin_told(self.origin)
 
     @property
     def fallback_told(self) -> str:
         """The same of what would count instead."""
-        return _TOLD[self.fallback_origin]
+        return origin_told(self.fallback_origin)
+
+
+def origin_told(origin: str) -> str:
+    """Where a value comes from, in words."""
+    return _TOLD[origin]
 
 
 def rows_of(

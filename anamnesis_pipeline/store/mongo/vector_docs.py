@@ -25,6 +25,8 @@ Rows = Mapping[Variant, Mapping[int, Vectors]]
 """Variant -> passage id -> vector of shape (dim,)."""
 
 _STORED = np.dtype("<f4")
+BYTES_EACH = _STORED.itemsize
+"""Of one number."""
 _HEAD = 2
 """Bytes before the numbers of a packed vector: type and padding (the BSON vector format)."""
 

@@ -29,6 +29,7 @@ from anamnesis_pipeline.store.mongo.space_docs import SpaceDoc, find_space, vect
 from anamnesis_pipeline.store.mongo.spaces import SpaceIndexes
 from anamnesis_pipeline.store.mongo.tokens import read_tokens, token_bytes, write_tokens
 from anamnesis_pipeline.store.mongo.vector_docs import (
+    BYTES_EACH,
     Rows,
     check_width,
     note_checkpoint,
@@ -132,6 +133,11 @@ class MongoVectors:
     def token_bytes(self, space: str) -> int:
         """See `VectorIndex.token_bytes`."""
         return self._database.read(lambda tables: token_bytes(tables, find_space(tables, space)))
+
+    def vector_bytes(self, space: str) -> int:
+        """See `VectorIndex.vector_bytes`; what the server's index takes beside it is not known here."""
+        row = self._database.read(lambda tables: find_space(tables, space))
+        return self.progress(space).passages_done * len(row.variants) * row.dim * BYTES_EACH
 
     def pending(self, space: str, sources: Sequence[str], episodes: int) -> list[PendingEpisode]:
         """See `VectorIndex.pending`."""

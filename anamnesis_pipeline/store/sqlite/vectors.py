@@ -107,6 +107,17 @@ class SqliteVectors:
         with self._database.read() as connection:
             return token_bytes(connection, find_space(connection, space))
 
+    def vector_bytes(self, space: str) -> int:
+        """See `VectorIndex.vector_bytes`."""
+        with self._database.read() as connection:
+            row = find_space(connection, space)
+            vectors, files = connection.execute(
+                "SELECT (SELECT count(*) FROM vectors WHERE space_id = ?1),"
+                " (SELECT coalesce(sum(bytes), 0) FROM index_files WHERE space_id = ?1)",
+                (row.space_id,),
+            ).fetchone()
+        return int(vectors) * row.dim * STORED.itemsize + int(files)
+
     def pending(self, space: str, sources: Sequence[str], episodes: int) -> list[PendingEpisode]:
         """See `VectorIndex.pending`."""
         with self._database.read() as connection:

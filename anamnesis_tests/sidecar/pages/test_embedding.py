@@ -1,0 +1,262 @@
+"""The page about embedding: what it shows, and that its buttons do what the API does."""
+
+from collections.abc import Callable
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from bs4 import BeautifulSoup, Tag
+from starlette.testclient import TestClient
+
+from anamnesis_pipeline.embeddings.cores import available_cores
+from anamnesis_pipeline.embeddings.hashing import HashingEmbedder
+from anamnesis_pipeline.model import RESERVED_SOURCES
+from anamnesis_pipeline.sidecar import embedding_control
+from anamnesis_pipeline.sidecar.app import create_app
+from anamnesis_pipeline.sidecar.pages.embedding import PATH
+from anamnesis_pipeline.steps.embeddings import embed_sources
+from anamnesis_tests.sidecar.conftest import BASE, SPACE, TestServices, model_folder, open_services
+
+Post = Callable[..., dict[str, Any]]
+PAGE = {"Accept": "text/html"}
+ABSENT = 4096
+"""A core that no machine of these tests has."""
+
+
+@pytest.fixture
+def model(tmp_path: Path) -> str:
+    return model_folder(tmp_path / "tiny")
+
+
+@pytest.fixture
+def first_model_is_there(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The model of the first space, which has no files, looks as if it had those that made its vectors."""
+    find = embedding_control.model_files
+
+    def found(settings: Any, model_id: str, *rest: Any) -> object:
+        made_it = SimpleNamespace(model_id=SPACE.model_id, space=lambda generation: SPACE)
+        return made_it if model_id == SPACE.model_id else find(settings, model_id, *rest)
+
+    monkeypatch.setattr(embedding_control, "model_files", found)
+
+
+def read(client: TestClient, path: str = PATH) -> BeautifulSoup:
+    reply = client.get(path, headers=PAGE)
+    assert reply.status_code == 200, reply.text
+    return BeautifulSoup(reply.text, "lxml")
+
+
+def send(client: TestClient, path: str, **data: Any) -> BeautifulSoup:
+    reply = client.post(path if path.startswith("/") else f"{PATH}/{path}", data=data)
+    assert reply.status_code == 200, reply.text
+    return BeautifulSoup(reply.text, "lxml")
+
+
+def press(client: TestClient, page: BeautifulSoup, button_id: str) -> BeautifulSoup:
+    """What a click on a button leads to."""
+    button = page.find(id=button_id)
+    assert isinstance(button, Tag), f"there is no button {button_id}"
+    name = button.get("name")
+    return send(client, str(button["hx-post"]), **({str(name): str(button["value"])} if name else {}))
+
+
+def stored(services: TestServices) -> dict[str, Any]:
+    return services.store.settings.all("config.")
+
+
+def embed_all(services: TestServices, space: str) -> None:
+    """What the backfill's runs do."""
+    embed_sources(services.store, space, RESERVED_SOURCES, HashingEmbedder(SPACE.dim, token_dims=64), 25)
+
+
+def problem_of(page: BeautifulSoup) -> str:
+    alert = page.select_one("[role=alert]")
+    assert alert is not None
+    return alert.text
+
+
+# --- what is ---------------------------------------------------------------------------------------------
+
+
+def test_the_first_answer_shows_model_spaces_cores_and_where_they_come_from(client: TestClient, post: Post) -> None:
+    post("The zeppelin hangar")
+    page = read(client)
+    assert "Ready" in page.text
+    row = page.select_one("#progress tbody tr")
+    assert row is not None
+    assert "hashing-1" in row.text
+    assert "1 of 1" in row.text
+    assert "256 B" in row.text, "two vectors of 64 numbers, two bytes each"
+    assert page.select_one("#model-from").text == "default"  # type: ignore[union-attr]
+    assert [b["id"] for b in page.select("#cores [id^=core-]")] == [f"core-{core}" for core in available_cores()]
+    assert page.select("#cores-revert, #model-revert") == []
+
+
+def test_an_empty_memory_says_what_to_do(client: TestClient) -> None:
+    assert "anamnesis ingest" in read(client, PATH + "/progress").text
+
+
+def test_a_model_that_loads_or_failed_is_told(tmp_path: Path) -> None:
+    def broken() -> Any:
+        raise OSError("weights are gone")
+
+    with TestClient(create_app(open_services(tmp_path, broken)), base_url=BASE) as client:
+        text = read(client).text
+    assert "Loading" in text or "Failed" in text
+    assert "words alone" in text or "only words are searched" in text
+
+
+def test_what_stays_the_same_is_not_sent_again(client: TestClient, post: Post) -> None:
+    mark = str(read(client, PATH + "/progress").select_one("[name=seen]")["value"])  # type: ignore[index]
+    assert client.get(f"{PATH}/progress?seen={mark}").status_code == 204
+    post("The zeppelin hangar")
+    assert client.get(f"{PATH}/progress?seen={mark}").status_code == 200
+
+
+# --- a re-embed from start to end ------------------------------------------------------------------------
+
+
+@pytest.mark.usefixtures("first_model_is_there")
+def test_a_reembed_is_started_paused_resumed_and_switched_and_switched_back(
+    client: TestClient, services: TestServices, model: str, post: Post
+) -> None:
+    post("The zeppelin hangar")
+    services.store.settings.set("config.switch", "ask")
+    reply = client.post(f"{PATH}/model", data={"model_id": "other", "other": model})
+    assert "1 passage to embed" in reply.headers["hx-trigger"]
+    ((space, *_),) = services.dagster.launched
+    running = read(client, PATH + "/progress")
+    assert "0 of 1" in running.text
+    assert running.select_one("progress")["value"] == "0"  # type: ignore[index]
+    assert running.select_one("dl a")["href"] == "http://127.0.0.1:3000/runs/b/backfill1"  # type: ignore[index]
+
+    assert "Paused" in press(client, running, "reembed-toggle").text
+    assert client.get("/api/episodes/reembed/status").json()["state"] == "paused"
+    paused = read(client, PATH + "/progress")
+    assert "It goes on." in press(client, paused, "reembed-toggle").text
+    assert client.get("/api/episodes/reembed/status").json()["state"] == "running"
+
+    embed_all(services, space)
+    done = read(client, PATH + "/progress")
+    assert "waits for your yes" in done.text
+    assert "answers the searches" in press(client, done, "reembed-switch").text
+    assert services.store.spaces.active().key == space  # type: ignore[union-attr]
+
+    back = read(client, PATH + "/progress")
+    assert "answers the searches" in press(client, back, f"use-{SPACE.key}").text
+    assert services.store.spaces.active().key == SPACE.key  # type: ignore[union-attr]
+    assert "hx-confirm" in back.find(id="reembed-anew").attrs  # type: ignore[union-attr]
+
+
+def test_a_reembed_that_is_given_up_leaves_the_present_model(
+    client: TestClient, services: TestServices, model: str, post: Post
+) -> None:
+    post("The zeppelin hangar")
+    send(client, "model", model_id="other", other=model)
+    running = read(client, PATH + "/progress")
+    assert "hx-confirm" in running.find(id="reembed-stay").attrs  # type: ignore[union-attr]
+    assert "is built no further" in press(client, running, "reembed-stay").text
+    assert services.dagster.cancelled == ["backfill1"]
+    after = read(client, PATH + "/progress")
+    ((space, *_),) = services.dagster.launched
+    assert "is forgotten" in press(client, after, f"drop-{space}").text
+    assert [each.key for each in services.store.spaces.all()] == [SPACE.key]
+
+
+@pytest.mark.usefixtures("first_model_is_there")
+def test_everything_is_embedded_anew_only_once_at_a_time(
+    client: TestClient, services: TestServices, model: str, post: Post
+) -> None:
+    post("The zeppelin hangar")
+    send(client, "model", model_id="other", other=model)
+    assert "is being built" in problem_of(send(client, "anew"))
+
+
+def test_without_dagster_the_reason_stands_beside_the_field_and_nothing_has_changed(
+    client: TestClient, services: TestServices, model: str, post: Post
+) -> None:
+    post("The zeppelin hangar")
+    services.dagster.up = False
+    form = send(client, "model", model_id="other", other=model)
+    assert "does not answer" in problem_of(form)
+    field = form.find(id="other")
+    assert isinstance(field, Tag)
+    assert (field["value"], field["aria-invalid"]) == (model, "true")
+    assert "model-problem" in str(field["aria-describedby"])
+    assert stored(services) == {}
+    assert read(client).select_one("h1") is not None
+
+
+@pytest.mark.parametrize(
+    ("sent", "words"),
+    [
+        ({"model_id": "other", "other": "/no/such/folder"}, "/no/such/folder"),
+        ({"model_id": "other", "other": " "}, "Choose a model"),
+        ({"model_id": "voyage-3.5"}, "local_only"),
+        ({"model_id": "BAAI/bge-large-en-v1.5"}, "none may be downloaded"),
+    ],
+)
+def test_a_model_that_cannot_be_is_refused_beside_the_field(
+    client: TestClient, services: TestServices, sent: dict[str, str], words: str
+) -> None:
+    assert words in problem_of(send(client, "model", **sent)).replace("LOCAL_ONLY", "local_only")
+    assert stored(services) == {}
+
+
+@pytest.mark.usefixtures("first_model_is_there")
+def test_a_stored_model_can_be_let_go(
+    client: TestClient, services: TestServices, monkeypatch: pytest.MonkeyPatch, model: str, post: Post
+) -> None:
+    post("The zeppelin hangar")
+    monkeypatch.setenv("ANAMNESIS_MODEL", SPACE.model_id)
+    form = send(client, "model", model_id="other", other=model)
+    assert stored(services)["config.model"] == model
+    assert "is built no further" in client.post(form.find(id="model-revert")["hx-post"]).headers["hx-trigger"]  # type: ignore[index]
+    assert stored(services) == {}
+    assert read(client).select_one("#model-from").text == "from the environment"  # type: ignore[union-attr]
+
+
+# --- cores -----------------------------------------------------------------------------------------------
+
+
+def pressed(page: BeautifulSoup) -> list[str]:
+    return [str(each["id"]) for each in page.select("#cores [aria-pressed=true]")]
+
+
+@pytest.mark.skipif(len(available_cores()) < 2, reason="one core cannot be chosen from")
+def test_a_click_takes_a_core_out_and_another_puts_it_back(client: TestClient, services: TestServices) -> None:
+    send(client, "cores", share=100)
+    every, last = available_cores(), available_cores()[-1]
+    after = press(client, read(client), f"core-{last}")
+    assert f"core-{last}" not in pressed(after)
+    assert stored(services)["config.embed_cores"] == every[:-1]
+    assert services.pool.pool is not None
+    assert list(services.pool.pool.cores) == every[:-1]
+    assert pressed(press(client, after, f"core-{last}"))[-len(every) :] == [f"core-{core}" for core in every]
+
+
+def test_shares_are_chosen_by_click_and_let_go(client: TestClient, services: TestServices) -> None:
+    after = press(client, read(client), "share-50")
+    assert client.get("/api/embedding/config").json()["cpu_pct"] == 50
+    assert "share-50" in pressed(after)
+    press(client, after, "cores-revert")
+    assert stored(services) == {}
+
+
+def test_the_last_core_stays_and_one_that_is_not_there_is_refused(client: TestClient, services: TestServices) -> None:
+    only = available_cores()[0]
+    client.post("/api/embedding/cpu", json={"cores": [only]})
+    before = stored(services)
+    assert "the only one" in problem_of(send(client, "cores", core=only))
+    assert str(ABSENT) in problem_of(send(client, "cores", core=ABSENT))
+    assert stored(services) == before
+
+
+def test_what_the_environment_decides_is_told(
+    client: TestClient, services: TestServices, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("ANAMNESIS_LOCK_ENV", "1")
+    monkeypatch.setenv("ANAMNESIS_EMBED_CPU_PCT", "100")
+    assert "ANAMNESIS_LOCK_ENV" in problem_of(send(client, "cores", share=50))
+    assert stored(services) == {}
