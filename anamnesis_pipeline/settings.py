@@ -20,15 +20,15 @@ from pydantic_settings import BaseSettings, NoDecode, PydanticBaseSettingsSource
 
 from anamnesis_pipeline.errors import BadSetting
 from anamnesis_pipeline.llm_settings import LlmSettings
+from anamnesis_pipeline.store.mongo.address import MASK, masked
 
 ENV_PREFIX = "ANAMNESIS_"
 MINILM = "all-MiniLM-L6-v2"
 NOT_STORABLE = frozenset(
     {
         "home", "secrets_dir", "port", "dagster_port", "dagster_url", "dagster_link", "code_port", "bind",
-        "api_token", "allowed_hosts", "lock_env", "openai_api_key", "anthropic_api_key", "embedding_api_key",
-        "store", "mongo_uri",
-        "mongo_database", "mongo_quantization", "mongo_wait_s", "embed_run_tags",
+        "api_token", "allowed_hosts", "lock_env", "openai_api_key", "anthropic_api_key", "voyage_api_key",
+        "gemini_api_key", "store", "mongo_uri", "mongo_database", "mongo_quantization", "mongo_wait_s", "embed_run_tags",
     }
 )  # fmt: skip
 """Needed before the store is open, or secret: environment and file only."""
@@ -314,12 +314,10 @@ def origins(stored: Mapping[str, Any]) -> list[Origin]:
 
 
 def _shown(name: str, value: Any) -> Any:
-    """A secret as `***`; of the address of MongoDB the place, without user, password and what follows it."""
+    """A secret as `***`, the address of MongoDB without its secrets."""
     if not isinstance(value, SecretStr):
         return value
-    scheme, _, rest = value.get_secret_value().partition("://")
-    hosts = rest.rpartition("@")[2].partition("/")[0].partition("?")[0]
-    return f"{scheme}://***@{hosts}/***" if name == "mongo_uri" and hosts else "***"
+    return masked(value.get_secret_value()) if name == "mongo_uri" else MASK
 
 
 def check_storable(name: str, text: str) -> Any:

@@ -41,6 +41,7 @@ from anamnesis_pipeline.steps.stored_copies import StoredCopies
 from anamnesis_pipeline.steps.token_projection import space_projection
 from anamnesis_pipeline.steps.uploads import Uploads
 from anamnesis_pipeline.store.base import Store
+from anamnesis_pipeline.store.mongo.address import hosts_of
 from anamnesis_pipeline.summaries import extractive
 
 if TYPE_CHECKING:
@@ -70,8 +71,7 @@ def store_place(settings: Settings) -> str:
     """Where the store is, in words, without any secret."""
     if settings.store == "sqlite":
         return str(settings.database)
-    hosts = settings.mongo_uri.get_secret_value().rpartition("://")[2].rpartition("@")[2].partition("/")[0]
-    return f"MongoDB {hosts}/{settings.mongo_database}"
+    return f"MongoDB {hosts_of(settings.mongo_uri.get_secret_value())}/{settings.mongo_database}"
 
 
 def impatient(settings: Settings, wait_s: int) -> Settings:

@@ -29,6 +29,9 @@ where the client is made.
 """
 
 
+TOPOLOGY = ", Timeout: 5.0s, Topology Description: <TopologyDescription topology_type: ReplicaSetNoPrimary>"
+
+
 def test_every_error_of_the_driver_is_ours_or_known_to_be_a_mistake() -> None:
     classes = [each for _, each in inspect.getmembers(errors, inspect.isclass) if issubclass(each, Exception)]
     theirs = [each for each in classes if issubclass(each, PyMongoError | DocumentTooLarge)]
@@ -77,7 +80,15 @@ def test_what_is_told_names_no_server_but_ours() -> None:
 @pytest.mark.parametrize(
     ("error", "words"),
     [
-        (errors.ServerSelectionTimeoutError("No primary available for writes"), "its replica set has no primary now"),
+        (
+            errors.ServerSelectionTimeoutError(f"No primary available for writes{TOPOLOGY}"),
+            "its replica set has no primary now",
+        ),
+        (errors.ServerSelectionTimeoutError(f"No servers found yet{TOPOLOGY}"), "it is not reached"),
+        (
+            errors.ServerSelectionTimeoutError(f"a:1: [Errno -2] Name or service not known{TOPOLOGY}"),
+            "its host name is not known here",
+        ),
         (errors.NetworkTimeout("a:1: timed out (configured timeouts: socketTimeoutMS)"), "it took too long"),
         (errors.AutoReconnect("a:1: connection closed"), "the connection broke"),
         (

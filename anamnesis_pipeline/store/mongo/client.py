@@ -20,6 +20,7 @@ from pymongo.read_concern import ReadConcern
 from pymongo.write_concern import WriteConcern
 
 from anamnesis_pipeline.errors import BadSetting, GiveUp, StoreBusy
+from anamnesis_pipeline.store.mongo.address import hosts_of
 from anamnesis_pipeline.store.mongo.collections import Collection, Document
 from anamnesis_pipeline.store.mongo.translation import translated
 from anamnesis_pipeline.store.mongo.turns import Turns, TurnTaken, take
@@ -102,8 +103,7 @@ class Database:
     @property
     def place(self) -> str:
         """Where it is, without user and password."""
-        hosts = self._uri.partition("://")[2].rpartition("@")[2].partition("/")[0]
-        return f"MongoDB {hosts}/{self.name}"
+        return f"MongoDB {hosts_of(self._uri)}/{self.name}"
 
     def read(self, work: Callable[[Tables], T]) -> T:
         """What `work` returns of committed data. What it reads in several calls may be of several moments."""
@@ -212,7 +212,9 @@ class Database:
                 socketTimeoutMS=SOCKET_TIMEOUT_MS,
             )
         except (InvalidURI, ConfigurationError, ValueError) as exc:  # the last: of a port
-            raise BadSetting(f"mongo_uri is none that MongoDB's client takes: {exc}") from exc
+            # What the client says may be a piece of a password.
+            problem = str(exc) if hosts_of(self._uri) else "write / ? # @ : % in user and password as %2F %3F %23 ..."
+            raise BadSetting(f"mongo_uri is none that MongoDB's client takes: {problem}") from exc
 
 
 def _keeps_too_little(place: str) -> str:

@@ -40,6 +40,20 @@ _COME_AGAIN = {
     134,  # ReadConcernMajorityNotAvailableYet
 }  # fmt: skip
 """https://www.mongodb.com/docs/manual/reference/error-codes/"""
+_NOT_REACHED = {
+    "no primary": "its replica set has no primary now",
+    "match selector": "its replica set has no primary now",
+    "for replica set name": "the replica set there has another name",
+    "could not reach any": "its members name addresses that are not reached from here: add directConnection=true",
+    "certificate": "its certificate is not trusted here",
+    "ssl": "it speaks no TLS, or this side does not",
+    "refused": "nobody listens there",
+    "name or service": "its host name is not known here",
+    "name resolution": "its host name is not known here",
+    "no address associated": "its host name is not known here",
+    "timed out": "no connection was made in time",
+}
+"""What the driver says of why it finds no server (`pymongo.topology_shared`), and what that means."""
 _COME_AGAIN_LABELS = ("TransientTransactionError", "SystemOverloadedError")
 
 
@@ -85,10 +99,9 @@ def _refused(place: str, exc: OperationFailure) -> AnamnesisError | None:
 def _silence(exc: Exception) -> str:
     """In which way a server does not answer, without the driver's words, which name its own settings."""
     match exc:
-        case ServerSelectionTimeoutError() if "primary" in str(exc).lower():
-            return "its replica set has no primary now"
         case ServerSelectionTimeoutError():
-            return "nobody listens there"
+            told = said(exc).lower()
+            return next((words for sign, words in _NOT_REACHED.items() if sign in told), "it is not reached")
         case NetworkTimeout() | ExecutionTimeout():
             return "it took too long"
         case WTimeoutError():
