@@ -3,7 +3,7 @@
 import os
 from collections.abc import Callable, Collection
 
-from anamnesis_pipeline.embeddings.api_models import ApiModel
+from anamnesis_pipeline.embeddings.api_models import ApiModel, Service
 from anamnesis_pipeline.embeddings.base import EmbeddingPool
 from anamnesis_pipeline.errors import BadSetting
 from anamnesis_pipeline.model import Space
@@ -35,7 +35,7 @@ def _against(settings: Settings, model: ApiModel, private_sources: Collection[st
         (settings.private_projects, f"and there are private_projects; {here}, or have none private"),
         (private_sources, f"and the text of sources that are private, or were removed, stays here ({named}); {here}"),
         (not has_budget, "which costs money; set llm_daily_dollars or llm_daily_tokens"),
-        (not _key(settings, model.service), "which wants a key; set ANAMNESIS_EMBEDDING_API_KEY"),
+        (not _key(settings, model.service), f"which wants a key; set ANAMNESIS_{_key_name(model.service).upper()}"),
     )
     return next((text for is_so, text in reasons if is_so), "") or _malformed(settings, model)
 
@@ -54,14 +54,25 @@ def _place(settings: Settings, model: ApiModel) -> tuple[str, str]:
     :raises BadSetting: one is malformed.
     """
     url = settings.embedding_api_url
-    key = check_key("embedding_api_key", _key(settings, model.service) or "")
+    key = check_key(_key_name(model.service), _key(settings, model.service) or "")
     return key, check_url("embedding_api_url", url) if url else ""
 
 
-def _key(settings: Settings, service: str) -> str | None:
-    """The key of a service that embeds: the setting, else where the service's own library looks for it."""
-    key = settings.embedding_api_key
-    return key.get_secret_value() if key else os.environ.get(f"{service.upper()}_API_KEY") or None
+def _key_name(service: Service) -> str:
+    return f"{service}_api_key"
+
+
+def _key(settings: Settings, service: Service) -> str | None:
+    """The key of a service that embeds: the setting, else where the service's own library looks for it. No service gets
+    that of another: `openai_api_key` is OpenAI's only as long as `openai_url` leads nowhere else.
+    """
+    keys = {
+        "voyage": settings.voyage_api_key,
+        "openai": None if settings.openai_url else settings.openai_api_key,
+        "gemini": settings.gemini_api_key,
+    }
+    key = keys[service]
+    return key.get_secret_value() if key else os.environ.get(_key_name(service).upper()) or None
 
 
 def open_api_pool(

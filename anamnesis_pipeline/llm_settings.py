@@ -45,15 +45,17 @@ class LlmSettings(BaseSettings):
         ("http://127.0.0.1:11434",), description="Ollama servers, tried in order, separated by `,`"
     )
     openai_url: str = Field("", description="Base URL of an OpenAI-compatible service, e.g. `http://127.0.0.1:8080/v1`")
-    openai_api_key: SecretStr | None = Field(None, description="Its key, if it wants one")
+    openai_api_key: SecretStr | None = Field(
+        None,
+        description="Its key, if it wants one; without that URL it is of OpenAI's embeddings, else `OPENAI_API_KEY`",
+    )
     anthropic_api_key: SecretStr | None = Field(None, description="Key of the Claude API; else `ANTHROPIC_API_KEY`")
     anthropic_url: str = Field("", description="Base URL of the Claude API, where it is not Anthropic's own")
-    embedding_api_key: SecretStr | None = Field(
-        None,
-        description="Key of the service whose embedding model it is; else `VOYAGE_API_KEY`, `OPENAI_API_KEY`, "
-        "`GEMINI_API_KEY`",
+    voyage_api_key: SecretStr | None = Field(None, description="Key of Voyage's embeddings; else `VOYAGE_API_KEY`")
+    gemini_api_key: SecretStr | None = Field(None, description="Key of Gemini's embeddings; else `GEMINI_API_KEY`")
+    embedding_api_url: str = Field(
+        "", description="Base URL of the service whose embedding model it is, where it is not its own"
     )
-    embedding_api_url: str = Field("", description="Base URL of that service, where it is not its own")
     llm_requests_per_minute: int = Field(50, ge=1, le=10_000, description="Most LLM calls a minute")
     llm_daily_tokens: int | None = Field(None, ge=0, description="Most LLM tokens a day (UTC), in and out together")
     llm_daily_dollars: float | None = Field(

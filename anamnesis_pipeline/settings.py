@@ -28,7 +28,8 @@ NOT_STORABLE = frozenset(
     {
         "home", "secrets_dir", "port", "dagster_port", "dagster_url", "dagster_link", "code_port", "bind",
         "api_token", "allowed_hosts", "lock_env", "openai_api_key", "anthropic_api_key", "voyage_api_key",
-        "gemini_api_key", "store", "mongo_uri", "mongo_database", "mongo_quantization", "mongo_wait_s", "embed_run_tags",
+        "gemini_api_key", "store", "mongo_uri", "mongo_database", "mongo_quantization", "mongo_wait_s",
+        "embed_run_tags",
     }
 )  # fmt: skip
 """Needed before the store is open, or secret: environment and file only."""

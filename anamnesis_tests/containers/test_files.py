@@ -137,7 +137,7 @@ def test_every_setting_that_cannot_be_stored_reaches_every_role_and_every_run(
     of_the_image = {"home", "secrets_dir"}
     of_the_sidecar = {"port", "bind", "api_token", "allowed_hosts"}
     of_up = {"dagster_port", "code_port"}
-    in_files_of_their_own = {"openai_api_key", "anthropic_api_key", "embedding_api_key"}
+    in_files_of_their_own = {"openai_api_key", "anthropic_api_key", "voyage_api_key", "gemini_api_key"}
     wanted = NOT_STORABLE - of_the_image - of_the_sidecar - of_up - in_files_of_their_own
     launcher = yaml.safe_load((DEPLOY / "dagster.yaml").read_text())["run_launcher"]["config"]
     for known in (launcher["env_vars"], *(services[name]["environment"] for name in OWN_IMAGE)):

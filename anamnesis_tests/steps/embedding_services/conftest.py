@@ -29,9 +29,10 @@ def server() -> Iterator[EmbeddingServer]:
 
 @pytest.fixture
 def store(tmp_path: Path, server: EmbeddingServer, monkeypatch: pytest.MonkeyPatch) -> Iterator[Store]:
+    keys = {f"{service}_API_KEY": KEY for service in ("OPENAI", "VOYAGE", "GEMINI")}
     for name, value in {
-        "HOME": str(tmp_path), "EMBEDDING_API_KEY": KEY, "EMBEDDING_API_URL": server.url, "LLM_DAILY_DOLLARS": "1",
-        "LOCAL_ONLY": "0", "LLM_REQUESTS_PER_MINUTE": "10000",
+        **keys, "HOME": str(tmp_path), "EMBEDDING_API_URL": server.url, "LLM_DAILY_DOLLARS": "1", "LOCAL_ONLY": "0",
+        "LLM_REQUESTS_PER_MINUTE": "10000",
     }.items():  # fmt: skip
         monkeypatch.setenv(f"ANAMNESIS_{name}", value)
     with closing(open_sqlite(tmp_path / "anamnesis.db", tmp_path / "index")) as store:

@@ -23,12 +23,13 @@ from anamnesis_pipeline.errors import (
 from anamnesis_pipeline.model import Source
 from anamnesis_pipeline.settings import Settings
 from anamnesis_pipeline.sidecar.embedding_control import EmbeddingControl
+from anamnesis_pipeline.sidecar.embedding_health import model_problems
 from anamnesis_pipeline.sources.specs import DOCUMENTS, SourceSpec
 from anamnesis_pipeline.steps import api_pool
 from anamnesis_pipeline.steps.source_specs import put_specs
 from anamnesis_pipeline.store.base import Store
 from anamnesis_tests.steps.embedding_server import EmbeddingServer
-from anamnesis_tests.steps.embedding_services.conftest import SMALL, pool_space, space_of, used
+from anamnesis_tests.steps.embedding_services.conftest import KEY, SMALL, pool_space, space_of, used
 from anamnesis_tests.store.samples import put
 
 
@@ -54,9 +55,10 @@ def test_what_it_costs_is_booked_and_nothing_is_sent_beyond_the_budget(
         ("local_only", True, "local_only forbids"),
         ("private_projects", ("secret",), "private_projects"),
         ("llm_daily_dollars", None, "set llm_daily_dollars"),
-        ("embedding_api_key", None, "wants a key"),
-        ("embedding_api_key", SecretStr("schlüssel-SECRET"), "embedding_api_key holds"),
-        ("embedding_api_key", SecretStr("SECRET\nline"), "embedding_api_key holds"),
+        ("openai_api_key", None, "wants a key; set ANAMNESIS_OPENAI_API_KEY"),
+        ("openai_url", "http://127.0.0.1:1/v1", "wants a key"),
+        ("openai_api_key", SecretStr("schlüssel-SECRET"), "openai_api_key holds"),
+        ("openai_api_key", SecretStr("SECRET\nline"), "openai_api_key holds"),
         ("embedding_api_url", "http://[bad", "embedding_api_url must hold URLs"),
         ("embedding_api_url", "http://ann:SECRET@127.0.0.1", "without a user, a password"),
     ],
@@ -71,6 +73,22 @@ def test_nobody_is_asked_without_leave_budget_and_key(
     assert told in str(refusal)
     assert "SECRET" not in str(refusal)
     assert server.received == []
+
+
+def test_a_service_gets_its_own_key_and_no_other(
+    opened: Callable[[str], EmbeddingPool], store: Store, server: EmbeddingServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("ANAMNESIS_OPENAI_API_KEY", "ANAMNESIS_GEMINI_API_KEY"):
+        monkeypatch.delenv(name)
+    monkeypatch.setenv("GEMINI_API_KEY", "of-gemini")
+    monkeypatch.delenv("OPENAI_API_KEY", raising=False)
+    opened("voyage-3.5")
+    opened("gemini-embedding-001")
+    voyage, gemini = server.received
+    assert voyage.headers["authorization"] == f"Bearer {KEY}"
+    assert gemini.headers["x-goog-api-key"] == "of-gemini"
+    with pytest.raises(BadSetting, match="set ANAMNESIS_OPENAI_API_KEY"):
+        space_of(store, SMALL)
 
 
 def test_a_project_that_becomes_private_ends_it_at_once(
@@ -126,6 +144,9 @@ def test_nobody_is_asked_while_the_text_of_a_source_stays_here(
     assert pool.embed(["nothing was read of it yet"], "query").shape == (1, 1536)
     store.ingest.put_sources([Source("box--mine", "box", "/srv/mine", kind="documents", spec="mine")])
     server.received.clear()
+    store.spaces.activate(pool_space(store).key)
+    (problem,) = model_problems(store)
+    assert "cannot be used: " in problem.text
     for role in ROLES:
         with pytest.raises(BadSetting, match=r"stays here \(box--mine\)"):
             pool.embed(["of whichever source"], role)
