@@ -27,9 +27,10 @@ from anamnesis_pipeline.supervisor.log_roots import advice_without_logs, retenti
 from anamnesis_pipeline.supervisor.ports import WantedPort, require_free
 from anamnesis_pipeline.supervisor.probes import accepts, answers
 from anamnesis_pipeline.supervisor.progress import Snapshot, show_progress, take_snapshot
+from anamnesis_pipeline.supervisor.store_watch import open_when_there, watched
 from anamnesis_pipeline.supervisor.supervision import Supervisor, stop_on_signals
 from anamnesis_pipeline.supervisor.up_lock import Running, hold_lock
-from anamnesis_pipeline.wiring import effective_settings, open_store, store_place
+from anamnesis_pipeline.wiring import effective_settings
 
 WAITED_FOR_S = 600
 """Sources that are looked at more rarely are not waited for before the memory counts as up to date."""
@@ -57,9 +58,9 @@ def run_up(settings: Settings, console: Console, on_ready: Callable[[], None] = 
                 end_life(earlier.life, grace_s=5.0)
             require_free(wanted_ports(settings))
             write_dagster_home(settings.dagster_home)
-            if settings.store == "mongo":
-                say(f"The memory is in {store_place(settings)}, which is waited for {settings.mongo_wait_s} s at most")
-            with closing(open_store(settings)) as store:
+            if (store := open_when_there(settings, stop, say)) is None:
+                return 0
+            with closing(store), watched(settings, store, say):
                 say(f"Starting on {settings.home} (Ctrl-C ends it; logs of its processes: {settings.logs_dir})")
                 _mention_absent_model(effective_settings(store), say)
                 supervisor = Supervisor(child_specs(settings), record.life, say)

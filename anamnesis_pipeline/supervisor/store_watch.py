@@ -1,0 +1,74 @@
+"""What `anamnesis up` says of a server that keeps the memory: that it waits for it, and that it is back."""
+
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+from anamnesis_pipeline.errors import AnamnesisError, StoreBusy
+from anamnesis_pipeline.settings import Settings
+from anamnesis_pipeline.store.base import Store
+from anamnesis_pipeline.supervisor.supervision import StopRequest
+from anamnesis_pipeline.wiring import impatient, open_store, store_place, stored_settings
+
+ADVICE = "start MongoDB, or let ANAMNESIS_MONGO_URI say where it is"
+ASKED_EVERY_S = 5.0
+PAUSE_S = 0.5
+
+Say = Callable[[str], None]
+
+
+def open_when_there(settings: Settings, stop: StopRequest, say: Say) -> Store | None:
+    """The store, as soon as its server answers; None when the user asked to stop before that.
+
+    :raises StoreBusy: it does not within `mongo_wait_s`.
+    """
+    if settings.store != "mongo":
+        return open_store(settings)
+    place, until, is_told = store_place(settings), time.monotonic() + settings.mongo_wait_s, False
+    while not stop.asked:
+        try:
+            store = open_store(impatient(settings, 0))
+        except StoreBusy as exc:
+            if time.monotonic() >= until:
+                raise StoreBusy(f"{place} did not answer within {settings.mongo_wait_s} s; {ADVICE}") from exc
+            if not is_told:
+                say(f"{exc}. Waiting for {place}, {settings.mongo_wait_s} s at most: {ADVICE}")
+            is_told = True
+            time.sleep(PAUSE_S)
+        else:
+            if is_told:
+                say(f"{place} answers")
+            return store
+    return None
+
+
+@contextmanager
+def watched(settings: Settings, store: Store, say: Say, every_s: float = ASKED_EVERY_S) -> Iterator[None]:
+    """Say once when the server goes while the block runs, and once when it is back; a file does not go."""
+    if settings.store != "mongo":
+        yield
+        return
+    stop = threading.Event()
+    asked = (lambda: stored_settings(store), store_place(settings), say, stop, every_s)
+    # What the server does not answer is waited for in the call, and nobody waits for that call when all ends.
+    threading.Thread(target=_watch, args=asked, name="store-watch", daemon=True).start()
+    try:
+        yield
+    finally:
+        stop.set()
+
+
+def _watch(ask: Callable[[], object], place: str, say: Say, stop: threading.Event, every_s: float) -> None:
+    is_away = False
+    while not stop.wait(every_s):
+        try:
+            ask()
+        except AnamnesisError as exc:
+            if not is_away and not stop.is_set():
+                say(f"{exc}. What runs goes on by itself once it does: {ADVICE}")
+            is_away = True
+        else:
+            if is_away:
+                say(f"{place} answers again")
+            is_away = False

@@ -1,0 +1,87 @@
+"""`up` says which store it waits for, once, and when that is back."""
+
+import threading
+from collections.abc import Iterator
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+from pydantic import SecretStr
+
+from anamnesis_pipeline.errors import StoreBusy
+from anamnesis_pipeline.settings import Settings
+from anamnesis_pipeline.store.mongo import client, opening
+from anamnesis_pipeline.supervisor.store_watch import open_when_there, watched
+from anamnesis_pipeline.supervisor.supervision import StopRequest
+from anamnesis_pipeline.wiring import open_store, store_place
+from anamnesis_tests.mongo_server.server import LoopbackServer
+from anamnesis_tests.supervisor.conftest import wait_for
+
+
+@pytest.fixture
+def server() -> Iterator[LoopbackServer]:
+    with LoopbackServer() as running:
+        yield running
+
+
+@pytest.fixture
+def settings(server: LoopbackServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Settings:
+    """Of a store in MongoDB that was opened before, and of somebody who does not wait for long."""
+    found = Settings(home=tmp_path, store="mongo", mongo_uri=SecretStr(server.uri), mongo_wait_s=30)
+    open_store(found).close()
+    monkeypatch.setattr(opening, "ASKED_FOR_S", 0.5)
+    monkeypatch.setattr(client, "SELECTION_TIMEOUT_MS", 500)
+    return found
+
+
+def test_a_server_that_is_away_at_the_start_is_named_once_and_waited_for(
+    settings: Settings, server: LoopbackServer
+) -> None:
+    said: list[str] = []
+    server.vanish()
+    back = threading.Timer(3, server.come_back)
+    back.start()
+    store = open_when_there(settings, StopRequest(), said.append)
+    back.join()
+    assert store is not None
+    store.close()
+    waiting, there = said
+    assert "nobody listens there" in waiting
+    assert f"Waiting for {store_place(settings)}, 30 s at most: start MongoDB" in waiting
+    assert there == f"{store_place(settings)} answers"
+
+
+def test_the_wait_for_it_ends_in_words_that_say_what_to_do(settings: Settings, server: LoopbackServer) -> None:
+    server.vanish()
+    with pytest.raises(StoreBusy, match=r"did not answer within 1 s; start MongoDB"):
+        open_when_there(settings.model_copy(update={"mongo_wait_s": 1}), StopRequest(), lambda _: None)
+
+
+def test_who_asks_to_stop_does_not_wait_for_it(settings: Settings, server: LoopbackServer) -> None:
+    server.vanish()
+    stop = StopRequest()
+    threading.Timer(1, stop).start()
+    assert open_when_there(settings, stop, lambda _: None) is None
+
+
+def test_a_server_that_goes_later_and_comes_back_is_told_of_once_each(
+    settings: Settings, server: LoopbackServer
+) -> None:
+    said: list[str] = []
+    with closing(open_store(settings)) as store, watched(settings, store, said.append, every_s=0.1):
+        server.vanish()
+        wait_for(lambda: said)
+        assert "does not answer" in said[0]
+        assert "start MongoDB" in said[0]
+        server.come_back()
+        wait_for(lambda: len(said) > 1)
+    assert said[1:] == [f"{store_place(settings)} answers again"]
+
+
+def test_of_a_file_nothing_is_said(tmp_path: Path) -> None:
+    settings, said = Settings(home=tmp_path), list[str]()
+    store = open_when_there(settings, StopRequest(), said.append)
+    assert store is not None
+    with closing(store), watched(settings, store, said.append, every_s=0.01):
+        pass
+    assert said == []
