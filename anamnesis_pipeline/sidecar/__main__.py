@@ -4,6 +4,7 @@ import errno
 import logging
 import socket
 import sys
+from collections.abc import Callable
 
 import uvicorn
 
@@ -31,14 +32,28 @@ def main() -> int:
 
 def serve(settings: Settings, listener: socket.socket) -> None:
     """Answer on `listener` until a signal ends it."""
+    app = create_app(open_services(settings))
     config = uvicorn.Config(
-        create_app(open_services(settings)),
+        app,
         log_config=None,
         access_log=False,  # the application writes its own line, without query strings
         server_header=False,
         timeout_graceful_shutdown=SHUTDOWN_S,
     )
-    uvicorn.Server(config).run(sockets=[listener])
+    _Server(config, app.state.event_feed.end).run(sockets=[listener])
+
+
+class _Server(uvicorn.Server):
+    """Ends what goes on for as long as a page is open, before it waits for the answers under way."""
+
+    def __init__(self, config: uvicorn.Config, end_streams: Callable[[], None]) -> None:
+        super().__init__(config)
+        self._end_streams = end_streams
+
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        """See uvicorn; called in the event loop once a signal came."""
+        self._end_streams()
+        await super().shutdown(sockets)
 
 
 def listen(host: str, port: int) -> socket.socket:

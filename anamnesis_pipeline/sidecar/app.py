@@ -38,6 +38,7 @@ from anamnesis_pipeline.sidecar import (
 )
 from anamnesis_pipeline.sidecar.admission import Admission
 from anamnesis_pipeline.sidecar.documentation import openapi_of
+from anamnesis_pipeline.sidecar.event_feed import EventFeed
 from anamnesis_pipeline.sidecar.extraction import Extraction
 from anamnesis_pipeline.sidecar.log_tail import LogTail, tailing
 from anamnesis_pipeline.sidecar.mcp_endpoint import PATH as MCP_PATH
@@ -75,6 +76,7 @@ def create_app(services: Services) -> FastAPI:
             tasks.start_soon(mcp.run)
             tasks.start_soon(app.state.nudges.run)
             tasks.start_soon(app.state.undo.run)
+            tasks.start_soon(app.state.event_feed.run)
             tasks.start_soon(keep_measured, services)
             yield
             tasks.cancel_scope.cancel()
@@ -94,6 +96,7 @@ def create_app(services: Services) -> FastAPI:
     app.state.room = Room()
     app.state.nudges = Nudges(services)
     app.state.undo = Undo(services)
+    app.state.event_feed = EventFeed(services)
     app.state.uploads = anyio.CapacityLimiter(upload_routes.UPLOADS_AT_ONCE)
     app.state.fetch_page = fetch_page
     mcp = McpEndpoint(app, services.settings, service_routes.package_version())

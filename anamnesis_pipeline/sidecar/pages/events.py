@@ -1,0 +1,103 @@
+"""Events: what was done to the memory lately, by whichever process, as it happens."""
+
+import json
+from collections.abc import AsyncIterator
+from typing import Annotated, Any
+
+import anyio.to_thread
+from fastapi import Header, Query
+from fastapi.sse import EventSourceResponse, format_sse_event
+from starlette.exceptions import HTTPException
+from starlette.requests import Request
+from starlette.responses import Response
+
+from anamnesis_pipeline.sidecar.event_feed import EventFeed, TooManyWatchersError
+from anamnesis_pipeline.sidecar.event_windows import Row, Windows
+from anamnesis_pipeline.sidecar.pages.html import HEADERS, episode_link, page
+from anamnesis_pipeline.sidecar.pages.routing import page_router
+from anamnesis_pipeline.sidecar.rendering import utc_text
+from anamnesis_pipeline.sidecar.services import Uses
+from anamnesis_pipeline.store.event_base import EVENTS_KEPT, Happening
+
+PATH = "/dashboard/events"
+ROWS_KEPT = 200
+EVENTS_READ = 1_000
+"""Of which the first rows are made; a busy second may hold dozens that are one row."""
+RETRY_MS = 3_000
+
+LABELS = {
+    Happening.WRITE: ("Written", "came, or were made anew of a log or document"),
+    Happening.READ: ("Read", "were found by a search, or opened"),
+    Happening.EDIT: ("Edited", "changed by somebody"),
+    Happening.PROMOTE: ("Promoted", "changed by somebody so that they last"),
+    Happening.FORGET: ("Forgotten", "removed on request"),
+    Happening.CONSOLIDATION: ("Consolidated", "stand for others, or do no more"),
+    Happening.STATUS: ("Replaced", "sections of documents that were superseded, or came back"),
+}
+
+router = page_router()
+
+Kinds = Annotated[list[Happening], Query()]
+
+
+@router.get(PATH)
+def events_page(request: Request, services: Uses, kind: Kinds = []) -> Response:  # noqa: B006 - FastAPI copies it
+    """The latest rows; those that come later are told by the stream."""
+    records, kinds = services.store.events, list(dict.fromkeys(kind))
+    found = records.latest(EVENTS_READ, kinds)
+    rows = [row_body(row) for row in Windows().add(found)][-ROWS_KEPT:]
+    return page(
+        request, "events.html", "Events", rows=rows[::-1], counts=records.counts(), kinds=kinds, labels=LABELS,
+        last=found[-1].number if found else _latest(services), most=ROWS_KEPT, kept=EVENTS_KEPT,
+    )  # fmt: skip
+
+
+@router.get(PATH + "/stream")
+async def stream(
+    request: Request,
+    services: Uses,
+    kind: Kinds = [],  # noqa: B006
+    after: Annotated[int | None, Query(ge=0)] = None,
+    seen: Annotated[str, Header(alias="last-event-id", max_length=20)] = "",
+) -> Response:
+    """Rows as they come or change, and a heartbeat each second; from number `after` on, else from now on.
+
+    Who comes back is told what happened meanwhile (`Last-Event-ID`). 429: too many watch.
+    """
+    feed: EventFeed = request.app.state.event_feed
+    start = int(seen) if seen.isascii() and seen.isdigit() else after
+    if start is None:
+        start = await anyio.to_thread.run_sync(_latest, services)
+    if feed.is_full:
+        raise HTTPException(429, f"{feed.most} pages watch already; close one, or try again later")
+    return EventSourceResponse(_told(feed, start, frozenset(kind)), headers={**HEADERS, "Cache-Control": "no-store"})
+
+
+async def _told(feed: EventFeed, after: int, kinds: frozenset[Happening]) -> AsyncIterator[bytes]:
+    windows = Windows()
+    yield format_sse_event(comment="what happens to episodes", retry=RETRY_MS)
+    try:
+        async with feed.watching(after) as batches:
+            async for batch in batches:
+                for row in windows.add(event for event in batch if not kinds or event.kind in kinds):
+                    body = json.dumps(row_body(row), ensure_ascii=False)
+                    yield format_sse_event(event="row", data_str=body, id=str(row.last))
+                yield format_sse_event(event="heartbeat", data_str="{}")
+    except TooManyWatchersError as exc:  # somebody came between the look and this
+        yield format_sse_event(event="problem", data_str=json.dumps({"error": str(exc)}))
+
+
+def row_body(row: Row) -> dict[str, Any]:
+    """A row as JSON, and as the template takes it."""
+    label, _ = LABELS[row.kind]
+    return {
+        "number": row.number, "at": utc_text(row.at), "kind": row.kind.value, "label": label, "process": row.process,
+        "project": row.project, "episode_id": row.episode_id, "link": episode_link(row.episode_id),
+        "events": row.events, "episodes": row.episodes,
+    }  # fmt: skip
+
+
+def _latest(services: Uses) -> int:
+    """The number of the newest event; 0: there is none."""
+    latest = services.store.events.latest(1)
+    return latest[-1].number if latest else 0

@@ -1,0 +1,136 @@
+// Events as they happen: rows come first, a row that goes on changes in place, and the list says when it is not live.
+"use strict";
+
+const SILENT_MS = 5_000; // the server says that it is there each second
+const AGAIN_MS = 10_000;
+
+const table = document.getElementById("events");
+const body = document.getElementById("rows");
+const badge = document.getElementById("live-badge");
+const words = document.getElementById("live-text");
+const pause = document.getElementById("pause");
+const nothing = document.getElementById("nothing");
+const most = Number(table.dataset.most);
+const exact = new Intl.DateTimeFormat(undefined, { dateStyle: "medium", timeStyle: "medium" });
+const number = new Intl.NumberFormat("en");
+
+let last = Number(table.dataset.last);
+let source = null;
+let held = []; // rows that came while paused, the newest as many as are shown
+let heardAt = 0;
+
+function told(kind, label, text) {
+  badge.className = `badge ${kind}`;
+  badge.textContent = label;
+  words.textContent = text;
+}
+
+function cell(row, className, ...content) {
+  const made = document.createElement("td");
+  made.className = className;
+  made.append(...content);
+  row.append(made);
+  return made;
+}
+
+function rowOf(event) {
+  const row = document.createElement("tr");
+  row.dataset.number = event.number;
+  const at = document.createElement("time");
+  at.dateTime = at.title = event.at;
+  at.textContent = exact.format(new Date(event.at));
+  cell(row, "when", at);
+  const kind = document.createElement("span");
+  kind.className = `badge kind-${event.kind}`;
+  kind.textContent = event.label;
+  const times = document.createElement("span");
+  times.className = "muted";
+  times.textContent = event.events > 1 ? ` ×\u00a0${number.format(event.events)}` : "";
+  cell(row, "", kind, times);
+  cell(row, "number", number.format(event.episodes));
+  cell(row, "project", event.project || "–").title = event.project;
+  let episode = "–";
+  if (event.episode_id) {
+    episode = document.createElement("a");
+    episode.className = "mono";
+    episode.href = event.link;
+    episode.textContent = event.episode_id;
+  }
+  cell(row, "", episode);
+  cell(row, "number", String(event.process));
+  return row;
+}
+
+function show(event) {
+  const row = rowOf(event);
+  const before = body.querySelector(`[data-number="${event.number}"]`);
+  if (before) {
+    const focused = before.contains(document.activeElement);
+    before.replaceWith(row);
+    if (focused) row.querySelector("a")?.focus();
+    return;
+  }
+  row.classList.add("new");
+  nothing.hidden = true;
+  body.prepend(row);
+  while (body.children.length > most) body.lastElementChild.remove();
+}
+
+function isPaused() {
+  return pause.getAttribute("aria-pressed") === "true";
+}
+
+function take(event) {
+  if (!isPaused()) return show(event);
+  held = [...held.filter((each) => each.number !== event.number), event].slice(-most);
+  told("warn", "Paused", `${number.format(held.length)} new row${held.length === 1 ? "" : "s"} since.`);
+}
+
+function connect() {
+  const address = new URL(table.dataset.stream, location.href);
+  address.searchParams.set("after", last);
+  source = new EventSource(address);
+  source.addEventListener("row", (message) => {
+    heardAt = Date.now();
+    last = Math.max(last, Number(message.lastEventId));
+    take(JSON.parse(message.data));
+  });
+  source.addEventListener("heartbeat", () => {
+    heardAt = Date.now();
+    if (!isPaused() && badge.textContent !== "Live") told("good", "Live", "The newest come first.");
+  });
+  source.addEventListener("problem", (message) => again(JSON.parse(message.data).error));
+  source.addEventListener("error", () => {
+    if (source.readyState === EventSource.CLOSED) again("The server refused; it may be busy with other pages.");
+    else lost();
+  });
+}
+
+function again(why) {
+  source.close();
+  told("bad", "Not live", `${why} Trying again soon.`);
+  setTimeout(connect, AGAIN_MS);
+}
+
+function lost() {
+  if (!isPaused()) told("bad", "Not live", "The server does not answer; the list goes on when it does.");
+}
+
+pause.addEventListener("click", () => {
+  const pausing = !isPaused();
+  pause.setAttribute("aria-pressed", String(pausing));
+  pause.textContent = pausing ? "Go on" : "Pause";
+  if (pausing) return told("warn", "Paused", "What happens meanwhile is shown when you go on.");
+  for (const event of held) show(event);
+  held = [];
+  told("good", "Live", "The newest come first.");
+});
+
+for (const at of body.querySelectorAll("time")) {
+  at.title = at.textContent;
+  at.textContent = exact.format(new Date(at.dateTime)); // to the second, which matters here
+}
+setInterval(() => {
+  if (source.readyState === EventSource.OPEN && Date.now() - heardAt > SILENT_MS) lost();
+}, SILENT_MS);
+connect();

@@ -1,0 +1,186 @@
+"""The page of what happens, and the stream behind it."""
+
+import json
+import socket
+import threading
+import time
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import httpx
+import pytest
+import uvicorn
+from bs4 import BeautifulSoup
+from starlette.testclient import TestClient
+
+from anamnesis_pipeline.sidecar.__main__ import _Server
+from anamnesis_pipeline.sidecar.app import create_app
+from anamnesis_pipeline.sidecar.event_feed import EventFeed
+from anamnesis_pipeline.sidecar.pages.events import LABELS, PATH, ROWS_KEPT
+from anamnesis_pipeline.store.event_base import Happening
+from anamnesis_pipeline.store.sqlite.opening import open_sqlite
+from anamnesis_tests.sidecar.conftest import TestServices, wait_for
+from anamnesis_tests.store.samples import put
+
+SCRIPT = "<script>alert(1)</script>"
+
+
+def read(client: TestClient, query: str = "") -> BeautifulSoup:
+    reply = client.get(PATH + query, headers={"Accept": "text/html"})
+    assert reply.status_code == 200, reply.text
+    return BeautifulSoup(reply.text, "lxml")
+
+
+def kinds_of(page: BeautifulSoup) -> list[str]:
+    return [badge.text for badge in page.select("#rows .badge")]
+
+
+def test_without_events_the_page_says_what_makes_them(client: TestClient):
+    page = read(client)
+    nothing = page.select_one("#nothing")
+    assert nothing is not None
+    assert "hidden" not in nothing.attrs
+    assert nothing.select("code, a")
+
+
+def test_the_newest_event_comes_first_with_its_project_and_a_way_to_the_episode(
+    client: TestClient, post: Callable[..., dict[str, Any]]
+):
+    made = post("first words", project="acme/api")
+    client.patch(f"/api/episodes/{made['episode_id']}", json={"summary": "other words"})
+    page = read(client)
+    assert kinds_of(page)[0] == LABELS[Happening.EDIT][0]
+    row = page.select("#rows tr")[0]
+    assert "acme/api" in row.text
+    assert row.select("a")[0]["href"] == f"/dashboard/episodes/{made['episode_id']}"
+
+
+def test_only_the_kinds_asked_for_are_shown(client: TestClient, post: Callable[..., dict[str, Any]]):
+    made = post("first words")
+    client.delete(f"/api/episodes/{made['episode_id']}")
+    page = read(client, "?kind=forget")
+    assert kinds_of(page) == ["Forgotten"]
+    assert [box["value"] for box in page.select("#kinds input[checked]")] == ["forget"]
+    table = page.select_one("#events")
+    assert table is not None
+    assert table["data-stream"] == f"{PATH}/stream?kind=forget"
+
+
+def test_a_kind_that_is_none_is_told(client: TestClient):
+    reply = client.get(f"{PATH}?kind=nonsense", headers={"Accept": "text/html"})
+    assert reply.status_code == 422
+    assert "<h1>" in reply.text
+
+
+def test_a_stored_script_stays_text(client: TestClient, post: Callable[..., dict[str, Any]]):
+    post("words", project=SCRIPT, episode_id="<b>bold")
+    page = read(client)
+    assert not [script for script in page.select("script") if "alert" in script.text]
+    assert SCRIPT in page.select("#rows tr")[0].text
+
+
+def test_a_page_holds_at_most_two_hundred_rows(client: TestClient, services: TestServices):
+    for n in range(ROWS_KEPT + 20):
+        put(services.store, f"e{n}", "text", project=f"p{n}")
+    page = read(client)
+    assert len(page.select("#rows tr")) == ROWS_KEPT
+    assert page.select("#rows a")[0].text == f"e{ROWS_KEPT + 19}"
+
+
+# --- the stream, over a real connection -----------------------------------------------------------------------
+
+
+@pytest.fixture
+def served(services: TestServices) -> Iterator[tuple[str, EventFeed, _Server]]:
+    """The address of a running service, its feed, and the server."""
+    app = create_app(services)
+    with socket.socket() as listener:
+        listener.bind(("127.0.0.1", 0))
+        config = uvicorn.Config(app, log_config=None, timeout_graceful_shutdown=10)
+        server = _Server(config, app.state.event_feed.end)
+        thread = threading.Thread(target=server.run, kwargs={"sockets": [listener]})
+        thread.start()
+        wait_for(lambda: server.started, 20)
+        yield f"http://127.0.0.1:{listener.getsockname()[1]}", app.state.event_feed, server
+        server.should_exit = True
+        thread.join(30)
+        assert not thread.is_alive()
+
+
+def told(lines: Iterator[str]) -> Iterator[tuple[str, dict[str, Any]]]:
+    """(event, data) of a stream."""
+    name = ""
+    for line in lines:
+        field, _, value = line.partition(": ")
+        if field == "event":
+            name = value
+        elif field == "data":
+            yield name, json.loads(value)
+
+
+def next_row(stream: Iterator[tuple[str, dict[str, Any]]]) -> dict[str, Any]:
+    return next(data for name, data in stream if name == "row")
+
+
+def test_an_event_of_another_process_is_told_within_two_seconds_and_once(
+    served: tuple[str, EventFeed, _Server], services: TestServices
+):
+    address, _, _ = served
+    other = open_sqlite(services.settings.database, services.settings.index_dir)  # as another process would
+    with httpx.stream("GET", f"{address}{PATH}/stream", timeout=10) as reply:
+        assert reply.headers["content-type"].startswith("text/event-stream")
+        stream = told(reply.iter_lines())
+        assert next(stream)[0] == "heartbeat"
+        put(other, "from afar", "text", project="acme")
+        at = time.monotonic()
+        row = next_row(stream)
+        assert time.monotonic() - at < 2
+        assert (row["episode_id"], row["kind"], row["events"]) == ("from afar", "write", 1)
+        assert [next(stream)[0] for _ in range(3)] == ["heartbeat"] * 3
+    other.close()
+
+
+def test_who_comes_back_is_told_what_happened_meanwhile(served: tuple[str, EventFeed, _Server], services: TestServices):
+    address, _, _ = served
+    put(services.store, "a", "text")
+    seen = services.store.events.latest(1)[0].number
+    put(services.store, "b", "text")
+    headers = {"Last-Event-ID": str(seen)}
+    with httpx.stream("GET", f"{address}{PATH}/stream?after=0", headers=headers, timeout=10) as reply:
+        assert next_row(told(reply.iter_lines()))["episode_id"] == "b"
+
+
+def test_the_stream_tells_only_the_kinds_asked_for(served: tuple[str, EventFeed, _Server], services: TestServices):
+    address, _, _ = served
+    put(services.store, "a", "text")
+    services.store.episodes.delete("a")
+    with httpx.stream("GET", f"{address}{PATH}/stream?after=0&kind=forget", timeout=10) as reply:
+        assert next_row(told(reply.iter_lines()))["kind"] == "forget"
+
+
+def test_a_client_that_goes_away_is_let_go(served: tuple[str, EventFeed, _Server]):
+    address, feed, _ = served
+    with httpx.stream("GET", f"{address}{PATH}/stream", timeout=10) as reply:
+        stream = told(reply.iter_lines())  # kept: the connection closes with it
+        next(stream)
+        assert feed.watchers == 1
+    wait_for(lambda: feed.watchers == 0)
+
+
+def test_the_server_stops_at_once_although_somebody_watches(served: tuple[str, EventFeed, _Server]):
+    address, _, server = served
+    with httpx.stream("GET", f"{address}{PATH}/stream", timeout=10) as reply:
+        stream = told(reply.iter_lines())
+        next(stream)
+        at = time.monotonic()
+        server.should_exit = True
+        assert [name for name, _ in stream if name != "heartbeat"] == []
+        assert time.monotonic() - at < 3
+
+
+def test_one_watcher_too_many_is_told_so(served: tuple[str, EventFeed, _Server], monkeypatch: pytest.MonkeyPatch):
+    address, feed, _ = served
+    monkeypatch.setattr(feed, "_most", 0)
+    reply = httpx.get(f"{address}{PATH}/stream")
+    assert reply.status_code == 429
+    assert "0 pages" in reply.json()["detail"]
