@@ -1,4 +1,4 @@
-"""What is configured of the crawler: its folders as plain lists, and by which patterns documents get tags."""
+"""What is configured of the crawler: interval, folders as plain lists, and by which patterns documents get tags."""
 
 from collections.abc import Sequence
 from typing import Annotated, Literal
@@ -6,19 +6,30 @@ from typing import Annotated, Literal
 from fastapi import APIRouter, Depends
 from pydantic import BaseModel, ConfigDict, Field
 from starlette.responses import Response
+from typing_extensions import TypedDict
 
 from anamnesis_pipeline.documents.trust import MOST_PATTERN_CHARS, MOST_TAG_CHARS, TagPattern
+from anamnesis_pipeline.settings import origins
 from anamnesis_pipeline.sidecar.crawler_control import CrawlerControl
 from anamnesis_pipeline.sidecar.crawler_routes import Control
 from anamnesis_pipeline.sidecar.documentation import PROBLEMS
 from anamnesis_pipeline.sidecar.embedding_routes import refusing
 from anamnesis_pipeline.sidecar.episodes_routes import refuse_repeated
+from anamnesis_pipeline.sidecar.fields import WHOLE
 from anamnesis_pipeline.sidecar.rendering import json_reply
 from anamnesis_pipeline.sidecar.services import Services, Uses
 from anamnesis_pipeline.sources.specs import DOCUMENTS, LOGS, SourceSpec
 from anamnesis_pipeline.steps.source_roots import Root, specs_with_roots
-from anamnesis_pipeline.steps.source_specs import MOST_SPECS, Host, RootPath, stored_specs
+from anamnesis_pipeline.steps.source_specs import (
+    LEAST_INTERVAL_S,
+    MOST_INTERVAL_S,
+    MOST_SPECS,
+    Host,
+    RootPath,
+    stored_specs,
+)
 from anamnesis_pipeline.steps.tag_patterns import MOST_PATTERNS, put_patterns, stored_patterns
+from anamnesis_pipeline.wiring import stored_settings
 
 router = APIRouter(
     prefix="/api/crawler/config", tags=["sources"], responses=PROBLEMS, dependencies=[Depends(refuse_repeated)]
@@ -68,6 +79,40 @@ class RootsPut(Roots):
     """
 
     removed: list[str]
+
+
+class IntervalModel(BaseModel):
+    """Seconds between two looks at a source that has no interval of its own; null: as it is without being stored."""
+
+    model_config = ConfigDict(extra="forbid", strict=True)
+
+    interval_s: Annotated[int, Field(ge=LEAST_INTERVAL_S, le=MOST_INTERVAL_S), WHOLE] | None
+
+
+class IntervalOut(TypedDict):
+    """The interval that counts, and where it comes from."""
+
+    interval_s: int
+    origin: str
+
+
+@router.get("/interval", response_model=IntervalOut)
+def get_interval(services: Uses) -> Response:
+    """How often sources are looked at that have no interval of their own."""
+    return _interval(services)
+
+
+@router.put("/interval", response_model=IntervalOut)
+def put_interval(wish: IntervalModel, services: Uses, control: Control) -> Response:
+    """Look at them so often, from the next tick on."""
+    with refusing("interval_s"):
+        control.set_interval(wish.interval_s)
+    return _interval(services)
+
+
+def _interval(services: Services) -> Response:
+    row = next(row for row in origins(stored_settings(services.store)) if row.name == "crawl_interval_s")
+    return json_reply({"interval_s": row.value, "origin": row.origin})
 
 
 @router.get("/jsonl-roots", response_model=Roots)

@@ -28,6 +28,7 @@ from anamnesis_pipeline.sidecar.jsonl_control import JsonlControl
 from anamnesis_pipeline.sidecar.jsonl_schemas import StatusOut
 from anamnesis_pipeline.sidecar.rendering import utc_text
 from anamnesis_pipeline.sidecar.services import Backfills
+from anamnesis_pipeline.sidecar.setting_changes import settings_after, store_settings
 from anamnesis_pipeline.sources.private_overlap import absolute_roots, overlap_text, private_overlaps
 from anamnesis_pipeline.sources.specs import SourceSpec, is_of, with_machine
 from anamnesis_pipeline.ssh_places import parse_place
@@ -57,6 +58,11 @@ class CrawlerControl:
         self._store, self._settings, self._dagster = store, settings, dagster
 
     # --- sources -------------------------------------------------------------------------------------------
+
+    @property
+    def here(self) -> str:
+        """The name of this machine in results."""
+        return self._settings.machine
 
     def specs(self) -> list[SourceSpec]:
         """All sources that are crawled, built-in ones first."""
@@ -228,6 +234,15 @@ class CrawlerControl:
         if started["running_already"]:
             return first_look_out(started, "being read already")
         return first_look_out(started, "looked at again in its interval: there is nothing to read yet")
+
+    def set_interval(self, interval_s: int | None) -> None:
+        """Look at sources that have no interval of their own so often; None: as environment, file or default say.
+
+        :raises BadSetting: it cannot be, or the environment decides (ANAMNESIS_LOCK_ENV).
+        """
+        changes = {"crawl_interval_s": interval_s}
+        settings_after(self._store, changes)
+        store_settings(self._store, changes)
 
     def log_folders(self) -> list[LogFolderOut]:
         """Folders of this machine that may hold logs."""

@@ -39,6 +39,7 @@ MOST_SECONDS = 300.0
 """In which the body is to arrive."""
 _STRICT = ConfigDict(extra="forbid", strict=True)
 Model = TypeVar("Model", bound=BaseModel)
+UploadId = Annotated[str, Path(max_length=200, pattern=TEXT_PATTERN)]
 
 
 class UploadFields(BaseModel):
@@ -160,18 +161,23 @@ def list_uploads(
     skip: Annotated[int, Query(ge=0, le=1_000_000)] = 0,
 ) -> Response:
     """Uploads, newest first."""
-    found = _uploads(services).listed()
+    found = uploads_of(services).listed()
     following = skip + limit if len(found) > skip + limit else None
     return json_reply({"items": [_body(each) for each in found[skip : skip + limit]], "next_skip": following})
 
 
 @router.delete("/api/uploads/{upload_id}", status_code=204)
-def delete_upload(upload_id: Annotated[str, Path(max_length=200, pattern=TEXT_PATTERN)], services: Uses) -> Response:
+def delete_upload(upload_id: UploadId, services: Uses) -> Response:
     """Forget an upload for good, with everything made of it."""
-    settings = effective_settings(services.store)
-    if not _uploads(services).forget(upload_id, open_forgetter(settings, services.store)):
+    if not forget_upload(services, upload_id):
         raise HTTPException(404, "no upload has this id")
     return Response(status_code=204)
+
+
+def forget_upload(services: Services, upload_id: str) -> bool:
+    """Forget an upload for good, with everything made of it; False when there is none of that id."""
+    settings = effective_settings(services.store)
+    return uploads_of(services).forget(upload_id, open_forgetter(settings, services.store))
 
 
 @contextmanager
@@ -237,11 +243,12 @@ def _handed(fields: UploadFields, filename: str, data: bytes, *, media_type: str
 
 
 def _take(services: Services, handed: Handed) -> Response:
-    taken = _uploads(services).take(handed)
+    taken = uploads_of(services).take(handed)
     return json_reply(_body(taken), 200 if taken.duplicate else 201)
 
 
-def _uploads(services: Services) -> Uploads:
+def uploads_of(services: Services) -> Uploads:
+    """What takes uploads in, lists and forgets them."""
     return open_uploads(effective_settings(services.store), services.store, services.poster.embed)
 
 

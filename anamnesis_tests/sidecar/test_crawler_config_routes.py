@@ -97,3 +97,22 @@ def test_a_root_that_cannot_be_is_refused_and_changes_nothing(client: TestClient
     assert relative.status_code == 422
     assert "roots.0.root: should be absolute or beginning with ~" in relative.json()["detail"]
     assert client.get(url).json() == {"roots": []}
+
+
+def test_the_interval_is_stored_and_let_go(client: TestClient, services: TestServices) -> None:
+    address = "/api/crawler/config/interval"
+    assert client.get(address).json() == {"interval_s": 300, "origin": "default"}
+    assert client.put(address, json={"interval_s": 60}).json() == {"interval_s": 60, "origin": "stored"}
+    assert client.get("/api/crawler/status").json()["interval_s"] == 60
+    for wrong in (5, 86_401, "60", 60.5):
+        assert client.put(address, json={"interval_s": wrong}).status_code == 422
+    assert client.put(address, json={"interval_s": None}).json() == {"interval_s": 300, "origin": "default"}
+
+
+def test_an_interval_that_the_environment_decides_is_refused(
+    client: TestClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("ANAMNESIS_LOCK_ENV", "1")
+    monkeypatch.setenv("ANAMNESIS_CRAWL_INTERVAL_S", "120")
+    refused = client.put("/api/crawler/config/interval", json={"interval_s": 60})
+    assert (refused.status_code, refused.json()["errors"][0]["path"]) == (422, "interval_s")

@@ -3,11 +3,22 @@
 from fastapi import APIRouter
 from starlette.exceptions import HTTPException
 
-from anamnesis_pipeline.sidecar.pages import embedding, episode, episodes, events, login, logs, search, static, undo
+from anamnesis_pipeline.sidecar.pages import (
+    embedding,
+    episode,
+    episodes,
+    events,
+    login,
+    logs,
+    search,
+    sources,
+    static,
+    undo,
+)
 from anamnesis_pipeline.sidecar.pages.routing import page_router
 
 router = APIRouter(include_in_schema=False)
-for each in (static, login, search, episodes, episode, undo, logs, embedding, events):
+for each in (static, login, search, episodes, episode, undo, logs, embedding, events, sources):
     router.include_router(each.router)
 
 _rest = page_router()

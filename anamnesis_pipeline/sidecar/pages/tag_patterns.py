@@ -1,0 +1,59 @@
+"""The table of patterns that give documents further tags."""
+
+from typing import Annotated, Any
+
+from fastapi import Form
+from pydantic import ValidationError
+from starlette.responses import Response
+
+from anamnesis_pipeline.documents.trust import TagPattern
+from anamnesis_pipeline.errors import BadSetting
+from anamnesis_pipeline.sidecar.crawler_config_routes import TagPatternModel
+from anamnesis_pipeline.sidecar.pages.html import fragment
+from anamnesis_pipeline.sidecar.pages.routing import page_router
+from anamnesis_pipeline.sidecar.problems import field_errors
+from anamnesis_pipeline.sidecar.services import Uses
+from anamnesis_pipeline.steps.tag_patterns import put_patterns, stored_patterns
+from anamnesis_pipeline.store.base import Store
+
+PATH = "/dashboard/sources/tags"
+BLANK = {"match": "", "tag": "", "field": "filename", "regex": "", "case": ""}
+Text = Annotated[str, Form(max_length=2_000)]
+
+router = page_router()
+
+
+@router.post(PATH + "/add")
+def add(
+    services: Uses, match: Text = "", tag: Text = "", field: Text = "filename", regex: Text = "", case: Text = ""
+) -> Response:
+    """One more, as `PUT /api/crawler/config/doc-tag-patterns` checks it."""
+    typed = {"match": match, "tag": tag, "field": field, "regex": regex, "case": case}
+    values = {"match": match, "tag": tag.strip(), "field": field, "regex": bool(regex), "ignorecase": not case}
+    try:
+        pattern = TagPattern(**TagPatternModel.model_validate(values).model_dump())
+        put_patterns(services.store.settings, [*stored_patterns(services.store.settings), pattern])
+    except ValidationError as exc:
+        problems = {error["path"]: error["message"] for error in reversed(field_errors(exc.errors()))}
+        return fragment("sources_tags.html", **shown(services.store, typed, problems))
+    except BadSetting as exc:
+        return fragment("sources_tags.html", **shown(services.store, typed, {"match": str(exc)}))
+    toast = f"Documents read from now on get the tag {pattern.tag}."
+    return fragment("sources_tags.html", toast=toast, **shown(services.store))
+
+
+@router.post(PATH + "/remove")
+def remove(services: Uses, number: Annotated[int, Form(ge=0)], match: Text, tag: Text) -> Response:
+    """One less: the one of this place, if it is still the same."""
+    patterns = list(stored_patterns(services.store.settings))
+    if number >= len(patterns) or (patterns[number].match, patterns[number].tag) != (match, tag):
+        problem = {"": "Somebody else changed the patterns meanwhile; nothing was removed. This is how they are now."}
+        return fragment("sources_tags.html", **shown(services.store, problems=problem))
+    del patterns[number]
+    put_patterns(services.store.settings, patterns)
+    return fragment("sources_tags.html", toast="Removed; documents keep the tags they have.", **shown(services.store))
+
+
+def shown(store: Store, typed: dict[str, str] | None = None, problems: dict[str, str] | None = None) -> dict[str, Any]:
+    """The patterns, and the form for one more."""
+    return {"patterns": stored_patterns(store.settings), "tag_typed": typed or BLANK, "tag_problems": problems or {}}

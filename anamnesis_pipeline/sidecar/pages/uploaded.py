@@ -1,0 +1,36 @@
+"""The list of documents and web pages that were handed in; handing one in is done by the API itself (`sources.js`)."""
+
+from typing import Any
+
+from starlette.responses import Response
+
+from anamnesis_pipeline.sidecar.pages.html import fragment
+from anamnesis_pipeline.sidecar.pages.routing import page_router
+from anamnesis_pipeline.sidecar.services import Services, Uses
+from anamnesis_pipeline.sidecar.upload_routes import UploadId, forget_upload, uploads_of
+from anamnesis_pipeline.wiring import effective_settings
+
+PATH = "/dashboard/sources/uploads"
+SHOWN = 10
+
+router = page_router()
+
+
+@router.get(PATH)
+def list_uploads(services: Uses) -> Response:
+    """The newest ones."""
+    return fragment("sources_uploads.html", **shown(services))
+
+
+@router.post(PATH + "/{upload_id}/delete")
+def delete(upload_id: UploadId, services: Uses) -> Response:
+    """As `DELETE /api/uploads/{upload_id}`."""
+    toast = "Forgotten, with everything made of it." if forget_upload(services, upload_id) else "It was gone already."
+    return fragment("sources_uploads.html", toast=toast, **shown(services))
+
+
+def shown(services: Services) -> dict[str, Any]:
+    """The newest uploads, how many there are, and whether pages of the web may be fetched."""
+    found = uploads_of(services).listed()
+    may_fetch = not effective_settings(services.store).local_only
+    return {"uploads": found[:SHOWN], "uploads_all": len(found), "may_fetch": may_fetch}
