@@ -5,6 +5,7 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
+from enum import StrEnum
 from itertools import count
 
 from anamnesis_pipeline.embeddings.pieces import PieceCounter
@@ -73,6 +74,26 @@ class ContextAnswer:
     skipped: Counter[str] = field(default_factory=Counter)
 
 
+class LeftOut(StrEnum):
+    """Why a quote is not in a block."""
+
+    FLOOR = "floor"
+    """It does not tell enough."""
+    REPEATED = "repeated"
+    """Another quote of the block says the same."""
+    BUDGET = "budget"
+    """There was no room."""
+
+
+@dataclass(frozen=True, slots=True)
+class ContextPreview:
+    """What a session would be told that was shown nothing yet, and which quotes it would not be."""
+
+    projects: tuple[str, ...] = ()
+    block: Block = field(default_factory=Block)
+    left_out: tuple[tuple[LeftOut, Item], ...] = ()
+
+
 class ContextMaker:
     """Makes the context of sessions. Stateless; what sessions were shown is in the store."""
 
@@ -103,6 +124,25 @@ class ContextMaker:
         self._track(ids, now)
         return ContextAnswer(block.text, block.tokens, ids, projects, skipped)
 
+    def preview(self, asked: ContextRequest) -> ContextPreview:
+        """What `make` answers a session that was shown nothing yet. Counts as shown to nobody, and as found by none."""
+        projects, left = self.projects(asked), list[tuple[LeftOut, Item]]()
+        if asked.max_tokens < LEAST_TOKENS:
+            return ContextPreview(projects)
+        if asked.query:
+            hits, clear = self._hits(asked, projects)
+            unclear = [hit for hit in hits if hit not in clear]
+            parts = self._parts(hit.episode for hit in unclear)
+            left += [(LeftOut.FLOOR, _item(hit, parts)) for hit in unclear]
+            sections = [self._quotes(asked, clear)]
+        else:
+            sections = read_handoff(self._store, projects).sections()
+        told = self._unseen(sections, "", SessionMemory(), Counter())
+        kept = [item for section in told for item in section.items]
+        left += [(LeftOut.REPEATED, item) for section in sections for item in section.items if item not in kept]
+        block, out = fitted(told, asked.max_tokens, content_words(asked.query), self._pieces)
+        return ContextPreview(projects, block, (*left, *((LeftOut.BUDGET, item) for item in out)))
+
     def handoff(self, asked: ContextRequest) -> tuple[tuple[str, ...], Handoff, Block]:
         """The projects that a request is about, where they stand, and that as a block. Counts as shown to nobody."""
         projects = self.projects(asked)
@@ -123,20 +163,27 @@ class ContextMaker:
         self, asked: ContextRequest, projects: tuple[str, ...], memory: SessionMemory, skipped: Counter[str]
     ) -> list[Section]:
         """What answers a prompt well enough."""
+        hits, clear = self._hits(asked, projects)
+        skipped["floor"] += len(hits) - len(clear)
+        known = {shown.episode_id for shown in memory.shown}
+        new = [hit for hit in clear if not known & {hit.episode.episode_id, *hit.also}]
+        skipped["shown"] += len(clear) - len(new)
+        return [self._quotes(asked, new)]
+
+    def _hits(self, asked: ContextRequest, projects: tuple[str, ...]) -> tuple[list[Hit], list[Hit]]:
+        """What a search finds for a prompt, and what of it tells enough."""
         if not says_what_it_asks(asked.query) or (asked.project and not projects):
-            return []
+            return [], []
         query = SearchQuery(
             _cut(asked.query), CANDIDATES, where=Where(projects=projects), track=False, explain=True,
             profile=PROFILES["context"],
         )  # fmt: skip
         hits = [hit for hit in self._engine.search(query).hits if _is_of(hit.episode.project, projects)]
-        clear = telling(hits, is_stranger=bool(asked.cwd) and not projects)
-        skipped["floor"] += len(hits) - len(clear)
-        known = {shown.episode_id for shown in memory.shown}
-        new = [hit for hit in clear if not known & {hit.episode.episode_id, *hit.also}]
-        skipped["shown"] += len(clear) - len(new)
-        parts = self._parts(hit.episode for hit in new)
-        return [Section("", [_item(hit, parts) for hit in new], _quote_tokens(asked.max_tokens, len(new)))]
+        return hits, telling(hits, is_stranger=bool(asked.cwd) and not projects)
+
+    def _quotes(self, asked: ContextRequest, hits: Sequence[Hit]) -> Section:
+        parts = self._parts(hit.episode for hit in hits)
+        return Section("", [_item(hit, parts) for hit in hits], _quote_tokens(asked.max_tokens, len(hits)))
 
     def _unseen(
         self, sections: Sequence[Section], session_id: str, memory: SessionMemory, skipped: Counter[str]

@@ -4,6 +4,7 @@ from fastapi import APIRouter
 from starlette.exceptions import HTTPException
 
 from anamnesis_pipeline.sidecar.pages import (
+    context,
     embedding,
     episode,
     episodes,
@@ -18,7 +19,7 @@ from anamnesis_pipeline.sidecar.pages import (
 from anamnesis_pipeline.sidecar.pages.routing import page_router
 
 router = APIRouter(include_in_schema=False)
-for each in (static, login, search, episodes, episode, undo, logs, embedding, events, sources):
+for each in (static, login, search, episodes, episode, undo, logs, embedding, events, sources, context):
     router.include_router(each.router)
 
 _rest = page_router()
