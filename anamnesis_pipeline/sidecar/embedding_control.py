@@ -26,6 +26,8 @@ from anamnesis_pipeline.sidecar.embedding_schemas import (
 from anamnesis_pipeline.sidecar.rendering import utc_text
 from anamnesis_pipeline.sidecar.services import Backfills, ModelPool
 from anamnesis_pipeline.steps import reembed, spaces
+from anamnesis_pipeline.steps.api_pool import BREAKERS
+from anamnesis_pipeline.steps.llm_breaker import close_breakers
 from anamnesis_pipeline.steps.reembed_state import stopped_backfill
 from anamnesis_pipeline.store.base import Store
 from anamnesis_pipeline.wiring import (
@@ -75,6 +77,7 @@ class EmbeddingControl:
         :raises ServiceUnreachable: Dagster does not answer; nothing has changed.
         """
         settings = self._unless_locked({"model": model_id})
+        self._ask_services_again()
         files = _files(self._store, settings, model_id)
         started = reembed.use(self._store, files, wanted_precision(settings, files), self._launch())
         return self._started(started)
@@ -95,6 +98,7 @@ class EmbeddingControl:
         """
         space = spaces.known_space(self._store, key)
         settings = self._unless_locked({"model": space.model_id})
+        self._ask_services_again()
         if space.status != "active" and not spaces.is_of_model(space, _files(self._store, settings, space.model_id)):
             raise UnknownModel(f"the files of {space.model_id} are not those that made {key}; put the former ones back")
         precision = choose_precision(settings.precision, settings.device)
@@ -105,6 +109,7 @@ class EmbeddingControl:
 
         :raises SpaceConflict: one is under way already. Others as `use_model`.
         """
+        self._ask_services_again()
         active, settings = self._store.spaces.active(), effective_settings(self._store)
         if active is None:
             return self.use_model(model_id or settings.model)
@@ -142,6 +147,7 @@ class EmbeddingControl:
 
         :raises ServiceUnreachable: Dagster does not answer; it stays paused.
         """
+        self._ask_services_again()
         return self._reembed_body(reembed.resume(self._store, self._launch(), effective_settings(self._store).switch))
 
     def reembed_status(self) -> ReembedOut:
@@ -206,6 +212,10 @@ class EmbeddingControl:
         )
 
     # --- details -------------------------------------------------------------------------------------------
+
+    def _ask_services_again(self) -> None:
+        """Somebody wants work to be done now: a key may have been mended since."""
+        close_breakers(self._store.settings, of=BREAKERS)
 
     def _launch(self) -> reembed.Launch | None:
         dagster = self._dagster

@@ -40,6 +40,8 @@ from anamnesis_pipeline.summary_model import LlmBudget, LlmUse
 SAMPLE = "The meeting about the harbour crane was moved to Thursday, since the wind is too strong before."
 SAME_FROM = 0.99
 """Cosine of two answers to the same text from which on it is taken for the same model."""
+BREAKERS = "embeddings of "
+"""How the names of their breakers begin, beside those of LLMs."""
 AT_ONCE = 4
 TEXTS_PER_CALL = 64
 BYTES_PER_CALL = 100_000
@@ -75,7 +77,7 @@ class ApiPool:
         :param queue_max: calls that may wait; one more raises EmbeddingQueueFull.
         """
         self._store, self._space_key, self._model, self._api, self._terms = store, space_key, model, api, terms
-        self._mask, self._name = mask, f"embeddings of {model.service}"
+        self._mask, self._name = mask, f"{BREAKERS}{model.service}"
         self._breaker = Breaker(store.settings, self._name)
         self._waiting, self._queue_max = threading.BoundedSemaphore(queue_max), queue_max
         self._threads = ThreadPoolExecutor(AT_ONCE, thread_name_prefix="embedding-api")

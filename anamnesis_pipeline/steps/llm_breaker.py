@@ -45,13 +45,14 @@ def breakers(settings: SettingsRecords) -> list[BreakerState]:
     return [_read(name.removeprefix(PREFIX), value) for name, value in settings.all(PREFIX).items()]
 
 
-def close_breakers(settings: SettingsRecords, until: datetime | None = None) -> None:
+def close_breakers(settings: SettingsRecords, until: datetime | None = None, *, of: str = "") -> None:
     """Forget all failures: somebody changed something, or wants it tried now.
 
     :param until: those after this stay; None: all are forgotten.
+    :param of: how the names of those that it is about begin.
     """
     for state in breakers(settings):
-        if until is None or state.since <= until:
+        if state.backend.startswith(of) and (until is None or state.since <= until):
             settings.set(PREFIX + state.backend, None)
 
 

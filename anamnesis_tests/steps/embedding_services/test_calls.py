@@ -14,7 +14,9 @@ from anamnesis_pipeline.errors import (
     LlmUnavailable,
     RetryLater,
 )
+from anamnesis_pipeline.sidecar.embedding_control import EmbeddingControl
 from anamnesis_pipeline.steps import api_pool, embedding_api
+from anamnesis_pipeline.steps.llm_breaker import Breaker, breakers
 from anamnesis_pipeline.store.base import Store
 from anamnesis_tests.steps.embedding_server import EmbeddingServer
 from anamnesis_tests.steps.embedding_services.conftest import KEY, SMALL
@@ -144,6 +146,29 @@ def test_an_answer_without_end_is_given_up(
     with pytest.raises(LlmUnavailable, match="try again later"):
         pool.embed(["a question"], "query")
     assert time.monotonic() - began < 5
+
+
+def test_whoever_starts_work_by_hand_has_a_mended_service_asked_at_once(
+    opened: Callable[[str], EmbeddingPool], store: Store, server: EmbeddingServer
+) -> None:
+    pool = opened(SMALL)
+    (space,) = store.spaces.all()
+    store.spaces.activate(space.key)
+    Breaker(store.settings, "anthropic").was_refused("another matter")
+    for act in (
+        EmbeddingControl(store).resume,
+        lambda: EmbeddingControl(store).use_model(SMALL),
+        lambda: EmbeddingControl(store).use_space(space.key),
+        lambda: EmbeddingControl(store).start_reembed(None),
+    ):
+        server.script = [json_answer({"error": {"code": "invalid_api_key"}}, 401)]
+        with pytest.raises(LlmRefused):
+            pool.embed(["a question"], "query")
+        with pytest.raises(RetryLater, match="left alone"):
+            pool.embed(["a question"], "query")
+        act()
+        assert pool.embed(["a question"], "query").shape == (1, 1536)
+    assert [state.backend for state in breakers(store.settings)] == ["anthropic"]
 
 
 def test_a_service_that_is_away_is_left_alone_after_three_calls(
