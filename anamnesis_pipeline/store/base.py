@@ -25,10 +25,12 @@ from anamnesis_pipeline.model import (
     Variant,
     Where,
 )
+from anamnesis_pipeline.store.chat_base import ChatRecords
 from anamnesis_pipeline.store.consolidation_base import ConsolidationRecords
 from anamnesis_pipeline.store.context_base import ContextRecords
 from anamnesis_pipeline.store.copy_base import CopyRecords
 from anamnesis_pipeline.store.document_base import DocumentRecords
+from anamnesis_pipeline.store.episode_middles import EpisodeMiddles
 from anamnesis_pipeline.store.event_base import EventRecords
 from anamnesis_pipeline.store.exclusion_base import ExclusionRecords
 from anamnesis_pipeline.store.forget_base import ForgetRecords
@@ -324,6 +326,12 @@ class VectorIndex(Protocol):
         :param force: also when little is new, and from nothing rather than from the index that is there.
         """
 
+    def middles(self, space: str, variant: Variant, where: Where, after: int, limit: int) -> EpisodeMiddles:
+        """What up to `limit` episodes that pass the filter say on the whole, in the order in which they came, behind
+        number `after`, which begins with 0. Those without a vector in the space are left out, so that there may be
+        fewer although more follow.
+        """
+
     def recall(self, space: str, k: int = 10, samples: int = 100) -> float:
         """Share of the true k nearest (exact scan) that `nearest` finds without filter, over sampled stored vectors
         of every variant, in [0, 1]; 1.0 for a space without vectors.
@@ -361,6 +369,7 @@ class Store:
     consolidation: ConsolidationRecords
     queries: QueryRecords
     events: EventRecords
+    chat: ChatRecords
     overview: OverviewRecords
     copies: CopyRecords
     close: "Closer"

@@ -8,7 +8,7 @@ from pymongo import InsertOne, UpdateOne
 
 from anamnesis_pipeline.model import Episode, Passage
 from anamnesis_pipeline.store.episode_values import stored_hash
-from anamnesis_pipeline.store.mongo import consolidation_docs, pending, query_log
+from anamnesis_pipeline.store.mongo import chat, consolidation_docs, pending, query_log
 from anamnesis_pipeline.store.mongo.client import Tables
 from anamnesis_pipeline.store.mongo.collections import Document
 from anamnesis_pipeline.store.mongo.episode_docs import changed_facets, read_aliases
@@ -86,6 +86,7 @@ def remove_episodes(tables: Tables, episode_ids: Iterable[str]) -> None:
     tables["episodes"].delete({"_id": {"$in": ids}})
     consolidation_docs.release(tables, ids)
     query_log.forget_results_of(tables, ids)
+    chat.forget_messages_of(tables, ids)
 
 
 def _wishes(tables: Tables, written: Sequence[Written], held: Mapping[str, Document]) -> Iterator[Wish]:

@@ -8,6 +8,7 @@ import pymongo
 
 from anamnesis_pipeline.errors import StoreBusy
 from anamnesis_pipeline.store.base import Store
+from anamnesis_pipeline.store.mongo.chat import MongoChat
 from anamnesis_pipeline.store.mongo.client import Database
 from anamnesis_pipeline.store.mongo.consolidation import MongoConsolidation
 from anamnesis_pipeline.store.mongo.context import MongoContext
@@ -79,6 +80,7 @@ def _store(held: Database, text: MongoTextIndex, vectors: MongoVectors) -> Store
         consolidation=MongoConsolidation(held),
         queries=MongoQueries(held),
         events=MongoEvents(held),
+        chat=MongoChat(held),
         overview=MongoOverview(held),
         copies=MongoCopy(held, spaces, vectors.indexes),
         close=held.close,

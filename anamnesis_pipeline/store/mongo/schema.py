@@ -142,6 +142,9 @@ COLLECTIONS: dict[str, Sequence[Index]] = {
     "query_log": [_key("number"), _by("asked_at")],
     "query_results": [_key("episode_id", "number"), _by("number")],
     "events": [_key("number"), _by("kind", "number"), _by("episode_id", "number")],
+    # conversations
+    "chat_sessions": [_key("session_id"), _by("updated_at", "session_id")],
+    "chat_messages": [_key("message_id"), _key("session_id", "number"), _by("episode_id"), _by("feedback", "at")],
     # this backend's own
     "store_secret": [],
     "counters": [],

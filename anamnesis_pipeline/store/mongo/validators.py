@@ -108,6 +108,11 @@ _SHAPES: dict[str, Shape] = {
     "query_log": {"text": "asked_at query asked", "number": "number found", "text_or_none": "used_at"},
     "query_results": {"text": "episode_id", "number": "number"},
     "events": {"text": "at kind episode_id project", "number": "number process episodes"},
+    # conversations
+    "chat_sessions": {"text": "session_id title backend model project created_at updated_at name_history"},
+    "chat_messages": {
+        "text": "message_id session_id role text at episode_id details", "number": "number feedback",
+    },
     # this backend's own
     "store_secret": {"data": "secret"},
     "counters": {"text": "_id", "number": "next", "date": "at?"},

@@ -3,6 +3,7 @@
 from pathlib import Path
 
 from anamnesis_pipeline.store.base import Store
+from anamnesis_pipeline.store.sqlite.chat_rows import SqliteChat
 from anamnesis_pipeline.store.sqlite.connection import Database
 from anamnesis_pipeline.store.sqlite.consolidation import SqliteConsolidation
 from anamnesis_pipeline.store.sqlite.context_rows import SqliteContext
@@ -53,6 +54,7 @@ def open_sqlite(path: Path, index_dir: Path) -> Store:
         consolidation=SqliteConsolidation(database),
         queries=SqliteQueries(database),
         events=SqliteEvents(database),
+        chat=SqliteChat(database),
         overview=SqliteOverview(database),
         copies=SqliteCopy(database),
         close=database.close,

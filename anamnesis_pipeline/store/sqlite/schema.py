@@ -6,6 +6,7 @@
 import sqlite3
 from datetime import UTC, datetime
 
+from anamnesis_pipeline.chat_model import FORGOTTEN
 from anamnesis_pipeline.errors import StoreCorrupt
 from anamnesis_pipeline.model import RESERVED_SOURCES
 from anamnesis_pipeline.store.index_terms import EXACT_TOKENIZER, STEM_TOKENIZER
@@ -313,6 +314,29 @@ M006_EVENTS = (
     "CREATE INDEX events_by_episode ON events (episode_id, number)",
 )
 
+M007_CHAT = (
+    """CREATE TABLE chat_sessions (
+        session_id TEXT PRIMARY KEY, title TEXT NOT NULL, backend TEXT NOT NULL, model TEXT NOT NULL,
+        project TEXT NOT NULL, created_at TEXT NOT NULL, updated_at TEXT NOT NULL, name_history TEXT NOT NULL
+    ) WITHOUT ROWID""",
+    "CREATE INDEX chat_sessions_by_use ON chat_sessions (updated_at, session_id)",
+    # details: what answered, what it saw, what it cost, as JSON
+    """CREATE TABLE chat_messages (
+        message_id TEXT PRIMARY KEY, session_id TEXT NOT NULL, number INTEGER NOT NULL, role TEXT NOT NULL,
+        text TEXT NOT NULL, at TEXT NOT NULL, episode_id TEXT NOT NULL, feedback INTEGER NOT NULL, details TEXT NOT NULL
+    )""",
+    "CREATE UNIQUE INDEX chat_messages_in_order ON chat_messages (session_id, number)",
+    "CREATE INDEX chat_messages_by_episode ON chat_messages (episode_id)",
+    "CREATE INDEX chat_messages_rated ON chat_messages (feedback, at) WHERE feedback <> 0",
+    # whatever removes an episode, its text is in no conversation any more, nor in a title that came from it
+    f"""CREATE TRIGGER episodes_removed_from_chat AFTER DELETE ON episodes BEGIN
+        UPDATE chat_sessions SET title = '{FORGOTTEN}', name_history = '[]' WHERE session_id IN (
+            SELECT session_id FROM chat_messages WHERE episode_id = old.episode_id AND number = 1);
+        UPDATE chat_messages SET text = '{FORGOTTEN}', details = json_set(details, '$.citations', json('[]'))
+            WHERE episode_id = old.episode_id;
+    END""",
+)
+
 MIGRATIONS: tuple[tuple[str, tuple[str, ...]], ...] = (
     ("m001_ingest", M001_INGEST),
     ("m002_episodes", M002_EPISODES),
@@ -320,6 +344,7 @@ MIGRATIONS: tuple[tuple[str, tuple[str, ...]], ...] = (
     ("m004_consolidation", M004_CONSOLIDATION),
     ("m005_queries", M005_QUERIES),
     ("m006_events", M006_EVENTS),
+    ("m007_chat", M007_CHAT),
 )
 
 

@@ -1,0 +1,69 @@
+"""Conversations with a model that remembers, as they are stored."""
+
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Literal
+
+Role = Literal["user", "assistant"]
+TITLE_CHARS = 60
+"""So much of the first message is the title, until somebody gives another one."""
+FORGOTTEN = "(forgotten)"
+"""Stands for a message, or a title, whose episode was forgotten."""
+
+
+@dataclass(frozen=True, slots=True)
+class EarlierName:
+    """A title that a session had until then."""
+
+    title: str
+    until: datetime
+
+
+@dataclass(frozen=True, slots=True)
+class ChatSession:
+    """A conversation without its messages. `backend` and `model` answer it; empty `project`: of none."""
+
+    session_id: str
+    title: str
+    backend: str
+    model: str
+    project: str
+    created_at: datetime
+    updated_at: datetime
+    messages: int = 0
+    name_history: tuple[EarlierName, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Citation:
+    """An episode that was put before the model. `score`: as the search gave it, in [0, 1]."""
+
+    episode_id: str
+    summary: str
+    project: str
+    timestamp: datetime
+    score: float
+
+
+@dataclass(frozen=True, slots=True)
+class ChatMessage:
+    """One message, masked. Of answers: what answered, what it saw, what it cost. `stopped`: somebody ended it;
+    `problem`: why it is not whole; `episode_id`: of its round trip; `feedback`: 1, -1, or 0 for none.
+    """
+
+    message_id: str
+    session_id: str
+    role: Role
+    text: str
+    at: datetime
+    citations: tuple[Citation, ...] = ()
+    backend: str = ""
+    model: str = ""
+    seconds: float = 0.0
+    input_tokens: int = 0
+    output_tokens: int = 0
+    dollars: float = 0.0
+    stopped: bool = False
+    problem: str = ""
+    episode_id: str = ""
+    feedback: int = 0

@@ -1,0 +1,130 @@
+"""The contract of what a store keeps of conversations, and how their fields become rows."""
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from datetime import datetime
+from typing import Any, Protocol
+
+from anamnesis_pipeline.chat_model import ChatMessage, ChatSession, Citation, EarlierName
+from anamnesis_pipeline.store.values import clean, instant, moment
+
+SESSION_FIELDS = ("session_id", "title", "backend", "model", "project", "created_at", "updated_at", "name_history")
+MESSAGE_FIELDS = ("message_id", "session_id", "number", "role", "text", "at", "episode_id", "feedback", "details")
+_DETAILS = (
+    "backend", "model", "seconds", "input_tokens", "output_tokens", "dollars", "stopped", "problem",
+)  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class SessionPage:
+    """Sessions, the one that was used last first; `next_cursor` is opaque, None at the end."""
+
+    items: list[ChatSession]
+    next_cursor: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class FeedbackCounts:
+    """Answers that were found good, and bad."""
+
+    up: int
+    down: int
+
+
+class ChatRecords(Protocol):
+    """Sessions and their messages. What an episode is made of goes from its messages with the episode, whatever removes
+    it: their text, and the title that was taken from the first one.
+    """
+
+    def put_session(self, session: ChatSession) -> None:
+        """Write a new session, or backend, model, project and `updated_at` of one that is there."""
+
+    def session(self, session_id: str) -> ChatSession | None:
+        """One session; None: there is none."""
+
+    def sessions(self, limit: int, cursor: str | None = None, words: str = "") -> SessionPage:
+        """The sessions whose title holds `words`, in any case.
+
+        :raises InvalidEpisode: the cursor is not one of ours.
+        """
+
+    def rename(self, session_id: str, title: str, when: datetime) -> bool:
+        """Give another title, and keep the former one; False: there is no such session."""
+
+    def delete(self, session_id: str) -> bool:
+        """Remove a session with its messages; False: there was none."""
+
+    def add(self, message: ChatMessage) -> None:
+        """Append a message to its session, or write it anew under its id, where the session is there still."""
+
+    def messages(self, session_id: str) -> list[ChatMessage]:
+        """All of a session, in their order."""
+
+    def message(self, message_id: str) -> ChatMessage | None:
+        """One message; None: there is none."""
+
+    def rate(self, message_id: str, value: int) -> bool:
+        """Keep what somebody thinks of an answer (1, -1; 0: nothing any more); False: there is no such answer."""
+
+    def feedback(self) -> FeedbackCounts:
+        """Of all sessions."""
+
+    def rated(self, limit: int) -> list[ChatMessage]:
+        """Answers with feedback, the newest first."""
+
+
+def session_row(session: ChatSession) -> dict[str, Any]:
+    """The fields of a session as both stores keep them."""
+    history = [{"title": clean(name.title), "until": instant(name.until)} for name in session.name_history]
+    return {
+        "session_id": session.session_id, "title": clean(session.title), "backend": session.backend,
+        "model": session.model, "project": clean(session.project), "created_at": instant(session.created_at),
+        "updated_at": instant(session.updated_at), "name_history": json.dumps(history, ensure_ascii=False),
+    }  # fmt: skip
+
+
+def session_of(row: Mapping[str, Any], messages: int) -> ChatSession:
+    """The inverse of `session_row`."""
+    history = tuple(EarlierName(each["title"], moment(each["until"])) for each in json.loads(row["name_history"]))
+    return ChatSession(
+        row["session_id"], row["title"], row["backend"], row["model"], row["project"], moment(row["created_at"]),
+        moment(row["updated_at"]), messages, history,
+    )  # fmt: skip
+
+
+def message_row(message: ChatMessage) -> dict[str, Any]:
+    """The fields of a message as both stores keep them, without its `number`."""
+    cited = [{**asdict(each), "timestamp": instant(each.timestamp)} for each in message.citations]
+    details = {name: getattr(message, name) for name in _DETAILS} | {"citations": cited}
+    return {
+        "message_id": message.message_id, "session_id": message.session_id, "role": message.role,
+        "text": clean(message.text), "at": instant(message.at), "episode_id": message.episode_id,
+        "feedback": message.feedback, "details": json.dumps(details, ensure_ascii=False, sort_keys=True),
+    }  # fmt: skip
+
+
+def message_of(row: Mapping[str, Any]) -> ChatMessage:
+    """The inverse of `message_row`."""
+    details = json.loads(row["details"])
+    cited = tuple(Citation(**{**each, "timestamp": moment(each["timestamp"])}) for each in details.pop("citations"))
+    return ChatMessage(
+        row["message_id"], row["session_id"], row["role"], row["text"], moment(row["at"]), cited,
+        episode_id=row["episode_id"], feedback=row["feedback"], **details,
+    )  # fmt: skip
+
+
+def renamed(row: Mapping[str, Any], title: str, when: datetime) -> dict[str, Any]:
+    """What changes of a session's row that gets another title."""
+    if row["title"] == clean(title):
+        return {}
+    history = [*json.loads(row["name_history"]), {"title": row["title"], "until": instant(when)}]
+    return {"title": clean(title), "name_history": json.dumps(history, ensure_ascii=False)}
+
+
+def cut(rows: Sequence[Mapping[str, Any]], limit: int) -> tuple[Sequence[Mapping[str, Any]], tuple[str, str] | None]:
+    """The rows of a page of which one more was asked for, and (updated_at, session_id) where the next one begins."""
+    if len(rows) <= limit:
+        return rows, None
+    last = rows[limit - 1]
+    return rows[:limit], (last["updated_at"], last["session_id"])

@@ -1,0 +1,158 @@
+"""Conversations in MongoDB."""
+
+import json
+import re
+from collections.abc import Iterable, Sequence
+from datetime import datetime
+
+from anamnesis_pipeline.chat_model import FORGOTTEN, ChatMessage, ChatSession
+from anamnesis_pipeline.store.chat_base import (
+    MESSAGE_FIELDS,
+    SESSION_FIELDS,
+    FeedbackCounts,
+    SessionPage,
+    cut,
+    message_of,
+    message_row,
+    renamed,
+    session_of,
+    session_row,
+)
+from anamnesis_pipeline.store.mongo.client import Database, Tables
+from anamnesis_pipeline.store.mongo.collections import Document, Filter
+from anamnesis_pipeline.store.paging import cursor_at, read_cursor
+from anamnesis_pipeline.store.values import instant, moment
+
+SESSIONS, MESSAGES = "chat_sessions", "chat_messages"
+_CHANGE = ("backend", "model", "project", "updated_at")
+
+
+class MongoChat:
+    """See `ChatRecords`."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+    def put_session(self, session: ChatSession) -> None:
+        """See `ChatRecords.put_session`."""
+        row = session_row(session)
+        change = {name: row.pop(name) for name in _CHANGE}
+        del row["session_id"]
+        key = {"session_id": session.session_id}
+        self._database.write(lambda tables: tables[SESSIONS].upsert(key, {"$set": change, "$setOnInsert": row}))
+
+    def session(self, session_id: str) -> ChatSession | None:
+        """See `ChatRecords.session`."""
+        found = self._sessions({"session_id": session_id}, 1)
+        return session_of(found[0], found[0]["messages"]) if found else None
+
+    def sessions(self, limit: int, cursor: str | None = None, words: str = "") -> SessionPage:
+        """See `ChatRecords.sessions`."""
+        terms: list[Filter] = [{"title": {"$regex": re.escape(words), "$options": "i"}}] if words else []
+        if cursor is not None:
+            when, name = read_cursor(cursor)
+            at = instant(when)
+            terms.append({"$or": [{"updated_at": {"$lt": at}}, {"updated_at": at, "session_id": {"$lt": name}}]})
+        rows, last = cut(self._sessions({"$and": terms} if terms else {}, limit + 1), limit)
+        items = [session_of(row, row["messages"]) for row in rows]
+        return SessionPage(items, cursor_at(moment(last[0]), last[1]) if last else None)
+
+    def rename(self, session_id: str, title: str, when: datetime) -> bool:
+        """See `ChatRecords.rename`."""
+        key = {"session_id": session_id}
+
+        def work(tables: Tables) -> bool:
+            row = tables[SESSIONS].one(key, ("title", "name_history"))
+            if row is not None and (change := renamed(row, title, when)):
+                tables[SESSIONS].update(key, {"$set": change})
+            return row is not None
+
+        return self._database.write(work)
+
+    def delete(self, session_id: str) -> bool:
+        """See `ChatRecords.delete`."""
+
+        def work(tables: Tables) -> bool:
+            tables[MESSAGES].delete({"session_id": session_id})
+            return tables[SESSIONS].delete({"session_id": session_id}) > 0
+
+        return self._database.write(work)
+
+    def add(self, message: ChatMessage) -> None:
+        """See `ChatRecords.add`."""
+        row = message_row(message)
+        key, of_session = {"message_id": row.pop("message_id")}, {"session_id": message.session_id}
+
+        def work(tables: Tables) -> None:
+            if not tables[SESSIONS].has(of_session):
+                return
+            last = tables[MESSAGES].one(of_session, ("number",), order=[("number", -1)])
+            first = {"number": (last["number"] if last else 0) + 1}
+            tables[MESSAGES].upsert(key, {"$set": row, "$setOnInsert": first})
+
+        self._database.write(work)
+
+    def messages(self, session_id: str) -> list[ChatMessage]:
+        """See `ChatRecords.messages`."""
+        return self._messages({"session_id": session_id}, [("number", 1)])
+
+    def message(self, message_id: str) -> ChatMessage | None:
+        """See `ChatRecords.message`."""
+        found = self._messages({"message_id": message_id})
+        return found[0] if found else None
+
+    def rate(self, message_id: str, value: int) -> bool:
+        """See `ChatRecords.rate`."""
+        key = {"message_id": message_id, "role": "assistant"}
+
+        def work(tables: Tables) -> bool:
+            tables[MESSAGES].update(key, {"$set": {"feedback": value}})
+            return tables[MESSAGES].has(key)
+
+        return self._database.write(work)
+
+    def feedback(self) -> FeedbackCounts:
+        """See `ChatRecords.feedback`."""
+
+        def work(tables: Tables) -> FeedbackCounts:
+            return FeedbackCounts(*(tables[MESSAGES].count({"feedback": value}) for value in (1, -1)))
+
+        return self._database.read(work)
+
+    def rated(self, limit: int) -> list[ChatMessage]:
+        """See `ChatRecords.rated`."""
+        return self._messages({"feedback": {"$in": [1, -1]}}, [("at", -1), ("message_id", -1)], limit)
+
+    def _sessions(self, where: Filter, limit: int) -> list[Document]:
+        def work(tables: Tables) -> list[Document]:
+            order = [("updated_at", -1), ("session_id", -1)]
+            found = tables[SESSIONS].find(where, SESSION_FIELDS, order=order, limit=limit)
+            return [{**each, "messages": tables[MESSAGES].count({"session_id": each["session_id"]})} for each in found]
+
+        return self._database.snapshot(work)
+
+    def _messages(
+        self, where: Filter, order: Sequence[tuple[str, int]] = (), limit: int | None = None
+    ) -> list[ChatMessage]:
+        found = self._database.read(
+            lambda tables: tables[MESSAGES].find(where, MESSAGE_FIELDS, order=list(order), limit=limit)
+        )
+        return [message_of(row) for row in found]
+
+
+def forget_messages_of(tables: Tables, episode_ids: Iterable[str]) -> None:
+    """Take out of conversations what these episodes were made of, with the titles that came from it."""
+    of_these = {"episode_id": {"$in": sorted(episode_ids)}}
+    found = tables[MESSAGES].find(of_these, ("message_id", "session_id", "number", "details"))
+    titled = sorted({each["session_id"] for each in found if each["number"] == 1})
+    if titled:
+        gone = {"title": FORGOTTEN, "name_history": "[]"}
+        tables[SESSIONS].update({"session_id": {"$in": titled}}, {"$set": gone})
+    for each in found:
+        change = {"text": FORGOTTEN, "details": without_citations(each["details"])}
+        tables[MESSAGES].update({"message_id": each["message_id"]}, {"$set": change})
+
+
+def without_citations(details: str) -> str:
+    """A message's details without what quotes other texts."""
+    return json.dumps(json.loads(details) | {"citations": []}, ensure_ascii=False, sort_keys=True)

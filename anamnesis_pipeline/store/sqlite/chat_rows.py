@@ -1,0 +1,149 @@
+"""Conversations in SQLite."""
+
+# ruff: noqa: S608
+# only names of ours enter the SQL
+
+import sqlite3
+from collections.abc import Iterable
+from datetime import datetime
+from typing import Any
+
+from anamnesis_pipeline.chat_model import ChatMessage, ChatSession
+from anamnesis_pipeline.store.chat_base import (
+    MESSAGE_FIELDS,
+    SESSION_FIELDS,
+    FeedbackCounts,
+    SessionPage,
+    cut,
+    message_of,
+    message_row,
+    renamed,
+    session_of,
+    session_row,
+)
+from anamnesis_pipeline.store.paging import cursor_at, read_cursor
+from anamnesis_pipeline.store.sqlite.connection import Database
+from anamnesis_pipeline.store.values import instant, moment
+
+_SESSION = ", ".join(SESSION_FIELDS)
+_MESSAGE = ", ".join(MESSAGE_FIELDS)
+_COUNT = "(SELECT count(*) FROM chat_messages m WHERE m.session_id = s.session_id) AS messages"
+
+
+class SqliteChat:
+    """See `ChatRecords`."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+    def put_session(self, session: ChatSession) -> None:
+        """See `ChatRecords.put_session`."""
+        row = session_row(session)
+        with self._database.write() as connection:
+            connection.execute(
+                f"""INSERT INTO chat_sessions ({_SESSION}) VALUES ({", ".join(f":{name}" for name in SESSION_FIELDS)})
+                    ON CONFLICT (session_id) DO UPDATE SET backend = excluded.backend, model = excluded.model,
+                        project = excluded.project, updated_at = excluded.updated_at""",
+                row,
+            )
+
+    def session(self, session_id: str) -> ChatSession | None:
+        """See `ChatRecords.session`."""
+        found = self._sessions("session_id = ?", (session_id,), 1)
+        return session_of(found[0], found[0]["messages"]) if found else None
+
+    def sessions(self, limit: int, cursor: str | None = None, words: str = "") -> SessionPage:
+        """See `ChatRecords.sessions`."""
+        terms, values = ["instr(lower(title), lower(?)) > 0"], [words]
+        if cursor is not None:
+            when, name = read_cursor(cursor)
+            terms.append("(updated_at, session_id) < (?, ?)")
+            values += [instant(when), name]
+        rows, last = cut(self._sessions(" AND ".join(terms), values, limit + 1), limit)
+        items = [session_of(row, row["messages"]) for row in rows]
+        return SessionPage(items, cursor_at(moment(last[0]), last[1]) if last else None)
+
+    def rename(self, session_id: str, title: str, when: datetime) -> bool:
+        """See `ChatRecords.rename`."""
+        with self._database.write() as connection:
+            rows = _rows(
+                connection.execute("SELECT title, name_history FROM chat_sessions WHERE session_id = ?", (session_id,))
+            )
+            for row in rows:
+                change = renamed(row, title, when) or row
+                connection.execute(
+                    "UPDATE chat_sessions SET title = ?, name_history = ? WHERE session_id = ?",
+                    (change["title"], change["name_history"], session_id),
+                )
+        return bool(rows)
+
+    def delete(self, session_id: str) -> bool:
+        """See `ChatRecords.delete`."""
+        with self._database.write() as connection:
+            connection.execute("DELETE FROM chat_messages WHERE session_id = ?", (session_id,))
+            found = connection.execute("DELETE FROM chat_sessions WHERE session_id = ?", (session_id,))
+            return found.rowcount > 0
+
+    def add(self, message: ChatMessage) -> None:
+        """See `ChatRecords.add`."""
+        row = message_row(message)
+        with self._database.write() as connection:
+            known = connection.execute(
+                "SELECT number FROM chat_messages WHERE message_id = ?", (message.message_id,)
+            ).fetchone()
+            (last,) = connection.execute(
+                "SELECT coalesce(max(number), 0) FROM chat_messages WHERE session_id = ?", (message.session_id,)
+            ).fetchone()
+            connection.execute(
+                f"""INSERT OR REPLACE INTO chat_messages ({_MESSAGE})
+                    SELECT {", ".join(f":{name}" for name in MESSAGE_FIELDS)}
+                    WHERE EXISTS (SELECT 1 FROM chat_sessions WHERE session_id = :session_id)""",
+                {**row, "number": known[0] if known else last + 1},
+            )
+
+    def messages(self, session_id: str) -> list[ChatMessage]:
+        """See `ChatRecords.messages`."""
+        return self._messages("session_id = ? ORDER BY number", (session_id,))
+
+    def message(self, message_id: str) -> ChatMessage | None:
+        """See `ChatRecords.message`."""
+        found = self._messages("message_id = ?", (message_id,))
+        return found[0] if found else None
+
+    def rate(self, message_id: str, value: int) -> bool:
+        """See `ChatRecords.rate`."""
+        with self._database.write() as connection:
+            found = connection.execute(
+                "UPDATE chat_messages SET feedback = ? WHERE message_id = ? AND role = 'assistant'",
+                (value, message_id),
+            )
+            return found.rowcount > 0
+
+    def feedback(self) -> FeedbackCounts:
+        """See `ChatRecords.feedback`."""
+        with self._database.read() as connection:
+            row = connection.execute(
+                "SELECT count(*) FILTER (WHERE feedback > 0), count(*) FILTER (WHERE feedback < 0) FROM chat_messages "
+                "WHERE feedback <> 0"
+            ).fetchone()
+        return FeedbackCounts(*row)
+
+    def rated(self, limit: int) -> list[ChatMessage]:
+        """See `ChatRecords.rated`."""
+        return self._messages("feedback <> 0 ORDER BY at DESC, message_id DESC LIMIT ?", (limit,))
+
+    def _sessions(self, where: str, values: Iterable[Any], limit: int) -> list[dict[str, Any]]:
+        query = f"""SELECT {_SESSION}, {_COUNT} FROM chat_sessions s WHERE {where}
+            ORDER BY updated_at DESC, session_id DESC LIMIT ?"""
+        with self._database.read() as connection:
+            return _rows(connection.execute(query, (*values, limit)))
+
+    def _messages(self, where: str, values: Iterable[Any]) -> list[ChatMessage]:
+        with self._database.read() as connection:
+            found = connection.execute(f"SELECT {_MESSAGE} FROM chat_messages WHERE {where}", tuple(values))
+            return [message_of(row) for row in _rows(found)]
+
+
+def _rows(found: sqlite3.Cursor) -> list[dict[str, Any]]:
+    names = [column[0] for column in found.description]
+    return [dict(zip(names, row, strict=True)) for row in found]
