@@ -4,6 +4,7 @@ from fastapi import APIRouter
 from starlette.exceptions import HTTPException
 
 from anamnesis_pipeline.sidecar.pages import (
+    chat,
     context,
     embedding,
     episode,
@@ -19,7 +20,7 @@ from anamnesis_pipeline.sidecar.pages import (
 from anamnesis_pipeline.sidecar.pages.routing import page_router
 
 router = APIRouter(include_in_schema=False)
-for each in (static, login, search, episodes, episode, undo, logs, embedding, events, sources, context):
+for each in (static, login, search, episodes, episode, undo, logs, embedding, events, sources, context, chat):
     router.include_router(each.router)
 
 _rest = page_router()

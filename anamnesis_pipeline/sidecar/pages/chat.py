@@ -1,0 +1,129 @@
+"""The chat: conversations by title, one of them, and what is done to it. Answers are streamed by `chat.js`."""
+
+from datetime import UTC, datetime
+from typing import Annotated, Any, Literal
+
+from fastapi import Form, Query
+from starlette.exceptions import HTTPException
+from starlette.requests import Request
+from starlette.responses import Response
+
+from anamnesis_pipeline.chat_model import ChatMessage, ChatSession
+from anamnesis_pipeline.sidecar.pages.asking import names_offered
+from anamnesis_pipeline.sidecar.pages.chat_view import SUMMARY_CHARS, UNANSWERED, latest, turn_of, turns_of
+from anamnesis_pipeline.sidecar.pages.html import HEADERS, fragment, page
+from anamnesis_pipeline.sidecar.pages.routing import page_router
+from anamnesis_pipeline.sidecar.services import Services, Uses
+
+PATH = "/chat"
+SESSIONS_SHOWN = 25
+TITLE_CHARS = 200
+MOST_FILES = 5
+
+router = page_router()
+
+Words = Annotated[str, Query(max_length=200)]
+SessionId = Annotated[str, Query(max_length=200)]
+
+
+@router.get(PATH)
+def new_page(request: Request, services: Uses, q: Words = "", deleted: bool = False) -> Response:
+    """A conversation that has not begun, and those that have."""
+    return page(
+        request, "chat.html", "Chat", **_head(None, deleted=deleted), **_sessions(services, q), **_turns([]),
+        projects=names_offered(services.store)["projects"], most_files=MOST_FILES,
+    )  # fmt: skip
+
+
+@router.get(PATH + "/parts/sessions")
+def session_list(services: Uses, q: Words = "", open: SessionId = "", cursor: str | None = None) -> Response:
+    """The conversations whose title holds `q`; the one that is `open` is marked."""
+    return fragment("chat_sessions.html", **_sessions(services, q, open, cursor))
+
+
+@router.get(PATH + "/{session_id}")
+def session_page(session_id: str, request: Request, services: Uses, q: Words = "") -> Response:
+    """One conversation, its latest messages first to be seen."""
+    session = _session(services, session_id)
+    return page(
+        request, "chat.html", session.title, **_head(session), **_sessions(services, q, session_id),
+        **_turns(services.store.chat.messages(session_id)), projects=[], most_files=MOST_FILES,
+    )  # fmt: skip
+
+
+@router.get(PATH + "/{session_id}/head")
+def head(session_id: str, services: Uses) -> Response:
+    """Title and actions of one that has just begun."""
+    return fragment("chat_head.html", **_head(_session(services, session_id)))
+
+
+@router.get(PATH + "/{session_id}/earlier")
+def earlier(session_id: str, services: Uses, before: SessionId) -> Response:
+    """The messages before one."""
+    session = _session(services, session_id)
+    return fragment("chat_turns.html", session=session, **_turns(services.store.chat.messages(session_id), before))
+
+
+@router.get(PATH + "/messages/{message_id}")
+def message(message_id: str, services: Uses) -> Response:
+    """One message, which was just written."""
+    return fragment("chat_turn.html", turn=turn_of(_message(services, message_id), is_last=True), most=SUMMARY_CHARS)
+
+
+@router.post(PATH + "/{session_id}/title")
+def rename(session_id: str, services: Uses, title: Annotated[str, Form(max_length=TITLE_CHARS)]) -> Response:
+    """Give another title; the former ones are kept."""
+    name = " ".join(title.split())
+    if not name:
+        raise HTTPException(422, "Write a title first.")
+    services.store.chat.rename(session_id, name, datetime.now(UTC))
+    return fragment("chat_head.html", toast="Renamed.", **_head(_session(services, session_id)))
+
+
+@router.post(PATH + "/{session_id}/delete")
+def delete(session_id: str, services: Uses) -> Response:
+    """Remove the conversation, and go to an empty one."""
+    services.store.chat.delete(session_id)
+    return Response(headers={**HEADERS, "HX-Redirect": PATH + "?deleted=true"})
+
+
+@router.post(PATH + "/messages/{message_id}/feedback")
+def rate(message_id: str, services: Uses, value: Annotated[Literal["1", "-1", "0"], Form()]) -> Response:
+    """Keep what somebody thinks of an answer."""
+    services.store.chat.rate(message_id, int(value))
+    told = {"1": "Kept: a good answer.", "-1": "Kept: a bad answer.", "0": "Your rating is taken back."}
+    return fragment("chat_feedback.html", toast=told[value], turn=turn_of(_message(services, message_id)))
+
+
+def _session(services: Services, session_id: str) -> ChatSession:
+    session = services.store.chat.session(session_id)
+    if session is None:
+        raise HTTPException(404, "There is no such conversation; it may have been deleted.")
+    return session
+
+
+def _message(services: Services, message_id: str) -> ChatMessage:
+    found = services.store.chat.message(message_id)
+    if found is None:
+        raise HTTPException(404, "There is no such message; its conversation may have been deleted.")
+    return found
+
+
+def _head(session: ChatSession | None, *, deleted: bool = False) -> dict[str, Any]:
+    return {"session": session, "deleted": deleted, "title_chars": TITLE_CHARS}
+
+
+def _sessions(services: Services, words: str, open_id: str = "", cursor: str | None = None) -> dict[str, Any]:
+    shown = services.store.chat.sessions(SESSIONS_SHOWN, cursor or None, words.strip())
+    return {
+        "sessions": shown.items, "next_cursor": shown.next_cursor, "cursor": cursor, "q": words, "open_id": open_id,
+    }  # fmt: skip
+
+
+def _turns(messages: list[ChatMessage], before: str = "") -> dict[str, Any]:
+    shown, earlier_ones = latest(messages, before)
+    is_unanswered = bool(shown) and not before and shown[-1].role == "user"
+    return {
+        "turns": turns_of(shown), "earlier": earlier_ones, "unanswered": UNANSWERED if is_unanswered else "",
+        "most": SUMMARY_CHARS,
+    }  # fmt: skip

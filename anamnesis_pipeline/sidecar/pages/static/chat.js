@@ -1,0 +1,358 @@
+// One conversation: sends what is written, shows what comes back as it comes, and stops it when asked to.
+"use strict";
+
+const LARGEST_FILE = 200 * 1024; // as the server cuts what is attached
+const MOST_FILES = 5;
+const NEAR_THE_END_PX = 120;
+const STOP_MS = 4_000; // so long the server may take to end an answer; then the connection is closed
+const MODEL_KEY = "chat-model";
+const STATES = { connected: "Connected", waiting: "Waiting for the first word", generating: "Writing", complete: "Done" };
+
+const chat = document.getElementById("chat");
+const form = document.getElementById("write");
+const box = document.getElementById("message");
+const turns = document.getElementById("turns");
+const sessions = document.getElementById("sessions");
+const isWide = matchMedia("(min-width: 64rem)");
+let running = null; // the answer that is being written
+let attached = [];
+
+function element(name, className, text = "") {
+  const made = document.createElement(name);
+  if (className) made.className = className;
+  made.textContent = text;
+  return made;
+}
+
+function button(text, onClick) {
+  const made = element("button", "", text);
+  made.type = "button";
+  made.addEventListener("click", onClick);
+  return made;
+}
+
+function isNearTheEnd() {
+  const page = document.documentElement;
+  return page.scrollHeight - page.scrollTop - page.clientHeight < NEAR_THE_END_PX;
+}
+
+function toTheEnd() {
+  window.scrollTo({ top: document.documentElement.scrollHeight });
+}
+
+function announce(text) {
+  document.getElementById("said-aloud").textContent = text;
+}
+
+// --- an answer as it is written ------------------------------------------------------------------------------
+
+class Answer {
+  constructor(question, body) {
+    this.question = question;
+    this.body = body;
+    this.abort = new AbortController();
+    this.failed = false;
+    this.root = element("li", "turn assistant");
+    this.said = element("div", "said plain");
+    this.text = document.createTextNode("");
+    this.said.append(this.text);
+    this.state = element("p", "state", "Searching your memory");
+    this.used = element("details", "used");
+    this.used.open = isWide.matches;
+    this.used.hidden = true;
+    this.root.append(element("h2", "visually-hidden", "Answer"), this.said, this.state, this.used);
+    turns.append(this.root);
+  }
+
+  // Whether this was the last that comes.
+  take(event) {
+    const follows = isNearTheEnd();
+    if (event.session) openSession(event.session);
+    if (event.citations) this.cite(event.citations);
+    if (event.status) this.tell(event.status);
+    if (event.token) this.text.appendData(event.token);
+    if (event.error) this.fail(event.error);
+    if (follows) toTheEnd();
+    return Boolean(event.done || event.error);
+  }
+
+  tell({ state, elapsed_s: seconds, tokens }) {
+    const written = tokens ? ` · ${tokens} token${tokens === 1 ? "" : "s"}` : "";
+    this.state.textContent = `${STATES[state] ?? state} · ${Math.round(seconds)} s${written}`;
+  }
+
+  cite(found) {
+    const list = element("ol", "citations");
+    list.append(...found.map(citation));
+    const words = `${found.length} memor${found.length === 1 ? "y" : "ies"} given to the model`;
+    this.used.replaceChildren(element("summary", "", words), list);
+    this.used.hidden = !found.length;
+    localTimes(list);
+  }
+
+  fail(told) {
+    this.failed = true;
+    this.root.querySelector(".problem")?.remove();
+    const shown = element("div", "problem");
+    const health = element("a", "", "Health");
+    health.href = "/dashboard/health";
+    shown.append(element("p", "", told), button("Try again", () => this.again()), " ", health);
+    this.said.after(shown);
+    this.said.hidden = !this.text.data;
+    this.state.textContent = "";
+    announce(`Not answered: ${told}`);
+  }
+
+  again() {
+    if (running) return;
+    this.root.remove();
+    this.question.remove();
+    send(this.body);
+  }
+
+  // The same as the server renders it, so that it looks as it will when the page is opened again.
+  async finish({ message_id: id, stopped, seconds }) {
+    if (!this.failed) this.state.textContent = stopped ? "Stopped" : `${seconds.toFixed(1)} s`;
+    if (id) {
+      const follows = isNearTheEnd();
+      const at = `/chat/messages/${encodeURIComponent(id)}`;
+      await htmx.ajax("GET", at, { target: this.root, swap: "outerHTML" });
+      if (!isWide.matches) document.getElementById(`turn-${id}`)?.querySelector(".used")?.removeAttribute("open");
+      if (follows) toTheEnd();
+    }
+    if (!this.failed) announce(stopped ? "The answer was stopped." : "The answer is there.");
+    document.body.dispatchEvent(new CustomEvent("sessions"));
+  }
+}
+
+function citation(each) {
+  const row = document.createElement("li");
+  const link = element("a", "", each.summary);
+  link.href = `/dashboard/episodes/${each.episode_id.split("/").map(encodeURIComponent).join("/")}`;
+  const time = element("time", "", each.timestamp);
+  time.dateTime = each.timestamp;
+  const about = element("span", "", `${each.project || "no project"} · `);
+  about.append(time);
+  row.append(link, " ", about);
+  return row;
+}
+
+// A first message made a session of this page.
+function openSession({ session_id: id }) {
+  if (chat.dataset.session === id) return;
+  sessionStorage.removeItem(draftKey());
+  chat.dataset.session = id;
+  keepDraft();
+  chat.classList.replace("is-new", "is-open");
+  document.getElementById("session-open").value = id;
+  history.replaceState(null, "", `/chat/${encodeURIComponent(id)}`);
+  htmx.ajax("GET", `/chat/${encodeURIComponent(id)}/head`, { target: "#chat-head", swap: "outerHTML" });
+  document.body.dispatchEvent(new CustomEvent("sessions"));
+}
+
+// --- the stream ----------------------------------------------------------------------------------------------
+
+async function* eventsOf(reply) {
+  const reader = reply.body.pipeThrough(new TextDecoderStream()).getReader();
+  let rest = "";
+  for (;;) {
+    const { value, done } = await reader.read();
+    if (done) return;
+    rest += value;
+    const blocks = rest.split(/\r?\n\r?\n/);
+    rest = blocks.pop();
+    for (const block of blocks) {
+      const data = block.split(/\r?\n/).filter((line) => line.startsWith("data:")).map((line) => line.slice(5)).join("\n");
+      if (data) yield JSON.parse(data);
+    }
+  }
+}
+
+async function read(answer) {
+  const reply = await fetch("/api/chat/stream", {
+    method: "POST",
+    headers: { "Content-Type": "application/json" },
+    body: JSON.stringify({ ...answer.body, ...(chat.dataset.session && { session_id: chat.dataset.session }) }),
+    signal: answer.abort.signal,
+  });
+  if (reply.status === 401) return location.assign(`/login?next=${encodeURIComponent(location.pathname)}`);
+  if (!reply.ok) return answer.fail(await reason(reply));
+  let last = null;
+  for await (const event of eventsOf(reply)) if (answer.take(event)) last = event;
+  if (!last) return answer.fail("The connection ended before the answer did. What was said so far is kept.");
+  if (last.done) await answer.finish(last);
+}
+
+async function ask(answer) {
+  running = answer;
+  show(true);
+  try {
+    await read(answer);
+  } catch (problem) {
+    if (problem.name === "AbortError") answer.state.textContent = "Stopped";
+    else answer.fail("The server cannot be reached. Is it running? `anamnesis up` starts it.");
+  } finally {
+    running = null;
+    show(false);
+  }
+}
+
+function show(isRunning) {
+  const [send, stop] = [document.getElementById("send"), document.getElementById("stop")];
+  const hadFocus = [send, stop].includes(document.activeElement);
+  send.hidden = isRunning;
+  stop.hidden = !isRunning;
+  stop.disabled = false;
+  turns.setAttribute("aria-busy", String(isRunning));
+  if (hadFocus) (isRunning ? stop : box).focus();
+}
+
+function send(body) {
+  document.getElementById("welcome")?.remove();
+  const question = element("li", "turn user");
+  question.append(element("h2", "visually-hidden", "Question"), element("div", "said", body.message));
+  if (body.attachments) question.append(fileList(body.attachments.map((file) => element("li", "tag", file.name))));
+  turns.append(question);
+  const answer = new Answer(question, body);
+  toTheEnd();
+  return ask(answer);
+}
+
+function fileList(rows) {
+  const list = element("ul", "files");
+  list.setAttribute("aria-label", "Attached files");
+  list.append(...rows);
+  return list;
+}
+
+async function stop() {
+  const answer = running;
+  if (!answer) return;
+  document.getElementById("stop").disabled = true;
+  const session = chat.dataset.session;
+  if (!session) return answer.abort.abort();
+  setTimeout(() => answer.abort.abort(), STOP_MS);
+  try {
+    const reply = await fetch(`/api/chat/sessions/${encodeURIComponent(session)}/stop`, { method: "POST" });
+    if (!reply.ok) answer.abort.abort();
+  } catch {
+    answer.abort.abort();
+  }
+}
+
+// --- writing -------------------------------------------------------------------------------------------------
+
+function draftKey() {
+  return `draft:${chat.dataset.session}`;
+}
+
+function keepDraft() {
+  if (box.value) sessionStorage.setItem(draftKey(), box.value);
+  else sessionStorage.removeItem(draftKey());
+}
+
+function attach(files) {
+  attached = files;
+  const rows = attached.map((file) => {
+    const row = element("li", "tag", file.name);
+    const remove = button("×", () => {
+      attach(attached.filter((other) => other !== file));
+      document.getElementById("attach").focus();
+    });
+    remove.className = "quiet";
+    remove.setAttribute("aria-label", `Remove ${file.name}`);
+    row.append(remove);
+    return row;
+  });
+  document.getElementById("files").replaceChildren(...rows);
+}
+
+// What is wrong with it as text, in words; null: nothing.
+function unfit(file, text) {
+  if (file.size > LARGEST_FILE) return `${file.name} is larger than 200 KB: upload it as a document under Sources.`;
+  if (text.includes("\0") || text.includes("\ufffd")) return `${file.name} is not UTF-8 text: upload it as a document under Sources.`;
+  return null;
+}
+
+async function readFiles(chosen) {
+  for (const file of chosen) {
+    const text = file.size > LARGEST_FILE ? "" : await file.text();
+    const problem = attached.length >= MOST_FILES ? `At most ${MOST_FILES} files go with a message.` : unfit(file, text);
+    if (problem) toast(problem, { bad: true });
+    else attach([...attached, { name: file.name, text }]);
+  }
+}
+
+function written(message) {
+  const [backend, model] = JSON.parse(document.getElementById("model").value || "[null, null]");
+  const project = chat.dataset.session ? "" : document.getElementById("project")?.value.trim();
+  const body = { message };
+  if (backend) Object.assign(body, { backend, model });
+  if (project) body.project = project;
+  if (attached.length) body.attachments = attached;
+  return body;
+}
+
+form.addEventListener("submit", (event) => {
+  event.preventDefault();
+  const message = box.value.trim();
+  if (!message || running) return;
+  const body = written(message);
+  box.value = "";
+  keepDraft();
+  attach([]);
+  send(body);
+});
+box.addEventListener("keydown", (event) => {
+  if (event.key !== "Enter" || event.shiftKey || event.isComposing) return;
+  event.preventDefault();
+  form.requestSubmit();
+});
+box.addEventListener("input", keepDraft);
+document.getElementById("stop").addEventListener("click", stop);
+document.getElementById("attach").addEventListener("change", async (event) => {
+  await readFiles([...event.target.files]);
+  event.target.value = "";
+});
+form.addEventListener("dragover", (event) => event.preventDefault());
+form.addEventListener("drop", (event) => {
+  event.preventDefault();
+  readFiles([...event.dataTransfer.files]);
+});
+
+// --- the rest of the page ------------------------------------------------------------------------------------
+
+document.addEventListener("click", (event) => {
+  if (event.target.closest("[data-close]")) event.target.closest("dialog").close();
+  if (event.target.closest("[data-look-again]")) document.body.dispatchEvent(new CustomEvent("models"));
+  const again = event.target.closest("[data-again]");
+  if (!again || running) return;
+  const failed = again.closest(".turn");
+  const asked = failed.previousElementSibling;
+  if (!asked?.matches(".user")) return;
+  const message = asked.querySelector(".said").textContent;
+  failed.remove();
+  asked.remove();
+  send(written(message));
+});
+
+document.addEventListener("change", (event) => {
+  if (event.target.id === "model") localStorage.setItem(MODEL_KEY, event.target.value);
+});
+// A new conversation begins with the model that was chosen last; one that is open has its own.
+document.addEventListener("htmx:afterSwap", (event) => {
+  if (event.detail.target.id === "models" && !chat.dataset.session) {
+    const last = [...document.getElementById("model").options].find((each) => each.value === localStorage.getItem(MODEL_KEY));
+    if (last && !last.disabled) last.selected = true;
+  }
+  if (event.detail.elt.id === "chat-head" && document.activeElement === document.body) document.getElementById("rename")?.focus();
+});
+
+function unfold() {
+  sessions.open = isWide.matches;
+  if (!isWide.matches) for (const each of document.querySelectorAll(".used")) each.open = false; // they would hide the answer
+}
+isWide.addEventListener("change", unfold);
+unfold();
+box.value ||= sessionStorage.getItem(draftKey()) ?? "";
+if (turns.children.length) toTheEnd();

@@ -1,0 +1,265 @@
+"""The page of the chat, as the server gives it: conversations, messages, what answers lean on, and each button."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+from itertools import pairwise
+
+import pytest
+from bs4 import BeautifulSoup, Tag
+from starlette.testclient import TestClient
+
+from anamnesis_pipeline.chat_model import ChatMessage, ChatSession, Citation
+from anamnesis_pipeline.sidecar.pages.chat import SESSIONS_SHOWN
+from anamnesis_pipeline.sidecar.pages.chat_view import CITATION_CHARS, MOST_CHARS, MOST_TURNS, UNANSWERED, latest
+from anamnesis_tests.sidecar.conftest import TestServices
+
+PAGE = {"Accept": "text/html"}
+SCRIPT = "<script>alert(1)</script>"
+AT = datetime(2026, 3, 1, 10, 0, tzinfo=UTC)
+CITED = Citation("mac/a:1", f"Webhooks were retried {SCRIPT}", "acme", AT - timedelta(days=9), 0.8)
+
+Open = Callable[..., ChatSession]
+
+
+def said(number: int, text: str = "text", session_id: str = "s1", **fields: object) -> ChatMessage:
+    """Even numbers are questions, odd ones answers."""
+    role = "assistant" if number % 2 else "user"
+    message = ChatMessage(f"{session_id}-m{number}", session_id, role, text, AT + timedelta(seconds=number))
+    return replace(message, **fields)  # type: ignore[arg-type]
+
+
+@pytest.fixture
+def opened(services: TestServices) -> Open:
+    """Stores a conversation."""
+
+    def opened(
+        title: str = "Why retries?", messages: Sequence[ChatMessage] = (), session_id: str = "s1", project: str = ""
+    ) -> ChatSession:
+        session = ChatSession(session_id, title, "ollama", "llama3.2", project, AT, AT)
+        services.store.chat.put_session(session)
+        for message in messages:
+            services.store.chat.add(message)
+        return session
+
+    return opened
+
+
+def read(client: TestClient, path: str, status: int = 200) -> BeautifulSoup:
+    reply = client.get(path, headers=PAGE)
+    assert reply.status_code == status, reply.text
+    return BeautifulSoup(reply.text, "lxml")
+
+
+def one(page: BeautifulSoup | Tag, selector: str) -> Tag:
+    found = page.select(selector)
+    assert len(found) == 1, (selector, found)
+    return found[0]
+
+
+# --- what is shown ---------------------------------------------------------------------------------------
+
+
+def test_who_comes_first_reads_what_the_chat_is(client: TestClient) -> None:
+    page = read(client, "/chat")
+    assert one(page, "h1").text == "Chat"
+    assert "becomes an episode" in one(page, "#welcome").text
+    assert "The first one begins with your message." in one(page, "#session-list").text
+    assert one(page, "nav [aria-current=page]").text == "Chat"
+    assert one(page, "#turns").find("li") is None
+
+
+def test_the_page_runs_nothing_but_its_own_files(client: TestClient, opened: Open) -> None:
+    opened(messages=[said(0), said(1, citations=(CITED,))])
+    reply = client.get("/chat/s1", headers=PAGE)
+    assert "default-src 'none'" in reply.headers["content-security-policy"]
+    page = BeautifulSoup(reply.text, "lxml")
+    assert [each for each in page.find_all("script") if not each.get("src") or each.text] == []
+    assert [each for each in page.find_all(True) if "style" in each.attrs] == []
+    assert [name for each in page.find_all(True) for name in each.attrs if name.startswith("on")] == []
+
+
+def test_every_field_has_a_label_and_headings_come_in_order(client: TestClient, opened: Open) -> None:
+    opened(messages=[said(0), said(1, "# Title\n\ntext")])
+    for path in ("/chat", "/chat/s1"):
+        page = read(client, path)
+        fields = [
+            each for each in page.select("main input, main select, main textarea") if each.get("type") != "hidden"
+        ]
+        labels = {label["for"] for label in page.select("label[for]")}
+        assert [each["id"] for each in fields if each["id"] not in labels and not each.get("aria-label")] == []
+        levels = [int(each.name[1]) for each in page.select("main h1, main h2, main h3")]
+        assert levels[0] == 1
+        assert levels.count(1) == 1
+        assert all(later <= earlier + 1 for earlier, later in pairwise(levels))
+
+
+def test_a_conversation_is_shown_with_what_its_answers_lean_on(client: TestClient, opened: Open) -> None:
+    answer = said(
+        1,
+        "The **key** was new.",
+        citations=(CITED,),
+        backend="ollama",
+        model="llama3.2",
+        seconds=3.21,
+        output_tokens=120,
+    )
+    opened(messages=[said(0, "Why?"), answer], project="acme")
+    page = read(client, "/chat/s1")
+    assert one(page, "h1").text == "Why retries?"
+    assert one(page, ".turn.user .said").text == "Why?"
+    assert one(page, ".turn.assistant .said strong").text == "key"
+    assert " · ollama · llama3.2 · 3.2 s · 120 tokens" in one(page, ".turn.assistant .state").text
+    link = one(page, ".citations a")
+    assert link["href"] == "/dashboard/episodes/mac/a:1"
+    row = one(page, ".citations li")
+    assert "acme ·" in row.text
+    assert one(row, "time")["datetime"] == "2026-02-20T10:00:00Z"
+    assert one(page, ".used summary").text == "1 memory given to the model"
+    assert one(page, "#session-list [aria-current=page]")["href"] == "/chat/s1"
+
+
+def test_stored_markup_stays_text_everywhere(client: TestClient, opened: Open) -> None:
+    messages = [said(0, SCRIPT), said(1, f"{SCRIPT}\n\n`{SCRIPT}`", problem=SCRIPT, model=SCRIPT, citations=(CITED,))]
+    opened(SCRIPT, messages, project=SCRIPT)
+    client.post("/chat/s1/title", data={"title": f"New {SCRIPT}"})
+    for path in ("/chat", "/chat/s1", "/chat/s1/head", "/chat/messages/s1-m1", f"/chat?q={SCRIPT}"):
+        page = read(client, path)
+        assert [each for each in page.find_all("script") if not each.get("src")] == [], path
+    assert "alert(1)" in one(read(client, "/chat/s1"), ".turn.assistant .said").text
+
+
+def test_an_answer_that_failed_or_was_stopped_says_so_and_can_be_tried_again(client: TestClient, opened: Open) -> None:
+    problem = "Ollama does not answer on http://127.0.0.1:11434: start it with `ollama serve`"
+    opened(messages=[said(0), said(1, "", problem=problem), said(2), said(3, "Half of", stopped=True)])
+    failed, stopped = read(client, "/chat/s1").select(".turn.assistant")
+    assert problem in one(failed, ".problem").text
+    assert one(failed, "[data-again]").text == "Try again"
+    assert failed.select("[data-copy], .feedback") == [], "there is nothing to copy or to rate"
+    assert "stopped" in one(stopped, ".state").text
+    assert stopped.select(".problem") == []
+
+
+def test_a_question_without_an_answer_can_be_asked_again(client: TestClient, opened: Open) -> None:
+    opened(messages=[said(0), said(1), said(2, "And then?")])
+    last = read(client, "/chat/s1").select(".turn")[-1]
+    assert UNANSWERED in last.text
+    assert one(last, "[data-again]")
+
+
+def test_a_conversation_that_is_not_there_is_told_as_a_page(client: TestClient) -> None:
+    assert one(read(client, "/chat/nothing", 404), "h1").text == "Not found"
+    for path in ("/chat/nothing/head", "/chat/nothing/earlier?before=x", "/chat/messages/nothing"):
+        assert client.get(path).status_code == 404
+    assert client.post("/chat/nothing/title", data={"title": "x"}).status_code == 404
+    assert client.post("/chat/messages/nothing/feedback", data={"value": "1"}).status_code == 404
+
+
+# --- the list of conversations ---------------------------------------------------------------------------
+
+
+def test_conversations_are_found_by_title(client: TestClient, opened: Open) -> None:
+    opened("Retries of webhooks", session_id="s1")
+    opened("A green build", session_id="s2")
+    names = [each.text for each in read(client, "/chat/parts/sessions?q=RETRIES").select(".name")]
+    assert names == ["Retries of webhooks"]
+    nothing = read(client, "/chat/parts/sessions?q=deploy")
+    assert "No title holds “deploy”" in nothing.text
+    assert one(nothing, "p a")["href"] == "/dashboard/search?q=deploy"
+    assert one(read(client, "/chat?q=build"), "#session-words")["value"] == "build"
+
+
+def test_older_conversations_come_page_by_page(client: TestClient, opened: Open, services: TestServices) -> None:
+    for number in range(SESSIONS_SHOWN + 2):
+        session = opened(f"Number {number}", session_id=f"s{number:03}")
+        services.store.chat.put_session(replace(session, updated_at=AT + timedelta(minutes=number)))
+    first = read(client, "/chat")
+    assert first.select(".name")[0].text == f"Number {SESSIONS_SHOWN + 1}"
+    assert len(first.select(".name")) == SESSIONS_SHOWN
+    older = read(client, str(one(first, "#older-sessions")["hx-get"]))
+    assert [each.text for each in older.select(".name")] == ["Number 1", "Number 0"]
+    assert one(older, "#newest-sessions")
+    assert older.select("#older-sessions") == []
+
+
+# --- long conversations ----------------------------------------------------------------------------------
+
+
+def test_a_long_conversation_is_shown_from_its_end(client: TestClient, opened: Open) -> None:
+    opened(messages=[said(number, f"text {number}") for number in range(MOST_TURNS + 6)])
+    page = read(client, "/chat/s1")
+    assert len(page.select(".turn")) == MOST_TURNS
+    assert "text 5\n" not in page.text
+    before = read(client, str(one(page, "#earlier")["hx-get"]))
+    assert [one(each, ".said").text.strip() for each in before.select(".turn")] == [f"text {n}" for n in range(6)]
+    assert before.select("#earlier") == []
+
+
+def test_no_page_grows_beyond_its_size(client: TestClient, opened: Open) -> None:
+    cited = tuple(replace(CITED, summary="word & " * 200) for _ in range(10))
+    opened(messages=[said(number, "<b> & `x` " * 200, citations=cited if number % 2 else ()) for number in range(200)])
+    assert len(client.get("/chat/s1", headers=PAGE).content) < 200_000
+
+
+def test_how_much_is_shown_counts_text_and_citations() -> None:
+    long = [said(number, "x" * (MOST_CHARS // 2)) for number in range(4)]
+    assert latest(long) == (long[2:], "s1-m2")
+    assert latest(long, "s1-m2") == (long[:2], "")
+    huge = [said(0), said(1, "x" * (2 * MOST_CHARS))]
+    assert latest(huge) == (huge[1:], "s1-m1"), "at least one is shown"
+    cited = [said(number, "", citations=(CITED,) * 10) for number in range(MOST_TURNS)]
+    assert len(latest(cited)[0]) == MOST_CHARS // (10 * CITATION_CHARS)
+    assert latest([]) == ([], "")
+    assert latest(long[:1], "gone") == (long[:1], "")
+
+
+# --- what is done to one ---------------------------------------------------------------------------------
+
+
+def test_renaming_keeps_the_former_names(client: TestClient, opened: Open, services: TestServices) -> None:
+    opened("First")
+    form = one(read(client, "/chat/s1"), "#rename-dialog form")
+    reply = client.post(str(form["hx-post"]), data={"title": "  Second \n name "})
+    assert "Renamed." in reply.headers["hx-trigger"]
+    head = BeautifulSoup(reply.text, "lxml")
+    assert one(head, "h1").text == "Second name"
+    assert "First until" in one(head, "#rename-dialog ul").text
+    assert client.post("/chat/s1/title", data={"title": " "}).status_code == 422
+    assert client.post("/chat/s1/title", data={"title": "x" * 201}).status_code == 422
+    assert services.store.chat.session("s1").title == "Second name"  # type: ignore[union-attr]
+
+
+def test_deleting_asks_and_leads_to_an_empty_conversation(client: TestClient, opened: Open) -> None:
+    opened(messages=[said(0), said(1)])
+    page = read(client, "/chat/s1")
+    assert one(page, "[data-open=delete-dialog]").text == "Delete"
+    reply = client.post(str(one(page, "#delete-dialog form")["hx-post"]))
+    target = reply.headers["hx-redirect"]
+    after = read(client, target)
+    assert "The conversation is deleted." in one(after, "[role=status].good").text
+    assert after.select("#session-list .name") == []
+    assert client.get("/chat/s1").status_code == 404
+
+
+def test_an_answer_is_rated_and_the_rating_taken_back(client: TestClient, opened: Open, services: TestServices) -> None:
+    opened(messages=[said(0), said(1)])
+
+    def press(page: BeautifulSoup, button: str) -> BeautifulSoup:
+        found = one(page, f"#feedback-s1-m1-{button}")
+        reply = client.post(str(found["hx-post"]), data={"value": str(found["hx-vals"]).split(":")[1].strip(" }")})
+        assert reply.status_code == 200, reply.text
+        return BeautifulSoup(reply.text, "lxml")
+
+    def pressed(page: BeautifulSoup) -> list[str]:
+        return [str(each["aria-label"]) for each in page.select("[aria-pressed=true]")]
+
+    page = read(client, "/chat/s1")
+    assert pressed(page) == []
+    page = press(page, "up")
+    assert pressed(page) == ["Good answer"]
+    page = press(page, "down")
+    assert pressed(page) == ["Bad answer"]
+    assert services.store.chat.message("s1-m1").feedback == -1  # type: ignore[union-attr]
+    assert pressed(read(client, "/chat/s1")) == ["Bad answer"]
+    assert pressed(press(page, "down")) == []
+    assert client.post("/chat/messages/s1-m1/feedback", data={"value": "5"}).status_code == 422
