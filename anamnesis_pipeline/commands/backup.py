@@ -9,11 +9,13 @@ from rich.console import Console
 
 from anamnesis_pipeline import settings as settings_file
 from anamnesis_pipeline.commands.copy_progress import shown
+from anamnesis_pipeline.commands.searched_store import mention_other_store
 from anamnesis_pipeline.errors import GiveUp
 from anamnesis_pipeline.home_wiring import make_private, open_archive
 from anamnesis_pipeline.settings import Settings
 from anamnesis_pipeline.steps.backup import BackupReport, Home, back_up
 from anamnesis_pipeline.steps.copying import Tell, make_fast
+from anamnesis_pipeline.steps.exporting import is_export
 from anamnesis_pipeline.steps.restore import RestoreReport
 from anamnesis_pipeline.steps.restore import restore as restore_file
 from anamnesis_pipeline.supervisor.up_lock import is_held
@@ -30,8 +32,10 @@ def backup(
     ] = False,
 ) -> None:
     """Write memory, archive and config.toml into one file, while all goes on. Keep it as safe as the memory."""
+    settings = settings_file.load()
+    mention_other_store(settings)
     with shown(Console(stderr=True), "no file was made") as tell:
-        report = run_backup(settings_file.load(), file, tell, with_archive=not no_archive)
+        report = run_backup(settings, file, tell, with_archive=not no_archive)
     typer.echo(render_backup(report, file))
     if report.problems:
         raise typer.Exit(1)
@@ -59,8 +63,10 @@ def run_backup(settings: Settings, file: Path, tell: Tell, *, with_archive: bool
 def run_restore(settings: Settings, file: Path, tell: Tell) -> RestoreReport:
     """Make the empty home and store of `settings` what a backup holds.
 
-    :raises GiveUp: it runs, is not empty, or the file is damaged.
+    :raises GiveUp: it runs, is not empty, or the file is damaged or an export.
     """
+    if is_export(file):
+        raise GiveUp(f"{file} is an export, no backup; take it in with: anamnesis import {file}")
     if is_held(settings.home / "up.lock"):
         raise GiveUp(f"`anamnesis up` runs on {settings.home}; stop it first, or set ANAMNESIS_HOME to an empty folder")
     make_private(settings.home)

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from anamnesis_pipeline import settings as settings_file
+from anamnesis_pipeline.commands.searched_store import store_to_write
 from anamnesis_pipeline.embeddings.cores import available_cores, cores_for
 from anamnesis_pipeline.embeddings.models import named
 from anamnesis_pipeline.errors import BadSetting
@@ -41,7 +42,7 @@ def store_setting(settings: Settings, name: str, text: str) -> list[str]:
             check_url(name, url)
     if name == "embed_cores":
         configured_cores(settings.model_copy(update={name: tuple(map(int, value))}))
-    with closing(open_store(settings)) as store:
+    with store_to_write(settings) as store:
         store.settings.set(CONFIG_PREFIX + name, value)
         if name in OF_THE_LLM:
             close_breakers(store.settings)
@@ -50,7 +51,7 @@ def store_setting(settings: Settings, name: str, text: str) -> list[str]:
 
 def unstore_setting(settings: Settings, name: str) -> bool:
     """Forget a stored value; False when there was none."""
-    with closing(open_store(settings)) as store:
+    with store_to_write(settings) as store:
         had = name in stored_settings(store)
         store.settings.set(CONFIG_PREFIX + name, None)
     return had

@@ -5,6 +5,7 @@ from contextlib import closing
 
 from anamnesis_pipeline import wiring
 from anamnesis_pipeline.archive_model import DeadLetter
+from anamnesis_pipeline.commands.searched_store import store_to_write
 from anamnesis_pipeline.settings import Settings
 from anamnesis_pipeline.steps.dead_letters import RetryReport, retry_dead_letters
 from anamnesis_pipeline.wording import counted
@@ -25,7 +26,7 @@ def retry(settings: Settings, say: Callable[[str], None]) -> None:
     if not settings.has_store:
         say(render_retried(RetryReport()))
         return
-    with closing(wiring.open_store(settings)) as store:
+    with store_to_write(settings) as store:
         settings = wiring.effective_settings(store)
         pipeline = wiring.open_pipeline(settings, store)
         report = retry_dead_letters(

@@ -3,7 +3,8 @@
 from collections.abc import Sequence
 from contextlib import closing
 
-from anamnesis_pipeline.commands.status import DIAGNOSED_WITHIN_S, SAME_STORE, other_store, sidecar_status
+from anamnesis_pipeline.commands.searched_store import SAME_STORE, other_store, sidecar_status
+from anamnesis_pipeline.commands.status import DIAGNOSED_WITHIN_S
 from anamnesis_pipeline.errors import AnamnesisError, StoreCorrupt
 from anamnesis_pipeline.settings import Settings
 from anamnesis_pipeline.sidecar.machine_checks import CHECKS, START_IT, Finding, dagster

@@ -12,6 +12,7 @@ import typer
 
 from anamnesis_pipeline import settings as settings_file
 from anamnesis_pipeline.commands import forget as forget_command
+from anamnesis_pipeline.commands.searched_store import store_to_write
 from anamnesis_pipeline.errors import GiveUp
 from anamnesis_pipeline.exchanges.projects import project_label
 from anamnesis_pipeline.settings import Settings
@@ -105,7 +106,7 @@ def add(
             "say what to exclude: --path, --session, --project, --pattern, --content-pattern, --file, --episode"
         )
     said: list[str] = []
-    with closing(open_store(settings)) as store:
+    with store_to_write(settings) as store:
         if episode and exclude_episode(store, episode, reason) is None:
             raise GiveUp(f"no episode {episode!r}; anamnesis search shows ids")
         said += [f"{episode} is deleted and excluded"] if episode else []
@@ -133,7 +134,7 @@ def remove(settings: Settings, entry_id: str) -> str:
 
     :raises GiveUp: there is none of this id.
     """
-    with closing(open_store(settings)) as store:
+    with store_to_write(settings) as store:
         lifted = lift(store, entry_id)
     if lifted is None:
         raise GiveUp(f"nothing of the id {entry_id!r} is excluded; those that are: anamnesis exclude list")

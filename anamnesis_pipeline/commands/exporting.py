@@ -14,7 +14,7 @@ import typer
 from anamnesis_pipeline import settings as settings_file
 from anamnesis_pipeline.commands.redact import now_and_then
 from anamnesis_pipeline.commands.search import local_time
-from anamnesis_pipeline.commands.status import refuse_other_store
+from anamnesis_pipeline.commands.searched_store import mention_other_store, store_to_write
 from anamnesis_pipeline.errors import GiveUp
 from anamnesis_pipeline.home_wiring import open_redactor
 from anamnesis_pipeline.model import Where
@@ -41,8 +41,11 @@ def export(
     until: Annotated[str | None, typer.Option(help="Before this date or time (local zone).")] = None,
 ) -> None:
     """Write episodes as JSON lines, superseded ones too (docs/export-format.md)."""
-    count = run_export(settings_file.load(), file, project=project, since=since, until=until)
-    typer.echo(f"{counted(count, 'episode')} in {file}", err=file == STANDARD)
+    settings = settings_file.load()
+    mention_other_store(settings)
+    count = run_export(settings, file, project=project, since=since, until=until)
+    place = "written to standard output" if file == STANDARD else f"in {file}"
+    typer.echo(f"{counted(count, 'episode')} {place}", err=file == STANDARD)
 
 
 def import_file(
@@ -80,10 +83,11 @@ def run_import(settings: Settings, file: Path, say: Callable[[int], None]) -> Im
     :param say: told the number of each line that was read.
     :raises GiveUp: the file cannot be read, or is damaged; what came before is stored.
     """
-    refuse_other_store(settings)
-    with _read(file) as content, closing(open_store(settings)) as store:
-        if file != STANDARD and is_backup(file):
-            raise GiveUp(f"{file} is a backup, no export: make a memory of it with: anamnesis restore {file}")
+    if file != STANDARD and is_backup(file):
+        raise GiveUp(
+            f"{file} is a backup, no export: make a memory of it, in an empty home, with: anamnesis restore {file}"
+        )
+    with _read(file) as content, store_to_write(settings) as store:
         pieces = open_pieces()
         poster = Poster(store, open_redactor(effective_settings(store)).mask_text, pieces, None)
         with exporting.unpacking(content, file) as lines:

@@ -3,19 +3,18 @@
 import os
 import re
 from collections.abc import Sequence
-from contextlib import closing
 from dataclasses import replace
 from datetime import datetime
 
 from anamnesis_pipeline.commands.search import local_time
-from anamnesis_pipeline.commands.status import refuse_other_store
+from anamnesis_pipeline.commands.searched_store import store_to_write
 from anamnesis_pipeline.errors import GiveUp
 from anamnesis_pipeline.settings import Settings
 from anamnesis_pipeline.steps.blocklist import place_shown
 from anamnesis_pipeline.steps.forget import ForgetReport
 from anamnesis_pipeline.steps.forget_target import ForgetRequest
 from anamnesis_pipeline.store.base import Store
-from anamnesis_pipeline.wiring import effective_settings, open_forgetter, open_store
+from anamnesis_pipeline.wiring import effective_settings, open_forgetter
 from anamnesis_pipeline.wording import counted, project_name
 
 NAMED = 3
@@ -55,9 +54,7 @@ def run_forget(settings: Settings, request: ForgetRequest, *, yes: bool) -> Forg
     :raises GiveUp: nothing is stored, nothing is asked for, or nothing matches; a path is none.
     """
     _check_home(settings)
-    if yes:
-        refuse_other_store(settings)
-    with closing(open_store(settings)) as store:
+    with store_to_write(settings) as store:
         request = with_place(request, store)
         forgetter = open_forgetter(effective_settings(store), store)
         report = forgetter.forget(request) if yes else forgetter.preview(request)
@@ -99,8 +96,7 @@ def finish_forgetting(settings: Settings) -> bool:
     :raises GiveUp: nothing is stored.
     """
     _check_home(settings)
-    refuse_other_store(settings)
-    with closing(open_store(settings)) as store:
+    with store_to_write(settings) as store:
         return open_forgetter(effective_settings(store), store).resume()
 
 

@@ -5,7 +5,7 @@ from contextlib import closing
 from datetime import UTC, datetime, timedelta
 
 from anamnesis_pipeline import wiring
-from anamnesis_pipeline.commands.status import refuse_other_store
+from anamnesis_pipeline.commands.searched_store import store_to_write
 from anamnesis_pipeline.crawler_wiring import open_crawler
 from anamnesis_pipeline.embeddings.cores import Priority
 from anamnesis_pipeline.model import Source, Space
@@ -34,8 +34,7 @@ def run_ingest(settings: Settings, say: Say) -> None:
     :raises UnknownModel: the logs were read, but the embedding model is not to be had.
     :raises GiveUp: the sidecar that runs searches another store.
     """
-    refuse_other_store(settings)
-    with closing(wiring.open_store(settings)) as store:
+    with store_to_write(settings) as store:
         settings = wiring.effective_settings(store)
         settings = settings.model_copy(update={"log_roots": log_roots_in_use(settings)})
         found = look(open_crawler(settings, store, lasting=False), now(), everything=True, budget_s=LOOK_S)

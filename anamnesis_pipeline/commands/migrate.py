@@ -12,6 +12,7 @@ from rich.console import Console
 
 from anamnesis_pipeline import settings as settings_file
 from anamnesis_pipeline.commands.copy_progress import shown
+from anamnesis_pipeline.commands.searched_store import mention_other_store
 from anamnesis_pipeline.errors import GiveUp
 from anamnesis_pipeline.settings import Settings
 from anamnesis_pipeline.steps.copying import MoveReport, Tell, make_fast, move
@@ -46,8 +47,10 @@ def migrate(
     database: Annotated[str | None, typer.Option(help="Name of the database there.")] = None,
 ) -> None:
     """Copy the memory into another, empty store. The present one stays as it is; an interrupted copy goes on."""
+    settings = settings_file.load()
+    mention_other_store(settings)
     with shown(Console(stderr=True), "the same command goes on where this one was") as tell:
-        done = run_migrate(settings_file.load(), to, tell, uri=uri, database=database)
+        done = run_migrate(settings, to, tell, uri=uri, database=database)
     typer.echo(render(done))
 
 

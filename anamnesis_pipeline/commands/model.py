@@ -1,15 +1,14 @@
 """`anamnesis model`: the embedding models and spaces, and moving from one to another."""
 
 from collections.abc import Mapping
-from contextlib import closing
 from typing import Any
 
 from anamnesis_pipeline.commands.embedding_calls import Answer, ask
+from anamnesis_pipeline.commands.searched_store import store_to_write
 from anamnesis_pipeline.embeddings.models import named
 from anamnesis_pipeline.model import Space
 from anamnesis_pipeline.settings import Settings
 from anamnesis_pipeline.sidecar.embedding_control import EmbeddingControl
-from anamnesis_pipeline.wiring import open_store
 from anamnesis_pipeline.wording import counted
 
 _SPACES = "/api/embedding/spaces"
@@ -39,7 +38,7 @@ def add(settings: Settings, model_id: str) -> Space:
 
     :raises UnknownModel: no such model; the text names the choices.
     """
-    with closing(open_store(settings)) as store:
+    with store_to_write(settings) as store:
         return EmbeddingControl(store).add(named(model_id))
 
 

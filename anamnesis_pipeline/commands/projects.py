@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from contextlib import closing
 
+from anamnesis_pipeline.commands.searched_store import store_to_write
 from anamnesis_pipeline.errors import BadSetting
 from anamnesis_pipeline.exchanges.projects import project_label
 from anamnesis_pipeline.settings import Settings
@@ -25,7 +26,7 @@ def alias(settings: Settings, name: str, target: str) -> str:
     :raises BadSetting: `target` is called `name` already, or there is no project `name`.
     """
     name, target = project_label(name), project_label(target)
-    with closing(open_store(settings)) as store:
+    with store_to_write(settings) as store:
         if not any(name in names[:2] for names in store.episodes.project_names()):
             raise BadSetting(f"no project is called {name!r}; those that there are: anamnesis projects list")
         return f"{name} is called {target} now: {counted(add_alias(store, name, target), 'episode')} changed"
@@ -36,7 +37,7 @@ def unalias(settings: Settings, name: str) -> str:
 
     :raises BadSetting: `name` is no alias.
     """
-    with closing(open_store(settings)) as store:
+    with store_to_write(settings) as store:
         return f"{name} has its own name again: {counted(remove_alias(store, name), 'episode')} changed"
 
 

@@ -2,15 +2,13 @@
 
 import time
 from collections.abc import Callable
-from contextlib import closing
 
-from anamnesis_pipeline.commands.status import refuse_other_store
+from anamnesis_pipeline.commands.searched_store import store_to_write
 from anamnesis_pipeline.errors import GiveUp
 from anamnesis_pipeline.exchanges.redaction import rules_version
 from anamnesis_pipeline.home_wiring import open_archive, open_redactor
 from anamnesis_pipeline.settings import Settings
 from anamnesis_pipeline.steps.rescan import Rescan, RescanReport, Rules, Say
-from anamnesis_pipeline.wiring import open_store
 
 SAID_EVERY_S = 2.0
 
@@ -23,11 +21,9 @@ def run_rescan(settings: Settings, *, dry_run: bool, say: Callable[[str], None])
     """
     if not settings.has_store:
         raise GiveUp(f"nothing is stored in {settings.home} yet; start it with: anamnesis up")
-    if not dry_run:
-        refuse_other_store(settings)
     redactor = open_redactor(settings)
     rules = Rules(redactor.mask_text, redactor.mask_line, rules_version())
-    with closing(open_store(settings)) as store:
+    with store_to_write(settings) as store:
         return Rescan(store, open_archive(settings), rules, dry_run=dry_run, say=now_and_then(say)).run()
 
 

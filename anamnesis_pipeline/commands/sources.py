@@ -7,6 +7,7 @@ from datetime import tzinfo
 from shlex import quote
 from typing import Any
 
+from anamnesis_pipeline.commands.searched_store import require_searched
 from anamnesis_pipeline.crawler_wiring import open_crawler
 from anamnesis_pipeline.dagster_api import DagsterApi
 from anamnesis_pipeline.errors import BadSetting, GiveUp, HostRefused, HostUnreachable, SourceUnreadable
@@ -73,6 +74,7 @@ def run_add(settings: Settings, wish: Wish, say: Say, *, test: bool = True) -> N
     :raises BadSetting: it cannot be, or is there already and is not to be replaced.
     :raises GiveUp: it was tried and does not work; nothing was added.
     """
+    require_searched(settings)
     with _control(settings, asks_dagster=True) as (control, store, current):
         added: list[str] = []
         tried: list[Trial] = []
@@ -131,6 +133,7 @@ def run_remove(settings: Settings, name: str) -> str:
 
     :raises BadSetting: none of that name can be removed.
     """
+    require_searched(settings)
     with _control(settings) as (control, _, _):
         spec = control.remove(name)
     return (

@@ -7,10 +7,10 @@ from datetime import UTC, datetime, tzinfo
 from typing import Any
 
 from anamnesis_pipeline.commands import reembed
-from anamnesis_pipeline.commands.local_services import ask_sidecar
+from anamnesis_pipeline.commands.searched_store import SAME_STORE, other_store, sidecar_status
 from anamnesis_pipeline.commands.sources import source_state
 from anamnesis_pipeline.dagster_api import dagster_url
-from anamnesis_pipeline.errors import GiveUp, RetryLater, ServiceUnreachable
+from anamnesis_pipeline.errors import RetryLater, ServiceUnreachable
 from anamnesis_pipeline.model import Where
 from anamnesis_pipeline.settings import Settings
 from anamnesis_pipeline.sidecar.crawler_control import CrawlerControl, crawled_out, host_out
@@ -21,13 +21,12 @@ from anamnesis_pipeline.sidecar.jsonl_control import llm_state
 from anamnesis_pipeline.sources.specs import DOCUMENTS
 from anamnesis_pipeline.store.base import Store
 from anamnesis_pipeline.store.ingest_base import log_sources
-from anamnesis_pipeline.supervisor.up_lock import log_roots_in_use, sidecar_in_use
+from anamnesis_pipeline.supervisor.up_lock import log_roots_in_use
 from anamnesis_pipeline.wiring import effective_settings, impatient, open_store, store_place
 from anamnesis_pipeline.wording import counted, local_time, one_line
 
 DIAGNOSED_WITHIN_S = 5
 """Who asks what is wrong does not wait until a server is back."""
-SAME_STORE = "put the settings of the store into config.toml of the home, which every process reads; see the README"
 
 
 def gather_status(settings: Settings) -> dict[str, Any]:
@@ -87,44 +86,6 @@ def memory_status(store: Store) -> dict[str, Any]:
             for s in log_sources(store.ingest)
         ],
     }
-
-
-def sidecar_status(settings: Settings) -> dict[str, Any]:
-    """Whether it answers and is ready; `missing` says what it lacks, `store` what it searches, None when unknown."""
-    url = sidecar_in_use(settings)
-    try:
-        status, answer = ask_sidecar(settings, "GET", "/ready")
-    except ServiceUnreachable as exc:
-        return {"url": url, "reachable": False, "ready": False, "missing": [str(exc)], "store": None}
-    if status == 401:
-        missing = ["the token: set ANAMNESIS_API_TOKEN to the one it runs with"]
-    else:
-        missing = list(answer.get("missing") or []) if isinstance(answer, dict) else []
-    searched = answer.get("store") if isinstance(answer, dict) else None
-    return {"url": url, "reachable": True, "ready": status == 200, "missing": missing, "store": searched}
-
-
-def other_store(settings: Settings, sidecar: Mapping[str, Any]) -> str | None:
-    """What is wrong when the sidecar searches another store than the one that this command opens. One MongoDB may be
-    called by several names, so of it the database is compared.
-    """
-    own, searched = store_place(settings), sidecar["store"]
-    if searched is None or _without_hosts(searched) == _without_hosts(own):
-        return None
-    return f"the sidecar at {sidecar['url']} searches {searched}, and this command opens {own}"
-
-
-def refuse_other_store(settings: Settings) -> None:
-    """Before what writes: nobody wants that in a store which the sidecar does not search.
-
-    :raises GiveUp: the sidecar that runs searches another one.
-    """
-    if (problem := other_store(settings, sidecar_status(settings))) is not None:
-        raise GiveUp(f"{problem}; {SAME_STORE}, or stop what runs there. Nothing was changed")
-
-
-def _without_hosts(place: str) -> str:
-    return place.rpartition("/")[2] if place.startswith("MongoDB ") else place
 
 
 def dagster_status(settings: Settings) -> dict[str, Any]:

@@ -7,6 +7,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from anamnesis_pipeline import llm_wiring, wiring
+from anamnesis_pipeline.commands.searched_store import store_to_write
 from anamnesis_pipeline.dagster_api import open_dagster
 from anamnesis_pipeline.errors import BadSetting, EpisodeNotFound, GiveUp, ServiceUnreachable
 from anamnesis_pipeline.exchanges.value import EXPLANATIONS
@@ -35,7 +36,7 @@ def run_summarize(settings: Settings, say: Say, project: str | None = None, limi
     :raises LlmRefused: its model costs money and no price is known.
     :raises GiveUp: some were not made; what was made is stored.
     """
-    with closing(wiring.open_store(settings)) as store:
+    with store_to_write(settings) as store:
         settings = wiring.effective_settings(store)
         llm = _llm(settings)  # opened before anything is read, so that what is missing is said first
         model = llm[0] if llm else extractive.MODEL
@@ -64,7 +65,7 @@ def run_backfill(settings: Settings, say: Say, *, project: str | None, limit: in
 
     :raises BadSetting: there is no LLM, or it lacks a key, a URL or a model; nothing has changed.
     """
-    with closing(wiring.open_store(settings)) as store:
+    with store_to_write(settings) as store:
         settings = wiring.effective_settings(store)
         label, llm = _label(store, project), _llm(settings)
         if llm is None:

@@ -3,7 +3,6 @@
 import mimetypes
 import os
 from collections.abc import Sequence
-from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
 from typing import Annotated
@@ -11,10 +10,11 @@ from typing import Annotated
 import typer
 
 from anamnesis_pipeline import settings as settings_file
+from anamnesis_pipeline.commands.searched_store import store_to_write
 from anamnesis_pipeline.errors import AnamnesisError, GiveUp
 from anamnesis_pipeline.settings import Settings
 from anamnesis_pipeline.steps.uploads import MOST_BYTES, Handed, Upload
-from anamnesis_pipeline.wiring import effective_settings, open_store, open_uploads
+from anamnesis_pipeline.wiring import effective_settings, open_uploads
 from anamnesis_pipeline.wording import counted, project_name
 
 
@@ -46,7 +46,7 @@ def run_upload(settings: Settings, files: Sequence[Path], given: Handed) -> tupl
     if given.title and len(files) > 1:
         raise GiveUp("--title is of a single file; upload them one by one")
     said, failed = [], 0
-    with closing(open_store(settings)) as store:
+    with store_to_write(settings) as store:
         uploads = open_uploads(effective_settings(store), store)
         for file in files:
             try:

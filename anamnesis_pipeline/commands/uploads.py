@@ -10,6 +10,7 @@ from typing import Annotated
 import typer
 
 from anamnesis_pipeline import settings as settings_file
+from anamnesis_pipeline.commands.searched_store import store_to_write
 from anamnesis_pipeline.errors import GiveUp
 from anamnesis_pipeline.settings import Settings
 from anamnesis_pipeline.steps.uploads import Upload
@@ -56,7 +57,7 @@ def run_remove(settings: Settings, wanted: str, *, yes: bool) -> str:
     what = f"{upload.filename} with {counted(len(upload.episode_ids), 'section')}"
     if not yes:
         return f"{what} would go for good; add --yes to do it"
-    with closing(open_store(settings)) as store:
+    with store_to_write(settings) as store:
         current = effective_settings(store)
         open_uploads(current, store).forget(upload.upload_id, open_forgetter(current, store))
     return f"{what} is forgotten; handing it in again brings it back"

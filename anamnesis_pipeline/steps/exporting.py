@@ -98,3 +98,12 @@ def unpacking(packed: io.BufferedReader, path: Path) -> Iterator[BinaryIO]:
             yield packed
     except (zstandard.ZstdError, gzip.BadGzipFile, EOFError) as problem:
         raise GiveUp(f"{path} is damaged: {problem}; what came before is imported") from problem
+
+
+def is_export(path: Path) -> bool:
+    """Whether a file begins as an export does, compressed or not."""
+    try:
+        with path.open("rb") as packed, unpacking(packed, path) as lines:
+            return lines.read(1) == b"{"
+    except (OSError, GiveUp):
+        return False

@@ -33,7 +33,7 @@ def open_when_there(settings: Settings, stop: StopRequest, say: Say) -> Store | 
             if time.monotonic() >= until:
                 raise StoreBusy(f"{place} did not answer within {settings.mongo_wait_s} s; {ADVICE}") from exc
             if not is_told:
-                say(f"{exc}. Waiting for {place}, {settings.mongo_wait_s} s at most: {ADVICE}")
+                say(f"{exc}. Waiting {settings.mongo_wait_s} s at most: {ADVICE}")
             is_told = True
             time.sleep(PAUSE_S)
         else:

@@ -75,8 +75,6 @@ def test_a_migration_that_is_killed_is_finished_by_the_next_one(settings: Settin
     code = f"""
 import os, signal
 from anamnesis_pipeline import settings
-from anamnesis_pipeline.commands.copy_progress import shown
-from anamnesis_pipeline.commands.exporting import run_export, run_import
 from anamnesis_pipeline.commands.migrate import Backend, run_migrate
 def tell(step, done, of):
     if step == {step!r}:
@@ -188,13 +186,17 @@ def test_the_commands_say_what_they_did(settings: Settings, tmp_path: Path, monk
 
 
 def test_a_backup_is_not_imported_and_an_export_not_restored(settings: Settings, tmp_path: Path) -> None:
-    backup, export = tmp_path / "memory.backup", tmp_path / "memory.jsonl"
+    backup = tmp_path / "memory.backup"
     run_backup(settings, backup, quiet)
-    run_export(settings, export)
     with pytest.raises(GiveUp, match=r"is a backup, no export.*anamnesis restore"):
         run_import(settings, backup, print)
-    with pytest.raises(GiveUp, match="is no backup"):
-        run_restore(settings.model_copy(update={"home": tmp_path / "new"}), export, quiet)
+    new = settings.model_copy(update={"home": tmp_path / "new"})
+    for name in ("memory.jsonl", "memory.jsonl.zst", "memory.jsonl.gz"):
+        export = tmp_path / name
+        run_export(settings, export)
+        with pytest.raises(GiveUp, match=r"is an export, no backup.*anamnesis import"):
+            run_restore(new, export, quiet)
+    assert not new.home.exists()
 
 
 def test_ctrl_c_ends_a_copy_in_words() -> None:

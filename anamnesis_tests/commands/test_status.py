@@ -3,7 +3,7 @@
 import os
 import re
 import shutil
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import closing
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -13,22 +13,17 @@ import pytest
 from pydantic import SecretStr
 
 from anamnesis_pipeline.commands import status as status_module
-from anamnesis_pipeline.commands.exporting import run_import
-from anamnesis_pipeline.commands.forget import finish_forgetting, run_forget
-from anamnesis_pipeline.commands.ingest import run_ingest
-from anamnesis_pipeline.commands.redact import run_rescan
-from anamnesis_pipeline.commands.status import gather_status, other_store, render
+from anamnesis_pipeline.commands.status import gather_status, render
 from anamnesis_pipeline.crawler_wiring import built_in, open_crawler
 from anamnesis_pipeline.defs.checks import freshness
 from anamnesis_pipeline.defs.resources import MemoryResource
-from anamnesis_pipeline.errors import GiveUp, StoreBusy
+from anamnesis_pipeline.errors import StoreBusy
 from anamnesis_pipeline.settings import Settings
 from anamnesis_pipeline.sidecar import store_checks
 from anamnesis_pipeline.sources.exclusion import Rule, RuleKind
 from anamnesis_pipeline.sources.specs import CLAUDE_DOCUMENTS, DOCUMENTS, SourceSpec
 from anamnesis_pipeline.steps.blocklist import add_rule
 from anamnesis_pipeline.steps.crawler_status import lag_s
-from anamnesis_pipeline.steps.forget_target import ForgetRequest
 from anamnesis_pipeline.steps.pipeline import ingest_all
 from anamnesis_pipeline.steps.source_specs import put_spec
 from anamnesis_pipeline.steps.survey import look
@@ -72,39 +67,6 @@ def said(settings: Settings) -> str:
 
 def notes(settings: Settings) -> SourceSpec:
     return SourceSpec("notes", DOCUMENTS, str(settings.home.parent / "notes"))
-
-
-def test_another_store_of_the_sidecar_is_told_of_and_another_name_of_one_server_is_none(settings: Settings) -> None:
-    own = settings.model_copy(update={"store": "mongo", "mongo_uri": SecretStr("mongodb://u:p@here:27017/?x=y")})
-    sidecar = {"url": "http://127.0.0.1:3010", "store": "MongoDB mongo:27017/anamnesis"}
-    assert other_store(own, sidecar) is None
-    assert other_store(own, sidecar | {"store": None}) is None
-    told = other_store(settings, sidecar)
-    assert told is not None
-    assert "MongoDB mongo:27017/anamnesis" in told
-    assert str(settings.database) in told
-
-
-@pytest.mark.parametrize(
-    "write",
-    [
-        lambda settings: run_ingest(settings, print),
-        lambda settings: run_forget(settings, ForgetRequest(project="acme"), yes=True),
-        finish_forgetting,
-        lambda settings: run_rescan(settings, dry_run=False, say=print),
-        lambda settings: run_import(settings, settings.home / "memory.jsonl", print),
-    ],
-    ids=["ingest", "forget", "forget --resume", "redact", "import"],
-)
-def test_nothing_is_written_into_a_store_that_the_sidecar_does_not_search(
-    settings: Settings, monkeypatch: pytest.MonkeyPatch, write: Callable[[Settings], object]
-) -> None:
-    with closing(open_store(settings)):
-        pass
-    elsewhere = {"url": "http://127.0.0.1:3010", "store": "MongoDB mongo:27017/anamnesis"}
-    monkeypatch.setattr(status_module, "sidecar_status", lambda _: elsewhere)
-    with pytest.raises(GiveUp, match=r"searches MongoDB mongo:27017/anamnesis.*config.toml.*Nothing was changed"):
-        write(settings)
 
 
 def test_a_server_that_is_away_is_told_of_at_once_with_all_that_can_be_told(

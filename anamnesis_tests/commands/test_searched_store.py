@@ -1,0 +1,123 @@
+"""What writes does so only in the store that the sidecar of its home searches."""
+
+import json
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import closing
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+
+import pytest
+from pydantic import SecretStr
+
+from anamnesis_pipeline.commands import config, dead_letters, exclude, model, projects, summaries
+from anamnesis_pipeline.commands.exporting import run_import
+from anamnesis_pipeline.commands.forget import finish_forgetting, run_forget
+from anamnesis_pipeline.commands.ingest import run_ingest
+from anamnesis_pipeline.commands.redact import run_rescan
+from anamnesis_pipeline.commands.searched_store import mention_other_store, other_store
+from anamnesis_pipeline.commands.sources import Wish, run_add, run_remove
+from anamnesis_pipeline.commands.upload import run_upload
+from anamnesis_pipeline.errors import GiveUp
+from anamnesis_pipeline.settings import Settings
+from anamnesis_pipeline.steps.forget_target import ForgetRequest
+from anamnesis_pipeline.steps.uploads import Handed
+from anamnesis_pipeline.supervisor.up_lock import Running, hold_lock
+from anamnesis_pipeline.wiring import open_store, store_place
+
+ELSEWHERE = "MongoDB mongo:27017/anamnesis"
+
+
+@pytest.fixture
+def sidecar() -> Iterator[str]:
+    """Address of one that searches another store."""
+
+    class Ready(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            body = json.dumps({"status": "ready", "missing": [], "coverage": None, "store": ELSEWHERE}).encode()
+            self.send_response(200)
+            self.send_header("Content-Length", str(len(body)))
+            self.end_headers()
+            self.wfile.write(body)
+
+        def log_message(self, *_: object) -> None:
+            pass
+
+    with ThreadingHTTPServer(("127.0.0.1", 0), Ready) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        yield f"http://127.0.0.1:{server.server_port}"
+        server.shutdown()
+
+
+@pytest.fixture
+def settings(sidecar: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Settings:
+    """Of a home with a store in a file, and with the sidecar's port."""
+    monkeypatch.setenv("ANAMNESIS_HOME", str(tmp_path / "home"))
+    monkeypatch.setenv("ANAMNESIS_PORT", sidecar.rpartition(":")[2])
+    monkeypatch.setenv("ANAMNESIS_LOG_ROOTS", str(tmp_path))
+    found = Settings()
+    open_store(found).close()
+    (tmp_path / "notes.md").write_text("# Ports\n\nThe sidecar listens on port 3010.\n")
+    return found
+
+
+@pytest.fixture
+def running(settings: Settings, sidecar: str) -> Iterator[Settings]:
+    """The same while an `anamnesis up` of the home runs."""
+    with hold_lock(settings.home / "up.lock", Running(1, "life", sidecar, "http://127.0.0.1:1", [])):
+        yield settings
+
+
+def test_another_name_of_one_server_is_no_other_store(settings: Settings) -> None:
+    own = settings.model_copy(update={"store": "mongo", "mongo_uri": SecretStr("mongodb://u:p@here:27017/?x=y")})
+    sidecar = {"url": "http://127.0.0.1:3010", "store": ELSEWHERE}
+    assert other_store(own, sidecar) is None
+    assert other_store(own, sidecar | {"store": None}) is None
+    told = other_store(settings, sidecar)
+    assert told is not None
+    assert ELSEWHERE in told
+    assert str(settings.database) in told
+
+
+@pytest.mark.parametrize(
+    "write",
+    [
+        lambda settings: run_ingest(settings, print),
+        lambda settings: run_forget(settings, ForgetRequest(project="acme"), yes=True),
+        finish_forgetting,
+        lambda settings: run_rescan(settings, dry_run=False, say=print),
+        lambda settings: run_import(settings, settings.home.parent / "notes.md", print),
+        lambda settings: run_upload(settings, [settings.home.parent / "notes.md"], Handed("", b"")),
+        lambda settings: config.store_setting(settings, "embed_cpu_pct", "50"),
+        lambda settings: config.unstore_setting(settings, "embed_cpu_pct"),
+        lambda settings: projects.alias(settings, "a", "b"),
+        lambda settings: projects.unalias(settings, "a"),
+        lambda settings: dead_letters.retry(settings, print),
+        lambda settings: summaries.run_summarize(settings, print),
+        lambda settings: model.add(settings, "hashing"),
+        lambda settings: exclude.remove(settings, "x"),
+        lambda settings: run_add(settings, Wish(str(settings.home.parent)), print),
+        lambda settings: run_remove(settings, "notes"),
+    ],
+)
+def test_nothing_is_written_into_a_store_that_the_sidecar_of_the_home_does_not_search(
+    running: Settings, write: Callable[[Settings], object]
+) -> None:
+    with pytest.raises(GiveUp, match=rf"searches {ELSEWHERE}.*config.toml.*Nothing was changed"):
+        write(running)
+
+
+def test_a_sidecar_that_may_be_of_another_home_is_mentioned_and_keeps_nobody_from_writing(
+    settings: Settings, capsys: pytest.CaptureFixture[str]
+) -> None:
+    config.store_setting(settings, "embed_cpu_pct", "50")
+    with closing(open_store(settings)) as store:
+        assert store.settings.get("config.embed_cpu_pct") == 50
+    said = capsys.readouterr()
+    assert f"searches {ELSEWHERE}, and this command opens {store_place(settings)}" in said.err
+    assert said.out == ""
+
+
+def test_what_only_reads_says_which_store_it_reads(running: Settings, capsys: pytest.CaptureFixture[str]) -> None:
+    mention_other_store(running)
+    assert f"this command opens {store_place(running)}" in capsys.readouterr().err
