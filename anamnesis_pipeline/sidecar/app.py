@@ -18,6 +18,7 @@ from anamnesis_pipeline.sidecar import (
     context_routes,
     crawler_config_routes,
     crawler_routes,
+    dashboard_routes,
     embedding_routes,
     episodes_routes,
     exclusion_routes,
@@ -40,14 +41,17 @@ from anamnesis_pipeline.sidecar.admission import Admission
 from anamnesis_pipeline.sidecar.documentation import openapi_of
 from anamnesis_pipeline.sidecar.event_feed import EventFeed
 from anamnesis_pipeline.sidecar.extraction import Extraction
+from anamnesis_pipeline.sidecar.kept import Kept
 from anamnesis_pipeline.sidecar.log_tail import LogTail, tailing
 from anamnesis_pipeline.sidecar.mcp_endpoint import PATH as MCP_PATH
 from anamnesis_pipeline.sidecar.mcp_endpoint import McpEndpoint
 from anamnesis_pipeline.sidecar.measuring import keep_measured
 from anamnesis_pipeline.sidecar.nudges import Nudges
 from anamnesis_pipeline.sidecar.observation import Metrics, Observation
+from anamnesis_pipeline.sidecar.overview_stats import Overview
 from anamnesis_pipeline.sidecar.pages import routes as pages
 from anamnesis_pipeline.sidecar.pages.undo import Undo
+from anamnesis_pipeline.sidecar.resources import Resources
 from anamnesis_pipeline.sidecar.room import Room
 from anamnesis_pipeline.sidecar.security import Security
 from anamnesis_pipeline.sidecar.services import Services
@@ -94,6 +98,9 @@ def create_app(services: Services) -> FastAPI:
     app.state.admission = Admission()
     app.state.extraction = Extraction()
     app.state.room = Room()
+    app.state.overview = Overview(services)
+    app.state.resources = Resources(services, app.state.room)
+    app.state.status_summary = Kept(lambda _: dashboard_routes.summary_body(app.state), dashboard_routes.SUMMARY_KEPT_S)
     app.state.nudges = Nudges(services)
     app.state.undo = Undo(services)
     app.state.event_feed = EventFeed(services)
@@ -130,6 +137,7 @@ def _add_routes(app: FastAPI, *, wants_token: bool) -> None:
     app.include_router(query_routes.router, dependencies=documented)
     app.include_router(similar_routes.router, dependencies=documented)
     app.include_router(overview_routes.router, dependencies=documented)
+    app.include_router(dashboard_routes.router, dependencies=documented)
     app.include_router(context_routes.router, dependencies=documented)
     app.include_router(memory_routes.router, dependencies=documented)
     app.include_router(project_routes.router, dependencies=documented)

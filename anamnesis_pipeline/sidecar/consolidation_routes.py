@@ -18,7 +18,7 @@ from anamnesis_pipeline.sidecar.fields import WHOLE, EpisodeId
 from anamnesis_pipeline.sidecar.jsonl_control import JsonlControl
 from anamnesis_pipeline.sidecar.jsonl_schemas import Schedule
 from anamnesis_pipeline.sidecar.rendering import json_reply, utc_text
-from anamnesis_pipeline.sidecar.services import Uses
+from anamnesis_pipeline.sidecar.services import Services, Uses
 from anamnesis_pipeline.steps.consolidation import LAST_RUN, consolidate_sessions, stats_of
 from anamnesis_pipeline.steps.daily import next_tick
 from anamnesis_pipeline.steps.merging import MergeReport, MergeRules
@@ -164,15 +164,7 @@ def unsupersede(episode_id: Annotated[EpisodeId, InPath()], services: Uses) -> R
 @router.get("/status", response_model=ConsolidationOut)
 def status(services: Uses) -> Response:
     """What is hidden, what is to be looked at, the last run and the next one."""
-    store = services.store
-    body: dict[str, Any] = {
-        "counts": store.consolidation.counts(),
-        "changed": store.consolidation.changed_count(),
-        "threshold": effective_settings(store).consolidate_cosine,
-        "last_run": store.settings.get(LAST_RUN),
-        "schedule": _schedule(services),
-    }
-    return json_reply(body)
+    return json_reply(consolidation_body(services))
 
 
 @router.get("/regime_2/defaults", response_model=MergeDefaultsOut)
@@ -199,7 +191,19 @@ def put_schedule(changes: ScheduleChanges, services: Uses) -> Response:
     return json_reply(_schedule(services))
 
 
-def _schedule(services: Uses) -> dict[str, Any]:
+def consolidation_body(services: Services) -> dict[str, Any]:
+    """How consolidation is doing, JSON-ready."""
+    store = services.store
+    return {
+        "counts": store.consolidation.counts(),
+        "changed": store.consolidation.changed_count(),
+        "threshold": effective_settings(store).consolidate_cosine,
+        "last_run": store.settings.get(LAST_RUN),
+        "schedule": _schedule(services),
+    }
+
+
+def _schedule(services: Services) -> dict[str, Any]:
     settings = effective_settings(services.store)
     tick = next_tick(
         datetime.now(UTC), settings.consolidate_schedule, settings.consolidate_hour, settings.timezone

@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import TypeVar
 
 from anamnesis_pipeline.api_wiring import api_refusal
 from anamnesis_pipeline.embeddings.api_models import api_model
@@ -31,6 +32,21 @@ class Finding:
     detail: str
     advice: str = ""
     note: str = ""
+
+
+T = TypeVar("T")
+
+
+def run_checks(checks: Sequence[Callable[[T], Finding]], of: T) -> list[Finding]:
+    """What each finds. One that cannot be made, since the store is away, has found that."""
+    return [_made(check, of) for check in checks]
+
+
+def _made(check: Callable[[T], Finding], of: T) -> Finding:
+    try:
+        return check(of)
+    except AnamnesisError as exc:
+        return Finding(False, check.__name__.replace("_", " "), str(exc))
 
 
 def python_version(_settings: Settings) -> Finding:

@@ -1,0 +1,119 @@
+"""The whole memory in figures, in one sentence, and how everything is that the service stands on."""
+
+from datetime import UTC, datetime
+from typing import Literal
+
+from fastapi import APIRouter
+from starlette.datastructures import State
+from starlette.requests import Request
+from starlette.responses import Response
+from typing_extensions import TypedDict
+
+from anamnesis_pipeline.model import Where
+from anamnesis_pipeline.sidecar.documentation import PROBLEMS
+from anamnesis_pipeline.sidecar.kept import Kept
+from anamnesis_pipeline.sidecar.machine_checks import Finding
+from anamnesis_pipeline.sidecar.overview_stats import Overview, StatsOut, sentence_of
+from anamnesis_pipeline.sidecar.present_problems import present_problems
+from anamnesis_pipeline.sidecar.rendering import json_reply, utc_text
+from anamnesis_pipeline.sidecar.resources import Resource, Resources
+from anamnesis_pipeline.sidecar.services import coverage
+
+router = APIRouter(prefix="/api", tags=["service"], responses=PROBLEMS)
+
+SUMMARY_KEPT_S = 60.0
+
+
+class StatusSummaryOut(TypedDict):
+    """The state in one sentence, how many things are wrong, and when that was so."""
+
+    text: str
+    wrong: int
+    at: str
+
+
+class ResourceOut(TypedDict):
+    """Something that the service stands on, or may use (`used`: work waits for it). `stale`: it answered before, and
+    missed one or two times; `loading`: the model; `off`: it may not be asked. `key`: its key, masked.
+    """
+
+    name: str
+    kind: Literal["store", "model", "dagster", "llm"]
+    where: str
+    state: Literal["up", "loading", "stale", "down", "off"]
+    detail: str
+    advice: str
+    key: str | None
+    used: bool
+    failures: int
+    last_ok: str | None
+    checked_at: str
+    took_ms: float | None
+
+
+class ResourcesOut(TypedDict):
+    """All of them, as they were within the last 25 seconds."""
+
+    resources: list[ResourceOut]
+
+
+@router.get("/dashboard/stats", response_model=StatsOut)
+def dashboard_stats(request: Request) -> Response:
+    """Totals, episodes by project and instance, the newest, those found most often, consolidation, and what came
+    without a log; counts are at most 5 seconds old.
+    """
+    overview: Overview = request.app.state.overview
+    return json_reply(overview.stats())
+
+
+@router.get("/status/summary", response_model=StatusSummaryOut)
+def status_summary(request: Request) -> Response:
+    """The state of the memory in one sentence, at most a minute old. No LLM is asked."""
+    kept: Kept[None, StatusSummaryOut] = request.app.state.status_summary
+    return json_reply(kept.get(None))
+
+
+@router.get("/resources/status", response_model=ResourcesOut)
+def resource_status(request: Request) -> Response:
+    """Store, model, Dagster and each LLM that is configured, asked side by side within 5 seconds; no call costs
+    anything.
+    """
+    resources: Resources = request.app.state.resources
+    return json_reply({"resources": [_resource_body(each) for each in resources.status()]})
+
+
+def present_state(state: State) -> tuple[str, list[Finding]]:
+    """The sentence, and what is wrong; of what is asked over the network, as it was when it was asked last.
+
+    :param state: of the application.
+    """
+    services, overview = state.services, state.overview
+    wrong = present_problems(services, state.room, state.resources.last())
+    covered = coverage(services.store)
+    embedded = covered["embedded"] / covered["stored"] if covered["stored"] else None
+    newest = services.store.episodes.page(Where(), 1).items
+    at = newest[0].timestamp if newest else None
+    return sentence_of(overview.census(), embedded, at, len(wrong), datetime.now(UTC)), wrong
+
+
+def summary_body(state: State) -> StatusSummaryOut:
+    """The same, JSON-ready."""
+    text, wrong = present_state(state)
+    return {"text": text, "wrong": len(wrong), "at": utc_text(datetime.now(UTC))}
+
+
+def _resource_body(found: Resource) -> ResourceOut:
+    return {
+        "name": found.name,
+        "kind": found.kind,
+        "where": found.where,
+        "state": found.state,
+        "detail": found.detail,
+        "advice": found.advice,
+        "key": found.key,
+        "used": found.is_used,
+        "failures": found.failures,
+        "last_ok": utc_text(found.last_ok) if found.last_ok else None,
+        "checked_at": utc_text(found.checked_at),
+        "took_ms": found.took_ms,
+    }

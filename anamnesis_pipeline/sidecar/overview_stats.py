@@ -1,0 +1,182 @@
+"""What all pages and clients are told of the whole memory. The store counts it in some 50 to 150 ms for 100,000
+episodes, so that it is kept for some seconds.
+"""
+
+from collections.abc import Mapping
+from datetime import UTC, date, datetime
+from typing import Any
+
+from typing_extensions import TypedDict
+
+from anamnesis_pipeline.model import RESERVED_SOURCES, Episode, Where
+from anamnesis_pipeline.sidecar.consolidation_routes import ConsolidationOut, consolidation_body
+from anamnesis_pipeline.sidecar.kept import Kept
+from anamnesis_pipeline.sidecar.rendering import episode_body, utc_text
+from anamnesis_pipeline.sidecar.schemas import EpisodeOut
+from anamnesis_pipeline.sidecar.services import Services
+from anamnesis_pipeline.store.overview_base import Census, SourceState
+from anamnesis_pipeline.wording import counted
+
+KEPT_S = 5.0
+FILTERS_KEPT = 16
+LISTED = 10
+EVERYTHING = Where(include_superseded=True)
+EPOCH = date(1970, 1, 1)
+
+
+class TotalsOut(TypedDict):
+    """Superseded episodes count, too. `retrievals`: how often any was found."""
+
+    episodes: int
+    retrievals: int
+    projects: int
+    instances: int
+
+
+class ProjectCountOut(TypedDict):
+    """A project and its episodes."""
+
+    project: str
+    episodes: int
+
+
+class InstanceCountOut(TypedDict):
+    """An instance and its episodes."""
+
+    instance: str
+    episodes: int
+
+
+class DirectOut(TypedDict):
+    """What came without a log: posted (`direct`), uploaded (`uploads`), or said in the chat (`chat`)."""
+
+    source: str
+    episodes: int
+    newest: str | None
+
+
+class StatsOut(TypedDict):
+    """The whole memory in figures. Lists of episodes leave out private projects; counts do not."""
+
+    totals: TotalsOut
+    by_project: list[ProjectCountOut]
+    by_instance: list[InstanceCountOut]
+    recent: list[EpisodeOut]
+    most_retrieved: list[EpisodeOut]
+    consolidation: ConsolidationOut
+    direct: list[DirectOut]
+
+
+class Overview:
+    """What one application counts; at most `KEPT_S` old."""
+
+    def __init__(self, services: Services) -> None:
+        self._services = services
+        self._census: Kept[None, Census] = Kept(lambda _: services.store.overview.census(), KEPT_S)
+        self._sources: Kept[None, dict[str, SourceState]] = Kept(lambda _: services.store.overview.sources(), KEPT_S)
+        self._days: Kept[Where, dict[date, int]] = Kept(self._count_days, KEPT_S, FILTERS_KEPT)
+        self._often: Kept[Where, list[str]] = Kept(
+            lambda where: services.store.overview.most_retrieved(where, LISTED), KEPT_S, FILTERS_KEPT
+        )
+
+    def census(self) -> Census:
+        """Episodes by project and instance."""
+        return self._census.get(None)
+
+    def days(self, where: Where) -> Mapping[date, int]:
+        """Episodes that pass a filter by day (UTC), the earliest first."""
+        return self._days.get(where)
+
+    def recent(self) -> list[Episode]:
+        """The newest current episodes, without private projects."""
+        return self._services.store.episodes.page(self._shown(), LISTED).items
+
+    def most_retrieved(self) -> list[Episode]:
+        """Those found most often of the current ones, without private projects."""
+        ids = self._often.get(self._shown())
+        found = self._services.store.episodes.get(ids)
+        return [found[name] for name in ids if name in found]
+
+    def direct(self) -> list[DirectOut]:
+        """What came without a log."""
+        held = self._sources.get(None)
+        return [_direct(name, held.get(name)) for name in RESERVED_SOURCES]
+
+    def stats(self) -> StatsOut:
+        """All of it, JSON-ready."""
+        census = self.census()
+        consolidation: Any = consolidation_body(self._services)
+        return {
+            "totals": totals_of(census),
+            "by_project": [{"project": name, "episodes": n} for name, n in census.projects.items()],
+            "by_instance": [{"instance": name, "episodes": n} for name, n in census.instances.items()],
+            "recent": [episode_body(episode, ()) for episode in self.recent()],
+            "most_retrieved": [episode_body(episode, ()) for episode in self.most_retrieved()],
+            "consolidation": consolidation,
+            "direct": self.direct(),
+        }
+
+    def _count_days(self, where: Where) -> dict[date, int]:
+        return self._services.store.overview.days(where)
+
+    def _shown(self) -> Where:
+        return self._services.engine.visible(Where(), [])
+
+
+def totals_of(census: Census) -> TotalsOut:
+    """Pure."""
+    return {
+        "episodes": census.episodes,
+        "retrievals": census.retrievals,
+        "projects": len(census.projects),
+        "instances": len(census.instances),
+    }
+
+
+def points_of(days: Mapping[date, int], most: int = 1_000) -> tuple[list[list[int]], int]:
+    """What a chart draws: [days since 1970, episodes from that day on], for days in their order; and over how many days
+    each counts, more than one where there would be more than `most` points. Pure.
+    """
+    for step in (1, 7, 30, 365, 3_650):
+        points: dict[int, int] = {}
+        for day, count in days.items():
+            number = (day - EPOCH).days // step * step
+            points[number] = points.get(number, 0) + count
+        if len(points) <= most:
+            break
+    return [list(point) for point in points.items()], step
+
+
+def sentence_of(census: Census, embedded: float | None, newest: datetime | None, wrong: int, now: datetime) -> str:
+    """The state of the memory in plain words. Pure.
+
+    :param embedded: share of what is stored that is found by its meaning; None: nothing is stored.
+    :param newest: of when the newest episode is.
+    :param wrong: how many things are wrong.
+    """
+    if not census.episodes:
+        what = "The memory is empty"
+    else:
+        of = counted(len(census.projects), "project")
+        what = f"{counted(census.episodes, 'episode')} of {of}, {_ago(newest, now)}"
+        if embedded is not None and embedded < 1:
+            what += f"; {embedded:.1%} can be found by meaning"
+    return f"{what}; " + (f"{counted(wrong, 'thing')} to look at." if wrong else "all is well.")
+
+
+def _ago(newest: datetime | None, now: datetime) -> str:
+    if newest is None:
+        return "none of them current"
+    minutes = max(0, int((now - newest).total_seconds() // 60))
+    if minutes < 60:
+        return f"the newest of {counted(minutes, 'minute')} ago" if minutes else "the newest of just now"
+    hours = minutes // 60
+    return f"the newest of {counted(hours, 'hour')} ago" if hours < 48 else f"the newest of {hours // 24:,} days ago"
+
+
+def _direct(source: str, state: SourceState | None) -> DirectOut:
+    return {
+        "source": source,
+        "episodes": state.episodes if state else 0,
+        "newest": utc_text(state.newest.astimezone(UTC)) if state else None,
+    }

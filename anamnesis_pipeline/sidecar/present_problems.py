@@ -1,0 +1,59 @@
+"""What is wrong right now, as far as that is known without asking anybody and without waiting."""
+
+from collections.abc import Callable, Sequence
+from datetime import UTC, datetime
+
+from anamnesis_pipeline.sidecar import store_checks
+from anamnesis_pipeline.sidecar.jsonl_control import llm_state
+from anamnesis_pipeline.sidecar.machine_checks import Finding, free_space, run_checks
+from anamnesis_pipeline.sidecar.resources import Resource
+from anamnesis_pipeline.sidecar.room import Room
+from anamnesis_pipeline.sidecar.services import ModelPool, Services
+from anamnesis_pipeline.store.base import Store
+from anamnesis_pipeline.wiring import effective_settings
+
+
+def present_problems(services: Services, room: Room, resources: Sequence[Resource]) -> list[Finding]:
+    """What somebody should see to, the worst first.
+
+    :param resources: as they were when they were asked last.
+    """
+    found = [_full(services.store, room), model_loading(services.pool)]
+    found += [_resource(each) for each in resources if each.kind in ("dagster", "llm")]
+    found += [free_space(services.settings), *run_checks(CHEAP, services.store)]
+    return [finding for finding in found if not finding.ok]
+
+
+def model_loading(pool: ModelPool) -> Finding:
+    """The model loads, or has done so."""
+    if pool.failure:
+        advice = "searches by words go on; choose a model that is there on the page Embedding"
+        return Finding(False, "model", f"no question can be embedded: {pool.failure}", advice)
+    if waiting := pool.next_failure:
+        return Finding(False, "model", f"{waiting[0]} does not load, the model before it answers: {waiting[1]}")
+    return Finding(True, "model", pool.model_id)
+
+
+def _full(store: Store, room: Room) -> Finding:
+    problem = room.problem(store)
+    return Finding(problem is None, "writing", problem or "", "until then searches answer, and nothing new is kept")
+
+
+def _resource(found: Resource) -> Finding:
+    """One that is asked for work: a summarizer's other choices may be away as they like."""
+    is_well = found.state not in ("down", "stale") or not found.is_used
+    return Finding(is_well, found.name, found.detail, found.advice)
+
+
+def _llm(store: Store) -> Finding:
+    """The LLM that writes summaries may be asked: it is not left alone, and has a budget left."""
+    problem = llm_state(store, effective_settings(store), datetime.now(UTC))["problem"]
+    advice = "mend what it names, or go without an LLM: anamnesis config set summarizer none"
+    return Finding(problem is None, "summaries", problem or "", advice)
+
+
+CHEAP: Sequence[Callable[[Store], Finding]] = (
+    store_checks.unread_logs, store_checks.dead_letters, store_checks.coverage, store_checks.reembedding, _llm,
+    store_checks.forgetting, store_checks.crawler, store_checks.clock,
+)  # fmt: skip
+"""Most are checks of `doctor`; they read some rows and ask nobody."""

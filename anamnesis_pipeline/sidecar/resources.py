@@ -1,0 +1,242 @@
+"""How everything is doing that the service stands on: store, model, Dagster and the LLMs that are configured. All are
+asked at once, by what costs nothing, and nobody waits longer than five seconds. One that does not answer is not asked
+again until it has.
+"""
+
+import logging
+import threading
+import time
+from collections.abc import Callable
+from contextlib import closing
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+from typing import Literal
+
+from anamnesis_pipeline.dagster_api import dagster_link
+from anamnesis_pipeline.errors import AnamnesisError
+from anamnesis_pipeline.llm_wiring import backend_options
+from anamnesis_pipeline.settings import Settings, claude_api_key
+from anamnesis_pipeline.sidecar.machine_checks import START_IT
+from anamnesis_pipeline.sidecar.room import Room
+from anamnesis_pipeline.sidecar.services import Services, coverage
+from anamnesis_pipeline.steps.flights import Flight, Flights
+from anamnesis_pipeline.summaries.factory import BackendOptions, open_backend
+from anamnesis_pipeline.wiring import effective_settings, store_place
+from anamnesis_pipeline.wording import counted
+
+log = logging.getLogger(__name__)
+
+PROBED_WITHIN_S = 4.5
+KEPT_S = 25.0
+"""Whoever asks every 30 seconds makes it look anew; more who ask do not."""
+STALE_FAILURES = 2
+"""What answered before may miss so many times in a row before it counts as down."""
+
+State = Literal["up", "loading", "stale", "down", "off"]
+Kind = Literal["store", "model", "dagster", "llm"]
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Something that can be asked. `where`: its address; `key`: what is shown of its key; `is_used`: work waits for it;
+    `ask` says how it is in words, or raises an AnamnesisError.
+    """
+
+    name: str
+    kind: Kind
+    where: str
+    ask: Callable[[], "Answer"]
+    key: str | None = None
+    is_used: bool = True
+    advice: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """What something said of itself, and how long that took."""
+
+    detail: str
+    state: State = "up"
+    took_ms: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class Resource:
+    """How a place is. `failures` in a row; `last_ok`: when it answered last, since this service started."""
+
+    name: str
+    kind: Kind
+    where: str
+    state: State
+    detail: str
+    advice: str
+    key: str | None
+    is_used: bool
+    failures: int
+    last_ok: datetime | None
+    checked_at: datetime
+    took_ms: float | None
+
+
+class Resources:
+    """Asks, and remembers what was answered. Safe to share between threads."""
+
+    def __init__(self, services: Services, room: Room, clock: Callable[[], float] = time.monotonic) -> None:
+        self._services, self._room, self._clock = services, room, clock
+        self._flights: Flights[Answer] = Flights()
+        self._asking = threading.Lock()
+        self._known: dict[str, Resource] = {}
+        self._asked_at: float | None = None
+
+    def last(self) -> list[Resource]:
+        """As they were when they were asked last; empty before."""
+        return list(self._known.values())
+
+    def status(self, *, now: bool = False) -> list[Resource]:
+        """As they are, at most `KEPT_S` old.
+
+        :param now: ask in any case.
+        """
+        began = self._clock()
+        with self._asking:
+            known = self._asked_at
+            fresh_since = began if now else began - KEPT_S  # who waited for another's answer takes that
+            if known is None or known <= fresh_since:
+                self._ask_all()
+                self._asked_at = self._clock()
+            return self.last()
+
+    def _ask_all(self) -> None:
+        places = {f"{place.kind} {place.name} {place.where}": place for place in places_of(self._services, self._room)}
+        self._flights.launch({key: _timed(place.ask) for key, place in places.items()})
+        landed = dict(self._flights.landing(time.monotonic() + PROBED_WITHIN_S))
+        at = datetime.now(UTC)
+        self._known = {key: judged(place, landed.get(key), self._known.get(key), at) for key, place in places.items()}
+
+
+def judged(place: Place, flight: Flight[Answer] | None, before: Resource | None, at: datetime) -> Resource:
+    """How a place is after it was asked, and whether what answered before is only late. Pure.
+
+    :param flight: None: it has not answered yet.
+    """
+    last_ok = before.last_ok if before else None
+    found = Resource(
+        place.name, place.kind, place.where, "up", "", "", place.key, place.is_used, 0, last_ok, at, None
+    )  # fmt: skip
+    answer = flight.answer if flight else None
+    if answer is not None:
+        advice = place.advice if answer.state == "down" else ""
+        return replace(
+            found, state=answer.state, detail=answer.detail, advice=advice, last_ok=at, took_ms=answer.took_ms
+        )  # fmt: skip
+    failures = (before.failures if before else 0) + 1
+    is_late = last_ok is not None and failures <= STALE_FAILURES
+    return replace(
+        found, state="stale" if is_late else "down", detail=_reason(flight), advice=place.advice, failures=failures
+    )
+
+
+def places_of(services: Services, room: Room) -> list[Place]:
+    """Everything that is to be asked, as it is configured now. The store's settings count where it can be read."""
+    try:
+        settings = effective_settings(services.store)
+    except AnamnesisError:
+        settings = services.settings
+    return [
+        Place(
+            "Store", "store", store_place(services.settings), lambda: _store(services, room),
+            advice="until it is back or has room, nothing new is kept",
+        ),
+        Place(
+            "Embedding", "model", settings.model, lambda: _model(services),
+            advice="words are searched meanwhile; choose a model that is there on the page Embedding",
+        ),
+        Place("Dagster", "dagster", dagster_link(settings), lambda: _dagster(services), advice=START_IT),
+        *_llms(settings),
+    ]  # fmt: skip
+
+
+def masked(key: str) -> str:
+    """What may be shown of a key: enough to tell one from another. Pure."""
+    return f"{key[:3]}…{key[-4:]}" if len(key) >= 20 else "set"
+
+
+def _llms(settings: Settings) -> list[Place]:
+    """The LLMs that are configured: the one that writes summaries, and those that somebody gave an address or a key."""
+    options = backend_options(settings)
+    places = []
+    if settings.summarizer == "claude_cli" or settings.claude_host or _is_chosen(settings, "claude_command"):
+        where = f"{settings.claude_command} on {settings.claude_host or 'this machine'}"
+        places.append(_llm("claude_cli", "Claude's command line", where, settings, options))
+    is_chosen = settings.summarizer == "ollama" or _is_chosen(settings, "ollama_urls")
+    for url in settings.ollama_urls if is_chosen else ():
+        of_one = replace(options, ollama_urls=(url,))
+        places.append(_llm("ollama", "Ollama", url, settings, of_one))
+    if settings.openai_url:
+        key = options.openai_api_key
+        places.append(_llm("openai", "OpenAI-compatible", settings.openai_url, settings, options, key))
+    if claude_api_key(settings):
+        where = settings.anthropic_url or "Anthropic"
+        places.append(_llm("anthropic", "Claude API", where, settings, options, options.anthropic_api_key))
+    return places
+
+
+def _llm(
+    backend: str, name: str, where: str, settings: Settings, options: BackendOptions, key: str | None = None
+) -> Place:
+    is_used = settings.summarizer == backend
+    of_it = options if is_used else replace(options, model="")
+
+    def ask() -> Answer:
+        with closing(open_backend(backend, of_it)) as opened:
+            if settings.local_only and not opened.is_local:
+                return Answer("not asked: local_only keeps everything on this machine", "off")
+            opened.probe(PROBED_WITHIN_S)
+            return Answer(opened.model)
+
+    advice = "mend what it says; summaries wait meanwhile" if is_used else "only what you choose it for needs it"
+    return Place(name, "llm", where, ask, masked(key) if key else None, is_used, advice)
+
+
+def _is_chosen(settings: Settings, name: str) -> bool:
+    return bool(getattr(settings, name) != type(settings).model_fields[name].default)
+
+
+def _store(services: Services, room: Room) -> Answer:
+    covered = coverage(services.store)
+    if problem := room.problem(services.store):
+        return Answer(f"takes nothing new: {problem}", "down")
+    return Answer(counted(covered["stored"], "passage"))
+
+
+def _model(services: Services) -> Answer:
+    pool = services.pool
+    if pool.failure:
+        return Answer(pool.failure, "down")
+    if not pool.ready:
+        return Answer(f"{pool.model_id or 'the model'} is loading; words are searched meanwhile", "loading")
+    waiting = f", {counted(pool.depth, 'batch', 'batches')} waiting" if pool.depth else ""
+    return Answer(f"{pool.model_id} is in memory{waiting}")
+
+
+def _dagster(services: Services) -> Answer:
+    runs = services.dagster.ingest_runs()
+    return Answer(f"{counted(len(runs.unfinished), 'ingest run')} under way" if runs.unfinished else "idle")
+
+
+def _timed(ask: Callable[[], Answer]) -> Callable[[], Answer]:
+    def timed() -> Answer:
+        began = time.perf_counter()
+        return replace(ask(), took_ms=round((time.perf_counter() - began) * 1e3, 1))
+
+    return timed
+
+
+def _reason(flight: Flight[Answer] | None) -> str:
+    if flight is None:
+        return f"no answer within {PROBED_WITHIN_S} s"
+    if isinstance(flight.error, AnamnesisError):
+        return str(flight.error)
+    # its text may quote what the library was given
+    log.error("asking how it is failed: %s", type(flight.error).__qualname__)
+    return f"could not be asked ({type(flight.error).__qualname__}); the log of this service says more"
