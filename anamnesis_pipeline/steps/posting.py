@@ -34,7 +34,9 @@ EmbedNow = Callable[[Sequence[StoredPassage], Space], None]
 
 @dataclass(frozen=True, slots=True)
 class EpisodeDraft:
-    """What a client may say about an episode. `machine` and `session_id`: of a session's own notes, where it ran."""
+    """What a client may say about an episode. `machine` and `session_id`: of a session's own notes, where it ran.
+    `source`: one of the reserved.
+    """
 
     summary: str
     instance: str
@@ -47,6 +49,7 @@ class EpisodeDraft:
     metadata: Mapping[str, Any] = field(default_factory=dict)
     machine: str = ""
     session_id: str = ""
+    source: str = "direct"
 
 
 class Poster:
@@ -129,7 +132,7 @@ class Poster:
         )  # fmt: skip
         episode_id = draft.episode_id or f"ep_{cleaned['timestamp']:%Y%m%d}_{uuid.uuid4().hex[:12]}"
         cleaned |= {"machine": draft.machine, "session_id": draft.session_id}
-        return with_masks_counted(Episode(episode_id=episode_id, source="direct", **cleaned))
+        return with_masks_counted(Episode(episode_id=episode_id, source=draft.source, **cleaned))
 
     def cleaned(self, changes: Mapping[str, Any]) -> dict[str, Any]:
         """The same fields, normalized and masked.

@@ -27,13 +27,14 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class Pair:
-    """What a user said and what an assistant answered. `timestamp` None: just now."""
+    """What a user said and what an assistant answered. `timestamp` None: just now. `source`: one of the reserved."""
 
     user: str
     assistant: str
     instance: str
     project: str = ""
     timestamp: datetime | None = None
+    source: str = "direct"
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,7 +62,7 @@ class Recorder:
             return part, False
         draft = EpisodeDraft(
             self._headline(part), pair.instance, pair.project, transcript(part.segments),
-            timestamp=part.segments[0].timestamp, episode_id=part.part_id, kind=PAIR_KIND,
+            timestamp=part.segments[0].timestamp, episode_id=part.part_id, kind=PAIR_KIND, source=pair.source,
         )  # fmt: skip
         try:
             return part, self._poster.create(draft)[1]
@@ -137,7 +138,7 @@ class Recorder:
             Segment(f"{pair_id}:assistant", "", SegmentKind.STATEMENT, 0, assistant, when),
         )
         part = Part(
-            pair_id, "direct", "", "", pair_id, 0, PAIR_KIND, pair.project, "", user[:PROMPT_HEAD], said, closed=True
+            pair_id, pair.source, "", "", pair_id, 0, PAIR_KIND, pair.project, "", user[:PROMPT_HEAD], said, closed=True
         )
         return part, known is not None
 

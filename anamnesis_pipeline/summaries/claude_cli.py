@@ -32,6 +32,14 @@ WITHOUT = (
 )  # fmt: skip
 """Variables that the command does not get; ours, which may hold keys, neither."""
 OWN_PREFIX = "ANAMNESIS_"
+QUIET = {
+    "CLAUDE_CODE_DISABLE_AUTO_MEMORY": "1", "CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC": "1", "DISABLE_AUTOUPDATER": "1",
+}  # fmt: skip
+BARE = (
+    "--tools", "", "--strict-mcp-config", "--setting-sources", "", "--disable-slash-commands",
+    "--no-session-persistence",
+)  # fmt: skip
+"""Without all that a session would bring along."""
 ROUNDS = 2
 """The structured answer is a tool call, which makes a second round with the same prompt."""
 OWN_TOKENS = 8_000
@@ -63,7 +71,7 @@ class _Usage(BaseModel):
     output_tokens: int = 0
 
 
-class _Result(BaseModel):
+class Result(BaseModel):
     """The last object that `--output-format json` prints."""
 
     subtype: str = "success"
@@ -103,9 +111,9 @@ class ClaudeCliBackend:
         outcome = self._run(self._arguments(request), request.text, self._timeout_s, limits)
         result = _result(outcome.stdout)
         if result is None:
-            raise self._failed(outcome)
+            raise self.failed(outcome)
         if result.is_error or not result.subtype.startswith("success"):
-            raise self._refused(result)
+            raise self.refused(result)
         text = result.result if result.structured_output is None else json.dumps(result.structured_output)
         usage = result.usage
         tokens_in = usage.input_tokens + usage.cache_creation_input_tokens + usage.cache_read_input_tokens
@@ -115,41 +123,34 @@ class ClaudeCliBackend:
         """Whether the command is there and runs. Raises as `SummaryBackend.probe` says."""
         outcome = self._run(["--version"], "", timeout_s, {})
         if outcome.status:
-            raise self._failed(outcome)
+            raise self.failed(outcome)
 
     def close(self) -> None:
         """Nothing stays open between calls."""
 
     def _run(self, arguments: Sequence[str], text: str, timeout_s: float, limits: Mapping[str, str]) -> Outcome:
-        added = {
-            **limits,
-            "CLAUDE_CODE_DISABLE_AUTO_MEMORY": "1",
-            "CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC": "1",
-            "DISABLE_AUTOUPDATER": "1",
-        }
+        added = {**limits, **QUIET}
         if self._host:
             from anamnesis_pipeline.summaries.ssh_command import run_there
 
             command = [*self._command, *arguments]
             return run_there(self._host, command, text, timeout_s, environment=added, without=WITHOUT)
-        environment = {k: v for k, v in os.environ.items() if k not in WITHOUT and not k.startswith(OWN_PREFIX)}
         program = str(Path(self._command[0]).expanduser())
         command = [program, *self._command[1:], *arguments]
-        return run_here(command, text, environment | added, timeout_s)
+        return run_here(command, text, environment_here() | added, timeout_s)
 
     def _arguments(self, request: Request) -> list[str]:
         return [
             "--print", "--output-format", "json", "--model", self.model,
             "--system-prompt", request.system, "--json-schema", json.dumps(SCHEMA),
-            "--tools", "", "--strict-mcp-config", "--setting-sources", "", "--disable-slash-commands",
-            "--no-session-persistence",
+            *BARE,
         ]  # fmt: skip
 
     @property
     def _where(self) -> str:
         return f"{self._command[0]} on {self._host}" if self._host else self._command[0]
 
-    def _failed(self, outcome: Outcome) -> AnamnesisError:
+    def failed(self, outcome: Outcome) -> AnamnesisError:
         """Why there is no result at all. What the command wrote may quote the prompt, so it is not repeated."""
         if outcome.status in (126, 127):
             return LlmRefused(f"cannot run {self._where}; set claude_command to its path")
@@ -157,9 +158,9 @@ class ClaudeCliBackend:
             return LlmRefused(f"{self._where} is too old for the options it gets; run `claude update` there")
         if outcome.status == 0:
             return LlmAnswerInvalid(f"{self._where} printed no JSON result; is it Claude Code?")
-        return self._refused(_Result(is_error=True, result=outcome.stdout + outcome.stderr), outcome.status)
+        return self.refused(Result(is_error=True, result=outcome.stdout + outcome.stderr), outcome.status)
 
-    def _refused(self, result: _Result, status: int = 0) -> AnamnesisError:
+    def refused(self, result: Result, status: int = 0) -> AnamnesisError:
         """What an error that Claude reports means."""
         said = result.result or ""
         if _LIMIT.search(said):
@@ -183,7 +184,12 @@ class ClaudeCliBackend:
         return LlmBusy(f"the subscription of {self._where} has reached its limit", wait)
 
 
-def _result(stdout: str) -> _Result | None:
+def environment_here() -> dict[str, str]:
+    """The variables that the command gets on this machine, beside its own."""
+    return {k: v for k, v in os.environ.items() if k not in WITHOUT and not k.startswith(OWN_PREFIX)}
+
+
+def _result(stdout: str) -> Result | None:
     """The result object, alone or at the end of a list of messages (with `verbose` set); None: there is none."""
     try:
         found = json.loads(stdout)
@@ -192,6 +198,6 @@ def _result(stdout: str) -> _Result | None:
     items = found if isinstance(found, list) else [found]
     results = [item for item in items if isinstance(item, dict) and item.get("type") == "result"]
     try:
-        return _Result.model_validate(results[-1]) if results else None
+        return Result.model_validate(results[-1]) if results else None
     except ValidationError:
         return None

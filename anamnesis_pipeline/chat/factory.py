@@ -1,0 +1,167 @@
+"""A backend by its name, and what each has to offer. Nothing is kept of what was found out."""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass
+
+import httpx
+
+from anamnesis_pipeline.chat.anthropic import URL, VERSION, AnthropicChat
+from anamnesis_pipeline.chat.base import ChatBackend
+from anamnesis_pipeline.chat.claude_cli import ClaudeCliChat
+from anamnesis_pipeline.chat.http import client
+from anamnesis_pipeline.chat.ollama import OllamaChat
+from anamnesis_pipeline.chat.openai_compatible import OpenAiChat
+from anamnesis_pipeline.errors import AnamnesisError, BadSetting, LlmUnavailable
+from anamnesis_pipeline.summaries.claude_cli import ClaudeCliBackend
+from anamnesis_pipeline.summaries.endpoints import check_key, check_url, is_loopback, with_scheme
+from anamnesis_pipeline.summaries.factory import BackendOptions
+from anamnesis_pipeline.summaries.prices import DEFAULT_MODELS, MODELS, Model, find_model
+from anamnesis_pipeline.summaries.refusals import error_of_status
+
+Look = Callable[[BackendOptions], Awaitable[tuple[str, ...]]]
+"""Finds out which models a backend has; raises what keeps it from being reached."""
+BACKENDS = ("claude_cli", "ollama", "anthropic", "openai")
+PROBE_S = 4.0
+_NEVER_ASKED_FOR_A_PRICE = frozenset({"claude_cli", "ollama"})
+
+
+@dataclass(frozen=True, slots=True)
+class Offer:
+    """What a backend has. `cost`: how it is paid; `problem`: why it cannot be reached, and what to do."""
+
+    backend: str
+    reachable: bool
+    models: tuple[str, ...]
+    cost: str
+    problem: str = ""
+
+
+def open_chat(kind: str, model: str, options: BackendOptions) -> ChatBackend:
+    """A backend with one model, without calling anybody.
+
+    :param model: empty: the backend's default.
+    :raises BadSetting: unknown, or it needs a key, a URL or a model that is not set.
+    :raises LlmRefused: its model costs money and no price of it is known.
+    """
+    if kind not in BACKENDS:
+        raise BadSetting(f"backend must be one of {', '.join(BACKENDS)}, not {kind!r}")
+    model = model or DEFAULT_MODELS.get(kind, "")
+    if not model:
+        raise BadSetting(f"name a model: {kind} has no default")
+    match kind:
+        case "claude_cli":
+            if options.claude_host:
+                raise BadSetting("chat uses the claude command of this machine, and claude_host names another one")
+            return ClaudeCliChat(_model(kind, model, options), options.claude_command)
+        case "ollama":
+            return OllamaChat(model, _ollama_url(options))
+        case "anthropic":
+            return AnthropicChat(_model(kind, model, options), _anthropic_key(options), options.anthropic_url)
+    url = _openai_url(options)
+    is_paid = not is_loopback(url) or bool(options.input_price or options.output_price)
+    key = check_key("openai_api_key", options.openai_api_key) if options.openai_api_key else None
+    known = _model(kind, model, options, is_paid=is_paid)
+    return OpenAiChat(known, url, key, is_paid=is_paid and (known.input_price, known.output_price) != (0.0, 0.0))
+
+
+async def offers(options: BackendOptions) -> list[Offer]:
+    """Of all backends, looked at side by side."""
+    return list(await asyncio.gather(*(_offer(kind, look, options) for kind, look in _LOOKS.items())))
+
+
+async def _offer(kind: str, look: Look, options: BackendOptions) -> Offer:
+    cost = _cost(kind, options)
+    try:
+        async with asyncio.timeout(PROBE_S):
+            return Offer(kind, True, await look(options), cost)
+    except TimeoutError:
+        return Offer(kind, False, (), cost, f"it did not answer within {PROBE_S:.0f} s")
+    except AnamnesisError as exc:
+        return Offer(kind, False, (), cost, str(exc))
+
+
+def _cost(kind: str, options: BackendOptions) -> str:
+    if kind == "claude_cli":
+        return "subscription"
+    return "local" if kind == "ollama" or (kind == "openai" and is_loopback(options.openai_url)) else "by the token"
+
+
+async def _look_at_cli(options: BackendOptions) -> tuple[str, ...]:
+    backend = open_chat("claude_cli", "", options)
+    known = _model("claude_cli", backend.model, options)
+    await asyncio.to_thread(ClaudeCliBackend(known, options.claude_command, "", PROBE_S).probe, PROBE_S)
+    return _known_models("claude_cli")
+
+
+async def _look_at_ollama(options: BackendOptions) -> tuple[str, ...]:
+    url = _ollama_url(options)
+    found = await _get(url, "/api/tags", {}, f"ollama at {url}")
+    names = [str(each.get("model") or each.get("name")) for each in found.get("models") or []]
+    if not names:
+        raise LlmUnavailable(f"ollama at {url} has no model; get one with: ollama pull {DEFAULT_MODELS['ollama']}")
+    return tuple(names)
+
+
+async def _look_at_anthropic(options: BackendOptions) -> tuple[str, ...]:
+    headers = {"x-api-key": _anthropic_key(options), "anthropic-version": VERSION}
+    found = await _get(options.anthropic_url or URL, "/v1/models", headers, "the Claude API")
+    listed = {str(each.get("id")) for each in found.get("data") or []}
+    return tuple(name for name in _known_models("anthropic") if name in listed) or _known_models("anthropic")
+
+
+async def _look_at_openai(options: BackendOptions) -> tuple[str, ...]:
+    url = _openai_url(options)
+    headers = {"Authorization": f"Bearer {options.openai_api_key}"} if options.openai_api_key else {}
+    found = await _get(url, "models", headers, f"the service at {url}")
+    return tuple(str(each.get("id")) for each in found.get("data") or [])
+
+
+async def _get(url: str, path: str, headers: Mapping[str, str], who: str) -> dict[str, list[dict[str, object]]]:
+    async with client(url, headers) as service:
+        try:
+            reply = await service.get(path, timeout=PROBE_S)
+            found = reply.json() if reply.status_code == 200 else None
+        except httpx.HTTPError:
+            raise LlmUnavailable(f"{who} cannot be reached; is it running?") from None
+        except ValueError:
+            raise LlmUnavailable(f"{who} answers with something else than JSON; check its URL") from None
+    if not isinstance(found, dict):
+        raise error_of_status(who, reply.status_code)
+    return found
+
+
+def _ollama_url(options: BackendOptions) -> str:
+    if not options.ollama_urls:
+        raise BadSetting("ollama_urls must hold at least one URL, e.g. http://127.0.0.1:11434")
+    return check_url("ollama_urls", with_scheme(options.ollama_urls[0]))
+
+
+def _openai_url(options: BackendOptions) -> str:
+    if not options.openai_url:
+        raise BadSetting("openai_url must be set, e.g. http://127.0.0.1:8080/v1")
+    return check_url("openai_url", options.openai_url)
+
+
+def _anthropic_key(options: BackendOptions) -> str:
+    if not options.anthropic_api_key:
+        raise BadSetting("anthropic_api_key must be set (ANAMNESIS_ANTHROPIC_API_KEY or ANTHROPIC_API_KEY)")
+    return check_key("anthropic_api_key", options.anthropic_api_key)
+
+
+def _model(kind: str, name: str, options: BackendOptions, *, is_paid: bool | None = None) -> Model:
+    paid = kind not in _NEVER_ASKED_FOR_A_PRICE if is_paid is None else is_paid
+    prices = {"input_price": options.input_price, "output_price": options.output_price} if paid else {}
+    return find_model(kind, name, is_paid=paid, **prices)
+
+
+def _known_models(kind: str) -> tuple[str, ...]:
+    return tuple(model.name for model in MODELS if model.backend == kind)
+
+
+_LOOKS: Mapping[str, Look] = {
+    "claude_cli": _look_at_cli,
+    "ollama": _look_at_ollama,
+    "anthropic": _look_at_anthropic,
+    "openai": _look_at_openai,
+}

@@ -1,0 +1,119 @@
+"""Chat with any service that speaks OpenAI's chat completions: https://platform.openai.com/docs/api-reference/chat."""
+
+import json
+from collections.abc import AsyncIterator, Sequence
+from typing import Any
+from urllib.parse import urlsplit
+
+from anamnesis_pipeline.chat.base import (
+    MOST_OUTPUT_TOKENS,
+    SEARCH_DESCRIPTION,
+    SEARCH_PARAMETERS,
+    SEARCH_TOOL,
+    Call,
+    Delta,
+    Said,
+    arguments_of,
+    most_tokens,
+)
+from anamnesis_pipeline.chat.http import client, events_of, lines_of, told
+from anamnesis_pipeline.errors import LlmUnavailable
+from anamnesis_pipeline.summaries.endpoints import is_loopback
+from anamnesis_pipeline.summaries.prices import Model
+from anamnesis_pipeline.summary_model import LlmUse
+
+_FUNCTION = {"name": SEARCH_TOOL, "description": SEARCH_DESCRIPTION, "parameters": SEARCH_PARAMETERS}
+
+
+class OpenAiChat:
+    """See `ChatBackend`; at a base URL that ends where `/chat/completions` begins."""
+
+    name = "openai"
+    has_tools = True
+
+    def __init__(self, model: Model, url: str, api_key: str | None, *, is_paid: bool) -> None:
+        self.model = model.name
+        self.is_paid = is_paid
+        self.is_local = is_loopback(url)
+        self._known = model
+        host = urlsplit(url).hostname or ""
+        self._who = f"the service at {host}"
+        # OpenAI's own newer models refuse the name that every other server knows.
+        self._limit = "max_completion_tokens" if host.endswith("openai.com") else "max_tokens"
+        self._client = client(url, {"Authorization": f"Bearer {api_key}"} if api_key else {})
+
+    def expected(self, system: str, said: Sequence[Said]) -> LlmUse:
+        """See `ChatBackend.expected`."""
+        return self._used(most_tokens(system, said), MOST_OUTPUT_TOKENS)
+
+    async def stream(self, system: str, said: Sequence[Said], *, tools: bool) -> AsyncIterator[Delta]:
+        """See `ChatBackend.stream`."""
+        body: dict[str, Any] = {
+            "model": self.model,
+            "messages": [{"role": "system", "content": system}, *map(_message, said)],
+            "stream": True,
+            "stream_options": {"include_usage": True},
+            self._limit: MOST_OUTPUT_TOKENS,
+        }
+        if tools:
+            body["tools"] = [{"type": "function", "function": _FUNCTION}]
+        calls = _Calls()
+        ended, used, written = False, None, 0
+        async with lines_of(self._client, "chat/completions", body, self._who) as lines:
+            async for event in events_of(lines, self._who):
+                if "error" in event:
+                    raise told(self._who, event["error"])
+                if usage := event.get("usage"):
+                    used = self._used(int(usage.get("prompt_tokens", 0)), int(usage.get("completion_tokens", 0)))
+                for choice in event.get("choices") or []:
+                    delta = choice.get("delta") or {}
+                    calls.take(delta.get("tool_calls") or [])
+                    if text := delta.get("content"):
+                        written += len(text.encode("utf-8", "replace"))
+                        yield Delta(text)
+                    ended = ended or bool(choice.get("finish_reason"))
+        if not ended:
+            raise LlmUnavailable(f"{self._who} broke off in mid-answer; try again")
+        yield Delta(calls=calls.whole(), used=used or self._used(most_tokens(system, said), written))
+
+    async def close(self) -> None:
+        """See `ChatBackend.close`."""
+        await self._client.aclose()
+
+    def _used(self, tokens_in: int, tokens_out: int) -> LlmUse:
+        return LlmUse(1, tokens_in, tokens_out, self._known.dollars(tokens_in, 0, 0, tokens_out))
+
+
+class _Calls:
+    """Calls that come in pieces."""
+
+    def __init__(self) -> None:
+        self._parts: dict[int, dict[str, str]] = {}
+
+    def take(self, pieces: Sequence[dict[str, Any]]) -> None:
+        for piece in pieces:
+            part = self._parts.setdefault(int(piece.get("index", 0)), {"id": "", "name": "", "arguments": ""})
+            function = piece.get("function") or {}
+            part["id"] = str(piece.get("id") or part["id"])
+            part["name"] += str(function.get("name") or "")
+            part["arguments"] += str(function.get("arguments") or "")
+
+    def whole(self) -> tuple[Call, ...]:
+        return tuple(
+            Call(part["id"], part["name"], arguments_of(part["arguments"])) for _, part in sorted(self._parts.items())
+        )
+
+
+def _message(said: Said) -> dict[str, Any]:
+    message: dict[str, Any] = {"role": said.role, "content": said.text}
+    if said.calls:
+        message["tool_calls"] = [
+            {
+                "id": call.call_id, "type": "function",
+                "function": {"name": call.name, "arguments": json.dumps(dict(call.arguments))},
+            }
+            for call in said.calls
+        ]  # fmt: skip
+    if said.role == "tool":
+        message["tool_call_id"] = said.call_id
+    return message
