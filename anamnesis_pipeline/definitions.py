@@ -10,19 +10,30 @@ from anamnesis_pipeline.defs.embed_sensor import embed_sensor
 from anamnesis_pipeline.defs.embeddings import embeddings
 from anamnesis_pipeline.defs.episodes import episodes
 from anamnesis_pipeline.defs.exchanges import exchanges
-from anamnesis_pipeline.defs.jobs import consolidate, embed, index, ingest
+from anamnesis_pipeline.defs.jobs import consolidate, draw_map, embed, index, ingest
+from anamnesis_pipeline.defs.memory_map import memory_map
 from anamnesis_pipeline.defs.resources import EmbeddingPoolResource, MemoryResource
-from anamnesis_pipeline.defs.schedules import daily_consolidation, daily_ingest
+from anamnesis_pipeline.defs.schedules import daily_consolidation, daily_ingest, daily_map
 from anamnesis_pipeline.defs.sensors import crawl_sensor, quick_crawl_sensor
 from anamnesis_pipeline.defs.summaries import summaries
 from anamnesis_pipeline.defs.vector_index import vector_index
 
 defs = dg.Definitions(
-    assets=[crawled_files, exchanges, documents, summaries, episodes, embeddings, vector_index, consolidation_report],
+    assets=[
+        crawled_files,
+        exchanges,
+        documents,
+        summaries,
+        episodes,
+        embeddings,
+        vector_index,
+        memory_map,
+        consolidation_report,
+    ],
     asset_checks=CHECKS,
-    jobs=[ingest, embed, index, consolidate],
+    jobs=[ingest, embed, index, draw_map, consolidate],
     sensors=[crawl_sensor, quick_crawl_sensor, embed_sensor],
-    schedules=[daily_ingest, daily_consolidation],
+    schedules=[daily_ingest, daily_consolidation, daily_map],
     resources={"memory": MemoryResource(keeps_open=True), "embedding_pool": EmbeddingPoolResource()},
     # One process per run: 2.2 times cheaper than a process per step, and the steps follow each other anyway.
     executor=dg.in_process_executor,

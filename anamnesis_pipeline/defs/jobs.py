@@ -27,3 +27,8 @@ consolidate = dg.define_asset_job(
     dg.AssetSelection.assets("consolidation_report"),
     description="Let the newest episode stand for those of its session that it repeats.",
 )
+draw_map = dg.define_asset_job(
+    "draw_map",
+    dg.AssetSelection.assets("memory_map"),
+    description="Draw the map of memory anew, of the space that is searched.",
+)

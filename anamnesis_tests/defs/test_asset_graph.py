@@ -22,12 +22,14 @@ GRAPH = {
     "episodes": ({"exchanges", "documents", "summaries"}, SOURCES),
     "embeddings": ({"episodes"}, SPACE_BY_SOURCE),
     "vector_index": ({"embeddings"}, SPACES),
+    "memory_map": ({"vector_index"}, None),
     "consolidation_report": ({"embeddings"}, None),
 }
 JOBS = {
     "ingest": {"crawled_files", "exchanges", "documents", "summaries", "episodes"},
     "embed": {"embeddings"},
     "index": {"vector_index"},
+    "draw_map": {"memory_map"},
     "consolidate": {"consolidation_report"},
 }
 
@@ -68,7 +70,8 @@ def test_every_sensor_and_schedule_runs_from_the_first_start() -> None:
     repository = defs.get_repository_def()
     sensors = {sensor.name: sensor.minimum_interval_seconds for sensor in repository.sensor_defs}
     assert sensors == {"crawl_sensor": 300, "quick_crawl_sensor": 30, "embed_sensor": 30}
-    assert {schedule.name for schedule in repository.schedule_defs} == {"daily_ingest", "daily_consolidation"}
+    schedules = {schedule.name for schedule in repository.schedule_defs}
+    assert schedules == {"daily_ingest", "daily_consolidation", "daily_map"}
     assert {sensor.default_status for sensor in repository.sensor_defs} == {dg.DefaultSensorStatus.RUNNING}
     assert {schedule.default_status for schedule in repository.schedule_defs} == {dg.DefaultScheduleStatus.RUNNING}
     assert all(definition.description for definition in [*repository.sensor_defs, *repository.schedule_defs])

@@ -13,12 +13,14 @@ from numpy.typing import NDArray
 from anamnesis_pipeline.model import ScoredPassage, Variant, Where
 from anamnesis_pipeline.store.base import MAX_ROWS_PER_WRITE, IndexReport, PendingEpisode, SpaceProgress, TokenRows
 from anamnesis_pipeline.store.batching import batches
+from anamnesis_pipeline.store.episode_middles import EpisodeMiddles
 from anamnesis_pipeline.store.mongo import pending
 from anamnesis_pipeline.store.mongo.client import Database, Tables
 from anamnesis_pipeline.store.mongo.counting import count_episodes
 from anamnesis_pipeline.store.mongo.facets import FACETS
 from anamnesis_pipeline.store.mongo.filter_counts import leaves_few
 from anamnesis_pipeline.store.mongo.index_tail import Tail
+from anamnesis_pipeline.store.mongo.middle_docs import read_middles
 from anamnesis_pipeline.store.mongo.parts import of_source
 from anamnesis_pipeline.store.mongo.passage_docs import passages_of
 from anamnesis_pipeline.store.mongo.recall import recall_of
@@ -200,6 +202,12 @@ class MongoVectors:
             dead=0,
             rebuilt=rebuilt,
             seconds=time.perf_counter() - started,
+        )
+
+    def middles(self, space: str, variant: Variant, where: Where, after: int, limit: int) -> EpisodeMiddles:
+        """See `VectorIndex.middles`."""
+        return self._database.read(
+            lambda tables: read_middles(tables, find_space(tables, space), variant, where, after, limit)
         )
 
     def recall(self, space: str, k: int = 10, samples: int = 100) -> float:

@@ -15,11 +15,13 @@ from anamnesis_pipeline.errors import DimensionMismatch
 from anamnesis_pipeline.model import ScoredPassage, Variant, Where
 from anamnesis_pipeline.store.base import MAX_ROWS_PER_WRITE, IndexReport, PendingEpisode, SpaceProgress, TokenRows
 from anamnesis_pipeline.store.batching import batches
+from anamnesis_pipeline.store.episode_middles import EpisodeMiddles
 from anamnesis_pipeline.store.selective import is_selective
 from anamnesis_pipeline.store.sqlite import pending, vector_search
 from anamnesis_pipeline.store.sqlite.connection import Database
 from anamnesis_pipeline.store.sqlite.few_vectors import FewVectors
 from anamnesis_pipeline.store.sqlite.index_files import IndexFiles
+from anamnesis_pipeline.store.sqlite.middle_rows import read_middles
 from anamnesis_pipeline.store.sqlite.passage_rows import SELECT_PASSAGES, read_row
 from anamnesis_pipeline.store.sqlite.passing import PassingPassages
 from anamnesis_pipeline.store.sqlite.space_rows import SpaceRow, find_space
@@ -175,6 +177,11 @@ class SqliteVectors:
             rebuilt=any(refreshed),
             seconds=time.perf_counter() - started,
         )
+
+    def middles(self, space: str, variant: Variant, where: Where, after: int, limit: int) -> EpisodeMiddles:
+        """See `VectorIndex.middles`."""
+        with self._database.read() as connection:
+            return read_middles(connection, find_space(connection, space), variant, where, after, limit)
 
     def recall(self, space: str, k: int = 10, samples: int = 100) -> float:
         """See `VectorIndex.recall`."""

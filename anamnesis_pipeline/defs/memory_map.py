@@ -1,0 +1,41 @@
+"""Asset: the map of memory, which the page Map draws."""
+
+from base64 import b64encode
+
+import dagster as dg
+
+from anamnesis_pipeline.defs.canceled import end_as_canceled
+from anamnesis_pipeline.defs.kinds import INDEX_KIND
+from anamnesis_pipeline.defs.resources import MemoryResource
+from anamnesis_pipeline.embeddings.cores import Priority, run_ranked
+from anamnesis_pipeline.steps.map_file import map_path, save_map
+from anamnesis_pipeline.steps.map_picture import picture_of
+from anamnesis_pipeline.steps.memory_map import TooFewEpisodesError, make_map
+from anamnesis_pipeline.wiring import configured_cores
+
+
+@dg.asset(deps=["vector_index"], group_name="memory", kinds={INDEX_KIND})
+def memory_map(context: dg.AssetExecutionContext, memory: MemoryResource) -> dg.MaterializeResult[None]:
+    """Where each episode lies in the active space, in two dimensions: what is alike lies close together."""
+    settings, space = memory.settings, memory.store.spaces.active()
+    if space is None:
+        end_as_canceled(context, "No space is active yet; it is once the first episodes are embedded.")
+    cores = configured_cores(settings)
+    try:
+        made = run_ranked(lambda: make_map(memory.store, space, threads=len(cores)), cores, Priority.BACKGROUND)
+    except TooFewEpisodesError as exc:
+        end_as_canceled(context, str(exc))
+    save_map(map_path(settings.home), made)
+    picture = b64encode(picture_of(made)).decode("ascii")
+    return dg.MaterializeResult(
+        data_version=dg.DataVersion(f"{made.space}-{made.mark}"),
+        metadata={
+            "map": dg.MetadataValue.md(f"![The map of memory](data:image/png;base64,{picture})"),
+            "space": made.space,
+            "episodes": made.episodes,
+            "points": len(made.places),
+            "landmarks": made.landmarks,
+            "projects": len(made.counts),
+            "seconds": made.seconds,
+        },
+    )
