@@ -14,6 +14,7 @@ from anamnesis_pipeline.sidecar.pages.chat_view import SUMMARY_CHARS, UNANSWERED
 from anamnesis_pipeline.sidecar.pages.html import HEADERS, fragment, page
 from anamnesis_pipeline.sidecar.pages.routing import page_router
 from anamnesis_pipeline.sidecar.services import Services, Uses
+from anamnesis_pipeline.steps.episodes import delete_episode
 
 PATH = "/chat"
 SESSIONS_SHOWN = 25
@@ -81,9 +82,12 @@ def rename(session_id: str, services: Uses, title: Annotated[str, Form(max_lengt
 
 
 @router.post(PATH + "/{session_id}/delete")
-def delete(session_id: str, services: Uses) -> Response:
-    """Remove the conversation, and go to an empty one."""
+def delete(session_id: str, services: Uses, episodes: Annotated[bool, Form()] = False) -> Response:
+    """Remove the conversation, on demand also what the memory has of it, and go to an empty one."""
+    made = {each.episode_id for each in services.store.chat.messages(session_id) if each.episode_id} if episodes else ()
     services.store.chat.delete(session_id)
+    for episode_id in made:
+        delete_episode(services.store, episode_id, reason="its conversation was deleted")
     return Response(headers={**HEADERS, "HX-Redirect": PATH + "?deleted=true"})
 
 

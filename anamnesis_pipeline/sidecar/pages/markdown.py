@@ -17,7 +17,7 @@ LOWEST_HEADING = 6
 OTHER_HOSTS = ("http://", "https://")
 LINKS = (*OTHER_HOSTS, "mailto:", "/dashboard")
 """How an address has to begin to become a link; of our own pages only those that change nothing when opened."""
-_REGION = '<div class="scroll" tabindex="0" role="region" aria-label="Table">\n'
+_REGION = '<div class="scroll" tabindex="0" role="group" aria-label="Table">\n'
 
 
 def rendered(text: str) -> Markup:

@@ -241,6 +241,19 @@ def test_deleting_asks_and_leads_to_an_empty_conversation(client: TestClient, op
     assert client.get("/chat/s1").status_code == 404
 
 
+def test_a_conversation_takes_its_episodes_with_it_only_when_asked_to(
+    client: TestClient, opened: Open, post: Callable[..., dict[str, object]], services: TestServices
+) -> None:
+    for session_id in ("s1", "s2"):
+        post(f"What was said in {session_id}.", episode_id=f"chat/{session_id}")
+        made = {"session_id": session_id, "episode_id": f"chat/{session_id}"}
+        opened(messages=[said(0, **made), said(1, **made)], session_id=session_id)  # type: ignore[arg-type]
+    assert one(read(client, "/chat/s1"), "#delete-dialog [name=episodes]")["value"] == "true"
+    client.post("/chat/s1/delete")
+    client.post("/chat/s2/delete", data={"episodes": "true"})
+    assert list(services.store.episodes.get(["chat/s1", "chat/s2"])) == ["chat/s1"]
+
+
 def test_an_answer_is_rated_and_the_rating_taken_back(client: TestClient, opened: Open, services: TestServices) -> None:
     opened(messages=[said(0), said(1)])
 

@@ -57,7 +57,7 @@ def test_headings_go_below_those_of_the_page() -> None:
 
 def test_a_table_scrolls_and_is_aligned_without_a_style_of_its_own() -> None:
     page = read("| name | n |\n|:-|-:|\n| a | 1 |\n\n> | x |\n> |-|\n> | y |")
-    regions = page.select("div.scroll[tabindex='0'][role=region] > table")
+    regions = page.select("div.scroll[tabindex='0'][role=group] > table")
     assert len(regions) == 2
     assert [each["scope"] for each in page.find_all("th")] == ["col"] * 3
     assert page.select("[style]") == []

@@ -52,6 +52,7 @@ class Answer {
     this.body = body;
     this.abort = new AbortController();
     this.failed = false;
+    this.stopping = false;
     this.root = element("li", "turn assistant");
     this.said = element("div", "said plain");
     this.text = document.createTextNode("");
@@ -202,7 +203,7 @@ function show(isRunning) {
   const hadFocus = [send, stop].includes(document.activeElement);
   send.hidden = isRunning;
   stop.hidden = !isRunning;
-  stop.disabled = false;
+  stop.textContent = "Stop";
   turns.setAttribute("aria-busy", String(isRunning));
   if (hadFocus) (isRunning ? stop : box).focus();
 }
@@ -227,8 +228,9 @@ function fileList(rows) {
 
 async function stop() {
   const answer = running;
-  if (!answer) return;
-  document.getElementById("stop").disabled = true;
+  if (!answer || answer.stopping) return;
+  answer.stopping = true;
+  document.getElementById("stop").textContent = "Stopping …"; // not disabled, which would lose the focus
   const session = chat.dataset.session;
   if (!session) return answer.abort.abort();
   setTimeout(() => answer.abort.abort(), STOP_MS);
