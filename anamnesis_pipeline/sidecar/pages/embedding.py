@@ -16,7 +16,7 @@ from anamnesis_pipeline.errors import AnamnesisError, BadSetting
 from anamnesis_pipeline.settings import origins
 from anamnesis_pipeline.sidecar.embedding_control import EmbeddingControl
 from anamnesis_pipeline.sidecar.embedding_routes import Control, SpaceKey
-from anamnesis_pipeline.sidecar.embedding_schemas import ReembedOut, StartedOut
+from anamnesis_pipeline.sidecar.embedding_schemas import EmbeddingOut, ReembedOut, StartedOut
 from anamnesis_pipeline.sidecar.pages.html import fragment, page
 from anamnesis_pipeline.sidecar.pages.live import live, told
 from anamnesis_pipeline.sidecar.pages.routing import page_router
@@ -39,9 +39,10 @@ router = page_router()
 def embedding_page(request: Request, services: Uses) -> Response:
     """The whole page; what only Dagster knows of a re-embed comes after it."""
     control = EmbeddingControl(services.store, None, services.pool)
+    config = control.config()
     return page(
-        request, "embedding.html", "Embedding", **_progress(services, control), **_cores(services, control),
-        **_models(services, control), further=_further(services.store),
+        request, "embedding.html", "Embedding", **_progress(services, control), **_cores(config), **_models(config),
+        further=_further(services.store),
     )  # fmt: skip
 
 
@@ -88,7 +89,6 @@ def drop_space(key: SpaceKey, control: Control) -> Response:
 
 @router.post(PATH + "/model")
 def use_model(
-    services: Uses,
     control: Control,
     model_id: Annotated[str, Form(max_length=500)] = "",
     other: Annotated[str, Form(max_length=500)] = "",
@@ -98,27 +98,26 @@ def use_model(
     typed = {"chosen": model_id, "other": other}
     if not wanted:
         problem = "Choose a model, or name another one."
-        return fragment("embedding_models.html", **_models(services, control, **typed, problem=problem))
+        return fragment("embedding_models.html", **_models(control.config(), **typed, problem=problem))
     try:
         started = control.use_model(wanted)
     except AnamnesisError as exc:
-        return fragment("embedding_models.html", **_models(services, control, **typed, problem=str(exc)))
-    return fragment("embedding_models.html", toast=_started(started), **_models(services, control))
+        return fragment("embedding_models.html", **_models(control.config(), **typed, problem=str(exc)))
+    return fragment("embedding_models.html", toast=_started(started), **_models(control.config()))
 
 
 @router.post(PATH + "/model/revert")
-def revert_model(services: Uses, control: Control) -> Response:
+def revert_model(control: Control) -> Response:
     """Let the stored model go: what environment, file or default say is used."""
     try:
         started = control.revert_model()
     except AnamnesisError as exc:
-        return fragment("embedding_models.html", **_models(services, control, problem=str(exc)))
-    return fragment("embedding_models.html", toast=_started(started), **_models(services, control))
+        return fragment("embedding_models.html", **_models(control.config(), problem=str(exc)))
+    return fragment("embedding_models.html", toast=_started(started), was_reverted="model", **_models(control.config()))
 
 
 @router.post(PATH + "/cores")
 def change_cores(
-    services: Uses,
     control: Control,
     core: Annotated[int | None, Form(ge=0, le=65_535)] = None,
     share: Annotated[int | None, Form(ge=1, le=100)] = None,
@@ -132,8 +131,8 @@ def change_cores(
         else:
             control.set_cores({"embed_cores": None, "embed_cpu_pct": None})
     except BadSetting as exc:
-        return fragment("embedding_cores.html", **_cores(services, control, problem=str(exc)))
-    shown = _cores(services, control)
+        return fragment("embedding_cores.html", **_cores(control.config(), problem=str(exc)))
+    shown = _cores(control.config()) | {"was_reverted": core is None and share is None}
     toast = f"Embedding runs on {counted(len(shown['cores']), 'core')} now."
     return fragment("embedding_cores.html", toast=toast, **shown)
 
@@ -194,8 +193,7 @@ def _progress(services: Services, control: EmbeddingControl) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def _cores(services: Services, control: EmbeddingControl, problem: str | None = None) -> dict[str, Any]:
-    config = control.config()
+def _cores(config: EmbeddingOut, problem: str | None = None) -> dict[str, Any]:
     by_share = {share: cores_for(share, (), available_cores()) for share in SHARES}
     is_stored = any(config["origin"][name] == "stored" for name in ("embed_cores", "embed_cpu_pct"))
     counts_by = "embed_cores" if config["origin"]["embed_cores"] != "default" else "embed_cpu_pct"
@@ -203,13 +201,11 @@ def _cores(services: Services, control: EmbeddingControl, problem: str | None = 
         "cores": config["cores"], "available": config["available_cores"], "by_share": by_share,
         "workers": config["workers"],
         "cores_origin": origin_told(config["origin"][counts_by]), "cores_stored": is_stored, "cores_problem": problem,
+        "was_reverted": False,
     }  # fmt: skip
 
 
-def _models(
-    services: Services, control: EmbeddingControl, *, chosen: str = "", other: str = "", problem: str | None = None
-) -> dict[str, Any]:
-    config = control.config()
+def _models(config: EmbeddingOut, *, chosen: str = "", other: str = "", problem: str | None = None) -> dict[str, Any]:
     known = [model["model_id"] for model in config["known_models"]]
     if not chosen:
         chosen = config["model"] if config["model"] in known else "other"

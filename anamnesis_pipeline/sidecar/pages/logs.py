@@ -153,7 +153,7 @@ def revert(name: str, services: Uses) -> Response:
         return fragment("logs_settings.html", **_form(services.store, problems={name: str(exc)}))
     value = next(row for row in rows_of(services.store, FIELDS) if row.field.name == name)
     toast = f"{value.field.label} is {value.text or 'empty'} again ({value.told})."
-    return fragment("logs_settings.html", toast=toast, **_form(services.store))
+    return fragment("logs_settings.html", toast=toast, **_form(services.store) | {"focus": name})
 
 
 @router.get(PATH + "/llm-note")
@@ -187,7 +187,10 @@ def _save(services: Services, sent: dict[str, str]) -> Response:
 
 def _form(store: Store, typed: dict[str, str] | None = None, problems: dict[str, str] | None = None) -> dict[str, Any]:
     warnings = JsonlControl(store).settings()["warnings"]
-    return {"rows": rows_of(store, FIELDS, typed, problems), "problems": problems or {}, "warnings": warnings}
+    return {
+        "rows": rows_of(store, FIELDS, typed, problems), "problems": problems or {}, "warnings": warnings,
+        "focus": next(iter(problems or ()), ""),
+    }  # fmt: skip
 
 
 def _doing(services: Services, *, asks: bool = True) -> dict[str, Any]:

@@ -12,7 +12,7 @@ from starlette.responses import Response
 from anamnesis_pipeline.errors import BadSetting
 from anamnesis_pipeline.sidecar.crawler_control import CrawlerControl
 from anamnesis_pipeline.sidecar.crawler_routes import Control, SourceName
-from anamnesis_pipeline.sidecar.crawler_schemas import TrialOut
+from anamnesis_pipeline.sidecar.crawler_schemas import FirstLookOut, TrialOut
 from anamnesis_pipeline.sidecar.pages.html import fragment
 from anamnesis_pipeline.sidecar.pages.live import told
 from anamnesis_pipeline.sidecar.pages.routing import page_router
@@ -158,10 +158,15 @@ def _save(control: CrawlerControl, sent: dict[str, str]) -> Response:
     except FormError as exc:
         return fragment("sources_form.html", **_form(sent, exc.problems))
     look = control.first_look([spec.name] if is_changed else [])
-    done = f"{spec.name}: {look['text']}" if look else f"{spec.name} is as it was."
+    done = f"{spec.name}: {_told(look)}." if look else f"{spec.name} is as it was."
     reply = fragment("sources_form.html", toast=done, **_form(BLANK), done=done, look=look)
     reply.headers["HX-Replace-Url"] = PATH
     return reply
+
+
+def _told(look: FirstLookOut) -> str:
+    """What came of it, without the address that stands beside it as a link. Pure."""
+    return look["text"].removesuffix(f": {look['link']}")
 
 
 def _put(spec: SourceSpec, control: CrawlerControl, *, is_new: bool) -> bool:

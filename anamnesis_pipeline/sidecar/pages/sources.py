@@ -134,7 +134,7 @@ def _stored_interval(
         control.set_interval(interval_s)
     except BadSetting as exc:
         return fragment("sources_interval.html", **_interval(services, sent, {INTERVAL.name: str(exc)}))
-    shown = _interval(services)
+    shown = _interval(services) | {"focus": INTERVAL.name}
     return fragment("sources_interval.html", toast=f"Sources are looked at every {shown['row'].text} s.", **shown)
 
 
@@ -142,7 +142,7 @@ def _interval(
     services: Services, typed: dict[str, str] | None = None, problems: dict[str, str] | None = None
 ) -> dict[str, Any]:
     (row,) = rows_of(services.store, (INTERVAL,), typed, problems)
-    return {"row": row}
+    return {"row": row, "focus": INTERVAL.name if problems else ""}
 
 
 def _state(
