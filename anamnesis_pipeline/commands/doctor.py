@@ -5,7 +5,7 @@ from contextlib import closing
 
 from anamnesis_pipeline.commands.searched_store import SAME_STORE, other_store, sidecar_status
 from anamnesis_pipeline.commands.status import DIAGNOSED_WITHIN_S
-from anamnesis_pipeline.errors import AnamnesisError, StoreCorrupt
+from anamnesis_pipeline.errors import AnamnesisError, StoreBusy, StoreCorrupt
 from anamnesis_pipeline.settings import Settings
 from anamnesis_pipeline.sidecar.machine_checks import CHECKS, START_IT, Finding, dagster
 from anamnesis_pipeline.sidecar.store_checks import RESTORE, STORE_CHECKS
@@ -25,7 +25,7 @@ def examine(settings: Settings) -> list[Finding]:
     except StoreCorrupt as exc:
         return [*_general(settings), Finding(False, "store", str(exc), RESTORE)]
     except AnamnesisError as exc:  # a full disk, a busy store: the text says what to do, and the file is sound
-        advice = _START_MONGO if settings.store == "mongo" else ""
+        advice = _START_MONGO if settings.store == "mongo" and isinstance(exc, StoreBusy) else ""
         return [*_general(settings), Finding(False, "store", str(exc), advice)]
 
 

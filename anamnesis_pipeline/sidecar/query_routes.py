@@ -11,13 +11,14 @@ from starlette.requests import Request
 from starlette.responses import Response
 from typing_extensions import TypedDict
 
-from anamnesis_pipeline.errors import AnamnesisError
+from anamnesis_pipeline.errors import AnamnesisError, StoreFull
 from anamnesis_pipeline.search.engine import Engine
 from anamnesis_pipeline.search.excerpts import excerpt_of
 from anamnesis_pipeline.search.query import Hit, Mode, SearchAnswer
 from anamnesis_pipeline.sidecar.admission import Admission
 from anamnesis_pipeline.sidecar.documentation import PROBLEMS
 from anamnesis_pipeline.sidecar.rendering import json_reply, utc_text
+from anamnesis_pipeline.sidecar.room import Room
 from anamnesis_pipeline.sidecar.schemas import SearchIn
 from anamnesis_pipeline.sidecar.services import Services, Uses
 from anamnesis_pipeline.steps.query_log import LOOKED_AT, Missed, note_query, query_report
@@ -109,8 +110,10 @@ def _missed_body(missed: Missed) -> MissedOut:
     }
 
 
-def keep_question(services: Services, question: SearchIn, answer: SearchAnswer) -> None:
-    """Note a question that was answered, unless the user wants none noted. Raises nothing: the answer is out."""
+def keep_question(services: Services, room: Room, question: SearchIn, answer: SearchAnswer) -> None:
+    """Note a question that was answered, unless the user wants none noted. Raises nothing: the answer is out. Where
+    nobody posts, this is the write that meets a full store.
+    """
     try:
         settings = effective_settings(services.store)
         if settings.query_log:
@@ -121,6 +124,8 @@ def keep_question(services: Services, question: SearchIn, answer: SearchAnswer) 
                 now=datetime.now(UTC),
             )  # fmt: skip
     except AnamnesisError as exc:
+        if isinstance(exc, StoreFull):
+            room.refused()
         log.warning("a question is not noted: %s", exc)
 
 

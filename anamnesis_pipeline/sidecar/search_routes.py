@@ -28,7 +28,7 @@ async def search_episodes(question: SearchIn, request: Request, services: Uses) 
         found = services.engine.search(question.question())
         reply = json_reply(answer_body(found, question.include, question.explain))
         if question.track:
-            reply.background = BackgroundTask(keep_question, services, question, found)
+            reply.background = BackgroundTask(keep_question, services, request.app.state.room, question, found)
         return reply
 
     return await admission.run(answer)

@@ -243,3 +243,8 @@ def test_a_full_store_is_not_ready_until_it_takes_a_write_again(
             assert (reply.status_code, reply.json()["missing"]) == (503, ["store: the disk has no room to write"])
     assert client.get("/ready").status_code == 200
     assert client.post("/api/episodes", json=body).status_code == 201
+    with monkeypatch.context() as patched:  # searches are answered, and one that cannot be noted is a write, too
+        patched.setattr(type(services.store.queries), "note", full)
+        patched.setattr(type(services.store.settings), "set", full)
+        assert client.post("/api/episodes/search", json={"query": "harbour crane"}).json()["results"]
+        assert client.get("/ready").status_code == 503

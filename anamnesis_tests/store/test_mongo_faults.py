@@ -79,6 +79,16 @@ def test_what_is_asked_while_the_server_is_gone_is_told_and_answered_when_it_is_
     assert store.settings.get("a") == 2
 
 
+def test_the_first_answer_after_the_server_is_back_is_not_waited_for(store: Store, server: LoopbackServer) -> None:
+    store.settings.set("a", 1)
+    server.vanish()
+    time.sleep(1.5)  # long enough for the driver to look at the server every ten seconds only
+    server.come_back()
+    began = time.monotonic()
+    assert store.settings.get("a") == 1
+    assert time.monotonic() - began < 1.4  # the driver looks at once when it is asked, and then every half a second
+
+
 def test_a_write_outlasts_a_server_that_is_gone_for_a_while(store: Store, server: LoopbackServer) -> None:
     parsed(store, part(segment("m1")))
     server.vanish()

@@ -133,6 +133,26 @@ def test_nobody_is_waited_for_for_ever(ours: Database, theirs: Database, monkeyp
     theirs.write(lambda tables: None)
 
 
+def test_who_waits_for_long_says_for_what(
+    ours: Database, theirs: Database, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(client, "LONG_S", 0.3)
+    monkeypatch.setattr(turns, "WAITS_S", 0.2)
+    began, over = threading.Event(), threading.Event()
+
+    def hold(tables: Tables) -> None:
+        began.set()
+        over.wait(LONG_S)
+
+    with apart(lambda: ours.write(hold)):
+        assert began.wait(LONG_S)
+        with apart(lambda: theirs.write(lambda tables: None)):
+            _until(lambda: bool(caplog.messages))
+            over.set()
+    assert f"{theirs.place}: waiting for another writer since" in caplog.text
+    assert "one that was killed holds its turn for up to a minute" in caplog.text
+
+
 def test_who_let_another_one_first_comes_later_than_those_who_still_wait(
     ours: Database, monkeypatch: pytest.MonkeyPatch
 ) -> None:

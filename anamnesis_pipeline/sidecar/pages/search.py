@@ -73,7 +73,7 @@ def _answered(request: Request, services: Services, question: SearchIn, shown: M
         request, "search.html", "Search", **{**shown, "answer": answer, "toggled": toggled, "first": FIRST_SHOWN}
     )
     if question.track:
-        reply.background = BackgroundTask(keep_question, services, question, found)
+        reply.background = BackgroundTask(keep_question, services, request.app.state.room, question, found)
     return reply
 
 

@@ -36,7 +36,7 @@ TURN_TIMEOUT_S = 130.0
 """How long a thread waits for others of its process: somewhat longer than one write may take."""
 
 LONG_S = 5.0
-"""Who waits longer for the turn says so."""
+"""Who waits longer than this for other processes says so, with every further attempt (`turns.WAITS_S`)."""
 
 _SNAPSHOT_TOO_OLD = 239
 log = logging.getLogger(__name__)
@@ -147,12 +147,16 @@ class Database:
                     done = self._transaction(work)
                 except TurnTaken:
                     self._turns.wait(writer)
-                    if time.monotonic() - began > LONG_S:
-                        log.warning("%s is being written; a writer that was killed holds it for a minute", self.place)
+                    self._mention_wait(WAITED_S - (until - time.monotonic()))
                 else:
                     self._turns.ended(began)
                     return done
         raise StoreBusy(f"{self.place}: other processes wrote for {WAITED_S:.0f} s without a pause; try again")
+
+    def _mention_wait(self, waited_s: float) -> None:
+        if waited_s > LONG_S:
+            log.warning("%s: waiting for another writer since %.0f s of at most %.0f; one that was killed holds its "
+                        "turn for up to a minute", self.place, waited_s, WAITED_S)  # fmt: skip
 
     def _transaction(self, work: Callable[[Tables], T]) -> T:
         """:raises TurnTaken: another process writes."""
