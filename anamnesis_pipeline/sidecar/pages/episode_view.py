@@ -120,7 +120,10 @@ def bars_of(episode: Episode, least_value: float) -> list[Bar]:
     points = {n: each for n, each in signals.items() if _is_number(each)} if isinstance(signals, dict) else {}
     most = max(CURATED, value, *points.values())
     bars.append(Bar("Value", "What was learned in it, in points.", value, most))
-    return [*bars, *(Bar(name, EXPLANATIONS.get(name, ""), each, most, "+ ") for name, each in points.items())]
+    return [
+        *bars,
+        *(Bar(name.replace("_", " "), EXPLANATIONS.get(name, ""), each, most, "+ ") for name, each in points.items()),
+    ]
 
 
 def related_to(store: Store, episode: Episode, hidden: frozenset[str]) -> list[Related]:

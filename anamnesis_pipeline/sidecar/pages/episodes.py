@@ -84,7 +84,9 @@ def act_on_several(
         toast = _told(action, tag.strip(), len(outcome.edits), len(outcome.failed))
         undo = undo_of(request).keep(outcome.edits) if outcome.edits else None
     shown = _shown(request, services, asking.filled(dict(parse_qsl(asked))))
-    return fragment("episodes_list.html", toast=toast, undo=undo, **{**shown, "failed": outcome.failed})
+    return fragment(
+        "episodes_list.html", toast=toast, undo=undo, **{**shown, "failed": outcome.failed, "chosen": chosen}
+    )
 
 
 @router.post("/dashboard/deletion-problems")
@@ -158,5 +160,5 @@ def _shown(request: Request, services: Services, asked: dict[str, str]) -> dict[
 def _nothing(asked: dict[str, str]) -> dict[str, Any]:
     return {
         "asked": asked, "items": [], "here": "", "newest": None, "older": None, "problems": [], "failed": {},
-        "total": 0, "waiting": 0, "problem": None,
+        "total": 0, "waiting": 0, "chosen": [], "problem": None,
     }  # fmt: skip

@@ -4,6 +4,7 @@ A deletion that waits is done when its time has come, or when the process ends a
 before has deleted nothing.
 """
 
+import json
 import logging
 import secrets
 import threading
@@ -194,5 +195,8 @@ def undo_of(request: Request) -> Undo:
 
 @router.post(ADDRESS + "{token}")
 def undo(token: str, request: Request) -> Response:
-    """Take back what a page did: 200, or why it stays."""
-    return json_reply({"episodes": undo_of(request).take_back(token)})
+    """Take back what a page did: 200, or why it stays. A page whose own button asks is drawn anew, as one whose toast
+    asks is (`app.js`).
+    """
+    told = json.dumps({"undone": None, "toast": {"text": "Undone."}})
+    return json_reply({"episodes": undo_of(request).take_back(token)}, headers={"HX-Trigger": told})

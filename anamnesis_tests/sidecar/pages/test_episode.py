@@ -277,7 +277,10 @@ def test_deleting_waits_can_be_taken_back_and_then_is_done(client: TestClient, p
     assert soup.select_one("h1").text == "Being deleted"
     waiting = opened(client, "a")
     assert waiting.select_one("button.main")["hx-post"] == toast["undo"]
-    assert client.post(toast["undo"]).status_code == 200
+    taken_back = client.post(toast["undo"])
+    assert taken_back.status_code == 200
+    assert "undone" in json.loads(taken_back.headers["HX-Trigger"])
+    assert waiting.select_one("[hx-trigger='undone from:body']")["hx-get"] == "/dashboard/episodes/a"
     assert opened(client, "a").select_one("h1").text == "The zeppelin"
     act(client, "delete", "a", exclude="true")
     client.app.state.undo.delete_all()  # type: ignore[attr-defined]

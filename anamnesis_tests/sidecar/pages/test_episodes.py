@@ -110,6 +110,7 @@ def test_pinned_episodes_last_and_are_marked(client: TestClient, post: Post) -> 
     soup, toast = act(client, "pin", "a", "b")
     assert toast["text"] == "2 episodes pinned."
     assert len(soup.select("li.is-pinned .tag.pinned")) == 2
+    assert len(soup.select(".pick[checked]")) == 2  # so that more can be done to the same
     assert client.get("/api/events", params={"kind": "promote"}).json()["counts"]["promote"] == 2
     assert client.post(toast["undo"]).json() == {"episodes": 2}
     assert tags(client, "a") == tags(client, "b") == []

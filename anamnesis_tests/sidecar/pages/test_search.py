@@ -9,7 +9,8 @@ from starlette.testclient import TestClient
 
 from anamnesis_pipeline.sidecar.app import create_app
 from anamnesis_pipeline.sidecar.pages.marking import marked
-from anamnesis_tests.sidecar.conftest import BASE, HashedWords, open_services
+from anamnesis_tests.sidecar.conftest import BASE, HashedWords, TestServices, open_services
+from anamnesis_tests.store import samples
 
 Post = Callable[..., dict[str, Any]]
 PATH = "/dashboard/search"
@@ -86,7 +87,19 @@ def test_filters_are_those_of_the_interface(
         post(f"The zeppelin hangar {name}{name}{name}", episode_id=name, **{"timestamp": "2026-02-01", **fields})
     soup = search(client, "zeppelin hangar", **asked)
     assert ids(soup) == found
-    assert soup.select_one("details.filters").has_attr("open")
+    assert len(soup.select("details.filters summary .badge")) == len(asked)
+
+
+@pytest.mark.parametrize(
+    ("metadata", "told"),
+    [({}, "pi:p/s.jsonl"), ({"lines": [3, 9]}, "pi:p/s.jsonl, lines 3 to 9")],
+)
+def test_a_result_says_where_it_stands(
+    services: TestServices, client: TestClient, metadata: dict[str, Any], told: str
+) -> None:
+    one = samples.episode("a", source="logs", machine="pi", path="p/s.jsonl", session_id="s", metadata=metadata)
+    services.store.episodes.put([(one, samples.passages("The zeppelin hangar"))])
+    assert search(client, "zeppelin", mode="exact").select_one(".source").text == told
 
 
 def test_superseded_is_shown_when_asked_for_and_says_by_what(client: TestClient, post: Post) -> None:
@@ -107,7 +120,7 @@ def test_an_explained_answer_shows_every_stage_in_tables_and_counts_no_retrieval
     post("The zeppelin hangar needs a new roof", episode_id="a", tags=["critical"])
     soup = search(client, "zeppelin hangar", explain="1")
     headers = [th.text for th in soup.select("main th[scope=row]")]
-    for stage in ("Words", "Meaning", "Fused", "Time", "Confidence", "Below the floor", "Folded", "All factors"):
+    for stage in ("Words", "Meaning", "Fused", "Time", "Confidence", "Below the floor", "All factors"):
         assert stage in headers
     assert "Factor: critical, a correction, or made of others" in headers
     assert client.get("/api/episodes/a").json()["retrieval_count"] == 0

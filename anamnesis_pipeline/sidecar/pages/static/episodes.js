@@ -37,7 +37,10 @@
 
   document.addEventListener("htmx:afterSettle", (event) => {
     count();
-    if (document.activeElement === document.body) event.detail.elt.querySelector?.("[tabindex='-1']")?.focus();
+    const drawn = event.detail.target?.id;
+    if (drawn !== "episodes" && drawn !== "episode") return;
+    const focused = document.activeElement;
+    if (focused === document.body || focused.disabled) document.querySelector(`#${drawn} [tabindex='-1']`)?.focus();
   });
   document.addEventListener("DOMContentLoaded", count);
 
