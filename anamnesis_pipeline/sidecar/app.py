@@ -14,6 +14,7 @@ from starlette.routing import Route
 from anamnesis_pipeline.errors import AnamnesisError
 from anamnesis_pipeline.home_wiring import open_redactor
 from anamnesis_pipeline.sidecar import (
+    chat_routes,
     consolidation_routes,
     context_routes,
     crawler_config_routes,
@@ -38,17 +39,20 @@ from anamnesis_pipeline.sidecar import (
     upload_routes,
 )
 from anamnesis_pipeline.sidecar.admission import Admission
+from anamnesis_pipeline.sidecar.chat_stream import Chats
 from anamnesis_pipeline.sidecar.documentation import openapi_of
 from anamnesis_pipeline.sidecar.event_feed import EventFeed
 from anamnesis_pipeline.sidecar.extraction import Extraction
 from anamnesis_pipeline.sidecar.kept import Kept
 from anamnesis_pipeline.sidecar.log_tail import LogTail, tailing
+from anamnesis_pipeline.sidecar.map_view import MapView
 from anamnesis_pipeline.sidecar.mcp_endpoint import PATH as MCP_PATH
 from anamnesis_pipeline.sidecar.mcp_endpoint import McpEndpoint
 from anamnesis_pipeline.sidecar.measuring import keep_measured
 from anamnesis_pipeline.sidecar.nudges import Nudges
 from anamnesis_pipeline.sidecar.observation import Metrics, Observation
 from anamnesis_pipeline.sidecar.overview_stats import Overview
+from anamnesis_pipeline.sidecar.pages import health
 from anamnesis_pipeline.sidecar.pages import routes as pages
 from anamnesis_pipeline.sidecar.pages.undo import Undo
 from anamnesis_pipeline.sidecar.resources import Resources
@@ -97,13 +101,17 @@ def create_app(services: Services) -> FastAPI:
     app.state.metrics = Metrics(services)
     app.state.admission = Admission()
     app.state.extraction = Extraction()
+    app.state.chats = Chats()
+    app.state.chat_records = set()
     app.state.room = Room()
     app.state.overview = Overview(services)
     app.state.resources = Resources(services, app.state.room)
     app.state.status_summary = Kept(lambda _: dashboard_routes.summary_body(app.state), dashboard_routes.SUMMARY_KEPT_S)
+    app.state.examination = Kept(lambda _: health.examine(services), health.EXAMINED_FOR_S)
     app.state.nudges = Nudges(services)
     app.state.undo = Undo(services)
     app.state.event_feed = EventFeed(services)
+    app.state.map_view = MapView(services)
     app.state.uploads = anyio.CapacityLimiter(upload_routes.UPLOADS_AT_ONCE)
     app.state.fetch_page = fetch_page
     mcp = McpEndpoint(app, services.settings, service_routes.package_version())
@@ -153,4 +161,5 @@ def _add_routes(app: FastAPI, *, wants_token: bool) -> None:
     app.include_router(upload_routes.router, dependencies=documented)
     app.include_router(episodes_routes.router, dependencies=documented)
     app.include_router(exclusion_routes.router, dependencies=documented)
+    app.include_router(chat_routes.router, dependencies=documented)
     app.include_router(pages.router)

@@ -42,6 +42,14 @@ class Metrics:
         self.seconds = Histogram(
             "anamnesis_http_request_seconds", "Time to answer", ["route"], registry=self.registry, buckets=_BUCKETS
         )
+        self.chat_failures = Counter(
+            "anamnesis_chat_failures", "Chat answers that failed", ["backend"], registry=self.registry
+        )
+        self.chat_records_failed = Counter(
+            "anamnesis_chat_records_failed",
+            "Round trips of the chat in which no records were looked for",
+            registry=self.registry,
+        )
         self.registry.register(_StoreGauges(services))
         self.registry.register(_SearchStages(services))
 

@@ -1,0 +1,285 @@
+"""The chat: streamed answers, stored conversations, feedback, and what the backends offer."""
+
+import asyncio
+import json
+import uuid
+from collections.abc import AsyncIterator
+from dataclasses import replace
+from datetime import UTC, datetime
+from typing import Annotated, Any, Literal
+
+from fastapi import APIRouter, Path, Query
+from starlette.concurrency import run_in_threadpool
+from starlette.exceptions import HTTPException
+from starlette.requests import Request
+from starlette.responses import Response, StreamingResponse
+
+from anamnesis_pipeline.chat.factory import Offer, offers, open_chat
+from anamnesis_pipeline.chat_model import TITLE_CHARS, ChatMessage, ChatSession
+from anamnesis_pipeline.crawler_wiring import open_hosts, open_private_sources
+from anamnesis_pipeline.errors import BadSetting, InvalidEpisode, LlmRefused
+from anamnesis_pipeline.llm_wiring import backend_options
+from anamnesis_pipeline.settings import Settings
+from anamnesis_pipeline.sidecar.chat_schemas import (
+    ChatIn,
+    FeedbackCountsOut,
+    FeedbackIn,
+    FeedbackOut,
+    OfferOut,
+    OffersOut,
+    SessionOut,
+    SessionsOut,
+    StoppedChatOut,
+    TitleIn,
+    WholeSessionOut,
+    as_markdown,
+    message_body,
+    rated_line,
+    session_body,
+)
+from anamnesis_pipeline.sidecar.chat_stream import Chats, Event, Turn, TurnStream
+from anamnesis_pipeline.sidecar.documentation import PROBLEMS
+from anamnesis_pipeline.sidecar.extraction import Extraction
+from anamnesis_pipeline.sidecar.fields import Name
+from anamnesis_pipeline.sidecar.observation import Metrics
+from anamnesis_pipeline.sidecar.rendering import json_reply
+from anamnesis_pipeline.sidecar.services import Services, Uses
+from anamnesis_pipeline.steps import episodes
+from anamnesis_pipeline.steps.chat import Attachment, check_leave
+from anamnesis_pipeline.steps.recording import Pair
+from anamnesis_pipeline.store.paging import CURSOR_PATTERN
+from anamnesis_pipeline.wiring import effective_settings, open_recorder
+
+RATED_AT_ONCE = 1_000
+_STREAM: dict[int | str, dict[str, Any]] = {
+    200: {"description": "Server-sent events, each `data: {json}`", "content": {"text/event-stream": {"schema": {}}}}
+}
+
+router = APIRouter(prefix="/api/chat", tags=["chat"], responses=PROBLEMS)
+
+SessionId = Annotated[Name, Path(description="Of a conversation")]
+MessageId = Annotated[Name, Path(description="Of an answer")]
+
+
+@router.post("/stream", response_class=StreamingResponse, responses=_STREAM)
+async def stream(wish: ChatIn, request: Request, services: Uses) -> Response:
+    """Answer a message, with what the memory has on it.
+
+    First `session`, then `citations`, `token` by `token`, `status` each second, `error` where something fails, and
+    `done`. Whoever closes the connection ends the answer; what was said so far is kept.
+    """
+    chats: Chats = request.app.state.chats
+    if chats.is_full:
+        raise HTTPException(429, "as many answers as may be are being written; try again when one is done")
+    if wish.session_id and chats.is_running(wish.session_id):
+        raise HTTPException(409, "an answer of this conversation is being written; stop it, or wait for it")
+    turn = await run_in_threadpool(_turn, services, wish)
+    metrics: Metrics = request.app.state.metrics
+    made = TurnStream(
+        turn, services, request.app.state.admission, chats, _keeper(request, services, turn.settings),
+        metrics.chat_failures,
+    )  # fmt: skip
+    return StreamingResponse(
+        _frames(made.events()), media_type="text/event-stream", headers={"X-Accel-Buffering": "no"}
+    )
+
+
+@router.get("/sessions", response_model=SessionsOut)
+def list_sessions(
+    services: Uses,
+    limit: Annotated[int, Query(ge=1, le=100)] = 20,
+    cursor: Annotated[str | None, Query(pattern=CURSOR_PATTERN, description="`next_cursor` of the page before")] = None,
+    q: Annotated[str, Query(max_length=200, description="Only those whose title holds this")] = "",
+) -> Response:
+    """Conversations without their messages, the one that was used last first."""
+    page = services.store.chat.sessions(limit, cursor, q)
+    return json_reply({"sessions": [session_body(each) for each in page.items], "next_cursor": page.next_cursor})
+
+
+@router.get("/sessions/{session_id}", response_model=WholeSessionOut)
+def get_session(session_id: SessionId, services: Uses) -> Response:
+    """A conversation with all its messages."""
+    session = _session(services, session_id)
+    messages = [message_body(each) for each in services.store.chat.messages(session_id)]
+    return json_reply({**session_body(session), "messages": messages})
+
+
+@router.get("/sessions/{session_id}/export", response_model=WholeSessionOut)
+def export_session(session_id: SessionId, services: Uses, format: Literal["markdown", "json"] = "markdown") -> Response:
+    """A conversation as a file."""
+    session = _session(services, session_id)
+    messages = services.store.chat.messages(session_id)
+    named = {"Content-Disposition": f'attachment; filename="conversation.{"md" if format == "markdown" else "json"}"'}
+    if format == "json":
+        return json_reply(
+            {**session_body(session), "messages": [message_body(each) for each in messages]}, headers=named
+        )
+    return Response(as_markdown(session, messages), headers=named, media_type="text/markdown; charset=utf-8")
+
+
+@router.patch("/sessions/{session_id}/title", response_model=SessionOut)
+def rename_session(session_id: SessionId, wish: TitleIn, services: Uses) -> Response:
+    """Give another title; the former ones are kept in `name_history`."""
+    title = services.poster.masked(" ".join(wish.title.split()))
+    services.store.chat.rename(session_id, title, datetime.now(UTC))
+    return json_reply(session_body(_session(services, session_id)))
+
+
+@router.delete("/sessions/{session_id}", status_code=204)
+@router.delete("/sessions/{session_id}/delete", status_code=204)
+async def delete_session(
+    session_id: SessionId,
+    request: Request,
+    services: Uses,
+    with_episodes: Annotated[bool, Query(alias="episodes", description="Remove what it became, too")] = False,
+) -> Response:
+    """Remove a conversation; its episodes stay unless they are to go, too."""
+    request.app.state.chats.stop(session_id)
+    await run_in_threadpool(_delete, services, session_id, with_episodes=with_episodes)
+    return Response(status_code=204)
+
+
+@router.post("/sessions/{session_id}/stop", response_model=StoppedChatOut)
+async def stop_answer(session_id: SessionId, request: Request) -> Response:
+    """End the answer that is being written; what was said so far is kept."""
+    chats: Chats = request.app.state.chats
+    return json_reply({"stopped": chats.stop(session_id)})
+
+
+@router.post("/messages/{message_id}/feedback", response_model=FeedbackOut)
+def rate_answer(message_id: MessageId, wish: FeedbackIn, services: Uses) -> Response:
+    """Keep what somebody thinks of an answer, with the episodes that it leaned on."""
+    if not services.store.chat.rate(message_id, wish.value):
+        raise HTTPException(404, "there is no such answer")
+    return json_reply({"message_id": message_id, "value": wish.value})
+
+
+@router.get("/feedback", response_model=FeedbackCountsOut)
+def feedback(services: Uses) -> Response:
+    """How many answers were found good, and bad."""
+    counts = services.store.chat.feedback()
+    return json_reply({"up": counts.up, "down": counts.down})
+
+
+@router.get("/feedback/export", response_class=Response, responses={200: {"content": {"application/jsonl": {}}}})
+def export_feedback(services: Uses) -> Response:
+    """Rated answers with their questions as JSON lines, the newest first."""
+    lines = []
+    for each in services.store.chat.rated(RATED_AT_ONCE):
+        before = [m for m in services.store.chat.messages(each.session_id) if m.role == "user" and m.at <= each.at]
+        lines.append(json.dumps(rated_line(each, before[-1].text if before else ""), ensure_ascii=False) + "\n")
+    return Response("".join(lines), media_type="application/jsonl")
+
+
+@router.get("/models", response_model=OffersOut)
+@router.get("/inference-resources", response_model=OffersOut)
+async def list_models(services: Uses) -> Response:
+    """Which backends answer now, with their models and how they are paid; looked at side by side, nothing is kept."""
+    settings = await run_in_threadpool(effective_settings, services.store)
+    found = await offers(backend_options(settings))
+    return json_reply({"backends": [offer_body(each) for each in found], "default": default_backend(settings)})
+
+
+def offer_body(offer: Offer) -> OfferOut:
+    """As JSON."""
+    body: OfferOut = {
+        "backend": offer.backend, "reachable": offer.reachable, "models": list(offer.models), "cost": offer.cost,
+    }  # fmt: skip
+    return {**body, "problem": offer.problem} if offer.problem else body
+
+
+def default_backend(settings: Settings) -> str:
+    """What answers where nobody names another: what writes the summaries, else Ollama, which is free and local."""
+    return settings.summarizer if settings.summarizer != "none" else "ollama"
+
+
+async def _frames(events: AsyncIterator[Event]) -> AsyncIterator[bytes]:
+    try:
+        async for event in events:
+            yield b"data: " + json.dumps(event, ensure_ascii=False, separators=(",", ":")).encode() + b"\n\n"
+    finally:
+        await events.aclose()  # type: ignore[attr-defined]
+
+
+def _turn(services: Services, wish: ChatIn) -> Turn:
+    """What is to be answered; the question is stored from here on."""
+    settings, store = effective_settings(services.store), services.store
+    known = _session(services, wish.session_id) if wish.session_id else None
+    kind = wish.backend or (known.backend if known else default_backend(settings))
+    named = wish.model or (known.model if known and kind == known.backend else _configured_model(settings, kind))
+    project = known.project if known else wish.project or ""
+    try:
+        backend = open_chat(kind, named, backend_options(settings))
+        check_leave(settings, backend, project)
+    except (BadSetting, LlmRefused) as exc:
+        raise InvalidEpisode("backend", str(exc)) from exc
+    masked, now = services.poster.masked, datetime.now(UTC)
+    text = masked(wish.message)
+    session = known or ChatSession(uuid.uuid4().hex, _title(text), kind, backend.model, project, now, now)
+    session = replace(session, backend=kind, model=backend.model, updated_at=now)
+    store.chat.put_session(session)
+    history = store.chat.messages(session.session_id)
+    if history and (history[-1].role, history[-1].text) == ("user", text):  # asked again, since nobody answered
+        asked, history = history[-1], history[:-1]
+    else:
+        asked = ChatMessage(uuid.uuid4().hex, session.session_id, "user", text, now)
+        store.chat.add(asked)
+    files = [Attachment(masked(each.name), masked(each.text)) for each in wish.attachments]
+    private = open_private_sources(open_hosts(settings, store), store)()
+    return Turn(session, history, asked, files, backend, settings, private)
+
+
+def _configured_model(settings: Settings, kind: str) -> str:
+    return settings.summary_model if settings.summarizer == kind else ""
+
+
+def _title(text: str) -> str:
+    line = " ".join(text.split())
+    return line if len(line) <= TITLE_CHARS else line[: TITLE_CHARS - 1] + "…"
+
+
+def _keeper(request: Request, services: Services, settings: Settings) -> Any:
+    """Makes an episode of a round trip; its records follow in the background, and their failure is counted."""
+    extraction: Extraction = request.app.state.extraction
+    metrics: Metrics = request.app.state.metrics
+    waiting: set[asyncio.Future[Any]] = request.app.state.chat_records
+    loop = asyncio.get_running_loop()
+
+    def keep(pair: Pair) -> str:
+        recorder = open_recorder(settings, services.store, services.poster)
+        part, _ = recorder.keep(pair)
+
+        async def extract() -> None:
+            found = await extraction.run(part.part_id, lambda: recorder.extract(part))
+            if isinstance(found, str) or found.problem:
+                metrics.chat_records_failed.inc()
+
+        def begin() -> None:
+            task = loop.create_task(extract())
+            waiting.add(task)
+            task.add_done_callback(waiting.discard)
+
+        if settings.summarizer != "none":
+            loop.call_soon_threadsafe(begin)
+        return part.part_id
+
+    return keep
+
+
+def _session(services: Services, session_id: str) -> ChatSession:
+    found = services.store.chat.session(session_id)
+    if found is None:
+        raise _unknown()
+    return found
+
+
+def _delete(services: Services, session_id: str, *, with_episodes: bool) -> None:
+    made = {each.episode_id for each in services.store.chat.messages(session_id) if each.episode_id}
+    if not services.store.chat.delete(session_id):
+        raise _unknown()
+    for episode_id in sorted(made) if with_episodes else ():
+        episodes.delete_episode(services.store, episode_id, tombstone=True)
+
+
+def _unknown() -> HTTPException:
+    return HTTPException(404, "there is no such conversation")

@@ -1,0 +1,226 @@
+"""Bodies of the chat, and how what is stored becomes one. Pure."""
+
+from typing import Annotated, Any, Literal, NotRequired
+
+from pydantic import BaseModel, ConfigDict, Field
+from typing_extensions import TypedDict
+
+from anamnesis_pipeline.chat_model import ChatMessage, ChatSession, Citation
+from anamnesis_pipeline.sidecar.fields import TEXT_PATTERN, WORDED_PATTERN, Name
+from anamnesis_pipeline.sidecar.rendering import utc_text
+
+MOST_CHARS = 32_000
+MOST_FILES = 5
+BackendName = Literal["claude_cli", "ollama", "anthropic", "openai"]
+
+
+class AttachmentIn(BaseModel):
+    """A text that goes with the message; of a longer one than 200 KB the beginning."""
+
+    model_config = ConfigDict(extra="forbid", strict=True)
+
+    name: Annotated[str, Field(min_length=1, max_length=200, pattern=WORDED_PATTERN)]
+    text: Annotated[str, Field(max_length=1_000_000, pattern=TEXT_PATTERN)]
+
+
+class ChatIn(BaseModel):
+    """A message. Without `session_id` a conversation begins; backend and model stay those of the conversation unless
+    others are named, and nobody else answers in their place.
+    """
+
+    model_config = ConfigDict(extra="forbid", strict=True)
+
+    message: Annotated[str, Field(max_length=MOST_CHARS, pattern=WORDED_PATTERN)]
+    session_id: Annotated[Name | None, Field(description="The conversation that goes on")] = None
+    backend: Annotated[BackendName | None, Field(description="Default: the setting `summarizer`, else ollama")] = None
+    model: Annotated[Name | None, Field(description="Default: the backend's own")] = None
+    project: Annotated[Name | None, Field(description="Of a new conversation: where its memories come from")] = None
+    attachments: Annotated[list[AttachmentIn], Field(max_length=MOST_FILES)] = []
+
+
+class TitleIn(BaseModel):
+    """Another title."""
+
+    model_config = ConfigDict(extra="forbid", strict=True)
+
+    title: Annotated[str, Field(max_length=200, pattern=WORDED_PATTERN)]
+
+
+class FeedbackIn(BaseModel):
+    """1: good, -1: bad, 0: neither."""
+
+    model_config = ConfigDict(extra="forbid", strict=True)
+
+    value: Literal[1, -1, 0]
+
+
+class EarlierNameOut(TypedDict):
+    """A title, and until when it was the session's."""
+
+    title: str
+    until: str
+
+
+class SessionOut(TypedDict):
+    """A conversation without its messages."""
+
+    session_id: str
+    title: str
+    backend: str
+    model: str
+    project: str
+    created_at: str
+    updated_at: str
+    message_count: int
+    name_history: list[EarlierNameOut]
+
+
+class CitationOut(TypedDict):
+    """An episode that the model was shown."""
+
+    episode_id: str
+    summary: str
+    project: str
+    timestamp: str
+    score: float
+
+
+class MessageOut(TypedDict):
+    """One message. `stopped`: somebody ended it; `problem`: why it is not whole; `feedback`: 1, -1, or 0."""
+
+    message_id: str
+    role: Literal["user", "assistant"]
+    text: str
+    timestamp: str
+    citations: list[CitationOut]
+    backend: str
+    model: str
+    seconds: float
+    input_tokens: int
+    output_tokens: int
+    dollars: float
+    stopped: bool
+    problem: str
+    episode_id: str
+    feedback: int
+
+
+class WholeSessionOut(SessionOut):
+    """A conversation."""
+
+    messages: list[MessageOut]
+
+
+class SessionsOut(TypedDict):
+    """One page, the conversation that was used last first."""
+
+    sessions: list[SessionOut]
+    next_cursor: str | None
+
+
+class StoppedChatOut(TypedDict):
+    """Whether an answer was being written."""
+
+    stopped: bool
+
+
+class FeedbackOut(TypedDict):
+    """What was kept."""
+
+    message_id: str
+    value: int
+
+
+class FeedbackCountsOut(TypedDict):
+    """Answers that were found good, and bad."""
+
+    up: int
+    down: int
+
+
+class OfferOut(TypedDict):
+    """A backend: whether it is there, its models, how it is paid, and what keeps it away."""
+
+    backend: str
+    reachable: bool
+    models: list[str]
+    cost: str
+    problem: NotRequired[str]
+
+
+class OffersOut(TypedDict):
+    """All backends, as they are now; `default` answers where none is named."""
+
+    backends: list[OfferOut]
+    default: str
+
+
+def session_head(session: ChatSession) -> dict[str, str]:
+    """What a stream says first."""
+    return {
+        "session_id": session.session_id, "title": session.title, "backend": session.backend, "model": session.model,
+    }  # fmt: skip
+
+
+def session_body(session: ChatSession) -> SessionOut:
+    """Without messages."""
+    return {
+        "session_id": session.session_id,
+        "title": session.title,
+        "backend": session.backend,
+        "model": session.model,
+        "project": session.project,
+        "created_at": utc_text(session.created_at),
+        "updated_at": utc_text(session.updated_at),
+        "message_count": session.messages,
+        "name_history": [{"title": name.title, "until": utc_text(name.until)} for name in session.name_history],
+    }
+
+
+def citation_body(cited: Citation) -> CitationOut:
+    """One of an answer's."""
+    return {
+        "episode_id": cited.episode_id, "summary": cited.summary, "project": cited.project,
+        "timestamp": utc_text(cited.timestamp), "score": cited.score,
+    }  # fmt: skip
+
+
+def message_body(message: ChatMessage) -> MessageOut:
+    """One message."""
+    return {
+        "message_id": message.message_id,
+        "role": message.role,
+        "text": message.text,
+        "timestamp": utc_text(message.at),
+        "citations": [citation_body(each) for each in message.citations],
+        "backend": message.backend,
+        "model": message.model,
+        "seconds": message.seconds,
+        "input_tokens": message.input_tokens,
+        "output_tokens": message.output_tokens,
+        "dollars": message.dollars,
+        "stopped": message.stopped,
+        "problem": message.problem,
+        "episode_id": message.episode_id,
+        "feedback": message.feedback,
+    }
+
+
+def as_markdown(session: ChatSession, messages: list[ChatMessage]) -> str:
+    """A conversation to be read anywhere."""
+    lines = [f"# {session.title}", ""]
+    for each in messages:
+        who = "You" if each.role == "user" else f"{each.backend} {each.model}".strip()
+        lines += [f"## {who}, {utc_text(each.at)}", "", each.text, ""]
+        lines += [f"- {cited.timestamp:%Y-%m-%d} [{cited.episode_id}] {cited.summary}" for cited in each.citations]
+        lines += [""] if each.citations else []
+    return "\n".join(lines)
+
+
+def rated_line(message: ChatMessage, asked: str) -> dict[str, Any]:
+    """A rated answer as one example to learn from."""
+    return {
+        "messages": [{"role": "user", "content": asked}, {"role": "assistant", "content": message.text}],
+        "value": message.feedback, "backend": message.backend, "model": message.model,
+        "episodes": [each.episode_id for each in message.citations], "timestamp": utc_text(message.at),
+    }  # fmt: skip

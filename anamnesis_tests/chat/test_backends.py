@@ -1,0 +1,240 @@
+"""Models that chat: what they are sent, what comes of it, and what is told where it fails."""
+
+import asyncio
+from collections.abc import AsyncIterator, Iterator
+from pathlib import Path
+from typing import Any, cast
+
+import pytest
+
+from anamnesis_pipeline.chat import base, claude_cli
+from anamnesis_pipeline.chat.base import Call, ChatBackend, Delta, Said
+from anamnesis_pipeline.chat.factory import BACKENDS, offers, open_chat
+from anamnesis_pipeline.errors import (
+    AnamnesisError,
+    BadSetting,
+    LlmAnswerInvalid,
+    LlmBusy,
+    LlmRefused,
+    LlmUnavailable,
+)
+from anamnesis_pipeline.summaries.factory import BackendOptions
+from anamnesis_pipeline.summary_model import LlmUse
+from anamnesis_tests.chat.services import KINDS, WORDS, ChatServer, ClaudeCommand
+from anamnesis_tests.summaries.loopback import json_answer
+
+SYSTEM = "You remember."
+ASKED = [Said("user", "Where is the crane?"), Said("assistant", "Which one?"), Said("user", "The harbour's")]
+
+
+@pytest.fixture
+def server() -> Iterator[ChatServer]:
+    with ChatServer().running() as server:
+        yield server
+
+
+@pytest.fixture
+def claude(tmp_path: Path) -> ClaudeCommand:
+    return ClaudeCommand(tmp_path)
+
+
+@pytest.fixture
+def options(server: ChatServer, claude: ClaudeCommand) -> BackendOptions:
+    return BackendOptions(
+        claude_command=str(claude.path), ollama_urls=(server.url,), openai_url=f"{server.url}/v1",
+        anthropic_api_key="sk-ant-KEY", anthropic_url=server.url,
+    )  # fmt: skip
+
+
+def open_one(kind: str, options: BackendOptions) -> ChatBackend:
+    return open_chat(kind, "local-model" if kind == "openai" else "", options)
+
+
+def answered(backend: ChatBackend, said: list[Said] | None = None, *, tools: bool = True) -> list[Delta]:
+    async def gather() -> list[Delta]:
+        found = [delta async for delta in backend.stream(SYSTEM, said or ASKED, tools=tools)]
+        await backend.close()
+        return found
+
+    return asyncio.run(gather())
+
+
+@pytest.mark.parametrize("kind", BACKENDS)
+def test_an_answer_comes_piece_by_piece_with_what_it_used(kind: str, options: BackendOptions) -> None:
+    deltas = answered(open_one(kind, options))
+    assert [delta.text for delta in deltas if delta.text] == list(WORDS)
+    used = next(delta.used for delta in deltas if delta.used)
+    assert (used.input_tokens, used.output_tokens) == (90, 12)
+    assert (used.dollars > 0) == (kind == "anthropic")
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_search_that_the_model_asks_for_is_a_call_and_its_answer_goes_back(
+    kind: str, options: BackendOptions, server: ChatServer
+) -> None:
+    server.searches = ("harbour crane",)
+    deltas = answered(open_one(kind, options))
+    (call,) = [call for delta in deltas for call in delta.calls]
+    assert (call.name, dict(call.arguments)) == ("search_memory", {"query": "harbour crane"})
+    answered(
+        open_one(kind, options), [*ASKED, Said("assistant", "", (call,)), Said("tool", "quotes", call_id=call.call_id)]
+    )
+    told = str(server.prompts[1])
+    assert "quotes" in told
+    assert call.call_id in told or kind == "ollama"
+    assert "tools" not in answered_body(options, server, kind)
+
+
+def answered_body(options: BackendOptions, server: ChatServer, kind: str) -> dict[str, Any]:
+    answered(open_one(kind, options), tools=False)
+    return server.prompts[-1]
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_what_is_said_goes_there_with_its_roles_and_the_key_in_the_header_alone(
+    kind: str, options: BackendOptions, server: ChatServer
+) -> None:
+    answered(open_one(kind, options))
+    (request,) = server.received
+    assert SYSTEM in str(request.json)
+    assert [each["role"] for each in request.json["messages"] if each["role"] != "system"] == [
+        "user",
+        "assistant",
+        "user",
+    ]
+    assert request.json["stream"] is True
+    assert (request.headers.get("x-api-key") == "sk-ant-KEY") == (kind == "anthropic")
+    assert "KEY" not in str(request.json)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize(
+    ("status", "error"), [(401, LlmRefused), (404, LlmRefused), (429, LlmBusy), (529, LlmBusy), (500, LlmUnavailable)]
+)
+def test_a_refusal_is_told_by_what_is_to_be_done_about_it(
+    kind: str, status: int, error: type[AnamnesisError], options: BackendOptions, server: ChatServer
+) -> None:
+    server.respond(json_answer({"error": {"message": "no: sk-ant-KEY", "type": "x"}}, status))
+    with pytest.raises(error) as told:
+        answered(open_one(kind, options))
+    assert "KEY" not in str(told.value)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_an_answer_that_breaks_off_is_no_whole_one(kind: str, options: BackendOptions, server: ChatServer) -> None:
+    for server.after in ("break", "end"):
+        if server.after == "end":
+            server.respond(json_answer({}))
+        with pytest.raises((LlmUnavailable, LlmAnswerInvalid)):
+            answered(open_one(kind, options))
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_service_that_stalls_is_given_up(
+    kind: str, options: BackendOptions, server: ChatServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("anamnesis_pipeline.chat.http.STALL_S", 0.2)
+    server.after = "stall"
+    with pytest.raises(LlmUnavailable, match="sent nothing for"):
+        answered(open_one(kind, options))
+
+
+def test_a_service_that_is_not_there_is_named(options: BackendOptions) -> None:
+    with pytest.raises(LlmUnavailable, match="cannot be reached; is it running"):
+        answered(open_chat("ollama", "", BackendOptions(ollama_urls=("http://127.0.0.1:9",))))
+
+
+@pytest.mark.parametrize(
+    ("words", "error", "told"),
+    [
+        ({"is_error": "Invalid API key · Please run /login"}, LlmRefused, "is not logged in"),
+        ({"is_error": "Claude AI usage limit reached|1795350000"}, LlmBusy, "has reached its limit"),
+        ({"is_error": "API Error: 529 overloaded_error"}, LlmBusy, "asked to wait"),
+        ({"ends": False, "stderr": "error: unknown option '--include-partial-messages'"}, LlmRefused, "too old"),
+        ({"ends": False}, LlmAnswerInvalid, "is it Claude Code"),
+    ],
+)
+def test_what_keeps_the_command_from_answering_is_told_with_what_to_do(
+    options: BackendOptions, claude: ClaudeCommand, words: dict[str, Any], error: type[AnamnesisError], told: str
+) -> None:
+    claude.says((), **words)
+    with pytest.raises(error, match=told):
+        answered(open_one("claude_cli", options))
+
+
+def test_a_command_that_is_not_there_or_says_nothing_of_use_is_told(
+    options: BackendOptions, claude: ClaudeCommand
+) -> None:
+    with pytest.raises(LlmRefused, match="set claude_command"):
+        answered(open_chat("claude_cli", "", BackendOptions(claude_command="/nowhere/claude")))
+    claude.tell(["nonsense"])
+    with pytest.raises(LlmAnswerInvalid):
+        answered(open_one("claude_cli", options))
+    with pytest.raises(BadSetting, match="claude_host"):
+        open_chat("claude_cli", "", BackendOptions(claude_host="elsewhere"))
+
+
+def test_the_command_gets_no_key_no_tools_and_leaves_no_transcript(
+    options: BackendOptions, claude: ClaudeCommand, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("ANTHROPIC_API_KEY", "KEY")
+    answered(open_one("claude_cli", options))
+    call = claude.call
+    assert "ANTHROPIC_API_KEY" not in call["environment"]
+    assert {"--no-session-persistence", "--strict-mcp-config", "stream-json"} <= set(call["arguments"])
+    assert call["stdin"].endswith("The harbour's")
+    assert "Which one?" in call["stdin"]
+
+
+@pytest.mark.parametrize("kind", BACKENDS)
+def test_who_stops_listening_ends_the_work(
+    kind: str, options: BackendOptions, server: ChatServer, claude: ClaudeCommand
+) -> None:
+    server.after = "stall"
+    claude.says(WORDS, sleeps=30, ends=False)
+
+    async def listen_once() -> None:
+        backend = open_one(kind, options)
+        stream = cast(AsyncIterator[Delta], backend.stream(SYSTEM, ASKED, tools=False))
+        assert (await anext(stream)).text == WORDS[0]
+        await stream.aclose()  # type: ignore[attr-defined]
+        await backend.close()
+
+    asyncio.run(asyncio.wait_for(listen_once(), 10))
+    assert not claude.is_running
+
+
+def test_a_silent_command_is_ended(
+    options: BackendOptions, claude: ClaudeCommand, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(claude_cli, "STALL_S", 0.5)
+    claude.says(WORDS, sleeps=30, ends=False)
+    with pytest.raises(LlmUnavailable, match="said nothing for"):
+        answered(open_one("claude_cli", options))
+    assert not claude.is_running
+
+
+def test_all_backends_say_what_they_have_or_why_they_are_away(options: BackendOptions) -> None:
+    found = {each.backend: each for each in asyncio.run(offers(options))}
+    assert {name: each.reachable for name, each in found.items()} == dict.fromkeys(BACKENDS, True)
+    assert found["ollama"].models == ("qwen3:4b",)
+    assert (found["ollama"].cost, found["anthropic"].cost, found["claude_cli"].cost) == (
+        "local",
+        "by the token",
+        "subscription",
+    )
+    away = {
+        each.backend: each.problem for each in asyncio.run(offers(BackendOptions(claude_command="/nowhere/claude")))
+    }
+    assert all(away.values())
+    assert "anthropic_api_key" in away["anthropic"]
+
+
+def test_what_an_answer_uses_at_most_is_known_before(options: BackendOptions) -> None:
+    for kind in BACKENDS:
+        expected = open_one(kind, options).expected(SYSTEM, ASKED)
+        assert expected.input_tokens >= sum(len(each.text) for each in ASKED)
+        assert expected.output_tokens == base.MOST_OUTPUT_TOKENS
+    assert isinstance(expected, LlmUse)
+    assert base.arguments_of("nonsense") == base.arguments_of("[1]") == {}
+    assert Call("1", "x", {}).name == "x"
