@@ -30,9 +30,13 @@ def add(
     """One more, as `PUT /api/crawler/config/doc-tag-patterns` checks it."""
     typed = {"match": match, "tag": tag, "field": field, "regex": regex, "case": case}
     values = {"match": match, "tag": tag.strip(), "field": field, "regex": bool(regex), "ignorecase": not case}
+    before = stored_patterns(services.store.settings)
     try:
         pattern = TagPattern(**TagPatternModel.model_validate(values).model_dump())
-        put_patterns(services.store.settings, [*stored_patterns(services.store.settings), pattern])
+        if pattern in before:
+            problem = {"match": "There is this very pattern already."}
+            return fragment("sources_tags.html", **shown(services.store, typed, problem))
+        put_patterns(services.store.settings, [*before, pattern])
     except ValidationError as exc:
         problems = {error["path"]: error["message"] for error in reversed(field_errors(exc.errors()))}
         return fragment("sources_tags.html", **shown(services.store, typed, problems))

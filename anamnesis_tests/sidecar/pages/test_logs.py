@@ -262,7 +262,7 @@ def test_the_log_of_the_service_is_there_at_once_and_stays_text(
     caplog.set_level(logging.INFO)
     logging.getLogger("anamnesis_pipeline.x").warning(SCRIPT)
     page = read(client)
-    (item,) = [each for each in page.select("#tail li") if SCRIPT in each.text]
+    (item,) = [each for each in page.select("#tail > div") if SCRIPT in each.text]
     assert item["class"] == ["warning"]
     tail = page.select_one("#tail")
     assert tail is not None

@@ -243,6 +243,8 @@ def test_tags_by_pattern_are_added_and_removed(client: TestClient) -> None:
     (pattern,) = client.get("/api/crawler/config/doc-tag-patterns").json()["patterns"]
     assert pattern == {"match": SCRIPT, "tag": "incident", "field": "content", "regex": False, "ignorecase": False}
     assert added.select_one("tbody code").text == SCRIPT  # type: ignore[union-attr]
+    again = send(client, "tags/add", match=SCRIPT, tag="incident", field="content", case="on")
+    assert "already" in problem_of(again)
     stale = send(client, "tags/remove", number=0, match="else", tag="incident")
     assert "nothing was removed" in problem_of(stale)
     form = stale.select_one("tbody form")

@@ -13,7 +13,7 @@ let last = Number(tail.dataset.last);
 let asking = false;
 
 function entry(line) {
-  const item = document.createElement("li");
+  const item = document.createElement("div");
   item.className = line.level;
   const at = document.createElement("time");
   at.dateTime = line.at;
