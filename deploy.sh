@@ -17,7 +17,7 @@ refuse_root() {
 }
 if [[ ! -f .env ]]; then
   home=${ANAMNESIS_USER_HOME:-$HOME}
-  [[ $(stat -c %u "$home") != 0 ]] || refuse_root "$home" "ANAMNESIS_USER_HOME=/home/somebody ./deploy.sh"
+  [[ $(stat -c %u "$home") != 0 ]] || refuse_root "$home" "ANAMNESIS_USER_HOME=~somebody ./deploy.sh"
   ./deploy/write-env.sh > .env
   echo "Wrote .env: whose logs are read, and the secrets. deploy/example.env tells what else it may say."
 fi
