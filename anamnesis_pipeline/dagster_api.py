@@ -94,6 +94,16 @@ fragment Found on RunsOrError {
 _SOURCE_KEYS = """
 query { assetNodeOrError(assetKey: {path: ["exchanges"]}) { ... on AssetNode { partitionKeys } } }
 """
+_LAUNCH_JOB = """
+mutation($params: ExecutionParams!) { launchRun(executionParams: $params) {
+  __typename ... on LaunchRunSuccess { run { runId } } ... on Error { message }
+} }
+"""
+_LATEST_RUN = """
+query($job: String!) { runsOrError(filter: {pipelineName: $job}, limit: 1) {
+  __typename ... on Runs { results { runId status } } ... on Error { message }
+} }
+"""
 _STOP = """
 mutation($ids: [String!]!) { terminateRuns(runIds: $ids, terminatePolicy: SAFE_TERMINATE) {
   __typename ... on Error { message }
@@ -123,6 +133,19 @@ class IngestRuns:
     unfinished: tuple[IngestRun, ...]
     last: IngestRun | None
     interrupted: IngestRun | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class JobRun:
+    """A run of a job. `status` is one of GraphQL's `RunStatus`."""
+
+    run_id: str
+    status: str
+
+    @property
+    def ended(self) -> bool:
+        """Whether it does no more."""
+        return self.status in ("SUCCESS", "FAILURE", "CANCELED")
 
 
 def dagster_url(settings: Settings) -> str:
@@ -263,6 +286,20 @@ class DagsterApi:
         last = [_ingest_run(run) for run in data["last"].get("results") or []]
         interrupted = [_ingest_run(run) for run in data["interrupted"].get("results") or []]
         return IngestRuns(tuple(unfinished), next(iter(last), None), next(iter(interrupted), None))
+
+    def launch_job(self, job: str) -> str:
+        """Run a job that has no partitions; the run's id."""
+        selector = {**_REPOSITORY, "jobName": job}
+        params = {"selector": selector, "runConfigData": {}, "mode": "default"}
+        result = self.ask(_LAUNCH_JOB, {"params": params}).get("launchRun") or {}
+        self._expect(result, "LaunchRunSuccess")
+        return str(result["run"]["runId"])
+
+    def latest_run(self, job: str) -> JobRun | None:
+        """The run of a job that was launched last; None: there was none."""
+        found = self.ask(_LATEST_RUN, {"job": job}, _STATE_TIMEOUT_S).get("runsOrError") or {}
+        self._expect(found, "Runs")
+        return next((JobRun(run["runId"], run["status"]) for run in found["results"]), None)
 
     def stop_runs(self, run_ids: Sequence[str]) -> None:
         """End runs; each stops at its next interruptible moment, and what it wrote is kept."""

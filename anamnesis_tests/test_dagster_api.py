@@ -40,7 +40,12 @@ ingest = dg.define_asset_job("ingest", dg.AssetSelection.assets("exchanges"), pa
 @dg.asset(partitions_def=SPACE_BY_SOURCE)
 def unrelated() -> None: ...
 
-defs = dg.Definitions(assets=[embeddings, exchanges, unrelated], jobs=[ingest])
+@dg.asset
+def whole() -> None: ...
+
+
+plain = dg.define_asset_job("plain", dg.AssetSelection.assets("whole"))
+defs = dg.Definitions(assets=[embeddings, exchanges, unrelated, whole], jobs=[ingest, plain])
 """
 WORKSPACE = """
 load_from:
@@ -162,6 +167,16 @@ def test_the_last_run_says_what_it_wrote_and_the_one_cut_off_is_told_apart(api: 
     assert runs.interrupted is not None
     assert (runs.last.run_id, runs.last.ingested, runs.last.source) == (later.run_id, 7, "left")
     assert (runs.interrupted.run_id, runs.interrupted.status) == (cut_off.run_id, "FAILURE")
+
+
+def test_a_job_is_launched_by_its_name_and_its_latest_run_is_told(api: DagsterApi) -> None:
+    assert api.latest_run("plain") is None
+    run_id = api.launch_job("plain")
+    latest = api.latest_run("plain")
+    assert latest is not None
+    assert (latest.run_id, latest.ended) == (run_id, False)
+    with pytest.raises(ServiceUnreachable, match="nowhere"):
+        api.launch_job("nowhere")
 
 
 LAUNCH = """mutation($p: LaunchBackfillParams!) { launchPartitionBackfill(backfillParams: $p) {

@@ -6,7 +6,7 @@ from typing import Annotated, Protocol
 from fastapi import Depends
 from starlette.requests import Request
 
-from anamnesis_pipeline.dagster_api import BackfillState, EmbeddingBackfill, IngestRuns
+from anamnesis_pipeline.dagster_api import BackfillState, EmbeddingBackfill, IngestRuns, JobRun
 from anamnesis_pipeline.embeddings.base import EmbeddingPool, QueryVectors
 from anamnesis_pipeline.model import Space
 from anamnesis_pipeline.search.engine import Engine
@@ -82,6 +82,12 @@ class Backfills(Protocol):
 
     def unfinished_ingest_backfills(self) -> list[str]:
         """See `DagsterApi.unfinished_ingest_backfills`."""
+
+    def launch_job(self, job: str) -> str:
+        """The id of a new run of a job without partitions."""
+
+    def latest_run(self, job: str) -> JobRun | None:
+        """The run of a job that was launched last."""
 
     def stop_runs(self, run_ids: Sequence[str]) -> None:
         """End these runs."""

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from pydantic import SecretStr
 from starlette.testclient import TestClient
 
-from anamnesis_pipeline.dagster_api import BackfillState, EmbeddingBackfill, IngestRuns
+from anamnesis_pipeline.dagster_api import BackfillState, EmbeddingBackfill, IngestRuns, JobRun
 from anamnesis_pipeline.embeddings.base import Embedded, Role
 from anamnesis_pipeline.embeddings.cores import available_cores
 from anamnesis_pipeline.embeddings.hashing import HashingEmbedder, word_directions
@@ -75,6 +75,7 @@ class DagsterInMemory:
     ingests: list[tuple[tuple[str, ...], str]] = field(default_factory=list)
     runs: IngestRuns = field(default_factory=lambda: IngestRuns((), None))
     stopped: list[str] = field(default_factory=list)
+    jobs: list[tuple[str, JobRun]] = field(default_factory=list)
 
     def launch_embedding_backfill(self, space: str, sources: Sequence[str], title: str, tags: Mapping[str, str]) -> str:
         self._answer()
@@ -102,6 +103,15 @@ class DagsterInMemory:
     def ingest_runs(self) -> IngestRuns:
         self._answer()
         return self.runs
+
+    def launch_job(self, job: str) -> str:
+        self._answer()
+        self.jobs.append((job, JobRun(f"run{len(self.jobs) + 1}", "QUEUED")))
+        return self.jobs[-1][1].run_id
+
+    def latest_run(self, job: str) -> JobRun | None:
+        self._answer()
+        return next((run for name, run in reversed(self.jobs) if name == job), None)
 
     def stop_runs(self, run_ids: Sequence[str]) -> None:
         self._answer()

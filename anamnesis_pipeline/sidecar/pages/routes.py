@@ -12,6 +12,7 @@ from anamnesis_pipeline.sidecar.pages import (
     events,
     login,
     logs,
+    memory_map,
     search,
     sources,
     static,
@@ -20,7 +21,7 @@ from anamnesis_pipeline.sidecar.pages import (
 from anamnesis_pipeline.sidecar.pages.routing import page_router
 
 router = APIRouter(include_in_schema=False)
-for each in (static, login, search, episodes, episode, undo, logs, embedding, events, sources, context, chat):
+for each in (static, login, search, episodes, episode, undo, logs, embedding, events, sources, context, chat, memory_map):
     router.include_router(each.router)
 
 _rest = page_router()

@@ -1,6 +1,4 @@
 // Events as they happen: rows come first, a row that goes on changes in place, and the list says when it is not live.
-"use strict";
-
 const SILENT_MS = 5_000; // the server says that it is there each second
 const AGAIN_MS = 10_000;
 

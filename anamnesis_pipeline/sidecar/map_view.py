@@ -1,0 +1,202 @@
+"""The map of memory as somebody sees it now: with names, without what is private or gone, and how old it is."""
+
+import json
+import struct
+import threading
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from anamnesis_pipeline.dagster_api import JobRun
+from anamnesis_pipeline.errors import ServiceUnreachable, StoreCorrupt
+from anamnesis_pipeline.model import EpisodeHead
+from anamnesis_pipeline.search.project_labels import is_private
+from anamnesis_pipeline.search.query import SearchQuery
+from anamnesis_pipeline.sidecar.services import Services
+from anamnesis_pipeline.steps.map_file import NONE, MemoryMap, map_path, read_map
+from anamnesis_pipeline.steps.memory_map import LEAST_EPISODES
+from anamnesis_pipeline.wiring import effective_settings
+
+JOB = "draw_map"
+FOUND_MOST = 50
+
+Drawing = Literal["no", "asking", "waits", "goes on", "failed", "away"]
+
+
+@dataclass(frozen=True, slots=True)
+class Group:
+    """The points of a project that are shown: `count` from `start` on, in the order of the map. `centre`: the episode
+    in its middle. `episodes`: all that it has.
+    """
+
+    name: str
+    start: int
+    count: int
+    episodes: int
+    centre: EpisodeHead
+
+
+@dataclass(frozen=True, slots=True)
+class MapState:
+    """How the map is doing. `made`: None, there is none. `new`: episodes that were embedded, or went, since. `drawing`:
+    whether another one is on the way; `run` and `reason` say which, or why not.
+    """
+
+    made: MemoryMap | None
+    is_of_active: bool
+    new: int
+    embedded: int
+    problem: str
+    drawing: Drawing
+    run: str | None = None
+    reason: str = ""
+
+    @property
+    def lacks(self) -> int:
+        """Episodes that are missing until there can be a map."""
+        return max(0, LEAST_EPISODES - self.embedded)
+
+
+class MapView:
+    """Reads the file of the map when it is another one, and all names when somebody looks."""
+
+    def __init__(self, services: Services) -> None:
+        self._services = services
+        self._lock = threading.Lock()
+        self._held: tuple[tuple[int, int, int], MemoryMap | None] | None = None
+
+    def current(self) -> MemoryMap | None:
+        """The map; None: there is none.
+
+        :raises StoreCorrupt: the file is damaged.
+        """
+        path = map_path(self._services.settings.home)
+        with self._lock:
+            seen = _seen(path)
+            if seen is None:
+                return None
+            if self._held is None or self._held[0] != seen:
+                self._held = seen, read_map(path)
+            return self._held[1]
+
+    def groups(self, made: MemoryMap, *, with_private: bool) -> list[Group]:
+        """The projects that may be shown, those with the most episodes first. One all of whose known episodes are gone
+        is left out.
+        """
+        heads = self._known(made)
+        private = () if with_private else effective_settings(self._services.store).private_projects
+        return [
+            Group(
+                head.project, int(made.starts[n]), int(made.starts[n + 1] - made.starts[n]), int(made.counts[n]), head
+            )
+            for n, head in heads.items()
+            if not is_private(head.project, private)
+        ]  # fmt: skip
+
+    def point(self, made: MemoryMap, at: int, *, with_private: bool) -> EpisodeHead | None:
+        """The episode of a point; None: it is gone, or private."""
+        head = self._heads([int(made.passages[at])]).get(int(made.passages[at]))
+        private = () if with_private else effective_settings(self._services.store).private_projects
+        return None if head is None or is_private(head.project, private) else head
+
+    def found(self, made: MemoryMap, text: str, *, with_private: bool) -> list[int]:
+        """The points of what a search answers, best first; it counts as no retrieval."""
+        include = ("*",) if with_private else ()
+        query = SearchQuery(text, FOUND_MOST, track=False, include_private=include)
+        hits = self._services.engine.search(query).hits
+        order = np.argsort(made.passages, kind="stable")
+        points = []
+        for hit in hits:
+            own = [each.passage_id for each in self._services.store.episodes.passages_of(hit.episode.episode_id)]
+            points += points_of(made.passages, order, own)[:1]
+        return points
+
+    def state(self, *, asks: bool) -> MapState:
+        """How the map is doing; without asking Dagster where it is not to be asked."""
+        store, made, problem = self._services.store, None, ""
+        try:
+            made = self.current()
+        except StoreCorrupt as exc:
+            problem = str(exc)
+        space = store.spaces.active()
+        embedded = store.vectors.progress(space.key).episodes_done if space else 0
+        drawing, run, reason = self._drawing() if asks else ("asking", None, "")
+        return MapState(
+            made, made is not None and space is not None and made.space == space.key,
+            abs(embedded - made.embedded) if made else 0, embedded, problem, drawing, run, reason,
+        )  # fmt: skip
+
+    def draw(self) -> tuple[str, bool]:
+        """Have a map drawn; the address of the run, and whether it went on already.
+
+        :raises ServiceUnreachable: Dagster does not answer.
+        """
+        dagster = self._services.dagster
+        latest = dagster.latest_run(JOB)
+        if latest is not None and not latest.ended:
+            return dagster.run_link(latest.run_id), True
+        return dagster.run_link(dagster.launch_job(JOB)), False
+
+    def _drawing(self) -> tuple[Drawing, str | None, str]:
+        dagster = self._services.dagster
+        try:
+            latest = dagster.latest_run(JOB)
+        except ServiceUnreachable as exc:
+            return "away", None, str(exc)
+        return _of_run(latest), dagster.run_link(latest.run_id) if latest else None, ""
+
+    def _known(self, made: MemoryMap) -> dict[int, EpisodeHead]:
+        """Project, by its place in the map -> the most central episode of it that is still there."""
+        known: dict[int, EpisodeHead] = {}
+        for nth in range(made.centres.shape[1]):
+            wanted = {n: int(row[nth]) for n, row in enumerate(made.centres) if n not in known and row[nth] != NONE}
+            heads = self._heads(list(wanted.values())) if wanted else {}
+            known |= {n: heads[passage] for n, passage in wanted.items() if passage in heads}
+        return dict(sorted(known.items()))
+
+    def _heads(self, passages: Sequence[int]) -> dict[int, EpisodeHead]:
+        episodes = self._services.store.episodes
+        stored = episodes.passages(passages)
+        heads = episodes.heads([each.episode_id for each in stored.values()])
+        return {key: heads[each.episode_id] for key, each in stored.items() if each.episode_id in heads}
+
+
+def points_of(passages: NDArray[np.int64], order: NDArray[np.intp], wanted: Sequence[int]) -> list[int]:
+    """Where on the map these passages are; `order` sorts those of the map. Pure."""
+    at = np.searchsorted(passages, wanted, sorter=order)
+    found = [int(order[place]) for place in at if place < len(order)]
+    return [point for point in found if passages[point] in wanted]
+
+
+def points_body(made: MemoryMap, groups: Sequence[Group]) -> bytes:
+    """What the page draws: the length of a JSON text (4 bytes, little-endian), that text, of an even number of bytes,
+    `{"mark", "groups": [{"name", "start", "count"}]}`, then x and y of each point of these groups, in their order (2
+    bytes each, little-endian). Pure.
+    """
+    shown = [{"name": group.name, "start": group.start, "count": group.count} for group in groups]
+    head = json.dumps({"mark": made.mark, "groups": shown}, ensure_ascii=False).encode()
+    head += b" " * (len(head) % 2)
+    places = [made.places[group.start : group.start + group.count] for group in groups]
+    drawn = np.concatenate(places) if places else np.empty((0, 2), np.uint16)
+    return struct.pack("<I", len(head)) + head + drawn.astype("<u2").tobytes()
+
+
+def _of_run(latest: JobRun | None) -> Drawing:
+    """What the newest run of the job says. Pure."""
+    if latest is None or latest.status in ("SUCCESS", "CANCELED"):
+        return "no"
+    if latest.ended:
+        return "failed"
+    return "goes on" if latest.status == "STARTED" else "waits"
+
+
+def _seen(path: Path) -> tuple[int, int, int] | None:
+    try:
+        stat = path.stat()
+    except FileNotFoundError:
+        return None
+    return stat.st_ino, stat.st_mtime_ns, stat.st_size
