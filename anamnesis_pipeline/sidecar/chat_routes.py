@@ -135,7 +135,7 @@ async def delete_session(
 ) -> Response:
     """Remove a conversation; its episodes stay unless they are to go, too."""
     request.app.state.chats.stop(session_id)
-    await run_in_threadpool(_delete, services, session_id, with_episodes=with_episodes)
+    await run_in_threadpool(delete_conversation, services, session_id, with_episodes=with_episodes)
     return Response(status_code=204)
 
 
@@ -273,7 +273,11 @@ def _session(services: Services, session_id: str) -> ChatSession:
     return found
 
 
-def _delete(services: Services, session_id: str, *, with_episodes: bool) -> None:
+def delete_conversation(services: Services, session_id: str, *, with_episodes: bool) -> None:
+    """Remove a conversation, and on demand what the memory has of it.
+
+    :raises HTTPException: 404, there is none.
+    """
     made = {each.episode_id for each in services.store.chat.messages(session_id) if each.episode_id}
     if not services.store.chat.delete(session_id):
         raise _unknown()

@@ -4,22 +4,31 @@ from datetime import UTC, datetime
 from typing import Annotated, Any, Literal
 
 from fastapi import Form, Query
+from starlette.concurrency import run_in_threadpool
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import Response
 
+from anamnesis_pipeline.chat.factory import offers
 from anamnesis_pipeline.chat_model import ChatMessage, ChatSession
+from anamnesis_pipeline.llm_wiring import backend_options
+from anamnesis_pipeline.settings import Settings
+from anamnesis_pipeline.sidecar.chat_routes import default_backend, delete_conversation
+from anamnesis_pipeline.sidecar.chat_schemas import MOST_CHARS, MOST_FILES
 from anamnesis_pipeline.sidecar.pages.asking import names_offered
 from anamnesis_pipeline.sidecar.pages.chat_view import SUMMARY_CHARS, UNANSWERED, latest, turn_of, turns_of
 from anamnesis_pipeline.sidecar.pages.html import HEADERS, fragment, page
 from anamnesis_pipeline.sidecar.pages.routing import page_router
 from anamnesis_pipeline.sidecar.services import Services, Uses
-from anamnesis_pipeline.steps.episodes import delete_episode
+from anamnesis_pipeline.wiring import effective_settings
 
 PATH = "/chat"
 SESSIONS_SHOWN = 25
 TITLE_CHARS = 200
-MOST_FILES = 5
+LABELS = {
+    "claude_cli": "Claude's command line", "ollama": "Ollama", "anthropic": "Claude API",
+    "openai": "OpenAI-compatible service",
+}  # fmt: skip
 
 router = page_router()
 
@@ -32,7 +41,7 @@ def new_page(request: Request, services: Uses, q: Words = "", deleted: bool = Fa
     """A conversation that has not begun, and those that have."""
     return page(
         request, "chat.html", "Chat", **_head(None, deleted=deleted), **_sessions(services, q), **_turns([]),
-        projects=names_offered(services.store)["projects"], most_files=MOST_FILES,
+        **_writing(services, None), projects=names_offered(services.store)["projects"],
     )  # fmt: skip
 
 
@@ -42,13 +51,22 @@ def session_list(services: Uses, q: Words = "", open: SessionId = "", cursor: st
     return fragment("chat_sessions.html", **_sessions(services, q, open, cursor))
 
 
+@router.get(PATH + "/parts/models")
+async def models(services: Uses, open: SessionId = "") -> Response:
+    """What may answer, as it is now; the page does not wait for it."""
+    settings = await run_in_threadpool(effective_settings, services.store)
+    session = await run_in_threadpool(services.store.chat.session, open) if open else None
+    found = await offers(backend_options(settings))
+    return fragment("chat_models.html", offers=found, labels=LABELS, kept=_kept(settings, session))
+
+
 @router.get(PATH + "/{session_id}")
 def session_page(session_id: str, request: Request, services: Uses, q: Words = "") -> Response:
     """One conversation, its latest messages first to be seen."""
     session = _session(services, session_id)
     return page(
         request, "chat.html", session.title, **_head(session), **_sessions(services, q, session_id),
-        **_turns(services.store.chat.messages(session_id)), projects=[], most_files=MOST_FILES,
+        **_turns(services.store.chat.messages(session_id)), **_writing(services, session),
     )  # fmt: skip
 
 
@@ -77,24 +95,25 @@ def rename(session_id: str, services: Uses, title: Annotated[str, Form(max_lengt
     name = " ".join(title.split())
     if not name:
         raise HTTPException(422, "Write a title first.")
-    services.store.chat.rename(session_id, name, datetime.now(UTC))
+    services.store.chat.rename(session_id, services.poster.masked(name), datetime.now(UTC))
     return fragment("chat_head.html", toast="Renamed.", **_head(_session(services, session_id)))
 
 
 @router.post(PATH + "/{session_id}/delete")
-def delete(session_id: str, services: Uses, episodes: Annotated[bool, Form()] = False) -> Response:
+async def delete(
+    session_id: str, request: Request, services: Uses, episodes: Annotated[bool, Form()] = False
+) -> Response:
     """Remove the conversation, on demand also what the memory has of it, and go to an empty one."""
-    made = {each.episode_id for each in services.store.chat.messages(session_id) if each.episode_id} if episodes else ()
-    services.store.chat.delete(session_id)
-    for episode_id in made:
-        delete_episode(services.store, episode_id, reason="its conversation was deleted")
+    request.app.state.chats.stop(session_id)
+    await run_in_threadpool(delete_conversation, services, session_id, with_episodes=episodes)
     return Response(headers={**HEADERS, "HX-Redirect": PATH + "?deleted=true"})
 
 
 @router.post(PATH + "/messages/{message_id}/feedback")
 def rate(message_id: str, services: Uses, value: Annotated[Literal["1", "-1", "0"], Form()]) -> Response:
     """Keep what somebody thinks of an answer."""
-    services.store.chat.rate(message_id, int(value))
+    if not services.store.chat.rate(message_id, int(value)):
+        raise HTTPException(404, "There is no such answer; its conversation may have been deleted.")
     told = {"1": "Kept: a good answer.", "-1": "Kept: a bad answer.", "0": "Your rating is taken back."}
     return fragment("chat_feedback.html", toast=told[value], turn=turn_of(_message(services, message_id)))
 
@@ -115,6 +134,16 @@ def _message(services: Services, message_id: str) -> ChatMessage:
 
 def _head(session: ChatSession | None, *, deleted: bool = False) -> dict[str, Any]:
     return {"session": session, "deleted": deleted, "title_chars": TITLE_CHARS}
+
+
+def _writing(services: Services, session: ChatSession | None) -> dict[str, Any]:
+    kept = _kept(effective_settings(services.store), session)
+    return {"most_files": MOST_FILES, "most_chars": MOST_CHARS, "kept": kept}
+
+
+def _kept(settings: Settings, session: ChatSession | None) -> str:
+    """What answers where nothing else is chosen."""
+    return f"{session.backend} · {session.model}" if session else f"Default: {LABELS[default_backend(settings)]}"
 
 
 def _sessions(services: Services, words: str, open_id: str = "", cursor: str | None = None) -> dict[str, Any]:

@@ -16,7 +16,7 @@ CITATION_CHARS = 450
 """What one costs, with its markup."""
 SUMMARY_CHARS = 160
 """Shown of each."""
-UNANSWERED = "No answer is kept: the service ended before there was one."
+UNANSWERED = "Not answered: it failed, or was stopped, before the first word."
 
 
 @dataclass(frozen=True, slots=True)

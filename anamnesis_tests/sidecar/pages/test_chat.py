@@ -1,6 +1,7 @@
 """The page of the chat, as the server gives it: conversations, messages, what answers lean on, and each button."""
 
-from collections.abc import Callable, Sequence
+import json
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from itertools import pairwise
@@ -13,6 +14,8 @@ from anamnesis_pipeline.chat_model import ChatMessage, ChatSession, Citation
 from anamnesis_pipeline.sidecar.pages.chat import SESSIONS_SHOWN
 from anamnesis_pipeline.sidecar.pages.chat_view import CITATION_CHARS, MOST_CHARS, MOST_TURNS, UNANSWERED, latest
 from anamnesis_tests.sidecar.conftest import TestServices
+from anamnesis_tests.summaries.loopback import json_answer
+from anamnesis_tests.summaries.ollama_server import OllamaServer
 
 PAGE = {"Accept": "text/html"}
 SCRIPT = "<script>alert(1)</script>"
@@ -211,6 +214,49 @@ def test_how_much_is_shown_counts_text_and_citations() -> None:
     assert len(latest(cited)[0]) == MOST_CHARS // (10 * CITATION_CHARS)
     assert latest([]) == ([], "")
     assert latest(long[:1], "gone") == (long[:1], "")
+
+
+# --- who answers -----------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def ollama(monkeypatch: pytest.MonkeyPatch) -> Iterator[OllamaServer]:
+    has = json_answer({"models": [{"name": "qwen3:4b", "model": "qwen3:4b"}]})
+    with OllamaServer().respond(has).running() as server:
+        monkeypatch.setenv("ANAMNESIS_OLLAMA_URLS", server.url)
+        monkeypatch.setenv("ANAMNESIS_CLAUDE_COMMAND", "/nowhere/claude")
+        yield server
+
+
+def test_models_that_answer_are_offered_and_the_others_say_why_not(client: TestClient, ollama: OllamaServer) -> None:
+    part = read(client, "/chat/parts/models")
+    assert one(part, "label")["for"] == one(part, "select")["id"] == "model"
+    offered = {option.text: str(option["value"]) for option in part.select("optgroup:not([disabled]) option")}
+    assert {name: json.loads(value) for name, value in offered.items()} == {"qwen3:4b": ["ollama", "qwen3:4b"]}
+    assert part.select("option")[0].text == "Default: Ollama"
+    away = one(part, "#backends-away")
+    assert "open" not in away.attrs, "one is enough"
+    assert "3 of 4 backends not reachable" in away.text
+    assert "/nowhere/claude" in away.text
+    assert "anthropic_api_key" in away.text
+
+
+def test_without_any_model_it_is_told_what_to_do(client: TestClient, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("ANAMNESIS_OLLAMA_URLS", "http://127.0.0.1:9")
+    monkeypatch.setenv("ANAMNESIS_CLAUDE_COMMAND", "/nowhere/claude")
+    away = one(read(client, "/chat/parts/models"), "#backends-away")
+    assert "open" in away.attrs
+    assert "No model answers now" in away.text
+    assert "ollama at http://127.0.0.1:9 cannot be reached" in away.text
+    assert {str(each["href"]) for each in away.select("a")} == {"/dashboard/logs", "/dashboard/health"}
+
+
+def test_a_conversation_keeps_its_own_model(client: TestClient, opened: Open, ollama: OllamaServer) -> None:
+    opened()
+    assert read(client, "/chat/s1").select("#model option")[0].text == "ollama · llama3.2"
+    part = read(client, "/chat/parts/models?open=s1")
+    assert part.select("#model option")[0].text == "ollama · llama3.2"
+    assert part.select("#model option")[0]["value"] == ""
 
 
 # --- what is done to one ---------------------------------------------------------------------------------

@@ -2,11 +2,12 @@
 "use strict";
 
 const LARGEST_FILE = 200 * 1024; // as the server cuts what is attached
-const MOST_FILES = 5;
+const LARGEST_ALL = 800 * 1024; // a request is limited
+const MOST_FILES = Number(document.getElementById("chat").dataset.mostFiles);
 const NEAR_THE_END_PX = 120;
 const STOP_MS = 4_000; // so long the server may take to end an answer; then the connection is closed
 const MODEL_KEY = "chat-model";
-const STATES = { connected: "Connected", waiting: "Waiting for the first word", generating: "Writing", complete: "Done" };
+const STATES = { connected: "Searching your memory", waiting: "Waiting for the first word", generating: "Writing", complete: "Done" };
 
 const chat = document.getElementById("chat");
 const form = document.getElementById("write");
@@ -112,8 +113,10 @@ class Answer {
   }
 
   // The same as the server renders it, so that it looks as it will when the page is opened again.
-  async finish({ message_id: id, stopped, seconds }) {
+  async finish({ message_id: id, stopped, seconds, problem }) {
     if (!this.failed) this.state.textContent = stopped ? "Stopped" : `${seconds.toFixed(1)} s`;
+    if (!id && stopped) this.said.hidden = !this.text.data;
+    if (problem) toast(problem, { bad: true });
     if (id) {
       const follows = isNearTheEnd();
       const at = `/chat/messages/${encodeURIComponent(id)}`;
@@ -276,10 +279,17 @@ function unfit(file, text) {
   return null;
 }
 
+// Why it cannot go beside those that are attached, in words; null: it can.
+function tooMuch(file) {
+  if (attached.length >= MOST_FILES) return `At most ${MOST_FILES} files go with a message.`;
+  const size = attached.reduce((sum, each) => sum + each.text.length, file.size);
+  return size > LARGEST_ALL && file.size <= LARGEST_FILE ? `Together the files are larger than 800 KB: ${file.name} is left out.` : null;
+}
+
 async function readFiles(chosen) {
   for (const file of chosen) {
     const text = file.size > LARGEST_FILE ? "" : await file.text();
-    const problem = attached.length >= MOST_FILES ? `At most ${MOST_FILES} files go with a message.` : unfit(file, text);
+    const problem = tooMuch(file) ?? unfit(file, text);
     if (problem) toast(problem, { bad: true });
     else attach([...attached, { name: file.name, text }]);
   }
@@ -342,10 +352,17 @@ document.addEventListener("change", (event) => {
   if (event.target.id === "model") localStorage.setItem(MODEL_KEY, event.target.value);
 });
 // A new conversation begins with the model that was chosen last; one that is open has its own.
+function chooseModel() {
+  const last = !chat.dataset.session && localStorage.getItem(MODEL_KEY);
+  const found = [...document.getElementById("model").options].find((each) => each.value === last);
+  if (found) found.selected = true;
+}
+let wasAtTheEnd = false;
+document.addEventListener("htmx:beforeSwap", () => { wasAtTheEnd = isNearTheEnd(); });
 document.addEventListener("htmx:afterSwap", (event) => {
-  if (event.detail.target.id === "models" && !chat.dataset.session) {
-    const last = [...document.getElementById("model").options].find((each) => each.value === localStorage.getItem(MODEL_KEY));
-    if (last && !last.disabled) last.selected = true;
+  if (event.detail.target.id === "models") {
+    chooseModel();
+    if (wasAtTheEnd && turns.children.length) toTheEnd();
   }
   if (event.detail.elt.id === "chat-head" && document.activeElement === document.body) document.getElementById("rename")?.focus();
 });
