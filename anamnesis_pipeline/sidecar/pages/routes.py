@@ -10,18 +10,25 @@ from anamnesis_pipeline.sidecar.pages import (
     episode,
     episodes,
     events,
+    health,
     login,
     logs,
     memory_map,
+    overview,
     search,
     sources,
     static,
+    timeline,
     undo,
 )
 from anamnesis_pipeline.sidecar.pages.routing import page_router
 
 router = APIRouter(include_in_schema=False)
-for each in (static, login, search, episodes, episode, undo, logs, embedding, events, sources, context, chat, memory_map):
+PAGES = (
+    static, login, overview, search, episodes, episode, undo, timeline, logs, embedding, events, health, sources,
+    context, chat, memory_map,
+)  # fmt: skip
+for each in PAGES:
     router.include_router(each.router)
 
 _rest = page_router()

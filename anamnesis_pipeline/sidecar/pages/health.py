@@ -1,0 +1,131 @@
+"""Health: what `doctor` finds, how everything is that the service stands on, and what takes room.
+
+What is slow, since others are asked or every page of the database is read, comes after the page is there.
+"""
+
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Annotated, Any
+
+from fastapi import Query
+from starlette.requests import Request
+from starlette.responses import Response
+
+from anamnesis_pipeline.errors import AnamnesisError
+from anamnesis_pipeline.sidecar.consolidation_routes import consolidation_body
+from anamnesis_pipeline.sidecar.crawler_control import CrawlerControl
+from anamnesis_pipeline.sidecar.disk_use import DiskUse, disk_use
+from anamnesis_pipeline.sidecar.embedding_control import EmbeddingControl
+from anamnesis_pipeline.sidecar.jsonl_control import llm_state
+from anamnesis_pipeline.sidecar.machine_checks import CHECKS, Finding, dagster, run_checks
+from anamnesis_pipeline.sidecar.overview_routes import QualityOut, quality_body
+from anamnesis_pipeline.sidecar.pages.html import fragment, page
+from anamnesis_pipeline.sidecar.pages.live import live
+from anamnesis_pipeline.sidecar.pages.routing import page_router
+from anamnesis_pipeline.sidecar.resources import Resources
+from anamnesis_pipeline.sidecar.services import Services, Uses, coverage
+from anamnesis_pipeline.sidecar.store_checks import STORE_CHECKS
+from anamnesis_pipeline.wiring import effective_settings, store_place
+
+PATH = "/dashboard/health"
+SHOWN_ENTRIES = 12
+"""Of the home, the largest."""
+EXAMINED_FOR_S = 60.0
+"""So long what was found is told to whoever asks next."""
+
+router = page_router()
+
+
+@dataclass(frozen=True, slots=True)
+class Examination:
+    """What is slow to find out. `quality`: None where the store does not answer."""
+
+    findings: list[Finding]
+    disk: DiskUse
+    quality: QualityOut | None
+    at: datetime
+
+
+@router.get(PATH)
+def health_page(request: Request, services: Uses) -> Response:
+    """The page, with what is known at once."""
+    resources: Resources = request.app.state.resources
+    return page(
+        request, "health.html", "Health", resources=resources.last(), cards=cards_of(services),
+        place=store_place(services.settings),
+    )  # fmt: skip
+
+
+@router.get(f"{PATH}/resources")
+def show_resources(request: Request, seen: Annotated[str, Query(max_length=16)] = "") -> Response:
+    """How everything is, at most half a minute old."""
+    resources: Resources = request.app.state.resources
+    return live("health_resources.html", seen, resources=resources.status())
+
+
+@router.post(f"{PATH}/resources")
+def ask_again(request: Request) -> Response:
+    """The same, asked now."""
+    resources: Resources = request.app.state.resources
+    return live("health_resources.html", toast="Asked again.", resources=resources.status(now=True))
+
+
+@router.get(f"{PATH}/checks")
+def show_checks(request: Request) -> Response:
+    """What `doctor` finds here, at most a minute old."""
+    return fragment("health_checks.html", **_examined(request, anew=False))
+
+
+@router.post(f"{PATH}/checks")
+def check_again(request: Request) -> Response:
+    """The same, found out now."""
+    return fragment("health_checks.html", toast="Checked again.", **_examined(request, anew=True))
+
+
+def examine(services: Services) -> Examination:
+    """All checks of `doctor` but for the one of this service, how good the memory is, and what takes room."""
+    try:
+        settings = effective_settings(services.store)
+    except AnamnesisError:
+        settings = services.settings
+    findings = [*run_checks((*CHECKS, dagster), settings), *run_checks(STORE_CHECKS, services.store)]
+    try:
+        quality = quality_body(services.store)
+    except AnamnesisError:  # a finding says so
+        quality = None
+    return Examination(findings, disk_use(services.settings.home), quality, datetime.now(UTC))
+
+
+def cards_of(services: Services) -> dict[str, Any]:
+    """What the cards show, all of it from the store and from memory."""
+    store = services.store
+    settings = effective_settings(store)
+    crawler = CrawlerControl(store, settings).state()
+    return {
+        "counts": store.ingest.counts(),
+        "covered": coverage(store),
+        "reembed": EmbeddingControl(store).reembed_status(),
+        "pool": services.pool,
+        "sources": len(crawler.sources),
+        "away": sum(host.state == "away" for host in crawler.hosts),
+        "stale": sum(not row.fresh for row in crawler.sources),
+        "behind": sum(row.behind for row in crawler.sources),
+        "llm": llm_state(store, settings, datetime.now(UTC)),
+        "consolidation": consolidation_body(services),
+        "stages": {
+            stage: (sum(known.counts), known.total_s * 1e3 / sum(known.counts))
+            for stage, known in services.engine.times.all().items()
+        },
+    }
+
+
+def _examined(request: Request, *, anew: bool) -> dict[str, Any]:
+    kept = request.app.state.examination
+    if anew:
+        kept.forget()
+    found: Examination = kept.get(None)
+    wrong = [finding for finding in found.findings if not finding.ok]
+    return {
+        "wrong": wrong, "well": [finding for finding in found.findings if finding.ok], "disk": found.disk,
+        "quality": found.quality, "at": found.at, "shown_entries": SHOWN_ENTRIES,
+    }  # fmt: skip

@@ -1,0 +1,59 @@
+"""Overview: what the memory holds, how it grows, and what is wrong now."""
+
+from typing import Annotated
+
+from fastapi import Query
+from starlette.requests import Request
+from starlette.responses import Response
+
+from anamnesis_pipeline.sidecar.consolidation_routes import consolidation_body
+from anamnesis_pipeline.sidecar.dashboard_routes import present_state
+from anamnesis_pipeline.sidecar.overview_stats import EVERYTHING, Overview, points_of, totals_of
+from anamnesis_pipeline.sidecar.pages.html import page
+from anamnesis_pipeline.sidecar.pages.live import live
+from anamnesis_pipeline.sidecar.pages.routing import page_router
+from anamnesis_pipeline.sidecar.resources import Resources
+from anamnesis_pipeline.sidecar.services import Uses, coverage
+
+PATH = "/dashboard"
+BARS = 10
+"""Shown at once; the others can be opened."""
+MOST_BARS = 200
+SEEN_TO_ON = {
+    "sources": "/dashboard/sources", "reading": "/dashboard/sources", "dead letters": "/dashboard/logs",
+    "summaries": "/dashboard/logs", "coverage": "/dashboard/embedding", "re-embed": "/dashboard/embedding",
+    "model": "/dashboard/embedding",
+}  # fmt: skip
+"""Name of a finding -> the page where one sees to it; all others are on Health."""
+DIRECT_NAMES = {"direct": "Posted over the API or MCP", "uploads": "Uploaded documents", "chat": "Conversations here"}
+
+router = page_router()
+
+
+@router.get(PATH)
+def overview_page(request: Request, services: Uses) -> Response:
+    """The whole page; what is asked over the network is as it was when it was asked last."""
+    overview: Overview = request.app.state.overview
+    census, covered = overview.census(), coverage(services.store)
+    days = overview.days(EVERYTHING)
+    points, step = points_of(days)
+    state, wrong = present_state(request.app.state)
+    return page(
+        request, "overview.html", "Overview", state=state, wrong=wrong, seen_to_on=SEEN_TO_ON,
+        totals=totals_of(census), passages=covered["stored"],
+        embedded=covered["embedded"] / covered["stored"] if covered["stored"] else None,
+        bars={"project": list(census.projects.items()), "instance": list(census.instances.items())},
+        shown_bars=BARS, most_bars=MOST_BARS, points=points, step=step, first=min(days, default=None),
+        busiest=max(days.items(), key=lambda day: day[1], default=None), recent=overview.recent(),
+        most_retrieved=overview.most_retrieved(), consolidation=consolidation_body(services), direct=overview.direct(),
+        direct_names=DIRECT_NAMES,
+    )  # fmt: skip
+
+
+@router.get(f"{PATH}/now")
+def now(request: Request, seen: Annotated[str, Query(max_length=16)] = "") -> Response:
+    """What is wrong now; store, model, Dagster and LLMs are asked where nobody has for half a minute."""
+    resources: Resources = request.app.state.resources
+    resources.status()
+    state, wrong = present_state(request.app.state)
+    return live("overview_now.html", seen, state=state, wrong=wrong, seen_to_on=SEEN_TO_ON)

@@ -1,0 +1,108 @@
+// Episodes over time: how the memory grows, and a strip on which a range of days is chosen. Days are those of UTC.
+"use strict";
+
+const DAY_S = 86_400;
+const DAYS_APART = [1, 2, 3, 4, 5, 7, 10, 15, 30, 60, 90, 120, 180, 365, 730, 1825, 3650, 9125, 18250, 36500];
+
+function colour(name) {
+  return getComputedStyle(document.documentElement).getPropertyValue(`--${name}`).trim();
+}
+
+function axis(size) {
+  const grid = { stroke: colour("line"), width: 1 };
+  return { stroke: colour("soft"), grid, ticks: grid, ...(size ? { size } : {}) };
+}
+
+function axes(two) {
+  const short = (_, values) => values.map((value) => (value >= 10_000 ? `${value / 1000}k` : value));
+  const left = { ...axis(52), values: short };
+  const below = { ...axis(), incrs: DAYS_APART.map((days) => days * DAY_S) };
+  return [below, left, ...(two ? [{ ...axis(52), values: short, scale: "all", side: 1, grid: { show: false } }] : [])];
+}
+
+function bars(label) {
+  const paths = uPlot.paths.bars({ size: [0.8, 40], align: 1 });
+  return { label, stroke: colour("two"), fill: colour("two"), width: 0, paths, points: { show: false } };
+}
+
+function frame(element, height, step) {
+  const range = (_, low, high) => [low, high + step * DAY_S];
+  return {
+    width: element.clientWidth, height, tzDate: (at) => uPlot.tzDate(new Date(at * 1000), "Etc/UTC"),
+    legend: { show: false }, scales: { x: { time: true, range }, y: { range: (_, low, high) => [0, Math.max(1, high)] } },
+  };
+}
+
+function growth(element, days, counts, step) {
+  let total = 0;
+  const totals = counts.map((count) => (total += count));
+  const options = {
+    ...frame(element, 220, step), axes: axes(true), legend: { show: true, live: true }, cursor: { y: false },
+    series: [
+      { label: "Day", value: "{YYYY}-{MM}-{DD}" }, bars("New"),
+      { label: "All", scale: "all", stroke: colour("one"), width: 2, paths: uPlot.paths.stepped({ align: 1 }), points: { show: false } },
+    ],
+  };
+  options.height -= 34; // what the legend takes
+  options.scales.all = { range: (_, low, high) => [0, Math.max(1, high)] };
+  return new uPlot(options, [days, counts, totals], element);
+}
+
+function strip(element, days, counts, step) {
+  const form = document.getElementById(element.dataset.form);
+  const dayOf = (at) => new Date(at * 1000).toISOString().slice(0, 10);
+  const numberOf = (field) => (field.value ? Date.parse(`${field.value}T00:00:00Z`) / 1000 : null);
+  let drawn = false;
+
+  function chosen(plot) {
+    if (!drawn || plot.select.width < 2) return;
+    const [from, to] = [plot.select.left, plot.select.left + plot.select.width].map((left) => plot.posToVal(left, "x"));
+    form.elements.since.value = dayOf(Math.floor(from / DAY_S) * DAY_S);
+    form.elements.until.value = dayOf(Math.ceil(to / DAY_S) * DAY_S);
+    form.requestSubmit();
+  }
+
+  function shown(plot) {
+    const [from, to] = [numberOf(form.elements.since), numberOf(form.elements.until)];
+    if (from !== null || to !== null) {
+      const { min, max } = plot.scales.x;
+      const left = plot.valToPos(Math.max(min, from ?? min), "x");
+      const right = plot.valToPos(Math.min(max, to ?? max), "x");
+      plot.setSelect({ left, top: 0, width: Math.max(0, right - left), height: plot.over.clientHeight }, false);
+    }
+    drawn = true;
+  }
+
+  const options = {
+    ...frame(element, 150, step), axes: axes(false), cursor: { y: false, drag: { x: true, y: false, setScale: false } },
+    series: [{}, bars("Episodes")], hooks: { setSelect: [chosen], ready: [shown] },
+  };
+  return new uPlot(options, [days, counts], element);
+}
+
+const KINDS = { growth, strip };
+
+function draw(element) {
+  const points = JSON.parse(element.dataset.points);
+  if (!points.length) return;
+  element.plot?.destroy();
+  const step = Number(element.dataset.step);
+  const make = KINDS[element.dataset.chart];
+  element.plot = make(element, points.map(([day]) => day * DAY_S), points.map(([, count]) => count), step);
+}
+
+function drawAll() {
+  document.querySelectorAll("[data-chart]").forEach(draw);
+}
+
+let waiting = null;
+let width = innerWidth;
+addEventListener("resize", () => {
+  if (innerWidth === width) return; // a phone's bars come and go
+  width = innerWidth;
+  clearTimeout(waiting);
+  waiting = setTimeout(drawAll, 150);
+});
+document.addEventListener("themed", drawAll);
+matchMedia("(prefers-color-scheme: dark)").addEventListener("change", drawAll);
+drawAll();
