@@ -7,17 +7,15 @@ from anamnesis_pipeline.commands.searched_store import SAME_STORE, other_store, 
 from anamnesis_pipeline.commands.status import DIAGNOSED_WITHIN_S
 from anamnesis_pipeline.errors import AnamnesisError, StoreBusy, StoreCorrupt
 from anamnesis_pipeline.settings import Settings
-from anamnesis_pipeline.sidecar.machine_checks import CHECKS, START_IT, Finding, dagster
+from anamnesis_pipeline.sidecar.machine_checks import CHECKS, Finding, dagster, log_of, start_it
 from anamnesis_pipeline.sidecar.store_checks import RESTORE, STORE_CHECKS
 from anamnesis_pipeline.wiring import effective_settings, impatient, open_store
-
-_START_MONGO = "start MongoDB, or let ANAMNESIS_MONGO_URI say where it is; what runs goes on by itself then"
 
 
 def examine(settings: Settings) -> list[Finding]:
     """Run every check; those of the store only when there is one."""
     if not settings.has_store:
-        missing = Finding(False, "store", f"{settings.database} does not exist yet", START_IT)
+        missing = Finding(False, "store", f"{settings.database} does not exist yet", start_it(settings))
         return [*_general(settings), missing]
     try:
         with closing(open_store(impatient(settings, DIAGNOSED_WITHIN_S))) as store:
@@ -25,8 +23,13 @@ def examine(settings: Settings) -> list[Finding]:
     except StoreCorrupt as exc:
         return [*_general(settings), Finding(False, "store", str(exc), RESTORE)]
     except AnamnesisError as exc:  # a full disk, a busy store: the text says what to do, and the file is sound
-        advice = _START_MONGO if settings.store == "mongo" and isinstance(exc, StoreBusy) else ""
+        advice = _start_mongo(settings) if settings.store == "mongo" and isinstance(exc, StoreBusy) else ""
         return [*_general(settings), Finding(False, "store", str(exc), advice)]
+
+
+def _start_mongo(settings: Settings) -> str:
+    started = "./start.sh starts it (docs/containers.md)" if settings.dagster_url else "start MongoDB"
+    return f"{started}, or let ANAMNESIS_MONGO_URI say where it is; what runs goes on by itself then"
 
 
 def _general(settings: Settings) -> list[Finding]:
@@ -52,5 +55,5 @@ def sidecar(settings: Settings) -> Finding:
     if (other := other_store(settings, status)) is not None:
         return Finding(False, "sidecar", other, SAME_STORE)
     detail = f"{status['url']}: {'ready' if status['ready'] else '; '.join(status['missing']) or 'not ready'}"
-    advice = f"see {settings.logs_dir / 'sidecar.log'}" if status["reachable"] else START_IT
+    advice = f"see {log_of(settings, 'sidecar')}" if status["reachable"] else start_it(settings)
     return Finding(bool(status["ready"]), "sidecar", detail, advice)

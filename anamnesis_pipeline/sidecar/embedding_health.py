@@ -42,7 +42,7 @@ def _model_problem(store: Store, space: Space) -> Problem | None:
         files = find_model(space.model_id, local_only=True)
     except AnamnesisError as exc:
         text = f"the model of space {space.key}, {role}, is gone: {exc}"
-        return Problem(text, f"put its files back, or connect once so that `anamnesis up` downloads them, or {again}")
+        return Problem(text, f"put its files back, or connect once so that a start downloads them, or {again}")
     if not is_of_model(space, files):
         text = f"{files.path} holds other weights than those that made space {space.key}, {role}"
         return Problem(text, f"put the old files back, or {again}")

@@ -20,7 +20,6 @@ from anamnesis_pipeline.supervisor.up_lock import log_roots_in_use
 from anamnesis_pipeline.wording import counted
 
 MIN_FREE_BYTES = 1_000_000_000
-START_IT = "start it with: anamnesis up (in containers: ./start.sh)"
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,6 +46,20 @@ def _made(check: Callable[[T], Finding], of: T) -> Finding:
         return check(of)
     except AnamnesisError as exc:
         return Finding(False, check.__name__.replace("_", " "), str(exc))
+
+
+def start_it(settings: Settings) -> str:
+    """How to start what does not run. Whose Dagster is elsewhere (`dagster_url`) has everything in containers."""
+    return "start it with: ./start.sh (docs/containers.md)" if settings.dagster_url else "start it with: anamnesis up"
+
+
+def log_of(settings: Settings, role: str) -> str:
+    """Where a process says what it does."""
+    return f"`docker compose logs {role}`" if settings.dagster_url else str(settings.logs_dir / f"{role}.log")
+
+
+def _restart(settings: Settings) -> str:
+    return "run ./stop.sh and ./start.sh" if settings.dagster_url else "restart `anamnesis up`"
 
 
 def python_version(_settings: Settings) -> Finding:
@@ -105,7 +118,7 @@ def model_files(settings: Settings) -> Finding:
     try:
         files = find_model(settings.model, local_only=True)
     except AnamnesisError as exc:
-        return Finding(False, "model", str(exc), "a model of the hub is downloaded by the first `anamnesis up`")
+        return Finding(False, "model", str(exc), "a model of the hub is downloaded by the first start")
     return Finding(True, "model", f"{files.model_id} ({files.dim} dimensions) in {files.path}")
 
 
@@ -114,16 +127,15 @@ def dagster(settings: Settings) -> Finding:
     try:
         state = dagster_state(settings)
     except ServiceUnreachable as exc:
-        return Finding(False, "dagster", str(exc), START_IT)
+        return Finding(False, "dagster", str(exc), start_it(settings))
     ill = [name for name, healthy in state.daemons.items() if not healthy]
     if ill:
-        advice = f"wait a minute after a start; else see {settings.logs_dir / 'daemon.log'} and restart `anamnesis up`"
+        advice = f"wait a minute after a start; else see {log_of(settings, 'daemon')} and {_restart(settings)}"
         return Finding(False, "dagster", f"no heartbeat from: {', '.join(ill)}", advice)
     if late := stuck(state.unfinished, datetime.now(UTC)):
         names = ", ".join(f"{run.job} {run.run_id[:8]} ({run.status})" for run in late[:5])
-        return Finding(
-            False, "dagster", f"{counted(len(late), 'stuck run')}: {names}", "restart `anamnesis up`, which fails them"
-        )
+        advice = f"{_restart(settings)}, which fails them"
+        return Finding(False, "dagster", f"{counted(len(late), 'stuck run')}: {names}", advice)
     return Finding(True, "dagster", f"daemons alive, {counted(len(state.unfinished), 'unfinished run')}")
 
 

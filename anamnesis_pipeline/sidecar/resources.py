@@ -16,7 +16,7 @@ from anamnesis_pipeline.dagster_api import dagster_link
 from anamnesis_pipeline.errors import AnamnesisError
 from anamnesis_pipeline.llm_wiring import backend_options
 from anamnesis_pipeline.settings import Settings, claude_api_key
-from anamnesis_pipeline.sidecar.machine_checks import START_IT
+from anamnesis_pipeline.sidecar.machine_checks import start_it
 from anamnesis_pipeline.sidecar.room import Room
 from anamnesis_pipeline.sidecar.services import Services, coverage
 from anamnesis_pipeline.steps.flights import Flight, Flights
@@ -151,7 +151,7 @@ def places_of(services: Services, room: Room) -> list[Place]:
             "Embedding", "model", settings.model, lambda: _model(services),
             advice="words are searched meanwhile; choose a model that is there on the page Embedding",
         ),
-        Place("Dagster", "dagster", dagster_link(settings), lambda: _dagster(services), advice=START_IT),
+        Place("Dagster", "dagster", dagster_link(settings), lambda: _dagster(services), advice=start_it(settings)),
         *_llms(settings),
     ]  # fmt: skip
 

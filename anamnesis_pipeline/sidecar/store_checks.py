@@ -28,7 +28,7 @@ LINE_BREAK_BYTES = 2
 BEING_EMBEDDED = timedelta(minutes=5)
 """So long after it was read, what has no vectors yet is no problem while `anamnesis up` runs."""
 RESTORE = (
-    "stop `anamnesis up` and put a backup of the home back; without one, move the database away and start again: "
+    "stop Anamnesis and put a backup of the home back; without one, move the database away and start again: "
     "logs that still exist are read anew, the archive of others is kept aside as `*.kept-1`"
 )
 
@@ -99,7 +99,7 @@ def coverage(store: Store) -> Finding:
     is_whole = covered["embedded"] >= covered["stored"]
     share = covered["embedded"] / covered["stored"] if covered["stored"] else 1.0
     detail = f"{share:.1%} of {counted(covered['stored'], 'passage')} embedded"
-    advice = "the rest is embedded while `anamnesis up` runs; see the embed job in the Dagster UI"
+    advice = "the rest is embedded while Anamnesis runs; see the embed job in the Dagster UI"
     if not is_whole and _is_embedding(store):
         return Finding(True, "coverage", detail, note="the rest was read a moment ago and is being embedded")
     return Finding(is_whole, "coverage", detail, advice)

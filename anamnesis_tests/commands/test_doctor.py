@@ -13,7 +13,7 @@ from anamnesis_pipeline.errors import StoreFull
 from anamnesis_pipeline.model import Episode, Passage, Space
 from anamnesis_pipeline.settings import Settings
 from anamnesis_pipeline.sidecar import machine_checks, store_checks
-from anamnesis_pipeline.sidecar.machine_checks import Finding
+from anamnesis_pipeline.sidecar.machine_checks import Finding, log_of
 from anamnesis_pipeline.steps.host_clock import note_read
 from anamnesis_pipeline.steps.pipeline import ingest_all
 from anamnesis_pipeline.store.base import Store
@@ -49,6 +49,18 @@ def test_a_store_that_takes_nothing_is_named(settings: Settings, monkeypatch: py
 
 def full(*_: object) -> None:
     raise StoreFull("the disk has no room to write")
+
+
+def test_what_runs_in_containers_is_started_as_containers_are(settings: Settings) -> None:
+    for elsewhere, start, log in (
+        ("", "anamnesis up", f"{settings.logs_dir}/daemon.log"),
+        ("http://127.0.0.1:1", "./start.sh", "docker compose logs daemon"),
+    ):
+        now = settings.model_copy(update={"dagster_url": elsewhere, "dagster_port": 1, "port": 1})
+        for finding in (doctor.dagster(now), doctor.sidecar(now)):
+            assert not finding.ok
+            assert start in finding.advice
+        assert log in log_of(now, "daemon")
 
 
 def test_logs_that_are_there_are_counted(settings: Settings, tmp_path: Path) -> None:
