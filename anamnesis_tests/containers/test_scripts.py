@@ -102,6 +102,22 @@ def test_a_memory_can_be_restored_between_the_build_and_the_first_start(reposito
     assert calls == ["build --build-arg UID=7 --build-arg GID=8 --pull --tag anamnesis:latest ."]
 
 
+def test_a_home_of_root_is_refused_before_anything_is_written(repository: Path) -> None:
+    (repository / ".env").unlink()
+    environment = {"PATH": "/usr/bin:/bin", "ANAMNESIS_USER_HOME": "/", "HOME": "/"}
+    done = subprocess.run(
+        ["bash", str(repository / "deploy.sh")],
+        env=environment,
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    assert done.returncode == 1
+    assert "must not be root" in done.stderr
+    assert not (repository / ".env").exists()
+
+
 def test_mongodb_may_read_its_health_check_whatever_the_umask_of_the_checkout(repository: Path, tmp_path: Path) -> None:
     script = repository / "deploy/mongo-health.sh"
     script.chmod(0o700)
