@@ -1,0 +1,129 @@
+"""The pages over a large memory: how long the service takes for each, how large it is, how soon something is painted.
+
+    python benchmarks/pages.py [--episodes 100000] [--home FOLDER]
+
+Texts are words of the logs, as in `store_speed.py`; each episode has one passage of 100 words. Vectors are clustered
+random ones in the space of the built-in model, whose index is built, so that searches cost what they cost. Each page is
+asked for seven times over HTTP by one client; the first time counts apart, since much is kept after it. Paint is
+Chromium's own first contentful paint, headless, with nothing in its cache.
+"""
+
+import argparse
+import shutil
+import statistics
+import tempfile
+import time
+from contextlib import closing
+from dataclasses import replace
+from datetime import timedelta
+from pathlib import Path
+
+import httpx
+import numpy as np
+from growth import vectors
+from playwright.sync_api import sync_playwright
+from service import SHARED, sidecar
+from store_speed import START, Corpus, words_of_logs
+
+from anamnesis_pipeline.embeddings.models import MINILM, find_model
+from anamnesis_pipeline.model import Episode, Passage, Variant
+from anamnesis_pipeline.sidecar.pages.html import NAVIGATION
+from anamnesis_pipeline.store.base import Store
+from anamnesis_pipeline.store.sqlite.opening import open_sqlite
+
+ASKED = 7
+BATCH = 500
+
+
+def fill(store: Store, episodes: int) -> None:
+    """Write episodes over two years with their vectors, and build the index."""
+    space = replace(find_model(MINILM, local_only=True).space(), token_dims=0)
+    if not store.spaces.all():
+        store.spaces.put(space)
+        store.spaces.activate(space.key)
+    corpus = Corpus(words_of_logs(SHARED / "data"), seed=5)
+    rows = vectors(np.random.default_rng(5), episodes)
+    for first in range(store.ingest.counts().episodes, episodes, BATCH):
+        batch = [made(number, corpus.text(), episodes) for number in range(first, min(first + BATCH, episodes))]
+        store.episodes.put(batch)
+        keys = [
+            each.passage_id
+            for number in range(len(batch))
+            for each in store.episodes.passages_of(batch[number][0].episode_id)
+        ]
+        made_now = next(rows)[: len(keys)]
+        store.vectors.put_all(space.key, keys, {Variant.TEXT: made_now, Variant.CONTEXT: made_now})
+    store.vectors.build(space.key)
+
+
+def made(number: int, text: str, among: int) -> tuple[Episode, list[Passage]]:
+    """One episode of 120 projects on three machines."""
+    when = START + timedelta(minutes=number * 1_000_000 // among)
+    kind = ("exchange", "note", "decision", "section")[number % 4]
+    episode = Episode(
+        episode_id=f"e{number:09d}", source="direct", timestamp=when, instance=f"machine-{number % 3}",
+        project=f"project-{number % 120}", kind=kind, summary=text[:200], raw_exchange=text,
+        tags=(f"tag-{number % 300}",), session_id=f"s{number // 20}",
+    )  # fmt: skip
+    return episode, [Passage(0, text)]
+
+
+def paths(store: Store) -> list[str]:
+    """Every page, one of an episode and one of results."""
+    own = [link.path for link in NAVIGATION]
+    return [
+        *own,
+        "/dashboard/episodes/e000000500",
+        "/dashboard/search?q=server+error+after+deploy",
+        "/dashboard/episodes?project=project-7",
+    ]
+
+
+def served(client: httpx.Client, path: str) -> tuple[float, float, int]:
+    """Milliseconds of the first answer, the median of the others, and bytes of HTML."""
+    times = []
+    for _ in range(ASKED):
+        began = time.perf_counter()
+        reply = client.get(path, headers={"Accept": "text/html"})
+        times.append((time.perf_counter() - began) * 1000)
+        reply.raise_for_status()
+    return times[0], statistics.median(times[1:]), len(reply.content)
+
+
+def painted(base: str, asked: list[str]) -> dict[str, float]:
+    """Path -> milliseconds to the first contentful paint, each in a fresh browser context."""
+    found = {}
+    with sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=shutil.which("chromium"), args=["--no-sandbox"])
+        for path in asked:
+            page = browser.new_context().new_page()
+            page.goto(base + path, wait_until="load")
+            page.wait_for_function("performance.getEntriesByName('first-contentful-paint').length > 0")
+            found[path] = page.evaluate("performance.getEntriesByName('first-contentful-paint')[0].startTime")
+            page.context.close()
+        browser.close()
+    return found
+
+
+def main() -> None:
+    """Print one row per page."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--episodes", type=int, default=100_000)
+    parser.add_argument("--home", type=Path, help="folder for the filled memory; a second run goes on with it")
+    options = parser.parse_args()
+    with tempfile.TemporaryDirectory() as thrown_away:
+        home = options.home or Path(thrown_away)
+        home.mkdir(exist_ok=True)
+        with closing(open_sqlite(home / "anamnesis.db", home / "index")) as store:
+            fill(store, options.episodes)
+            asked = paths(store)
+        with sidecar(home) as base, httpx.Client(base_url=base, timeout=60) as client:
+            paint = painted(base, asked)
+            print("| page | first, ms | then, ms | KB | first paint, ms |\n|---|---|---|---|---|")
+            for path in asked:
+                first, then, octets = served(client, path)
+                print(f"| `{path}` | {first:.0f} | {then:.0f} | {octets / 1000:.0f} | {paint[path]:.0f} |")
+
+
+if __name__ == "__main__":
+    main()
