@@ -17,7 +17,7 @@ from starlette.responses import Response, StreamingResponse
 from anamnesis_pipeline.chat.factory import Offer, offers, open_chat
 from anamnesis_pipeline.chat_model import TITLE_CHARS, ChatMessage, ChatSession
 from anamnesis_pipeline.crawler_wiring import open_hosts, open_private_sources
-from anamnesis_pipeline.errors import BadSetting, InvalidEpisode, LlmRefused
+from anamnesis_pipeline.errors import BadSetting, LlmRefused
 from anamnesis_pipeline.llm_wiring import backend_options
 from anamnesis_pipeline.settings import Settings
 from anamnesis_pipeline.sidecar.chat_schemas import (
@@ -212,7 +212,7 @@ def _turn(services: Services, wish: ChatIn) -> Turn:
         backend = open_chat(kind, named, backend_options(settings))
         check_leave(settings, backend, project)
     except (BadSetting, LlmRefused) as exc:
-        raise InvalidEpisode("backend", str(exc)) from exc
+        raise HTTPException(409, f"{kind} cannot answer: {exc}") from exc
     masked, now = services.poster.masked, datetime.now(UTC)
     text = masked(wish.message)
     session = known or ChatSession(uuid.uuid4().hex, _title(text), kind, backend.model, project, now, now)

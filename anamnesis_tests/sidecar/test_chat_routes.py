@@ -258,7 +258,7 @@ def test_what_is_private_goes_to_no_other_machine(
     said(client, backend="anthropic")
     assert "secret project" not in str(server.prompts)
     refused = client.post("/api/chat/stream", json={"message": "x", "backend": "anthropic", "project": "secret"})
-    assert refused.status_code == 422
+    assert refused.status_code == 409
     assert "private" in refused.json()["detail"]
     events = said(client, backend="ollama", project="secret")
     assert of(events, "citations")[0][0]["project"] == "secret"
@@ -285,7 +285,7 @@ def test_backends_say_what_they_have(client: httpx.Client) -> None:
     ("body", "status"),
     [
         ({"message": " "}, 422), ({"message": "x", "backend": "nobody"}, 422), ({}, 422),
-        ({"message": "x", "session_id": "nope"}, 404), ({"message": "x", "backend": "openai"}, 422),
+        ({"message": "x", "session_id": "nope"}, 404), ({"message": "x", "backend": "openai"}, 409),
         ({"message": "x" * 40_000}, 422), ({"message": "x", "attachments": [{"name": "a", "text": ""}] * 6}, 422),
     ],
 )  # fmt: skip
