@@ -60,6 +60,11 @@ class Answer:
     took_ms: float = 0.0
 
 
+NEVER_LOCAL = frozenset({"anthropic", "claude_cli"})
+"""Backends whose text leaves this machine, whatever is configured."""
+_NOT_ASKED = Answer("not asked: local_only keeps everything on this machine", "off")
+
+
 @dataclass(frozen=True, slots=True)
 class Resource:
     """How a place is. `failures` in a row; `last_ok`: when it answered last, since this service started."""
@@ -188,9 +193,11 @@ def _llm(
     of_it = options if is_used else replace(options, model="")
 
     def ask() -> Answer:
+        if settings.local_only and backend in NEVER_LOCAL:  # said without its library, which takes seconds to load
+            return _NOT_ASKED
         with closing(open_backend(backend, of_it)) as opened:
             if settings.local_only and not opened.is_local:
-                return Answer("not asked: local_only keeps everything on this machine", "off")
+                return _NOT_ASKED
             opened.probe(PROBED_WITHIN_S)
             return Answer(opened.model)
 
