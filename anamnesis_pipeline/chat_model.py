@@ -8,7 +8,9 @@ Role = Literal["user", "assistant"]
 TITLE_CHARS = 60
 """So much of the first message is the title, until somebody gives another one."""
 FORGOTTEN = "(forgotten)"
-"""Stands for a message, or a title, whose episode was forgotten."""
+"""Stands for a message, a title, or what an answer leaned on, whose episode was forgotten."""
+SUMMARY_CHARS = 200
+"""So much of a cited episode's summary is shown."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,13 +38,20 @@ class ChatSession:
 
 @dataclass(frozen=True, slots=True)
 class Citation:
-    """An episode that was put before the model. `score`: as the search gave it, in [0, 1]."""
+    """An episode that was put before the model. `score`: as the search gave it, in [0, 1]. Summary and project are
+    those of the episode as it is now; of one that is gone there is neither, and `FORGOTTEN` stands for its summary.
+    """
 
     episode_id: str
     summary: str
     project: str
     timestamp: datetime
     score: float
+
+    @property
+    def is_forgotten(self) -> bool:
+        """Whether there is no such episode any more."""
+        return self.summary == FORGOTTEN
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from anamnesis_pipeline.chat_model import ChatSession
 from anamnesis_pipeline.errors import AnamnesisError, StoreBusy, StoreFull
 from anamnesis_pipeline.message_keys import section_key
 from anamnesis_pipeline.model import Episode, Part, Passage, SectionFacts, Segment, Where
@@ -28,7 +29,9 @@ CHECKPOINT = "rescan.job"
 """Setting that says how far a run is."""
 NOT_MASKED = ("config.", JOB, CHECKPOINT)
 """Settings by which the system works: a mask in them would break it."""
-_PLACES = ("archive lines", "parts", "summaries", "episodes", "cached replies", "cursors", "settings")
+_PLACES = (
+    "archive lines", "parts", "summaries", "episodes", "cached replies", "cursors", "settings", "conversations",
+)  # fmt: skip
 
 
 Say = Callable[[str, bool], None]
@@ -129,6 +132,7 @@ class Rescan:
         steps: Mapping[str, Callable[[Any], Iterator[Any]]] = {
             "archived files": self._archives, "settings": self._settings, "projects": self._projects,
             "parts": self._parts, "episodes": self._episodes, "cached replies": self._replies, "cursors": self._cursors,
+            "conversations": self._conversations,
         }  # fmt: skip
         names = list(steps)
         for name in names[names.index(first) if first else 0 :]:
@@ -332,6 +336,33 @@ class Rescan:
                         after = replace(cursor, parser_state=masked, version=cursor.version + 1)
                         self._store.ingest.commit_crawl(cursor, after, None)
             yield None
+
+    def _conversations(self, behind: Any) -> Iterator[Any]:
+        cursor = behind
+        while True:
+            page = self._store.chat.sessions(BATCH, cursor)
+            for session in page.items:
+                self._changed["conversations"] += self._conversation(session)
+            if page.next_cursor is None:
+                return
+            cursor = page.next_cursor
+            yield cursor
+
+    def _conversation(self, session: ChatSession) -> bool:
+        """Whether anything of it was masked."""
+        names = tuple(replace(each, title=self._text(each.title)) for each in session.name_history)
+        masked = replace(
+            session, title=self._text(session.title), project=self._text(session.project), name_history=names
+        )  # fmt: skip
+        held = self._store.chat.messages(session.session_id)
+        messages = [replace(each, text=self._text(each.text), problem=self._text(each.problem)) for each in held]
+        if not self._dry_run:
+            if masked != session:
+                self._store.chat.rewrite(masked)
+            for old, new in zip(held, messages, strict=True):
+                if new != old:
+                    self._store.chat.add(new)
+        return masked != session or messages != held
 
     def _settings(self, _: Any) -> Iterator[Any]:
         """Names too: some hold a folder."""

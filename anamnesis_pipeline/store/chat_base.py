@@ -1,12 +1,12 @@
 """The contract of what a store keeps of conversations, and how their fields become rows."""
 
 import json
-from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Protocol
 
-from anamnesis_pipeline.chat_model import ChatMessage, ChatSession, Citation, EarlierName
+from anamnesis_pipeline.chat_model import FORGOTTEN, SUMMARY_CHARS, ChatMessage, ChatSession, Citation, EarlierName
 from anamnesis_pipeline.store.values import clean, instant, moment
 
 SESSION_FIELDS = ("session_id", "title", "backend", "model", "project", "created_at", "updated_at", "name_history")
@@ -14,6 +14,8 @@ MESSAGE_FIELDS = ("message_id", "session_id", "number", "role", "text", "at", "e
 _DETAILS = (
     "backend", "model", "seconds", "input_tokens", "output_tokens", "dollars", "stopped", "problem",
 )  # fmt: skip
+Cited = Mapping[str, tuple[str, str]]
+"""Of episodes that are there: id -> summary, project."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,7 +36,8 @@ class FeedbackCounts:
 
 class ChatRecords(Protocol):
     """Sessions and their messages. What an episode is made of goes from its messages with the episode, whatever removes
-    it: their text, and the title that was taken from the first one.
+    it: their text, and the title that was taken from the first one. Of what an answer cites only the ids are kept, so
+    that no text of an episode outlives it here.
     """
 
     def put_session(self, session: ChatSession) -> None:
@@ -52,11 +55,16 @@ class ChatRecords(Protocol):
     def rename(self, session_id: str, title: str, when: datetime) -> bool:
         """Give another title, and keep the former one; False: there is no such session."""
 
+    def rewrite(self, session: ChatSession) -> None:
+        """Write title, project and earlier names of a session that is there, without noting another name."""
+
     def delete(self, session_id: str) -> bool:
         """Remove a session with its messages; False: there was none."""
 
     def add(self, message: ChatMessage) -> None:
-        """Append a message to its session, or write it anew under its id, where the session is there still."""
+        """Append a message to its session, which was used then, or write it anew under its id. Where the session is
+        gone nothing is written.
+        """
 
     def messages(self, session_id: str) -> list[ChatMessage]:
         """All of a session, in their order."""
@@ -95,7 +103,10 @@ def session_of(row: Mapping[str, Any], messages: int) -> ChatSession:
 
 def message_row(message: ChatMessage) -> dict[str, Any]:
     """The fields of a message as both stores keep them, without its `number`."""
-    cited = [{**asdict(each), "timestamp": instant(each.timestamp)} for each in message.citations]
+    cited = [
+        {"episode_id": each.episode_id, "score": each.score, "timestamp": instant(each.timestamp)}
+        for each in message.citations
+    ]
     details = {name: getattr(message, name) for name in _DETAILS} | {"citations": cited}
     return {
         "message_id": message.message_id, "session_id": message.session_id, "role": message.role,
@@ -104,14 +115,27 @@ def message_row(message: ChatMessage) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def message_of(row: Mapping[str, Any]) -> ChatMessage:
-    """The inverse of `message_row`."""
-    details = json.loads(row["details"])
-    cited = tuple(Citation(**{**each, "timestamp": moment(each["timestamp"])}) for each in details.pop("citations"))
+def messages_of(rows: Sequence[Mapping[str, Any]], look_up: Callable[[Sequence[str]], Cited]) -> list[ChatMessage]:
+    """The inverse of `message_row`.
+
+    :param look_up: finds episodes by their ids.
+    """
+    details = [json.loads(row["details"]) for row in rows]
+    ids = dict.fromkeys(each["episode_id"] for one in details for each in one["citations"])
+    found = look_up(list(ids)) if ids else {}
+    return [_message_of(row, one, found) for row, one in zip(rows, details, strict=True)]
+
+
+def _message_of(row: Mapping[str, Any], details: dict[str, Any], found: Cited) -> ChatMessage:
+    cited = tuple(_citation_of(each, *found.get(each["episode_id"], (FORGOTTEN, ""))) for each in details["citations"])
     return ChatMessage(
         row["message_id"], row["session_id"], row["role"], row["text"], moment(row["at"]), cited,
-        episode_id=row["episode_id"], feedback=row["feedback"], **details,
+        episode_id=row["episode_id"], feedback=row["feedback"], **{name: details[name] for name in _DETAILS},
     )  # fmt: skip
+
+
+def _citation_of(kept: Mapping[str, Any], summary: str, project: str) -> Citation:
+    return Citation(kept["episode_id"], summary[:SUMMARY_CHARS], project, moment(kept["timestamp"]), kept["score"])
 
 
 def renamed(row: Mapping[str, Any], title: str, when: datetime) -> dict[str, Any]:

@@ -5,11 +5,13 @@ import os
 import shutil
 import signal
 from collections import Counter
+from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
 
 from anamnesis_pipeline import wiring
+from anamnesis_pipeline.chat_model import ChatMessage, ChatSession
 from anamnesis_pipeline.commands.redact import now_and_then, render
 from anamnesis_pipeline.exchanges.redaction import Redactor, rules_version
 from anamnesis_pipeline.steps.posting import EpisodeDraft, Poster
@@ -42,7 +44,17 @@ def home(tmp_path: Path) -> Home:
     )
     home.store.llm.put_reply("k", json.dumps({"summary": f"It is {SECRET}."}), "b", "m")
     home.store.settings.set("some.note", {"why": f"used {SECRET}"})
+    converse(home.store)
     return home
+
+
+def converse(store: Store) -> None:
+    """A conversation with the secret wherever one may be."""
+    now = datetime(2026, 3, 1, tzinfo=UTC)
+    store.chat.put_session(ChatSession("chat", f"{SECRET}?", "ollama", "m", "p", now, now))
+    store.chat.rename("chat", f"About {SECRET}", now)
+    store.chat.add(ChatMessage("1", "chat", "user", f"Is it {SECRET}?", now))
+    store.chat.add(ChatMessage("2", "chat", "assistant", "It is.", now, feedback=1))
 
 
 def rescan(
@@ -57,7 +69,8 @@ def test_a_dry_run_counts_and_changes_nothing(home: Home) -> None:
     report = rescan(home, dry_run=True)
     assert report.masked.keys() == {"github"}
     assert report.changed["archive lines"] == 2
-    assert all(report.changed[place] for place in ("parts", "summaries", "episodes", "cached replies", "settings"))
+    places = ("parts", "summaries", "episodes", "cached replies", "settings", "conversations")
+    assert all(report.changed[place] for place in places)
     assert (home.episodes(), home.archived(), home.store.forgetting.parts_after("", 10)) == before
     assert home.store.settings.get(CHECKPOINT) is None
     home.close()

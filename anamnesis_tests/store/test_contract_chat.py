@@ -5,7 +5,7 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from anamnesis_pipeline.chat_model import FORGOTTEN, ChatMessage, ChatSession, Citation, EarlierName
+from anamnesis_pipeline.chat_model import FORGOTTEN, SUMMARY_CHARS, ChatMessage, ChatSession, Citation, EarlierName
 from anamnesis_pipeline.errors import InvalidEpisode
 from anamnesis_pipeline.store.base import Store
 from anamnesis_tests.store.samples import put
@@ -24,8 +24,9 @@ def message(number: int, of: str = "s", role: str = "user", **fields: object) ->
 
 
 def test_a_session_is_given_back_as_it_was_put_with_its_messages_in_order(store: Store):
+    put(store, "e1", "long text", summary="The crane " * 30, project="acme")
     store.chat.put_session(session("s"))
-    cited = (Citation("e1", "The crane", "acme", NOW, 0.75),)
+    cited = (Citation("e1", ("The crane " * 30)[:SUMMARY_CHARS], "acme", NOW, 0.75),)
     said = [
         message(1),
         message(
@@ -35,11 +36,13 @@ def test_a_session_is_given_back_as_it_was_put_with_its_messages_in_order(store:
     ]  # fmt: skip
     for each in said:
         store.chat.add(each)
-    assert store.chat.session("s") == replace(session("s"), messages=2)
+    used = NOW + timedelta(seconds=2)
+    assert store.chat.session("s") == replace(session("s"), messages=2, updated_at=used), "the latest message's time"
     assert store.chat.messages("s") == said
     assert store.chat.message("s-2") == said[1]
     store.chat.add(replace(said[0], text="again"))
     assert [each.text for each in store.chat.messages("s")] == ["again", "text 2"]
+    assert store.chat.session("s") == replace(session("s"), messages=2, updated_at=used)
     assert (store.chat.session("x"), store.chat.messages("x"), store.chat.message("x")) == (None, [], None)
 
 
@@ -70,6 +73,30 @@ def test_every_earlier_name_is_kept_with_its_time(store: Store):
     assert found is not None
     assert (found.title, found.name_history) == ("Third", (EarlierName("About s", NOW), EarlierName("Second", later)))
     assert not store.chat.rename("x", "Title", NOW)
+
+
+def test_titles_are_written_anew_without_another_name(store: Store):
+    store.chat.put_session(session("s"))
+    store.chat.rename("s", "Mine", NOW)
+    known = store.chat.session("s")
+    assert known is not None
+    masked = replace(known, title="[gone]", project="[gone]", name_history=(EarlierName("[gone]", NOW),))
+    store.chat.rewrite(replace(masked, backend="other"))
+    assert store.chat.session("s") == masked
+    store.chat.rewrite(session("x"))
+    assert store.chat.session("x") is None
+
+
+def test_what_an_answer_cites_is_told_as_the_episode_is_now(store: Store):
+    put(store, "e1", "text", summary="first words", project="acme")
+    store.chat.put_session(session("s"))
+    cited = (Citation("e1", "first words", "acme", NOW, 0.5), Citation("e2", "never stored", "p", NOW, 0.25))
+    store.chat.add(message(1, role="assistant", citations=cited))
+    put(store, "e1", "text", summary="other words", project="beta")
+    told = store.chat.messages("s")[0].citations
+    assert told == (Citation("e1", "other words", "beta", NOW, 0.5), Citation("e2", FORGOTTEN, "", NOW, 0.25))
+    store.episodes.delete("e1")
+    assert {each.summary for each in store.chat.messages("s")[0].citations} == {FORGOTTEN}
 
 
 def test_a_session_goes_with_its_messages_and_takes_none_any_more(store: Store):

@@ -9,11 +9,12 @@ from anamnesis_pipeline.chat_model import FORGOTTEN, ChatMessage, ChatSession
 from anamnesis_pipeline.store.chat_base import (
     MESSAGE_FIELDS,
     SESSION_FIELDS,
+    Cited,
     FeedbackCounts,
     SessionPage,
     cut,
-    message_of,
     message_row,
+    messages_of,
     renamed,
     session_of,
     session_row,
@@ -69,6 +70,14 @@ class MongoChat:
 
         return self._database.write(work)
 
+    def rewrite(self, session: ChatSession) -> None:
+        """See `ChatRecords.rewrite`."""
+        row = session_row(session)
+        change = {name: row[name] for name in ("title", "project", "name_history")}
+        self._database.write(
+            lambda tables: tables[SESSIONS].update({"session_id": session.session_id}, {"$set": change})
+        )
+
     def delete(self, session_id: str) -> bool:
         """See `ChatRecords.delete`."""
 
@@ -89,6 +98,7 @@ class MongoChat:
             last = tables[MESSAGES].one(of_session, ("number",), order=[("number", -1)])
             first = {"number": (last["number"] if last else 0) + 1}
             tables[MESSAGES].upsert(key, {"$set": row, "$setOnInsert": first})
+            tables[SESSIONS].update(of_session, {"$max": {"updated_at": row["at"]}})
 
         self._database.write(work)
 
@@ -134,10 +144,16 @@ class MongoChat:
     def _messages(
         self, where: Filter, order: Sequence[tuple[str, int]] = (), limit: int | None = None
     ) -> list[ChatMessage]:
-        found = self._database.read(
-            lambda tables: tables[MESSAGES].find(where, MESSAGE_FIELDS, order=list(order), limit=limit)
-        )
-        return [message_of(row) for row in found]
+        def work(tables: Tables) -> list[ChatMessage]:
+            found = tables[MESSAGES].find(where, MESSAGE_FIELDS, order=list(order), limit=limit)
+            return messages_of(found, lambda ids: _cited(tables, ids))
+
+        return self._database.read(work)
+
+
+def _cited(tables: Tables, episode_ids: Sequence[str]) -> Cited:
+    found = tables["episodes"].among("_id", episode_ids, ("_id", "summary", "project"))
+    return {each["_id"]: (each["summary"], each["project"]) for each in found}
 
 
 def forget_messages_of(tables: Tables, episode_ids: Iterable[str]) -> None:

@@ -3,8 +3,9 @@
 # ruff: noqa: S608
 # only names of ours enter the SQL
 
+import json
 import sqlite3
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from datetime import datetime
 from typing import Any
 
@@ -12,11 +13,12 @@ from anamnesis_pipeline.chat_model import ChatMessage, ChatSession
 from anamnesis_pipeline.store.chat_base import (
     MESSAGE_FIELDS,
     SESSION_FIELDS,
+    Cited,
     FeedbackCounts,
     SessionPage,
     cut,
-    message_of,
     message_row,
+    messages_of,
     renamed,
     session_of,
     session_row,
@@ -77,6 +79,15 @@ class SqliteChat:
                 )
         return bool(rows)
 
+    def rewrite(self, session: ChatSession) -> None:
+        """See `ChatRecords.rewrite`."""
+        with self._database.write() as connection:
+            connection.execute(
+                """UPDATE chat_sessions SET title = :title, project = :project, name_history = :name_history
+                    WHERE session_id = :session_id""",
+                session_row(session),
+            )
+
     def delete(self, session_id: str) -> bool:
         """See `ChatRecords.delete`."""
         with self._database.write() as connection:
@@ -99,6 +110,9 @@ class SqliteChat:
                     SELECT {", ".join(f":{name}" for name in MESSAGE_FIELDS)}
                     WHERE EXISTS (SELECT 1 FROM chat_sessions WHERE session_id = :session_id)""",
                 {**row, "number": known[0] if known else last + 1},
+            )
+            connection.execute(
+                "UPDATE chat_sessions SET updated_at = max(updated_at, :at) WHERE session_id = :session_id", row
             )
 
     def messages(self, session_id: str) -> list[ChatMessage]:
@@ -140,8 +154,17 @@ class SqliteChat:
 
     def _messages(self, where: str, values: Iterable[Any]) -> list[ChatMessage]:
         with self._database.read() as connection:
-            found = connection.execute(f"SELECT {_MESSAGE} FROM chat_messages WHERE {where}", tuple(values))
-            return [message_of(row) for row in _rows(found)]
+            rows = _rows(connection.execute(f"SELECT {_MESSAGE} FROM chat_messages WHERE {where}", tuple(values)))
+            return messages_of(rows, lambda ids: _cited(connection, ids))
+
+
+def _cited(connection: sqlite3.Connection, episode_ids: Sequence[str]) -> Cited:
+    found = connection.execute(
+        """SELECT e.episode_id, t.summary, e.project FROM json_each(?) asked
+            JOIN episodes e ON e.episode_id = asked.value JOIN episode_texts t USING (episode_key)""",
+        (json.dumps(episode_ids),),
+    )
+    return {episode_id: (summary, project) for episode_id, summary, project in found}
 
 
 def _rows(found: sqlite3.Cursor) -> list[dict[str, Any]]:

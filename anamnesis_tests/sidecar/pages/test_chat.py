@@ -10,7 +10,8 @@ import pytest
 from bs4 import BeautifulSoup, Tag
 from starlette.testclient import TestClient
 
-from anamnesis_pipeline.chat_model import ChatMessage, ChatSession, Citation
+from anamnesis_pipeline.chat_model import FORGOTTEN, ChatMessage, ChatSession, Citation
+from anamnesis_pipeline.model import Episode
 from anamnesis_pipeline.sidecar.pages.chat import SESSIONS_SHOWN
 from anamnesis_pipeline.sidecar.pages.chat_view import CITATION_CHARS, MOST_CHARS, MOST_TURNS, UNANSWERED, latest
 from anamnesis_tests.sidecar.conftest import TestServices
@@ -34,13 +35,19 @@ def said(number: int, text: str = "text", session_id: str = "s1", **fields: obje
 
 @pytest.fixture
 def opened(services: TestServices) -> Open:
-    """Stores a conversation."""
+    """Stores a conversation, with the episodes that it cites."""
 
     def opened(
         title: str = "Why retries?", messages: Sequence[ChatMessage] = (), session_id: str = "s1", project: str = ""
     ) -> ChatSession:
         session = ChatSession(session_id, title, "ollama", "llama3.2", project, AT, AT)
         services.store.chat.put_session(session)
+        for cited in {each for message in messages for each in message.citations}:
+            fields = {"source": "direct", "instance": "mac", "kind": "note", "raw_exchange": ""}
+            known = Episode(
+                cited.episode_id, summary=cited.summary, project=cited.project, timestamp=cited.timestamp, **fields
+            )
+            services.store.episodes.put([(known, [])])
         for message in messages:
             services.store.chat.add(message)
         return session
@@ -120,6 +127,16 @@ def test_a_conversation_is_shown_with_what_its_answers_lean_on(client: TestClien
     assert one(row, "time")["datetime"] == "2026-02-20T10:00:00Z"
     assert one(page, ".used summary").text == "1 memory given to the model"
     assert one(page, "#session-list [aria-current=page]")["href"] == "/chat/s1"
+
+
+def test_what_is_forgotten_since_is_named_so_and_leads_nowhere(
+    client: TestClient, services: TestServices, opened: Open
+) -> None:
+    opened(messages=[said(0), said(1, citations=(CITED,))])
+    services.store.episodes.delete(CITED.episode_id)
+    row = one(read(client, "/chat/s1"), ".citations li")
+    assert FORGOTTEN in row.text
+    assert row.find("a") is None
 
 
 def test_stored_markup_stays_text_everywhere(client: TestClient, opened: Open) -> None:
