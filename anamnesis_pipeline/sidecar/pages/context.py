@@ -55,11 +55,11 @@ router = page_router()
 
 @dataclass(frozen=True, slots=True)
 class Quote:
-    """An item as the page shows it."""
+    """An item as the page shows it. `about`: whose words it is, or the score of what a search found."""
 
     episode: Episode
     text: str
-    said_by: str
+    about: str
     trust: str
     layer: Layer
 
@@ -179,7 +179,7 @@ def _search_level(
     answer = services.engine.search(query)
     text = "\n\n".join(f"[{hit.episode.episode_id}] {_excerpt(hit)}" for hit in answer.hits)
     quotes = tuple(
-        Quote(hit.episode, _excerpt(hit), f"score {hit.score:.2f}", tier_of(hit.episode), hit.layer)
+        Quote(hit.episode, _excerpt(hit), f"{hit.score:.2f}", tier_of(hit.episode), hit.layer)
         for hit in answer.hits
     )  # fmt: skip
     return Level("L3", title, how, call, text, answer.total_tokens, quotes), answer.degraded

@@ -94,8 +94,8 @@ async def found(
 
     def answer() -> Response:
         at = _view(request).found(_same(request, mark), q, with_private=private)
-        more = f", the best {FOUND_MOST}" if len(at) == FOUND_MOST else ""
-        return json_reply({"points": at, "told": f"{counted(len(at), 'episode')} found{more}."}, headers=NO_STORE)
+        words = f"The best {FOUND_MOST} episodes." if len(at) == FOUND_MOST else f"{counted(len(at), 'episode')} found."
+        return json_reply({"points": at, "told": words}, headers=NO_STORE)
 
     return await admission.run(answer)
 
