@@ -153,8 +153,11 @@ class SqliteEpisodes:
             when, episode_id = read_cursor(cursor)
             terms, after = f"{terms} AND (e.timestamp, e.episode_id) {beyond} (?, ?)", [instant(when), episode_id]
         with self._database.read() as connection:
+            # which ones first, and their texts then: a sort of all that pass would carry every text along
             rows = connection.execute(
-                f"{SELECT_EPISODES} WHERE {terms} ORDER BY e.timestamp {order}, e.episode_id {order} LIMIT ? OFFSET ?",
+                f"""{SELECT_EPISODES} WHERE e.episode_key IN (SELECT e.episode_key FROM episodes e WHERE {terms}
+                        ORDER BY e.timestamp {order}, e.episode_id {order} LIMIT ? OFFSET ?)
+                    ORDER BY e.timestamp {order}, e.episode_id {order}""",
                 (*values, *after, limit + 1, skip),
             ).fetchall()
         items = [episode_rows.read_row(row) for row in rows[:limit]]
