@@ -95,7 +95,8 @@ function readColours() {
 
 function radius() {
   const base = xs.length > 30_000 ? 1 : xs.length > FEW ? 1.8 : xs.length > 1_000 ? 2.6 : 4;
-  return Math.min(8, base * Math.min(view.zoom, 16) ** 0.35) * ratio;
+  const room = Math.min(1, Math.max(0.6, Math.min(canvas.clientWidth, canvas.clientHeight) / 560));
+  return Math.min(8, base * room * Math.min(view.zoom, 16) ** 0.35) * ratio;
 }
 
 function discOf(size) {
