@@ -13,6 +13,7 @@ from anamnesis_pipeline.chat.base import (
     Delta,
     Said,
     arguments_of,
+    check_whole,
     most_tokens,
 )
 from anamnesis_pipeline.chat.http import client, events_of, lines_of, told
@@ -34,6 +35,7 @@ class _Message:
     tokens_out: int = 0
     calls: dict[int, tuple[str, str, list[str]]] = field(default_factory=dict)
     ended: bool = False
+    reason: str = ""
 
     def take(self, event: dict[str, Any]) -> str:
         """Note an event; the text that it holds."""
@@ -51,6 +53,7 @@ class _Message:
                     self.calls[event["index"]][2].append(str(delta.get("partial_json", "")))
                 return str(delta.get("text", "")) if delta.get("type") == "text_delta" else ""
             case "message_delta":
+                self.reason = str((event.get("delta") or {}).get("stop_reason") or self.reason)
                 self.tokens_out = int((event.get("usage") or {}).get("output_tokens") or self.tokens_out)
             case "message_stop":
                 self.ended = True
@@ -87,8 +90,8 @@ class AnthropicChat:
             "model": self.model, "max_tokens": MOST_OUTPUT_TOKENS, "system": system, "messages": _messages(said),
             "stream": True,
         }  # fmt: skip
-        if tools:
-            body["tools"] = [_TOOL]
+        if tools or any(each.calls for each in said):  # who was asked to search has to know of the tool still
+            body |= {"tools": [_TOOL], "tool_choice": {"type": "auto" if tools else "none"}}
         message = _Message()
         async with lines_of(self._client, "/v1/messages", body, _WHO) as lines:
             async for event in events_of(lines, _WHO):
@@ -99,6 +102,7 @@ class AnthropicChat:
         if not message.ended:
             raise LlmUnavailable(f"{_WHO} broke off in mid-answer; try again")
         yield Delta(calls=message.whole_calls(), used=self._used(message.tokens_in, message.tokens_out))
+        check_whole(_WHO, message.reason)
 
     async def close(self) -> None:
         """See `ChatBackend.close`."""

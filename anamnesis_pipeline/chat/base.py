@@ -5,6 +5,7 @@ from collections.abc import AsyncIterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, Protocol
 
+from anamnesis_pipeline.errors import LlmAnswerInvalid
 from anamnesis_pipeline.summary_model import LlmUse
 
 MOST_OUTPUT_TOKENS = 4_096
@@ -23,6 +24,10 @@ SEARCH_PARAMETERS: dict[str, Any] = {
     },
     "required": ["query"],
 }
+
+
+_CUT = frozenset({"max_tokens", "length", "model_context_window_exceeded"})
+_REFUSED = frozenset({"refusal", "content_filter"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,6 +89,16 @@ def arguments_of(text: str) -> dict[str, Any]:
     except ValueError:
         return {}
     return found if isinstance(found, dict) else {}
+
+
+def check_whole(who: str, reason: object) -> None:
+    """:param reason: why the service ended the answer, in its own words.
+    :raises LlmAnswerInvalid: it did so in the middle, or said nothing on purpose.
+    """
+    if reason in _CUT:
+        raise LlmAnswerInvalid(f"{who} stopped after {MOST_OUTPUT_TOKENS:,} tokens; ask it to go on")
+    if reason in _REFUSED:
+        raise LlmAnswerInvalid(f"{who} declined to answer this; put it another way, or choose another model")
 
 
 def most_tokens(system: str, said: Sequence[Said]) -> int:

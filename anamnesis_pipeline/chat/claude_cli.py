@@ -18,13 +18,15 @@ from pydantic import ValidationError
 
 from anamnesis_pipeline.chat.base import MOST_OUTPUT_TOKENS, STALL_S, Delta, Said, most_tokens
 from anamnesis_pipeline.chat.http import MOST_LINE_BYTES, read
-from anamnesis_pipeline.errors import AnamnesisError, LlmAnswerInvalid, LlmRefused, LlmUnavailable
+from anamnesis_pipeline.errors import LlmAnswerInvalid, LlmRefused, LlmUnavailable
 from anamnesis_pipeline.summaries.claude_cli import BARE, OWN_TOKENS, QUIET, ClaudeCliBackend, Result, environment_here
 from anamnesis_pipeline.summaries.local_command import Outcome
 from anamnesis_pipeline.summaries.prices import Model
 from anamnesis_pipeline.summary_model import LlmUse
 
 MOST_STDERR = 20_000
+LAST_WORDS_S = 2.0
+"""From a program that has no more to say until it has ended."""
 
 
 class ClaudeCliChat:
@@ -76,10 +78,7 @@ class ClaudeCliChat:
     async def _deltas(self, process: asyncio.subprocess.Process, prompt: str) -> AsyncIterator[Delta]:
         assert process.stdin and process.stdout and process.stderr  # noqa: PT018 - all three are pipes
         errors = asyncio.ensure_future(process.stderr.read(MOST_STDERR))
-        with suppress(ConnectionError):
-            process.stdin.write(prompt.encode("utf-8", "replace"))
-            await process.stdin.drain()
-            process.stdin.close()
+        await self._ask(process.stdin, prompt)
         result: Result | None = None
         try:
             while line := await self._line(process.stdout):
@@ -89,7 +88,7 @@ class ClaudeCliChat:
                 elif text := _text(event):
                     yield Delta(text)
             if result is None:
-                raise self._failure(await _said(errors), await process.wait())
+                raise self._errors.failed(await _outcome(process, errors))
             if result.is_error or not result.subtype.startswith("success"):
                 raise self._errors.refused(result)
         finally:
@@ -97,6 +96,17 @@ class ClaudeCliChat:
         usage = result.usage
         tokens_in = usage.input_tokens + usage.cache_creation_input_tokens + usage.cache_read_input_tokens
         yield Delta(used=LlmUse(1, tokens_in, usage.output_tokens))
+
+    async def _ask(self, stdin: asyncio.StreamWriter, prompt: str) -> None:
+        try:
+            async with asyncio.timeout(STALL_S):
+                with suppress(ConnectionError):  # it has ended already, and says why
+                    stdin.write(prompt.encode("utf-8", "replace"))
+                    await stdin.drain()
+                    stdin.close()
+        except TimeoutError:
+            said = f"{self._command[0]} did not read the message within {STALL_S:.0f} s and was ended; try again"
+            raise LlmUnavailable(said) from None
 
     async def _line(self, stdout: asyncio.StreamReader) -> str:
         """The next line that is not blank; empty at the end."""
@@ -112,12 +122,15 @@ class ClaudeCliChat:
             raise LlmAnswerInvalid(f"{self._command[0]} wrote a line of more than {MOST_LINE_BYTES:,} bytes") from None
         return ""
 
-    def _failure(self, stderr: str, status: int) -> AnamnesisError:
-        return self._errors.failed(Outcome("", stderr, status))
 
-
-async def _said(errors: "asyncio.Future[bytes]") -> str:
-    return (await errors).decode("utf-8", "replace")
+async def _outcome(process: asyncio.subprocess.Process, errors: "asyncio.Future[bytes]") -> Outcome:
+    """How a program ended that closed its output, whether or not something it started goes on."""
+    with suppress(TimeoutError):
+        async with asyncio.timeout(LAST_WORDS_S):
+            await process.wait()
+            await asyncio.wait([errors])
+    stderr = errors.result().decode("utf-8", "replace") if errors.done() else ""
+    return Outcome("", stderr, 1 if process.returncode is None else process.returncode)
 
 
 def _prompt(said: Sequence[Said]) -> str:

@@ -11,6 +11,7 @@ from anamnesis_pipeline.chat.base import (
     Call,
     Delta,
     Said,
+    check_whole,
     most_tokens,
 )
 from anamnesis_pipeline.chat.http import client, lines_of, read, told
@@ -19,8 +20,12 @@ from anamnesis_pipeline.summaries.endpoints import is_loopback
 from anamnesis_pipeline.summary_model import LlmUse
 
 _FUNCTION = {"name": SEARCH_TOOL, "description": SEARCH_DESCRIPTION, "parameters": SEARCH_PARAMETERS}
-CONTEXT_TOKENS = 16_384
-"""Asked for, since the server's own default cuts the beginning off."""
+WINDOWS = (16_384, 32_768, 65_536, 131_072)
+"""Tokens of context that are asked for, since the server's own default cuts the beginning off. Few sizes, because the
+server loads the model anew for each; of one that is more than the model has it takes what the model has.
+"""
+BYTES_A_TOKEN = 3
+"""Of texts in most languages; fewer of code."""
 
 
 class OllamaChat:
@@ -47,11 +52,11 @@ class OllamaChat:
             "model": self.model,
             "messages": [{"role": "system", "content": system}, *map(_message, said)],
             "stream": True,
-            "options": {"num_ctx": CONTEXT_TOKENS, "num_predict": MOST_OUTPUT_TOKENS},
+            "options": {"num_ctx": _window(system, said), "num_predict": MOST_OUTPUT_TOKENS},
         }
         if tools:
             body["tools"] = [{"type": "function", "function": _FUNCTION}]
-        done = False
+        done, reason = False, None
         async with lines_of(self._client, "/api/chat", body, self._who) as lines:
             async for line in lines:
                 event = read(line, self._who)
@@ -62,15 +67,22 @@ class OllamaChat:
                 if text or calls:
                     yield Delta(text, calls)
                 if event.get("done"):
-                    done = True
+                    done, reason = True, event.get("done_reason")
                     used = LlmUse(1, int(event.get("prompt_eval_count") or 0), int(event.get("eval_count") or 0))
                     yield Delta(used=used)
         if not done:
             raise LlmUnavailable(f"{self._who} broke off in mid-answer; try again")
+        check_whole(self._who, reason)
 
     async def close(self) -> None:
         """See `ChatBackend.close`."""
         await self._client.aclose()
+
+
+def _window(system: str, said: Sequence[Said]) -> int:
+    """The smallest that holds all this and an answer, else the largest."""
+    wanted = most_tokens(system, said) // BYTES_A_TOKEN + MOST_OUTPUT_TOKENS
+    return next((size for size in WINDOWS if size >= wanted), WINDOWS[-1])
 
 
 def _message(said: Said) -> dict[str, Any]:

@@ -14,6 +14,7 @@ from anamnesis_pipeline.chat.base import (
     Delta,
     Said,
     arguments_of,
+    check_whole,
     most_tokens,
 )
 from anamnesis_pipeline.chat.http import client, events_of, lines_of, told
@@ -58,7 +59,7 @@ class OpenAiChat:
         if tools:
             body["tools"] = [{"type": "function", "function": _FUNCTION}]
         calls = _Calls()
-        ended, used, written = False, None, 0
+        reason, used, written = "", None, 0
         async with lines_of(self._client, "chat/completions", body, self._who) as lines:
             async for event in events_of(lines, self._who):
                 if "error" in event:
@@ -71,10 +72,11 @@ class OpenAiChat:
                     if text := delta.get("content"):
                         written += len(text.encode("utf-8", "replace"))
                         yield Delta(text)
-                    ended = ended or bool(choice.get("finish_reason"))
-        if not ended:
+                    reason = str(choice.get("finish_reason") or reason)
+        if not reason:
             raise LlmUnavailable(f"{self._who} broke off in mid-answer; try again")
         yield Delta(calls=calls.whole(), used=used or self._used(most_tokens(system, said), written))
+        check_whole(self._who, reason)
 
     async def close(self) -> None:
         """See `ChatBackend.close`."""

@@ -39,7 +39,7 @@ from anamnesis_pipeline.sidecar import (
     upload_routes,
 )
 from anamnesis_pipeline.sidecar.admission import Admission
-from anamnesis_pipeline.sidecar.chat_stream import Chats
+from anamnesis_pipeline.sidecar.chat_running import Chats
 from anamnesis_pipeline.sidecar.documentation import openapi_of
 from anamnesis_pipeline.sidecar.event_feed import EventFeed
 from anamnesis_pipeline.sidecar.extraction import Extraction

@@ -2,9 +2,10 @@
 
 import asyncio
 import json
+import re
 import uuid
 from collections.abc import AsyncIterator
-from dataclasses import replace
+from dataclasses import asdict, replace
 from datetime import UTC, datetime
 from typing import Annotated, Any, Literal
 
@@ -13,14 +14,18 @@ from starlette.concurrency import run_in_threadpool
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import Response, StreamingResponse
+from starlette.types import Receive, Scope, Send
 
 from anamnesis_pipeline.chat.factory import Offer, offers, open_chat
 from anamnesis_pipeline.chat_model import TITLE_CHARS, ChatMessage, ChatSession
 from anamnesis_pipeline.crawler_wiring import open_hosts, open_private_sources
 from anamnesis_pipeline.errors import BadSetting, LlmRefused
 from anamnesis_pipeline.llm_wiring import backend_options
+from anamnesis_pipeline.search.project_labels import labels_of
 from anamnesis_pipeline.settings import Settings
+from anamnesis_pipeline.sidecar.chat_running import Chats
 from anamnesis_pipeline.sidecar.chat_schemas import (
+    BalanceOut,
     ChatIn,
     FeedbackCountsOut,
     FeedbackIn,
@@ -37,7 +42,7 @@ from anamnesis_pipeline.sidecar.chat_schemas import (
     rated_line,
     session_body,
 )
-from anamnesis_pipeline.sidecar.chat_stream import Chats, Event, Turn, TurnStream
+from anamnesis_pipeline.sidecar.chat_stream import Event, Turn, TurnStream
 from anamnesis_pipeline.sidecar.documentation import PROBLEMS
 from anamnesis_pipeline.sidecar.extraction import Extraction
 from anamnesis_pipeline.sidecar.fields import Name
@@ -45,12 +50,17 @@ from anamnesis_pipeline.sidecar.observation import Metrics
 from anamnesis_pipeline.sidecar.rendering import json_reply
 from anamnesis_pipeline.sidecar.services import Services, Uses
 from anamnesis_pipeline.steps import episodes
-from anamnesis_pipeline.steps.chat import Attachment, check_leave
+from anamnesis_pipeline.steps.chat import Attachment, Private, check_leave, leaning_on_private
 from anamnesis_pipeline.steps.recording import Pair
+from anamnesis_pipeline.store.base import Store
 from anamnesis_pipeline.store.paging import CURSOR_PATTERN
 from anamnesis_pipeline.wiring import effective_settings, open_recorder
 
 RATED_AT_ONCE = 1_000
+MOST_MESSAGES = 1_000
+"""Of a conversation."""
+_OF_A_CLIENT = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
+"""The id of a conversation that begins: clients may choose a UUID, in its usual form."""
 _STREAM: dict[int | str, dict[str, Any]] = {
     200: {"description": "Server-sent events, each `data: {json}`", "content": {"text/event-stream": {"schema": {}}}}
 }
@@ -69,19 +79,17 @@ async def stream(wish: ChatIn, request: Request, services: Uses) -> Response:
     `done`. Whoever closes the connection ends the answer; what was said so far is kept.
     """
     chats: Chats = request.app.state.chats
-    if chats.is_full:
-        raise HTTPException(429, "as many answers as may be are being written; try again when one is done")
-    if wish.session_id and chats.is_running(wish.session_id):
-        raise HTTPException(409, "an answer of this conversation is being written; stop it, or wait for it")
-    turn = await run_in_threadpool(_turn, services, wish)
-    metrics: Metrics = request.app.state.metrics
-    made = TurnStream(
-        turn, services, request.app.state.admission, chats, _keeper(request, services, turn.settings),
-        metrics.chat_failures,
-    )  # fmt: skip
-    return StreamingResponse(
-        _frames(made.events()), media_type="text/event-stream", headers={"X-Accel-Buffering": "no"}
-    )
+    session_id = wish.session_id or uuid.uuid4().hex
+    chats.claim(session_id)
+    try:
+        turn = await run_in_threadpool(_turn, services, wish, session_id)
+        keep, metrics = _keeper(request, services, turn.settings), request.app.state.metrics
+        made = TurnStream(turn, services, request.app.state.admission, keep, metrics.chat_failures)
+        chats.begin(session_id, made.begin())
+    except BaseException:
+        chats.release(session_id)
+        raise
+    return _Answering(made)
 
 
 @router.get("/sessions", response_model=SessionsOut)
@@ -134,8 +142,16 @@ async def delete_session(
     with_episodes: Annotated[bool, Query(alias="episodes", description="Remove what it became, too")] = False,
 ) -> Response:
     """Remove a conversation; its episodes stay unless they are to go, too."""
-    request.app.state.chats.stop(session_id)
+    await request.app.state.chats.stopped(session_id)
     await run_in_threadpool(delete_conversation, services, session_id, with_episodes=with_episodes)
+    return Response(status_code=204)
+
+
+@router.delete("/session/{session_id}", status_code=204)
+async def clear_session(session_id: SessionId, request: Request, services: Uses) -> Response:
+    """Free what is in memory of a conversation, which is an answer that is being written; what is stored stays."""
+    await run_in_threadpool(_session, services, session_id)
+    await request.app.state.chats.stopped(session_id)
     return Response(status_code=204)
 
 
@@ -180,6 +196,14 @@ async def list_models(services: Uses) -> Response:
     return json_reply({"backends": [offer_body(each) for each in found], "default": default_backend(settings)})
 
 
+@router.get("/balance", response_model=BalanceOut)
+def balance(services: Uses) -> Response:
+    """What all calls of LLMs used on this day (UTC), open ones as booked, and the most that a day may use."""
+    settings, now = effective_settings(services.store), datetime.now(UTC)
+    budget = {"tokens": settings.llm_daily_tokens, "dollars": settings.llm_daily_dollars}
+    return json_reply({"used_today": asdict(services.store.llm.used(f"{now:%Y-%m-%d}")), "budget": budget})
+
+
 def offer_body(offer: Offer) -> OfferOut:
     """As JSON."""
     body: OfferOut = {
@@ -193,29 +217,48 @@ def default_backend(settings: Settings) -> str:
     return settings.summarizer if settings.summarizer != "none" else "ollama"
 
 
+class _Answering(StreamingResponse):
+    """The events of a turn, which ends with the response, however that ends."""
+
+    def __init__(self, made: TurnStream) -> None:
+        super().__init__(
+            _frames(made.events()), media_type="text/event-stream",
+            headers={"X-Accel-Buffering": "no", "Cache-Control": "no-store"},
+        )  # fmt: skip
+        self._made = made
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        try:
+            await super().__call__(scope, receive, send)
+        finally:
+            await self._made.end()
+
+
 async def _frames(events: AsyncIterator[Event]) -> AsyncIterator[bytes]:
-    try:
-        async for event in events:
-            yield b"data: " + json.dumps(event, ensure_ascii=False, separators=(",", ":")).encode() + b"\n\n"
-    finally:
-        await events.aclose()  # type: ignore[attr-defined]
+    async for event in events:
+        yield b"data: " + json.dumps(event, ensure_ascii=False, separators=(",", ":")).encode() + b"\n\n"
 
 
-def _turn(services: Services, wish: ChatIn) -> Turn:
+def _turn(services: Services, wish: ChatIn, session_id: str) -> Turn:
     """What is to be answered; the question is stored from here on."""
     settings, store = effective_settings(services.store), services.store
-    known = _session(services, wish.session_id) if wish.session_id else None
+    known = store.chat.session(session_id)
+    if known is None and wish.session_id and not _OF_A_CLIENT.fullmatch(session_id):
+        raise _unknown()
+    if known and known.messages >= MOST_MESSAGES:
+        raise HTTPException(409, f"a conversation holds {MOST_MESSAGES:,} messages at most; begin a new one")
     kind = wish.backend or (known.backend if known else default_backend(settings))
     named = wish.model or (known.model if known and kind == known.backend else _configured_model(settings, kind))
     project = known.project if known else wish.project or ""
     try:
         backend = open_chat(kind, named, backend_options(settings))
-        check_leave(settings, backend, project)
+        private = _private(settings, store)
+        check_leave(settings, backend, private, [project, *labels_of(project, store.episodes.projects())])
     except (BadSetting, LlmRefused) as exc:
         raise HTTPException(409, f"{kind} cannot answer: {exc}") from exc
     masked, now = services.poster.masked, datetime.now(UTC)
     text = masked(wish.message)
-    session = known or ChatSession(uuid.uuid4().hex, _title(text), kind, backend.model, project, now, now)
+    session = known or ChatSession(session_id, _title(text), kind, backend.model, project, now, now)
     session = replace(session, backend=kind, model=backend.model, updated_at=now)
     store.chat.put_session(session)
     history = store.chat.messages(session.session_id)
@@ -225,8 +268,15 @@ def _turn(services: Services, wish: ChatIn) -> Turn:
         asked = ChatMessage(uuid.uuid4().hex, session.session_id, "user", text, now)
         store.chat.add(asked)
     files = [Attachment(masked(each.name), masked(each.text)) for each in wish.attachments]
-    private = open_private_sources(open_hosts(settings, store), store)()
-    return Turn(session, history, asked, files, backend, settings, private)
+    cited = {each.episode_id for message in history for each in message.citations}
+    secret = leaning_on_private(history, private, store.episodes.get(sorted(cited)))
+    shown = [each for each in history if backend.is_local or each.message_id not in secret]
+    return Turn(session, shown, asked, files, backend, settings, private, is_private=backend.is_local and bool(secret))
+
+
+def _private(settings: Settings, store: Store) -> Private:
+    sources = open_private_sources(open_hosts(settings, store), store)()
+    return Private(sources, tuple(settings.private_projects))
 
 
 def _configured_model(settings: Settings, kind: str) -> str:

@@ -7,6 +7,7 @@ from typing_extensions import TypedDict
 
 from anamnesis_pipeline.chat_model import ChatMessage, ChatSession, Citation
 from anamnesis_pipeline.sidecar.fields import TEXT_PATTERN, WORDED_PATTERN, Name
+from anamnesis_pipeline.sidecar.jsonl_schemas import BudgetOut, UseOut
 from anamnesis_pipeline.sidecar.rendering import utc_text
 
 MOST_CHARS = 32_000
@@ -31,7 +32,9 @@ class ChatIn(BaseModel):
     model_config = ConfigDict(extra="forbid", strict=True)
 
     message: Annotated[str, Field(max_length=MOST_CHARS, pattern=WORDED_PATTERN)]
-    session_id: Annotated[Name | None, Field(description="The conversation that goes on")] = None
+    session_id: Annotated[
+        Name | None, Field(description="The conversation that goes on, or a UUID of yours for one that begins")
+    ] = None
     backend: Annotated[BackendName | None, Field(description="Default: the setting `summarizer`, else ollama")] = None
     model: Annotated[Name | None, Field(description="Default: the backend's own")] = None
     project: Annotated[Name | None, Field(description="Of a new conversation: where its memories come from")] = None
@@ -153,6 +156,13 @@ class OffersOut(TypedDict):
 
     backends: list[OfferOut]
     default: str
+
+
+class BalanceOut(TypedDict):
+    """What calls of LLMs cost."""
+
+    used_today: UseOut
+    budget: BudgetOut
 
 
 def session_head(session: ChatSession) -> dict[str, str]:

@@ -13,22 +13,27 @@ from typing import Any, cast
 import anyio
 from prometheus_client import Counter
 from starlette.concurrency import run_in_threadpool
+from starlette.exceptions import HTTPException
 
 from anamnesis_pipeline.chat.base import SEARCH_TOOL, Call, ChatBackend, Said
 from anamnesis_pipeline.chat_model import ChatMessage, ChatSession
-from anamnesis_pipeline.errors import AnamnesisError
+from anamnesis_pipeline.errors import AnamnesisError, LlmAnswerInvalid
 from anamnesis_pipeline.search.query import Hit
 from anamnesis_pipeline.settings import Settings
 from anamnesis_pipeline.sidecar.admission import Admission
+from anamnesis_pipeline.sidecar.chat_running import end
 from anamnesis_pipeline.sidecar.chat_schemas import citation_body, session_head
 from anamnesis_pipeline.sidecar.services import Services
 from anamnesis_pipeline.steps.chat import (
     MOST_HITS,
     PER_QUERY,
+    QUERY_CHARS,
     ROUNDS,
     SYSTEM,
+    UNASKED,
     Attachment,
     Booking,
+    Private,
     block_of,
     citations_of,
     merged,
@@ -42,11 +47,15 @@ from anamnesis_pipeline.summary_model import LlmUse
 
 HEARTBEAT_S = 1.0
 QUEUE_EVENTS = 200
+UNREAD_S = 30.0
+"""Whoever takes no event for so long has gone away."""
+MOST_S = 1_800.0
+"""For a whole answer."""
+MOST_ANSWER_CHARS = 200_000
 UNEXPECTED = "something went wrong that should not; the log names the place"
 
 log = logging.getLogger(__name__)
 Event = dict[str, Any]
-Search = Callable[[Sequence[str], int], "asyncio.Future[list[Hit]]"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,96 +68,106 @@ class Turn:
     attachments: Sequence[Attachment]
     backend: ChatBackend
     settings: Settings
-    private_sources: frozenset[str]
+    private: Private
+    is_private: bool
+    """Whether what was said before leans on what may not leave this machine."""
 
 
 @dataclass(slots=True)
 class _Answer:
-    """What came so far."""
+    """What came so far. `is_private`: as of a turn."""
 
     began: float
+    is_private: bool
     hits: list[Hit] = field(default_factory=list)
     texts: list[str] = field(default_factory=list)
     used: LlmUse = field(default_factory=LlmUse)
     tokens: int = 0
+    chars: int = 0
     state: str = "connected"
     problem: str = ""
     stopped: bool = False
+
+    def take(self, text: str) -> None:
+        """:raises LlmAnswerInvalid: it says too much."""
+        self.state, self.tokens, self.chars = "generating", self.tokens + 1, self.chars + len(text)
+        if self.chars > MOST_ANSWER_CHARS:
+            raise LlmAnswerInvalid(f"the answer has more than {MOST_ANSWER_CHARS:,} characters and was ended")
+        self.texts.append(text)
 
     @property
     def seconds(self) -> float:
         return round(time.monotonic() - self.began, 3)
 
 
-class Chats:
-    """The answers that are being written: so many at once, each of which can be stopped."""
+@dataclass(frozen=True, slots=True)
+class _Found:
+    """What the memory said; `problem`: why it said nothing."""
 
-    def __init__(self, at_once: int = 8) -> None:
-        self._at_once = at_once
-        self._running: dict[str, asyncio.Task[None]] = {}
+    hits: list[Hit]
+    problem: str = ""
 
-    @property
-    def is_full(self) -> bool:
-        """Whether no further answer may begin now."""
-        return len(self._running) >= self._at_once
 
-    def is_running(self, session_id: str) -> bool:
-        """Whether an answer of this session is being written."""
-        return session_id in self._running
-
-    def begin(self, session_id: str, task: "asyncio.Task[None]") -> None:
-        """Keep a task as that of a session until it ends."""
-        self._running[session_id] = task
-        task.add_done_callback(lambda _: self._running.pop(session_id, None))
-
-    def stop(self, session_id: str) -> bool:
-        """End the answer of a session; False: none is being written."""
-        task = self._running.get(session_id)
-        return task is not None and task.cancel()
+class _Unread(Exception):  # noqa: N818 - no error: somebody went away
+    """Nobody takes the events any more."""
 
 
 class TurnStream:
-    """The events of one turn."""
+    """The events of one turn. Once it was begun `end` has to be called, whether or not anybody listened."""
 
     def __init__(
-        self, turn: Turn, services: Services, admission: Admission, chats: Chats, keep: Callable[[Pair], str],
-        failures: Counter,
-    ) -> None:  # fmt: skip
+        self, turn: Turn, services: Services, admission: Admission, keep: Callable[[Pair], str], failures: Counter
+    ) -> None:
         """:param keep: makes an episode of a round trip, and has its records found later; the episode's id.
         :param failures: counts answers that failed, by backend.
         """
         self._turn, self._services, self._admission = turn, services, admission
-        self._chats, self._keep, self._failures = chats, keep, failures
-        self._answer = _Answer(time.monotonic())
+        self._keep, self._failures = keep, failures
+        self._answer = _Answer(time.monotonic(), turn.is_private)
         self._events: asyncio.Queue[Event | None] = asyncio.Queue(QUEUE_EVENTS)
+        self._is_left = False
+        self._task: asyncio.Task[None] | None = None
+
+    def begin(self) -> "asyncio.Task[None]":
+        """Have the answer written; the task that does it."""
+        self._task = asyncio.create_task(self._run())
+        return self._task
 
     async def events(self) -> AsyncIterator[Event]:
         """The session first, then citations, pieces of text and a heartbeat each second, `done` last."""
         yield {"session": session_head(self._turn.session)}
-        task = asyncio.create_task(self._run())
-        self._chats.begin(self._turn.session.session_id, task)
-        try:
-            while True:
-                try:
-                    event = await asyncio.wait_for(self._events.get(), HEARTBEAT_S)
-                except TimeoutError:
-                    yield self._status()
-                    continue
-                if event is None:
-                    return
-                yield event
-        finally:
-            with anyio.CancelScope(shield=True):  # who went away has cancelled this, too
-                task.cancel()
-                await asyncio.wait([task])
-                await self._turn.backend.close()
+        while True:
+            try:
+                event = await asyncio.wait_for(self._events.get(), HEARTBEAT_S)
+            except TimeoutError:
+                yield self._status()
+                continue
+            if event is None:
+                return
+            yield event
+
+    async def end(self) -> None:
+        """Nobody listens any more: the backend is stopped, and what was said so far is stored when this returns."""
+        self._is_left = True
+        while not self._events.empty():  # nothing that waits for room in it is to wait any more
+            self._events.get_nowait()
+        with anyio.CancelScope(shield=True):  # who went away has cancelled this, too
+            if self._task is not None and not self._task.done():
+                end(self._task)
+                await asyncio.wait([self._task])
+            await self._turn.backend.close()
 
     async def _run(self) -> None:
         """The whole turn; what was said is kept however it ends."""
-        answer, done = self._answer, None
+        answer = self._answer
         try:
-            await self._write()
+            async with asyncio.timeout(MOST_S):
+                await self._write()
             answer.state = "complete"
+        except _Unread:
+            answer.stopped = True
+        except TimeoutError:
+            answer.problem = f"the answer was not whole after {MOST_S / 60:.0f} minutes and was ended; ask for less"
         except asyncio.CancelledError:
             answer.stopped = True
         except AnamnesisError as exc:
@@ -158,47 +177,54 @@ class TurnStream:
             answer.problem = UNEXPECTED
         with anyio.CancelScope(shield=True):
             done = await run_in_threadpool(self._keep_answer)
-        if answer.problem:
-            self._failures.labels(self._turn.backend.name).inc()
-            await self._tell({"error": answer.problem, "backend": self._turn.backend.name})
-        await self._tell(done)
-        await self._tell(None)
+        with suppress(_Unread):
+            if answer.problem:
+                self._failures.labels(self._turn.backend.name).inc()
+                await self._tell({"error": answer.problem, "backend": self._turn.backend.name})
+            await self._tell(done)
+            await self._tell(None)
 
     async def _write(self) -> None:
         turn, answer = self._turn, self._answer
         await self._tell(self._status())
         last = next((each.text for each in reversed(turn.history) if each.role == "assistant"), "")
         asked = queries_of(turn.question.text, last, turn.session.project, is_first=not turn.history)
-        answer.hits = await self._search(asked, PER_QUERY)
-        await self._cite()
-        said = told(turn.history, turn.question.text, turn.attachments, answer.hits)
+        found = await self._search(asked, PER_QUERY)
+        answer.hits = found.hits
+        await self._cite(found)
+        said = told(turn.history, turn.question.text, turn.attachments, found.hits, found.problem)
         answer.state = "waiting"
         for number in range(ROUNDS + 1):
+            before = len(answer.texts)
             calls = await self._round(said, tools=turn.backend.has_tools and number < ROUNDS)
             if not calls:
-                return
-            said = [*said, Said("assistant", "", calls), *[await self._found(call) for call in calls]]
+                break
+            asked_for = Said("assistant", "".join(answer.texts[before:]), calls)
+            said = [*said, asked_for, *[await self._found(call) for call in calls]]
+        if not "".join(answer.texts).strip():
+            raise LlmAnswerInvalid(f"{turn.backend.name} answered without a word; try again, or choose another model")
 
     async def _round(self, said: Sequence[Said], *, tools: bool) -> tuple[Call, ...]:
-        """One call of the model; the searches that it asks for."""
+        """One call of the model; the searches that it asks for. What it says is a paragraph of its own."""
         turn, answer = self._turn, self._answer
         booking = Booking(self._services.store, turn.backend, turn.settings)
         call_id = await run_in_threadpool(booking.book, SYSTEM, said)
         used: LlmUse | None = None
         calls: tuple[Call, ...] = ()
+        gap = "\n\n" if "".join(answer.texts[-1:]).strip() else ""
         try:
             async with aclosing(cast(Any, turn.backend.stream(SYSTEM, said, tools=tools))) as deltas:
                 async for delta in deltas:
                     if delta.text:
-                        answer.state, answer.tokens = "generating", answer.tokens + 1
-                        answer.texts.append(delta.text)
-                        await self._tell({"token": delta.text})
+                        answer.take(gap + delta.text)
+                        await self._tell({"token": answer.texts[-1]})
+                        gap = ""
                     calls += delta.calls
                     used = delta.used or used
         finally:
             with anyio.CancelScope(shield=True):
                 await run_in_threadpool(booking.settle, call_id, used)
-        answer.used += used or LlmUse()
+            answer.used += used or LlmUse()
         return calls
 
     async def _found(self, call: Call) -> Said:
@@ -206,38 +232,52 @@ class TurnStream:
         query, top_k = str(call.arguments.get("query", "")).strip(), call.arguments.get("top_k", PER_QUERY)
         if call.name != SEARCH_TOOL or not query:
             return Said("tool", f"There is only {SEARCH_TOOL}, which wants a query.", call_id=call.call_id)
-        most = min(max(int(top_k), 1), MOST_HITS) if isinstance(top_k, int | float) else PER_QUERY
-        hits = await self._search([query], most)
+        most = min(max(int(top_k), 1), MOST_HITS) if isinstance(top_k, int) else PER_QUERY
+        found = await self._search([query[:QUERY_CHARS]], most)
         known = {hit.episode.episode_id for hit in self._answer.hits}
-        self._answer.hits += [hit for hit in hits if hit.episode.episode_id not in known]
-        await self._cite()
-        return Said("tool", block_of(hits) or "Nothing was found.", call_id=call.call_id)
+        self._answer.hits += [hit for hit in found.hits if hit.episode.episode_id not in known]
+        await self._cite(found)
+        return Said("tool", found.problem or block_of(found.hits) or "Nothing was found.", call_id=call.call_id)
 
-    async def _search(self, asked: Sequence[str], top_k: int) -> list[Hit]:
-        """The memory on all of these, asked at the same time; what a busy memory does not say is left out."""
-        project = self._turn.session.project
+    async def _search(self, asked: Sequence[str], top_k: int) -> _Found:
+        """The memory on all of these, asked at the same time. Where it does not answer there is an answer all the same,
+        whose model is told so.
+        """
+        turn = self._turn
 
         async def one(text: str) -> Sequence[Hit]:
-            found = await self._admission.run(lambda: self._services.engine.search(question(text, project, top_k)))
-            return found.hits
+            query = question(text, turn.session.project, top_k)
+            return (await self._admission.run(lambda: self._services.engine.search(query))).hits
 
-        answers = await asyncio.gather(*map(one, asked))
-        return shown_to(merged(answers), self._turn.backend, self._turn.private_sources)
+        answers = await asyncio.gather(*map(one, asked), return_exceptions=True)
+        problems = [each for each in answers if isinstance(each, BaseException)]
+        for each in problems:
+            if not isinstance(each, HTTPException | AnamnesisError):
+                raise each
+            log.warning("an answer goes without a part of the memory: %s", type(each).__name__)
+        hits = shown_to(
+            merged(each for each in answers if not isinstance(each, BaseException)), turn.backend, turn.private
+        )
+        self._answer.is_private |= any(map(turn.private.holds, (hit.episode for hit in hits)))
+        return _Found(hits, UNASKED if problems and not hits else "")
 
-    async def _cite(self) -> None:
-        await self._tell({"citations": [citation_body(each) for each in citations_of(self._answer.hits)]})
+    async def _cite(self, found: _Found) -> None:
+        event: Event = {"citations": [citation_body(each) for each in citations_of(self._answer.hits)]}
+        await self._tell({**event, "problem": found.problem} if found.problem else event)
 
     def _status(self) -> Event:
         answer = self._answer
         return {"status": {"state": answer.state, "elapsed_s": answer.seconds, "tokens": answer.tokens}}
 
     async def _tell(self, event: Event | None) -> None:
-        """Nobody may be listening any more: then what there is to tell is dropped."""
-        with suppress(asyncio.QueueFull):
-            if event is None or "token" not in event:
-                self._events.put_nowait(event)
-            else:
+        """:raises _Unread: nobody takes it. Where nobody listens any more it is dropped."""
+        if self._is_left:
+            return
+        try:
+            async with asyncio.timeout(UNREAD_S):
                 await self._events.put(event)
+        except TimeoutError:
+            raise _Unread from None
 
     def _keep_answer(self) -> Event:
         """Store the answer and, where it is whole, its round trip as an episode; the last event."""
@@ -258,14 +298,20 @@ class TurnStream:
         chat = self._services.store.chat
         try:
             chat.add(message)
-            chat.put_session(replace(turn.session, updated_at=message.at))
             done["message_id"] = message.message_id
-            if not answer.stopped and not answer.problem:
+            if not answer.stopped and not answer.problem and not self._is_secret:
                 done["episode_id"] = self._remember(message)
         except AnamnesisError as exc:
             log.warning("an answer is not kept: %s", exc)
             done["problem"] = f"the answer is not kept: {exc}"
         return done
+
+    @property
+    def _is_secret(self) -> bool:
+        """Whether the memory must not hold this: an episode of the chat would carry what is private where a model
+        elsewhere may see it, unless the conversation is of a private project itself.
+        """
+        return self._answer.is_private and not self._turn.private.is_of(self._turn.session.project)
 
     def _remember(self, message: ChatMessage) -> str:
         turn, chat = self._turn, self._services.store.chat

@@ -1,18 +1,21 @@
 """What a model is told before it answers: the conversation, and what the memory has on it. Pure but for the booking."""
 
 import uuid
-from collections.abc import Iterable, Sequence
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from itertools import dropwhile
 
 from anamnesis_pipeline.chat.base import ChatBackend, Said
 from anamnesis_pipeline.chat_model import FORGOTTEN, ChatMessage, Citation
 from anamnesis_pipeline.errors import BadSetting, RetryLater
-from anamnesis_pipeline.model import Where
+from anamnesis_pipeline.model import Episode, EpisodeHead, Where
 from anamnesis_pipeline.search.excerpts import excerpt_of
+from anamnesis_pipeline.search.fusion import RRF_K
 from anamnesis_pipeline.search.project_labels import is_private
 from anamnesis_pipeline.search.query import Hit, SearchQuery
-from anamnesis_pipeline.search.quoting import fenced, id_label, label, one_line, quoted
+from anamnesis_pipeline.search.quoting import fenced, id_label, label, one_line, quoted, without_own_tag
 from anamnesis_pipeline.settings import Settings
 from anamnesis_pipeline.steps.llm_calls import BUDGET_USED_UP
 from anamnesis_pipeline.store.base import Store
@@ -30,7 +33,10 @@ HISTORY = 20
 PER_QUERY, MOST_HITS = 5, 10
 QUERY_CHARS = 2_000
 EXCERPT_CHARS = 700
-MOST_ATTACHED_CHARS = 200 * 1024
+MOST_ATTACHED_BYTES = 200 * 1024
+"""Of one file, in UTF-8; of a longer one the model is told that it goes on."""
+SPARSE = "The memory has nothing on this."
+UNASKED = "The memory could not be asked just now; say so if the answer needs it."
 ROUNDS = 5
 """Searches that the model may ask for one after the other."""
 
@@ -58,13 +64,16 @@ def question(text: str, project: str, top_k: int = PER_QUERY) -> SearchQuery:
 
 
 def merged(answers: Iterable[Sequence[Hit]], most: int = MOST_HITS) -> list[Hit]:
-    """The best of several answers, each episode once."""
-    best: dict[str, Hit] = {}
-    for hit in (hit for answer in answers for hit in answer):
-        known = best.get(hit.episode.episode_id)
-        if known is None or hit.score > known.score:
-            best[hit.episode.episode_id] = hit
-    return sorted(best.values(), key=lambda hit: (-hit.score, hit.episode.episode_id))[:most]
+    """The best of several answers, each episode once. By reciprocal ranks, since scores compare within one answer only;
+    among equals those of the earlier answer come first.
+    """
+    hits: dict[str, Hit] = {}
+    scores: dict[str, float] = defaultdict(float)
+    for answer in answers:
+        for rank, hit in enumerate(answer, 1):
+            hits.setdefault(hit.episode.episode_id, hit)
+            scores[hit.episode.episode_id] += 1 / (RRF_K + rank)
+    return sorted(hits.values(), key=lambda hit: -scores[hit.episode.episode_id])[:most]
 
 
 def block_of(hits: Sequence[Hit]) -> str:
@@ -88,29 +97,78 @@ def citations_of(hits: Sequence[Hit]) -> tuple[Citation, ...]:
 
 
 def told(
-    history: Sequence[ChatMessage], message: str, attachments: Sequence[Attachment], hits: Sequence[Hit]
+    history: Sequence[ChatMessage],
+    message: str,
+    attachments: Sequence[Attachment],
+    hits: Sequence[Hit],
+    problem: str = "",
 ) -> list[Said]:
-    """The conversation as the model is told it, the latest message with what the memory has on it."""
+    """The conversation as the model is told it, the latest message with what the memory has on it. It begins with a
+    question, since some services refuse another beginning.
+
+    :param problem: why the memory said nothing, where that is so.
+    """
     kept = [each for each in history if each.text.strip() and each.text != FORGOTTEN][-HISTORY:]
-    said = [Said(each.role, each.text) for each in kept]
-    files = [f"Attached file {label(each.name)}:\n{each.text[:MOST_ATTACHED_CHARS]}" for each in attachments]
-    block = block_of(hits) or "The memory has nothing on this."
-    return [*said, Said("user", "\n\n".join([block, *files, message]))]
+    said = [Said(each.role, each.text) for each in dropwhile(lambda each: each.role == "assistant", kept)]
+    block = block_of(hits) or problem or SPARSE
+    return [*said, Said("user", "\n\n".join([block, *map(_attached, attachments), message]))]
 
 
-def check_leave(settings: Settings, backend: ChatBackend, project: str) -> None:
-    """:raises BadSetting: what is said in this project, or anything, may not go where this backend is."""
+def _attached(file: Attachment) -> str:
+    held = file.text.encode("utf-8", "replace")
+    text = held[:MOST_ATTACHED_BYTES].decode("utf-8", "ignore")
+    rest = (
+        f"\n(cut here: the first {MOST_ATTACHED_BYTES:,} of {len(held):,} bytes)"
+        if len(held) > len(text.encode())
+        else ""
+    )
+    return f"Attached file {label(file.name)}:\n{without_own_tag(text)}{rest}"
+
+
+@dataclass(frozen=True, slots=True)
+class Private:
+    """What may not leave this machine: keys of sources, names of projects."""
+
+    sources: frozenset[str]
+    projects: tuple[str, ...]
+
+    def is_of(self, project: str) -> bool:
+        """Whether a project is private."""
+        return bool(project) and is_private(project, self.projects)
+
+    def holds(self, episode: Episode | EpisodeHead) -> bool:
+        """Whether an episode is private."""
+        return episode.source in self.sources or self.is_of(episode.project)
+
+
+def check_leave(settings: Settings, backend: ChatBackend, private: Private, projects: Iterable[str]) -> None:
+    """:param projects: all that the conversation's project may mean.
+    :raises BadSetting: what is said in these, or anything, may not go where this backend is.
+    """
     if backend.is_local:
         return
     if settings.local_only:
         raise BadSetting(f"local_only forbids to ask {backend.name}, which is not on this machine; choose another")
-    if project and is_private(project, settings.private_projects):
-        raise BadSetting(f"{project} is private, and {backend.name} is not on this machine; choose a local model")
+    if named := next(filter(private.is_of, projects), ""):
+        raise BadSetting(f"{named} is private, and {backend.name} is not on this machine; choose a local model")
 
 
-def shown_to(hits: Iterable[Hit], backend: ChatBackend, private_sources: frozenset[str]) -> list[Hit]:
+def shown_to(hits: Iterable[Hit], backend: ChatBackend, private: Private) -> list[Hit]:
     """Those that a backend may see."""
-    return [hit for hit in hits if backend.is_local or hit.episode.source not in private_sources]
+    return [hit for hit in hits if backend.is_local or not private.holds(hit.episode)]
+
+
+def leaning_on_private(
+    history: Iterable[ChatMessage], private: Private, episodes: Mapping[str, Episode]
+) -> frozenset[str]:
+    """Ids of answers that lean on what is private; where anything is, also on what is gone, of which nobody knows.
+
+    :param episodes: what the answers lean on, by id.
+    """
+    if not (private.sources or private.projects):
+        return frozenset()
+    cited = {each.message_id: [episodes.get(c.episode_id) for c in each.citations] for each in history}
+    return frozenset(key for key, found in cited.items() if any(each is None or private.holds(each) for each in found))
 
 
 class Booking:

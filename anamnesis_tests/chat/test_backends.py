@@ -204,6 +204,46 @@ def test_who_stops_listening_ends_the_work(
     assert not claude.is_running
 
 
+def test_a_command_that_reads_nothing_is_ended(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(claude_cli, "STALL_S", 0.5)
+    deaf = tmp_path / "deaf"
+    deaf.write_text("#!/bin/sh\nexec sleep 30\n")
+    deaf.chmod(0o755)
+    with pytest.raises(LlmUnavailable, match="did not read the message"):
+        answered(open_chat("claude_cli", "", BackendOptions(claude_command=str(deaf))), [Said("user", "x" * 1_000_000)])
+
+
+def test_a_command_that_closes_its_output_and_stays_is_ended(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(claude_cli, "LAST_WORDS_S", 0.2)
+    mute = tmp_path / "mute"
+    mute.write_text("#!/bin/sh\ncat >/dev/null\nexec sleep 30 >&-\n")
+    mute.chmod(0o755)
+    with pytest.raises(AnamnesisError):
+        answered(open_chat("claude_cli", "", BackendOptions(claude_command=str(mute))))
+
+
+@pytest.mark.parametrize(
+    ("chars", "window"), [(10, 16_384), (60_000, 32_768), (200_000, 131_072), (2_000_000, 131_072)]
+)
+def test_ollama_is_asked_for_a_window_that_holds_the_prompt(
+    chars: int, window: int, options: BackendOptions, server: ChatServer
+) -> None:
+    answered(open_one("ollama", options), [Said("user", "x" * chars)])
+    assert server.prompts[0]["options"]["num_ctx"] == window
+
+
+@pytest.mark.parametrize(
+    ("reason", "told"),
+    [("max_tokens", "ask it to go on"), ("length", "ask it to go on"), ("refusal", "declined"), ("stop", "")],
+)
+def test_why_an_answer_ended_is_told_where_it_is_not_whole(reason: str, told: str) -> None:
+    if not told:
+        base.check_whole("it", reason)
+        return
+    with pytest.raises(LlmAnswerInvalid, match=told):
+        base.check_whole("it", reason)
+
+
 def test_a_silent_command_is_ended(
     options: BackendOptions, claude: ClaudeCommand, monkeypatch: pytest.MonkeyPatch
 ) -> None:

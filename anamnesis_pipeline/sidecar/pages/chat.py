@@ -104,7 +104,7 @@ async def delete(
     session_id: str, request: Request, services: Uses, episodes: Annotated[bool, Form()] = False
 ) -> Response:
     """Remove the conversation, on demand also what the memory has of it, and go to an empty one."""
-    request.app.state.chats.stop(session_id)
+    await request.app.state.chats.stopped(session_id)
     await run_in_threadpool(delete_conversation, services, session_id, with_episodes=episodes)
     return Response(headers={**HEADERS, "HX-Redirect": PATH + "?deleted=true"})
 

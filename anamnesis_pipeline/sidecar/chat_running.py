@@ -1,0 +1,55 @@
+"""The answers that are being written: so many at once, one of a conversation, each of which can be stopped."""
+
+import asyncio
+
+from starlette.exceptions import HTTPException
+
+AT_ONCE = 8
+END_S = 15.0
+"""A stopped answer that is not stored by then is not waited for."""
+
+
+class Chats:
+    """Places for answers. Only used on the event loop."""
+
+    def __init__(self, at_once: int = AT_ONCE) -> None:
+        self._at_once = at_once
+        self._running: dict[str, asyncio.Task[None] | None] = {}
+
+    def claim(self, session_id: str) -> None:
+        """Take a place for an answer of a conversation, to be given back by `begin` or `release`.
+
+        :raises HTTPException: 429, there is none; 409, the conversation has one already.
+        """
+        if session_id in self._running:
+            raise HTTPException(409, "an answer of this conversation is being written; stop it, or wait for it")
+        if len(self._running) >= self._at_once:
+            raise HTTPException(429, "as many answers as may be are being written; try again when one is done")
+        self._running[session_id] = None
+
+    def begin(self, session_id: str, task: "asyncio.Task[None]") -> None:
+        """Say what writes the answer, so that it can be stopped; its end gives the place back."""
+        self._running[session_id] = task
+        task.add_done_callback(lambda _: self.release(session_id))
+
+    def release(self, session_id: str) -> None:
+        """Give a place back."""
+        self._running.pop(session_id, None)
+
+    def stop(self, session_id: str) -> bool:
+        """End the answer of a conversation; False: none is being written, or it ends already."""
+        task = self._running.get(session_id)
+        return task is not None and end(task)
+
+    async def stopped(self, session_id: str) -> bool:
+        """End the answer of a conversation, and wait until what was said so far is stored."""
+        task = self._running.get(session_id)
+        was_written = self.stop(session_id)
+        if task is not None:
+            await asyncio.wait([task], timeout=END_S)
+        return was_written
+
+
+def end(task: "asyncio.Task[None]") -> bool:
+    """Cancel a task once: a second time would keep it from storing what it has. False: it ends already."""
+    return not task.cancelling() and task.cancel()

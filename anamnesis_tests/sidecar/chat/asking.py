@@ -1,0 +1,35 @@
+"""What is asked of the chat over HTTP, and how its answers are read."""
+
+import json
+import time
+from typing import Any
+
+import httpx
+
+from anamnesis_tests.chat.services import WORDS
+
+SAID = "".join(WORDS)
+NOTE = {"summary": "The harbour crane was moved to Thursday", "instance": "mac", "project": "acme"}
+OWN_ID = "0f8fad5b-d9cb-469f-a165-70867728950e"
+
+
+def said(
+    client: httpx.Client, message: str = "Where is the crane?", *, pause_s: float = 0, **more: Any
+) -> list[dict[str, Any]]:
+    """All events of an answer.
+
+    :param pause_s: between one and the next.
+    """
+    with client.stream("POST", "/api/chat/stream", json={"message": message, **more}) as reply:
+        assert reply.status_code == 200, reply.read()
+        assert reply.headers["content-type"].startswith("text/event-stream")
+        events = []
+        for line in reply.iter_lines():
+            time.sleep(pause_s)
+            if line.startswith("data: "):
+                events.append(json.loads(line[6:]))
+        return events
+
+
+def of(events: list[dict[str, Any]], name: str) -> list[Any]:
+    return [event[name] for event in events if name in event]

@@ -1,0 +1,167 @@
+"""The chat over HTTP: conversations, what is kept of them, what is refused."""
+
+import json
+import time
+from typing import Any
+
+import httpx
+import pytest
+
+from anamnesis_pipeline.chat_model import FORGOTTEN
+from anamnesis_pipeline.sidecar import chat_routes
+from anamnesis_tests.chat.services import ChatServer
+from anamnesis_tests.sidecar.chat.asking import NOTE, OWN_ID, SAID, of, said
+from anamnesis_tests.sidecar.conftest import TestServices, wait_for
+from anamnesis_tests.summaries.loopback import json_answer
+
+SECRET = "ghp_abcdefghijklmnopqrstuvwxyz0123456789"
+
+
+def test_a_secret_goes_nowhere(client: httpx.Client, server: ChatServer, services: TestServices) -> None:
+    server.words = (f"Your key is {SECRET}",)
+    events = said(client, f"My key is {SECRET}", backend="ollama", attachments=[{"name": "k", "text": SECRET}])
+    assert SECRET not in str(server.prompts)
+    stored = client.get(f"/api/chat/sessions/{events[0]['session']['session_id']}").text
+    assert SECRET not in stored
+    assert SECRET not in client.get(f"/api/episodes/{events[-1]['episode_id']}", params={"include": "raw"}).text
+
+
+def test_names_are_kept_with_their_times_and_all_is_there_after_a_restart(
+    client: httpx.Client, services: TestServices
+) -> None:
+    session = said(client, backend="ollama")[0]["session"]["session_id"]
+    for title in ("Second", "Third"):
+        assert client.patch(f"/api/chat/sessions/{session}/title", json={"title": title}).json()["title"] == title
+    body = client.get(f"/api/chat/sessions/{session}").json()
+    assert [name["title"] for name in body["name_history"]] == ["Where is the crane?", "Second"]
+    assert len(services.store.chat.messages(session)) == 2
+    assert client.patch("/api/chat/sessions/nope/title", json={"title": "x"}).status_code == 404
+    listed = client.get("/api/chat/sessions", params={"q": "third"}).json()["sessions"]
+    assert ("messages" in listed[0], listed[0]["message_count"]) == (False, 2)
+
+
+@pytest.mark.parametrize("route", ["", "/delete"])
+@pytest.mark.parametrize("with_episodes", [False, True])
+def test_a_deleted_session_is_gone_and_its_episodes_as_one_likes(
+    client: httpx.Client, route: str, with_episodes: bool
+) -> None:
+    events = said(client, backend="ollama")
+    session, episode = events[0]["session"]["session_id"], events[-1]["episode_id"]
+    asked = {"episodes": "true"} if with_episodes else {}
+    assert client.delete(f"/api/chat/sessions/{session}{route}", params=asked).status_code == 204
+    assert client.get(f"/api/chat/sessions/{session}").status_code == 404
+    assert client.delete(f"/api/chat/sessions/{session}{route}").status_code == 404
+    assert client.get(f"/api/episodes/{episode}").status_code == (404 if with_episodes else 200)
+
+
+def test_a_forgotten_round_trip_is_in_no_conversation(client: httpx.Client) -> None:
+    events = said(client, backend="ollama")
+    assert client.delete(f"/api/episodes/{events[-1]['episode_id']}").status_code == 204
+    body = client.get(f"/api/chat/sessions/{events[0]['session']['session_id']}").text
+    assert "crane" not in body
+    assert FORGOTTEN in body
+
+
+def test_a_conversation_and_ratings_are_exported(client: httpx.Client) -> None:
+    events = said(client, backend="ollama")
+    session, message = events[0]["session"]["session_id"], events[-1]["message_id"]
+    markdown = client.get(f"/api/chat/sessions/{session}/export").text
+    assert markdown.startswith("# Where is the crane?\n")
+    assert SAID in markdown
+    whole = client.get(f"/api/chat/sessions/{session}/export", params={"format": "json"}).json()
+    assert whole == client.get(f"/api/chat/sessions/{session}").json()
+    assert client.post(f"/api/chat/messages/{message}/feedback", json={"value": -1}).json()["value"] == -1
+    assert client.post("/api/chat/messages/nope/feedback", json={"value": 1}).status_code == 404
+    assert client.get("/api/chat/feedback").json() == {"up": 0, "down": 1}
+    (line,) = client.get("/api/chat/feedback/export").text.splitlines()
+    example = json.loads(line)
+    assert [each["content"] for each in example["messages"]] == ["Where is the crane?", SAID]
+    assert example["value"] == -1
+
+
+def test_what_is_private_goes_to_no_other_machine(
+    client: httpx.Client, server: ChatServer, services: TestServices
+) -> None:
+    client.post("/api/episodes", json={**NOTE, "project": "secret", "summary": "The crane of the secret project"})
+    services.store.settings.set("config.private_projects", ["secret"])
+    said(client, backend="anthropic")
+    assert "secret project" not in str(server.prompts)
+    refused = client.post("/api/chat/stream", json={"message": "x", "backend": "anthropic", "project": "secret"})
+    assert refused.status_code == 409
+    assert "private" in refused.json()["detail"]
+    events = said(client, backend="ollama", project="secret")
+    assert of(events, "citations")[0][0]["project"] == "secret"
+
+
+def test_beyond_the_days_budget_nobody_is_asked(
+    client: httpx.Client, server: ChatServer, services: TestServices
+) -> None:
+    services.store.settings.set("config.llm_daily_tokens", 10)
+    assert "budget" in of(said(client, backend="anthropic"), "error")[0]
+    assert server.prompts == []
+
+
+def test_backends_say_what_they_have(client: httpx.Client) -> None:
+    for path in ("/api/chat/models", "/api/chat/inference-resources"):
+        body = client.get(path).json()
+        assert {each["backend"]: each["reachable"] for each in body["backends"]} == dict.fromkeys(
+            ("claude_cli", "ollama", "anthropic", "openai"), True
+        )
+        assert body["default"] == "ollama"
+
+
+@pytest.mark.parametrize(
+    ("body", "status"),
+    [
+        ({"message": " "}, 422), ({"message": "x", "backend": "nobody"}, 422), ({}, 422),
+        ({"message": "x", "session_id": "nope"}, 404), ({"message": "x", "backend": "openai"}, 409),
+        ({"message": "x" * 40_000}, 422), ({"message": "x", "attachments": [{"name": "a", "text": ""}] * 6}, 422),
+    ],
+)  # fmt: skip
+def test_what_cannot_be_answered_is_refused(client: httpx.Client, body: dict[str, Any], status: int) -> None:
+    assert client.post("/api/chat/stream", json=body).status_code == status
+    assert client.get("/api/chat/sessions").json()["sessions"] == []
+
+
+def test_the_records_of_a_round_trip_follow_in_the_background_and_failures_are_counted(
+    client: httpx.Client, server: ChatServer, services: TestServices
+) -> None:
+    services.store.settings.set("config.summarizer", "ollama")
+    server.respond(*[json_answer({"error": "no model"}, 404)])
+    began = time.monotonic()
+    server.script = []
+    said(client, backend="ollama")
+    assert time.monotonic() - began < 20
+    wait_for(lambda: "anamnesis_chat_records_failed_total 1.0" in client.get("/metrics").text, 60)
+
+
+def test_a_client_may_name_its_conversations_by_uuid_and_clear_what_is_in_memory(client: httpx.Client) -> None:
+    assert said(client, backend="ollama", session_id=OWN_ID)[0]["session"]["session_id"] == OWN_ID
+    said(client, "And then?", session_id=OWN_ID)
+    assert client.delete(f"/api/chat/session/{OWN_ID}").status_code == 204
+    body = client.get(f"/api/chat/sessions/{OWN_ID}").json()
+    assert (body["message_count"], body["title"]) == (4, "Where is the crane?"), "the title is set once"
+    assert body["created_at"].endswith("Z")
+    assert client.delete("/api/chat/session/nope").status_code == 404
+
+
+def test_a_conversation_holds_so_many_messages(client: httpx.Client, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(chat_routes, "MOST_MESSAGES", 2)
+    said(client, backend="ollama", session_id=OWN_ID)
+    refused = client.post("/api/chat/stream", json={"message": "More", "session_id": OWN_ID})
+    assert (refused.status_code, "begin a new one" in refused.json()["detail"]) == (409, True)
+
+
+def test_the_days_use_and_its_limit_are_told(client: httpx.Client, services: TestServices) -> None:
+    services.store.settings.set("config.llm_daily_dollars", 2.5)
+    said(client, backend="anthropic")
+    body = client.get("/api/chat/balance").json()
+    assert (body["used_today"]["calls"], body["used_today"]["output_tokens"]) == (1, 12)
+    assert body["budget"] == {"tokens": None, "dollars": 2.5}
+
+
+def test_a_bare_name_of_a_private_project_is_private(client: httpx.Client, services: TestServices) -> None:
+    client.post("/api/episodes", json={**NOTE, "project": "corp/secret"})
+    services.store.settings.set("config.private_projects", ["corp/secret"])
+    refused = client.post("/api/chat/stream", json={"message": "x", "backend": "anthropic", "project": "secret"})
+    assert (refused.status_code, "private" in refused.json()["detail"]) == (409, True)
