@@ -15,10 +15,11 @@ from anamnesis_pipeline.wiring import stored_settings
 
 WAS = "was."
 """Before the name of a field: what it was when the form was made, so that only what somebody changed is stored."""
-_TOLD = {
-    "stored": "set here", "environment": "from the environment", "secret": "from a file of a secret",
-    "file": "from config.toml", "default": "default",
-}  # fmt: skip
+_ORIGINS = (
+    ("stored", "set here"), ("environment", "from the environment"), ("secret", "from a file of its own"),
+    ("file", "from config.toml"), ("default", "default"),
+)  # fmt: skip
+_TOLD = dict(_ORIGINS)
 
 
 @dataclass(frozen=True, slots=True)
