@@ -4,6 +4,7 @@ import asyncio
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 
+import anyio.to_thread
 import httpx
 
 from anamnesis_pipeline.chat.anthropic import URL, VERSION, AnthropicChat
@@ -90,7 +91,8 @@ def _cost(kind: str, options: BackendOptions) -> str:
 async def _look_at_cli(options: BackendOptions) -> tuple[str, ...]:
     backend = open_chat("claude_cli", "", options)
     known = _model("claude_cli", backend.model, options)
-    await asyncio.to_thread(ClaudeCliBackend(known, options.claude_command, "", PROBE_S).probe, PROBE_S)
+    probe = ClaudeCliBackend(known, options.claude_command, "", PROBE_S).probe
+    await anyio.to_thread.run_sync(probe, PROBE_S, abandon_on_cancel=True)
     return _known_models("claude_cli")
 
 

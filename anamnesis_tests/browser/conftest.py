@@ -30,8 +30,9 @@ def system(tmp_path_factory: pytest.TempPathFactory) -> Iterator[System]:
         system.end()
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def browser() -> Iterator[Browser]:
+    """Ended with the module: Playwright runs an event loop in this thread, beside which `asyncio.run` refuses."""
     if CHROMIUM is None:
         pytest.skip("Chromium is not installed (Debian: apt install chromium)")
     with sync_playwright() as playwright:

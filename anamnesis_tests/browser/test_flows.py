@@ -58,9 +58,7 @@ def page(browser: Browser, api: httpx.Client) -> Iterator[Page]:
     assert errors == []
 
 
-@pytest.mark.parametrize(
-    "path", ["/dashboard", "/dashboard/episodes", "/dashboard/episodes/script", "/dashboard/search?q=script"]
-)
+@pytest.mark.parametrize("path", ["", "/episodes", "/episodes/script", "/search?q=script"])
 def test_a_stored_script_stays_text(page: Page, path: str) -> None:
     page.goto(f"/dashboard{path}", wait_until="load")
     expect(page.locator("main")).to_contain_text("<script>document.title")
