@@ -40,7 +40,12 @@ def serve(settings: Settings, listener: socket.socket) -> None:
         server_header=False,
         timeout_graceful_shutdown=SHUTDOWN_S,
     )
-    _Server(config, app.state.event_feed.end).run(sockets=[listener])
+
+    def end_streams() -> None:
+        app.state.event_feed.end()
+        app.state.chats.stop_all()
+
+    _Server(config, end_streams).run(sockets=[listener])
 
 
 class _Server(uvicorn.Server):

@@ -41,6 +41,11 @@ class Chats:
         task = self._running.get(session_id)
         return task is not None and end(task)
 
+    def stop_all(self) -> None:
+        """End every answer; each stores what it has."""
+        for session_id in list(self._running):
+            self.stop(session_id)
+
     async def stopped(self, session_id: str) -> bool:
         """End the answer of a conversation, and wait until what was said so far is stored."""
         task = self._running.get(session_id)

@@ -32,6 +32,8 @@ HISTORY = 20
 """Messages of the conversation that the model is told again."""
 PER_QUERY, MOST_HITS = 5, 10
 QUERY_CHARS = 2_000
+REPLY_CHARS = 500
+"""Of the last reply, which says first what it is about: embedding a long text costs as much as several short ones."""
 EXCERPT_CHARS = 700
 MOST_ATTACHED_BYTES = 200 * 1024
 """Of one file, in UTF-8; of a longer one the model is told that it goes on."""
@@ -54,7 +56,7 @@ def queries_of(message: str, last_reply: str, project: str, *, is_first: bool) -
     knowing at any rate.
     """
     start = [f"{project} decisions and open tasks".strip(), "preferences and standing instructions"] if is_first else []
-    asked = [message, last_reply, *start]
+    asked = [message, last_reply.strip()[:REPLY_CHARS], *start]
     return list(dict.fromkeys(text.strip()[:QUERY_CHARS] for text in asked if text.strip()))
 
 

@@ -90,7 +90,7 @@ def test_the_memory_is_asked_for_the_message_the_last_reply_and_when_a_session_b
     ]  # fmt: skip
     assert queries_of(" Why? ", "Because.", "", is_first=False) == ["Why?", "Because."]
     assert queries_of("Why?", "Why?", "", is_first=False) == ["Why?"]
-    assert [len(each) for each in queries_of("x" * 9_000, "", "", is_first=False)] == [2_000]
+    assert [len(each) for each in queries_of("x" * 9_000, "y" * 9_000, "", is_first=False)] == [2_000, 500]
 
 
 def test_answers_are_merged_by_rank_the_messages_first_and_each_episode_once():

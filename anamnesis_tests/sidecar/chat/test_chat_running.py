@@ -1,0 +1,48 @@
+"""Places for answers: taken once, given back by the end of what writes, whatever ends it."""
+
+import asyncio
+
+import pytest
+from starlette.exceptions import HTTPException
+
+from anamnesis_pipeline.sidecar.chat_running import Chats
+
+
+def test_the_end_of_the_service_ends_every_answer_and_each_stores_what_it_has() -> None:
+    stored: list[str] = []
+
+    async def answer(name: str) -> None:
+        try:
+            await asyncio.Event().wait()
+        except asyncio.CancelledError:
+            await asyncio.sleep(0.05)
+            stored.append(name)
+
+    async def run() -> None:
+        chats = Chats(at_once=3)
+        tasks = []
+        for name in ("a", "b"):
+            chats.claim(name)
+            tasks.append(asyncio.create_task(answer(name)))
+            chats.begin(name, tasks[-1])
+        chats.claim("being prepared")
+        await asyncio.sleep(0)
+        assert not chats.stop("being prepared")
+        chats.stop_all()
+        assert not chats.stop("a"), "it ends already, and is not kept from storing"
+        await asyncio.wait(tasks)
+
+    asyncio.run(run())
+    assert sorted(stored) == ["a", "b"]
+
+
+def test_a_conversation_has_one_answer_and_the_service_so_many() -> None:
+    chats = Chats(at_once=2)
+    chats.claim("a")
+    with pytest.raises(HTTPException, match="stop it, or wait"):
+        chats.claim("a")
+    chats.claim("b")
+    with pytest.raises(HTTPException, match="as many answers"):
+        chats.claim("c")
+    chats.release("a")
+    chats.claim("c")
