@@ -9,7 +9,7 @@ from zoneinfo import ZoneInfo
 from anamnesis_pipeline import settings as settings_module
 from anamnesis_pipeline.api_wiring import api_refusal, open_api_pool
 from anamnesis_pipeline.crawler_wiring import open_document_rules, open_hosts, open_labels, open_private_sources
-from anamnesis_pipeline.dagster_api import DagsterApi, open_dagster
+from anamnesis_pipeline.dagster_api.api import DagsterApi, open_dagster
 from anamnesis_pipeline.embeddings.api_models import api_model
 from anamnesis_pipeline.embeddings.base import Embedded, EmbeddingPool, Role
 from anamnesis_pipeline.embeddings.cores import Priority, available_cores, cores_for

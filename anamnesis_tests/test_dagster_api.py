@@ -18,8 +18,9 @@ from dagster._core.events import StepMaterializationData
 from dagster._core.test_utils import create_run_for_test
 from pydantic import ValidationError
 
-from anamnesis_pipeline import dagster_api
-from anamnesis_pipeline.dagster_api import DagsterApi, dagster_url, open_dagster
+from anamnesis_pipeline.dagster_api.api import DagsterApi, dagster_url, open_dagster
+from anamnesis_pipeline.dagster_api.backfills import EMBED_TAG
+from anamnesis_pipeline.dagster_api.runs import EPISODES_WRITTEN
 from anamnesis_pipeline.defs.recovery import fail_unfinished_runs
 from anamnesis_pipeline.errors import ServiceUnreachable
 from anamnesis_pipeline.settings import Settings
@@ -157,7 +158,7 @@ def test_the_last_run_says_what_it_wrote_and_the_one_cut_off_is_told_apart(api: 
         cut_off = create_run_for_test(instance, job_name="ingest", status=dg.DagsterRunStatus.STARTED, tags=tags)
         fail_unfinished_runs(instance)
         later = create_run_for_test(instance, job_name="ingest", status=dg.DagsterRunStatus.STARTED, tags=tags)
-        metadata = {"latest": "none", dagster_api.EPISODES_WRITTEN: 7}
+        metadata = {"latest": "none", EPISODES_WRITTEN: 7}
         made = StepMaterializationData(dg.AssetMaterialization("episodes", metadata=metadata))
         event = dg.DagsterEvent("ASSET_MATERIALIZATION", "ingest", event_specific_data=made)
         instance.report_dagster_event(event, later.run_id)
@@ -284,4 +285,4 @@ def test_what_answers_but_cannot_do_it_is_named(body: bytes, reason: str) -> Non
 
 
 def test_the_tag_of_a_backfill_is_one_that_the_instance_limits() -> None:
-    assert f"key: {dagster_api.EMBED_TAG}\n" in (Path(__file__).parents[1] / "dagster.yaml").read_text()
+    assert f"key: {EMBED_TAG}\n" in (Path(__file__).parents[1] / "dagster.yaml").read_text()

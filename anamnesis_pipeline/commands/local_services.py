@@ -5,7 +5,7 @@ from typing import Any
 
 import httpx
 
-from anamnesis_pipeline.dagster_api import call_json
+from anamnesis_pipeline.dagster_api.graphql import call_json
 from anamnesis_pipeline.errors import GiveUp, RetryLater
 from anamnesis_pipeline.settings import Settings
 from anamnesis_pipeline.supervisor.up_lock import sidecar_in_use

@@ -9,7 +9,7 @@ from typing import Any
 
 from anamnesis_pipeline.commands.searched_store import require_searched
 from anamnesis_pipeline.crawler_wiring import open_crawler
-from anamnesis_pipeline.dagster_api import DagsterApi
+from anamnesis_pipeline.dagster_api.api import DagsterApi
 from anamnesis_pipeline.errors import BadSetting, GiveUp, HostRefused, HostUnreachable, SourceUnreadable
 from anamnesis_pipeline.settings import Settings
 from anamnesis_pipeline.sidecar.crawler_control import CrawlerControl, source_out, trial_out

@@ -9,7 +9,7 @@ from typing import Any
 from anamnesis_pipeline.commands import reembed
 from anamnesis_pipeline.commands.searched_store import SAME_STORE, other_store, sidecar_status
 from anamnesis_pipeline.commands.sources import source_state
-from anamnesis_pipeline.dagster_api import dagster_url
+from anamnesis_pipeline.dagster_api.api import dagster_url
 from anamnesis_pipeline.errors import RetryLater, ServiceUnreachable
 from anamnesis_pipeline.model import Where
 from anamnesis_pipeline.settings import Settings

@@ -8,7 +8,7 @@ from typing import Any
 
 from anamnesis_pipeline import llm_wiring, wiring
 from anamnesis_pipeline.commands.searched_store import store_to_write
-from anamnesis_pipeline.dagster_api import open_dagster
+from anamnesis_pipeline.dagster_api.api import open_dagster
 from anamnesis_pipeline.errors import BadSetting, EpisodeNotFound, GiveUp, ServiceUnreachable
 from anamnesis_pipeline.exchanges.value import EXPLANATIONS
 from anamnesis_pipeline.model import Episode, Part

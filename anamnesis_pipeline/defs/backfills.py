@@ -5,7 +5,7 @@ from collections.abc import Iterator, Sequence
 import dagster as dg
 from dagster._core.execution.backfill import BulkActionsFilter, BulkActionStatus, PartitionBackfill
 
-from anamnesis_pipeline.dagster_api import EmbeddingBackfill
+from anamnesis_pipeline.dagster_api.backfills import EmbeddingBackfill
 from anamnesis_pipeline.defs.partitions import split_embed_key
 from anamnesis_pipeline.defs.run_statuses import UNFINISHED_STATUSES
 

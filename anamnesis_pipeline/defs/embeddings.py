@@ -8,7 +8,7 @@ from typing import Any
 
 import dagster as dg
 
-from anamnesis_pipeline.dagster_api import EMBED_TAG
+from anamnesis_pipeline.dagster_api.backfills import EMBED_TAG
 from anamnesis_pipeline.defs.backfills import BACKFILL_TAG
 from anamnesis_pipeline.defs.canceled import end_as_canceled
 from anamnesis_pipeline.defs.partitions import SPACE_BY_SOURCE, split_embed_key

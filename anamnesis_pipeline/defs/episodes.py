@@ -2,7 +2,7 @@
 
 import dagster as dg
 
-from anamnesis_pipeline.dagster_api import EPISODES_WRITTEN
+from anamnesis_pipeline.dagster_api.runs import EPISODES_WRITTEN
 from anamnesis_pipeline.defs.kinds import STORE_KIND
 from anamnesis_pipeline.defs.partitions import SOURCES
 from anamnesis_pipeline.defs.reporting import counted, table, watermark

@@ -15,7 +15,7 @@ from dagster._core.definitions.run_request import InstigatorType
 from dagster._core.launcher import WorkerStatus
 from dagster._core.scheduler.instigation import SensorInstigatorData
 
-from anamnesis_pipeline.dagster_api import INTERRUPTED_TAG
+from anamnesis_pipeline.dagster_api.runs import INTERRUPTED_TAG
 from anamnesis_pipeline.defs.run_statuses import UNFINISHED_STATUSES
 
 MESSAGE = (

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
 
-from anamnesis_pipeline.dagster_api import open_dagster
+from anamnesis_pipeline.dagster_api.api import open_dagster
 from anamnesis_pipeline.settings import Settings
 
 _QUERY = """

@@ -7,7 +7,8 @@ from datetime import datetime
 from typing import Any, cast
 
 from anamnesis_pipeline import settings as settings_module
-from anamnesis_pipeline.dagster_api import EMBED_TAG, open_dagster
+from anamnesis_pipeline.dagster_api.api import open_dagster
+from anamnesis_pipeline.dagster_api.backfills import EMBED_TAG
 from anamnesis_pipeline.embeddings.cores import available_cores, cores_for
 from anamnesis_pipeline.embeddings.models import ModelFiles, choose_precision, named
 from anamnesis_pipeline.embeddings.registry import KNOWN_MODELS, KnownModel

@@ -8,7 +8,7 @@ from datetime import UTC, datetime
 from typing import Any, cast
 
 from anamnesis_pipeline import settings as settings_module
-from anamnesis_pipeline.dagster_api import IngestRun
+from anamnesis_pipeline.dagster_api.runs import IngestRun
 from anamnesis_pipeline.errors import BadSetting, LlmRefused, ServiceUnreachable
 from anamnesis_pipeline.llm_wiring import open_llm
 from anamnesis_pipeline.settings import Settings

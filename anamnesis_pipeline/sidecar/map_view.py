@@ -11,7 +11,7 @@ from typing import Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from anamnesis_pipeline.dagster_api import JobRun
+from anamnesis_pipeline.dagster_api.runs import JobRun
 from anamnesis_pipeline.errors import ServiceUnreachable, StoreCorrupt
 from anamnesis_pipeline.model import EpisodeHead
 from anamnesis_pipeline.search.project_labels import is_private

@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import Literal
 
-from anamnesis_pipeline.dagster_api import dagster_link
+from anamnesis_pipeline.dagster_api.api import dagster_link
 from anamnesis_pipeline.errors import AnamnesisError
 from anamnesis_pipeline.llm_wiring import backend_options
 from anamnesis_pipeline.settings import Settings, claude_api_key

@@ -6,7 +6,8 @@ from typing import Annotated, Protocol
 from fastapi import Depends
 from starlette.requests import Request
 
-from anamnesis_pipeline.dagster_api import BackfillState, EmbeddingBackfill, IngestRuns, JobRun
+from anamnesis_pipeline.dagster_api.backfills import BackfillState, EmbeddingBackfill
+from anamnesis_pipeline.dagster_api.runs import IngestRuns, JobRun
 from anamnesis_pipeline.embeddings.base import EmbeddingPool, QueryVectors
 from anamnesis_pipeline.model import Space
 from anamnesis_pipeline.search.engine import Engine
@@ -57,7 +58,7 @@ class ModelPool(Protocol):
 
 
 class Backfills(Protocol):
-    """What is asked of Dagster; see dagster_api.DagsterApi. Every call may raise ServiceUnreachable."""
+    """What is asked of Dagster; see `dagster_api.api.DagsterApi`. Every call may raise ServiceUnreachable."""
 
     def launch_embedding_backfill(self, space: str, sources: Sequence[str], title: str, tags: Mapping[str, str]) -> str:
         """The id of a new backfill of `embeddings`."""

@@ -13,7 +13,7 @@ from rich.console import Console
 from rich.text import Text
 
 from anamnesis_pipeline.crawler_wiring import configured_specs
-from anamnesis_pipeline.dagster_api import LOOPBACK, dagster_url
+from anamnesis_pipeline.dagster_api.api import LOOPBACK, dagster_url
 from anamnesis_pipeline.embeddings.api_models import api_model
 from anamnesis_pipeline.embeddings.models import find_model
 from anamnesis_pipeline.errors import AlreadyRunning, GiveUp, UnknownModel

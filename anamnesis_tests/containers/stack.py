@@ -12,7 +12,7 @@ import httpx
 import pytest
 import sortedcontainers
 
-from anamnesis_pipeline.dagster_api import DagsterApi
+from anamnesis_pipeline.dagster_api.api import DagsterApi
 from anamnesis_tests.containers.docker_host import BASE, POSTGRES
 from anamnesis_tests.live_system import EXAMPLES, free_ports
 

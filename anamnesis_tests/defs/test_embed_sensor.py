@@ -9,7 +9,7 @@ import pytest
 from dagster._core.execution.backfill import BulkActionStatus, PartitionBackfill
 from dagster._core.test_utils import create_run_for_test
 
-from anamnesis_pipeline.dagster_api import EMBED_TAG
+from anamnesis_pipeline.dagster_api.backfills import EMBED_TAG
 from anamnesis_pipeline.definitions import defs
 from anamnesis_pipeline.defs import embed_sensor as module
 from anamnesis_pipeline.defs.backfills import BACKFILL_TAG, UNFINISHED_BACKFILLS

@@ -10,7 +10,7 @@ import pytest
 from dagster._core.execution.backfill import BulkActionStatus, PartitionBackfill
 from numpy.typing import NDArray
 
-from anamnesis_pipeline.dagster_api import EMBED_TAG
+from anamnesis_pipeline.dagster_api.backfills import EMBED_TAG
 from anamnesis_pipeline.defs.backfills import BACKFILL_TAG
 from anamnesis_pipeline.defs.embeddings import embeddings
 from anamnesis_pipeline.defs.partitions import SOURCES, SPACES, embed_key

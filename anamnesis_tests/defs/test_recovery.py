@@ -13,7 +13,7 @@ from dagster._core.remote_origin import (
 )
 from dagster._core.test_utils import create_run_for_test
 
-from anamnesis_pipeline.dagster_api import INTERRUPTED_TAG
+from anamnesis_pipeline.dagster_api.runs import INTERRUPTED_TAG
 from anamnesis_pipeline.defs.recovery import MESSAGE, fail_unfinished_runs
 from anamnesis_pipeline.defs.run_statuses import UNFINISHED_STATUSES
 

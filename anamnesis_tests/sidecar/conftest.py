@@ -16,7 +16,8 @@ from numpy.typing import NDArray
 from pydantic import SecretStr
 from starlette.testclient import TestClient
 
-from anamnesis_pipeline.dagster_api import BackfillState, EmbeddingBackfill, IngestRuns, JobRun
+from anamnesis_pipeline.dagster_api.backfills import BackfillState, EmbeddingBackfill
+from anamnesis_pipeline.dagster_api.runs import IngestRuns, JobRun
 from anamnesis_pipeline.embeddings.base import Embedded, Role
 from anamnesis_pipeline.embeddings.cores import available_cores
 from anamnesis_pipeline.embeddings.hashing import HashingEmbedder, word_directions

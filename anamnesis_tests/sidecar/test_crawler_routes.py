@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from starlette.testclient import TestClient
 
-from anamnesis_pipeline.dagster_api import IngestRun, IngestRuns
+from anamnesis_pipeline.dagster_api.runs import IngestRun, IngestRuns
 from anamnesis_pipeline.steps.host_clock import HostClock, failed, read_clock, write_clock
 from anamnesis_tests.sidecar.conftest import TestServices
 

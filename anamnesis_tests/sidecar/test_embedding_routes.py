@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from starlette.testclient import TestClient
 
-from anamnesis_pipeline.dagster_api import EmbeddingBackfill
+from anamnesis_pipeline.dagster_api.backfills import EmbeddingBackfill
 from anamnesis_pipeline.embeddings.cores import available_cores
 from anamnesis_pipeline.embeddings.hashing import HashingEmbedder
 from anamnesis_pipeline.model import RESERVED_SOURCES

@@ -10,7 +10,7 @@ import pytest
 from starlette.testclient import TestClient
 
 from anamnesis_pipeline.commands.status import memory_status
-from anamnesis_pipeline.dagster_api import IngestRun, IngestRuns
+from anamnesis_pipeline.dagster_api.runs import IngestRun, IngestRuns
 from anamnesis_pipeline.model import FileCursor, Source
 from anamnesis_pipeline.steps.llm_breaker import Breaker
 from anamnesis_pipeline.summary_model import LlmBudget, LlmUse

@@ -13,7 +13,7 @@ from markupsafe import Markup
 from starlette.requests import Request
 from starlette.responses import HTMLResponse, Response
 
-from anamnesis_pipeline.dagster_api import dagster_link
+from anamnesis_pipeline.dagster_api.api import dagster_link
 from anamnesis_pipeline.sidecar.pages import static
 
 POLICY = "; ".join(

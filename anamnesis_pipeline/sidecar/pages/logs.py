@@ -12,7 +12,7 @@ from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import Response
 
-from anamnesis_pipeline.dagster_api import dagster_link
+from anamnesis_pipeline.dagster_api.api import dagster_link
 from anamnesis_pipeline.errors import AnamnesisError, BadSetting
 from anamnesis_pipeline.llm_settings import MOST_PER_RUN
 from anamnesis_pipeline.settings import Settings

@@ -7,7 +7,7 @@ from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import Response
 
-from anamnesis_pipeline.dagster_api import dagster_link
+from anamnesis_pipeline.dagster_api.api import dagster_link
 from anamnesis_pipeline.errors import AnamnesisError, StoreCorrupt
 from anamnesis_pipeline.sidecar.admission import Admission
 from anamnesis_pipeline.sidecar.map_view import FOUND_MOST, Group, MapState, MapView, points_body

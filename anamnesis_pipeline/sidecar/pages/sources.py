@@ -7,7 +7,7 @@ from starlette.concurrency import run_in_threadpool
 from starlette.requests import Request
 from starlette.responses import Response
 
-from anamnesis_pipeline.dagster_api import dagster_link
+from anamnesis_pipeline.dagster_api.api import dagster_link
 from anamnesis_pipeline.errors import AnamnesisError, BadSetting
 from anamnesis_pipeline.sidecar.crawler_config_routes import IntervalModel
 from anamnesis_pipeline.sidecar.crawler_control import CrawlerControl

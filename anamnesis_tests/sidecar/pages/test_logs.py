@@ -10,7 +10,7 @@ from bs4 import BeautifulSoup, Tag
 from starlette.testclient import TestClient
 
 from anamnesis_pipeline.archive_model import DeadLetter
-from anamnesis_pipeline.dagster_api import IngestRun, IngestRuns
+from anamnesis_pipeline.dagster_api.runs import IngestRun, IngestRuns
 from anamnesis_pipeline.model import Source
 from anamnesis_pipeline.sidecar.pages.logs import FIELDS, PATH
 from anamnesis_pipeline.steps.summaries import NO_BUDGET

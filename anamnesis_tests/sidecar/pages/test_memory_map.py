@@ -13,7 +13,7 @@ from bs4 import BeautifulSoup
 from numpy.typing import NDArray
 from starlette.testclient import TestClient
 
-from anamnesis_pipeline.dagster_api import JobRun
+from anamnesis_pipeline.dagster_api.runs import JobRun
 from anamnesis_pipeline.model import Variant
 from anamnesis_pipeline.sidecar.map_view import JOB, points_of
 from anamnesis_pipeline.sidecar.pages.memory_map import PATH

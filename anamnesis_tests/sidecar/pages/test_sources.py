@@ -8,7 +8,7 @@ import pytest
 from bs4 import BeautifulSoup, Tag
 from starlette.testclient import TestClient
 
-from anamnesis_pipeline.dagster_api import IngestRun, IngestRuns
+from anamnesis_pipeline.dagster_api.runs import IngestRun, IngestRuns
 from anamnesis_pipeline.model import Source
 from anamnesis_pipeline.sidecar.pages.sources import PATH
 from anamnesis_pipeline.steps.host_clock import HostClock, failed, write_clock

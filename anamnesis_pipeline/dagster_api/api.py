@@ -1,0 +1,30 @@
+"""What is asked of Dagster, over GraphQL: partitions, runs of `ingest`, and the backfill that a re-embed is.
+
+The texts fit dagster-graphql 1.13. Open-source Dagster has no authentication: it listens on loopback, or inside the
+network of the containers.
+"""
+
+from anamnesis_pipeline.dagster_api.backfills import Backfills
+from anamnesis_pipeline.dagster_api.runs import Runs
+from anamnesis_pipeline.settings import Settings
+
+LOOPBACK = "127.0.0.1"
+
+
+class DagsterApi(Runs, Backfills):
+    """All that is asked of one Dagster webserver."""
+
+
+def dagster_url(settings: Settings) -> str:
+    """Base address of the Dagster UI, as this process reaches it."""
+    return settings.dagster_url or f"http://{LOOPBACK}:{settings.dagster_port}"
+
+
+def dagster_link(settings: Settings) -> str:
+    """Base address of the Dagster UI, as whoever uses it reaches it."""
+    return settings.dagster_link or dagster_url(settings)
+
+
+def open_dagster(settings: Settings) -> DagsterApi:
+    """The Dagster of this deployment."""
+    return DagsterApi(dagster_url(settings), dagster_link(settings))

@@ -1,0 +1,155 @@
+"""Backfills of Dagster: of `embeddings`, which is what a re-embed is, and of `ingest`."""
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from anamnesis_pipeline.dagster_api.graphql import REPOSITORY, STATE_TIMEOUT_S, first_line
+from anamnesis_pipeline.dagster_api.partitions import Partitions
+
+EMBED_TAG = "anamnesis/embed"
+"""On whatever embeds, with the space as its value; dagster.yaml lets one run per space go at a time."""
+
+_INGEST_PARTITIONS = "ingest_partition_set"
+_MAX_TITLE = 100
+_ENDED = frozenset({"COMPLETED", "COMPLETED_SUCCESS", "COMPLETED_FAILED", "FAILED", "CANCELED"})
+_LAUNCH = """
+mutation($params: LaunchBackfillParams!) { launchPartitionBackfill(backfillParams: $params) {
+  __typename ... on LaunchBackfillSuccess { backfillId } ... on Error { message }
+} }
+"""
+_CANCEL = """
+mutation($id: String!) { cancelPartitionBackfill(backfillId: $id) {
+  __typename ... on Error { message }
+} }
+"""
+_UNFINISHED = """
+query { partitionBackfillsOrError(limit: 100, filters: {statuses: [REQUESTED]}) {
+  __typename
+  ... on PartitionBackfills { results {
+    id partitionSetName assetSelection { path } unfinishedRuns(limit: 1) { id } runs(limit: 1) { id }
+    assetBackfillData { rootTargetedPartitions { partitionKeys } }
+  } }
+  ... on Error { message }
+} }
+"""
+_STATE = """
+query($id: String!) { partitionBackfillOrError(backfillId: $id) {
+  __typename
+  ... on PartitionBackfill { status numPartitions error { message } assetBackfillData { assetBackfillStatuses {
+    ... on AssetPartitionsStatusCounts {
+      numPartitionsMaterialized numPartitionsInProgress numPartitionsFailed
+    }
+  } } }
+} }
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class BackfillState:
+    """A backfill as Dagster tells it. `status` is one of GraphQL's `BulkActionStatus`; the counts are partitions."""
+
+    status: str
+    targeted: int
+    materialized: int
+    in_progress: int
+    failed: int
+    problem: str | None
+
+    @property
+    def ended(self) -> bool:
+        """Whether it will start no further run."""
+        return self.status in _ENDED
+
+
+@dataclass(frozen=True, slots=True)
+class EmbeddingBackfill:
+    """A backfill of `embeddings` that has work to do, and the spaces it embeds into."""
+
+    backfill_id: str
+    spaces: frozenset[str]
+
+
+class Backfills(Partitions):
+    """What is asked about backfills."""
+
+    def launch_embedding_backfill(self, space: str, sources: Sequence[str], title: str, tags: Mapping[str, str]) -> str:
+        """Backfill `embeddings` for these sources in a space, adding the partitions first; the backfill's id.
+
+        :param title: as the UI shows it; cut, and freed of what Dagster forbids in a title.
+        :param tags: of the backfill and of every run of it.
+        """
+        self.add_partitions(space, sources)
+        names = [f"{source}|{space}" for source in sources]
+        return self._launch({"assetSelection": [{"path": ["embeddings"]}], "partitionNames": names}, title, tags)
+
+    def launch_ingest_backfill(self, sources: Sequence[str], title: str, tags: Mapping[str, str]) -> str:
+        """Run `ingest` once for each of these sources, adding the partitions first; the backfill's id."""
+        self._add_sources(sources)
+        selector = {"partitionSetName": _INGEST_PARTITIONS, "repositorySelector": REPOSITORY}
+        return self._launch({"selector": selector, "partitionNames": list(dict.fromkeys(sources))}, title, tags)
+
+    def _launch(self, selected: Mapping[str, Any], title: str, tags: Mapping[str, str]) -> str:
+        params = {
+            **selected,
+            "title": re.sub(r'[%*"]', "", title)[:_MAX_TITLE],
+            "tags": [{"key": key, "value": value} for key, value in tags.items()],
+        }
+        result = self.ask(_LAUNCH, {"params": params}).get("launchPartitionBackfill") or {}
+        self._expect(result, "LaunchBackfillSuccess")
+        return str(result["backfillId"])
+
+    def cancel_backfill(self, backfill_id: str) -> None:
+        """Start no further run of it and end those that go; takes Dagster up to a minute after this call."""
+        result = self.ask(_CANCEL, {"id": backfill_id}).get("cancelPartitionBackfill") or {}
+        self._expect(result, "CancelBackfillSuccess")
+
+    def unfinished_backfills(self) -> list[EmbeddingBackfill]:
+        """Those of `embeddings` that go on or are about to, whoever launched them; not those that are being cancelled.
+
+        One whose runs have all ended does no more, though Dagster takes up to a minute to see that.
+        """
+        return [
+            EmbeddingBackfill(each["id"], _spaces(each))
+            for each in self._unfinished()
+            if {"path": ["embeddings"]} in (each["assetSelection"] or ())
+            if each["unfinishedRuns"] or not each["runs"]
+        ]
+
+    def unfinished_ingest_backfills(self) -> list[str]:
+        """Ids of the backfills of `ingest` that may start runs yet."""
+        return [each["id"] for each in self._unfinished() if each["partitionSetName"] == _INGEST_PARTITIONS]
+
+    def _unfinished(self) -> list[dict[str, Any]]:
+        found = self.ask(_UNFINISHED).get("partitionBackfillsOrError") or {}
+        self._expect(found, "PartitionBackfills")
+        results: list[dict[str, Any]] = found["results"]
+        return results
+
+    def backfill_state(self, backfill_id: str) -> BackfillState | None:
+        """How far it is; None when Dagster does not know it (its storage was removed)."""
+        found = self.ask(_STATE, {"id": backfill_id}, STATE_TIMEOUT_S).get("partitionBackfillOrError") or {}
+        if found.get("__typename") != "PartitionBackfill":
+            return None
+        counts: dict[str, int] = next(
+            iter((found.get("assetBackfillData") or {}).get("assetBackfillStatuses") or []), {}
+        )
+        return BackfillState(
+            status=found["status"],
+            targeted=found.get("numPartitions") or 0,
+            materialized=counts.get("numPartitionsMaterialized", 0),
+            in_progress=counts.get("numPartitionsInProgress", 0),
+            failed=counts.get("numPartitionsFailed", 0),
+            problem=first_line(found["error"]["message"]) if found.get("error") else None,
+        )
+
+    def link(self, backfill_id: str) -> str:
+        """Where the UI shows a backfill."""
+        return f"{self._link}/runs/b/{backfill_id}"
+
+
+def _spaces(backfill: Mapping[str, Any]) -> frozenset[str]:
+    """Of the partitions, `source|space`, that a backfill is about."""
+    targeted = (backfill.get("assetBackfillData") or {}).get("rootTargetedPartitions") or {}
+    return frozenset(name.partition("|")[2] for name in targeted.get("partitionKeys") or ())

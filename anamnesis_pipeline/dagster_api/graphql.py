@@ -1,0 +1,87 @@
+"""How Dagster is asked: GraphQL over HTTP, and what of its answers is an error."""
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import httpx
+
+from anamnesis_pipeline.errors import ServiceUnreachable
+
+REPOSITORY = {"repositoryName": "__repository__", "repositoryLocationName": "anamnesis"}
+"""The location is named as in workspace.yaml."""
+STATE_TIMEOUT_S = 5.0
+"""Whoever asks how a run or a backfill is doing waits for the answer, and can do without it."""
+
+_CONNECT_TIMEOUT_S = 2.0
+_TIMEOUT_S = 30.0
+_MAX_REASON = 300
+
+
+class GraphQl:
+    """One Dagster webserver. Every call raises ServiceUnreachable, with the reason, when it cannot be done."""
+
+    def __init__(self, url: str, link: str | None = None) -> None:
+        """:param url: base address, without a slash at its end.
+        :param link: the same for links, where it is another.
+        """
+        self._url = url
+        self._link = link or url
+
+    def ask(
+        self, query: str, variables: Mapping[str, Any] | None = None, timeout_s: float = _TIMEOUT_S
+    ) -> dict[str, Any]:
+        """The `data` of one GraphQL query.
+
+        :raises ServiceUnreachable: nobody answers, or Dagster answers with errors.
+        """
+        body = {"query": query, "variables": dict(variables or {})}
+        status, answer = call_json("Dagster", httpx.Request("POST", f"{self._url}/graphql", json=body), timeout_s)
+        if status != 200 or not isinstance(answer, dict) or answer.get("errors"):
+            raise ServiceUnreachable(f"Dagster on {self._url} answers with an error: {_reason(status, answer)}")
+        data = answer.get("data")
+        return data if isinstance(data, dict) else {}
+
+    def _expect(self, result: Mapping[str, Any], *wanted: str) -> None:
+        kind = result.get("__typename")
+        if kind not in wanted:
+            reason = first_line(str(result.get("message") or kind or "no answer"))
+            raise ServiceUnreachable(f"Dagster on {self._url} refuses: {reason}")
+
+
+def call_json(who: str, request: httpx.Request, timeout_s: float = _TIMEOUT_S) -> tuple[int, Any]:
+    """Status and decoded JSON body (None when it is empty) of one call to a service of this machine.
+
+    :param who: the service, as an error names it.
+    :raises ServiceUnreachable: nobody answers in time, or what answers is not JSON.
+    """
+    where = request.url.copy_with(path="/", query=None)
+    timeout = httpx.Timeout(timeout_s, connect=_CONNECT_TIMEOUT_S)
+    try:
+        # Without `trust_env` no proxy of the environment is asked to reach loopback.
+        with httpx.Client(timeout=timeout, trust_env=False) as client:
+            response = client.send(request)
+            return response.status_code, response.json() if response.content else None
+    except httpx.HTTPError as exc:
+        raise ServiceUnreachable(f"{who} does not answer on {where} ({type(exc).__name__})") from exc
+    except ValueError as exc:
+        raise ServiceUnreachable(f"what answers on {where} is not {who}: its reply is not JSON") from exc
+
+
+def _reason(status: int, answer: Any) -> str:
+    """The first message of a GraphQL answer, else the HTTP status."""
+    return next((first_line(message) for message in _messages(answer)), f"status {status}")
+
+
+def _messages(answer: Any) -> Iterator[str]:
+    """What went wrong: the errors of the query, else those of its fields, which Dagster sends with status 500."""
+    if not isinstance(answer, dict):
+        return
+    data = answer.get("data")
+    for error in [*(answer.get("errors") or []), *(data.values() if isinstance(data, dict) else [])]:
+        if isinstance(error, dict) and error.get("message"):
+            yield str(error["message"])
+
+
+def first_line(text: str) -> str:
+    """Of a message of Dagster, which may be a stack trace; cut."""
+    return next(iter(text.strip().splitlines()), "")[:_MAX_REASON]

@@ -1,0 +1,131 @@
+"""Runs of Dagster: those of `ingest`, and those of jobs without partitions."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from anamnesis_pipeline.dagster_api.graphql import REPOSITORY, STATE_TIMEOUT_S, GraphQl
+
+INTERRUPTED_TAG = "anamnesis/interrupted"
+"""On a run that an end of the whole system cut off."""
+EPISODES_WRITTEN = "episodes written"
+"""Of the metadata of the asset `episodes`."""
+
+_INGEST_RUNS = """
+query($interrupted: String!) {
+  unfinished: runsOrError(filter: {
+    pipelineName: "ingest", statuses: [QUEUED, NOT_STARTED, STARTING, STARTED, CANCELING]
+  }, limit: 500) { ...Found }
+  last: runsOrError(filter: {pipelineName: "ingest", statuses: [SUCCESS, FAILURE, CANCELED]}, limit: 1) {
+    ...Found ... on Runs { results { assetMaterializations {
+      metadataEntries { label ... on IntMetadataEntry { intValue } }
+    } } }
+  }
+  interrupted: runsOrError(
+    filter: {pipelineName: "ingest", tags: [{key: $interrupted, value: "true"}]}, limit: 1
+  ) { ...Found }
+}
+fragment Found on RunsOrError {
+  ... on Runs { results { runId status startTime endTime tags { key value } } } ... on Error { message }
+}
+"""
+_LAUNCH_JOB = """
+mutation($params: ExecutionParams!) { launchRun(executionParams: $params) {
+  __typename ... on LaunchRunSuccess { run { runId } } ... on Error { message }
+} }
+"""
+_LATEST_RUN = """
+query($job: String!) { runsOrError(filter: {pipelineName: $job}, limit: 1) {
+  __typename ... on Runs { results { runId status } } ... on Error { message }
+} }
+"""
+_STOP = """
+mutation($ids: [String!]!) { terminateRuns(runIds: $ids, terminatePolicy: SAFE_TERMINATE) {
+  __typename ... on Error { message }
+} }
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class IngestRun:
+    """A run of `ingest` for one source. `status` is one of GraphQL's `RunStatus`; times are seconds since 1970.
+
+    `ingested`: the episodes it wrote; None: it did not come so far, or was not asked.
+    """
+
+    run_id: str
+    source: str
+    status: str
+    started_at: float | None
+    ended_at: float | None
+    ingested: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class IngestRuns:
+    """Those that have not ended, the last one that has, and the last one that was cut off."""
+
+    unfinished: tuple[IngestRun, ...]
+    last: IngestRun | None
+    interrupted: IngestRun | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class JobRun:
+    """A run of a job. `status` is one of GraphQL's `RunStatus`."""
+
+    run_id: str
+    status: str
+
+    @property
+    def ended(self) -> bool:
+        """Whether it does no more."""
+        return self.status in ("SUCCESS", "FAILURE", "CANCELED")
+
+
+class Runs(GraphQl):
+    """What is asked about runs."""
+
+    def ingest_runs(self) -> IngestRuns:
+        """What `ingest` is doing, and how it ended last."""
+        data = self.ask(_INGEST_RUNS, {"interrupted": INTERRUPTED_TAG}, STATE_TIMEOUT_S)
+        unfinished = [_ingest_run(run) for run in data["unfinished"].get("results") or []]
+        last = [_ingest_run(run) for run in data["last"].get("results") or []]
+        interrupted = [_ingest_run(run) for run in data["interrupted"].get("results") or []]
+        return IngestRuns(tuple(unfinished), next(iter(last), None), next(iter(interrupted), None))
+
+    def launch_job(self, job: str) -> str:
+        """Run a job that has no partitions; the run's id."""
+        selector = {**REPOSITORY, "jobName": job}
+        params = {"selector": selector, "runConfigData": {}, "mode": "default"}
+        result = self.ask(_LAUNCH_JOB, {"params": params}).get("launchRun") or {}
+        self._expect(result, "LaunchRunSuccess")
+        return str(result["run"]["runId"])
+
+    def latest_run(self, job: str) -> JobRun | None:
+        """The run of a job that was launched last; None: there was none."""
+        found = self.ask(_LATEST_RUN, {"job": job}, STATE_TIMEOUT_S).get("runsOrError") or {}
+        self._expect(found, "Runs")
+        return next((JobRun(run["runId"], run["status"]) for run in found["results"]), None)
+
+    def stop_runs(self, run_ids: Sequence[str]) -> None:
+        """End runs; each stops at its next interruptible moment, and what it wrote is kept."""
+        result = self.ask(_STOP, {"ids": list(run_ids)}).get("terminateRuns") or {}
+        self._expect(result, "TerminateRunsResult")
+
+    def run_link(self, run_id: str) -> str:
+        """Where the UI shows a run."""
+        return f"{self._link}/runs/{run_id}"
+
+
+def _ingest_run(run: Mapping[str, Any]) -> IngestRun:
+    tags = {tag["key"]: tag["value"] for tag in run.get("tags") or []}
+    entries = (entry for made in run.get("assetMaterializations") or () for entry in made["metadataEntries"])
+    return IngestRun(
+        run["runId"],
+        tags.get("dagster/partition", ""),
+        run["status"],
+        run.get("startTime"),
+        run.get("endTime"),
+        next((entry["intValue"] for entry in entries if entry["label"] == EPISODES_WRITTEN), None),
+    )
