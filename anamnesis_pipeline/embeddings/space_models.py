@@ -6,6 +6,7 @@ import re
 import threading
 import time
 from collections.abc import Callable, Sequence
+from functools import lru_cache
 
 from anamnesis_pipeline.embeddings.base import Embedded, EmbeddingPool, QueryVectors, Role, query_vectors
 from anamnesis_pipeline.errors import AnamnesisError, ModelLoading, UnknownModel
@@ -20,6 +21,10 @@ put back, or the network may come."""
 CORES_READ_EVERY_S = 1.0
 LOOK_EVERY_S = 2.0
 """How often the active space is read: after a switch its model loads without waiting for somebody to search."""
+QUERIES_KEPT = 256
+"""Vectors of the latest queries, some 100 KB each at most: a filter that changes, a further page and the start of each
+conversation ask the same again.
+"""
 LONGEST_REASON = 200
 """Characters of a reason that every answer and every health check repeats; the log has the whole text."""
 
@@ -151,6 +156,7 @@ class SpaceModels:
         self._chooser = threading.Thread(target=self._prepare_and_load, name="model-chooser", daemon=True)
         self._watcher = threading.Thread(target=self._watch, name="space-watcher", daemon=True)
         self._closed = threading.Event()
+        self._query_vectors = lru_cache(QUERIES_KEPT)(self._embed_query)
 
     @property
     def ready(self) -> bool:
@@ -276,6 +282,9 @@ class SpaceModels:
         :raises RetryLater: the model is still loading, or too many calls wait.
         :raises UnknownModel: it does not load.
         """
+        return self._query_vectors(text, space)
+
+    def _embed_query(self, text: str, space: Space) -> QueryVectors:
         return query_vectors(self._embed([text], "query", space))
 
     def embed_passages(self, texts: Sequence[str], space: Space) -> Embedded:

@@ -1,5 +1,6 @@
 """Models that write their own number into their vectors, so that a test sees which of them answered."""
 
+import itertools
 from collections.abc import Callable, Sequence
 
 import numpy as np
@@ -14,6 +15,8 @@ from anamnesis_tests.embeddings.fake_models import wait_for
 OLD, NEW = Space("old", "model-old", 4), Space("new", "model-new", 6)
 
 OpenModels = Callable[..., SpaceModels]
+
+_queries = itertools.count()
 
 
 class Marked:
@@ -39,7 +42,7 @@ def pool_of(space: Space, load: Callable[[], object] = lambda: None) -> PinnedPo
 
 def answering(models: SpaceModels, active: Space) -> str:
     space = models.space_for(active)
-    vector = models.embed_query("x", space).vector
+    vector = models.embed_query(f"never asked before {next(_queries)}", space).vector
     assert vector.shape == (space.dim,)
     assert set(vector) == {float(space.dim)}, "a vector of another model"
     return space.key

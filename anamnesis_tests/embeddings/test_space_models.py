@@ -2,9 +2,11 @@
 
 import threading
 import time
+from collections.abc import Sequence
 
 import pytest
 
+from anamnesis_pipeline.embeddings.base import Embedded, Role
 from anamnesis_pipeline.embeddings.cores import available_cores
 from anamnesis_pipeline.embeddings.pinned_pool import PinnedPool
 from anamnesis_pipeline.embeddings.space_models import SpaceModels
@@ -55,6 +57,34 @@ def test_a_replaced_model_leaves_memory_after_its_grace(open_models: OpenModels)
     with pytest.raises(ModelLoading):
         models.embed_query("x", OLD)
     assert answering(models, NEW) == "new"
+
+
+def test_what_was_asked_is_not_embedded_again(open_models: OpenModels, monkeypatch: pytest.MonkeyPatch) -> None:
+    embedded: list[str] = []
+    embed = PinnedPool.embed_with_tokens
+
+    def noted(pool: PinnedPool, texts: Sequence[str], role: Role) -> Embedded:
+        embedded.extend(texts)
+        return embed(pool, texts, role)
+
+    monkeypatch.setattr(PinnedPool, "embed_with_tokens", noted)
+    models = ready_for_old(open_models(pool_of, lambda: OLD))
+    embedded.clear()
+    first = models.embed_query("x", OLD)
+    assert models.embed_query("x", OLD) is first
+    models.embed_query("y", OLD)
+    assert embedded == ["x", "y"]
+
+
+def test_a_query_that_could_not_be_embedded_is_embedded_once_the_model_is_there(open_models: OpenModels) -> None:
+    gate = Gate()
+    models = open_models(lambda space: pool_of(space, gate), lambda: OLD)
+    models.load_in_background()
+    with pytest.raises(ModelLoading):
+        models.embed_query("x", OLD)
+    gate.opened.set()
+    wait_for(lambda: models.ready)
+    assert models.embed_query("x", OLD).vector.shape == (4,)
 
 
 def test_a_search_never_waits_for_the_files_of_a_model(open_models: OpenModels) -> None:
