@@ -3,13 +3,22 @@
 from collections.abc import Mapping
 from typing import Annotated, Any, Literal
 
-from pydantic import Field, SecretStr, field_validator
+from pydantic import BeforeValidator, Field, SecretStr, field_validator
 from pydantic_settings import BaseSettings, NoDecode
 
 from anamnesis_pipeline.exchanges.value import MIN_VALUE, WEIGHTS
 
 MOST_PER_RUN = 1_000_000
 Points = Annotated[float, Field(ge=0, le=20)]
+
+
+def split_texts(value: Any) -> Any:
+    """What a text separates by `,`; anything else stays, for pydantic to judge."""
+    return tuple(text.strip() for text in value.split(",") if text.strip()) if isinstance(value, str) else value
+
+
+Texts = Annotated[tuple[str, ...], NoDecode, BeforeValidator(split_texts)]
+"""As a list, or separated by `,`."""
 
 
 class LlmSettings(BaseSettings):
@@ -41,7 +50,7 @@ class LlmSettings(BaseSettings):
         description="Host it runs on, over SSH: `user@host` or `user@host:port`, with its key in `~/.ssh/known_hosts`; "
         "empty: here",
     )
-    ollama_urls: Annotated[tuple[str, ...], NoDecode] = Field(
+    ollama_urls: Texts = Field(
         ("http://127.0.0.1:11434",), description="Ollama servers, tried in order, separated by `,`"
     )
     openai_url: str = Field("", description="Base URL of an OpenAI-compatible service, e.g. `http://127.0.0.1:8080/v1`")
@@ -66,11 +75,6 @@ class LlmSettings(BaseSettings):
     llm_batch_min: int = Field(
         100, ge=2, le=10_000, description="Parts from which on the Claude API's cheaper batches are used"
     )
-
-    @field_validator("ollama_urls", mode="before")
-    @classmethod
-    def _split_urls(cls, value: Any) -> Any:
-        return tuple(url.strip() for url in value.split(",") if url.strip()) if isinstance(value, str) else value
 
     @field_validator("value_weights", mode="before")
     @classmethod

@@ -1,4 +1,4 @@
-"""Every setting, its unit and default; the only file that reads the environment.
+"""Every setting, its unit and default.
 
 A value comes from, in this order: the store (`anamnesis config set`), the environment (`ANAMNESIS_<NAME>`), a secret's
 file (`anamnesis_<name>` in `secrets_dir`), the file `$ANAMNESIS_HOME/config.toml`, the default. What is read before the
@@ -8,22 +8,29 @@ store is open cannot be stored: the home, which store it is, ports, bind address
 import ipaddress
 import os
 import socket
-import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any, Literal
 from zoneinfo import ZoneInfo
 
-from pydantic import Field, SecretStr, ValidationError, ValidationInfo, field_validator
+from pydantic import AfterValidator, BeforeValidator, Field, SecretStr, ValidationError, ValidationInfo, field_validator
 from pydantic_settings import BaseSettings, NoDecode, PydanticBaseSettingsSource, SettingsConfigDict
 
+from anamnesis_pipeline.embeddings.registry import MINILM
 from anamnesis_pipeline.errors import BadSetting
-from anamnesis_pipeline.llm_settings import LlmSettings
+from anamnesis_pipeline.llm_settings import LlmSettings, Texts, split_texts
+from anamnesis_pipeline.setting_places import (
+    ENV_PREFIX,
+    chosen_home,
+    chosen_secrets_dir,
+    default_home,
+    in_environment,
+    in_secret_files,
+    read_file,
+)
 from anamnesis_pipeline.store.mongo.address import MASK, masked
 
-ENV_PREFIX = "ANAMNESIS_"
-MINILM = "all-MiniLM-L6-v2"
 NOT_STORABLE = frozenset(
     {
         "home", "secrets_dir", "port", "dagster_port", "dagster_url", "dagster_link", "code_port", "bind",
@@ -40,12 +47,14 @@ SKIPPED_FOLDERS = (
 )  # fmt: skip
 """Beside hidden ones, of which only `.claude` and `.github` are read."""
 CoreNumber = Annotated[int, Field(ge=0, le=65535)]
+Cores = Annotated[
+    tuple[CoreNumber, ...],
+    NoDecode,
+    BeforeValidator(split_texts),
+    AfterValidator(lambda cores: tuple(dict.fromkeys(cores))),
+]
 Port = Annotated[int, Field(ge=1, le=65535)]
 _BASE_URL = r"^(https?://\S+[^\s/])?$"
-
-
-def _default_home() -> Path:
-    return Path(os.environ.get("XDG_DATA_HOME") or Path.home() / ".local/share") / "anamnesis"
 
 
 def claude_projects_dir() -> Path:
@@ -58,7 +67,7 @@ class Settings(LlmSettings):
 
     model_config = SettingsConfigDict(env_prefix=ENV_PREFIX, env_ignore_empty=True, extra="forbid", frozen=True)
 
-    home: Path = Field(default_factory=_default_home, description="Folder of everything Anamnesis writes")
+    home: Path = Field(default_factory=default_home, description="Folder of everything Anamnesis writes")
     secrets_dir: Path = Field(
         Path("/run/secrets"), description="Folder of secrets, each in a file `anamnesis_<name>`, as containers get them"
     )
@@ -94,7 +103,7 @@ class Settings(LlmSettings):
     api_token: SecretStr | None = Field(
         None, validate_default=True, description="Bearer token that every route but `/health` then wants"
     )
-    allowed_hosts: Annotated[tuple[str, ...], NoDecode] = Field(
+    allowed_hosts: Texts = Field(
         (), description="Host names, beside loopback, that requests may name, separated by `,`"
     )
     model: str = Field(
@@ -113,7 +122,7 @@ class Settings(LlmSettings):
         "auto", description="A space that is complete answers searches at once, or after `anamnesis model use`"
     )
     embed_cpu_pct: int = Field(100, ge=1, le=100, description="Share of the cores, in %, that embedding is pinned to")
-    embed_cores: Annotated[tuple[CoreNumber, ...], NoDecode] = Field(
+    embed_cores: Cores = Field(
         (), description="The cores themselves, separated by `,`; they count instead of the share"
     )
     embed_queue_max: int = Field(
@@ -126,7 +135,7 @@ class Settings(LlmSettings):
     crawl_interval_s: int = Field(
         300, ge=30, le=86_400, description="Seconds between two looks at a source that has no interval of its own"
     )
-    crawl_skip: Annotated[tuple[str, ...], NoDecode] = Field(
+    crawl_skip: Texts = Field(
         SKIPPED_FOLDERS, description="Folders of no documents worth reading, by name or glob, separated by `,`"
     )
     ingest_schedule: Literal["disabled", "30min", "1h", "2h", "6h", "nightly"] = Field(
@@ -147,7 +156,7 @@ class Settings(LlmSettings):
         0.84, ge=0.5, le=1, description="Cosine from which on episodes of different origin are proposed to be merged"
     )
     idle_minutes: int = Field(30, ge=1, le=1440, description="Minutes of silence after which an open part is closed")
-    private_projects: Annotated[tuple[str, ...], NoDecode] = Field(
+    private_projects: Texts = Field(
         (),
         description="Projects whose text never leaves this machine; found only by name. Separated by `,`",
     )
@@ -165,18 +174,6 @@ class Settings(LlmSettings):
         if not isinstance(value, list | tuple) or not all(isinstance(piece, str | Path) for piece in value):
             raise ValueError("must be folders, as a list or separated by `:`")
         return tuple(Path(piece).expanduser().absolute() for piece in value)
-
-    @field_validator("allowed_hosts", "private_projects", "crawl_skip", mode="before")
-    @classmethod
-    def _split_list(cls, value: Any) -> Any:
-        return tuple(h.strip() for h in value.split(",") if h.strip()) if isinstance(value, str) else value
-
-    @field_validator("embed_cores", mode="before")
-    @classmethod
-    def _split_cores(cls, value: Any) -> Any:
-        if isinstance(value, str):
-            value = [piece.strip() for piece in value.split(",") if piece.strip()]
-        return tuple(dict.fromkeys(value)) if isinstance(value, list | tuple) else value
 
     @field_validator("api_token")
     @classmethod
@@ -281,37 +278,44 @@ def load(stored: Mapping[str, Any] | None = None) -> Settings:
     :param stored: name -> value as read from the store; None before it is open.
     :raises BadSetting: a value is refused; the text names the setting, the value's place and what is allowed.
     """
-    home = _home()
-    file = _read_file(home / "config.toml")
-    environment = {name for name in Settings.model_fields if os.environ.get(ENV_PREFIX + name.upper())}
-    environment |= _secret_files()
-    usable = {name: value for name, value in (stored or {}).items() if name in Settings.model_fields}
-    usable = {name: value for name, value in usable.items() if name not in NOT_STORABLE}
+    home, names = chosen_home(), Settings.model_fields
+    file = read_file(home / "config.toml", names)
+    secrets_dir = chosen_secrets_dir(names["secrets_dir"].default)
+    environment = in_environment(names)
     locked = _truthy(os.environ["ANAMNESIS_LOCK_ENV"]) if "lock_env" in environment else file.get("lock_env") is True
+    environment |= in_secret_files(secrets_dir, names)
+    usable = {name: value for name, value in (stored or {}).items() if name in names and name not in NOT_STORABLE}
     if locked:
         usable = {name: value for name, value in usable.items() if name not in environment and name not in file}
     given = {name: value for name, value in file.items() if name not in environment} | usable
     try:
-        return Settings(**{**given, "home": home, "_secrets_dir": _secrets_dir()})
+        return Settings(**{**given, "home": home, "_secrets_dir": secrets_dir})
     except ValidationError as exc:
         raise BadSetting(_explain(exc, usable, file)) from exc
 
 
 def origins(stored: Mapping[str, Any]) -> list[Origin]:
     """Every setting with its value and where that came from; secrets as `***`."""
-    settings = load(stored)
-    file = _read_file(settings.home / "config.toml")
-    rows = []
-    for name, info in Settings.model_fields.items():
-        in_env, value = bool(os.environ.get(ENV_PREFIX + name.upper())), getattr(settings, name)
-        is_stored = name in stored and name not in NOT_STORABLE and not (settings.lock_env and (in_env or name in file))
-        is_secret = name in _secret_files()
-        origin = (
-            "stored" if is_stored else "environment" if in_env else "secret" if is_secret
-            else "file" if name in file else "default"
-        )  # fmt: skip
-        rows.append(Origin(name, _shown(name, value), origin, info.description or ""))
-    return rows
+    settings, names = load(stored), Settings.model_fields
+    file = read_file(settings.home / "config.toml", names)
+    environment = in_environment(names)
+    secrets = in_secret_files(chosen_secrets_dir(names["secrets_dir"].default), names)
+    locked = environment | secrets | file.keys() if settings.lock_env else set()
+    wins = (
+        ("stored", stored.keys() - NOT_STORABLE - locked),
+        ("environment", environment),
+        ("secret", secrets),
+        ("file", file),
+    )
+    return [
+        Origin(
+            name,
+            _shown(name, getattr(settings, name)),
+            next((origin for origin, those in wins if name in those), "default"),
+            info.description or "",
+        )
+        for name, info in names.items()
+    ]
 
 
 def _shown(name: str, value: Any) -> Any:
@@ -336,44 +340,6 @@ def check_storable(name: str, text: str) -> Any:
     except ValidationError as exc:
         raise BadSetting(_explain(exc, {}, {}, given)) from exc
     return [str(item) for item in value] if isinstance(value, tuple) else value
-
-
-def _home() -> Path:
-    given = os.environ.get("ANAMNESIS_HOME")
-    return (Path(given) if given else _default_home()).expanduser().absolute()
-
-
-def _secrets_dir() -> Path | None:
-    """The folder of secrets, one in a file; None where there is none, which the library warns of."""
-    given = os.environ.get("ANAMNESIS_SECRETS_DIR") or Settings.model_fields["secrets_dir"].default
-    return Path(given) if Path(given).is_dir() else None
-
-
-def _secret_files() -> set[str]:
-    """Settings that a file of a secret holds.
-
-    :raises BadSetting: the folder or such a file may not be read.
-    """
-    folder = _secrets_dir()
-    files = {name: folder / f"{ENV_PREFIX}{name}".lower() for name in Settings.model_fields} if folder else {}
-    refused = [p for p in (folder, *files.values()) if p and os.access(p, os.F_OK) and not os.access(p, os.R_OK)]
-    if refused or (folder and not os.access(folder, os.X_OK)):
-        raise BadSetting(f"{[*refused, folder][0]} is not readable for this user; change its owner or its mode")
-    return {name for name, file in files.items() if file.is_file()}
-
-
-def _read_file(path: Path) -> dict[str, Any]:
-    try:
-        values = tomllib.loads(path.read_text(encoding="utf-8"))
-    except FileNotFoundError:
-        return {}
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError, OSError) as exc:
-        raise BadSetting(f"{path} cannot be read as TOML: {exc}; mend it or move it away") from exc
-    if unknown := sorted(values.keys() - Settings.model_fields.keys()):
-        raise BadSetting(f"{path}: {', '.join(unknown)} is not a setting; the settings are: {_known_names()}")
-    if "home" in values:
-        raise BadSetting(f"{path} lies in the home folder, so it cannot say where that is; set ANAMNESIS_HOME instead")
-    return values
 
 
 def _known_names() -> str:

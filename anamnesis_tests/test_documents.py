@@ -11,7 +11,8 @@ import typer
 from pydantic import BaseModel, SecretStr
 
 from anamnesis_pipeline.cli import app as command_line
-from anamnesis_pipeline.settings import ENV_PREFIX, Settings
+from anamnesis_pipeline.setting_places import ENV_PREFIX
+from anamnesis_pipeline.settings import Settings
 from anamnesis_pipeline.sidecar.app import create_app
 from anamnesis_pipeline.sidecar.crawler_schemas import SourceTestIn
 from anamnesis_pipeline.sidecar.schemas import EpisodeIn, SearchIn

@@ -43,10 +43,14 @@ def test_a_locked_environment_wins_over_what_is_stored(home: Path, monkeypatch: 
     write(home, "ingest_hour = 6" + ("\nlock_env = true" if where == "file" else ""))
     if where == "environment":
         monkeypatch.setenv("ANAMNESIS_LOCK_ENV", "1")
-    stored = {"ingest_hour": 8, "idle_minutes": 9}
-    assert load(stored).ingest_hour == 6
-    assert load(stored).idle_minutes == 9, "nobody else says it"
-    assert {row.name: row.origin for row in origins(stored)}["ingest_hour"] == "file"
+    (home / "anamnesis_consolidate_hour").write_text("7", encoding="utf-8")
+    monkeypatch.setenv("ANAMNESIS_SECRETS_DIR", str(home))
+    stored = {"ingest_hour": 8, "consolidate_hour": 8, "idle_minutes": 9}
+    found = load(stored)
+    assert (found.ingest_hour, found.consolidate_hour) == (6, 7)
+    assert found.idle_minutes == 9, "nobody else says it"
+    told = {row.name: row.origin for row in origins(stored)}
+    assert (told["ingest_hour"], told["consolidate_hour"], told["idle_minutes"]) == ("file", "secret", "stored")
 
 
 def test_the_environment_can_lift_the_lock_of_the_file(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:

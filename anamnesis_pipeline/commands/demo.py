@@ -10,7 +10,8 @@ from rich.console import Console
 from rich.text import Text
 
 from anamnesis_pipeline import settings as settings_file
-from anamnesis_pipeline.settings import ENV_PREFIX, Settings
+from anamnesis_pipeline.setting_places import ENV_PREFIX
+from anamnesis_pipeline.settings import Settings
 from anamnesis_pipeline.supervisor.dagster_home import bundled
 from anamnesis_pipeline.supervisor.log_roots import EXAMPLE_LOGS
 from anamnesis_pipeline.supervisor.up import run_up

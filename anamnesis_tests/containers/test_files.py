@@ -10,7 +10,8 @@ import yaml
 from dagster._core.instance.ref import InstanceRef
 from dagster_docker import DockerRunLauncher
 
-from anamnesis_pipeline.settings import ENV_PREFIX, NOT_STORABLE, load
+from anamnesis_pipeline.setting_places import ENV_PREFIX
+from anamnesis_pipeline.settings import NOT_STORABLE, load
 
 ROOT = Path(__file__).parents[2]
 DEPLOY = ROOT / "deploy"
