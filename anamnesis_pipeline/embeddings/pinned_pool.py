@@ -68,6 +68,7 @@ class PinnedPool:
         :param queue_max: calls that may wait; one more raises EmbeddingQueueFull.
         :param priority: of the workers, beside other processes on these cores.
         """
+        self.model_id, self.dim, self.device = model.model_id, model.dim, model.device
         self._model = model
         self._cores = tuple(cores)
         self._priority = priority
@@ -82,21 +83,6 @@ class PinnedPool:
         self._workers: dict[int, threading.Thread] = {}
         self.failure: str | None = None
         """Why the model could not be loaded; None while there is hope."""
-
-    @property
-    def model_id(self) -> str:
-        """The model's name."""
-        return self._model.model_id
-
-    @property
-    def dim(self) -> int:
-        """Width of a vector."""
-        return self._model.dim
-
-    @property
-    def device(self) -> Device:
-        """Where the model computes."""
-        return self._model.device
 
     @property
     def precision(self) -> str | None:
@@ -124,7 +110,7 @@ class PinnedPool:
         return self._wanted_workers() if self._loaded is not None else 0
 
     def _wanted_workers(self) -> int:
-        return 1 if self._model.device == "cuda" else len(self._cores)
+        return 1 if self.device == "cuda" else len(self._cores)
 
     def load(self) -> None:
         """Load the model and start the workers; harmless when it is loaded, or closed meanwhile.

@@ -76,22 +76,13 @@ class ApiPool:
         :param mask: what nothing is sent without. Stored texts are masked; a question that somebody types is not.
         :param queue_max: calls that may wait; one more raises EmbeddingQueueFull.
         """
+        self.model_id, self.dim = model.model_id, model.dim
         self._store, self._space_key, self._model, self._api, self._terms = store, space_key, model, api, terms
         self._mask, self._name = mask, f"{BREAKERS}{model.service}"
         self._breaker = Breaker(store.settings, self._name)
         self._waiting, self._queue_max = threading.BoundedSemaphore(queue_max), queue_max
         self._threads = ThreadPoolExecutor(AT_ONCE, thread_name_prefix="embedding-api")
         self._ready, self._closed = False, threading.Event()
-
-    @property
-    def model_id(self) -> str:
-        """The model's name."""
-        return self._model.model_id
-
-    @property
-    def dim(self) -> int:
-        """Width of a vector."""
-        return self._model.dim
 
     @property
     def ready(self) -> bool:
