@@ -7,6 +7,7 @@ from typing import Annotated
 import typer
 
 from anamnesis_pipeline import settings as settings_file
+from anamnesis_pipeline.commands.searched_store import require_stored
 from anamnesis_pipeline.errors import GiveUp
 from anamnesis_pipeline.home_wiring import open_archive
 from anamnesis_pipeline.settings import Settings
@@ -53,8 +54,7 @@ def run_extract(
     """
     if sum(map(bool, (session_id, source, path, everything))) != 1:
         raise GiveUp("say what to extract, in one way: a session id, --source KEY, --path PATH or --all")
-    if not settings.has_store:
-        raise GiveUp(f"nothing is stored in {settings.home} yet; start it with: anamnesis up")
+    require_stored(settings)
     with closing(open_store(settings)) as store:
         wanted = extractable(
             store, session_id=session_id or "", source=source or "", path=path or "", generation=_number(generation)

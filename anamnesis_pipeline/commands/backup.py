@@ -9,7 +9,7 @@ from rich.console import Console
 
 from anamnesis_pipeline import settings as settings_file
 from anamnesis_pipeline.commands.copy_progress import shown
-from anamnesis_pipeline.commands.searched_store import mention_other_store
+from anamnesis_pipeline.commands.searched_store import mention_other_store, require_stored
 from anamnesis_pipeline.errors import GiveUp
 from anamnesis_pipeline.home_wiring import make_private, open_archive
 from anamnesis_pipeline.settings import Settings
@@ -54,8 +54,7 @@ def run_backup(settings: Settings, file: Path, tell: Tell, *, with_archive: bool
 
     :raises GiveUp: nothing is stored, or the file is there already.
     """
-    if not settings.has_store:
-        raise GiveUp(f"nothing is stored in {settings.home} yet; start it with: anamnesis up")
+    require_stored(settings)
     with closing(open_store(settings)) as store:
         return back_up(store, _home(settings), file.absolute(), settings.store, tell, with_archive=with_archive)
 

@@ -7,8 +7,9 @@ from anamnesis_pipeline.commands.searched_store import SAME_STORE, other_store, 
 from anamnesis_pipeline.commands.status import DIAGNOSED_WITHIN_S
 from anamnesis_pipeline.errors import AnamnesisError, StoreBusy, StoreCorrupt
 from anamnesis_pipeline.settings import Settings
-from anamnesis_pipeline.sidecar.machine_checks import CHECKS, Finding, dagster, log_of, start_it
+from anamnesis_pipeline.sidecar.machine_checks import CHECKS, Finding, dagster
 from anamnesis_pipeline.sidecar.store_checks import RESTORE, STORE_CHECKS
+from anamnesis_pipeline.supervisor.advice import log_of, start_it
 from anamnesis_pipeline.wiring import effective_settings, impatient, open_store
 
 

@@ -1,6 +1,7 @@
 """`anamnesis export` and `anamnesis import`: episodes as JSON lines."""
 
 import sys
+import tarfile
 from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager, suppress
 from dataclasses import replace
@@ -14,7 +15,7 @@ import typer
 from anamnesis_pipeline import settings as settings_file
 from anamnesis_pipeline.commands.redact import now_and_then
 from anamnesis_pipeline.commands.search import local_time
-from anamnesis_pipeline.commands.searched_store import mention_other_store, store_to_write
+from anamnesis_pipeline.commands.searched_store import mention_other_store, require_stored, store_to_write
 from anamnesis_pipeline.errors import GiveUp
 from anamnesis_pipeline.home_wiring import open_redactor
 from anamnesis_pipeline.model import Where
@@ -66,8 +67,7 @@ def run_export(
 
     :raises GiveUp: nothing is stored, the file is there already, or there is no such project.
     """
-    if not settings.has_store:
-        raise GiveUp(f"nothing is stored in {settings.home} yet; start it with: anamnesis up")
+    require_stored(settings)
     with closing(open_store(settings)) as store:
         asked = Where(projects=(project,) if project else (), include_superseded=True)
         where = with_labels(store, replace(asked, since=_time(since), until=_time(until)))
@@ -83,14 +83,13 @@ def run_import(settings: Settings, file: Path, say: Callable[[int], None]) -> Im
     :param say: told the number of each line that was read.
     :raises GiveUp: the file cannot be read, or is damaged; what came before is stored.
     """
-    if file != STANDARD and is_backup(file):
-        raise GiveUp(
-            f"{file} is a backup, no export: make a memory of it, in an empty home, with: anamnesis restore {file}"
-        )
     with _read(file) as content, store_to_write(settings) as store:
         pieces = open_pieces()
         poster = Poster(store, open_redactor(effective_settings(store)).mask_text, pieces, None)
         with exporting.unpacking(content, file) as lines:
+            if is_backup(lines.peek(tarfile.BLOCKSIZE)):
+                name = "FILE" if file == STANDARD else file
+                raise GiveUp(f"this is a backup, no export: make a memory of it with: anamnesis restore {name}")
             return Importer(store, poster, pieces).take(lines, say)
 
 

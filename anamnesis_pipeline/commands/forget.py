@@ -7,7 +7,7 @@ from dataclasses import replace
 from datetime import datetime
 
 from anamnesis_pipeline.commands.search import local_time
-from anamnesis_pipeline.commands.searched_store import store_to_write
+from anamnesis_pipeline.commands.searched_store import require_stored, store_to_write
 from anamnesis_pipeline.errors import GiveUp
 from anamnesis_pipeline.settings import Settings
 from anamnesis_pipeline.steps.blocklist import place_shown
@@ -101,8 +101,7 @@ def finish_forgetting(settings: Settings) -> bool:
 
 
 def _check_home(settings: Settings) -> None:
-    if not settings.has_store:
-        raise GiveUp(f"nothing is stored in {settings.home} yet; start it with: anamnesis up")
+    require_stored(settings)
 
 
 def render(report: ForgetReport) -> str:

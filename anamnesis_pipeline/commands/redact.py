@@ -3,8 +3,7 @@
 import time
 from collections.abc import Callable
 
-from anamnesis_pipeline.commands.searched_store import store_to_write
-from anamnesis_pipeline.errors import GiveUp
+from anamnesis_pipeline.commands.searched_store import require_stored, store_to_write
 from anamnesis_pipeline.exchanges.redaction import rules_version
 from anamnesis_pipeline.home_wiring import open_archive, open_redactor
 from anamnesis_pipeline.settings import Settings
@@ -19,8 +18,7 @@ def run_rescan(settings: Settings, *, dry_run: bool, say: Callable[[str], None])
     :param say: told now and then how far it is.
     :raises GiveUp: nothing is stored.
     """
-    if not settings.has_store:
-        raise GiveUp(f"nothing is stored in {settings.home} yet; start it with: anamnesis up")
+    require_stored(settings)
     redactor = open_redactor(settings)
     rules = Rules(redactor.mask_text, redactor.mask_line, rules_version())
     with store_to_write(settings) as store:

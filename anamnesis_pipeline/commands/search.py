@@ -22,6 +22,7 @@ from anamnesis_pipeline.sidecar.problems import field_errors
 from anamnesis_pipeline.sidecar.rendering import answer_body
 from anamnesis_pipeline.sidecar.schemas import SearchIn
 from anamnesis_pipeline.store.base import Store
+from anamnesis_pipeline.supervisor.advice import start_it
 from anamnesis_pipeline.wiring import effective_settings, open_pool_of, open_store
 from anamnesis_pipeline.wording import project_name, shown_name
 
@@ -112,14 +113,14 @@ def no_project(store: Store, name: str) -> str:
 
 def _search_store(settings: Settings, body: Mapping[str, Any], reason: str) -> tuple[dict[str, Any], str]:
     if not settings.has_store:
-        raise GiveUp(f"{reason}, and nothing is stored in {settings.home} yet; start it with: anamnesis up")
+        raise GiveUp(f"{reason}, and nothing is stored in {settings.home} yet; {start_it(settings)}")
     try:
         question = SearchIn.model_validate(dict(body)).question()
     except ValidationError as exc:
         problems = "; ".join(f"{error['path']}: {error['message']}" for error in field_errors(exc.errors()))
         raise GiveUp(f"the question is refused: {problems}") from exc
     semantic = question.mode is Mode.SEMANTIC
-    with closing(open_store(settings)) as store, _engine(store, semantic) as engine:
+    with closing(open_store(settings)) as store, _engine(settings, store, with_model=semantic) as engine:
         answer = dict(answer_body(engine.search(question), (), question.explain))
     answer = _with_backlog(settings, answer, question.mode, body.get("project"))
     how = "by meaning only" if semantic else "by keywords only"
@@ -127,7 +128,7 @@ def _search_store(settings: Settings, body: Mapping[str, Any], reason: str) -> t
 
 
 @contextmanager
-def _engine(store: Store, with_model: bool) -> Iterator[Engine]:
+def _engine(settings: Settings, store: Store, *, with_model: bool) -> Iterator[Engine]:
     def private() -> tuple[str, ...]:
         return effective_settings(store).private_projects
 
@@ -136,7 +137,7 @@ def _engine(store: Store, with_model: bool) -> Iterator[Engine]:
         return
     active = store.spaces.active()
     if active is None:
-        raise GiveUp("nothing is embedded yet, so nothing can be searched by meaning; start it with: anamnesis up")
+        raise GiveUp(f"nothing is embedded yet, so nothing can be searched by meaning; {start_it(settings)}")
     with closing(open_pool_of(store, active, priority=Priority.QUERY)) as pool:
         pool.load()
 

@@ -10,10 +10,17 @@ from anamnesis_pipeline.commands.local_services import ask_sidecar
 from anamnesis_pipeline.errors import GiveUp, ServiceUnreachable
 from anamnesis_pipeline.settings import Settings
 from anamnesis_pipeline.store.base import Store
+from anamnesis_pipeline.supervisor.advice import start_it
 from anamnesis_pipeline.supervisor.up_lock import is_held, sidecar_in_use
 from anamnesis_pipeline.wiring import open_store, store_place
 
 SAME_STORE = "put the settings of the store into config.toml of the home, which every process reads; see the README"
+
+
+def require_stored(settings: Settings) -> None:
+    """:raises GiveUp: nothing was ever stored in this home."""
+    if not settings.has_store:
+        raise GiveUp(f"nothing is stored in {settings.home} yet; {start_it(settings)}")
 
 
 def sidecar_status(settings: Settings) -> dict[str, Any]:

@@ -123,7 +123,7 @@ def render(status: Mapping[str, Any], zone: tzinfo | None = None) -> str:
 
 def _memory_lines(memory: Mapping[str, Any] | None, zone: tzinfo | None) -> list[str]:
     if memory is None:
-        return ["Memory    nothing has been stored yet; start with: anamnesis up"]
+        return ["Memory    nothing has been stored yet; what to start is told by: anamnesis doctor"]
     counts = memory["counts"]
     lines = [
         f"Memory    {counted(counts['episodes'], 'episode')}, {counted(counts['passages'], 'passage')}, "

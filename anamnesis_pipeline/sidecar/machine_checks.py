@@ -15,6 +15,7 @@ from anamnesis_pipeline.embeddings.models import find_model
 from anamnesis_pipeline.errors import AnamnesisError, ServiceUnreachable
 from anamnesis_pipeline.settings import Settings, claude_projects_dir
 from anamnesis_pipeline.sidecar.dagster_state import dagster_state, stuck
+from anamnesis_pipeline.supervisor.advice import log_of, restart_it, start_it
 from anamnesis_pipeline.supervisor.log_roots import EXAMPLE_LOGS, retention_advice, survey
 from anamnesis_pipeline.supervisor.up_lock import log_roots_in_use
 from anamnesis_pipeline.wording import counted
@@ -46,20 +47,6 @@ def _made(check: Callable[[T], Finding], of: T) -> Finding:
         return check(of)
     except AnamnesisError as exc:
         return Finding(False, check.__name__.replace("_", " "), str(exc))
-
-
-def start_it(settings: Settings) -> str:
-    """How to start what does not run. Whose Dagster is elsewhere (`dagster_url`) has everything in containers."""
-    return "start it with: ./start.sh (docs/containers.md)" if settings.dagster_url else "start it with: anamnesis up"
-
-
-def log_of(settings: Settings, role: str) -> str:
-    """Where a process says what it does."""
-    return f"`docker compose logs {role}`" if settings.dagster_url else str(settings.logs_dir / f"{role}.log")
-
-
-def _restart(settings: Settings) -> str:
-    return "run ./stop.sh and ./start.sh" if settings.dagster_url else "restart `anamnesis up`"
 
 
 def python_version(_settings: Settings) -> Finding:
@@ -130,11 +117,11 @@ def dagster(settings: Settings) -> Finding:
         return Finding(False, "dagster", str(exc), start_it(settings))
     ill = [name for name, healthy in state.daemons.items() if not healthy]
     if ill:
-        advice = f"wait a minute after a start; else see {log_of(settings, 'daemon')} and {_restart(settings)}"
+        advice = f"wait a minute after a start; else see {log_of(settings, 'daemon')} and {restart_it(settings)}"
         return Finding(False, "dagster", f"no heartbeat from: {', '.join(ill)}", advice)
     if late := stuck(state.unfinished, datetime.now(UTC)):
         names = ", ".join(f"{run.job} {run.run_id[:8]} ({run.status})" for run in late[:5])
-        advice = f"{_restart(settings)}, which fails them"
+        advice = f"{restart_it(settings)}, which fails them"
         return Finding(False, "dagster", f"{counted(len(late), 'stuck run')}: {names}", advice)
     return Finding(True, "dagster", f"daemons alive, {counted(len(state.unfinished), 'unfinished run')}")
 

@@ -16,11 +16,11 @@ from anamnesis_pipeline.dagster_api.api import dagster_link
 from anamnesis_pipeline.errors import AnamnesisError
 from anamnesis_pipeline.llm_wiring import backend_options
 from anamnesis_pipeline.settings import Settings, claude_api_key
-from anamnesis_pipeline.sidecar.machine_checks import start_it
 from anamnesis_pipeline.sidecar.room import Room
 from anamnesis_pipeline.sidecar.services import Services, coverage
 from anamnesis_pipeline.steps.flights import Flight, Flights
 from anamnesis_pipeline.summaries.factory import BackendOptions, open_backend
+from anamnesis_pipeline.supervisor.advice import start_it
 from anamnesis_pipeline.wiring import effective_settings, store_place
 from anamnesis_pipeline.wording import counted
 

@@ -81,7 +81,7 @@ def packing(out: BinaryIO, name: str) -> Iterator[BinaryIO]:
 
 
 @contextmanager
-def unpacking(packed: io.BufferedReader, path: Path) -> Iterator[BinaryIO]:
+def unpacking(packed: io.BufferedReader, path: Path) -> Iterator[io.BufferedReader | gzip.GzipFile]:
     """The lines in a stream, which is compressed or not: its first bytes say how.
 
     :raises GiveUp: the compressed stream is damaged.
@@ -93,7 +93,7 @@ def unpacking(packed: io.BufferedReader, path: Path) -> Iterator[BinaryIO]:
                 yield io.BufferedReader(content, 1 << 20)
         elif begin[:2] == _GZIP:
             with gzip.GzipFile(fileobj=packed) as content:
-                yield content  # type: ignore[misc]
+                yield content
         else:
             yield packed
     except (zstandard.ZstdError, gzip.BadGzipFile, EOFError) as problem:

@@ -3,7 +3,8 @@
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
 from datetime import UTC
-from typing import Annotated, Any, BinaryIO, Literal
+from io import BufferedIOBase
+from typing import Annotated, Any, Literal
 
 from pydantic import AwareDatetime, BaseModel, ConfigDict, Field, ValidationError
 
@@ -67,7 +68,7 @@ class Importer:
         self._store, self._poster, self._pieces = store, poster, pieces
         self._exclusions = Exclusions(store)
 
-    def take(self, content: BinaryIO, say: Callable[[int], None]) -> ImportReport:
+    def take(self, content: BufferedIOBase, say: Callable[[int], None]) -> ImportReport:
         """Store every line's episode.
 
         :param say: told the number of each line that was read.
@@ -122,7 +123,7 @@ class _Unreadable(Exception):  # noqa: N818 - of one line
     """A line that is no episode; the text says why."""
 
 
-def _lines(content: BinaryIO) -> Iterator[tuple[int, bytes]]:
+def _lines(content: BufferedIOBase) -> Iterator[tuple[int, bytes]]:
     """Lines that say something, by their number from 1."""
     number = 0
     while line := content.readline(MOST_LINE_BYTES + 1):

@@ -7,6 +7,7 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
+from io import TextIOWrapper
 from pathlib import Path
 
 import pytest
@@ -185,11 +186,17 @@ def test_the_commands_say_what_they_did(settings: Settings, tmp_path: Path, monk
     )
 
 
-def test_a_backup_is_not_imported_and_an_export_not_restored(settings: Settings, tmp_path: Path) -> None:
+def test_a_backup_is_not_imported_and_an_export_not_restored(
+    settings: Settings, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     backup = tmp_path / "memory.backup"
     run_backup(settings, backup, quiet)
     with pytest.raises(GiveUp, match=r"is a backup, no export.*anamnesis restore"):
         run_import(settings, backup, print)
+    with backup.open("rb") as piped, monkeypatch.context() as patch:
+        patch.setattr(sys, "stdin", TextIOWrapper(piped))
+        with pytest.raises(GiveUp, match=r"is a backup, no export.*anamnesis restore FILE"):
+            run_import(settings, Path("-"), print)
     new = settings.model_copy(update={"home": tmp_path / "new"})
     for name in ("memory.jsonl", "memory.jsonl.zst", "memory.jsonl.gz"):
         export = tmp_path / name

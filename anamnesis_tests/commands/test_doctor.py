@@ -13,10 +13,11 @@ from anamnesis_pipeline.errors import StoreFull
 from anamnesis_pipeline.model import Episode, Passage, Space
 from anamnesis_pipeline.settings import Settings
 from anamnesis_pipeline.sidecar import machine_checks, store_checks
-from anamnesis_pipeline.sidecar.machine_checks import Finding, log_of
+from anamnesis_pipeline.sidecar.machine_checks import Finding
 from anamnesis_pipeline.steps.host_clock import note_read
 from anamnesis_pipeline.steps.pipeline import ingest_all
 from anamnesis_pipeline.store.base import Store
+from anamnesis_pipeline.supervisor.advice import log_of
 from anamnesis_pipeline.supervisor.up_lock import Running, hold_lock
 from anamnesis_pipeline.wiring import discover_sources, open_pipeline, open_store
 

@@ -15,7 +15,7 @@ from anamnesis_pipeline.commands.exporting import run_import
 from anamnesis_pipeline.commands.forget import finish_forgetting, run_forget
 from anamnesis_pipeline.commands.ingest import run_ingest
 from anamnesis_pipeline.commands.redact import run_rescan
-from anamnesis_pipeline.commands.searched_store import mention_other_store, other_store
+from anamnesis_pipeline.commands.searched_store import mention_other_store, other_store, require_stored
 from anamnesis_pipeline.commands.sources import Wish, run_add, run_remove
 from anamnesis_pipeline.commands.upload import run_upload
 from anamnesis_pipeline.errors import GiveUp
@@ -121,3 +121,9 @@ def test_a_sidecar_that_may_be_of_another_home_is_mentioned_and_keeps_nobody_fro
 def test_what_only_reads_says_which_store_it_reads(running: Settings, capsys: pytest.CaptureFixture[str]) -> None:
     mention_other_store(running)
     assert f"this command opens {store_place(running)}" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(("elsewhere", "start"), [("", "anamnesis up"), ("http://webserver:3000", "./start.sh")])
+def test_an_empty_home_is_told_with_what_starts_it(tmp_path: Path, elsewhere: str, start: str) -> None:
+    with pytest.raises(GiveUp, match=f"nothing is stored in .*empty yet; start it with: {start}"):
+        require_stored(Settings(home=tmp_path / "empty", dagster_url=elsewhere))

@@ -1,0 +1,20 @@
+"""What to do about processes, in words that fit where they run. Whose Dagster is elsewhere (`dagster_url`) has all of
+them in containers.
+"""
+
+from anamnesis_pipeline.settings import Settings
+
+
+def start_it(settings: Settings) -> str:
+    """How to start what does not run."""
+    return "start it with: ./start.sh (docs/containers.md)" if settings.dagster_url else "start it with: anamnesis up"
+
+
+def restart_it(settings: Settings) -> str:
+    """How to start anew what runs."""
+    return "run ./stop.sh and ./start.sh" if settings.dagster_url else "restart `anamnesis up`"
+
+
+def log_of(settings: Settings, role: str) -> str:
+    """Where a process says what it does."""
+    return f"`docker compose logs {role}`" if settings.dagster_url else str(settings.logs_dir / f"{role}.log")
