@@ -56,8 +56,9 @@ class Citation:
 
 @dataclass(frozen=True, slots=True)
 class ChatMessage:
-    """One message, masked. Of answers: what answered, what it saw, what it cost. `stopped`: somebody ended it;
-    `problem`: why it is not whole; `episode_id`: of its round trip; `feedback`: 1, -1, or 0 for none.
+    """One message, masked. `files`: names of what went with a question. Of answers: what answered, what it saw, what it
+    cost. `stopped`: somebody ended it; `problem`: why it is not whole, in which case it may have no text; `episode_id`:
+    of its round trip; `feedback`: 1, -1, or 0 for none.
     """
 
     message_id: str
@@ -76,3 +77,9 @@ class ChatMessage:
     problem: str = ""
     episode_id: str = ""
     feedback: int = 0
+    files: tuple[str, ...] = ()
+
+    @property
+    def is_wordless(self) -> bool:
+        """Whether it is an answer that failed, or was stopped, before its first word."""
+        return self.role == "assistant" and not self.text.strip()

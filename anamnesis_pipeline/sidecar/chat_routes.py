@@ -261,17 +261,30 @@ def _turn(services: Services, wish: ChatIn, session_id: str) -> Turn:
     session = known or ChatSession(session_id, _title(text), kind, backend.model, project, now, now)
     session = replace(session, backend=kind, model=backend.model, updated_at=now)
     store.chat.put_session(session)
-    history = store.chat.messages(session.session_id)
-    if history and (history[-1].role, history[-1].text) == ("user", text):  # asked again, since nobody answered
-        asked, history = history[-1], history[:-1]
-    else:
-        asked = ChatMessage(uuid.uuid4().hex, session.session_id, "user", text, now)
-        store.chat.add(asked)
     files = [Attachment(masked(each.name), masked(each.text)) for each in wish.attachments]
+    asked = ChatMessage(
+        uuid.uuid4().hex, session.session_id, "user", text, now, files=tuple(each.name for each in files)
+    )
+    asked, answer_id, history = asked_again(asked, store.chat.messages(session.session_id))
+    store.chat.add(asked)
     cited = {each.episode_id for message in history for each in message.citations}
     secret = leaning_on_private(history, private, store.episodes.get(sorted(cited)))
     shown = [each for each in history if backend.is_local or each.message_id not in secret]
-    return Turn(session, shown, asked, files, backend, settings, private, is_private=backend.is_local and bool(secret))
+    is_private = backend.is_local and bool(secret)
+    return Turn(session, shown, asked, files, backend, settings, private, is_private, answer_id)
+
+
+def asked_again(asked: ChatMessage, history: list[ChatMessage]) -> tuple[ChatMessage, str, list[ChatMessage]]:
+    """A question, the id that its answer gets, and what was said before. Where the last that was said is the same
+    question, without an answer or with one that has no word, both are written anew instead of standing there twice.
+    Pure.
+    """
+    rest, answer_id = list(history), uuid.uuid4().hex
+    if rest and rest[-1].is_wordless:
+        answer_id = rest.pop().message_id
+    if rest and (rest[-1].role, rest[-1].text) == ("user", asked.text):
+        return replace(asked, message_id=rest[-1].message_id), answer_id, rest[:-1]
+    return asked, uuid.uuid4().hex, history
 
 
 def _private(settings: Settings, store: Store) -> Private:

@@ -89,7 +89,9 @@ class CitationOut(TypedDict):
 
 
 class MessageOut(TypedDict):
-    """One message. `stopped`: somebody ended it; `problem`: why it is not whole; `feedback`: 1, -1, or 0."""
+    """One message. `stopped`: somebody ended it; `problem`: why it is not whole; of an answer that failed or was
+    stopped before its first word `text` is empty. `files`: names of what went with a question. `feedback`: 1, -1, or 0.
+    """
 
     message_id: str
     role: Literal["user", "assistant"]
@@ -106,6 +108,7 @@ class MessageOut(TypedDict):
     problem: str
     episode_id: str
     feedback: int
+    files: list[str]
 
 
 class WholeSessionOut(SessionOut):
@@ -213,6 +216,7 @@ def message_body(message: ChatMessage) -> MessageOut:
         "problem": message.problem,
         "episode_id": message.episode_id,
         "feedback": message.feedback,
+        "files": list(message.files),
     }
 
 
@@ -221,7 +225,10 @@ def as_markdown(session: ChatSession, messages: list[ChatMessage]) -> str:
     lines = [f"# {session.title}", ""]
     for each in messages:
         who = "You" if each.role == "user" else f"{each.backend} {each.model}".strip()
-        lines += [f"## {who}, {utc_text(each.at)}", "", each.text, ""]
+        lines += [f"## {who}, {utc_text(each.at)}", ""]
+        ended = "Stopped." if each.stopped else f"Not whole: {each.problem}" if each.problem else ""
+        files = f"Attached: {', '.join(each.files)}" if each.files else ""
+        lines += [line for said in (each.text, files, ended) if said for line in (said, "")]
         lines += [f"- {cited.timestamp:%Y-%m-%d} [{cited.episode_id}] {cited.summary}" for cited in each.citations]
         lines += [""] if each.citations else []
     return "\n".join(lines)

@@ -3,7 +3,6 @@
 import asyncio
 import logging
 import time
-import uuid
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import aclosing, suppress
 from dataclasses import dataclass, field, replace
@@ -71,6 +70,8 @@ class Turn:
     private: Private
     is_private: bool
     """Whether what was said before leans on what may not leave this machine."""
+    answer_id: str
+    """Of the message that the answer becomes."""
 
 
 @dataclass(slots=True)
@@ -280,20 +281,19 @@ class TurnStream:
             raise _Unread from None
 
     def _keep_answer(self) -> Event:
-        """Store the answer and, where it is whole, its round trip as an episode; the last event."""
+        """Store the answer, or why there is none, and of a whole one its round trip as an episode; the last event."""
         turn, answer = self._turn, self._answer
-        text = self._services.poster.masked("".join(answer.texts))
+        said = "".join(answer.texts)
+        text = self._services.poster.masked(said if said.strip() else "")
         done: Event = {"done": True, "message_id": None, "seconds": answer.seconds, "stopped": answer.stopped}
         done["usage"] = {
             "input_tokens": answer.used.input_tokens, "output_tokens": answer.used.output_tokens,
             "dollars": answer.used.dollars,
         }  # fmt: skip
-        if not text.strip():
-            return done
         message = ChatMessage(
-            uuid.uuid4().hex, turn.session.session_id, "assistant", text, datetime.now(UTC), citations_of(answer.hits),
+            turn.answer_id, turn.session.session_id, "assistant", text, datetime.now(UTC), citations_of(answer.hits),
             turn.backend.name, turn.backend.model, answer.seconds, answer.used.input_tokens, answer.used.output_tokens,
-            answer.used.dollars, answer.stopped, answer.problem,
+            answer.used.dollars, answer.stopped, self._services.poster.masked(answer.problem),
         )  # fmt: skip
         chat = self._services.store.chat
         try:

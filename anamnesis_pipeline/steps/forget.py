@@ -25,6 +25,7 @@ from anamnesis_pipeline.steps.documents import UPLOADS, holds_documents
 from anamnesis_pipeline.steps.episodes import RECORD_KIND
 from anamnesis_pipeline.steps.extract import names
 from anamnesis_pipeline.steps.forget_target import Choice, File, ForgetRequest, Target, cleared_state
+from anamnesis_pipeline.steps.forgotten_chats import messages_to_forget
 from anamnesis_pipeline.steps.forgotten_lines import EMPTY_LINE, LineRule
 from anamnesis_pipeline.steps.forgotten_sections import without_sections
 from anamnesis_pipeline.steps.forgotten_uploads import drop_uploads, remove_forgotten_files
@@ -62,8 +63,8 @@ class Shown:
 
 @dataclass(frozen=True, slots=True)
 class ForgetReport:
-    """What goes, or went. `messages` of logs and `sections` of documents; `lines` of the archive in `files` of it;
-    `remains` says where else it may still be, and `problems` what could not be done now.
+    """What goes, or went. `messages` of logs and of conversations here, `sections` of documents; `lines` of the archive
+    in `files` of it; `remains` says where else it may still be, and `problems` what could not be done now.
     """
 
     dry_run: bool
@@ -107,7 +108,7 @@ class Forgetter:
 
         :raises GiveUp: nothing is asked for.
         """
-        target = self._choice.target(request)
+        target = self._target(request)
         return self._report(target, self._lines_to_go(target), request.session_id, dry_run=True)
 
     def forget(self, request: ForgetRequest, rule_id: str = "") -> ForgetReport:
@@ -120,13 +121,13 @@ class Forgetter:
         """
         with self._archive.alone():
             self._finish()
-            target = self._choice.target(request)
+            target = self._target(request)
             report = self._report(target, self._lines_to_go(target), request.session_id, dry_run=False)
             self._store.settings.set(
                 JOB,
                 {
                     "ids": sorted(target.ids), "whole": sorted(target.whole), "kept": sorted(target.kept),
-                    "rule": rule_id,
+                    "chat": sorted(target.chat), "rule": rule_id,
                 },
             )  # fmt: skip
             return replace(report, problems=self._carry_out(target, rule_id))
@@ -149,8 +150,13 @@ class Forgetter:
         if job is None:
             return False
         whole = [(source, path) for source, path in job["whole"]]
-        self._carry_out(Target(self._store, job["ids"], whole, job["kept"]), job["rule"])
+        self._carry_out(Target(self._store, job["ids"], whole, job["kept"], job["chat"]), job["rule"])
         return True
+
+    def _target(self, request: ForgetRequest) -> Target:
+        found = self._choice.target(request)
+        messages = messages_to_forget(self._store, request, self._choice.chosen(request), found.ids)
+        return Target(self._store, found.ids, found.whole, found.kept, messages)
 
     # --- what is shown ---
 
@@ -161,7 +167,8 @@ class Forgetter:
         return ForgetReport(
             dry_run=dry_run,
             episodes=len(episodes),
-            messages=len({s.message_key for part in target.parts if part.section is None for s in part.segments}),
+            messages=len({s.message_key for part in target.parts if part.section is None for s in part.segments})
+            + len(target.chat),
             sections=sum(part.section is not None for part in target.parts),
             lines=sum(lines.values()),
             files=sum(map(bool, lines.values())),
@@ -253,6 +260,7 @@ class Forgetter:
         bury_sections(self._store, target.parts)
         for episode_id in self._store.episodes.get(sorted(target.ids)):
             self._store.episodes.delete(episode_id, tombstone=not target.kept)  # else it has one, without what is kept
+        self._store.chat.forget(target.chat)
         # most of these ids are of records that never were: nobody need see them
         records = {record_id(key, number): key for key in target.ids for number in range(MAX_RECORDS)}
         self._store.exclusion.explain(

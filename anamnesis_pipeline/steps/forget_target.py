@@ -65,8 +65,18 @@ class ForgetRequest:
 class Target:
     """Everything that goes with some ids: parts, message keys, archived files. Reads what is stored when asked."""
 
-    def __init__(self, store: Store, ids: Iterable[str], whole: Iterable[File] = (), kept: Iterable[str] = ()) -> None:
-        """:param kept: message keys that get no tombstone, since something that stays says the same."""
+    def __init__(
+        self,
+        store: Store,
+        ids: Iterable[str],
+        whole: Iterable[File] = (),
+        kept: Iterable[str] = (),
+        chat: Iterable[str] = (),
+    ) -> None:
+        """:param kept: message keys that get no tombstone, since something that stays says the same.
+        :param chat: ids of messages of conversations here.
+        """
+        self.chat = frozenset(chat)
         self.ids, self.whole, self.kept = frozenset(ids), frozenset(whole), frozenset(kept)
         self._store = store
 
@@ -219,7 +229,7 @@ class Choice:
         same = self._store.documents.same_text(sorted(own)) | self._other_versions(own)
         if not (request.machine or request.source or request.keeps_copies):
             return Target(self._store, self._with_records(sorted(own | same)), whole)
-        own -= self._seen_elsewhere(own, whole, self._chosen(request))
+        own -= self._seen_elsewhere(own, whole, self.chosen(request))
         kept = {s.message_key for part in self._store.forgetting.parts(sorted(same - own)) for s in part.segments}
         # what others say under another heading is not looked for, so no body is forbidden to them
         kept |= {key for part in self._store.forgetting.parts(sorted(own)) for key in body_keys_of(part)}
@@ -239,14 +249,20 @@ class Choice:
 
     def _filtered(self, request: ForgetRequest) -> list[str]:
         projects = with_labels(self._store, Where(projects=(request.project,))).projects if request.project else ()
-        ids = self._store.forgetting.matching(
-            Selection(
-                request.ids or None, request.session_id, request.path, self._chosen(request), projects, request.since,
-                request.until,
-            )
+        what = Selection(
+            request.ids or None, request.session_id, request.path, self.chosen(request), projects, request.since,
+            request.until,
         )  # fmt: skip
+        ids = self._store.forgetting.matching(what) + self._of_chat(what)
         hits = self._hits(request.query) if request.query else set(ids)
         return [key for key in ids if key in hits]
+
+    def _of_chat(self, what: Selection) -> list[str]:
+        """The episodes of a conversation here, which name no session."""
+        messages = self._store.chat.messages(what.session_id) if what.session_id else []
+        made = {each.episode_id for each in messages if each.episode_id}
+        ids = tuple(made if what.ids is None else made & set(what.ids))
+        return self._store.forgetting.matching(replace(what, ids=ids, session_id="")) if ids else []
 
     def _seen_elsewhere(self, ids: Set[str], whole: Set[File], chosen: Sequence[str] | None) -> set[str]:
         """Those of `ids` that stand in a document of another source too, such as another clone of a repository.
@@ -259,7 +275,7 @@ class Choice:
         others = {file for file in documents.files_of(sorted(ids)) if file[0] not in sources}
         return documents.seen_in(sorted(others)) & ids
 
-    def _chosen(self, request: ForgetRequest) -> tuple[str, ...] | None:
+    def chosen(self, request: ForgetRequest) -> tuple[str, ...] | None:
         """Keys of the sources that are asked for; None: every one."""
         if not (request.machine or request.source):
             return None
@@ -292,7 +308,7 @@ class Choice:
     def _whole_files(self, request: ForgetRequest) -> set[File]:
         if request.files or not request.is_of_whole_files:
             return set(request.files)
-        chosen = self._chosen(request)
+        chosen = self.chosen(request)
         return {
             (source.key, path)
             for source in self._sources

@@ -355,7 +355,13 @@ class Rescan:
             session, title=self._text(session.title), project=self._text(session.project), name_history=names
         )  # fmt: skip
         held = self._store.chat.messages(session.session_id)
-        messages = [replace(each, text=self._text(each.text), problem=self._text(each.problem)) for each in held]
+        messages = [
+            replace(
+                each, text=self._text(each.text), problem=self._text(each.problem),
+                files=tuple(map(self._text, each.files)),
+            )
+            for each in held
+        ]  # fmt: skip
         if not self._dry_run:
             if masked != session:
                 self._store.chat.rewrite(masked)

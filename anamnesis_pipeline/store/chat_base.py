@@ -1,7 +1,7 @@
 """The contract of what a store keeps of conversations, and how their fields become rows."""
 
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Protocol
@@ -66,6 +66,11 @@ class ChatRecords(Protocol):
         gone nothing is written.
         """
 
+    def forget(self, message_ids: Iterable[str]) -> None:
+        """Take out of these messages what was said, attached and cited, and of their sessions the titles that came from
+        it. Where nothing else was said in a session, it goes.
+        """
+
     def messages(self, session_id: str) -> list[ChatMessage]:
         """All of a session, in their order."""
 
@@ -107,7 +112,9 @@ def message_row(message: ChatMessage) -> dict[str, Any]:
         {"episode_id": each.episode_id, "score": each.score, "timestamp": instant(each.timestamp)}
         for each in message.citations
     ]
-    details = {name: getattr(message, name) for name in _DETAILS} | {"citations": cited}
+    details = {name: getattr(message, name) for name in _DETAILS} | {
+        "citations": cited, "files": [clean(name) for name in message.files],
+    }  # fmt: skip
     return {
         "message_id": message.message_id, "session_id": message.session_id, "role": message.role,
         "text": clean(message.text), "at": instant(message.at), "episode_id": message.episode_id,
@@ -130,7 +137,8 @@ def _message_of(row: Mapping[str, Any], details: dict[str, Any], found: Cited) -
     cited = tuple(_citation_of(each, *found.get(each["episode_id"], (FORGOTTEN, ""))) for each in details["citations"])
     return ChatMessage(
         row["message_id"], row["session_id"], row["role"], row["text"], moment(row["at"]), cited,
-        episode_id=row["episode_id"], feedback=row["feedback"], **{name: details[name] for name in _DETAILS},
+        episode_id=row["episode_id"], feedback=row["feedback"], files=tuple(details["files"]),
+        **{name: details[name] for name in _DETAILS},
     )  # fmt: skip
 
 

@@ -53,7 +53,7 @@ def converse(store: Store) -> None:
     now = datetime(2026, 3, 1, tzinfo=UTC)
     store.chat.put_session(ChatSession("chat", f"{SECRET}?", "ollama", "m", "p", now, now))
     store.chat.rename("chat", f"About {SECRET}", now)
-    store.chat.add(ChatMessage("1", "chat", "user", f"Is it {SECRET}?", now))
+    store.chat.add(ChatMessage("1", "chat", "user", f"Is it {SECRET}?", now, files=(f"{SECRET}.txt",)))
     store.chat.add(ChatMessage("2", "chat", "assistant", "It is.", now, feedback=1))
 
 

@@ -28,7 +28,7 @@ def test_a_session_is_given_back_as_it_was_put_with_its_messages_in_order(store:
     store.chat.put_session(session("s"))
     cited = (Citation("e1", ("The crane " * 30)[:SUMMARY_CHARS], "acme", NOW, 0.75),)
     said = [
-        message(1),
+        message(1, files=("a plan.txt", "b.md")),
         message(
             2, role="assistant", citations=cited, backend="ollama", model="qwen3", seconds=1.5, input_tokens=10,
             output_tokens=5, dollars=0.25, stopped=True, problem="broke off", episode_id="e9",
@@ -128,11 +128,43 @@ def test_what_is_forgotten_is_in_no_conversation_and_in_no_title(store: Store):
     store.chat.put_session(session("s"))
     cited = (Citation("e0", "quotes", "acme", NOW, 0.5),)
     for number in (1, 2, 3, 4):
-        store.chat.add(message(number, citations=cited, episode_id="e1" if number < 3 else "e2"))
+        of = "e1" if number < 3 else "e2"
+        store.chat.add(message(number, citations=cited, episode_id=of, files=("plan.txt",)))
     store.chat.rename("s", "Mine", NOW)
     assert store.episodes.delete("e1")
     assert [each.text for each in store.chat.messages("s")] == [FORGOTTEN, FORGOTTEN, "text 3", "text 4"]
     assert [len(each.citations) for each in store.chat.messages("s")] == [0, 0, 1, 1]
+    assert [len(each.files) for each in store.chat.messages("s")] == [0, 0, 1, 1]
     found = store.chat.session("s")
     assert found is not None
     assert (found.title, found.name_history) == (FORGOTTEN, ())
+
+
+def test_messages_are_forgotten_by_their_ids_and_a_session_of_nothing_else_goes(store: Store):
+    cited = (Citation("e0", "quotes", "acme", NOW, 0.5),)
+    for name in ("s", "t"):
+        store.chat.put_session(session(name))
+        for number in (1, 2):
+            store.chat.add(message(number, name, citations=cited, files=("plan.txt",)))
+    store.chat.forget(["s-1", "nothing"])
+    first, second = store.chat.messages("s")
+    assert (first.text, first.citations, first.files) == (FORGOTTEN, (), ())
+    assert (second.text, len(second.citations), second.files) == ("text 2", 1, ("plan.txt",))
+    assert store.chat.session("s").title == FORGOTTEN  # type: ignore[union-attr]
+    store.chat.forget(["s-2"])
+    assert (store.chat.session("s"), store.chat.messages("s")) == (None, [])
+    store.chat.forget(["t-2"])
+    store.chat.forget([])
+    assert store.chat.session("t").title == "About t"  # type: ignore[union-attr]
+    assert [each.text for each in store.chat.messages("t")] == ["text 1", FORGOTTEN]
+
+
+def test_an_answer_without_a_word_is_kept_with_why(store: Store):
+    store.chat.put_session(session("s"))
+    store.chat.add(message(1))
+    failed = message(2, role="assistant", text="", problem="it cannot be reached", backend="ollama")
+    store.chat.add(failed)
+    assert store.chat.messages("s")[1] == failed
+    assert failed.is_wordless
+    store.chat.add(message(2, role="assistant", text="Here it is.", backend="ollama"))
+    assert [(each.text, each.problem) for each in store.chat.messages("s")] == [("text 1", ""), ("Here it is.", "")]

@@ -102,6 +102,18 @@ class MongoChat:
 
         self._database.write(work)
 
+    def forget(self, message_ids: Iterable[str]) -> None:
+        """See `ChatRecords.forget`."""
+        of_these = {"message_id": {"$in": sorted(message_ids)}}
+
+        def work(tables: Tables) -> None:
+            for session_id in _forget(tables, of_these):
+                if not tables[MESSAGES].has({"session_id": session_id, "text": {"$ne": FORGOTTEN}}):
+                    tables[MESSAGES].delete({"session_id": session_id})
+                    tables[SESSIONS].delete({"session_id": session_id})
+
+        self._database.write(work)
+
     def messages(self, session_id: str) -> list[ChatMessage]:
         """See `ChatRecords.messages`."""
         return self._messages({"session_id": session_id}, [("number", 1)])
@@ -158,17 +170,22 @@ def _cited(tables: Tables, episode_ids: Sequence[str]) -> Cited:
 
 def forget_messages_of(tables: Tables, episode_ids: Iterable[str]) -> None:
     """Take out of conversations what these episodes were made of, with the titles that came from it."""
-    of_these = {"episode_id": {"$in": sorted(episode_ids)}}
+    _forget(tables, {"episode_id": {"$in": sorted(episode_ids)}})
+
+
+def _forget(tables: Tables, of_these: Filter) -> list[str]:
+    """Take out what these messages say; their sessions."""
     found = tables[MESSAGES].find(of_these, ("message_id", "session_id", "number", "details"))
     titled = sorted({each["session_id"] for each in found if each["number"] == 1})
     if titled:
         gone = {"title": FORGOTTEN, "name_history": "[]"}
         tables[SESSIONS].update({"session_id": {"$in": titled}}, {"$set": gone})
     for each in found:
-        change = {"text": FORGOTTEN, "details": without_citations(each["details"])}
+        change = {"text": FORGOTTEN, "details": _without_quotes(each["details"])}
         tables[MESSAGES].update({"message_id": each["message_id"]}, {"$set": change})
+    return sorted({each["session_id"] for each in found})
 
 
-def without_citations(details: str) -> str:
+def _without_quotes(details: str) -> str:
     """A message's details without what quotes other texts."""
-    return json.dumps(json.loads(details) | {"citations": []}, ensure_ascii=False, sort_keys=True)
+    return json.dumps(json.loads(details) | {"citations": [], "files": []}, ensure_ascii=False, sort_keys=True)

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Sequence
 from datetime import datetime
 from typing import Any
 
-from anamnesis_pipeline.chat_model import ChatMessage, ChatSession
+from anamnesis_pipeline.chat_model import FORGOTTEN, ChatMessage, ChatSession
 from anamnesis_pipeline.store.chat_base import (
     MESSAGE_FIELDS,
     SESSION_FIELDS,
@@ -25,6 +25,7 @@ from anamnesis_pipeline.store.chat_base import (
 )
 from anamnesis_pipeline.store.paging import cursor_at, read_cursor
 from anamnesis_pipeline.store.sqlite.connection import Database
+from anamnesis_pipeline.store.sqlite.schema import WITHOUT_QUOTES
 from anamnesis_pipeline.store.values import instant, moment
 
 _SESSION = ", ".join(SESSION_FIELDS)
@@ -113,6 +114,33 @@ class SqliteChat:
             )
             connection.execute(
                 "UPDATE chat_sessions SET updated_at = max(updated_at, :at) WHERE session_id = :session_id", row
+            )
+
+    def forget(self, message_ids: Iterable[str]) -> None:
+        """See `ChatRecords.forget`."""
+        these = {"ids": json.dumps(sorted(message_ids)), "gone": FORGOTTEN}
+        of_these = "message_id IN (SELECT value FROM json_each(:ids))"
+        with self._database.write() as connection:
+            rows = connection.execute(f"SELECT DISTINCT session_id FROM chat_messages WHERE {of_these}", these)
+            sessions = json.dumps([session_id for (session_id,) in rows])
+            connection.execute(
+                f"""UPDATE chat_sessions SET title = :gone, name_history = '[]' WHERE session_id IN (
+                    SELECT session_id FROM chat_messages WHERE {of_these} AND number = 1)""",
+                these,
+            )
+            connection.execute(
+                f"UPDATE chat_messages SET text = :gone, details = {WITHOUT_QUOTES} WHERE {of_these}", these
+            )
+            left = "SELECT 1 FROM chat_messages m WHERE m.session_id = s.session_id AND m.text <> :gone"
+            connection.execute(
+                f"""DELETE FROM chat_sessions AS s WHERE NOT EXISTS ({left})
+                    AND session_id IN (SELECT value FROM json_each(:sessions))""",
+                {"gone": FORGOTTEN, "sessions": sessions},
+            )
+            connection.execute(
+                """DELETE FROM chat_messages WHERE session_id IN (SELECT value FROM json_each(?))
+                    AND session_id NOT IN (SELECT session_id FROM chat_sessions)""",
+                (sessions,),
             )
 
     def messages(self, session_id: str) -> list[ChatMessage]:

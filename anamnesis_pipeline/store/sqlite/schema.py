@@ -314,6 +314,9 @@ M006_EVENTS = (
     "CREATE INDEX events_by_episode ON events (episode_id, number)",
 )
 
+WITHOUT_QUOTES = "json_set(details, '$.citations', json('[]'), '$.files', json('[]'))"
+"""The details of a message without what quotes other texts."""
+
 M007_CHAT = (
     """CREATE TABLE chat_sessions (
         session_id TEXT PRIMARY KEY, title TEXT NOT NULL, backend TEXT NOT NULL, model TEXT NOT NULL,
@@ -332,8 +335,7 @@ M007_CHAT = (
     f"""CREATE TRIGGER episodes_removed_from_chat AFTER DELETE ON episodes BEGIN
         UPDATE chat_sessions SET title = '{FORGOTTEN}', name_history = '[]' WHERE session_id IN (
             SELECT session_id FROM chat_messages WHERE episode_id = old.episode_id AND number = 1);
-        UPDATE chat_messages SET text = '{FORGOTTEN}', details = json_set(details, '$.citations', json('[]'))
-            WHERE episode_id = old.episode_id;
+        UPDATE chat_messages SET text = '{FORGOTTEN}', details = {WITHOUT_QUOTES} WHERE episode_id = old.episode_id;
     END""",
 )
 

@@ -23,6 +23,7 @@ def test_a_secret_goes_nowhere(client: httpx.Client, server: ChatServer, service
     assert SECRET not in str(server.prompts)
     stored = client.get(f"/api/chat/sessions/{events[0]['session']['session_id']}").text
     assert SECRET not in stored
+    assert '"files": ["k"]' in stored or '"files":["k"]' in stored
     assert SECRET not in client.get(f"/api/episodes/{events[-1]['episode_id']}", params={"include": "raw"}).text
 
 

@@ -106,13 +106,19 @@ def test_a_dead_backend_is_told_and_nobody_else_asked(
     monkeypatch.setenv("ANAMNESIS_OLLAMA_URLS", f"http://127.0.0.1:{port}")
     events = said(client, backend="ollama")
     assert "cannot be reached; is it running" in of(events, "error")[0]
-    assert (server.prompts, events[-1]["message_id"]) == ([], None)
+    assert server.prompts == []
     session = events[0]["session"]["session_id"]
+    asked, failed = client.get(f"/api/chat/sessions/{session}").json()["messages"]
+    assert (asked["text"], failed["text"], failed["message_id"]) == (
+        "Where is the crane?", "", events[-1]["message_id"],
+    )  # fmt: skip
+    assert (failed["problem"], failed["backend"]) == (of(events, "error")[0], "ollama"), "it survives a reload"
     monkeypatch.setenv("ANAMNESIS_OLLAMA_URLS", server.url)
     again = said(client, session_id=session)
     assert "".join(of(again, "token")) == SAID
     texts = [m["text"] for m in client.get(f"/api/chat/sessions/{session}").json()["messages"]]
     assert texts == ["Where is the crane?", SAID], "asked again, it stands there once"
+    assert again[-1]["message_id"] == failed["message_id"]
 
 
 def test_the_stop_button_ends_the_answer_and_keeps_what_was_said(client: httpx.Client, server: ChatServer) -> None:
@@ -154,7 +160,14 @@ def test_an_answer_without_a_word_is_an_error(client: httpx.Client, server: Chat
     server.words = ("  ",)
     events = said(client, backend="ollama")
     assert "without a word" in of(events, "error")[0]
-    assert events[-1]["message_id"] is None
+    session = events[0]["session"]["session_id"]
+    assert "without a word" in client.get(f"/api/chat/sessions/{session}").json()["messages"][1]["problem"]
+    assert "Not whole: ollama answered without a word" in client.get(f"/api/chat/sessions/{session}/export").text
+    server.words = WORDS
+    said(client, "Something else?", session_id=session)
+    messages = client.get(f"/api/chat/sessions/{session}").json()["messages"]
+    assert [each["text"] for each in messages] == ["Where is the crane?", "", "Something else?", SAID]
+    assert [each["role"] for each in server.prompts[-1]["messages"]] == ["system", "user", "user"]
 
 
 def test_an_answer_that_is_cut_says_so_and_is_kept(client: httpx.Client, server: ChatServer) -> None:
@@ -274,3 +287,18 @@ def test_what_a_local_model_said_of_a_private_source_goes_to_no_other_one(
     assert of(second, "citations") == [[]]
     assert "Thursday" not in str(server.prompts[-1])
     assert second[-1]["episode_id"]
+
+
+def test_an_answer_that_is_stopped_before_its_first_word_stands_there_as_stopped(
+    client: httpx.Client, server: ChatServer
+) -> None:
+    server.words, server.after = (), "stall"
+    asked = {"message": "Go on", "backend": "ollama", "session_id": OWN_ID}
+    with client.stream("POST", "/api/chat/stream", json=asked) as reply:
+        lines = (json.loads(line[6:]) for line in reply.iter_lines() if line.startswith("data: "))
+        wait_for(lambda: next(lines).get("status", {}).get("state") == "waiting", 10)
+        assert client.post(f"/api/chat/sessions/{OWN_ID}/stop").json() == {"stopped": True}
+        last = list(lines)[-1]
+    question, answer = client.get(f"/api/chat/sessions/{OWN_ID}").json()["messages"]
+    assert (question["text"], answer["text"], answer["stopped"]) == ("Go on", "", True)
+    assert last["message_id"] == answer["message_id"]

@@ -160,6 +160,13 @@ def test_an_answer_that_failed_or_was_stopped_says_so_and_can_be_tried_again(cli
     assert stopped.select(".problem") == []
 
 
+def test_what_was_attached_is_named_by_its_question(client: TestClient, opened: Open) -> None:
+    opened(messages=[said(0, files=("plan.txt", SCRIPT)), said(1)])
+    page = read(client, "/chat/s1")
+    assert [each.text for each in page.select(".turn.user .files li")] == ["plan.txt", SCRIPT]
+    assert one(page, ".turn.user .files")["aria-label"] == "Attached files"
+
+
 def test_a_question_without_an_answer_can_be_asked_again(client: TestClient, opened: Open) -> None:
     opened(messages=[said(0), said(1), said(2, "And then?")])
     last = read(client, "/chat/s1").select(".turn")[-1]

@@ -17,6 +17,7 @@ const sessions = document.getElementById("sessions");
 const isWide = matchMedia("(min-width: 64rem)");
 let running = null; // the answer that is being written
 let attached = [];
+const sent = new WeakMap(); // a question's element -> what was sent, to be sent again
 
 function element(name, className, text = "") {
   const made = document.createElement(name);
@@ -106,16 +107,12 @@ class Answer {
   }
 
   again() {
-    if (running) return;
-    this.root.remove();
-    this.question.remove();
-    send(this.body);
+    askAgain(this.root, this.question);
   }
 
   // The same as the server renders it, so that it looks as it will when the page is opened again.
   async finish({ message_id: id, stopped, seconds, problem }) {
     if (!this.failed) this.state.textContent = stopped ? "Stopped" : `${seconds.toFixed(1)} s`;
-    if (!id && stopped) this.said.hidden = !this.text.data;
     if (problem) toast(problem, { bad: true });
     if (id) {
       const follows = isNearTheEnd();
@@ -217,9 +214,29 @@ function send(body) {
   question.append(element("h2", "visually-hidden", "Question"), element("div", "said", body.message));
   if (body.attachments) question.append(fileList(body.attachments.map((file) => element("li", "tag", file.name))));
   turns.append(question);
+  sent.set(question, body);
   const answer = new Answer(question, body);
   toTheEnd();
   return ask(answer);
+}
+
+// The same question, with its files where this page still has them; what was said of an answer stays where it is.
+function askAgain(failed, question) {
+  if (running) return;
+  const message = question.querySelector(".said").textContent;
+  const names = [...question.querySelectorAll(".files .tag")].map((each) => each.textContent);
+  const body = sent.get(question);
+  if (names.length && !body) {
+    box.value = message;
+    box.focus();
+    return toast(`Attach ${names.join(", ")} again, then send: the server keeps no files of a chat.`, { bad: true });
+  }
+  if (!failed.querySelector(".said")?.textContent.trim()) {
+    failed.remove();
+    question.remove();
+  }
+  const { attachments: _, ...again } = written(message); // by the model that is chosen now
+  send({ ...again, ...(body?.attachments && { attachments: body.attachments }) });
 }
 
 function fileList(rows) {
@@ -342,10 +359,7 @@ document.addEventListener("click", (event) => {
   const failed = again.closest(".turn");
   const asked = failed.previousElementSibling;
   if (!asked?.matches(".user")) return;
-  const message = asked.querySelector(".said").textContent;
-  failed.remove();
-  asked.remove();
-  send(written(message));
+  askAgain(failed, asked);
 });
 
 document.addEventListener("change", (event) => {
