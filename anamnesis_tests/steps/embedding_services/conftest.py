@@ -1,7 +1,6 @@
 """A store, a server that speaks the services' forms, and pools of their models."""
 
 from collections.abc import Callable, Iterator
-from contextlib import closing
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -14,7 +13,8 @@ from anamnesis_pipeline.embeddings.cores import Priority
 from anamnesis_pipeline.model import Space
 from anamnesis_pipeline.steps.spaces import known_space
 from anamnesis_pipeline.store.base import Store
-from anamnesis_pipeline.store.sqlite.opening import open_sqlite
+from anamnesis_tests.conftest import OpenStore, mongo_database
+from anamnesis_tests.mongo_server import shared
 from anamnesis_tests.steps.embedding_server import EmbeddingServer
 
 KEY = "key-of-a-service"
@@ -28,15 +28,19 @@ def server() -> Iterator[EmbeddingServer]:
 
 
 @pytest.fixture
-def store(tmp_path: Path, server: EmbeddingServer, monkeypatch: pytest.MonkeyPatch) -> Iterator[Store]:
+def store(
+    open_store: OpenStore, place: tuple[str, Path], server: EmbeddingServer, monkeypatch: pytest.MonkeyPatch
+) -> Store:
     keys = {f"{service}_API_KEY": KEY for service in ("OPENAI", "VOYAGE", "GEMINI")}
+    backend, folder = place
+    if backend == "mongo":
+        keys |= {"STORE": "mongo", "MONGO_URI": shared.uri(), "MONGO_DATABASE": mongo_database(folder)}
     for name, value in {
-        **keys, "HOME": str(tmp_path), "EMBEDDING_API_URL": server.url, "LLM_DAILY_DOLLARS": "1", "LOCAL_ONLY": "0",
+        **keys, "HOME": str(folder), "EMBEDDING_API_URL": server.url, "LLM_DAILY_DOLLARS": "1", "LOCAL_ONLY": "0",
         "LLM_REQUESTS_PER_MINUTE": "10000",
     }.items():  # fmt: skip
         monkeypatch.setenv(f"ANAMNESIS_{name}", value)
-    with closing(open_sqlite(tmp_path / "anamnesis.db", tmp_path / "index")) as store:
-        yield store
+    return open_store()
 
 
 def space_of(store: Store, model: str) -> Space:

@@ -3,7 +3,6 @@
 import socket
 from collections.abc import Callable
 from contextlib import closing
-from pathlib import Path
 
 import pytest
 from pydantic import SecretStr
@@ -105,6 +104,7 @@ def test_a_project_that_becomes_private_ends_it_at_once(
     assert server.received == []
 
 
+@pytest.mark.parametrize("place", ["sqlite"], indirect=True)  # the other one opens connections of its own
 def test_with_local_only_no_connection_is_opened(
     opened: Callable[[str], EmbeddingPool], store: Store, server: EmbeddingServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -162,9 +162,9 @@ def test_no_secret_in_a_question_is_sent(opened: Callable[[str], EmbeddingPool],
     assert not any(secret in text for text in server.sent)
 
 
-def test_a_dry_run_tells_what_a_service_would_get_and_charge(store: Store, tmp_path: Path) -> None:
+def test_a_dry_run_tells_what_a_service_would_get_and_charge(store: Store) -> None:
     put(store, "crane", "the harbour crane was moved")
     wiring.wanted_space(wiring.effective_settings(store), store)
-    told = reembed_command.count(Settings(home=tmp_path), SMALL)
+    told = reembed_command.count(Settings(), SMALL)
     assert f"sent to openai, at most {2 * TOTAL_PIECES} tokens, some $0.00" in told
-    assert "sent" not in reembed_command.count(Settings(home=tmp_path), "all-MiniLM-L6-v2")
+    assert "sent" not in reembed_command.count(Settings(), "all-MiniLM-L6-v2")
