@@ -42,6 +42,8 @@ from anamnesis_tests.embeddings.weight_files import safetensors
 
 BASE = "http://127.0.0.1:3010"
 SPACE = Space(key="hashing-1", model_id="hashing-64", dim=64)
+Post = Callable[..., dict[str, Any]]
+"""Posts an episode of this summary and these fields; the reply."""
 
 
 class HashedWords:
@@ -243,8 +245,8 @@ def client(services: TestServices) -> Iterator[TestClient]:
 
 
 @pytest.fixture
-def post(client: TestClient) -> Callable[..., dict[str, Any]]:
-    """Posts an episode with sensible fields; returns the reply."""
+def post(client: TestClient) -> Post:
+    """Its fields are sensible ones unless a test says others."""
 
     def post(summary: str, **fields: Any) -> dict[str, Any]:
         reply = client.post("/api/episodes", json={"summary": summary, "instance": "mac", "project": "acme", **fields})

@@ -1,6 +1,5 @@
 """What a session is told, over HTTP: within its tokens, once, of its project, and nothing when nothing is relevant."""
 
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -13,9 +12,8 @@ from anamnesis_pipeline.model import MEMORY_BEGINS, MEMORY_ENDS
 from anamnesis_pipeline.search.token_budget import count_tokens
 from anamnesis_tests.exchanges.ingested import Ingested
 from anamnesis_tests.exchanges.log_lines import Log
-from anamnesis_tests.sidecar.conftest import TestServices, know_the_unrelated
+from anamnesis_tests.sidecar.conftest import Post, TestServices, know_the_unrelated
 
-Post = Callable[..., dict[str, Any]]
 WHY = "why did the quagga retry charge twice"
 
 

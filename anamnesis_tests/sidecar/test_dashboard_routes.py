@@ -1,10 +1,8 @@
-from collections.abc import Callable
 from dataclasses import replace
 from datetime import UTC, date, datetime, timedelta
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from threading import Barrier, Event, Thread
-from typing import Any
 
 import pytest
 from starlette.testclient import TestClient
@@ -17,9 +15,8 @@ from anamnesis_pipeline.sidecar.overview_stats import points_of, sentence_of
 from anamnesis_pipeline.sidecar.resources import Answer, Place, Resources, masked
 from anamnesis_pipeline.sidecar.room import Room
 from anamnesis_pipeline.store.overview_base import Census
-from anamnesis_tests.sidecar.conftest import TestServices
+from anamnesis_tests.sidecar.conftest import Post, TestServices
 
-Post = Callable[..., dict[str, Any]]
 NOW = datetime(2026, 3, 5, 12, tzinfo=UTC)
 
 

@@ -1,6 +1,5 @@
 """Models, spaces and cores over HTTP."""
 
-from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -19,9 +18,7 @@ from anamnesis_pipeline.sidecar.embedding_control import EmbeddingControl
 from anamnesis_pipeline.steps.embeddings import embed_sources
 from anamnesis_pipeline.steps.spaces import index_space
 from anamnesis_pipeline.store.base import Store
-from anamnesis_tests.sidecar.conftest import BASE, SPACE, TestServices, model_folder, open_services, wait_for
-
-Post = Callable[..., dict[str, Any]]
+from anamnesis_tests.sidecar.conftest import BASE, SPACE, Post, TestServices, model_folder, open_services, wait_for
 
 ABSENT = 4096
 """A core that no machine of these tests has."""

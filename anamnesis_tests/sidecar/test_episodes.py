@@ -5,9 +5,8 @@ import pytest
 from starlette.testclient import TestClient
 
 from anamnesis_pipeline.sidecar.bulk import MAX_EPISODE_BYTES
-from anamnesis_tests.sidecar.conftest import TestServices
+from anamnesis_tests.sidecar.conftest import Post, TestServices
 
-Post = Callable[..., dict[str, Any]]
 DRAFT = {"summary": "Webhook retries charged twice", "instance": "mac", "project": "acme"}
 
 

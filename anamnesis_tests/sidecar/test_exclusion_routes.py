@@ -1,12 +1,9 @@
 """The blocklist over HTTP."""
 
-from collections.abc import Callable
-from typing import Any
-
 import pytest
 from starlette.testclient import TestClient
 
-Post = Callable[..., dict[str, Any]]
+from anamnesis_tests.sidecar.conftest import Post
 
 
 def test_an_excluded_episode_is_gone_stays_away_and_can_be_lifted(client: TestClient, post: Post) -> None:

@@ -1,17 +1,12 @@
 """The sidecar measures what is unrelated in the space that answers, and again when it has grown."""
 
-from collections.abc import Callable
-from typing import Any
-
 import pytest
 from starlette.testclient import TestClient
 
 from anamnesis_pipeline.errors import StoreBusy
 from anamnesis_pipeline.search.levels import stored_level
 from anamnesis_pipeline.sidecar.measuring import measure_if_due
-from anamnesis_tests.sidecar.conftest import SPACE, TestServices
-
-Post = Callable[..., dict[str, Any]]
+from anamnesis_tests.sidecar.conftest import SPACE, Post, TestServices
 
 
 def test_a_space_is_measured_once_it_holds_something(services: TestServices, client: TestClient, post: Post) -> None:

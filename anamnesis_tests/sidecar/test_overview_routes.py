@@ -1,9 +1,6 @@
-from collections.abc import Callable
-from typing import Any
-
 from starlette.testclient import TestClient
 
-Post = Callable[..., dict[str, Any]]
+from anamnesis_tests.sidecar.conftest import Post
 
 
 def test_events_tell_each_operation_once_and_go_on_where_one_left_off(client: TestClient, post: Post) -> None:

@@ -1,15 +1,12 @@
 """What is remembered of searches, and the report on those that found nothing."""
 
-from collections.abc import Callable
 from typing import Any
 
 import pytest
 from starlette.testclient import TestClient
 
 from anamnesis_pipeline.commands.queries import render
-from anamnesis_tests.sidecar.conftest import TestServices
-
-Post = Callable[..., dict[str, Any]]
+from anamnesis_tests.sidecar.conftest import Post, TestServices
 
 
 def ask(client: TestClient, query: str, **fields: Any) -> list[str]:

@@ -1,6 +1,6 @@
 """The re-embed over HTTP. The runs of a backfill are what `embed_sources` and `index_space` do, called by hand."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -17,9 +17,8 @@ from anamnesis_pipeline.model import RESERVED_SOURCES
 from anamnesis_pipeline.steps.embeddings import embed_sources
 from anamnesis_pipeline.steps.reembed_state import is_paused
 from anamnesis_pipeline.steps.spaces import add_model, index_space
-from anamnesis_tests.sidecar.conftest import SPACE, TestServices, model_folder, wait_for
+from anamnesis_tests.sidecar.conftest import SPACE, Post, TestServices, model_folder, wait_for
 
-Post = Callable[..., dict[str, Any]]
 STATUS = "/api/episodes/reembed/status"
 
 

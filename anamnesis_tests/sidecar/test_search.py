@@ -1,5 +1,4 @@
 import threading
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -9,9 +8,7 @@ from starlette.testclient import TestClient
 from anamnesis_pipeline.model import Episode, Passage
 from anamnesis_pipeline.sidecar.app import create_app
 from anamnesis_pipeline.sidecar.fields import parse_time
-from anamnesis_tests.sidecar.conftest import BASE, HashedWords, TestServices, open_services, wait_for
-
-Post = Callable[..., dict[str, Any]]
+from anamnesis_tests.sidecar.conftest import BASE, HashedWords, Post, TestServices, open_services, wait_for
 
 
 def search(client: TestClient, query: str, **more: Any) -> dict[str, Any]:

@@ -2,10 +2,8 @@ import json
 import logging
 import subprocess
 import sys
-from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
@@ -24,9 +22,7 @@ from anamnesis_pipeline.errors import (
 )
 from anamnesis_pipeline.search.query import SearchAnswer, SearchQuery
 from anamnesis_pipeline.sidecar.app import create_app
-from anamnesis_tests.sidecar.conftest import BASE, HashedWords, TestServices, open_services, wait_for
-
-Post = Callable[..., dict[str, Any]]
+from anamnesis_tests.sidecar.conftest import BASE, HashedWords, Post, TestServices, open_services, wait_for
 
 
 class FailingEngine:

@@ -1,9 +1,8 @@
-from collections.abc import Callable
 from typing import Any
 
 from starlette.testclient import TestClient
 
-Post = Callable[..., dict[str, Any]]
+from anamnesis_tests.sidecar.conftest import Post
 
 
 def similar(client: TestClient, episode_id: str, **asked: Any) -> Any:

@@ -1,6 +1,5 @@
 """The page that shows what a session would be told, level by level; nobody is told anything by looking."""
 
-from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -11,11 +10,10 @@ from anamnesis_pipeline.errors import RetryLater
 from anamnesis_pipeline.model import MEMORY_BEGINS
 from anamnesis_pipeline.sidecar.pages.context import PATH, WHY_LEFT_OUT
 from anamnesis_pipeline.steps.context import LeftOut
-from anamnesis_tests.sidecar.conftest import TestServices, know_the_unrelated
+from anamnesis_tests.sidecar.conftest import Post, TestServices, know_the_unrelated
+from anamnesis_tests.sidecar.pages.reading import SCRIPT, read
 
-Post = Callable[..., dict[str, Any]]
 WHY = "why did the quagga retry charge twice"
-SCRIPT = "<script>alert(1)</script>"
 
 
 @pytest.fixture(autouse=True)
@@ -30,12 +28,6 @@ def quagga(post: Post) -> None:
     post("The zebra report is printed on Mondays.", episode_id="z", timestamp="2026-03-04T10:00:00Z")
 
 
-def read(client: TestClient, status: int = 200, **asked: Any) -> BeautifulSoup:
-    reply = client.get(PATH, params=asked, headers={"Accept": "text/html"})
-    assert reply.status_code == status, reply.text
-    return BeautifulSoup(reply.text, "lxml")
-
-
 def text_of(page: BeautifulSoup, level: str) -> str:
     block = page.select_one(f"#{level}-text")
     return "" if block is None else block.text
@@ -47,7 +39,7 @@ def tokens_of(page: BeautifulSoup) -> dict[str, int]:
 
 
 def test_without_anything_asked_the_page_says_what_to_give(client: TestClient):
-    page = read(client)
+    page = read(client, PATH)
     assert not page.select(".level")
     (empty,) = page.select(".empty")
     assert "Name a project" in empty.text
@@ -55,7 +47,7 @@ def test_without_anything_asked_the_page_says_what_to_give(client: TestClient):
 
 @pytest.mark.usefixtures("quagga")
 def test_every_level_has_the_tokens_and_the_text_that_scripts_get(client: TestClient):
-    page = read(client, project="acme", query=WHY)
+    page = read(client, PATH, project="acme", query=WHY)
     given = {"project": "acme", "max_tokens": 800}
     start = client.post("/api/context", json=given).json()
     prompt = client.post("/api/context", json={**given, "query": WHY}).json()
@@ -74,7 +66,7 @@ def test_every_level_has_the_tokens_and_the_text_that_scripts_get(client: TestCl
 
 @pytest.mark.usefixtures("quagga")
 def test_each_quote_is_dated_attributed_and_leads_to_its_episode(client: TestClient):
-    page = read(client, project="acme", query=WHY)
+    page = read(client, PATH, project="acme", query=WHY)
     row = page.select("#L2 .quotes tbody tr")[0]
     time, link = row.select_one("time"), row.select_one("a")
     assert time is not None
@@ -93,7 +85,7 @@ def reasons(page: BeautifulSoup, level: str) -> list[str]:
 def test_what_is_left_out_comes_with_the_reason(client: TestClient, post: Post):
     for n, animal in enumerate(("okapi", "tapir", "gnu", "serval")):
         post(f"The {animal} of pen {n} eats at noon and never before it rains", kind="decision")
-    page = read(client, project="acme", query=WHY, max_tokens=80)
+    page = read(client, PATH, project="acme", query=WHY, max_tokens=80)
     assert WHY_LEFT_OUT[LeftOut.BUDGET] in reasons(page, "#L0")
     assert WHY_LEFT_OUT[LeftOut.FLOOR] in reasons(page, "#L2")
 
@@ -101,7 +93,7 @@ def test_what_is_left_out_comes_with_the_reason(client: TestClient, post: Post):
 @pytest.mark.usefixtures("quagga")
 def test_nothing_counts_as_found_or_shown(client: TestClient, services: TestServices):
     for _ in range(2):
-        assert "quagga" in text_of(read(client, project="acme", query=WHY), "L2")
+        assert "quagga" in text_of(read(client, PATH, project="acme", query=WHY), "L2")
     heads = services.store.episodes.heads(["q", "z"])
     assert {head.retrieval_count for head in heads.values()} == {0}
     assert "read" not in [event.kind for event in services.store.events.latest(100)]
@@ -110,7 +102,7 @@ def test_nothing_counts_as_found_or_shown(client: TestClient, services: TestServ
 
 @pytest.mark.usefixtures("quagga")
 def test_without_a_prompt_only_the_start_and_the_hand_off_are_shown(client: TestClient):
-    page = read(client, project="acme")
+    page = read(client, PATH, project="acme")
     assert text_of(page, "L0")
     assert text_of(page, "L1")
     assert [level.text for level in page.select("#L2 .empty, #L3 .empty")] == ["This needs a prompt."] * 2
@@ -118,26 +110,26 @@ def test_without_a_prompt_only_the_start_and_the_hand_off_are_shown(client: Test
 
 @pytest.mark.usefixtures("quagga")
 def test_a_project_that_nothing_is_known_of_is_said_to_be_so(client: TestClient):
-    page = read(client, project="nowhere")
+    page = read(client, PATH, project="nowhere")
     assert "Nothing is remembered of nowhere" in page.text
     assert tokens_of(page) == dict.fromkeys(("L0", "L1", "L2", "L3"), 0)
 
 
 @pytest.mark.usefixtures("quagga")
 def test_a_budget_below_one_quote_says_so(client: TestClient):
-    assert "no quote has room" in read(client, project="acme", max_tokens=10).text
+    assert "no quote has room" in read(client, PATH, project="acme", max_tokens=10).text
 
 
 @pytest.mark.parametrize("tokens", ["many", "-1", "8001", "99999999999999999999"])
 def test_a_budget_that_is_none_is_told(client: TestClient, tokens: str):
-    page = read(client, 422, project="acme", max_tokens=tokens)
+    page = read(client, PATH, 422, project="acme", max_tokens=tokens)
     (problem,) = page.select(".problem")
     assert "max_tokens" in problem.text
 
 
 def test_stored_text_stays_text(client: TestClient, post: Post):
     post(f"The quagga retry did charge twice {SCRIPT}", kind="decision", project="acme", episode_id="q")
-    page = read(client, project="acme", query=f"{WHY} {SCRIPT}")
+    page = read(client, PATH, project="acme", query=f"{WHY} {SCRIPT}")
     assert not [script for script in page.select("script") if "alert" in script.text]
     assert SCRIPT in text_of(page, "L3")
     area = page.select_one("textarea")
@@ -151,5 +143,5 @@ def test_what_cannot_answer_now_is_named(client: TestClient, services: TestServi
         raise RetryLater("model is loading")
 
     monkeypatch.setattr(services.engine, "_embed_query", away)
-    page = read(client, project="acme", query=WHY)
+    page = read(client, PATH, project="acme", query=WHY)
     assert "model is loading" in page.select(".problem")[0].text

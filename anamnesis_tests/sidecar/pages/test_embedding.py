@@ -1,6 +1,5 @@
 """The page about embedding: what it shows, and that its buttons do what the API does."""
 
-from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -16,10 +15,9 @@ from anamnesis_pipeline.sidecar import embedding_control
 from anamnesis_pipeline.sidecar.app import create_app
 from anamnesis_pipeline.sidecar.pages.embedding import PATH
 from anamnesis_pipeline.steps.embeddings import embed_sources
-from anamnesis_tests.sidecar.conftest import BASE, SPACE, TestServices, model_folder, open_services
+from anamnesis_tests.sidecar.conftest import BASE, SPACE, Post, TestServices, model_folder, open_services
+from anamnesis_tests.sidecar.pages.reading import press, problem_of, read, send
 
-Post = Callable[..., dict[str, Any]]
-PAGE = {"Accept": "text/html"}
 ABSENT = 4096
 """A core that no machine of these tests has."""
 
@@ -41,26 +39,6 @@ def first_model_is_there(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(embedding_control, "model_files", found)
 
 
-def read(client: TestClient, path: str = PATH) -> BeautifulSoup:
-    reply = client.get(path, headers=PAGE)
-    assert reply.status_code == 200, reply.text
-    return BeautifulSoup(reply.text, "lxml")
-
-
-def send(client: TestClient, path: str, **data: Any) -> BeautifulSoup:
-    reply = client.post(path if path.startswith("/") else f"{PATH}/{path}", data=data)
-    assert reply.status_code == 200, reply.text
-    return BeautifulSoup(reply.text, "lxml")
-
-
-def press(client: TestClient, page: BeautifulSoup, button_id: str) -> BeautifulSoup:
-    """What a click on a button leads to."""
-    button = page.find(id=button_id)
-    assert isinstance(button, Tag), f"there is no button {button_id}"
-    name = button.get("name")
-    return send(client, str(button["hx-post"]), **({str(name): str(button["value"])} if name else {}))
-
-
 def stored(services: TestServices) -> dict[str, Any]:
     return services.store.settings.all("config.")
 
@@ -70,18 +48,12 @@ def embed_all(services: TestServices, space: str) -> None:
     embed_sources(services.store, space, RESERVED_SOURCES, HashingEmbedder(SPACE.dim, token_dims=64), 25)
 
 
-def problem_of(page: BeautifulSoup) -> str:
-    alert = page.select_one("[role=alert]")
-    assert alert is not None
-    return alert.text
-
-
 # --- what is ---------------------------------------------------------------------------------------------
 
 
 def test_the_first_answer_shows_model_spaces_cores_and_where_they_come_from(client: TestClient, post: Post) -> None:
     post("The zeppelin hangar")
-    page = read(client)
+    page = read(client, PATH)
     assert "Ready" in page.text
     row = page.select_one("#progress tbody tr")
     assert row is not None
@@ -102,7 +74,7 @@ def test_a_model_that_loads_or_failed_is_told(tmp_path: Path) -> None:
         raise OSError("weights are gone")
 
     with TestClient(create_app(open_services(tmp_path, broken)), base_url=BASE) as client:
-        text = read(client).text
+        text = read(client, PATH).text
     assert "Loading" in text or "Failed" in text
     assert "words alone" in text or "only words are searched" in text
 
@@ -153,7 +125,7 @@ def test_a_reembed_that_is_given_up_leaves_the_present_model(
     client: TestClient, services: TestServices, model: str, post: Post
 ) -> None:
     post("The zeppelin hangar")
-    send(client, "model", model_id="other", other=model)
+    send(client, f"{PATH}/model", model_id="other", other=model)
     running = read(client, PATH + "/progress")
     assert "hx-confirm" in running.find(id="reembed-stay").attrs  # type: ignore[union-attr]
     assert "is built no further" in press(client, running, "reembed-stay").text
@@ -169,8 +141,8 @@ def test_everything_is_embedded_anew_only_once_at_a_time(
     client: TestClient, services: TestServices, model: str, post: Post
 ) -> None:
     post("The zeppelin hangar")
-    send(client, "model", model_id="other", other=model)
-    assert "is being built" in problem_of(send(client, "anew"))
+    send(client, f"{PATH}/model", model_id="other", other=model)
+    assert "is being built" in problem_of(send(client, f"{PATH}/anew"))
 
 
 def test_without_dagster_the_reason_stands_beside_the_field_and_nothing_has_changed(
@@ -178,14 +150,14 @@ def test_without_dagster_the_reason_stands_beside_the_field_and_nothing_has_chan
 ) -> None:
     post("The zeppelin hangar")
     services.dagster.up = False
-    form = send(client, "model", model_id="other", other=model)
+    form = send(client, f"{PATH}/model", model_id="other", other=model)
     assert "does not answer" in problem_of(form)
     field = form.find(id="other")
     assert isinstance(field, Tag)
     assert (field["value"], field["aria-invalid"]) == (model, "true")
     assert "model-problem" in str(field["aria-describedby"])
     assert stored(services) == {}
-    assert read(client).select_one("h1") is not None
+    assert read(client, PATH).select_one("h1") is not None
 
 
 @pytest.mark.parametrize(
@@ -200,7 +172,7 @@ def test_without_dagster_the_reason_stands_beside_the_field_and_nothing_has_chan
 def test_a_model_that_cannot_be_is_refused_beside_the_field(
     client: TestClient, services: TestServices, sent: dict[str, str], words: str
 ) -> None:
-    assert words in problem_of(send(client, "model", **sent)).replace("LOCAL_ONLY", "local_only")
+    assert words in problem_of(send(client, f"{PATH}/model", **sent)).replace("LOCAL_ONLY", "local_only")
     assert stored(services) == {}
 
 
@@ -210,11 +182,11 @@ def test_a_stored_model_can_be_let_go(
 ) -> None:
     post("The zeppelin hangar")
     monkeypatch.setenv("ANAMNESIS_MODEL", SPACE.model_id)
-    form = send(client, "model", model_id="other", other=model)
+    form = send(client, f"{PATH}/model", model_id="other", other=model)
     assert stored(services)["config.model"] == model
     assert "is built no further" in client.post(form.find(id="model-revert")["hx-post"]).headers["hx-trigger"]  # type: ignore[index]
     assert stored(services) == {}
-    assert read(client).select_one("#model-from").text == "from the environment"  # type: ignore[union-attr]
+    assert read(client, PATH).select_one("#model-from").text == "from the environment"  # type: ignore[union-attr]
 
 
 # --- cores -----------------------------------------------------------------------------------------------
@@ -226,9 +198,9 @@ def pressed(page: BeautifulSoup) -> list[str]:
 
 @pytest.mark.skipif(len(available_cores()) < 2, reason="one core cannot be chosen from")
 def test_a_click_takes_a_core_out_and_another_puts_it_back(client: TestClient, services: TestServices) -> None:
-    send(client, "cores", share=100)
+    send(client, f"{PATH}/cores", share=100)
     every, last = available_cores(), available_cores()[-1]
-    after = press(client, read(client), f"core-{last}")
+    after = press(client, read(client, PATH), f"core-{last}")
     assert f"core-{last}" not in pressed(after)
     assert stored(services)["config.embed_cores"] == every[:-1]
     assert services.pool.pool is not None
@@ -237,7 +209,7 @@ def test_a_click_takes_a_core_out_and_another_puts_it_back(client: TestClient, s
 
 
 def test_shares_are_chosen_by_click_and_let_go(client: TestClient, services: TestServices) -> None:
-    after = press(client, read(client), "share-50")
+    after = press(client, read(client, PATH), "share-50")
     assert client.get("/api/embedding/config").json()["cpu_pct"] == 50
     assert "share-50" in pressed(after)
     press(client, after, "cores-revert")
@@ -248,8 +220,8 @@ def test_the_last_core_stays_and_one_that_is_not_there_is_refused(client: TestCl
     only = available_cores()[0]
     client.post("/api/embedding/cpu", json={"cores": [only]})
     before = stored(services)
-    assert "the only one" in problem_of(send(client, "cores", core=only))
-    assert str(ABSENT) in problem_of(send(client, "cores", core=ABSENT))
+    assert "the only one" in problem_of(send(client, f"{PATH}/cores", core=only))
+    assert str(ABSENT) in problem_of(send(client, f"{PATH}/cores", core=ABSENT))
     assert stored(services) == before
 
 
@@ -258,5 +230,5 @@ def test_what_the_environment_decides_is_told(
 ) -> None:
     monkeypatch.setenv("ANAMNESIS_LOCK_ENV", "1")
     monkeypatch.setenv("ANAMNESIS_EMBED_CPU_PCT", "100")
-    assert "ANAMNESIS_LOCK_ENV" in problem_of(send(client, "cores", share=50))
+    assert "ANAMNESIS_LOCK_ENV" in problem_of(send(client, f"{PATH}/cores", share=50))
     assert stored(services) == {}

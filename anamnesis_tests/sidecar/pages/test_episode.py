@@ -1,5 +1,4 @@
 import json
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
@@ -13,27 +12,23 @@ from anamnesis_pipeline.model import Episode
 from anamnesis_pipeline.sidecar.app import create_app
 from anamnesis_pipeline.sidecar.pages import episode as page_of_one
 from anamnesis_pipeline.sidecar.pages.episode_view import TEXT_BYTES, bars_of, shown_text
-from anamnesis_tests.sidecar.conftest import BASE, HashedWords, TestServices, open_services
+from anamnesis_tests.sidecar.conftest import BASE, HashedWords, Post, TestServices, open_services
+from anamnesis_tests.sidecar.pages.reading import PAGE, SCRIPT, page_of, read
 from anamnesis_tests.store import samples
-
-Post = Callable[..., dict[str, Any]]
-SCRIPT = "<script>alert(1)</script>"
 
 
 def opened(client: TestClient, episode_id: str, status: int = 200) -> BeautifulSoup:
     address = "/dashboard/episodes/" + quote(episode_id, safe="/:")
-    reply = client.get(address, headers={"Accept": "text/html"})
-    assert reply.status_code == status, reply.text
+    reply = client.get(address, headers=PAGE)
     assert len(reply.content) < 200_000
-    return BeautifulSoup(reply.text, "lxml")
+    return page_of(reply, status)
 
 
 def act(client: TestClient, action: str, episode_id: str, **fields: str) -> tuple[BeautifulSoup, dict[str, Any]]:
     """The page's body that comes back, and the toast."""
     data = {"episode_id": episode_id, **fields}
     reply = client.post(f"/dashboard/episode/{action}", data=data, headers={"HX-Request": "true"})
-    assert reply.status_code == 200, reply.text
-    return BeautifulSoup(reply.text, "lxml"), json.loads(reply.headers["HX-Trigger"])["toast"]
+    return page_of(reply), json.loads(reply.headers["HX-Trigger"])["toast"]
 
 
 def refused(client: TestClient, action: str, episode_id: str, status: int, **fields: str) -> str:
@@ -87,7 +82,7 @@ def test_a_stored_script_stays_text_on_the_page_and_in_its_parts(client: TestCli
     ):  # fmt: skip
         reply = client.get(address)
         assert reply.status_code == 200
-        soup = BeautifulSoup(reply.text, "lxml")
+        soup = page_of(reply)
         assert not soup.select("body script, b script")
         assert "alert(1)" in soup.text
 
@@ -108,7 +103,7 @@ def test_a_long_text_comes_in_part_and_the_rest_when_asked_for(client: TestClien
     assert 0 < len(shown) < len(text)
     assert f"{len(shown):,} are here" in soup.select_one("#episode details summary").text
     address = str(soup.select_one("#text-part button")["hx-get"])
-    whole = BeautifulSoup(client.get(address).text, "lxml")
+    whole = read(client, address)
     assert whole.select_one("#text").text == text
 
 
@@ -123,7 +118,7 @@ def test_similar_episodes_have_a_percentage_and_never_the_episode_itself(client:
     post("The zeppelin hangar needs a new roof", episode_id="a")
     post("The zeppelin hangar needs a new door", episode_id="b")
     address = str(opened(client, "a").select_one("#similar")["hx-get"])
-    soup = BeautifulSoup(client.get(address).text, "lxml")
+    soup = read(client, address)
     assert [link["href"] for link in soup.select("a")] == ["/dashboard/episodes/b"]
     similarity = client.get("/api/similar", params={"episode_id": "a"}).json()["items"][0]["similarity_score"]
     assert soup.select_one("b").text == f"{similarity:.0%}"
@@ -236,7 +231,7 @@ def test_another_one_is_chosen_by_a_search_or_its_id_supersedes_and_is_taken_bac
     post("The zeppelin is blue", episode_id="new/1")
     field = opened(client, "old").select_one("#successor")
     for question in ("zeppelin", "new/1"):
-        soup = BeautifulSoup(client.get(str(field["hx-get"]), params={"q": question, "episode_id": "old"}).text, "lxml")
+        soup = read(client, str(field["hx-get"]), q=question, episode_id="old")
         chosen = json.loads(str(soup.select_one("button")["hx-vals"]))
         assert chosen == {"episode_id": "old", "by": "new/1"}
     assert stored(client, "new/1")["retrieval_count"] == 0

@@ -1,5 +1,4 @@
 import json
-from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -7,17 +6,14 @@ from bs4 import BeautifulSoup
 from starlette.testclient import TestClient
 
 from anamnesis_pipeline.sidecar.pages.episodes import PER_PAGE
-from anamnesis_tests.sidecar.conftest import TestServices
+from anamnesis_tests.sidecar.conftest import Post, TestServices
+from anamnesis_tests.sidecar.pages.reading import SCRIPT, page_of, read
 
-Post = Callable[..., dict[str, Any]]
 PATH = "/dashboard/episodes"
-SCRIPT = "<script>alert(1)</script>"
 
 
 def listed(client: TestClient, code: int = 200, address: str = PATH, **asked: str) -> BeautifulSoup:
-    reply = client.get(address, params=asked or None, headers={"Accept": "text/html"})
-    assert reply.status_code == code, reply.text
-    return BeautifulSoup(reply.text, "lxml")
+    return read(client, address, code, **asked)
 
 
 def ids(soup: BeautifulSoup) -> list[str]:
@@ -27,8 +23,7 @@ def ids(soup: BeautifulSoup) -> list[str]:
 def act(client: TestClient, action: str, *chosen: str, **fields: str) -> tuple[BeautifulSoup, dict[str, Any]]:
     """The list that comes back, and the toast."""
     reply = client.post(PATH, data={"action": action, "ids": list(chosen), **fields}, headers={"HX-Request": "true"})
-    assert reply.status_code == 200, reply.text
-    return BeautifulSoup(reply.text, "lxml"), json.loads(reply.headers["HX-Trigger"])["toast"]
+    return page_of(reply), json.loads(reply.headers["HX-Trigger"])["toast"]
 
 
 def tags(client: TestClient, episode_id: str) -> list[str]:
@@ -149,7 +144,7 @@ def test_what_is_deleted_is_gone_from_every_page_and_can_be_taken_back(client: T
     assert (ids(soup), toast["text"]) == (["c"], "2 episodes deleted.")
     assert ids(listed(client)) == ["c"]
     found = client.get("/dashboard/search", params={"q": "zeppelin"})
-    assert [each.text for each in BeautifulSoup(found.text, "lxml").select("code.id")] == ["c"]
+    assert [each.text for each in page_of(found).select("code.id")] == ["c"]
     assert client.get("/api/episodes/a").status_code == 200
     assert client.post(toast["undo"]).status_code == 200
     assert set(ids(listed(client))) == set("abc")
@@ -193,4 +188,4 @@ def test_deletions_that_failed_are_told_until_somebody_has_read_it(client: TestC
     assert "another process writes" in listed(client).select_one(".problem").text
     reply = client.post("/dashboard/deletion-problems", data={"asked": ""})
     assert "another process writes" not in reply.text
-    assert ids(BeautifulSoup(reply.text, "lxml")) == ["a"]
+    assert ids(page_of(reply)) == ["a"]

@@ -20,15 +20,8 @@ from anamnesis_pipeline.sidecar.pages.events import LABELS, PATH, ROWS_KEPT
 from anamnesis_pipeline.store.event_base import Happening
 from anamnesis_pipeline.store.sqlite.opening import open_sqlite
 from anamnesis_tests.sidecar.conftest import TestServices, wait_for
+from anamnesis_tests.sidecar.pages.reading import SCRIPT, read
 from anamnesis_tests.store.samples import put
-
-SCRIPT = "<script>alert(1)</script>"
-
-
-def read(client: TestClient, query: str = "") -> BeautifulSoup:
-    reply = client.get(PATH + query, headers={"Accept": "text/html"})
-    assert reply.status_code == 200, reply.text
-    return BeautifulSoup(reply.text, "lxml")
 
 
 def kinds_of(page: BeautifulSoup) -> list[str]:
@@ -36,7 +29,7 @@ def kinds_of(page: BeautifulSoup) -> list[str]:
 
 
 def test_without_events_the_page_says_what_makes_them(client: TestClient):
-    page = read(client)
+    page = read(client, PATH)
     nothing = page.select_one("#nothing")
     assert nothing is not None
     assert "hidden" not in nothing.attrs
@@ -48,7 +41,7 @@ def test_the_newest_event_comes_first_with_its_project_and_a_way_to_the_episode(
 ):
     made = post("first words", project="acme/api")
     client.patch(f"/api/episodes/{made['episode_id']}", json={"summary": "other words"})
-    page = read(client)
+    page = read(client, PATH)
     assert kinds_of(page)[0] == LABELS[Happening.EDIT][0]
     row = page.select("#rows tr")[0]
     assert "acme/api" in row.text
@@ -58,7 +51,7 @@ def test_the_newest_event_comes_first_with_its_project_and_a_way_to_the_episode(
 def test_only_the_kinds_asked_for_are_shown(client: TestClient, post: Callable[..., dict[str, Any]]):
     made = post("first words")
     client.delete(f"/api/episodes/{made['episode_id']}")
-    page = read(client, "?kind=forget")
+    page = read(client, PATH, kind="forget")
     assert kinds_of(page) == ["Forgotten"]
     assert [box["value"] for box in page.select("#kinds input[checked]")] == ["forget"]
     table = page.select_one("#events")
@@ -74,7 +67,7 @@ def test_a_kind_that_is_none_is_told(client: TestClient):
 
 def test_a_stored_script_stays_text(client: TestClient, post: Callable[..., dict[str, Any]]):
     post("words", project=SCRIPT, episode_id="<b>bold")
-    page = read(client)
+    page = read(client, PATH)
     assert not [script for script in page.select("script") if "alert" in script.text]
     assert SCRIPT in page.select("#rows tr")[0].text
 
@@ -82,7 +75,7 @@ def test_a_stored_script_stays_text(client: TestClient, post: Callable[..., dict
 def test_a_page_holds_at_most_two_hundred_rows(client: TestClient, services: TestServices):
     for n in range(ROWS_KEPT + 20):
         put(services.store, f"e{n}", "text", project=f"p{n}")
-    page = read(client)
+    page = read(client, PATH)
     assert len(page.select("#rows tr")) == ROWS_KEPT
     assert page.select("#rows a")[0].text == f"e{ROWS_KEPT + 19}"
 

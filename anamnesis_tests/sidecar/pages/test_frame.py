@@ -3,13 +3,12 @@ from datetime import UTC, datetime
 from importlib.resources import files
 
 import pytest
-from bs4 import BeautifulSoup
 from starlette.testclient import TestClient
 
 from anamnesis_pipeline.sidecar.pages import html, static
 from anamnesis_pipeline.sidecar.pages.html import NAVIGATION
+from anamnesis_tests.sidecar.pages.reading import PAGE, page_of
 
-PAGE = {"Accept": "text/html"}
 VENDORED = {
     "htmx.min.js": "d6fdc75f204e6bdefa99b69bf1e6d4ac69b8a364f77929f45c13476b4000f717",
     "uPlot.iife.min.js": "19c8d4c6ad88929a79f4ae49d6f7161566dfd0ba3d15cc495e974f787eb78f1f",
@@ -45,9 +44,8 @@ def test_no_other_file_is_served(client: TestClient, name: str) -> None:
 @pytest.mark.parametrize("link", NAVIGATION, ids=lambda link: link.path)
 def test_every_page_is_there_ours_alone_and_in_its_frame(client: TestClient, link: html.Link) -> None:
     reply = client.get(link.path, headers=PAGE)
-    assert reply.status_code == 200
     assert reply.headers["content-security-policy"] == html.POLICY
-    soup = BeautifulSoup(reply.text, "lxml")
+    soup = page_of(reply)
     assert len(soup.find_all("h1")) == 1
     current = soup.select("nav [aria-current=page]")
     assert [each["href"] for each in current] == [link.path]

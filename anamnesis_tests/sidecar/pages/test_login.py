@@ -8,9 +8,9 @@ from starlette.testclient import TestClient
 from anamnesis_pipeline.sidecar.app import create_app
 from anamnesis_pipeline.sidecar.security import COOKIE
 from anamnesis_tests.sidecar.conftest import BASE, open_services
+from anamnesis_tests.sidecar.pages.reading import PAGE
 
 TOKEN = "correct horse battery staple"
-PAGE = {"Accept": "text/html"}
 FORM = {"Origin": BASE}
 
 

@@ -16,10 +16,8 @@ from anamnesis_pipeline.sidecar.pages.logs import FIELDS, PATH
 from anamnesis_pipeline.steps.summaries import NO_BUDGET
 from anamnesis_pipeline.store.ingest_base import ParsedChunk
 from anamnesis_tests.sidecar.conftest import TestServices
+from anamnesis_tests.sidecar.pages.reading import SCRIPT, page_of, read, send
 from anamnesis_tests.store.samples import crawled
-
-PAGE = {"Accept": "text/html"}
-SCRIPT = "<script>alert(1)</script>"
 
 
 @pytest.fixture(autouse=True)
@@ -33,18 +31,6 @@ def no_logs(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
 def source(services: TestServices) -> str:
     services.store.ingest.put_sources([Source("mac--a--00000001", "mac", "/logs", "a")])
     return "mac--a--00000001"
-
-
-def read(client: TestClient, path: str = PATH) -> BeautifulSoup:
-    reply = client.get(path, headers=PAGE)
-    assert reply.status_code == 200, reply.text
-    return BeautifulSoup(reply.text, "lxml")
-
-
-def send(client: TestClient, path: str, **data: str) -> BeautifulSoup:
-    reply = client.post(PATH + path, data=data)
-    assert reply.status_code == 200, reply.text
-    return BeautifulSoup(reply.text, "lxml")
 
 
 def typed(page: BeautifulSoup, **values: str) -> dict[str, str]:
@@ -68,7 +54,7 @@ def stored(services: TestServices) -> dict[str, Any]:
 
 
 def test_an_empty_memory_says_what_to_do(client: TestClient) -> None:
-    text = read(client).text
+    text = read(client, PATH).text
     assert "None yet: read the logs first." in text
     assert "every line of every log could be read" in text
 
@@ -76,7 +62,7 @@ def test_an_empty_memory_says_what_to_do(client: TestClient) -> None:
 def test_runs_are_shown_as_soon_as_dagster_has_answered(client: TestClient, services: TestServices) -> None:
     last = IngestRun("r0", "mac--b", "SUCCESS", 1.0, 3.5, 7)
     services.dagster.runs = IngestRuns((IngestRun("r1", "mac--a", "STARTED", 10.0, None),), last)
-    assert "Asking Dagster" in read(client).text
+    assert "Asking Dagster" in read(client, PATH).text
     doing = read(client, PATH + "/doing")
     assert doing.select_one(".badge").text == "Reading"  # type: ignore[union-attr]
     assert [a["href"] for a in doing.select("tbody a")] == ["http://127.0.0.1:3000/runs/r1"]
@@ -99,38 +85,38 @@ def test_a_dagster_that_is_away_is_told_and_nothing_is_hidden(
     assert "Dagster is away" in doing
     assert "does not answer" in doing
     for action in ("/run", "/stop"):
-        answer = send(client, action)
+        answer = send(client, PATH + action)
         assert "does not answer" in answer.select_one("[role=alert]").text  # type: ignore[union-attr]
 
 
 def test_reading_is_started_as_by_the_api_and_watched_in_dagster(
     client: TestClient, services: TestServices, source: str
 ) -> None:
-    answer = send(client, "/run")
+    answer = send(client, PATH + "/run")
     assert services.dagster.ingests == [((source,), "Ingest, asked for by hand")]
     assert answer.a is not None
     assert answer.a["href"] == "http://127.0.0.1:3000/runs/b/ingest1"
 
 
 def test_without_any_log_the_button_says_so(client: TestClient, services: TestServices) -> None:
-    assert "no log to read" in send(client, "/run").text
+    assert "no log to read" in send(client, PATH + "/run").text
     assert services.dagster.ingests == []
 
 
 def test_stopping_ends_the_runs(client: TestClient, services: TestServices, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("anamnesis_pipeline.sidecar.jsonl_control.STOP_PAUSE_S", 0.0)
-    assert "Nothing was running" in send(client, "/stop").text
+    assert "Nothing was running" in send(client, PATH + "/stop").text
     services.dagster.runs = IngestRuns((IngestRun("r1", "mac--a", "STARTED", 10.0, None),), None)
-    assert "1 run stopped" in send(client, "/stop").text
+    assert "1 run stopped" in send(client, PATH + "/stop").text
     assert services.dagster.stopped == ["r1"]
-    assert "hx-confirm" in read(client).select_one("#stop").attrs  # type: ignore[union-attr]
+    assert "hx-confirm" in read(client, PATH).select_one("#stop").attrs  # type: ignore[union-attr]
 
 
 # --- settings --------------------------------------------------------------------------------------------
 
 
 def test_every_setting_of_the_api_has_a_labelled_field_and_its_origin(client: TestClient) -> None:
-    form = read(client).select_one("#settings")
+    form = read(client, PATH).select_one("#settings")
     assert form is not None
     api = client.get("/api/jsonl/settings").json()
     assert {each.name for each in FIELDS} == set(api) - {"origin", "warnings"}
@@ -144,7 +130,7 @@ def test_every_setting_of_the_api_has_a_labelled_field_and_its_origin(client: Te
 
 
 def test_only_what_was_changed_is_stored(client: TestClient, services: TestServices) -> None:
-    form = read(client)
+    form = read(client, PATH)
     reply = client.post(
         PATH + "/settings",
         data=typed(form, ingest_hour="3", private_projects="acme\r\n b-corp \r\n", llm_daily_dollars="1.5"),
@@ -153,7 +139,7 @@ def test_only_what_was_changed_is_stored(client: TestClient, services: TestServi
         "config.ingest_hour": 3, "config.private_projects": ["acme", "b-corp"], "config.llm_daily_dollars": 1.5,
     }  # fmt: skip
     assert "Saved" in reply.headers["hx-trigger"]
-    after = BeautifulSoup(reply.text, "lxml")
+    after = page_of(reply)
     assert after.find(id="set-ingest_hour-from").text == "set here"  # type: ignore[union-attr]
     assert after.find(id="set-timezone-from").text == "default"  # type: ignore[union-attr]
     client.post(PATH + "/settings", data=typed(after))
@@ -175,8 +161,8 @@ def test_only_what_was_changed_is_stored(client: TestClient, services: TestServi
 def test_a_refusal_is_told_beside_its_field_and_keeps_what_was_typed(
     client: TestClient, services: TestServices, name: str, value: str, words: str
 ) -> None:
-    reply = client.post(PATH + "/settings", data=typed(read(client), **{name: value, "summary_min_value": "3"}))
-    form = BeautifulSoup(reply.text, "lxml")
+    reply = client.post(PATH + "/settings", data=typed(read(client, PATH), **{name: value, "summary_min_value": "3"}))
+    form = page_of(reply)
     problem = form.select_one(f"#set-{name}-problem")
     assert problem is not None
     assert words in problem.text
@@ -190,21 +176,21 @@ def test_a_refusal_is_told_beside_its_field_and_keeps_what_was_typed(
 
 def test_a_value_can_be_let_go(client: TestClient, services: TestServices, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("ANAMNESIS_INGEST_HOUR", "4")
-    client.post(PATH + "/settings", data=typed(read(client), ingest_hour="3"))
-    button = read(client).find(id="set-ingest_hour-revert")
+    client.post(PATH + "/settings", data=typed(read(client, PATH), ingest_hour="3"))
+    button = read(client, PATH).find(id="set-ingest_hour-revert")
     assert isinstance(button, Tag)
     assert button.text.split() == ["Revert", "to", "4", "(from", "the", "environment)"]
     reply = client.post(str(button["hx-post"]))
     assert "Hour is 4 again" in reply.headers["hx-trigger"]
     assert stored(services) == {}
-    assert BeautifulSoup(reply.text, "lxml").find(id="set-ingest_hour-revert") is None
+    assert page_of(reply).find(id="set-ingest_hour-revert") is None
     assert client.post(PATH + "/revert/bind").status_code == 404
 
 
 def test_what_the_environment_decides_cannot_be_typed_over(client: TestClient, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("ANAMNESIS_LOCK_ENV", "1")
     monkeypatch.setenv("ANAMNESIS_INGEST_HOUR", "4")
-    hour = read(client).find(id="set-ingest_hour")
+    hour = read(client, PATH).find(id="set-ingest_hour")
     assert isinstance(hour, Tag)
     assert "disabled" in hour.attrs
 
@@ -231,14 +217,14 @@ def test_a_paid_llm_without_a_budget_is_a_warning_on_the_page(
 ) -> None:
     monkeypatch.setenv("ANAMNESIS_ANTHROPIC_API_KEY", "sk-ant-x")
     monkeypatch.setenv("ANAMNESIS_LOCAL_ONLY", "0")
-    reply = client.post(PATH + "/settings", data=typed(read(client), summarizer="anthropic"))
-    assert NO_BUDGET in BeautifulSoup(reply.text, "lxml").select_one(".problem").text  # type: ignore[union-attr]
-    assert "costs money" in read(client).text
+    reply = client.post(PATH + "/settings", data=typed(read(client, PATH), summarizer="anthropic"))
+    assert NO_BUDGET in page_of(reply).select_one(".problem").text  # type: ignore[union-attr]
+    assert "costs money" in read(client, PATH).text
 
 
 def test_the_budget_of_the_day_is_a_bar(client: TestClient, services: TestServices) -> None:
     services.store.settings.set("config.llm_daily_tokens", 1_000)
-    meter = read(client).select_one("#doing meter")
+    meter = read(client, PATH).select_one("#doing meter")
     assert meter is not None
     assert (meter["max"], meter["value"]) == ("1000", "0")
 
@@ -250,7 +236,7 @@ def test_lines_that_could_not_be_read_are_listed_and_stay_text(client: TestClien
     before = crawled(services.store, SCRIPT, "mac")
     letter = DeadLetter("mac", SCRIPT, 0, 6, SCRIPT)
     assert services.store.ingest.commit_parsed(ParsedChunk(before, replace(before, parsed_lines=10), dead=[letter]))
-    page = read(client)
+    page = read(client, PATH)
     cells = [cell.text for cell in page.select("#letters-title ~ details td")]
     assert cells == [f"mac/{SCRIPT}", "7", SCRIPT]
     assert "anamnesis dead-letters retry" in page.text
@@ -261,7 +247,7 @@ def test_the_log_of_the_service_is_there_at_once_and_stays_text(
 ) -> None:
     caplog.set_level(logging.INFO)
     logging.getLogger("anamnesis_pipeline.x").warning(SCRIPT)
-    page = read(client)
+    page = read(client, PATH)
     (item,) = [each for each in page.select("#tail > div") if SCRIPT in each.text]
     assert item["class"] == ["warning"]
     tail = page.select_one("#tail")

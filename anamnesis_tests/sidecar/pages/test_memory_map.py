@@ -9,7 +9,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-from bs4 import BeautifulSoup
 from numpy.typing import NDArray
 from starlette.testclient import TestClient
 
@@ -20,9 +19,9 @@ from anamnesis_pipeline.sidecar.pages.memory_map import PATH
 from anamnesis_pipeline.steps.map_file import MemoryMap, map_path, save_map
 from anamnesis_pipeline.steps.memory_map import LEAST_EPISODES, make_map
 from anamnesis_tests.sidecar.conftest import SPACE, TestServices
+from anamnesis_tests.sidecar.pages.reading import SCRIPT, read
 from anamnesis_tests.store.samples import episode, passages, random_units, space
 
-SCRIPT = "<script>alert(1)</script>"
 Make = Callable[[], MemoryMap]
 
 
@@ -51,12 +50,6 @@ def make(services: TestServices, tmp_path: Path) -> Make:
     return make
 
 
-def read(client: TestClient, path: str = "", **query: Any) -> BeautifulSoup:
-    reply = client.get(PATH + path, params=query, headers={"Accept": "text/html"})
-    assert reply.status_code == 200, reply.text
-    return BeautifulSoup(reply.text, "lxml")
-
-
 def points(client: TestClient, made: MemoryMap, **query: Any) -> tuple[list[dict[str, Any]], NDArray[np.uint16]]:
     reply = client.get(f"{PATH}/points", params={"map": made.mark, **query})
     assert reply.status_code == 200, reply.text
@@ -71,7 +64,7 @@ def test_of_too_few_episodes_the_page_says_how_many_are_missing_and_where_they_c
     client: TestClient, services: TestServices
 ):
     fill(services, 12)
-    page = read(client)
+    page = read(client, PATH)
     (empty,) = page.select(".empty")
     assert f"{LEAST_EPISODES - 12} to go" in empty.text
     assert empty.select('a[href="/dashboard/logs"]')
@@ -80,7 +73,7 @@ def test_of_too_few_episodes_the_page_says_how_many_are_missing_and_where_they_c
 
 def test_without_a_map_the_page_offers_to_draw_one(client: TestClient, services: TestServices):
     fill(services, 40)
-    page = read(client)
+    page = read(client, PATH)
     assert "Draw the map" in page.select(".empty")[0].text
     (button,) = page.select("#draw")
     assert button["hx-post"] == f"{PATH}/draw"
@@ -91,7 +84,7 @@ def test_the_page_names_projects_with_the_episode_in_their_middle(
 ):
     fill(services, 40)
     made = make()
-    page = read(client)
+    page = read(client, PATH)
     (canvas,) = page.select("canvas")
     assert canvas["data-mark"] == made.mark
     assert [name.text for name in page.select(".legend .name")] == ["acme", SCRIPT]
@@ -134,7 +127,7 @@ def test_private_projects_are_left_out_unless_asked_for(client: TestClient, serv
     fill(services, 40, ("open", "open", "open", "team/secret"))
     made = make()
     services.store.settings.set("config.private_projects", ["secret"])
-    page = read(client)
+    page = read(client, PATH)
     assert "secret" not in page.text
     assert page.select('a[href="/dashboard/map?private=1"]')
     groups, places = points(client, made)
@@ -143,7 +136,7 @@ def test_private_projects_are_left_out_unless_asked_for(client: TestClient, serv
     assert client.get(f"{PATH}/point", params=hidden).status_code == 404
     assert client.get(f"{PATH}/point", params={**hidden, "private": 1}).json()["project"] == "team/secret"
     assert len(points(client, made, private=1)[1]) == 40
-    assert "team/secret" in read(client, private=1).text
+    assert "team/secret" in read(client, PATH, private=1).text
 
 
 def test_a_project_is_called_what_it_is_called_now_and_gone_when_it_is_gone(
@@ -183,33 +176,33 @@ def test_a_page_of_an_older_map_is_told_to_load_again(client: TestClient, servic
         reply = client.get(f"{PATH}/{path}", params={"map": older.mark, **query})
         assert reply.status_code == 409
         assert "load the page again" in reply.json()["detail"]
-    assert read(client, "/state").select("#map-now")[0]["data-mark"] == newer.mark
+    assert read(client, f"{PATH}/state").select("#map-now")[0]["data-mark"] == newer.mark
 
 
 def test_a_map_of_another_space_says_so(client: TestClient, services: TestServices, make: Make):
     fill(services, 40)
     made = make()
-    assert "Up to date" in read(client, "/state").text
+    assert "Up to date" in read(client, f"{PATH}/state").text
     services.store.spaces.put(space("other", SPACE.dim))
     services.store.vectors.put("other", Variant.TEXT, made.passages.tolist(), random_units(40, SPACE.dim))
     services.store.vectors.build("other")
     assert services.store.spaces.activate("other")
-    assert "not searched any more" in read(client, "/state").text
-    assert "not searched any more" in read(client).text
+    assert "not searched any more" in read(client, f"{PATH}/state").text
+    assert "not searched any more" in read(client, PATH).text
 
 
 def test_episodes_that_came_since_are_counted(client: TestClient, services: TestServices, make: Make):
     fill(services, 40)
     make()
     services.store.episodes.delete("e1")
-    assert "1 episode came or went since" in read(client, "/state").text
+    assert "1 episode came or went since" in read(client, f"{PATH}/state").text
 
 
 def test_a_damaged_map_is_told_and_can_be_drawn_anew(client: TestClient, services: TestServices, tmp_path: Path):
     fill(services, 40)
     map_path(tmp_path).parent.mkdir()
     map_path(tmp_path).write_bytes(b"nonsense")
-    page = read(client)
+    page = read(client, PATH)
     assert "damaged" in page.text
     assert page.select("#draw")
 
@@ -232,7 +225,7 @@ def test_drawing_runs_the_job_once_at_a_time(client: TestClient, services: TestS
 )
 def test_the_state_says_what_dagster_does(client: TestClient, services: TestServices, status: str, told: str):
     services.dagster.jobs.append((JOB, JobRun("run9", status)))
-    page = read(client, "/state")
+    page = read(client, f"{PATH}/state")
     assert told in page.text
     assert bool(page.select('a[href="http://127.0.0.1:3000/runs/run9"]')) == (status != "CANCELED")
 
@@ -241,15 +234,15 @@ def test_while_dagster_is_away_the_page_says_what_starts_it(client: TestClient, 
     fill(services, 40)
     make()
     services.dagster.up = False
-    assert read(client).select("canvas")
-    assert "anamnesis up" in read(client, "/state").text
+    assert read(client, PATH).select("canvas")
+    assert "anamnesis up" in read(client, f"{PATH}/state").text
     reply = client.post(f"{PATH}/draw")
     assert "Not started: Dagster does not answer" in reply.text
     assert "hx-trigger" not in reply.headers
 
 
 def test_a_state_that_stays_the_same_is_not_sent_again(client: TestClient):
-    mark = read(client, "/state").select("[name=seen]")[0]["value"]
+    mark = read(client, f"{PATH}/state").select("[name=seen]")[0]["value"]
     assert client.get(f"{PATH}/state", params={"seen": mark}).status_code == 204
 
 

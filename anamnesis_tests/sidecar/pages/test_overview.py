@@ -1,7 +1,5 @@
 import json
-from collections.abc import Callable
 from datetime import UTC, date, datetime
-from typing import Any
 
 import pytest
 from bs4 import BeautifulSoup, Tag
@@ -9,19 +7,10 @@ from starlette.testclient import TestClient
 
 from anamnesis_pipeline.errors import StoreFull
 from anamnesis_pipeline.sidecar.pages.timeline import ranges_of
-from anamnesis_tests.sidecar.conftest import BASE, TestServices
+from anamnesis_tests.sidecar.conftest import BASE, Post, TestServices
+from anamnesis_tests.sidecar.pages.reading import SCRIPT, page_of, read
 
-Post = Callable[..., dict[str, Any]]
-PAGE = {"Accept": "text/html"}
 FORM = {"Origin": BASE}
-SCRIPT = "<script>alert(1)</script>"
-
-
-def opened(client: TestClient, path: str, status: int = 200) -> BeautifulSoup:
-    reply = client.get(path, headers=PAGE)
-    assert reply.status_code == status, reply.text
-    assert "<script>alert" not in reply.text
-    return BeautifulSoup(reply.text, "lxml")
 
 
 def one(soup: BeautifulSoup, selector: str) -> Tag:
@@ -38,7 +27,7 @@ def card(soup: BeautifulSoup, heading: str) -> Tag:
 
 
 def test_an_empty_memory_says_what_to_do(client: TestClient) -> None:
-    soup = opened(client, "/dashboard")
+    soup = read(client, "/dashboard")
     assert "anamnesis up" in one(soup, ".empty").text
     assert soup.select(".chart") == []
 
@@ -48,7 +37,7 @@ def test_the_overview_shows_totals_bars_growth_and_lists(client: TestClient, pos
     post(SCRIPT, episode_id="b", project="zoo & co", timestamp="2026-03-01T18:00:00Z")
     post("The lighthouse", episode_id="c", project=SCRIPT, timestamp="2026-03-03T12:00:00Z")
     client.post("/api/episodes/search", json={"query": "zeppelin hangar", "top_k": 1})
-    soup = opened(client, "/dashboard")
+    soup = read(client, "/dashboard")
     figures = [figure.b.text for figure in soup.select(".figure")]  # type: ignore[union-attr]
     assert figures == ["3", "2", "1", "1", "100%"]
     bars = card(soup, "projects-title").select(".bars > div")
@@ -68,8 +57,8 @@ def test_the_overview_shows_totals_bars_growth_and_lists(client: TestClient, pos
 def test_a_link_of_a_bar_leads_to_as_many_episodes_as_it_says(client: TestClient, post: Post) -> None:
     post("The zeppelin hangar", project="zoo & co")
     post("The lighthouse")
-    soup = opened(client, "/dashboard")
-    listed = opened(client, str(card(soup, "projects-title").select_one("a[href*=zoo]")["href"]))  # type: ignore[index]
+    soup = read(client, "/dashboard")
+    listed = read(client, str(card(soup, "projects-title").select_one("a[href*=zoo]")["href"]))  # type: ignore[index]
     assert len(listed.select("li.episode")) == 1
 
 
@@ -77,13 +66,13 @@ def test_a_dagster_that_is_away_is_told_with_what_to_do_once_it_was_asked(
     client: TestClient, services: TestServices
 ) -> None:
     services.dagster.up = False
-    assert "Dagster does not answer" not in opened(client, "/dashboard").text, "nobody waits for it"
+    assert "Dagster does not answer" not in read(client, "/dashboard").text, "nobody waits for it"
     part = client.get("/dashboard/now", params={"seen": ""})
     assert "Dagster does not answer" in part.text
     assert "anamnesis up" in part.text
-    mark = one(BeautifulSoup(part.text, "lxml"), "[name=seen]")["value"]
+    mark = one(page_of(part), "[name=seen]")["value"]
     assert client.get("/dashboard/now", params={"seen": str(mark)}).status_code == 204
-    assert "Dagster does not answer" in opened(client, "/dashboard").text
+    assert "Dagster does not answer" in read(client, "/dashboard").text
 
 
 def test_a_full_store_is_told(client: TestClient, services: TestServices, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -92,7 +81,7 @@ def test_a_full_store_is_told(client: TestClient, services: TestServices, monkey
 
     client.app.state.room.refused()  # type: ignore[attr-defined]
     monkeypatch.setattr(type(services.store.settings), "set", full)
-    soup = opened(client, "/dashboard")
+    soup = read(client, "/dashboard")
     assert "the disk has no room" in one(soup, ".findings").text
 
 
@@ -103,11 +92,11 @@ def test_the_timeline_groups_by_day_and_keeps_to_its_range(client: TestClient, p
     post("The zeppelin hangar", timestamp="2026-03-01T23:59:00Z")
     post(SCRIPT, timestamp="2026-03-02T00:01:00Z")
     post("The lighthouse", timestamp="2026-03-02T12:00:00Z", project="zoo")
-    soup = opened(client, "/dashboard/timeline")
+    soup = read(client, "/dashboard/timeline")
     headings = [" ".join(day.text.split()) for day in soup.select("h3")]
     assert headings == ["Monday, 2 March 2026 2 that day (UTC)", "Sunday, 1 March 2026 1 that day (UTC)"]
     assert json.loads(str(one(soup, ".chart")["data-points"])) == [[20513, 1], [20514, 2]]
-    ranged = opened(client, "/dashboard/timeline?since=2026-03-02&until=2026-03-03&project=acme")
+    ranged = read(client, "/dashboard/timeline?since=2026-03-02&until=2026-03-03&project=acme")
     assert [a.text for a in ranged.select(".lines a")] == [SCRIPT]
     assert json.loads(str(one(ranged, ".chart")["data-points"])) == [[20513, 1], [20514, 1]], "the strip keeps all days"
 
@@ -115,21 +104,21 @@ def test_the_timeline_groups_by_day_and_keeps_to_its_range(client: TestClient, p
 def test_the_timeline_pages_back(client: TestClient, post: Post) -> None:
     for number in range(53):
         post(f"Episode number {number}", timestamp=f"2026-03-01T12:{number:02}:00Z")
-    soup = opened(client, "/dashboard/timeline?kind=&project=acme")
+    soup = read(client, "/dashboard/timeline?kind=&project=acme")
     assert len(soup.select(".lines li")) == 50
-    older = opened(client, str(one(soup, "a[rel=next]")["href"]))
+    older = read(client, str(one(soup, "a[rel=next]")["href"]))
     assert [a.text for a in older.select(".lines a")] == [f"Episode number {n}" for n in (2, 1, 0)]
     assert one(older, ".pager a").text == "Newest"
 
 
 def test_a_range_that_cannot_be_is_told(client: TestClient) -> None:
-    assert "since" in one(opened(client, "/dashboard/timeline?since=tomorrow", 422), ".problem").text
+    assert "since" in one(read(client, "/dashboard/timeline?since=tomorrow", 422), ".problem").text
 
 
 def test_nothing_in_a_range_is_told_apart_from_nothing_at_all(client: TestClient, post: Post) -> None:
-    assert "anamnesis up" in one(opened(client, "/dashboard/timeline"), ".empty").text
+    assert "anamnesis up" in one(read(client, "/dashboard/timeline"), ".empty").text
     post("The lighthouse", timestamp="2026-03-02T12:00:00Z")
-    assert "Show all" in one(opened(client, "/dashboard/timeline?since=2026-04-01"), ".empty").text
+    assert "Show all" in one(read(client, "/dashboard/timeline?since=2026-04-01"), ".empty").text
 
 
 def test_ranges_end_today_and_keep_the_other_filters() -> None:
@@ -146,11 +135,11 @@ def test_health_shows_cards_at_once_and_what_is_slow_later(
 ) -> None:
     post("The zeppelin hangar")
     services.dagster.up = False
-    soup = opened(client, "/dashboard/health")
+    soup = read(client, "/dashboard/health")
     assert "Asking" in one(soup, "#resources").text
     assert "1 of 1 passages" in card(soup, "model-title").text
     assert len(soup.select(".cards > section")) <= 10
-    part = BeautifulSoup(client.get("/dashboard/health/resources").text, "lxml")
+    part = read(client, "/dashboard/health/resources")
     rows = {str(row.th.contents[0]): one(row, ".badge").text for row in part.select("tbody tr")}  # type: ignore[union-attr, arg-type]
     assert rows == {"Store": "Up", "Embedding": "Up", "Dagster": "Down"}
     services.dagster.up = True
@@ -161,7 +150,7 @@ def test_health_shows_cards_at_once_and_what_is_slow_later(
 
 def test_health_tells_what_doctor_finds_and_what_takes_room(client: TestClient, post: Post) -> None:
     post("The zeppelin hangar")
-    soup = BeautifulSoup(client.get("/dashboard/health/checks").text, "lxml")
+    soup = read(client, "/dashboard/health/checks")
     well = [row.text for row in soup.select(".checks th[scope=row]")]
     assert {"python", "disk", "store", "coverage", "dead letters"} <= set(well)
     assert "dagster" in [b.text for b in soup.select(".findings b")], "none runs here"
@@ -173,10 +162,8 @@ def test_checks_are_kept_until_somebody_wants_them_anew(client: TestClient, serv
     client.get("/dashboard/health/checks")
     post("Of the future", timestamp="2199-01-01T00:00:00Z")
     assert "Of the future" not in client.get("/dashboard/health/checks").text
-    assert "clock" not in [
-        b.text for b in BeautifulSoup(client.get("/dashboard/health/checks").text, "lxml").select("b")
-    ]
+    assert "clock" not in [b.text for b in read(client, "/dashboard/health/checks").select("b")]
     anew = client.post("/dashboard/health/checks", headers=FORM)
-    assert "clock" in [b.text for b in BeautifulSoup(anew.text, "lxml").select("b")]
+    assert "clock" in [b.text for b in page_of(anew).select("b")]
     assert "Checked again." in anew.headers["hx-trigger"]
     assert datetime.now(UTC).strftime("%Y-%m-%d") in anew.text

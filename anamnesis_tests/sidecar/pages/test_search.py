@@ -1,5 +1,4 @@
 import threading
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -9,18 +8,16 @@ from starlette.testclient import TestClient
 
 from anamnesis_pipeline.sidecar.app import create_app
 from anamnesis_pipeline.sidecar.pages.marking import marked
-from anamnesis_tests.sidecar.conftest import BASE, HashedWords, TestServices, open_services
+from anamnesis_tests.sidecar.conftest import BASE, HashedWords, Post, TestServices, open_services
+from anamnesis_tests.sidecar.pages.reading import PAGE, read
 from anamnesis_tests.store import samples
 
-Post = Callable[..., dict[str, Any]]
 PATH = "/dashboard/search"
 SCRIPT = "<script>alert('roof')</script>"
 
 
 def search(client: TestClient, q: str, status: int = 200, **asked: str) -> BeautifulSoup:
-    reply = client.get(PATH, params={"q": q, **asked}, headers={"Accept": "text/html"})
-    assert reply.status_code == status, reply.text
-    return BeautifulSoup(reply.text, "lxml")
+    return read(client, PATH, status, q=q, **asked)
 
 
 def ids(soup: BeautifulSoup) -> list[str]:
@@ -28,7 +25,7 @@ def ids(soup: BeautifulSoup) -> list[str]:
 
 
 def test_the_page_without_a_question_says_what_to_do(client: TestClient) -> None:
-    soup = BeautifulSoup(client.get(PATH, headers={"Accept": "text/html"}).text, "lxml")
+    soup = read(client, PATH)
     assert soup.select_one("#results") is None
     assert "Ask in your own words" in soup.select_one(".empty").text
     labelled = {label["for"] for label in soup.select("label[for]")}
@@ -43,7 +40,7 @@ def test_an_answer_has_its_words_marked_and_can_be_opened_and_copied(client: Tes
     assert [each.text for each in soup.select(".excerpt mark")] == ["zeppelin", "hangar"]
     link = soup.select_one("#results > li > a")["href"]
     assert link == "/dashboard/episodes/a/b:%20c%3Fd%23e"
-    assert client.get(link, headers={"Accept": "text/html"}).status_code == 200
+    assert client.get(link, headers=PAGE).status_code == 200
     copied = [soup.select_one(button["data-copy"]).text for button in soup.select("[data-copy]")]
     assert copied == [soup.select_one(".excerpt").text, "a/b: c?d#e"]
     assert soup.select_one("#q")["value"] == "zeppelin hangar"

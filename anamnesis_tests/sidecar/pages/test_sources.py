@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from bs4 import BeautifulSoup, Tag
+from bs4 import Tag
 from starlette.testclient import TestClient
 
 from anamnesis_pipeline.dagster_api.runs import IngestRun, IngestRuns
@@ -13,10 +13,9 @@ from anamnesis_pipeline.model import Source
 from anamnesis_pipeline.sidecar.pages.sources import PATH
 from anamnesis_pipeline.steps.host_clock import HostClock, failed, write_clock
 from anamnesis_tests.sidecar.conftest import TestServices
+from anamnesis_tests.sidecar.pages.reading import SCRIPT, press, problem_of, read, send
 from anamnesis_tests.store.samples import episode, passages
 
-PAGE = {"Accept": "text/html"}
-SCRIPT = "<script>alert(1)</script>"
 SESSION = "11111111-2222-4333-8444-555555555555.jsonl"
 
 
@@ -35,39 +34,15 @@ def roots(monkeypatch: pytest.MonkeyPatch, tmp_path_factory: pytest.TempPathFact
     return folder
 
 
-def read(client: TestClient, path: str = PATH) -> BeautifulSoup:
-    reply = client.get(path, headers=PAGE)
-    assert reply.status_code == 200, reply.text
-    return BeautifulSoup(reply.text, "lxml")
-
-
-def send(client: TestClient, path: str, **data: Any) -> BeautifulSoup:
-    reply = client.post(path if path.startswith("/") else f"{PATH}/{path}", data=data)
-    assert reply.status_code == 200, reply.text
-    return BeautifulSoup(reply.text, "lxml")
-
-
-def press(client: TestClient, page: BeautifulSoup, button_id: str) -> BeautifulSoup:
-    button = page.find(id=button_id)
-    assert isinstance(button, Tag), f"there is no button {button_id}"
-    return send(client, str(button["hx-post"]))
-
-
 def configured(client: TestClient) -> dict[str, dict[str, Any]]:
     return {each["name"]: each for each in client.get("/api/sources").json()["sources"] if not each["built_in"]}
-
-
-def problem_of(page: BeautifulSoup) -> str:
-    alert = page.select_one("[role=alert]")
-    assert alert is not None
-    return alert.text
 
 
 # --- state -----------------------------------------------------------------------------------------------
 
 
 def test_built_in_sources_are_there_and_cannot_be_changed(client: TestClient) -> None:
-    page = read(client)
+    page = read(client, PATH)
     assert [row.get_text(" ").split()[0] for row in page.select("#state [aria-labelledby=sources-title] tbody th")] == [
         "local-logs", "local-memory",
     ]  # fmt: skip
@@ -83,7 +58,7 @@ def test_what_was_read_is_listed_with_its_newest_episode_and_its_partition(
     keys = ["mac--b--1", "mac--a--2"]
     services.store.ingest.put_sources([Source(key, "mac", "/gone", SCRIPT) for key in keys])
     services.store.episodes.put([(episode("e1", source=keys[1]), passages("text"))])
-    rows = read(client).select("[aria-labelledby=folders-title] tbody tr")
+    rows = read(client, PATH).select("[aria-labelledby=folders-title] tbody tr")
     assert [row.select("td")[2].text for row in rows] == ["1", "0"], "the one with the newest episode first"
     assert SCRIPT in rows[0].th.text  # type: ignore[union-attr]
     assert "not configured any more" in rows[0].text
@@ -94,7 +69,7 @@ def test_what_was_read_is_listed_with_its_newest_episode_and_its_partition(
 
 def test_runs_are_shown_as_soon_as_dagster_has_answered(client: TestClient, services: TestServices) -> None:
     services.dagster.runs = IngestRuns((IngestRun("r1", "mac--a", "STARTED", 1.0, None),), None)
-    assert "Asking Dagster" in read(client).text
+    assert "Asking Dagster" in read(client, PATH).text
     state = read(client, PATH + "/state")
     assert "reading mac--a" in state.text
     mark = str(state.select_one("[name=seen]")["value"])  # type: ignore[index]
@@ -108,7 +83,7 @@ def test_a_machine_that_is_away_is_told_with_the_reason(
     client.put("/api/sources/far", json={"kind": "documents", "root": "~/n", "host": "ann@nas"})
     clock = failed(HostClock(), datetime.now(UTC), f"ann@nas: its host key is not known {SCRIPT}", 3_600)
     write_clock(services.store.settings, "ann@nas", clock)
-    machines = read(client).select_one("[aria-labelledby=machines-title]")
+    machines = read(client, PATH).select_one("[aria-labelledby=machines-title]")
     assert machines is not None
     assert "away" in machines.text
     assert f"its host key is not known {SCRIPT}" in machines.text
@@ -121,7 +96,7 @@ def test_a_machine_that_is_away_is_told_with_the_reason(
 def test_a_look_reads_what_is_new_and_one_source_is_read_alone(
     client: TestClient, services: TestServices, roots: Path
 ) -> None:
-    page = read(client)
+    page = read(client, PATH)
     told = press(client, page, "look")
     assert told.a["href"] == "http://127.0.0.1:3000/runs/b/ingest1"  # type: ignore[index]
     press(client, page, "run-local-logs")
@@ -130,7 +105,7 @@ def test_a_look_reads_what_is_new_and_one_source_is_read_alone(
 
 def test_without_dagster_nothing_is_read_and_the_reason_is_told(client: TestClient, services: TestServices) -> None:
     services.dagster.up = False
-    assert "does not answer" in problem_of(press(client, read(client), "look"))
+    assert "does not answer" in problem_of(press(client, read(client, PATH), "look"))
 
 
 # --- adding, trying, changing, removing ------------------------------------------------------------------
@@ -138,7 +113,7 @@ def test_without_dagster_nothing_is_read_and_the_reason_is_told(client: TestClie
 
 def test_a_folder_is_tried_added_changed_and_removed(client: TestClient, services: TestServices, roots: Path) -> None:
     typed = {"place": str(roots / "notes"), "kind": "documents", "include": "*.md\r\n\r\n!b.md", "max_mb": "2"}
-    tried = send(client, "try", **typed)
+    tried = send(client, f"{PATH}/try", **typed)
     assert "1 file, 4 B" in tried.text
     assert configured(client) == {}
     added = client.post(f"{PATH}/save", data=typed)
@@ -189,7 +164,7 @@ def test_a_refusal_is_told_beside_its_field_and_keeps_what_was_typed(
     client: TestClient, roots: Path, typed: dict[str, str], field: str, words: str
 ) -> None:
     sent = {"place": str(roots / "notes"), "kind": "documents", "project": SCRIPT, **typed}
-    form = send(client, "save", **sent)
+    form = send(client, f"{PATH}/save", **sent)
     told = form.find(id=f"source-{field}-told")
     assert isinstance(told, Tag), form
     assert words in told.text
@@ -198,18 +173,18 @@ def test_a_refusal_is_told_beside_its_field_and_keeps_what_was_typed(
 
 
 def test_a_place_that_is_taken_is_refused(client: TestClient, roots: Path) -> None:
-    send(client, "save", place=str(roots / "notes"), kind="documents", name="one")
-    again = send(client, "save", place=str(roots / "notes"), kind="documents", name="two")
+    send(client, f"{PATH}/save", place=str(roots / "notes"), kind="documents", name="one")
+    again = send(client, f"{PATH}/save", place=str(roots / "notes"), kind="documents", name="two")
     assert "taken by the source 'one'" in again.find(id="source-place-told").text  # type: ignore[union-attr]
     assert list(configured(client)) == ["one"]
 
 
 def test_trying_says_why_it_does_not_work(client: TestClient, roots: Path) -> None:
-    assert "127.0.0.1" in problem_of(send(client, "try", place="me@127.0.0.1:1:~/n", kind="documents"))
-    assert "begins with / or ~" in problem_of(send(client, "try", place="notes"))
-    assert "does not work" in send(client, "try", place=str(roots / "nowhere"), kind="documents").text
-    assert "works" in press(client, read(client), "try-local-logs").text
-    assert "no source nope" in problem_of(send(client, "source/nope/try"))
+    assert "127.0.0.1" in problem_of(send(client, f"{PATH}/try", place="me@127.0.0.1:1:~/n", kind="documents"))
+    assert "begins with / or ~" in problem_of(send(client, f"{PATH}/try", place="notes"))
+    assert "does not work" in send(client, f"{PATH}/try", place=str(roots / "nowhere"), kind="documents").text
+    assert "works" in press(client, read(client, PATH), "try-local-logs").text
+    assert "no source nope" in problem_of(send(client, f"{PATH}/source/nope/try"))
 
 
 def test_folders_that_may_hold_logs_are_offered(
@@ -227,25 +202,25 @@ def test_folders_that_may_hold_logs_are_offered(
 
 def test_the_interval_is_stored_refused_and_let_go(client: TestClient, services: TestServices) -> None:
     sent = {"crawl_interval_s": "60", "was.crawl_interval_s": "300"}
-    saved = send(client, "interval", **sent)
+    saved = send(client, f"{PATH}/interval", **sent)
     assert services.store.settings.get("config.crawl_interval_s") == 60
     assert client.get("/api/crawler/config/interval").json() == {"interval_s": 60, "origin": "stored"}
-    refused = send(client, "interval", **{"crawl_interval_s": "5", "was.crawl_interval_s": "60"})
+    refused = send(client, f"{PATH}/interval", **{"crawl_interval_s": "5", "was.crawl_interval_s": "60"})
     assert "30" in problem_of(refused)
-    assert "every 1 min" not in read(client).text
+    assert "every 1 min" not in read(client, PATH).text
     assert "every 60 s" in read(client, PATH + "/state").text
     press(client, saved, "set-crawl_interval_s-revert")
     assert services.store.settings.get("config.crawl_interval_s") is None
 
 
 def test_tags_by_pattern_are_added_and_removed(client: TestClient) -> None:
-    added = send(client, "tags/add", match=SCRIPT, tag="incident", field="content", case="on")
+    added = send(client, f"{PATH}/tags/add", match=SCRIPT, tag="incident", field="content", case="on")
     (pattern,) = client.get("/api/crawler/config/doc-tag-patterns").json()["patterns"]
     assert pattern == {"match": SCRIPT, "tag": "incident", "field": "content", "regex": False, "ignorecase": False}
     assert added.select_one("tbody code").text == SCRIPT  # type: ignore[union-attr]
-    again = send(client, "tags/add", match=SCRIPT, tag="incident", field="content", case="on")
+    again = send(client, f"{PATH}/tags/add", match=SCRIPT, tag="incident", field="content", case="on")
     assert "already" in problem_of(again)
-    stale = send(client, "tags/remove", number=0, match="else", tag="incident")
+    stale = send(client, f"{PATH}/tags/remove", number=0, match="else", tag="incident")
     assert "nothing was removed" in problem_of(stale)
     form = stale.select_one("tbody form")
     assert form is not None
@@ -259,7 +234,7 @@ def test_tags_by_pattern_are_added_and_removed(client: TestClient) -> None:
     "wrong", [{"match": "("}, {"match": ""}, {"tag": "two words"}, {"tag": ""}, {"field": "smell"}]
 )
 def test_a_pattern_that_cannot_be_is_refused(client: TestClient, wrong: dict[str, str]) -> None:
-    form = send(client, "tags/add", **{"match": "a", "tag": "b", "field": "filename", "regex": "on", **wrong})
+    form = send(client, f"{PATH}/tags/add", **{"match": "a", "tag": "b", "field": "filename", "regex": "on", **wrong})
     assert problem_of(form)
     assert client.get("/api/crawler/config/doc-tag-patterns").json()["patterns"] == []
 
@@ -268,7 +243,7 @@ def test_a_pattern_that_cannot_be_is_refused(client: TestClient, wrong: dict[str
 
 
 def test_what_was_handed_in_is_listed_and_can_be_forgotten(client: TestClient) -> None:
-    page = read(client)
+    page = read(client, PATH)
     assert {str(form["data-hand-in"]) for form in page.select("form[data-hand-in]")} == {
         "/api/uploads", "/api/episodes/ingest-url",
     }  # fmt: skip
@@ -287,6 +262,6 @@ def test_what_was_handed_in_is_listed_and_can_be_forgotten(client: TestClient) -
 
 def test_with_local_only_no_page_is_offered_to_be_fetched(client: TestClient, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("ANAMNESIS_LOCAL_ONLY", "1")
-    page = read(client)
+    page = read(client, PATH)
     assert page.find(id="url") is None
     assert "ANAMNESIS_LOCAL_ONLY" in page.text

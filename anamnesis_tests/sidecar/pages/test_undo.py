@@ -1,5 +1,4 @@
 import logging
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -12,9 +11,7 @@ from anamnesis_pipeline.sidecar.app import create_app
 from anamnesis_pipeline.sidecar.pages import undo as undoing
 from anamnesis_pipeline.sidecar.pages.edits import edit, read_episode
 from anamnesis_pipeline.sidecar.pages.undo import ADDRESS, TRIES, WAIT_S, Undo
-from anamnesis_tests.sidecar.conftest import BASE, TestServices, open_services
-
-Post = Callable[..., dict[str, Any]]
+from anamnesis_tests.sidecar.conftest import BASE, Post, TestServices, open_services
 
 
 class Clock:
