@@ -22,6 +22,7 @@ from anamnesis_pipeline.errors import (
     EpisodeConflict,
     EpisodeNotFound,
     Excluded,
+    GiveUp,
     InvalidEpisode,
     InvalidVectors,
     PageRefused,
@@ -45,7 +46,7 @@ MAX_ERRORS = 100
 SAFE_HEADERS = {"X-Content-Type-Options": "nosniff", "Cache-Control": "no-store"}
 """Of every response: neither guessed at nor kept."""
 
-# The first that fits counts, so that the special come before the general.
+# The first that fits counts, so that the special come before the general; the two branches of the tree hold all.
 _STATUS: tuple[tuple[type[AnamnesisError], int], ...] = (
     (EpisodeNotFound, 404),
     (EpisodeConflict, 409),
@@ -66,6 +67,7 @@ _STATUS: tuple[tuple[type[AnamnesisError], int], ...] = (
     (DimensionMismatch, 503),
     (UnknownModel, 503),
     (InvalidVectors, 503),
+    (GiveUp, 503),  # what an adapter says in words of its own, e.g. that a server refuses the user
 )
 _PLAIN_MESSAGES = {
     "string_pattern_mismatch": "is blank, or holds a character that is not allowed here",
@@ -98,14 +100,8 @@ def sentence_of(exc: RequestValidationError) -> str:
 
 
 def status_of(exc: AnamnesisError) -> int:
-    """What a request is answered with that ends in this error.
-
-    :raises AnamnesisError: `exc` itself, when it is none that a request can end in.
-    """
-    for kind, status in _STATUS:
-        if isinstance(exc, kind):
-            return status
-    raise exc
+    """What a request is answered with that ends in this error."""
+    return next(status for kind, status in _STATUS if isinstance(exc, kind))
 
 
 def install(app: FastAPI) -> None:

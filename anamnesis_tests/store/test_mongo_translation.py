@@ -14,7 +14,7 @@ from pymongo.errors import (
     WTimeoutError,
 )
 
-from anamnesis_pipeline.errors import AnamnesisError, GiveUp, StoreBusy, StoreFull
+from anamnesis_pipeline.errors import AnamnesisError, GiveUp, StoreBusy, StoreFull, TooLarge
 from anamnesis_pipeline.store.mongo.search_refusals import IndexDown, NoSearchService, asking
 from anamnesis_pipeline.store.mongo.translation import our_error, translated
 
@@ -50,7 +50,7 @@ def test_every_error_of_the_driver_is_ours_or_known_to_be_a_mistake() -> None:
 @pytest.mark.parametrize(
     ("code", "kind"),
     [(14031, StoreFull), (12501, StoreFull), (371, StoreFull), (18, GiveUp), (13, GiveUp),
-     (8000, GiveUp), (10334, GiveUp), (17419, GiveUp), (112, StoreBusy), (189, StoreBusy),
+     (8000, GiveUp), (10334, TooLarge), (17419, TooLarge), (112, StoreBusy), (189, StoreBusy),
      (10107, StoreBusy), (13435, StoreBusy), (91, StoreBusy), (50, StoreBusy), (251, StoreBusy), (246, StoreBusy),
      (290, StoreBusy), (43, StoreBusy), (175, StoreBusy), (237, StoreBusy), (365, StoreBusy), (402, StoreBusy),
      (462, StoreBusy), (489, StoreBusy), (2, None), (121, None), (11000, None)],

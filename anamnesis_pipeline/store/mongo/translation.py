@@ -16,7 +16,7 @@ from pymongo.errors import (
     WTimeoutError,
 )
 
-from anamnesis_pipeline.errors import AnamnesisError, GiveUp, StoreBusy, StoreFull
+from anamnesis_pipeline.errors import AnamnesisError, GiveUp, StoreBusy, StoreFull, TooLarge
 
 _UNAUTHORIZED, _AUTHENTICATION_FAILED, _ATLAS_ERROR = 13, 18, 8000
 _ILLEGAL_OPERATION = 20
@@ -119,10 +119,10 @@ def _codes(exc: OperationFailure) -> set[int]:
     return codes
 
 
-def _too_large(place: str, exc: Exception) -> GiveUp:
+def _too_large(place: str, exc: Exception) -> TooLarge:
     """`Collection` notes which one the document was for."""
     collection = " ".join(getattr(exc, "__notes__", ("a collection",)))
-    return GiveUp(
+    return TooLarge(
         f"{place}: one document for {collection} has more than the 16 MB it may ({_short(exc)}); split the text"
     )
 
