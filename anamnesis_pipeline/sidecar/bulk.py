@@ -7,8 +7,9 @@ from fastapi.exceptions import RequestValidationError
 from pydantic import ValidationError
 from starlette.exceptions import HTTPException
 
-from anamnesis_pipeline.errors import AnamnesisError, EpisodeConflict, InvalidEpisode
+from anamnesis_pipeline.errors import AnamnesisError, EpisodeConflict, InvalidEpisode, StoreFull
 from anamnesis_pipeline.sidecar.problems import field_errors
+from anamnesis_pipeline.sidecar.room import Room
 from anamnesis_pipeline.sidecar.schemas import BulkFailure, BulkIn, BulkOut, EpisodeIn, FieldError
 from anamnesis_pipeline.steps.posting import Poster
 
@@ -33,12 +34,15 @@ def parse_bulk(body: bytes) -> list[Any]:
         raise RequestValidationError([{**error, "loc": ("body", *error["loc"])} for error in exc.errors()]) from None
 
 
-def post_all(poster: Poster, items: list[Any]) -> BulkOut:
-    """Write what can be written; the rest is listed by its index, so that only that need be sent again."""
+def post_all(poster: Poster, items: list[Any], room: Room) -> BulkOut:
+    """Write what can be written; the rest is listed by its index, so that only that need be sent again.
+
+    :param room: is told where the store is full.
+    """
     report: BulkOut = {"created": 0, "unchanged": 0, "failed": []}
     created: list[str] = []
     for index, item in enumerate(items):
-        outcome = _post_one(poster, item)
+        outcome = _post_one(poster, item, room)
         if isinstance(outcome, list):
             report["failed"].append(BulkFailure(index=index, errors=outcome))
         elif outcome is None:
@@ -51,7 +55,7 @@ def post_all(poster: Poster, items: list[Any]) -> BulkOut:
     return report
 
 
-def _post_one(poster: Poster, item: Any) -> str | list[FieldError] | None:
+def _post_one(poster: Poster, item: Any, room: Room) -> str | list[FieldError] | None:
     """The id of a new episode, None for one that was there, or what is wrong with the item."""
     try:
         draft = EpisodeIn.model_validate(item).draft()
@@ -65,6 +69,8 @@ def _post_one(poster: Poster, item: Any) -> str | list[FieldError] | None:
     except EpisodeConflict as exc:
         return [{"path": "episode_id", "message": str(exc)}]
     except AnamnesisError as exc:
+        if isinstance(exc, StoreFull):
+            room.refused()
         return [{"path": "", "message": str(exc)}]
     return episode.episode_id if created else None
 

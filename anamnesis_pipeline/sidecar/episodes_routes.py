@@ -19,6 +19,7 @@ from anamnesis_pipeline.sidecar.documentation import BULK_BODY, PROBLEMS
 from anamnesis_pipeline.sidecar.fields import EpisodeId, Kind, Name, Tag, Time
 from anamnesis_pipeline.sidecar.query_routes import keep_reading
 from anamnesis_pipeline.sidecar.rendering import episode_body, json_reply
+from anamnesis_pipeline.sidecar.room import Room
 from anamnesis_pipeline.sidecar.schemas import BulkOut, EpisodeChanges, EpisodeIn, EpisodeOut, Include, PageOut
 from anamnesis_pipeline.sidecar.services import Uses
 from anamnesis_pipeline.steps import episodes
@@ -88,7 +89,8 @@ async def post_episodes(request: Request, services: Uses) -> Response:
     if "json" not in request.headers.get("content-type", ""):
         raise HTTPException(400, "a JSON body is required, with Content-Type: application/json")
     body = await request.body()
-    return await run_in_threadpool(lambda: json_reply(post_all(services.poster, parse_bulk(body))))
+    room: Room = request.app.state.room
+    return await run_in_threadpool(lambda: json_reply(post_all(services.poster, parse_bulk(body), room)))
 
 
 @router.get("", response_model=PageOut)

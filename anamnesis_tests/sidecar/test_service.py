@@ -222,8 +222,9 @@ def test_metrics_tell_how_long_each_stage_of_a_search_took(client: TestClient, p
     assert below[-1] == 2
 
 
+@pytest.mark.parametrize("path", ["", "/bulk"])
 def test_a_full_store_is_not_ready_until_it_takes_a_write_again(
-    client: TestClient, services: TestServices, monkeypatch: pytest.MonkeyPatch
+    client: TestClient, services: TestServices, monkeypatch: pytest.MonkeyPatch, path: str
 ) -> None:
     def full(*_: object, **__: object) -> None:
         raise StoreFull("the disk has no room to write")
@@ -233,7 +234,8 @@ def test_a_full_store_is_not_ready_until_it_takes_a_write_again(
         patched.setattr(type(services.store.episodes), "create", full)
         patched.setattr(type(services.store.settings), "set", full)
         assert client.get("/ready").status_code == 200, "nobody has written yet"
-        assert client.post("/api/episodes", json=body).status_code == 503
+        reply = client.post(f"/api/episodes{path}", json={"episodes": [body]} if path else body)
+        assert "the disk has no room to write" in reply.text
         for _ in range(2):
             reply = client.get("/ready")
             assert (reply.status_code, reply.json()["missing"]) == (503, ["store: the disk has no room to write"])
