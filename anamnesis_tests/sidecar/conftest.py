@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -27,12 +28,13 @@ from anamnesis_pipeline.embeddings.space_models import SpaceModels
 from anamnesis_pipeline.embeddings.token_vectors import Projection, Rows, project
 from anamnesis_pipeline.errors import ServiceUnreachable
 from anamnesis_pipeline.exchanges.redaction import Redactor
-from anamnesis_pipeline.model import Space, StoredPassage
+from anamnesis_pipeline.model import RESERVED_SOURCES, Space, StoredPassage
 from anamnesis_pipeline.search.engine import Engine
 from anamnesis_pipeline.search.levels import LEVEL
 from anamnesis_pipeline.settings import Settings
+from anamnesis_pipeline.sidecar import embedding_control
 from anamnesis_pipeline.sidecar.app import create_app
-from anamnesis_pipeline.steps.embeddings import embed_passages
+from anamnesis_pipeline.steps.embeddings import embed_passages, embed_sources
 from anamnesis_pipeline.steps.posting import Poster
 from anamnesis_pipeline.steps.token_projection import space_projection
 from anamnesis_pipeline.store.base import Store
@@ -44,6 +46,8 @@ BASE = "http://127.0.0.1:3010"
 SPACE = Space(key="hashing-1", model_id="hashing-64", dim=64)
 Post = Callable[..., dict[str, Any]]
 """Posts an episode of this summary and these fields; the reply."""
+ABSENT = 4096
+"""A core that no machine of these tests has."""
 
 
 class HashedWords:
@@ -223,6 +227,16 @@ def model_folder(folder: Path, seed: int = 0) -> str:
     return str(folder)
 
 
+def stored(services: TestServices) -> dict[str, Any]:
+    """The settings in the store."""
+    return services.store.settings.all("config.")
+
+
+def embed_all(services: TestServices, space: str) -> None:
+    """What the runs of a backfill do."""
+    embed_sources(services.store, space, RESERVED_SOURCES, HashingEmbedder(SPACE.dim, token_dims=64), 25)
+
+
 @pytest.fixture(autouse=True)
 def environment(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Nothing of the user's own settings, and no download."""
@@ -255,3 +269,20 @@ def post(client: TestClient) -> Post:
         return body
 
     return post
+
+
+@pytest.fixture
+def model(tmp_path: Path) -> str:
+    return model_folder(tmp_path / "tiny")
+
+
+@pytest.fixture
+def first_model_is_there(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The model of the first space, which has no files, looks as if it had those that made its vectors."""
+    find = embedding_control.model_files
+
+    def found(settings: Settings, model_id: str, *rest: Any) -> object:
+        made_it = SimpleNamespace(model_id=SPACE.model_id, space=lambda generation: SPACE)
+        return made_it if model_id == SPACE.model_id else find(settings, model_id, *rest)
+
+    monkeypatch.setattr(embedding_control, "model_files", found)

@@ -1,7 +1,6 @@
-"""Models, spaces and cores over HTTP."""
+"""Models and spaces over HTTP; the cores have a file of their own."""
 
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -9,46 +8,17 @@ from starlette.testclient import TestClient
 
 from anamnesis_pipeline.dagster_api.backfills import EmbeddingBackfill
 from anamnesis_pipeline.embeddings.cores import available_cores
-from anamnesis_pipeline.embeddings.hashing import HashingEmbedder
-from anamnesis_pipeline.model import RESERVED_SOURCES
-from anamnesis_pipeline.settings import Settings
-from anamnesis_pipeline.sidecar import embedding_control
-from anamnesis_pipeline.sidecar.app import create_app
 from anamnesis_pipeline.sidecar.embedding_control import EmbeddingControl
-from anamnesis_pipeline.steps.embeddings import embed_sources
 from anamnesis_pipeline.steps.spaces import index_space
-from anamnesis_pipeline.store.base import Store
-from anamnesis_tests.sidecar.conftest import BASE, SPACE, Post, TestServices, model_folder, open_services, wait_for
-
-ABSENT = 4096
-"""A core that no machine of these tests has."""
-
-
-def embed_all(services: TestServices, space: str) -> None:
-    """What the backfill's runs and the index do."""
-    embed_sources(services.store, space, RESERVED_SOURCES, HashingEmbedder(SPACE.dim, token_dims=64), 25)
-    index_space(services.store, space)
-
-
-def stored(services: TestServices) -> dict[str, Any]:
-    return services.store.settings.all("config.")
-
-
-@pytest.fixture
-def model(tmp_path: Path) -> str:
-    return model_folder(tmp_path / "tiny")
-
-
-def put_back_hashing_model(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Let the model of the first space, which has no files, look as if it had those that made its vectors."""
-    find = embedding_control.model_files
-
-    def found(settings: Settings, model_id: str, store: Store | None = None) -> object:
-        made_it = SimpleNamespace(space=lambda generation: SPACE)
-        return made_it if model_id == SPACE.model_id else find(settings, model_id, store)
-
-    monkeypatch.setattr(embedding_control, "model_files", found)
-
+from anamnesis_tests.sidecar.conftest import (
+    ABSENT,
+    SPACE,
+    Post,
+    TestServices,
+    embed_all,
+    model_folder,
+    stored,
+)
 
 # --- what is ---------------------------------------------------------------------------------------------
 
@@ -86,107 +56,6 @@ def test_every_space_is_listed_with_its_coverage(client: TestClient, model: str,
     ]
 
 
-# --- cores -----------------------------------------------------------------------------------------------
-
-
-def test_other_cores_are_taken_at_once_without_loading_the_model_again(
-    client: TestClient, services: TestServices
-) -> None:
-    pool, last = services.pool.pool, available_cores()[-1]
-    assert pool is not None
-    reply = client.post("/api/embedding/cpu", json={"cores": [last]})
-    assert reply.status_code == 200
-    assert (reply.json()["cores"], reply.json()["workers"]) == ([last], 1)
-    assert services.pool.pool is pool
-    assert list(pool.cores) == [last]
-    assert stored(services) == {"config.embed_cores": [last]}
-
-
-def test_a_share_and_a_list_of_cores_replace_each_other(client: TestClient, services: TestServices) -> None:
-    client.post("/api/embedding/cpu", json={"cores": [available_cores()[-1]]})
-    body = client.post("/api/embedding/cpu", json={"cpu_pct": 1}).json()
-    assert stored(services) == {"config.embed_cpu_pct": 1}
-    assert (body["cores"], body["origin"]["embed_cpu_pct"]) == (available_cores()[:1], "stored")
-    client.post("/api/embedding/cpu", json={"cores": available_cores()})
-    assert stored(services) == {"config.embed_cores": available_cores()}
-
-
-def test_a_share_counts_also_where_the_environment_lists_cores(
-    client: TestClient, services: TestServices, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("ANAMNESIS_EMBED_CORES", str(available_cores()[-1]))
-    assert client.post("/api/embedding/cpu", json={"cpu_pct": 100}).json()["cores"] == available_cores()
-
-
-def test_what_the_environment_has_locked_is_refused_not_ignored(
-    client: TestClient, services: TestServices, model: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("ANAMNESIS_LOCK_ENV", "1")
-    monkeypatch.setenv("ANAMNESIS_EMBED_CPU_PCT", "50")
-    monkeypatch.setenv("ANAMNESIS_MODEL", "all-MiniLM-L6-v2")
-    for path, body in (("cpu", {"cpu_pct": 100}), ("model", {"model_id": model})):
-        reply = client.post(f"/api/embedding/{path}", json=body)
-        assert reply.status_code == 422
-        assert "ANAMNESIS_LOCK_ENV" in reply.json()["detail"]
-    assert stored(services) == {}
-
-
-def test_a_core_that_the_machine_lacks_is_refused_with_those_it_has(client: TestClient, services: TestServices) -> None:
-    reply = client.post("/api/embedding/cpu", json={"cores": [available_cores()[0], ABSENT]})
-    assert reply.status_code == 422
-    assert reply.json()["errors"][0]["path"] == "cores"
-    assert str(ABSENT) in reply.json()["detail"]
-    assert all(str(core) in reply.json()["detail"] for core in available_cores())
-    assert stored(services) == {}
-
-
-@pytest.mark.parametrize(
-    "body",
-    [{}, {"cpu_pct": 0}, {"cpu_pct": 101}, {"cores": []}, {"cores": [-1]}, {"cpu_pct": 50, "cores": [0]}, {"cpus": 1}],
-)
-def test_a_wish_for_cores_that_makes_no_sense_is_refused(
-    client: TestClient, services: TestServices, body: dict[str, Any]
-) -> None:
-    assert client.post("/api/embedding/cpu", json=body).status_code == 422
-    assert stored(services) == {}
-
-
-def test_stored_cores_that_the_machine_lacks_now_are_named_and_the_old_ones_stay(
-    client: TestClient, services: TestServices
-) -> None:
-    services.store.settings.set("config.embed_cores", [ABSENT])
-    services.pool.follow_cores()
-    body = client.get("/api/embedding/config").json()
-    assert str(ABSENT) in body["problem"]
-    assert body["cores"] == available_cores()[:1]
-
-
-def test_cores_that_another_process_stored_are_taken_over_when_something_is_embedded(
-    client: TestClient, services: TestServices, post: Post
-) -> None:
-    last = available_cores()[-1]
-    services.store.settings.set("config.embed_cores", [str(last)])  # as `anamnesis config set` does
-
-    def moved() -> bool:
-        client.post("/api/episodes/search", json={"query": "zeppelin"})
-        pool = services.pool.pool
-        return pool is not None and list(pool.cores) == [last]
-
-    wait_for(moved)
-
-
-def test_model_and_cores_survive_a_restart(tmp_path: Path, model: str) -> None:
-    last = available_cores()[-1]
-    with TestClient(create_app(open_services(tmp_path)), base_url=BASE) as client:
-        assert client.put("/api/embedding/config", json={"model_id": model, "cores": [last]}).status_code == 200
-    services = open_services(tmp_path)
-    with TestClient(create_app(services), base_url=BASE) as client:
-        wait_for(lambda: services.pool.ready)
-        client.post("/api/episodes/search", json={"query": "zeppelin"})
-        body = client.get("/api/embedding/config").json()
-    assert (body["model"], body["model_id"], body["cores"]) == (model, model, [last])
-
-
 # --- models ----------------------------------------------------------------------------------------------
 
 
@@ -219,14 +88,15 @@ def test_a_re_embed_has_the_tags_that_the_deployment_wants(
     assert services.dagster.launched[0][3] == {"pool": "gpu", "anamnesis/embed": space}
 
 
+@pytest.mark.usefixtures("first_model_is_there")
 def test_a_model_whose_space_is_complete_answers_at_once_and_so_does_the_way_back(
-    client: TestClient, services: TestServices, model: str, post: Post, monkeypatch: pytest.MonkeyPatch
+    client: TestClient, services: TestServices, model: str, post: Post
 ) -> None:
     post("The zeppelin hangar")
     new = client.post("/api/embedding/model", json={"model_id": model}).json()["space"]
     embed_all(services, new)
+    index_space(services.store, new)
     assert client.get("/api/embedding/config").json()["space"] == new
-    put_back_hashing_model(monkeypatch)
     back = client.post(f"/api/embedding/spaces/{SPACE.key}/use")
     assert (back.status_code, back.json()["active"], back.json()["link"]) == (200, True, None)
     assert client.get("/api/embedding/config").json()["space"] == SPACE.key
@@ -399,6 +269,7 @@ def test_a_complete_space_whose_model_is_gone_is_not_switched_to(
     post("The zeppelin hangar")
     new = client.post("/api/embedding/model", json={"model_id": model}).json()["space"]
     embed_all(services, new)
+    index_space(services.store, new)
     reply = client.post(f"/api/embedding/spaces/{SPACE.key}/use")  # `hashing-64` is nowhere on the disk
     assert reply.status_code == 422
     assert "hashing-64" in reply.json()["detail"]

@@ -1,7 +1,6 @@
 """The page about embedding: what it shows, and that its buttons do what the API does."""
 
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -9,44 +8,19 @@ from bs4 import BeautifulSoup, Tag
 from starlette.testclient import TestClient
 
 from anamnesis_pipeline.embeddings.cores import available_cores
-from anamnesis_pipeline.embeddings.hashing import HashingEmbedder
-from anamnesis_pipeline.model import RESERVED_SOURCES
-from anamnesis_pipeline.sidecar import embedding_control
 from anamnesis_pipeline.sidecar.app import create_app
 from anamnesis_pipeline.sidecar.pages.embedding import PATH
-from anamnesis_pipeline.steps.embeddings import embed_sources
-from anamnesis_tests.sidecar.conftest import BASE, SPACE, Post, TestServices, model_folder, open_services
+from anamnesis_tests.sidecar.conftest import (
+    ABSENT,
+    BASE,
+    SPACE,
+    Post,
+    TestServices,
+    embed_all,
+    open_services,
+    stored,
+)
 from anamnesis_tests.sidecar.pages.reading import press, problem_of, read, send
-
-ABSENT = 4096
-"""A core that no machine of these tests has."""
-
-
-@pytest.fixture
-def model(tmp_path: Path) -> str:
-    return model_folder(tmp_path / "tiny")
-
-
-@pytest.fixture
-def first_model_is_there(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The model of the first space, which has no files, looks as if it had those that made its vectors."""
-    find = embedding_control.model_files
-
-    def found(settings: Any, model_id: str, *rest: Any) -> object:
-        made_it = SimpleNamespace(model_id=SPACE.model_id, space=lambda generation: SPACE)
-        return made_it if model_id == SPACE.model_id else find(settings, model_id, *rest)
-
-    monkeypatch.setattr(embedding_control, "model_files", found)
-
-
-def stored(services: TestServices) -> dict[str, Any]:
-    return services.store.settings.all("config.")
-
-
-def embed_all(services: TestServices, space: str) -> None:
-    """What the backfill's runs do."""
-    embed_sources(services.store, space, RESERVED_SOURCES, HashingEmbedder(SPACE.dim, token_dims=64), 25)
-
 
 # --- what is ---------------------------------------------------------------------------------------------
 

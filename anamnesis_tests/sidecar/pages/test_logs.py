@@ -3,7 +3,6 @@
 import logging
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import pytest
 from bs4 import BeautifulSoup, Tag
@@ -15,7 +14,7 @@ from anamnesis_pipeline.model import Source
 from anamnesis_pipeline.sidecar.pages.logs import FIELDS, PATH
 from anamnesis_pipeline.steps.summaries import NO_BUDGET
 from anamnesis_pipeline.store.ingest_base import ParsedChunk
-from anamnesis_tests.sidecar.conftest import TestServices
+from anamnesis_tests.sidecar.conftest import TestServices, stored
 from anamnesis_tests.sidecar.pages.reading import SCRIPT, page_of, read, send
 from anamnesis_tests.store.samples import crawled
 
@@ -44,10 +43,6 @@ def typed(page: BeautifulSoup, **values: str) -> dict[str, str]:
         fields[str(select["name"])] = str(chosen["value"])
     fields |= {str(each["name"]): each.text for each in form.select("textarea")}
     return fields | values
-
-
-def stored(services: TestServices) -> dict[str, Any]:
-    return services.store.settings.all("config.")
 
 
 # --- state and runs --------------------------------------------------------------------------------------
