@@ -1,4 +1,4 @@
-"""A home whose summaries are made by real clients, and the services that these call."""
+"""A home of documents, one whose summaries are made by real clients, and the services that these call."""
 
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -6,8 +6,15 @@ from pathlib import Path
 import pytest
 
 from anamnesis_pipeline.store.base import Store
+from anamnesis_tests.steps.crawled_documents import DocumentHome
 from anamnesis_tests.steps.llms import LlmHere, Run
 from anamnesis_tests.steps.services import KINDS, LlmHome, Service, running_service
+
+
+@pytest.fixture
+def home(store: Store, tmp_path: Path) -> DocumentHome:
+    """Of documents, where tests have no other home."""
+    return DocumentHome(store, tmp_path)
 
 
 @pytest.fixture

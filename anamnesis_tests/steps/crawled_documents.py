@@ -97,6 +97,16 @@ class DocumentHome:
         (found,) = [e for e in self.episodes(every=every) if word in e.raw_exchange]
         return found
 
+    def archived(self) -> str:
+        """Everything that the archive holds."""
+        found = []
+        for source in self.store.ingest.sources():
+            for path, cursor in self.store.ingest.cursors(source.key).items():
+                for generation in range(cursor.generation + 1):
+                    frames = self.store.ingest.frames(source.key, path, generation)
+                    found += self.archive.lines(source.key, path, frames)
+        return "\n".join(found)
+
 
 def write(source: Source, path: str, text: str | bytes, at: int = T0) -> Path:
     """A file of a source, with this time of its last change, in seconds."""

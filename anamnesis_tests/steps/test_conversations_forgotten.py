@@ -1,7 +1,6 @@
 """Imported conversations are sessions: named by hits, forgotten and kept away as a whole."""
 
 import json
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -11,7 +10,6 @@ from anamnesis_pipeline.model import Source
 from anamnesis_pipeline.sources.exclusion import Rule, RuleKind
 from anamnesis_pipeline.steps.blocklist import add_rule, lift
 from anamnesis_pipeline.steps.forget_target import ForgetRequest
-from anamnesis_pipeline.store.base import Store
 from anamnesis_tests.steps.crawled_documents import T0, DocumentHome, write
 
 WALRUS, OTHER = "5f0c2a6e-0b7d-4c1f-9a51-0e4c5d2b7a11", "9d1b3c55-7a42-4be0-8f0e-6c1d2e3f4a22"
@@ -22,11 +20,6 @@ TALK = [
 ]
 MORE = ("What do they eat in spring, all of them?", "Clams, and nothing that swims.")
 OTHER_TALK = [("Which color has a warning on the dashboard?", "Orange, since red is what errors have.")]
-
-
-@pytest.fixture
-def home(store: Store, tmp_path: Path) -> DocumentHome:
-    return DocumentHome(store, tmp_path)
 
 
 def claude(talk: list[tuple[str, str]], *, session: str = WALRUS, name: str = "Walrus in winter") -> dict[str, Any]:

@@ -23,11 +23,6 @@ from anamnesis_tests.steps.crawled_documents import (
 WALRUS = "# Zoo\nThe walrus sleeps here.\n"
 
 
-@pytest.fixture
-def home(store: Store, tmp_path: Path) -> DocumentHome:
-    return DocumentHome(store, tmp_path)
-
-
 def test_only_the_sections_that_a_rule_by_text_means_are_held_and_come_when_it_is_lifted(home: DocumentHome) -> None:
     notes = home.source("notes")
     write(notes, "a.md", page(SETUP, PORTS))

@@ -13,31 +13,20 @@ from anamnesis_pipeline.steps import forgotten_sections
 from anamnesis_pipeline.steps.blocklist import lift
 from anamnesis_pipeline.steps.episodes import delete_episode
 from anamnesis_pipeline.steps.extract import EVERY, extract, extractable
-from anamnesis_pipeline.steps.forget import Forgetter
 from anamnesis_pipeline.steps.forget_target import ForgetRequest
 from anamnesis_pipeline.steps.rescan import Rescan, Rules
-from anamnesis_pipeline.store.base import Store
 from anamnesis_tests.steps.crawled_documents import COLORS, PORTS, SETUP, T0, DocumentHome, make_repository, page, write
 
 
-@pytest.fixture
-def home(store: Store, tmp_path: Path) -> DocumentHome:
-    return DocumentHome(store, tmp_path)
+def let_bad_fail(monkeypatch: pytest.MonkeyPatch) -> None:
+    """No sections can be made of `bad.md` any more when something of it is forgotten."""
 
+    def sections_or_failure(path: str, text: str) -> list[Section]:
+        if path == "bad.md":
+            raise AttributeError("no dict")
+        return sections_of(path, text)
 
-def forgetter(home: DocumentHome) -> Forgetter:
-    return home.pipeline.forgetter()
-
-
-def archived(home: DocumentHome) -> str:
-    """Everything that the archive holds."""
-    found = []
-    for source in home.store.ingest.sources():
-        for path, cursor in home.store.ingest.cursors(source.key).items():
-            for generation in range(cursor.generation + 1):
-                frames = home.store.ingest.frames(source.key, path, generation)
-                found += home.archive.lines(source.key, path, frames)
-    return "\n".join(found)
+    monkeypatch.setattr(forgotten_sections, "sections_of", sections_or_failure)
 
 
 def test_a_forgotten_section_leaves_every_version_and_every_copy(home: DocumentHome) -> None:
@@ -50,12 +39,12 @@ def test_a_forgotten_section_leaves_every_version_and_every_copy(home: DocumentH
     write(laptop, "a.md", page(SETUP, PORTS, COLORS), T0 + 50)
     home.ingest(laptop, desk)
     target = next(e for e in home.episodes() if "3010" in e.raw_exchange and e.path.endswith("/a.md"))
-    preview = forgetter(home).preview(ForgetRequest(ids=(target.episode_id,)))
-    report = forgetter(home).forget(ForgetRequest(ids=(target.episode_id,)))
+    preview = home.pipeline.forgetter().preview(ForgetRequest(ids=(target.episode_id,)))
+    report = home.pipeline.forgetter().forget(ForgetRequest(ids=(target.episode_id,)))
     assert (preview.lines, preview.files) == (report.lines, report.files) == (4 * 2, 3)
-    assert "3010" not in archived(home)
+    assert "3010" not in home.archived()
     assert "3010" not in "".join(e.raw_exchange for e in home.episodes(every=True))
-    assert all(word in archived(home) for word in ("installer", "orange"))
+    assert all(word in home.archived() for word in ("installer", "orange"))
     assert any("the file itself, on laptop" in line for line in report.remains)
 
 
@@ -63,11 +52,11 @@ def test_what_was_forgotten_stays_away_under_whatever_path(home: DocumentHome) -
     laptop, desk = home.source("laptop"), home.source("desk")
     write(laptop, "a.md", page(SETUP, PORTS))
     home.ingest(laptop)
-    forgetter(home).forget(ForgetRequest(ids=(home.one("3010").episode_id,)))
+    home.pipeline.forgetter().forget(ForgetRequest(ids=(home.one("3010").episode_id,)))
     write(laptop, "a.md", page(SETUP, PORTS, COLORS), T0 + 50)
     write(desk, "copy/c.md", page(PORTS, COLORS))
     home.ingest(laptop, desk)
-    assert "3010" not in archived(home) + "".join(e.raw_exchange for e in home.episodes(every=True))
+    assert "3010" not in home.archived() + "".join(e.raw_exchange for e in home.episodes(every=True))
     assert len([text for text in home.texts() if "orange" in text]) == 2
     assert "installer" in "".join(home.texts())
 
@@ -84,14 +73,14 @@ def test_the_body_of_a_forgotten_section_stays_away_under_another_heading_and_wi
     if how == "deleted":
         delete_episode(home.store, found)
     else:
-        forgetter(home).forget(ForgetRequest(ids=(found,)))
+        home.pipeline.forgetter().forget(ForgetRequest(ids=(found,)))
     body = PORTS.removeprefix("## Ports").strip().replace(", and", ",\nand")
     write(desk, "other.md", f"# Other things\n\n{heading}\n\n{body}\n\n{COLORS}\n")
     write(desk, "fx.txt", body)
     home.ingest(desk)
     assert "3010" not in "".join(e.raw_exchange for e in home.episodes(every=True))
     assert "orange" in "".join(home.texts())
-    assert how == "deleted" or "3010" not in archived(home)
+    assert how == "deleted" or "3010" not in home.archived()
     lift(home.store, found)
     home.ingest(laptop, desk)
     assert "3010" in "".join(home.texts())
@@ -101,7 +90,7 @@ def test_a_short_body_is_no_reason_to_stay_away(home: DocumentHome) -> None:
     notes = home.source("notes")
     write(notes, "a.md", page("## Walrus\n\nNothing is known of it.", COLORS))
     home.ingest(notes)
-    forgetter(home).forget(ForgetRequest(ids=(home.one("Walrus").episode_id,)))
+    home.pipeline.forgetter().forget(ForgetRequest(ids=(home.one("Walrus").episode_id,)))
     write(notes, "b.md", page("## Quagga and other zebras of the plains\n\nNothing is known of it."))
     home.ingest(notes)
     assert "Quagga" in "".join(home.texts())
@@ -113,21 +102,15 @@ def test_a_file_of_which_no_sections_can_be_made_stops_no_other_once_something_w
     notes = home.source("notes")
     write(notes, "a.md", page(SETUP, PORTS))
     home.ingest(notes)
-    forgetter(home).forget(ForgetRequest(ids=(home.one("3010").episode_id,)))
-
-    def sections_or_failure(path: str, text: str) -> list[Section]:
-        if path == "bad.md":
-            raise AttributeError("no dict")
-        return sections_of(path, text)
-
-    monkeypatch.setattr(forgotten_sections, "sections_of", sections_or_failure)
+    home.pipeline.forgetter().forget(ForgetRequest(ids=(home.one("3010").episode_id,)))
+    let_bad_fail(monkeypatch)
     write(notes, "bad.md", page(PORTS))
     write(notes, "good.md", page(COLORS))
     (report,) = home.ingest(notes)
     (problem,) = report.crawl.problems
     assert "bad.md: no sections could be made of it" in problem
     assert "orange" in "".join(home.texts())
-    assert "3010" not in archived(home)
+    assert "3010" not in home.archived()
 
 
 def test_a_deleted_section_stays_away_when_its_file_changes(home: DocumentHome) -> None:
@@ -146,13 +129,13 @@ def test_a_forgotten_file_is_gone_as_a_whole_and_its_new_sections_come(home: Doc
     write(notes, "in/a.md", page(SETUP, PORTS))
     write(notes, "b.md", page(COLORS))
     home.ingest(notes)
-    forgetter(home).forget(ForgetRequest(path=f"{notes.root}/in"))
-    assert "installer" not in archived(home) + "".join(home.texts())
-    assert "orange" in archived(home)
+    home.pipeline.forgetter().forget(ForgetRequest(path=f"{notes.root}/in"))
+    assert "installer" not in home.archived() + "".join(home.texts())
+    assert "orange" in home.archived()
     write(notes, "in/a.md", page(SETUP, COLORS.replace("orange", "purple")), T0 + 50)
     home.ingest(notes)
     assert "purple" in "".join(home.texts())
-    assert "installer" not in archived(home) + "".join(home.texts())
+    assert "installer" not in home.archived() + "".join(home.texts())
 
 
 @pytest.mark.parametrize("asked", [{"machine": "laptop"}, {"source": "laptop"}])
@@ -164,13 +147,13 @@ def test_what_one_machine_or_source_had_is_forgotten_and_every_other_keeps_its_o
     write(laptop, "a.md", page(SETUP, PORTS))
     home.ingest(laptop, desk)
     request = ForgetRequest(path=str(folder), **asked)
-    preview = forgetter(home).preview(request)
+    preview = home.pipeline.forgetter().preview(request)
     assert {shown.machine for shown in preview.shown} == {"laptop"}
     assert (preview.messages, preview.sections) == (0, preview.episodes)
     assert "with 2 sections, " in render(preview)
-    forgetter(home).forget(request)
+    home.pipeline.forgetter().forget(request)
     assert {episode.machine for episode in home.episodes(every=True)} == {"desk"}
-    assert archived(home).count("3010") == 1
+    assert home.archived().count("3010") == 1
     write(desk, "a.md", page(COLORS, SETUP, PORTS), T0 + 50)
     home.ingest(desk)
     assert "3010" in "".join(home.texts())
@@ -182,9 +165,9 @@ def test_a_clone_on_another_machine_keeps_what_one_of_them_forgets(home: Documen
         make_repository(clone)
         write(clone, "a.md", page(SETUP, PORTS))
     home.ingest(laptop, desk)
-    forgetter(home).forget(ForgetRequest(machine="laptop"))
+    home.pipeline.forgetter().forget(ForgetRequest(machine="laptop"))
     assert "3010" in home.one("3010").raw_exchange
-    assert archived(home).count("3010") == 1
+    assert home.archived().count("3010") == 1
 
 
 def test_a_clone_that_was_read_first_keeps_what_the_next_one_forgets(home: DocumentHome) -> None:
@@ -193,11 +176,11 @@ def test_a_clone_that_was_read_first_keeps_what_the_next_one_forgets(home: Docum
         make_repository(clone)
         write(clone, "a.md", page(SETUP, PORTS))
     home.ingest(*clones)
-    preview = forgetter(home).preview(ForgetRequest(machine="desk"))
+    preview = home.pipeline.forgetter().preview(ForgetRequest(machine="desk"))
     assert (preview.episodes, preview.files) == (0, 1)
-    forgetter(home).forget(ForgetRequest(machine="desk"))
+    home.pipeline.forgetter().forget(ForgetRequest(machine="desk"))
     assert "3010" in home.one("3010").raw_exchange
-    assert archived(home).count("3010") == 1
+    assert home.archived().count("3010") == 1
 
 
 def test_the_predecessor_of_a_forgotten_text_is_not_superseded_by_it_any_more(home: DocumentHome) -> None:
@@ -206,7 +189,7 @@ def test_the_predecessor_of_a_forgotten_text_is_not_superseded_by_it_any_more(ho
     home.ingest(notes)
     write(notes, "a.md", page(SETUP, PORTS.replace("3010", "4010")), T0 + 50)
     home.ingest(notes)
-    forgetter(home).forget(ForgetRequest(ids=(home.one("4010").episode_id,)))
+    home.pipeline.forgetter().forget(ForgetRequest(ids=(home.one("4010").episode_id,)))
     old = home.one("3010", every=True)
     assert (old.status, old.superseded_by) == ("superseded", None)
 
@@ -221,8 +204,8 @@ def test_a_rescan_masks_documents_and_what_was_made_of_them(home: DocumentHome) 
 
     Rescan(home.store, home.archive, Rules(mask, mask, "1"), dry_run=False).run()
     every = home.episodes(every=True)
-    assert "3010" not in archived(home) + "".join(f"{e.raw_exchange}{e.summary}{e.metadata}" for e in every)
-    assert "[MASKED]" in archived(home)
+    assert "3010" not in home.archived() + "".join(f"{e.raw_exchange}{e.summary}{e.metadata}" for e in every)
+    assert "[MASKED]" in home.archived()
     assert "[MASKED]" in "".join(home.texts())
 
 
@@ -267,15 +250,15 @@ def test_a_turn_of_a_chat_is_forgotten_and_the_others_stay(home: DocumentHome) -
     write(notes, "conversations.json", chat(PORT_TURN, COLOR_TURN))
     home.ingest(notes)
     color = home.one("Orange").episode_id
-    forgetter(home).forget(ForgetRequest(ids=(home.one("3010").episode_id,)))
-    assert "3010" not in archived(home)
-    assert "Orange" in archived(home)
+    home.pipeline.forgetter().forget(ForgetRequest(ids=(home.one("3010").episode_id,)))
+    assert "3010" not in home.archived()
+    assert "Orange" in home.archived()
     write(
         notes, "conversations.json", chat(PORT_TURN, COLOR_TURN, ("A third question, about doors?", "They open.")), T0
     )
     home.ingest(notes)
     every = home.episodes(every=True)
-    assert "3010" not in archived(home) + "".join(e.raw_exchange for e in every)
+    assert "3010" not in home.archived() + "".join(e.raw_exchange for e in every)
     assert {e.episode_id for e in every if e.status == "active"} > {color}
 
 
@@ -284,7 +267,7 @@ def test_of_many_files_that_are_still_there_the_first_few_are_named_and_the_othe
     for number in range(12):
         write(notes, f"in/{number:02}.md", page(SETUP.replace("twice", f"{number} times")))
     home.ingest(notes)
-    report = forgetter(home).preview(ForgetRequest(path=f"{notes.root}/in"))
+    report = home.pipeline.forgetter().preview(ForgetRequest(path=f"{notes.root}/in"))
     named = [place for place in report.remains if "the file itself" in place]
     assert [place.rpartition("/")[2] for place in named] == ["00.md", "01.md", "02.md"]
     assert "9 more files, on notes" in report.remains
@@ -297,21 +280,15 @@ def test_a_version_of_which_no_sections_can_be_made_is_named_and_the_others_are_
     for name in ("a.md", "bad.md"):
         write(notes, name, page(SETUP, PORTS))
     home.ingest(notes)
-
-    def sections_or_failure(path: str, text: str) -> list[Section]:
-        if path == "bad.md":
-            raise AttributeError("no dict")
-        return sections_of(path, text)
-
-    monkeypatch.setattr(forgotten_sections, "sections_of", sections_or_failure)
+    let_bad_fail(monkeypatch)
     request = ForgetRequest(query="3010")
-    (problem,) = forgetter(home).preview(request).problems
+    (problem,) = home.pipeline.forgetter().preview(request).problems
     assert f"anamnesis forget --path {notes.root}/bad.md --yes" in problem
-    assert forgetter(home).forget(request).problems == [problem]
-    assert archived(home).count("3010") == 1
+    assert home.pipeline.forgetter().forget(request).problems == [problem]
+    assert home.archived().count("3010") == 1
     assert "3010" not in "".join(home.texts())
-    assert forgetter(home).forget(ForgetRequest(path=f"{notes.root}/bad.md")).problems == []
-    assert "3010" not in archived(home)
+    assert home.pipeline.forgetter().forget(ForgetRequest(path=f"{notes.root}/bad.md")).problems == []
+    assert "3010" not in home.archived()
 
 
 def test_a_rescan_goes_on_behind_a_file_that_is_damaged_and_names_it(home: DocumentHome) -> None:
@@ -328,76 +305,4 @@ def test_a_rescan_goes_on_behind_a_file_that_is_damaged_and_names_it(home: Docum
     report = Rescan(home.store, home.archive, Rules(mask, mask, "1"), dry_run=False).run()
     (problem,) = report.problems
     assert problem.startswith("a.md of notes--notes--0 could not be masked: ValueError")
-    assert "[MASKED]" in archived(home)
-
-
-def test_the_heading_of_a_forgotten_section_leaves_the_titles_of_those_below_it(home: DocumentHome) -> None:
-    notes = home.source("notes")
-    text = page("## Walrus\n\nThe animal of this plan, which nobody is to know.", PORTS.replace("##", "###"), COLORS)
-    write(notes, "a.md", text)
-    home.ingest(notes)
-    assert home.one("3010").metadata["title"][-2:] == ["Walrus", "Ports"]
-    forgetter(home).forget(ForgetRequest(ids=(home.one("animal").episode_id,)))
-    assert home.one("3010").metadata["title"][-1] == "Ports"
-    assert home.one("orange").metadata["title"][-1] == "Colors"
-
-    def told() -> str:
-        passages = [p.passage for e in home.episodes(every=True) for p in home.store.episodes.passages_of(e.episode_id)]
-        return archived(home) + "".join(map(str, [*passages, *home.episodes(every=True)]))
-
-    assert "Walrus" not in told()
-    write(notes, "a.md", text.replace("orange", "purple"), T0 + 50)
-    home.ingest(notes)
-    assert "purple" in told()
-    assert "Walrus" not in told()
-
-
-LIST_OF_CODE = '''import os
-
-
-def walrus_counter(a, b):
-    """Counts what nobody is to know."""
-    return a + b + os.getpid()
-
-
-def pelican_counter(a, b):
-    """Counts pelicans on the harbour wall."""
-    return a * b
-
-
-class Harbour:
-    """Where the ships are."""
-
-''' + "".join(
-    f'    def {name}(self, value):\n        """Step of the {name}."""\n'
-    + "".join(f"        value = value + m{n}_{line}\n" for line in range(40))
-    + "        return value\n\n"
-    for n, name in enumerate(["mooring", "loading", "sailing", "landing", "resting"])
-)  # fmt: skip
-
-
-@pytest.mark.parametrize(
-    ("target", "name"), [("nobody", "walrus"), ("value + m1_5", "loading"), ("Where the ships", "Harbour")]
-)
-def test_the_name_of_a_forgotten_definition_leaves_the_outlines_and_titles_around_it(
-    home: DocumentHome, target: str, name: str
-) -> None:
-    notes = home.source("notes")
-    write(notes, "a.py", LIST_OF_CODE)
-    home.ingest(notes)
-    write(notes, "a.py", LIST_OF_CODE + "# The end of the list of all of them.\n", T0 + 10)
-    home.ingest(notes)
-
-    def told() -> str:
-        passages = [p.passage for e in home.episodes(every=True) for p in home.store.episodes.passages_of(e.episode_id)]
-        parts = home.store.forgetting.parts_after("", 1_000)
-        return archived(home) + "".join(map(str, [*parts, *passages, *home.episodes(every=True)]))
-
-    assert name in told()
-    home.pipeline.forgetter().forget(ForgetRequest(ids=(home.one(target).episode_id,)))
-    assert name not in told()
-    assert "pelican" in told()
-    write(notes, "a.py", LIST_OF_CODE.replace("wall", "quay"), T0 + 50)
-    home.ingest(notes)
-    assert "quay" in told()
-    assert name not in told()
+    assert "[MASKED]" in home.archived()

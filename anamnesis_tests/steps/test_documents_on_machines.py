@@ -2,17 +2,9 @@
 
 from pathlib import Path
 
-import pytest
-
 from anamnesis_pipeline.model import Source
-from anamnesis_pipeline.store.base import Store
 from anamnesis_tests.steps.crawled_documents import COLORS, PORTS, SETUP, T0, DocumentHome, make_repository, page, write
 from anamnesis_tests.store.samples import put
-
-
-@pytest.fixture
-def home(store: Store, tmp_path: Path) -> DocumentHome:
-    return DocumentHome(store, tmp_path)
 
 
 def test_the_same_section_of_one_repository_on_two_machines_is_one_episode(home: DocumentHome) -> None:

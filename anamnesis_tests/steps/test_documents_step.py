@@ -5,8 +5,6 @@ from contextlib import contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
 
-import pytest
-
 from anamnesis_pipeline.documents.languages import CONVERTED
 from anamnesis_pipeline.documents.trust import TagPattern
 from anamnesis_pipeline.errors import HostUnreachable
@@ -27,11 +25,6 @@ from anamnesis_tests.steps.crawled_documents import (
     page,
     write,
 )
-
-
-@pytest.fixture
-def home(store: Store, tmp_path: Path) -> DocumentHome:
-    return DocumentHome(store, tmp_path)
 
 
 def test_a_section_is_an_episode_with_its_place_and_time(home: DocumentHome) -> None:

@@ -10,17 +10,11 @@ from anamnesis_pipeline.steps.blocklist import add_rule, blocklist, lift
 from anamnesis_pipeline.steps.episodes import delete_episode
 from anamnesis_pipeline.steps.forget_target import ForgetRequest
 from anamnesis_pipeline.steps.host_clock import read_problems
-from anamnesis_pipeline.store.base import Store
 from anamnesis_tests.steps.crawled_documents import COLORS, PORTS, SETUP, T0, DocumentHome, make_repository, page, write
 from anamnesis_tests.steps.test_documents_forgotten import archived
 
 EDITED = PORTS.replace("3000 of", "3000 on")
 ANEW = "## Ports\n\nEach service says in its settings where 3010 callers can find it, and nothing is fixed any more."
-
-
-@pytest.fixture
-def home(store: Store, tmp_path: Path) -> DocumentHome:
-    return DocumentHome(store, tmp_path)
 
 
 @pytest.fixture

@@ -1,18 +1,9 @@
 """Which text of a document gives way to which when others come, go and are renamed around it."""
 
 import json
-from pathlib import Path
 
-import pytest
-
-from anamnesis_pipeline.store.base import Store
 from anamnesis_tests.documents.made_documents import pdf_file
 from anamnesis_tests.steps.crawled_documents import T0, DocumentHome, write
-
-
-@pytest.fixture
-def home(store: Store, tmp_path: Path) -> DocumentHome:
-    return DocumentHome(store, tmp_path)
 
 
 def day(name: str, heading: str = "## Update") -> str:

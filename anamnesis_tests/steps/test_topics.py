@@ -1,7 +1,5 @@
 """Topic files: what is written in them holds, against what was said in sessions, and against what they said before."""
 
-from pathlib import Path
-
 import pytest
 
 from anamnesis_pipeline.model import Source, Where
@@ -18,11 +16,6 @@ from anamnesis_tests.store.samples import put
 TOPIC = "projects/-home-ann-shop/memory/topics/deploys.md"
 NOW = "# Going live\n\nThe shop goes live with the blue pipeline, after a build that has passed on the main branch.\n"
 SAID = "user: how is the shop deployed? assistant: the shop is deployed with the red pipeline, how the shop is deployed"
-
-
-@pytest.fixture
-def home(store: Store, tmp_path: Path) -> DocumentHome:
-    return DocumentHome(store, tmp_path)
 
 
 @pytest.fixture
