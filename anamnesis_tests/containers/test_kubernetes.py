@@ -1,91 +1,33 @@
-"""The values for Dagster's Helm chart, held to the part of its schema that they use.
+"""The values for Dagster's Helm chart and the objects of the guide, held to what the chart and Kubernetes take.
 
-The schema is that of the chart, in our words: names that it does not know are refused, as it refuses them.
-https://github.com/dagster-io/dagster/blob/master/helm/dagster/values.schema.json
+Objects of Kubernetes go through its own JSON schemas (`kubernetes-validate`), in which nothing unknown passes. The Job
+of a run is the one that dagster-k8s makes of the values; only the cluster that it is handed to is not there.
 """
 
 import json
+import re
 from pathlib import Path
 from typing import Any
 
+import dagster as dg
+import kubernetes
+import kubernetes_validate
 import pytest
 import yaml
+from dagster._config import process_config
+from dagster._core.code_pointer import ModuleCodePointer
+from dagster._core.launcher import LaunchRunContext
+from dagster._core.origin import JobPythonOrigin, RepositoryPythonOrigin
+from dagster._core.storage.local_compute_log_manager import LocalComputeLogManager
+from dagster._serdes import ConfigurableClassData
+from dagster_k8s import K8sRunLauncher
 from jsonschema import Draft202012Validator
 
+from anamnesis_tests.containers.chart import SCHEMA, code_server, image_name, run_launcher
+
 ROOT = Path(__file__).parents[2]
-
-
-def mapping(required: str = "", **properties: Any) -> dict[str, Any]:
-    return {
-        "type": "object", "properties": properties, "required": required.split(), "additionalProperties": False
-    }  # fmt: skip
-
-
-def several(items: Any) -> dict[str, Any]:
-    return {"type": "array", "items": items}
-
-
-TEXT, NUMBER, FLAG = {"type": "string"}, {"type": "integer"}, {"type": "boolean"}
-ANY = {"type": "object"}
-QUANTITY = {"type": "string", "pattern": r"^\d+(m|Mi|Gi)?$"}
-RESOURCES = mapping(
-    requests={"type": "object", "additionalProperties": QUANTITY},
-    limits={"type": "object", "additionalProperties": QUANTITY},
-)
-PULL = {"enum": ["Always", "IfNotPresent", "Never"]}
-IMAGE = mapping("repository pullPolicy", repository=TEXT, tag=TEXT, pullPolicy=PULL)
-PROBE = mapping(
-    "tcpSocket", tcpSocket=mapping("port", port=NUMBER), periodSeconds=NUMBER, timeoutSeconds=NUMBER,
-    failureThreshold=NUMBER,
-)  # fmt: skip
-POD = mapping(runAsNonRoot=FLAG, runAsUser=NUMBER, runAsGroup=NUMBER, fsGroup=NUMBER)
-DEPLOYMENT = mapping(
-    "name image port codeServerArgs",
-    name=TEXT, image=IMAGE, port=NUMBER, codeServerArgs=several(TEXT),
-    env=several(mapping("name value", name=TEXT, value=TEXT)), envSecrets=several(mapping("name", name=TEXT)),
-    volumes=several(mapping("name", name=TEXT, persistentVolumeClaim=mapping("claimName", claimName=TEXT),
-                            secret=mapping("secretName", secretName=TEXT, defaultMode=NUMBER))),
-    volumeMounts=several(mapping("name mountPath", name=TEXT, mountPath=TEXT, readOnly=FLAG)),
-    podSecurityContext=POD, resources=RESOURCES, includeConfigInLaunchedRuns=mapping("enabled", enabled=FLAG),
-    readinessProbe=PROBE, livenessProbe=PROBE,
-)  # fmt: skip
-LIMIT = mapping(
-    "key limit", key=TEXT, limit=NUMBER, value=mapping("applyLimitPerUniqueValue", applyLimitPerUniqueValue=FLAG)
-)
-QUEUE = mapping(maxConcurrentRuns=NUMBER, dequeueIntervalSeconds=NUMBER, tagConcurrencyLimits=several(LIMIT))
-DAEMON = mapping(
-    "image runCoordinator",
-    image=IMAGE, resources=RESOURCES,
-    runCoordinator=mapping("enabled type config", enabled=FLAG, type={"const": "QueuedRunCoordinator"},
-                           config=mapping("queuedRunCoordinator", queuedRunCoordinator=QUEUE)),
-    runMonitoring=ANY, runRetries=ANY, sensors=mapping("useThreads", useThreads=FLAG, numWorkers=NUMBER),
-)  # fmt: skip
-LAUNCHER = mapping(
-    "imagePullPolicy loadInclusterConfig envConfigMaps envSecrets envVars volumeMounts volumes",
-    imagePullPolicy=PULL, loadInclusterConfig=FLAG, envConfigMaps=several(ANY), envSecrets=several(ANY),
-    envVars=several(TEXT), volumes=several(ANY), volumeMounts=several(ANY), resources=RESOURCES,
-    runK8sConfig=mapping(containerConfig=ANY, podSpecConfig=ANY, podTemplateSpecMetadata=ANY, jobSpecConfig=ANY,
-                         jobMetadata=ANY),
-)  # fmt: skip
-BY_TYPE = mapping("skipped success failure started", skipped=NUMBER, success=NUMBER, failure=NUMBER, started=NUMBER)
-KEPT = mapping("purgeAfterDays", purgeAfterDays={"anyOf": [NUMBER, BY_TYPE]})
-CHART = {
-    **mapping(
-        dagsterWebserver=mapping("image", image=IMAGE, enableReadOnly=FLAG, resources=RESOURCES),
-        dagsterDaemon=DAEMON,
-        runLauncher=mapping("type config", type={"const": "K8sRunLauncher"},
-                            config=mapping("k8sRunLauncher", k8sRunLauncher=LAUNCHER)),
-        postgresql=mapping("enabled", enabled=FLAG, postgresqlHost=TEXT, postgresqlUsername=TEXT,
-                           postgresqlDatabase=TEXT, postgresqlScheme=TEXT, service=mapping("port", port=NUMBER)),
-        generatePostgresqlPasswordSecret=FLAG,
-        telemetry=mapping("enabled", enabled=FLAG),
-        retention=mapping("enabled", enabled=FLAG, schedule=KEPT, sensor=KEPT),
-    ),
-}  # fmt: skip
-CHART["properties"] |= {
-    "dagster-user-deployments": mapping("enabled", enabled=FLAG, deployments=several(DEPLOYMENT)),
-    "global": mapping(postgresqlSecretName=TEXT),
-}
+VERSIONS = ("1.30", "1.37")
+"""Of Kubernetes."""
 
 
 @pytest.fixture(scope="module")
@@ -94,9 +36,177 @@ def values() -> dict[str, Any]:
     return loaded
 
 
-def test_the_chart_knows_every_value_that_it_is_given(values: dict[str, Any]) -> None:
-    Draft202012Validator.check_schema(CHART)
-    assert [error.message for error in Draft202012Validator(CHART).iter_errors(values)] == []
+@pytest.fixture(scope="module")
+def deployment(values: dict[str, Any]) -> dict[str, Any]:
+    (only,) = values["dagster-user-deployments"]["deployments"]
+    return dict(only)
+
+
+@pytest.fixture(scope="module")
+def guide() -> dict[str, dict[str, Any]]:
+    """Kind -> object of docs/kubernetes.md."""
+    text = (ROOT / "docs/kubernetes.md").read_text()
+    blocks = re.findall(r"^```yaml\n(.*?)^```", text, re.DOTALL | re.MULTILINE)
+    blocks += re.findall(r"<<EOT\n(.*?)^EOT", text, re.DOTALL | re.MULTILINE)
+    found = [each for block in blocks for each in yaml.safe_load_all(block)]
+    return {each["kind"]: each for each in found}
+
+
+@pytest.fixture
+def run_job(values: dict[str, Any], deployment: dict[str, Any], tmp_path: Path) -> dict[str, Any]:
+    """The Job that dagster-k8s makes of a run that embeds."""
+    made: list[Any] = []
+
+    class Cluster(kubernetes.client.BatchV1Api):
+        def create_namespaced_job(self, namespace: str, body: Any, **_: Any) -> None:
+            made.append(body)
+
+    config = process_config(K8sRunLauncher.config_type(), run_launcher(values) | _no_cluster(tmp_path))
+    assert config.success, config.errors
+    launcher = K8sRunLauncher(**config.value, k8s_client_batch_api=Cluster())
+    with dg.instance_for_test() as instance:
+        launcher.register_instance(instance)
+        run = _run_that_embeds(deployment)
+        instance.add_run(run)
+        launcher.launch_run(LaunchRunContext(run, workspace=None))
+    (job,) = made
+    plain: dict[str, Any] = kubernetes.client.ApiClient().sanitize_for_serialization(job)
+    return plain
+
+
+def _no_cluster(folder: Path) -> dict[str, Any]:
+    """What the launcher wants to know of a cluster before it is made."""
+    here = {"cluster": {"server": "http://127.0.0.1:1"}, "name": "none"}
+    context = {"context": {"cluster": "none", "user": "none"}, "name": "none"}
+    user: dict[str, Any] = {"name": "none", "user": {}}
+    file = folder / "kubeconfig"
+    file.write_text(
+        yaml.safe_dump({"clusters": [here], "contexts": [context], "users": [user], "current-context": "none"})
+    )
+    return {"load_incluster_config": False, "kubeconfig_file": str(file)}
+
+
+def _run_that_embeds(deployment: dict[str, Any]) -> dg.DagsterRun:
+    server = RepositoryPythonOrigin(
+        executable_path="python",
+        code_pointer=ModuleCodePointer("anamnesis_pipeline.definitions", "defs"),
+        container_image=image_name(deployment["image"]),
+    )
+    return dg.DagsterRun(
+        job_name="embed", tags=embed_tags(deployment), job_code_origin=JobPythonOrigin("embed", server)
+    )
+
+
+def embed_tags(deployment: dict[str, Any]) -> dict[str, str]:
+    (text,) = (each["value"] for each in deployment["env"] if each["name"] == "ANAMNESIS_EMBED_RUN_TAGS")
+    return dict(json.loads(text))
+
+
+def refusals(values: dict[str, Any]) -> list[str]:
+    return [error.message for error in Draft202012Validator(SCHEMA).iter_errors(values)]
+
+
+def test_the_chart_takes_every_value_that_it_is_given(values: dict[str, Any]) -> None:
+    Draft202012Validator.check_schema(SCHEMA)
+    assert refusals(values) == []
+
+
+@pytest.mark.parametrize(
+    "probe", [{"tcpSocket": {"port": 3011}}, {"exec": {"command": ["x"]}}, {"enabled": True, "grpc": {"port": 3011}}]
+)
+def test_a_readiness_probe_that_the_chart_refuses_or_discards_is_seen(
+    values: dict[str, Any], deployment: dict[str, Any], probe: dict[str, Any]
+) -> None:
+    other = {"enabled": True, "deployments": [deployment | {"readinessProbe": probe}]}
+    assert refusals(values | {"dagster-user-deployments": other})
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+def test_kubernetes_takes_the_code_server_that_the_chart_makes(deployment: dict[str, Any], version: str) -> None:
+    kubernetes_validate.validate(code_server(deployment), version, strict=True)
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+def test_kubernetes_takes_the_objects_of_the_guide(guide: dict[str, dict[str, Any]], version: str) -> None:
+    assert guide.keys() == {"PersistentVolumeClaim", "Deployment", "Service"}
+    for each in guide.values():
+        kubernetes_validate.validate(each, version, strict=True)
+
+
+def test_the_checks_ask_what_the_image_has_of_the_port_that_is_served(deployment: dict[str, Any]) -> None:
+    commands = [deployment[name]["exec"]["command"] for name in ("readinessProbe", "livenessProbe")]
+    assert commands == [["probe.sh", "grpc", "127.0.0.1", str(deployment["port"])]] * 2
+    assert re.search(r"/files/bin deploy/probe\.sh", (ROOT / "Dockerfile").read_text())
+
+
+def test_the_code_server_is_one_process(deployment: dict[str, Any]) -> None:
+    compose = yaml.safe_load((ROOT / "docker-compose.yml").read_text())
+    (container,) = code_server(deployment)["spec"]["template"]["spec"]["containers"]
+    assert container["args"] == compose["services"]["code-server"]["command"]
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+def test_kubernetes_takes_the_job_that_dagster_makes_of_a_run(run_job: dict[str, Any], version: str) -> None:
+    kubernetes_validate.validate(run_job, version, strict=True)
+
+
+def test_a_run_has_what_the_code_server_has(run_job: dict[str, Any], deployment: dict[str, Any]) -> None:
+    pod = run_job["spec"]["template"]["spec"]
+    (container,) = pod["containers"]
+    assert container["image"] == image_name(deployment["image"])
+    assert container["envFrom"] == [{"secretRef": secret} for secret in deployment["envSecrets"]]
+    assert {each["name"]: each.get("value") for each in deployment["env"]}.items() <= {
+        each["name"]: each.get("value") for each in container["env"]
+    }.items()
+    for wanted in deployment["volumes"]:
+        assert wanted in pod["volumes"]
+    for wanted in deployment["volumeMounts"]:
+        assert wanted in container["volumeMounts"]
+    assert pod["securityContext"] == deployment["podSecurityContext"]
+
+
+def test_a_run_has_the_memory_of_a_run_and_not_that_of_the_code_server(
+    run_job: dict[str, Any], values: dict[str, Any]
+) -> None:
+    (container,) = run_job["spec"]["template"]["spec"]["containers"]
+    wanted = values["runLauncher"]["config"]["k8sRunLauncher"]["resources"]
+    assert container["resources"]["requests"] == wanted["requests"]
+    assert container["resources"]["limits"]["memory"] == wanted["limits"]["memory"] == "4Gi"
+
+
+def test_a_run_that_embeds_asks_for_a_gpu_of_the_pool(run_job: dict[str, Any]) -> None:
+    pod = run_job["spec"]["template"]["spec"]
+    (container,) = pod["containers"]
+    assert container["resources"]["limits"]["nvidia.com/gpu"] == "1"
+    assert pod["nodeSelector"] == {"anamnesis/embedding": "true"}
+    assert pod["tolerations"] == [{"key": "nvidia.com/gpu", "operator": "Exists", "effect": "NoSchedule"}]
+
+
+def test_what_a_run_prints_lies_on_the_volume_that_the_webserver_has(
+    values: dict[str, Any], deployment: dict[str, Any]
+) -> None:
+    manager = values["computeLogManager"]["config"]["customComputeLogManager"]
+    here = yaml.safe_load((ROOT / "deploy/dagster.yaml").read_text())["compute_logs"]
+    assert manager == here
+    data = ConfigurableClassData(manager["module"], manager["class"], yaml.safe_dump(manager["config"]))
+    assert isinstance(data.rehydrate(as_type=LocalComputeLogManager), LocalComputeLogManager)
+    for part in (values["dagsterWebserver"], deployment):
+        (mount,) = [
+            each for each in part["volumeMounts"] if manager["config"]["base_dir"].startswith(each["mountPath"])
+        ]
+        assert not mount.get("readOnly")
+        (volume,) = [each for each in part["volumes"] if each["name"] == mount["name"]]
+        assert volume["persistentVolumeClaim"] == {"claimName": "anamnesis-home"}
+        assert part["podSecurityContext"]["fsGroup"] == 10001
+
+
+def test_every_pod_of_ours_is_the_same_machine(deployment: dict[str, Any], guide: dict[str, dict[str, Any]]) -> None:
+    (sidecar,) = guide["Deployment"]["spec"]["template"]["spec"]["containers"]
+    names = [
+        [each["value"] for each in env if each["name"] == "ANAMNESIS_MACHINE"]
+        for env in (sidecar["env"], deployment["env"])
+    ]
+    assert names == [["cluster"], ["cluster"]]
 
 
 def test_dagster_is_set_up_on_kubernetes_as_it_is_in_containers(values: dict[str, Any]) -> None:
@@ -107,13 +217,3 @@ def test_dagster_is_set_up_on_kubernetes_as_it_is_in_containers(values: dict[str
     assert queue["dequeueIntervalSeconds"] == here["run_coordinator"]["config"]["dequeue_interval_seconds"]
     assert values["postgresql"]["postgresqlScheme"] == here["storage"]["postgres"]["postgres_db"]["scheme"]
     assert values["dagsterDaemon"]["runMonitoring"]["maxResumeRunAttempts"] == 0
-
-
-def test_runs_that_embed_ask_for_a_gpu_of_the_pool(values: dict[str, Any]) -> None:
-    (deployment,) = values["dagster-user-deployments"]["deployments"]
-    environment = {each["name"]: each["value"] for each in deployment["env"]}
-    ((tag, text),) = json.loads(environment["ANAMNESIS_EMBED_RUN_TAGS"]).items()
-    assert tag == "dagster-k8s/config"
-    wanted = json.loads(text)
-    assert wanted["container_config"]["resources"]["limits"] == {"nvidia.com/gpu": "1"}
-    assert wanted["pod_spec_config"]["node_selector"] == {"anamnesis/embedding": "true"}

@@ -7,12 +7,16 @@ import subprocess
 import threading
 import time
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import bson
+import grpc
 import pytest
+from grpc_health.v1 import health_pb2, health_pb2_grpc
+from grpc_health.v1.health import HealthServicer
 
 DEPLOY = Path(__file__).parents[2] / "deploy"
 HEALTHY = '{"data": {"instance": {"daemonHealth": {"allDaemonStatuses": [{"required": true, "healthy": true}, %s]}}}}'
@@ -35,6 +39,17 @@ def serving(answer: bytes) -> Iterator[int]:
         threading.Thread(target=server.serve_forever, daemon=True).start()
         yield int(server.server_address[1])
         server.shutdown()
+
+
+@contextmanager
+def code_server(threads: ThreadPoolExecutor) -> Iterator[tuple[int, HealthServicer]]:
+    """A gRPC server with the health service of Dagster's code server; its port and what it says."""
+    server, health = grpc.server(threads), HealthServicer()
+    health_pb2_grpc.add_HealthServicer_to_server(health, server)
+    port = server.add_insecure_port("127.0.0.1:0")
+    server.start()
+    yield port, health
+    server.stop(grace=None).wait()
 
 
 def succeeds(*command: str, **environment: str) -> bool:
@@ -68,9 +83,33 @@ def test_a_service_that_answers_anything_else_is_not_alive(answer: bytes) -> Non
         assert not succeeds("probe.sh", "http", "127.0.0.1", str(port), "/health")
 
 
-@pytest.mark.parametrize("kind", ["tcp", "http", "daemons"])
+@pytest.mark.parametrize("kind", ["grpc", "http", "daemons"])
 def test_a_service_that_nobody_serves_is_not_alive(kind: str) -> None:
     assert not succeeds("probe.sh", kind, "127.0.0.1", str(closed_port()), "/health")
+
+
+SERVING = health_pb2.HealthCheckResponse.SERVING
+NOT_SERVING = health_pb2.HealthCheckResponse.NOT_SERVING
+
+
+@pytest.mark.parametrize(
+    ("service", "status", "alive"),
+    [("DagsterApi", SERVING, True), ("DagsterApi", NOT_SERVING, False), ("another", SERVING, False)],
+)
+def test_a_code_server_is_alive_when_it_says_that_it_serves(service: str, status: int, alive: bool) -> None:
+    with ThreadPoolExecutor(1) as threads, code_server(threads) as (port, health):
+        health.set(service, status)
+        assert succeeds("probe.sh", "grpc", "127.0.0.1", str(port)) is alive
+
+
+def test_a_code_server_whose_threads_all_hang_is_not_alive() -> None:
+    go_on = threading.Event()
+    with ThreadPoolExecutor(1) as threads, code_server(threads) as (port, health):
+        health.set("DagsterApi", SERVING)
+        threads.submit(go_on.wait)
+        assert not succeeds("probe.sh", "grpc", "127.0.0.1", str(port))
+        go_on.set()
+        assert succeeds("probe.sh", "grpc", "127.0.0.1", str(port))
 
 
 @pytest.mark.parametrize(
