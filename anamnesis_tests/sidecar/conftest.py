@@ -286,3 +286,28 @@ def first_model_is_there(monkeypatch: pytest.MonkeyPatch) -> None:
         return made_it if model_id == SPACE.model_id else find(settings, model_id, *rest)
 
     monkeypatch.setattr(embedding_control, "model_files", found)
+
+
+@pytest.fixture
+def roots(monkeypatch: pytest.MonkeyPatch, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A log and a note to crawl, outside the home, in which nothing is crawled."""
+    folder = tmp_path_factory.mktemp("roots")
+    logs = folder / "claude" / "projects"
+    (logs / "-a").mkdir(parents=True)
+    (logs / "-a" / "11111111-2222-4333-8444-555555555555.jsonl").write_text("{}\n")
+    (folder / "notes").mkdir()
+    (folder / "notes" / "a.md").write_text("# A\n")
+    monkeypatch.setenv("ANAMNESIS_LOG_ROOTS", str(logs))
+    monkeypatch.setenv("ANAMNESIS_MACHINE", "mac")
+    monkeypatch.setenv("ANAMNESIS_LOCAL_ONLY", "false")
+    return folder
+
+
+@pytest.fixture
+def no_logs(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
+    """The folder of logs is empty, and no key of a service is in the environment."""
+    logs = tmp_path / "logs"
+    logs.mkdir()
+    monkeypatch.setenv("ANAMNESIS_LOG_ROOTS", str(logs))
+    monkeypatch.delenv("ANTHROPIC_API_KEY", raising=False)
+    return logs

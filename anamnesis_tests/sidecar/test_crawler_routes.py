@@ -11,22 +11,7 @@ from anamnesis_pipeline.dagster_api.runs import IngestRun, IngestRuns
 from anamnesis_pipeline.steps.host_clock import HostClock, failed, read_clock, write_clock
 from anamnesis_tests.sidecar.conftest import TestServices
 
-SESSION = "11111111-2222-4333-8444-555555555555.jsonl"
-
-
-@pytest.fixture(autouse=True)
-def roots(monkeypatch: pytest.MonkeyPatch, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Outside the home, in which nothing is crawled."""
-    tmp_path = tmp_path_factory.mktemp("roots")
-    logs = tmp_path / "claude" / "projects"
-    (logs / "-a").mkdir(parents=True)
-    (logs / "-a" / SESSION).write_text("{}\n")
-    (tmp_path / "notes").mkdir()
-    (tmp_path / "notes" / "a.md").write_text("# A\n")
-    monkeypatch.setenv("ANAMNESIS_LOG_ROOTS", str(logs))
-    monkeypatch.setenv("ANAMNESIS_MACHINE", "mac")
-    monkeypatch.setenv("ANAMNESIS_LOCAL_ONLY", "false")
-    return tmp_path
+pytestmark = pytest.mark.usefixtures("roots")
 
 
 def notes(folder: Path, **more: Any) -> dict[str, Any]:

@@ -18,14 +18,7 @@ from anamnesis_pipeline.wiring import effective_settings
 from anamnesis_tests.sidecar.conftest import TestServices
 from anamnesis_tests.store.samples import parsed, part, put, segment, summary
 
-
-@pytest.fixture(autouse=True)
-def no_logs(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
-    logs = tmp_path / "logs"
-    logs.mkdir()
-    monkeypatch.setenv("ANAMNESIS_LOG_ROOTS", str(logs))
-    monkeypatch.delenv("ANTHROPIC_API_KEY", raising=False)
-    return logs
+pytestmark = pytest.mark.usefixtures("no_logs")
 
 
 @pytest.fixture

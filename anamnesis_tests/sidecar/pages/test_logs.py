@@ -2,7 +2,6 @@
 
 import logging
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
 from bs4 import BeautifulSoup, Tag
@@ -18,12 +17,7 @@ from anamnesis_tests.sidecar.conftest import TestServices, stored
 from anamnesis_tests.sidecar.pages.reading import SCRIPT, page_of, read, send
 from anamnesis_tests.store.samples import crawled
 
-
-@pytest.fixture(autouse=True)
-def no_logs(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    (tmp_path / "logs").mkdir()
-    monkeypatch.setenv("ANAMNESIS_LOG_ROOTS", str(tmp_path / "logs"))
-    monkeypatch.delenv("ANTHROPIC_API_KEY", raising=False)
+pytestmark = pytest.mark.usefixtures("no_logs")
 
 
 @pytest.fixture

@@ -16,22 +16,7 @@ from anamnesis_tests.sidecar.conftest import TestServices
 from anamnesis_tests.sidecar.pages.reading import SCRIPT, press, problem_of, read, send
 from anamnesis_tests.store.samples import episode, passages
 
-SESSION = "11111111-2222-4333-8444-555555555555.jsonl"
-
-
-@pytest.fixture(autouse=True)
-def roots(monkeypatch: pytest.MonkeyPatch, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Outside the home, in which nothing is crawled."""
-    folder = tmp_path_factory.mktemp("roots")
-    logs = folder / "claude" / "projects"
-    (logs / "-a").mkdir(parents=True)
-    (logs / "-a" / SESSION).write_text("{}\n")
-    (folder / "notes").mkdir()
-    (folder / "notes" / "a.md").write_text("# A\n")
-    monkeypatch.setenv("ANAMNESIS_LOG_ROOTS", str(logs))
-    monkeypatch.setenv("ANAMNESIS_MACHINE", "mac")
-    monkeypatch.setenv("ANAMNESIS_LOCAL_ONLY", "false")
-    return folder
+pytestmark = pytest.mark.usefixtures("roots")
 
 
 def configured(client: TestClient) -> dict[str, dict[str, Any]]:
