@@ -3,7 +3,7 @@
 import sys
 import tarfile
 from collections.abc import Callable, Iterator
-from contextlib import closing, contextmanager, suppress
+from contextlib import closing, contextmanager
 from dataclasses import replace
 from datetime import datetime
 from io import BufferedReader
@@ -22,10 +22,10 @@ from anamnesis_pipeline.model import Where
 from anamnesis_pipeline.search.project_labels import with_labels
 from anamnesis_pipeline.settings import Settings
 from anamnesis_pipeline.steps import exporting
-from anamnesis_pipeline.steps.backup import UNFINISHED, new_file, no_room
 from anamnesis_pipeline.steps.backup_file import is_backup
 from anamnesis_pipeline.steps.importing import Importer, ImportReport
 from anamnesis_pipeline.steps.posting import Poster
+from anamnesis_pipeline.steps.whole_file import appearing
 from anamnesis_pipeline.wiring import effective_settings, open_pieces, open_store
 from anamnesis_pipeline.wording import counted, one_line
 
@@ -117,18 +117,8 @@ def _written(file: Path) -> Iterator[BinaryIO]:
     if file == STANDARD:
         yield sys.stdout.buffer
         return
-    if file.exists():
-        raise GiveUp(f"{file} is there already; choose another name")
-    draft = file.with_name(f"{file.name}{UNFINISHED}")
-    try:
-        with new_file(draft) as out:
-            yield out
-        draft.replace(file)
-    except OSError as problem:
-        raise no_room(problem, file) from problem
-    finally:
-        with suppress(FileNotFoundError):
-            draft.unlink()
+    with appearing(file) as out:
+        yield out
 
 
 @contextmanager

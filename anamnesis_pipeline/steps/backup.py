@@ -5,10 +5,8 @@ copied up to the last frame that the rows know. What would remove archived lines
 until the copy is there. `restore.py` makes a memory of it again, in any backend.
 """
 
-import errno
-import os
 from collections.abc import Iterable, Iterator
-from contextlib import nullcontext, suppress
+from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from importlib.metadata import version
@@ -16,7 +14,6 @@ from pathlib import Path
 from typing import BinaryIO
 from uuid import uuid4
 
-from anamnesis_pipeline.errors import AnamnesisError, GiveUp, StoreFull
 from anamnesis_pipeline.sources.archive import Archive
 from anamnesis_pipeline.steps import copying
 from anamnesis_pipeline.steps.backup_file import (
@@ -26,6 +23,7 @@ from anamnesis_pipeline.steps.backup_file import (
     writing,
 )
 from anamnesis_pipeline.steps.copying import Tell
+from anamnesis_pipeline.steps.whole_file import appearing
 from anamnesis_pipeline.store.base import Store
 from anamnesis_pipeline.store.copy_base import SPACES, Reading, Row, rows_of, tables_of
 from anamnesis_pipeline.store.values import instant
@@ -35,7 +33,6 @@ OF_THE_HOME = ("config.toml", "redaction.salt")
 runs, logs of the services, hooks, lock), or hold a store.
 """
 _SPACE_FIELDS = ("key", "variants", "token_dims")
-UNFINISHED = ".unfinished"
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,28 +64,10 @@ def back_up(
     :raises GiveUp: the file is there, or cannot be written; or the backend cannot keep one moment for so long.
     :raises StoreFull: its disk has no room.
     """
-    _refuse_present(out)
-    draft = out.with_name(f"{out.name}.{os.getpid()}{UNFINISHED}")
-    try:
-        with new_file(draft) as file:
-            with home.archive.alone() if with_archive else nullcontext():
-                report = _write(store, home, file, backend, tell, with_archive=with_archive)
-            file.flush()
-            os.fsync(file.fileno())
-            size = file.tell()
-        _refuse_present(out)  # one may have appeared meanwhile
-        draft.replace(out)
-    except OSError as problem:
-        raise no_room(problem, out) from problem
-    finally:
-        with suppress(FileNotFoundError):
-            draft.unlink()
-    return replace(report, bytes=size)
-
-
-def _refuse_present(out: Path) -> None:
-    if out.exists():
-        raise GiveUp(f"{out} is there already, and no backup is written over another; choose another name")
+    with appearing(out) as file:
+        with home.archive.alone() if with_archive else nullcontext():
+            report = _write(store, home, file, backend, tell, with_archive=with_archive)
+        return replace(report, bytes=file.tell())
 
 
 def _write(store: Store, home: Home, file: BinaryIO, backend: str, tell: Tell, *, with_archive: bool) -> BackupReport:
@@ -130,16 +109,3 @@ def _write_archive(out: BackupWriter, home: Home, ends: dict[str, int], tell: Te
         if end is not None and size < end:
             out.manifest.problems.append(f"{name} has {size:,} of the {end:,} bytes that the store knows")
         tell("archive", done, len(wanted))
-
-
-def new_file(path: Path) -> BinaryIO:
-    """An empty file that only its owner may read."""
-    path.unlink(missing_ok=True)
-    return os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb")
-
-
-def no_room(problem: OSError, path: Path) -> AnamnesisError:
-    """Our error for one of the system, met while `path` was written."""
-    if problem.errno in {errno.ENOSPC, errno.EDQUOT}:
-        return StoreFull(f"no room to write {path}: {problem.strerror}; free some, then try again")
-    return GiveUp(f"{path} cannot be written: {problem.strerror or problem}")

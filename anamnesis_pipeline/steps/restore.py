@@ -10,7 +10,7 @@ from typing import BinaryIO
 
 from anamnesis_pipeline.errors import GiveUp
 from anamnesis_pipeline.steps import copying
-from anamnesis_pipeline.steps.backup import OF_THE_HOME, UNFINISHED, Home, new_file, no_room
+from anamnesis_pipeline.steps.backup import OF_THE_HOME, Home
 from anamnesis_pipeline.steps.backup_file import (
     MANIFEST,
     Header,
@@ -23,6 +23,7 @@ from anamnesis_pipeline.steps.backup_file import (
     table_of,
 )
 from anamnesis_pipeline.steps.copying import Changes, Tell
+from anamnesis_pipeline.steps.whole_file import UNFINISHED, new_file, no_room
 from anamnesis_pipeline.store.base import Store
 from anamnesis_pipeline.store.copy_base import Digest, Row
 

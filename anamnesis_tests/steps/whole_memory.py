@@ -4,6 +4,7 @@ from dataclasses import replace
 from datetime import timedelta
 from typing import Any
 
+from anamnesis_pipeline.chat_model import ChatMessage, ChatSession
 from anamnesis_pipeline.embeddings.base import QueryVectors, query_vectors
 from anamnesis_pipeline.embeddings.hashing import HashingEmbedder
 from anamnesis_pipeline.model import Episode, Passage, Source, Space, Variant, Where
@@ -41,6 +42,7 @@ def fill(store: Store) -> None:
         for number in range(episodes):
             embed_passages(store, space, store.episodes.passages_of(f"e{number:03}"), embedder)
     _change(store)
+    _talk(store)
     fill_the_rest(store.copies)
 
 
@@ -70,6 +72,12 @@ def _change(store: Store) -> None:
     store.settings.set("config.idle_minutes", 45)
     store.settings.set("projects.aliases", {})
     store.queries.note("zeppelin", {"mode": "hybrid"}, ["e001"], DAY)
+
+
+def _talk(store: Store) -> None:
+    """A conversation, which `forget` reads."""
+    store.chat.put_session(ChatSession("c1", "Größe of the zeppelin", "claude_cli", "sonnet", "acme/api", DAY, DAY))
+    store.chat.add(ChatMessage("m1", "c1", "user", "Which größe has it?", DAY))
 
 
 def fill_the_rest(copies: CopyRecords) -> None:

@@ -1,0 +1,65 @@
+"""A file that is there once all of it is: whoever sees it sees the whole, and no other file is written over."""
+
+import errno
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import BinaryIO
+from uuid import uuid4
+
+from anamnesis_pipeline.errors import AnamnesisError, GiveUp, StoreFull
+
+UNFINISHED = ".unfinished"
+
+
+@contextmanager
+def appearing(out: Path) -> Iterator[BinaryIO]:
+    """What is written in the block is at `out`, on the disk, once the block ends; nothing is where it raises.
+
+    :raises GiveUp: the file is there, before or when it is to appear; or it cannot be written.
+    :raises StoreFull: its disk has no room.
+    """
+    if out.exists():
+        raise _present(out)
+    # Of its own: another process of the same id, in a container of its own, may write beside this one.
+    draft = out.with_name(f"{out.name}.{uuid4().hex[:12]}{UNFINISHED}")
+    try:
+        with new_file(draft) as file:
+            yield file
+            file.flush()
+            os.fsync(file.fileno())
+        _appear(draft, out)
+    except OSError as problem:
+        raise no_room(problem, out) from problem
+    finally:
+        with suppress(FileNotFoundError):
+            draft.unlink()
+
+
+def _appear(draft: Path, out: Path) -> None:
+    try:
+        os.link(draft, out)  # a rename would go over a file that appeared meanwhile
+    except FileExistsError as exc:
+        raise _present(out) from exc
+    except OSError:  # a file system without links
+        if out.exists():
+            raise _present(out) from None
+        draft.replace(out)
+
+
+def _present(out: Path) -> GiveUp:
+    return GiveUp(f"{out} is there already, and is not written over; choose another name")
+
+
+def new_file(path: Path) -> BinaryIO:
+    """An empty file that only its owner may read."""
+    path.unlink(missing_ok=True)
+    return os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb")
+
+
+def no_room(problem: OSError, path: Path) -> AnamnesisError:
+    """Our error for one of the system, met while `path` was written."""
+    if problem.errno in {errno.ENOSPC, errno.EDQUOT}:
+        return StoreFull(f"no room to write {path}: {problem.strerror}; free some, then try again")
+    return GiveUp(f"{path} cannot be written: {problem.strerror or problem}")
