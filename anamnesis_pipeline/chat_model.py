@@ -23,7 +23,9 @@ class EarlierName:
 
 @dataclass(frozen=True, slots=True)
 class ChatSession:
-    """A conversation without its messages. `backend` and `model` answer it; empty `project`: of none."""
+    """A conversation without its messages. `backend` and `model` answer it; `worker_url`: on this server alone, where
+    there are several and one was chosen. Empty `project`: of none.
+    """
 
     session_id: str
     title: str
@@ -34,6 +36,7 @@ class ChatSession:
     updated_at: datetime
     messages: int = 0
     name_history: tuple[EarlierName, ...] = ()
+    worker_url: str = ""
 
 
 @dataclass(frozen=True, slots=True)

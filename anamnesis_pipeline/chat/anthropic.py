@@ -13,17 +13,12 @@ from anamnesis_pipeline.chat.base import (
     Delta,
     Said,
     arguments_of,
-    check_whole,
-    most_tokens,
 )
-from anamnesis_pipeline.chat.http import client, events_of, lines_of, told
-from anamnesis_pipeline.errors import LlmUnavailable
+from anamnesis_pipeline.chat.http import HttpChat
 from anamnesis_pipeline.summaries.prices import Model
-from anamnesis_pipeline.summary_model import LlmUse
 
 URL = "https://api.anthropic.com"
 VERSION = "2023-06-01"
-_WHO = "the Claude API"
 _TOOL = {"name": SEARCH_TOOL, "description": SEARCH_DESCRIPTION, "input_schema": SEARCH_PARAMETERS}
 
 
@@ -67,7 +62,7 @@ class _Message:
 _KINDS = ("", "cache_creation_", "cache_read_")
 
 
-class AnthropicChat:
+class AnthropicChat(HttpChat):
     """See `ChatBackend`."""
 
     name = "anthropic"
@@ -76,13 +71,8 @@ class AnthropicChat:
     has_tools = True
 
     def __init__(self, model: Model, api_key: str, url: str = "") -> None:
-        self.model = model.name
-        self._known = model
-        self._client = client(url or URL, {"x-api-key": api_key, "anthropic-version": VERSION})
-
-    def expected(self, system: str, said: Sequence[Said]) -> LlmUse:
-        """See `ChatBackend.expected`."""
-        return self._used(most_tokens(system, said), MOST_OUTPUT_TOKENS)
+        headers = {"x-api-key": api_key, "anthropic-version": VERSION}
+        super().__init__(model, "the Claude API", url or URL, headers)
 
     async def stream(self, system: str, said: Sequence[Said], *, tools: bool) -> AsyncIterator[Delta]:
         """See `ChatBackend.stream`."""
@@ -93,23 +83,13 @@ class AnthropicChat:
         if tools or any(each.calls for each in said):  # who was asked to search has to know of the tool still
             body |= {"tools": [_TOOL], "tool_choice": {"type": "auto" if tools else "none"}}
         message = _Message()
-        async with lines_of(self._client, "/v1/messages", body, _WHO) as lines:
-            async for event in events_of(lines, _WHO):
-                if event.get("type") == "error":
-                    raise told(_WHO, event.get("error"))
+        async with self._events("/v1/messages", body) as events:
+            async for event in events:
                 if text := message.take(event):
                     yield Delta(text)
-        if not message.ended:
-            raise LlmUnavailable(f"{_WHO} broke off in mid-answer; try again")
-        yield Delta(calls=message.whole_calls(), used=self._used(message.tokens_in, message.tokens_out))
-        check_whole(_WHO, message.reason)
-
-    async def close(self) -> None:
-        """See `ChatBackend.close`."""
-        await self._client.aclose()
-
-    def _used(self, tokens_in: int, tokens_out: int) -> LlmUse:
-        return LlmUse(1, tokens_in, tokens_out, self._known.dollars(tokens_in, 0, 0, tokens_out))
+        if message.ended:
+            yield Delta(calls=message.whole_calls(), used=self._used(message.tokens_in, message.tokens_out))
+        self._check_end(message.reason, ended=message.ended)
 
 
 def _messages(said: Sequence[Said]) -> list[dict[str, Any]]:

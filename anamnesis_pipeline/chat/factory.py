@@ -2,46 +2,48 @@
 
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import anyio.to_thread
-import httpx
 
 from anamnesis_pipeline.chat.anthropic import URL, VERSION, AnthropicChat
 from anamnesis_pipeline.chat.base import ChatBackend
 from anamnesis_pipeline.chat.claude_cli import ClaudeCliChat
-from anamnesis_pipeline.chat.http import client
-from anamnesis_pipeline.chat.ollama import OllamaChat
+from anamnesis_pipeline.chat.http import PROBE_S, get
+from anamnesis_pipeline.chat.ollama import OllamaChat, models_of
 from anamnesis_pipeline.chat.openai_compatible import OpenAiChat
 from anamnesis_pipeline.errors import AnamnesisError, BadSetting, LlmUnavailable
+from anamnesis_pipeline.ssh_places import parse_place
 from anamnesis_pipeline.summaries.claude_cli import ClaudeCliBackend
 from anamnesis_pipeline.summaries.endpoints import check_key, check_url, is_loopback, with_scheme
 from anamnesis_pipeline.summaries.factory import BackendOptions
 from anamnesis_pipeline.summaries.prices import DEFAULT_MODELS, MODELS, Model, find_model
-from anamnesis_pipeline.summaries.refusals import error_of_status
 
 Look = Callable[[BackendOptions], Awaitable[tuple[str, ...]]]
 """Finds out which models a backend has; raises what keeps it from being reached."""
 BACKENDS = ("claude_cli", "ollama", "anthropic", "openai")
-PROBE_S = 4.0
 _NEVER_ASKED_FOR_A_PRICE = frozenset({"claude_cli", "ollama"})
 
 
 @dataclass(frozen=True, slots=True)
 class Offer:
-    """What a backend has. `cost`: how it is paid; `problem`: why it cannot be reached, and what to do."""
+    """What a backend has. `cost`: how it is paid; `problem`: why it cannot be reached, and what to do. `worker_url`:
+    which of several servers of this backend this is.
+    """
 
     backend: str
     reachable: bool
     models: tuple[str, ...]
     cost: str
     problem: str = ""
+    worker_url: str = ""
 
 
-def open_chat(kind: str, model: str, options: BackendOptions) -> ChatBackend:
+def open_chat(kind: str, model: str, options: BackendOptions, worker_url: str = "") -> ChatBackend:
     """A backend with one model, without calling anybody.
 
     :param model: empty: the backend's default.
+    :param worker_url: of an Ollama server that is to answer, and no other; empty: the first that has the model.
     :raises BadSetting: unknown, or it needs a key, a URL or a model that is not set.
     :raises LlmRefused: its model costs money and no price of it is known.
     """
@@ -52,11 +54,9 @@ def open_chat(kind: str, model: str, options: BackendOptions) -> ChatBackend:
         raise BadSetting(f"name a model: {kind} has no default")
     match kind:
         case "claude_cli":
-            if options.claude_host:
-                raise BadSetting("chat uses the claude command of this machine, and claude_host names another one")
-            return ClaudeCliChat(_model(kind, model, options), options.claude_command)
+            return ClaudeCliChat(_model(kind, model, options), options.claude_command, _claude_host(options))
         case "ollama":
-            return OllamaChat(model, _ollama_url(options))
+            return OllamaChat(_model(kind, model, options), _chosen(_ollama_urls(options), worker_url))
         case "anthropic":
             return AnthropicChat(_model(kind, model, options), _anthropic_key(options), options.anthropic_url)
     url = _openai_url(options)
@@ -67,19 +67,23 @@ def open_chat(kind: str, model: str, options: BackendOptions) -> ChatBackend:
 
 
 async def offers(options: BackendOptions) -> list[Offer]:
-    """Of all backends, looked at side by side."""
-    return list(await asyncio.gather(*(_offer(kind, look, options) for kind, look in _LOOKS.items())))
+    """Of all backends, looked at side by side; of Ollama, of each server where there are several."""
+    urls = options.ollama_urls if len(options.ollama_urls) > 1 else ()
+    wanted = [(kind, url) for kind in BACKENDS for url in (urls if kind == "ollama" and urls else ("",))]
+    return list(await asyncio.gather(*(_offer(kind, url, options) for kind, url in wanted)))
 
 
-async def _offer(kind: str, look: Look, options: BackendOptions) -> Offer:
+async def _offer(kind: str, url: str, options: BackendOptions) -> Offer:
+    """:param url: of one of several servers; empty: it is the only one."""
     cost = _cost(kind, options)
+    its = replace(options, ollama_urls=(url,)) if url else options
     try:
         async with asyncio.timeout(PROBE_S):
-            return Offer(kind, True, await look(options), cost)
+            return Offer(kind, True, await _LOOKS[kind](its), cost, worker_url=url)
     except TimeoutError:
-        return Offer(kind, False, (), cost, f"it did not answer within {PROBE_S:.0f} s")
+        return Offer(kind, False, (), cost, f"it did not answer within {PROBE_S:.0f} s", url)
     except AnamnesisError as exc:
-        return Offer(kind, False, (), cost, str(exc))
+        return Offer(kind, False, (), cost, str(exc), url)
 
 
 def _cost(kind: str, options: BackendOptions) -> str:
@@ -91,23 +95,22 @@ def _cost(kind: str, options: BackendOptions) -> str:
 async def _look_at_cli(options: BackendOptions) -> tuple[str, ...]:
     backend = open_chat("claude_cli", "", options)
     known = _model("claude_cli", backend.model, options)
-    probe = ClaudeCliBackend(known, options.claude_command, "", PROBE_S).probe
+    probe = ClaudeCliBackend(known, options.claude_command, options.claude_host, PROBE_S).probe
     await anyio.to_thread.run_sync(probe, PROBE_S, abandon_on_cancel=True)
     return _known_models("claude_cli")
 
 
 async def _look_at_ollama(options: BackendOptions) -> tuple[str, ...]:
-    url = _ollama_url(options)
-    found = await _get(url, "/api/tags", {}, f"ollama at {url}")
-    names = [str(each.get("model") or each.get("name")) for each in found.get("models") or []]
+    (url,) = _ollama_urls(options)
+    names = await models_of(url)
     if not names:
         raise LlmUnavailable(f"ollama at {url} has no model; get one with: ollama pull {DEFAULT_MODELS['ollama']}")
-    return tuple(names)
+    return names
 
 
 async def _look_at_anthropic(options: BackendOptions) -> tuple[str, ...]:
     headers = {"x-api-key": _anthropic_key(options), "anthropic-version": VERSION}
-    found = await _get(options.anthropic_url or URL, "/v1/models", headers, "the Claude API")
+    found = await get(options.anthropic_url or URL, "/v1/models", headers, "the Claude API")
     listed = {str(each.get("id")) for each in found.get("data") or []}
     return tuple(name for name in _known_models("anthropic") if name in listed) or _known_models("anthropic")
 
@@ -115,28 +118,32 @@ async def _look_at_anthropic(options: BackendOptions) -> tuple[str, ...]:
 async def _look_at_openai(options: BackendOptions) -> tuple[str, ...]:
     url = _openai_url(options)
     headers = {"Authorization": f"Bearer {options.openai_api_key}"} if options.openai_api_key else {}
-    found = await _get(url, "models", headers, f"the service at {url}")
+    found = await get(url, "models", headers, f"the service at {url}")
     return tuple(str(each.get("id")) for each in found.get("data") or [])
 
 
-async def _get(url: str, path: str, headers: Mapping[str, str], who: str) -> dict[str, list[dict[str, object]]]:
-    async with client(url, headers) as service:
-        try:
-            reply = await service.get(path, timeout=PROBE_S)
-            found = reply.json() if reply.status_code == 200 else None
-        except httpx.HTTPError:
-            raise LlmUnavailable(f"{who} cannot be reached; is it running?") from None
-        except ValueError:
-            raise LlmUnavailable(f"{who} answers with something else than JSON; check its URL") from None
-    if not isinstance(found, dict):
-        raise error_of_status(who, reply.status_code)
-    return found
+def _claude_host(options: BackendOptions) -> str:
+    try:
+        parse_place(options.claude_host or "here")
+    except BadSetting as problem:
+        raise BadSetting(f"claude_host: {problem}") from None
+    return options.claude_host
 
 
-def _ollama_url(options: BackendOptions) -> str:
+def _ollama_urls(options: BackendOptions) -> tuple[str, ...]:
     if not options.ollama_urls:
         raise BadSetting("ollama_urls must hold at least one URL, e.g. http://127.0.0.1:11434")
-    return check_url("ollama_urls", with_scheme(options.ollama_urls[0]))
+    return tuple(check_url("ollama_urls", with_scheme(url)) for url in options.ollama_urls)
+
+
+def _chosen(urls: tuple[str, ...], worker_url: str) -> tuple[str, ...]:
+    """The servers that may answer: the one that was chosen, else all."""
+    if not worker_url:
+        return urls
+    wanted = with_scheme(worker_url).rstrip("/")
+    if wanted not in urls:
+        raise BadSetting("worker_url is not one of ollama_urls; choose one of these, or none")
+    return (wanted,)
 
 
 def _openai_url(options: BackendOptions) -> str:

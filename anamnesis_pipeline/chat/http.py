@@ -1,20 +1,26 @@
-"""How the services' streams are read: lines of JSON, or server-sent events that hold JSON."""
+"""What services over HTTP have in common: how they are asked, and how their streams are read, which are lines of JSON,
+or server-sent events that hold JSON.
+"""
 
 import json
 import ssl
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from functools import cache
 from typing import Any
 
 import httpx
 
-from anamnesis_pipeline.chat.base import STALL_S
+from anamnesis_pipeline.chat.base import MOST_OUTPUT_TOKENS, STALL_S, Said, check_whole, most_tokens
 from anamnesis_pipeline.errors import AnamnesisError, LlmAnswerInvalid, LlmUnavailable
 from anamnesis_pipeline.summaries.endpoints import is_loopback
+from anamnesis_pipeline.summaries.prices import Model
 from anamnesis_pipeline.summaries.refusals import error_of_status
+from anamnesis_pipeline.summary_model import LlmUse
 
 CONNECT_TIMEOUT_S = 5.0
+PROBE_S = 4.0
+"""For a look at which models a service has."""
 MOST_LINE_BYTES = 1_000_000
 MOST_ERROR_BYTES = 20_000
 
@@ -49,11 +55,44 @@ async def lines_of(
                 raise _refused(who, reply, await _beginning(reply))
             yield _bounded(reply, who)
     except (httpx.ConnectError, httpx.ConnectTimeout):
-        raise LlmUnavailable(f"{who} cannot be reached; is it running?") from None
+        raise unreachable(who) from None
     except httpx.TimeoutException:
         raise LlmUnavailable(f"{who} sent nothing for {STALL_S:.0f} s and was given up; try again") from None
     except httpx.HTTPError as exc:
         raise LlmUnavailable(f"{who} broke off in mid-answer ({type(exc).__name__}); try again") from None
+
+
+async def get(url: str, path: str, headers: Mapping[str, str], who: str) -> dict[str, list[dict[str, object]]]:
+    """The JSON object that a service answers a GET with, within `PROBE_S`.
+
+    :raises LlmUnavailable, LlmRefused, LlmBusy: it does not, or answers with something else.
+    """
+    async with client(url, headers) as service:
+        try:
+            reply = await service.get(path, timeout=PROBE_S)
+            found = reply.json() if reply.status_code == 200 else None
+        except httpx.HTTPError:
+            raise unreachable(who) from None
+        except ValueError:
+            raise LlmUnavailable(f"{who} answers with something else than JSON; check its URL") from None
+    if not isinstance(found, dict):
+        raise error_of_status(who, reply.status_code)
+    return found
+
+
+def unreachable(who: str) -> LlmUnavailable:
+    """What is told of a service that nothing answers for."""
+    return LlmUnavailable(f"{who} cannot be reached; is it running?")
+
+
+Reader = Callable[[AsyncIterator[str], str], AsyncIterator[dict[str, Any]]]
+"""Makes events of the lines of a stream; the second argument is the service's name for errors."""
+
+
+async def objects_of(lines: AsyncIterator[str], who: str) -> AsyncIterator[dict[str, Any]]:
+    """The JSON objects of a stream with one in each line."""
+    async for line in lines:
+        yield read(line, who)
 
 
 async def events_of(lines: AsyncIterator[str], who: str) -> AsyncIterator[dict[str, Any]]:
@@ -81,10 +120,53 @@ def read(text: str, who: str) -> dict[str, Any]:
     return found
 
 
-def told(who: str, error: object, status: int = 500) -> AnamnesisError:
-    """The error that an event within a stream tells; nothing of its message is repeated."""
-    said = error if isinstance(error, dict) else {}
-    return error_of_status(who, status, (said.get("type"), said.get("code")), {}, str(said.get("message", error)))
+class HttpChat:
+    """The part of a `ChatBackend` that is the same for all services.
+
+    :param known: the model, with its prices.
+    :param who: the service's name for errors.
+    :param reader: makes events of its lines.
+    """
+
+    def __init__(
+        self, known: Model, who: str, url: str, headers: Mapping[str, str] | None = None, reader: Reader = events_of
+    ) -> None:
+        self.model = known.name
+        self._known, self._who, self._reader = known, who, reader
+        self._client = client(url, headers)
+
+    def expected(self, system: str, said: Sequence[Said]) -> LlmUse:
+        """See `ChatBackend.expected`."""
+        return self._used(most_tokens(system, said), MOST_OUTPUT_TOKENS)
+
+    async def close(self) -> None:
+        """See `ChatBackend.close`."""
+        await self._client.aclose()
+
+    @asynccontextmanager
+    async def _events(self, path: str, body: Mapping[str, Any]) -> AsyncIterator[AsyncIterator[dict[str, Any]]]:
+        """What the service answers with. Leaving the block ends its work. Raises as `ChatBackend.stream` says."""
+        async with lines_of(self._client, path, body, self._who) as lines:
+            yield _good(self._reader(lines, self._who), self._who)
+
+    def _check_end(self, reason: object, *, ended: bool) -> None:
+        """:raises LlmUnavailable, LlmAnswerInvalid: the answer is not whole."""
+        if not ended:
+            raise LlmUnavailable(f"{self._who} broke off in mid-answer; try again")
+        check_whole(self._who, reason)
+
+    def _used(self, tokens_in: int, tokens_out: int) -> LlmUse:
+        return LlmUse(1, tokens_in, tokens_out, self._known.dollars(tokens_in, 0, 0, tokens_out))
+
+
+async def _good(events: AsyncIterator[dict[str, Any]], who: str) -> AsyncIterator[dict[str, Any]]:
+    """Events up to one that tells an error, which is raised; nothing of its message is repeated."""
+    async for event in events:
+        if error := event.get("error"):
+            said = error if isinstance(error, dict) else {}
+            codes = (said.get("type"), said.get("code"))
+            raise error_of_status(who, 500, codes, {}, str(said.get("message", error)))
+        yield event
 
 
 async def _bounded(reply: httpx.Response, who: str) -> AsyncIterator[str]:

@@ -1,5 +1,6 @@
-"""Chat with a model of Ollama: https://docs.ollama.com/api/chat."""
+"""Chat with a model of Ollama, on the first of several servers that has it: https://docs.ollama.com/api/chat."""
 
+import asyncio
 from collections.abc import AsyncIterator, Sequence
 from typing import Any
 
@@ -11,12 +12,12 @@ from anamnesis_pipeline.chat.base import (
     Call,
     Delta,
     Said,
-    check_whole,
     most_tokens,
 )
-from anamnesis_pipeline.chat.http import client, lines_of, read, told
-from anamnesis_pipeline.errors import LlmUnavailable
+from anamnesis_pipeline.chat.http import PROBE_S, HttpChat, client, get, objects_of
+from anamnesis_pipeline.errors import AnamnesisError, LlmRefused, LlmUnavailable
 from anamnesis_pipeline.summaries.endpoints import is_loopback
+from anamnesis_pipeline.summaries.prices import Model
 from anamnesis_pipeline.summary_model import LlmUse
 
 _FUNCTION = {"name": SEARCH_TOOL, "description": SEARCH_DESCRIPTION, "parameters": SEARCH_PARAMETERS}
@@ -28,23 +29,21 @@ BYTES_A_TOKEN = 3
 """Of texts in most languages; fewer of code."""
 
 
-class OllamaChat:
-    """See `ChatBackend`."""
+class OllamaChat(HttpChat):
+    """See `ChatBackend`.
+
+    :param urls: the servers, at least one. Of several, one that is up and has the model is looked for at each answer.
+    """
 
     name = "ollama"
     is_paid = False
     has_tools = True
 
-    def __init__(self, model: str, url: str) -> None:
-        self.model = model
+    def __init__(self, model: Model, urls: Sequence[str]) -> None:
+        super().__init__(model, _name(urls[0]), urls[0], reader=objects_of)
         # Models of Ollama's cloud are named so; a server on this machine passes their prompts on.
-        self.is_local = is_loopback(url) and not model.endswith(("-cloud", ":cloud"))
-        self._who = f"ollama at {url}"
-        self._client = client(url)
-
-    def expected(self, system: str, said: Sequence[Said]) -> LlmUse:
-        """See `ChatBackend.expected`."""
-        return LlmUse(1, most_tokens(system, said), MOST_OUTPUT_TOKENS)
+        self.is_local = all(map(is_loopback, urls)) and not model.name.endswith(("-cloud", ":cloud"))
+        self._urls = urls
 
     async def stream(self, system: str, said: Sequence[Said], *, tools: bool) -> AsyncIterator[Delta]:
         """See `ChatBackend.stream`."""
@@ -57,11 +56,9 @@ class OllamaChat:
         if tools:
             body["tools"] = [{"type": "function", "function": _FUNCTION}]
         done, reason = False, None
-        async with lines_of(self._client, "/api/chat", body, self._who) as lines:
-            async for line in lines:
-                event = read(line, self._who)
-                if "error" in event:
-                    raise told(self._who, event["error"])
+        await self._choose()
+        async with self._events("/api/chat", body) as events:
+            async for event in events:
                 message = event.get("message") or {}
                 text, calls = str(message.get("content") or ""), _calls(message)
                 if text or calls:
@@ -70,13 +67,63 @@ class OllamaChat:
                     done, reason = True, event.get("done_reason")
                     used = LlmUse(1, int(event.get("prompt_eval_count") or 0), int(event.get("eval_count") or 0))
                     yield Delta(used=used)
-        if not done:
-            raise LlmUnavailable(f"{self._who} broke off in mid-answer; try again")
-        check_whole(self._who, reason)
+        self._check_end(reason, ended=done)
 
-    async def close(self) -> None:
-        """See `ChatBackend.close`."""
-        await self._client.aclose()
+    async def _choose(self) -> None:
+        """Ask the first server that has the model, where there are several."""
+        if len(self._urls) == 1:
+            return
+        url = await _server_with(self.model, self._urls)
+        await self.close()
+        self._who, self._client = _name(url), client(url)
+
+
+async def models_of(url: str) -> tuple[str, ...]:
+    """Names of the models that a server has.
+
+    :raises AnamnesisError: see `get`.
+    """
+    found = await get(url, "/api/tags", {}, _name(url))
+    return tuple(str(each.get("model") or each.get("name")) for each in found.get("models") or [])
+
+
+async def _server_with(model: str, urls: Sequence[str]) -> str:
+    """The first of these that is up and has the model; all are looked at side by side.
+
+    :raises LlmUnavailable, LlmRefused: none has; the latter where all are up.
+    """
+    looks = [asyncio.create_task(_look(url, model)) for url in urls]
+    problems: list[AnamnesisError] = []
+    try:
+        for url, look in zip(urls, looks, strict=True):
+            problem = await look
+            if problem is None:
+                return url
+            problems.append(problem)
+    finally:
+        for look in looks:
+            look.cancel()
+        await asyncio.gather(*looks, return_exceptions=True)
+    kind = LlmRefused if all(isinstance(each, LlmRefused) for each in problems) else LlmUnavailable
+    raise kind("; ".join(map(str, problems)))
+
+
+async def _look(url: str, model: str) -> AnamnesisError | None:
+    """What keeps a server from answering with a model; None: nothing."""
+    try:
+        async with asyncio.timeout(PROBE_S):
+            names = await models_of(url)
+    except TimeoutError:
+        return LlmUnavailable(f"{_name(url)} did not answer within {PROBE_S:.0f} s")
+    except AnamnesisError as exc:
+        return exc
+    if {model, f"{model}:latest"} & {*names}:
+        return None
+    return LlmRefused(f"{_name(url)} has no model {model!r}; run `ollama pull {model}` there")
+
+
+def _name(url: str) -> str:
+    return f"ollama at {url}"
 
 
 def _window(system: str, said: Sequence[Said]) -> int:

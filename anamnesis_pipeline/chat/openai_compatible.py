@@ -14,38 +14,29 @@ from anamnesis_pipeline.chat.base import (
     Delta,
     Said,
     arguments_of,
-    check_whole,
     most_tokens,
 )
-from anamnesis_pipeline.chat.http import client, events_of, lines_of, told
-from anamnesis_pipeline.errors import LlmUnavailable
+from anamnesis_pipeline.chat.http import HttpChat
 from anamnesis_pipeline.summaries.endpoints import is_loopback
 from anamnesis_pipeline.summaries.prices import Model
-from anamnesis_pipeline.summary_model import LlmUse
 
 _FUNCTION = {"name": SEARCH_TOOL, "description": SEARCH_DESCRIPTION, "parameters": SEARCH_PARAMETERS}
 
 
-class OpenAiChat:
+class OpenAiChat(HttpChat):
     """See `ChatBackend`; at a base URL that ends where `/chat/completions` begins."""
 
     name = "openai"
     has_tools = True
 
     def __init__(self, model: Model, url: str, api_key: str | None, *, is_paid: bool) -> None:
-        self.model = model.name
         self.is_paid = is_paid
         self.is_local = is_loopback(url)
-        self._known = model
         host = urlsplit(url).hostname or ""
-        self._who = f"the service at {host}"
         # OpenAI's own newer models refuse the name that every other server knows.
         self._limit = "max_completion_tokens" if host.endswith("openai.com") else "max_tokens"
-        self._client = client(url, {"Authorization": f"Bearer {api_key}"} if api_key else {})
-
-    def expected(self, system: str, said: Sequence[Said]) -> LlmUse:
-        """See `ChatBackend.expected`."""
-        return self._used(most_tokens(system, said), MOST_OUTPUT_TOKENS)
+        headers = {"Authorization": f"Bearer {api_key}"} if api_key else {}
+        super().__init__(model, f"the service at {host}", url, headers)
 
     async def stream(self, system: str, said: Sequence[Said], *, tools: bool) -> AsyncIterator[Delta]:
         """See `ChatBackend.stream`."""
@@ -60,10 +51,8 @@ class OpenAiChat:
             body["tools"] = [{"type": "function", "function": _FUNCTION}]
         calls = _Calls()
         reason, used, written = "", None, 0
-        async with lines_of(self._client, "chat/completions", body, self._who) as lines:
-            async for event in events_of(lines, self._who):
-                if "error" in event:
-                    raise told(self._who, event["error"])
+        async with self._events("chat/completions", body) as events:
+            async for event in events:
                 if usage := event.get("usage"):
                     used = self._used(int(usage.get("prompt_tokens", 0)), int(usage.get("completion_tokens", 0)))
                 for choice in event.get("choices") or []:
@@ -73,17 +62,9 @@ class OpenAiChat:
                         written += len(text.encode("utf-8", "replace"))
                         yield Delta(text)
                     reason = str(choice.get("finish_reason") or reason)
-        if not reason:
-            raise LlmUnavailable(f"{self._who} broke off in mid-answer; try again")
-        yield Delta(calls=calls.whole(), used=used or self._used(most_tokens(system, said), written))
-        check_whole(self._who, reason)
-
-    async def close(self) -> None:
-        """See `ChatBackend.close`."""
-        await self._client.aclose()
-
-    def _used(self, tokens_in: int, tokens_out: int) -> LlmUse:
-        return LlmUse(1, tokens_in, tokens_out, self._known.dollars(tokens_in, 0, 0, tokens_out))
+        if reason:
+            yield Delta(calls=calls.whole(), used=used or self._used(most_tokens(system, said), written))
+        self._check_end(reason, ended=bool(reason))
 
 
 class _Calls:

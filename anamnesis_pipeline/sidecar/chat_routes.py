@@ -209,7 +209,11 @@ def offer_body(offer: Offer) -> OfferOut:
     body: OfferOut = {
         "backend": offer.backend, "reachable": offer.reachable, "models": list(offer.models), "cost": offer.cost,
     }  # fmt: skip
-    return {**body, "problem": offer.problem} if offer.problem else body
+    if offer.problem:
+        body["problem"] = offer.problem
+    if offer.worker_url:
+        body["worker_url"] = offer.worker_url
+    return body
 
 
 def default_backend(settings: Settings) -> str:
@@ -249,9 +253,10 @@ def _turn(services: Services, wish: ChatIn, session_id: str) -> Turn:
         raise HTTPException(409, f"a conversation holds {MOST_MESSAGES:,} messages at most; begin a new one")
     kind = wish.backend or (known.backend if known else default_backend(settings))
     named = wish.model or (known.model if known and kind == known.backend else _configured_model(settings, kind))
+    worker = worker_of(wish, known, kind)
     project = known.project if known else wish.project or ""
     try:
-        backend = open_chat(kind, named, backend_options(settings))
+        backend = open_chat(kind, named, backend_options(settings), worker)
         private = _private(settings, store)
         check_leave(settings, backend, private, [project, *labels_of(project, store.episodes.projects())])
     except (BadSetting, LlmRefused) as exc:
@@ -259,7 +264,7 @@ def _turn(services: Services, wish: ChatIn, session_id: str) -> Turn:
     masked, now = services.poster.masked, datetime.now(UTC)
     text = masked(wish.message)
     session = known or ChatSession(session_id, _title(text), kind, backend.model, project, now, now)
-    session = replace(session, backend=kind, model=backend.model, updated_at=now)
+    session = replace(session, backend=kind, model=backend.model, worker_url=worker, updated_at=now)
     store.chat.put_session(session)
     files = [Attachment(masked(each.name), masked(each.text)) for each in wish.attachments]
     asked = ChatMessage(
@@ -285,6 +290,14 @@ def asked_again(asked: ChatMessage, history: list[ChatMessage]) -> tuple[ChatMes
     if rest and (rest[-1].role, rest[-1].text) == ("user", asked.text):
         return replace(asked, message_id=rest[-1].message_id), answer_id, rest[:-1]
     return asked, uuid.uuid4().hex, history
+
+
+def worker_of(wish: ChatIn, known: ChatSession | None, kind: str) -> str:
+    """The server that is to answer alone: the one that was chosen, or was before where nothing else is. Pure."""
+    if wish.worker_url is not None:
+        return wish.worker_url
+    is_as_before = known is not None and kind == known.backend and wish.model in (None, known.model)
+    return known.worker_url if known and is_as_before else ""
 
 
 def _private(settings: Settings, store: Store) -> Private:

@@ -37,6 +37,10 @@ class ChatIn(BaseModel):
     ] = None
     backend: Annotated[BackendName | None, Field(description="Default: the setting `summarizer`, else ollama")] = None
     model: Annotated[Name | None, Field(description="Default: the backend's own")] = None
+    worker_url: Annotated[
+        str | None,
+        Field(max_length=500, description="Of several Ollama servers the one that is to answer, and no other"),
+    ] = None
     project: Annotated[Name | None, Field(description="Of a new conversation: where its memories come from")] = None
     attachments: Annotated[list[AttachmentIn], Field(max_length=MOST_FILES)] = []
 
@@ -65,12 +69,13 @@ class EarlierNameOut(TypedDict):
 
 
 class SessionOut(TypedDict):
-    """A conversation without its messages."""
+    """A conversation without its messages. `worker_url`: the one of several servers that was chosen to answer."""
 
     session_id: str
     title: str
     backend: str
     model: str
+    worker_url: str
     project: str
     created_at: str
     updated_at: str
@@ -145,13 +150,16 @@ class FeedbackCountsOut(TypedDict):
 
 
 class OfferOut(TypedDict):
-    """A backend: whether it is there, its models, how it is paid, and what keeps it away."""
+    """A backend: whether it is there, its models, how it is paid, and what keeps it away; `worker_url`: which of
+    several servers this is.
+    """
 
     backend: str
     reachable: bool
     models: list[str]
     cost: str
     problem: NotRequired[str]
+    worker_url: NotRequired[str]
 
 
 class OffersOut(TypedDict):
@@ -172,6 +180,7 @@ def session_head(session: ChatSession) -> dict[str, str]:
     """What a stream says first."""
     return {
         "session_id": session.session_id, "title": session.title, "backend": session.backend, "model": session.model,
+        "worker_url": session.worker_url,
     }  # fmt: skip
 
 
@@ -182,6 +191,7 @@ def session_body(session: ChatSession) -> SessionOut:
         "title": session.title,
         "backend": session.backend,
         "model": session.model,
+        "worker_url": session.worker_url,
         "project": session.project,
         "created_at": utc_text(session.created_at),
         "updated_at": utc_text(session.updated_at),

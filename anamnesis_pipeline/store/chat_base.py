@@ -9,7 +9,9 @@ from typing import Any, Protocol
 from anamnesis_pipeline.chat_model import FORGOTTEN, SUMMARY_CHARS, ChatMessage, ChatSession, Citation, EarlierName
 from anamnesis_pipeline.store.values import clean, instant, moment
 
-SESSION_FIELDS = ("session_id", "title", "backend", "model", "project", "created_at", "updated_at", "name_history")
+SESSION_FIELDS = (
+    "session_id", "title", "backend", "model", "worker_url", "project", "created_at", "updated_at", "name_history",
+)  # fmt: skip
 MESSAGE_FIELDS = ("message_id", "session_id", "number", "role", "text", "at", "episode_id", "feedback", "details")
 _DETAILS = (
     "backend", "model", "seconds", "input_tokens", "output_tokens", "dollars", "stopped", "problem",
@@ -41,7 +43,7 @@ class ChatRecords(Protocol):
     """
 
     def put_session(self, session: ChatSession) -> None:
-        """Write a new session, or backend, model, project and `updated_at` of one that is there."""
+        """Write a new session, or backend, model, server, project and `updated_at` of one that is there."""
 
     def session(self, session_id: str) -> ChatSession | None:
         """One session; None: there is none."""
@@ -92,7 +94,8 @@ def session_row(session: ChatSession) -> dict[str, Any]:
     history = [{"title": clean(name.title), "until": instant(name.until)} for name in session.name_history]
     return {
         "session_id": session.session_id, "title": clean(session.title), "backend": session.backend,
-        "model": session.model, "project": clean(session.project), "created_at": instant(session.created_at),
+        "model": session.model, "worker_url": session.worker_url, "project": clean(session.project),
+        "created_at": instant(session.created_at),
         "updated_at": instant(session.updated_at), "name_history": json.dumps(history, ensure_ascii=False),
     }  # fmt: skip
 
@@ -102,7 +105,7 @@ def session_of(row: Mapping[str, Any], messages: int) -> ChatSession:
     history = tuple(EarlierName(each["title"], moment(each["until"])) for each in json.loads(row["name_history"]))
     return ChatSession(
         row["session_id"], row["title"], row["backend"], row["model"], row["project"], moment(row["created_at"]),
-        moment(row["updated_at"]), messages, history,
+        moment(row["updated_at"]), messages, history, row["worker_url"],
     )  # fmt: skip
 
 

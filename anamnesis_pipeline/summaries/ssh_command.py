@@ -16,10 +16,7 @@ LOOK_S = 0.2
 
 _SCRIPT = """\
 exec 3<&0
-PATH="$HOME/.local/bin:$PATH:/usr/local/bin:/opt/homebrew/bin"
-unset {unset}
-{export}
-cd /
+{surroundings}
 {command} <&3 3<&- &
 command=$!
 (exec 3<&- >/dev/null 2>&1; sleep {seconds}; trap '' TERM; kill -TERM 0; sleep 2; kill -KILL 0) &
@@ -30,9 +27,14 @@ trap '' TERM
 kill -TERM 0
 exit $status
 """
-"""Runs in a process group of its own, as sshd gives one to each command; `kill 0` ends whatever is left of it.
-
-A shell that is no login shell lacks the folders that Claude's installers use. In `/` nobody else can leave a CLAUDE.md.
+"""Runs in a process group of its own, as sshd gives one to each command; `kill 0` ends whatever is left of it."""
+_SURROUNDINGS = """\
+PATH="$HOME/.local/bin:$PATH:/usr/local/bin:/opt/homebrew/bin"
+unset {unset}
+{export}
+cd /"""
+"""A shell that is no login shell lacks the folders that Claude's installers use. In `/` nobody else can leave a
+CLAUDE.md.
 """
 
 
@@ -54,9 +56,8 @@ def run_there(
     :raises LlmAnswerInvalid: it writes more than MAX_OUTPUT_BYTES.
     """
     script = _SCRIPT.format(
-        unset=" ".join(without),
-        export="\n".join(f"export {name}={shlex.quote(value)}" for name, value in environment.items()),
-        command=" ".join([_program(command[0]), *map(shlex.quote, command[1:])]),
+        surroundings=surroundings(environment, without),
+        command=quoted(command),
         seconds=int(timeout_s) + 1,
     )
     try:
@@ -66,6 +67,21 @@ def run_there(
         raise LlmRefused(str(problem)) from None
     except HostUnreachable as problem:
         raise LlmUnavailable(str(problem)) from None
+
+
+def surroundings(environment: Mapping[str, str], without: Sequence[str]) -> str:
+    """The beginning of a script that runs a command there. Pure.
+
+    :param environment: variables added.
+    :param without: variables taken away.
+    """
+    export = "\n".join(f"export {name}={shlex.quote(value)}" for name, value in environment.items())
+    return _SURROUNDINGS.format(unset=" ".join(without), export=export)
+
+
+def quoted(command: Sequence[str]) -> str:
+    """A command as a shell there takes it. Pure."""
+    return " ".join([_program(command[0]), *map(shlex.quote, command[1:])])
 
 
 def _program(word: str) -> str:

@@ -7,7 +7,7 @@ from typing import Any, cast
 
 import pytest
 
-from anamnesis_pipeline.chat import base, claude_cli
+from anamnesis_pipeline.chat import base, claude_cli, command
 from anamnesis_pipeline.chat.base import Call, ChatBackend, Delta, Said
 from anamnesis_pipeline.chat.factory import BACKENDS, offers, open_chat
 from anamnesis_pipeline.errors import (
@@ -20,11 +20,9 @@ from anamnesis_pipeline.errors import (
 )
 from anamnesis_pipeline.summaries.factory import BackendOptions
 from anamnesis_pipeline.summary_model import LlmUse
+from anamnesis_tests.chat.answers import ASKED, SYSTEM, answered, words_of
 from anamnesis_tests.chat.services import KINDS, WORDS, ChatServer, ClaudeCommand
 from anamnesis_tests.summaries.loopback import json_answer
-
-SYSTEM = "You remember."
-ASKED = [Said("user", "Where is the crane?"), Said("assistant", "Which one?"), Said("user", "The harbour's")]
 
 
 @pytest.fixture
@@ -50,19 +48,10 @@ def open_one(kind: str, options: BackendOptions) -> ChatBackend:
     return open_chat(kind, "local-model" if kind == "openai" else "", options)
 
 
-def answered(backend: ChatBackend, said: list[Said] | None = None, *, tools: bool = True) -> list[Delta]:
-    async def gather() -> list[Delta]:
-        found = [delta async for delta in backend.stream(SYSTEM, said or ASKED, tools=tools)]
-        await backend.close()
-        return found
-
-    return asyncio.run(gather())
-
-
 @pytest.mark.parametrize("kind", BACKENDS)
 def test_an_answer_comes_piece_by_piece_with_what_it_used(kind: str, options: BackendOptions) -> None:
     deltas = answered(open_one(kind, options))
-    assert [delta.text for delta in deltas if delta.text] == list(WORDS)
+    assert words_of(deltas) == list(WORDS)
     used = next(delta.used for delta in deltas if delta.used)
     assert (used.input_tokens, used.output_tokens) == (90, 12)
     assert (used.dollars > 0) == (kind == "anthropic")
@@ -171,7 +160,7 @@ def test_a_command_that_is_not_there_or_says_nothing_of_use_is_told(
     with pytest.raises(LlmAnswerInvalid):
         answered(open_one("claude_cli", options))
     with pytest.raises(BadSetting, match="claude_host"):
-        open_chat("claude_cli", "", BackendOptions(claude_host="elsewhere"))
+        open_chat("claude_cli", "", BackendOptions(claude_host="-oProxyCommand=x"))
 
 
 def test_the_command_gets_no_key_no_tools_and_leaves_no_transcript(
@@ -205,7 +194,7 @@ def test_who_stops_listening_ends_the_work(
 
 
 def test_a_command_that_reads_nothing_is_ended(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(claude_cli, "STALL_S", 0.5)
+    monkeypatch.setattr(command, "STALL_S", 0.5)
     deaf = tmp_path / "deaf"
     deaf.write_text("#!/bin/sh\nexec sleep 30\n")
     deaf.chmod(0o755)
@@ -214,7 +203,7 @@ def test_a_command_that_reads_nothing_is_ended(tmp_path: Path, monkeypatch: pyte
 
 
 def test_a_command_that_closes_its_output_and_stays_is_ended(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(claude_cli, "LAST_WORDS_S", 0.2)
+    monkeypatch.setattr(command, "LAST_WORDS_S", 0.2)
     mute = tmp_path / "mute"
     mute.write_text("#!/bin/sh\ncat >/dev/null\nexec sleep 30 >&-\n")
     mute.chmod(0o755)

@@ -68,10 +68,11 @@ def test_every_earlier_name_is_kept_with_its_time(store: Store):
     assert store.chat.rename("s", "Second", NOW)
     assert store.chat.rename("s", "Third", later)
     assert store.chat.rename("s", "Third", later), "the same name again is no other one"
-    store.chat.put_session(session("s", 5))
+    store.chat.put_session(session("s", 5, worker_url="http://127.0.0.1:11435"))
     found = store.chat.session("s")
     assert found is not None
     assert (found.title, found.name_history) == ("Third", (EarlierName("About s", NOW), EarlierName("Second", later)))
+    assert found.worker_url == "http://127.0.0.1:11435"
     assert not store.chat.rename("x", "Title", NOW)
 
 

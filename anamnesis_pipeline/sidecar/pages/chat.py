@@ -9,7 +9,7 @@ from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import Response
 
-from anamnesis_pipeline.chat.factory import offers
+from anamnesis_pipeline.chat.factory import Offer, offers
 from anamnesis_pipeline.chat_model import ChatMessage, ChatSession
 from anamnesis_pipeline.llm_wiring import backend_options
 from anamnesis_pipeline.settings import Settings
@@ -57,7 +57,8 @@ async def models(services: Uses, open: SessionId = "") -> Response:
     settings = await run_in_threadpool(effective_settings, services.store)
     session = await run_in_threadpool(services.store.chat.session, open) if open else None
     found = await offers(backend_options(settings))
-    return fragment("chat_models.html", offers=found, labels=LABELS, kept=_kept(settings, session))
+    labels = {each: label_of(each) for each in found}
+    return fragment("chat_models.html", offers=found, labels=labels, kept=_kept(settings, session))
 
 
 @router.get(PATH + "/{session_id}")
@@ -118,6 +119,16 @@ def rate(message_id: str, services: Uses, value: Annotated[Literal["1", "-1", "0
     return fragment("chat_feedback.html", toast=told[value], turn=turn_of(_message(services, message_id)))
 
 
+def label_of(offer: Offer) -> str:
+    """A backend by its name; one of several servers with its address. Pure."""
+    return " · ".join(filter(None, (LABELS[offer.backend], address_of(offer.worker_url))))
+
+
+def address_of(url: str) -> str:
+    """Where a server is, in few letters. Pure."""
+    return url.partition("://")[2] or url
+
+
 def _session(services: Services, session_id: str) -> ChatSession:
     session = services.store.chat.session(session_id)
     if session is None:
@@ -143,7 +154,9 @@ def _writing(services: Services, session: ChatSession | None) -> dict[str, Any]:
 
 def _kept(settings: Settings, session: ChatSession | None) -> str:
     """What answers where nothing else is chosen."""
-    return f"{session.backend} · {session.model}" if session else f"Default: {LABELS[default_backend(settings)]}"
+    if session is None:
+        return f"Default: {LABELS[default_backend(settings)]}"
+    return " · ".join(filter(None, (session.backend, session.model, address_of(session.worker_url))))
 
 
 def _sessions(services: Services, words: str, open_id: str = "", cursor: str | None = None) -> dict[str, Any]:

@@ -25,7 +25,7 @@ from anamnesis_pipeline.store.paging import cursor_at, read_cursor
 from anamnesis_pipeline.store.values import instant, moment
 
 SESSIONS, MESSAGES = "chat_sessions", "chat_messages"
-_CHANGE = ("backend", "model", "project", "updated_at")
+_CHANGE = ("backend", "model", "worker_url", "project", "updated_at")
 
 
 class MongoChat:

@@ -109,7 +109,7 @@ _SHAPES: dict[str, Shape] = {
     "query_results": {"text": "episode_id", "number": "number"},
     "events": {"text": "at kind episode_id project", "number": "number process episodes"},
     # conversations
-    "chat_sessions": {"text": "session_id title backend model project created_at updated_at name_history"},
+    "chat_sessions": {"text": "session_id title backend model worker_url project created_at updated_at name_history"},
     "chat_messages": {
         "text": "message_id session_id role text at episode_id details", "number": "number feedback",
     },

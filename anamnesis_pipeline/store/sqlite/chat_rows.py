@@ -46,7 +46,8 @@ class SqliteChat:
             connection.execute(
                 f"""INSERT INTO chat_sessions ({_SESSION}) VALUES ({", ".join(f":{name}" for name in SESSION_FIELDS)})
                     ON CONFLICT (session_id) DO UPDATE SET backend = excluded.backend, model = excluded.model,
-                        project = excluded.project, updated_at = excluded.updated_at""",
+                        worker_url = excluded.worker_url, project = excluded.project,
+                        updated_at = excluded.updated_at""",
                 row,
             )
 

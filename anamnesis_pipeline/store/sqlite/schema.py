@@ -320,7 +320,8 @@ WITHOUT_QUOTES = "json_set(details, '$.citations', json('[]'), '$.files', json('
 M007_CHAT = (
     """CREATE TABLE chat_sessions (
         session_id TEXT PRIMARY KEY, title TEXT NOT NULL, backend TEXT NOT NULL, model TEXT NOT NULL,
-        project TEXT NOT NULL, created_at TEXT NOT NULL, updated_at TEXT NOT NULL, name_history TEXT NOT NULL
+        worker_url TEXT NOT NULL, project TEXT NOT NULL, created_at TEXT NOT NULL, updated_at TEXT NOT NULL,
+        name_history TEXT NOT NULL
     ) WITHOUT ROWID""",
     "CREATE INDEX chat_sessions_by_use ON chat_sessions (updated_at, session_id)",
     # details: what answered, what it saw, what it cost, as JSON

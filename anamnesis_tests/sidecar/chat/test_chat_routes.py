@@ -166,3 +166,25 @@ def test_a_bare_name_of_a_private_project_is_private(client: httpx.Client, servi
     services.store.settings.set("config.private_projects", ["corp/secret"])
     refused = client.post("/api/chat/stream", json={"message": "x", "backend": "anthropic", "project": "secret"})
     assert (refused.status_code, "private" in refused.json()["detail"]) == (409, True)
+
+
+def test_a_conversation_keeps_to_the_server_that_was_chosen_until_another_model_is(
+    client: httpx.Client, server: ChatServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with ChatServer().running() as other:
+        monkeypatch.setenv("ANAMNESIS_OLLAMA_URLS", f"{server.url},{other.url}")
+        offered = [each for each in client.get("/api/chat/models").json()["backends"] if each["backend"] == "ollama"]
+        assert [each["worker_url"] for each in offered] == [server.url, other.url]
+        chosen = {"backend": "ollama", "model": "qwen3:4b", "worker_url": other.url}
+        first = said(client, session_id=OWN_ID, **chosen)
+        assert first[0]["session"]["worker_url"] == other.url
+        said(client, "And then?", session_id=OWN_ID)
+        assert (len(server.prompts), len(other.prompts)) == (0, 2)
+    events = said(client, "And now?", session_id=OWN_ID)
+    assert other.url in of(events, "error")[0], "it is dead, and nobody else answers in its place"
+    assert server.prompts == []
+    said(client, "And you?", session_id=OWN_ID, model="qwen3:4b", worker_url="")
+    assert len(server.prompts) == 1
+    assert client.get(f"/api/chat/sessions/{OWN_ID}").json()["worker_url"] == ""
+    refused = client.post("/api/chat/stream", json={"message": "x", "backend": "ollama", "worker_url": "http://x"})
+    assert (refused.status_code, "not one of ollama_urls" in refused.json()["detail"]) == (409, True)

@@ -38,9 +38,13 @@ def opened(services: TestServices) -> Open:
     """Stores a conversation, with the episodes that it cites."""
 
     def opened(
-        title: str = "Why retries?", messages: Sequence[ChatMessage] = (), session_id: str = "s1", project: str = ""
+        title: str = "Why retries?",
+        messages: Sequence[ChatMessage] = (),
+        session_id: str = "s1",
+        project: str = "",
+        worker_url: str = "",
     ) -> ChatSession:
-        session = ChatSession(session_id, title, "ollama", "llama3.2", project, AT, AT)
+        session = ChatSession(session_id, title, "ollama", "llama3.2", project, AT, AT, worker_url=worker_url)
         services.store.chat.put_session(session)
         for cited in {each for message in messages for each in message.citations}:
             fields = {"source": "direct", "instance": "mac", "kind": "note", "raw_exchange": ""}
@@ -256,13 +260,26 @@ def test_models_that_answer_are_offered_and_the_others_say_why_not(client: TestC
     part = read(client, "/chat/parts/models")
     assert one(part, "label")["for"] == one(part, "select")["id"] == "model"
     offered = {option.text: str(option["value"]) for option in part.select("optgroup:not([disabled]) option")}
-    assert {name: json.loads(value) for name, value in offered.items()} == {"qwen3:4b": ["ollama", "qwen3:4b"]}
+    assert {name: json.loads(value) for name, value in offered.items()} == {"qwen3:4b": ["ollama", "qwen3:4b", ""]}
     assert part.select("option")[0].text == "Default: Ollama"
     away = one(part, "#backends-away")
     assert "open" not in away.attrs, "one is enough"
     assert "3 of 4 backends not reachable" in away.text
     assert "/nowhere/claude" in away.text
     assert "anthropic_api_key" in away.text
+
+
+def test_each_of_several_servers_is_offered_by_its_address(
+    client: TestClient, opened: Open, ollama: OllamaServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("ANAMNESIS_OLLAMA_URLS", f"{ollama.url},http://127.0.0.1:9")
+    part = read(client, "/chat/parts/models")
+    address = ollama.url.removeprefix("http://")
+    assert one(part, "optgroup:not([disabled])")["label"] == f"Ollama · {address} · local"
+    assert json.loads(str(one(part, "optgroup:not([disabled]) option")["value"])) == ["ollama", "qwen3:4b", ollama.url]
+    assert "Ollama · 127.0.0.1:9: ollama at http://127.0.0.1:9 cannot be reached" in part.text
+    opened(worker_url=ollama.url)
+    assert read(client, "/chat/s1").select("#model option")[0].text == f"ollama · llama3.2 · {address}"
 
 
 def test_without_any_model_it_is_told_what_to_do(client: TestClient, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -313,10 +313,10 @@ async function readFiles(chosen) {
 }
 
 function written(message) {
-  const [backend, model] = JSON.parse(document.getElementById("model").value || "[null, null]");
+  const [backend, model, worker] = JSON.parse(document.getElementById("model").value || "[null, null, null]");
   const project = chat.dataset.session ? "" : document.getElementById("project")?.value.trim();
   const body = { message };
-  if (backend) Object.assign(body, { backend, model });
+  if (backend) Object.assign(body, { backend, model, worker_url: worker });
   if (project) body.project = project;
   if (attached.length) body.attachments = attached;
   return body;

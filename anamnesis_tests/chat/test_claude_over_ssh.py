@@ -1,0 +1,163 @@
+"""Claude's command line on another machine, over the system's own sshd; a stand-in plays Claude."""
+
+import asyncio
+from collections.abc import AsyncIterator, Iterator
+from pathlib import Path
+from typing import cast
+
+import paramiko
+import pytest
+
+from anamnesis_pipeline.chat import claude_cli, ssh_command
+from anamnesis_pipeline.chat.base import ChatBackend, Delta, Said
+from anamnesis_pipeline.chat.factory import offers, open_chat
+from anamnesis_pipeline.errors import AnamnesisError, LlmBusy, LlmRefused, LlmUnavailable
+from anamnesis_pipeline.summaries.factory import BackendOptions
+from anamnesis_tests.chat.answers import ASKED, SYSTEM, answered, words_of
+from anamnesis_tests.chat.services import WORDS, ClaudeCommand
+from anamnesis_tests.sidecar.conftest import wait_for
+from anamnesis_tests.ssh_servers import SSHD, SshServer, known_host, openssh_server
+
+pytestmark = pytest.mark.skipif(SSHD is None, reason="sshd is not installed")
+
+
+@pytest.fixture
+def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A home with a key of its own, and no agent."""
+    home = tmp_path / "home"
+    (home / ".ssh").mkdir(parents=True)
+    paramiko.ECDSAKey.generate().write_private_key_file(str(home / ".ssh" / "id_ecdsa"))
+    monkeypatch.setenv("HOME", str(home))
+    monkeypatch.delenv("SSH_AUTH_SOCK", raising=False)
+    return home
+
+
+@pytest.fixture
+def server(home: Path, tmp_path: Path) -> Iterator[SshServer]:
+    key = paramiko.ECDSAKey.from_private_key_file(str(home / ".ssh" / "id_ecdsa"))
+    with openssh_server(tmp_path / "sshd", key) as running:
+        (home / ".ssh" / "known_hosts").write_text(running.known_host)
+        yield running
+
+
+@pytest.fixture
+def claude(tmp_path: Path) -> ClaudeCommand:
+    folder = tmp_path / "it's $HOME"
+    folder.mkdir()
+    return ClaudeCommand(folder)
+
+
+def there(server: SshServer, claude: ClaudeCommand | str) -> BackendOptions:
+    command = claude if isinstance(claude, str) else f'"{claude.path}"'
+    return BackendOptions(claude_command=command, claude_host=server.place)
+
+
+def open_one(server: SshServer, claude: ClaudeCommand | str) -> ChatBackend:
+    return open_chat("claude_cli", "", there(server, claude))
+
+
+def test_an_answer_comes_piece_by_piece_and_nothing_is_quoted_wrongly(
+    server: SshServer, claude: ClaudeCommand, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("ANTHROPIC_API_KEY", "KEY")
+    text = 'It\'s a "text" of `date`\nand $(id) lines, ' + "ü" * 300_000
+    deltas = answered(open_one(server, claude), [Said("user", text)])
+    assert words_of(deltas) == list(WORDS)
+    used = deltas[-1].used
+    assert used is not None
+    assert (used.input_tokens, used.output_tokens) == (90, 12)
+    call = claude.call
+    assert call["stdin"] == text
+    assert text not in call["arguments"]
+    assert call["arguments"][call["arguments"].index("--system-prompt") + 1] == SYSTEM
+    assert "" in call["arguments"], "an empty argument stays one"
+    assert "ANTHROPIC_API_KEY" not in call["environment"]
+    assert not claude.is_running
+
+
+def test_who_stops_listening_ends_the_far_command(server: SshServer, claude: ClaudeCommand) -> None:
+    claude.says(WORDS, sleeps=60, ends=False)
+
+    async def listen_once() -> None:
+        backend = open_one(server, claude)
+        stream = cast(AsyncIterator[Delta], backend.stream(SYSTEM, ASKED, tools=False))
+        assert (await anext(stream)).text == WORDS[0]
+        assert claude.is_running
+        await stream.aclose()  # type: ignore[attr-defined]
+
+    asyncio.run(asyncio.wait_for(listen_once(), 20))
+    wait_for(lambda: not claude.is_running, 5)
+
+
+def test_a_far_command_that_says_nothing_is_ended(
+    server: SshServer, claude: ClaudeCommand, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(claude_cli, "STALL_S", 1.5)
+    claude.says(WORDS, sleeps=60, ends=False)
+    with pytest.raises(LlmUnavailable, match=f"on {server.place} said nothing for"):
+        answered(open_one(server, claude))
+    wait_for(lambda: not claude.is_running, 5)
+
+
+def test_the_far_end_ends_it_when_its_time_is_up(
+    server: SshServer, claude: ClaudeCommand, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(ssh_command, "MOST_S", 1)
+    claude.says(WORDS, sleeps=60, ends=False)
+    with pytest.raises(LlmUnavailable, match="failed with status 143"):
+        answered(open_one(server, claude))
+    wait_for(lambda: not claude.is_running, 5)
+
+
+def test_a_command_that_reads_nothing_is_ended(
+    server: SshServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(ssh_command, "STALL_S", 0.5)
+    deaf = tmp_path / "deaf"
+    deaf.write_text("#!/bin/sh\nexec sleep 60\n")
+    deaf.chmod(0o755)
+    with pytest.raises(LlmUnavailable, match="did not read the message"):
+        answered(open_one(server, str(deaf)), [Said("user", "x" * 8_000_000)])
+
+
+@pytest.mark.parametrize(
+    ("words", "error", "told"),
+    [
+        ({"is_error": "Invalid API key · Please run /login"}, LlmRefused, "is not logged in"),
+        ({"is_error": "API Error: 529 overloaded_error"}, LlmBusy, "asked to wait"),
+        ({"ends": False, "stderr": "error: unknown option '--include-partial-messages'"}, LlmRefused, "too old"),
+    ],
+)
+def test_what_keeps_the_far_command_from_answering_is_told_with_its_host(
+    server: SshServer, claude: ClaudeCommand, words: dict[str, str], error: type[AnamnesisError], told: str
+) -> None:
+    claude.says((), **words)  # type: ignore[arg-type]
+    with pytest.raises(error, match=f"on {server.place}.* {told}"):
+        answered(open_one(server, claude))
+
+
+def test_a_command_that_is_not_there_is_told(server: SshServer) -> None:
+    with pytest.raises(LlmRefused, match=f"cannot run no-such-claude on {server.place}; set claude_command"):
+        answered(open_one(server, "no-such-claude"))
+
+
+def test_an_unknown_host_and_one_with_another_key_are_refused(
+    server: SshServer, home: Path, claude: ClaudeCommand
+) -> None:
+    known = home / ".ssh" / "known_hosts"
+    known.write_text("")
+    with pytest.raises(LlmRefused, match=f"ssh-keyscan -p {server.port}"):
+        answered(open_one(server, claude))
+    known.write_text(known_host(server.port, paramiko.ECDSAKey.generate()))
+    with pytest.raises(LlmRefused, match="is not the one in"):
+        answered(open_one(server, claude))
+    assert not (claude.folder / "call.json").exists()
+
+
+def test_the_models_are_offered_where_the_far_command_runs(server: SshServer, claude: ClaudeCommand) -> None:
+    found = {each.backend: each for each in asyncio.run(offers(there(server, claude)))}["claude_cli"]
+    assert (found.reachable, found.models) == (True, ("haiku", "sonnet", "opus"))
+    away = BackendOptions(claude_host="127.0.0.1:9")
+    gone = {each.backend: each for each in asyncio.run(offers(away))}["claude_cli"]
+    assert not gone.reachable
+    assert "no SSH connection with 127.0.0.1:9" in gone.problem
