@@ -7,7 +7,7 @@ Adapters raise `StoreBusy` (try again), `StoreFull`, `StoreCorrupt`.
 """
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Protocol
@@ -372,11 +372,5 @@ class Store:
     chat: ChatRecords
     overview: OverviewRecords
     copies: CopyRecords
-    close: "Closer"
-
-
-class Closer(Protocol):
-    """Closes a store's connections."""
-
-    def __call__(self) -> None:
-        """Close; calling twice is harmless."""
+    close: Callable[[], None]
+    """Closes its connections; calling twice is harmless."""

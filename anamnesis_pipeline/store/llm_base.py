@@ -52,9 +52,6 @@ class LlmRecords(Protocol):
         or another than `before`.
         """
 
-    def forget_replies(self, keys: Sequence[str]) -> int:
-        """Remove cached replies, and what `put_failures` noted; returns how many replies there were."""
-
     def put_failures(self, problems: Mapping[str, str]) -> None:
         """Note why a batch brought no answer to these keys."""
 

@@ -35,6 +35,7 @@ def fill(store: Store) -> dict[str, list[str]]:
         store.vectors.put("s", Variant.TEXT, ids, vectors / np.linalg.norm(vectors, axis=1, keepdims=True))
         one = part(segment(f"m{n}", " ".join(own)), prompt=own[2])
         parsed(store, one, keys=[f"m{n}"])
+        assert store.llm.note_asked({name: one}) == {name}
         store.llm.put_reply(name, own[3], "b", "m")
     return words
 
@@ -45,5 +46,4 @@ def forget_half(store: Store, words: Mapping[str, list[str]]) -> Words:
     for n, name in enumerate(gone):
         store.episodes.delete(name)
         store.forgetting.remove_parts([part(segment(f"m{2 * n}")).part_id])
-    store.llm.forget_replies(gone)
     return Words({name: words[name] for name in gone}, {name: own for name, own in words.items() if name not in gone})

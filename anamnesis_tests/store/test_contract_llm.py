@@ -182,13 +182,6 @@ def test_the_first_reply_to_a_question_is_the_one_that_is_kept(store: Store):
     assert store.llm.replies(["k", "other"]) == {"k": "first \ufffd"}
 
 
-def test_replies_are_forgotten_by_key(store: Store):
-    for key in "abc":
-        store.llm.put_reply(key, key, "ollama", "m")
-    assert store.llm.forget_replies(["a", "c", "never asked"]) == 2
-    assert store.llm.replies(["a", "b", "c"]) == {"b": "b"}
-
-
 def test_a_reply_is_written_anew_only_where_it_is_still_the_one_that_was_read(store: Store):
     store.llm.put_reply("k", "told", "ollama", "m")
     store.llm.put_reply("other", "told", "ollama", "m")
@@ -305,8 +298,7 @@ def test_what_a_batch_could_not_answer_is_known_until_there_is_an_answer(store: 
     store.llm.put_failures({"k1": "again"})
     assert store.llm.failures(["k1", "k2", "k4"]) == {"k1": "cut \ufffd", "k2": "refused"}
     store.llm.put_reply("k1", "at last", "anthropic", "claude")
-    assert store.llm.forget_replies(["k2"]) == 0
-    assert store.llm.failures(["k1", "k2", "k3"]) == {"k3": "expired"}
+    assert store.llm.failures(["k1", "k2", "k3"]) == {"k2": "refused", "k3": "expired"}
 
 
 # --- leases ----------------------------------------------------------------------------------------------

@@ -98,7 +98,6 @@ CALLS: dict[str, Callable[[Store, list[Part]], Any]] = {
     "lift": lambda store, parts: store.exclusion.lift([p.part_id for p in parts]),
     "note_asked": lambda store, parts: store.llm.note_asked({f"k{p.part_id}": p for p in parts}),
     "put_failures": lambda store, parts: store.llm.put_failures({f"k{p.part_id}": "no" for p in parts}),
-    "forget_replies": lambda store, parts: store.llm.forget_replies([f"k{p.part_id}" for p in parts]),
     "show": lambda store, parts: store.context.show("s", [Shown(p.part_id) for p in parts], DAY),
     "parts": lambda store, parts: store.forgetting.parts([p.part_id for p in parts]),
     "remove": lambda store, parts: store.documents.remove([p.part_id for p in parts]),

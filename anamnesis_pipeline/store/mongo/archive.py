@@ -7,6 +7,7 @@ from typing import Any
 from anamnesis_pipeline.archive_model import ArchiveBase, ArchiveFrame
 from anamnesis_pipeline.model import Occurrence
 from anamnesis_pipeline.store.batching import batches
+from anamnesis_pipeline.store.frame_values import hold_the_lines_of
 from anamnesis_pipeline.store.mongo import messages
 from anamnesis_pipeline.store.mongo.client import Database, Tables
 from anamnesis_pipeline.store.mongo.collections import Document
@@ -131,7 +132,7 @@ def _read_leaned_on(tables: Tables, generations: Iterable[Generation]) -> set[Ge
 
 
 def _replace(tables: Tables, generation: Generation, revision: int, frames: Sequence[ArchiveFrame]) -> bool:
-    if not _stands_for(frames, _frames(tables, generation), revision) or _leaning(tables, generation):
+    if not hold_the_lines_of(frames, _frames(tables, generation), revision) or _leaning(tables, generation):
         return False
     tables["frames"].delete(_where(generation))
     tables["frames"].insert([_document(generation[0], generation[1], frame) for frame in frames])
@@ -213,14 +214,3 @@ def _document(source: str, path: str, frame: ArchiveFrame) -> Document:
 def _frame(document: Document) -> ArchiveFrame:
     base = None if document["base_source"] is None else ArchiveBase(*(document[name] for name in _BASE))
     return ArchiveFrame(**{name: document[name] for name in _FRAME}, base=base)
-
-
-def _stands_for(frames: Sequence[ArchiveFrame], stored: Sequence[ArchiveFrame], revision: int) -> bool:
-    """Whether `frames` hold the very lines of the stored ones, which are of this revision, one revision later."""
-    return (
-        bool(stored)
-        and {f.revision for f in stored} == {revision}
-        and {f.revision for f in frames} == {revision + 1}
-        and [(f.generation, f.first_line, f.lines) for f in frames]
-        == [(f.generation, f.first_line, f.lines) for f in stored]
-    )

@@ -72,12 +72,6 @@ def read_head(document: Document) -> EpisodeHead:
     )
 
 
-def find_episode(tables: Tables, episode_id: str) -> Episode | None:
-    """The episode of this id."""
-    found = tables["episodes"].one({"_id": episode_id}, EPISODE_FIELDS)
-    return None if found is None else read_episode(found)
-
-
 def read_aliases(tables: Tables) -> dict[str, str]:
     """Project -> what it is called instead."""
     found = tables["settings"].one({"name": PROJECT_ALIASES}, ("value",))

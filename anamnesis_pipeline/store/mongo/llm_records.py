@@ -58,10 +58,6 @@ class MongoLlm:
         where, change = {"key": key, "reply": before}, {"$set": {"reply": clean(after)}}
         return self._database.write(lambda tables: tables["llm_replies"].update(where, change)) == 1
 
-    def forget_replies(self, keys: Sequence[str]) -> int:
-        """See `LlmRecords.forget_replies`."""
-        return sum(self._database.write(partial(_forget_replies, keys=batch)) for batch in batches(keys))
-
     def put_failures(self, problems: Mapping[str, str]) -> None:
         """See `LlmRecords.put_failures`."""
         for batch in batches(list(problems.items())):
@@ -185,12 +181,6 @@ def _note_asked(tables: Tables, asked: Sequence[tuple[str, Part]]) -> set[str]:
         [UpdateOne({"key": key, "part_id": part_id}, {"$set": {"void": 0}}, upsert=True) for key, part_id in allowed]
     )
     return {key for key, _ in allowed}
-
-
-def _forget_replies(tables: Tables, keys: Sequence[str]) -> int:
-    of_keys = {"key": {"$in": list(keys)}}
-    tables["llm_failures"].delete(of_keys)
-    return tables["llm_replies"].delete(of_keys)
 
 
 def _put_failures(tables: Tables, problems: Sequence[tuple[str, str]]) -> None:

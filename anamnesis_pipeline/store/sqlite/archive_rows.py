@@ -10,6 +10,7 @@ from typing import Any
 
 from anamnesis_pipeline.archive_model import ArchiveBase, ArchiveFrame
 from anamnesis_pipeline.model import Occurrence
+from anamnesis_pipeline.store.frame_values import hold_the_lines_of
 from anamnesis_pipeline.store.sqlite.connection import Database
 from anamnesis_pipeline.store.values import json_list
 
@@ -47,7 +48,7 @@ class SqliteArchive:
         """See `IngestRecords.replace_frames`."""
         with self._database.write() as connection:
             stored = _frames(connection, source, path, generation)
-            if not _stands_for(frames, stored, revision) or _leaning(connection, source, path, generation):
+            if not hold_the_lines_of(frames, stored, revision) or _leaning(connection, source, path, generation):
                 return False
             connection.execute(
                 "DELETE FROM frames WHERE source = ? AND path = ? AND generation = ?", (source, path, generation)
@@ -149,14 +150,3 @@ def _frame(
 ) -> ArchiveFrame:
     leaning = None if base[0] is None else ArchiveBase(*base)
     return ArchiveFrame(generation, first_line, lines, offset, size, revision, mark, leaning)
-
-
-def _stands_for(frames: Sequence[ArchiveFrame], stored: Sequence[ArchiveFrame], revision: int) -> bool:
-    """Whether `frames` hold the very lines of the stored ones, which are of this revision, one revision later."""
-    return (
-        bool(stored)
-        and {f.revision for f in stored} == {revision}
-        and {f.revision for f in frames} == {revision + 1}
-        and [(f.generation, f.first_line, f.lines) for f in frames]
-        == [(f.generation, f.first_line, f.lines) for f in stored]
-    )

@@ -66,19 +66,6 @@ class SqliteLlm:
             )
             return rewritten.rowcount == 1
 
-    def forget_replies(self, keys: Sequence[str]) -> int:
-        """See `LlmRecords.forget_replies`."""
-        forgotten = 0
-        for batch in batches(keys):
-            with self._database.write() as connection:
-                forgotten += connection.execute(
-                    "DELETE FROM llm_replies WHERE key IN (SELECT value FROM json_each(?))", (json_list(batch),)
-                ).rowcount
-                connection.execute(
-                    "DELETE FROM llm_failures WHERE key IN (SELECT value FROM json_each(?))", (json_list(batch),)
-                )
-        return forgotten
-
     def put_failures(self, problems: Mapping[str, str]) -> None:
         """See `LlmRecords.put_failures`."""
         for batch in batches(list(problems.items())):
