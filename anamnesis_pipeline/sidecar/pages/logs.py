@@ -179,10 +179,18 @@ def _save(services: Services, sent: dict[str, str]) -> Response:
         try:
             _control(services).change_settings(changes)
         except BadSetting as exc:
-            problems = {next((name for name in changes if name in str(exc)), next(iter(changes))): str(exc)}
+            problems = {_field_of(str(exc), changes): str(exc)}
     if problems:
         return fragment("logs_settings.html", **_form(services.store, sent, problems))
     return fragment("logs_settings.html", toast="Saved; it counts from the next run on.", **_form(services.store))
+
+
+def _field_of(problem: str, changes: dict[str, Any]) -> str:
+    """The field beside which a refusal stands: the one that it names; else the backend, which needs more than a form
+    can hold, such as its key. Pure.
+    """
+    named = next((name for name in changes if name in problem), None)
+    return named or ("summarizer" if "summarizer" in changes else next(iter(changes)))
 
 
 def _form(store: Store, typed: dict[str, str] | None = None, problems: dict[str, str] | None = None) -> dict[str, Any]:

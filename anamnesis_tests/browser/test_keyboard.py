@@ -1,0 +1,112 @@
+"""Whole flows without a mouse: Tab, Enter, Space and letters alone."""
+
+import httpx
+import pytest
+from playwright.sync_api import Page, expect
+
+from anamnesis_tests.browser.conftest import Post
+from anamnesis_tests.chat.services import WORDS
+
+pytestmark = pytest.mark.timeout(300)
+
+MOST_TABS = 80
+
+
+def focused(page: Page) -> str:
+    """What somebody hears of the element that has the focus: its label or its words."""
+    return str(
+        page.evaluate(
+            """() => { const at = document.activeElement, label = at.labels && at.labels[0];
+            return (at.ariaLabel || (label && label.textContent) || at.textContent || "").trim(); }"""
+        )
+    )
+
+
+def tab_to(page: Page, words: str) -> None:
+    """Press Tab until what has the focus begins with these words; it must be seen to have it."""
+    for _ in range(MOST_TABS):
+        page.keyboard.press("Tab")
+        if focused(page).startswith(words):
+            outline = page.evaluate("getComputedStyle(document.activeElement).outlineStyle")
+            assert outline != "none", f"the focus on {words!r} cannot be seen"
+            return
+    pytest.fail(f"{MOST_TABS} times Tab did not lead to {words!r}")
+
+
+def test_an_episode_is_found_opened_edited_deleted_and_taken_back(page: Page, post: Post, api: httpx.Client) -> None:
+    post("crane", "The harbour crane was moved to Thursday")
+    page.goto("/dashboard")
+    page.keyboard.press("/")
+    page.keyboard.type("harbour crane")
+    page.keyboard.press("Enter")
+    page.wait_for_url("**/dashboard/search?**")
+    tab_to(page, "The harbour crane was moved")
+    page.keyboard.press("Enter")
+    page.wait_for_url("**/dashboard/episodes/crane")
+
+    tab_to(page, "☆ Pin")
+    page.keyboard.press("Space")
+    expect(page.get_by_role("button", name="★ Pinned")).to_be_focused()
+    tab_to(page, "Edit")
+    page.keyboard.press("Enter")
+    tab_to(page, "Summary")
+    page.keyboard.press("Control+A")
+    page.keyboard.type("The crane stays")
+    tab_to(page, "Save")
+    page.keyboard.press("Enter")
+    expect(page.locator("h1")).to_have_text("The crane stays")
+    assert api.get("/api/episodes/crane").json()["summary"] == "The crane stays"
+
+    tab_to(page, "Delete")
+    page.keyboard.press("Enter")
+    tab_to(page, "Delete this episode")
+    page.keyboard.press("Enter")
+    expect(page.locator("h1")).to_have_text("Being deleted")
+    tab_to(page, "Take back")
+    page.keyboard.press("Enter")
+    expect(page.locator("h1")).to_have_text("The crane stays")
+    assert api.get("/api/episodes/crane").status_code == 200
+
+
+def test_several_episodes_are_chosen_and_tagged(page: Page, post: Post, api: httpx.Client) -> None:
+    post("crane", "The harbour crane was moved to Thursday")
+    post("winch", "The winch was oiled")
+    page.goto("/dashboard")
+    page.keyboard.press("e")
+    page.wait_for_url("**/dashboard/episodes")
+    tab_to(page, "All on this page")
+    page.keyboard.press("Space")
+    tab_to(page, "Tag")
+    page.keyboard.press("Enter")
+    tab_to(page, "Tag")
+    page.keyboard.type("checked")
+    page.keyboard.press("Enter")
+    expect(page.locator("#toasts")).to_contain_text("2 episodes tagged checked.")
+    assert {tuple(api.get(f"/api/episodes/{name}").json()["tags"]) for name in ("crane", "winch")} == {("checked",)}
+
+
+def test_a_conversation_is_held_rated_and_deleted(page: Page, api: httpx.Client) -> None:
+    page.goto("/dashboard")
+    page.keyboard.press("c")
+    page.wait_for_url("**/chat")
+    expect(page.locator("#model option").first).to_be_attached()
+    tab_to(page, "Message")
+    page.keyboard.type("Where is the crane?")
+    page.keyboard.press("Enter")
+    expect(page.locator(".turn.assistant .said")).to_contain_text("".join(WORDS))
+    expect(page.locator("#message")).to_be_focused()
+    page.keyboard.press("Escape")
+    page.goto(page.url)
+    tab_to(page, "Delete")
+    page.keyboard.press("Enter")
+    expect(page.locator("#delete-dialog")).to_be_visible()
+    page.keyboard.press("Escape")
+    expect(page.locator("#delete-dialog")).not_to_be_visible()
+    expect(page.get_by_role("button", name="Delete").first).to_be_focused()
+    tab_to(page, "Good answer")
+    page.keyboard.press("Space")
+    expect(page.get_by_role("button", name="Good answer")).to_have_attribute("aria-pressed", "true")
+    expect(page.get_by_role("button", name="Good answer")).to_be_focused()
+    (session,) = api.get("/api/chat/sessions").json()["sessions"]
+    (_, answer) = api.get(f"/api/chat/sessions/{session['session_id']}").json()["messages"]
+    assert answer["feedback"] == 1

@@ -1,0 +1,53 @@
+"""Where a token is set, the browser asks for it, keeps a cookie of it, and forgets that on demand."""
+
+import re
+
+import httpx
+import pytest
+from playwright.sync_api import Page, expect
+
+from anamnesis_pipeline.sidecar.security import COOKIE
+
+pytestmark = pytest.mark.timeout(300)
+
+TOKEN = "correct horse battery staple"
+
+
+@pytest.fixture
+def token() -> str:
+    return TOKEN
+
+
+def log_in(page: Page, typed: str) -> None:
+    page.get_by_label("Token").fill(typed)
+    page.keyboard.press("Enter")
+
+
+def test_the_token_opens_the_page_that_was_wanted_and_a_log_out_closes_all(page: Page, api: httpx.Client) -> None:
+    page.goto("/dashboard/episodes?status=all")
+    expect(page.get_by_label("Token")).to_be_focused()
+    log_in(page, "something else")
+    expect(page.locator("#problem")).to_contain_text("That is not the token.")
+    log_in(page, TOKEN)
+    page.wait_for_url(re.compile(r":\d+/dashboard/episodes\?status=all$"))
+    (cookie,) = [each for each in page.context.cookies() if each["name"] == COOKIE]
+    assert (cookie["httpOnly"], cookie["sameSite"]) == (True, "Strict")
+    assert TOKEN not in cookie["value"]
+    assert page.evaluate("document.cookie") == ""
+    page.get_by_role("button", name="Log out").click()
+    page.wait_for_url("**/login")
+    page.goto("/chat")
+    page.wait_for_url("**/login?next=/chat")
+    assert api.get("/api/episodes").status_code == 200
+    assert httpx.get(f"{api.base_url}/api/episodes", trust_env=False).status_code == 401
+
+
+def test_a_page_that_is_open_when_the_cookie_goes_leads_to_the_form_and_back(page: Page) -> None:
+    wanted = re.compile(r":\d+/dashboard/embedding$")
+    page.goto("/login?next=/dashboard/embedding")
+    log_in(page, TOKEN)
+    page.wait_for_url(wanted)
+    page.context.clear_cookies()
+    page.wait_for_url("**/login?next=*")
+    log_in(page, TOKEN)
+    page.wait_for_url(wanted)

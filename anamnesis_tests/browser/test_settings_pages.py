@@ -1,0 +1,133 @@
+"""Logs and Embedding in the browser, as far as no run of Dagster is needed: settings, cores, models, the log."""
+
+import logging
+import re
+from typing import Any
+
+import httpx
+import pytest
+from playwright.sync_api import Page, expect
+
+from anamnesis_pipeline.embeddings import cores as machine
+from anamnesis_tests.browser.conftest import Post
+
+pytestmark = pytest.mark.timeout(300)
+
+
+def settings(api: httpx.Client) -> dict[str, Any]:
+    found: dict[str, Any] = api.get("/api/jsonl/settings").json()
+    return found
+
+
+def test_schedule_backend_and_budget_are_saved_and_reverted(
+    page: Page, api: httpx.Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("ANAMNESIS_ANTHROPIC_API_KEY", "sk-ant-of-nobody")
+    page.goto("/dashboard/logs")
+    page.get_by_label("Schedule").select_option("6h")
+    page.get_by_label("Summaries by").select_option("anthropic")
+    expect(page.locator("#set-summarizer-note")).to_contain_text("This costs money.")
+    page.get_by_label("Dollars a day").fill("2.5")
+    page.locator("#settings-save").click()
+    expect(page.locator(".toast", has_text="Saved; it counts from the next run on.")).to_be_visible()
+    saved = settings(api)
+    assert (saved["ingest_schedule"], saved["summarizer"], saved["llm_daily_dollars"]) == ("6h", "anthropic", 2.5)
+    expect(page.locator("#doing")).to_contain_text("of $2.50")
+    for name in ("ingest_schedule", "summarizer", "llm_daily_dollars"):
+        page.locator(f"#set-{name}-revert").click()
+        expect(page.locator(f"#set-{name}-revert")).to_have_count(0)
+    saved = settings(api)
+    assert (saved["summarizer"], saved["llm_daily_dollars"]) == ("none", None)
+
+
+def test_a_backend_without_its_key_is_told_beside_the_backend(page: Page, api: httpx.Client) -> None:
+    page.goto("/dashboard/logs")
+    page.get_by_label("Schedule").select_option("6h")
+    page.get_by_label("Summaries by").select_option("anthropic")
+    page.locator("#settings-save").click()
+    expect(page.locator("#set-summarizer-problem")).to_contain_text("anthropic_api_key must be set")
+    expect(page.get_by_label("Summaries by")).to_be_focused()
+    assert (settings(api)["ingest_schedule"], settings(api)["summarizer"]) == ("nightly", "none")
+
+
+def test_a_value_that_cannot_be_is_told_beside_its_field_and_nothing_is_saved(page: Page, api: httpx.Client) -> None:
+    before = settings(api)
+    page.goto("/dashboard/logs")
+    page.get_by_label("Time zone").fill("Atlantis/Harbour")
+    page.get_by_label("Hour").fill("4")
+    page.locator("#settings-save").click()
+    expect(page.locator("#set-timezone-problem")).to_be_visible()
+    expect(page.get_by_label("Time zone")).to_be_focused()
+    assert page.get_by_label("Time zone").input_value() == "Atlantis/Harbour"
+    assert settings(api) == before
+
+
+def test_the_log_goes_on_by_itself_and_shows_only_the_level_that_is_asked_for(page: Page) -> None:
+    page.goto("/dashboard/logs")
+    log = logging.getLogger("anamnesis_pipeline.harbour")
+    log.warning("the crane is stuck")
+    log.error("the crane fell over")
+    expect(page.locator("#tail")).to_contain_text("the crane fell over")
+    expect(page.locator("#tail .warning", has_text="the crane is stuck")).to_be_visible()
+    page.get_by_label("Level").select_option("error")
+    expect(page.locator("#tail .warning", has_text="the crane is stuck")).not_to_be_visible()
+    expect(page.locator("#tail .error", has_text="the crane fell over")).to_be_visible()
+
+
+def test_stop_asks_and_says_that_nothing_was_running(page: Page) -> None:
+    page.goto("/dashboard/logs")
+    page.once("dialog", lambda asked: asked.accept())
+    page.get_by_role("button", name="Stop", exact=True).click()
+    expect(page.locator("#run-told")).to_contain_text("Nothing was running.")
+
+
+def test_read_all_now_without_logs_says_where_to_add_some(page: Page) -> None:
+    page.goto("/dashboard/logs")
+    page.get_by_role("button", name="Read all now").click()
+    expect(page.locator("#run-told [role=alert]")).to_contain_text("There is no log to read yet")
+
+
+def test_cores_are_chosen_by_share_and_one_by_one_and_let_go(page: Page, api: httpx.Client) -> None:
+    def cores() -> list[int]:
+        return list(api.get("/api/embedding/config").json()["cores"])
+
+    available = machine.available_cores()
+    page.goto("/dashboard/embedding")
+    for share in (25, 50, 100):
+        page.get_by_role("button", name=f"{share}%").click()
+        expect(page.get_by_role("button", name=f"{share}%")).to_have_attribute("aria-pressed", "true")
+        expect(page.get_by_role("button", name=f"{share}%")).to_be_focused()
+        assert cores() == list(machine.cores_for(share, (), available))
+    if len(available) > 1:
+        page.get_by_role("button", name=f"Core {available[0]}", exact=True).click()
+        expect(page.get_by_role("button", name=f"Core {available[0]}", exact=True)).to_have_attribute(
+            "aria-pressed", "false"
+        )
+        assert cores() == list(available[1:])
+    page.locator("#cores-revert").click()
+    expect(page.locator("#cores-revert")).to_have_count(0)
+    expect(page.locator("#cores .badge")).to_have_text("default")
+
+
+def test_a_model_that_is_none_is_refused_beside_the_field_and_the_present_one_stays(
+    page: Page, api: httpx.Client, post: Post
+) -> None:
+    post("crane", "The harbour crane was moved to Thursday")
+    before = api.get("/api/embedding/config").json()["model"]
+    page.goto("/dashboard/embedding")
+    page.get_by_label("Hub id, path, or name of a service's model").fill("/nowhere/at/all")
+    expect(page.get_by_label("Another one:")).to_be_checked()
+    page.get_by_role("button", name="Use this model").click()
+    expect(page.locator("#model-problem")).to_be_visible()
+    assert page.locator("#other").input_value() == "/nowhere/at/all"
+    assert api.get("/api/embedding/config").json()["model"] == before
+
+
+def test_how_much_is_embedded_is_told_and_grows_with_what_comes(page: Page, post: Post) -> None:
+    page.goto("/dashboard/embedding")
+    expect(page.locator("#progress")).to_contain_text("of 0 passages embedded")
+    post("crane", "The harbour crane was moved to Thursday")
+    expect(page.locator(".figure", has_text="passages embedded")).to_contain_text(
+        re.compile(r"100%\s*of\s*1\s*passages")
+    )
+    expect(page.locator("#progress tbody .badge")).to_have_text("answers")

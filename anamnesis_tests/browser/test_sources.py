@@ -1,0 +1,155 @@
+"""Sources in the browser: folders tried, added, changed and removed, documents handed in, patterns and the interval."""
+
+import re
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+from playwright.sync_api import FilePayload, Page, expect
+
+from anamnesis_tests.sidecar.conftest import TestServices
+
+pytestmark = pytest.mark.timeout(300)
+
+
+@pytest.fixture
+def notes(tmp_path: Path) -> Path:
+    folder = tmp_path / "notes"
+    folder.mkdir()
+    (folder / "harbour.md").write_text("# Harbour\n\nThe crane was moved to Thursday.\n")
+    (folder / "draft.txt").write_text("Not yet.\n")
+    return folder
+
+
+def configured(api: httpx.Client) -> dict[str, dict[str, Any]]:
+    return {each["name"]: each for each in api.get("/api/sources").json()["sources"] if not each["built_in"]}
+
+
+def test_a_folder_is_tried_added_changed_and_removed(page: Page, api: httpx.Client, notes: Path) -> None:
+    page.goto("/dashboard/sources")
+    page.get_by_label("Folder", exact=True).fill(str(notes))
+    page.get_by_role("button", name="Try it first").click()
+    trial = page.locator("#trial")
+    expect(trial).to_contain_text("2 files")
+    expect(trial).to_contain_text("Nothing was stored.")
+    assert configured(api) == {}
+
+    page.get_by_label("Name", exact=True).fill("harbour-notes")
+    page.get_by_role("button", name="Add and read it").click()
+    expect(page.locator("#source-form [role=status]")).to_contain_text("harbour-notes: read now")
+    expect(page.get_by_role("button", name="Read harbour-notes now")).to_be_visible()
+    assert configured(api)["harbour-notes"]["root"] == str(notes)
+
+    page.get_by_role("link", name="Edit harbour-notes").click()
+    expect(page.locator("#source-title")).to_have_text("Edit harbour-notes")
+    page.get_by_label("Exclude", exact=True).fill("draft*")
+    page.get_by_label("Private: its text goes to no other machine").check()
+    page.get_by_role("button", name="Save").first.click()
+    expect(page.get_by_role("row", name=re.compile("harbour-notes")).locator(".badge.warn").first).to_have_text(
+        "private"
+    )
+    spec = configured(api)["harbour-notes"]
+    assert (spec["exclude"], spec["private"]) == (["draft*"], True)
+    page.get_by_role("button", name="Try harbour-notes").click()
+    expect(trial).to_contain_text("1 file,")
+
+    remove = page.get_by_role("button", name="Remove harbour-notes")
+    page.once("dialog", lambda asked: asked.dismiss())
+    remove.click()
+    assert "harbour-notes" in configured(api)
+    page.once("dialog", lambda asked: asked.accept())
+    remove.click()
+    expect(page.locator("#look-told")).to_contain_text("harbour-notes is crawled no longer; what was read of it stays.")
+    expect(remove).to_have_count(0)
+    assert configured(api) == {}
+
+
+def test_a_folder_that_cannot_be_is_told_beside_its_field(page: Page, api: httpx.Client) -> None:
+    page.goto("/dashboard/sources")
+    page.get_by_label("Folder", exact=True).fill("./here")
+    page.get_by_role("button", name="Add and read it").click()
+    expect(page.locator("#source-place-told")).to_contain_text("has no fixed place")
+    expect(page.get_by_label("Folder", exact=True)).to_be_focused()
+    assert page.get_by_label("Folder", exact=True).input_value() == "./here"
+    page.get_by_label("Folder", exact=True).fill("/nowhere/at/all")
+    page.get_by_role("button", name="Try it first").click()
+    expect(page.locator("#trial .badge.bad")).to_have_text("does not work")
+    assert configured(api) == {}
+
+
+def test_look_now_reads_what_is_new_and_says_how_much(page: Page, services: TestServices, tmp_path: Path) -> None:
+    folder = tmp_path / "logs" / "-home-mira-code"
+    folder.mkdir(parents=True)
+    (folder / "11111111-2222-4333-8444-555555555555.jsonl").write_text("{}\n")
+    page.goto("/dashboard/sources")
+    page.get_by_role("button", name="Look now").click()
+    expect(page.locator("#look-told")).to_contain_text("Reading 1 folder.")
+    assert [len(sources) for sources, _ in services.dagster.ingests] == [1]
+
+
+def test_a_document_is_handed_in_listed_and_forgotten(page: Page, api: httpx.Client) -> None:
+    page.goto("/dashboard/sources")
+    form = page.get_by_role("form", name="A file")
+    text: FilePayload = {
+        "name": "tides.md",
+        "mimeType": "text/markdown",
+        "buffer": b"# Tides\n\nHigh water is at noon.\n",
+    }
+    form.get_by_label("File, of at most 50 MiB").set_input_files([text])
+    form.get_by_label("Tags, separated by commas").fill("harbour, tides")
+    form.get_by_role("button", name="Hand it in").click()
+    expect(form.locator(".told")).to_contain_text("1 section.")
+    row = page.get_by_role("row", name=re.compile("tides.md|Tides"))
+    expect(row.locator(".tag")).to_have_text(["harbour", "tides"])
+    (upload,) = api.get("/api/uploads").json()["items"]
+    (made,) = upload["episode_ids"]
+    assert "High water is at noon." in api.get(f"/api/episodes/{made}?include=raw").json()["raw_exchange"]
+    page.once("dialog", lambda asked: asked.accept())
+    row.get_by_role("button", name=re.compile("^Forget")).click()
+    expect(page.locator(".toast", has_text="Forgotten, with everything made of it.")).to_be_visible()
+    expect(page.locator("#uploads")).to_contain_text("Nothing yet.")
+    assert api.get(f"/api/episodes/{made}").status_code == 404
+
+
+def test_a_page_of_this_machine_is_not_fetched_and_the_reason_is_told(page: Page, api: httpx.Client) -> None:
+    page.goto("/dashboard/sources")
+    form = page.get_by_role("form", name="A page of the web")
+    form.get_by_label("Address").fill(f"{api.base_url}/health")
+    form.get_by_role("button", name="Fetch it").click()
+    expect(form.locator(".told.bad")).to_be_visible()
+    assert api.get("/api/uploads").json()["items"] == []
+
+
+def test_tags_by_pattern_are_added_and_removed(page: Page, api: httpx.Client) -> None:
+    page.goto("/dashboard/sources")
+    page.get_by_label("Holds", exact=True).fill("postmortem")
+    page.locator("#tag-tag").fill("incident")
+    page.locator("#tag-add").click()
+    remove = page.get_by_role("button", name="Remove incident")
+    expect(remove).to_be_visible()
+    patterns = api.get("/api/crawler/config/doc-tag-patterns").json()
+    assert "postmortem" in str(patterns)
+    page.once("dialog", lambda asked: asked.accept())
+    remove.click()
+    expect(remove).to_have_count(0)
+    assert "postmortem" not in str(api.get("/api/crawler/config/doc-tag-patterns").json())
+
+
+def test_the_interval_is_set_refused_and_let_go(page: Page, api: httpx.Client) -> None:
+    def stored() -> int:
+        return int(api.get("/api/crawler/config/interval").json()["interval_s"])
+
+    before = stored()
+    page.goto("/dashboard/sources")
+    page.get_by_label("Look every", exact=True).fill("900")
+    page.locator("#interval-save").click()
+    expect(page.locator(".toast", has_text="Sources are looked at every 900 s.")).to_be_visible()
+    assert stored() == 900
+    page.get_by_label("Look every", exact=True).fill("0")
+    page.locator("#interval-save").click()
+    expect(page.locator("#interval [role=alert]")).to_be_visible()
+    assert stored() == 900
+    page.get_by_role("button", name=re.compile("^Revert to")).click()
+    expect(page.get_by_role("button", name=re.compile("^Revert to"))).to_have_count(0)
+    assert stored() == before

@@ -1,0 +1,225 @@
+"""Pages to look at, in the browser: Overview, Timeline, Context, Health, Events and Map."""
+
+import re
+from pathlib import Path
+
+import httpx
+import pytest
+from playwright.sync_api import Page, expect
+
+from anamnesis_pipeline.steps.map_file import map_path, save_map
+from anamnesis_pipeline.steps.memory_map import make_map
+from anamnesis_tests.browser.conftest import Post
+from anamnesis_tests.sidecar.conftest import TestServices
+
+pytestmark = pytest.mark.timeout(300)
+
+CRANE = "The harbour crane was moved to Thursday"
+
+
+# --- overview and timeline
+
+
+def test_overview_counts_draws_and_leads_on(page: Page, post: Post) -> None:
+    post("crane", CRANE, timestamp="2026-03-01T10:00:00Z")
+    post("pump", "The cistern pump was replaced", project="garden", timestamp="2026-03-02T10:00:00Z")
+    page.goto("/dashboard")
+    expect(page.locator(".figure", has_text="episodes").locator("b")).to_have_text("2")
+    expect(page.locator("[data-chart=growth] canvas")).to_be_visible()
+    page.locator("#projects-title + .bars a", has_text="garden").click()
+    page.wait_for_url("**/dashboard/episodes?project=garden&status=all")
+    expect(page.locator("input.pick")).to_have_count(1)
+
+
+def test_a_range_drawn_over_the_timeline_narrows_the_list(page: Page, post: Post) -> None:
+    for day in range(1, 21):
+        post(f"day{day}", f"Day {day} at the harbour", timestamp=f"2026-03-{day:02}T10:00:00Z")
+    page.goto("/dashboard/timeline")
+    expect(page.locator("#list-title + span")).to_have_text("20 in this range")
+    box = page.locator("[data-chart=strip] .u-over").bounding_box()
+    assert box is not None
+    page.mouse.move(box["x"] + box["width"] * 0.5, box["y"] + 20)
+    page.mouse.down()
+    page.mouse.move(box["x"] + box["width"] * 0.9, box["y"] + 20, steps=5)
+    page.mouse.up()
+    page.wait_for_url(re.compile(r"since=2026-03-1\d&until=2026-03-"))
+    shown = page.locator("main .lines a").all_text_contents()
+    assert 0 < len(shown) < 20
+    assert "Day 1 at the harbour" not in shown
+    page.get_by_role("link", name="All", exact=True).click()
+    expect(page.locator("#list-title + span")).to_have_text("20 in this range")
+
+
+def test_the_timeline_is_filtered_and_a_range_is_typed(page: Page, post: Post) -> None:
+    post("crane", CRANE, timestamp="2026-03-01T10:00:00Z")
+    post("pump", "The cistern pump was replaced", project="garden", timestamp="2026-04-02T10:00:00Z")
+    page.goto("/dashboard/timeline")
+    page.get_by_label("From", exact=True).fill("2026-04-01")
+    page.keyboard.press("Enter")
+    page.wait_for_url("**since=2026-04-01**")
+    assert page.locator("main .lines a").all_text_contents() == ["The cistern pump was replaced"]
+    page.get_by_label("Project", exact=True).fill("acme")
+    page.get_by_role("button", name="Show").click()
+    expect(page.locator(".empty")).to_contain_text("No episode passes these filters in this range.")
+    page.get_by_role("link", name="Clear filters").click()
+    expect(page.locator("main .lines a")).to_have_count(2)
+
+
+# --- context
+
+
+def test_a_prompt_shows_what_a_session_is_told_with_its_tokens_as_the_api_tells_it(
+    page: Page, post: Post, api: httpx.Client
+) -> None:
+    post("crane", "Decision: the harbour crane moves on Thursday only", kind="decision", tags=["pinned"])
+    page.goto("/dashboard/context")
+    page.get_by_label("Project").fill("acme")
+    page.get_by_label("Prompt; empty: the session starts").fill("when does the harbour crane move")
+    page.get_by_role("button", name="Show what it is told").click()
+    expect(page.get_by_role("region", name="Levels").locator("tbody tr")).to_have_count(4)
+    assert api.get("/api/episodes/crane").json()["retrieval_count"] == 0
+    told = api.post("/api/context", json={"project": "acme", "max_tokens": 800}).json()
+    expect(page.locator("#L0 .ends .muted")).to_have_text(f"{told['tokens']} tokens")
+    page.get_by_role("button", name="Copy the text of L0").click()
+    expect(page.locator(".toast", has_text="Copied.")).to_be_visible()
+    assert page.evaluate("navigator.clipboard.readText()") == told["text"]
+    page.locator("#L3 tbody a").first.click()
+    page.wait_for_url("**/dashboard/episodes/crane")
+
+
+def test_a_project_that_nobody_remembers_is_told(page: Page, post: Post) -> None:
+    post("crane", CRANE)
+    page.goto("/dashboard/context?project=atlantis&max_tokens=800")
+    expect(page.locator("main")).to_contain_text("Nothing is remembered of atlantis.")
+    page.get_by_role("link", name="Clear").click()
+    expect(page.locator(".empty")).to_contain_text("Name a project")
+
+
+# --- health
+
+
+def test_health_asks_every_service_and_checks_again_on_demand(page: Page, services: TestServices) -> None:
+    page.goto("/dashboard/health")
+    expect(page.locator("#resources tbody tr").first).to_be_visible()
+    page.get_by_role("button", name="Ask again").click()
+    expect(page.locator(".toast", has_text="Asked again.")).to_be_visible()
+    expect(page.locator("#checks-title + .row time")).to_be_visible()
+    page.get_by_role("button", name="Check again").click()
+    expect(page.locator(".toast", has_text="Checked again.")).to_be_visible()
+    expect(page.locator("#examined")).to_contain_text("in the home")
+
+
+# --- events
+
+
+def test_an_event_appears_as_it_happens_and_waits_while_paused(page: Page, post: Post, api: httpx.Client) -> None:
+    page.goto("/dashboard/events")
+    expect(page.locator("#live-badge")).to_have_text("Live")
+    post("crane", CRANE)
+    row = page.locator("#rows tr").first
+    expect(row).to_contain_text("Written")
+    expect(row.get_by_role("link")).to_have_attribute("href", "/dashboard/episodes/crane")
+    page.get_by_role("button", name="Pause").click()
+    api.patch("/api/episodes/crane", json={"project": "garden"}).raise_for_status()
+    expect(page.locator("#live-text")).to_have_text("1 new row since.")
+    expect(page.locator("#rows tr")).to_have_count(1)
+    page.get_by_role("button", name="Go on").click()
+    expect(page.locator("#rows tr").first).to_contain_text("Edited")
+    expect(page.locator("#rows tr").first).to_contain_text("garden")
+
+
+def test_events_of_some_kinds_are_shown_alone(page: Page, post: Post, api: httpx.Client) -> None:
+    post("crane", CRANE)
+    api.patch("/api/episodes/crane", json={"project": "garden"}).raise_for_status()
+    page.goto("/dashboard/events")
+    expect(page.locator("#rows .badge")).to_have_text(["Edited", "Written"])
+    page.get_by_role("checkbox", name=re.compile("^Edited")).check()
+    page.get_by_role("button", name="Show these").click()
+    page.wait_for_url("**/dashboard/events?kind=edit")
+    expect(page.locator("#rows tr")).to_have_count(1)
+    expect(page.locator("#live-badge")).to_have_text("Live")
+    post("winch", "The winch was oiled")
+    api.patch("/api/episodes/winch", json={"project": "garden"}).raise_for_status()
+    # What one process does again within two seconds goes on in its row.
+    expect(page.locator("#rows")).to_have_text(re.compile(r"Edited.*(Edited|×\s2)", re.DOTALL))
+    expect(page.locator("#rows")).not_to_contain_text("Written")
+    page.get_by_role("link", name="All kinds").click()
+    expect(page.locator("#rows .badge", has_text="Written").first).to_be_visible()
+
+
+# --- map
+
+
+@pytest.fixture
+def _drawn(services: TestServices, post: Post) -> None:
+    for number in range(40):
+        post(f"e{number}", f"Crane number {number} at the harbour", project="acme" if number % 2 else "garden")
+    active = services.store.spaces.active()
+    assert active is not None
+    save_map(map_path(services.settings.home), make_map(services.store, active))
+
+
+def point_at_a_dot(page: Page) -> tuple[float, float]:
+    """Put the pointer on a dot of the map that is drawn; where that is."""
+    expect(page.locator("#map-wait")).to_be_hidden()
+    at = page.evaluate(
+        """() => { const map = document.getElementById("map"), box = map.getBoundingClientRect();
+        const { data, width, height } = map.getContext("2d").getImageData(0, 0, map.width, map.height);
+        const same = (at, other) => [0, 1, 2].every((n) => data[4 * at + n] === data[4 * other + n]);
+        for (let y = 8; y < height - 8; y++) for (let x = 8; x < width - 8; x++)
+          if (!same(y * width + x, 0) && !same((y + 4) * width + x, 0))
+            return [box.x + (x * box.width) / width, box.y + ((y + 2) * box.height) / height];
+        return null; }"""
+    )
+    assert at is not None, "no dot is drawn"
+    page.mouse.move(*at)
+    return float(at[0]), float(at[1])
+
+
+@pytest.mark.usefixtures("_drawn")
+def test_a_dot_of_the_map_says_what_it_is_and_opens_it(page: Page, api: httpx.Client) -> None:
+    page.goto("/dashboard/map")
+    at = point_at_a_dot(page)
+    link = page.locator("#map-told a")
+    expect(link).to_contain_text("at the harbour")
+    address = link.get_attribute("href")
+    page.mouse.click(*at)
+    page.wait_for_url(f"**{address}")
+    name = str(address).rpartition("/")[2]
+    expect(page.locator("h1")).to_have_text(api.get(f"/api/episodes/{name}").json()["summary"])
+
+
+@pytest.mark.usefixtures("_drawn")
+def test_the_map_is_zoomed_searched_and_narrowed_by_project(page: Page) -> None:
+    def picture() -> str:
+        page.evaluate("() => new Promise((drawn) => requestAnimationFrame(() => requestAnimationFrame(drawn)))")
+        return str(page.evaluate("document.getElementById('map').toDataURL()"))
+
+    page.goto("/dashboard/map")
+    expect(page.locator("#map-wait")).to_be_hidden()
+    whole = picture()
+    page.get_by_role("button", name="Zoom in").click()
+    closer = picture()
+    assert closer != whole
+    page.locator("#map").focus()
+    page.keyboard.press("ArrowLeft")
+    assert picture() != closer
+    page.get_by_role("button", name="Whole map").click()
+    assert picture() == whole
+    page.get_by_role("searchbox", name="Find on the map").fill("crane number 7")
+    page.get_by_role("button", name="Find").click()
+    expect(page.locator("#map-found")).to_have_text(re.compile("episodes"))
+    assert picture() != whole
+    page.get_by_role("button", name=re.compile("garden")).click()
+    expect(page.get_by_role("button", name=re.compile("garden"))).to_have_attribute("aria-pressed", "true")
+    page.locator("summary", has_text="As a table").click()
+    expect(
+        page.get_by_role("region", name="Projects and the episodes in their middle").locator("tbody tr")
+    ).to_have_count(2)
+
+
+def test_too_few_episodes_for_a_map_are_told_with_how_many_are_missing(page: Page, post: Post, tmp_path: Path) -> None:
+    post("crane", CRANE)
+    page.goto("/dashboard/map")
+    expect(page.locator(".empty")).to_contain_text("29 to go")
+    assert not map_path(tmp_path / "home").exists()
