@@ -43,6 +43,7 @@ from anamnesis_pipeline.sidecar.chat_running import Chats
 from anamnesis_pipeline.sidecar.documentation import openapi_of
 from anamnesis_pipeline.sidecar.event_feed import EventFeed
 from anamnesis_pipeline.sidecar.extraction import Extraction
+from anamnesis_pipeline.sidecar.guesses import Guesses
 from anamnesis_pipeline.sidecar.kept import Kept
 from anamnesis_pipeline.sidecar.log_tail import LogTail, tailing
 from anamnesis_pipeline.sidecar.map_view import MapView
@@ -94,6 +95,7 @@ def create_app(services: Services) -> FastAPI:
         version=service_routes.package_version(),
         description=DESCRIPTION,
         lifespan=lifespan,
+        docs_url=None,
         redoc_url=None,
         redirect_slashes=False,
     )
@@ -104,6 +106,7 @@ def create_app(services: Services) -> FastAPI:
     app.state.chats = Chats()
     app.state.chat_records = set()
     app.state.room = Room()
+    app.state.guesses = Guesses()
     app.state.overview = Overview(services)
     app.state.resources = Resources(services, app.state.room)
     app.state.status_summary = Kept(lambda _: dashboard_routes.summary_body(app.state), dashboard_routes.SUMMARY_KEPT_S)
@@ -119,7 +122,7 @@ def create_app(services: Services) -> FastAPI:
     app.router.routes.append(Route(MCP_PATH, mcp))
     problems.install(app)
     app.openapi = openapi_of(app)  # type: ignore[method-assign]
-    app.add_middleware(Security, settings=services.settings)
+    app.add_middleware(Security, settings=services.settings, guesses=app.state.guesses)
     app.add_middleware(Observation, metrics=app.state.metrics)  # added last: outermost
     return app
 

@@ -160,7 +160,7 @@ def sentence_of(census: Census, embedded: float | None, newest: datetime | None,
         of = counted(len(census.projects), "project")
         what = f"{counted(census.episodes, 'episode')} of {of}, {_ago(newest, now)}"
         if embedded is not None and embedded < 1:
-            what += f"; {embedded:.1%} can be found by meaning"
+            what += f"; {embedded:.1%} can be found by meaning so far"
     return f"{what}; " + (f"{counted(wrong, 'thing')} to look at." if wrong else "all is well.")
 
 

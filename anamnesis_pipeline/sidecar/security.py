@@ -16,15 +16,18 @@ from starlette.responses import RedirectResponse, Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from anamnesis_pipeline.settings import Settings
+from anamnesis_pipeline.sidecar.guesses import Guesses
 from anamnesis_pipeline.sidecar.problems import SAFE_HEADERS, problem
 
 LOOPBACK = frozenset({"127.0.0.1", "localhost", "::1"})
 WILDCARDS = frozenset({"0.0.0.0", "::", ""})  # noqa: S104 - names to recognize, not to bind
-OPEN_PATHS = frozenset({"/health", "/login"})
+ALIVE = "/health"
+OPEN_PATHS = frozenset({ALIVE, "/login"})
 OPEN_FOLDER = "/static/"
 """What wants no token: whether it is alive, the form that asks for the token, and what that form looks like."""
-PAGES = ("/dashboard", "/chat")
+PAGES = ("/dashboard", "/chat", "/docs")
 COOKIE = "anamnesis_session"
+FOREIGN = "pages of another origin may not call this service"
 
 MIB = 1024 * 1024
 BODY_LIMIT = MIB
@@ -77,15 +80,18 @@ def refuse_host(headers: Headers, allowed: Collection[str]) -> Refusal | None:
 
 
 def refuse_origin(headers: Headers) -> Refusal | None:
-    """403 when a page of another origin asks. Comes after `refuse_host`, so the Host header is an allowed one."""
+    """403 when a page of another origin asks. Comes after `refuse_host`, so the Host header is an allowed one. Pictures
+    and the like of other sites carry no Origin; browsers tell of them by Fetch Metadata (https://www.w3.org/TR/fetch-metadata/).
+    """
     origins = headers.getlist("origin")
     if not origins:
-        return None
+        is_embedded = headers.get("sec-fetch-site") == "cross-site" and headers.get("sec-fetch-mode") != "navigate"
+        return Refusal(403, FOREIGN) if is_embedded else None
     scheme, _, rest = origins[0].partition("://")
     origin, host = split_authority(rest), split_authority(headers["host"])
     if len(origins) == 1 and scheme in _DEFAULT_PORTS and _same_place(origin, host, _DEFAULT_PORTS[scheme]):
         return None
-    return Refusal(403, "pages of another origin may not call this service")
+    return Refusal(403, FOREIGN)
 
 
 def _same_place(one: Authority | None, other: Authority | None, default_port: int) -> bool:
@@ -122,8 +128,9 @@ def body_limit(path: str) -> int:
 class Security:
     """Host, Origin, token and size of the body, in this order; marks every response."""
 
-    def __init__(self, app: ASGIApp, settings: Settings) -> None:
-        self._app = app
+    def __init__(self, app: ASGIApp, settings: Settings, guesses: Guesses) -> None:
+        """:param guesses: is told of wrong tokens, here and by the form that asks for one."""
+        self._app, self._guesses = app, guesses
         self._hosts = allowed_hosts(settings)
         self._token = settings.api_token.get_secret_value() if settings.api_token else None
 
@@ -149,9 +156,23 @@ class Security:
     def _refusal(self, scope: Scope) -> Refusal | None:
         headers = Headers(scope=scope)
         refusal = refuse_host(headers, self._hosts) or refuse_origin(headers)
-        if refusal is None and self._token and not _is_open(scope["path"]):
-            refusal = refuse_token(headers, self._token)
+        if refusal is None and self._token:
+            refusal = self._refuse_client(scope, headers, self._token)
         return refusal or _refuse_length(headers, body_limit(scope["path"]))
+
+    def _refuse_client(self, scope: Scope, headers: Headers, token: str) -> Refusal | None:
+        address = client_of(scope)
+        if scope["path"] != ALIVE and self._guesses.is_shut_out(address):
+            return Refusal(429, "too many wrong tokens from this address; wait a minute", {"Retry-After": "60"})
+        refusal = None if _is_open(scope["path"]) else refuse_token(headers, token)
+        if refusal is not None and "authorization" in headers:
+            self._guesses.wrong(address)
+        return refusal
+
+
+def client_of(scope: Scope) -> str:
+    """The address that a request comes from."""
+    return str((scope.get("client") or ("", 0))[0])
 
 
 def _is_open(path: str) -> bool:
@@ -161,8 +182,9 @@ def _is_open(path: str) -> bool:
 def _answer(refusal: Refusal, scope: Scope) -> Response:
     """A person who opens a page is led to the form that asks for the token; everybody else is told the problem."""
     path, headers = scope["path"], Headers(scope=scope)
-    wants_page = scope["method"] == "GET" and path.startswith(PAGES) and "text/html" in headers.get("accept", "")
-    if refusal.status == 401 and wants_page and "hx-request" not in headers:
+    is_page = scope["method"] == "GET" and (path == "/" or path.startswith(PAGES))
+    wants_page = is_page and "text/html" in headers.get("accept", "") and "hx-request" not in headers
+    if refusal.status == 401 and wants_page:
         asked = f"{path}?{scope['query_string'].decode('latin-1')}".rstrip("?")
         return RedirectResponse(f"/login?next={quote(asked)}", 303)
     return problem(refusal.status, refusal.detail, refusal.headers)

@@ -58,8 +58,8 @@ def test_the_state_is_one_plain_sentence_and_kept_for_a_minute(client: TestClien
     ("episodes", "embedded", "hours", "wrong", "told"),
     [
         (1, 1.0, 0, 0, "1 episode of 1 project, the newest of just now; all is well."),
-        (2, 0.5, 3, 1, "2 episodes of 1 project, the newest of 3 hours ago; 50.0% can be found by meaning; 1 thing "
-                       "to look at."),
+        (2, 0.5, 3, 1, "2 episodes of 1 project, the newest of 3 hours ago; 50.0% can be found by meaning so far; "
+                       "1 thing to look at."),
         (2, None, 72, 2, "2 episodes of 1 project, the newest of 3 days ago; 2 things to look at."),
         (0, None, 0, 0, "The memory is empty; all is well."),
     ],

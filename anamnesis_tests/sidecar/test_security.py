@@ -148,3 +148,43 @@ def test_an_address_open_to_other_machines_needs_a_token(bind: str, monkeypatch:
 def test_loopback_needs_no_token(bind: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("ANAMNESIS_BIND", bind)
     assert load().api_token is None
+
+
+def test_pictures_and_scripts_of_other_sites_reach_nothing_but_a_link_does(guarded: TestClient) -> None:
+    token = {"Authorization": f"Bearer {TOKEN}"}
+    embedded = {"Sec-Fetch-Site": "cross-site", "Sec-Fetch-Mode": "no-cors"}
+    assert guarded.get("/dashboard/search?q=x", headers=token | embedded).status_code == 403
+    linked = {"Sec-Fetch-Site": "cross-site", "Sec-Fetch-Mode": "navigate"}
+    assert guarded.get("/dashboard/search?q=x", headers=token | linked).status_code == 200
+    own = {"Sec-Fetch-Site": "same-origin", "Sec-Fetch-Mode": "cors"}
+    assert guarded.get("/dashboard/search?q=x", headers=token | own).status_code == 200
+
+
+@pytest.mark.parametrize("how", ["header", "form"])
+def test_who_guesses_is_not_answered_for_a_while_and_others_are(
+    guarded: TestClient, monkeypatch: pytest.MonkeyPatch, how: str
+) -> None:
+    now = 0.0
+    monkeypatch.setattr(guarded.app.state.guesses, "_clock", lambda: now)  # type: ignore[attr-defined]
+    stranger = TestClient(guarded.app, base_url=BASE, client=("203.0.113.5", 1))
+    right, form = {"Authorization": f"Bearer {TOKEN}"}, {"Origin": BASE}
+    for _ in range(20):
+        if how == "form":
+            reply = stranger.post("/login", data={"token": "guess"}, headers=form)
+        else:
+            reply = stranger.get("/api/episodes", headers={"Authorization": "Bearer guess"})
+        assert reply.status_code == 401
+    refused = stranger.get("/api/episodes", headers=right)
+    assert (refused.status_code, refused.headers["retry-after"]) == (429, "60")
+    assert stranger.post("/login", data={"token": TOKEN}, headers=form).status_code == 429
+    assert stranger.get("/health").status_code == 200
+    assert guarded.get("/api/episodes", headers=right).status_code == 200
+    now = 61.0
+    assert stranger.get("/api/episodes", headers=right).status_code == 200
+
+
+def test_this_machine_is_never_shut_out(guarded: TestClient) -> None:
+    here = TestClient(guarded.app, base_url=BASE, client=("127.0.0.1", 1))
+    for _ in range(25):
+        assert here.get("/api/episodes", headers={"Authorization": "Bearer old"}).status_code == 401
+    assert here.get("/api/episodes", headers={"Authorization": f"Bearer {TOKEN}"}).status_code == 200

@@ -85,6 +85,7 @@ def _environment() -> jinja2.Environment:
         undefined=jinja2.StrictUndefined,
         trim_blocks=True,
         lstrip_blocks=True,
+        auto_reload=False,
     )
     filters: dict[str, Callable[..., Any]] = {
         "moment": moment, "count": count, "share": share, "size": size, "episode_link": episode_link,

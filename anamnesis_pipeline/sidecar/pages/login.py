@@ -7,9 +7,10 @@ from fastapi import Form, Query
 from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response
 
+from anamnesis_pipeline.sidecar.guesses import Guesses
 from anamnesis_pipeline.sidecar.pages.html import page
 from anamnesis_pipeline.sidecar.pages.routing import page_router
-from anamnesis_pipeline.sidecar.security import COOKIE, PAGES, session_value
+from anamnesis_pipeline.sidecar.security import COOKIE, PAGES, client_of, session_value
 from anamnesis_pipeline.sidecar.services import Uses
 
 router = page_router()
@@ -29,7 +30,7 @@ def show_form(
 
 
 @router.post("/login")
-def log_in(
+async def log_in(
     request: Request,
     services: Uses,
     token: Annotated[str, Form(max_length=1_000)] = "",
@@ -41,6 +42,8 @@ def log_in(
         return RedirectResponse(_own(after), 303)
     expected = wanted.get_secret_value()
     if not hmac.compare_digest(token.strip().encode(), expected.encode()):
+        guesses: Guesses = request.app.state.guesses
+        guesses.wrong(client_of(request.scope))
         told = "That is not the token. It is what ANAMNESIS_API_TOKEN says on the machine that runs this."
         return page(request, "login.html", "Log in", status=401, after=_own(after), problem=told)
     response = RedirectResponse(_own(after), 303)

@@ -2,6 +2,7 @@
 
 from fastapi import APIRouter
 from starlette.exceptions import HTTPException
+from starlette.responses import RedirectResponse, Response
 
 from anamnesis_pipeline.sidecar.pages import (
     chat,
@@ -11,6 +12,7 @@ from anamnesis_pipeline.sidecar.pages import (
     episodes,
     events,
     health,
+    interface,
     login,
     logs,
     memory_map,
@@ -26,12 +28,18 @@ from anamnesis_pipeline.sidecar.pages.routing import page_router
 router = APIRouter(include_in_schema=False)
 PAGES = (
     static, login, overview, search, episodes, episode, undo, timeline, logs, embedding, events, health, sources,
-    context, chat, memory_map,
+    context, chat, memory_map, interface,
 )  # fmt: skip
 for each in PAGES:
     router.include_router(each.router)
 
 _rest = page_router()
+
+
+@_rest.get("/")
+async def home() -> Response:
+    """Who opens the bare address, as `anamnesis up` prints it, wants the pages."""
+    return RedirectResponse(overview.PATH)
 
 
 @_rest.get("/dashboard/{rest:path}")

@@ -25,6 +25,8 @@ function toast(text, { undo = null, bad = false } = {}) {
     const button = document.createElement("button");
     button.type = "button";
     button.textContent = "Undo";
+    button.title = "u";
+    button.dataset.undo = "";
     button.addEventListener("click", async () => {
       shown.remove();
       const answer = await fetch(undo, { method: "POST" });
@@ -55,6 +57,10 @@ document.addEventListener("htmx:responseError", (event) => {
   toast(told, { bad: true });
 });
 document.addEventListener("htmx:sendError", () => toast("The server cannot be reached. Is it running?", { bad: true }));
+document.addEventListener("htmx:beforeRequest", (event) => {
+  // A page that nobody sees asks for nothing by itself.
+  if (document.hidden && event.detail.elt.getAttribute("hx-trigger")?.includes("every")) event.preventDefault();
+});
 document.addEventListener("htmx:load", (event) => localTimes(event.detail.elt));
 
 // Ask before what cannot be undone: hx-confirm uses the browser's own dialog, which keyboards and screen readers know.
@@ -82,8 +88,14 @@ document.addEventListener("click", async (event) => {
 });
 
 function isTyping(element) {
-  return element.matches("input, textarea, select, [contenteditable]");
+  const takesLetters = "input:not([type=checkbox], [type=radio], [type=button], [type=submit]), textarea, select, [contenteditable]";
+  return element.matches(takesLetters);
 }
+
+// Single letters may be in the way of speech input: who switches them off keeps /, ? and Esc.
+const lettersWanted = document.getElementById("letters");
+lettersWanted.checked = localStorage.getItem("letters") !== "off";
+lettersWanted.addEventListener("change", () => localStorage.setItem("letters", lettersWanted.checked ? "on" : "off"));
 
 document.addEventListener("keydown", (event) => {
   if (event.ctrlKey || event.metaKey || event.altKey) return;
@@ -96,8 +108,13 @@ document.addEventListener("keydown", (event) => {
     field.focus();
     return field.select();
   }
+  if (!lettersWanted.checked) return;
+  if (event.key === "u") return [...document.querySelectorAll("[data-undo]")].at(-1)?.click();
   const link = document.querySelector(`[data-go-key="${CSS.escape(event.key)}"]`);
   if (link) link.click();
 });
 
-document.addEventListener("DOMContentLoaded", () => localTimes(document));
+document.addEventListener("DOMContentLoaded", () => {
+  localTimes(document);
+  document.querySelector(".places [aria-current]")?.scrollIntoView({ block: "nearest", inline: "center" });
+});

@@ -1,0 +1,57 @@
+import re
+
+import pytest
+from starlette.testclient import TestClient
+
+from anamnesis_pipeline.sidecar.pages.interface import groups_of, shapes_of, type_of
+from anamnesis_tests.sidecar.pages.reading import PAGE, page_of
+
+
+def test_every_operation_and_every_shape_of_the_document_is_on_the_page(client: TestClient) -> None:
+    soup = page_of(client.get("/docs", headers=PAGE))
+    document = client.get("/openapi.json").json()
+    shown = {tuple(summary.get_text(" ", strip=True).split(" ", 1)) for summary in soup.find_all("summary")}
+    assert shown == {(method.upper(), path) for path, methods in document["paths"].items() for method in methods}
+    targets = {each["id"] for each in soup.select("[id^=shape-]")}
+    assert targets == {f"shape-{name}" for name in document["components"]["schemas"]}
+    assert {each["href"][1:] for each in soup.select("a[href^='#shape-']")} <= targets
+
+
+def test_the_page_of_the_interface_loads_nothing_of_another_host(client: TestClient) -> None:
+    reply = client.get("/docs", headers=PAGE)
+    assert not re.findall(r"(?:src|href)=\"(?:https?:)?//", reply.text.replace("http://127.0.0.1", ""))
+    assert "script-src 'self'" in reply.headers["content-security-policy"]
+    assert len(reply.content) < 400_000
+
+
+def test_what_an_operation_takes_is_told_with_its_types(client: TestClient) -> None:
+    document = client.get("/openapi.json").json()
+    (search,) = [each for each in groups_of(document)["search"] if each.path == "/api/episodes/search"]
+    fields = {field.name: field for field in search.fields}
+    assert fields["mode"].type == "one of hybrid, semantic, exact"
+    assert fields["top_k"].type == "integer of 1 to 100"
+    assert fields["tags"].type.startswith("list of text")
+    assert search.shapes == ("SearchOut",)
+    assert {field.name for field in shapes_of(document)["SearchOut"][1]} >= {"results", "degraded"}
+
+
+@pytest.mark.parametrize(
+    ("schema", "words"),
+    [
+        ({"$ref": "#/components/schemas/EpisodeOut"}, "EpisodeOut"),
+        ({"type": "array", "items": {"$ref": "#/components/schemas/HitOut"}}, "list of HitOut"),
+        ({"anyOf": [{"type": "string", "maxLength": 2000}, {"type": "null"}]}, "text up to 2,000 characters or null"),
+        ({"const": "done"}, "one of done"),
+        ({"enum": list(range(14))}, "one of 0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11 and 2 more"),
+        ({"type": "object", "additionalProperties": {"type": "integer"}}, "object of integer"),
+        ({"type": "object"}, "object"),
+        ({}, "any JSON"),
+    ],
+)
+def test_types_are_told_in_words(schema: dict[str, object], words: str) -> None:
+    assert type_of(schema) == words
+
+
+def test_the_bare_address_leads_to_the_pages(client: TestClient) -> None:
+    led = client.get("/", headers=PAGE, follow_redirects=False)
+    assert (led.status_code, led.headers["location"]) == (307, "/dashboard")
