@@ -24,8 +24,8 @@ from anamnesis_pipeline.store.chat_base import (
     session_row,
 )
 from anamnesis_pipeline.store.paging import cursor_at, read_cursor
+from anamnesis_pipeline.store.sqlite.chat_schema import WITHOUT_QUOTES
 from anamnesis_pipeline.store.sqlite.connection import Database
-from anamnesis_pipeline.store.sqlite.schema import WITHOUT_QUOTES
 from anamnesis_pipeline.store.values import instant, moment
 
 _SESSION = ", ".join(SESSION_FIELDS)
