@@ -12,7 +12,8 @@ from pymongo.errors import BulkWriteError, WriteError
 from anamnesis_pipeline.store.base import Store
 from anamnesis_pipeline.store.mongo import schema
 from anamnesis_pipeline.store.mongo.client import Database
-from anamnesis_pipeline.store.mongo.schema import COLLECTIONS, Index, prepare
+from anamnesis_pipeline.store.mongo.indexes import Index
+from anamnesis_pipeline.store.mongo.schema import COLLECTIONS, prepare
 from anamnesis_pipeline.store.mongo.validators import validator_of
 from anamnesis_pipeline.store.sqlite.schema import MIGRATIONS
 from anamnesis_tests.store.mongo_watching import looked_at, opened

@@ -4,7 +4,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
 
-from pymongo import DeleteMany, DeleteOne, IndexModel, InsertOne, ReplaceOne, UpdateMany, UpdateOne
+from pymongo import DeleteMany, DeleteOne, InsertOne, ReplaceOne, UpdateMany, UpdateOne
 from pymongo.client_session import ClientSession
 from pymongo.collection import Collection as DriverCollection
 from pymongo.errors import DocumentTooLarge, OperationFailure, PyMongoError
@@ -12,6 +12,7 @@ from pymongo.operations import SearchIndexModel
 from pymongo.read_concern import ReadConcern
 
 from anamnesis_pipeline.store.batching import batches
+from anamnesis_pipeline.store.mongo.indexes import Index, bring_about
 from anamnesis_pipeline.store.mongo.validators import validator_of
 from anamnesis_pipeline.store.values import clean
 
@@ -142,9 +143,11 @@ class Collection:
             done = self._driver.bulk_write(writes, session=self._session)
         return done.inserted_count + done.matched_count + done.upserted_count + done.deleted_count
 
-    def make(self, keys: Sequence[tuple[Order, bool, Filter]]) -> None:
-        """Make the collection and its indexes (fields, whether unique, filter of a partial one) where they are missing,
-        and let its validator be the one of this version; concurrent starts may all do so.
+    def make(self, indexes: Sequence[Index], former: Iterable[str] = ()) -> None:
+        """Make the collection where it is missing, and let validator and indexes be those of this version; concurrent
+        starts may all do so.
+
+        :param former: names of indexes that an earlier version made.
         """
         name, validator = self._driver.name, validator_of(self._driver.name)
         database = self._driver.database
@@ -156,12 +159,7 @@ class Collection:
             (found,) = database.list_collections(filter={"name": name})
             if found["options"].get("validator") != validator:
                 database.command("collMod", name, validator=validator)
-        models = [
-            IndexModel(list(order), unique=unique, **({"partialFilterExpression": where} if where else {}))
-            for order, unique, where in keys
-        ]
-        if models:
-            self._driver.create_indexes(models)
+        bring_about(self._driver, indexes, frozenset(former))
 
     def drop(self) -> None:
         """Remove the collection with its indexes, outside of any transaction."""

@@ -15,35 +15,17 @@ and JSON as texts, flags as 0 and 1), so that one can be copied into the other. 
 
 import hashlib
 import os
-from collections.abc import Sequence
-from dataclasses import dataclass, field
+from collections.abc import Mapping, Sequence
 from typing import Any
-
-from pymongo import ASCENDING, DESCENDING
 
 from anamnesis_pipeline.errors import StoreCorrupt
 from anamnesis_pipeline.model import RESERVED_SOURCES
 from anamnesis_pipeline.store.mongo.client import Database, Tables
-from anamnesis_pipeline.store.mongo.validators import OF_SPACES, validator_of
+from anamnesis_pipeline.store.mongo.indexes import Index
+from anamnesis_pipeline.store.mongo.validators import validator_of
 
 VERSION = 1
 APPLICATION = "anamnesis"
-
-
-@dataclass(frozen=True, slots=True)
-class Index:
-    """An index over some fields; `-` before a name means descending. Its name is made of theirs.
-
-    `where`: of a partial one; see https://www.mongodb.com/docs/manual/core/index-partial/ for what may stand there.
-    """
-
-    fields: tuple[str, ...]
-    unique: bool = False
-    where: dict[str, Any] = field(default_factory=dict)
-
-    def keys(self) -> list[tuple[str, int]]:
-        """As the driver takes them."""
-        return [(name.removeprefix("-"), DESCENDING if name.startswith("-") else ASCENDING) for name in self.fields]
 
 
 def _by(*fields: str, **where: Any) -> Index:
@@ -152,15 +134,18 @@ COLLECTIONS: dict[str, Sequence[Index]] = {
     "store": [],
 }
 
+OF_SPACES: dict[str, Sequence[Index]] = {"vectors_": [_by("seq"), _by("episode_id")], "tokens_": [_by("tokens")]}
+"""By how the names of the collections of a space begin (`space_docs.py`)."""
+
 
 def prepare(database: Database) -> None:
-    """Make what is missing of collections, indexes and validators; what is there already is left alone.
+    """Let collections, indexes and validators be those of this version, where others were here before.
 
     :raises StoreCorrupt: the database is of a newer version, or of another program.
     """
     if database.read(_version) == VERSION and database.read(_made_by) == _definitions():
         return
-    database.read(_make_collections)
+    database.read(lambda tables: _make_collections(tables, _former_indexes(tables)))
     database.write(_fill)
 
 
@@ -190,16 +175,29 @@ def _made_by(tables: Tables) -> str:
 
 def _definitions() -> str:
     """What tells the definitions of this version apart from others."""
-    validators = [validator_of(name) for name in (*COLLECTIONS, *OF_SPACES)]
-    return hashlib.sha256(repr((COLLECTIONS, validators)).encode()).hexdigest()[:16]
+    defined = {**COLLECTIONS, **OF_SPACES}
+    validators = [validator_of(name) for name in defined]
+    return hashlib.sha256(repr((defined, validators)).encode()).hexdigest()[:16]
 
 
-def _make_collections(tables: Tables) -> None:
+def _index_names() -> dict[str, list[str]]:
+    """Names of the indexes by collection, by the beginning of its name where it is of a space."""
+    return {name: [index.name for index in indexes] for name, indexes in {**COLLECTIONS, **OF_SPACES}.items()}
+
+
+def _former_indexes(tables: Tables) -> dict[str, list[str]]:
+    """The same of the definitions that the database was made by."""
+    found = tables["store"].one({"_id": APPLICATION}, ("indexes",)) or {}
+    return dict(found.get("indexes", {}))
+
+
+def _make_collections(tables: Tables, former: Mapping[str, Sequence[str]]) -> None:
     for name, indexes in COLLECTIONS.items():
-        tables[name].make([(index.keys(), index.unique, index.where) for index in indexes])
+        tables[name].make(indexes, former.get(name, ()))
     for name in sorted(tables.names()):
-        if name.startswith(OF_SPACES):  # an earlier version made them
-            tables[name].make([])
+        for begin, indexes in OF_SPACES.items():
+            if name.startswith(begin):
+                tables[name].make(indexes, former.get(begin, ()))
 
 
 def _fill(tables: Tables) -> None:
@@ -208,4 +206,5 @@ def _fill(tables: Tables) -> None:
         row = {"machine": "", "root": "", "folder": "", "kind": "reserved", "spec": ""}
         tables["sources"].upsert({"key": key}, {"$setOnInsert": row})
     tables["store_secret"].upsert({"_id": "secret"}, {"$setOnInsert": {"secret": os.urandom(32)}})
-    tables["store"].upsert({"_id": APPLICATION}, {"$set": {"version": VERSION, "made_by": _definitions()}})
+    made = {"version": VERSION, "made_by": _definitions(), "indexes": _index_names()}
+    tables["store"].upsert({"_id": APPLICATION}, {"$set": made})

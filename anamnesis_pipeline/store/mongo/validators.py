@@ -124,7 +124,6 @@ _OF_SPACES: dict[str, Shape] = {
     "tokens_": {"number": "_id tokens", "data": "data"},
 }
 """By how the name of the collection begins (`space_docs.py`). A passage has a vector of each variant written so far."""
-OF_SPACES = tuple(_OF_SPACES)
 _PARTIAL = "?"
 
 
