@@ -334,7 +334,7 @@ class Where:
 
     `tags`: an episode must have every one. `projects`, `kinds`, `layers` (`memory_layers.Layer`, as they are at
     `layers_at`, which comes with them): any one. `hidden_projects`, `hidden_kinds`: none of them. `since` is inclusive,
-    `until` exclusive.
+    `until` exclusive. `only_superseded` says more than `include_superseded`, which it makes meaningless.
     """
 
     projects: tuple[str, ...] = ()
@@ -348,6 +348,7 @@ class Where:
     since: datetime | None = None
     until: datetime | None = None
     include_superseded: bool = False
+    only_superseded: bool = False
     layers: tuple[str, ...] = ()
     layers_at: datetime | None = None
 

@@ -1,6 +1,6 @@
 """What a session is told of the memory."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Set
 from datetime import UTC, datetime
 from typing import Annotated, Literal
 
@@ -177,9 +177,9 @@ def _items(items: Iterable[Item]) -> list[ItemOut]:
     ]
 
 
-def maker_of(services: Services) -> ContextMaker:
-    """What makes contexts with these services."""
-    return ContextMaker(services.store, services.engine, open_pieces(), services.settings.machine)
+def maker_of(services: Services, hidden: Set[str] = frozenset()) -> ContextMaker:
+    """What makes contexts with these services; `hidden` as of `ContextMaker`."""
+    return ContextMaker(services.store, services.engine, open_pieces(), services.settings.machine, hidden)
 
 
 def _body(answer: ContextAnswer) -> ContextOut:

@@ -56,6 +56,7 @@ async def filter_of(
     since: Annotated[Time | None, Query(description="Inclusive")] = None,
     until: Annotated[Time | None, Query(description="Exclusive")] = None,
     include_superseded: Annotated[bool, Query(description="Also what something newer replaced")] = False,
+    only_superseded: Annotated[bool, Query(description="Only what something newer replaced")] = False,
 ) -> Where:
     """The filter in the query string."""
     return Where(
@@ -67,6 +68,7 @@ async def filter_of(
         since=since,
         until=until,
         include_superseded=include_superseded,
+        only_superseded=only_superseded,
     )
 
 

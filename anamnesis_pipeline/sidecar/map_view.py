@@ -3,7 +3,7 @@
 import json
 import struct
 import threading
-from collections.abc import Sequence
+from collections.abc import Sequence, Set
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
@@ -62,7 +62,10 @@ class MapState:
 
 
 class MapView:
-    """Reads the file of the map when it is another one, and all names when somebody looks."""
+    """Reads the file of the map when it is another one, and all names when somebody looks.
+
+    What is `hidden` are ids of episodes that no page shows now.
+    """
 
     def __init__(self, services: Services) -> None:
         self._services = services
@@ -83,11 +86,11 @@ class MapView:
                 self._held = seen, read_map(path)
             return self._held[1]
 
-    def groups(self, made: MemoryMap, *, with_private: bool) -> list[Group]:
+    def groups(self, made: MemoryMap, *, with_private: bool, hidden: Set[str] = frozenset()) -> list[Group]:
         """The projects that may be shown, those with the most episodes first. One all of whose known episodes are gone
         is left out.
         """
-        heads = self._known(made)
+        heads = self._known(made, hidden)
         private = () if with_private else effective_settings(self._services.store).private_projects
         return [
             Group(
@@ -97,20 +100,22 @@ class MapView:
             if not is_private(head.project, private)
         ]  # fmt: skip
 
-    def point(self, made: MemoryMap, at: int, *, with_private: bool) -> EpisodeHead | None:
-        """The episode of a point; None: it is gone, or private."""
-        head = self._heads([int(made.passages[at])]).get(int(made.passages[at]))
+    def point(
+        self, made: MemoryMap, at: int, *, with_private: bool, hidden: Set[str] = frozenset()
+    ) -> EpisodeHead | None:
+        """The episode of a point; None: it is gone, hidden, or private."""
+        head = self._heads([int(made.passages[at])], hidden).get(int(made.passages[at]))
         private = () if with_private else effective_settings(self._services.store).private_projects
         return None if head is None or is_private(head.project, private) else head
 
-    def found(self, made: MemoryMap, text: str, *, with_private: bool) -> list[int]:
+    def found(self, made: MemoryMap, text: str, *, with_private: bool, hidden: Set[str] = frozenset()) -> list[int]:
         """The points of what a search answers, best first; it counts as no retrieval."""
         include = ("*",) if with_private else ()
         query = SearchQuery(text, FOUND_MOST, track=False, include_private=include)
         hits = self._services.engine.search(query).hits
         order = np.argsort(made.passages, kind="stable")
         points = []
-        for hit in hits:
+        for hit in (each for each in hits if each.episode.episode_id not in hidden):
             own = [each.passage_id for each in self._services.store.episodes.passages_of(hit.episode.episode_id)]
             points += points_of(made.passages, order, own)[:1]
         return points
@@ -149,20 +154,21 @@ class MapView:
             return "away", None, str(exc)
         return _of_run(latest), dagster.run_link(latest.run_id) if latest else None, ""
 
-    def _known(self, made: MemoryMap) -> dict[int, EpisodeHead]:
+    def _known(self, made: MemoryMap, hidden: Set[str]) -> dict[int, EpisodeHead]:
         """Project, by its place in the map -> the most central episode of it that is still there."""
         known: dict[int, EpisodeHead] = {}
         for nth in range(made.centres.shape[1]):
             wanted = {n: int(row[nth]) for n, row in enumerate(made.centres) if n not in known and row[nth] != NONE}
-            heads = self._heads(list(wanted.values())) if wanted else {}
+            heads = self._heads(list(wanted.values()), hidden) if wanted else {}
             known |= {n: heads[passage] for n, passage in wanted.items() if passage in heads}
         return dict(sorted(known.items()))
 
-    def _heads(self, passages: Sequence[int]) -> dict[int, EpisodeHead]:
+    def _heads(self, passages: Sequence[int], hidden: Set[str]) -> dict[int, EpisodeHead]:
         episodes = self._services.store.episodes
         stored = episodes.passages(passages)
         heads = episodes.heads([each.episode_id for each in stored.values()])
-        return {key: heads[each.episode_id] for key, each in stored.items() if each.episode_id in heads}
+        shown = heads.keys() - hidden
+        return {key: heads[each.episode_id] for key, each in stored.items() if each.episode_id in shown}
 
 
 def points_of(passages: NDArray[np.int64], order: NDArray[np.intp], wanted: Sequence[int]) -> list[int]:

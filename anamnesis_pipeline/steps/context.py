@@ -2,7 +2,7 @@
 
 import logging
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Sequence, Set
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from enum import StrEnum
@@ -97,8 +97,18 @@ class ContextPreview:
 class ContextMaker:
     """Makes the context of sessions. Stateless; what sessions were shown is in the store."""
 
-    def __init__(self, store: Store, engine: Engine, pieces: PieceCounter, machine: str) -> None:
-        """:param machine: the name of this machine, whose disk tells projects."""
+    def __init__(
+        self,
+        store: Store,
+        engine: Engine,
+        pieces: PieceCounter,
+        machine: str,
+        hidden: Set[str] = frozenset(),
+    ) -> None:
+        """:param machine: the name of this machine, whose disk tells projects.
+        :param hidden: ids of episodes that previews and hand-offs leave out.
+        """
+        self._hidden = hidden
         self._store, self._engine, self._pieces, self._machine = store, engine, pieces, machine
 
     def make(self, asked: ContextRequest, now: datetime) -> ContextAnswer:
@@ -131,12 +141,13 @@ class ContextMaker:
             return ContextPreview(projects)
         if asked.query:
             hits, clear = self._hits(asked, projects)
-            unclear = [hit for hit in hits if hit not in clear]
+            unclear = [hit for hit in hits if hit not in clear and hit.episode.episode_id not in self._hidden]
             parts = self._parts(hit.episode for hit in unclear)
             left += [(LeftOut.FLOOR, _item(hit, parts)) for hit in unclear]
             sections = [self._quotes(asked, clear)]
         else:
             sections = read_handoff(self._store, projects).sections()
+        sections = self._not_hidden(sections)
         told = self._unseen(sections, "", SessionMemory(), Counter())
         kept = [item for section in told for item in section.items]
         left += [(LeftOut.REPEATED, item) for section in sections for item in section.items if item not in kept]
@@ -147,8 +158,16 @@ class ContextMaker:
         """The projects that a request is about, where they stand, and that as a block. Counts as shown to nobody."""
         projects = self.projects(asked)
         handoff = read_handoff(self._store, projects)
-        block, _ = fitted(handoff.sections(), asked.max_tokens, (), self._pieces)
+        block, _ = fitted(self._not_hidden(handoff.sections()), asked.max_tokens, (), self._pieces)
         return projects, handoff, block
+
+    def _not_hidden(self, sections: Sequence[Section]) -> list[Section]:
+        if not self._hidden:
+            return list(sections)
+        return [
+            replace(each, items=[item for item in each.items if item.episode.episode_id not in self._hidden])
+            for each in sections
+        ]
 
     def projects(self, asked: ContextRequest) -> tuple[str, ...]:
         """The stored projects that a request is about; none: not known."""

@@ -301,7 +301,8 @@ def passes(e: Episode, where: Where) -> bool:
         where.source is None or e.source == where.source,
         where.since is None or e.timestamp >= where.since,
         where.until is None or e.timestamp < where.until,
-        where.include_superseded or e.status == "active",
+        where.include_superseded or where.only_superseded or e.status == "active",
+        not where.only_superseded or e.status == "superseded",
     ))  # fmt: skip
 
 
@@ -313,7 +314,7 @@ instants = st.integers(0, 6).map(lambda minutes: DAY + timedelta(minutes=minutes
 filters = st.builds(
     Where, projects=few("pqr"), instance=st.none() | st.sampled_from("ij"), tags=few("xyz"), kinds=few("klm"),
     hidden_kinds=few("klm"), source=st.none() | st.sampled_from(["direct", "logs"]), since=st.none() | instants,
-    until=st.none() | instants, include_superseded=st.booleans(),
+    until=st.none() | instants, include_superseded=st.booleans(), only_superseded=st.booleans(),
 )  # fmt: skip
 episodes = st.lists(
     st.builds(

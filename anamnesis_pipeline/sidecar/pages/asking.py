@@ -18,6 +18,7 @@ from anamnesis_pipeline.store.paging import CURSOR_PATTERN
 
 KINDS = tuple(sorted({"exchange", "subagent", "compact_summary", "code", "note", "procedure", *LASTING_KINDS}))
 """What is offered; others can be typed."""
+STATUSES = {"active": "Current", "all": "Also superseded", "superseded": "Superseded only"}
 NAMES_OFFERED = 300
 TOP_K = 10
 
@@ -34,7 +35,7 @@ class Listed(BaseModel):
     session_id: Name | None = None
     since: Time | None = None
     until: Time | None = None
-    status: Literal["active", "all"] = "active"
+    status: Literal["active", "all", "superseded"] = "active"
     private: bool = False
     cursor: str | None = Field(default=None, pattern=CURSOR_PATTERN)
 
@@ -49,6 +50,7 @@ class Listed(BaseModel):
             since=self.since,
             until=self.until,
             include_superseded=self.status == "all",
+            only_superseded=self.status == "superseded",
         )
 
 

@@ -3,7 +3,7 @@
 Nothing counts as shown to a session, or as found.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
@@ -25,6 +25,7 @@ from anamnesis_pipeline.sidecar.context_routes import MAX_ITEM_CHARS, MAX_TOKENS
 from anamnesis_pipeline.sidecar.pages import asking
 from anamnesis_pipeline.sidecar.pages.html import page
 from anamnesis_pipeline.sidecar.pages.routing import page_router
+from anamnesis_pipeline.sidecar.pages.undo import undo_of
 from anamnesis_pipeline.sidecar.rendering import EXCERPT_CHARS
 from anamnesis_pipeline.sidecar.services import Services, Uses
 from anamnesis_pipeline.steps.context import LEAST_TOKENS, ContextMaker, ContextPreview, ContextRequest, LeftOut
@@ -97,8 +98,9 @@ async def context_page(request: Request, services: Uses) -> Response:
     except RequestValidationError as exc:
         return page(request, "context.html", "Context", status=422, **{**shown, "problem": asking.told(exc)})
     admission: Admission = request.app.state.admission
+    hidden = undo_of(request).waiting()
     return await admission.run(
-        lambda: page(request, "context.html", "Context", **{**shown, **_answered(services, wanted)})
+        lambda: page(request, "context.html", "Context", **{**shown, **_answered(services, wanted, hidden)})
     )
 
 
@@ -126,13 +128,13 @@ def _whole(text: str) -> int:
     return int(text[:9])
 
 
-def _answered(services: Services, wanted: ContextRequest) -> dict[str, Any]:
+def _answered(services: Services, wanted: ContextRequest, hidden: Set[str]) -> dict[str, Any]:
     """The levels, the projects they are of, and what did not answer."""
-    maker, now = maker_of(services), datetime.now(UTC)
+    maker, now = maker_of(services, hidden), datetime.now(UTC)
     start = maker.preview(_starting(wanted))
     prompt = maker.preview(wanted) if wanted.query else None
     levels = [_start_level(start, now), _handoff_level(maker, wanted, now), _prompt_level(prompt, now)]
-    search, degraded = _search_level(services, wanted, start.projects, now)
+    search, degraded = _search_level(services, wanted, start.projects, now, hidden)
     return {"levels": [*levels, search], "projects": start.projects, "degraded": degraded}
 
 
@@ -170,17 +172,18 @@ def _prompt_level(found: ContextPreview | None, now: datetime) -> Level:
 
 
 def _search_level(
-    services: Services, wanted: ContextRequest, projects: Sequence[str], now: datetime
+    services: Services, wanted: ContextRequest, projects: Sequence[str], now: datetime, hidden: Set[str]
 ) -> tuple[Level, list[str]]:
     title, how, call = "On request", "What a search for the prompt answers.", "POST /api/episodes/search"
     if not wanted.query:
         return Level("L3", title, how, call, waits_for="a prompt"), []
     query = SearchQuery(wanted.query, SEARCH_TOP, where=Where(projects=tuple(projects)), track=False)
     answer = services.engine.search(query)
-    text = "\n\n".join(f"[{hit.episode.episode_id}] {_excerpt(hit)}" for hit in answer.hits)
+    hits = [hit for hit in answer.hits if hit.episode.episode_id not in hidden]
+    text = "\n\n".join(f"[{hit.episode.episode_id}] {_excerpt(hit)}" for hit in hits)
     quotes = tuple(
         Quote(hit.episode, _excerpt(hit), f"{hit.score:.2f}", tier_of(hit.episode), hit.layer)
-        for hit in answer.hits
+        for hit in hits
     )  # fmt: skip
     return Level("L3", title, how, call, text, answer.total_tokens, quotes), answer.degraded
 

@@ -29,7 +29,6 @@ PATH = "/dashboard/episodes"
 PER_PAGE = 25
 MOST_AT_ONCE = 100
 PINNED = "pinned"
-STATUSES = {"active": "Current", "all": "Also superseded"}
 
 router = page_router()
 
@@ -54,8 +53,8 @@ def list_page(request: Request, services: Uses) -> Response:
         shown = _shown(request, services, asked)
     except RequestValidationError as exc:
         shown = {**_nothing(asked), "problem": asking.told(exc)}
-        return page(request, "episodes.html", "Episodes", status=422, names=names, statuses=STATUSES, **shown)
-    return page(request, "episodes.html", "Episodes", names=names, statuses=STATUSES, **shown)
+        return page(request, "episodes.html", "Episodes", status=422, names=names, statuses=asking.STATUSES, **shown)
+    return page(request, "episodes.html", "Episodes", names=names, statuses=asking.STATUSES, **shown)
 
 
 @router.post(PATH)

@@ -13,6 +13,8 @@ from starlette.responses import Response
 
 from anamnesis_pipeline.sidecar.event_feed import EventFeed, TooManyWatchersError
 from anamnesis_pipeline.sidecar.event_windows import Row, Windows
+from anamnesis_pipeline.sidecar.pages.asking import address_with
+from anamnesis_pipeline.sidecar.pages.episodes import PATH as EPISODES
 from anamnesis_pipeline.sidecar.pages.html import HEADERS, episode_link, page
 from anamnesis_pipeline.sidecar.pages.routing import page_router
 from anamnesis_pipeline.sidecar.rendering import utc_text
@@ -93,8 +95,19 @@ def row_body(row: Row) -> dict[str, Any]:
     return {
         "number": row.number, "at": utc_text(row.at), "kind": row.kind.value, "label": label, "process": row.process,
         "project": row.project, "episode_id": row.episode_id, "link": episode_link(row.episode_id),
-        "events": row.events, "episodes": row.episodes,
+        "events": row.events, "episodes": row.episodes, "all": list_of(row),
     }  # fmt: skip
+
+
+def list_of(row: Row) -> str:
+    """Where the episodes stand that a row is about, of which it names the first; empty: it is about one, or they are
+    gone. Pure.
+    """
+    if row.episodes < 2 or row.kind == Happening.FORGET:
+        return ""
+    asked = {"project": row.project} if row.project else {}
+    replaced = row.kind in (Happening.STATUS, Happening.CONSOLIDATION)
+    return address_with(EPISODES, asked, **({"status": "all"} if replaced else {}))
 
 
 def _latest(services: Uses) -> int:

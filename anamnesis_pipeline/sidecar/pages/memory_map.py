@@ -14,6 +14,7 @@ from anamnesis_pipeline.sidecar.map_view import FOUND_MOST, Group, MapState, Map
 from anamnesis_pipeline.sidecar.pages.html import HEADERS, episode_link, page
 from anamnesis_pipeline.sidecar.pages.live import live, told
 from anamnesis_pipeline.sidecar.pages.routing import page_router
+from anamnesis_pipeline.sidecar.pages.undo import undo_of
 from anamnesis_pipeline.sidecar.rendering import json_reply, utc_text
 from anamnesis_pipeline.sidecar.services import Services, Uses
 from anamnesis_pipeline.steps.map_file import MemoryMap
@@ -36,7 +37,8 @@ Mark = Annotated[str, Query(alias="map", max_length=40, description="Of the map 
 def map_page(request: Request, services: Uses, private: Private = False) -> Response:
     """The page, without the points and without what only Dagster knows."""
     state = _view(request).state(asks=False)
-    groups = _view(request).groups(state.made, with_private=private) if state.made else []
+    hidden = undo_of(request).waiting()
+    groups = _view(request).groups(state.made, with_private=private, hidden=hidden) if state.made else []
     held = len(state.made.counts) if state.made else 0
     return page(
         request, "memory_map.html", "Map", **_shown(services, state), groups=groups[:PROJECTS_LISTED],
@@ -67,7 +69,7 @@ def draw(request: Request) -> Response:
 def points(request: Request, mark: Mark, private: Private = False) -> Response:
     """All points, as `points_body` has them."""
     made, view = _same(request, mark), _view(request)
-    body = points_body(made, view.groups(made, with_private=private))
+    body = points_body(made, view.groups(made, with_private=private, hidden=undo_of(request).waiting()))
     return Response(body, headers={"Content-Type": "application/octet-stream", **NO_STORE})
 
 
@@ -75,7 +77,8 @@ def points(request: Request, mark: Mark, private: Private = False) -> Response:
 def point(request: Request, mark: Mark, at: Annotated[int, Query(ge=0)], private: Private = False) -> Response:
     """What a point is."""
     made = _same(request, mark)
-    head = _view(request).point(made, at, with_private=private) if at < len(made.passages) else None
+    hidden = undo_of(request).waiting()
+    head = _view(request).point(made, at, with_private=private, hidden=hidden) if at < len(made.passages) else None
     if head is None:
         raise HTTPException(404, "This episode was changed or removed since the map was drawn.")
     body = {
@@ -93,7 +96,8 @@ async def found(
     admission: Admission = request.app.state.admission
 
     def answer() -> Response:
-        at = _view(request).found(_same(request, mark), q, with_private=private)
+        hidden = undo_of(request).waiting()
+        at = _view(request).found(_same(request, mark), q, with_private=private, hidden=hidden)
         words = f"The best {FOUND_MOST} episodes." if len(at) == FOUND_MOST else f"{counted(len(at), 'episode')} found."
         return json_reply({"points": at, "told": words}, headers=NO_STORE)
 

@@ -12,6 +12,7 @@ from anamnesis_pipeline.sidecar.overview_stats import EVERYTHING, Overview, poin
 from anamnesis_pipeline.sidecar.pages.html import page
 from anamnesis_pipeline.sidecar.pages.live import live
 from anamnesis_pipeline.sidecar.pages.routing import page_router
+from anamnesis_pipeline.sidecar.pages.undo import shown_of, undo_of
 from anamnesis_pipeline.sidecar.resources import Resources
 from anamnesis_pipeline.sidecar.services import Uses, coverage
 
@@ -38,15 +39,16 @@ def overview_page(request: Request, services: Uses) -> Response:
     days = overview.days(EVERYTHING)
     points, step = points_of(days)
     state, wrong = present_state(request.app.state)
+    waiting = undo_of(request).waiting()
     return page(
         request, "overview.html", "Overview", state=state, wrong=wrong, seen_to_on=SEEN_TO_ON,
         totals=totals_of(census), passages=covered["stored"],
         embedded=covered["embedded"] / covered["stored"] if covered["stored"] else None,
         bars={"project": list(census.projects.items()), "instance": list(census.instances.items())},
         shown_bars=BARS, most_bars=MOST_BARS, points=points, step=step, first=min(days, default=None),
-        busiest=max(days.items(), key=lambda day: day[1], default=None), recent=overview.recent(),
-        most_retrieved=overview.most_retrieved(), consolidation=consolidation_body(services), direct=overview.direct(),
-        direct_names=DIRECT_NAMES,
+        busiest=max(days.items(), key=lambda day: day[1], default=None), recent=shown_of(overview.recent(), waiting),
+        most_retrieved=shown_of(overview.most_retrieved(), waiting), consolidation=consolidation_body(services),
+        direct=overview.direct(), direct_names=DIRECT_NAMES,
     )  # fmt: skip
 
 

@@ -15,13 +15,13 @@ from anamnesis_pipeline.sidecar.overview_stats import Overview, points_of
 from anamnesis_pipeline.sidecar.pages import asking
 from anamnesis_pipeline.sidecar.pages.html import page
 from anamnesis_pipeline.sidecar.pages.routing import page_router
+from anamnesis_pipeline.sidecar.pages.undo import shown_of, undo_of
 from anamnesis_pipeline.sidecar.services import Services, Uses
 
 PATH = "/dashboard/timeline"
 PER_PAGE = 50
 RANGES = {"Last 7 days": 7, "30 days": 30, "90 days": 90, "Year": 365}
 """Words -> days until now."""
-STATUSES = {"active": "Current", "all": "Also superseded"}
 
 router = page_router()
 
@@ -37,7 +37,7 @@ def timeline_page(request: Request, services: Uses) -> Response:
     except RequestValidationError as exc:
         shown, status = {**_nothing(asked), "problem": asking.told(exc)}, 422
     return page(
-        request, "timeline.html", "Timeline", status=status, names=names, statuses=STATUSES,
+        request, "timeline.html", "Timeline", status=status, names=names, statuses=asking.STATUSES,
         ranges=ranges_of(shown["asked"], today), **shown,
     )  # fmt: skip
 
@@ -75,7 +75,7 @@ def _shown(request: Request, services: Services, asked: dict[str, str]) -> dict[
     filters = {name: value for name, value in asked.items() if name in type(listed).model_fields and name != "cursor"}
     return {
         **_nothing(filters),
-        "days": by_day(found.items),
+        "days": by_day(shown_of(found.items, undo_of(request).waiting())),
         "per_day": days,
         "points": points,
         "step": step,

@@ -10,7 +10,7 @@ import secrets
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence, Set
 from dataclasses import dataclass, replace
 
 import anyio
@@ -20,7 +20,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from anamnesis_pipeline.errors import AnamnesisError, RetryLater
-from anamnesis_pipeline.model import record_id
+from anamnesis_pipeline.model import Episode, record_id
 from anamnesis_pipeline.sidecar.pages.edits import Edit, take_back
 from anamnesis_pipeline.sidecar.pages.routing import page_router
 from anamnesis_pipeline.sidecar.rendering import json_reply
@@ -191,6 +191,11 @@ def undo_of(request: Request) -> Undo:
     """That of the application that answers."""
     undo: Undo = request.app.state.undo
     return undo
+
+
+def shown_of(episodes: Iterable[Episode], waiting: Set[str]) -> list[Episode]:
+    """Those that a page shows: none that is to be deleted. Pure."""
+    return [each for each in episodes if each.episode_id not in waiting]
 
 
 @router.post(ADDRESS + "{token}")

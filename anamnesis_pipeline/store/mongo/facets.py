@@ -63,7 +63,9 @@ def condition(where: Where) -> Filter:
     :raises ValueError: layers are asked for and not at what time.
     """
     terms = [*_lists(where), *_values(where), *({"tags": sought(tag)} for tag in where.tags), *_layers(where)]
-    if not where.include_superseded:
+    if where.only_superseded:
+        terms.append({"status": "superseded"})
+    elif not where.include_superseded:
         terms.append({"status": "active"})
     return {"$and": terms} if terms else {}
 

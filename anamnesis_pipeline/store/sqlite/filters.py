@@ -31,6 +31,8 @@ def condition(where: Where) -> Condition:
     ]
     terms += layer_terms(where)
     pieces = [sql for sql, _ in terms]
-    if not where.include_superseded:
+    if where.only_superseded:
+        pieces.append("e.status = 'superseded'")
+    elif not where.include_superseded:
         pieces.append("e.status = 'active'")
     return " AND ".join(pieces) or "1", [value for _, value in terms]

@@ -21,7 +21,7 @@ from anamnesis_pipeline.store.event_base import Happening
 from anamnesis_pipeline.store.sqlite.opening import open_sqlite
 from anamnesis_tests.sidecar.conftest import TestServices, wait_for
 from anamnesis_tests.sidecar.pages.reading import SCRIPT, read
-from anamnesis_tests.store.samples import put
+from anamnesis_tests.store.samples import DAY, put
 
 
 def kinds_of(page: BeautifulSoup) -> list[str]:
@@ -57,6 +57,20 @@ def test_only_the_kinds_asked_for_are_shown(client: TestClient, post: Callable[.
     table = page.select_one("#events")
     assert table is not None
     assert table["data-stream"] == f"{PATH}/stream?kind=forget"
+
+
+def test_a_row_about_several_says_how_many_and_leads_to_their_list(
+    client: TestClient, services: TestServices, post: Callable[..., dict[str, Any]]
+):
+    first, second = (post(f"words {n}", project="acme & co")["episode_id"] for n in range(2))
+    services.store.episodes.track([first, second], DAY)
+    row = read(client, PATH, kind="read").select("#rows tr")[0]
+    name, others = row.select("a")
+    assert name.text == first
+    assert others.text == "first of 2"
+    assert {str(box["value"]) for box in read(client, str(others["href"])).select("[name=ids]")} == {first, second}
+    post("alone")
+    assert len(read(client, PATH, kind="write").select("#rows tr")[0].select("a")) == 1
 
 
 def test_a_kind_that_is_none_is_told(client: TestClient):

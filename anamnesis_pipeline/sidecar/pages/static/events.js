@@ -54,7 +54,13 @@ function rowOf(event) {
     episode.href = event.link;
     episode.textContent = event.episode_id;
   }
-  cell(row, "", episode);
+  const place = cell(row, "", episode);
+  if (event.all) {
+    const others = document.createElement("a");
+    others.href = event.all;
+    others.textContent = `first of ${number.format(event.episodes)}`;
+    place.append(" ", others);
+  }
   cell(row, "number", String(event.process));
   return row;
 }

@@ -1,0 +1,79 @@
+"""What is to be deleted, and can still be taken back, is on no page; as soon as it is taken back, it is again."""
+
+from collections.abc import Iterator, Sequence
+
+import pytest
+from starlette.testclient import TestClient
+
+from anamnesis_pipeline.model import Variant
+from anamnesis_pipeline.steps.map_file import MemoryMap, map_path, save_map
+from anamnesis_pipeline.steps.memory_map import make_map
+from anamnesis_tests.sidecar.conftest import SPACE, Post, TestServices
+from anamnesis_tests.sidecar.pages.reading import read
+from anamnesis_tests.store.samples import episode, passages, random_units
+
+GONE, STAYS = "The walrus decision: keep the retries", "The pelican decision: keep the queue"
+PAGES = {
+    "episodes": "/dashboard/episodes", "search": "/dashboard/search?q=decision+keep", "timeline": "/dashboard/timeline",
+    "overview": "/dashboard", "context at the start": "/dashboard/context?project=acme",
+    "context on a prompt": "/dashboard/context?project=acme&query=decision+keep",
+    "search for it": "/dashboard/search?q=walrus",
+}  # fmt: skip
+
+
+@pytest.fixture
+def undo(client: TestClient, post: Post) -> Iterator[str]:
+    """Two episodes, one of which is to be deleted; where that is taken back."""
+    for name, summary in (("gone", GONE), ("stays", STAYS)):
+        post(summary, episode_id=name, project="acme", tags=["decision"], kind="decision", raw_exchange=summary)
+        client.get(f"/api/episodes/{name}")
+    reply = client.post("/dashboard/episodes", data={"action": "delete", "ids": ["gone"]})
+    assert reply.status_code == 200
+    (address,) = [client.app.state.undo.address_of("gone")]  # type: ignore[attr-defined]
+    yield str(address)
+    assert client.get("/api/episodes/gone").status_code == 200, "it was there all the time"
+
+
+@pytest.mark.parametrize("path", PAGES.values(), ids=PAGES)
+def test_what_waits_is_on_no_page_until_it_is_taken_back(client: TestClient, undo: str, path: str) -> None:
+    before = read(client, path).text
+    assert "walrus decision" not in before
+    assert "pelican decision" in before or "q=walrus" in path
+    assert client.post(undo).status_code == 200
+    assert "walrus decision" in read(client, path).text
+
+
+def drawn(services: TestServices, count: int) -> MemoryMap:
+    store, vectors = services.store, random_units(count, SPACE.dim, seed=2)
+    for n in range(count):
+        store.episodes.put([(episode(f"e{n}", n, project="acme", summary=f"Episode {n}"), passages(f"word{n}"))])
+        (stored,) = store.episodes.passages_of(f"e{n}")
+        for variant in (Variant.TEXT, Variant.CONTEXT):
+            store.vectors.put(SPACE.key, variant, [stored.passage_id], vectors[n : n + 1])
+    active = store.spaces.active()
+    assert active is not None
+    made = make_map(store, active)
+    save_map(map_path(services.settings.home), made)
+    return made
+
+
+def test_the_map_tells_nothing_of_what_waits(client: TestClient, services: TestServices) -> None:
+    made = drawn(services, 40)
+
+    def names_of(points: Sequence[int]) -> list[str]:
+        found = services.store.episodes.passages([int(made.passages[at]) for at in points])
+        return [found[int(made.passages[at])].episode_id for at in points]
+
+    def told(at: int) -> int:
+        return client.get("/dashboard/map/point", params={"map": made.mark, "at": at}).status_code
+
+    def found() -> list[str]:
+        reply = client.get("/dashboard/map/found", params={"map": made.mark, "q": "word7"})
+        return names_of(reply.json()["points"])
+
+    (place,) = [at for at in range(40) if names_of([at]) == ["e7"]]
+    assert (told(place), "e7" in found()) == (200, True)
+    client.post("/dashboard/episodes", data={"action": "delete", "ids": ["e7"]})
+    assert (told(place), "e7" in found()) == (404, False)
+    client.post(client.app.state.undo.address_of("e7"))  # type: ignore[attr-defined]
+    assert (told(place), "e7" in found()) == (200, True)
