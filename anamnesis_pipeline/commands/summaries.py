@@ -21,6 +21,8 @@ from anamnesis_pipeline.steps.summaries import BY_HAND, SummaryReport
 from anamnesis_pipeline.store.base import Store
 from anamnesis_pipeline.store.project_names import store_name
 from anamnesis_pipeline.summaries import extractive
+from anamnesis_pipeline.summaries.estimate import expected_use, price_list
+from anamnesis_pipeline.summary_model import LlmUse
 from anamnesis_pipeline.wording import counted, project_name
 
 Say = Callable[[str], None]
@@ -74,10 +76,15 @@ def run_backfill(settings: Settings, say: Say, *, project: str | None, limit: in
         opened = llm_wiring.open_llm(settings)
         choice = LlmChoice(store, opened.rules, is_local=is_local, private_sources=opened.private_sources())
         against: Counter[str] = Counter()
+        used, turns = LlmUse(), set[str]()
 
         def is_for_llm(part: Part) -> bool:
+            nonlocal used
             reason = choice.against(part)
             against[reason] += 1
+            if dry_run and not reason:
+                used += expected_use([part])
+                turns.add(part.exchange_id)
             return not reason
 
         found = store.ingest.want_summaries(model, project=label, limit=limit, dry_run=dry_run, accepts=is_for_llm)
@@ -85,6 +92,8 @@ def run_backfill(settings: Settings, say: Say, *, project: str | None, limit: in
         would = "would be" if dry_run else "is to be" if total == 1 else "are to be"
         of = f"{counted(total, 'part')} of {counted(len(found), 'source')}"
         say(f"{of} {would} summarized anew by {model}.{_left_out(against)}")
+        if dry_run and found:
+            say(cost_text(used, len(turns), is_local=is_local))
         if dry_run or not found:
             return
         control = JsonlControl(store, open_dagster(settings))
@@ -129,6 +138,17 @@ def report_text(report: SummaryReport) -> str:
         tokens = report.used.input_tokens + report.used.output_tokens
         pieces.append(f"{report.used.calls:,} calls, {tokens:,} tokens, ${report.used.dollars:.4f}")
     return ", ".join(pieces) + (f"; {report.problem}" if report.problem else "")
+
+
+def cost_text(used: LlmUse, turns: int, *, is_local: bool) -> str:
+    """What summaries of so many turns will probably take, and cost at the Claude API. Pure."""
+    models = ", ".join(f"{name} ${dollars:.3f}" for name, dollars in price_list(used))
+    here = " The model that is set runs on this machine and costs nothing." if is_local else ""
+    return (
+        f"About {counted(turns, 'turn')}: {counted(used.calls, 'call')}, {used.input_tokens:,} tokens in and "
+        f"{used.output_tokens:,} out. The Claude API would take, by single calls: {models}; batches are half the price."
+        f"{here}"
+    )
 
 
 def _value_body(episode: Episode, min_value: float, *, is_short: bool) -> dict[str, Any]:
