@@ -1,6 +1,7 @@
 """The `anamnesis` command: thin calls into the commands, the supervisor and search."""
 
 import json
+import os
 import sys
 from collections.abc import Callable
 from dataclasses import asdict
@@ -118,7 +119,10 @@ def demo() -> None:
 
 @app.command()
 def search(
-    query: Annotated[list[str], typer.Argument(metavar="WORDS", help="What to look for, in your own words.")],
+    query: Annotated[
+        list[str] | None,
+        typer.Argument(metavar="[WORDS]", help="What to look for, in your own words; none: asks, one line at a time."),
+    ] = None,
     top_k: Annotated[int, typer.Option(min=1, max=100, help="Most results to show.")] = 5,
     project: Annotated[str | None, typer.Option(help="Only this project; `api` also means `acme/api`.")] = None,
     instance: Annotated[str | None, typer.Option(help="Only this instance.")] = None,
@@ -136,16 +140,24 @@ def search(
     explain: Annotated[bool, typer.Option("--explain", help="Also why each hit stands where it does.")] = False,
     as_json: AsJson = False,
 ) -> None:
-    """Search the memory: asks the running sidecar, else the store itself."""
-    body = search_command.search_body(
-        " ".join(query), top_k=top_k, mode=mode, project=project, instance=instance, since=since, until=until,
-        kinds=kind or (), tags=tag or (), include_superseded=include_superseded, private=private,
-        explain=explain,
-    )  # fmt: skip
-    answer, remark = search_command.search(settings_file.load(), body)
-    if remark:
-        typer.echo(f"anamnesis: {remark}", err=True)
-    typer.echo(json.dumps(answer, ensure_ascii=False, indent=2) if as_json else search_command.render(answer))
+    """Search the memory: asks the running sidecar, else the store itself. Exit status 1: nothing was found."""
+
+    def answered(words: str) -> bool:
+        body = search_command.search_body(
+            words, top_k=top_k, mode=mode, project=project, instance=instance, since=since, until=until,
+            kinds=kind or (), tags=tag or (), include_superseded=include_superseded, private=private,
+            explain=explain,
+        )  # fmt: skip
+        answer, remark = search_command.search(settings_file.load(), body)
+        if remark:
+            typer.echo(f"anamnesis: {remark}", err=True)
+        shown = json.dumps(answer, ensure_ascii=False, indent=2) if as_json else search_command.render(answer)
+        typer.echo(shown, color=False if os.environ.get("NO_COLOR") else None)
+        return bool(answer["results"])
+
+    if query:
+        raise typer.Exit(0 if answered(" ".join(query)) else 1)
+    search_command.converse(answered)
 
 
 @app.command()

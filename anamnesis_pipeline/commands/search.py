@@ -1,11 +1,13 @@
 """`anamnesis search`: asks the running sidecar, else the store itself, and shows what comes back."""
 
+import sys
 import textwrap
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager, suppress
 from datetime import UTC, datetime, tzinfo
 from typing import Any
 
+import typer
 from pydantic import ValidationError
 
 from anamnesis_pipeline.commands.local_services import search_sidecar
@@ -147,8 +149,24 @@ def _engine(settings: Settings, store: Store, *, with_model: bool) -> Iterator[E
         yield Engine(store, embed, private=private)
 
 
+def converse(answered: Callable[[str], object]) -> None:
+    """Have one question after the other answered, until an empty line or the end of the input.
+
+    :raises GiveUp: nobody sits at a terminal.
+    """
+    if not sys.stdin.isatty():
+        raise GiveUp("say what to look for: anamnesis search WORDS")
+    with suppress(EOFError, KeyboardInterrupt):
+        while words := input("search> ").strip():
+            try:
+                answered(words)
+            except AnamnesisError as exc:  # the next one may be answered
+                typer.echo(f"anamnesis: {exc}", err=True)
+
+
 def render(answer: Mapping[str, Any], zone: tzinfo | None = None, width: int = 100) -> str:
-    """An answer for people: rank, date, project, score, the start of the excerpt, id, where it is from. Pure.
+    """An answer for people: rank, date, project, score, a star where more than its words counts for it, the start of
+    the excerpt, id, where it is from. Styled, for `typer.echo`, which drops that where no terminal reads. Pure.
 
     :param zone: of the dates; None: the local one.
     """
@@ -181,7 +199,9 @@ def _block(rank: int, hit: Mapping[str, Any], zone: tzinfo | None, width: int) -
         tail.append(f"{indent}{_printable(replaced)}")
     if explanation := hit.get("explanation"):
         tail += [f"{indent}{_printable(line)}" for line in hit_lines(explanation)]
-    return "\n".join([_printable(head), *lines, *tail])
+    star = " ★" if hit.get("priority_multiplier", 1.0) > 1 else ""
+    first, rest = typer.style(_printable(head) + star, bold=True), (typer.style(line, dim=True) for line in tail)
+    return "\n".join([first, *lines, *rest])
 
 
 def _replaced(hit: Mapping[str, Any], zone: tzinfo | None) -> str:

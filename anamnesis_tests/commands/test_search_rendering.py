@@ -4,8 +4,10 @@ from datetime import UTC, timedelta, timezone
 from typing import Any
 
 import pytest
+from click import unstyle
 
-from anamnesis_pipeline.commands.search import local_time, render, search_body
+from anamnesis_pipeline.commands import search
+from anamnesis_pipeline.commands.search import converse, local_time, search_body
 from anamnesis_pipeline.errors import GiveUp
 from anamnesis_pipeline.search.query import Mode
 from anamnesis_pipeline.sidecar.schemas import SearchIn
@@ -21,6 +23,11 @@ HIT: dict[str, Any] = {
     "also": ["aa", "bb"],
     "source": {"machine": "desk", "path": "/logs/a.jsonl", "session_id": "3e2ee77d", "message_ids": ["m"]},
 }
+
+
+def render(*given: Any, **named: Any) -> str:
+    """What a file or a pipe gets."""
+    return unstyle(search.render(*given, **named))
 
 
 def answer(*hits: dict[str, Any], degraded: tuple[str, ...] = ()) -> dict[str, Any]:
@@ -124,3 +131,30 @@ def test_a_superseded_hit_says_since_when_and_by_what() -> None:
     gone = render(answer({**old, "superseded_by": None}), UTC)
     assert gone.endswith("superseded since 2026-03-15 08:05, with nothing in its place")
     assert "superseded" not in render(answer({**old, "status": "active"}), UTC)
+
+
+def test_what_counts_for_more_than_its_words_has_a_star() -> None:
+    for factor, end in ((1.0, "0.83"), (1.2, "0.83 ★")):
+        assert render(answer(HIT | {"priority_multiplier": factor}), UTC).splitlines()[0].endswith(end)
+
+
+def test_a_terminal_is_asked_until_an_empty_line_and_a_failure_ends_nothing(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    lines, asked = iter(["first", " second ", "", "never"]), list[str]()
+
+    def answered(words: str) -> None:
+        asked.append(words)
+        if words == "first":
+            raise GiveUp("the sidecar is away")
+
+    monkeypatch.setattr("sys.stdin.isatty", lambda: True)
+    monkeypatch.setattr("builtins.input", lambda _: next(lines))
+    converse(answered)
+    assert asked == ["first", "second"]
+    assert "the sidecar is away" in capsys.readouterr().err
+
+
+def test_without_words_and_without_a_terminal_there_is_nothing_to_search() -> None:
+    with pytest.raises(GiveUp, match="anamnesis search WORDS"):
+        converse(print)
