@@ -6,10 +6,12 @@ Texts are words of the logs, as in `store_speed.py`; each episode has one passag
 random ones in the space of the built-in model, whose index is built, so that searches cost what they cost. Each page is
 asked for seven times over HTTP by one client; the first time counts apart, since much is kept after it. What is
 searched is two words of a stored text, others each time. Paint is Chromium's own first contentful paint, headless, with
-nothing in its cache; the Overview is opened twice and counts the second time, since the first page waits for the browser
+nothing in its cache; the Overview is opened twice and counts the second time, since the first page waits for the
+browser. The map is drawn before; then it is zoomed into and out of for 120 frames.
 """
 
 import argparse
+import os
 import random
 import shutil
 import statistics
@@ -31,6 +33,8 @@ from anamnesis_pipeline.embeddings.models import MINILM, find_model
 from anamnesis_pipeline.model import Episode, Passage, Variant
 from anamnesis_pipeline.search.words import content_words
 from anamnesis_pipeline.sidecar.pages.html import NAVIGATION
+from anamnesis_pipeline.steps.map_file import map_path, save_map
+from anamnesis_pipeline.steps.memory_map import make_map
 from anamnesis_pipeline.store.base import Store
 from anamnesis_pipeline.store.sqlite.opening import open_sqlite
 
@@ -57,6 +61,14 @@ def fill(store: Store, episodes: int) -> None:
         made_now = next(rows)[: len(keys)]
         store.vectors.put_all(space.key, keys, {Variant.TEXT: made_now, Variant.CONTEXT: made_now})
     store.vectors.build(space.key)
+
+
+def draw(store: Store, home: Path) -> None:
+    """Draw the map of the memory, unless it is there."""
+    space = store.spaces.active()
+    assert space is not None
+    if not map_path(home).exists():
+        save_map(map_path(home), make_map(store, space, threads=os.cpu_count() or 1))
 
 
 def made(number: int, text: str, among: int) -> tuple[Episode, list[Passage]]:
@@ -114,6 +126,36 @@ def painted(base: str, asked: dict[str, list[str]]) -> dict[str, float]:
     return found
 
 
+ZOOMED = """async () => {
+  const map = document.getElementById("map"), times = [];
+  const middle = {bubbles: true, cancelable: true, clientX: map.clientWidth / 2, clientY: map.clientHeight / 2};
+  const frame = () => new Promise(requestAnimationFrame);
+  let last = await frame();
+  for (let n = 0; n < 120; n++) {
+    map.dispatchEvent(new WheelEvent("wheel", {...middle, deltaY: n < 60 ? -20 : 20}));
+    const now = await frame();
+    times.push(now - last);
+    last = now;
+  }
+  times.sort((a, b) => a - b);
+  return [times[60], times[114]];
+}"""
+"""Frames while the map is zoomed into and out of: milliseconds of the median and of the 95th percentile."""
+
+
+def frames(base: str) -> tuple[str, float, float]:
+    """What the map says of itself, and its frames."""
+    with sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=shutil.which("chromium"), args=["--no-sandbox"])
+        page = browser.new_page(viewport={"width": 1280, "height": 900})
+        with page.expect_response("**/dashboard/map/points*") as points:
+            page.goto(f"{base}/dashboard/map")
+        octets = len(points.value.body())
+        median, slow = page.evaluate(ZOOMED)
+        browser.close()
+    return f"points of {octets / 1000:.0f} KB", median, slow
+
+
 def main() -> None:
     """Print one row per page."""
     parser = argparse.ArgumentParser(description=__doc__)
@@ -125,10 +167,13 @@ def main() -> None:
         home.mkdir(exist_ok=True)
         with closing(open_sqlite(home / "anamnesis.db", home / "index")) as store:
             fill(store, options.episodes)
+            draw(store, home)
             asked = pages(store)
         with sidecar(home) as base, httpx.Client(base_url=base, timeout=60) as client:
             paint = painted(base, asked)
             print("| page | first, ms | then, ms | KB | first paint, ms |\n|---|---|---|---|---|")
+            said, median, slow = frames(base)
+            print(f"Map: {said}; a frame {median:.1f} ms, 95th percentile {slow:.1f}\n")
             for name, paths in asked.items():
                 first, then, octets = served(client, paths)
                 print(f"| `{name}` | {first:.0f} | {then:.0f} | {octets / 1000:.0f} | {paint[name]:.0f} |")
