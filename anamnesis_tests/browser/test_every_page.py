@@ -6,7 +6,7 @@ from playwright.sync_api import Page
 
 from anamnesis_pipeline.sidecar.pages.html import NAVIGATION
 
-pytestmark = [pytest.mark.e2e, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.e2e, pytest.mark.timeout(600), pytest.mark.xdist_group("browser")]
 
 PATHS = [link.path for link in NAVIGATION]
 GRAVE = {"serious", "critical"}

@@ -33,6 +33,13 @@ SHOWN_ENTRIES = 12
 EXAMINED_FOR_S = 60.0
 """So long what was found is told to whoever asks next."""
 
+STAGE_NAMES = {
+    "words_text": "Words", "words_context": "Words, with their context", "embed": "Question to a vector",
+    "dense_text": "Meaning", "dense_context": "Meaning, with its context", "exact": "Literal tokens",
+    "all_words": "All words of the question", "lists": "All lists together", "late": "Word by word",
+    "order": "Ranking", "read": "Reading the texts", "fold": "Folding near-duplicates", "show": "Excerpts",
+}  # fmt: skip
+
 router = page_router()
 
 
@@ -50,9 +57,10 @@ class Examination:
 def health_page(request: Request, services: Uses) -> Response:
     """The page, with what is known at once."""
     resources: Resources = request.app.state.resources
+    cards = cards_of(services)
     return page(
-        request, "health.html", "Health", resources=resources.last(), cards=cards_of(services),
-        place=store_place(services.settings),
+        request, "health.html", "Health", resources=resources.last(), cards=cards, stage_names=STAGE_NAMES,
+        slowest=max((mean for _, mean in cards["stages"].values()), default=1), place=store_place(services.settings),
     )  # fmt: skip
 
 

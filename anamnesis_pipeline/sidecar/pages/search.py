@@ -67,14 +67,21 @@ async def search_page(request: Request, services: Uses) -> Response:
 
 def _answered(request: Request, services: Services, question: SearchIn, shown: Mapping[str, Any]) -> Response:
     found = services.engine.search(question.question())
-    answer = _shown_answer(found, question, undo_of(request).waiting())
+    hidden = undo_of(request).waiting()
+    answer = _shown_answer(found, question, hidden)
     toggled = asking.address_with(PATH, shown["asked"], explain=None if question.explain else "1")
-    reply = page(
-        request, "search.html", "Search", **{**shown, "answer": answer, "toggled": toggled, "first": FIRST_SHOWN}
-    )
+    explained = {"first": FIRST_SHOWN, "summaries": _summaries(services, answer, hidden)}
+    reply = page(request, "search.html", "Search", **{**shown, **explained, "answer": answer, "toggled": toggled})
     if question.track:
         reply.background = BackgroundTask(keep_question, services, request.app.state.room, question, found)
     return reply
+
+
+def _summaries(services: Services, answer: Mapping[str, Any], hidden: frozenset[str]) -> dict[str, str]:
+    """Id -> summary of what an explanation names; without what is being deleted."""
+    lists = answer.get("explanation", {}).get("lists", {}).values()
+    ids = {found["episode_id"] for each in lists for found in each["first"][:FIRST_SHOWN]} - hidden
+    return {name: head.summary for name, head in services.store.episodes.heads(sorted(ids)).items()} if ids else {}
 
 
 def _shown_answer(found: SearchAnswer, question: SearchIn, hidden: frozenset[str]) -> dict[str, Any]:

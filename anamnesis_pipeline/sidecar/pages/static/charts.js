@@ -13,10 +13,25 @@ function axis(size) {
   return { stroke: colour("soft"), grid, ticks: grid, ...(size ? { size } : {}) };
 }
 
+const dayWords = new Intl.DateTimeFormat(undefined, { day: "numeric", month: "short", timeZone: "UTC" });
+
+// The year stands below the first day that is of it; where days are years apart it stands alone.
+function dates(_, moments, __, ___, apart) {
+  let before = null;
+  return moments.map((at) => {
+    const day = new Date(at * 1000);
+    const year = day.getUTCFullYear();
+    if (apart >= 365 * DAY_S) return String(year);
+    const words = dayWords.format(day) + (year === before ? "" : `\n${year}`);
+    before = year;
+    return words;
+  });
+}
+
 function axes(two) {
   const short = (_, values) => values.map((value) => (value >= 10_000 ? `${value / 1000}k` : value));
   const left = { ...axis(52), values: short };
-  const below = { ...axis(), incrs: DAYS_APART.map((days) => days * DAY_S) };
+  const below = { ...axis(), values: dates, incrs: DAYS_APART.map((days) => days * DAY_S) };
   return [below, left, ...(two ? [{ ...axis(52), values: short, scale: "all", side: 1, grid: { show: false } }] : [])];
 }
 

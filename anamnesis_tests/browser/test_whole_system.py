@@ -1,0 +1,101 @@
+"""What needs Dagster's runs, watched in a browser from start to end before the one `anamnesis up` of these tests."""
+
+import re
+from pathlib import Path
+
+import pytest
+from playwright.sync_api import Page, expect
+
+from anamnesis_tests.browser.test_watching import point_at_a_dot
+from anamnesis_tests.embeddings.tiny_models import random_model
+from anamnesis_tests.live_reembed import active, post_many, spaces, status
+from anamnesis_tests.live_system import System
+
+pytestmark = [pytest.mark.e2e, pytest.mark.timeout(900), pytest.mark.xdist_group("browser")]
+
+RUN_MS = 300_000
+"""So long a run of Dagster may take, from the click to its end; two cores are shared with other tests."""
+
+
+def test_a_folder_that_is_added_is_read_and_found(page: Page, system: System, tmp_path: Path) -> None:
+    (tmp_path / "tides.md").write_text("# Tides\n\nHigh water at the zeppelin mast is at noon.\n")
+    page.goto("/dashboard/sources")
+    page.get_by_label("Folder", exact=True).fill(str(tmp_path))
+    page.get_by_label("Name", exact=True).fill("tide-notes")
+    page.get_by_role("button", name="Add and read it").click()
+    expect(page.locator("#source-form [role=status]")).to_contain_text("tide-notes: read now")
+    row = page.get_by_role("row", name=re.compile("^tide-notes")).first
+    expect(row.locator("td").nth(1)).to_have_text("1", timeout=RUN_MS)
+    page.goto("/dashboard/search?q=zeppelin+mast")
+    expect(page.locator("#results > li").first).to_contain_text("High water at the zeppelin mast is at noon.")
+    assert system.search("zeppelin mast")[0]["source"]["path"].endswith("tides.md")
+
+
+def test_reading_all_logs_is_started_by_a_click_and_its_end_is_shown(page: Page, system: System) -> None:
+    before = system.http.get("/api/jsonl/status").json()["last_run"]
+    page.goto("/dashboard/logs")
+    page.get_by_role("button", name="Read all now").click()
+    expect(page.locator("#run-told")).to_contain_text(re.compile(r"Reading \d+ sources?\."))
+    expect(page.locator("#run-told a")).to_have_attribute("href", re.compile(f":{system.dagster_port}/"))
+    expect(page.locator("#doing .badge").first).to_have_text("Reading", timeout=RUN_MS)
+    expect(page.locator("#doing .badge").first).to_have_text("Idle", timeout=RUN_MS)
+    expect(page.locator("#doing")).to_contain_text("success")
+    assert system.http.get("/api/jsonl/status").json()["last_run"] != before
+
+
+def test_a_reembed_is_paused_resumed_switched_to_and_switched_back(
+    page: Page, system: System, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    post_many(system, 50)
+    system.wait_until("all passages are embedded", system.is_covered)
+    model = random_model(tmp_path_factory.mktemp("other") / "other-model", dim=96, layers=24)
+    old = active(system)
+    page.goto("/dashboard/embedding")
+    page.get_by_label("Hub id, path, or name of a service's model").fill(str(model))
+    page.get_by_role("button", name="Use this model").click()
+    expect(page.locator(".toast")).to_contain_text("to embed with")
+    badge = page.locator("#progress h2 .badge")
+    expect(badge).to_have_text("running")
+    page.get_by_role("button", name="Pause").click()
+    expect(page.locator("#progress-told")).to_contain_text("Paused: its runs end at their next checkpoint.")
+    expect(badge).to_have_text("paused")
+    assert (status(system)["state"], active(system)) == ("paused", old)
+    page.get_by_role("button", name="Resume").click()
+    expect(badge).to_have_text("running")
+
+    page.wait_for_function(
+        """() => { const bar = document.querySelector("#progress progress"), seen = (window.seen ??= new Set());
+        if (bar) seen.add(bar.value);
+        return seen.size > 2; }""",
+        timeout=RUN_MS,
+    )
+    expect(badge).to_have_text("waits for your yes", timeout=RUN_MS)
+    assert status(system)["done"] == status(system)["total"]
+    assert active(system) == old
+    new = next(space["key"] for space in spaces(system) if space["key"] != old)
+    page.locator("#reembed-switch").click()
+    expect(page.get_by_role("row", name=re.compile(new)).locator(".badge")).to_have_text("answers")
+    assert active(system) == new
+
+    page.locator(f"[id='use-{old}']").click()
+    expect(page.get_by_role("row", name=re.compile(old)).locator(".badge")).to_have_text("answers")
+    assert active(system) == old
+    drop = page.locator(f"[id='drop-{new}']")
+    page.once("dialog", lambda asked: asked.accept())
+    drop.click()
+    expect(drop).to_have_count(0)
+    assert [space["key"] for space in spaces(system)] == [old]
+
+
+def test_the_map_is_drawn_by_its_job_and_a_dot_of_it_opens_an_episode(page: Page, system: System) -> None:
+    page.goto("/dashboard/map")
+    page.locator("#draw").click()
+    expect(page.locator("#draw-told")).to_contain_text("The map is being drawn")
+    expect(page.locator("#map-now")).to_have_attribute("data-mark", re.compile("."), timeout=RUN_MS)
+    page.reload()
+    at = point_at_a_dot(page)
+    expect(page.locator("#map-told a")).to_be_visible()
+    page.mouse.click(*at)
+    page.wait_for_url("**/dashboard/episodes/**")
+    expect(page.get_by_role("button", name="Copy id")).to_be_visible()
+    assert system.http.get(f"/api/episodes/{page.url.rpartition('/dashboard/episodes/')[2]}").status_code == 200
