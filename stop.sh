@@ -9,7 +9,7 @@ source deploy/compose.sh
 stop_runs() {
   local runs
   for _ in {1..10}; do
-    runs=$(docker ps --quiet --filter label=anamnesis=run --filter network=anamnesis)
+    runs=$(docker ps --quiet --filter label=anamnesis=run --filter "network=$(project)_dagster")
     [[ -n $runs ]] || return 0
     # shellcheck disable=SC2086 # one argument each
     docker stop -t 60 $runs || sleep 0.5

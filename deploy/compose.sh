@@ -10,7 +10,19 @@ compose() {
   fi
 }
 
-# The value of a variable in .env, which is no shell script.
+# The value of a variable in .env, which is no shell script; Compose takes it in quotes as well. Empty if it is not there.
 value_of() {
-  sed -n "s/^$1=//p" .env | tail -n 1
+  local value=
+  [[ ! -f .env ]] || value=$(sed -n "s/^$1=//p" .env | tail -n 1)
+  if [[ $value =~ ^\"(.*)\"$ || $value =~ ^\'(.*)\'$ ]]; then
+    value=${BASH_REMATCH[1]}
+  fi
+  printf '%s\n' "$value"
+}
+
+# What names of networks and volumes begin with.
+project() {
+  local name
+  name=${COMPOSE_PROJECT_NAME:-$(value_of COMPOSE_PROJECT_NAME)}
+  printf '%s\n' "${name:-anamnesis}"
 }

@@ -77,16 +77,15 @@ def _remove_what_is_left(environment: dict[str, str]) -> None:
 
 
 def make_images(environment: dict[str, str]) -> None:
-    """The base of all images and PostgreSQL, unless they are there."""
+    """The base of all images, unless it is there, and PostgreSQL, whose layers are kept."""
     if not _has(environment, BASE):
         with tempfile.TemporaryDirectory(prefix="base-") as folder:
             _import(environment, _debian(Path(folder)))
-    if not _has(environment, POSTGRES):
-        subprocess.run(
-            ["docker", "build", "--network", "host", "--build-arg", f"BASE={BASE}", "--tag", POSTGRES,
-             "--file", str(HERE / "postgres.Dockerfile"), str(HERE)],
-            env=environment, check=True,
-        )  # fmt: skip
+    subprocess.run(
+        ["docker", "build", "--network", "host", "--build-arg", f"BASE={BASE}", "--tag", POSTGRES,
+         "--file", str(HERE / "postgres.Dockerfile"), str(HERE)],
+        env=environment, check=True,
+    )  # fmt: skip
 
 
 def _has(environment: dict[str, str], image: str) -> bool:

@@ -1,5 +1,6 @@
 """The stack as a user has it: a copy of the repository, its scripts, and what they start."""
 
+import json
 import os
 import shutil
 import subprocess
@@ -23,12 +24,21 @@ COPIED = ("anamnesis_pipeline", "deploy", "examples", "plugin", "anamnesis_tests
           "constraints.txt", "README.md", "LICENSE", "dagster.yaml", "workspace.yaml")  # fmt: skip
 OWNER = 10001
 """Whose logs are read."""
+SECRETS = {
+    "settings/anamnesis_api_token": "a token, of one's own",
+    "databases/mongo_password": "m@ngo:50%/ $x\"'",
+    "databases/postgres_password": "p@stgres:50%/ $x\"'",
+}
+"""File -> content: of characters that mean something in an URI, in YAML or to a shell."""
 PATIENCE_S = 600.0
 """Two cores, shared with whatever else the machine does."""
 
 
 class Stack:
     """One deployment. `environment` leads `docker` to the daemon."""
+
+    first_states: dict[str, dict[str, Any]]
+    """Service -> what Docker told of it right after the deployment."""
 
     def __init__(self, folder: Path, environment: dict[str, str]) -> None:
         self.repository, self.home, self.environment = folder / "anamnesis", folder / "home", environment
@@ -51,8 +61,9 @@ class Stack:
         (self.repository / ".env").write_text("".join(f"{name}={value}\n" for name, value in settings.items()))
         self.http = httpx.Client(
             base_url=f"http://127.0.0.1:{self.port}", timeout=120, trust_env=False,
-            headers={"Authorization": f"Bearer {settings['ANAMNESIS_API_TOKEN']}"},
+            headers={"Authorization": f"Bearer {SECRETS['settings/anamnesis_api_token']}"},
         )  # fmt: skip
+        self._write_secrets()
         self.dagster = DagsterApi(f"http://127.0.0.1:{self.dagster_port}")
 
     def _written_env(self) -> dict[str, str]:
@@ -60,8 +71,19 @@ class Stack:
         written = self.run("deploy/write-env.sh", ANAMNESIS_USER_HOME=str(self.home))
         return dict(line.split("=", 1) for line in written.splitlines())
 
+    def _write_secrets(self) -> None:
+        """Those of one's own; the script adds what is missing."""
+        folder = self.repository / "secrets"
+        for name, content in SECRETS.items():
+            (folder / name).parent.mkdir(parents=True, exist_ok=True)
+            (folder / name).write_text(f"{content}\n")
+        for path in [folder, *folder.rglob("*")]:
+            path.chmod(0o700 if path.is_dir() else 0o600)
+            os.chown(path, OWNER, OWNER)
+
     def deploy(self) -> None:
         self.run("deploy.sh", "--network", "host", "--build-arg", f"BASE={BASE}", "--build-arg", "TORCH_INDEX=")
+        self.first_states = {name: self.service(name) for name in ("mongo", "sidecar", "code-server")}
 
     def run(self, script: str, *arguments: str, **extra: str) -> str:
         """Run a script of the repository, or `docker-compose`; its output."""
@@ -76,6 +98,16 @@ class Stack:
     def docker(self, *arguments: str) -> list[str]:
         """Lines that `docker` prints."""
         return self.run("docker", *arguments).splitlines()
+
+    def inspect(self, *containers: str) -> list[dict[str, Any]]:
+        """All that Docker tells of containers."""
+        found: list[dict[str, Any]] = json.loads(self.run("docker", "inspect", *containers))
+        return found
+
+    def service(self, name: str) -> dict[str, Any]:
+        """All that Docker tells of the one container of a service."""
+        (container,) = self.run("docker-compose", "ps", "-q", name).split()
+        return self.inspect(container)[0]
 
     def run_containers(self) -> list[str]:
         """Ids of the containers in which runs of Dagster go on."""

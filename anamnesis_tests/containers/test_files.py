@@ -15,9 +15,12 @@ from anamnesis_pipeline.settings import NOT_STORABLE, load
 
 ROOT = Path(__file__).parents[2]
 DEPLOY = ROOT / "deploy"
-PYTHON_OF_DEBIAN = {"bookworm": "3.11"}
-"""https://packages.debian.org/bookworm/python3"""
 OWN_IMAGE = ("sidecar", "code-server", "webserver", "daemon")
+LINKED = {
+    "front": {"sidecar", "webserver", "mongo"},
+    "dagster": {"webserver", "daemon", "code-server", "postgres", "mongo"},
+}
+"""Network -> who is in it."""
 
 
 @pytest.fixture(scope="module")
@@ -98,7 +101,9 @@ def test_the_image_is_built_by_dockers_first_builder_too() -> None:
 def test_logs_keys_and_secrets_are_mounted_read_only(services: dict[str, dict[str, Any]]) -> None:
     for name in ("sidecar", "code-server"):
         outside = [volume for volume in services[name]["volumes"] if volume.startswith("/")]
-        assert len(outside) == 3
+        assert {volume.split(":")[1] for volume in outside} >= {
+            "/home/you/.claude/projects", "/home/you/.ssh", "/run/secrets",
+        }  # fmt: skip
         assert all(volume.endswith(":ro") for volume in outside), name
 
 
@@ -114,22 +119,72 @@ def test_nothing_of_ours_that_opens_the_store_starts_before_mongodb_is_healthy(
         assert services[name]["depends_on"]["mongo"] == {"condition": "service_healthy"}
 
 
-def test_networks_and_volumes_have_the_names_that_runs_ask_for(stack: dict[str, Any]) -> None:
+def test_a_health_check_of_mongodb_asks_as_seldom_and_as_long_as_one_that_cannot_pile_up(
+    services: dict[str, dict[str, Any]],
+) -> None:
+    check = services["mongo"]["healthcheck"]
+    assert (check["interval"], check["timeout"], check["retries"]) == ("30s", "6s", 5)
+    script = (DEPLOY / "mongo-health.sh").read_text()
+    assert "serverSelectionTimeoutMS=3000" in script
+    assert "read -r -t 3 " in script
+
+
+def test_nobody_waits_for_a_mongodb_that_is_elsewhere(services: dict[str, dict[str, Any]]) -> None:
+    assert services["mongo"]["scale"] == 1
+    assert "    scale: ${MONGO_CONTAINERS:-1}" in (ROOT / "docker-compose.yml").read_text()
+
+
+def test_what_other_machines_may_call_is_in_no_network_with_the_code_server_or_dagsters_database(
+    services: dict[str, dict[str, Any]], stack: dict[str, Any]
+) -> None:
+    assert stack["networks"].keys() == LINKED.keys()
+    for name, linked in LINKED.items():
+        assert {each for each, service in services.items() if name in service["networks"]} == linked
+
+
+def test_what_other_machines_may_call_knows_nothing_of_dagsters_database(services: dict[str, dict[str, Any]]) -> None:
+    assert "postgres" not in str(services["sidecar"]).lower()
+    for name in ("code-server", "webserver", "daemon"):
+        file = services[name]["environment"]["DAGSTER_POSTGRES_PASSWORD_FILE"]
+        assert f"/home/you/anamnesis/secrets/databases/postgres_password:{file}:ro" in services[name]["volumes"]
+
+
+def test_no_secret_is_a_variable_of_a_container_unless_told_so(services: dict[str, dict[str, Any]]) -> None:
+    for service in services.values():
+        secret = {
+            name: value for name, value in service["environment"].items() if re.search("PASSWORD|TOKEN|URI", name)
+        }
+        for name, value in secret.items():
+            assert not value or (name.endswith("_FILE") and value.startswith("/run/")), name
+
+
+def test_a_second_project_has_networks_and_volumes_of_its_own(stack: dict[str, Any]) -> None:
     for kind in ("networks", "volumes"):
         for name, settings in stack[kind].items():
-            assert settings == {"name": name}
-    launcher = yaml.safe_load((DEPLOY / "dagster.yaml").read_text())["run_launcher"]["config"]
-    assert launcher["network"] in stack["networks"]
+            assert settings == {"name": f"anamnesis_{name}"}
+    names = re.findall(r"anamnesis[}]?_\w+", (ROOT / "docker-compose.yml").read_text())
+    assert names
+    assert all(name.startswith("anamnesis}_") for name in names if name != "anamnesis_pipeline")
 
 
-def test_a_run_is_given_what_the_processes_beside_it_have(services: dict[str, dict[str, Any]]) -> None:
+def test_a_run_is_given_what_the_code_server_has(services: dict[str, dict[str, Any]], stack: dict[str, Any]) -> None:
     launcher = yaml.safe_load((DEPLOY / "dagster.yaml").read_text())["run_launcher"]["config"]
     environment = services["daemon"]["environment"]
     assert set(launcher["env_vars"]) == environment.keys() - {"WAIT_FOR", "ANAMNESIS_CODE_HOST"}
-    context = json.loads(services["code-server"]["environment"]["DAGSTER_CONTAINER_CONTEXT"])
-    assert context["docker"]["container_kwargs"]["volumes"] == services["sidecar"]["volumes"]
-    for right in ("read_only", "cap_drop"):
-        assert launcher["container_kwargs"][right] == services["sidecar"][right]
+    code_server = services["code-server"]
+    context = json.loads(code_server["environment"]["DAGSTER_CONTAINER_CONTEXT"])["docker"]
+    assert context["networks"] == [stack["networks"][name]["name"] for name in code_server["networks"]]
+    home, *others = code_server["volumes"]
+    assert context["container_kwargs"]["volumes"] == [f"anamnesis_{home}", *others]
+
+
+def test_a_run_is_bounded_as_a_role_is(services: dict[str, dict[str, Any]]) -> None:
+    kwargs = yaml.safe_load((DEPLOY / "dagster.yaml").read_text())["run_launcher"]["config"]["container_kwargs"]
+    role = services["code-server"]
+    for right in ("read_only", "cap_drop", "pids_limit"):
+        assert kwargs[right] == role[right]
+    assert [f"{each}:true" for each in kwargs["security_opt"]] == role["security_opt"]
+    assert kwargs["log_config"] == {"Type": role["logging"]["driver"], "Config": role["logging"]["options"]}
 
 
 def test_every_setting_that_cannot_be_stored_reaches_every_role_and_every_run(
@@ -172,17 +227,14 @@ def test_dagster_in_containers_differs_from_that_of_up_only_where_it_has_to() ->
     assert differing == {"run_coordinator"}
 
 
-def test_live_reload_mounts_the_code_where_the_image_has_it(services: dict[str, dict[str, Any]]) -> None:
-    dockerfile = (ROOT / "Dockerfile").read_text()
-    (debian,) = re.findall(r"^ARG BASE=debian:(\w+)-slim$", dockerfile, re.MULTILINE)
-    code = f"/opt/venv/lib/python{PYTHON_OF_DEBIAN[debian]}/site-packages/anamnesis_pipeline"
-    assert "python3 -m venv --without-pip /opt/venv" in dockerfile
+def test_live_reload_finds_the_mounted_code_first(services: dict[str, dict[str, Any]]) -> None:
     live = yaml.safe_load((DEPLOY / "compose.dev.yml").read_text())["services"]
     assert live.keys() == {"sidecar", "code-server"} <= services.keys()
     for name, service in live.items():
-        assert service["volumes"] == [f"./anamnesis_pipeline:{code}:ro"]
+        path = service["environment"]["PYTHONPATH"]
+        assert service["volumes"] == [f"./anamnesis_pipeline:{path}/anamnesis_pipeline:ro"]
         assert service["command"][0] == "watchfiles"
-        assert service["command"][-1] == code
+        assert service["command"][-1] == f"{path}/anamnesis_pipeline"
         assert service["command"][-2].split() == services[name]["command"]
 
 
@@ -190,13 +242,13 @@ def test_dagster_takes_its_configuration(tmp_path: Path) -> None:
     (tmp_path / "dagster.yaml").write_bytes((DEPLOY / "dagster.yaml").read_bytes())
     found = InstanceRef.from_dir(str(tmp_path))
     assert isinstance(found.run_launcher, DockerRunLauncher)
-    assert found.run_launcher.networks == ["anamnesis"]
+    assert found.run_launcher.container_kwargs["pids_limit"] == 512
 
 
 def test_every_variable_of_the_stack_is_explained() -> None:
     explained = set(re.findall(r"^(?:# )?([A-Z_]+)=", (DEPLOY / "example.env").read_text(), re.MULTILINE))
     asked = set(re.findall(r"\$\{([A-Z_]+)", (ROOT / "docker-compose.yml").read_text()))
     of_tests_and_other_builds = {
-        "ANAMNESIS_IMAGE", "MONGO_IMAGE", "POSTGRES_IMAGE", "DOCKER_SOCKET", "ANAMNESIS_MONGO_DATABASE",
+        "ANAMNESIS_IMAGE", "MONGO_IMAGE", "POSTGRES_IMAGE", "ANAMNESIS_MONGO_DATABASE",
     }  # fmt: skip
     assert asked - explained == of_tests_and_other_builds

@@ -1,11 +1,17 @@
 """deploy.sh and stop.sh as the shell runs them, with a `docker` of this test that keeps a list of runs in a file."""
 
+import os
 import shutil
+import socket
 import subprocess
 from pathlib import Path
 
 import pytest
+from pymongo.uri_parser import parse_uri
 
+OWNER, GROUP = os.getuid() or 7, os.getgid() or 8
+"""Of what is mounted; a user who is not root makes files for nobody else."""
+BUILT_FOR = f"--build-arg UID={OWNER} --build-arg GID={GROUP}"
 ROOT = Path(__file__).parents[2]
 DOCKER = """#!/bin/bash
 # `ps` prints the runs; `stop` ends those that it is given, and fails for the ones that are gone, or do not end.
@@ -24,7 +30,9 @@ esac
 """
 
 
-def stop(folder: Path, *runs: str, launched: str = "") -> tuple["subprocess.CompletedProcess[str]", list[str]]:
+def stop(
+    folder: Path, *runs: str, launched: str = "", **environment: str
+) -> tuple["subprocess.CompletedProcess[str]", list[str]]:
     """Run the script; what it printed, and what it asked of Docker.
 
     :param launched: a run that the daemon launches right after Docker was asked for runs first.
@@ -32,18 +40,22 @@ def stop(folder: Path, *runs: str, launched: str = "") -> tuple["subprocess.Comp
     folder.joinpath("runs").write_text("".join(f"{run}\n" for run in runs))
     if launched:
         folder.joinpath("launched").write_text(f"{launched}\n")
-    return called(folder, ROOT / "stop.sh")
+    return called(folder, ROOT / "stop.sh", **environment)
 
 
-def called(folder: Path, script: Path, *arguments: str) -> tuple["subprocess.CompletedProcess[str]", list[str]]:
+def called(
+    folder: Path, script: Path, *arguments: str, **environment: str
+) -> tuple["subprocess.CompletedProcess[str]", list[str]]:
     """Run a script with the `docker` above in `folder`; what it printed, and what it asked of Docker."""
     folder.joinpath("docker").write_text(DOCKER)
     folder.joinpath("docker").chmod(0o755)
     done = subprocess.run(
-        ["bash", str(script), *arguments], env={"PATH": f"{folder}:/usr/bin:/bin"}, capture_output=True, text=True,
-        timeout=60, check=False,
+        ["bash", str(script), *arguments], env={"PATH": f"{folder}:/usr/bin:/bin"} | environment,
+        capture_output=True, text=True, timeout=60, check=False,
     )  # fmt: skip
-    return done, [call for call in (folder / "calls").read_text().splitlines() if call != "compose version"]
+    calls = folder / "calls"
+    asked = calls.read_text().splitlines() if calls.exists() else []
+    return done, [call for call in asked if call != "compose version"]
 
 
 @pytest.mark.parametrize("runs", [(), ("one",), ("one", "two")])
@@ -74,6 +86,11 @@ def test_a_run_that_does_not_end_is_named_and_the_rest_is_stopped_all_the_same(t
     assert calls[-1] == "compose stop"
 
 
+def test_runs_of_another_project_are_left_alone(tmp_path: Path) -> None:
+    _, calls = stop(tmp_path, "one", COMPOSE_PROJECT_NAME="second")
+    assert "ps --quiet --filter label=anamnesis=run --filter network=second_dagster" in calls
+
+
 @pytest.fixture
 def repository(tmp_path: Path) -> Path:
     """What deploy.sh needs of the repository, with an .env of a user whose folders are there."""
@@ -81,25 +98,34 @@ def repository(tmp_path: Path) -> Path:
     shutil.copytree(ROOT / "deploy", copy / "deploy")
     for name in ("deploy.sh", "start.sh"):
         shutil.copy2(ROOT / name, copy / name)
-    for folder in (".claude/projects", ".ssh", "secrets"):
+    for folder in (".claude/projects", ".ssh"):
         (tmp_path / folder).mkdir(parents=True)
-    (copy / ".env").write_text(
-        f"ANAMNESIS_USER_HOME={tmp_path}\nANAMNESIS_UID=7\nANAMNESIS_GID=8\nANAMNESIS_SECRETS={tmp_path}/secrets\n"
-    )
+    write_env(copy)
     return copy
+
+
+def write_env(repository: Path, **changed: str) -> None:
+    """An .env of the user whose home the folder above the repository is, with other values for some variables."""
+    values = {
+        "ANAMNESIS_USER_HOME": str(repository.parent),
+        "ANAMNESIS_UID": str(OWNER),
+        "ANAMNESIS_GID": str(GROUP),
+        "ANAMNESIS_SECRETS": f"{repository.parent}/secrets",
+    }
+    (repository / ".env").write_text("".join(f"{name}={value}\n" for name, value in (values | changed).items()))
 
 
 def test_what_is_built_is_started_with_the_arguments_handed_to_the_build(repository: Path, tmp_path: Path) -> None:
     done, calls = called(tmp_path, repository / "deploy.sh", "--build-arg", "TORCH_INDEX=")
     assert done.returncode == 0, done.stderr
-    assert calls[0] == ("build --build-arg UID=7 --build-arg GID=8 --build-arg TORCH_INDEX= --tag anamnesis:latest .")
+    assert calls[0] == f"build {BUILT_FOR} --build-arg TORCH_INDEX= --tag anamnesis:latest ."
     assert calls[1] == "compose up --detach --no-build"
 
 
 def test_a_memory_can_be_restored_between_the_build_and_the_first_start(repository: Path, tmp_path: Path) -> None:
     done, calls = called(tmp_path, repository / "deploy.sh", "--no-start", "--pull")
     assert done.returncode == 0, done.stderr
-    assert calls == ["build --build-arg UID=7 --build-arg GID=8 --pull --tag anamnesis:latest ."]
+    assert calls == [f"build {BUILT_FOR} --pull --tag anamnesis:latest ."]
 
 
 def test_a_home_of_root_is_refused_before_anything_is_written(repository: Path) -> None:
@@ -123,3 +149,103 @@ def test_mongodb_may_read_its_health_check_whatever_the_umask_of_the_checkout(re
     script.chmod(0o700)
     called(tmp_path, repository / "deploy.sh", "--no-start")
     assert script.stat().st_mode & 0o777 == 0o744
+
+
+@pytest.fixture
+def new_repository(repository: Path) -> Path:
+    """The same before there is an .env, in the home of a user."""
+    (repository / ".env").unlink()
+    os.chown(repository.parent, OWNER, GROUP)
+    return repository
+
+
+def test_an_env_is_written_whole(new_repository: Path, tmp_path: Path) -> None:
+    with socket.socket(socket.AF_UNIX) as docker:
+        docker.bind(str(tmp_path / "docker.sock"))
+        done, calls = called(
+            tmp_path, new_repository / "deploy.sh", "--no-start",
+            HOME=str(tmp_path), DOCKER_SOCKET=str(tmp_path / "docker.sock"),
+        )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    assert calls == [f"build {BUILT_FOR} --tag anamnesis:latest ."]
+    written = dict(line.split("=", 1) for line in (new_repository / ".env").read_text().splitlines())
+    assert all(written.values())
+    assert written["DOCKER_GID"] == str((tmp_path / "docker.sock").stat().st_gid)
+    assert (new_repository / "secrets/settings/anamnesis_mongo_uri").is_file()
+
+
+def test_without_dockers_socket_no_env_is_written_that_lacks_its_group(new_repository: Path, tmp_path: Path) -> None:
+    done, calls = called(
+        tmp_path, new_repository / "deploy.sh", HOME=str(tmp_path), DOCKER_SOCKET=str(tmp_path / "none")
+    )
+    assert done.returncode == 1
+    assert "DOCKER_SOCKET=PATH ./deploy.sh" in done.stderr
+    assert (calls, list(new_repository.glob(".env*"))) == ([], [])
+
+
+@pytest.mark.parametrize("name", ["ANAMNESIS_UID", "ANAMNESIS_GID"])
+@pytest.mark.parametrize("value", ["", "0", "somebody"])
+def test_a_user_or_group_that_is_none_or_roots_is_refused(
+    repository: Path, tmp_path: Path, name: str, value: str
+) -> None:
+    write_env(repository, **{name: value})
+    done, calls = called(tmp_path, repository / "deploy.sh")
+    assert done.returncode == 1
+    assert f"{name}={value} in .env" in done.stderr
+    assert calls == []
+
+
+@pytest.mark.parametrize("quote", ["'", '"'])
+def test_quotes_that_compose_takes_are_taken(repository: Path, tmp_path: Path, quote: str) -> None:
+    write_env(repository, ANAMNESIS_UID=f"{quote}{OWNER}{quote}", ANAMNESIS_SECRETS=f"{quote}{tmp_path}/my own{quote}")
+    done, calls = called(tmp_path, repository / "deploy.sh", "--no-start")
+    assert done.returncode == 0, done.stderr
+    assert calls == [f"build {BUILT_FOR} --tag anamnesis:latest ."]
+    assert (tmp_path / "my own/databases/mongo_password").is_file()
+
+
+def write_secrets(folder: Path) -> "subprocess.CompletedProcess[str]":
+    command = ["bash", str(ROOT / "deploy/write-secrets.sh"), str(folder), str(OWNER), str(GROUP)]
+    return subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+
+
+def test_every_secret_is_made_once_and_another_one_each_time(tmp_path: Path) -> None:
+    for name in ("one", "two"):
+        assert write_secrets(tmp_path / name).returncode == 0
+    files = sorted(path.relative_to(tmp_path / "one") for path in (tmp_path / "one").rglob("*") if path.is_file())
+    assert [str(file) for file in files] == [
+        "databases/mongo_password", "databases/postgres_password",
+        "settings/anamnesis_api_token", "settings/anamnesis_mongo_uri",
+    ]  # fmt: skip
+    first = [(tmp_path / "one" / file).read_text() for file in files]
+    assert len({*first, *((tmp_path / "two" / file).read_text() for file in files)}) == 8
+    assert all(len(secret.strip()) >= 48 for secret in first)
+    assert write_secrets(tmp_path / "one").returncode == 0
+    assert [(tmp_path / "one" / file).read_text() for file in files] == first
+
+
+def test_nobody_else_on_the_machine_reads_a_secret(tmp_path: Path) -> None:
+    write_secrets(tmp_path / "secrets")
+    modes = {path.name: path.stat().st_mode & 0o777 for path in (tmp_path / "secrets").rglob("*")}
+    assert modes == {
+        "settings": 0o700, "anamnesis_api_token": 0o600, "anamnesis_mongo_uri": 0o600,
+        "databases": 0o700, "mongo_password": 0o644, "postgres_password": 0o644,
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize("password", ["p@ss", "a/b", "50%", "a:b", "it's $HOME \"`\\", "späße", "-n"])
+def test_a_password_of_ones_own_may_have_any_character(tmp_path: Path, password: str) -> None:
+    (tmp_path / "databases").mkdir()
+    (tmp_path / "databases/mongo_password").write_text(f"{password}\n")
+    assert write_secrets(tmp_path).returncode == 0
+    found = parse_uri((tmp_path / "settings/anamnesis_mongo_uri").read_text().strip())
+    assert (found["username"], found["password"]) == ("anamnesis", password)
+    assert (found["nodelist"], found["options"]["directConnection"]) == ([("mongo", 27017)], True)
+
+
+def test_an_empty_password_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "databases").mkdir()
+    (tmp_path / "databases/postgres_password").touch()
+    done = write_secrets(tmp_path)
+    assert done.returncode == 1
+    assert "postgres_password is empty" in done.stderr

@@ -4,14 +4,16 @@ import json
 import os
 from collections.abc import Iterator
 from contextlib import suppress
+from datetime import datetime
 from typing import Any
+from urllib.parse import quote
 
 import httpx
 import pytest
 
 from anamnesis_pipeline.errors import ServiceUnreachable
 from anamnesis_tests.containers.docker_host import docker_daemon, make_images, serving_wheels, why_not
-from anamnesis_tests.containers.stack import OWNER, Stack
+from anamnesis_tests.containers.stack import OWNER, SECRETS, Stack
 from anamnesis_tests.live_reembed import note
 
 pytestmark = [
@@ -56,6 +58,14 @@ def told(stack: Stack) -> dict[str, Any]:
     return {entry["label"]: entry.get("text") for one in made for entry in one["metadataEntries"]}
 
 
+def test_what_opens_the_store_was_started_after_mongodb_was_found_healthy(stack: Stack) -> None:
+    checks = stack.first_states["mongo"]["State"]["Health"]["Log"]
+    found_healthy = min(check["End"] for check in checks if check["ExitCode"] == 0)
+    for name in ("sidecar", "code-server"):
+        started = stack.first_states[name]["State"]["StartedAt"]
+        assert datetime.fromisoformat(started) > datetime.fromisoformat(found_healthy), name
+
+
 def test_every_container_says_that_it_is_well(stack: Stack) -> None:
     def all_are_well() -> bool:
         states = stack.docker(
@@ -70,6 +80,27 @@ def test_who_brings_no_token_learns_only_that_it_is_alive(stack: Stack) -> None:
     url = f"http://127.0.0.1:{stack.port}"
     assert httpx.get(f"{url}/health", trust_env=False).status_code == 200
     assert httpx.get(f"{url}/ready", trust_env=False).status_code == 401
+
+
+def test_passwords_of_ones_own_are_in_files_and_nowhere_else(stack: Stack) -> None:
+    everything = json.dumps(stack.inspect(*stack.docker("ps", "--quiet"))) + (stack.repository / ".env").read_text()
+    uri = (stack.repository / "secrets/settings/anamnesis_mongo_uri").read_text().strip()
+    for secret in (*SECRETS.values(), uri):
+        assert json.dumps(secret)[1:-1] not in everything
+        assert quote(secret) not in everything
+
+
+def test_what_other_machines_may_call_reaches_dagsters_ui_and_nothing_behind_it(stack: Stack) -> None:
+    def is_open(host: str, port: int) -> bool:
+        asked = f"timeout 3 bash -c ': 3<>/dev/tcp/{host}/{port}' && echo open || echo closed"
+        return stack.run("docker-compose", "exec", "-T", "sidecar", "bash", "-c", asked).strip() == "open"
+
+    assert is_open("webserver", 3000)
+    assert is_open("mongo", 27017)
+    for name, port in (("postgres", 5432), ("code-server", 3011)):
+        addresses = [each["IPAddress"] for each in stack.service(name)["NetworkSettings"]["Networks"].values()]
+        assert addresses
+        assert not any(is_open(host, port) for host in (name, *addresses))
 
 
 def test_no_process_of_ours_is_root(stack: Stack) -> None:
@@ -98,7 +129,7 @@ def test_an_asset_is_materialized_on_demand_within_the_bounds_of_a_run(stack: St
     def is_done() -> bool:
         for container in set(stack.run_containers()) - found.keys():
             with suppress(AssertionError):  # it ended meanwhile, and is gone
-                found[container] = json.loads(stack.run("docker", "inspect", container))[0]
+                found[container] = stack.inspect(container)[0]
         mine = [run for run in runs(stack) if run["tags"].get("dagster/backfill") == backfill]
         return bool(mine) and all(run["status"] == "SUCCESS" for run in mine)
 
@@ -108,6 +139,10 @@ def test_an_asset_is_materialized_on_demand_within_the_bounds_of_a_run(stack: St
     assert seen["Config"]["User"] == "anamnesis"
     assert (seen["HostConfig"]["CpusetCpus"], seen["HostConfig"]["Memory"]) == ("0", 4 * 2**30)
     assert seen["HostConfig"]["ReadonlyRootfs"]
+    assert seen["HostConfig"]["PidsLimit"] == 512
+    assert seen["HostConfig"]["LogConfig"]["Config"] == {"max-size": "10m", "max-file": "3"}
+    assert seen["NetworkSettings"]["Networks"].keys() == {"anamnesis_dagster"}
+    assert not any(json.dumps(secret)[1:-1] in json.dumps(seen) for secret in SECRETS.values())
     assert {mount["Destination"] for mount in seen["Mounts"] if mount["RW"]} == {"/data"}
 
 

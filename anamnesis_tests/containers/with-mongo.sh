@@ -6,10 +6,14 @@ cd "$(dirname "$0")/../.."
 source deploy/compose.sh
 
 here=anamnesis_tests/containers
+ANAMNESIS_SECRETS=$(mktemp -d)
+export ANAMNESIS_SECRETS
+mkdir "$ANAMNESIS_SECRETS/databases"
+echo only-for-tests > "$ANAMNESIS_SECRETS/databases/mongo_password"
 stack() {
   compose --env-file "$here/mongo.env" -f docker-compose.yml -f "$here/compose.mongo.yml" "$@"
 }
-trap 'stack down --volumes --timeout 10' EXIT
+trap 'stack down --volumes --timeout 10; rm -r "$ANAMNESIS_SECRETS"' EXIT
 
 stack up --detach mongo
 mongo=$(stack ps --quiet mongo)
