@@ -11,6 +11,7 @@ from typing_extensions import TypedDict
 
 from anamnesis_pipeline.model import Where
 from anamnesis_pipeline.sidecar.documentation import PROBLEMS
+from anamnesis_pipeline.sidecar.host_state import HostOut, host_state
 from anamnesis_pipeline.sidecar.kept import Kept
 from anamnesis_pipeline.sidecar.machine_checks import Finding
 from anamnesis_pipeline.sidecar.overview_stats import Overview, StatsOut, sentence_of
@@ -80,6 +81,12 @@ def resource_status(request: Request) -> Response:
     """
     resources: Resources = request.app.state.resources
     return json_reply({"resources": [_resource_body(each) for each in resources.status()]})
+
+
+@router.get("/host", response_model=HostOut)
+def host() -> Response:
+    """How busy the machine is: processors, load, memory, GPUs, uptime; null where the system does not say."""
+    return json_reply(host_state())
 
 
 def present_state(state: State) -> tuple[str, list[Finding]]:
