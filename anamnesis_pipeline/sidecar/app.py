@@ -9,6 +9,7 @@ from fastapi import FastAPI
 from fastapi import Security as Requires
 from fastapi.security import HTTPBearer
 from starlette.concurrency import run_in_threadpool
+from starlette.datastructures import State
 from starlette.routing import Route
 
 from anamnesis_pipeline.errors import AnamnesisError
@@ -69,62 +70,70 @@ DESCRIPTION = "Lasting episodic memory for Claude: post episodes, search everyth
 
 def create_app(services: Services) -> FastAPI:
     """The application; it loads the model in the background when it starts and closes `services` when it ends."""
-
-    @asynccontextmanager
-    async def lifespan(_: FastAPI) -> AsyncIterator[None]:
-        app.state.log_tail = await run_in_threadpool(_open_log_tail, services)
-        with tailing(app.state.log_tail):
-            async with served():
-                yield
-        await run_in_threadpool(services.close)
-
-    @asynccontextmanager
-    async def served() -> AsyncIterator[None]:
-        await run_in_threadpool(_start_model, services)
-        async with anyio.create_task_group() as tasks:
-            tasks.start_soon(mcp.run)
-            tasks.start_soon(app.state.nudges.run)
-            tasks.start_soon(app.state.undo.run)
-            tasks.start_soon(app.state.event_feed.run)
-            tasks.start_soon(keep_measured, services)
-            yield
-            tasks.cancel_scope.cancel()
-
     app = FastAPI(
         title="Anamnesis",
         version=service_routes.package_version(),
         description=DESCRIPTION,
-        lifespan=lifespan,
+        lifespan=_lifespan,
         docs_url=None,
         redoc_url=None,
         redirect_slashes=False,
     )
-    app.state.services = services
-    app.state.metrics = Metrics(services)
-    app.state.admission = Admission()
-    app.state.extraction = Extraction()
-    app.state.chats = Chats()
-    app.state.chat_records = set()
-    app.state.room = Room()
-    app.state.guesses = Guesses()
-    app.state.overview = Overview(services)
-    app.state.resources = Resources(services, app.state.room)
-    app.state.status_summary = Kept(lambda _: dashboard_routes.summary_body(app.state), dashboard_routes.SUMMARY_KEPT_S)
-    app.state.examination = Kept(lambda _: health.examine(services), health.EXAMINED_FOR_S)
-    app.state.nudges = Nudges(services)
-    app.state.undo = Undo(services)
-    app.state.event_feed = EventFeed(services)
-    app.state.map_view = MapView(services)
-    app.state.uploads = anyio.CapacityLimiter(upload_routes.UPLOADS_AT_ONCE)
-    app.state.fetch_page = fetch_page
-    mcp = McpEndpoint(app, services.settings, service_routes.package_version())
+    _keep(app.state, services)
+    app.state.mcp = McpEndpoint(app, services.settings, app.version)
     _add_routes(app, wants_token=bool(services.settings.api_token))
-    app.router.routes.append(Route(MCP_PATH, mcp))
+    app.router.routes.append(Route(MCP_PATH, app.state.mcp))
     problems.install(app)
     app.openapi = openapi_of(app)  # type: ignore[method-assign]
     app.add_middleware(Security, settings=services.settings, guesses=app.state.guesses)
     app.add_middleware(Observation, metrics=app.state.metrics)  # added last: outermost
     return app
+
+
+def _keep(state: State, services: Services) -> None:
+    """What routes share, for as long as the application lives."""
+    state.services = services
+    state.metrics = Metrics(services)
+    state.admission = Admission()
+    state.extraction = Extraction()
+    state.chats = Chats()
+    state.chat_records = set()
+    state.room = Room()
+    state.guesses = Guesses()
+    state.overview = Overview(services)
+    state.resources = Resources(services, state.room)
+    state.status_summary = Kept(lambda _: dashboard_routes.summary_body(state), dashboard_routes.SUMMARY_KEPT_S)
+    state.examination = Kept(lambda _: health.examine(services), health.EXAMINED_FOR_S)
+    state.nudges = Nudges(services)
+    state.undo = Undo(services)
+    state.event_feed = EventFeed(services)
+    state.map_view = MapView(services)
+    state.uploads = anyio.CapacityLimiter(upload_routes.UPLOADS_AT_ONCE)
+    state.fetch_page = fetch_page
+
+
+@asynccontextmanager
+async def _lifespan(app: FastAPI) -> AsyncIterator[None]:
+    services = app.state.services
+    app.state.log_tail = await run_in_threadpool(_open_log_tail, services)
+    with tailing(app.state.log_tail):
+        async with _served(app.state):
+            yield
+    await run_in_threadpool(services.close)
+
+
+@asynccontextmanager
+async def _served(state: State) -> AsyncIterator[None]:
+    """The model loads, and what goes on beside the requests does."""
+    await run_in_threadpool(_start_model, state.services)
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(state.mcp.run)
+        tasks.start_soon(state.nudges.run)
+        tasks.start_soon(state.undo.run)
+        tasks.start_soon(state.event_feed.run)
+        tasks.start_soon(keep_measured, state.services)
+        yield
+        tasks.cancel_scope.cancel()
 
 
 def _open_log_tail(services: Services) -> LogTail:
