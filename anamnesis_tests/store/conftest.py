@@ -1,9 +1,14 @@
-"""What is the same for all tests of stores."""
+"""What is the same for all tests of stores, and for those with a MongoDB of their own."""
+
+from collections.abc import Iterator
 
 import pytest
 
 from anamnesis_pipeline.store.mongo import index_tail
 from anamnesis_tests.mongo_server import shared
+from anamnesis_tests.mongo_server.search_behaviour import SearchBehaviour
+from anamnesis_tests.mongo_server.server import LoopbackServer
+from anamnesis_tests.store.mongo_searched import Open, handles
 
 
 @pytest.fixture(autouse=True)
@@ -13,3 +18,20 @@ def indexes_settle_quickly(request: pytest.FixtureRequest, monkeypatch: pytest.M
     """
     if "server" in request.fixturenames or not shared.is_given():
         monkeypatch.setattr(index_tail, "SETTLED_AFTER_S", 0.1)
+
+
+@pytest.fixture
+def server() -> Iterator[LoopbackServer]:
+    with LoopbackServer(members=1) as running:
+        yield running
+
+
+@pytest.fixture
+def behaviour(server: LoopbackServer) -> SearchBehaviour:
+    """What the search process does from now on."""
+    return server.catalog.behaviour
+
+
+@pytest.fixture
+def open_it(server: LoopbackServer) -> Iterator[Open]:
+    yield from handles(server)

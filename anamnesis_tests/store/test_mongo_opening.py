@@ -3,7 +3,6 @@
 import logging
 import threading
 import time
-from collections.abc import Iterator
 from contextlib import closing
 
 import pytest
@@ -20,12 +19,6 @@ from anamnesis_tests.mongo_server.server import LoopbackServer
 from anamnesis_tests.store.mongo_searched import NAME, found, search_indexes
 from anamnesis_tests.store.mongo_watching import Sent, watched
 from anamnesis_tests.store.samples import put, space
-
-
-@pytest.fixture
-def server() -> Iterator[LoopbackServer]:
-    with LoopbackServer(members=1) as running:
-        yield running
 
 
 def test_wrong_credentials_are_told_at_once() -> None:

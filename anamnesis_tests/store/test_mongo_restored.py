@@ -1,7 +1,6 @@
 """A process that goes on while its database is dropped and restored: keys, ids and `seq` begin anew."""
 
 import time
-from collections.abc import Iterator
 
 import pytest
 from pymongo import MongoClient
@@ -10,21 +9,10 @@ from anamnesis_pipeline.model import Variant, Where
 from anamnesis_pipeline.store.base import Store
 from anamnesis_pipeline.store.mongo import vector_search
 from anamnesis_tests.mongo_server.server import LoopbackServer
-from anamnesis_tests.store.mongo_searched import NAME, Open, found, handles, kept, near
+from anamnesis_tests.store.mongo_searched import NAME, Open, found, kept, near
 from anamnesis_tests.store.samples import put, random_units, space, unit
 
 EAST, WEST, NORTH = unit(1, 0, 0, 0), unit(-1, 0, 0, 0), unit(0, 1, 0, 0)
-
-
-@pytest.fixture
-def server() -> Iterator[LoopbackServer]:
-    with LoopbackServer(members=1) as running:
-        yield running
-
-
-@pytest.fixture
-def open_it(server: LoopbackServer) -> Iterator[Open]:
-    yield from handles(server)
 
 
 @pytest.fixture

@@ -2,7 +2,6 @@
 
 import logging
 import time
-from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
 
@@ -17,28 +16,11 @@ from anamnesis_pipeline.store.mongo import fulltext, index_tail, vector_search
 from anamnesis_tests.mongo_server.search_behaviour import EVERY, SearchBehaviour
 from anamnesis_tests.mongo_server.server import LoopbackServer
 from anamnesis_tests.search.memory import Memory
-from anamnesis_tests.store.mongo_searched import NAME, Open, found, handles, kept, near, search_indexes
+from anamnesis_tests.store.mongo_searched import NAME, Open, found, kept, near, search_indexes
 from anamnesis_tests.store.samples import DAY, episode, passages, put, random_units, space, unit
 
 TEXT, CONTEXT = Variant.TEXT, Variant.CONTEXT
 EAST, WEST, NORTH = unit(1, 0, 0, 0), unit(-1, 0, 0, 0), unit(0, 1, 0, 0)
-
-
-@pytest.fixture
-def server() -> Iterator[LoopbackServer]:
-    with LoopbackServer(members=1) as running:
-        yield running
-
-
-@pytest.fixture
-def behaviour(server: LoopbackServer) -> SearchBehaviour:
-    """What the search process does from now on."""
-    return server.catalog.behaviour
-
-
-@pytest.fixture
-def open_it(server: LoopbackServer) -> Iterator[Open]:
-    yield from handles(server)
 
 
 @pytest.fixture

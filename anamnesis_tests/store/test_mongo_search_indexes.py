@@ -2,7 +2,6 @@
 
 import threading
 import time
-from collections.abc import Iterator
 from contextlib import closing
 from typing import Any
 
@@ -21,28 +20,11 @@ from anamnesis_pipeline.store.mongo.search_indexes import SearchIndex
 from anamnesis_pipeline.store.mongo.vectors import MongoVectors
 from anamnesis_tests.mongo_server.search_behaviour import EVERY, SearchBehaviour
 from anamnesis_tests.mongo_server.server import LoopbackServer
-from anamnesis_tests.store.mongo_searched import NAME, Open, found, handles, near, search_indexes
+from anamnesis_tests.store.mongo_searched import NAME, Open, found, near, search_indexes
 from anamnesis_tests.store.samples import episode, passages, put, random_units, space, unit
 
 TEXT = Variant.TEXT
 EAST, WEST = unit(1, 0, 0, 0), unit(-1, 0, 0, 0)
-
-
-@pytest.fixture
-def server() -> Iterator[LoopbackServer]:
-    with LoopbackServer(members=1) as running:
-        yield running
-
-
-@pytest.fixture
-def behaviour(server: LoopbackServer) -> SearchBehaviour:
-    """What the search process does from now on."""
-    return server.catalog.behaviour
-
-
-@pytest.fixture
-def open_it(server: LoopbackServer) -> Iterator[Open]:
-    yield from handles(server)
 
 
 @pytest.fixture
