@@ -87,6 +87,11 @@ def render(done: Migration) -> str:
             "`anamnesis up` is running: what it writes from then on is not in the copy. Stop it and run this command "
             "again, which only copies what changed; then switch."
         )
+    else:
+        lines.append(
+            f"Containers and other machines that write to {done.source} are not noticed from here: if any do, stop them "
+            "and run this command again before the switch."
+        )
     variables = [f"ANAMNESIS_STORE={done.target.store}"]
     if done.target.store == "mongo":
         variables += [

@@ -138,6 +138,7 @@ def test_what_is_written_while_all_runs_is_copied_by_the_same_command_again(sett
             put(store, "late", "a late note")
     second = run_migrate(settings, Backend.MONGO, quiet)
     assert "is running" not in render(second)
+    assert "not noticed from here" in render(second)
     assert 0 < second.report.changes.written < 20
     assert contents_of(in_mongo(settings)) == contents_of(settings)
 
