@@ -89,8 +89,8 @@ def render(done: Migration) -> str:
         )
     else:
         lines.append(
-            f"Containers and other machines that write to {done.source} are not noticed from here: if any do, stop them "
-            "and run this command again before the switch."
+            f"Containers and other machines that write to {done.source} are not noticed from here: if any do, stop "
+            "them and run this command again before the switch."
         )
     variables = [f"ANAMNESIS_STORE={done.target.store}"]
     if done.target.store == "mongo":
