@@ -336,10 +336,22 @@ def check_storable(name: str, text: str) -> Any:
         raise BadSetting(f"{name} is read before the store is open; set {ENV_PREFIX}{name.upper()} instead")
     given: dict[str, Any] = {name: text}
     try:
-        value = getattr(Settings(**given), name)
+        value = getattr(_beside(given), name)
     except ValidationError as exc:
         raise BadSetting(_explain(exc, {}, {}, given)) from exc
     return [str(item) for item in value] if isinstance(value, tuple) else value
+
+
+def _beside(given: Mapping[str, Any]) -> Settings:
+    """What is given, with what stands outside the store: one setting may want another, an open address a token.
+
+    :raises ValidationError: a value is refused.
+    """
+    home, names = chosen_home(), Settings.model_fields
+    secrets_dir = chosen_secrets_dir(names["secrets_dir"].default)
+    elsewhere = in_environment(names) | in_secret_files(secrets_dir, names)
+    file = {name: value for name, value in read_file(home / "config.toml", names).items() if name not in elsewhere}
+    return Settings(**{**file, **given, "home": home, "_secrets_dir": secrets_dir})
 
 
 def _known_names() -> str:

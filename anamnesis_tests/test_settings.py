@@ -235,6 +235,21 @@ def test_a_secret_may_come_from_a_file_which_gives_way_to_the_environment(
     assert token() == ("from the environment", "environment")
 
 
+@pytest.mark.parametrize("place", ["secrets", "config.toml"])
+def test_a_value_to_store_is_checked_with_what_stands_in_files(
+    home: Path, monkeypatch: pytest.MonkeyPatch, place: str
+) -> None:
+    monkeypatch.setenv("ANAMNESIS_BIND", "0.0.0.0")
+    with pytest.raises(BadSetting, match="needs a token"):
+        check_storable("ingest_hour", "7")
+    if place == "secrets":
+        monkeypatch.setenv("ANAMNESIS_SECRETS_DIR", str(home))
+        (home / "anamnesis_api_token").write_text("from a file\n", encoding="utf-8")
+    else:
+        write(home, 'api_token = "from config.toml"')
+    assert check_storable("ingest_hour", "7") == 7
+
+
 @pytest.mark.parametrize("refused", ["secrets", "anamnesis_api_token"])
 def test_a_secret_that_may_not_be_read_is_named(home: Path, monkeypatch: pytest.MonkeyPatch, refused: str) -> None:
     folder = home / "secrets"

@@ -229,3 +229,20 @@ def test_the_image_is_small_and_not_for_root(stack: Stack) -> None:
     (config,) = json.loads(stack.run("docker", "image", "inspect", "anamnesis:test"))
     assert config["Config"]["User"] == "anamnesis"
     assert config["Size"] < 1.7e9
+
+
+def test_where_mongodb_is_elsewhere_none_is_started_and_nobody_waits_for_one(stack: Stack) -> None:
+    stack.run("stop.sh")
+    stack.run("docker-compose", "rm", "--force", "mongo")
+    stack.run("docker-compose", "run", "--detach", "--name", "elsewhere", "mongo")  # of the same data
+    uri = stack.repository / "secrets/settings/anamnesis_mongo_uri"
+    uri.write_text(uri.read_text().replace("@mongo:", "@elsewhere:"))
+    with (stack.repository / ".env").open("a") as env:
+        env.write("MONGO_CONTAINERS=0\n")
+
+    stack.run("start.sh")
+    stack.wait_until("the sidecar is ready", stack.is_ready)
+    assert stack.run("docker-compose", "ps", "-q", "mongo") == ""
+    found = stack.http.post("/api/episodes/search", json={"query": "rate limit", "min_score": 0}).json()
+    assert found["results"]
+    stack.run("docker", "rm", "--force", "elsewhere")
