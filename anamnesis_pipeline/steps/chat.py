@@ -106,14 +106,25 @@ def told(
     problem: str = "",
 ) -> list[Said]:
     """The conversation as the model is told it, the latest message with what the memory has on it. It begins with a
-    question, since some services refuse another beginning.
+    question, and questions and answers take turns, since some services refuse anything else.
 
     :param problem: why the memory said nothing, where that is so.
     """
     kept = [each for each in history if each.text.strip() and each.text != FORGOTTEN][-HISTORY:]
     said = [Said(each.role, each.text) for each in dropwhile(lambda each: each.role == "assistant", kept)]
     block = block_of(hits) or problem or SPARSE
-    return [*said, Said("user", "\n\n".join([block, *map(_attached, attachments), message]))]
+    return _in_turns([*said, Said("user", "\n\n".join([block, *map(_attached, attachments), message]))])
+
+
+def _in_turns(said: Iterable[Said]) -> list[Said]:
+    """With questions that nobody answered put before the one that came after them."""
+    turns: list[Said] = []
+    for each in said:
+        if turns and turns[-1].role == each.role:
+            turns[-1] = Said(each.role, f"{turns[-1].text}\n\n{each.text}")
+        else:
+            turns.append(each)
+    return turns
 
 
 def _attached(file: Attachment) -> str:

@@ -110,7 +110,8 @@ def test_the_last_twenty_messages_are_told_again_beginning_with_a_question():
     assert [each.text for each in again[:-1]] == [f"said {number}" for number in range(10, 30)]
     unanswered = told([*said, message(30)], "Now?", [], [])
     assert unanswered[0].role == "user"
-    assert len(unanswered) == HISTORY, "one answer, whose question is not told any more, is left out"
+    assert len(unanswered) == HISTORY - 1, "an answer whose question is not told any more is left out"
+    assert unanswered[-1].text.startswith("said 30\n\n"), "what nobody answered stands before the next question"
     assert told([message(0, text=FORGOTTEN), message(1, "assistant", "  ")], "Now?", [], [])[0].text.endswith("Now?")
 
 

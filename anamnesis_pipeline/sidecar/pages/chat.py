@@ -16,9 +16,10 @@ from anamnesis_pipeline.settings import Settings
 from anamnesis_pipeline.sidecar.chat_routes import default_backend, delete_conversation
 from anamnesis_pipeline.sidecar.chat_schemas import MOST_CHARS, MOST_FILES
 from anamnesis_pipeline.sidecar.pages.asking import names_offered
-from anamnesis_pipeline.sidecar.pages.chat_view import SUMMARY_CHARS, UNANSWERED, latest, turn_of, turns_of
+from anamnesis_pipeline.sidecar.pages.chat_view import SUMMARY_CHARS, UNANSWERED, latest, turn_of, turns_of, without
 from anamnesis_pipeline.sidecar.pages.html import HEADERS, fragment, page
 from anamnesis_pipeline.sidecar.pages.routing import page_router
+from anamnesis_pipeline.sidecar.pages.undo import undo_of
 from anamnesis_pipeline.sidecar.services import Services, Uses
 from anamnesis_pipeline.wiring import effective_settings
 
@@ -67,7 +68,7 @@ def session_page(session_id: str, request: Request, services: Uses, q: Words = "
     session = _session(services, session_id)
     return page(
         request, "chat.html", session.title, **_head(session), **_sessions(services, q, session_id),
-        **_turns(services.store.chat.messages(session_id)), **_writing(services, session),
+        **_turns(_messages(request, services, session_id)), **_writing(services, session),
     )  # fmt: skip
 
 
@@ -78,16 +79,17 @@ def head(session_id: str, services: Uses) -> Response:
 
 
 @router.get(PATH + "/{session_id}/earlier")
-def earlier(session_id: str, services: Uses, before: SessionId) -> Response:
+def earlier(session_id: str, request: Request, services: Uses, before: SessionId) -> Response:
     """The messages before one."""
     session = _session(services, session_id)
-    return fragment("chat_turns.html", session=session, **_turns(services.store.chat.messages(session_id), before))
+    return fragment("chat_turns.html", session=session, **_turns(_messages(request, services, session_id), before))
 
 
 @router.get(PATH + "/messages/{message_id}")
-def message(message_id: str, services: Uses) -> Response:
+def message(message_id: str, request: Request, services: Uses) -> Response:
     """One message, which was just written."""
-    return fragment("chat_turn.html", turn=turn_of(_message(services, message_id), is_last=True), most=SUMMARY_CHARS)
+    shown = without(_message(services, message_id), undo_of(request).waiting())
+    return fragment("chat_turn.html", turn=turn_of(shown, is_last=True), most=SUMMARY_CHARS)
 
 
 @router.post(PATH + "/{session_id}/title")
@@ -134,6 +136,12 @@ def _session(services: Services, session_id: str) -> ChatSession:
     if session is None:
         raise HTTPException(404, "There is no such conversation; it may have been deleted.")
     return session
+
+
+def _messages(request: Request, services: Services, session_id: str) -> list[ChatMessage]:
+    """All of a conversation, without what they cite of episodes that are to be deleted."""
+    waiting = undo_of(request).waiting()
+    return [without(each, waiting) for each in services.store.chat.messages(session_id)]
 
 
 def _message(services: Services, message_id: str) -> ChatMessage:

@@ -1,11 +1,11 @@
 """What the page of a conversation is drawn from. Pure."""
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence, Set
+from dataclasses import dataclass, replace
 
 from markupsafe import Markup
 
-from anamnesis_pipeline.chat_model import ChatMessage
+from anamnesis_pipeline.chat_model import FORGOTTEN, ChatMessage
 from anamnesis_pipeline.sidecar.pages.markdown import rendered
 from anamnesis_pipeline.wording import counted
 
@@ -44,6 +44,15 @@ def latest(messages: Sequence[ChatMessage], before: str = "") -> tuple[Sequence[
             break
         start -= 1
     return messages[start:end], messages[start].message_id if start else ""
+
+
+def without(message: ChatMessage, hidden: Set[str]) -> ChatMessage:
+    """The message as if these episodes were gone. Pure."""
+    cited = tuple(
+        replace(each, summary=FORGOTTEN, project="") if each.episode_id in hidden else each
+        for each in message.citations
+    )
+    return replace(message, citations=cited)
 
 
 def turn_of(message: ChatMessage, *, is_last: bool = False) -> Turn:

@@ -167,7 +167,10 @@ def test_an_answer_without_a_word_is_an_error(client: httpx.Client, server: Chat
     said(client, "Something else?", session_id=session)
     messages = client.get(f"/api/chat/sessions/{session}").json()["messages"]
     assert [each["text"] for each in messages] == ["Where is the crane?", "", "Something else?", SAID]
-    assert [each["role"] for each in server.prompts[-1]["messages"]] == ["system", "user", "user"]
+    told = server.prompts[-1]["messages"]
+    assert [each["role"] for each in told] == ["system", "user"], "some services refuse two questions in a row"
+    assert told[1]["content"].startswith("Where is the crane?\n\n")
+    assert told[1]["content"].endswith("Something else?")
 
 
 def test_an_answer_that_is_cut_says_so_and_is_kept(client: httpx.Client, server: ChatServer) -> None:

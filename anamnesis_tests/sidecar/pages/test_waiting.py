@@ -1,10 +1,12 @@
 """What is to be deleted, and can still be taken back, is on no page; as soon as it is taken back, it is again."""
 
 from collections.abc import Iterator, Sequence
+from datetime import UTC, datetime
 
 import pytest
 from starlette.testclient import TestClient
 
+from anamnesis_pipeline.chat_model import ChatMessage, ChatSession, Citation
 from anamnesis_pipeline.model import Variant
 from anamnesis_pipeline.steps.map_file import MemoryMap, map_path, save_map
 from anamnesis_pipeline.steps.memory_map import make_map
@@ -41,6 +43,19 @@ def test_what_waits_is_on_no_page_until_it_is_taken_back(client: TestClient, und
     assert "pelican decision" in before or "q=walrus" in path
     assert client.post(undo).status_code == 200
     assert "walrus decision" in read(client, path).text
+
+
+def test_a_conversation_cites_nothing_that_waits(client: TestClient, services: TestServices, undo: str) -> None:
+    at = datetime(2026, 3, 1, tzinfo=UTC)
+    services.store.chat.put_session(ChatSession("s", "Retries", "ollama", "m", "", at, at))
+    cited = tuple(Citation(name, "", "", at, 0.5) for name in ("gone", "stays"))
+    services.store.chat.add(ChatMessage("m1", "s", "assistant", "Both.", at, cited))
+    for path in ("/chat/s", "/chat/messages/m1"):
+        shown = read(client, path)
+        assert (GONE in shown.text, STAYS in shown.text) == (False, True)
+        assert len(shown.select(".citations li")) == 2
+    client.post(undo)
+    assert GONE in read(client, "/chat/s").text
 
 
 def drawn(services: TestServices, count: int) -> MemoryMap:
