@@ -91,7 +91,7 @@ class _Answer:
 
     def take(self, text: str) -> None:
         """:raises LlmAnswerInvalid: it says too much."""
-        self.state, self.tokens, self.chars = "generating", self.tokens + 1, self.chars + len(text)
+        self.tokens, self.chars = self.tokens + 1, self.chars + len(text)
         if self.chars > MOST_ANSWER_CHARS:
             raise LlmAnswerInvalid(f"the answer has more than {MOST_ANSWER_CHARS:,} characters and was ended")
         self.texts.append(text)
@@ -135,16 +135,21 @@ class TurnStream:
         return self._task
 
     async def events(self) -> AsyncIterator[Event]:
-        """The session first, then citations, pieces of text and a heartbeat each second, `done` last."""
+        """The session first, then citations and pieces of text, `done` last; the state at each change, and each second
+        whatever else comes.
+        """
         yield {"session": session_head(self._turn.session)}
+        beat = time.monotonic() + HEARTBEAT_S
         while True:
             try:
-                event = await asyncio.wait_for(self._events.get(), HEARTBEAT_S)
+                left = beat - time.monotonic()
+                event = await asyncio.wait_for(self._events.get(), left) if left > 0 else self._status()
             except TimeoutError:
-                yield self._status()
-                continue
+                event = self._status()
             if event is None:
                 return
+            if "status" in event:
+                beat = time.monotonic() + HEARTBEAT_S
             yield event
 
     async def end(self) -> None:
@@ -164,7 +169,7 @@ class TurnStream:
         try:
             async with asyncio.timeout(MOST_S):
                 await self._write()
-            answer.state = "complete"
+                await self._enter("complete")
         except _Unread:
             answer.stopped = True
         except TimeoutError:
@@ -194,7 +199,6 @@ class TurnStream:
         answer.hits = found.hits
         await self._cite(found)
         said = told(turn.history, turn.question.text, turn.attachments, found.hits, found.problem)
-        answer.state = "waiting"
         for number in range(ROUNDS + 1):
             before = len(answer.texts)
             calls = await self._round(said, tools=turn.backend.has_tools and number < ROUNDS)
@@ -213,11 +217,13 @@ class TurnStream:
         used: LlmUse | None = None
         calls: tuple[Call, ...] = ()
         gap = "\n\n" if "".join(answer.texts[-1:]).strip() else ""
+        await self._enter("waiting")
         try:
             async with aclosing(cast(Any, turn.backend.stream(SYSTEM, said, tools=tools))) as deltas:
                 async for delta in deltas:
                     if delta.text:
                         answer.take(gap + delta.text)
+                        await self._enter("generating")
                         await self._tell({"token": answer.texts[-1]})
                         gap = ""
                     calls += delta.calls
@@ -234,6 +240,7 @@ class TurnStream:
         if call.name != SEARCH_TOOL or not query:
             return Said("tool", f"There is only {SEARCH_TOOL}, which wants a query.", call_id=call.call_id)
         most = min(max(int(top_k), 1), MOST_HITS) if isinstance(top_k, int) else PER_QUERY
+        await self._enter("connected")
         found = await self._search([query[:QUERY_CHARS]], most)
         known = {hit.episode.episode_id for hit in self._answer.hits}
         self._answer.hits += [hit for hit in found.hits if hit.episode.episode_id not in known]
@@ -265,6 +272,12 @@ class TurnStream:
     async def _cite(self, found: _Found) -> None:
         event: Event = {"citations": [citation_body(each) for each in citations_of(self._answer.hits)]}
         await self._tell({**event, "problem": found.problem} if found.problem else event)
+
+    async def _enter(self, state: str) -> None:
+        """:raises _Unread: nobody takes it."""
+        if self._answer.state != state:
+            self._answer.state = state
+            await self._tell(self._status())
 
     def _status(self) -> Event:
         answer = self._answer

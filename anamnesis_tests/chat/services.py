@@ -21,6 +21,7 @@ class ChatServer(LoopbackServer):
     searches: tuple[str, ...] = ()
     words: Sequence[str] = WORDS
     after = "end"
+    pause_s = 0.0
 
     def answer(self, request: Received) -> Answer:
         if self.script:
@@ -32,7 +33,7 @@ class ChatServer(LoopbackServer):
         query, self.searches = (self.searches[:1], self.searches[1:])
         made = {"/api/chat": ollama, "/v1/chat/completions": openai, "/v1/messages": anthropic}[request.path]
         pieces = made(() if query else self.words, query, is_whole=self.after == "end")
-        return Answer(200, pieces, content_type="text/event-stream", after=self.after)
+        return Answer(200, pieces, content_type="text/event-stream", after=self.after, pause_s=self.pause_s)
 
     @property
     def prompts(self) -> list[dict[str, Any]]:

@@ -2,6 +2,7 @@
 
 import json
 import threading
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
@@ -26,7 +27,7 @@ class Received:
 
 @dataclass(frozen=True)
 class Answer:
-    """One response. `pieces` go out one by one; `after` says what follows the last one.
+    """One response. `pieces` go out one by one, `pause_s` after each; `after` says what follows the last one.
 
     `after`: `end` as HTTP wants it, `stall` sends nothing more and keeps the connection, `break` closes it.
     """
@@ -36,6 +37,7 @@ class Answer:
     headers: dict[str, str] = field(default_factory=dict)
     content_type: str = "application/json"
     after: str = "end"
+    pause_s: float = 0
 
 
 def json_answer(body: Any, status: int = 200, **headers: str) -> Answer:
@@ -108,6 +110,7 @@ class _Handler(BaseHTTPRequestHandler):
         with suppress(OSError):  # the client may give up first, as it should
             for piece in answer.pieces:
                 self.wfile.write(f"{len(piece):x}\r\n".encode() + piece + b"\r\n")
+                time.sleep(answer.pause_s)
             if answer.after == "stall":
                 owner.closing.wait(20)
             if answer.after == "end":

@@ -3,6 +3,7 @@
 import asyncio
 import json
 from contextlib import ExitStack
+from itertools import groupby, pairwise
 from typing import Any
 
 import httpx
@@ -97,6 +98,38 @@ def test_a_heartbeat_comes_while_the_model_says_nothing(
     assert "sent nothing for" in of(events, "error")[0]
     assert events[-1]["message_id"], "what was said so far is kept"
     assert 'anamnesis_chat_failures_total{backend="openai"} 1.0' in client.get("/metrics").text
+
+
+def test_a_heartbeat_comes_while_the_model_writes_and_each_state_is_told_as_it_begins(
+    client: httpx.Client, server: ChatServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(chat_stream, "HEARTBEAT_S", 0.25)
+    server.words, server.pause_s = [f"word{number} " for number in range(20)], 0.05
+    events = said(client, backend="ollama")
+    assert "".join(of(events, "token")) == "".join(server.words)
+    told = of(events, "status")
+    states = [each["state"] for each in told]
+    assert list(dict.fromkeys(states)) == ["connected", "waiting", "generating", "complete"]
+    written = [each for each in told if each["state"] == "generating"]
+    assert len(written) >= 4, "the first at once, then one each 0.25 s of a second"
+    assert written[0]["tokens"] == 1
+    assert [each["tokens"] for each in told] == sorted(each["tokens"] for each in told)
+    gaps = [later["elapsed_s"] - earlier["elapsed_s"] for earlier, later in pairwise(written)]
+    assert min(gaps) > 0.2, "and no more than that"
+    assert events.index({"status": written[0]}) < next(n for n, each in enumerate(events) if "token" in each)
+
+
+def test_a_search_of_the_model_is_told_as_one(client: httpx.Client, server: ChatServer) -> None:
+    server.searches = ("thermostat",)
+    states = [each["state"] for each in of(said(client, backend="ollama"), "status")]
+    assert [state for state, _ in groupby(states)] == [
+        "connected",
+        "waiting",
+        "connected",
+        "waiting",
+        "generating",
+        "complete",
+    ]
 
 
 def test_a_dead_backend_is_told_and_nobody_else_asked(
