@@ -57,6 +57,7 @@ from anamnesis_pipeline.sidecar.overview_stats import Overview
 from anamnesis_pipeline.sidecar.pages import health
 from anamnesis_pipeline.sidecar.pages import routes as pages
 from anamnesis_pipeline.sidecar.pages.undo import Undo
+from anamnesis_pipeline.sidecar.present_problems import Growth
 from anamnesis_pipeline.sidecar.resources import Resources
 from anamnesis_pipeline.sidecar.room import Room
 from anamnesis_pipeline.sidecar.security import Security
@@ -99,6 +100,7 @@ def _keep(state: State, services: Services) -> None:
     state.chats = Chats()
     state.chat_records = set()
     state.room = Room()
+    state.growth = Growth()
     state.guesses = Guesses()
     state.overview = Overview(services)
     state.resources = Resources(services, state.room)

@@ -1,26 +1,45 @@
 """What is wrong right now, as far as that is known without asking anybody and without waiting."""
 
+import time
 from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
+from functools import partial
 
 from anamnesis_pipeline.sidecar import store_checks
 from anamnesis_pipeline.sidecar.jsonl_control import llm_state
 from anamnesis_pipeline.sidecar.machine_checks import Finding, free_space, run_checks
 from anamnesis_pipeline.sidecar.resources import Resource
 from anamnesis_pipeline.sidecar.room import Room
-from anamnesis_pipeline.sidecar.services import ModelPool, Services
+from anamnesis_pipeline.sidecar.services import ModelPool, Services, coverage
 from anamnesis_pipeline.store.base import Store
 from anamnesis_pipeline.wiring import effective_settings
 
 
-def present_problems(services: Services, room: Room, resources: Sequence[Resource]) -> list[Finding]:
+class Growth:
+    """What one application saw of the embedding: a large memory takes hours at first, and nothing is wrong as long as
+    it goes on.
+    """
+
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        self._clock = clock
+        self._embedded, self._changed_at = -1, 0.0
+
+    def goes_on(self, embedded: int) -> bool:
+        """Whether this many passages are another number than some minutes ago."""
+        if embedded != self._embedded:
+            self._embedded, self._changed_at = embedded, self._clock()
+        return self._clock() - self._changed_at < store_checks.BEING_EMBEDDED.total_seconds()
+
+
+def present_problems(services: Services, room: Room, growth: Growth, resources: Sequence[Resource]) -> list[Finding]:
     """What somebody should see to, the worst first.
 
     :param resources: as they were when they were asked last.
     """
+    covers = partial(_coverage, growth)
     found = [_full(services.store, room), model_loading(services.pool)]
     found += [_resource(each) for each in resources if each.kind in ("dagster", "llm")]
-    found += [free_space(services.settings), *run_checks(CHEAP, services.store)]
+    found += [free_space(services.settings), *run_checks([covers, *CHEAP], services.store)]
     return [finding for finding in found if not finding.ok]
 
 
@@ -45,6 +64,12 @@ def _resource(found: Resource) -> Finding:
     return Finding(is_well, found.name, found.detail, found.advice)
 
 
+def _coverage(growth: Growth, store: Store) -> Finding:
+    return (
+        Finding(True, "coverage", "") if growth.goes_on(coverage(store)["embedded"]) else store_checks.coverage(store)
+    )
+
+
 def _llm(store: Store) -> Finding:
     """The LLM that writes summaries may be asked: it is not left alone, and has a budget left."""
     problem = llm_state(store, effective_settings(store), datetime.now(UTC))["problem"]
@@ -53,7 +78,7 @@ def _llm(store: Store) -> Finding:
 
 
 CHEAP: Sequence[Callable[[Store], Finding]] = (
-    store_checks.unread_logs, store_checks.dead_letters, store_checks.coverage, store_checks.reembedding, _llm,
+    store_checks.unread_logs, store_checks.dead_letters, store_checks.reembedding, _llm,
     store_checks.forgetting, store_checks.crawler, store_checks.clock,
 )  # fmt: skip
 """Most are checks of `doctor`; they read some rows and ask nobody."""

@@ -12,10 +12,12 @@ from anamnesis_pipeline.sidecar import resources
 from anamnesis_pipeline.sidecar.disk_use import Use, disk_use
 from anamnesis_pipeline.sidecar.kept import Kept
 from anamnesis_pipeline.sidecar.overview_stats import points_of, sentence_of
+from anamnesis_pipeline.sidecar.present_problems import Growth, present_problems
 from anamnesis_pipeline.sidecar.resources import Answer, Place, Resources, masked
 from anamnesis_pipeline.sidecar.room import Room
 from anamnesis_pipeline.store.overview_base import Census
 from anamnesis_tests.sidecar.conftest import Post, TestServices
+from anamnesis_tests.store.samples import put
 
 NOW = datetime(2026, 3, 5, 12, tzinfo=UTC)
 
@@ -81,6 +83,26 @@ def test_a_long_history_is_drawn_by_the_week_or_month() -> None:
     assert len(by_week) <= 200
     assert sum(count for _, count in by_week) == 1400
     assert points_of({}) == ([], 1)
+
+
+def test_an_embedding_that_goes_on_is_nothing_wrong_and_one_that_stands_still_is(
+    client: TestClient, services: TestServices, post: Post
+) -> None:
+    now = 0.0
+    growth = Growth(clock=lambda: now)
+
+    def wrong() -> bool:
+        return "coverage" in [each.name for each in present_problems(services, Room(), growth, ())]
+
+    put(services.store, "unread", "not embedded by anybody")
+    assert not wrong(), "nobody knows yet"
+    now = 299.0
+    post("The harbour crane", episode_id="embedded")
+    assert not wrong(), "one more than before"
+    now = 598.0
+    assert not wrong()
+    now = 600.0
+    assert wrong()
 
 
 # --- values that are kept --------------------------------------------------------------------------------
