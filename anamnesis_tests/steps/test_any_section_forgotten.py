@@ -12,7 +12,6 @@ from anamnesis_pipeline.steps.forget_target import ForgetRequest
 from anamnesis_pipeline.steps.forgotten_sections import keys_of, without_sections
 from anamnesis_pipeline.store.base import Store
 from anamnesis_tests.steps.crawled_documents import T0, DocumentHome, write
-from anamnesis_tests.steps.test_documents_forgotten import archived
 
 
 def said(name: str, count: int) -> str:
@@ -146,10 +145,10 @@ def test_a_forgotten_section_of_any_format_stays_away_when_its_file_changes(
     home.ingest(notes)
     target = home.one("walrus")
     home.pipeline.forgetter().forget(ForgetRequest(ids=(target.episode_id,)))
-    assert not re.search("walrus|UNTOLD", archived(home))
+    assert not re.search("walrus|UNTOLD", home.archived())
     write(notes, path, later, T0 + 50)
     home.ingest(notes)
-    everything = archived(home) + "".join(e.raw_exchange + e.summary for e in home.episodes(every=True))
+    everything = home.archived() + "".join(e.raw_exchange + e.summary for e in home.episodes(every=True))
     assert not re.search("walrus|UNTOLD", everything)
 
 

@@ -11,7 +11,6 @@ from anamnesis_pipeline.steps.episodes import delete_episode
 from anamnesis_pipeline.steps.forget_target import ForgetRequest
 from anamnesis_pipeline.steps.host_clock import read_problems
 from anamnesis_tests.steps.crawled_documents import COLORS, PORTS, SETUP, T0, DocumentHome, make_repository, page, write
-from anamnesis_tests.steps.test_documents_forgotten import archived
 
 EDITED = PORTS.replace("3000 of", "3000 on")
 ANEW = "## Ports\n\nEach service says in its settings where 3010 callers can find it, and nothing is fixed any more."
@@ -32,7 +31,7 @@ def forget(home: DocumentHome, word: str = "3010") -> str:
 
 
 def everything(home: DocumentHome) -> str:
-    return archived(home) + "".join(e.raw_exchange + e.summary for e in home.episodes(every=True))
+    return home.archived() + "".join(e.raw_exchange + e.summary for e in home.episodes(every=True))
 
 
 @pytest.mark.parametrize(
