@@ -21,6 +21,7 @@ from anamnesis_pipeline.summaries.prices import DEFAULT_MODELS, MODELS, Model, f
 
 Look = Callable[[BackendOptions], Awaitable[tuple[str, ...]]]
 """Finds out which models a backend has; raises what keeps it from being reached."""
+METERED = "by the token"
 BACKENDS = ("claude_cli", "ollama", "anthropic", "openai")
 _NEVER_ASKED_FOR_A_PRICE = frozenset({"claude_cli", "ollama"})
 
@@ -89,7 +90,7 @@ async def _offer(kind: str, url: str, options: BackendOptions) -> Offer:
 def _cost(kind: str, options: BackendOptions) -> str:
     if kind == "claude_cli":
         return "subscription"
-    return "local" if kind == "ollama" or (kind == "openai" and is_loopback(options.openai_url)) else "by the token"
+    return "local" if kind == "ollama" or (kind == "openai" and is_loopback(options.openai_url)) else METERED
 
 
 async def _look_at_cli(options: BackendOptions) -> tuple[str, ...]:

@@ -23,6 +23,7 @@ from anamnesis_pipeline.errors import BadSetting, LlmRefused
 from anamnesis_pipeline.llm_wiring import backend_options
 from anamnesis_pipeline.search.project_labels import labels_of
 from anamnesis_pipeline.settings import Settings
+from anamnesis_pipeline.sidecar.chat_choice import configured_model, default_choice, wanted_choice
 from anamnesis_pipeline.sidecar.chat_running import Chats
 from anamnesis_pipeline.sidecar.chat_schemas import (
     BalanceOut,
@@ -82,6 +83,7 @@ async def stream(wish: ChatIn, request: Request, services: Uses) -> Response:
     session_id = wish.session_id or uuid.uuid4().hex
     chats.claim(session_id)
     try:
+        wish = await _with_default(services, wish)
         turn = await run_in_threadpool(_turn, services, wish, session_id)
         keep, metrics = _keeper(request, services, turn.settings), request.app.state.metrics
         made = TurnStream(turn, services, request.app.state.admission, keep, metrics.chat_failures)
@@ -193,7 +195,14 @@ async def list_models(services: Uses) -> Response:
     """Which backends answer now, with their models and how they are paid; looked at side by side, nothing is kept."""
     settings = await run_in_threadpool(effective_settings, services.store)
     found = await offers(backend_options(settings))
-    return json_reply({"backends": [offer_body(each) for each in found], "default": default_backend(settings)})
+    default = default_choice(settings, found)
+    return json_reply(
+        {
+            "backends": [offer_body(each) for each in found],
+            "default": default.backend,
+            "default_model": default.model,
+        }
+    )
 
 
 @router.get("/balance", response_model=BalanceOut)
@@ -214,11 +223,6 @@ def offer_body(offer: Offer) -> OfferOut:
     if offer.worker_url:
         body["worker_url"] = offer.worker_url
     return body
-
-
-def default_backend(settings: Settings) -> str:
-    """What answers where nobody names another: what writes the summaries, else Ollama, which is free and local."""
-    return settings.summarizer if settings.summarizer != "none" else "ollama"
 
 
 class _Answering(StreamingResponse):
@@ -243,6 +247,18 @@ async def _frames(events: AsyncIterator[Event]) -> AsyncIterator[bytes]:
         yield b"data: " + json.dumps(event, ensure_ascii=False, separators=(",", ":")).encode() + b"\n\n"
 
 
+async def _with_default(services: Services, wish: ChatIn) -> ChatIn:
+    """The wish of somebody who names nothing, with a model that answers now. Where one is set nobody looks."""
+    if wish.backend or wish.model:
+        return wish
+    settings = await run_in_threadpool(effective_settings, services.store)
+    known = await run_in_threadpool(services.store.chat.session, wish.session_id) if wish.session_id else None
+    if known or settings.summarizer != "none":
+        return wish
+    default = default_choice(settings, await offers(backend_options(settings)))
+    return wish.model_copy(update={"backend": default.backend, "model": default.model})
+
+
 def _turn(services: Services, wish: ChatIn, session_id: str) -> Turn:
     """What is to be answered; the question is stored from here on."""
     settings, store = effective_settings(services.store), services.store
@@ -251,8 +267,8 @@ def _turn(services: Services, wish: ChatIn, session_id: str) -> Turn:
         raise _unknown()
     if known and known.messages >= MOST_MESSAGES:
         raise HTTPException(409, f"a conversation holds {MOST_MESSAGES:,} messages at most; begin a new one")
-    kind = wish.backend or (known.backend if known else default_backend(settings))
-    named = wish.model or (known.model if known and kind == known.backend else _configured_model(settings, kind))
+    kind = wish.backend or (known.backend if known else wanted_choice(settings).backend)
+    named = wish.model or (known.model if known and kind == known.backend else configured_model(settings, kind))
     worker = worker_of(wish, known, kind)
     project = known.project if known else wish.project or ""
     try:
@@ -303,10 +319,6 @@ def worker_of(wish: ChatIn, known: ChatSession | None, kind: str) -> str:
 def _private(settings: Settings, store: Store) -> Private:
     sources = open_private_sources(open_hosts(settings, store), store)()
     return Private(sources, tuple(settings.private_projects))
-
-
-def _configured_model(settings: Settings, kind: str) -> str:
-    return settings.summary_model if settings.summarizer == kind else ""
 
 
 def _title(text: str) -> str:

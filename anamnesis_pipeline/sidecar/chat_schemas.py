@@ -35,7 +35,10 @@ class ChatIn(BaseModel):
     session_id: Annotated[
         Name | None, Field(description="The conversation that goes on, or a UUID of yours for one that begins")
     ] = None
-    backend: Annotated[BackendName | None, Field(description="Default: the setting `summarizer`, else ollama")] = None
+    backend: Annotated[
+        BackendName | None,
+        Field(description="Default: the setting `summarizer`; where that is none, one that answers now, ollama first"),
+    ] = None
     model: Annotated[Name | None, Field(description="Default: the backend's own")] = None
     worker_url: Annotated[
         str | None,
@@ -163,10 +166,11 @@ class OfferOut(TypedDict):
 
 
 class OffersOut(TypedDict):
-    """All backends, as they are now; `default` answers where none is named."""
+    """All backends, as they are now; `default` with `default_model` answers where none is named."""
 
     backends: list[OfferOut]
     default: str
+    default_model: str
 
 
 class BalanceOut(TypedDict):

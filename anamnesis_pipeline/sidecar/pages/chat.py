@@ -13,7 +13,8 @@ from anamnesis_pipeline.chat.factory import Offer, offers
 from anamnesis_pipeline.chat_model import ChatMessage, ChatSession
 from anamnesis_pipeline.llm_wiring import backend_options
 from anamnesis_pipeline.settings import Settings
-from anamnesis_pipeline.sidecar.chat_routes import default_backend, delete_conversation
+from anamnesis_pipeline.sidecar.chat_choice import offered_choice, wanted_choice
+from anamnesis_pipeline.sidecar.chat_routes import delete_conversation
 from anamnesis_pipeline.sidecar.chat_schemas import MOST_CHARS, MOST_FILES
 from anamnesis_pipeline.sidecar.pages.asking import names_offered
 from anamnesis_pipeline.sidecar.pages.chat_view import SUMMARY_CHARS, UNANSWERED, latest, turn_of, turns_of, without
@@ -59,7 +60,10 @@ async def models(services: Uses, open: SessionId = "") -> Response:
     session = await run_in_threadpool(services.store.chat.session, open) if open else None
     found = await offers(backend_options(settings))
     labels = {each: label_of(each) for each in found}
-    return fragment("chat_models.html", offers=found, labels=labels, kept=_kept(settings, session))
+    first = None if session else await run_in_threadpool(offered_choice, settings, found)
+    kept = f"Default: {LABELS[first.backend]} · {first.model}" if first else _kept(settings, session)
+    value = [first.backend, first.model, ""] if first else None
+    return fragment("chat_models.html", offers=found, labels=labels, kept=kept, first=value)
 
 
 @router.get(PATH + "/{session_id}")
@@ -163,7 +167,7 @@ def _writing(services: Services, session: ChatSession | None) -> dict[str, Any]:
 def _kept(settings: Settings, session: ChatSession | None) -> str:
     """What answers where nothing else is chosen."""
     if session is None:
-        return f"Default: {LABELS[default_backend(settings)]}"
+        return f"Default: {LABELS[wanted_choice(settings).backend]}"
     return " · ".join(filter(None, (session.backend, session.model, address_of(session.worker_url))))
 
 

@@ -108,7 +108,27 @@ def test_backends_say_what_they_have(client: httpx.Client) -> None:
         assert {each["backend"]: each["reachable"] for each in body["backends"]} == dict.fromkeys(
             ("claude_cli", "ollama", "anthropic", "openai"), True
         )
-        assert body["default"] == "ollama"
+        assert (body["default"], body["default_model"]) == ("ollama", "qwen3:4b")
+
+
+def test_who_names_no_model_gets_one_that_is_there(
+    client: httpx.Client, server: ChatServer, services: TestServices, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    first = said(client)[0]["session"]
+    assert (first["backend"], first["model"]) == ("ollama", "qwen3:4b")
+    assert server.prompts[-1]["model"] == "qwen3:4b"
+    monkeypatch.setenv("ANAMNESIS_OLLAMA_URLS", "http://127.0.0.1:9")
+    events = said(client)
+    assert (events[0]["session"]["backend"], "".join(of(events, "token"))) == ("claude_cli", SAID)
+    events = said(client, session_id=first["session_id"])
+    assert "cannot be reached" in of(events, "error")[0], "a conversation keeps to its own"
+    services.store.settings.set("config.summarizer", "ollama")
+    assert client.get("/api/chat/models").json()["default_model"] == "llama3.2"
+    assert said(client)[0]["session"]["model"] == "llama3.2", "what is set is not swapped"
+    services.store.settings.set("config.summarizer", "none")
+    services.store.settings.set("config.local_only", True)
+    monkeypatch.delenv("ANAMNESIS_LOCAL_ONLY")
+    assert client.get("/api/chat/models").json()["default"] == "openai", "the only one on this machine"
 
 
 @pytest.mark.parametrize(

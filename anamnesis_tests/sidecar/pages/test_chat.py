@@ -261,7 +261,9 @@ def test_models_that_answer_are_offered_and_the_others_say_why_not(client: TestC
     assert one(part, "label")["for"] == one(part, "select")["id"] == "model"
     offered = {option.text: str(option["value"]) for option in part.select("optgroup:not([disabled]) option")}
     assert {name: json.loads(value) for name, value in offered.items()} == {"qwen3:4b": ["ollama", "qwen3:4b", ""]}
-    assert part.select("option")[0].text == "Default: Ollama"
+    default = part.select("option")[0]
+    assert default.text == "Default: Ollama · qwen3:4b", "one that is there"
+    assert json.loads(str(default["value"])) == ["ollama", "qwen3:4b", ""]
     away = one(part, "#backends-away")
     assert "open" not in away.attrs, "one is enough"
     assert "3 of 4 backends not reachable" in away.text
@@ -290,6 +292,8 @@ def test_without_any_model_it_is_told_what_to_do(client: TestClient, monkeypatch
     assert "No model answers now" in away.text
     assert "ollama at http://127.0.0.1:9 cannot be reached" in away.text
     assert {str(each["href"]) for each in away.select("a")} == {"/dashboard/logs", "/dashboard/health"}
+    kept = read(client, "/chat/parts/models").select("option")[0]
+    assert (kept.text, kept["value"]) == ("Default: Ollama", "")
 
 
 def test_a_conversation_keeps_its_own_model(client: TestClient, opened: Open, ollama: OllamaServer) -> None:
