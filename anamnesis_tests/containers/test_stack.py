@@ -241,8 +241,11 @@ def test_where_mongodb_is_elsewhere_none_is_started_and_nobody_waits_for_one(sta
         env.write("MONGO_CONTAINERS=0\n")
 
     stack.run("start.sh")
-    stack.wait_until("the sidecar is ready", stack.is_ready)
-    assert stack.run("docker-compose", "ps", "-q", "mongo") == ""
-    found = stack.http.post("/api/episodes/search", json={"query": "rate limit", "min_score": 0}).json()
-    assert found["results"]
+    assert stack.docker(
+        "ps", "--all", "--filter", "label=com.docker.compose.service=mongo", "--format", "{{.Names}}"
+    ) == ["elsewhere"]
+    asked = {"query": "rate limit", "min_score": 0}
+    stack.wait_until(
+        "what is stored is found", lambda: stack.http.post("/api/episodes/search", json=asked).json().get("results")
+    )
     stack.run("docker", "rm", "--force", "elsewhere")
