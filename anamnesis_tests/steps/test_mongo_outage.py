@@ -1,0 +1,111 @@
+"""A MongoDB that is gone for a minute, in the midst of an ingest."""
+
+import shutil
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pydantic import SecretStr
+
+from anamnesis_pipeline import wiring
+from anamnesis_pipeline.errors import RetryLater, StoreBusy
+from anamnesis_pipeline.model import Where
+from anamnesis_pipeline.settings import Settings
+from anamnesis_pipeline.sources.discovery import discover
+from anamnesis_pipeline.sources.local import LocalHost
+from anamnesis_pipeline.steps.pipeline import ingest_all
+from anamnesis_pipeline.store.base import Store
+from anamnesis_tests.live_system import EXAMPLES
+from anamnesis_tests.mongo_server.server import LoopbackServer
+
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(900)]
+
+GONE_S = 60.0
+COMMITS_BEFORE = 6
+
+
+@pytest.fixture
+def server() -> Iterator[LoopbackServer]:
+    with LoopbackServer() as running:
+        yield running
+
+
+@pytest.fixture
+def logs(tmp_path: Path) -> Path:
+    return Path(shutil.copytree(EXAMPLES, tmp_path / "projects"))
+
+
+class Outage:
+    """The server vanishes at a commit, and is back after GONE_S."""
+
+    def __init__(self, server: LoopbackServer) -> None:
+        self._server, self._meeting = server, server.faults.meeting
+        self._commits = 0
+        self.began = self.over = 0.0
+        server.faults.meeting = self._met  # type: ignore[method-assign]
+
+    def _met(self, name: str) -> Any:
+        if name == "commitTransaction":
+            self._commits += 1
+            if self._commits == COMMITS_BEFORE:
+                threading.Thread(target=self._pass).start()
+        return self._meeting(name)
+
+    def _pass(self) -> None:
+        self.began = time.monotonic()
+        self._server.vanish()
+        time.sleep(GONE_S)
+        self._server.come_back()
+        self.over = time.monotonic()
+
+
+def ingest_until_done(settings: Settings, store: Store, logs: Path) -> list[RetryLater]:
+    """As the sensors do: what failed because the store did not answer is asked for again. Returns the failures."""
+    failures: list[RetryLater] = []
+    while True:
+        try:
+            ingest_all(wiring.open_pipeline(settings, store), discover(LocalHost("box"), [str(logs)]).sources)
+        except StoreBusy as busy:
+            failures.append(busy)
+            time.sleep(1)
+        else:
+            return failures
+
+
+def memory(store: Store) -> dict[str, tuple[str, list[tuple[str, str]]]]:
+    """Of each episode its content, and the passages that are searched."""
+    ids = [episode.episode_id for episode in store.episodes.page(Where(include_superseded=True), 1_000).items]
+    return {
+        episode_id: (
+            episode.content_hash,
+            [(each.passage.text, each.passage.context) for each in store.episodes.passages_of(episode_id)],
+        )
+        for episode_id, episode in store.episodes.get(ids).items()
+    }
+
+
+def test_an_ingest_goes_on_after_a_minute_without_its_server_and_holds_what_an_undisturbed_one_holds(
+    server: LoopbackServer, logs: Path, tmp_path: Path
+) -> None:
+    undisturbed = Settings(home=tmp_path / "whole", log_roots=(logs,), machine="box")
+    with closing(wiring.open_store(undisturbed)) as store:
+        assert ingest_until_done(undisturbed, store, logs) == []
+        wanted, counts = memory(store), store.ingest.counts()
+    settings = Settings(
+        home=tmp_path / "home", log_roots=(logs,), machine="box", store="mongo", mongo_uri=SecretStr(server.uri)
+    )
+    settings.home.mkdir()
+    shutil.copy(undisturbed.home / "redaction.salt", settings.home)  # or secrets are masked by other words
+    with closing(wiring.open_store(settings)) as store:
+        outage = Outage(server)
+        failures = ingest_until_done(settings, store, logs)
+        assert outage.over > outage.began > 0, "the ingest was done before the server was back"
+        assert all("does not answer" in str(failure) for failure in failures)
+        assert memory(store) == wanted
+        assert store.ingest.counts() == counts
+        assert ingest_until_done(settings, store, logs) == []
+        assert memory(store) == wanted
