@@ -175,12 +175,13 @@ def _without_possessive(term: str) -> str:
 
 @lru_cache(maxsize=200_000)
 def _porter(term: str) -> str:
-    return str(_porter_stemmer().stem(term, to_lowercase=False))
+    return str(porter_stemmer().stem(term, to_lowercase=False))
 
 
 @lru_cache(maxsize=1)
-def _porter_stemmer() -> Any:
-    from nltk.stem.porter import PorterStemmer  # two seconds, which only tests with stems pay
+def porter_stemmer() -> Any:
+    """The library takes two seconds to load: only those who start a server pay that, and no search waits for it."""
+    from nltk.stem.porter import PorterStemmer
 
     return PorterStemmer(mode=PorterStemmer.MARTIN_EXTENSIONS)
 

@@ -21,6 +21,7 @@ from anamnesis_tests.mongo_server.refusals import failed_to_parse
 from anamnesis_tests.mongo_server.requests import Cursors
 from anamnesis_tests.mongo_server.scored import Scored
 from anamnesis_tests.mongo_server.scram import Account
+from anamnesis_tests.mongo_server.search_analysis import porter_stemmer
 from anamnesis_tests.mongo_server.search_catalog import SearchCatalog
 from anamnesis_tests.mongo_server.transactions import Sessions
 from anamnesis_tests.mongo_server.values import Document
@@ -76,6 +77,7 @@ class LoopbackServer:
 
     def start(self) -> Self:
         """Listen."""
+        porter_stemmer()
         for member in self.replica_set.members:
             member.up()
         return self

@@ -1,23 +1,27 @@
 """What goes wrong on the way to MongoDB is told in our errors, loses nothing, and is over when the server is back."""
 
+import subprocess
+import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import closing, suppress
 from typing import Any
 
+import psutil
 import pymongo
 import pytest
 
 from anamnesis_pipeline.errors import GiveUp, StoreBusy, StoreFull
+from anamnesis_pipeline.model import Where
 from anamnesis_pipeline.store.base import Store
 from anamnesis_pipeline.store.exclusion_base import BuriedSection
-from anamnesis_pipeline.store.mongo import client
+from anamnesis_pipeline.store.mongo import client, fulltext
 from anamnesis_pipeline.store.mongo.client import Database, Tables
 from anamnesis_pipeline.store.mongo.opening import open_mongo
 from anamnesis_pipeline.summary_model import LlmBudget, LlmUse
 from anamnesis_tests.mongo_server.server import LoopbackServer
-from anamnesis_tests.store.samples import DAY, episode, parsed, part, passages, segment
+from anamnesis_tests.store.samples import DAY, episode, parsed, part, passages, put, segment
 from anamnesis_tests.store.test_contract_documents import commit, section
 
 NAME = "faults"
@@ -98,6 +102,56 @@ def test_a_write_outlasts_a_server_that_is_gone_for_a_while(store: Store, server
     back.join()
     assert store.forgetting.forgotten(["k1"]) == {"k1"}
     assert len(store.forgetting.parts_after("", 9)) == 1
+
+
+@pytest.fixture
+def another_process(monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[str, psutil.Process]]:
+    """A server that can be stopped by a signal, and hangs then: it accepts connections and answers nothing."""
+    monkeypatch.setattr(client, "HEARTBEAT_MS", 500)
+    monkeypatch.setattr(client, "CONNECT_TIMEOUT_MS", 500)
+    monkeypatch.setattr(client, "SOCKET_TIMEOUT_MS", 60_000)
+    command = [sys.executable, "-m", "anamnesis_tests.mongo_server"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        try:
+            yield process.stdout.readline().strip(), psutil.Process(process.pid)
+        finally:
+            process.kill()
+
+
+def test_a_read_of_a_server_that_hangs_ends_soon_and_the_next_one_sooner(
+    another_process: tuple[str, psutil.Process], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    uri, process = another_process
+    with closing(open_mongo(uri, NAME, wait_s=60)) as store:
+        put(store, "e", "some words")
+        process.suspend()
+        began = time.monotonic()
+        with pytest.raises(StoreBusy, match="does not answer"):
+            store.settings.get("a")
+        assert time.monotonic() - began < 20, "the server would have had a minute for its answer"
+        monkeypatch.setattr(client, "SILENT_S", 0.1)
+        began = time.monotonic()
+        with pytest.raises(StoreBusy, match="does not answer"):
+            store.settings.get("a")
+        assert time.monotonic() - began < 1.4, "less than the first waits for a primary"
+        process.resume()
+        monkeypatch.setattr(client, "SILENT_S", 20)
+        assert store.settings.get("a") is None
+        assert [hit.episode_id for hit in store.text.matching(["words"], 5, Where())] == ["e"]
+
+
+def test_a_list_of_a_search_is_not_waited_for_longer_than_it_may_take(
+    store: Store, server: LoopbackServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    put(store, "e", "some words")
+    monkeypatch.setattr(fulltext, "SEARCHED_S", 0.3)
+    server.faults.add("aggregate", "find", delay_s=0.9, times=None)
+    with pytest.raises(StoreBusy, match="it took too long"):
+        store.text.matching(["words"], 5, Where())
+    server.faults.clear()
+    monkeypatch.setattr(fulltext, "SEARCHED_S", 20)
+    assert [hit.episode_id for hit in store.text.matching(["words"], 5, Where())] == ["e"]
 
 
 def test_writers_that_wait_for_one_that_gets_no_answer_give_up_too(

@@ -10,12 +10,13 @@ import os
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from typing import Any, TypeVar
 
+import pymongo
 from pymongo import MongoClient, ReadPreference, ReturnDocument
 from pymongo.client_session import ClientSession
-from pymongo.errors import ConfigurationError, InvalidURI, OperationFailure
+from pymongo.errors import ConfigurationError, ConnectionFailure, InvalidURI, OperationFailure
 from pymongo.read_concern import ReadConcern
 from pymongo.write_concern import WriteConcern
 
@@ -25,11 +26,21 @@ from anamnesis_pipeline.store.mongo.collections import Collection, Document
 from anamnesis_pipeline.store.mongo.translation import translated
 from anamnesis_pipeline.store.mongo.turns import Turns, TurnTaken, take
 
-SELECTION_TIMEOUT_MS = 10_000
-"""How long a call waits for a primary; an election takes less (https://www.mongodb.com/docs/manual/replication/)."""
+SELECTION_TIMEOUT_MS = 5_000
+"""How long a read waits for a primary. A write goes on asking (WAITED_S), since an election may take longer
+(https://www.mongodb.com/docs/manual/replication/).
+"""
+HEARTBEAT_MS = 4_000
+"""How often a server says by itself that it lives. One that hangs is noticed after this and CONNECT_TIMEOUT_MS at the
+latest, and then what waits for its answer is told; without, only SOCKET_TIMEOUT_MS would end it.
+"""
 SOCKET_TIMEOUT_MS = 60_000
 """No answer of a server may take longer; a transaction may not either (`transactionLifetimeLimitSeconds`)."""
-CONNECT_TIMEOUT_MS = 5_000
+CONNECT_TIMEOUT_MS = 3_000
+SILENT_S = 1.0
+"""How long a read waits for a primary once one was waited for in vain: the client looks every half second then."""
+SEARCHED_S = 5.0
+"""How long one list of a search may take; the others answer without it."""
 WAITED_S = 120.0
 """How long a write waits for those of other processes; so long the driver tries a transaction again, too."""
 TURN_TIMEOUT_S = 130.0
@@ -99,21 +110,42 @@ class Database:
         self._client = self._connect()
         self._pid = os.getpid()
         self._closed = False
+        self._silent = False
 
     @property
     def place(self) -> str:
         """Where it is, without user and password."""
         return f"MongoDB {hosts_of(self._uri)}/{self.name}"
 
-    def read(self, work: Callable[[Tables], T]) -> T:
-        """What `work` returns of committed data. What it reads in several calls may be of several moments."""
-        with translated(self.place):
+    def read(self, work: Callable[[Tables], T], *, within_s: float | None = None) -> T:
+        """What `work` returns of committed data. What it reads in several calls may be of several moments.
+
+        :param within_s: seconds that all of it may take; None: as long as the server lives.
+        :raises StoreBusy: there is no primary, or it hangs, or the time is over.
+        """
+        # A limit of none would lift that of the caller.
+        limit = nullcontext() if within_s is None else pymongo.timeout(within_s)
+        with translated(self.place), self._from_a_primary(), limit:
             return work(Tables(self._current(), self.name))
 
     def snapshot(self, work: Callable[[Tables], T]) -> T:
         """As `read`, of one moment. Search indexes know no snapshots."""
-        with translated(self.place), self._current().start_session(snapshot=True) as session:
+        with translated(self.place), self._from_a_primary(), self._current().start_session(snapshot=True) as session:
             return work(Tables(self._current(), self.name, session))
+
+    @contextmanager
+    def _from_a_primary(self) -> Iterator[None]:
+        """Where the last read found no primary in time, and none is known yet, the next does not wait for so long."""
+        client = self._current()
+        if self._silent and not client.topology_description.has_writable_server():
+            with pymongo.timeout(SILENT_S):
+                client.admin.command("ping")
+        try:
+            yield
+        except ConnectionFailure:  # of a call that was asked again in vain the driver tells the first failure
+            self._silent = True
+            raise
+        self._silent = False
 
     @contextmanager
     def at_one_moment(self) -> Iterator[Tables]:
@@ -213,6 +245,7 @@ class Database:
                 appname="anamnesis",
                 serverSelectionTimeoutMS=SELECTION_TIMEOUT_MS,
                 connectTimeoutMS=CONNECT_TIMEOUT_MS,
+                heartbeatFrequencyMS=HEARTBEAT_MS,
                 socketTimeoutMS=SOCKET_TIMEOUT_MS,
             )
         except (InvalidURI, ConfigurationError, ValueError) as exc:  # the last: of a port

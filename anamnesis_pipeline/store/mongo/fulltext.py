@@ -10,7 +10,7 @@ from typing import TypeVar
 from anamnesis_pipeline.errors import AnamnesisError
 from anamnesis_pipeline.model import ScoredPassage, Variant, Where
 from anamnesis_pipeline.store.batching import batches
-from anamnesis_pipeline.store.mongo.client import Database, Tables
+from anamnesis_pipeline.store.mongo.client import SEARCHED_S, Database, Tables
 from anamnesis_pipeline.store.mongo.collections import Document
 from anamnesis_pipeline.store.mongo.facets import condition
 from anamnesis_pipeline.store.mongo.index_tail import IndexTail, Tail, newest_seq
@@ -75,7 +75,7 @@ class MongoTextIndex:
         if not phrases or k < 1:
             return []
         query = TextQuery((tuple(phrases[:MOST_PHRASES]),), _fields(analyzer, variant))
-        return self._database.read(lambda tables: self._found(tables, query, k, where))
+        return self._database.read(lambda tables: self._found(tables, query, k, where), within_s=SEARCHED_S)
 
     def with_all(self, words: Sequence[str], k: int, where: Where, *, analyzer: str = STEM) -> list[ScoredPassage]:
         """See `TextIndex.with_all`."""
@@ -84,12 +84,13 @@ class MongoTextIndex:
         if not groups or k < 1:
             return []
         query = TextQuery(tuple(groups)[:MOST_PHRASES], _fields(analyzer, Variant.TEXT))
-        return self._database.read(lambda tables: self._found(tables, query, k, where))
+        return self._database.read(lambda tables: self._found(tables, query, k, where), within_s=SEARCHED_S)
 
     def unknown(self, words: Sequence[str]) -> list[str]:
         """See `TextIndex.unknown`."""
         asked = {word: found[0] for word in words if (found := self._phrases(STEM, [word]))}
-        known = self._database.read(lambda tables: self._known(tables, list(dict.fromkeys(asked.values()))))
+        phrases = list(dict.fromkeys(asked.values()))
+        known = self._database.read(lambda tables: self._known(tables, phrases), within_s=SEARCHED_S)
         return [word for word, phrase in asked.items() if phrase not in known]
 
     def check(self) -> list[str]:

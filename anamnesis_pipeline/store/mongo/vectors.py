@@ -15,7 +15,7 @@ from anamnesis_pipeline.store.base import MAX_ROWS_PER_WRITE, IndexReport, Pendi
 from anamnesis_pipeline.store.batching import batches
 from anamnesis_pipeline.store.episode_middles import EpisodeMiddles
 from anamnesis_pipeline.store.mongo import pending
-from anamnesis_pipeline.store.mongo.client import Database, Tables
+from anamnesis_pipeline.store.mongo.client import SEARCHED_S, Database, Tables
 from anamnesis_pipeline.store.mongo.counting import count_episodes
 from anamnesis_pipeline.store.mongo.facets import FACETS
 from anamnesis_pipeline.store.mongo.filter_counts import leaves_few
@@ -126,7 +126,7 @@ class MongoVectors:
             question = Question(vectors_name(space), variant.value, vector, k, where, few)
             return self._of(row)[1].nearest(tables, question)
 
-        return self._database.read(work)
+        return self._database.read(work, within_s=SEARCHED_S)
 
     def tokens(self, space: str, passage_ids: Sequence[int]) -> TokenRows:
         """See `VectorIndex.tokens`."""
