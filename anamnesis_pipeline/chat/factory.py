@@ -9,7 +9,7 @@ import anyio.to_thread
 from anamnesis_pipeline.chat.anthropic import URL, VERSION, AnthropicChat
 from anamnesis_pipeline.chat.base import ChatBackend
 from anamnesis_pipeline.chat.claude_cli import ClaudeCliChat
-from anamnesis_pipeline.chat.http import PROBE_S, get
+from anamnesis_pipeline.chat.http import PROBE_S, rows_of
 from anamnesis_pipeline.chat.ollama import OllamaChat, models_of
 from anamnesis_pipeline.chat.openai_compatible import OpenAiChat
 from anamnesis_pipeline.errors import AnamnesisError, BadSetting, LlmUnavailable
@@ -23,13 +23,17 @@ Look = Callable[[BackendOptions], Awaitable[tuple[str, ...]]]
 """Finds out which models a backend has; raises what keeps it from being reached."""
 METERED = "by the token"
 BACKENDS = ("claude_cli", "ollama", "anthropic", "openai")
+_NO_LIST = (404, 405, 501)
+"""What an OpenAI-compatible service answers that tells nobody of its models."""
+_NO_CHAT = frozenset({"image", "video", "audio", "transcribe", "embedding", "moderation", "rerank"})
+"""Types of models that some services (https://docs.together.ai/reference/models-1) list beside those that chat."""
 _NEVER_ASKED_FOR_A_PRICE = frozenset({"claude_cli", "ollama"})
 
 
 @dataclass(frozen=True, slots=True)
 class Offer:
     """What a backend has. `cost`: how it is paid; `problem`: why it cannot be reached, and what to do. `worker_url`:
-    which of several servers of this backend this is.
+    which of several servers of this backend this is; `any_model`: another model than these may be named, too.
     """
 
     backend: str
@@ -38,6 +42,7 @@ class Offer:
     cost: str
     problem: str = ""
     worker_url: str = ""
+    any_model: bool = False
 
 
 def open_chat(kind: str, model: str, options: BackendOptions, worker_url: str = "") -> ChatBackend:
@@ -76,15 +81,17 @@ async def offers(options: BackendOptions) -> list[Offer]:
 
 async def _offer(kind: str, url: str, options: BackendOptions) -> Offer:
     """:param url: of one of several servers; empty: it is the only one."""
-    cost = _cost(kind, options)
     its = replace(options, ollama_urls=(url,)) if url else options
+    away = Offer(kind, False, (), _cost(kind, options), worker_url=url, any_model=kind == "openai")
     try:
         async with asyncio.timeout(PROBE_S):
-            return Offer(kind, True, await _LOOKS[kind](its), cost, worker_url=url)
+            return replace(away, reachable=True, models=await _LOOKS[kind](its))
     except TimeoutError:
-        return Offer(kind, False, (), cost, f"it did not answer within {PROBE_S:.0f} s", url)
+        return replace(away, problem=f"it did not answer within {PROBE_S:.0f} s")
+    except BadSetting as exc:
+        return replace(away, problem=str(exc), any_model=False)
     except AnamnesisError as exc:
-        return Offer(kind, False, (), cost, str(exc), url)
+        return replace(away, problem=str(exc))
 
 
 def _cost(kind: str, options: BackendOptions) -> str:
@@ -111,16 +118,16 @@ async def _look_at_ollama(options: BackendOptions) -> tuple[str, ...]:
 
 async def _look_at_anthropic(options: BackendOptions) -> tuple[str, ...]:
     headers = {"x-api-key": _anthropic_key(options), "anthropic-version": VERSION}
-    found = await get(options.anthropic_url or URL, "/v1/models", headers, "the Claude API")
-    listed = {str(each.get("id")) for each in found.get("data") or []}
+    found = await rows_of(options.anthropic_url or URL, "/v1/models", headers, "the Claude API")
+    listed = {str(each.get("id")) for each in found}
     return tuple(name for name in _known_models("anthropic") if name in listed) or _known_models("anthropic")
 
 
 async def _look_at_openai(options: BackendOptions) -> tuple[str, ...]:
     url = _openai_url(options)
     headers = {"Authorization": f"Bearer {options.openai_api_key}"} if options.openai_api_key else {}
-    found = await get(url, "models", headers, f"the service at {url}")
-    return tuple(str(each.get("id")) for each in found.get("data") or [])
+    found = await rows_of(url, "models", headers, f"the service at {url}", missing=_NO_LIST)
+    return tuple(str(each.get("id")) for each in found if each.get("type") not in _NO_CHAT)
 
 
 def _claude_host(options: BackendOptions) -> str:

@@ -4,7 +4,7 @@ or server-sent events that hold JSON.
 
 import json
 import ssl
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Collection, Mapping, Sequence
 from contextlib import asynccontextmanager
 from functools import cache
 from typing import Any
@@ -62,9 +62,12 @@ async def lines_of(
         raise LlmUnavailable(f"{who} broke off in mid-answer ({type(exc).__name__}); try again") from None
 
 
-async def get(url: str, path: str, headers: Mapping[str, str], who: str) -> dict[str, list[dict[str, object]]]:
-    """The JSON object that a service answers a GET with, within `PROBE_S`.
+async def rows_of(
+    url: str, path: str, headers: Mapping[str, str], who: str, *, key: str = "data", missing: Collection[int] = ()
+) -> list[dict[str, Any]]:
+    """The objects that a service answers a GET with, within `PROBE_S`: a list of its own, or one under `key`.
 
+    :param missing: statuses of a service that has no such list; then there are none.
     :raises LlmUnavailable, LlmRefused, LlmBusy: it does not, or answers with something else.
     """
     async with client(url, headers) as service:
@@ -75,9 +78,14 @@ async def get(url: str, path: str, headers: Mapping[str, str], who: str) -> dict
             raise unreachable(who) from None
         except ValueError:
             raise LlmUnavailable(f"{who} answers with something else than JSON; check its URL") from None
-    if not isinstance(found, dict):
+    if reply.status_code in missing:
+        return []
+    if reply.status_code != 200:
         raise error_of_status(who, reply.status_code)
-    return found
+    rows = (found.get(key) or []) if isinstance(found, dict) else found
+    if not isinstance(rows, list):
+        raise LlmUnavailable(f"{who} answers with something else than a list; check its URL")
+    return [row for row in rows if isinstance(row, dict)]
 
 
 def unreachable(who: str) -> LlmUnavailable:

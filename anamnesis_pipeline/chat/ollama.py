@@ -14,7 +14,7 @@ from anamnesis_pipeline.chat.base import (
     Said,
     most_tokens,
 )
-from anamnesis_pipeline.chat.http import PROBE_S, HttpChat, client, get, objects_of
+from anamnesis_pipeline.chat.http import PROBE_S, HttpChat, client, objects_of, rows_of
 from anamnesis_pipeline.errors import AnamnesisError, LlmRefused, LlmUnavailable
 from anamnesis_pipeline.summaries.endpoints import is_loopback
 from anamnesis_pipeline.summaries.prices import Model
@@ -81,10 +81,10 @@ class OllamaChat(HttpChat):
 async def models_of(url: str) -> tuple[str, ...]:
     """Names of the models that a server has.
 
-    :raises AnamnesisError: see `get`.
+    :raises AnamnesisError: see `rows_of`.
     """
-    found = await get(url, "/api/tags", {}, _name(url))
-    return tuple(str(each.get("model") or each.get("name")) for each in found.get("models") or [])
+    found = await rows_of(url, "/api/tags", {}, _name(url), key="models")
+    return tuple(str(each.get("model") or each.get("name")) for each in found)
 
 
 async def _server_with(model: str, urls: Sequence[str]) -> str:

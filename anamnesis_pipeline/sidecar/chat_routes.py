@@ -216,7 +216,8 @@ def balance(services: Uses) -> Response:
 def offer_body(offer: Offer) -> OfferOut:
     """As JSON."""
     body: OfferOut = {
-        "backend": offer.backend, "reachable": offer.reachable, "models": list(offer.models), "cost": offer.cost,
+        "backend": offer.backend, "reachable": offer.reachable, "models": list(offer.models),
+        "any_model": offer.any_model, "cost": offer.cost,
     }  # fmt: skip
     if offer.problem:
         body["problem"] = offer.problem

@@ -154,12 +154,13 @@ class FeedbackCountsOut(TypedDict):
 
 class OfferOut(TypedDict):
     """A backend: whether it is there, its models, how it is paid, and what keeps it away; `worker_url`: which of
-    several servers this is.
+    several servers this is; `any_model`: a message may name another model than these, too.
     """
 
     backend: str
     reachable: bool
     models: list[str]
+    any_model: bool
     cost: str
     problem: NotRequired[str]
     worker_url: NotRequired[str]

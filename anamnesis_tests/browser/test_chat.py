@@ -145,7 +145,7 @@ def test_stop_ends_an_answer_and_keeps_what_was_said(page: Page, api: httpx.Clie
 def test_the_chosen_model_answers_and_is_offered_first_next_time(
     page: Page, api: httpx.Client, chat_server: ChatServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    names = ("qwen3:4b", "llama3.2")
+    names = ("qwen3:4b", "gemma3:4b")
     tags = json_answer({"models": [{"name": name, "model": name} for name in names]})
     monkeypatch.setattr(
         ChatServer,
@@ -153,13 +153,36 @@ def test_the_chosen_model_answers_and_is_offered_first_next_time(
         lambda self, asked, _own=ChatServer.answer: tags if asked.path == "/api/tags" else _own(self, asked),
     )
     page.goto("/chat")
-    page.get_by_label("Answered by").select_option(label="llama3.2")
+    page.get_by_label("Answered by").select_option(label="gemma3:4b")
     ask(page)
-    assert chat_server.prompts[-1]["model"] == "llama3.2"
+    assert chat_server.prompts[-1]["model"] == "gemma3:4b"
     (session,) = conversations(api)
-    assert (session["backend"], session["model"]) == ("ollama", "llama3.2")
+    assert (session["backend"], session["model"]) == ("ollama", "gemma3:4b")
     page.goto("/chat")
-    expect(page.locator("#model option:checked")).to_have_text("llama3.2")
+    expect(page.locator("#model option:checked")).to_have_text("gemma3:4b")
+
+
+def test_a_model_that_nobody_lists_is_named_and_kept_for_the_next_conversation(
+    page: Page, chat_server: ChatServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("ANAMNESIS_OPENAI_URL", f"{chat_server.url}/v1")
+    own, none = ChatServer.answer, json_answer({}, 404)
+    monkeypatch.setattr(
+        ChatServer, "answer", lambda self, asked: none if asked.path == "/v1/models" else own(self, asked)
+    )
+    page.goto("/chat")
+    page.get_by_label("Answered by").select_option(label="A model by its name …")
+    page.locator("#message").fill("Where is the crane?")
+    page.get_by_role("button", name="Send").click()
+    expect(page.locator(".turn")).to_have_count(0)
+    expect(page.get_by_label("Name of the model")).to_be_focused()
+    page.get_by_label("Name of the model").fill("my/own-model")
+    ask(page)
+    assert chat_server.prompts[-1]["model"] == "my/own-model"
+    page.goto("/chat")
+    expect(page.get_by_label("Name of the model")).to_have_value("my/own-model")
+    page.get_by_label("Answered by").select_option(index=0)
+    expect(page.get_by_label("Name of the model")).to_be_hidden()
 
 
 def test_a_dead_model_is_told_with_what_to_do_and_asked_again_when_it_is_back(
@@ -191,7 +214,7 @@ def test_without_any_model_the_page_says_which_and_why_and_looks_again(
     expect(page.locator("#backends-away")).to_contain_text("Ollama")
     monkeypatch.setenv("ANAMNESIS_OLLAMA_URLS", chat_server.url)
     page.get_by_role("button", name="Look again").click()
-    expect(page.locator("#model option", has_text="qwen3:4b")).to_be_attached()
+    expect(page.locator("#model optgroup option", has_text="qwen3:4b")).to_be_attached()
 
 
 def test_a_file_is_attached_removed_and_sent(page: Page, chat_server: ChatServer) -> None:

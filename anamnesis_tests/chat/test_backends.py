@@ -22,7 +22,7 @@ from anamnesis_pipeline.summaries.factory import BackendOptions
 from anamnesis_pipeline.summary_model import LlmUse
 from anamnesis_tests.chat.answers import ASKED, SYSTEM, answered, words_of
 from anamnesis_tests.chat.services import KINDS, WORDS, ChatServer, ClaudeCommand
-from anamnesis_tests.summaries.loopback import json_answer
+from anamnesis_tests.summaries.loopback import Answer, json_answer
 
 
 @pytest.fixture
@@ -257,6 +257,39 @@ def test_all_backends_say_what_they_have_or_why_they_are_away(options: BackendOp
     }
     assert all(away.values())
     assert "anthropic_api_key" in away["anthropic"]
+    unset = asyncio.run(offers(BackendOptions(claude_command="/nowhere/claude")))
+    assert not any(each.any_model for each in unset), "nobody is named a model who has no address"
+
+
+@pytest.mark.parametrize(
+    ("listed", "models"),
+    [
+        (json_answer([{"id": "a/chat", "type": "chat"}, {"id": "a/drawing", "type": "image"}]), ("a/chat",)),
+        (json_answer({"data": [{"id": "b"}]}), ("b",)),
+        (json_answer({"error": "no such route"}, 404), ()),
+        (json_answer({}), ()),
+    ],
+)
+def test_a_service_lists_its_models_as_it_likes_or_not_at_all(
+    options: BackendOptions, monkeypatch: pytest.MonkeyPatch, listed: Answer, models: tuple[str, ...]
+) -> None:
+    own = ChatServer.answer
+    monkeypatch.setattr(
+        ChatServer, "answer", lambda self, asked: listed if asked.path == "/v1/models" else own(self, asked)
+    )
+    found = {each.backend: each for each in asyncio.run(offers(options))}["openai"]
+    assert (found.reachable, found.models, found.any_model) == (True, models, True)
+
+
+@pytest.mark.parametrize(
+    ("listed", "why"), [(json_answer("nonsense"), "something else"), (json_answer({}, 401), "key")]
+)
+def test_a_service_that_refuses_its_list_says_why_and_may_be_asked_all_the_same(
+    options: BackendOptions, monkeypatch: pytest.MonkeyPatch, listed: Answer, why: str
+) -> None:
+    monkeypatch.setattr(ChatServer, "answer", lambda *_: listed)
+    found = {each.backend: each for each in asyncio.run(offers(options))}["openai"]
+    assert (found.reachable, found.any_model, why in found.problem) == (False, True, True), found.problem
 
 
 def test_what_an_answer_uses_at_most_is_known_before(options: BackendOptions) -> None:

@@ -258,7 +258,7 @@ def ollama(monkeypatch: pytest.MonkeyPatch) -> Iterator[OllamaServer]:
 
 def test_models_that_answer_are_offered_and_the_others_say_why_not(client: TestClient, ollama: OllamaServer) -> None:
     part = read(client, "/chat/parts/models")
-    assert one(part, "label")["for"] == one(part, "select")["id"] == "model"
+    assert part.select("label")[0]["for"] == one(part, "select")["id"] == "model"
     offered = {option.text: str(option["value"]) for option in part.select("optgroup:not([disabled]) option")}
     assert {name: json.loads(value) for name, value in offered.items()} == {"qwen3:4b": ["ollama", "qwen3:4b", ""]}
     default = part.select("option")[0]
@@ -269,6 +269,20 @@ def test_models_that_answer_are_offered_and_the_others_say_why_not(client: TestC
     assert "3 of 4 backends not reachable" in away.text
     assert "/nowhere/claude" in away.text
     assert "anthropic_api_key" in away.text
+
+
+def test_a_service_that_lists_no_models_takes_one_by_its_name(
+    client: TestClient, ollama: OllamaServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("ANAMNESIS_OPENAI_URL", "http://127.0.0.1:9/v1")
+    part = read(client, "/chat/parts/models")
+    option = one(part, "option[data-any]")
+    assert (option.text, json.loads(str(option["value"]))) == ("A model by its name …", ["openai", "", ""])
+    assert option.parent is not None
+    assert "disabled" not in option.parent.attrs
+    name = one(part, "#any-model")
+    assert ("hidden" in name.attrs, one(name, "label")["for"]) == (True, one(name, "input")["id"])
+    assert "OpenAI-compatible service: the service at http://127.0.0.1:9/v1 cannot be reached" in part.text
 
 
 def test_each_of_several_servers_is_offered_by_its_address(

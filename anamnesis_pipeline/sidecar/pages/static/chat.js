@@ -313,7 +313,7 @@ async function readFiles(chosen) {
 }
 
 function written(message) {
-  const [backend, model, worker] = JSON.parse(document.getElementById("model").value || "[null, null, null]");
+  const [backend, model, worker] = JSON.parse(chosenModel() || "[null, null, null]");
   const project = chat.dataset.session ? "" : document.getElementById("project")?.value.trim();
   const body = { message };
   if (backend) Object.assign(body, { backend, model, worker_url: worker });
@@ -363,13 +363,41 @@ document.addEventListener("click", (event) => {
 });
 
 document.addEventListener("change", (event) => {
-  if (event.target.id === "model") localStorage.setItem(MODEL_KEY, event.target.value);
+  if (event.target.id === "model") askForName();
+  if (event.target.closest("#models")) localStorage.setItem(MODEL_KEY, chosenModel());
 });
 // A new conversation begins with the model that was chosen last; one that is open has its own.
 function chooseModel() {
-  const last = !chat.dataset.session && localStorage.getItem(MODEL_KEY);
-  const found = [...document.getElementById("model").options].find((each) => each.value === last);
+  const last = (!chat.dataset.session && localStorage.getItem(MODEL_KEY)) || "";
+  const options = [...document.getElementById("model").options];
+  const found = options.find((each) => each.value === last) ?? options.find((each) => isNamedBy(each, last));
   if (found) found.selected = true;
+  askForName();
+  if (isAny(found)) document.getElementById("model-name").value = JSON.parse(last)[1];
+}
+function isAny(option) {
+  return Boolean(option && "any" in option.dataset);
+}
+// Whether this is where a model that nobody lists was named, which stands in `kept`.
+function isNamedBy(option, kept) {
+  if (!kept || !isAny(option)) return false;
+  const [[backend, , worker], [keptBackend, , keptWorker]] = [JSON.parse(option.value), JSON.parse(kept)];
+  return backend === keptBackend && worker === keptWorker;
+}
+// A service that lists no models, or not all, is told one by its name.
+function askForName() {
+  const place = document.getElementById("any-model");
+  if (!place) return; // the models are being looked up
+  place.hidden = !isAny(document.getElementById("model").selectedOptions[0]);
+  document.getElementById("model-name").required = !place.hidden;
+}
+// [backend, model, server] as JSON; empty: nothing is chosen.
+function chosenModel() {
+  const select = document.getElementById("model");
+  if (!isAny(select.selectedOptions[0])) return select.value;
+  const [backend, , worker] = JSON.parse(select.value);
+  const name = document.getElementById("model-name").value.trim();
+  return name && JSON.stringify([backend, name, worker]);
 }
 let wasAtTheEnd = false;
 document.addEventListener("htmx:beforeSwap", () => { wasAtTheEnd = isNearTheEnd(); });
