@@ -71,7 +71,7 @@ class ClaudeCliChat:
             raise self._errors.refused(result)
         usage = result.usage
         tokens_in = usage.input_tokens + usage.cache_creation_input_tokens + usage.cache_read_input_tokens
-        yield Delta(used=LlmUse(1, tokens_in, usage.output_tokens))
+        yield Delta(used=LlmUse(1, tokens_in, usage.output_tokens, result.total_cost_usd or 0.0))
 
     async def close(self) -> None:
         """Nothing stays open between answers."""

@@ -44,7 +44,7 @@ class ChatIn(BaseModel):
         str | None,
         Field(max_length=500, description="Of several Ollama servers the one that is to answer, and no other"),
     ] = None
-    project: Annotated[Name | None, Field(description="Of a new conversation: where its memories come from")] = None
+    project: Annotated[Name | None, Field(description="Of a new conversation: whose memories come first")] = None
     attachments: Annotated[list[AttachmentIn], Field(max_length=MOST_FILES)] = []
 
 
@@ -99,6 +99,7 @@ class CitationOut(TypedDict):
 class MessageOut(TypedDict):
     """One message. `stopped`: somebody ended it; `problem`: why it is not whole; of an answer that failed or was
     stopped before its first word `text` is empty. `files`: names of what went with a question. `feedback`: 1, -1, or 0.
+    `dollars`: what a subscription paid would have cost so much by the token.
     """
 
     message_id: str

@@ -3,7 +3,7 @@
 import uuid
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from itertools import dropwhile
 
@@ -61,7 +61,7 @@ def queries_of(message: str, last_reply: str, project: str, *, is_first: bool) -
 
 
 def question(text: str, project: str, top_k: int = PER_QUERY) -> SearchQuery:
-    """One of these as the engine takes it; of one project where the session is of one."""
+    """One of these as the engine takes it; empty `project`: of all."""
     return SearchQuery(text, top_k=top_k, where=Where(projects=(project,) if project else ()))
 
 
@@ -203,5 +203,9 @@ class Booking:
         return call_id
 
     def settle(self, call_id: str, used: LlmUse | None) -> None:
-        """What it cost; None: nobody knows, and it stays as booked where calls cost money."""
-        self._store.llm.settle(call_id, used if used is not None or self._backend.is_paid else LlmUse())
+        """What it cost; None: nobody knows, and it stays as booked where calls cost money. Dollars of a call that a
+        subscription pays are told of the answer, and count in no budget.
+        """
+        if not self._backend.is_paid:
+            used = replace(used or LlmUse(), dollars=0.0)
+        self._store.llm.settle(call_id, used)

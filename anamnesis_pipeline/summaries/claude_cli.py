@@ -80,6 +80,8 @@ class Result(BaseModel):
     structured_output: dict[str, Any] | None = None
     api_error_status: int | None = None
     usage: _Usage = _Usage()
+    total_cost_usd: float | None = None
+    """What the call would have cost by the token; a subscription pays it."""
 
 
 class ClaudeCliBackend:

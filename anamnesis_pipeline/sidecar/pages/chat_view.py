@@ -66,6 +66,13 @@ def turns_of(messages: Sequence[ChatMessage]) -> list[Turn]:
     return [turn_of(message, is_last=message is messages[-1]) for message in messages]
 
 
+def _cost(message: ChatMessage) -> str:
+    if not message.dollars:
+        return ""
+    paid = " by the token, paid by the subscription" if message.backend == "claude_cli" else ""
+    return f"${message.dollars:.4f}{paid}"
+
+
 def facts_of(message: ChatMessage) -> tuple[str, ...]:
     """What answered, and what it took."""
     tokens = message.output_tokens
@@ -74,7 +81,7 @@ def facts_of(message: ChatMessage) -> tuple[str, ...]:
         message.model,
         f"{message.seconds:.1f} s" if message.seconds else "",
         counted(tokens, "token") if tokens else "",
-        f"${message.dollars:.4f}" if message.dollars else "",
+        _cost(message),
         "stopped" if message.stopped else "",
     )
     return tuple(each for each in told if each)

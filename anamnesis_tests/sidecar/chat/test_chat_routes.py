@@ -181,6 +181,20 @@ def test_the_days_use_and_its_limit_are_told(client: httpx.Client, services: Tes
     assert body["budget"] == {"tokens": None, "dollars": 2.5}
 
 
+def test_what_a_subscription_paid_is_told_of_the_answer_and_counts_in_no_budget(
+    client: httpx.Client, services: TestServices
+) -> None:
+    services.store.settings.set("config.llm_daily_dollars", 0.001)
+    events = said(client, backend="claude_cli")
+    assert events[-1]["usage"]["dollars"] == 0.0125
+    answer = client.get(f"/api/chat/sessions/{events[0]['session']['session_id']}").json()["messages"][1]
+    assert answer["dollars"] == 0.0125
+    shown = client.get(f"/chat/messages/{answer['message_id']}", headers={"Accept": "text/html"}).text
+    assert "$0.0125 by the token, paid by the subscription" in shown
+    used = client.get("/api/chat/balance").json()["used_today"]
+    assert (used["calls"], used["dollars"]) == (1, 0)
+
+
 def test_a_bare_name_of_a_private_project_is_private(client: httpx.Client, services: TestServices) -> None:
     client.post("/api/episodes", json={**NOTE, "project": "corp/secret"})
     services.store.settings.set("config.private_projects", ["corp/secret"])
