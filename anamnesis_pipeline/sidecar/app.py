@@ -40,6 +40,7 @@ from anamnesis_pipeline.sidecar import (
     upload_routes,
 )
 from anamnesis_pipeline.sidecar.admission import Admission
+from anamnesis_pipeline.sidecar.chat_records import ChatRecorder
 from anamnesis_pipeline.sidecar.chat_running import Chats
 from anamnesis_pipeline.sidecar.documentation import openapi_of
 from anamnesis_pipeline.sidecar.event_feed import EventFeed
@@ -98,7 +99,7 @@ def _keep(state: State, services: Services) -> None:
     state.admission = Admission()
     state.extraction = Extraction()
     state.chats = Chats()
-    state.chat_records = set()
+    state.chat_records = ChatRecorder(services, state.extraction, state.metrics.chat_records_failed)
     state.room = Room()
     state.growth = Growth()
     state.guesses = Guesses()
@@ -131,6 +132,7 @@ async def _served(state: State) -> AsyncIterator[None]:
     async with anyio.create_task_group() as tasks:
         tasks.start_soon(state.mcp.run)
         tasks.start_soon(state.nudges.run)
+        tasks.start_soon(state.chat_records.run)
         tasks.start_soon(state.undo.run)
         tasks.start_soon(state.event_feed.run)
         tasks.start_soon(keep_measured, state.services)

@@ -1,6 +1,5 @@
 """The chat: streamed answers, stored conversations, feedback, and what the backends offer."""
 
-import asyncio
 import json
 import re
 import uuid
@@ -45,17 +44,14 @@ from anamnesis_pipeline.sidecar.chat_schemas import (
 )
 from anamnesis_pipeline.sidecar.chat_stream import Event, Turn, TurnStream
 from anamnesis_pipeline.sidecar.documentation import PROBLEMS
-from anamnesis_pipeline.sidecar.extraction import Extraction
 from anamnesis_pipeline.sidecar.fields import Name
-from anamnesis_pipeline.sidecar.observation import Metrics
 from anamnesis_pipeline.sidecar.rendering import json_reply
 from anamnesis_pipeline.sidecar.services import Services, Uses
 from anamnesis_pipeline.steps import episodes
 from anamnesis_pipeline.steps.chat import Attachment, Private, check_leave, leaning_on_private
-from anamnesis_pipeline.steps.recording import Pair
 from anamnesis_pipeline.store.base import Store
 from anamnesis_pipeline.store.paging import CURSOR_PATTERN
-from anamnesis_pipeline.wiring import effective_settings, open_recorder
+from anamnesis_pipeline.wiring import effective_settings
 
 RATED_AT_ONCE = 1_000
 MOST_MESSAGES = 1_000
@@ -85,8 +81,8 @@ async def stream(wish: ChatIn, request: Request, services: Uses) -> Response:
     try:
         wish = await _with_default(services, wish)
         turn = await run_in_threadpool(_turn, services, wish, session_id)
-        keep, metrics = _keeper(request, services, turn.settings), request.app.state.metrics
-        made = TurnStream(turn, services, request.app.state.admission, keep, metrics.chat_failures)
+        state = request.app.state
+        made = TurnStream(turn, services, state.admission, state.chat_records, state.metrics.chat_failures)
         chats.begin(session_id, made.begin())
     except BaseException:
         chats.release(session_id)
@@ -325,34 +321,6 @@ def _private(settings: Settings, store: Store) -> Private:
 def _title(text: str) -> str:
     line = " ".join(text.split())
     return line if len(line) <= TITLE_CHARS else line[: TITLE_CHARS - 1] + "…"
-
-
-def _keeper(request: Request, services: Services, settings: Settings) -> Any:
-    """Makes an episode of a round trip; its records follow in the background, and their failure is counted."""
-    extraction: Extraction = request.app.state.extraction
-    metrics: Metrics = request.app.state.metrics
-    waiting: set[asyncio.Future[Any]] = request.app.state.chat_records
-    loop = asyncio.get_running_loop()
-
-    def keep(pair: Pair) -> str:
-        recorder = open_recorder(settings, services.store, services.poster)
-        part, _ = recorder.keep(pair)
-
-        async def extract() -> None:
-            found = await extraction.run(part.part_id, lambda: recorder.extract(part))
-            if isinstance(found, str) or found.problem:
-                metrics.chat_records_failed.inc()
-
-        def begin() -> None:
-            task = loop.create_task(extract())
-            waiting.add(task)
-            task.add_done_callback(waiting.discard)
-
-        if settings.summarizer != "none":
-            loop.call_soon_threadsafe(begin)
-        return part.part_id
-
-    return keep
 
 
 def _session(services: Services, session_id: str) -> ChatSession:

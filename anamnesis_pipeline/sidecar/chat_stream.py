@@ -3,7 +3,7 @@
 import asyncio
 import logging
 import time
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Sequence
 from contextlib import aclosing, suppress
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
@@ -20,6 +20,7 @@ from anamnesis_pipeline.errors import AnamnesisError, LlmAnswerInvalid
 from anamnesis_pipeline.search.query import Hit
 from anamnesis_pipeline.settings import Settings
 from anamnesis_pipeline.sidecar.admission import Admission
+from anamnesis_pipeline.sidecar.chat_records import ChatRecorder
 from anamnesis_pipeline.sidecar.chat_running import end
 from anamnesis_pipeline.sidecar.chat_schemas import citation_body, session_head
 from anamnesis_pipeline.sidecar.services import Services
@@ -117,13 +118,11 @@ class TurnStream:
     """The events of one turn. Once it was begun `end` has to be called, whether or not anybody listened."""
 
     def __init__(
-        self, turn: Turn, services: Services, admission: Admission, keep: Callable[[Pair], str], failures: Counter
+        self, turn: Turn, services: Services, admission: Admission, records: ChatRecorder, failures: Counter
     ) -> None:
-        """:param keep: makes an episode of a round trip, and has its records found later; the episode's id.
-        :param failures: counts answers that failed, by backend.
-        """
+        """:param failures: counts answers that failed, by backend."""
         self._turn, self._services, self._admission = turn, services, admission
-        self._keep, self._failures = keep, failures
+        self._records, self._failures = records, failures
         self._answer = _Answer(time.monotonic(), turn.is_private)
         self._events: asyncio.Queue[Event | None] = asyncio.Queue(QUEUE_EVENTS)
         self._is_left = False
@@ -183,6 +182,7 @@ class TurnStream:
             answer.problem = UNEXPECTED
         with anyio.CancelScope(shield=True):
             done = await run_in_threadpool(self._keep_answer)
+            self._records.note()
         with suppress(_Unread):
             if answer.problem:
                 self._failures.labels(self._turn.backend.name).inc()
@@ -195,7 +195,9 @@ class TurnStream:
         await self._tell(self._status())
         last = next((each.text for each in reversed(turn.history) if each.role == "assistant"), "")
         asked = queries_of(turn.question.text, last, turn.session.project, is_first=not turn.history)
-        found = await self._search(asked, PER_QUERY)
+        found = await self._search(asked, PER_QUERY, turn.session.project)
+        if turn.session.project and not found.hits:
+            found = await self._search(asked, PER_QUERY)
         answer.hits = found.hits
         await self._cite(found)
         said = told(turn.history, turn.question.text, turn.attachments, found.hits, found.problem)
@@ -247,14 +249,16 @@ class TurnStream:
         await self._cite(found)
         return Said("tool", found.problem or block_of(found.hits) or "Nothing was found.", call_id=call.call_id)
 
-    async def _search(self, asked: Sequence[str], top_k: int) -> _Found:
+    async def _search(self, asked: Sequence[str], top_k: int, project: str = "") -> _Found:
         """The memory on all of these, asked at the same time. Where it does not answer there is an answer all the same,
         whose model is told so.
+
+        :param project: only this one's; empty: of all.
         """
         turn = self._turn
 
         async def one(text: str) -> Sequence[Hit]:
-            query = question(text, turn.session.project, top_k)
+            query = question(text, project, top_k)
             return (await self._admission.run(lambda: self._services.engine.search(query))).hits
 
         answers = await asyncio.gather(*map(one, asked), return_exceptions=True)
@@ -331,7 +335,8 @@ class TurnStream:
         pair = Pair(
             turn.question.text, message.text, turn.settings.machine, turn.session.project, turn.question.at, "chat"
         )  # fmt: skip
-        episode_id = self._keep(pair)
+        episode_id = self._records.keep(turn.settings, pair)
         for each in (turn.question, message):
             chat.add(replace(each, episode_id=episode_id))
+        self._records.want(turn.settings, message.message_id)
         return episode_id

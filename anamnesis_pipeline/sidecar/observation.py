@@ -47,7 +47,7 @@ class Metrics:
         )
         self.chat_records_failed = Counter(
             "anamnesis_chat_records_failed",
-            "Round trips of the chat in which no records were looked for",
+            "Attempts to find the records of a round trip of the chat that failed",
             registry=self.registry,
         )
         self.registry.register(_StoreGauges(services))

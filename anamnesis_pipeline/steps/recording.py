@@ -69,6 +69,11 @@ class Recorder:
         except EpisodeConflict:  # the same pair came twice at once
             return part, False
 
+    @staticmethod
+    def kept(episode: Episode, user: str, assistant: str) -> Part:
+        """The part of a pair that is an episode already, from what was said, masked."""
+        return _part_of(episode.episode_id, episode.source, episode.project, episode.timestamp, user, assistant)
+
     def stored(self, part: Part, problem: str = "") -> Recorded:
         """What there is of a pair that is kept.
 
@@ -133,14 +138,15 @@ class Recorder:
         pair_id = content_id("pair", pair.instance, pair.project, said_at, user, assistant)
         known = self._store.episodes.get([pair_id]).get(pair_id)
         when = known.timestamp if known else pair.timestamp or datetime.now(UTC)
-        said = (
-            Segment(f"{pair_id}:user", "", SegmentKind.PROMPT, 0, user, when),
-            Segment(f"{pair_id}:assistant", "", SegmentKind.STATEMENT, 0, assistant, when),
-        )
-        part = Part(
-            pair_id, pair.source, "", "", pair_id, 0, PAIR_KIND, pair.project, "", user[:PROMPT_HEAD], said, closed=True
-        )
-        return part, known is not None
+        return _part_of(pair_id, pair.source, pair.project, when, user, assistant), known is not None
+
+
+def _part_of(pair_id: str, source: str, project: str, when: datetime, user: str, assistant: str) -> Part:
+    said = (
+        Segment(f"{pair_id}:user", "", SegmentKind.PROMPT, 0, user, when),
+        Segment(f"{pair_id}:assistant", "", SegmentKind.STATEMENT, 0, assistant, when),
+    )
+    return Part(pair_id, source, "", "", pair_id, 0, PAIR_KIND, project, "", user[:PROMPT_HEAD], said, closed=True)
 
 
 def _mark(said: Mapping[str, Any]) -> str:

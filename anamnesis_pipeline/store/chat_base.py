@@ -73,6 +73,14 @@ class ChatRecords(Protocol):
         it. Where nothing else was said in a session, it goes.
         """
 
+    def want_records(self, message_id: str, when: datetime | None) -> None:
+        """Note when the records of an answer's round trip are to be looked for; None: not any more. The note goes with
+        what was said.
+        """
+
+    def records_due(self, now: datetime, limit: int) -> list[str]:
+        """Ids of answers whose records are to be looked for by now, those first that were due first."""
+
     def messages(self, session_id: str) -> list[ChatMessage]:
         """All of a session, in their order."""
 

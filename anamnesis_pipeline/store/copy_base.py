@@ -124,7 +124,7 @@ PLAIN = (
     _table("query_results", "episode_id number"),
     _table("events", "number", "at kind process episode_id episodes project"),
     _table("chat_sessions", "session_id", "title backend model worker_url project created_at updated_at name_history"),
-    _table("chat_messages", "message_id", "session_id number role text at episode_id feedback details"),
+    _table("chat_messages", "message_id", "session_id number role text at episode_id feedback details records_at"),
 )  # fmt: skip
 """Tables that every backend keeps under the same names."""
 

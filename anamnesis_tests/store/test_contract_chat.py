@@ -57,6 +57,9 @@ def test_sessions_are_listed_by_their_last_use_in_pages_and_by_words_of_the_titl
     assert [each.session_id for each in [*second.items, *third.items]] == ["s3", "s2", "s0"]
     assert third.next_cursor is None
     assert [each.session_id for each in store.chat.sessions(9, words="ABOUT S3").items] == ["s3"]
+    store.chat.rename("s2", "Über Ärger in Łódź", NOW)
+    for words in ("über", "ÄRGER", "łódź", "Über Är"):
+        assert [each.session_id for each in store.chat.sessions(9, words=words).items] == ["s2"], words
     assert store.chat.sessions(9, words="%").items == []
     with pytest.raises(InvalidEpisode, match="cursor"):
         store.chat.sessions(2, "nonsense")
@@ -169,3 +172,23 @@ def test_an_answer_without_a_word_is_kept_with_why(store: Store):
     assert failed.is_wordless
     store.chat.add(message(2, role="assistant", text="Here it is.", backend="ollama"))
     assert [(each.text, each.problem) for each in store.chat.messages("s")] == [("text 1", ""), ("Here it is.", "")]
+
+
+def test_what_lacks_its_records_is_known_until_they_are_there_or_it_is_forgotten(store: Store):
+    put(store, "e3", "text")
+    store.chat.put_session(session("s"))
+    said = [message(number, role="assistant", episode_id=f"e{number}") for number in (1, 2, 3)]
+    for each in said:
+        store.chat.add(each)
+    assert store.chat.records_due(NOW, 9) == []
+    later = NOW + timedelta(minutes=5)
+    for name, when in {"s-1": later, "s-2": NOW, "s-3": NOW - timedelta(minutes=1), "nothing": NOW}.items():
+        store.chat.want_records(name, when)
+    assert (store.chat.records_due(NOW, 9), store.chat.records_due(NOW, 1)) == (["s-3", "s-2"], ["s-3"])
+    store.chat.add(replace(said[1], text="again"))
+    assert store.chat.records_due(later, 9) == ["s-3", "s-2", "s-1"], "who writes a message anew takes nothing from it"
+    store.chat.want_records("s-2", None)
+    store.episodes.delete("e3")
+    assert store.chat.records_due(later, 9) == ["s-1"]
+    store.chat.forget(["s-1"])
+    assert store.chat.records_due(later, 9) == []

@@ -96,7 +96,7 @@ class MongoChat:
             if not tables[SESSIONS].has(of_session):
                 return
             last = tables[MESSAGES].one(of_session, ("number",), order=[("number", -1)])
-            first = {"number": (last["number"] if last else 0) + 1}
+            first = {"number": (last["number"] if last else 0) + 1, "records_at": ""}
             tables[MESSAGES].upsert(key, {"$set": row, "$setOnInsert": first})
             tables[SESSIONS].update(of_session, {"$max": {"updated_at": row["at"]}})
 
@@ -113,6 +113,23 @@ class MongoChat:
                     tables[SESSIONS].delete({"session_id": session_id})
 
         self._database.write(work)
+
+    def want_records(self, message_id: str, when: datetime | None) -> None:
+        """See `ChatRecords.want_records`."""
+        change = {"records_at": instant(when) if when else ""}
+        self._database.write(lambda tables: tables[MESSAGES].update({"message_id": message_id}, {"$set": change}))
+
+    def records_due(self, now: datetime, limit: int) -> list[str]:
+        """See `ChatRecords.records_due`."""
+        due = {"records_at": {"$gt": "", "$lte": instant(now)}}
+        order = [("records_at", 1), ("message_id", 1)]
+
+        def work(tables: Tables) -> list[str]:
+            return [
+                each["message_id"] for each in tables[MESSAGES].find(due, ("message_id",), order=order, limit=limit)
+            ]
+
+        return self._database.read(work)
 
     def messages(self, session_id: str) -> list[ChatMessage]:
         """See `ChatRecords.messages`."""
@@ -181,7 +198,7 @@ def _forget(tables: Tables, of_these: Filter) -> list[str]:
         gone = {"title": FORGOTTEN, "name_history": "[]"}
         tables[SESSIONS].update({"session_id": {"$in": titled}}, {"$set": gone})
     for each in found:
-        change = {"text": FORGOTTEN, "details": _without_quotes(each["details"])}
+        change = {"text": FORGOTTEN, "details": _without_quotes(each["details"]), "records_at": ""}
         tables[MESSAGES].update({"message_id": each["message_id"]}, {"$set": change})
     return sorted({each["session_id"] for each in found})
 

@@ -126,7 +126,9 @@ COLLECTIONS: dict[str, Sequence[Index]] = {
     "events": [_key("number"), _by("kind", "number"), _by("episode_id", "number")],
     # conversations
     "chat_sessions": [_key("session_id"), _by("updated_at", "session_id")],
-    "chat_messages": [_key("message_id"), _key("session_id", "number"), _by("episode_id"), _by("feedback", "at")],
+    "chat_messages": [
+        _key("message_id"), _key("session_id", "number"), _by("episode_id"), _by("feedback", "at"), _by("records_at"),
+    ],
     # this backend's own
     "store_secret": [],
     "counters": [],

@@ -111,7 +111,7 @@ _SHAPES: dict[str, Shape] = {
     # conversations
     "chat_sessions": {"text": "session_id title backend model worker_url project created_at updated_at name_history"},
     "chat_messages": {
-        "text": "message_id session_id role text at episode_id details", "number": "number feedback",
+        "text": "message_id session_id role text at episode_id details records_at", "number": "number feedback",
     },
     # this backend's own
     "store_secret": {"data": "secret"},

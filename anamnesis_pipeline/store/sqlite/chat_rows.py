@@ -24,7 +24,7 @@ from anamnesis_pipeline.store.chat_base import (
     session_row,
 )
 from anamnesis_pipeline.store.paging import cursor_at, read_cursor
-from anamnesis_pipeline.store.sqlite.chat_schema import WITHOUT_QUOTES
+from anamnesis_pipeline.store.sqlite.chat_schema import FORGETS
 from anamnesis_pipeline.store.sqlite.connection import Database
 from anamnesis_pipeline.store.values import instant, moment
 
@@ -58,7 +58,7 @@ class SqliteChat:
 
     def sessions(self, limit: int, cursor: str | None = None, words: str = "") -> SessionPage:
         """See `ChatRecords.sessions`."""
-        terms, values = ["instr(lower(title), lower(?)) > 0"], [words]
+        terms, values = ["instr(casefold(title), ?) > 0"], [words.casefold()]
         if cursor is not None:
             when, name = read_cursor(cursor)
             terms.append("(updated_at, session_id) < (?, ?)")
@@ -108,9 +108,11 @@ class SqliteChat:
                 "SELECT coalesce(max(number), 0) FROM chat_messages WHERE session_id = ?", (message.session_id,)
             ).fetchone()
             connection.execute(
-                f"""INSERT OR REPLACE INTO chat_messages ({_MESSAGE})
+                f"""INSERT INTO chat_messages ({_MESSAGE})
                     SELECT {", ".join(f":{name}" for name in MESSAGE_FIELDS)}
-                    WHERE EXISTS (SELECT 1 FROM chat_sessions WHERE session_id = :session_id)""",
+                    WHERE EXISTS (SELECT 1 FROM chat_sessions WHERE session_id = :session_id)
+                    ON CONFLICT (message_id) DO UPDATE SET
+                        {", ".join(f"{name} = excluded.{name}" for name in MESSAGE_FIELDS[1:])}""",
                 {**row, "number": known[0] if known else last + 1},
             )
             connection.execute(
@@ -129,9 +131,7 @@ class SqliteChat:
                     SELECT session_id FROM chat_messages WHERE {of_these} AND number = 1)""",
                 these,
             )
-            connection.execute(
-                f"UPDATE chat_messages SET text = :gone, details = {WITHOUT_QUOTES} WHERE {of_these}", these
-            )
+            connection.execute(f"UPDATE chat_messages SET {FORGETS} WHERE {of_these}", these)
             left = "SELECT 1 FROM chat_messages m WHERE m.session_id = s.session_id AND m.text <> :gone"
             connection.execute(
                 f"""DELETE FROM chat_sessions AS s WHERE NOT EXISTS ({left})
@@ -143,6 +143,22 @@ class SqliteChat:
                     AND session_id NOT IN (SELECT session_id FROM chat_sessions)""",
                 (sessions,),
             )
+
+    def want_records(self, message_id: str, when: datetime | None) -> None:
+        """See `ChatRecords.want_records`."""
+        at = instant(when) if when else ""
+        with self._database.write() as connection:
+            connection.execute("UPDATE chat_messages SET records_at = ? WHERE message_id = ?", (at, message_id))
+
+    def records_due(self, now: datetime, limit: int) -> list[str]:
+        """See `ChatRecords.records_due`."""
+        with self._database.read() as connection:
+            rows = connection.execute(
+                """SELECT message_id FROM chat_messages WHERE records_at <> '' AND records_at <= ?
+                    ORDER BY records_at, message_id LIMIT ?""",
+                (instant(now), limit),
+            ).fetchall()
+        return [message_id for (message_id,) in rows]
 
     def messages(self, session_id: str) -> list[ChatMessage]:
         """See `ChatRecords.messages`."""

@@ -163,6 +163,7 @@ class Database:
         )
         try:
             connection.create_function("exact_terms", 1, exact_terms, deterministic=True)
+            connection.create_function("casefold", 1, str.casefold, deterministic=True)  # lower() knows ASCII alone
             for pragma in PRAGMAS:
                 connection.execute(pragma)
         except BaseException:

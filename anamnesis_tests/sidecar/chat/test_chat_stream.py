@@ -85,6 +85,20 @@ def test_the_model_may_search_by_itself_at_most_five_times(client: httpx.Client,
     assert "tool_result" in str(server.prompts[1]["messages"])
 
 
+def test_a_project_comes_first_and_the_model_searches_all(client: httpx.Client, server: ChatServer) -> None:
+    client.post("/api/episodes", json={**NOTE, "episode_id": "crane"})
+    client.post("/api/episodes", json={**NOTE, "project": "port", "summary": "The crane is blue", "episode_id": "blue"})
+    events = said(client, "Where is the crane?", backend="ollama", project="acme")
+    assert [each["episode_id"] for each in of(events, "citations")[-1]] == ["crane"]
+    server.searches = ("blue crane",)
+    events = said(client, "Which crane is blue?", backend="ollama", project="acme")
+    first, *_, last = [{each["episode_id"] for each in cited} for cited in of(events, "citations")]
+    assert "blue" not in first
+    assert "blue" in last, "the tool promises all projects"
+    events = said(client, "Where is the harbour crane?", backend="ollama", project="nothing-yet")
+    assert "crane" in {each["episode_id"] for each in of(events, "citations")[0]}
+
+
 def test_a_heartbeat_comes_while_the_model_says_nothing(
     client: httpx.Client, server: ChatServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -1,0 +1,124 @@
+"""The records of what was said in the chat, found in the background. What lacks its records is marked in the store, so
+that a slow model, a full house or a restart loses nothing.
+"""
+
+import asyncio
+import logging
+from datetime import UTC, datetime, timedelta
+
+import anyio
+from prometheus_client import Counter
+from starlette.concurrency import run_in_threadpool
+
+from anamnesis_pipeline.errors import AnamnesisError, EpisodeNotFound
+from anamnesis_pipeline.model import Part
+from anamnesis_pipeline.settings import Settings
+from anamnesis_pipeline.sidecar.extraction import TOO_MANY, TOO_SLOW, Extraction
+from anamnesis_pipeline.sidecar.services import Services
+from anamnesis_pipeline.steps.recording import RECORDS_DELETED, Pair, Recorder
+from anamnesis_pipeline.wiring import effective_settings, open_recorder
+
+AT_ONCE = 2
+"""Round trips of which an LLM is asked; pairs that a client posts find room beside them."""
+LOOK_S = 30.0
+"""Between two looks at what is due, and until one is asked for again that an LLM is at work on."""
+FIRST_RETRY = timedelta(minutes=1)
+GIVEN_UP = timedelta(days=3)
+"""A round trip of which an LLM has made nothing for so long keeps to its episode."""
+
+log = logging.getLogger(__name__)
+
+
+def next_look(said_at: datetime, now: datetime) -> datetime | None:
+    """When to try again after a failure: each time as long again as has passed; None: not any more. Pure."""
+    age = now - said_at
+    return now + max(age, FIRST_RETRY) if age < GIVEN_UP else None
+
+
+class ChatRecorder:
+    """Makes episodes of round trips; `run` has their records found."""
+
+    def __init__(self, services: Services, extraction: Extraction, failures: Counter) -> None:
+        """:param failures: counts attempts that failed."""
+        self._services, self._extraction, self._failures = services, extraction, failures
+        self._noted: anyio.Event | None = None
+
+    def keep(self, settings: Settings, pair: Pair) -> str:
+        """The id of the episode that a round trip becomes."""
+        return open_recorder(settings, self._services.store, self._services.poster).keep(pair)[0].part_id
+
+    def want(self, settings: Settings, message_id: str) -> None:
+        """Have the records of an answer's round trip found, where there is an LLM for it."""
+        if settings.summarizer != "none":
+            self._services.store.chat.want_records(message_id, datetime.now(UTC))
+
+    def note(self) -> None:
+        """Look soon, as something may be due. On the event loop only."""
+        if self._noted is not None:
+            self._noted.set()
+
+    async def run(self) -> None:
+        """Find what is due, also what was when the service last ended, until cancelled."""
+        while True:
+            self._noted = anyio.Event()
+            try:
+                await self._work_off()
+            except AnamnesisError as exc:
+                log.warning("records of the chat are looked for again later: %s", exc)
+            with anyio.move_on_after(LOOK_S):
+                await self._noted.wait()
+
+    async def _work_off(self) -> None:
+        store = self._services.store
+        settings = await run_in_threadpool(effective_settings, store)
+        if settings.summarizer == "none":
+            return
+        while due := await run_in_threadpool(store.chat.records_due, datetime.now(UTC), AT_ONCE):
+            await asyncio.gather(*(self._look_for(settings, message_id) for message_id in due))
+
+    async def _look_for(self, settings: Settings, message_id: str) -> None:
+        """Try once, and note when to do so again."""
+        store = self._services.store
+        recorder = await run_in_threadpool(open_recorder, settings, store, self._services.poster)
+        kept = await run_in_threadpool(self._kept, recorder, message_id)
+        again = await self._extract(recorder, *kept) if kept else None
+        await run_in_threadpool(store.chat.want_records, message_id, again)
+
+    async def _extract(self, recorder: Recorder, part: Part, said_at: datetime) -> datetime | None:
+        """When to try again; None: it is done, or nothing will come of it."""
+        try:
+            found = await self._extraction.run(part.part_id, lambda: recorder.extract(part))
+        except EpisodeNotFound:
+            return None
+        except Exception as exc:  # one that nobody foresaw must not end the work on the others
+            problem = type(exc).__name__
+        else:
+            problem = found if isinstance(found, str) else found.problem
+        if problem in ("", RECORDS_DELETED):
+            return None
+        now = datetime.now(UTC)
+        if problem in (TOO_MANY, TOO_SLOW):  # no failure: it is at work, or has not begun
+            log.info("records of a round trip of the chat are to come")
+            return now + timedelta(seconds=LOOK_S)
+        self._failures.inc()
+        again = next_look(said_at, now)
+        log.warning(
+            "no records of a round trip of the chat, %s: %s", "to be tried again" if again else "given up", problem
+        )
+        return again
+
+    def _kept(self, recorder: Recorder, message_id: str) -> tuple[Part, datetime] | None:
+        """The round trip of an answer, and when it was answered; None: it is gone."""
+        store = self._services.store
+        answer = store.chat.message(message_id)
+        if answer is None or not answer.episode_id:
+            return None
+        episode = store.episodes.get([answer.episode_id]).get(answer.episode_id)
+        said = {
+            each.role: each.text
+            for each in store.chat.messages(answer.session_id)
+            if each.episode_id == answer.episode_id
+        }
+        if episode is None or "user" not in said:
+            return None
+        return recorder.kept(episode, said["user"], answer.text), answer.at
