@@ -54,7 +54,7 @@ def test_an_answer_comes_piece_by_piece_with_what_it_used(kind: str, options: Ba
     assert words_of(deltas) == list(WORDS)
     used = next(delta.used for delta in deltas if delta.used)
     assert (used.input_tokens, used.output_tokens) == (90, 12)
-    assert (used.dollars > 0) == (kind == "anthropic")
+    assert (used.dollars > 0) == (kind in ("anthropic", "claude_cli"))
 
 
 @pytest.mark.parametrize("kind", KINDS)
