@@ -29,7 +29,7 @@ def ask(page: Page, text: str = "Where is the crane?") -> Locator:
     page.locator("#message").fill(text)
     page.keyboard.press("Enter")
     answer = page.locator(".turn.assistant").last
-    expect(answer.get_by_role("button", name="Copy")).to_be_visible()
+    expect(answer.get_by_role("button", name="Copy", exact=True)).to_be_visible()
     return answer
 
 
@@ -183,6 +183,17 @@ def test_a_model_that_nobody_lists_is_named_and_kept_for_the_next_conversation(
     expect(page.get_by_label("Name of the model")).to_have_value("my/own-model")
     page.get_by_label("Answered by").select_option(index=0)
     expect(page.get_by_label("Name of the model")).to_be_hidden()
+
+
+def test_an_answer_is_copied_with_its_markdown_and_a_block_of_code_alone(page: Page, chat_server: ChatServer) -> None:
+    chat_server.words = ("**Run** this:\n\n", "```sh\nls -l\n", "```\n")
+    page.context.grant_permissions(["clipboard-read", "clipboard-write"])
+    page.goto("/chat")
+    answer = ask(page)
+    for name, copied in {"Copy": "**Run** this:\n\n```sh\nls -l\n```", "Copy this code": "ls -l"}.items():
+        answer.get_by_role("button", name=name, exact=True).click()
+        expect(page.locator(".toast", has_text="Copied.").last).to_be_visible()
+        page.wait_for_function("text => navigator.clipboard.readText().then((is) => is.trim() === text)", arg=copied)
 
 
 def test_a_dead_model_is_told_with_what_to_do_and_asked_again_when_it_is_back(

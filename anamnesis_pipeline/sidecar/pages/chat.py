@@ -96,6 +96,13 @@ def message(message_id: str, request: Request, services: Uses) -> Response:
     return fragment("chat_turn.html", turn=turn_of(shown, is_last=True), most=SUMMARY_CHARS)
 
 
+@router.get(PATH + "/messages/{message_id}/text")
+def text(message_id: str, services: Uses) -> Response:
+    """What a message says as it was written, to be copied: an answer in its Markdown."""
+    said = _message(services, message_id).text
+    return Response(said, headers=HEADERS, media_type="text/plain; charset=utf-8")
+
+
 @router.post(PATH + "/{session_id}/title")
 def rename(session_id: str, services: Uses, title: Annotated[str, Form(max_length=TITLE_CHARS)]) -> Response:
     """Give another title; the former ones are kept."""

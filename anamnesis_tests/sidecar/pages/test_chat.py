@@ -321,6 +321,15 @@ def test_a_conversation_keeps_its_own_model(client: TestClient, opened: Open, ol
 # --- what is done to one ---------------------------------------------------------------------------------
 
 
+def test_an_answer_is_copied_as_it_was_written(client: TestClient, opened: Open) -> None:
+    written = "# Title\n\n| a |\n|-|\n| b |\n\n```python\nx < 1\n```\n" + SCRIPT
+    opened(messages=[said(0), said(1, written)])
+    button = one(read(client, "/chat/s1"), "[data-copy-said]")
+    reply = client.get(f"/chat/messages/{button['data-copy-said']}/text")
+    assert (reply.text, reply.headers["content-type"]) == (written, "text/plain; charset=utf-8")
+    assert client.get("/chat/messages/nope/text").status_code == 404
+
+
 def test_renaming_keeps_the_former_names(client: TestClient, opened: Open, services: TestServices) -> None:
     opened("First")
     form = one(read(client, "/chat/s1"), "#rename-dialog form")

@@ -362,6 +362,47 @@ document.addEventListener("click", (event) => {
   askAgain(failed, asked);
 });
 
+// --- copying -------------------------------------------------------------------------------------------------
+
+// An answer as it was written, with its Markdown; where the server does not give it, as it is shown.
+async function asWritten(id) {
+  try {
+    const reply = await fetch(`/chat/messages/${encodeURIComponent(id)}/text`);
+    if (reply.ok) return await reply.text();
+  } catch {
+    // told by what comes next from the server
+  }
+  return document.getElementById(`said-${id}`).textContent;
+}
+
+async function copy(text) {
+  try {
+    await navigator.clipboard.writeText(await text);
+    toast("Copied.");
+  } catch {
+    toast("The browser does not let this page copy.", { bad: true });
+  }
+}
+
+// Each block of code has a button of its own.
+function addCodeButtons() {
+  for (const block of turns.querySelectorAll(".assistant .said pre")) {
+    if (block.parentElement.matches(".code")) continue;
+    const place = element("div", "code");
+    block.replaceWith(place);
+    const copier = button("Copy", () => copy((block.querySelector("code") ?? block).textContent));
+    copier.className = "quiet";
+    copier.setAttribute("aria-label", "Copy this code");
+    place.append(block, copier);
+  }
+}
+addCodeButtons();
+document.addEventListener("htmx:afterSwap", addCodeButtons);
+document.addEventListener("click", (event) => {
+  const copier = event.target.closest("[data-copy-said]");
+  if (copier) copy(asWritten(copier.dataset.copySaid));
+});
+
 document.addEventListener("change", (event) => {
   if (event.target.id === "model") askForName();
   if (event.target.closest("#models")) localStorage.setItem(MODEL_KEY, chosenModel());
