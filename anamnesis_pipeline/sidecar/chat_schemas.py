@@ -16,7 +16,7 @@ BackendName = Literal["claude_cli", "ollama", "anthropic", "openai"]
 
 
 class AttachmentIn(BaseModel):
-    """A text that goes with the message; of a longer one than 200 KB the beginning."""
+    """A text that goes with this message alone; of a longer one than 200 KB the beginning."""
 
     model_config = ConfigDict(extra="forbid", strict=True)
 

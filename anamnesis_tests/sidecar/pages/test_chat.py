@@ -78,6 +78,7 @@ def test_who_comes_first_reads_what_the_chat_is(client: TestClient) -> None:
     page = read(client, "/chat")
     assert one(page, "h1").text == "Chat"
     assert "becomes an episode" in one(page, "#welcome").text
+    assert "sees a file with its own message only" in one(page, "#write-hint").text
     assert "The first one begins with your message." in one(page, "#session-list").text
     assert one(page, "nav [aria-current=page]").text == "Chat"
     assert one(page, "#turns").find("li") is None
