@@ -411,7 +411,7 @@ document.addEventListener("change", (event) => {
 function chooseModel() {
   const last = (!chat.dataset.session && localStorage.getItem(MODEL_KEY)) || "";
   const options = [...document.getElementById("model").options];
-  const found = options.find((each) => each.value === last) ?? options.find((each) => isNamedBy(each, last));
+  const found = last && (options.find((each) => each.value === last) ?? options.find((each) => isNamedBy(each, last)));
   if (found) found.selected = true;
   askForName();
   if (isAny(found)) document.getElementById("model-name").value = JSON.parse(last)[1];
