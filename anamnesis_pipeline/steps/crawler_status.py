@@ -6,7 +6,7 @@ from datetime import datetime, timedelta
 
 from anamnesis_pipeline.model import EXCLUDED, Source
 from anamnesis_pipeline.sources.specs import SourceSpec, is_of
-from anamnesis_pipeline.steps.host_clock import HostClock, Look, read_clock, read_look, read_problems, still_behind
+from anamnesis_pipeline.steps.host_clock import HostClock, Look, all_problems, read_clock, read_look, still_behind
 from anamnesis_pipeline.store.base import Store
 
 STALE_AFTER = 3
@@ -66,9 +66,12 @@ def crawler_status(store: Store, specs: Sequence[SourceSpec], interval_s: int, n
     stored = [source for source in store.ingest.sources() if source.kind != "reserved"]
     owned = {spec.name: [source for source in stored if is_of(source, spec)] for spec in specs}
     errors = _errors(store, stored) if store.ingest.counts().files_unread else {}
+    told = all_problems(store.settings)
     machines = {spec.host: spec.machine for spec in specs}
     hosts = (HostStatus(host, machine, read_clock(store.settings, host)) for host, machine in machines.items())
-    rows = (_spec_status(store, spec, owned[spec.name], spec.interval_s or interval_s, now, errors) for spec in specs)
+    rows = (
+        _spec_status(store, spec, owned[spec.name], spec.interval_s or interval_s, now, errors, told) for spec in specs
+    )
     configured = {source.key for sources in owned.values() for source in sources}
     retired = tuple(source.key for source in stored if source.key not in configured)
     return CrawlerStatus(tuple(hosts), tuple(rows), retired)
@@ -81,11 +84,12 @@ def _spec_status(
     interval_s: int,
     now: datetime,
     errors: Mapping[str, Sequence[str]],
+    told: Mapping[str, Sequence[str]],
 ) -> SpecStatus:
     look, clock = read_look(store.settings, spec.name), read_clock(store.settings, spec.host)
     away = [clock.error] if clock.failures and clock.error else []
     unread = [*away, *(reason for source in sources for reason in errors.get(source.key, ()))]
-    others = (problem for source in sources for problem in read_problems(store.settings, source.key))
+    others = (problem for source in sources for problem in told.get(source.key, ()))
     unread += [p for p in dict.fromkeys(others) if not any(reason.endswith(p) for reason in unread)]
     behind, fresh = still_behind(store.settings, look), is_fresh(look, clock, interval_s, now)
     is_seen = fresh and not look.error and not clock.failures

@@ -129,6 +129,11 @@ def read_problems(settings: SettingsRecords, key: str) -> tuple[str, ...]:
     return tuple(settings.get(PROBLEMS + key, ()))
 
 
+def all_problems(settings: SettingsRecords) -> dict[str, tuple[str, ...]]:
+    """The same of every stored source that had any, in one question."""
+    return {name.removeprefix(PROBLEMS): tuple(told) for name, told in settings.all(PROBLEMS).items()}
+
+
 def write_problems(settings: SettingsRecords, key: str, problems: Sequence[str]) -> None:
     """Keep the first of them; none forgets those of before."""
     kept = list(problems[:MOST_PROBLEMS])
