@@ -38,6 +38,10 @@ test: check ## Static checks, unit tests and the end-to-end test
 test-slow: $(VENV)/.installed-dev ## Soaks and huge inputs
 	$(BIN)/pytest -m slow
 
+.PHONY: test-stores
+test-stores: $(VENV)/.installed-dev ## The pipeline's tests on MongoDB's stand-in; by itself they run on SQLite
+	ANAMNESIS_TEST_STORES=all $(BIN)/pytest -n logical --maxprocesses 4 anamnesis_tests/steps anamnesis_tests/defs -k mongo
+
 .PHONY: test-docker
 test-docker: $(VENV)/.installed-dev ## The whole system in real containers (root; Debian: docker.io, docker-compose, debootstrap)
 	$(BIN)/pytest -m docker -rs
