@@ -20,6 +20,7 @@
         ├── SpaceConflict         the space's state forbids it: one re-embed at a time, no drop of the active
         ├── StoreCorrupt          the database file is damaged or from a newer version
         ├── StoreFull             the disk has no room for the write
+        ├── StoreRefused          the store's server refuses the user or the request, or cannot do what is needed
         ├── EpisodeConflict       the id exists with other content
         ├── EpisodeNotFound       no such id
         ├── InvalidEpisode        a field is missing or has a value it cannot have
@@ -136,6 +137,10 @@ class StoreCorrupt(GiveUp):
 
 class StoreFull(GiveUp):
     """The disk has no room for the write."""
+
+
+class StoreRefused(GiveUp):
+    """The store's server refuses the user or what is asked of it, or cannot do what is needed."""
 
 
 class EpisodeConflict(GiveUp):

@@ -22,7 +22,6 @@ from anamnesis_pipeline.errors import (
     EpisodeConflict,
     EpisodeNotFound,
     Excluded,
-    GiveUp,
     InvalidEpisode,
     InvalidVectors,
     PageRefused,
@@ -33,6 +32,7 @@ from anamnesis_pipeline.errors import (
     SpaceNotFound,
     StoreCorrupt,
     StoreFull,
+    StoreRefused,
     TooLarge,
     UnknownModel,
 )
@@ -67,7 +67,7 @@ _STATUS: tuple[tuple[type[AnamnesisError], int], ...] = (
     (DimensionMismatch, 503),
     (UnknownModel, 503),
     (InvalidVectors, 503),
-    (GiveUp, 503),  # what an adapter says in words of its own, e.g. that a server refuses the user
+    (StoreRefused, 503),
 )
 _PLAIN_MESSAGES = {
     "string_pattern_mismatch": "is blank, or holds a character that is not allowed here",
@@ -100,8 +100,8 @@ def sentence_of(exc: RequestValidationError) -> str:
 
 
 def status_of(exc: AnamnesisError) -> int:
-    """What a request is answered with that ends in this error."""
-    return next(status for kind, status in _STATUS if isinstance(exc, kind))
+    """What a request is answered with that ends in this error; 500: nobody expected it, and its text stays here."""
+    return next((status for kind, status in _STATUS if isinstance(exc, kind)), 500)
 
 
 def install(app: FastAPI) -> None:

@@ -28,9 +28,10 @@ class PageRoute(APIRoute):
             try:
                 return await answer(request)
             except (AnamnesisError, HTTPException, RequestValidationError) as exc:
-                if "hx-request" in request.headers or "text/html" not in request.headers.get("accept", ""):
-                    raise
                 status, told = _told(exc)
+                wants_page = "text/html" in request.headers.get("accept", "") and "hx-request" not in request.headers
+                if not wants_page or status == 500:
+                    raise
             return page(request, "error.html", _TITLES.get(status, "Something is wrong"), status=status, detail=told)
 
         return handler

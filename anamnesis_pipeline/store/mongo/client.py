@@ -20,7 +20,7 @@ from pymongo.errors import ConfigurationError, ConnectionFailure, InvalidURI, Op
 from pymongo.read_concern import ReadConcern
 from pymongo.write_concern import WriteConcern
 
-from anamnesis_pipeline.errors import BadSetting, GiveUp, StoreBusy
+from anamnesis_pipeline.errors import BadSetting, StoreBusy, StoreRefused
 from anamnesis_pipeline.store.mongo.address import hosts_of
 from anamnesis_pipeline.store.mongo.collections import Collection, Document
 from anamnesis_pipeline.store.mongo.translation import translated
@@ -151,7 +151,7 @@ class Database:
     def at_one_moment(self) -> Iterator[Tables]:
         """The collections as they are at the first read in the block, for reads that go on for a while.
 
-        :raises GiveUp: they went on for longer than the server keeps a moment.
+        :raises StoreRefused: they went on for longer than the server keeps a moment.
         """
         with translated(self.place):
             try:
@@ -160,7 +160,7 @@ class Database:
             except OperationFailure as exc:
                 if exc.code != _SNAPSHOT_TOO_OLD:
                     raise
-                raise GiveUp(_keeps_too_little(self.place)) from exc
+                raise StoreRefused(_keeps_too_little(self.place)) from exc
 
     def write(self, work: Callable[[Tables], T]) -> T:
         """What `work` returns, once all that it wrote is committed by a majority; nothing of it when it raises.
@@ -233,7 +233,7 @@ class Database:
 
     def _current(self) -> "MongoClient[Document]":
         if self._closed:
-            raise GiveUp(f"{self.place} was closed by this process; open the store again")
+            raise StoreRefused(f"{self.place} was closed by this process; open the store again")
         if self._pid != os.getpid():  # a client does not survive a fork
             self._turn, self._pid, self._client = threading.Lock(), os.getpid(), self._connect()
         return self._client

@@ -127,7 +127,11 @@ COLLECTIONS: dict[str, Sequence[Index]] = {
     # conversations
     "chat_sessions": [_key("session_id"), _by("updated_at", "session_id")],
     "chat_messages": [
-        _key("message_id"), _key("session_id", "number"), _by("episode_id"), _by("feedback", "at"), _by("records_at"),
+        _key("message_id"),
+        _key("session_id", "number"),
+        _by("episode_id"),
+        _by("feedback", "at"),
+        _by("records_at"),
     ],
     # this backend's own
     "store_secret": [],

@@ -16,7 +16,7 @@ from typing import TypeVar
 
 from pymongo.errors import OperationFailure
 
-from anamnesis_pipeline.errors import GiveUp
+from anamnesis_pipeline.errors import StoreRefused
 from anamnesis_pipeline.store.mongo.client import Database, Tables
 from anamnesis_pipeline.store.mongo.collections import Document
 from anamnesis_pipeline.store.mongo.search_definitions import Quantization, digest, text_definition, vector_definition
@@ -124,7 +124,7 @@ class SearchIndex:
         those before it. Until then these are asked. True when one was made.
 
         :raises IndexDown: it cannot be asked within `wait_s`, and may be later.
-        :raises GiveUp: the server could not build it.
+        :raises StoreRefused: the server could not build it.
         """
         wait = _Wait(f"search index {self._base} of {self.collection}", wait_s)
         name, is_new = wait.for_answer(lambda: database.read(lambda tables: self._made(tables, force=force)))
@@ -183,7 +183,7 @@ class SearchIndex:
                 tables[self.collection].create_search_index(name, self._kind, self._definition)
         except OperationFailure as exc:
             if exc.code == _NAMESPACE_NOT_FOUND:
-                raise GiveUp(
+                raise StoreRefused(
                     f"{self.collection} has no search index and is gone itself; was the space dropped?"
                 ) from exc
             if exc.code != _INDEX_ALREADY_EXISTS:  # another process was as quick
@@ -194,7 +194,7 @@ class SearchIndex:
         dropped by hand or by a process with another definition, it is made again.
 
         :raises IndexDown: it cannot be asked yet.
-        :raises GiveUp: it will never be.
+        :raises StoreRefused: it will never be.
         """
         states = self.states(tables)
         found = [state for state in states if state.name == name and state.status not in _GONE]
@@ -205,7 +205,7 @@ class SearchIndex:
         if any(state.status == "FAILED" for state in found):
             failed = found[0].name
             self._drop(tables, failed)
-            raise GiveUp(
+            raise StoreRefused(
                 f"the server could not build search index {failed} of {self.collection} ({_told(found)}); look at the "
                 f"log of the search process (mongot), then build it again; until then an older index is searched, or "
                 f"what is stored while that is little"

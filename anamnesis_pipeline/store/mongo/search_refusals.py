@@ -9,7 +9,7 @@ from contextlib import contextmanager
 
 from pymongo.errors import OperationFailure
 
-from anamnesis_pipeline.errors import GiveUp, StoreBusy
+from anamnesis_pipeline.errors import StoreBusy, StoreRefused
 from anamnesis_pipeline.store.mongo.translation import said
 
 _UNKNOWN_ERROR = 8
@@ -52,7 +52,7 @@ def asking(index: str) -> Iterator[None]:
 
     :raises IndexDown: it does not answer, is not built, or fails.
     :raises NoSearchService: nor will it ever.
-    :raises GiveUp: it does not take the query, which is a mistake of ours.
+    :raises StoreRefused: it does not take the query, which is a mistake of ours.
     """
     try:
         yield
@@ -67,6 +67,6 @@ def asking(index: str) -> Iterator[None]:
             ) from exc
         if exc.code == _UNKNOWN_ERROR:
             if any(words in told for words in _OF_THE_QUERY):
-                raise GiveUp(f"search index {index} does not take the query ({told})") from exc
+                raise StoreRefused(f"search index {index} does not take the query ({told})") from exc
             raise IndexDown(f"search index {index} cannot be asked just now ({told})") from exc
         raise

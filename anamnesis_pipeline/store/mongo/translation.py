@@ -16,7 +16,7 @@ from pymongo.errors import (
     WTimeoutError,
 )
 
-from anamnesis_pipeline.errors import AnamnesisError, GiveUp, StoreBusy, StoreFull, TooLarge
+from anamnesis_pipeline.errors import AnamnesisError, StoreBusy, StoreFull, StoreRefused, TooLarge
 
 _UNAUTHORIZED, _AUTHENTICATION_FAILED, _ATLAS_ERROR = 13, 18, 8000
 _ILLEGAL_OPERATION = 20
@@ -86,11 +86,13 @@ def _refused(place: str, exc: OperationFailure) -> AnamnesisError | None:
     if codes & _FULL or (_ATLAS_ERROR in codes and _OVER_QUOTA in str(exc)):
         return StoreFull(f"{place} has no room to write ({_short(exc)}); free some there; nothing was half written")
     if codes & {_AUTHENTICATION_FAILED, _UNAUTHORIZED, _ATLAS_ERROR}:
-        return GiveUp(f"{place} refuses the user or what it may do ({_short(exc)}); check ANAMNESIS_MONGO_URI")
+        return StoreRefused(f"{place} refuses the user or what it may do ({_short(exc)}); check ANAMNESIS_MONGO_URI")
     if codes & _TOO_LARGE:
         return _too_large(place, exc)
     if _ILLEGAL_OPERATION in codes and "replica set" in str(exc):
-        return GiveUp(f"{place} is a server of its own, and transactions need a replica set; start it with --replSet")
+        return StoreRefused(
+            f"{place} is a server of its own, and transactions need a replica set; start it with --replSet"
+        )
     if codes & _COME_AGAIN or any(exc.has_error_label(label) for label in _COME_AGAIN_LABELS):
         return StoreBusy(f"{place} could not do it just now ({_short(exc)}); try again")
     return None
