@@ -94,7 +94,7 @@ def test_what_a_run_that_died_was_forgetting_is_finished_by_the_run_that_the_nex
     gone, *kept = [episode.episode_id for episode in memory.store.episodes.page(Where(), 100).items]
     with dg.DagsterInstance.ephemeral() as instance:
         assert tick(crawl_sensor, instance, memory) == []
-        memory.store.settings.set(JOB, {"ids": [gone], "whole": [], "kept": [], "rule": ""})
+        memory.store.settings.set(JOB, {"ids": [gone], "whole": [], "kept": [], "chat": [], "rule": ""})
         (request,) = tick(crawl_sensor, instance, memory)
         assert request.partition_key in RESERVED_SOURCES
         run(request, "ingest", instance)

@@ -268,9 +268,9 @@ def test_a_sheet_with_one_cell_far_out_is_refused() -> None:
 
 
 def test_headers_without_end_stall_nothing() -> None:
-    began = time.perf_counter()
+    began = time.process_time()
     text = to_text("a.eml", b"Subject: " + b"=?utf-8?q?a?= " * 20_000 + b"\nTo: " + b"a@b, " * 20_000 + b"\n\nhello")
-    assert time.perf_counter() - began < 2
+    assert time.process_time() - began < 2
     assert text.endswith("hello")
 
 

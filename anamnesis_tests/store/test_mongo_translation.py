@@ -14,7 +14,7 @@ from pymongo.errors import (
     WTimeoutError,
 )
 
-from anamnesis_pipeline.errors import AnamnesisError, GiveUp, StoreBusy, StoreFull, TooLarge
+from anamnesis_pipeline.errors import AnamnesisError, StoreBusy, StoreFull, StoreRefused, TooLarge
 from anamnesis_pipeline.store.mongo.search_refusals import IndexDown, NoSearchService, asking
 from anamnesis_pipeline.store.mongo.translation import our_error, translated
 
@@ -49,8 +49,8 @@ def test_every_error_of_the_driver_is_ours_or_known_to_be_a_mistake() -> None:
 
 @pytest.mark.parametrize(
     ("code", "kind"),
-    [(14031, StoreFull), (12501, StoreFull), (371, StoreFull), (18, GiveUp), (13, GiveUp),
-     (8000, GiveUp), (10334, TooLarge), (17419, TooLarge), (112, StoreBusy), (189, StoreBusy),
+    [(14031, StoreFull), (12501, StoreFull), (371, StoreFull), (18, StoreRefused), (13, StoreRefused),
+     (8000, StoreRefused), (10334, TooLarge), (17419, TooLarge), (112, StoreBusy), (189, StoreBusy),
      (10107, StoreBusy), (13435, StoreBusy), (91, StoreBusy), (50, StoreBusy), (251, StoreBusy), (246, StoreBusy),
      (290, StoreBusy), (43, StoreBusy), (175, StoreBusy), (237, StoreBusy), (365, StoreBusy), (402, StoreBusy),
      (462, StoreBusy), (489, StoreBusy), (2, None), (121, None), (11000, None)],
@@ -122,9 +122,9 @@ def test_a_server_that_others_ask_too_much_is_busy_whatever_its_code() -> None:
     [(8, "Index i not initialized", IndexDown), (8, "Path 'f' needs to be indexed as token", IndexDown),
      (8, "cannot query search index i while in state INITIAL_SYNC", IndexDown),
      (8, "some words of a process that ran out of memory", IndexDown), (6, "refused", IndexDown),
-     (462, "too much", IndexDown), (8, '"compound.must[0].phrase.query" is required', GiveUp),
-     (8, '"numCandidates" must be positive', GiveUp), (8, "text_vector is not indexed as vector", GiveUp),
-     (8, "vector field is indexed with 4 dimensions but queried with 8", GiveUp),
+     (462, "too much", IndexDown), (8, '"compound.must[0].phrase.query" is required', StoreRefused),
+     (8, '"numCandidates" must be positive', StoreRefused), (8, "text_vector is not indexed as vector", StoreRefused),
+     (8, "vector field is indexed with 4 dimensions but queried with 8", StoreRefused),
      (31082, "not enabled", NoSearchService)],
 )  # fmt: skip
 def test_only_a_query_that_is_wrong_is_given_up(code: int, message: str, kind: type[Exception]) -> None:
