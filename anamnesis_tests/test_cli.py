@@ -39,7 +39,9 @@ def run(tmp_path: Path) -> Run:
 
     def run(*arguments: str, **extra: str) -> "subprocess.CompletedProcess[str]":
         command = [sys.executable, "-m", "anamnesis_pipeline.cli", *arguments]
-        return subprocess.run(command, env=environment | extra, capture_output=True, text=True, timeout=240, check=False)
+        return subprocess.run(
+            command, env=environment | extra, capture_output=True, text=True, timeout=240, check=False
+        )
 
     return run
 
