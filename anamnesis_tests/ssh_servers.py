@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 import paramiko
+import pytest
 
 SSHD = shutil.which("sshd") or shutil.which("sshd", path="/usr/sbin:/usr/local/sbin:/opt/homebrew/sbin")
 
@@ -194,3 +195,13 @@ def _pump(read: Callable[[int], bytes], write: Callable[[bytes], object], end: C
             write(piece)
     with suppress(OSError):
         end()
+
+
+def home_with_key(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The home of a user, from now on, with a key of its own and no agent."""
+    home = tmp_path / "home"
+    (home / ".ssh").mkdir(parents=True)
+    paramiko.ECDSAKey.generate().write_private_key_file(str(home / ".ssh" / "id_ecdsa"))
+    monkeypatch.setenv("HOME", str(home))
+    monkeypatch.delenv("SSH_AUTH_SOCK", raising=False)
+    return home

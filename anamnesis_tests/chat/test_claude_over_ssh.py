@@ -16,7 +16,7 @@ from anamnesis_pipeline.summaries.factory import BackendOptions
 from anamnesis_tests.chat.answers import ASKED, SYSTEM, answered, words_of
 from anamnesis_tests.chat.services import WORDS, ClaudeCommand
 from anamnesis_tests.sidecar.conftest import wait_for
-from anamnesis_tests.ssh_servers import SSHD, SshServer, known_host, openssh_server
+from anamnesis_tests.ssh_servers import SSHD, SshServer, home_with_key, known_host, openssh_server
 
 pytestmark = pytest.mark.skipif(SSHD is None, reason="sshd is not installed")
 
@@ -24,12 +24,7 @@ pytestmark = pytest.mark.skipif(SSHD is None, reason="sshd is not installed")
 @pytest.fixture
 def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A home with a key of its own, and no agent."""
-    home = tmp_path / "home"
-    (home / ".ssh").mkdir(parents=True)
-    paramiko.ECDSAKey.generate().write_private_key_file(str(home / ".ssh" / "id_ecdsa"))
-    monkeypatch.setenv("HOME", str(home))
-    monkeypatch.delenv("SSH_AUTH_SOCK", raising=False)
-    return home
+    return home_with_key(tmp_path, monkeypatch)
 
 
 @pytest.fixture

@@ -23,7 +23,7 @@ from anamnesis_pipeline.summaries.claude_cli import ClaudeCliBackend
 from anamnesis_pipeline.summaries.local_command import MAX_OUTPUT_BYTES
 from anamnesis_pipeline.summaries.prices import find_model
 from anamnesis_pipeline.summaries.prompt import SCHEMA
-from anamnesis_tests.ssh_servers import SSHD, SshServer, known_host, openssh_server, paramiko_server
+from anamnesis_tests.ssh_servers import SSHD, SshServer, home_with_key, known_host, openssh_server, paramiko_server
 from anamnesis_tests.summaries.stand_in import StandIn, is_gone, make_stand_in, result
 
 ANSWER = {"skip": False, "summary": "The key was missing.", "tags": [], "records": []}
@@ -162,12 +162,7 @@ def test_a_prompt_larger_than_a_pipe_arrives_whole(claude: StandIn) -> None:
 @pytest.fixture
 def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A home with a key of its own, and no agent."""
-    home = tmp_path / "home"
-    (home / ".ssh").mkdir(parents=True)
-    paramiko.ECDSAKey.generate().write_private_key_file(str(home / ".ssh" / "id_ecdsa"))
-    monkeypatch.setenv("HOME", str(home))
-    monkeypatch.delenv("SSH_AUTH_SOCK", raising=False)
-    return home
+    return home_with_key(tmp_path, monkeypatch)
 
 
 @pytest.fixture(
