@@ -9,7 +9,12 @@ def counted(number: int, one: str, many: str = "") -> str:
 
     :param many: the plural, where it is not `one` with an s.
     """
-    return f"{number:,} {one if number == 1 else many or one + 's'}"
+    return f"{number:,} {noun(number, one, many)}"
+
+
+def noun(number: int, one: str, many: str = "") -> str:
+    """`part` where there is one, else `parts`, or the plural that is given."""
+    return one if number == 1 else many or one + "s"
 
 
 def project_name(name: str) -> str:

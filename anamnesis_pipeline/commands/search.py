@@ -156,6 +156,7 @@ def converse(answered: Callable[[str], object]) -> None:
     """
     if not sys.stdin.isatty():
         raise GiveUp("say what to look for: anamnesis search WORDS")
+    typer.echo("A question a line; an empty line ends.", err=True)
     with suppress(EOFError, KeyboardInterrupt):
         while words := input("search> ").strip():
             try:

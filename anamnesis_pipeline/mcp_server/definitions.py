@@ -117,7 +117,7 @@ def definitions() -> list[dict[str, Any]]:
     return [
         {
             "name": name,
-            "description": model.__doc__,
+            "description": (model.__doc__ or "").strip(),
             "inputSchema": compact_schema(model),
             "annotations": {
                 "readOnlyHint": name in READ_ONLY,

@@ -333,7 +333,8 @@ class TurnStream:
     def _remember(self, message: ChatMessage) -> str:
         turn, chat = self._turn, self._services.store.chat
         pair = Pair(
-            turn.question.text, message.text, turn.settings.machine, turn.session.project, turn.question.at, "chat"
+            turn.question.text, message.text, turn.settings.machine, turn.session.project, turn.question.at, "chat",
+            message.model,
         )  # fmt: skip
         episode_id = self._records.keep(turn.settings, pair)
         for each in (turn.question, message):

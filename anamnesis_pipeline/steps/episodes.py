@@ -23,10 +23,11 @@ RECORD_KIND = "record"
 SECTION_KINDS = ("document", "code")
 """Of the parts that were written, and not said."""
 
+ASSISTANT = "Claude"
 _SPEAKER = {
     SegmentKind.PROMPT: "User",
     SegmentKind.STEERING: "User, while Claude was working",
-    SegmentKind.STATEMENT: "Claude",
+    SegmentKind.STATEMENT: ASSISTANT,
     SegmentKind.THINKING: "Claude, thinking",
     SegmentKind.TOOL_INPUT: "Tool call",
     SegmentKind.TOOL_RESULT: "Tool result",
@@ -227,12 +228,15 @@ def verbatim(part: Part) -> str:
     return "\n".join(written or [s.text for s in part.segments])
 
 
-def transcript(segments: tuple[Segment, ...]) -> str:
-    """The verbatim text of a part, each message under a line that says who speaks."""
-    blocks = []
+def transcript(segments: tuple[Segment, ...], assistant: str = ASSISTANT) -> str:
+    """The verbatim text of a part, each message under a line that says who speaks.
+
+    :param assistant: the name of whoever answered.
+    """
+    speakers, blocks = _SPEAKER | {SegmentKind.STATEMENT: assistant}, []
     for segment in segments:
         continued = ", continued" if segment.start else ""
-        blocks.append(f"[{_SPEAKER[segment.kind]}{continued}]\n{segment.text}")
+        blocks.append(f"[{speakers[segment.kind]}{continued}]\n{segment.text}")
     return "\n\n".join(blocks)
 
 

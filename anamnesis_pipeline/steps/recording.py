@@ -10,7 +10,7 @@ from anamnesis_pipeline.embeddings.pieces import PieceCounter
 from anamnesis_pipeline.errors import AnamnesisError, EpisodeConflict, EpisodeNotFound
 from anamnesis_pipeline.exchanges.grouping import PROMPT_HEAD
 from anamnesis_pipeline.model import Episode, Part, Segment, SegmentKind, content_id, record_id
-from anamnesis_pipeline.steps.episodes import episodes_of_records, surplus_records, transcript
+from anamnesis_pipeline.steps.episodes import ASSISTANT, episodes_of_records, surplus_records, transcript
 from anamnesis_pipeline.steps.llm_choice import Llm
 from anamnesis_pipeline.steps.posting import EpisodeDraft, Poster
 from anamnesis_pipeline.steps.summaries import summarize_part
@@ -27,7 +27,9 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class Pair:
-    """What a user said and what an assistant answered. `timestamp` None: just now. `source`: one of the reserved."""
+    """What a user said and what an assistant answered. `timestamp` None: just now. `source`: one of the reserved.
+    `model`: which one answered; empty: Claude.
+    """
 
     user: str
     assistant: str
@@ -35,6 +37,7 @@ class Pair:
     project: str = ""
     timestamp: datetime | None = None
     source: str = "direct"
+    model: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,8 +64,9 @@ class Recorder:
         if is_known:
             return part, False
         draft = EpisodeDraft(
-            self._headline(part), pair.instance, pair.project, transcript(part.segments),
+            self._headline(part), pair.instance, pair.project, transcript(part.segments, _name(pair.model)),
             timestamp=part.segments[0].timestamp, episode_id=part.part_id, kind=PAIR_KIND, source=pair.source,
+            metadata={"model": pair.model} if pair.model else {},
         )  # fmt: skip
         try:
             return part, self._poster.create(draft)[1]
@@ -147,6 +151,11 @@ def _part_of(pair_id: str, source: str, project: str, when: datetime, user: str,
         Segment(f"{pair_id}:assistant", "", SegmentKind.STATEMENT, 0, assistant, when),
     )
     return Part(pair_id, source, "", "", pair_id, 0, PAIR_KIND, project, "", user[:PROMPT_HEAD], said, closed=True)
+
+
+def _name(model: str) -> str:
+    """Whoever answered, as a transcript calls it."""
+    return ASSISTANT if model.startswith("claude") or not model else f"Assistant: {model}"
 
 
 def _mark(said: Mapping[str, Any]) -> str:

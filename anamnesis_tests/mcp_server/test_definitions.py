@@ -34,6 +34,7 @@ def test_there_are_at_most_six_tools_with_stable_arguments() -> None:
 
 def test_no_text_is_cut_by_claude_code() -> None:
     assert all(len(tool["description"].encode()) < 2_048 for tool in definitions())
+    assert all(line == line.strip() for tool in definitions() for line in tool["description"].splitlines())
     assert len(INSTRUCTIONS.encode()) < 2_048
 
 

@@ -15,6 +15,7 @@ from starlette.responses import HTMLResponse, Response
 
 from anamnesis_pipeline.dagster_api.api import dagster_link
 from anamnesis_pipeline.sidecar.pages import static
+from anamnesis_pipeline.wording import counted, noun
 
 POLICY = "; ".join(
     (
@@ -88,7 +89,8 @@ def _environment() -> jinja2.Environment:
         auto_reload=False,
     )
     filters: dict[str, Callable[..., Any]] = {
-        "moment": moment, "count": count, "share": share, "size": size, "episode_link": episode_link,
+        "moment": moment, "count": count, "counted": counted, "noun": noun, "share": share, "size": size,
+        "episode_link": episode_link,
     }  # fmt: skip
     environment.filters.update(filters)
     environment.globals["asset"] = static.address

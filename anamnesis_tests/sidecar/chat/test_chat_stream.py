@@ -51,7 +51,10 @@ def test_an_answer_is_streamed_with_what_it_leans_on_and_becomes_an_episode(
     episode = client.get(f"/api/episodes/{done['episode_id']}", params={"include": "raw"}).json()
     assert services.store.episodes.get([done["episode_id"]])[done["episode_id"]].source == "chat"
     assert "Where is the crane?" in episode["raw_exchange"]
-    assert SAID in episode["raw_exchange"]
+    answered = session["messages"][1]["model"]
+    speaker = "Claude" if answered.startswith("claude") else f"Assistant: {answered}"
+    assert f"[{speaker}]\n{SAID}" in episode["raw_exchange"]
+    assert episode["metadata"]["model"] == answered
     found = client.post("/api/episodes/search", json={"query": "where is the crane"}).json()["results"]
     assert done["episode_id"] in [hit["episode_id"] for hit in found]
 

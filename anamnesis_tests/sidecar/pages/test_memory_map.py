@@ -69,6 +69,7 @@ def test_of_too_few_episodes_the_page_says_how_many_are_missing_and_where_they_c
     assert f"{LEAST_EPISODES - 12} to go" in empty.text
     assert empty.select('a[href="/dashboard/logs"]')
     assert not page.select("canvas")
+    assert not page.select("#draw")
 
 
 def test_without_a_map_the_page_offers_to_draw_one(client: TestClient, services: TestServices):
