@@ -3,14 +3,15 @@
 import logging
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from functools import cache
 
 import anyio
-from fastapi import FastAPI
+from fastapi import APIRouter, FastAPI
 from fastapi import Security as Requires
 from fastapi.security import HTTPBearer
 from starlette.concurrency import run_in_threadpool
 from starlette.datastructures import State
-from starlette.routing import Route
+from starlette.routing import BaseRoute, Route
 
 from anamnesis_pipeline.errors import AnamnesisError
 from anamnesis_pipeline.home_wiring import open_redactor
@@ -69,6 +70,32 @@ log = logging.getLogger(__name__)
 
 DESCRIPTION = "Lasting episodic memory for Claude: post episodes, search everything that was said and done."
 
+_ROUTERS = (
+    service_routes.router,
+    search_routes.router,
+    query_routes.router,
+    similar_routes.router,
+    overview_routes.router,
+    dashboard_routes.router,
+    context_routes.router,
+    memory_routes.router,
+    project_routes.router,
+    forget_routes.router,
+    embedding_routes.router,
+    jsonl_routes.router,
+    log_routes.router,
+    consolidation_routes.router,
+    crawler_routes.router,
+    crawler_config_routes.router,
+    reembed_routes.router,  # before the episodes: those take any path
+    rolling_routes.router,
+    upload_routes.router,
+    episodes_routes.router,
+    exclusion_routes.router,
+    chat_routes.router,
+)
+"""Those that want the token, where there is one."""
+
 
 def create_app(services: Services) -> FastAPI:
     """The application; it loads the model in the background when it starts and closes `services` when it ends."""
@@ -83,7 +110,7 @@ def create_app(services: Services) -> FastAPI:
     )
     _keep(app.state, services)
     app.state.mcp = McpEndpoint(app, services.settings, app.version)
-    _add_routes(app, wants_token=bool(services.settings.api_token))
+    app.router.routes.extend(_routes(wants_token=bool(services.settings.api_token)))
     app.router.routes.append(Route(MCP_PATH, app.state.mcp))
     problems.install(app)
     app.openapi = openapi_of(app)  # type: ignore[method-assign]
@@ -152,30 +179,14 @@ def _start_model(services: Services) -> None:
         log.error("no embedding model: %s", exc)  # noqa: TRY400 - expected, the text says it all
 
 
-def _add_routes(app: FastAPI, *, wants_token: bool) -> None:
+@cache
+def _routes(*, wants_token: bool) -> list[BaseRoute]:
+    """All routes, the same for every application: FastAPI works out what a route takes when it is first looked at."""
     # The check itself is `security.Security`; this only tells the document's readers.
     documented = [Requires(HTTPBearer(auto_error=False))] if wants_token else []
-    app.include_router(service_routes.open_router)
-    app.include_router(service_routes.router, dependencies=documented)
-    app.include_router(search_routes.router, dependencies=documented)
-    app.include_router(query_routes.router, dependencies=documented)
-    app.include_router(similar_routes.router, dependencies=documented)
-    app.include_router(overview_routes.router, dependencies=documented)
-    app.include_router(dashboard_routes.router, dependencies=documented)
-    app.include_router(context_routes.router, dependencies=documented)
-    app.include_router(memory_routes.router, dependencies=documented)
-    app.include_router(project_routes.router, dependencies=documented)
-    app.include_router(forget_routes.router, dependencies=documented)
-    app.include_router(embedding_routes.router, dependencies=documented)
-    app.include_router(jsonl_routes.router, dependencies=documented)
-    app.include_router(log_routes.router, dependencies=documented)
-    app.include_router(consolidation_routes.router, dependencies=documented)
-    app.include_router(crawler_routes.router, dependencies=documented)
-    app.include_router(crawler_config_routes.router, dependencies=documented)
-    app.include_router(reembed_routes.router, dependencies=documented)  # before the episodes: those take any path
-    app.include_router(rolling_routes.router, dependencies=documented)
-    app.include_router(upload_routes.router, dependencies=documented)
-    app.include_router(episodes_routes.router, dependencies=documented)
-    app.include_router(exclusion_routes.router, dependencies=documented)
-    app.include_router(chat_routes.router, dependencies=documented)
-    app.include_router(pages.router)
+    together = APIRouter()
+    together.include_router(service_routes.open_router)
+    for router in _ROUTERS:
+        together.include_router(router, dependencies=documented)
+    together.include_router(pages.router)
+    return together.routes
