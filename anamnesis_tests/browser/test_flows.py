@@ -26,6 +26,7 @@ NOTHING_YET = {
     "/dashboard/health": "None yet.",
     "/dashboard/events": "happened yet.",
     "/chat": "The first one begins with your message.",
+    "/docs": "JSON in and out",
 }
 """Path -> what it says before anything is stored."""
 

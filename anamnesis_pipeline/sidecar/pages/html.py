@@ -52,6 +52,7 @@ NAVIGATION = (
     Link("/dashboard/health", "Health", "h"),
     Link("/dashboard/events", "Events", "v"),
     Link("/chat", "Chat", "c"),
+    Link("/docs", "API", "a"),
 )
 
 

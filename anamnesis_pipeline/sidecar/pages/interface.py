@@ -2,6 +2,7 @@
 the origin where the login cookie counts.
 """
 
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -17,6 +18,7 @@ PATH = "/docs"
 METHODS = ("get", "post", "put", "patch", "delete")
 MOST_VALUES = 12
 """Of those a field may have; of more the rest is counted."""
+_END_OF_TITLE = re.compile(r"[.;:](?=\s|$)|\n\n")
 
 Schema = Mapping[str, Any]
 
@@ -41,6 +43,7 @@ class Operation:
 
     method: str
     path: str
+    title: str
     about: str
     fields: tuple[Field, ...]
     answer: str
@@ -103,10 +106,16 @@ def _operation(document: Mapping[str, Any], method: str, path: str, told: Schema
     body = _content(told.get("requestBody", {}))
     inner = document["components"]["schemas"].get(_name(body), body)
     answer = next((_content(reply) for status, reply in told["responses"].items() if status.startswith("2")), {})
+    about = told.get("description") or told.get("summary", "")
     return Operation(
-        method.upper(), path, told.get("description") or told.get("summary", ""), (*parameters, *_fields(inner)),
+        method.upper(), path, _title(about), about, (*parameters, *_fields(inner)),
         type_of(answer) if answer else "no JSON", tuple(_names(answer)),
     )  # fmt: skip
+
+
+def _title(about: str) -> str:
+    """What comes before the first stop, on one line."""
+    return " ".join(_END_OF_TITLE.split(about, 1)[0].split())
 
 
 def _content(holder: Mapping[str, Any]) -> Schema:
