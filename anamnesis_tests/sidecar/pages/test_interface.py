@@ -12,7 +12,9 @@ def test_every_operation_and_every_shape_of_the_document_is_on_the_page(client: 
     document = client.get("/openapi.json").json()
     rows = [[cell.get_text(strip=True) for cell in summary.find_all("span")] for summary in soup.find_all("summary")]
     assert all(title for _, _, title in rows)
-    assert {(method, path) for method, path, _ in rows} == {(method.upper(), path) for path, methods in document["paths"].items() for method in methods}
+    assert {(method, path) for method, path, _ in rows} == {
+        (method.upper(), path) for path, methods in document["paths"].items() for method in methods
+    }
     targets = {each["id"] for each in soup.select("[id^=shape-]")}
     assert targets == {f"shape-{name}" for name in document["components"]["schemas"]}
     assert {each["href"][1:] for each in soup.select("a[href^='#shape-']")} <= targets
