@@ -1,47 +1,68 @@
-"""The `anamnesis` command as a user meets it: real processes, a home of their own."""
+"""The `anamnesis` command as a user meets it, on a home of its own."""
 
+import io
 import json
 import os
-import socket
 import subprocess
 import sys
 from collections.abc import Callable
-from contextlib import closing
+from contextlib import closing, redirect_stderr, redirect_stdout
 from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
 
+from anamnesis_pipeline import cli
 from anamnesis_pipeline.embeddings.cores import available_cores
 from anamnesis_pipeline.store.sqlite.opening import open_sqlite
+from anamnesis_tests.live_system import free_ports
 from anamnesis_tests.sidecar.conftest import model_folder
 
 Run = Callable[..., "subprocess.CompletedProcess[str]"]
 
 
 @pytest.fixture
-def run(tmp_path: Path) -> Run:
-    """Runs `anamnesis ...` on an empty home, with ports on which nobody listens."""
-
-    def free_port() -> int:
-        with socket.create_server(("127.0.0.1", 0)) as server:
-            return int(server.getsockname()[1])
-
-    inherited = {name: value for name, value in os.environ.items() if not name.startswith("ANAMNESIS_")}
-    environment = {
-        **inherited,
+def environment(tmp_path: Path) -> dict[str, str]:
+    """An empty home, with ports on which nobody listens."""
+    port, dagster_port = free_ports(2)
+    return {
         "HOME": str(tmp_path / "user"),
         "ANAMNESIS_HOME": str(tmp_path / "home"),
-        "ANAMNESIS_PORT": str(free_port()),
-        "ANAMNESIS_DAGSTER_PORT": str(free_port()),
+        "ANAMNESIS_PORT": str(port),
+        "ANAMNESIS_DAGSTER_PORT": str(dagster_port),
         "ANAMNESIS_LOCAL_ONLY": "1",
     }
 
+
+@pytest.fixture
+def run_process(environment: dict[str, str]) -> Run:
+    """Runs `anamnesis ...` as a process of its own, which takes seconds to start beside others."""
+    inherited = {name: value for name, value in os.environ.items() if not name.startswith("ANAMNESIS_")}
+
     def run(*arguments: str, **extra: str) -> "subprocess.CompletedProcess[str]":
-        command = [sys.executable, "-m", "anamnesis_pipeline.cli", *arguments]
         return subprocess.run(
-            command, env=environment | extra, capture_output=True, text=True, timeout=240, check=False
-        )
+            [sys.executable, "-m", "anamnesis_pipeline.cli", *arguments], env=inherited | environment | extra,
+            capture_output=True, text=True, timeout=240, check=False,
+        )  # fmt: skip
+
+    return run
+
+
+@pytest.fixture
+def run(environment: dict[str, str], monkeypatch: pytest.MonkeyPatch) -> Run:
+    """Runs `anamnesis ...` in this process."""
+    for name in [name for name in os.environ if name.startswith("ANAMNESIS_")]:
+        monkeypatch.delenv(name)
+
+    def run(*arguments: str, **extra: str) -> "subprocess.CompletedProcess[str]":
+        out, err = io.StringIO(), io.StringIO()
+        with pytest.MonkeyPatch.context() as patch, redirect_stdout(out), redirect_stderr(err):
+            patch.setattr(sys, "argv", ["anamnesis", *arguments])
+            for name, value in (environment | extra).items():
+                patch.setenv(name, value)
+            with pytest.raises(SystemExit) as ended:
+                cli.main()
+        return subprocess.CompletedProcess(arguments, int(ended.value.code or 0), out.getvalue(), err.getvalue())
 
     return run
 
@@ -57,14 +78,14 @@ def test_the_version_is_printed(run: Run) -> None:
     assert run("--version").stdout.startswith("anamnesis 0.")
 
 
-def test_the_help_lists_every_command(run: Run) -> None:
-    text = run("--help").stdout
+def test_the_help_lists_every_command(run_process: Run) -> None:
+    text = run_process("--help").stdout
     for command in ("up", "demo", "status", "search", "ingest", "config", "doctor", "model", "reembed"):
         assert f" {command} " in text
 
 
-def test_a_search_before_anything_is_stored_says_what_to_do_in_one_line(run: Run) -> None:
-    done = run("search", "webhook retries")
+def test_a_search_before_anything_is_stored_says_what_to_do_in_one_line(run_process: Run) -> None:
+    done = run_process("search", "webhook retries")
     assert done.returncode == 1
     assert done.stderr.startswith("anamnesis: the sidecar does not answer")
     assert "anamnesis up" in done.stderr
@@ -181,20 +202,20 @@ def test_without_a_sidecar_a_model_is_used_in_the_store_and_the_setting_is_store
     assert json.loads(run("config", "--json").stdout)["model"] == {"value": model, "origin": "stored"}
 
 
-def test_without_a_sidecar_the_store_answers_by_keywords_and_says_so(run: Run, tmp_path: Path) -> None:
+def test_without_a_sidecar_the_store_answers_by_keywords_and_says_so(run_process: Run, tmp_path: Path) -> None:
     write_log(tmp_path / "logs" / "-work-shop" / "5e551011-0000-4000-8000-000000000001.jsonl")
     logs = {"ANAMNESIS_LOG_ROOTS": str(tmp_path / "logs")}
-    ingested = run("ingest", **logs)
+    ingested = run_process("ingest", **logs)
     assert ingested.returncode == 0, ingested.stderr
     assert "Memory is up to date: 1 file, 1 episode, " in ingested.stdout
     assert "Loading weights" not in ingested.stderr
-    found = run("search", "marmalade", "invoice", **logs)
+    found = run_process("search", "marmalade", "invoice", **logs)
     assert found.returncode == 0, found.stderr
     assert "by keywords only" in found.stderr
     assert "marmalade" in found.stdout
-    nothing = run("search", "zyxwvut", **logs)
+    nothing = run_process("search", "zyxwvut", **logs)
     assert (nothing.returncode, nothing.stdout.splitlines()[0]) == (1, "Nothing found.")
-    again = run("ingest", **logs)
+    again = run_process("ingest", **logs)
     assert "0 episodes written" in again.stdout
 
 
