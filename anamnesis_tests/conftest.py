@@ -13,6 +13,7 @@ from pathlib import Path
 import hypothesis
 import pytest
 
+from anamnesis_pipeline.embeddings import cores, pinned_pool
 from anamnesis_pipeline.steps import log_folders
 from anamnesis_pipeline.store.base import Store
 from anamnesis_pipeline.store.sqlite.opening import open_sqlite
@@ -54,6 +55,13 @@ def nobodys_home(empty_home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("HOME", str(empty_home))
     monkeypatch.delenv("CLAUDE_CONFIG_DIR", raising=False)
     monkeypatch.setattr(log_folders, "PLACES", ())
+
+
+@pytest.fixture(autouse=True)
+def unranked(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What gives way to everything else would wait in vain beside as many processes of tests as there are cores."""
+    for module in (cores, pinned_pool):
+        monkeypatch.setattr(module, "rank_this_thread", lambda _: None)
 
 
 BACKENDS: dict[str, Callable[[Path], Store]] = {"sqlite": _sqlite, "mongo": _mongo}

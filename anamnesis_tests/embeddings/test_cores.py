@@ -19,6 +19,11 @@ from anamnesis_pipeline.errors import BadSetting
 on_linux = pytest.mark.skipif(not hasattr(os, "sched_setaffinity"), reason="this system pins and ranks no threads")
 
 
+@pytest.fixture
+def unranked() -> None:
+    """Ranks count here."""
+
+
 def in_a_thread(work: Callable[[], object]) -> None:
     thread = threading.Thread(target=work)
     thread.start()

@@ -15,6 +15,11 @@ from anamnesis_pipeline.errors import BadSetting, ModelLoading
 from anamnesis_tests.embeddings.fake_models import HashedWords, OpenPool, wait_for
 
 
+@pytest.fixture
+def unranked() -> None:
+    """Ranks count here."""
+
+
 def workers() -> list[threading.Thread]:
     return [thread for thread in threading.enumerate() if thread.name.startswith("embed-")]
 
