@@ -5,7 +5,7 @@ import os
 import sys
 import threading
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
-from contextlib import asynccontextmanager
+from contextlib import ExitStack, asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -15,6 +15,7 @@ import httpx
 import httpx2
 import pytest
 import uvicorn
+from anyio.from_thread import start_blocking_portal
 from mcp.client.session import ClientSession
 from mcp.client.stdio import StdioServerParameters, stdio_client
 from mcp.client.streamable_http import streamable_http_client
@@ -97,6 +98,29 @@ class Client:
             yield streams
 
 
+class Kept(Client):
+    """Calls tools in one session, as Claude Code does: over stdio a process takes seconds to start."""
+
+    def __enter__(self) -> "Kept":
+        with ExitStack() as stack:
+            self._portal = stack.enter_context(start_blocking_portal())
+            self._session = stack.enter_context(self._portal.wrap_async_context_manager(self._opened()))
+            self._open = stack.pop_all()
+        return self
+
+    def __exit__(self, *ended: Any) -> None:
+        self._open.__exit__(*ended)
+
+    def session(self, work: Callable[[ClientSession], Awaitable[Any]]) -> Any:
+        return self._portal.call(work, self._session)
+
+    @asynccontextmanager
+    async def _opened(self) -> AsyncIterator[ClientSession]:
+        async with self._connect() as (reads, writes, *_), ClientSession(reads, writes) as session:
+            await session.initialize()
+            yield session
+
+
 def stdio_parameters(
     port: int, token: str | None = None, folder: str | None = None, more: dict[str, str] | None = None
 ) -> StdioServerParameters:
@@ -143,8 +167,9 @@ def guarded(tmp_path: Path, environment: None) -> Iterator[Sidecar]:
 
 
 @pytest.fixture(params=TRANSPORTS)
-def client(request: pytest.FixtureRequest, sidecar: Sidecar) -> Client:
-    return Client(request.param, sidecar.port)
+def client(request: pytest.FixtureRequest, sidecar: Sidecar) -> Iterator[Client]:
+    with Kept(request.param, sidecar.port) as client:
+        yield client
 
 
 def initialize(version: str = "2025-11-25", number: int = 1) -> bytes:

@@ -9,7 +9,7 @@ import httpx
 import pytest
 
 from anamnesis_pipeline.model import MEMORY_BEGINS, MEMORY_ENDS
-from anamnesis_tests.mcp_server.conftest import Client, Sidecar
+from anamnesis_tests.mcp_server.conftest import Client, Kept, Sidecar
 
 HEAD = re.compile(r"^\d+\. \[\w+\] \d{4}-\d\d-\d\d \d\d:\d\d \S+ · \d\.\d\d · .+ · id \S+$")
 
@@ -81,15 +81,15 @@ def test_the_clients_project_is_searched_unless_all_are_asked_for(sidecar: Sidec
     (folder / ".git").mkdir(parents=True)
     (folder / ".git" / "config").write_text('[remote "origin"]\n\turl = git@github.com:acme/shop.git\n')
     here, elsewhere = sidecar.post("zeppelin here", project="acme/shop"), sidecar.post("zeppelin there", project="x/y")
-    stdio = Client("stdio", sidecar.port, folder=str(folder))
     http = Client("http", sidecar.port, folder=quote(str(folder)))
-    for client in (stdio, http):
-        answer = client.call("search", query="zeppelin")
-        assert ids_in(answer) == [here]
-        assert 'project="all"' in answer
-        assert set(ids_in(client.call("search", query="zeppelin", project="all"))) == {here, elsewhere}
-        assert ids_in(client.call("timeline", project="x/y")) == [elsewhere]
-    assert "project acme/shop" in stdio.call("remember", text="Doors open at nine", type="fact")
+    with Kept("stdio", sidecar.port, folder=str(folder)) as stdio:
+        for client in (stdio, http):
+            answer = client.call("search", query="zeppelin")
+            assert ids_in(answer) == [here]
+            assert 'project="all"' in answer
+            assert set(ids_in(client.call("search", query="zeppelin", project="all"))) == {here, elsewhere}
+            assert ids_in(client.call("timeline", project="x/y")) == [elsewhere]
+        assert "project acme/shop" in stdio.call("remember", text="Doors open at nine", type="fact")
 
 
 def test_an_unknown_folder_searches_everything_and_says_so(sidecar: Sidecar) -> None:

@@ -16,7 +16,7 @@ from anamnesis_pipeline.mcp_server.client import Memory, open_http
 from anamnesis_pipeline.mcp_server.handshake import HANDSHAKE_VERSIONS, answer_to
 from anamnesis_pipeline.mcp_server.server import build_server
 from anamnesis_pipeline.mcp_server.tools import Tools
-from anamnesis_tests.mcp_server.conftest import Client, Sidecar, initialize, run_sidecar, stdio_parameters
+from anamnesis_tests.mcp_server.conftest import Client, Kept, Sidecar, initialize, run_sidecar, stdio_parameters
 from anamnesis_tests.sidecar.conftest import wait_for
 from anamnesis_tests.sidecar.test_process import answers, free_port
 
@@ -118,11 +118,11 @@ def test_garbage_before_and_after_the_handshake_ends_nothing(stdio: "subprocess.
 
 
 def test_a_server_that_is_down_is_told_with_its_command(environment: None) -> None:
-    client = Client("stdio", free_port())
-    for name, arguments in [("search", {"query": "x"}), ("remember", {"text": "x"}), ("status", {})]:
-        text = client.refused(name, **arguments)
-        assert "does not run at http://127.0.0.1:" in text
-        assert "anamnesis up" in text
+    with Kept("stdio", free_port()) as client:
+        for name, arguments in [("search", {"query": "x"}), ("remember", {"text": "x"}), ("status", {})]:
+            text = client.refused(name, **arguments)
+            assert "does not run at http://127.0.0.1:" in text
+            assert "anamnesis up" in text
 
 
 def test_a_wrong_token_is_told_over_stdio_and_refused_over_http(guarded: Sidecar) -> None:
