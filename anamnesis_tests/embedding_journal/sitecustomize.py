@@ -2,6 +2,8 @@
 
 Work that a killed process never wrote leaves no trace in the store. The end-to-end tests see it here, without any code
 for tests in the product: `System.embedded_twice` counts the episodes that were embedded more than once.
+
+Here what embeds gives way to nothing, either: work that waits for an idle core would wait for all other tests.
 """
 
 import functools
@@ -15,17 +17,17 @@ from types import ModuleType
 from typing import Any
 
 JOURNAL_VARIABLE = "EMBEDDING_JOURNAL"
-MODULE, FUNCTION = "anamnesis_pipeline.steps.embeddings", "embed_passages"
 
 
-class JournalFinder(MetaPathFinder):
-    """Finds one module as Python does, and wraps one function of it."""
+class ChangingFinder(MetaPathFinder):
+    """Finds the modules of `CHANGED` as Python does, and puts another function in the place of one of each."""
 
     def find_spec(
         self, fullname: str, path: Sequence[str] | None, target: ModuleType | None = None
     ) -> ModuleSpec | None:
-        if fullname != MODULE:
+        if fullname not in CHANGED:
             return None
+        function, changed = CHANGED[fullname]
         spec = PathFinder.find_spec(fullname, path, target)
         if spec is None or spec.loader is None:
             return None
@@ -33,7 +35,7 @@ class JournalFinder(MetaPathFinder):
 
         def execute_and_wrap(module: ModuleType) -> None:
             execute(module)
-            setattr(module, FUNCTION, noting(getattr(module, FUNCTION)))
+            setattr(module, function, changed(getattr(module, function)))
 
         spec.loader.exec_module = execute_and_wrap  # type: ignore[method-assign]
         return spec
@@ -56,5 +58,16 @@ def noting(embed: Callable[..., int]) -> Callable[..., int]:
     return note_and_embed
 
 
+def doing_nothing(_: Callable[..., None]) -> Callable[..., None]:
+    """Ranks no thread."""
+    return lambda *_: None
+
+
+CHANGED: dict[str, tuple[str, Callable[[Callable[..., Any]], Callable[..., Any]]]] = {
+    "anamnesis_pipeline.steps.embeddings": ("embed_passages", noting),
+    "anamnesis_pipeline.embeddings.cores": ("rank_this_thread", doing_nothing),
+}
+"""Module -> the name of a function in it, and what makes the other one of that."""
+
 if JOURNAL_VARIABLE in os.environ:
-    sys.meta_path.insert(0, JournalFinder())
+    sys.meta_path.insert(0, ChangingFinder())

@@ -78,14 +78,14 @@ def test_a_text_has_the_same_vector_whatever_it_is_batched_with(pool: PinnedPool
 @pytest.mark.skipif(not hasattr(os, "sched_getaffinity"), reason="this system pins no threads")
 def test_each_worker_computes_alone_on_its_own_core(pool: PinnedPool, observed: Observed) -> None:
     observed.seen.clear()
-    pool.embed(TEXTS * 2, "passage")
+    pool.embed(TEXTS, "passage")
     assert {threads for threads, _ in observed.seen} == {1}
     assert {cores for _, cores in observed.seen} <= {frozenset({core}) for core in available_cores()}
 
 
 def test_a_batch_computes_on_no_more_threads_than_there_are_cores(pool: PinnedPool) -> None:
     before = cpu_ticks()
-    pool.embed(TEXTS * 6, "passage")
+    pool.embed(TEXTS * 2, "passage")
     busy = [tid for tid, ticks in cpu_ticks().items() if ticks - before.get(tid, 0) > 5]
     assert 1 <= len(busy) <= len(available_cores())
 
@@ -94,9 +94,9 @@ def test_a_batch_computes_on_no_more_threads_than_there_are_cores(pool: PinnedPo
 def test_with_one_core_set_nothing_embeds_on_another(pool: PinnedPool) -> None:
     core = available_cores()[-1]
     pool.use_cores([core])
-    pool.embed(TEXTS, "passage")
+    pool.embed(["the worker starts"], "passage")
     before = cpu_ticks()
-    pool.embed(TEXTS * 4, "passage")
+    pool.embed(TEXTS, "passage")
     pool.embed(["and a question"], "query")
     busy = {tid for tid, ticks in cpu_ticks().items() if ticks - before.get(tid, 0) > 2}
     pool.use_cores(available_cores())
@@ -113,7 +113,7 @@ def test_word_pieces_are_made_on_the_calling_thread_alone(observed: Observed) ->
 
 
 def test_threads_stay_as_many_as_there_were(pool: PinnedPool) -> None:
-    short = [f"text {n} of very many" for n in range(200)]
+    short = [f"text {n} of very many" for n in range(60)]
     pool.embed(short, "passage")
     before = set(os.listdir("/proc/self/task"))
     for _ in range(3):
