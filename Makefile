@@ -32,7 +32,7 @@ check: $(VENV)/.installed-dev ## Static checks: lint, format, types, import rule
 .PHONY: test
 test: check ## Static checks, unit tests and the end-to-end test
 	$(BIN)/pytest -n logical --maxprocesses 4
-	$(BIN)/pytest -m 'e2e and not slow' -n 2 --dist loadgroup
+	$(BIN)/pytest -m 'e2e and not slow' -n 2 --dist loadfile
 
 .PHONY: test-slow
 test-slow: $(VENV)/.installed-dev ## Soaks and huge inputs

@@ -60,6 +60,8 @@ function growth(element, days, counts, step) {
   };
   options.height -= 34; // what the legend takes
   options.scales.all = { range: (_, low, high) => [0, Math.max(1, high)] };
+  const newest = (plot) => plot.legend.idx ?? plot.setLegend({ idx: days.length - 1 }, false); // while nobody points
+  options.hooks = { ready: [newest], setLegend: [newest] };
   return new uPlot(options, [days, counts, totals], element);
 }
 
