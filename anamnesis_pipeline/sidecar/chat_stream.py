@@ -37,6 +37,7 @@ from anamnesis_pipeline.steps.chat import (
     block_of,
     citations_of,
     merged,
+    not_told,
     queries_of,
     question,
     shown_to,
@@ -267,9 +268,8 @@ class TurnStream:
             if not isinstance(each, HTTPException | AnamnesisError):
                 raise each
             log.warning("an answer goes without a part of the memory: %s", type(each).__name__)
-        hits = shown_to(
-            merged(each for each in answers if not isinstance(each, BaseException)), turn.backend, turn.private
-        )
+        found = [shown_to(each, turn.backend, turn.private) for each in answers if not isinstance(each, BaseException)]
+        hits = merged(not_told(each, turn.history) for each in found)
         self._answer.is_private |= any(map(turn.private.holds, (hit.episode for hit in hits)))
         return _Found(hits, UNASKED if problems and not hits else "")
 

@@ -110,10 +110,21 @@ def told(
 
     :param problem: why the memory said nothing, where that is so.
     """
-    kept = [each for each in history if each.text.strip() and each.text != FORGOTTEN][-HISTORY:]
-    said = [Said(each.role, each.text) for each in dropwhile(lambda each: each.role == "assistant", kept)]
+    said = [Said(each.role, each.text) for each in _kept(history)]
     block = block_of(hits) or problem or SPARSE
     return _in_turns([*said, Said("user", "\n\n".join([block, *map(_attached, attachments), message]))])
+
+
+def not_told(hits: Iterable[Hit], history: Sequence[ChatMessage]) -> list[Hit]:
+    """Those that the model does not know from the conversation itself: neither its round trips nor their records."""
+    here = {each.episode_id for each in _kept(history)} - {""}
+    return [hit for hit in hits if not here & {hit.episode.episode_id, hit.episode.metadata.get("part_id")}]
+
+
+def _kept(history: Sequence[ChatMessage]) -> list[ChatMessage]:
+    """What the model is told of the conversation."""
+    kept = [each for each in history if each.text.strip() and each.text != FORGOTTEN][-HISTORY:]
+    return list(dropwhile(lambda each: each.role == "assistant", kept))
 
 
 def _in_turns(said: Iterable[Said]) -> list[Said]:

@@ -77,6 +77,16 @@ def test_the_model_is_told_who_it_is_what_was_said_and_what_the_memory_has(
     assert two[2]["content"] == SAID
 
 
+def test_a_conversation_is_not_remembered_to_itself(client: httpx.Client) -> None:
+    client.post("/api/episodes", json={**NOTE, "episode_id": "crane"})
+    first = said(client, backend="ollama")
+    again = said(client, session_id=first[0]["session"]["session_id"])
+    elsewhere = said(client, backend="ollama")
+    assert [each["episode_id"] for each in of(again, "citations")[0]] == ["crane"]
+    cited = {each["episode_id"] for each in of(elsewhere, "citations")[0]}
+    assert cited & {first[-1]["episode_id"], again[-1]["episode_id"]}
+
+
 def test_the_model_may_search_by_itself_at_most_five_times(client: httpx.Client, server: ChatServer) -> None:
     client.post("/api/episodes", json={**NOTE, "summary": "The thermostat reboots", "episode_id": "clock"})
     server.searches = tuple(f"thermostat {number}" for number in range(9))
