@@ -9,6 +9,9 @@ PYTHON ?= $(shell for name in python3.13 python3.12 python3.11 python3; do \
 	$$name -c 'import sys, venv, ensurepip; sys.exit(sys.version_info < (3, 11))' >/dev/null 2>&1 && { echo $$name; break; }; \
 	done)
 
+# Of pytest: one more than there are cores, since some tests wait; of more than four each would hold two GB in memory.
+PROCESSES := $(shell cores=$$(nproc 2>/dev/null || echo 2); echo $$(( cores < 3 ? cores + 1 : 4 )))
+
 ifdef LOGS
 export ANAMNESIS_LOG_ROOTS := $(abspath $(LOGS))
 endif
@@ -31,16 +34,20 @@ check: $(VENV)/.installed-dev ## Static checks: lint, format, types, import rule
 
 .PHONY: test
 test: check ## Static checks, unit tests and the end-to-end test
-	$(BIN)/pytest -n logical --maxprocesses 4
-	$(BIN)/pytest -m 'e2e and not slow' -n 2 --dist loadfile
+	$(BIN)/pytest -n $(PROCESSES) --dist worksteal
+	$(BIN)/pytest -m 'e2e and not slow and not kills' -n $(PROCESSES) --dist loadfile
 
 .PHONY: test-slow
 test-slow: $(VENV)/.installed-dev ## Soaks and huge inputs
 	$(BIN)/pytest -m slow
 
+.PHONY: test-kills
+test-kills: $(VENV)/.installed-dev ## Whole systems whose processes are ended again and again
+	$(BIN)/pytest -m 'kills and not slow' -n 2 --dist loadfile
+
 .PHONY: test-stores
 test-stores: $(VENV)/.installed-dev ## The pipeline's tests on MongoDB's stand-in; by itself they run on SQLite
-	ANAMNESIS_TEST_STORES=all $(BIN)/pytest -n logical --maxprocesses 4 anamnesis_tests/steps anamnesis_tests/defs -k mongo
+	ANAMNESIS_TEST_STORES=all $(BIN)/pytest -n $(PROCESSES) --dist worksteal anamnesis_tests/steps anamnesis_tests/defs -k mongo
 
 .PHONY: test-docker
 test-docker: $(VENV)/.installed-dev ## The whole system in real containers (root; Debian: docker.io, docker-compose, debootstrap)

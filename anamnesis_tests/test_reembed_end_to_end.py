@@ -1,4 +1,4 @@
-"""A re-embed as a user drives it through `anamnesis up`: paused, everything ended three times, switched back."""
+"""A re-embed as a user drives it through `anamnesis up`: paused, everything ended, switched back."""
 
 from collections.abc import Iterator
 from functools import partial
@@ -26,6 +26,8 @@ from anamnesis_tests.live_system import System
 
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(1800)]
 
+ALL_KILLED, KILLED, ENDED = "all killed", "killed", "ended"
+"""All processes of `up`, it alone, and it by SIGTERM."""
 LOGS = (Path(__file__).parents[1] / "../shared/data/claude_logs").resolve()
 WITH_LOGS = pytest.param(
     "logs", marks=[pytest.mark.slow, pytest.mark.skipif(not LOGS.is_dir(), reason=f"no logs at {LOGS}")]
@@ -52,8 +54,9 @@ def system(tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[System]:
         system.end()
 
 
-def test_a_reembed_outlives_pause_and_three_ends_of_everything_switches_and_goes_back(
-    system: System, tmp_path: Path
+@pytest.mark.parametrize("ends", [(ALL_KILLED,), pytest.param((KILLED, ENDED), marks=pytest.mark.kills)], ids=" ".join)
+def test_a_reembed_outlives_pause_and_ends_of_everything_switches_and_goes_back(
+    system: System, tmp_path: Path, ends: tuple[str, ...]
 ) -> None:
     model = random_model(tmp_path / "other-model", dim=96, layers=24)
     old, written_again = active(system), system.vectors_written_again()
@@ -79,7 +82,8 @@ def test_a_reembed_outlives_pause_and_three_ends_of_everything_switches_and_goes
     assert searcher.bad == []
     assert system.embedded_twice(new) == 0
 
-    for end in (system.kill_9, system.terminate, partial(system.kill_9, everything=True)):
+    how = {ALL_KILLED: partial(system.kill_9, everything=True), KILLED: system.kill_9, ENDED: system.terminate}
+    for end in map(how.__getitem__, ends):
         before, twice = done(system), system.embedded_twice(new)
         assert not is_over(system), "too few episodes: nothing was left to do"
         end()

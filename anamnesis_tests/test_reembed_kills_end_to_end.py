@@ -22,7 +22,7 @@ from anamnesis_tests.live_reembed import (
 )
 from anamnesis_tests.live_system import System
 
-pytestmark = [pytest.mark.e2e, pytest.mark.timeout(1800)]
+pytestmark = [pytest.mark.kills, pytest.mark.timeout(1800)]
 
 EPISODES = 400
 
