@@ -9,9 +9,6 @@ PYTHON ?= $(shell for name in python3.13 python3.12 python3.11 python3; do \
 	$$name -c 'import sys, venv, ensurepip; sys.exit(sys.version_info < (3, 11))' >/dev/null 2>&1 && { echo $$name; break; }; \
 	done)
 
-# Of pytest: one more than there are cores, since some tests wait; of more than four each would hold two GB in memory.
-PROCESSES := $(shell cores=$$(nproc 2>/dev/null || echo 2); echo $$(( cores < 3 ? cores + 1 : 4 )))
-
 ifdef LOGS
 export ANAMNESIS_LOG_ROOTS := $(abspath $(LOGS))
 endif
@@ -33,9 +30,15 @@ check: $(VENV)/.installed-dev ## Static checks: lint, format, types, import rule
 	git ls-files -z ':!anamnesis_tests' ':!examples' | xargs -0 -n 100 -P 2 $(BIN)/detect-secrets-hook --disable-plugin HexHighEntropyString --disable-plugin Base64HighEntropyString --exclude-secrets '^(anamnesis-ssh|anamnesis-postgres|ro.)$$'
 
 .PHONY: test
-test: check ## Static checks, unit tests and the end-to-end test
-	$(BIN)/pytest -n $(PROCESSES) --dist worksteal
-	$(BIN)/pytest -m 'e2e and not slow and not kills' -n $(PROCESSES) --dist loadfile
+test: check ## Static checks, unit tests and end-to-end tests
+	@$(MAKE) --jobs=2 --output-sync=target --keep-going --no-print-directory test-unit test-e2e
+
+# Side by side, since end-to-end tests wait for most of their time.
+.PHONY: test-unit test-e2e
+test-unit: $(VENV)/.installed-dev
+	$(BIN)/pytest -n logical --maxprocesses 4 --dist worksteal
+test-e2e: $(VENV)/.installed-dev
+	$(BIN)/pytest -m 'e2e and not slow and not kills' -n 2 --dist loadfile
 
 .PHONY: test-slow
 test-slow: $(VENV)/.installed-dev ## Soaks and huge inputs
@@ -47,7 +50,7 @@ test-kills: $(VENV)/.installed-dev ## Whole systems whose processes are ended ag
 
 .PHONY: test-stores
 test-stores: $(VENV)/.installed-dev ## The pipeline's tests on MongoDB's stand-in; by itself they run on SQLite
-	ANAMNESIS_TEST_STORES=all $(BIN)/pytest -n $(PROCESSES) --dist worksteal anamnesis_tests/steps anamnesis_tests/defs -k mongo
+	ANAMNESIS_TEST_STORES=all $(BIN)/pytest -n logical --maxprocesses 4 --dist worksteal anamnesis_tests/steps anamnesis_tests/defs -k mongo
 
 .PHONY: test-docker
 test-docker: $(VENV)/.installed-dev ## The whole system in real containers (root; Debian: docker.io, docker-compose, debootstrap)
