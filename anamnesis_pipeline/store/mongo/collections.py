@@ -7,9 +7,8 @@ from typing import Any
 from pymongo import DeleteMany, DeleteOne, InsertOne, ReplaceOne, UpdateMany, UpdateOne
 from pymongo.client_session import ClientSession
 from pymongo.collection import Collection as DriverCollection
-from pymongo.errors import DocumentTooLarge, OperationFailure, PyMongoError
+from pymongo.errors import ConnectionFailure, DocumentTooLarge, OperationFailure, PyMongoError
 from pymongo.operations import SearchIndexModel
-from pymongo.read_concern import ReadConcern
 
 from anamnesis_pipeline.store.batching import batches
 from anamnesis_pipeline.store.mongo.indexes import Index, bring_about
@@ -103,9 +102,22 @@ class Collection:
     def search(self, stages: Sequence[Mapping[str, Any]]) -> list[Document]:
         """What a pipeline yields that begins with `$search`, `$searchMeta` or `$vectorSearch`. Outside of any
         transaction, and of what this server has: these stages are refused with a read concern other than `local`.
+
+        A command of its own, which the driver asks once: a search service that is away it would ask again and again
+        for as long as the read may take. Where the server went, the one that is there now is asked.
         """
-        local = self._driver.with_options(read_concern=ReadConcern("local"))
-        return [dict(found) for found in local.aggregate(list(stages))]
+        command = {
+            "aggregate": self._driver.name, "pipeline": list(stages), "cursor": {}, "readConcern": {"level": "local"},
+        }  # fmt: skip
+
+        def ask() -> list[Document]:
+            found = self._driver.database.cursor_command(dict(command), codec_options=self._driver.codec_options)
+            return [dict(each) for each in found]
+
+        try:
+            return ask()
+        except ConnectionFailure:
+            return ask()
 
     def insert(self, documents: Sequence[Document]) -> None:
         """Write new documents."""
