@@ -11,6 +11,8 @@ from anamnesis_pipeline.summary_model import LlmUse
 MOST_OUTPUT_TOKENS = 4_096
 STALL_S = 60.0
 """A service that sends nothing for so long is given up."""
+ELSEWHERE = frozenset({"anthropic", "claude_cli"})
+"""Backends that never run on this machine."""
 SEARCH_TOOL = "search_memory"
 SEARCH_DESCRIPTION = (
     "Search the memory of past sessions with Claude, of all machines and projects. Ask in the words that were likely "

@@ -285,8 +285,7 @@ def _turn(services: Services, wish: ChatIn, session_id: str) -> Turn:
     )
     asked, answer_id, history = asked_again(asked, store.chat.messages(session.session_id))
     store.chat.add(asked)
-    cited = {each.episode_id for message in history for each in message.citations}
-    secret = leaning_on_private(history, private, store.episodes.get(sorted(cited)))
+    secret = leaning_on_private(history, private, store.episodes.heads)
     shown = [each for each in history if backend.is_local or each.message_id not in secret]
     is_private = backend.is_local and bool(secret)
     return Turn(session, shown, asked, files, backend, settings, private, is_private, answer_id)

@@ -17,7 +17,7 @@ from starlette.exceptions import HTTPException
 from anamnesis_pipeline.chat.base import SEARCH_TOOL, Call, ChatBackend, Said
 from anamnesis_pipeline.chat_model import ChatMessage, ChatSession
 from anamnesis_pipeline.errors import AnamnesisError, LlmAnswerInvalid
-from anamnesis_pipeline.search.query import Hit
+from anamnesis_pipeline.search.query import Hit, SearchQuery
 from anamnesis_pipeline.settings import Settings
 from anamnesis_pipeline.sidecar.admission import Admission
 from anamnesis_pipeline.sidecar.chat_records import ChatRecorder
@@ -42,6 +42,7 @@ from anamnesis_pipeline.steps.chat import (
     question,
     shown_to,
     told,
+    within,
 )
 from anamnesis_pipeline.steps.recording import Pair
 from anamnesis_pipeline.summary_model import LlmUse
@@ -195,10 +196,11 @@ class TurnStream:
         turn, answer = self._turn, self._answer
         await self._tell(self._status())
         last = next((each.text for each in reversed(turn.history) if each.role == "assistant"), "")
-        asked = queries_of(turn.question.text, last, turn.session.project, is_first=not turn.history)
-        found = await self._search(asked, PER_QUERY, turn.session.project)
-        if turn.session.project and not found.hits:
-            found = await self._search(asked, PER_QUERY)
+        project = turn.session.project
+        asked = queries_of(turn.question.text, last, project)
+        found = await self._search([within(each, project) for each in asked] if project else asked)
+        if project and not found.hits:
+            found = await self._search(asked)
         answer.hits = found.hits
         await self._cite(found)
         said = told(turn.history, turn.question.text, turn.attachments, found.hits, found.problem)
@@ -244,22 +246,19 @@ class TurnStream:
             return Said("tool", f"There is only {SEARCH_TOOL}, which wants a query.", call_id=call.call_id)
         most = min(max(int(top_k), 1), MOST_HITS) if isinstance(top_k, int) else PER_QUERY
         await self._enter("connected")
-        found = await self._search([query[:QUERY_CHARS]], most)
+        found = await self._search([question(query[:QUERY_CHARS], most)])
         known = {hit.episode.episode_id for hit in self._answer.hits}
         self._answer.hits += [hit for hit in found.hits if hit.episode.episode_id not in known]
         await self._cite(found)
         return Said("tool", found.problem or block_of(found.hits) or "Nothing was found.", call_id=call.call_id)
 
-    async def _search(self, asked: Sequence[str], top_k: int, project: str = "") -> _Found:
+    async def _search(self, asked: Sequence[SearchQuery]) -> _Found:
         """The memory on all of these, asked at the same time. Where it does not answer there is an answer all the same,
         whose model is told so.
-
-        :param project: only this one's; empty: of all.
         """
         turn = self._turn
 
-        async def one(text: str) -> Sequence[Hit]:
-            query = question(text, project, top_k)
+        async def one(query: SearchQuery) -> Sequence[Hit]:
             return (await self._admission.run(lambda: self._services.engine.search(query))).hits
 
         answers = await asyncio.gather(*map(one, asked), return_exceptions=True)

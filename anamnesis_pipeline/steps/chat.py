@@ -2,12 +2,12 @@
 
 import uuid
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from itertools import dropwhile
 
-from anamnesis_pipeline.chat.base import ChatBackend, Said
+from anamnesis_pipeline.chat.base import ELSEWHERE, ChatBackend, Said
 from anamnesis_pipeline.chat_model import FORGOTTEN, ChatMessage, Citation
 from anamnesis_pipeline.errors import BadSetting, RetryLater
 from anamnesis_pipeline.model import Episode, EpisodeHead, Where
@@ -51,18 +51,24 @@ class Attachment:
     text: str
 
 
-def queries_of(message: str, last_reply: str, project: str, *, is_first: bool) -> list[str]:
-    """What the memory is asked before an answer: the message, the last reply, and when a session starts what is worth
-    knowing at any rate.
+def queries_of(message: str, last_reply: str, project: str) -> list[SearchQuery]:
+    """What the memory is asked before an answer, of all projects: the message, the last reply, and what is worth
+    knowing at any rate, which counts as no retrieval.
     """
-    start = [f"{project} decisions and open tasks".strip(), "preferences and standing instructions"] if is_first else []
-    asked = [message, last_reply.strip()[:REPLY_CHARS], *start]
-    return list(dict.fromkeys(text.strip()[:QUERY_CHARS] for text in asked if text.strip()))
+    asked = [message, last_reply.strip()[:REPLY_CHARS]]
+    standing = [f"{project} decisions and open tasks".strip(), "preferences and standing instructions"]
+    said = dict.fromkeys(text.strip()[:QUERY_CHARS] for text in asked if text.strip())
+    return [*map(question, said), *(replace(question(text), track=False) for text in standing)]
 
 
-def question(text: str, project: str, top_k: int = PER_QUERY) -> SearchQuery:
-    """One of these as the engine takes it; empty `project`: of all."""
-    return SearchQuery(text, top_k=top_k, where=Where(projects=(project,) if project else ()))
+def question(text: str, top_k: int = PER_QUERY) -> SearchQuery:
+    """One of these as the engine takes it."""
+    return SearchQuery(text, top_k=top_k)
+
+
+def within(asked: SearchQuery, project: str) -> SearchQuery:
+    """The same of this project alone."""
+    return replace(asked, where=Where(projects=(project,)))
 
 
 def merged(answers: Iterable[Sequence[Hit]], most: int = MOST_HITS) -> list[Hit]:
@@ -183,16 +189,22 @@ def shown_to(hits: Iterable[Hit], backend: ChatBackend, private: Private) -> lis
 
 
 def leaning_on_private(
-    history: Iterable[ChatMessage], private: Private, episodes: Mapping[str, Episode]
+    history: Sequence[ChatMessage], private: Private, look_up: Callable[[Sequence[str]], Mapping[str, EpisodeHead]]
 ) -> frozenset[str]:
-    """Ids of answers that lean on what is private; where anything is, also on what is gone, of which nobody knows.
+    """Ids of answers that lean on what is private; where anything is, also on what is gone, of which nobody knows. What
+    a model here said after one of them may repeat it.
 
-    :param episodes: what the answers lean on, by id.
+    :param look_up: finds episodes by their ids.
     """
     if not (private.sources or private.projects):
         return frozenset()
-    cited = {each.message_id: [episodes.get(c.episode_id) for c in each.citations] for each in history}
-    return frozenset(key for key, found in cited.items() if any(each is None or private.holds(each) for each in found))
+    heads = look_up(sorted({cited.episode_id for each in history for cited in each.citations}))
+    found: set[str] = set()
+    for each in (each for each in history if each.role == "assistant" and each.backend not in ELSEWHERE):
+        cited = [heads.get(citation.episode_id) for citation in each.citations]
+        if found or any(head is None or private.holds(head) for head in cited):
+            found.add(each.message_id)
+    return frozenset(found)
 
 
 class Booking:

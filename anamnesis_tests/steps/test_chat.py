@@ -84,13 +84,13 @@ def test_what_ingest_would_read_of_such_a_prompt_is_the_message_alone():
     assert without_memory(said.text) == (said.text, 0), "no file passes for the memory"
 
 
-def test_the_memory_is_asked_for_the_message_the_last_reply_and_when_a_session_begins_for_what_matters():
-    assert queries_of("Why?", "", "acme", is_first=True) == [
-        "Why?", "acme decisions and open tasks", "preferences and standing instructions",
-    ]  # fmt: skip
-    assert queries_of(" Why? ", "Because.", "", is_first=False) == ["Why?", "Because."]
-    assert queries_of("Why?", "Why?", "", is_first=False) == ["Why?"]
-    assert [len(each) for each in queries_of("x" * 9_000, "y" * 9_000, "", is_first=False)] == [2_000, 500]
+def test_the_memory_is_asked_for_the_message_the_last_reply_and_what_matters_at_any_rate():
+    asked = queries_of("Why?", "", "acme")
+    standing = ["acme decisions and open tasks", "preferences and standing instructions"]
+    assert [(each.text, each.track) for each in asked] == [("Why?", True), *((text, False) for text in standing)]
+    assert [each.text for each in queries_of(" Why? ", "Because.", "")][:2] == ["Why?", "Because."]
+    assert [each.text for each in queries_of("Why?", "Why?", "acme")] == ["Why?", *standing]
+    assert [len(each.text) for each in queries_of("x" * 9_000, "y" * 9_000, "")][:2] == [2_000, 500]
 
 
 def test_answers_are_merged_by_rank_the_messages_first_and_each_episode_once():
@@ -137,8 +137,11 @@ def test_answers_that_lean_on_what_is_private_or_gone_are_known():
     episodes = {each.episode.episode_id: each.episode for each in [hit("a"), hit("b", source="secret-source")]}
     said = [message(1), message(2, "assistant", cited=["a"]), message(3, "assistant", cited=["a", "b"])]
     said.append(message(4, "assistant", cited=["gone"]))
-    assert leaning_on_private(said, private, episodes) == {"m3", "m4"}
-    assert leaning_on_private(said, replace(private, sources=frozenset()), {}) == frozenset()
+    assert leaning_on_private(said, private, lambda _: episodes) == {"m3", "m4"}
+    assert leaning_on_private(said, replace(private, sources=frozenset()), lambda _: {}) == frozenset()
+    later = [message(5, "assistant"), replace(message(6, "assistant"), backend="anthropic"), message(7)]
+    assert leaning_on_private([*said, *later], private, lambda _: episodes) == {"m3", "m4", "m5"}
+    assert leaning_on_private([*said[:2], *later], private, lambda _: episodes) == frozenset()
 
 
 @pytest.mark.parametrize(

@@ -4,6 +4,7 @@ import asyncio
 import json
 from contextlib import ExitStack
 from itertools import groupby, pairwise
+from types import SimpleNamespace
 from typing import Any
 
 import httpx
@@ -345,8 +346,11 @@ def test_what_a_local_model_said_of_a_private_source_goes_to_no_other_one(
     first = said(client, backend="ollama")
     assert of(first, "citations")[0]
     assert "episode_id" not in first[-1], "an episode of it would be open to every model"
+    session = first[0]["session"]["session_id"]
+    monkeypatch.setattr(services.engine, "search", lambda _: SimpleNamespace(hits=[]))
+    assert of(said(client, "Shorten that", session_id=session), "citations") == [[]], "it may repeat what it was told"
     server.words = WORDS
-    second = said(client, "And now?", backend="anthropic", session_id=first[0]["session"]["session_id"])
+    second = said(client, "And now?", backend="anthropic", session_id=session)
     assert of(second, "citations") == [[]]
     assert "Thursday" not in str(server.prompts[-1])
     assert second[-1]["episode_id"]
