@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from anamnesis_pipeline.dagster_api.runs import JobRun
 from anamnesis_pipeline.errors import ServiceUnreachable, StoreCorrupt
-from anamnesis_pipeline.model import EpisodeHead
+from anamnesis_pipeline.model import Episode, EpisodeHead
 from anamnesis_pipeline.search.project_labels import is_private
 from anamnesis_pipeline.search.query import SearchQuery
 from anamnesis_pipeline.sidecar.services import Services
@@ -108,17 +108,19 @@ class MapView:
         private = () if with_private else effective_settings(self._services.store).private_projects
         return None if head is None or is_private(head.project, private) else head
 
-    def found(self, made: MemoryMap, text: str, *, with_private: bool, hidden: Set[str] = frozenset()) -> list[int]:
-        """The points of what a search answers, best first; it counts as no retrieval."""
+    def found(
+        self, made: MemoryMap, text: str, *, with_private: bool, hidden: Set[str] = frozenset()
+    ) -> list[tuple[int, Episode]]:
+        """What a search answers of what is on the map, best first, with its points; it counts as no retrieval."""
         include = ("*",) if with_private else ()
         query = SearchQuery(text, FOUND_MOST, track=False, include_private=include)
         hits = self._services.engine.search(query).hits
         order = np.argsort(made.passages, kind="stable")
-        points = []
+        found: list[tuple[int, Episode]] = []
         for hit in (each for each in hits if each.episode.episode_id not in hidden):
             own = [each.passage_id for each in self._services.store.episodes.passages_of(hit.episode.episode_id)]
-            points += points_of(made.passages, order, own)[:1]
-        return points
+            found += [(point, hit.episode) for point in points_of(made.passages, order, own)[:1]]
+        return found
 
     def state(self, *, asks: bool) -> MapState:
         """How the map is doing; without asking Dagster where it is not to be asked."""

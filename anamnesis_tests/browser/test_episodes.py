@@ -101,6 +101,7 @@ def test_a_superseded_episode_leaves_searches_and_comes_back_with_a_button(page:
     page.goto("/dashboard/episodes/crane")
     page.locator("#supersede-sheet > summary").click()
     page.locator("#successor").press_sequentially("tide tables")
+    page.keyboard.press("Enter")
     page.locator("#successors li", has_text="Tide tables").get_by_role("button", name="By this").click()
     expect(page.locator("main [role=status]").first).to_contain_text("Superseded by tide")
     assert (of(api, "crane")["status"], of(api, "crane")["superseded_by"]) == ("superseded", "tide")

@@ -66,10 +66,15 @@ def test_a_server_that_went_away_is_told_where_somebody_presses_a_button(
 ) -> None:
     post("crane", "The harbour crane was moved to Thursday")
     page.goto("/dashboard/episodes/crane")
+    page.locator("#delete-sheet > summary").click()
+    page.get_by_role("button", name="Delete this episode").click()
+    undo = page.get_by_role("button", name="Undo").first
+    expect(undo).to_be_visible()
     server.should_exit = True
     page.wait_for_function("() => fetch('/health').then(() => false, () => true)")
-    page.get_by_role("button", name="☆ Pin").click()
+    page.locator(".toast").get_by_role("button", name="Undo").click()
     expect(page.locator(".toast.bad")).to_have_text("The server cannot be reached. Is it running?")
+    expect(page.locator(".toast").get_by_role("button", name="Undo")).to_be_visible()
 
 
 def test_a_dagster_that_is_away_is_told_with_what_starts_it(page: Page, services: TestServices) -> None:

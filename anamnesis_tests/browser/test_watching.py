@@ -210,6 +210,7 @@ def test_the_map_is_zoomed_searched_and_narrowed_by_project(page: Page) -> None:
     page.get_by_role("button", name="Find").click()
     expect(page.locator("#map-found")).to_have_text(re.compile("episodes"))
     assert picture() != whole
+    expect(page.get_by_role("list", name="The best of what was found").get_by_role("link").first).to_be_visible()
     page.get_by_role("button", name=re.compile("garden")).click()
     expect(page.get_by_role("button", name=re.compile("garden"))).to_have_attribute("aria-pressed", "true")
     page.locator("summary", has_text="As a table").click()

@@ -25,6 +25,7 @@ from anamnesis_pipeline.wording import counted
 PATH = "/dashboard/map"
 PROJECTS_LISTED = 100
 SUMMARY_CHARS = 300
+FOUND_LISTED = 20
 NO_STORE = {"Cache-Control": "no-store", **HEADERS}
 
 router = page_router()
@@ -92,14 +93,20 @@ def point(request: Request, mark: Mark, at: Annotated[int, Query(ge=0)], private
 async def found(
     request: Request, mark: Mark, q: Annotated[str, Query(min_length=1, max_length=2_000)], private: Private = False
 ) -> Response:
-    """The points of what a search answers."""
+    """The points of what a search answers, and the best of it by name: a canvas has nothing for a screen reader."""
     admission: Admission = request.app.state.admission
 
     def answer() -> Response:
         hidden = undo_of(request).waiting()
-        at = _view(request).found(_same(request, mark), q, with_private=private, hidden=hidden)
-        words = f"The best {FOUND_MOST} episodes." if len(at) == FOUND_MOST else f"{counted(len(at), 'episode')} found."
-        return json_reply({"points": at, "told": words}, headers=NO_STORE)
+        hits = _view(request).found(_same(request, mark), q, with_private=private, hidden=hidden)
+        words = (
+            f"The best {FOUND_MOST} episodes." if len(hits) == FOUND_MOST else f"{counted(len(hits), 'episode')} found."
+        )
+        best = [
+            {"link": episode_link(each.episode_id), "summary": each.summary[:SUMMARY_CHARS] or each.episode_id}
+            for _, each in hits[:FOUND_LISTED]
+        ]
+        return json_reply({"points": [at for at, _ in hits], "told": words, "best": best}, headers=NO_STORE)
 
     return await admission.run(answer)
 

@@ -165,6 +165,7 @@ def test_what_a_search_finds_is_shown_on_the_map_and_counts_for_nothing(
     stored = services.store.episodes.passages([int(made.passages[at]) for at in body["points"]])
     assert "e7" in {each.episode_id for each in stored.values()}
     assert body["told"].startswith(f"{len(body['points'])} episode")
+    assert "/dashboard/episodes/e7" in [each["link"] for each in body["best"]]
     assert services.store.episodes.heads(["e7"])["e7"].retrieval_count == 0
 
 

@@ -2,6 +2,7 @@
 "use strict";
 
 const TOAST_MS = 4_000;
+const AWAY = "The server cannot be reached. Is it running?";
 const UNDO_MS = 10_000; // as long as the server keeps what can be taken back
 
 const zone = new Intl.DateTimeFormat(undefined, { dateStyle: "medium", timeStyle: "short" });
@@ -28,8 +29,9 @@ function toast(text, { undo = null, bad = false } = {}) {
     button.title = "u";
     button.dataset.undo = "";
     button.addEventListener("click", async () => {
+      const answer = await ask(undo, { method: "POST" });
+      if (!answer) return; // told; the button stays, to be pressed again
       shown.remove();
-      const answer = await fetch(undo, { method: "POST" });
       if (answer.ok) document.body.dispatchEvent(new CustomEvent("undone"));
       toast(answer.ok ? "Undone." : await reason(answer), { bad: !answer.ok });
     });
@@ -37,6 +39,16 @@ function toast(text, { undo = null, bad = false } = {}) {
   }
   document.getElementById("toasts").append(shown);
   setTimeout(() => shown.remove(), undo ? UNDO_MS : bad ? 2 * TOAST_MS : TOAST_MS);
+}
+
+// What the server answers; null where there is none, which is told.
+async function ask(address, options) {
+  try {
+    return await fetch(address, options);
+  } catch {
+    toast(AWAY, { bad: true });
+    return null;
+  }
 }
 
 async function reason(answer) {
@@ -56,7 +68,7 @@ document.addEventListener("htmx:responseError", (event) => {
   } catch { /* no problem in words: the status has to do */ }
   toast(told, { bad: true });
 });
-document.addEventListener("htmx:sendError", () => toast("The server cannot be reached. Is it running?", { bad: true }));
+document.addEventListener("htmx:sendError", () => toast(AWAY, { bad: true }));
 document.addEventListener("htmx:beforeRequest", (event) => {
   // A page that nobody sees asks for nothing by itself.
   if (document.hidden && event.detail.elt.getAttribute("hx-trigger")?.includes("every")) event.preventDefault();

@@ -20,8 +20,9 @@
     if (event.target.id === "pick-all" || event.target.matches(".pick")) count();
   });
 
-  // Enter in the tag's field would send the form itself, which has no address.
+  // Enter in a field would send these forms themselves, which have no address.
   document.addEventListener("submit", (event) => {
+    if (event.target.id === "supersede") event.preventDefault();
     if (event.target.id !== "chosen") return;
     event.preventDefault();
     document.querySelector("#bulk-tags button")?.click();

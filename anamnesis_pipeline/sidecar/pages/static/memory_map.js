@@ -14,6 +14,7 @@ const context = canvas.getContext("2d", { alpha: false });
 const wait = document.getElementById("map-wait");
 const about = document.getElementById("map-told");
 const foundText = document.getElementById("map-found");
+const hits = document.getElementById("map-hits");
 const legend = [...document.querySelectorAll("[data-group]")];
 
 let xs = new Uint16Array(0); // of each point
@@ -303,12 +304,7 @@ function point(at) {
 }
 
 async function tell(at) {
-  let found;
-  try {
-    found = await told(at);
-  } catch {
-    found = { problem: "The server cannot be reached. Is it running?" };
-  }
+  const found = await told(at).catch(() => ({ problem: AWAY }));
   if (hovered !== at) return;
   about.replaceChildren();
   if (found.problem) {
@@ -325,7 +321,7 @@ async function tell(at) {
 }
 
 async function open(at) {
-  const found = await told(at);
+  const found = await told(at).catch(() => ({ problem: AWAY }));
   if (found.link) location.assign(found.link);
   else toast(found.problem, { bad: true });
 }
@@ -344,19 +340,34 @@ for (const button of legend) {
 
 document.getElementById("map-find").addEventListener("submit", async (event) => {
   event.preventDefault();
-  const answer = await fetch(address("found", { q: document.getElementById("map-q").value }));
+  const answer = await ask(address("found", { q: document.getElementById("map-q").value }));
+  if (!answer) return;
   if (!answer.ok) return toast(await reason(answer), { bad: true });
   const found = await answer.json();
   const places = new Set(found.points);
   marked = [];
   for (let at = 0; at < xs.length; at++) if (places.has(placeOf(at))) marked.push(at);
   foundText.textContent = found.told;
+  list(found.best);
   redraw();
 });
+
+function list(episodes) {
+  hits.replaceChildren(...episodes.map(({ link, summary }) => {
+    const row = document.createElement("li");
+    const opens = document.createElement("a");
+    opens.href = link;
+    opens.textContent = summary;
+    row.append(opens);
+    return row;
+  }));
+}
+
 document.getElementById("map-q").addEventListener("input", (event) => {
   if (event.target.value) return;
   marked = [];
   foundText.textContent = "";
+  list([]);
   redraw();
 });
 document.getElementById("map-in").addEventListener("click", () => zoomBy(1.5));
