@@ -20,6 +20,8 @@ def several(items: Any) -> dict[str, Any]:
 
 
 TEXT, NUMBER, FLAG = {"type": "string"}, {"type": "integer"}, {"type": "boolean"}
+UNPRIVILEGED = {"type": "integer", "minimum": 1024}
+"""A port on which who is not root may listen, whatever runs the containers."""
 ANY = {"type": "object"}
 """Something of Kubernetes: its own schema looks at it."""
 PULL = {"enum": ["Always", "IfNotPresent", "Never"]}
@@ -58,7 +60,9 @@ LAUNCHER = mapping(
 BY_TYPE = mapping("skipped success failure started", skipped=NUMBER, success=NUMBER, failure=NUMBER, started=NUMBER)
 KEPT = mapping("purgeAfterDays", purgeAfterDays={"anyOf": [NUMBER, BY_TYPE]})
 SCHEMA = mapping(**{
-    "dagsterWebserver": mapping("image", image=IMAGE, enableReadOnly=FLAG, resources=ANY, podSecurityContext=ANY,
+    "dagsterWebserver": mapping("image service", image=IMAGE, enableReadOnly=FLAG,
+                                service=mapping("type port", type=TEXT, port=UNPRIVILEGED),
+                                resources=ANY, podSecurityContext=ANY,
                                 volumes=several(ANY), volumeMounts=several(ANY)),
     "computeLogManager": mapping("type config", type={"const": "CustomComputeLogManager"},
                                  config=mapping("customComputeLogManager", customComputeLogManager=OWN_CLASS)),

@@ -5,6 +5,7 @@ import threading
 import time
 from contextlib import closing
 
+import dns.resolver
 import pytest
 from pymongo.monitoring import CommandStartedEvent
 
@@ -37,6 +38,33 @@ def test_an_address_that_is_none_is_told_at_once(uri: str) -> None:
         open_mongo(uri, "memory", wait_s=30)
 
 
+@pytest.mark.parametrize(
+    "problem", [dns.resolver.LifetimeTimeout(timeout=3, errors=[]), dns.resolver.NoNameservers(), OSError("no network")]
+)
+def test_names_that_nobody_can_look_up_for_a_while_are_waited_for(
+    problem: Exception, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[str] = []
+
+    def resolve(name: str, *_: object, **__: object) -> None:
+        asked.append(name)
+        raise problem
+
+    monkeypatch.setattr(dns.resolver, "resolve", resolve)
+    with pytest.raises(StoreBusy, match=r"db\.example\.com/memory: its name cannot be looked up"):
+        open_mongo("mongodb+srv://anna:right@db.example.com/", "memory", wait_s=1.2)
+    assert len(asked) > 1
+
+
+def test_a_name_that_is_nobodys_is_told_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    def resolve(*_: object, **__: object) -> None:
+        raise dns.resolver.NXDOMAIN
+
+    monkeypatch.setattr(dns.resolver, "resolve", resolve)
+    with pytest.raises(BadSetting, match="mongo_uri"):
+        open_mongo("mongodb+srv://db.example.com/", "memory", wait_s=30)
+
+
 def test_a_server_of_its_own_is_refused_with_what_to_do() -> None:
     with LoopbackServer(replica_set=None) as server, pytest.raises(GiveUp, match="--replSet"):
         open_mongo(server.uri, "memory", wait_s=5)
@@ -51,7 +79,7 @@ def test_a_server_that_starts_late_is_waited_for_and_the_log_says_so(
     with caplog.at_level(logging.WARNING):
         store = open_mongo(server.uri, "memory", wait_s=30)
     store.close()
-    waits = [record.getMessage() for record in caplog.records if "Waiting for MongoDB" in record.getMessage()]
+    waits = [record.getMessage() for record in caplog.records if "Waiting since" in record.getMessage()]
     assert len(waits) >= 2
     assert "of at most 30" in waits[0]
 

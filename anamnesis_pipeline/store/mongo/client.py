@@ -13,6 +13,8 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, nullcontext
 from typing import Any, TypeVar
 
+import dns.exception
+import dns.resolver
 import pymongo
 from pymongo import MongoClient, ReadPreference, ReturnDocument
 from pymongo.client_session import ClientSession
@@ -51,6 +53,9 @@ LONG_S = 5.0
 
 _SNAPSHOT_TOO_OLD = 239
 log = logging.getLogger(__name__)
+
+_UNRESOLVED = (dns.exception.Timeout, dns.resolver.NoNameservers, dns.resolver.NoResolverConfiguration, OSError)
+"""What keeps an address with `+srv` from being resolved for a while: the client does so when it is made."""
 
 T = TypeVar("T")
 
@@ -249,6 +254,8 @@ class Database:
                 socketTimeoutMS=SOCKET_TIMEOUT_MS,
             )
         except (InvalidURI, ConfigurationError, ValueError) as exc:  # the last: of a port
+            if isinstance(exc.__cause__, _UNRESOLVED):
+                raise StoreBusy(f"{self.place}: its name cannot be looked up just now ({exc})") from exc
             # What the client says may be a piece of a password.
             problem = str(exc) if hosts_of(self._uri) else "write / ? # @ : % in user and password as %2F %3F %23 ..."
             raise BadSetting(f"mongo_uri is none that MongoDB's client takes: {problem}") from exc

@@ -2,7 +2,8 @@
 
 import logging
 import time
-from typing import Literal
+from collections.abc import Callable
+from typing import Literal, TypeVar
 
 import pymongo
 
@@ -30,6 +31,7 @@ from anamnesis_pipeline.store.mongo.spaces import MongoSpaces
 from anamnesis_pipeline.store.mongo.vectors import MongoVectors
 
 log = logging.getLogger(__name__)
+T = TypeVar("T")
 
 ASKED_FOR_S = 5.0
 """So long one attempt to reach the server takes, and so often the log says what is waited for."""
@@ -44,14 +46,15 @@ def open_mongo(
     :param quantization: what the vector indexes of spaces hold instead of float32.
     :param wait_s: how long a primary may take to answer. The search service is not waited for: without it the store
         opens all the same, and searches by it are degraded.
-    :raises StoreBusy: there is no primary within `wait_s`.
+    :raises StoreBusy: there is no primary within `wait_s`, or nobody who knows where it is.
     :raises GiveUp: the server refuses the user, or is none of a replica set.
     :raises BadSetting: `uri` is none.
     :raises StoreCorrupt: the database is of a newer version, or of another program.
     """
-    held = Database(uri, database)
+    until = time.monotonic() + wait_s
+    held = _awaited(lambda: Database(uri, database), until)
     try:
-        _wait_for_primary(held, time.monotonic() + wait_s)
+        _awaited(lambda: _ask(held), until)
         prepare(held)
         passages = text_index()
         text = MongoTextIndex(held, passages)
@@ -87,20 +90,23 @@ def _store(held: Database, text: MongoTextIndex, vectors: MongoVectors) -> Store
     )
 
 
-def _wait_for_primary(held: Database, until: float) -> None:
-    """Return once a primary answers; an election, or a server that starts, takes some seconds.
+def _ask(held: Database) -> None:
+    with pymongo.timeout(ASKED_FOR_S):
+        held.command({"ping": 1}, admin=True)
 
-    :raises StoreBusy: none did in time.
+
+def _awaited(work: Callable[[], T], until: float) -> T:
+    """What `work` returns, once there is a primary; an election, or a server that starts, takes some seconds.
+
+    :raises StoreBusy: there was none in time.
     """
     began = time.monotonic()
     while True:
         try:
-            with pymongo.timeout(ASKED_FOR_S):
-                held.command({"ping": 1}, admin=True)
-                return
+            return work()
         except StoreBusy as exc:
             now = time.monotonic()
             if now + PAUSE_S >= until:
                 raise
-            log.warning("Waiting for %s since %.0f s of at most %.0f: %s", held.place, now - began, until - began, exc)
+            log.warning("Waiting since %.0f s of at most %.0f: %s", now - began, until - began, exc)
         time.sleep(PAUSE_S)
