@@ -2,7 +2,8 @@
 # It holds a model, so it searches and embeds without a network. Build it with ./deploy.sh, or:
 #   docker build --build-arg UID="$(id -u)" --build-arg GID="$(id -g)" -t anamnesis .
 
-# Debian 12 or anything made of it: Python comes from its packages.
+# Debian 12 or anything made of it: Python comes from its packages, so that the image can also be built on a base that was
+# made with debootstrap, where no registry is reached.
 ARG BASE=debian:bookworm-slim
 
 FROM ${BASE} AS dependencies

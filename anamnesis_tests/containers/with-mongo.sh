@@ -10,6 +10,9 @@ ANAMNESIS_SECRETS=$(mktemp -d)
 export ANAMNESIS_SECRETS
 mkdir "$ANAMNESIS_SECRETS/databases"
 echo only-for-tests > "$ANAMNESIS_SECRETS/databases/mongo_password"
+# The server reads both as a user of its own, whatever the umask here.
+chmod a+rx "$ANAMNESIS_SECRETS" "$ANAMNESIS_SECRETS/databases"
+chmod a+r "$ANAMNESIS_SECRETS/databases/mongo_password" deploy/mongo-health.sh
 stack() {
   compose --env-file "$here/mongo.env" -f docker-compose.yml -f "$here/compose.mongo.yml" "$@"
 }
