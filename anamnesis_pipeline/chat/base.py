@@ -9,8 +9,10 @@ from anamnesis_pipeline.errors import LlmAnswerInvalid
 from anamnesis_pipeline.summary_model import LlmUse
 
 MOST_OUTPUT_TOKENS = 4_096
-STALL_S = 60.0
-"""A service that sends nothing for so long is given up."""
+STALL_S = 180.0
+"""A service that sends nothing for so long is given up. It may have to load a large model and to read a long prompt
+first, and whoever waits sees that and can stop it.
+"""
 ELSEWHERE = frozenset({"anthropic", "claude_cli"})
 """Backends that never run on this machine."""
 SEARCH_TOOL = "search_memory"
