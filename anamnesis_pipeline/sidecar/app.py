@@ -126,7 +126,7 @@ def _keep(state: State, services: Services) -> None:
     state.admission = Admission()
     state.extraction = Extraction()
     state.chats = Chats()
-    state.chat_records = ChatRecorder(services, state.extraction, state.metrics.chat_records_failed)
+    state.chat_records = ChatRecorder(services, state.extraction, state.chats, state.metrics.chat_records_failed)
     state.room = Room()
     state.growth = Growth()
     state.guesses = Guesses()

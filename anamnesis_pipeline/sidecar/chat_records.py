@@ -13,6 +13,7 @@ from starlette.concurrency import run_in_threadpool
 from anamnesis_pipeline.errors import AnamnesisError, EpisodeNotFound
 from anamnesis_pipeline.model import Part
 from anamnesis_pipeline.settings import Settings
+from anamnesis_pipeline.sidecar.chat_running import Chats
 from anamnesis_pipeline.sidecar.extraction import TOO_MANY, TOO_SLOW, Extraction
 from anamnesis_pipeline.sidecar.services import Services
 from anamnesis_pipeline.steps.recording import RECORDS_DELETED, Pair, Recorder
@@ -38,9 +39,9 @@ def next_look(said_at: datetime, now: datetime) -> datetime | None:
 class ChatRecorder:
     """Makes episodes of round trips; `run` has their records found."""
 
-    def __init__(self, services: Services, extraction: Extraction, failures: Counter) -> None:
+    def __init__(self, services: Services, extraction: Extraction, chats: Chats, failures: Counter) -> None:
         """:param failures: counts attempts that failed."""
-        self._services, self._extraction, self._failures = services, extraction, failures
+        self._services, self._extraction, self._chats, self._failures = services, extraction, chats, failures
         self._noted: anyio.Event | None = None
 
     def keep(self, settings: Settings, pair: Pair) -> str:
@@ -74,6 +75,8 @@ class ChatRecorder:
         if settings.summarizer == "none":
             return
         while due := await run_in_threadpool(store.chat.records_due, datetime.now(UTC), AT_ONCE):
+            if settings.summarizer == "ollama":  # it may be what answers, and would load its model anew in between
+                await self._chats.idle()
             await asyncio.gather(*(self._look_for(settings, message_id) for message_id in due))
 
     async def _look_for(self, settings: Settings, message_id: str) -> None:

@@ -7,6 +7,7 @@ from starlette.exceptions import HTTPException
 AT_ONCE = 8
 END_S = 15.0
 """A stopped answer that is not stored by then is not waited for."""
+LOOK_S = 0.5
 
 
 class Chats:
@@ -35,6 +36,11 @@ class Chats:
     def release(self, session_id: str) -> None:
         """Give a place back."""
         self._running.pop(session_id, None)
+
+    async def idle(self) -> None:
+        """Return once no answer is being written."""
+        while self._running:
+            await asyncio.sleep(LOOK_S)
 
     def stop(self, session_id: str) -> bool:
         """End the answer of a conversation; False: none is being written, or it ends already."""

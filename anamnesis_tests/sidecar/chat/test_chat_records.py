@@ -1,6 +1,7 @@
 """Records of what was said in the chat: found in the background, whatever becomes of the first attempt."""
 
 import asyncio
+import threading
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -8,7 +9,9 @@ import pytest
 from prometheus_client import CollectorRegistry, Counter
 
 from anamnesis_pipeline.chat_model import ChatMessage, ChatSession
+from anamnesis_pipeline.sidecar import chat_running
 from anamnesis_pipeline.sidecar.chat_records import FIRST_RETRY, GIVEN_UP, ChatRecorder, next_look
+from anamnesis_pipeline.sidecar.chat_running import Chats
 from anamnesis_pipeline.sidecar.extraction import TOO_MANY, TOO_SLOW, Extraction
 from anamnesis_pipeline.steps.recording import Pair, Recorded, Recorder
 from anamnesis_pipeline.wiring import effective_settings
@@ -27,7 +30,7 @@ def answered(services: TestServices) -> str:
     """The episode of a round trip that lacks its records."""
     services.store.settings.set("config.summarizer", "ollama")
     settings, chat = effective_settings(services.store), services.store.chat
-    recorder = ChatRecorder(services, Extraction(), counted())
+    recorder = ChatRecorder(services, Extraction(), Chats(), counted())
     episode = recorder.keep(settings, Pair("Where is the crane?", "At pier 4.", "mac", "acme", NOW, "chat"))
     chat.put_session(ChatSession("s", "title", "ollama", "m", "acme", NOW, NOW))
     chat.add(ChatMessage("q", "s", "user", "Where is the crane?", NOW, episode_id=episode))
@@ -36,12 +39,12 @@ def answered(services: TestServices) -> str:
     return episode
 
 
-def worked_off(services: TestServices, extraction: Any) -> tuple[list[str], float]:
+def worked_off(services: TestServices, extraction: Any, chats: Chats | None = None) -> tuple[list[str], float]:
     """One pass of a service that has just begun: what is due now or later, and how many attempts failed."""
     failures = counted()
 
     async def look() -> None:
-        run = asyncio.create_task(ChatRecorder(services, extraction, failures).run())
+        run = asyncio.create_task(ChatRecorder(services, extraction, chats or Chats(), failures).run())
         for _ in range(200):
             await asyncio.sleep(0.02)
             if not services.store.chat.records_due(datetime.now(UTC), 9):
@@ -67,6 +70,23 @@ def test_after_a_restart_what_was_left_is_worked_off_with_what_was_said(
     assert asked == [(answered, ["Where is the crane?", "At pier 4."])]
     assert worked_off(services, Extraction()) == ([], 0)
     assert len(asked) == 1
+
+
+def test_while_an_answer_is_written_the_same_server_is_asked_for_nothing_else(
+    services: TestServices, answered: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    chats, beside = Chats(), list[bool]()
+    chats.claim("another conversation")
+
+    def extract(self: Recorder, part: Any) -> Recorded:
+        beside.append("another conversation" in chats._running)
+        return self.stored(part)
+
+    monkeypatch.setattr(Recorder, "extract", extract)
+    monkeypatch.setattr(chat_running, "LOOK_S", 0.02)
+    threading.Timer(0.3, chats.release, ["another conversation"]).start()
+    assert worked_off(services, Extraction(), chats) == ([], 0)
+    assert beside == [False]
 
 
 @pytest.mark.parametrize("waits", [TOO_MANY, TOO_SLOW])
