@@ -31,13 +31,7 @@ check: $(VENV)/.installed-dev ## Static checks: lint, format, types, import rule
 
 .PHONY: test
 test: check ## Static checks, unit tests and end-to-end tests
-	@$(MAKE) --jobs=2 --output-sync=target --keep-going --no-print-directory test-unit test-e2e
-
-# Side by side, since end-to-end tests wait for most of their time.
-.PHONY: test-unit test-e2e
-test-unit: $(VENV)/.installed-dev
 	$(BIN)/pytest -n logical --maxprocesses 4 --dist worksteal
-test-e2e: $(VENV)/.installed-dev
 	$(BIN)/pytest -m 'e2e and not slow and not kills' -n 2 --dist loadfile
 
 .PHONY: test-slow

@@ -29,7 +29,7 @@ function toast(text, { undo = null, bad = false } = {}) {
     button.title = "u";
     button.dataset.undo = "";
     button.addEventListener("click", async () => {
-      const answer = await ask(undo, { method: "POST" });
+      const answer = await fetched(undo, { method: "POST" });
       if (!answer) return; // told; the button stays, to be pressed again
       shown.remove();
       if (answer.ok) document.body.dispatchEvent(new CustomEvent("undone"));
@@ -42,7 +42,7 @@ function toast(text, { undo = null, bad = false } = {}) {
 }
 
 // What the server answers; null where there is none, which is told.
-async function ask(address, options) {
+async function fetched(address, options) {
   try {
     return await fetch(address, options);
   } catch {

@@ -340,7 +340,7 @@ for (const button of legend) {
 
 document.getElementById("map-find").addEventListener("submit", async (event) => {
   event.preventDefault();
-  const answer = await ask(address("found", { q: document.getElementById("map-q").value }));
+  const answer = await fetched(address("found", { q: document.getElementById("map-q").value }));
   if (!answer) return;
   if (!answer.ok) return toast(await reason(answer), { bad: true });
   const found = await answer.json();
