@@ -126,6 +126,8 @@ def test_a_read_of_a_server_that_hangs_ends_soon_and_the_next_one_sooner(
     with closing(open_mongo(uri, NAME, wait_s=60)) as store:
         put(store, "e", "some words")
         process.suspend()
+        while process.status() != psutil.STATUS_STOPPED:
+            time.sleep(0.01)
         began = time.monotonic()
         with pytest.raises(StoreBusy, match="does not answer"):
             store.settings.get("a")
