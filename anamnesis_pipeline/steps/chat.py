@@ -200,9 +200,10 @@ def leaning_on_private(
         return frozenset()
     heads = look_up(sorted({cited.episode_id for each in history for cited in each.citations}))
     found: set[str] = set()
-    for each in (each for each in history if each.role == "assistant" and each.backend not in ELSEWHERE):
+    for each in (each for each in history if each.role == "assistant"):
         cited = [heads.get(citation.episode_id) for citation in each.citations]
-        if found or any(head is None or private.holds(head) for head in cited):
+        leans = any(head is None or private.holds(head) for head in cited)
+        if leans or (found and each.backend not in ELSEWHERE):
             found.add(each.message_id)
     return frozenset(found)
 

@@ -141,6 +141,8 @@ def test_answers_that_lean_on_what_is_private_or_gone_are_known():
     assert leaning_on_private(said, replace(private, sources=frozenset()), lambda _: {}) == frozenset()
     later = [message(5, "assistant"), replace(message(6, "assistant"), backend="anthropic"), message(7)]
     assert leaning_on_private([*said, *later], private, lambda _: episodes) == {"m3", "m4", "m5"}
+    since = replace(message(8, "assistant", cited=["b"]), backend="anthropic")
+    assert leaning_on_private([since], private, lambda _: episodes) == {"m8"}, "it was made private since"
     assert leaning_on_private([*said[:2], *later], private, lambda _: episodes) == frozenset()
 
 
