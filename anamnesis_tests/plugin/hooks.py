@@ -3,7 +3,6 @@
 import json
 import os
 import subprocess
-import time
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -19,7 +18,8 @@ EVENTS: dict[str, dict[str, Any]] = {
     "PreCompact": {"trigger": "auto", "custom_instructions": ""},
     "SessionEnd": {"reason": "other"},
 }
-LIMIT_S = 1.5
+GIVEN_UP_S = 20
+"""Below what each server that is not well takes to answer: a hook that waited for it would not have ended by then."""
 
 
 @dataclass(frozen=True)
@@ -27,7 +27,6 @@ class Done:
     status: int
     output: str
     errors: str
-    seconds: float
 
     @property
     def context(self) -> str:
@@ -52,20 +51,15 @@ def environment(url: str | None = None, **more: str) -> dict[str, str]:
 def fire(event: str, url: str | None = None, *, stdin: bytes | None = None, env: dict[str, str] | None = None,
          **fields: Any) -> Done:  # fmt: skip
     given = {**SESSION, "hook_event_name": event, **EVENTS[event], **fields}
-    started = time.perf_counter()
     done = subprocess.run(
         command(event), input=json.dumps(given).encode() if stdin is None else stdin, capture_output=True,
-        env=environment(url, **(env or {})), timeout=20, check=False,
+        env=environment(url, **(env or {})), timeout=GIVEN_UP_S, check=False,
     )  # fmt: skip
-    return Done(done.returncode, done.stdout.decode(), done.stderr.decode(), time.perf_counter() - started)
+    return Done(done.returncode, done.stdout.decode(), done.stderr.decode())
 
 
 def harmless(event: str, url: str | None = None, **how: Any) -> Done:
-    """Fires, and twice more where a busy machine may be why it took long; says nothing and fails never."""
+    """Fires: it ends, says nothing and fails never."""
     done = fire(event, url, **how)
-    for _ in range(2):
-        if done.seconds >= LIMIT_S:
-            done = fire(event, url, **how)
     assert (done.status, done.output, done.errors) == (0, "", "")
-    assert done.seconds < LIMIT_S
     return done

@@ -76,12 +76,12 @@ def reply(status: str, body: bytes, *more: str) -> Answer:
 
 
 def hang(_: socket.socket) -> None:
-    time.sleep(10)
+    time.sleep(60)
 
 
 def drip(client: socket.socket) -> None:
     """A sound answer, a byte at a time: no single wait is long."""
-    body = json.dumps({"text": "x"}).encode()
+    body = json.dumps({"text": "x" * 600}).encode()
     for byte in f"HTTP/1.1 200 OK\r\nContent-Length: {len(body)}\r\n\r\n".encode() + body:
         client.sendall(bytes([byte]))
         time.sleep(0.1)
@@ -91,7 +91,7 @@ def drip_headers(client: socket.socket) -> None:
     client.sendall(b"HTTP/1.1 200 OK\r\n")
     for number in range(90):
         client.sendall(f"X-{number}: y\r\n".encode())
-        time.sleep(0.05)
+        time.sleep(0.5)
 
 
 def flood(client: socket.socket) -> None:

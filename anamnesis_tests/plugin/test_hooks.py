@@ -1,6 +1,7 @@
 """Hooks never harm a session, whatever the server does; when it is well they bring its context and say what went on."""
 
 import json
+import runpy
 from pathlib import Path
 from typing import Any
 
@@ -8,7 +9,7 @@ import pytest
 
 from anamnesis_pipeline.model import MEMORY_BEGINS, MEMORY_ENDS
 from anamnesis_tests.plugin import servers
-from anamnesis_tests.plugin.hooks import EVENTS, SESSION, fire, harmless
+from anamnesis_tests.plugin.hooks import EVENTS, HOOKS, PLUGIN, SESSION, fire, harmless
 from anamnesis_tests.sidecar.test_process import free_port
 
 CONTEXT = f"{MEMORY_BEGINS}\nOn 2026-03-05 in project acme: retries were fixed ☃\n{MEMORY_ENDS}"
@@ -41,6 +42,13 @@ BAD = {
     "nothing to say": answering(""),
     "text of another type": answering({"a": 1}),
 }
+
+
+@each_event
+def test_a_hook_ends_by_itself_before_claude_code_ends_it(event: str) -> None:
+    ((hook,),) = (group["hooks"] for group in HOOKS[event])
+    script = runpy.run_path(str(PLUGIN / "hooks/anamnesis_hook.py"))
+    assert script["CONNECT_S"] < script["DEADLINE_S"] <= hook["timeout"] / 2
 
 
 @each_event
@@ -190,8 +198,6 @@ def test_a_nudge_names_the_transcript_and_says_nothing(event: str) -> None:
 
 
 def test_nothing_but_session_end_waits_where_nothing_is_brought() -> None:
-    from anamnesis_tests.plugin.hooks import HOOKS
-
     assert {event for event in NUDGING if HOOKS[event][0]["hooks"][0].get("async")} == {
         "Stop",
         "SubagentStop",

@@ -9,6 +9,8 @@ from contextlib import closing, contextmanager, suppress
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
+from tenacity import retry, retry_if_exception, stop_after_delay, wait_random
+
 from anamnesis_pipeline.errors import AnamnesisError, GiveUp, StoreBusy, StoreCorrupt, StoreFull
 from anamnesis_pipeline.store.exact_terms import exact_terms
 
@@ -18,7 +20,6 @@ SCARCE_BYTES = 4 << 20
 """With less than this free, an I/O error means a full disk: SQLite reports some of those as I/O errors."""
 
 PRAGMAS = (
-    "PRAGMA journal_mode = WAL",
     "PRAGMA synchronous = FULL",  # a commit outlives a power cut, as a client that got its 201 expects
     f"PRAGMA cache_size = -{PAGE_CACHE_KIB}",
     "PRAGMA temp_store = MEMORY",
@@ -164,12 +165,24 @@ class Database:
         try:
             connection.create_function("exact_terms", 1, exact_terms, deterministic=True)
             connection.create_function("casefold", 1, str.casefold, deterministic=True)  # lower() knows ASCII alone
+            _keep_a_log(connection)
             for pragma in PRAGMAS:
                 connection.execute(pragma)
         except BaseException:
             connection.close()
             raise
         return connection
+
+
+def _is_busy(exc: BaseException) -> bool:
+    return isinstance(exc, sqlite3.OperationalError) and exc.sqlite_errorcode & 0xFF == sqlite3.SQLITE_BUSY
+
+
+@retry(retry=retry_if_exception(_is_busy), wait=wait_random(0.002, 0.05), stop=stop_after_delay(BUSY_TIMEOUT_S),
+       reraise=True)  # fmt: skip
+def _keep_a_log(connection: sqlite3.Connection) -> None:
+    """Write-ahead logging. SQLite waits for no lock here where others open a new file at the same moment."""
+    connection.execute("PRAGMA journal_mode = WAL")
 
 
 @contextmanager
