@@ -9,6 +9,9 @@ PYTHON ?= $(shell for name in python3.13 python3.12 python3.11 python3; do \
 	$$name -c 'import sys, venv, ensurepip; sys.exit(sys.version_info < (3, 11))' >/dev/null 2>&1 && { echo $$name; break; }; \
 	done)
 
+# One more than there are cores, up to five: tests of browsers and processes wait a quarter of their time.
+TESTERS := $(shell n=$$(nproc); echo $$((n < 4 ? n + 1 : 5)))
+
 ifdef LOGS
 export ANAMNESIS_LOG_ROOTS := $(abspath $(LOGS))
 endif
@@ -31,7 +34,7 @@ check: $(VENV)/.installed-dev ## Static checks: lint, format, types, import rule
 
 .PHONY: test
 test: check ## Static checks, unit tests and end-to-end tests
-	$(BIN)/pytest -n logical --maxprocesses 4 --dist worksteal
+	$(BIN)/pytest -n $(TESTERS) --dist worksteal
 	$(BIN)/pytest -m 'e2e and not slow and not kills' -n 2 --dist loadfile
 
 .PHONY: test-slow

@@ -25,6 +25,8 @@ WINDOWS = (16_384, 32_768, 65_536, 131_072)
 """Tokens of context that are asked for, since the server's own default cuts the beginning off. Few sizes, because the
 server loads the model anew for each; of one that is more than the model has it takes what the model has.
 """
+PATIENCE_S = 0.25
+"""For what one of several servers says of its models, before the next one is asked instead."""
 BYTES_A_TOKEN = 3
 """Of texts in most languages; fewer of code."""
 
@@ -32,7 +34,8 @@ BYTES_A_TOKEN = 3
 class OllamaChat(HttpChat):
     """See `ChatBackend`.
 
-    :param urls: the servers, at least one. Of several, one that is up and has the model is looked for at each answer.
+    :param urls: the servers, at least one. Of several, one that is up and has the model is looked for before the first
+        answer.
     """
 
     name = "ollama"
@@ -43,7 +46,7 @@ class OllamaChat(HttpChat):
         super().__init__(model, _name(urls[0]), urls[0], reader=objects_of)
         # Models of Ollama's cloud are named so; a server on this machine passes their prompts on.
         self.is_local = all(map(is_loopback, urls)) and not model.name.endswith(("-cloud", ":cloud"))
-        self._urls = urls
+        self._urls = tuple(urls)
 
     async def stream(self, system: str, said: Sequence[Said], *, tools: bool) -> AsyncIterator[Delta]:
         """See `ChatBackend.stream`."""
@@ -70,12 +73,12 @@ class OllamaChat(HttpChat):
         self._check_end(reason, ended=done)
 
     async def _choose(self) -> None:
-        """Ask the first server that has the model, where there are several."""
+        """Ask the first server that has the model, where there are several, from here on."""
         if len(self._urls) == 1:
             return
         url = await _server_with(self.model, self._urls)
         await self.close()
-        self._who, self._client = _name(url), client(url)
+        self._urls, self._who, self._client = (url,), _name(url), client(url)
 
 
 async def models_of(url: str) -> tuple[str, ...]:
@@ -88,22 +91,23 @@ async def models_of(url: str) -> tuple[str, ...]:
 
 
 async def _server_with(model: str, urls: Sequence[str]) -> str:
-    """The first of these that is up and has the model; all are looked at side by side.
+    """The first of these that is up and has the model; all are looked at side by side, and one that is slow to say is
+    passed over where a later one is not.
 
     :raises LlmUnavailable, LlmRefused: none has; the latter where all are up.
     """
     looks = [asyncio.create_task(_look(url, model)) for url in urls]
-    problems: list[AnamnesisError] = []
     try:
-        for url, look in zip(urls, looks, strict=True):
-            problem = await look
-            if problem is None:
-                return url
-            problems.append(problem)
+        for patience in (PATIENCE_S, None):
+            for url, look in zip(urls, looks, strict=True):
+                await asyncio.wait([look], timeout=patience)
+                if look.done() and look.result() is None:
+                    return url
     finally:
         for look in looks:
             look.cancel()
         await asyncio.gather(*looks, return_exceptions=True)
+    problems = [problem for look in looks if (problem := look.result())]
     kind = LlmRefused if all(isinstance(each, LlmRefused) for each in problems) else LlmUnavailable
     raise kind("; ".join(map(str, problems)))
 

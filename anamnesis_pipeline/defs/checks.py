@@ -132,7 +132,12 @@ def every_passage_is_embedded(memory: MemoryResource) -> dg.AssetCheckResult:
 def full_text_is_sound(memory: MemoryResource) -> dg.AssetCheckResult:
     """The engine's own integrity check; reads the whole index."""
     problems = memory.store.text.check()
-    return dg.AssetCheckResult(passed=not problems, metadata={"problems": "\n".join(problems) or "none"})
+    is_damaged = any(problem.state == "damaged" for problem in problems)
+    return dg.AssetCheckResult(
+        passed=not problems,
+        severity=dg.AssetCheckSeverity.ERROR if is_damaged else dg.AssetCheckSeverity.WARN,
+        metadata={"problems": "\n".join(problem.text for problem in problems) or "none"},
+    )
 
 
 CHECKS = [

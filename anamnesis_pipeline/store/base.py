@@ -10,7 +10,7 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any, Protocol
+from typing import Any, Literal, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -174,6 +174,16 @@ class EpisodeRecords(Protocol):
 # --- search ----------------------------------------------------------------------------------------------
 
 
+@dataclass(frozen=True, slots=True)
+class TextProblem:
+    """Why full text does not agree with the texts it is made of. `damaged`: it stays so until somebody sees to it. An
+    index that a process of its own keeps may be `down`, and answers nothing, or `behind`; neither harms a text.
+    """
+
+    text: str
+    state: Literal["damaged", "down", "behind"] = "damaged"
+
+
 class TextIndex(Protocol):
     """Full text over passages, maintained with them in the same transaction."""
 
@@ -198,8 +208,8 @@ class TextIndex(Protocol):
         and never unknown.
         """
 
-    def check(self) -> list[str]:
-        """Problems found by the engine's own integrity check; empty when sound."""
+    def check(self) -> list[TextProblem]:
+        """What keeps the index from agreeing with the texts; empty when sound."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,6 +9,7 @@ import pytest
 from playwright.sync_api import FilePayload, Locator, Page, expect
 
 from anamnesis_tests.browser.conftest import Post
+from anamnesis_tests.browser.looks import assert_anybody_can_use
 from anamnesis_tests.chat.services import WORDS, ChatServer
 from anamnesis_tests.live_system import free_ports
 from anamnesis_tests.summaries.loopback import json_answer
@@ -49,6 +50,7 @@ def test_an_answer_is_streamed_cited_and_kept(page: Page, api: httpx.Client) -> 
     answer = ask(page)
     expect(answer).to_contain_text(ANSWER)
     expect(answer.locator("a[href='/dashboard/episodes/crane']")).to_be_visible()
+    assert_anybody_can_use(page)
     (session,) = conversations(api)
     expect(page).to_have_url(re.compile(f"/chat/{session['session_id']}$"))
     page.reload()
@@ -66,6 +68,7 @@ def test_a_conversation_is_renamed_and_keeps_its_earlier_names(page: Page, api: 
     expect(page.locator("#session-list [aria-current] .name")).to_have_text("Cranes of the harbour")
     page.get_by_role("button", name="Rename").click()
     expect(page.locator("#rename-dialog li")).to_contain_text("Where is the crane?")
+    assert_anybody_can_use(page)
     page.keyboard.press("Escape")
     expect(page.locator("#rename-dialog")).not_to_be_visible()
     (session,) = conversations(api)
@@ -134,6 +137,7 @@ def test_stop_ends_an_answer_and_keeps_what_was_said(page: Page, api: httpx.Clie
     page.locator("#message").fill("Where is the crane?")
     page.keyboard.press("Enter")
     expect(page.locator(".turn.assistant .said")).to_contain_text(ANSWER)
+    assert_anybody_can_use(page)
     page.get_by_role("button", name="Stop").click()
     expect(page.get_by_role("button", name="Send")).to_be_visible()
     expect(page.locator(".turn.assistant .state")).to_contain_text("stopped", ignore_case=True)
@@ -206,6 +210,7 @@ def test_a_dead_model_is_told_with_what_to_do_and_asked_again_when_it_is_back(
     page.locator("#message").fill("Anybody there?")
     page.keyboard.press("Enter")
     expect(page.locator(".turn .problem")).to_contain_text("cannot be reached; is it running")
+    assert_anybody_can_use(page)
     monkeypatch.setenv("ANAMNESIS_OLLAMA_URLS", chat_server.url)
     page.get_by_role("button", name="Try again").click()
     expect(page.get_by_role("button", name="Copy")).to_be_visible()

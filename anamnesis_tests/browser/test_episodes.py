@@ -5,6 +5,7 @@ import pytest
 from playwright.sync_api import Locator, Page, expect
 
 from anamnesis_tests.browser.conftest import Post
+from anamnesis_tests.browser.looks import assert_anybody_can_use
 from anamnesis_tests.sidecar.conftest import wait_for
 
 pytestmark = pytest.mark.timeout(300)
@@ -52,6 +53,7 @@ def test_what_was_edited_is_stored_and_undo_puts_the_old_text_back(page: Page, a
     page.get_by_label("Summary", exact=True).fill("The crane stays on Wednesday")
     page.get_by_label("Project", exact=True).fill("harbour")
     page.get_by_label("Tags, one a line").fill("harbour\ncrane")
+    assert_anybody_can_use(page)
     page.get_by_role("button", name="Save").click()
     expect(page.locator("h1")).to_have_text("The crane stays on Wednesday")
     edited = of(api, "crane")
@@ -102,6 +104,8 @@ def test_a_superseded_episode_leaves_searches_and_comes_back_with_a_button(page:
     page.locator("#supersede-sheet > summary").click()
     page.locator("#successor").press_sequentially("tide tables")
     page.keyboard.press("Enter")
+    expect(page.locator("#successors li").first).to_be_visible()
+    assert_anybody_can_use(page)
     page.locator("#successors li", has_text="Tide tables").get_by_role("button", name="By this").click()
     expect(page.locator("main [role=status]").first).to_contain_text("Superseded by tide")
     assert (of(api, "crane")["status"], of(api, "crane")["superseded_by"]) == ("superseded", "tide")
@@ -138,6 +142,8 @@ def test_a_deleted_episode_is_hidden_everywhere_and_undo_brings_it_back(page: Pa
     page.locator("#delete-sheet > summary").click()
     page.get_by_role("button", name="Delete this episode").click()
     expect(page.locator("h1")).to_have_text("Being deleted")
+    expect(toast(page, "Deleted.")).to_be_visible()
+    assert_anybody_can_use(page)
     undo(page, "Deleted.")
     expect(page.locator("h1")).to_have_text(CRANE)
     page.locator("#delete-sheet > summary").click()
@@ -173,6 +179,7 @@ def test_chosen_episodes_are_tagged_together_and_stay_chosen(page: Page, api: ht
     expect(page.locator("#picked")).to_have_text("2 chosen")
     page.locator("#bulk-tags > summary").click()
     page.locator("#bulk-tag").fill("checked")
+    assert_anybody_can_use(page)
     page.keyboard.press("Enter")
     expect(toast(page, "2 episodes tagged checked.")).to_be_visible()
     assert [of(api, name)["tags"] for name in ("crane", "pump", "tide")] == [["harbour", "checked"], ["checked"], []]

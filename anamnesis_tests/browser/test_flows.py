@@ -1,12 +1,18 @@
 """What people do first: search, open, read; and what holds whatever is stored or out of reach."""
 
+import logging
+from pathlib import Path
+
 import httpx
 import pytest
 import uvicorn
 from playwright.sync_api import Page, expect
 
 from anamnesis_pipeline.sidecar.pages.html import NAVIGATION
+from anamnesis_pipeline.steps.map_file import map_path, save_map
+from anamnesis_pipeline.steps.memory_map import LEAST_EPISODES, make_map
 from anamnesis_tests.browser.conftest import Post
+from anamnesis_tests.chat.services import ChatServer
 from anamnesis_tests.sidecar.conftest import TestServices
 
 pytestmark = pytest.mark.timeout(300)
@@ -38,15 +44,43 @@ def test_every_page_says_what_to_do_while_nothing_is_stored(page: Page) -> None:
         expect(page.locator("main")).to_contain_text(told)
 
 
-def test_a_stored_script_stays_text_wherever_it_is_shown(page: Page, post: Post) -> None:
-    post("script", SCRIPT, tags=[SCRIPT[:100]], project=SCRIPT)
-    for path in ("", "/search?q=document", "/episodes/script", "/episodes", "/timeline", "/events"):
+def test_a_stored_script_stays_text_wherever_it_is_shown(
+    page: Page, post: Post, api: httpx.Client, services: TestServices, tmp_path: Path
+) -> None:
+    for number in range(LEAST_EPISODES):
+        post(f"script{number}", f"{SCRIPT} {number}", tags=[SCRIPT[:100]], project=SCRIPT)
+    active = services.store.spaces.active()
+    assert active is not None
+    save_map(map_path(services.settings.home), make_map(services.store, active))
+    (folder := tmp_path / SCRIPT.replace("/", "_")).mkdir()
+    api.put("/api/sources/notes", json={"kind": "documents", "root": str(folder)}).raise_for_status()
+    logging.getLogger("anamnesis_pipeline.harbour").error(SCRIPT)
+    shown = {
+        "": "main", "/search?q=document": "main", "/episodes/script1": "main", "/episodes": "main", "/timeline": "main",
+        "/events": "main", "/context?query=document+taken+over": "#L3", "/map": "main", "/sources": "main",
+        "/logs": "#tail",
+    }  # fmt: skip
+    for path, place in shown.items():
         page.goto(f"/dashboard{path}", wait_until="load")
-        expect(page.locator("main")).to_contain_text("<script>document.title")
+        expect(page.locator(place)).to_contain_text("<script>document.title")
         assert page.title() != "taken over"
-    page.goto("/dashboard/context?query=document+taken+over", wait_until="load")
-    expect(page.locator("#L3")).to_contain_text("<script>document.title")
-    assert page.title() != "taken over"
+
+
+def test_a_script_in_a_conversation_stays_text(page: Page, chat_server: ChatServer, post: Post) -> None:
+    post("script", SCRIPT, project=SCRIPT)
+    chat_server.words = (SCRIPT,)
+    page.goto("/chat")
+    expect(page.locator("#model option").first).to_be_attached()
+    page.locator("#message").fill(SCRIPT)
+    page.keyboard.press("Enter")
+    answer = page.locator(".turn.assistant")
+    expect(answer.get_by_role("button", name="Copy", exact=True)).to_be_visible()
+    for _ in ("as it comes", "as it is kept"):
+        for place in (answer, page.locator(".turn.user"), page.locator("h1"), page.locator("#session-list")):
+            expect(place).to_contain_text("<script>document.title")
+        expect(page.locator("main img")).to_have_count(0)
+        assert page.title() != "taken over"
+        page.reload()
 
 
 def test_what_is_searched_is_found_opened_and_read(page: Page, post: Post, api: httpx.Client) -> None:

@@ -5,6 +5,7 @@ import pytest
 from playwright.sync_api import Page, expect
 
 from anamnesis_tests.browser.conftest import Post
+from anamnesis_tests.browser.looks import assert_anybody_can_use
 
 pytestmark = pytest.mark.timeout(300)
 
@@ -25,6 +26,7 @@ def test_filters_narrow_an_answer_and_are_named_above_it(page: Page) -> None:
     page.goto("/dashboard/search?q=harbour")
     assert len(found(page)) == 2
     page.locator("#search summary").click()
+    assert_anybody_can_use(page)
     page.locator("#search").get_by_label("Project", exact=True).fill("garden")
     page.locator("#search").get_by_label("Search by").select_option("exact")
     page.get_by_role("button", name="Search", exact=True).click()
@@ -49,6 +51,7 @@ def test_explain_shows_every_stage_and_counts_nothing_as_found(page: Page, api: 
     expect(page.get_by_role("region", name="Stages after the lists")).to_contain_text("Below the floor")
     page.locator("summary", has_text="Why it is here").first.click()
     expect(page.get_by_role("region", name="Stages of result 1")).to_contain_text("All factors")
+    assert_anybody_can_use(page)
     assert api.get("/api/episodes/crane").json()["retrieval_count"] == 0
     page.get_by_role("link", name="Stop explaining").click()
     expect(page.locator(".explained")).to_have_count(0)

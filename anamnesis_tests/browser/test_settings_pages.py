@@ -10,6 +10,7 @@ from playwright.sync_api import Page, expect
 
 from anamnesis_pipeline.embeddings import cores as machine
 from anamnesis_tests.browser.conftest import Post
+from anamnesis_tests.browser.looks import assert_anybody_can_use
 
 pytestmark = pytest.mark.timeout(300)
 
@@ -47,6 +48,7 @@ def test_a_backend_without_its_key_is_told_beside_the_backend(page: Page, api: h
     page.locator("#settings-save").click()
     expect(page.locator("#set-summarizer-problem")).to_contain_text("anthropic_api_key must be set")
     expect(page.get_by_label("Summaries by")).to_be_focused()
+    assert_anybody_can_use(page)
     assert (settings(api)["ingest_schedule"], settings(api)["summarizer"]) == ("nightly", "none")
 
 
@@ -69,6 +71,7 @@ def test_the_log_goes_on_by_itself_and_shows_only_the_level_that_is_asked_for(pa
     log.error("the crane fell over")
     expect(page.locator("#tail")).to_contain_text("the crane fell over")
     expect(page.locator("#tail .warning", has_text="the crane is stuck")).to_be_visible()
+    assert_anybody_can_use(page)
     page.get_by_label("Level").select_option("error")
     expect(page.locator("#tail .warning", has_text="the crane is stuck")).not_to_be_visible()
     expect(page.locator("#tail .error", has_text="the crane fell over")).to_be_visible()
@@ -119,6 +122,7 @@ def test_a_model_that_is_none_is_refused_beside_the_field_and_the_present_one_st
     expect(page.get_by_label("Another one:")).to_be_checked()
     page.get_by_role("button", name="Use this model").click()
     expect(page.locator("#model-problem")).to_be_visible()
+    assert_anybody_can_use(page)
     assert page.locator("#other").input_value() == "/nowhere/at/all"
     assert api.get("/api/embedding/config").json()["model"] == before
 

@@ -8,6 +8,7 @@ import httpx
 import pytest
 from playwright.sync_api import FilePayload, Page, expect
 
+from anamnesis_tests.browser.looks import assert_anybody_can_use
 from anamnesis_tests.sidecar.conftest import TestServices
 
 pytestmark = pytest.mark.timeout(300)
@@ -53,6 +54,7 @@ def test_a_folder_is_tried_added_changed_and_removed(page: Page, api: httpx.Clie
     assert (spec["exclude"], spec["private"]) == (["draft*"], True)
     page.get_by_role("button", name="Try harbour-notes").click()
     expect(trial).to_contain_text("1 file,")
+    assert_anybody_can_use(page)
 
     remove = page.get_by_role("button", name="Remove harbour-notes")
     page.once("dialog", lambda asked: asked.dismiss())
@@ -102,6 +104,7 @@ def test_a_document_is_handed_in_listed_and_forgotten(page: Page, api: httpx.Cli
     expect(form.locator(".told")).to_contain_text("1 section.")
     row = page.get_by_role("row", name=re.compile("tides.md|Tides"))
     expect(row.locator(".tag")).to_have_text(["harbour", "tides"])
+    assert_anybody_can_use(page)
     (upload,) = api.get("/api/uploads").json()["items"]
     (made,) = upload["episode_ids"]
     assert "High water is at noon." in api.get(f"/api/episodes/{made}?include=raw").json()["raw_exchange"]

@@ -10,6 +10,7 @@ from playwright.sync_api import Page, expect
 from anamnesis_pipeline.steps.map_file import map_path, save_map
 from anamnesis_pipeline.steps.memory_map import make_map
 from anamnesis_tests.browser.conftest import Post
+from anamnesis_tests.browser.looks import assert_anybody_can_use
 from anamnesis_tests.sidecar.conftest import TestServices
 
 pytestmark = pytest.mark.timeout(300)
@@ -26,6 +27,7 @@ def test_overview_counts_draws_and_leads_on(page: Page, post: Post) -> None:
     page.goto("/dashboard")
     expect(page.locator(".figure", has_text="episodes").locator("b")).to_have_text("2")
     expect(page.locator("[data-chart=growth] canvas")).to_be_visible()
+    assert_anybody_can_use(page)
     page.locator("#projects-title + .bars a", has_text="garden").click()
     page.wait_for_url("**/dashboard/episodes?project=garden&status=all")
     expect(page.locator("input.pick")).to_have_count(1)
@@ -45,6 +47,7 @@ def test_a_range_drawn_over_the_timeline_narrows_the_list(page: Page, post: Post
     page.wait_for_url(re.compile(r"since=2026-03-1\d&until=2026-03-"))
     shown = page.locator("main .lines a").all_text_contents()
     assert 0 < len(shown) < 20
+    assert_anybody_can_use(page)
     assert "Day 1 at the harbour" not in shown
     page.get_by_role("link", name="All", exact=True).click()
     expect(page.locator("#list-title + span")).to_have_text("20 in this range")
@@ -77,6 +80,7 @@ def test_a_prompt_shows_what_a_session_is_told_with_its_tokens_as_the_api_tells_
     page.get_by_label("Prompt; empty: the session starts").fill("when does the harbour crane move")
     page.get_by_role("button", name="Show what it is told").click()
     expect(page.get_by_role("region", name="Levels").locator("tbody tr")).to_have_count(4)
+    assert_anybody_can_use(page)
     assert api.get("/api/episodes/crane").json()["retrieval_count"] == 0
     told = api.post("/api/context", json={"project": "acme", "max_tokens": 800}).json()
     expect(page.locator("#L0 .ends .muted")).to_have_text(f"{told['tokens']} tokens")
@@ -107,6 +111,7 @@ def test_health_asks_every_service_and_checks_again_on_demand(page: Page, servic
     page.get_by_role("button", name="Check again").click()
     expect(page.locator(".toast", has_text="Checked again.")).to_be_visible()
     expect(page.locator("#examined")).to_contain_text("in the home")
+    assert_anybody_can_use(page)
 
 
 # --- events
@@ -126,6 +131,7 @@ def test_an_event_appears_as_it_happens_and_waits_while_paused(page: Page, post:
     page.get_by_role("button", name="Go on").click()
     expect(page.locator("#rows tr").first).to_contain_text("Edited")
     expect(page.locator("#rows tr").first).to_contain_text("garden")
+    assert_anybody_can_use(page)
 
 
 def test_events_of_some_kinds_are_shown_alone(page: Page, post: Post, api: httpx.Client) -> None:
@@ -217,6 +223,7 @@ def test_the_map_is_zoomed_searched_and_narrowed_by_project(page: Page) -> None:
     expect(
         page.get_by_role("region", name="Projects and the episodes in their middle").locator("tbody tr")
     ).to_have_count(2)
+    assert_anybody_can_use(page)
 
 
 def test_too_few_episodes_for_a_map_are_told_with_how_many_are_missing(page: Page, post: Post, tmp_path: Path) -> None:

@@ -6,10 +6,10 @@ import re
 from pathlib import Path
 
 import pytest
-from axe_playwright_python.sync_playwright import Axe
 from playwright.sync_api import Page, expect
 
 from anamnesis_pipeline.sidecar.pages.html import NAVIGATION
+from anamnesis_tests.browser.looks import PHONE, assert_anybody_can_use, grave, wider_than_the_screen
 from anamnesis_tests.browser.test_watching import point_at_a_dot
 from anamnesis_tests.embeddings.tiny_models import random_model
 from anamnesis_tests.live_reembed import active, post_many, spaces, status
@@ -18,25 +18,8 @@ from anamnesis_tests.live_system import System
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(900)]
 
 PATHS = [link.path for link in NAVIGATION]
-GRAVE = {"serious", "critical"}
-PHONE = 360
 RUN_MS = 300_000
 """So long a run of Dagster may take, from the click to its end; two cores are shared with other tests."""
-
-
-def grave(page: Page) -> list[str]:
-    """What axe finds that keeps people from using a page."""
-    found = Axe().run(page).response["violations"]
-    return [
-        f"{each['id']} at {[node['target'] for node in each['nodes']]}: {each['nodes'][0]['failureSummary']}"
-        for each in found
-        if each["impact"] in GRAVE
-    ]
-
-
-def wider_than_the_screen(page: Page) -> int:
-    """By so many pixels the page can be scrolled sideways."""
-    return int(page.evaluate("document.documentElement.scrollWidth - document.documentElement.clientWidth"))
 
 
 @pytest.mark.parametrize("path", PATHS)
@@ -137,6 +120,7 @@ def test_a_reembed_is_paused_resumed_switched_to_and_switched_back(
     page.get_by_role("button", name="Pause").click()
     expect(page.locator("#progress-told")).to_contain_text("Paused: its runs end at their next checkpoint.")
     expect(badge).to_have_text("paused")
+    assert_anybody_can_use(page)
     assert (status(system)["state"], active(system)) == ("paused", old)
     page.get_by_role("button", name="Resume").click()
     expect(badge).to_have_text("running")

@@ -8,7 +8,7 @@ from typing import Any, cast
 import pytest
 
 from anamnesis_pipeline.chat import base, claude_cli, command
-from anamnesis_pipeline.chat.base import Call, ChatBackend, Delta, Said
+from anamnesis_pipeline.chat.base import ChatBackend, Delta, Said
 from anamnesis_pipeline.chat.factory import BACKENDS, offers, open_chat
 from anamnesis_pipeline.errors import (
     AnamnesisError,
@@ -19,7 +19,6 @@ from anamnesis_pipeline.errors import (
     LlmUnavailable,
 )
 from anamnesis_pipeline.summaries.factory import BackendOptions
-from anamnesis_pipeline.summary_model import LlmUse
 from anamnesis_tests.chat.answers import ASKED, SYSTEM, answered, words_of
 from anamnesis_tests.chat.services import KINDS, WORDS, ChatServer, ClaudeCommand
 from anamnesis_tests.summaries.loopback import Answer, json_answer
@@ -297,6 +296,4 @@ def test_what_an_answer_uses_at_most_is_known_before(options: BackendOptions) ->
         expected = open_one(kind, options).expected(SYSTEM, ASKED)
         assert expected.input_tokens >= sum(len(each.text) for each in ASKED)
         assert expected.output_tokens == base.MOST_OUTPUT_TOKENS
-    assert isinstance(expected, LlmUse)
     assert base.arguments_of("nonsense") == base.arguments_of("[1]") == {}
-    assert Call("1", "x", {}).name == "x"

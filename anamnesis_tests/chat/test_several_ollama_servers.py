@@ -9,7 +9,7 @@ from anamnesis_pipeline.chat import ollama
 from anamnesis_pipeline.chat.factory import Offer, offers, open_chat
 from anamnesis_pipeline.errors import AnamnesisError, BadSetting, LlmRefused, LlmUnavailable
 from anamnesis_pipeline.summaries.factory import BackendOptions
-from anamnesis_tests.chat.answers import answered, words_of
+from anamnesis_tests.chat.answers import ASKED, answered, words_of
 from anamnesis_tests.chat.services import WORDS, ChatServer
 from anamnesis_tests.summaries.loopback import Answer, Received, json_answer
 
@@ -101,11 +101,38 @@ def test_only_servers_of_the_settings_can_be_chosen(first: With) -> None:
         open_chat("ollama", "qwen3:4b", options(first.url), worker_url="http://127.0.0.1:22")
 
 
-def test_one_that_says_nothing_is_passed_over(first: With, second: With, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(ollama, "PROBE_S", 0.3)
+def test_one_that_says_nothing_is_passed_over_at_once(
+    first: With, second: With, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(ollama, "PROBE_S", 600.0)
     first.stalls = True
     assert words_of(answered(open_chat("ollama", "qwen3:4b", options(first.url, second.url)))) == list(WORDS)
     assert len(second.prompts) == 1
+
+
+def test_one_that_is_slow_is_waited_for_where_no_other_has_the_model(
+    first: With, second: With, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(ollama, "PATIENCE_S", 0.0)
+    assert words_of(answered(open_chat("ollama", "llama3.2", options(second.url, first.url)))) == list(WORDS)
+    first.stalls, second.models = True, ()
+    monkeypatch.setattr(ollama, "PROBE_S", 0.3)
+    with pytest.raises(LlmUnavailable, match=f"{first.url} did not answer within 0 s; ollama at {second.url} has no"):
+        answered(open_chat("ollama", "qwen3:4b", options(first.url, second.url)))
+
+
+def test_the_one_that_was_found_answers_the_rounds_of_a_turn(first: With, second: With) -> None:
+    backend = open_chat("ollama", "gemma3:4b", options(first.url, second.url))
+
+    async def rounds() -> None:
+        for _ in range(2):
+            async for _ in backend.stream("", ASKED, tools=True):
+                pass
+        await backend.close()
+
+    asyncio.run(rounds())
+    assert [each.path for each in first.received] == ["/api/tags"]
+    assert [each.path for each in second.received] == ["/api/tags", "/api/chat", "/api/chat"]
 
 
 def test_what_is_said_stays_here_only_where_all_servers_are(first: With) -> None:

@@ -79,14 +79,11 @@ def test_a_copy_has_the_same_rows_and_gives_the_same_answers_there_and_back(
 
 
 def test_a_copy_goes_on_living_without_giving_a_number_twice(memory: Store, store: Store) -> None:
-    for each in (memory, store):
-        if each is store:
-            move(memory, store, "there", quiet)
-            settle(store, "there")
+    move(memory, store, "there", quiet)
+    settle(store, "there")
     last = max(key for key in store.episodes.passages(range(1, 1_000)))
     assert min(put(store, "new", "after the move")) > last
     assert store.vectors.pending_sources(NEXT.key) != {}
-    assert {e.episode_id for e in store.episodes.page(Where(), 1).items} == {"new"} or store.episodes.get(["new"])
 
 
 def test_a_second_copy_takes_only_what_changed_and_removes_what_went(memory: Store, store: Store) -> None:

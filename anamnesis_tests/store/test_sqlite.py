@@ -240,7 +240,8 @@ def test_check_tells_when_an_index_and_its_texts_differ(path: Path):
         )
     tampering.close()
     (problem,) = store.text.check()
-    assert "stem_index" in problem
+    assert "stem_index" in problem.text
+    assert problem.state == "damaged"
     store.close()
 
 

@@ -9,6 +9,7 @@ from typing import TypeVar
 
 from anamnesis_pipeline.errors import AnamnesisError
 from anamnesis_pipeline.model import ScoredPassage, Variant, Where
+from anamnesis_pipeline.store.base import TextProblem
 from anamnesis_pipeline.store.batching import batches
 from anamnesis_pipeline.store.mongo.client import SEARCHED_S, Database, Tables
 from anamnesis_pipeline.store.mongo.collections import Document
@@ -93,7 +94,7 @@ class MongoTextIndex:
         known = self._database.read(lambda tables: self._known(tables, phrases), within_s=SEARCHED_S)
         return [word for word, phrase in asked.items() if phrase not in known]
 
-    def check(self) -> list[str]:
+    def check(self) -> list[TextProblem]:
         """See `TextIndex.check`: whether the index holds as many passages as there are, once it caught up."""
         over = time.monotonic() + CHECKED_FOR_S
         while (problem := self._database.read(self._problem)) is not None and time.monotonic() < over:
@@ -240,13 +241,14 @@ class MongoTextIndex:
             found |= {batch[each["number"]] for each in tables[PASSAGES].search(in_one(PASSAGES, pipelines))}
         return found
 
-    def _problem(self, tables: Tables) -> str | None:
+    def _problem(self, tables: Tables) -> TextProblem | None:
         there = tables[PASSAGES].count({"seq": {"$gte": 0}})  # all of them, told by an index
         try:
             name, held = self._answer(tables, partial(self._total, tables), bool)
         except IndexDown as down:
-            return str(down)
-        return None if held == there else f"search index {name} holds {held} passages of {there}"
+            return TextProblem(str(down), "down")
+        told = f"search index {name} holds {held:,} passages of {there:,}"
+        return None if held == there else TextProblem(told, "behind")
 
     def _total(self, tables: Tables, name: str) -> int:
         """The passages that the index holds."""

@@ -160,7 +160,7 @@ def test_an_answer_that_failed_or_was_stopped_says_so_and_can_be_tried_again(cli
     failed, stopped = read(client, "/chat/s1").select(".turn.assistant")
     assert problem in one(failed, ".problem").text
     assert one(failed, "[data-again]").text == "Try again"
-    assert failed.select("[data-copy], .feedback") == [], "there is nothing to copy or to rate"
+    assert failed.select("[data-copy-said], .feedback") == [], "there is nothing to copy or to rate"
     assert "stopped" in one(stopped, ".state").text
     assert stopped.select(".problem") == []
 

@@ -1,0 +1,32 @@
+"""What everybody needs of a page, whatever it shows just now: nothing serious for axe, nothing wider than a phone."""
+
+from axe_playwright_python.sync_playwright import Axe
+from playwright.sync_api import Page
+
+GRAVE = {"serious", "critical"}
+PHONE = 360
+
+
+def grave(page: Page) -> list[str]:
+    """What axe finds that keeps people from using a page."""
+    found = Axe().run(page).response["violations"]
+    return [
+        f"{each['id']} at {[node['target'] for node in each['nodes']]}: {each['nodes'][0]['failureSummary']}"
+        for each in found
+        if each["impact"] in GRAVE
+    ]
+
+
+def wider_than_the_screen(page: Page) -> int:
+    """By so many pixels the page can be scrolled sideways."""
+    return int(page.evaluate("document.documentElement.scrollWidth - document.documentElement.clientWidth"))
+
+
+def assert_anybody_can_use(page: Page) -> None:
+    """As it is now, on this screen and on a phone's."""
+    assert grave(page) == []
+    size = page.viewport_size
+    assert size is not None
+    page.set_viewport_size({"width": PHONE, "height": size["height"]})
+    assert wider_than_the_screen(page) <= 0
+    page.set_viewport_size(size)
