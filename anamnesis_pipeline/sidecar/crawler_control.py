@@ -170,8 +170,8 @@ class CrawlerControl:
 
     def status(self) -> CrawlerStatusOut:
         """The same with what Dagster does now, JSON-ready."""
-        jsonl, state = JsonlControl(self._store, self._dagster).status(), self.state()
         counts = self._store.ingest.counts()
+        jsonl, state = JsonlControl(self._store, self._dagster).status(counts), self.state()
         last = jsonl["last_run"]
         return {
             "running": jsonl["running"],

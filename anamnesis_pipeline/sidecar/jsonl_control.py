@@ -57,8 +57,11 @@ class JsonlControl:
 
     # --- runs ----------------------------------------------------------------------------------------------
 
-    def status(self) -> StatusOut:
-        """Runs, counters, and how the LLM is doing; without Dagster's part while that does not answer."""
+    def status(self, counts: SourceCounts | None = None) -> StatusOut:
+        """Runs, counters, and how the LLM is doing; without Dagster's part while that does not answer.
+
+        :param counts: of all sources, where the caller has them: a large store takes a while to count.
+        """
         settings = effective_settings(self._store)
         found, reason, requested = None, None, 0
         try:
@@ -66,7 +69,7 @@ class JsonlControl:
                 found, requested = self._dagster.ingest_runs(), len(self._dagster.unfinished_ingest_backfills())
         except ServiceUnreachable as exc:
             reason = str(exc)
-        counts, by_model = self._store.ingest.counts(), self._store.ingest.summary_counts()
+        counts, by_model = counts or self._store.ingest.counts(), self._store.ingest.summary_counts()
         tick = next_tick(datetime.now(UTC), settings.ingest_schedule, settings.ingest_hour, settings.timezone)
         return {
             "running": None if found is None else bool(found.unfinished or requested),

@@ -1,11 +1,11 @@
 """What may be wrong with what is stored, and what to do about it. One small check per subject."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 
 from anamnesis_pipeline.archive_model import DeadLetter
-from anamnesis_pipeline.model import EXCLUDED, FileCursor, Where
+from anamnesis_pipeline.model import FileCursor, Where
 from anamnesis_pipeline.sidecar.crawler_control import CrawlerControl
 from anamnesis_pipeline.sidecar.embedding_control import EmbeddingControl
 from anamnesis_pipeline.sidecar.embedding_health import Problem, model_problems, reembed_notes, reembed_problems
@@ -24,7 +24,6 @@ from anamnesis_pipeline.wiring import effective_settings
 from anamnesis_pipeline.wording import counted
 
 AT_REST_AFTER = timedelta(days=1)
-LINE_BREAK_BYTES = 2
 BEING_EMBEDDED = timedelta(minutes=5)
 """So long after it was read, what has no vectors yet is no problem while `anamnesis up` runs."""
 RESTORE = (
@@ -48,14 +47,14 @@ def writable(store: Store) -> Finding:
 
 def unread_logs(store: Store) -> Finding:
     """Every file could be read the last time it was tried. A line of a log that is not whole yet waits for its rest."""
-    cursors = [cursor for cursor in _cursors(store) if not cursor.gone]
-    problems = [cursor.unread for cursor in cursors if cursor.unread and not cursor.unread.startswith(EXCLUDED)]
+    cursors = store.ingest.incomplete_files()
+    problems = [cursor.unread for cursor in cursors if cursor.unread]
     detail = (
         f"{counted(len(problems), 'file')} cannot be read: {'; '.join(problems[:3])}"
         if problems
         else "every file could be read"
     )
-    torn = [c.path for c in cursors if is_log(c.path) and c.size - c.offset > LINE_BREAK_BYTES and _is_at_rest(c)]
+    torn = [cursor.path for cursor in cursors if not cursor.unread and is_log(cursor.path) and _is_at_rest(cursor)]
     note = (
         f"{counted(len(torn), 'log ends', 'logs end')} inside a line and did not grow for a day, e.g. {torn[0]}"
         if torn
@@ -67,10 +66,10 @@ def unread_logs(store: Store) -> Finding:
 
 def dead_letters(store: Store) -> Finding:
     """Every line of every log could be read, but for one at the end of a log that a crash tore apart for good."""
-    cursors = {(cursor.source, cursor.path): cursor for cursor in _cursors(store)}
     letters = store.ingest.dead_letters(limit=EVERY_LETTER)
-    torn = sum(_is_torn_for_good(letter, cursors[letter.source, letter.path]) for letter in letters)
-    found = store.ingest.counts().dead_letters - torn
+    lasts = {(letter.source, letter.path): letter for letter in letters}.values()  # by line: the last of each file
+    torn = sum(_is_torn_for_good(last, store.ingest.cursor(last.source, last.path)) for last in lasts)
+    found = len(letters) - torn
     advice = "see them with: anamnesis dead-letters list; after an upgrade: anamnesis dead-letters retry"
     logs = counted(torn, "log that did not grow for a day ends", "logs that did not grow for a day end")
     note = f"{logs} in a torn line; see: anamnesis dead-letters list"
@@ -79,7 +78,9 @@ def dead_letters(store: Store) -> Finding:
     )
 
 
-def _is_torn_for_good(letter: DeadLetter, cursor: FileCursor) -> bool:
+def _is_torn_for_good(letter: DeadLetter, cursor: FileCursor | None) -> bool:
+    if cursor is None:
+        return False
     is_last = (letter.generation, letter.line) == (cursor.generation, cursor.lines - 1)
     return is_last and (cursor.gone or _is_at_rest(cursor))
 
@@ -87,10 +88,6 @@ def _is_torn_for_good(letter: DeadLetter, cursor: FileCursor) -> bool:
 def _is_at_rest(cursor: FileCursor) -> bool:
     """Whether a log did not change for a day."""
     return cursor.mtime_ns / 1e9 < (datetime.now(UTC) - AT_REST_AFTER).timestamp()
-
-
-def _cursors(store: Store) -> Iterator[FileCursor]:
-    return (cursor for source in store.ingest.sources() for cursor in store.ingest.cursors(source.key).values())
 
 
 def store_integrity(store: Store) -> Finding:

@@ -1,10 +1,11 @@
 """How the crawler is doing, from what the last looks left in the store: no host is asked."""
 
+from collections import defaultdict
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
-from anamnesis_pipeline.model import EXCLUDED, Source
+from anamnesis_pipeline.model import Source
 from anamnesis_pipeline.sources.specs import SourceSpec, is_of
 from anamnesis_pipeline.steps.host_clock import HostClock, Look, all_problems, read_clock, read_look, still_behind
 from anamnesis_pipeline.store.base import Store
@@ -65,7 +66,7 @@ def crawler_status(store: Store, specs: Sequence[SourceSpec], interval_s: int, n
     """
     stored = [source for source in store.ingest.sources() if source.kind != "reserved"]
     owned = {spec.name: [source for source in stored if is_of(source, spec)] for spec in specs}
-    errors = _errors(store, stored) if store.ingest.counts().files_unread else {}
+    errors = _errors(store)
     told = all_problems(store.settings)
     machines = {spec.host: spec.machine for spec in specs}
     hosts = (HostStatus(host, machine, read_clock(store.settings, host)) for host, machine in machines.items())
@@ -116,16 +117,10 @@ def is_fresh(look: Look, clock: HostClock, interval_s: int, now: datetime) -> bo
     return now - look.seen_at <= timedelta(seconds=STALE_AFTER * interval_s)
 
 
-def _errors(store: Store, sources: Sequence[Source]) -> dict[str, list[str]]:
+def _errors(store: Store) -> dict[str, list[str]]:
     """Source -> why files of it could not be read."""
-    found: dict[str, list[str]] = {}
-    for source in sources:
-        if store.ingest.counts(source.key).files_unread:
-            cursors = (c for c in store.ingest.cursors(source.key).values() if c.unread and not c.gone)
-            reasons = [
-                f"{c.path}: {c.unread.removeprefix(f'{c.path}: ')}"
-                for c in cursors
-                if not c.unread.startswith(EXCLUDED)
-            ]
-            found[source.key] = reasons[:MOST_ERRORS]
+    found: dict[str, list[str]] = defaultdict(list)
+    for cursor in store.ingest.incomplete_files():
+        if cursor.unread and len(found[cursor.source]) < MOST_ERRORS:
+            found[cursor.source].append(f"{cursor.path}: {cursor.unread.removeprefix(f'{cursor.path}: ')}")
     return found

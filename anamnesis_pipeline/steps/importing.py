@@ -9,7 +9,7 @@ from typing import Annotated, Any, Literal
 from pydantic import AwareDatetime, BaseModel, ConfigDict, Field, ValidationError
 
 from anamnesis_pipeline.embeddings.pieces import PieceCounter
-from anamnesis_pipeline.errors import Excluded, InvalidEpisode
+from anamnesis_pipeline.errors import Excluded, InvalidEpisode, TooLarge
 from anamnesis_pipeline.model import Episode, content_id
 from anamnesis_pipeline.steps.exclusion import Exclusions, refuse
 from anamnesis_pipeline.steps.posting import Poster, posted_passages, with_masks_counted
@@ -77,7 +77,7 @@ class Importer:
         for number, line in _lines(content):
             try:
                 self._take_one(line, report)
-            except (InvalidEpisode, Excluded, _Unreadable) as problem:
+            except (InvalidEpisode, Excluded, TooLarge, _Unreadable) as problem:
                 report.problems.append(f"line {number}: {problem}")
             say(number)
         return report

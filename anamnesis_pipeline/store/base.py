@@ -168,7 +168,10 @@ class EpisodeRecords(Protocol):
         """All passages of one episode, by ordinal."""
 
     def track(self, episode_ids: Sequence[str], when: datetime) -> None:
-        """Count one retrieval of each."""
+        """Count one retrieval of each.
+
+        :raises StoreBusy: others wrote for longer than an answer may wait to be counted.
+        """
 
 
 # --- search ----------------------------------------------------------------------------------------------

@@ -1,5 +1,8 @@
 """The contract of what a store keeps of what happened to its episodes: one event for each operation of any process."""
 
+import os
+import socket
+import zlib
 from collections.abc import Collection
 from dataclasses import dataclass
 from datetime import datetime
@@ -9,6 +12,7 @@ from typing import Protocol
 from anamnesis_pipeline.memory_layers import is_lasting
 from anamnesis_pipeline.model import Episode, EpisodeHead
 
+MOST_PROCESSES = 1_000_000
 EVENTS_KEPT = 10_000
 """Events that are remembered, the latest ones; a few hundred more until the next are removed."""
 
@@ -34,8 +38,8 @@ class Happening(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Event:
-    """One operation on `episodes` of them, of which `episode_id` is the first. `number` grows with each; `process` is
-    the id of the process that did it, on its machine.
+    """One operation on `episodes` of them, of which `episode_id` is the first. `number` grows with each; `process`:
+    see `this_process`.
     """
 
     number: int
@@ -45,6 +49,14 @@ class Event:
     episode_id: str
     episodes: int
     project: str = ""
+
+
+def this_process() -> int:
+    """The number of this process among those that write: its id. That is 1 in each container, whose name tells them
+    apart then.
+    """
+    own = os.getpid()
+    return own if own > 1 else zlib.crc32(socket.gethostname().encode()) % MOST_PROCESSES
 
 
 class EventRecords(Protocol):

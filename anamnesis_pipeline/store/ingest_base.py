@@ -9,6 +9,9 @@ from anamnesis_pipeline.archive_model import ArchiveBase, ArchiveFrame, DeadLett
 from anamnesis_pipeline.model import FileCursor, Occurrence, Part, Source
 from anamnesis_pipeline.summary_model import Summary
 
+LINE_BREAK_BYTES = 2
+"""The most that a file has behind its last line when all of it is read."""
+
 
 @dataclass(frozen=True, slots=True)
 class ParsedChunk:
@@ -71,6 +74,11 @@ class IngestRecords(Protocol):
 
     def cursor(self, source: str, path: str) -> FileCursor | None:
         """What is known of one file."""
+
+    def incomplete_files(self) -> list[FileCursor]:
+        """Files of all sources that are there and not read to their end, by source and path: the last attempt could not
+        read them, but for what a rule keeps away, or there is more behind their last line than a line break.
+        """
 
     def commit_crawl(self, before: FileCursor | None, after: FileCursor, frame: ArchiveFrame | None) -> bool:
         """Compare-and-set: write `after` and `frame` if the stored cursor is still `before` (None: absent).

@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 import zstandard
+from pydantic import SecretStr
 
 from anamnesis_pipeline import wiring
 from anamnesis_pipeline.commands.exporting import render, run_export, run_import
@@ -23,6 +24,7 @@ from anamnesis_pipeline.steps.blocklist import add_rule
 from anamnesis_pipeline.steps.exporting import body_of
 from anamnesis_pipeline.steps.importing import ImportReport, Line
 from anamnesis_pipeline.store.base import Store
+from anamnesis_tests.mongo_server.server import LoopbackServer
 from anamnesis_tests.steps.whole_memory import fill
 from anamnesis_tests.store.samples import DAY, put
 
@@ -114,6 +116,16 @@ def test_a_bad_line_fails_alone_and_is_named(new: tuple[Settings, Store], tmp_pa
     assert [problem.partition(":")[0] for problem in report.problems] == [f"line {n}" for n in (2, 4, 5, 6, 7, 8, 10)]
     assert "line 4: timestamp: Field required" in report.problems
     assert "2 episodes stored" in render(report)
+
+
+def test_a_line_that_the_store_cannot_hold_fails_alone_too(tmp_path: Path) -> None:
+    with LoopbackServer(max_document_bytes=300_000) as server:
+        settings = Settings(home=tmp_path / "new", store="mongo", mongo_uri=SecretStr(server.uri))
+        wiring.open_store(settings).close()
+        report = taken(settings, tmp_path, LINE, {**LINE, "raw_exchange": "x " * 300_000}, {**LINE, "summary": "last"})
+    assert report.created == 2
+    (problem,) = report.problems
+    assert problem.startswith("line 2: ")
 
 
 def test_a_line_without_an_id_is_the_same_episode_each_time(new: tuple[Settings, Store], tmp_path: Path) -> None:

@@ -74,6 +74,15 @@ def test_events_of_other_processes_are_read_from_where_one_left_off(open_store: 
     assert ours.events.latest(-1) == []
 
 
+def test_processes_that_are_the_first_of_their_containers_are_told_apart(monkeypatch: pytest.MonkeyPatch) -> None:
+    numbers = set()
+    for name in ("8a1f0c9d2b3e", "0b7e4d5c6f1a"):
+        monkeypatch.setattr(event_base.os, "getpid", lambda: 1)
+        monkeypatch.setattr(event_base.socket, "gethostname", lambda name=name: name)
+        numbers.add(event_base.this_process())
+    assert len(numbers) == 2
+
+
 def test_only_the_latest_events_are_kept(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(event_base, "EVENTS_KEPT", 10)
     put(store, "a", "text")

@@ -5,7 +5,7 @@ from dataclasses import replace
 from datetime import timedelta
 
 from anamnesis_pipeline.archive_model import ArchiveFrame
-from anamnesis_pipeline.model import RESERVED_SOURCES, FileCursor, Occurrence, Source, content_id
+from anamnesis_pipeline.model import EXCLUDED, RESERVED_SOURCES, FileCursor, Occurrence, Source, content_id
 from anamnesis_pipeline.store.base import MAX_ROWS_PER_WRITE, Publication, Store
 from anamnesis_pipeline.store.ingest_base import ParsedChunk, SourceCounts
 from anamnesis_tests.store.samples import DAY, crawled, episode, parsed, part, put, segment, summary
@@ -44,6 +44,24 @@ def test_a_cursor_reads_back_as_written(store: Store):
     assert store.ingest.cursor("logs", "sub/ü.jsonl") == cursor
     assert store.ingest.cursor("logs", "a.jsonl") is None
     assert store.ingest.cursors("other") == {}
+
+
+def test_files_that_are_not_read_to_their_end_are_listed_until_they_are(store: Store):
+    whole = FileCursor("logs", "whole.jsonl", size=12, offset=10)
+    torn = replace(whole, path="torn.jsonl", offset=9)
+    unread = replace(whole, source="docs", path="unread.md", unread="unread.md: permission denied")
+    kept_away = replace(torn, path="kept.jsonl", unread=f"{EXCLUDED} (a rule)")
+    gone = replace(torn, path="gone.jsonl")
+    store.ingest.commit_crawls([(None, each, None) for each in (whole, torn, unread, kept_away, gone)])
+    store.ingest.mark_gone("logs", ["gone.jsonl"])
+    assert [(each.source, each.path) for each in store.ingest.incomplete_files()] == [
+        ("docs", "unread.md"), ("logs", "torn.jsonl"),
+    ]  # fmt: skip
+    assert store.ingest.incomplete_files()[1] == store.ingest.cursor("logs", "torn.jsonl")
+    held = store.ingest.cursor("docs", "unread.md")
+    assert held is not None
+    store.ingest.commit_crawl(held, replace(held, unread=""), None)
+    assert [each.path for each in store.ingest.incomplete_files()] == ["torn.jsonl"]
 
 
 def test_frames_are_found_by_the_first_line_wanted(store: Store):

@@ -4,6 +4,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
+from datetime import UTC, datetime
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -11,9 +12,10 @@ import pytest
 from pymongo.collection import Collection as DriverCollection
 
 from anamnesis_pipeline.errors import StoreBusy
-from anamnesis_pipeline.store.mongo import client, turns
+from anamnesis_pipeline.store.mongo import client, episodes, turns
 from anamnesis_pipeline.store.mongo.client import Database, Tables
 from anamnesis_pipeline.store.mongo.collections import Document
+from anamnesis_pipeline.store.mongo.episodes import MongoEpisodes
 from anamnesis_pipeline.store.mongo.turns import TURN, Turns
 from anamnesis_tests.conftest import mongo_database
 from anamnesis_tests.mongo_server import shared
@@ -131,6 +133,25 @@ def test_nobody_is_waited_for_for_ever(ours: Database, theirs: Database, monkeyp
             theirs.write(lambda tables: None)
         over.set()
     theirs.write(lambda tables: None)
+
+
+def test_an_answer_does_not_wait_long_to_be_counted(
+    ours: Database, theirs: Database, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(episodes, "TRACKED_S", 0.3)
+    began, over = threading.Event(), threading.Event()
+
+    def hold(tables: Tables) -> None:
+        began.set()
+        over.wait(LONG_S)
+
+    with apart(lambda: ours.write(hold)):
+        assert began.wait(LONG_S)
+        for database in (ours, theirs):
+            with pytest.raises(StoreBusy):
+                MongoEpisodes(database).track(["e"], datetime.now(UTC))
+        over.set()
+    MongoEpisodes(theirs).track(["e"], datetime.now(UTC))
 
 
 def test_who_waits_for_long_says_for_what(

@@ -13,6 +13,7 @@ from starlette.responses import Response
 from anamnesis_pipeline.embeddings.api_models import API_MODELS
 from anamnesis_pipeline.embeddings.cores import available_cores, cores_for
 from anamnesis_pipeline.errors import AnamnesisError, BadSetting
+from anamnesis_pipeline.model import Where
 from anamnesis_pipeline.settings import origins
 from anamnesis_pipeline.sidecar.embedding_control import EmbeddingControl
 from anamnesis_pipeline.sidecar.embedding_routes import Control, SpaceKey
@@ -189,7 +190,7 @@ def _progress(services: Services, control: EmbeddingControl) -> dict[str, Any]:
             "id": pool.model_id, "problem": pool.failure, "depth": pool.depth,
             "next": f"{waiting[0]} does not load, the model before it answers: {waiting[1]}" if waiting else None,
         },
-        "episodes": services.store.ingest.counts().episodes,
+        "is_empty": not services.store.episodes.page(Where(include_superseded=True), 1).items,
     }  # fmt: skip
 
 

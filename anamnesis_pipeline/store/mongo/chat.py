@@ -166,7 +166,12 @@ class MongoChat:
         def work(tables: Tables) -> list[Document]:
             order = [("updated_at", -1), ("session_id", -1)]
             found = tables[SESSIONS].find(where, SESSION_FIELDS, order=order, limit=limit)
-            return [{**each, "messages": tables[MESSAGES].count({"session_id": each["session_id"]})} for each in found]
+            of_these = {"$match": {"session_id": {"$in": [each["session_id"] for each in found]}}}
+            counted = tables[MESSAGES].aggregate(
+                [of_these, {"$group": {"_id": "$session_id", "messages": {"$sum": 1}}}]
+            )
+            messages = {each["_id"]: int(each["messages"]) for each in counted}
+            return [{**each, "messages": messages.get(each["session_id"], 0)} for each in found]
 
         return self._database.snapshot(work)
 

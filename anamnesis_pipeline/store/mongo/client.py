@@ -167,28 +167,35 @@ class Database:
                     raise
                 raise StoreRefused(_keeps_too_little(self.place)) from exc
 
-    def write(self, work: Callable[[Tables], T]) -> T:
+    def write(self, work: Callable[[Tables], T], *, within_s: float | None = None) -> T:
         """What `work` returns, once all that it wrote is committed by a majority; nothing of it when it raises.
 
         `work` runs again where the transaction met another one or the primary changed, so it must not keep anything.
 
+        :param within_s: seconds that all of it may take; None: as long as a call may.
         :raises StoreBusy: others had the turn for as long as a call may take, or there is no primary.
         """
-        with translated(self.place), self._own_turn():
+        if within_s is not None:
+            with pymongo.timeout(within_s):
+                return self._write(work, within_s, within_s)
+        return self._write(work, WAITED_S, TURN_TIMEOUT_S)
+
+    def _write(self, work: Callable[[Tables], T], within_s: float, turn_within_s: float) -> T:
+        with translated(self.place), self._own_turn(turn_within_s):
             writer = self._current().get_database(self.name, read_preference=ReadPreference.PRIMARY)["writer"]
             self._turns.give_way(writer)
-            until = time.monotonic() + WAITED_S
+            until = time.monotonic() + within_s
             while time.monotonic() < until:
                 began = time.monotonic()
                 try:
                     done = self._transaction(work)
                 except TurnTaken:
                     self._turns.wait(writer)
-                    self._mention_wait(WAITED_S - (until - time.monotonic()))
+                    self._mention_wait(within_s - (until - time.monotonic()))
                 else:
                     self._turns.ended(began)
                     return done
-        raise StoreBusy(f"{self.place}: other processes wrote for {WAITED_S:.0f} s without a pause; try again")
+        raise StoreBusy(f"{self.place}: other processes wrote for {within_s:.0f} s without a pause; try again")
 
     def _mention_wait(self, waited_s: float) -> None:
         if waited_s > LONG_S:
@@ -206,16 +213,14 @@ class Database:
             )
 
     @contextmanager
-    def _own_turn(self) -> Iterator[None]:
+    def _own_turn(self, within_s: float) -> Iterator[None]:
         """One thread of this process writes at a time; the others need not ask the server whether it is their turn.
 
         :raises StoreBusy: others had the turn for too long, as they have where the server does not answer.
         """
         turn = self._turn
-        if not turn.acquire(timeout=TURN_TIMEOUT_S):
-            raise StoreBusy(
-                f"{self.place}: another write of this process did not end in {TURN_TIMEOUT_S:.0f} s; try again"
-            )
+        if not turn.acquire(timeout=within_s):
+            raise StoreBusy(f"{self.place}: another write of this process did not end in {within_s:.0f} s; try again")
         try:
             yield
         finally:

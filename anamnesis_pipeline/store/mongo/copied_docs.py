@@ -11,6 +11,7 @@ from anamnesis_pipeline.store.copy_base import EPISODES, NUMBERS, PASSAGES, PEND
 from anamnesis_pipeline.store.exact_terms import exact_terms
 from anamnesis_pipeline.store.mongo.client import Tables
 from anamnesis_pipeline.store.mongo.collections import Document, Filter
+from anamnesis_pipeline.store.mongo.cursors import flags_of
 from anamnesis_pipeline.store.mongo.episode_docs import changed_facets
 from anamnesis_pipeline.store.mongo.facets import FACET_SOURCES, FACETS, facets_of
 from anamnesis_pipeline.store.mongo.parts import change_parts
@@ -52,7 +53,7 @@ def _writer(table: Table) -> Callable[[Tables, Table, Sequence[Row]], None]:
     special: dict[str, Callable[[Tables, Table, Sequence[Row]], None]] = {
         SECRET.name: _write_secret, SPACES.name: _write_spaces, EPISODES.name: _write_episodes,
         PASSAGES.name: _write_passages, PENDING.name: _write_pending, NUMBERS.name: _write_numbers,
-        "parts": _write_parts,
+        "parts": _write_parts, "files": _write_files,
     }  # fmt: skip
     return special.get(table.name, _write_plain)
 
@@ -73,6 +74,10 @@ def _write_plain(tables: Tables, table: Table, rows: Sequence[Row]) -> None:
 
 def _remove_plain(tables: Tables, table: Table, keys: Sequence[Key]) -> None:
     tables[table.name].delete({"$or": [same_key(table, key) for key in keys]})
+
+
+def _write_files(tables: Tables, table: Table, rows: Sequence[Row]) -> None:
+    _write_plain(tables, table, [{**row, **flags_of(row)} for row in rows])
 
 
 def _write_parts(tables: Tables, table: Table, rows: Sequence[Row]) -> None:

@@ -72,9 +72,25 @@ def _sums(tables: Tables, name: str, stages: list[Document], terms: dict[str, An
 
 
 def _kept_away(tables: Tables, of: Document) -> int:
-    """Parts that are no episodes on purpose: a rule holds them, or their episode was deleted."""
-    held = tables["parts"].each({**of, "held_by": {"$type": "string"}}, ["part_id"])
-    buried = [tombstone["episode_id"] for tombstone in tables["tombstones"].each({}, ["episode_id"])]
-    forgotten = tables["parts"].among("part_id", buried, ["part_id"], **of)
-    ids = {part["part_id"] for part in held} | {part["part_id"] for part in forgotten}
-    return len(ids) - sum(1 for _ in tables["episodes"].among("_id", ids, ["_id"]))
+    """Parts that are no episodes on purpose: a rule holds them, or their episode was deleted.
+
+    https://www.mongodb.com/docs/manual/reference/operator/aggregation/lookup/
+    """
+    held = {**of, "held_by": {"$type": "string"}}
+    buried: Document = {
+        "from": "parts", "localField": "episode_id", "foreignField": "part_id", "as": "parts",
+        "pipeline": [{"$match": {**of, "held_by": None}}, {"$project": {"_id": 0, "part_id": 1}}],
+    }  # fmt: skip
+    return _without_episode(tables, "parts", [{"$match": held}], "part_id") + _without_episode(
+        tables, "tombstones", [{"$lookup": buried}, {"$match": {"parts.0": {"$exists": True}}}], "episode_id"
+    )
+
+
+def _without_episode(tables: Tables, name: str, stages: list[Document], episode_id: str) -> int:
+    """How many of what a pipeline yields are no episodes."""
+    theirs: Document = {
+        "from": "episodes", "localField": episode_id, "foreignField": "_id", "as": "episodes",
+        "pipeline": [{"$project": {"_id": 1}}],
+    }  # fmt: skip
+    missing = [{"$lookup": theirs}, {"$match": {"episodes.0": {"$exists": False}}}]
+    return _sums(tables, name, [*stages, *missing], {"missing": 1})["missing"]

@@ -1,11 +1,13 @@
 """How far files were read, as documents. Device and inode are texts: file systems hand out unsigned 64-bit numbers."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
 
 from pymongo import UpdateOne
 
-from anamnesis_pipeline.model import FileCursor
+from anamnesis_pipeline.model import EXCLUDED, FileCursor
 from anamnesis_pipeline.store.batching import batches
+from anamnesis_pipeline.store.ingest_base import LINE_BREAK_BYTES
 from anamnesis_pipeline.store.mongo.client import Tables
 from anamnesis_pipeline.store.mongo.collections import Document, Filter
 from anamnesis_pipeline.store.values import clean
@@ -97,7 +99,7 @@ def _each(tables: Tables, files: Iterable[File], field: str) -> Iterable[Documen
 
 def _fields(cursor: FileCursor) -> Document:
     """All of a cursor but its file, and when that was first seen."""
-    return {
+    fields = {
         "device": str(cursor.device),
         "inode": str(cursor.inode),
         "size": cursor.size,
@@ -113,3 +115,13 @@ def _fields(cursor: FileCursor) -> Document:
         "version": cursor.version,
         "unread": clean(cursor.unread),
     }
+    return fields | flags_of(fields)
+
+
+def flags_of(file: Mapping[str, Any]) -> Document:
+    """What is left to do of a file, whose fields these are: see `IngestRecords.incomplete_files`. Pure."""
+    if file["unread"]:
+        is_incomplete = not file["unread"].startswith(EXCLUDED)
+    else:
+        is_incomplete = file["size"] - file["offset"] > LINE_BREAK_BYTES
+    return {"incomplete": int(is_incomplete), "to_parse": int(file["parsed_lines"] < file["lines"])}

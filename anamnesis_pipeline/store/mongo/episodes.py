@@ -33,6 +33,8 @@ from anamnesis_pipeline.store.values import instant, sought
 
 EPISODES_PER_RENAME = 100
 """Episodes that one transaction gives another project: their passages and vectors are written with them."""
+TRACKED_S = 2.0
+"""How long an answer waits to be counted; a writer that was killed may hold the turn for a minute."""
 
 
 class MongoEpisodes:
@@ -186,7 +188,7 @@ class MongoEpisodes:
     def track(self, episode_ids: Sequence[str], when: datetime) -> None:
         """See `EpisodeRecords.track`."""
         for batch in batches(sorted(set(episode_ids))):
-            self._database.write(partial(_track, episode_ids=batch, when=instant(when)))
+            self._database.write(partial(_track, episode_ids=batch, when=instant(when)), within_s=TRACKED_S)
 
     def _prepare(self, written: Sequence[Written]) -> None:
         """Work out the terms of what will be written, as far as can be told before the turn."""

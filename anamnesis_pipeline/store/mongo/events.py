@@ -1,6 +1,5 @@
 """What happened to episodes, in MongoDB; see `EventRecords`."""
 
-import os
 from collections.abc import Collection, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any
@@ -67,7 +66,7 @@ def note(tables: Tables, kind: Happening, episode_ids: Sequence[str]) -> None:
     first = tables["episodes"].one({"_id": episode_ids[0]}, ["project"])
     number = tables.next_number(NUMBERS)
     row = {
-        "number": number, "at": instant(datetime.now(UTC)), "kind": str(kind), "process": os.getpid(),
+        "number": number, "at": instant(datetime.now(UTC)), "kind": str(kind), "process": event_base.this_process(),
         "episode_id": episode_ids[0], "episodes": len(episode_ids), "project": first["project"] if first else "",
     }  # fmt: skip
     tables["events"].insert([row])

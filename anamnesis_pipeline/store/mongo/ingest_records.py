@@ -29,7 +29,7 @@ from anamnesis_pipeline.summary_model import Summary
 Crawled = tuple[FileCursor | None, FileCursor, ArchiveFrame | None]
 
 _SOURCE = ("key", "machine", "root", "folder", "kind", "spec")
-_IS_UNPARSED = {"$expr": {"$lt": ["$parsed_lines", "$lines"]}}
+_IS_UNPARSED = {"to_parse": 1}
 _REWRITTEN = {"published_hash": None}
 """Fields of a part whose episode is to be written anew."""
 
@@ -62,6 +62,13 @@ class MongoIngest(MongoArchive, MongoSummaries):
             lambda tables: tables["files"].one({"source": source, "path": path}, cursors.CURSOR_FIELDS)
         )
         return cursors.read_cursor(found) if found else None
+
+    def incomplete_files(self) -> list[FileCursor]:
+        """See `IngestRecords.incomplete_files`."""
+        where = {"gone": 0, "incomplete": 1}
+        order = [("source", 1), ("path", 1)]
+        found = self._database.read(lambda tables: tables["files"].find(where, cursors.CURSOR_FIELDS, order=order))
+        return list(map(cursors.read_cursor, found))
 
     def commit_crawl(self, before: FileCursor | None, after: FileCursor, frame: ArchiveFrame | None) -> bool:
         """See `IngestRecords.commit_crawl`."""

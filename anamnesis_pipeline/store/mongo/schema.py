@@ -9,7 +9,8 @@ and JSON as texts, flags as 0 and 1), so that one can be copied into the other. 
 - `passages` holds `passages` and `passage_texts`; `_id` is the passage's key. They repeat what filters look at
   (`facets.py`), and `terms` is what the exact analyzer reads.
 - `vectors_<space>` and `tokens_<space>`, by passage: see `vectors.py`.
-- `parts` has flags for the work that is left, since a partial index cannot compare two fields: see `parts.py`.
+- `parts` and `files` have flags for what is left to do, since a partial index cannot compare two fields: see `parts.py`
+  and `cursors.py`.
 - `counters` and `writer` are this backend's own (`client.py`).
 """
 
@@ -41,7 +42,11 @@ _TEXT = {"$gt": ""}
 COLLECTIONS: dict[str, Sequence[Index]] = {
     # ingest
     "sources": [_key("key")],
-    "files": [_key("source", "path")],
+    "files": [
+        _key("source", "path"),
+        _by("source", "path", incomplete=1),
+        _by("source", to_parse=1),
+    ],
     "frames": [
         _key("source", "path", "generation", "first_line"),
         _by("mark", mark=_TEXT),

@@ -284,7 +284,7 @@ class _Wait:
         now = time.monotonic()
         if now - self._told >= TOLD_EVERY_S:
             self._told = now
-            log.info("Waiting for %s since %.0f s of at most %.0f: %s", self._what, now - self._began, self._seconds,
+            log.warning("Waiting for %s since %.0f s of at most %.0f: %s", self._what, now - self._began, self._seconds,
                      problem)  # fmt: skip
 
 

@@ -37,7 +37,7 @@ _SHAPES: dict[str, Shape] = {
     "files": {
         "text": "source path device inode head_hash parser_state unread",
         "number": "size mtime_ns head_bytes offset generation lines parsed_lines version first_mtime_ns",
-        "flag": "gone",
+        "flag": "gone incomplete to_parse",
     },
     "frames": {
         "text": "source path mark", "number": "generation first_line lines archive_offset archive_bytes revision",

@@ -1,6 +1,5 @@
 """What happened to episodes, as rows; see `EventRecords`."""
 
-import os
 import sqlite3
 from collections import Counter
 from collections.abc import Collection, Sequence
@@ -69,9 +68,10 @@ def note(connection: sqlite3.Connection, kind: Happening, episode_ids: Sequence[
         return
     first = episode_ids[0]
     project = connection.execute("SELECT project FROM episodes WHERE episode_id = ?", (first,)).fetchone()
+    of, process = project[0] if project else "", event_base.this_process()
     number = connection.execute(
         "INSERT INTO events (at, kind, process, episode_id, episodes, project) VALUES (?, ?, ?, ?, ?, ?)",
-        (instant(datetime.now(UTC)), kind, os.getpid(), first, len(episode_ids), project[0] if project else ""),
+        (instant(datetime.now(UTC)), kind, process, first, len(episode_ids), of),
     ).lastrowid
     if number is not None and number % REMOVED_EVERY == 0:
         connection.execute("DELETE FROM events WHERE number <= ?", (number - event_base.EVENTS_KEPT,))

@@ -20,6 +20,7 @@ from anamnesis_pipeline.store.sqlite import message_rows, part_rows, session_row
 from anamnesis_pipeline.store.sqlite.archive_rows import SqliteArchive, insert_frame, may_lean
 from anamnesis_pipeline.store.sqlite.connection import Database
 from anamnesis_pipeline.store.sqlite.part_rows import PART_COLUMNS
+from anamnesis_pipeline.store.sqlite.schema import INCOMPLETE
 from anamnesis_pipeline.store.sqlite.summary_records import SqliteSummaries
 from anamnesis_pipeline.store.sqlite.summary_rows import read_summary
 from anamnesis_pipeline.store.values import clean, instant, json_list
@@ -93,6 +94,12 @@ class SqliteIngest(SqliteArchive, SqliteSummaries):
             query = f"SELECT {FILE_COLUMNS} FROM files WHERE source = ? AND path = ?"
             row = connection.execute(query, (source, path)).fetchone()
             return read_cursor(row) if row else None
+
+    def incomplete_files(self) -> list[FileCursor]:
+        """See `IngestRecords.incomplete_files`."""
+        with self._database.read() as connection:
+            rows = connection.execute(f"SELECT {FILE_COLUMNS} FROM files WHERE {INCOMPLETE} ORDER BY source, path")
+            return list(map(read_cursor, rows))
 
     def commit_crawl(self, before: FileCursor | None, after: FileCursor, frame: ArchiveFrame | None) -> bool:
         """See `IngestRecords.commit_crawl`."""

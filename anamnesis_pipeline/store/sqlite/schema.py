@@ -7,13 +7,18 @@ import sqlite3
 from datetime import UTC, datetime
 
 from anamnesis_pipeline.errors import StoreCorrupt
-from anamnesis_pipeline.model import RESERVED_SOURCES
+from anamnesis_pipeline.model import EXCLUDED, RESERVED_SOURCES
 from anamnesis_pipeline.store.index_terms import EXACT_TOKENIZER, STEM_TOKENIZER
+from anamnesis_pipeline.store.ingest_base import LINE_BREAK_BYTES
 from anamnesis_pipeline.store.sqlite.chat_schema import M007_CHAT
 from anamnesis_pipeline.store.sqlite.connection import Database
 from anamnesis_pipeline.store.values import instant
 
 APPLICATION_ID = 0x414E414D  # "ANAM"; tells this file from any other SQLite database
+
+INCOMPLETE = f"""gone = 0
+    AND (unread = '' AND size - "offset" > {LINE_BREAK_BYTES} OR unread <> '' AND unread NOT GLOB '{EXCLUDED}*')"""
+"""Of a file, as `IngestRecords.incomplete_files` has it. The index serves whoever asks in these very words."""
 
 M001_INGEST = (
     """CREATE TABLE sources (
@@ -28,6 +33,7 @@ M001_INGEST = (
         parser_state TEXT NOT NULL, gone INTEGER NOT NULL, version INTEGER NOT NULL, first_mtime_ns INTEGER NOT NULL,
         unread TEXT NOT NULL, PRIMARY KEY (source, path)
     )""",
+    f"CREATE INDEX files_incomplete ON files (source, path) WHERE {INCOMPLETE}",
     """CREATE TABLE frames (
         source TEXT NOT NULL, path TEXT NOT NULL, generation INTEGER NOT NULL, first_line INTEGER NOT NULL,
         lines INTEGER NOT NULL, archive_offset INTEGER NOT NULL, archive_bytes INTEGER NOT NULL,
