@@ -24,6 +24,8 @@ STOPPED = "reembed.stopped"
 RATE = "reembed.rate."
 FAILURE = "reembed.failure."
 """These two are written by the runs that embed, with the space's key behind them."""
+RECALL = "index.recall."
+"""Written by who indexes a space, with its key behind: how much its index found when that was measured last."""
 ANSWERS = "embedding.answers."
 """Before the key of a service's space: the service's answer to a fixed text when the space was begun. It stays for as
 long as the space does, also while nobody builds it: the vectors that are there were made by what gave that answer."""
@@ -104,6 +106,17 @@ def rate_of(store: Store, space: str, now: datetime) -> float | None:
     return float(row["passages_per_s"])
 
 
+def record_recall(store: Store, space: str, recall: float, passages: int) -> None:
+    """Note how much of what is nearest a space's index finds, measured over so many passages."""
+    store.settings.set(RECALL + space, {"recall": recall, "passages": passages})
+
+
+def recall_of(store: Store, space: str) -> tuple[float, int] | None:
+    """The recall that was measured last, and over how many passages; None: it never was."""
+    row = store.settings.get(RECALL + space)
+    return (float(row["recall"]), int(row["passages"])) if row else None
+
+
 def failure_of(store: Store, space: str) -> Failure | None:
     """What went wrong last; None when the last checkpoint was written."""
     row = store.settings.get(FAILURE + space)
@@ -142,6 +155,7 @@ def forget_space(store: Store, space: str) -> None:
     store.settings.set(RATE + space, None)
     store.settings.set(FAILURE + space, None)
     store.settings.set(LEVEL + space, None)
+    store.settings.set(RECALL + space, None)
     job = job_of(store)
     if job is not None and job.space == space:
         store.settings.set(JOB, None)

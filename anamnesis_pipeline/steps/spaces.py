@@ -7,13 +7,23 @@ from dataclasses import dataclass
 from anamnesis_pipeline.embeddings.models import ModelFiles
 from anamnesis_pipeline.errors import GiveUp, SpaceConflict, SpaceNotFound
 from anamnesis_pipeline.model import Space
-from anamnesis_pipeline.steps.reembed_state import clear_failure, forget_space, record_job, set_paused, set_wanted_model
+from anamnesis_pipeline.steps.reembed_state import (
+    clear_failure,
+    forget_space,
+    recall_of,
+    record_job,
+    record_recall,
+    set_paused,
+    set_wanted_model,
+)
 from anamnesis_pipeline.store.base import IndexReport, Store
 
 RECALL_FLOOR = 0.99
 """Recall at 10 below which an index that was just brought up to date is built anew from nothing."""
 SWITCH_FLOOR = 0.9
 """Recall at 10 below which searches do not move to a space by themselves."""
+MEASURED_FOR = 1.2
+"""Times as many passages as those over which recall was measured are still told by that."""
 REST_PASSAGES = 2_000
 """More than so many missing passages are no rest but work for the asset `embeddings`."""
 REST_ROUNDS = 5
@@ -139,10 +149,11 @@ def index_space(
     due = space.status in ("added", "building") and not _is_unwanted(store, space, wanted_model)
     if due:
         _embed_rest(store, key, embed_rest)
-    recall = store.vectors.recall(key)
+    passages = store.vectors.count(key)
+    recall = _recall(store, key, passages, anew=due)
     if recall < RECALL_FLOOR and index.rebuilt:  # it may have been grown; one that was not even due is left until it is
         index = build(True)
-        recall = store.vectors.recall(key)
+        recall = _recall(store, key, passages, anew=True)
     missing = _missing(store, key)
     if due and recall < SWITCH_FLOOR:
         raise GiveUp(
@@ -151,9 +162,21 @@ def index_space(
         )
     switched = due and switch and not missing and _switch(store, space)
     return SpaceReport(
-        index, recall, passages=store.vectors.count(key), missing=missing, active=space.status == "active" or switched,
+        index, recall, passages=passages, missing=missing, active=space.status == "active" or switched,
         switched=switched, waits=due and not switch and not missing,
     )  # fmt: skip
+
+
+def _recall(store: Store, key: str, passages: int, *, anew: bool) -> float:
+    """How much of what is nearest the space's index finds. Measuring reads every vector, so without `anew` what was
+    found last counts until the space has grown by a fifth.
+    """
+    last = recall_of(store, key)
+    if last is not None and not anew and passages <= MEASURED_FOR * last[1]:
+        return last[0]
+    recall = store.vectors.recall(key)
+    record_recall(store, key, recall, passages)
+    return recall
 
 
 def _is_unwanted(store: Store, space: Space, wanted_model: str | None) -> bool:

@@ -1,6 +1,7 @@
 """Which space the settings ask for, and the switch to one that is complete, on a real store."""
 
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
@@ -214,6 +215,27 @@ def test_an_index_that_was_grown_and_finds_too_little_is_built_from_nothing(
     report: SpaceReport = index_space(store, space.key)
     assert forced == builds
     assert report.recall == (1.0 if brought_up_to_date else 0.5)
+
+
+def test_recall_is_measured_again_when_the_space_has_grown_by_a_fifth(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write(store, 10)
+    space = ensure(store, A)
+    embed_all(store, space)
+    measured: list[int] = []
+    recall = type(store.vectors).recall
+
+    def noting(self: Any, key: str) -> float:
+        measured.append(self.count(key))
+        return recall(self, key)
+
+    monkeypatch.setattr(type(store.vectors), "recall", noting)
+    for passages, times in ((10, 1), (10, 1), (12, 1), (13, 2), (15, 2), (16, 3)):
+        write(store, passages)
+        embed_all(store, space)
+        assert index_space(store, space.key).recall == 1.0
+        assert len(measured) == times, passages
 
 
 def test_a_space_that_does_not_exist_is_named_with_those_that_do(store: Store) -> None:

@@ -11,35 +11,16 @@ from anamnesis_pipeline.store.mongo.parts import of_source
 from anamnesis_pipeline.store.overview_base import Census, SourceState, Tally
 from anamnesis_pipeline.store.values import moment
 
-_IS_ACTIVE: dict[str, Any] = {"$eq": ["$status", "active"]}
-_IS_CURATED: dict[str, Any] = {
-    "$or": [
-        {"$gt": ["$edited", 0]},
-        {"$in": ["$kind", sorted(LASTING_KINDS)]},
-        {"$ne": [{"$setIntersection": ["$tags", sorted(LASTING_TAGS)]}, []]},
-    ]
-}
-
-
-def _times(condition: dict[str, Any]) -> dict[str, Any]:
-    """How many documents meet a condition, as `$group` counts."""
-    return {"$sum": {"$cond": [condition, 1, 0]}}
-
-
-_TALLY: list[dict[str, Any]] = [
-    {
-        "$group": {
-            "_id": None,
-            "episodes": {"$sum": 1},
-            "active": _times(_IS_ACTIVE),
-            "curated": _times({"$and": [_IS_ACTIVE, _IS_CURATED]}),
-            "replaced": _times({"$ne": ["$superseded_by", None]}),
-            "confirmed": _times({"$gte": ["$retrieval_count", WORKING_BELOW]}),
-            "retrievals": {"$sum": "$retrieval_count"},
-        }
-    },
-    {"$unset": "_id"},
+_KINDS: list[dict[str, Any]] = [
+    {"$match": {"project": {"$gte": ""}}},
+    {"$group": {"_id": {"kind": "$kind", "status": "$status"}, "episodes": {"$sum": 1}}},
 ]
+_TO_LAST: dict[str, Any] = {
+    "$or": [{"tags": {"$in": sorted(LASTING_TAGS)}}, {"edited": {"$gt": 0}}],
+    "status": "active",
+    "kind": {"$nin": sorted(LASTING_KINDS)},
+}
+"""What is curated though its kind does not say so."""
 _SOURCES: list[dict[str, Any]] = [
     {"$match": of_source(None)},
     {"$group": {"_id": "$source", "episodes": {"$sum": 1}, "newest": {"$max": "$timestamp"}}},
@@ -47,7 +28,13 @@ _SOURCES: list[dict[str, Any]] = [
 
 _RETRIEVALS: list[dict[str, Any]] = [
     {"$match": {"retrieval_count": {"$gt": 0}}},
-    {"$group": {"_id": None, "retrievals": {"$sum": "$retrieval_count"}}},
+    {
+        "$group": {
+            "_id": None,
+            "retrievals": {"$sum": "$retrieval_count"},
+            "confirmed": {"$sum": {"$cond": [{"$gte": ["$retrieval_count", WORKING_BELOW]}, 1, 0]}},
+        }
+    },
 ]
 _OFTEN_FIRST = (("retrieval_count", -1), ("last_retrieved", -1), ("_id", 1))
 
@@ -65,8 +52,7 @@ class MongoOverview:
 
     def tally(self) -> Tally:
         """See `OverviewRecords.tally`."""
-        rows = self._database.read(lambda tables: tables["episodes"].aggregate(_TALLY))
-        return Tally(**rows[0]) if rows else Tally()
+        return self._database.snapshot(_tally)
 
     def census(self) -> Census:
         """See `OverviewRecords.census`."""
@@ -96,6 +82,20 @@ class MongoOverview:
             lambda tables: tables["episodes"].find(wanted, ("_id",), order=_OFTEN_FIRST, limit=limit)
         )
         return [row["_id"] for row in rows]
+
+
+def _tally(tables: Tables) -> Tally:
+    """Each count reads an index, or the few episodes that somebody changed; never texts."""
+    episodes = tables["episodes"]
+    kinds = {(row["_id"]["kind"], row["_id"]["status"]): int(row["episodes"]) for row in episodes.aggregate(_KINDS)}
+    active = {kind: count for (kind, status), count in kinds.items() if status == "active"}
+    lasting = sum(count for kind, count in active.items() if kind in LASTING_KINDS)
+    found = next(iter(episodes.aggregate(_RETRIEVALS)), {"confirmed": 0, "retrievals": 0})
+    return Tally(
+        episodes=sum(kinds.values()), active=sum(active.values()), curated=lasting + episodes.count(_TO_LAST),
+        replaced=episodes.count({"superseded_by": {"$gt": ""}}), confirmed=int(found["confirmed"]),
+        retrievals=int(found["retrievals"]),
+    )  # fmt: skip
 
 
 def _by(tables: Tables, name: str) -> dict[str, int]:

@@ -104,6 +104,7 @@ COLLECTIONS: dict[str, Sequence[Index]] = {
         _by("path"),
         _by("superseded_by", "_id", superseded_by=_TEXT),
         _by("tags", "-number", "project", "status"),
+        _by("edited", edited={"$gt": 0}),
         _by("-retrieval_count", "-last_retrieved", "_id", retrieval_count={"$gt": 0}),
     ],
     "passages": [_key("episode_id", "ordinal"), _by("seq")],
