@@ -3,7 +3,7 @@
 import json
 import re
 import uuid
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterator
 from dataclasses import asdict, replace
 from datetime import UTC, datetime
 from typing import Annotated, Any, Literal
@@ -53,7 +53,7 @@ from anamnesis_pipeline.store.base import Store
 from anamnesis_pipeline.store.paging import CURSOR_PATTERN
 from anamnesis_pipeline.wiring import effective_settings
 
-RATED_AT_ONCE = 1_000
+RATED_AT_ONCE = 50
 MOST_MESSAGES = 1_000
 """Of a conversation."""
 _OF_A_CLIENT = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
@@ -82,7 +82,9 @@ async def stream(wish: ChatIn, request: Request, services: Uses) -> Response:
         wish = await _with_default(services, wish)
         turn = await run_in_threadpool(_turn, services, wish, session_id)
         state = request.app.state
-        made = TurnStream(turn, services, state.admission, state.chat_records, state.metrics.chat_failures)
+        made = TurnStream(
+            turn, services, state.admission, state.chat_records, state.metrics.chat_failures, state.undo.waiting
+        )
         chats.begin(session_id, made.begin())
     except BaseException:
         chats.release(session_id)
@@ -178,11 +180,18 @@ def feedback(services: Uses) -> Response:
 @router.get("/feedback/export", response_class=Response, responses={200: {"content": {"application/jsonl": {}}}})
 def export_feedback(services: Uses) -> Response:
     """Rated answers with their questions as JSON lines, the newest first."""
-    lines = []
-    for each in services.store.chat.rated(RATED_AT_ONCE):
-        before = [m for m in services.store.chat.messages(each.session_id) if m.role == "user" and m.at <= each.at]
-        lines.append(json.dumps(rated_line(each, before[-1].text if before else ""), ensure_ascii=False) + "\n")
-    return Response("".join(lines), media_type="application/jsonl")
+    return StreamingResponse(_rated_lines(services.store), media_type="application/jsonl")
+
+
+def _rated_lines(store: Store) -> Iterator[str]:
+    """All of them, some at a time; of each conversation among these the messages are read once."""
+    last: ChatMessage | None = None
+    while rated := store.chat.rated(RATED_AT_ONCE, last):
+        said = {session_id: store.chat.messages(session_id) for session_id in {each.session_id for each in rated}}
+        for each in rated:
+            asked = [m.text for m in said[each.session_id] if m.role == "user" and m.at <= each.at]
+            yield json.dumps(rated_line(each, asked[-1] if asked else ""), ensure_ascii=False) + "\n"
+        last = rated[-1]
 
 
 @router.get("/models", response_model=OffersOut)
@@ -330,15 +339,15 @@ def _session(services: Services, session_id: str) -> ChatSession:
 
 
 def delete_conversation(services: Services, session_id: str, *, with_episodes: bool) -> None:
-    """Remove a conversation, and on demand what the memory has of it.
+    """Remove a conversation, and on demand what the memory has of it, which goes first: cut off, it can be done again.
 
     :raises HTTPException: 404, there is none.
     """
+    _session(services, session_id)
     made = {each.episode_id for each in services.store.chat.messages(session_id) if each.episode_id}
-    if not services.store.chat.delete(session_id):
-        raise _unknown()
     for episode_id in sorted(made) if with_episodes else ():
         episodes.delete_episode(services.store, episode_id, tombstone=True)
+    services.store.chat.delete(session_id)
 
 
 def _unknown() -> HTTPException:

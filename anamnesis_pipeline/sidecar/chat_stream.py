@@ -3,7 +3,7 @@
 import asyncio
 import logging
 import time
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence, Set
 from contextlib import aclosing, suppress
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
@@ -120,11 +120,19 @@ class TurnStream:
     """The events of one turn. Once it was begun `end` has to be called, whether or not anybody listened."""
 
     def __init__(
-        self, turn: Turn, services: Services, admission: Admission, records: ChatRecorder, failures: Counter
+        self,
+        turn: Turn,
+        services: Services,
+        admission: Admission,
+        records: ChatRecorder,
+        failures: Counter,
+        leaving: Callable[[], Set[str]],
     ) -> None:
-        """:param failures: counts answers that failed, by backend."""
+        """:param failures: counts answers that failed, by backend.
+        :param leaving: ids of episodes that are about to be deleted, which nobody is told any more.
+        """
         self._turn, self._services, self._admission = turn, services, admission
-        self._records, self._failures = records, failures
+        self._records, self._failures, self._leaving = records, failures, leaving
         self._answer = _Answer(time.monotonic(), turn.is_private)
         self._events: asyncio.Queue[Event | None] = asyncio.Queue(QUEUE_EVENTS)
         self._is_left = False
@@ -268,7 +276,8 @@ class TurnStream:
                 raise each
             log.warning("an answer goes without a part of the memory: %s", type(each).__name__)
         found = [shown_to(each, turn.backend, turn.private) for each in answers if not isinstance(each, BaseException)]
-        hits = merged(not_told(each, turn.history) for each in found)
+        leaving = self._leaving()
+        hits = merged(not_told(each, turn.history, leaving) for each in found)
         self._answer.is_private |= any(map(turn.private.holds, (hit.episode for hit in hits)))
         return _Found(hits, UNASKED if problems and not hits else "")
 

@@ -2,7 +2,7 @@
 
 import uuid
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from itertools import dropwhile
@@ -121,10 +121,13 @@ def told(
     return _in_turns([*said, Said("user", "\n\n".join([block, *map(_attached, attachments), message]))])
 
 
-def not_told(hits: Iterable[Hit], history: Sequence[ChatMessage]) -> list[Hit]:
-    """Those that the model does not know from the conversation itself: neither its round trips nor their records."""
-    here = {each.episode_id for each in _kept(history)} - {""}
-    return [hit for hit in hits if not here & {hit.episode.episode_id, hit.episode.metadata.get("part_id")}]
+def not_told(hits: Iterable[Hit], history: Sequence[ChatMessage], leaving: Set[str] = frozenset()) -> list[Hit]:
+    """Those that the model does not know from the conversation itself: neither its round trips nor their records.
+
+    :param leaving: ids of episodes that it is not to be told at all.
+    """
+    known = {each.episode_id for each in _kept(history)} - {""} | leaving
+    return [hit for hit in hits if not known & {hit.episode.episode_id, hit.episode.metadata.get("part_id")}]
 
 
 def _kept(history: Sequence[ChatMessage]) -> list[ChatMessage]:

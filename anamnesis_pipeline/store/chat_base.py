@@ -93,8 +93,8 @@ class ChatRecords(Protocol):
     def feedback(self) -> FeedbackCounts:
         """Of all sessions."""
 
-    def rated(self, limit: int) -> list[ChatMessage]:
-        """Answers with feedback, the newest first."""
+    def rated(self, limit: int, after: ChatMessage | None = None) -> list[ChatMessage]:
+        """Answers with feedback, the newest first; only those behind `after`, the last of the page before."""
 
 
 def session_row(session: ChatSession) -> dict[str, Any]:

@@ -42,9 +42,11 @@ def test_the_token_opens_the_page_that_was_wanted_and_a_log_out_closes_all(page:
     assert httpx.get(f"{api.base_url}/api/episodes", trust_env=False).status_code == 401
 
 
-def test_a_page_that_is_open_when_the_cookie_goes_leads_to_the_form_and_back(page: Page) -> None:
-    wanted = re.compile(r":\d+/dashboard/embedding$")
-    page.goto("/login?next=/dashboard/embedding")
+@pytest.mark.parametrize("name", ["embedding", "logs", "events"])
+def test_a_page_that_is_open_when_the_cookie_goes_leads_to_the_form_and_back(page: Page, name: str) -> None:
+    wanted = re.compile(rf":\d+/dashboard/{name}$")
+    page.route("**/dashboard/events/stream*", lambda route: route.abort(), times=1)  # begun again, it has to log in
+    page.goto(f"/login?next=/dashboard/{name}")
     log_in(page, TOKEN)
     page.wait_for_url(wanted)
     page.context.clear_cookies()

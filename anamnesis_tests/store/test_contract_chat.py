@@ -123,6 +123,9 @@ def test_feedback_is_of_answers_and_can_be_taken_back(store: Store):
     assert store.chat.rate("s-4", -1)
     assert (store.chat.feedback().up, store.chat.feedback().down) == (1, 1)
     assert [(each.message_id, each.feedback) for each in store.chat.rated(9)] == [("s-4", -1), ("s-2", 1)]
+    (first,) = store.chat.rated(1)
+    assert [each.message_id for each in store.chat.rated(9, first)] == ["s-2"]
+    assert store.chat.rated(9, store.chat.rated(9)[-1]) == []
     assert store.chat.rate("s-4", 0)
     assert [each.message_id for each in store.chat.rated(9)] == ["s-2"]
 

@@ -158,9 +158,13 @@ class MongoChat:
 
         return self._database.read(work)
 
-    def rated(self, limit: int) -> list[ChatMessage]:
+    def rated(self, limit: int, after: ChatMessage | None = None) -> list[ChatMessage]:
         """See `ChatRecords.rated`."""
-        return self._messages({"feedback": {"$in": [1, -1]}}, [("at", -1), ("message_id", -1)], limit)
+        behind: Filter = {}
+        if after is not None:
+            at = instant(after.at)
+            behind = {"$or": [{"at": {"$lt": at}}, {"at": at, "message_id": {"$lt": after.message_id}}]}
+        return self._messages({"feedback": {"$in": [1, -1]}, **behind}, [("at", -1), ("message_id", -1)], limit)
 
     def _sessions(self, where: Filter, limit: int) -> list[Document]:
         def work(tables: Tables) -> list[Document]:

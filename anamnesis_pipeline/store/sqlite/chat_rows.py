@@ -187,9 +187,10 @@ class SqliteChat:
             ).fetchone()
         return FeedbackCounts(*row)
 
-    def rated(self, limit: int) -> list[ChatMessage]:
+    def rated(self, limit: int, after: ChatMessage | None = None) -> list[ChatMessage]:
         """See `ChatRecords.rated`."""
-        return self._messages("feedback <> 0 ORDER BY at DESC, message_id DESC LIMIT ?", (limit,))
+        behind, values = ("AND (at, message_id) < (?, ?)", (instant(after.at), after.message_id)) if after else ("", ())
+        return self._messages(f"feedback <> 0 {behind} ORDER BY at DESC, message_id DESC LIMIT ?", (*values, limit))
 
     def _sessions(self, where: str, values: Iterable[Any], limit: int) -> list[dict[str, Any]]:
         query = f"""SELECT {_SESSION}, {_COUNT} FROM chat_sessions s WHERE {where}

@@ -8,7 +8,9 @@ import httpx
 import pytest
 
 from anamnesis_pipeline.chat_model import FORGOTTEN
+from anamnesis_pipeline.errors import StoreBusy
 from anamnesis_pipeline.sidecar import chat_routes
+from anamnesis_pipeline.store.base import Store
 from anamnesis_tests.chat.services import ChatServer
 from anamnesis_tests.sidecar.chat.asking import NOTE, OWN_ID, SAID, of, said
 from anamnesis_tests.sidecar.conftest import TestServices, wait_for
@@ -78,6 +80,42 @@ def test_a_conversation_and_ratings_are_exported(client: httpx.Client) -> None:
     example = json.loads(line)
     assert [each["content"] for each in example["messages"]] == ["Where is the crane?", SAID]
     assert example["value"] == -1
+
+
+def test_all_ratings_are_exported_each_with_its_own_question(
+    client: httpx.Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(chat_routes, "RATED_AT_ONCE", 2)
+    wanted = []
+    for number in range(5):
+        known = {"session_id": wanted[-1][0]} if number % 2 else {}
+        events = said(client, message=f"Question {number}", backend="ollama", **known)
+        client.post(f"/api/chat/messages/{events[-1]['message_id']}/feedback", json={"value": 1}).raise_for_status()
+        wanted.append((events[0]["session"]["session_id"], f"Question {number}"))
+    lines = [json.loads(line) for line in client.get("/api/chat/feedback/export").text.splitlines()]
+    assert [line["messages"][0]["content"] for line in lines] == [asked for _, asked in reversed(wanted)]
+
+
+def test_a_conversation_stays_until_all_of_its_episodes_are_gone(
+    client: httpx.Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    first = said(client, message="Where is the crane?", backend="ollama")
+    session = first[0]["session"]["session_id"]
+    second = said(client, message="Who moved it?", backend="ollama", session_id=session)
+    delete, left = chat_routes.episodes.delete_episode, [1]
+
+    def busy_once(store: Store, episode_id: str, *, tombstone: bool) -> object:
+        if left and left.pop() == 1:
+            return delete(store, episode_id, tombstone=tombstone)
+        raise StoreBusy("somebody else writes")
+
+    monkeypatch.setattr(chat_routes.episodes, "delete_episode", busy_once)
+    assert client.delete(f"/api/chat/sessions/{session}", params={"episodes": True}).status_code == 503
+    assert client.get(f"/api/chat/sessions/{session}").status_code == 200
+    monkeypatch.setattr(chat_routes.episodes, "delete_episode", delete)
+    assert client.delete(f"/api/chat/sessions/{session}", params={"episodes": True}).status_code == 204
+    for events in (first, second):
+        assert client.get(f"/api/episodes/{events[-1]['episode_id']}").status_code == 404
 
 
 def test_what_is_private_goes_to_no_other_machine(

@@ -88,6 +88,16 @@ def test_a_conversation_is_not_remembered_to_itself(client: httpx.Client) -> Non
     assert cited & {first[-1]["episode_id"], again[-1]["episode_id"]}
 
 
+def test_what_is_being_deleted_is_told_to_no_model(client: httpx.Client, server: ChatServer) -> None:
+    client.post("/api/episodes", json={**NOTE, "episode_id": "crane"}).raise_for_status()
+    assert "moved to Thursday" in str(of(said(client, backend="ollama"), "citations"))
+    client.post("/dashboard/episode/delete", data={"episode_id": "crane"}).raise_for_status()
+    server.received.clear()
+    events = said(client, backend="ollama")
+    assert "moved to Thursday" not in str(server.prompts[0]["messages"][-1])
+    assert "crane" not in [each["episode_id"] for each in of(events, "citations")[0]]
+
+
 def test_the_model_may_search_by_itself_at_most_five_times(client: httpx.Client, server: ChatServer) -> None:
     client.post("/api/episodes", json={**NOTE, "summary": "The thermostat reboots", "episode_id": "clock"})
     server.searches = tuple(f"thermostat {number}" for number in range(9))

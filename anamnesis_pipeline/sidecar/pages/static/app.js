@@ -59,9 +59,13 @@ async function reason(answer) {
   }
 }
 
+function logIn() {
+  location.assign(`/login?next=${encodeURIComponent(location.pathname)}`);
+}
+
 document.addEventListener("toast", (event) => toast(event.detail.text, event.detail));
 document.addEventListener("htmx:responseError", (event) => {
-  if (event.detail.xhr.status === 401) return location.assign(`/login?next=${encodeURIComponent(location.pathname)}`);
+  if (event.detail.xhr.status === 401) return logIn();
   let told = `The server answered ${event.detail.xhr.status}.`;
   try {
     told = JSON.parse(event.detail.xhr.responseText).detail;

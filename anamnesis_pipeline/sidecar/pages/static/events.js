@@ -105,9 +105,18 @@ function connect() {
   });
   source.addEventListener("problem", (message) => again(JSON.parse(message.data).error));
   source.addEventListener("error", () => {
-    if (source.readyState === EventSource.CLOSED) again("The server refused; it may be busy with other pages.");
+    if (source.readyState === EventSource.CLOSED) refused();
     else lost();
   });
+}
+
+// A stream does not say why it was refused; one who is logged out is led to the login.
+async function refused() {
+  const looking = new AbortController();
+  const status = await fetch(source.url, { signal: looking.signal }).then((answer) => answer.status, () => 0);
+  looking.abort();
+  if (status === 401) return logIn();
+  again("The server refused; it may be busy with other pages.");
 }
 
 function again(why) {
@@ -135,6 +144,9 @@ for (const at of body.querySelectorAll("time")) {
   at.textContent = exact.format(new Date(at.dateTime)); // to the second, which matters here
 }
 setInterval(() => {
-  if (source.readyState === EventSource.OPEN && Date.now() - heardAt > SILENT_MS) lost();
+  if (source.readyState !== EventSource.OPEN || Date.now() - heardAt <= SILENT_MS) return;
+  lost();
+  source.close(); // it is open and silent where the machine slept, or a proxy lost it
+  connect();
 }, SILENT_MS);
 connect();
