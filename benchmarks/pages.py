@@ -2,7 +2,8 @@
 
     python benchmarks/pages.py [--episodes 100000] [--home FOLDER]
 
-Texts are words of the logs, as in `store_speed.py`; each episode has one passage of 100 words. Vectors are clustered
+Texts are words of the logs, as in `store_speed.py`; each episode has one passage of 100 words. Beside them there are as
+many messages and parts, of files of ten messages each, as an ingest leaves them. Vectors are clustered
 random ones in the space of the built-in model, whose index is built, so that searches cost what they cost. Each page is
 asked for seven times over HTTP by one client; the first time counts apart, since much is kept after it. What is
 searched is two words of a stored text, others each time. Paint is Chromium's own first contentful paint, headless, with
@@ -30,16 +31,28 @@ from service import SHARED, sidecar
 from store_speed import START, Corpus, words_of_logs
 
 from anamnesis_pipeline.embeddings.models import MINILM, find_model
-from anamnesis_pipeline.model import Episode, Passage, Variant
+from anamnesis_pipeline.model import (
+    Episode,
+    FileCursor,
+    Part,
+    Passage,
+    Segment,
+    SegmentKind,
+    Source,
+    Variant,
+    part_id_of,
+)
 from anamnesis_pipeline.search.words import content_words
 from anamnesis_pipeline.sidecar.pages.html import NAVIGATION
 from anamnesis_pipeline.steps.map_file import map_path, save_map
 from anamnesis_pipeline.steps.memory_map import make_map
-from anamnesis_pipeline.store.base import Store
+from anamnesis_pipeline.store.base import Publication, Store
+from anamnesis_pipeline.store.ingest_base import ParsedChunk
 from anamnesis_pipeline.store.sqlite.opening import open_sqlite
 
 ASKED = 7
 BATCH = 500
+MESSAGES_A_FILE = 10
 
 
 def fill(store: Store, episodes: int) -> None:
@@ -61,6 +74,33 @@ def fill(store: Store, episodes: int) -> None:
         made_now = next(rows)[: len(keys)]
         store.vectors.put_all(space.key, keys, {Variant.TEXT: made_now, Variant.CONTEXT: made_now})
     store.vectors.build(space.key)
+
+
+def read_logs(store: Store, messages: int) -> None:
+    """Files of 20 sources that were crawled and parsed, and whose parts are published."""
+    sources = [Source(f"logs-{number}", "machine-0", "/logs", f"-code-{number}", "claude_logs") for number in range(20)]
+    store.ingest.put_sources(sources)
+    for number in range(store.ingest.counts().files, messages // MESSAGES_A_FILE):
+        source, path = sources[number % len(sources)].key, f"{number:08d}.jsonl"
+        before = FileCursor(source, path, size=9_000, offset=9_000, lines=MESSAGES_A_FILE, mtime_ns=number)
+        store.ingest.commit_crawl(None, before, None)
+        stored = replace(before, version=1)
+        parts = [part(source, path, number * MESSAGES_A_FILE + line) for line in range(MESSAGES_A_FILE)]
+        keys = [each.segments[0].message_key for each in parts]
+        store.ingest.commit_parsed(
+            ParsedChunk(stored, replace(stored, parsed_lines=MESSAGES_A_FILE), keys, parts=parts)
+        )
+        store.episodes.publish([Publication(each, None, []) for each in parts])
+
+
+def part(source: str, path: str, number: int) -> Part:
+    """One message that is a part of its own."""
+    said = Segment(f"m{number}", f"u{number}", SegmentKind.STATEMENT, 0, "Said and done.", START)
+    return Part(
+        part_id=part_id_of(said), source=source, path=path, session_id=path, exchange_id=said.uuid, ordinal=0,
+        kind="exchange", project=f"project-{number % 120}", cwd="/code", prompt="What now?", segments=(said,),
+        closed=True,
+    )  # fmt: skip
 
 
 def draw(store: Store, home: Path) -> None:
@@ -167,6 +207,7 @@ def main() -> None:
         home.mkdir(exist_ok=True)
         with closing(open_sqlite(home / "anamnesis.db", home / "index")) as store:
             fill(store, options.episodes)
+            read_logs(store, options.episodes)
             draw(store, home)
             asked = pages(store)
         with sidecar(home) as base, httpx.Client(base_url=base, timeout=60) as client:
