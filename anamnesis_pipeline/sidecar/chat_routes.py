@@ -83,8 +83,9 @@ async def stream(wish: ChatIn, request: Request, services: Uses) -> Response:
         turn = await run_in_threadpool(_turn, services, wish, session_id)
         state = request.app.state
         made = TurnStream(
-            turn, services, state.admission, state.chat_records, state.metrics.chat_failures, state.undo.waiting
-        )
+            turn, services, state.admission, state.chat_records, state.metrics.chat_failures, state.undo.waiting,
+            state.chat_standing,
+        )  # fmt: skip
         chats.begin(session_id, made.begin())
     except BaseException:
         chats.release(session_id)

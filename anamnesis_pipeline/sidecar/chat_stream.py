@@ -7,6 +7,7 @@ from collections.abc import AsyncIterator, Callable, Sequence, Set
 from contextlib import aclosing, suppress
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
+from functools import partial
 from typing import Any, cast
 
 import anyio
@@ -17,12 +18,14 @@ from starlette.exceptions import HTTPException
 from anamnesis_pipeline.chat.base import SEARCH_TOOL, Call, ChatBackend, Said
 from anamnesis_pipeline.chat_model import ChatMessage, ChatSession
 from anamnesis_pipeline.errors import AnamnesisError, LlmAnswerInvalid
+from anamnesis_pipeline.search.engine import Engine
 from anamnesis_pipeline.search.query import Hit, SearchQuery
 from anamnesis_pipeline.settings import Settings
 from anamnesis_pipeline.sidecar.admission import Admission
 from anamnesis_pipeline.sidecar.chat_records import ChatRecorder
 from anamnesis_pipeline.sidecar.chat_running import end
 from anamnesis_pipeline.sidecar.chat_schemas import citation_body, session_head
+from anamnesis_pipeline.sidecar.chat_standing import Standing
 from anamnesis_pipeline.sidecar.services import Services
 from anamnesis_pipeline.steps.chat import (
     MOST_HITS,
@@ -41,6 +44,7 @@ from anamnesis_pipeline.steps.chat import (
     queries_of,
     question,
     shown_to,
+    standing_of,
     told,
     within,
 )
@@ -112,6 +116,10 @@ class _Found:
     problem: str = ""
 
 
+def _hits(engine: Engine, asked: SearchQuery) -> Sequence[Hit]:
+    return engine.search(asked).hits
+
+
 class _Unread(Exception):  # noqa: N818 - no error: somebody went away
     """Nobody takes the events any more."""
 
@@ -127,12 +135,13 @@ class TurnStream:
         records: ChatRecorder,
         failures: Counter,
         leaving: Callable[[], Set[str]],
+        standing: Standing,
     ) -> None:
         """:param failures: counts answers that failed, by backend.
         :param leaving: ids of episodes that are about to be deleted, which nobody is told any more.
         """
         self._turn, self._services, self._admission = turn, services, admission
-        self._records, self._failures, self._leaving = records, failures, leaving
+        self._records, self._failures, self._leaving, self._standing = records, failures, leaving, standing
         self._answer = _Answer(time.monotonic(), turn.is_private)
         self._events: asyncio.Queue[Event | None] = asyncio.Queue(QUEUE_EVENTS)
         self._is_left = False
@@ -205,10 +214,14 @@ class TurnStream:
         await self._tell(self._status())
         last = next((each.text for each in reversed(turn.history) if each.role == "assistant"), "")
         project = turn.session.project
-        asked = queries_of(turn.question.text, last, project)
-        found = await self._search([within(each, project) for each in asked] if project else asked)
-        if project and not found.hits:
-            found = await self._search(asked)
+        asked, standing = queries_of(turn.question.text, last), standing_of(project)
+        found = _Found([])
+        if project:
+            found = await self._search(
+                [within(each, project) for each in asked], [within(each, project) for each in standing]
+            )
+        if not found.hits:
+            found = await self._search(asked, standing)
         answer.hits = found.hits
         await self._cite(found)
         said = told(turn.history, turn.question.text, turn.attachments, found.hits, found.problem)
@@ -260,16 +273,14 @@ class TurnStream:
         await self._cite(found)
         return Said("tool", found.problem or block_of(found.hits) or "Nothing was found.", call_id=call.call_id)
 
-    async def _search(self, asked: Sequence[SearchQuery]) -> _Found:
+    async def _search(self, asked: Sequence[SearchQuery], standing: Sequence[SearchQuery] = ()) -> _Found:
         """The memory on all of these, asked at the same time. Where it does not answer there is an answer all the same,
         whose model is told so.
         """
-        turn = self._turn
-
-        async def one(query: SearchQuery) -> Sequence[Hit]:
-            return (await self._admission.run(lambda: self._services.engine.search(query))).hits
-
-        answers = await asyncio.gather(*map(one, asked), return_exceptions=True)
+        turn, run, engine = self._turn, self._admission.run, self._services.engine
+        works = [partial(_hits, engine, each) for each in asked]
+        works += [partial(self._standing.hits, each) for each in standing]
+        answers = await asyncio.gather(*map(run, works), return_exceptions=True)
         problems = [each for each in answers if isinstance(each, BaseException)]
         for each in problems:
             if not isinstance(each, HTTPException | AnamnesisError):

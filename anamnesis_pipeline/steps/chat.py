@@ -51,14 +51,16 @@ class Attachment:
     text: str
 
 
-def queries_of(message: str, last_reply: str, project: str) -> list[SearchQuery]:
-    """What the memory is asked before an answer, of all projects: the message, the last reply, and what is worth
-    knowing at any rate, which counts as no retrieval.
-    """
+def queries_of(message: str, last_reply: str) -> list[SearchQuery]:
+    """What the memory is asked before an answer, of all projects: the message, and the last reply."""
     asked = [message, last_reply.strip()[:REPLY_CHARS]]
-    standing = [f"{project} decisions and open tasks".strip(), "preferences and standing instructions"]
-    said = dict.fromkeys(text.strip()[:QUERY_CHARS] for text in asked if text.strip())
-    return [*map(question, said), *(replace(question(text), track=False) for text in standing)]
+    return list(map(question, dict.fromkeys(text.strip()[:QUERY_CHARS] for text in asked if text.strip())))
+
+
+def standing_of(project: str) -> list[SearchQuery]:
+    """What is worth knowing before any answer. That it was found says nothing, so it counts as no retrieval."""
+    asked = [f"{project} decisions and open tasks".strip(), "preferences and standing instructions"]
+    return [replace(question(text), track=False) for text in asked]
 
 
 def question(text: str, top_k: int = PER_QUERY) -> SearchQuery:
