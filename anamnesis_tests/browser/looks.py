@@ -28,5 +28,16 @@ def assert_anybody_can_use(page: Page) -> None:
     size = page.viewport_size
     assert size is not None
     page.set_viewport_size({"width": PHONE, "height": size["height"]})
-    assert wider_than_the_screen(page) <= 0
+    assert wider_than_the_screen(page) <= 0, too_wide(page)
     page.set_viewport_size(size)
+
+
+def too_wide(page: Page) -> list[str]:
+    """What reaches beyond the screen, and is in nothing that scrolls by itself."""
+    found = page.evaluate(
+        """() => [...document.querySelectorAll("main *")]
+        .filter((each) => each.getBoundingClientRect().right > document.documentElement.clientWidth + 1)
+        .filter((each) => !each.parentElement.closest(".scroll"))
+        .map((each) => each.outerHTML.slice(0, 120))"""
+    )
+    return [str(each) for each in found]

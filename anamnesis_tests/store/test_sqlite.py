@@ -10,10 +10,11 @@ from pathlib import Path
 
 import pytest
 
-from anamnesis_pipeline.errors import AnamnesisError, GiveUp, StoreBusy, StoreCorrupt, StoreFull
+from anamnesis_pipeline.errors import AnamnesisError, GiveUp, RetryLater, StoreBusy, StoreCorrupt, StoreFull
 from anamnesis_pipeline.model import Where
 from anamnesis_pipeline.store.base import Store
 from anamnesis_pipeline.store.sqlite import connection as connections
+from anamnesis_pipeline.store.sqlite import integrity
 from anamnesis_pipeline.store.sqlite.connection import Database
 from anamnesis_pipeline.store.sqlite.episodes import SqliteEpisodes
 from anamnesis_pipeline.store.sqlite.filters import condition
@@ -242,6 +243,18 @@ def test_check_tells_when_an_index_and_its_texts_differ(path: Path):
     (problem,) = store.text.check()
     assert "stem_index" in problem.text
     assert problem.state == "damaged"
+    store.close()
+
+
+def test_a_large_store_is_checked_by_another_process_and_its_end_is_told(path: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(integrity, "COMPARED_HERE", 0)
+    store = opened(path)
+    put(store, "e", "text")
+    monkeypatch.setattr(Database, "copied", lambda _: pytest.fail("compared in this process"))
+    assert store.text.check() == []
+    monkeypatch.setattr(integrity, "LAST", "no number")  # so the process ends before it does anything
+    with pytest.raises(RetryLater, match="ended before it was done"):
+        store.text.check()
     store.close()
 
 

@@ -30,7 +30,7 @@ from anamnesis_pipeline.wiring import effective_settings, store_place
 PATH = "/dashboard/health"
 SHOWN_ENTRIES = 12
 """Of the home, the largest."""
-EXAMINED_FOR_S = 60.0
+EXAMINED_FOR_S = 600.0
 """So long what was found is told to whoever asks next."""
 
 STAGE_NAMES = {

@@ -19,6 +19,7 @@ from anamnesis_pipeline.store.selective import is_selective
 from anamnesis_pipeline.store.sqlite.common_words import ROWS_READ_PER_LIST, CommonWords, idf
 from anamnesis_pipeline.store.sqlite.connection import Database
 from anamnesis_pipeline.store.sqlite.filters import condition
+from anamnesis_pipeline.store.sqlite.integrity import problems_of
 from anamnesis_pipeline.store.sqlite.passage_lengths import Corpus, PassageLengths
 from anamnesis_pipeline.store.sqlite.passing import PassingPassages
 from anamnesis_pipeline.store.sqlite.word_lists import Wanted, WordLists, ids_behind
@@ -118,15 +119,10 @@ class SqliteTextIndex:
             return [w for w, terms in asked.items() if terms and not self._occurs(search, terms[0].match)]
 
     def check(self) -> list[TextProblem]:
-        """See `TextIndex.check`. Compares both indexes with the texts, in a copy: at 100,000 passages it takes 30 s."""
-        problems = []
-        with self._database.copied() as connection:
-            for table in ("stem_index", "exact_index"):
-                try:
-                    connection.execute(f"INSERT INTO {table} ({table}, rank) VALUES ('integrity-check', 1)")
-                except sqlite3.DatabaseError as exc:
-                    problems.append(TextProblem(f"{table} does not match the passages: {exc}"))
-        return problems
+        """See `TextIndex.check`."""
+        with self._database.read() as connection:
+            (passages,) = connection.execute("SELECT count(*) FROM passages").fetchone()
+        return [TextProblem(problem) for problem in problems_of(self._database.path, passages)]
 
     def _search(self, connection: sqlite3.Connection, table: str, in_text: bool, k: int, where: Where) -> _Search:
         corpus = self._lengths[table].corpus(connection)
