@@ -3,9 +3,9 @@
     python benchmarks/chat.py --home FOLDER [--turns 40]
 
 FOLDER is a filled home, which stays as it is. The model is a server on loopback that speaks Ollama's format and
-answers at once, so that all of the time up to its first token is ours: storing the question, two or three searches
+answers at once, so that all of the time up to its first token is ours: storing the question, three or four searches
 side by side, booking. Questions are first sentences of summaries in the memory. A conversation begins every fourth
-turn; first turns count apart, since they ask the memory for more.
+turn; first turns count apart, since there is no last reply to ask about.
 """
 
 import argparse
