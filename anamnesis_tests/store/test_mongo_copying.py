@@ -14,8 +14,8 @@ from anamnesis_tests.store.samples import put, space
 
 RENAMED = {SPACES.name: {"space_id": "_id"}, EPISODES.name: {"episode_id": "_id"}, PASSAGES.name: {"passage_id": "_id"}}
 COMPUTED = {
-    "parts": {"to_publish", "to_summarize"}, PENDING.name: {"episode_id"}, PASSAGES.name: {"terms", "seq", *FACETS},
-    EPISODES.name: {"at", "layer", "read_often"},
+    "files": {"incomplete", "to_parse"}, "parts": {"to_publish", "to_summarize"}, PENDING.name: {"episode_id"},
+    PASSAGES.name: {"terms", "seq", *FACETS}, EPISODES.name: {"at", "layer", "read_often"},
 }  # fmt: skip
 
 

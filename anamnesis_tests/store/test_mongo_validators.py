@@ -25,6 +25,7 @@ NEW_FIELDS = {
                  "summary", "raw_exchange", "metadata", "session_id"},
     "passages": {"_id", "at", "context", "episode_id", "instance", "kind", "layer", "message_ids", "project",
                  "read_often", "seq", "session_id", "source", "status", "tags", "terms", "text"},
+    "files": {"incomplete", "to_parse"},
     "parts": {"to_publish", "to_summarize"},
     "spaces": {"_id"},
     "pending": {"episode_id", "number"},
@@ -113,6 +114,12 @@ def test_the_validator_of_an_earlier_version_gives_way_at_the_next_start(
 def test_every_collection_has_a_validator_and_every_validator_a_collection(database: Database) -> None:
     found = {each["name"]: each["options"].get("validator") for each in _listed(database)}
     assert {name: found[name] for name in COLLECTIONS} == {name: validator_of(name) for name in COLLECTIONS}
+
+
+@pytest.mark.parametrize("name", COLLECTIONS)
+def test_no_two_indexes_of_a_collection_have_the_same_name(name: str) -> None:
+    names = [index.name for index in COLLECTIONS[name]]
+    assert len(names) == len(set(names))
 
 
 def test_the_database_has_the_indexes_that_are_wanted_and_no_others(store: Store, database: Database) -> None:

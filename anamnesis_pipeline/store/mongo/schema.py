@@ -44,7 +44,7 @@ COLLECTIONS: dict[str, Sequence[Index]] = {
     "sources": [_key("key")],
     "files": [
         _key("source", "path"),
-        _by("source", "path", incomplete=1),
+        _by("incomplete", "source", "path", incomplete=1),
         _by("source", to_parse=1),
     ],
     "frames": [
