@@ -98,10 +98,15 @@ async def _server_with(model: str, urls: Sequence[str]) -> str:
     """
     looks = [asyncio.create_task(_look(url, model)) for url in urls]
     try:
-        for patience in (PATIENCE_S, None):
+        for url, look in zip(urls, looks, strict=True):
+            await asyncio.wait([look], timeout=PATIENCE_S)
+            if look.done() and look.result() is None:
+                return url
+        pending = set(looks)
+        while pending:
+            done, pending = await asyncio.wait(pending, return_when=asyncio.FIRST_COMPLETED)
             for url, look in zip(urls, looks, strict=True):
-                await asyncio.wait([look], timeout=patience)
-                if look.done() and look.result() is None:
+                if look in done and look.result() is None:
                     return url
     finally:
         for look in looks:

@@ -15,6 +15,8 @@ from starlette.routing import BaseRoute, Route
 
 from anamnesis_pipeline.errors import AnamnesisError
 from anamnesis_pipeline.home_wiring import open_redactor
+from anamnesis_pipeline.search.backlog import backlog_notes
+from anamnesis_pipeline.search.query import Mode
 from anamnesis_pipeline.sidecar import (
     chat_routes,
     consolidation_routes,
@@ -57,7 +59,7 @@ from anamnesis_pipeline.sidecar.measuring import keep_measured
 from anamnesis_pipeline.sidecar.nudges import Nudges
 from anamnesis_pipeline.sidecar.observation import Metrics, Observation
 from anamnesis_pipeline.sidecar.overview_stats import Overview
-from anamnesis_pipeline.sidecar.pages import health
+from anamnesis_pipeline.sidecar.pages import health, search
 from anamnesis_pipeline.sidecar.pages import routes as pages
 from anamnesis_pipeline.sidecar.pages.undo import Undo
 from anamnesis_pipeline.sidecar.present_problems import Growth
@@ -65,6 +67,7 @@ from anamnesis_pipeline.sidecar.resources import Resources
 from anamnesis_pipeline.sidecar.room import Room
 from anamnesis_pipeline.sidecar.security import Security
 from anamnesis_pipeline.sidecar.services import Services
+from anamnesis_pipeline.sidecar.store_checks import store_integrity
 from anamnesis_pipeline.sources.web import fetch_page
 
 log = logging.getLogger(__name__)
@@ -135,7 +138,9 @@ def _keep(state: State, services: Services) -> None:
     state.overview = Overview(services)
     state.resources = Resources(services, state.room)
     state.status_summary = Kept(lambda _: dashboard_routes.summary_body(state), dashboard_routes.SUMMARY_KEPT_S)
-    state.examination = Kept(lambda _: health.examine(services), health.EXAMINED_FOR_S)
+    state.comparison = Kept(lambda _: store_integrity(services.store), health.COMPARED_FOR_S)
+    state.examination = Kept(lambda _: health.examine(services, state.comparison), health.EXAMINED_FOR_S)
+    state.backlog = Kept(lambda mode: backlog_notes(services.store, mode), search.BACKLOG_KEPT_S, len(Mode))
     state.nudges = Nudges(services)
     state.undo = Undo(services)
     state.event_feed = EventFeed(services)

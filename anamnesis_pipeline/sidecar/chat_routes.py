@@ -3,7 +3,7 @@
 import json
 import re
 import uuid
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Iterator, Sequence
 from dataclasses import asdict, replace
 from datetime import UTC, datetime
 from typing import Annotated, Any, Literal
@@ -181,18 +181,18 @@ def feedback(services: Uses) -> Response:
 @router.get("/feedback/export", response_class=Response, responses={200: {"content": {"application/jsonl": {}}}})
 def export_feedback(services: Uses) -> Response:
     """Rated answers with their questions as JSON lines, the newest first."""
-    return StreamingResponse(_rated_lines(services.store), media_type="application/jsonl")
+    first = services.store.chat.rated(RATED_AT_ONCE)  # a store that does not answer is told before the answer begins
+    return StreamingResponse(_rated_lines(services.store, first), media_type="application/jsonl")
 
 
-def _rated_lines(store: Store) -> Iterator[str]:
+def _rated_lines(store: Store, rated: Sequence[ChatMessage]) -> Iterator[str]:
     """All of them, some at a time; of each conversation among these the messages are read once."""
-    last: ChatMessage | None = None
-    while rated := store.chat.rated(RATED_AT_ONCE, last):
+    while rated:
         said = {session_id: store.chat.messages(session_id) for session_id in {each.session_id for each in rated}}
         for each in rated:
             asked = [m.text for m in said[each.session_id] if m.role == "user" and m.at <= each.at]
             yield json.dumps(rated_line(each, asked[-1] if asked else ""), ensure_ascii=False) + "\n"
-        last = rated[-1]
+        rated = store.chat.rated(RATED_AT_ONCE, rated[-1])
 
 
 @router.get("/models", response_model=OffersOut)

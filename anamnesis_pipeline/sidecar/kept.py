@@ -49,6 +49,12 @@ class Kept(Generic[K, V]):
         """Make everything anew the next time."""
         with self._lock:
             self._values.clear()
+            self._making = {key: turn for key, turn in self._making.items() if turn.locked()}
+
+    def drop(self, key: K) -> None:
+        """Make this one anew the next time."""
+        with self._lock:
+            self._values.pop(key, None)
 
     def _held(self, key: K) -> tuple[float, V] | None:
         with self._lock:

@@ -128,7 +128,7 @@ def totals_of(census: Census) -> TotalsOut:
     return {
         "episodes": census.episodes,
         "retrievals": census.retrievals,
-        "projects": len(census.projects),
+        "projects": sum(map(bool, census.projects)),  # what belongs to none has the name ""
         "instances": len(census.instances),
     }
 
@@ -157,7 +157,7 @@ def sentence_of(census: Census, embedded: float | None, newest: datetime | None,
     if not census.episodes:
         what = "The memory is empty"
     else:
-        of = counted(len(census.projects), "project")
+        of = counted(sum(map(bool, census.projects)), "project")
         what = f"{counted(census.episodes, 'episode')} of {of}, {_ago(newest, now)}"
         if embedded is not None and embedded < 1:
             what += f"; {embedded:.1%} can be found by meaning so far"

@@ -13,7 +13,7 @@ from datetime import UTC, datetime
 from typing import Literal
 
 from anamnesis_pipeline.dagster_api.api import dagster_link
-from anamnesis_pipeline.errors import AnamnesisError
+from anamnesis_pipeline.errors import AnamnesisError, LlmRefused
 from anamnesis_pipeline.llm_wiring import backend_options
 from anamnesis_pipeline.settings import Settings, claude_api_key
 from anamnesis_pipeline.sidecar.room import Room
@@ -198,7 +198,12 @@ def _llm(
         with closing(open_backend(backend, of_it)) as opened:
             if settings.local_only and not opened.is_local:
                 return _NOT_ASKED
-            opened.probe(PROBED_WITHIN_S)
+            try:
+                opened.probe(PROBED_WITHIN_S)
+            except LlmRefused as told:
+                if is_used or backend != "ollama":
+                    raise
+                return Answer(f"answers; {told}")  # a chat may be with another of its models
             return Answer(opened.model)
 
     advice = "mend what it says; summaries wait meanwhile" if is_used else "only what you choose it for needs it"

@@ -30,8 +30,6 @@ RESTORE = (
     "stop Anamnesis and put a backup of the home back; without one, move the database away and start again: "
     "logs that still exist are read anew, the archive of others is kept aside as `*.kept-1`"
 )
-
-
 INDEX_IS_DOWN = (
     "nothing is damaged, nothing has to be restored: look at MongoDB's search process (mongot) and its log; the index "
     "catches up once that runs"
@@ -184,7 +182,7 @@ def clock(store: Store) -> Finding:
     return Finding(True, "clock", f"{now:%Y-%m-%d %H:%M} UTC")
 
 
-STORE_CHECKS: Sequence[Callable[[Store], Finding]] = (
-    store_integrity, writable, unread_logs, dead_letters, coverage, space_models, reembedding, llm, forgetting, crawler,
-    clock,
+OTHER_STORE_CHECKS: Sequence[Callable[[Store], Finding]] = (
+    writable, unread_logs, dead_letters, coverage, space_models, reembedding, llm, forgetting, crawler, clock,
 )  # fmt: skip
+STORE_CHECKS = (store_integrity, *OTHER_STORE_CHECKS)

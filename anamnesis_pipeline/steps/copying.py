@@ -11,6 +11,7 @@ from typing import Any
 
 from anamnesis_pipeline.errors import GiveUp
 from anamnesis_pipeline.model import RESERVED_SOURCES, content_id
+from anamnesis_pipeline.steps.reembed_state import forget_recall
 from anamnesis_pipeline.store.base import Store
 from anamnesis_pipeline.store.copy_base import (
     NUMBERS,
@@ -193,6 +194,7 @@ def make_fast(store: Store, tell: Tell) -> None:
     if (space := store.spaces.active()) is not None:
         tell("search index", 0, 1)
         store.vectors.build(space.key)
+        forget_recall(store, space.key)  # it was of the other store's index
         tell("search index", 1, 1)
 
 

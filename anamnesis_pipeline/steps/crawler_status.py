@@ -123,4 +123,4 @@ def _errors(store: Store) -> dict[str, list[str]]:
     for cursor in store.ingest.incomplete_files():
         if cursor.unread and len(found[cursor.source]) < MOST_ERRORS:
             found[cursor.source].append(f"{cursor.path}: {cursor.unread.removeprefix(f'{cursor.path}: ')}")
-    return found
+    return dict(found)

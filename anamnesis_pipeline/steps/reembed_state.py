@@ -111,6 +111,11 @@ def record_recall(store: Store, space: str, recall: float, passages: int) -> Non
     store.settings.set(RECALL + space, {"recall": recall, "passages": passages})
 
 
+def forget_recall(store: Store, space: str) -> None:
+    """Have it measured again."""
+    store.settings.set(RECALL + space, None)
+
+
 def recall_of(store: Store, space: str) -> tuple[float, int] | None:
     """The recall that was measured last, and over how many passages; None: it never was."""
     row = store.settings.get(RECALL + space)

@@ -150,7 +150,7 @@ def index_space(
     if due:
         _embed_rest(store, key, embed_rest)
     passages = store.vectors.count(key)
-    recall = _recall(store, key, passages, anew=due)
+    recall = _recall(store, key, passages, anew=due or index.rebuilt)
     if recall < RECALL_FLOOR and index.rebuilt:  # it may have been grown; one that was not even due is left until it is
         index = build(True)
         recall = _recall(store, key, passages, anew=True)
@@ -169,10 +169,10 @@ def index_space(
 
 def _recall(store: Store, key: str, passages: int, *, anew: bool) -> float:
     """How much of what is nearest the space's index finds. Measuring reads every vector, so without `anew` what was
-    found last counts until the space has grown by a fifth.
+    found last counts until the space has grown by a fifth, or shrunk as much.
     """
     last = recall_of(store, key)
-    if last is not None and not anew and passages <= MEASURED_FOR * last[1]:
+    if last is not None and not anew and last[1] / MEASURED_FOR <= passages <= MEASURED_FOR * last[1]:
         return last[0]
     recall = store.vectors.recall(key)
     record_recall(store, key, recall, passages)

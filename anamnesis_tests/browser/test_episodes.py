@@ -47,6 +47,22 @@ def choose(page: Page, *ids: str) -> None:
 # --- one
 
 
+def test_what_is_typed_and_not_saved_is_asked_about_before_it_is_lost(page: Page, api: httpx.Client) -> None:
+    page.goto("/dashboard/episodes/crane")
+    page.locator("#edit-sheet > summary").click()
+    page.get_by_label("Summary", exact=True).fill("Half a sentence")
+    asked: list[str] = []
+    page.once("dialog", lambda dialog: (asked.append(dialog.message), dialog.dismiss()))
+    page.get_by_role("button", name="Pin").click()
+    expect(page.get_by_label("Summary", exact=True)).to_have_value("Half a sentence")
+    assert asked == ["What you typed under Edit is not saved. Go on without it?"]
+    assert "pinned" not in of(api, "crane")["tags"]
+    page.once("dialog", lambda dialog: dialog.accept())
+    page.get_by_role("button", name="Pin").click()
+    expect(page.get_by_role("button", name="Pinned")).to_be_visible()
+    assert of(api, "crane")["summary"] == CRANE
+
+
 def test_what_was_edited_is_stored_and_undo_puts_the_old_text_back(page: Page, api: httpx.Client) -> None:
     page.goto("/dashboard/episodes/crane")
     page.locator("#edit-sheet > summary").click()

@@ -7,6 +7,7 @@ import pytest
 
 from anamnesis_pipeline.chat import ollama
 from anamnesis_pipeline.chat.factory import Offer, offers, open_chat
+from anamnesis_pipeline.chat.ollama import PATIENCE_S
 from anamnesis_pipeline.errors import AnamnesisError, BadSetting, LlmRefused, LlmUnavailable
 from anamnesis_pipeline.summaries.factory import BackendOptions
 from anamnesis_tests.chat.answers import ASKED, answered, words_of
@@ -69,6 +70,18 @@ def test_the_first_that_has_the_model_answers(model: str, wanted: str, first: Wi
     assert words_of(answered(backend)) == list(WORDS)
     assert (len(first.prompts), len(second.prompts)) == ((1, 0) if wanted == "first" else (0, 1))
     assert (first.prompts + second.prompts)[0]["model"] == model
+
+
+def test_one_that_is_a_little_late_answers_before_one_that_hangs(second: With, monkeypatch: pytest.MonkeyPatch) -> None:
+    look = ollama._look
+
+    async def looking(url: str, model: str) -> AnamnesisError | None:
+        await asyncio.sleep(3 * PATIENCE_S if url == second.url else 10_000)
+        return await look(url, model)
+
+    monkeypatch.setattr(ollama, "_look", looking)
+    backend = open_chat("ollama", "gemma3:4b", options(DEAD, second.url))
+    assert words_of(answered(backend)) == list(WORDS)
 
 
 def test_where_none_has_the_model_each_says_why(first: With) -> None:

@@ -13,9 +13,10 @@ from anamnesis_pipeline.sidecar.disk_use import Use, disk_use
 from anamnesis_pipeline.sidecar.kept import Kept
 from anamnesis_pipeline.sidecar.overview_stats import points_of, sentence_of
 from anamnesis_pipeline.sidecar.present_problems import Growth, present_problems
-from anamnesis_pipeline.sidecar.resources import Answer, Place, Resources, masked
+from anamnesis_pipeline.sidecar.resources import Answer, Place, Resource, Resources, masked
 from anamnesis_pipeline.sidecar.room import Room
 from anamnesis_pipeline.store.overview_base import Census
+from anamnesis_tests.chat.services import ChatServer
 from anamnesis_tests.sidecar.conftest import Post, TestServices
 from anamnesis_tests.store.samples import put
 
@@ -130,6 +131,16 @@ def test_a_value_is_kept_for_its_time_and_made_once_for_two_that_ask_at_once() -
     kept.get("b"), kept.get("c")
     assert kept.get("b") == "b3"
     assert kept.get("a") == "a5", "only the latest two are kept"
+
+
+def test_what_is_dropped_or_forgotten_is_made_again() -> None:
+    made: list[str] = []
+    kept = Kept(lambda key: made.append(key) or len(made), 5.0, most=2)
+    kept.get("a"), kept.get("b")
+    kept.drop("a")
+    assert (kept.get("b"), kept.get("a")) == (2, 3)
+    kept.forget()
+    assert (kept.get("b"), kept.get("a")) == (4, 5)
 
 
 def test_what_could_not_be_made_is_made_again() -> None:
@@ -247,6 +258,21 @@ def test_all_are_asked_and_told_with_keys_masked(
     assert not found["Ollama"]["used"]
     assert key not in reply.text
     assert Models.paths == ["GET /v1/models"], "nothing that costs money was asked"
+
+
+def test_an_ollama_server_that_chats_may_ask_is_up_whatever_model_summaries_would_want(
+    services: TestServices, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def asked() -> Resource:
+        (found,) = [each for each in Resources(services, Room()).status() if each.name == "Ollama"]
+        return found
+
+    with ChatServer().running() as server:
+        services.store.settings.set("config.ollama_urls", [server.url])
+        assert (asked().state, asked().is_used) == ("up", False)
+        assert "has no model 'llama3.2'" in asked().detail
+        services.store.settings.set("config.summarizer", "ollama")
+        assert (asked().state, asked().is_used) == ("down", True)
 
 
 class Models(BaseHTTPRequestHandler):

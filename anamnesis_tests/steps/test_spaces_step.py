@@ -7,7 +7,8 @@ import pytest
 
 from anamnesis_pipeline.errors import SpaceNotFound
 from anamnesis_pipeline.model import Space
-from anamnesis_pipeline.steps.reembed_state import job_of, set_wanted_model, wanted_model
+from anamnesis_pipeline.steps.copying import make_fast
+from anamnesis_pipeline.steps.reembed_state import job_of, record_recall, set_wanted_model, wanted_model
 from anamnesis_pipeline.steps.spaces import SpaceReport, begin, ensure_space, generations, index_space
 from anamnesis_pipeline.store.base import Store
 from anamnesis_tests.steps.spaces import embed_all, files_of, write
@@ -236,6 +237,33 @@ def test_recall_is_measured_again_when_the_space_has_grown_by_a_fifth(
         embed_all(store, space)
         assert index_space(store, space.key).recall == 1.0
         assert len(measured) == times, passages
+
+
+def test_recall_is_measured_again_when_the_index_was_made_anew_or_the_space_shrank(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write(store, 12)
+    space = ensure(store, A)
+    embed_all(store, space)
+    index_space(store, space.key)
+    monkeypatch.setattr(type(store.vectors), "recall", lambda *_: 0.999)
+    assert index_space(store, space.key).recall == 1.0
+    build = type(store.vectors).build
+    with monkeypatch.context() as anew:
+        anew.setattr(type(store.vectors), "build", lambda *given, **how: replace(build(*given, **how), rebuilt=True))
+        assert index_space(store, space.key).recall == 0.999
+    monkeypatch.setattr(type(store.vectors), "recall", lambda *_: 0.998)
+    monkeypatch.setattr(type(store.vectors), "count", lambda *_: 9)
+    assert index_space(store, space.key).recall == 0.998
+
+
+def test_a_copied_memory_measures_the_recall_of_its_own_index(store: Store) -> None:
+    write(store, 3)
+    space = ensure(store, A)
+    embed_all(store, space)
+    record_recall(store, space.key, 0.9, 3)
+    make_fast(store, lambda *_: None)
+    assert index_space(store, space.key).recall == 1.0
 
 
 def test_a_space_that_does_not_exist_is_named_with_those_that_do(store: Store) -> None:

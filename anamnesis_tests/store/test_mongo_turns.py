@@ -49,9 +49,9 @@ def waits(monkeypatch: pytest.MonkeyPatch) -> threading.Event:
     """Set once somebody is about to wait."""
     event, wait = threading.Event(), Turns.wait
 
-    def told(self: Turns, writer: DriverCollection[Document]) -> None:
+    def told(self: Turns, writer: DriverCollection[Document], within_s: float) -> None:
         event.set()
-        wait(self, writer)
+        wait(self, writer, within_s)
 
     monkeypatch.setattr(Turns, "wait", told)
     return event
@@ -152,6 +152,20 @@ def test_an_answer_does_not_wait_long_to_be_counted(
                 MongoEpisodes(database).track(["e"], datetime.now(UTC))
         over.set()
     MongoEpisodes(theirs).track(["e"], datetime.now(UTC))
+
+
+def test_a_turn_is_not_cut_off_when_it_was_got_late(ours: Database, theirs: Database) -> None:
+    name = {"name": "slow"}
+
+    def slow(tables: Tables) -> None:
+        tables["settings"].upsert(name, {"$set": {"value": "1"}})
+        time.sleep(0.3)
+        tables["settings"].update(name, {"$set": {"value": "2"}})
+
+    ours.write(slow, within_s=0.1)
+    theirs.write(lambda tables: tables["settings"].update(name, {"$set": {"value": "3"}}), within_s=0.1)
+    found = ours.read(lambda tables: tables["settings"].one(name, ("value",)))
+    assert found == {"value": "3"}
 
 
 def test_who_waits_for_long_says_for_what(

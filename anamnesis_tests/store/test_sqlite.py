@@ -1,8 +1,10 @@
 """What is particular to the SQLite backend: its file, its errors, its migrations and its query plans."""
 
 import os
+import signal
 import sqlite3
 import threading
+import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from datetime import timedelta
@@ -15,12 +17,13 @@ from anamnesis_pipeline.model import Where
 from anamnesis_pipeline.store.base import Store
 from anamnesis_pipeline.store.sqlite import connection as connections
 from anamnesis_pipeline.store.sqlite import integrity
-from anamnesis_pipeline.store.sqlite.connection import Database
+from anamnesis_pipeline.store.sqlite.connection import COPY, COPY_LIVES_S, Database
 from anamnesis_pipeline.store.sqlite.episodes import SqliteEpisodes
 from anamnesis_pipeline.store.sqlite.filters import condition
 from anamnesis_pipeline.store.sqlite.opening import open_sqlite
 from anamnesis_pipeline.store.sqlite.schema import MIGRATIONS, migrate
 from anamnesis_pipeline.store.sqlite.settings import SqliteSettings
+from anamnesis_tests.sidecar.conftest import wait_for
 from anamnesis_tests.store.samples import DAY, episode, passages, put
 
 
@@ -246,16 +249,32 @@ def test_check_tells_when_an_index_and_its_texts_differ(path: Path):
     store.close()
 
 
-def test_a_large_store_is_checked_by_another_process_and_its_end_is_told(path: Path, monkeypatch: pytest.MonkeyPatch):
+def test_a_large_store_is_checked_by_another_process(path: Path, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(integrity, "COMPARED_HERE", 0)
     store = opened(path)
     put(store, "e", "text")
     monkeypatch.setattr(Database, "copied", lambda _: pytest.fail("compared in this process"))
     assert store.text.check() == []
-    monkeypatch.setattr(integrity, "LAST", "no number")  # so the process ends before it does anything
-    with pytest.raises(RetryLater, match="ended before it was done"):
-        store.text.check()
+    with sqlite3.connect(path) as tampering:
+        tampering.create_function("exact_terms", 1, lambda text: text)
+        tampering.execute("INSERT INTO stem_index (stem_index, rowid, text, context) VALUES ('delete', 1, 'text', '')")
+    tampering.close()
+    assert ["stem_index" in problem.text for problem in store.text.check()] == [True]
     store.close()
+
+
+def test_a_check_apart_that_is_ended_says_so_and_leaves_no_copy_behind(path: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(integrity, "COMPARED_HERE", 0)
+    monkeypatch.setattr(integrity, "__name__", "anamnesis_tests.store.endless_check")
+    opened(path).close()
+    with ThreadPoolExecutor(1) as thread:
+        checked = thread.submit(integrity.problems_of, path, 1)
+        wait_for(lambda: [told for told in path.parent.glob("*-check-*/copied") if told.read_text()])
+        (copied,) = path.parent.glob("*-check-*/copied")
+        os.kill(int(copied.read_text()), signal.SIGTERM)
+        with pytest.raises(RetryLater, match="ended before it was done"):
+            checked.result(60)
+    assert list(path.parent.glob("*-check-*")) == []
 
 
 def test_a_check_leaves_the_store_writable_and_no_copy_behind(path: Path):
@@ -266,7 +285,35 @@ def test_a_check_leaves_the_store_writable_and_no_copy_behind(path: Path):
         assert copy.execute("SELECT count(*) FROM settings").fetchone() == (0,)
         assert copy.execute("SELECT count(*) FROM passages").fetchone() == (1,)
     assert store.text.check() == []
-    assert list(path.parent.glob("check-*")) == []
+    assert list(path.parent.glob("*-check-*")) == []
+    store.close()
+
+
+def test_a_copy_that_a_killed_check_left_is_removed_by_a_later_one(path: Path):
+    store = opened(path)
+    for name, age_s in ((f"{COPY}old", COPY_LIVES_S + 60), (f"{COPY}new", 60), ("check-ins", COPY_LIVES_S + 60)):
+        (path.parent / name).mkdir()
+        (path.parent / name / "anamnesis.db").write_bytes(b"texts")
+        os.utime(path.parent / name, (time.time() - age_s,) * 2)
+    assert store.text.check() == []
+    assert sorted(left.name for left in path.parent.glob("*check-*")) == [f"{COPY}new", "check-ins"]
+    store.close()
+
+
+def test_a_comparison_that_is_interrupted_is_no_damage(path: Path, monkeypatch: pytest.MonkeyPatch):
+    store = opened(path)
+    put(store, "e", "text")
+    connect = Database._connect
+
+    def interrupted(self: Database, place: Path) -> sqlite3.Connection:
+        connection = connect(self, place)
+        if place != path:
+            connection.create_function("exact_terms", 1, lambda _: 1 / 0)
+        return connection
+
+    monkeypatch.setattr(Database, "_connect", interrupted)
+    with pytest.raises(RetryLater, match="did not come to its end"):
+        store.text.check()
     store.close()
 
 

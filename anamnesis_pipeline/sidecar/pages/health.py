@@ -17,6 +17,7 @@ from anamnesis_pipeline.sidecar.crawler_control import CrawlerControl
 from anamnesis_pipeline.sidecar.disk_use import DiskUse, disk_use
 from anamnesis_pipeline.sidecar.embedding_control import EmbeddingControl
 from anamnesis_pipeline.sidecar.jsonl_control import llm_state
+from anamnesis_pipeline.sidecar.kept import Kept
 from anamnesis_pipeline.sidecar.machine_checks import CHECKS, Finding, dagster, run_checks
 from anamnesis_pipeline.sidecar.overview_routes import QualityOut, quality_body
 from anamnesis_pipeline.sidecar.pages.html import fragment, page
@@ -24,14 +25,17 @@ from anamnesis_pipeline.sidecar.pages.live import live
 from anamnesis_pipeline.sidecar.pages.routing import page_router
 from anamnesis_pipeline.sidecar.resources import Resources
 from anamnesis_pipeline.sidecar.services import Services, Uses, coverage
-from anamnesis_pipeline.sidecar.store_checks import STORE_CHECKS
+from anamnesis_pipeline.sidecar.store_checks import OTHER_STORE_CHECKS
+from anamnesis_pipeline.store.base import Store
 from anamnesis_pipeline.wiring import effective_settings, store_place
 
 PATH = "/dashboard/health"
 SHOWN_ENTRIES = 12
 """Of the home, the largest."""
-EXAMINED_FOR_S = 600.0
+EXAMINED_FOR_S = 60.0
 """So long what was found is told to whoever asks next."""
+COMPARED_FOR_S = 600.0
+"""The same for whether full text agrees with the texts: comparing them takes a core for a minute in a large store."""
 
 STAGE_NAMES = {
     "words_text": "Words", "words_context": "Words, with their context", "embed": "Question to a vector",
@@ -80,7 +84,7 @@ def ask_again(request: Request) -> Response:
 
 @router.get(f"{PATH}/checks")
 def show_checks(request: Request) -> Response:
-    """What `doctor` finds here, at most a minute old."""
+    """What `doctor` finds here, at most a minute old; what takes long, ten."""
     return fragment("health_checks.html", **_examined(request, anew=False))
 
 
@@ -90,13 +94,26 @@ def check_again(request: Request) -> Response:
     return fragment("health_checks.html", toast="Checked again.", **_examined(request, anew=True))
 
 
-def examine(services: Services) -> Examination:
-    """All checks of `doctor` but for the one of this service, how good the memory is, and what takes room."""
+def examine(services: Services, compared: Kept[None, Finding]) -> Examination:
+    """All checks of `doctor` but for the one of this service, how good the memory is, and what takes room.
+
+    :param compared: what the check found that takes long.
+    """
+
+    def store_integrity(_: Store) -> Finding:
+        found = compared.get(None)
+        if not found.ok:  # it may be mended by now
+            compared.forget()
+        return found
+
     try:
         settings = effective_settings(services.store)
     except AnamnesisError:
         settings = services.settings
-    findings = [*run_checks((*CHECKS, dagster), settings), *run_checks(STORE_CHECKS, services.store)]
+    findings = [
+        *run_checks((*CHECKS, dagster), settings),
+        *run_checks((store_integrity, *OTHER_STORE_CHECKS), services.store),
+    ]
     try:
         quality = quality_body(services.store)
     except AnamnesisError:  # a finding says so
@@ -128,10 +145,11 @@ def cards_of(services: Services) -> dict[str, Any]:
 
 
 def _examined(request: Request, *, anew: bool) -> dict[str, Any]:
-    kept = request.app.state.examination
+    state = request.app.state
     if anew:
-        kept.forget()
-    found: Examination = kept.get(None)
+        state.comparison.forget()
+        state.examination.forget()
+    found: Examination = state.examination.get(None)
     wrong = [finding for finding in found.findings if not finding.ok]
     return {
         "wrong": wrong, "well": [finding for finding in found.findings if finding.ok], "disk": found.disk,

@@ -5,6 +5,7 @@ counts as none.
 """
 
 from collections.abc import Mapping
+from contextlib import suppress
 from typing import Any
 
 from fastapi.exceptions import RequestValidationError
@@ -13,6 +14,7 @@ from starlette.concurrency import run_in_threadpool
 from starlette.requests import Request
 from starlette.responses import Response
 
+from anamnesis_pipeline.errors import AnamnesisError
 from anamnesis_pipeline.memory_layers import Layer
 from anamnesis_pipeline.search.query import Mode, SearchAnswer
 from anamnesis_pipeline.sidecar.admission import Admission
@@ -45,6 +47,8 @@ CHOICES = {
 }
 FIRST_SHOWN = 5
 """Of what each list proposed, in an explanation."""
+BACKLOG_KEPT_S = 10.0
+"""Counting what is still to come takes longer than a search may."""
 
 router = page_router()
 
@@ -70,17 +74,26 @@ def _answered(request: Request, services: Services, question: SearchIn, shown: M
     hidden = undo_of(request).waiting()
     answer = _shown_answer(found, question, hidden)
     toggled = asking.address_with(PATH, shown["asked"], explain=None if question.explain else "1")
+    to_come = _to_come(request, question) if found.hits else []
     explained = {"first": FIRST_SHOWN, "summaries": _summaries(services, answer, hidden)}
-    reply = page(request, "search.html", "Search", **{**shown, **explained, "answer": answer, "toggled": toggled})
+    told = {**shown, **explained, "answer": answer, "toggled": toggled, "to_come": to_come}
+    reply = page(request, "search.html", "Search", **told)
     if question.track:
         reply.background = BackgroundTask(keep_question, services, request.app.state.room, question, found)
     return reply
 
 
+def _to_come(request: Request, question: SearchIn) -> list[str]:
+    """What is not read and not embedded yet; where nothing is found, the answer says so itself."""
+    with suppress(AnamnesisError):  # the answer is here all the same
+        return request.app.state.backlog.get(question.mode)  # type: ignore[no-any-return]
+    return []
+
+
 def _summaries(services: Services, answer: Mapping[str, Any], hidden: frozenset[str]) -> dict[str, str]:
     """Id -> summary of what an explanation names; without what is being deleted."""
     lists = answer.get("explanation", {}).get("lists", {}).values()
-    ids = {found["episode_id"] for each in lists for found in each["first"][:FIRST_SHOWN]} - hidden
+    ids = {found["episode_id"] for each in lists for found in each["first"]} - hidden
     return {name: head.summary for name, head in services.store.episodes.heads(sorted(ids)).items()} if ids else {}
 
 

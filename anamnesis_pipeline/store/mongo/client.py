@@ -172,35 +172,31 @@ class Database:
 
         `work` runs again where the transaction met another one or the primary changed, so it must not keep anything.
 
-        :param within_s: seconds that all of it may take; None: as long as a call may.
-        :raises StoreBusy: others had the turn for as long as a call may take, or there is no primary.
+        :param within_s: seconds to wait for the turn; None: as long as a call may. The turn itself is never cut off, as
+            the driver would not even tell the server that it is over.
+        :raises StoreBusy: others had the turn for so long, or there is no primary.
         """
-        if within_s is not None:
-            with pymongo.timeout(within_s):
-                return self._write(work, within_s, within_s)
-        return self._write(work, WAITED_S, TURN_TIMEOUT_S)
-
-    def _write(self, work: Callable[[Tables], T], within_s: float, turn_within_s: float) -> T:
-        with translated(self.place), self._own_turn(turn_within_s):
+        waits_s, began_waiting = WAITED_S if within_s is None else within_s, time.monotonic()
+        with translated(self.place), self._own_turn(TURN_TIMEOUT_S if within_s is None else within_s):
             writer = self._current().get_database(self.name, read_preference=ReadPreference.PRIMARY)["writer"]
             self._turns.give_way(writer)
-            until = time.monotonic() + within_s
-            while time.monotonic() < until:
+            until = waits_s + (time.monotonic() if within_s is None else began_waiting)
+            while (left_s := until - time.monotonic()) > 0:
                 began = time.monotonic()
                 try:
                     done = self._transaction(work)
                 except TurnTaken:
-                    self._turns.wait(writer)
-                    self._mention_wait(within_s - (until - time.monotonic()))
+                    self._turns.wait(writer, left_s)
+                    self._mention_wait(time.monotonic() - until + waits_s, waits_s)
                 else:
                     self._turns.ended(began)
                     return done
-        raise StoreBusy(f"{self.place}: other processes wrote for {within_s:.0f} s without a pause; try again")
+        raise StoreBusy(f"{self.place}: other processes wrote for {waits_s:.0f} s without a pause; try again")
 
-    def _mention_wait(self, waited_s: float) -> None:
+    def _mention_wait(self, waited_s: float, most_s: float) -> None:
         if waited_s > LONG_S:
             log.warning("%s: waiting for another writer since %.0f s of at most %.0f; one that was killed holds its "
-                        "turn for up to a minute", self.place, waited_s, WAITED_S)  # fmt: skip
+                        "turn for up to a minute", self.place, waited_s, most_s)  # fmt: skip
 
     def _transaction(self, work: Callable[[Tables], T]) -> T:
         """:raises TurnTaken: another process writes."""

@@ -13,6 +13,8 @@ from anamnesis_pipeline.store.values import clean, instant, moment
 
 NUMBERS = "query_log"
 """The counter of questions."""
+NOTED_S = 5.0
+"""How long a question waits to be noted: each keeps a thread of the service busy, and there are few."""
 
 
 class MongoQueries:
@@ -37,7 +39,7 @@ class MongoQueries:
             tables["query_log"].insert([{"number": number, **row}])
             tables["query_results"].insert([{"episode_id": episode_id, "number": number} for episode_id in ids])
 
-        self._database.write(work)
+        self._database.write(work, within_s=NOTED_S)
 
     def use(self, episode_id: str, when: datetime) -> bool:
         """See `QueryRecords.use`."""

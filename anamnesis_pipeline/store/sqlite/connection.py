@@ -4,6 +4,7 @@ import os
 import shutil
 import sqlite3
 import threading
+import time
 from collections.abc import Iterator
 from contextlib import closing, contextmanager, suppress
 from pathlib import Path
@@ -15,6 +16,10 @@ from anamnesis_pipeline.errors import AnamnesisError, GiveUp, StoreBusy, StoreCo
 from anamnesis_pipeline.store.exact_terms import exact_terms
 
 BUSY_TIMEOUT_S = 30.0
+COPY = "anamnesis-check-"
+"""How the name of a folder with a copy begins."""
+COPY_LIVES_S = 6 * 3600.0
+"""After so long nobody works with it any more."""
 PAGE_CACHE_KIB = 32_768
 SCARCE_BYTES = 4 << 20
 """With less than this free, an I/O error means a full disk: SQLite reports some of those as I/O errors."""
@@ -97,11 +102,12 @@ class Database:
 
         :raises StoreFull: the disk has no room for the copy.
         """
+        _remove_left(self.path.parent)
         size, free = self.path.stat().st_size, _free_bytes(self.path)
         if free < 2 * size:
             raise StoreFull(f"a copy of {self.path} to check needs {2 * size:,} bytes and {free:,} are free; free some")
         with (
-            TemporaryDirectory(prefix="check-", dir=self.path.parent) as folder,
+            TemporaryDirectory(prefix=COPY, dir=self.path.parent) as folder,
             _translated(self.path),
             closing(self._connect(Path(folder) / self.path.name)) as copy,
         ):
@@ -172,6 +178,14 @@ class Database:
             connection.close()
             raise
         return connection
+
+
+def _remove_left(folder: Path) -> None:
+    """Copies of processes that were killed: they hold texts that may be forgotten since."""
+    for left in folder.glob(f"{COPY}*"):
+        with suppress(OSError):
+            if time.time() - left.stat().st_mtime > COPY_LIVES_S:
+                shutil.rmtree(left)
 
 
 def _is_busy(exc: BaseException) -> bool:

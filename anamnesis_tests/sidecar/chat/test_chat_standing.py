@@ -55,6 +55,17 @@ def test_what_was_edited_or_deleted_since_is_searched_anew(
     assert len(searched) == 3
 
 
+def test_what_became_private_since_is_told_no_more(
+    services: TestServices, client: httpx.Client, post: Post, searched: list[str]
+) -> None:
+    post("Preferences and standing instructions: tabs, never spaces", episode_id="tabs", project="acme")
+    standing = Standing(services)
+    assert len(found(standing)) == 1
+    services.store.settings.set("config.private_projects", ["acme"])
+    assert found(standing) == []
+    assert len(searched) == 2
+
+
 def test_what_a_memory_without_its_model_answers_is_not_kept(
     standing: Standing, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -267,7 +267,7 @@ def test_models_that_answer_are_offered_and_the_others_say_why_not(client: TestC
     assert json.loads(str(default["value"])) == ["ollama", "qwen3:4b", ""]
     away = one(part, "#backends-away")
     assert "open" not in away.attrs, "one is enough"
-    assert "3 of 4 backends not reachable" in away.text
+    assert "3 of 4 backends cannot answer now" in away.text
     assert "/nowhere/claude" in away.text
     assert "anthropic_api_key" in away.text
 

@@ -7,6 +7,7 @@ from starlette.testclient import TestClient
 
 from anamnesis_pipeline.errors import StoreFull
 from anamnesis_pipeline.sidecar.pages.timeline import ranges_of
+from anamnesis_pipeline.store.base import TextProblem
 from anamnesis_tests.sidecar.conftest import BASE, Post, TestServices
 from anamnesis_tests.sidecar.pages.reading import SCRIPT, page_of, read
 
@@ -156,6 +157,21 @@ def test_health_tells_what_doctor_finds_and_what_takes_room(client: TestClient, 
     assert "dagster" in [b.text for b in soup.select(".findings b")], "none runs here"
     assert "anamnesis.db" in card(soup, "disk-title").text
     assert "1 of 1" in card(soup, "quality-title").text
+
+
+@pytest.mark.parametrize(("problems", "times"), [([], 1), ([TextProblem("broken")], 2)])
+def test_what_is_slow_to_compare_is_kept_for_longer_while_it_is_well(
+    client: TestClient, services: TestServices, monkeypatch: pytest.MonkeyPatch, problems: list[TextProblem], times: int
+) -> None:
+    compared: list[None] = []
+    monkeypatch.setattr(type(services.store.text), "check", lambda _: compared.append(None) or problems)
+    state = client.app.state  # type: ignore[attr-defined]
+    for _ in range(2):
+        client.get("/dashboard/health/checks")
+        state.examination.forget()  # as after a minute
+    assert len(compared) == times
+    client.post("/dashboard/health/checks", headers=FORM)
+    assert len(compared) == times + 1
 
 
 def test_checks_are_kept_until_somebody_wants_them_anew(client: TestClient, services: TestServices, post: Post) -> None:

@@ -46,6 +46,22 @@ def test_an_answer_has_its_words_marked_and_can_be_opened_and_copied(client: Tes
     assert soup.select_one("#q")["value"] == "zeppelin hangar"
 
 
+def test_what_is_still_to_be_embedded_is_said_above_the_results(services: TestServices, client: TestClient) -> None:
+    samples.put(services.store, "e", "the zeppelin hangar")
+    soup = search(client, "zeppelin")
+    assert ids(soup) == ["e"]
+    assert "no vectors yet of 1 of 1 passage" in soup.select_one(".results-head ~ .muted").text
+
+
+def test_an_explanation_names_each_episode_once(client: TestClient, post: Post) -> None:
+    post("Roofs", raw_exchange="\n\n".join(f"The roof of hangar {n}. " + "It leaks. " * 300 for n in range(3)))
+    (lists,) = [soup.select(".proposed") for soup in [search(client, "roof", explain="1")]]
+    assert lists
+    for each in lists:
+        links = [link["href"] for link in each.select("a")]
+        assert len(links) == len(set(links))
+
+
 def test_a_stored_script_stays_text(client: TestClient, post: Post) -> None:
     post(f"{SCRIPT} of the roof", tags=[SCRIPT], project=SCRIPT)
     soup = search(client, "roof", explain="1")

@@ -28,6 +28,14 @@
     document.querySelector("#bulk-tags button")?.click();
   });
 
+  // Every other button of an episode's page draws it anew, and with it the form.
+  document.addEventListener("htmx:beforeRequest", (event) => {
+    const form = document.getElementById("edit");
+    if (!form || form.contains(event.detail.elt) || event.detail.target?.id !== "episode") return;
+    const isTyped = [...form.querySelectorAll("input, textarea")].some((field) => field.value !== field.defaultValue);
+    if (isTyped && !confirm("What you typed under Edit is not saved. Go on without it?")) event.preventDefault();
+  });
+
   document.addEventListener("keydown", (event) => {
     if (event.key !== "Escape") return;
     const panel = event.target.closest?.("details.panel[open]");

@@ -94,6 +94,7 @@ function connect() {
   const address = new URL(table.dataset.stream, location.href);
   address.searchParams.set("after", last);
   source = new EventSource(address);
+  source.addEventListener("open", () => (heardAt = Date.now())); // its first heartbeat comes when the store has answered
   source.addEventListener("row", (message) => {
     heardAt = Date.now();
     last = Math.max(last, Number(message.lastEventId));
@@ -112,8 +113,11 @@ function connect() {
 
 // A stream does not say why it was refused; one who is logged out is led to the login.
 async function refused() {
+  lost();
   const looking = new AbortController();
+  const late = setTimeout(() => looking.abort(), SILENT_MS);
   const status = await fetch(source.url, { signal: looking.signal }).then((answer) => answer.status, () => 0);
+  clearTimeout(late);
   looking.abort();
   if (status === 401) return logIn();
   again("The server refused; it may be busy with other pages.");
