@@ -35,11 +35,14 @@ _SCRIPT = """\
 trap : TERM
 (sleep {seconds}; trap '' TERM; kill -TERM 0; sleep 2; kill -KILL 0) <&- >/dev/null 2>&1 &
 {{ head -c {size}; exec >/dev/null 2>&1; cat; trap '' TERM; kill -TERM 0; sleep 2; kill -KILL 0; }} |
-{{ {command}; status=$?; trap '' TERM; kill -TERM 0; exit $status; }}
+{{ {command}; status=$?; trap '' TERM; kill -TERM 0
+  (sleep 1; kill -TERM 0) </dev/null >/dev/null 2>&1 &
+  exit $status; }}
 exit $?
 """
 """Runs in a process group of its own, as sshd gives one to each command; `kill 0` ends whatever is left of it. After
-the text nothing comes on the standard input: that it ends means that the connection did.
+the text nothing comes on the standard input: that it ends means that the connection did. A second signal comes for what
+had hardly begun at the first, and still had the trap of its parent.
 """
 
 

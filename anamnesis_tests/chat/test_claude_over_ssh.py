@@ -1,7 +1,11 @@
 """Claude's command line on another machine, over the system's own sshd; a stand-in plays Claude."""
 
 import asyncio
+import os
+import signal
+import subprocess
 from collections.abc import AsyncIterator, Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import cast
 
@@ -156,3 +160,15 @@ def test_the_models_are_offered_where_the_far_command_runs(server: SshServer, cl
     gone = {each.backend: each for each in asyncio.run(offers(away))}["claude_cli"]
     assert not gone.reachable
     assert "no SSH connection with 127.0.0.1:9" in gone.problem
+
+
+def test_what_misses_the_signal_of_the_commands_end_holds_nobody_up() -> None:
+    script = ssh_command._SCRIPT.format(surroundings=":", command="no-such-claude", size=1, seconds=600)
+    late = script.replace("{ head -c", "{ trap '' TERM; sleep 0.3; trap - TERM; head -c")
+    assert late != script
+    with subprocess.Popen(["sh", "-c", late], stdin=subprocess.PIPE, start_new_session=True) as running:
+        try:
+            assert running.wait(60) == 127
+        finally:
+            with suppress(ProcessLookupError):
+                os.killpg(running.pid, signal.SIGKILL)
