@@ -123,12 +123,17 @@ class Overview:
         return self._services.engine.visible(Where(), [])
 
 
+def _projects(census: Census) -> int:
+    """How many there are; what belongs to none has the name ""."""
+    return sum(map(bool, census.projects))
+
+
 def totals_of(census: Census) -> TotalsOut:
     """Pure."""
     return {
         "episodes": census.episodes,
         "retrievals": census.retrievals,
-        "projects": sum(map(bool, census.projects)),  # what belongs to none has the name ""
+        "projects": _projects(census),
         "instances": len(census.instances),
     }
 
@@ -157,7 +162,7 @@ def sentence_of(census: Census, embedded: float | None, newest: datetime | None,
     if not census.episodes:
         what = "The memory is empty"
     else:
-        of = counted(sum(map(bool, census.projects)), "project")
+        of = counted(_projects(census), "project")
         what = f"{counted(census.episodes, 'episode')} of {of}, {_ago(newest, now)}"
         if embedded is not None and embedded < 1:
             what += f"; {embedded:.1%} can be found by meaning so far"
