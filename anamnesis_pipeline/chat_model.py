@@ -23,8 +23,8 @@ class EarlierName:
 
 @dataclass(frozen=True, slots=True)
 class ChatSession:
-    """A conversation without its messages. `backend` and `model` answer it; `worker_url`: on this server alone, where
-    there are several and one was chosen. Empty `project`: of none.
+    """A conversation without its messages. `backend` and `model` answer it, both empty where nobody chose and none was
+    there yet; `worker_url`: on this server alone, where there are several and one was chosen. Empty `project`: of none.
     """
 
     session_id: str
@@ -41,8 +41,9 @@ class ChatSession:
 
 @dataclass(frozen=True, slots=True)
 class Citation:
-    """An episode that was put before the model. `score`: as the search gave it, in [0, 1]. Summary and project are
-    those of the episode as it is now; of one that is gone there is neither, and `FORGOTTEN` stands for its summary.
+    """An episode that was put before the model. `score`: as the search gave it, in [0, 1]; `standing`: only what is
+    asked before every answer found it. Summary and project are those of the episode as it is now; of one that is gone
+    there is neither, and `FORGOTTEN` stands for its summary.
     """
 
     episode_id: str
@@ -50,6 +51,7 @@ class Citation:
     project: str
     timestamp: datetime
     score: float
+    standing: bool = False
 
     @property
     def is_forgotten(self) -> bool:

@@ -7,6 +7,7 @@ from collections.abc import AsyncIterator, Iterator, Sequence
 from dataclasses import asdict, replace
 from datetime import UTC, datetime
 from typing import Annotated, Any, Literal
+from urllib.parse import quote
 
 from fastapi import APIRouter, Path, Query
 from starlette.concurrency import run_in_threadpool
@@ -22,7 +23,7 @@ from anamnesis_pipeline.errors import BadSetting, LlmRefused
 from anamnesis_pipeline.llm_wiring import backend_options
 from anamnesis_pipeline.search.project_labels import labels_of
 from anamnesis_pipeline.settings import Settings
-from anamnesis_pipeline.sidecar.chat_choice import configured_model, default_choice, wanted_choice
+from anamnesis_pipeline.sidecar.chat_choice import configured_model, default_choice, offered_choice, wanted_choice
 from anamnesis_pipeline.sidecar.chat_running import Chats
 from anamnesis_pipeline.sidecar.chat_schemas import (
     BalanceOut,
@@ -118,7 +119,7 @@ def export_session(session_id: SessionId, services: Uses, format: Literal["markd
     """A conversation as a file."""
     session = _session(services, session_id)
     messages = services.store.chat.messages(session_id)
-    named = {"Content-Disposition": f'attachment; filename="conversation.{"md" if format == "markdown" else "json"}"'}
+    named = {"Content-Disposition": _attachment(session.title, "md" if format == "markdown" else "json")}
     if format == "json":
         return json_reply(
             {**session_body(session), "messages": [message_body(each) for each in messages]}, headers=named
@@ -255,15 +256,17 @@ async def _frames(events: AsyncIterator[Event]) -> AsyncIterator[bytes]:
 
 
 async def _with_default(services: Services, wish: ChatIn) -> ChatIn:
-    """The wish of somebody who names nothing, with a model that answers now. Where one is set nobody looks."""
+    """The wish of somebody who names nothing, with a model that answers now; as it is where none does. Where one is
+    set nobody looks.
+    """
     if wish.backend or wish.model:
         return wish
     settings = await run_in_threadpool(effective_settings, services.store)
     known = await run_in_threadpool(services.store.chat.session, wish.session_id) if wish.session_id else None
-    if known or settings.summarizer != "none":
+    if (known and known.backend) or settings.summarizer != "none":
         return wish
-    default = default_choice(settings, await offers(backend_options(settings)))
-    return wish.model_copy(update={"backend": default.backend, "model": default.model})
+    found = offered_choice(settings, await offers(backend_options(settings)))
+    return wish.model_copy(update={"backend": found.backend, "model": found.model}) if found else wish
 
 
 def _turn(services: Services, wish: ChatIn, session_id: str) -> Turn:
@@ -274,7 +277,8 @@ def _turn(services: Services, wish: ChatIn, session_id: str) -> Turn:
         raise _unknown()
     if known and known.messages >= MOST_MESSAGES:
         raise HTTPException(409, f"a conversation holds {MOST_MESSAGES:,} messages at most; begin a new one")
-    kind = wish.backend or (known.backend if known else wanted_choice(settings).backend)
+    is_chosen = bool(wish.backend or wish.model or (known and known.backend) or settings.summarizer != "none")
+    kind = wish.backend or (known and known.backend) or wanted_choice(settings).backend
     named = wish.model or (known.model if known and kind == known.backend else configured_model(settings, kind))
     worker = worker_of(wish, known, kind)
     project = known.project if known else wish.project or ""
@@ -288,7 +292,7 @@ def _turn(services: Services, wish: ChatIn, session_id: str) -> Turn:
     text = masked(wish.message)
     session = known or ChatSession(session_id, _title(text), kind, backend.model, project, now, now)
     session = replace(session, backend=kind, model=backend.model, worker_url=worker, updated_at=now)
-    store.chat.put_session(session)
+    store.chat.put_session(session if is_chosen else replace(session, backend="", model=""))
     files = [Attachment(masked(each.name), masked(each.text)) for each in wish.attachments]
     asked = ChatMessage(
         uuid.uuid4().hex, session.session_id, "user", text, now, files=tuple(each.name for each in files)
@@ -325,6 +329,12 @@ def worker_of(wish: ChatIn, known: ChatSession | None, kind: str) -> str:
 def _private(settings: Settings, store: Store) -> Private:
     sources = open_private_sources(open_hosts(settings, store), store)()
     return Private(sources, tuple(settings.private_projects))
+
+
+def _attachment(title: str, ending: str) -> str:
+    """A file that is named as the conversation, in any script (RFC 6266)."""
+    name = "-".join(re.findall(r"\w+", title))[:80] or "conversation"
+    return f"attachment; filename=\"conversation.{ending}\"; filename*=UTF-8''{quote(name)}.{ending}"
 
 
 def _title(text: str) -> str:

@@ -87,13 +87,14 @@ class SessionOut(TypedDict):
 
 
 class CitationOut(TypedDict):
-    """An episode that the model was shown."""
+    """An episode that the model was shown. `standing`: only what is asked before every answer found it."""
 
     episode_id: str
     summary: str
     project: str
     timestamp: str
     score: float
+    standing: bool
 
 
 class MessageOut(TypedDict):
@@ -210,7 +211,7 @@ def citation_body(cited: Citation) -> CitationOut:
     """One of an answer's."""
     return {
         "episode_id": cited.episode_id, "summary": cited.summary, "project": cited.project,
-        "timestamp": utc_text(cited.timestamp), "score": cited.score,
+        "timestamp": utc_text(cited.timestamp), "score": cited.score, "standing": cited.standing,
     }  # fmt: skip
 
 

@@ -36,10 +36,11 @@ from anamnesis_pipeline.steps.chat import (
     UNASKED,
     Attachment,
     Booking,
+    Found,
     Private,
     block_of,
     citations_of,
-    merged,
+    found_by,
     not_told,
     queries_of,
     question,
@@ -87,7 +88,7 @@ class _Answer:
 
     began: float
     is_private: bool
-    hits: list[Hit] = field(default_factory=list)
+    found: Found = field(default_factory=lambda: Found([]))
     texts: list[str] = field(default_factory=list)
     used: LlmUse = field(default_factory=LlmUse)
     tokens: int = 0
@@ -106,14 +107,6 @@ class _Answer:
     @property
     def seconds(self) -> float:
         return round(time.monotonic() - self.began, 3)
-
-
-@dataclass(frozen=True, slots=True)
-class _Found:
-    """What the memory said; `problem`: why it said nothing."""
-
-    hits: list[Hit]
-    problem: str = ""
 
 
 def _hits(engine: Engine, asked: SearchQuery) -> Sequence[Hit]:
@@ -215,16 +208,16 @@ class TurnStream:
         last = next((each.text for each in reversed(turn.history) if each.role == "assistant"), "")
         project = turn.session.project
         asked, standing = queries_of(turn.question.text, last), standing_of(project)
-        found = _Found([])
+        found = Found([])
         if project:
             found = await self._search(
                 [within(each, project) for each in asked], [within(each, project) for each in standing]
             )
         if not found.hits:
             found = await self._search(asked, standing)
-        answer.hits = found.hits
+        answer.found = found
         await self._cite(found)
-        said = told(turn.history, turn.question.text, turn.attachments, found.hits, found.problem)
+        said = told(turn.history, turn.question.text, turn.attachments, found)
         for number in range(ROUNDS + 1):
             before = len(answer.texts)
             calls = await self._round(said, tools=turn.backend.has_tools and number < ROUNDS)
@@ -268,12 +261,11 @@ class TurnStream:
         most = min(max(int(top_k), 1), MOST_HITS) if isinstance(top_k, int) else PER_QUERY
         await self._enter("connected")
         found = await self._search([question(query[:QUERY_CHARS], most)])
-        known = {hit.episode.episode_id for hit in self._answer.hits}
-        self._answer.hits += [hit for hit in found.hits if hit.episode.episode_id not in known]
+        self._answer.found = self._answer.found.with_more(found)
         await self._cite(found)
-        return Said("tool", found.problem or block_of(found.hits) or "Nothing was found.", call_id=call.call_id)
+        return Said("tool", found.problem or block_of(found) or "Nothing was found.", call_id=call.call_id)
 
-    async def _search(self, asked: Sequence[SearchQuery], standing: Sequence[SearchQuery] = ()) -> _Found:
+    async def _search(self, asked: Sequence[SearchQuery], standing: Sequence[SearchQuery] = ()) -> Found:
         """The memory on all of these, asked at the same time. Where it does not answer there is an answer all the same,
         whose model is told so.
         """
@@ -286,14 +278,18 @@ class TurnStream:
             if not isinstance(each, HTTPException | AnamnesisError):
                 raise each
             log.warning("an answer goes without a part of the memory: %s", type(each).__name__)
-        found = [shown_to(each, turn.backend, turn.private) for each in answers if not isinstance(each, BaseException)]
         leaving = self._leaving()
-        hits = merged(not_told(each, turn.history, leaving) for each in found)
-        self._answer.is_private |= any(map(turn.private.holds, (hit.episode for hit in hits)))
-        return _Found(hits, UNASKED if problems and not hits else "")
+        hits = [
+            [] if isinstance(each, BaseException)
+            else not_told(shown_to(each, turn.backend, turn.private), turn.history, leaving)
+            for each in answers
+        ]  # fmt: skip
+        found = found_by(hits[: len(asked)], hits[len(asked) :])
+        self._answer.is_private |= any(map(turn.private.holds, (hit.episode for hit in found.hits)))
+        return replace(found, problem=UNASKED if problems and not found.hits else "")
 
-    async def _cite(self, found: _Found) -> None:
-        event: Event = {"citations": [citation_body(each) for each in citations_of(self._answer.hits)]}
+    async def _cite(self, found: Found) -> None:
+        event: Event = {"citations": [citation_body(each) for each in citations_of(self._answer.found)]}
         await self._tell({**event, "problem": found.problem} if found.problem else event)
 
     async def _enter(self, state: str) -> None:
@@ -327,7 +323,7 @@ class TurnStream:
             "dollars": answer.used.dollars,
         }  # fmt: skip
         message = ChatMessage(
-            turn.answer_id, turn.session.session_id, "assistant", text, datetime.now(UTC), citations_of(answer.hits),
+            turn.answer_id, turn.session.session_id, "assistant", text, datetime.now(UTC), citations_of(answer.found),
             turn.backend.name, turn.backend.model, answer.seconds, answer.used.input_tokens, answer.used.output_tokens,
             answer.used.dollars, answer.stopped, self._services.poster.masked(answer.problem),
         )  # fmt: skip

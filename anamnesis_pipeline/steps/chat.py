@@ -38,6 +38,7 @@ EXCERPT_CHARS = 700
 MOST_ATTACHED_BYTES = 200 * 1024
 """Of one file, in UTF-8; of a longer one the model is told that it goes on."""
 SPARSE = "The memory has nothing on this."
+STANDING = "What the memory is asked before every message, whatever it says, found these:"
 UNASKED = "The memory could not be asked just now; say so if the answer needs it."
 ROUNDS = 5
 """Searches that the model may ask for one after the other."""
@@ -86,9 +87,43 @@ def merged(answers: Iterable[Sequence[Hit]], most: int = MOST_HITS) -> list[Hit]
     return sorted(hits.values(), key=lambda hit: -scores[hit.episode.episode_id])[:most]
 
 
-def block_of(hits: Sequence[Hit]) -> str:
+@dataclass(frozen=True, slots=True)
+class Found:
+    """What the memory said. `standing`: ids of those that only the questions before every answer found; `problem`: why
+    it said nothing.
+    """
+
+    hits: list[Hit]
+    standing: frozenset[str] = frozenset()
+    problem: str = ""
+
+    def with_more(self, other: "Found") -> "Found":
+        """With what a later search found. What that has found, too, is standing no more."""
+        known = {hit.episode.episode_id for hit in self.hits}
+        more = [hit for hit in other.hits if hit.episode.episode_id not in known]
+        return replace(self, hits=self.hits + more, standing=self.standing - {h.episode.episode_id for h in other.hits})
+
+    def parted(self) -> tuple[list[Hit], list[Hit]]:
+        """Those that answer what was said, and the standing ones."""
+        answering = [hit for hit in self.hits if hit.episode.episode_id not in self.standing]
+        return answering, [hit for hit in self.hits if hit.episode.episode_id in self.standing]
+
+
+def found_by(asked: Sequence[Sequence[Hit]], standing: Sequence[Sequence[Hit]]) -> Found:
+    """The best of both, those that answer what was said first.
+
+    :param asked: what was found for what was said, and `standing` for what is asked before every answer.
+    """
+    said = {hit.episode.episode_id for hits in asked for hit in hits}
+    best = merged([*asked, *standing])
+    only = frozenset(hit.episode.episode_id for hit in best) - said
+    return Found(sorted(best, key=lambda hit: hit.episode.episode_id in only), only)
+
+
+def block_of(found: Found) -> str:
     """The hits as one block of quotes that ingest recognizes and drops; empty without hits."""
-    return fenced(map(_line, hits))
+    answering, standing = found.parted()
+    return fenced([*map(_line, answering), *([STANDING] if standing else []), *map(_line, standing)])
 
 
 def _line(hit: Hit) -> str:
@@ -98,29 +133,31 @@ def _line(hit: Hit) -> str:
     return f"- {said} [{id_label(episode.episode_id)}]: {quoted(one_line(text[:EXCERPT_CHARS]))}"
 
 
-def citations_of(hits: Sequence[Hit]) -> tuple[Citation, ...]:
+def citations_of(found: Found) -> tuple[Citation, ...]:
     """What an answer leans on."""
     return tuple(
-        Citation(each.episode_id, each.summary[:200], each.project, each.timestamp, round(hit.score, 4))
-        for hit, each in ((hit, hit.episode) for hit in hits)
-    )
+        Citation(
+            each.episode_id, each.summary[:200], each.project, each.timestamp, round(hit.score, 4),
+            each.episode_id in found.standing,
+        )
+        for hit, each in ((hit, hit.episode) for hit in found.hits)
+    )  # fmt: skip
 
 
 def told(
     history: Sequence[ChatMessage],
     message: str,
     attachments: Sequence[Attachment],
-    hits: Sequence[Hit],
-    problem: str = "",
+    found: Found,
 ) -> list[Said]:
     """The conversation as the model is told it, the latest message with what the memory has on it. It begins with a
     question, and questions and answers take turns, since some services refuse anything else.
-
-    :param problem: why the memory said nothing, where that is so.
     """
     said = [Said(each.role, each.text) for each in _kept(history)]
-    block = block_of(hits) or problem or SPARSE
-    return _in_turns([*said, Said("user", "\n\n".join([block, *map(_attached, attachments), message]))])
+    answering, _ = found.parted()
+    memory = [found.problem or ("" if answering else SPARSE), block_of(found)]
+    texts = filter(None, [*memory, *map(_attached, attachments), message])
+    return _in_turns([*said, Said("user", "\n\n".join(texts))])
 
 
 def not_told(hits: Iterable[Hit], history: Sequence[ChatMessage], leaving: Set[str] = frozenset()) -> list[Hit]:
@@ -236,5 +273,5 @@ class Booking:
         subscription pays are told of the answer, and count in no budget.
         """
         if not self._backend.is_paid:
-            used = replace(used or LlmUse(), dollars=0.0)
+            used = replace(used or LlmUse(calls=1), dollars=0.0)
         self._store.llm.settle(call_id, used)

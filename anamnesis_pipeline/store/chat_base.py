@@ -120,7 +120,12 @@ def session_of(row: Mapping[str, Any], messages: int) -> ChatSession:
 def message_row(message: ChatMessage) -> dict[str, Any]:
     """The fields of a message as both stores keep them, without its `number`."""
     cited = [
-        {"episode_id": each.episode_id, "score": each.score, "timestamp": instant(each.timestamp)}
+        {
+            "episode_id": each.episode_id,
+            "score": each.score,
+            "timestamp": instant(each.timestamp),
+            "standing": each.standing,
+        }
         for each in message.citations
     ]
     details = {name: getattr(message, name) for name in _DETAILS} | {
@@ -154,7 +159,8 @@ def _message_of(row: Mapping[str, Any], details: dict[str, Any], found: Cited) -
 
 
 def _citation_of(kept: Mapping[str, Any], summary: str, project: str) -> Citation:
-    return Citation(kept["episode_id"], summary[:SUMMARY_CHARS], project, moment(kept["timestamp"]), kept["score"])
+    at, score, standing = moment(kept["timestamp"]), kept["score"], kept["standing"]
+    return Citation(kept["episode_id"], summary[:SUMMARY_CHARS], project, at, score, standing)
 
 
 def renamed(row: Mapping[str, Any], title: str, when: datetime) -> dict[str, Any]:

@@ -65,6 +65,7 @@ def test_a_conversation_is_renamed_and_keeps_its_earlier_names(page: Page, api: 
     page.get_by_label("Title", exact=True).fill("Cranes of the harbour")
     page.get_by_role("button", name="Save").click()
     expect(page.locator("h1")).to_have_text("Cranes of the harbour")
+    expect(page).to_have_title("Cranes of the harbour · Anamnesis")
     expect(page.locator("#session-list [aria-current] .name")).to_have_text("Cranes of the harbour")
     page.get_by_role("button", name="Rename").click()
     expect(page.locator("#rename-dialog li")).to_contain_text("Where is the crane?")
@@ -110,7 +111,7 @@ def test_a_conversation_is_exported_as_markdown_and_as_json(page: Page) -> None:
         with page.expect_download() as begun:
             page.locator("#export-dialog").get_by_role("link", name=name).click()
         saved = begun.value
-        assert saved.suggested_filename.endswith(ending)
+        assert saved.suggested_filename == f"Where-is-the-crane{ending}"
         assert ANSWER in Path(saved.path()).read_text()
 
 
@@ -144,6 +145,10 @@ def test_stop_ends_an_answer_and_keeps_what_was_said(page: Page, api: httpx.Clie
     assert messages(api)[1]["stopped"] is True
     page.reload()
     expect(page.locator(".turn.assistant")).to_contain_text(ANSWER)
+    chat_server.after = "end"
+    page.get_by_role("button", name="Try again").click()
+    expect(page.locator(".turn.assistant")).to_have_count(2)
+    expect(page.get_by_role("button", name="Copy", exact=True)).to_have_count(2)
 
 
 def test_the_chosen_model_answers_and_is_offered_first_next_time(

@@ -26,7 +26,7 @@ def message(number: int, of: str = "s", role: str = "user", **fields: object) ->
 def test_a_session_is_given_back_as_it_was_put_with_its_messages_in_order(store: Store):
     put(store, "e1", "long text", summary="The crane " * 30, project="acme")
     store.chat.put_session(session("s"))
-    cited = (Citation("e1", ("The crane " * 30)[:SUMMARY_CHARS], "acme", NOW, 0.75),)
+    cited = (Citation("e1", ("The crane " * 30)[:SUMMARY_CHARS], "acme", NOW, 0.75, standing=True),)
     said = [
         message(1, files=("a plan.txt", "b.md")),
         message(

@@ -277,6 +277,14 @@ def test_a_check_apart_that_is_ended_says_so_and_leaves_no_copy_behind(path: Pat
     assert list(path.parent.glob("*-check-*")) == []
 
 
+def test_what_keeps_a_check_apart_from_its_end_is_told(path: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(integrity, "COMPARED_HERE", 0)
+    path.parent.mkdir()
+    path.write_bytes(b"no database at all" * 1_000)
+    with pytest.raises(StoreCorrupt, match="not a database"):
+        integrity.problems_of(path, 1)
+
+
 def test_a_check_leaves_the_store_writable_and_no_copy_behind(path: Path):
     store = opened(path)
     put(store, "e", "text")

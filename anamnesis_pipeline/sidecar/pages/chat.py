@@ -60,7 +60,7 @@ async def models(services: Uses, open: SessionId = "") -> Response:
     session = await run_in_threadpool(services.store.chat.session, open) if open else None
     found = await offers(backend_options(settings))
     labels = {each: label_of(each) for each in found}
-    first = None if session else await run_in_threadpool(offered_choice, settings, found)
+    first = None if session and session.backend else await run_in_threadpool(offered_choice, settings, found)
     kept = f"Default: {LABELS[first.backend]} · {first.model}" if first else _kept(settings, session)
     value = [first.backend, first.model, ""] if first else None
     return fragment("chat_models.html", offers=found, labels=labels, kept=kept, first=value)
@@ -79,7 +79,7 @@ def session_page(session_id: str, request: Request, services: Uses, q: Words = "
 @router.get(PATH + "/{session_id}/head")
 def head(session_id: str, services: Uses) -> Response:
     """Title and actions of one that has just begun."""
-    return fragment("chat_head.html", **_head(_session(services, session_id)))
+    return fragment("chat_head.html", **_head(_session(services, session_id), is_part=True))
 
 
 @router.get(PATH + "/{session_id}/earlier")
@@ -110,7 +110,7 @@ def rename(session_id: str, services: Uses, title: Annotated[str, Form(max_lengt
     if not name:
         raise HTTPException(422, "Write a title first.")
     services.store.chat.rename(session_id, services.poster.masked(name), datetime.now(UTC))
-    return fragment("chat_head.html", toast="Renamed.", **_head(_session(services, session_id)))
+    return fragment("chat_head.html", toast="Renamed.", **_head(_session(services, session_id), is_part=True))
 
 
 @router.post(PATH + "/{session_id}/delete")
@@ -162,8 +162,8 @@ def _message(services: Services, message_id: str) -> ChatMessage:
     return found
 
 
-def _head(session: ChatSession | None, *, deleted: bool = False) -> dict[str, Any]:
-    return {"session": session, "deleted": deleted, "title_chars": TITLE_CHARS}
+def _head(session: ChatSession | None, *, deleted: bool = False, is_part: bool = False) -> dict[str, Any]:
+    return {"session": session, "deleted": deleted, "title_chars": TITLE_CHARS, "is_part": is_part}
 
 
 def _writing(services: Services, session: ChatSession | None) -> dict[str, Any]:
@@ -173,7 +173,7 @@ def _writing(services: Services, session: ChatSession | None) -> dict[str, Any]:
 
 def _kept(settings: Settings, session: ChatSession | None) -> str:
     """What answers where nothing else is chosen."""
-    if session is None:
+    if session is None or not session.backend:
         return f"Default: {LABELS[wanted_choice(settings).backend]}"
     return " · ".join(filter(None, (session.backend, session.model, address_of(session.worker_url))))
 

@@ -12,7 +12,7 @@ from contextlib import closing
 from pathlib import Path
 from types import FrameType
 
-from anamnesis_pipeline.errors import RetryLater, StoreFull
+from anamnesis_pipeline.errors import RetryLater, StoreBusy, StoreCorrupt, StoreFull
 from anamnesis_pipeline.store.sqlite.connection import Database
 
 TABLES = ("stem_index", "exact_index")
@@ -21,6 +21,8 @@ COMPARED_HERE = 2_000
 LAST = 19
 """How much such a process gives way: as much as it can."""
 
+_TOLD = (StoreFull, StoreCorrupt, StoreBusy, RetryLater)
+"""What the other process tells by name and text, to be raised here."""
 _INTERRUPTED = {sqlite3.SQLITE_ERROR, sqlite3.SQLITE_INTERRUPT}
 """What SQLite says where a signal met the function that the index asks."""
 
@@ -30,7 +32,8 @@ def problems_of(path: Path, passages: int) -> list[str]:
 
     :param passages: about how many there are.
     :raises StoreFull: the disk has no room for the copy.
-    :raises RetryLater: they could not be compared to the end.
+    :raises StoreCorrupt: the file cannot be read.
+    :raises RetryLater: they could not be compared to the end, or a writer held the file for too long.
     """
     if passages <= COMPARED_HERE:
         return _compared(path)
@@ -38,8 +41,9 @@ def problems_of(path: Path, passages: int) -> list[str]:
     if apart.returncode:
         raise RetryLater(f"the check of {path} was ended before it was done; try again")
     told = json.loads(apart.stdout)
-    if "full" in told:
-        raise StoreFull(told["full"])
+    for kind in _TOLD:
+        if kind.__name__ in told:
+            raise kind(told[kind.__name__])
     problems: list[str] = told["problems"]
     return problems
 
@@ -51,8 +55,8 @@ def main(path: Path) -> None:
     told: dict[str, list[str] | str]
     try:
         told = {"problems": _compared(path)}
-    except StoreFull as exc:
-        told = {"full": str(exc)}
+    except _TOLD as exc:
+        told = {next(kind.__name__ for kind in _TOLD if isinstance(exc, kind)): str(exc)}
     sys.stdout.write(json.dumps(told))
 
 

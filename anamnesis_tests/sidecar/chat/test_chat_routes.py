@@ -169,6 +169,26 @@ def test_who_names_no_model_gets_one_that_is_there(
     assert client.get("/api/chat/models").json()["default"] == "openai", "the only one on this machine"
 
 
+def test_a_conversation_that_began_without_any_model_takes_the_first_that_comes(
+    client: httpx.Client, server: ChatServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("ANAMNESIS_LOCAL_ONLY", "1")
+    monkeypatch.setenv("ANAMNESIS_OLLAMA_URLS", "http://127.0.0.1:9")
+    monkeypatch.delenv("ANAMNESIS_OPENAI_URL")
+    begun = said(client)
+    name = begun[0]["session"]["session_id"]
+    assert begun[0]["session"]["backend"] == "ollama", "who failed is told"
+    assert "cannot be reached" in of(begun, "error")[0]
+    kept = client.get(f"/api/chat/sessions/{name}").json()
+    assert (kept["backend"], kept["model"]) == ("", "")
+    assert "Default: Ollama" in client.get(f"/chat/{name}").text
+    monkeypatch.setenv("ANAMNESIS_OLLAMA_URLS", server.url)
+    assert "Default: Ollama · qwen3:4b" in client.get("/chat/parts/models", params={"open": name}).text
+    assert "".join(of(said(client, session_id=name), "token")) == SAID
+    kept = client.get(f"/api/chat/sessions/{name}").json()
+    assert (kept["backend"], kept["model"]) == ("ollama", "qwen3:4b")
+
+
 @pytest.mark.parametrize(
     ("body", "status"),
     [

@@ -381,3 +381,4 @@ def test_an_answer_that_is_stopped_before_its_first_word_stands_there_as_stopped
     question, answer = client.get(f"/api/chat/sessions/{OWN_ID}").json()["messages"]
     assert (question["text"], answer["text"], answer["stopped"]) == ("Go on", "", True)
     assert last["message_id"] == answer["message_id"]
+    assert client.get("/api/chat/balance").json()["used_today"]["calls"] == 1, "it was asked, whatever it said"

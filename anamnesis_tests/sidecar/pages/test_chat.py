@@ -130,8 +130,15 @@ def test_a_conversation_is_shown_with_what_its_answers_lean_on(client: TestClien
     row = one(page, ".citations li")
     assert "acme ·" in row.text
     assert one(row, "time")["datetime"] == "2026-02-20T10:00:00Z"
+    assert "standing" not in row.text
     assert one(page, ".used summary").text == "1 memory given to the model"
     assert one(page, "#session-list [aria-current=page]")["href"] == "/chat/s1"
+
+
+def test_what_no_message_asked_for_is_told_apart(client: TestClient, opened: Open) -> None:
+    opened(messages=[said(0), said(1, citations=(CITED, replace(CITED, standing=True)))])
+    asked, standing = read(client, "/chat/s1").select(".citations li")
+    assert ("standing" in asked.text, "standing" in standing.text) == (False, True)
 
 
 def test_what_is_forgotten_since_is_named_so_and_leads_nowhere(
@@ -163,6 +170,7 @@ def test_an_answer_that_failed_or_was_stopped_says_so_and_can_be_tried_again(cli
     assert failed.select("[data-copy-said], .feedback") == [], "there is nothing to copy or to rate"
     assert "stopped" in one(stopped, ".state").text
     assert stopped.select(".problem") == []
+    assert one(stopped, "[data-again]").text == "Try again"
 
 
 def test_what_was_attached_is_named_by_its_question(client: TestClient, opened: Open) -> None:

@@ -134,6 +134,11 @@ function citation(each) {
   time.dateTime = each.timestamp;
   const about = element("span", "", `${each.project || "no project"} · `);
   about.append(time);
+  if (each.standing) {
+    const standing = element("span", "", "standing");
+    standing.title = "Found by the questions that come before every answer, not by your message";
+    about.append(" · ", standing);
+  }
   row.append(link, " ", about);
   return row;
 }
