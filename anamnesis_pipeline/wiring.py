@@ -29,7 +29,7 @@ from anamnesis_pipeline.sources.archive import Archive
 from anamnesis_pipeline.sources.discovery import Discovery, discover
 from anamnesis_pipeline.sources.local import LocalHost
 from anamnesis_pipeline.steps.archived import archived_lines
-from anamnesis_pipeline.steps.copying import settle
+from anamnesis_pipeline.steps.copying import check_whole, settle
 from anamnesis_pipeline.steps.forget import Forgetter
 from anamnesis_pipeline.steps.merging import Merger, MergeRules
 from anamnesis_pipeline.steps.pipeline import Pipeline
@@ -58,9 +58,18 @@ def open_store(settings: Settings) -> Store:
     :raises StoreCorrupt: the file, or the database, is damaged or newer than this version.
     :raises GiveUp: it is a copy that is not finished.
     """
+    return _opened(settings, settle)
+
+
+def open_to_read(settings: Settings) -> Store:
+    """As `open_store`, for who adds nothing to it: a copy that was not used yet can still be brought up to date."""
+    return _opened(settings, check_whole)
+
+
+def _opened(settings: Settings, accept: Callable[[Store, str], object]) -> Store:
     store = open_copy(settings)
     try:
-        settle(store, store_place(settings))
+        accept(store, store_place(settings))
     except BaseException:
         store.close()
         raise

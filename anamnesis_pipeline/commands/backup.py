@@ -19,7 +19,7 @@ from anamnesis_pipeline.steps.exporting import is_export
 from anamnesis_pipeline.steps.restore import RestoreReport
 from anamnesis_pipeline.steps.restore import restore as restore_file
 from anamnesis_pipeline.supervisor.up_lock import is_held
-from anamnesis_pipeline.wiring import open_copy, open_store, store_place
+from anamnesis_pipeline.wiring import open_copy, open_to_read, store_place
 from anamnesis_pipeline.wording import counted, local_time
 
 BackupFile = Annotated[Path, typer.Argument(metavar="FILE", help="E.g. memory.anamnesis; it may lie anywhere.")]
@@ -55,7 +55,7 @@ def run_backup(settings: Settings, file: Path, tell: Tell, *, with_archive: bool
     :raises GiveUp: nothing is stored, or the file is there already.
     """
     require_stored(settings)
-    with closing(open_store(settings)) as store:
+    with closing(open_to_read(settings)) as store:
         return back_up(store, _home(settings), file.absolute(), settings.store, tell, with_archive=with_archive)
 
 

@@ -10,7 +10,7 @@ from anamnesis_pipeline.settings import Settings
 from anamnesis_pipeline.sidecar.machine_checks import CHECKS, Finding, dagster
 from anamnesis_pipeline.sidecar.store_checks import RESTORE, STORE_CHECKS
 from anamnesis_pipeline.supervisor.advice import log_of, start_it
-from anamnesis_pipeline.wiring import effective_settings, impatient, open_store
+from anamnesis_pipeline.wiring import effective_settings, impatient, open_to_read
 
 
 def examine(settings: Settings) -> list[Finding]:
@@ -19,7 +19,7 @@ def examine(settings: Settings) -> list[Finding]:
         missing = Finding(False, "store", f"{settings.database} does not exist yet", start_it(settings))
         return [*_general(settings), missing]
     try:
-        with closing(open_store(impatient(settings, DIAGNOSED_WITHIN_S))) as store:
+        with closing(open_to_read(impatient(settings, DIAGNOSED_WITHIN_S))) as store:
             return _general(effective_settings(store)) + [check(store) for check in STORE_CHECKS]
     except StoreCorrupt as exc:
         return [*_general(settings), Finding(False, "store", str(exc), RESTORE)]

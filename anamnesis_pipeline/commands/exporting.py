@@ -26,7 +26,7 @@ from anamnesis_pipeline.steps.backup_file import is_backup
 from anamnesis_pipeline.steps.importing import Importer, ImportReport
 from anamnesis_pipeline.steps.posting import Poster
 from anamnesis_pipeline.steps.whole_file import appearing
-from anamnesis_pipeline.wiring import effective_settings, open_pieces, open_store
+from anamnesis_pipeline.wiring import effective_settings, open_pieces, open_to_read
 from anamnesis_pipeline.wording import counted, one_line
 
 SHOWN = 20
@@ -68,7 +68,7 @@ def run_export(
     :raises GiveUp: nothing is stored, the file is there already, or there is no such project.
     """
     require_stored(settings)
-    with closing(open_store(settings)) as store:
+    with closing(open_to_read(settings)) as store:
         asked = Where(projects=(project,) if project else (), include_superseded=True)
         where = with_labels(store, replace(asked, since=_time(since), until=_time(until)))
         if project and not set(where.projects) & set(store.episodes.projects()):

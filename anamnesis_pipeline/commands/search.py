@@ -25,7 +25,7 @@ from anamnesis_pipeline.sidecar.rendering import answer_body
 from anamnesis_pipeline.sidecar.schemas import SearchIn
 from anamnesis_pipeline.store.base import Store
 from anamnesis_pipeline.supervisor.advice import start_it
-from anamnesis_pipeline.wiring import effective_settings, open_pool_of, open_store
+from anamnesis_pipeline.wiring import effective_settings, open_pool_of, open_to_read
 from anamnesis_pipeline.wording import project_name, shown_name
 
 _EXCERPT_LINES = 4
@@ -95,10 +95,10 @@ def search(settings: Settings, body: Mapping[str, Any]) -> tuple[dict[str, Any],
 def _with_backlog(settings: Settings, answer: dict[str, Any], mode: Mode, project: str | None) -> dict[str, Any]:
     """An empty answer says so itself, and whether there is a project of that name at all."""
     if not answer["results"] and project and settings.has_store:
-        with suppress(AnamnesisError), closing(open_store(settings)) as store:
+        with suppress(AnamnesisError), closing(open_to_read(settings)) as store:
             return answer | ({"hint": hint} if (hint := no_project(store, project)) else {})
     if answer["results"] and settings.has_store:
-        with suppress(AnamnesisError), closing(open_store(settings)) as store:  # the answer itself is here
+        with suppress(AnamnesisError), closing(open_to_read(settings)) as store:  # the answer itself is here
             return answer | {"degraded": [*answer["degraded"], *backlog_notes(store, mode)]}
     return answer
 
@@ -122,7 +122,7 @@ def _search_store(settings: Settings, body: Mapping[str, Any], reason: str) -> t
         problems = "; ".join(f"{error['path']}: {error['message']}" for error in field_errors(exc.errors()))
         raise GiveUp(f"the question is refused: {problems}") from exc
     semantic = question.mode is Mode.SEMANTIC
-    with closing(open_store(settings)) as store, _engine(settings, store, with_model=semantic) as engine:
+    with closing(open_to_read(settings)) as store, _engine(settings, store, with_model=semantic) as engine:
         answer = dict(answer_body(engine.search(question), (), question.explain))
     answer = _with_backlog(settings, answer, question.mode, body.get("project"))
     how = "by meaning only" if semantic else "by keywords only"

@@ -22,7 +22,7 @@ from anamnesis_pipeline.sources.specs import DOCUMENTS
 from anamnesis_pipeline.store.base import Store
 from anamnesis_pipeline.store.ingest_base import log_sources
 from anamnesis_pipeline.supervisor.up_lock import log_roots_in_use
-from anamnesis_pipeline.wiring import effective_settings, impatient, open_store, store_place
+from anamnesis_pipeline.wiring import effective_settings, impatient, open_to_read, store_place
 from anamnesis_pipeline.wording import counted, local_time, one_line
 
 DIAGNOSED_WITHIN_S = 5
@@ -36,7 +36,7 @@ def gather_status(settings: Settings) -> dict[str, Any]:
     memory, problem = None, None
     if settings.has_store:
         try:
-            with closing(open_store(impatient(settings, DIAGNOSED_WITHIN_S))) as store:
+            with closing(open_to_read(impatient(settings, DIAGNOSED_WITHIN_S))) as store:
                 memory = _memory(store, settings)
         except RetryLater as exc:
             problem = str(exc)

@@ -73,7 +73,8 @@ def begin(store: Store, origin: str, place: str) -> bool:
     mark = store.settings.get(MARK)
     if mark is None and (held := _held(store)):
         raise GiveUp(
-            f"{place} holds a memory already (there are {held}), and nothing is written over it; name an empty place"
+            f"{place} holds a memory already (there are {held}), and nothing is written over it; name an empty place, "
+            f"or move that memory away first"
         )
     if mark is not None and mark["origin"] != origin:
         raise GiveUp(f"{place} holds a copy of something else; name an empty place, or remove that copy")
@@ -91,15 +92,22 @@ def settle(store: Store, place: str) -> None:
 
     :raises GiveUp: it is an unfinished copy.
     """
+    if check_whole(store, place):
+        store.settings.set(MARK, None)
+
+
+def check_whole(store: Store, place: str) -> bool:
+    """Whether a store is a copy that was not used yet.
+
+    :raises GiveUp: it is an unfinished one.
+    """
     mark = store.settings.get(MARK)
-    if mark is None:
-        return
-    if not mark["complete"]:
+    if mark is not None and not mark["complete"]:
         raise GiveUp(
             f"{place} is a copy that is not finished; run the same `anamnesis migrate` or `anamnesis restore` again, "
             f"which goes on where it was, or remove the copy"
         )
-    store.settings.set(MARK, None)
+    return mark is not None
 
 
 def _held(store: Store) -> str:

@@ -21,6 +21,7 @@ from anamnesis_pipeline.commands.backup import run_backup, run_restore
 from anamnesis_pipeline.commands.copy_progress import shown
 from anamnesis_pipeline.commands.exporting import run_export, run_import
 from anamnesis_pipeline.commands.migrate import Backend, render, run_migrate
+from anamnesis_pipeline.commands.status import gather_status
 from anamnesis_pipeline.errors import GiveUp
 from anamnesis_pipeline.settings import Settings
 from anamnesis_pipeline.supervisor.up_lock import is_held
@@ -77,6 +78,7 @@ def test_a_migration_that_is_killed_is_finished_by_the_next_one(settings: Settin
 import os, signal
 from anamnesis_pipeline import settings
 from anamnesis_pipeline.commands.migrate import Backend, run_migrate
+from anamnesis_pipeline.commands.status import gather_status
 def tell(step, done, of):
     if step == {step!r}:
         os.kill(os.getpid(), signal.SIGKILL)
@@ -136,6 +138,7 @@ def test_what_is_written_while_all_runs_is_copied_by_the_same_command_again(sett
         assert "`anamnesis up` is running" in render(first)
         with closing(wiring.open_store(settings)) as store:
             put(store, "late", "a late note")
+    assert gather_status(in_mongo(settings))["memory"], "who looks at it does not use it yet"
     second = run_migrate(settings, Backend.MONGO, quiet)
     assert "is running" not in render(second)
     assert "not noticed from here" in render(second)

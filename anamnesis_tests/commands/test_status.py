@@ -78,7 +78,7 @@ def test_a_server_that_is_away_is_told_of_at_once_with_all_that_can_be_told(
         waited.append(asked.mongo_wait_s)
         raise StoreBusy("MongoDB gone:27017/anamnesis is not reached")
 
-    monkeypatch.setattr(status_module, "open_store", away)
+    monkeypatch.setattr(status_module, "open_to_read", away)
     uri = SecretStr("mongodb://gone:27017/")
     shown = said(settings.model_copy(update={"store": "mongo", "mongo_uri": uri}))
     assert waited == [status_module.DIAGNOSED_WITHIN_S]
