@@ -11,6 +11,7 @@ of Docker itself are counted by their names.
 import argparse
 import json
 import os
+import statistics
 import tempfile
 import time
 from collections.abc import Callable
@@ -24,6 +25,7 @@ from anamnesis_tests.containers.stack import Stack
 
 OF_DOCKER = ("dockerd", "containerd", "containerd-shim")
 SETTLES_S = 60
+SPUN_EVERY_S = 15
 
 
 class Containers:
@@ -69,17 +71,29 @@ def cpu_s_of_docker() -> float:
     return ticks / os.sysconf("SC_CLK_TCK")
 
 
+def spin_ms() -> float:
+    """Milliseconds of CPU for the same 5,000,000 additions: on a shared machine they differ by a factor of two, and so
+    does the CPU that anything else takes.
+    """
+    began = time.process_time()
+    sum(range(5_000_000))
+    return 1e3 * (time.process_time() - began)
+
+
 def idle(stack: Stack, seconds: float) -> None:
     """Print what each container takes while nothing happens."""
-    containers = Containers(stack)
+    containers, spins = Containers(stack), []
     before, docker_before, began = containers.stats(), cpu_s_of_docker(), time.monotonic()
-    time.sleep(seconds)
+    while (left := began + seconds - time.monotonic()) > 0:
+        spins.append(spin_ms())
+        time.sleep(min(left, SPUN_EVERY_S))
     after, docker_after, took = containers.stats(), cpu_s_of_docker(), time.monotonic() - began
     print(f"idle for {took:.0f} s, load average {os.getloadavg()[1]:.1f}:  % of a core       MB")
     for name in sorted(before.keys() & after.keys()):
         used = 100 * (cpu_s(after[name]) - cpu_s(before[name])) / took
         print(f"  {name:40} {used:12.2f} {memory_mb(after[name]):8.0f}")
     print(f"  {'processes of Docker itself':40} {100 * (docker_after - docker_before) / took:12.2f}")
+    print(f"  5,000,000 additions: {statistics.median(spins):.0f} ms of CPU, from {min(spins):.0f} to {max(spins):.0f}")
     if passed := sorted(before.keys() ^ after.keys()):
         print(f"  not idle: {', '.join(passed)} came or went")
 

@@ -149,6 +149,32 @@ def test_a_reembed_is_paused_resumed_switched_to_and_switched_back(
     assert [space["key"] for space in spaces(system)] == [old]
 
 
+def test_a_model_is_given_up_and_let_go_and_everything_embedded_anew(
+    page: Page, system: System, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    post_many(system, 50)
+    system.wait_until("all passages are embedded", system.is_covered)
+    old, model = active(system), random_model(tmp_path_factory.mktemp("unwanted") / "unwanted-model", dim=48, layers=24)
+    page.on("dialog", lambda asked: asked.accept())
+    page.goto("/dashboard/embedding")
+    badge, told = page.locator("#progress h2 .badge"), page.locator("#progress-told")
+    page.get_by_label("Hub id, path, or name of a service's model").fill(str(model))
+    page.get_by_role("button", name="Use this model").click()
+    expect(badge).to_have_text("running")
+    page.get_by_role("button", name="Give up").click()
+    expect(told).to_contain_text("is built no further")
+    page.locator("#model-revert").click()
+    expect(page.locator("#model-revert")).to_have_count(0)
+    page.locator("#reembed-anew").click()
+    expect(badge).to_have_text("waits for your yes", timeout=RUN_MS)
+    page.get_by_role("button", name="Give up").click()
+    expect(page.locator("#reembed-anew")).to_be_visible()
+    assert active(system) == old
+    for unused in (space["key"] for space in spaces(system) if space["key"] != old):
+        page.locator(f"[id='drop-{unused}']").click()
+        expect(page.locator(f"[id='drop-{unused}']")).to_have_count(0)
+
+
 def test_the_map_is_drawn_by_its_job_and_a_dot_of_it_opens_an_episode(page: Page, system: System) -> None:
     post_many(system, 50)
     system.wait_until("all passages are embedded", system.is_covered)
