@@ -62,7 +62,9 @@ def open_store(settings: Settings) -> Store:
 
 
 def open_to_read(settings: Settings) -> Store:
-    """As `open_store`, for who adds nothing to it: a copy that was not used yet can still be brought up to date."""
+    """As `open_store`, for who keeps no memory in it: a copy that was not used yet can still be brought up to date,
+    which takes back what searches counted in it.
+    """
     return _opened(settings, check_whole)
 
 

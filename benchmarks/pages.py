@@ -219,9 +219,9 @@ def main() -> None:
             asked = pages(store)
         with sidecar(home) as base, httpx.Client(base_url=base, timeout=60) as client:
             paint = painted(base, asked)
-            print("| page | first, ms | then, ms | KB | first paint, ms: median, slowest of 5 |\n|---|---|---|---|---|")
             said, median, slow = frames(base)
             print(f"Map: {said}; a frame {median:.1f} ms, 95th percentile {slow:.1f}\n")
+            print("| page | first, ms | then, ms | KB | first paint, ms: median, slowest of 5 |\n|---|---|---|---|---|")
             for name, paths in asked.items():
                 first, then, octets = served(client, paths)
                 paints = f"{statistics.median(paint[name]):.0f}, {paint[name][-1]:.0f}"

@@ -16,14 +16,14 @@ from anamnesis_pipeline.sidecar.jsonl_control import OF_THE_LLM
 from anamnesis_pipeline.steps.llm_breaker import close_breakers
 from anamnesis_pipeline.steps.llm_choice import doubtful_private
 from anamnesis_pipeline.summaries.endpoints import check_url, with_scheme
-from anamnesis_pipeline.wiring import CONFIG_PREFIX, configured_cores, model_files, open_store, stored_settings
+from anamnesis_pipeline.wiring import CONFIG_PREFIX, configured_cores, model_files, open_to_read, stored_settings
 
 
 def setting_rows(settings: Settings) -> list[Origin]:
     """Every setting; a home without a store has no stored ones, and is not given one by looking."""
     stored: Mapping[str, Any] = {}
     if settings.has_store:
-        with closing(open_store(settings)) as store:
+        with closing(open_to_read(settings)) as store:
             stored = stored_settings(store)
     return settings_file.origins(stored)
 

@@ -17,7 +17,7 @@ def letters(settings: Settings) -> tuple[list[DeadLetter], int]:
     """The first ones, and how many there are in all."""
     if not settings.has_store:
         return [], 0
-    with closing(wiring.open_store(settings)) as store:
+    with closing(wiring.open_to_read(settings)) as store:
         return store.ingest.dead_letters(limit=SHOWN), store.ingest.counts().dead_letters
 
 

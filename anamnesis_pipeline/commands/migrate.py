@@ -17,7 +17,7 @@ from anamnesis_pipeline.errors import GiveUp
 from anamnesis_pipeline.settings import Settings
 from anamnesis_pipeline.steps.copying import MoveReport, Tell, make_fast, move
 from anamnesis_pipeline.supervisor.up_lock import is_held
-from anamnesis_pipeline.wiring import open_copy, open_store, store_place
+from anamnesis_pipeline.wiring import open_copy, open_to_read, store_place
 from anamnesis_pipeline.wording import counted
 
 
@@ -69,7 +69,7 @@ def run_migrate(
     if source == place:
         raise GiveUp(f"the memory is in {place} already; name another store with --to, --uri or --database")
     began_at, is_running = datetime.now(UTC), is_held(settings.home / "up.lock")
-    with closing(open_store(settings)) as old, closing(open_copy(target)) as new:
+    with closing(open_to_read(settings)) as old, closing(open_copy(target)) as new:
         report = move(old, new, place, tell)
         make_fast(new, tell)
     return Migration(report, source, target, began_at, is_running)

@@ -8,7 +8,7 @@ from anamnesis_pipeline.errors import BadSetting
 from anamnesis_pipeline.exchanges.projects import project_label
 from anamnesis_pipeline.settings import Settings
 from anamnesis_pipeline.steps.projects import ProjectRow, add_alias, project_rows, remove_alias
-from anamnesis_pipeline.wiring import open_store
+from anamnesis_pipeline.wiring import open_to_read
 from anamnesis_pipeline.wording import counted, project_name
 
 
@@ -16,7 +16,7 @@ def rows(settings: Settings) -> list[ProjectRow]:
     """Every project; a home without a store has none."""
     if not settings.has_store:
         return []
-    with closing(open_store(settings)) as store:
+    with closing(open_to_read(settings)) as store:
         return project_rows(store)
 
 

@@ -14,7 +14,7 @@ from anamnesis_pipeline.search.engine import Engine
 from anamnesis_pipeline.settings import Settings
 from anamnesis_pipeline.sidecar.query_routes import queries_body
 from anamnesis_pipeline.supervisor.advice import start_it
-from anamnesis_pipeline.wiring import open_store
+from anamnesis_pipeline.wiring import open_to_read
 from anamnesis_pipeline.wording import counted, local_time, one_line
 
 _EXCERPT_CHARS = 160
@@ -38,7 +38,7 @@ def _report(settings: Settings, limit: int) -> tuple[Mapping[str, Any], str]:
     except ServiceUnreachable as exc:
         if not settings.has_store:
             raise GiveUp(f"{exc}, and nothing was asked in {settings.home} yet; {start_it(settings)}") from exc
-        with closing(open_store(settings)) as store:
+        with closing(open_to_read(settings)) as store:
             return queries_body(store, Engine(store, None), limit), f"{exc}; looked for words only"
     if status != 200:
         raise refusal(status, answer, "the report")

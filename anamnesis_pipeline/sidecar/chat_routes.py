@@ -59,6 +59,8 @@ MOST_MESSAGES = 1_000
 """Of a conversation."""
 _OF_A_CLIENT = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 """The id of a conversation that begins: clients may choose a UUID, in its usual form."""
+_NOT_IN_NAMES = re.compile(r"[\s/\\:*?\"<>|\x00-\x1f]+")
+"""Of files: white space, and what some system takes for something else."""
 _STREAM: dict[int | str, dict[str, Any]] = {
     200: {"description": "Server-sent events, each `data: {json}`", "content": {"text/event-stream": {"schema": {}}}}
 }
@@ -292,7 +294,7 @@ def _turn(services: Services, wish: ChatIn, session_id: str) -> Turn:
     text = masked(wish.message)
     session = known or ChatSession(session_id, _title(text), kind, backend.model, project, now, now)
     session = replace(session, backend=kind, model=backend.model, worker_url=worker, updated_at=now)
-    store.chat.put_session(session if is_chosen else replace(session, backend="", model=""))
+    store.chat.put_session(session if is_chosen else replace(session, backend="", model="", worker_url=""))
     files = [Attachment(masked(each.name), masked(each.text)) for each in wish.attachments]
     asked = ChatMessage(
         uuid.uuid4().hex, session.session_id, "user", text, now, files=tuple(each.name for each in files)
@@ -333,7 +335,7 @@ def _private(settings: Settings, store: Store) -> Private:
 
 def _attachment(title: str, ending: str) -> str:
     """A file that is named as the conversation, in any script (RFC 6266)."""
-    name = "-".join(re.findall(r"\w+", title))[:80] or "conversation"
+    name = _NOT_IN_NAMES.sub("-", title).strip("-.")[:80] or "conversation"
     return f"attachment; filename=\"conversation.{ending}\"; filename*=UTF-8''{quote(name)}.{ending}"
 
 

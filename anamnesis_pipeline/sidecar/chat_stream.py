@@ -213,8 +213,8 @@ class TurnStream:
             found = await self._search(
                 [within(each, project) for each in asked], [within(each, project) for each in standing]
             )
-        if not found.hits:
-            found = await self._search(asked, standing)
+        if not found.parted()[0]:
+            found = (await self._search(asked, () if found.hits else standing)).with_more(found, MOST_HITS)
         answer.found = found
         await self._cite(found)
         said = told(turn.history, turn.question.text, turn.attachments, found)
@@ -286,7 +286,7 @@ class TurnStream:
         ]  # fmt: skip
         found = found_by(hits[: len(asked)], hits[len(asked) :])
         self._answer.is_private |= any(map(turn.private.holds, (hit.episode for hit in found.hits)))
-        return replace(found, problem=UNASKED if problems and not found.hits else "")
+        return replace(found, problem=UNASKED if problems and not found.parted()[0] else "")
 
     async def _cite(self, found: Found) -> None:
         event: Event = {"citations": [citation_body(each) for each in citations_of(self._answer.found)]}

@@ -38,7 +38,7 @@ EXCERPT_CHARS = 700
 MOST_ATTACHED_BYTES = 200 * 1024
 """Of one file, in UTF-8; of a longer one the model is told that it goes on."""
 SPARSE = "The memory has nothing on this."
-STANDING = "What the memory is asked before every message, whatever it says, found these:"
+STANDING = "Found by what is asked before every message, whatever it says:"
 UNASKED = "The memory could not be asked just now; say so if the answer needs it."
 ROUNDS = 5
 """Searches that the model may ask for one after the other."""
@@ -97,11 +97,15 @@ class Found:
     standing: frozenset[str] = frozenset()
     problem: str = ""
 
-    def with_more(self, other: "Found") -> "Found":
-        """With what a later search found. What that has found, too, is standing no more."""
+    def with_more(self, other: "Found", most: int | None = None) -> "Found":
+        """With what another search found. What either found for what was said is not standing.
+
+        :param most: so many hits; None: all.
+        """
         known = {hit.episode.episode_id for hit in self.hits}
         more = [hit for hit in other.hits if hit.episode.episode_id not in known]
-        return replace(self, hits=self.hits + more, standing=self.standing - {h.episode.episode_id for h in other.hits})
+        answering = {hit.episode.episode_id for each in (self, other) for hit in each.parted()[0]}
+        return replace(self, hits=(self.hits + more)[:most], standing=(self.standing | other.standing) - answering)
 
     def parted(self) -> tuple[list[Hit], list[Hit]]:
         """Those that answer what was said, and the standing ones."""

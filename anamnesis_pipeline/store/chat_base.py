@@ -159,8 +159,10 @@ def _message_of(row: Mapping[str, Any], details: dict[str, Any], found: Cited) -
 
 
 def _citation_of(kept: Mapping[str, Any], summary: str, project: str) -> Citation:
-    at, score, standing = moment(kept["timestamp"]), kept["score"], kept["standing"]
-    return Citation(kept["episode_id"], summary[:SUMMARY_CHARS], project, at, score, standing)
+    return Citation(
+        kept["episode_id"], summary[:SUMMARY_CHARS], project, moment(kept["timestamp"]), kept["score"],
+        kept["standing"],
+    )  # fmt: skip
 
 
 def renamed(row: Mapping[str, Any], title: str, when: datetime) -> dict[str, Any]:

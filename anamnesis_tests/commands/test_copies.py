@@ -78,7 +78,6 @@ def test_a_migration_that_is_killed_is_finished_by_the_next_one(settings: Settin
 import os, signal
 from anamnesis_pipeline import settings
 from anamnesis_pipeline.commands.migrate import Backend, run_migrate
-from anamnesis_pipeline.commands.status import gather_status
 def tell(step, done, of):
     if step == {step!r}:
         os.kill(os.getpid(), signal.SIGKILL)

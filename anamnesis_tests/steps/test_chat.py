@@ -123,6 +123,8 @@ def test_what_only_the_standing_questions_found_comes_last_and_is_told_as_that()
     again = found.with_more(Found([hit("task"), hit("c")]))
     assert [each.episode.episode_id for each in again.hits] == ["b", "a", "rule", "task", "c"]
     assert again.standing == {"rule"}
+    everywhere = Found([hit("task")]).with_more(Found([hit("rule"), hit("task")], frozenset({"rule", "task"})), 2)
+    assert ([each.episode.episode_id for each in everywhere.hits], everywhere.standing) == (["task", "rule"], {"rule"})
     (said,) = told([], "Why?", [], found_by([[]], standing))
     assert said.text.startswith(f"{SPARSE}\n\n{MEMORY_BEGINS}")
     assert without_memory(said.text)[0].split() == [*SPARSE.split(), "Why?"]

@@ -1,4 +1,4 @@
-"""A MongoDB that is gone for a minute, in the midst of an ingest."""
+"""A MongoDB that is gone for a minute, in the midst of an ingest, and while it is searched."""
 
 import shutil
 import threading
@@ -14,6 +14,8 @@ from pydantic import SecretStr
 from anamnesis_pipeline import wiring
 from anamnesis_pipeline.errors import RetryLater, StoreBusy
 from anamnesis_pipeline.model import Where
+from anamnesis_pipeline.search.engine import Engine
+from anamnesis_pipeline.search.query import SearchQuery
 from anamnesis_pipeline.settings import Settings
 from anamnesis_pipeline.sources.discovery import discover
 from anamnesis_pipeline.sources.local import LocalHost
@@ -21,6 +23,7 @@ from anamnesis_pipeline.steps.pipeline import ingest_all
 from anamnesis_pipeline.store.base import Store
 from anamnesis_tests.live_system import EXAMPLES
 from anamnesis_tests.mongo_server.server import LoopbackServer
+from anamnesis_tests.store.samples import put
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(900)]
 
@@ -61,6 +64,17 @@ class Outage:
         time.sleep(GONE_S)
         self._server.come_back()
         self.over = time.monotonic()
+
+
+def vanish_for_a_minute(server: LoopbackServer) -> threading.Thread:
+    def passing() -> None:
+        server.vanish()
+        time.sleep(GONE_S)
+        server.come_back()
+
+    gone = threading.Thread(target=passing)
+    gone.start()
+    return gone
 
 
 def ingest_until_done(settings: Settings, store: Store, logs: Path) -> list[RetryLater]:
@@ -109,3 +123,30 @@ def test_an_ingest_goes_on_after_a_minute_without_its_server_and_holds_what_an_u
         assert store.ingest.counts() == counts
         assert ingest_until_done(settings, store, logs) == []
         assert memory(store) == wanted
+
+
+def test_searches_fail_in_words_for_a_minute_without_the_server_and_are_answered_as_before_after_it(
+    server: LoopbackServer, tmp_path: Path
+) -> None:
+    settings = Settings(home=tmp_path / "home", machine="box", store="mongo", mongo_uri=SecretStr(server.uri))
+    with closing(wiring.open_store(settings)) as store:
+        for number in range(5):
+            put(store, f"e{number}", f"The harbour crane number {number} was moved")
+        engine, asked = Engine(store, None), SearchQuery("harbour crane moved", top_k=3)
+
+        def found() -> list[str]:
+            return [hit.episode.episode_id for hit in engine.search(asked).hits]
+
+        before = found()
+        assert len(before) == 3
+        gone = vanish_for_a_minute(server)
+        time.sleep(1)
+        failures: list[str] = []
+        while gone.is_alive():
+            try:
+                found()
+            except StoreBusy as busy:
+                failures.append(str(busy))
+        assert failures
+        assert all("does not answer" in failure for failure in failures)
+        assert found() == before

@@ -21,8 +21,8 @@ COMPARED_HERE = 2_000
 LAST = 19
 """How much such a process gives way: as much as it can."""
 
-_TOLD = (StoreFull, StoreCorrupt, StoreBusy, RetryLater)
-"""What the other process tells by name and text, to be raised here."""
+_TOLD = {kind.__name__: kind for kind in (StoreFull, StoreCorrupt, StoreBusy, RetryLater)}
+"""What the other process tells by name and text, to be raised here: all that `_compared` raises."""
 _INTERRUPTED = {sqlite3.SQLITE_ERROR, sqlite3.SQLITE_INTERRUPT}
 """What SQLite says where a signal met the function that the index asks."""
 
@@ -41,9 +41,8 @@ def problems_of(path: Path, passages: int) -> list[str]:
     if apart.returncode:
         raise RetryLater(f"the check of {path} was ended before it was done; try again")
     told = json.loads(apart.stdout)
-    for kind in _TOLD:
-        if kind.__name__ in told:
-            raise kind(told[kind.__name__])
+    if "raised" in told:
+        raise _TOLD[told["raised"]](told["text"])
     problems: list[str] = told["problems"]
     return problems
 
@@ -55,8 +54,8 @@ def main(path: Path) -> None:
     told: dict[str, list[str] | str]
     try:
         told = {"problems": _compared(path)}
-    except _TOLD as exc:
-        told = {next(kind.__name__ for kind in _TOLD if isinstance(exc, kind)): str(exc)}
+    except tuple(_TOLD.values()) as exc:
+        told = {"raised": type(exc).__name__, "text": str(exc)}
     sys.stdout.write(json.dumps(told))
 
 

@@ -3,6 +3,7 @@
 import asyncio
 import json
 from contextlib import ExitStack
+from dataclasses import replace
 from itertools import groupby, pairwise
 from types import SimpleNamespace
 from typing import Any
@@ -11,11 +12,12 @@ import httpx
 import pytest
 
 from anamnesis_pipeline.errors import StoreBusy
+from anamnesis_pipeline.search.query import SearchAnswer, SearchQuery
 from anamnesis_pipeline.sidecar import chat_routes, chat_stream
 from anamnesis_pipeline.sidecar.app import create_app
 from anamnesis_pipeline.sidecar.chat_running import AT_ONCE
 from anamnesis_pipeline.sidecar.chat_standing import Standing
-from anamnesis_pipeline.steps.chat import SYSTEM, UNASKED
+from anamnesis_pipeline.steps.chat import SPARSE, SYSTEM, UNASKED
 from anamnesis_tests.chat.services import KINDS, WORDS, ChatServer, ClaudeCommand, ollama
 from anamnesis_tests.live_system import free_ports
 from anamnesis_tests.sidecar.chat.asking import NOTE, OWN_ID, SAID, of, said
@@ -278,6 +280,42 @@ def test_a_memory_that_does_not_answer_keeps_nobody_from_answering(
     assert "".join(of(events, "token")) == SAID
     assert next(event for event in events if "citations" in event) == {"citations": [], "problem": UNASKED}
     assert UNASKED in server.prompts[0]["messages"][-1]["content"]
+
+
+def test_a_message_that_could_not_be_searched_is_not_said_to_have_found_nothing(
+    client: httpx.Client, services: TestServices, server: ChatServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    client.post(
+        "/api/episodes", json={**NOTE, "summary": "Preferences and standing instructions", "episode_id": "rule"}
+    )
+    assert [each["episode_id"] for each in of(said(client, backend="ollama"), "citations")[0]] == ["rule"]
+
+    def busy(_: object) -> None:
+        raise StoreBusy("the store is busy")
+
+    monkeypatch.setattr(services.engine, "search", busy)
+    event = next(event for event in said(client, backend="ollama") if "citations" in event)
+    assert ([each["standing"] for each in event["citations"]], event["problem"]) == ([True], UNASKED)
+    told = server.prompts[-1]["messages"][-1]["content"]
+    assert UNASKED in told
+    assert SPARSE not in told
+
+
+def test_a_project_without_an_answer_keeps_its_standing_episodes_beside_what_others_have(
+    client: httpx.Client, services: TestServices, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name, project, summary in (("rule", "acme", "Tests first"), ("crane", "garden", NOTE["summary"])):
+        client.post("/api/episodes", json={**NOTE, "summary": summary, "project": project, "episode_id": name})
+    search = services.engine.search
+
+    def hits(asked: SearchQuery) -> SearchAnswer:
+        wanted = "rule" if "decisions" in asked.text else "" if asked.where.projects else "crane"
+        answer = search(replace(asked, text={"rule": "Tests first", "crane": "harbour crane"}.get(wanted, asked.text)))
+        return replace(answer, hits=[hit for hit in answer.hits if hit.episode.episode_id == wanted])
+
+    monkeypatch.setattr(services.engine, "search", hits)
+    cited = of(said(client, "Where is the harbour crane?", backend="ollama", project="acme"), "citations")[0]
+    assert [(each["episode_id"], each["standing"]) for each in cited] == [("crane", False), ("rule", True)]
 
 
 def test_whoever_reads_slowly_gets_all_of_it(

@@ -139,6 +139,7 @@ def test_what_no_message_asked_for_is_told_apart(client: TestClient, opened: Ope
     opened(messages=[said(0), said(1, citations=(CITED, replace(CITED, standing=True)))])
     asked, standing = read(client, "/chat/s1").select(".citations li")
     assert ("standing" in asked.text, "standing" in standing.text) == (False, True)
+    assert "Standing: found by what is asked before every answer" in one(read(client, "/chat/s1"), ".used").text
 
 
 def test_what_is_forgotten_since_is_named_so_and_leads_nowhere(
@@ -171,6 +172,8 @@ def test_an_answer_that_failed_or_was_stopped_says_so_and_can_be_tried_again(cli
     assert "stopped" in one(stopped, ".state").text
     assert stopped.select(".problem") == []
     assert one(stopped, "[data-again]").text == "Try again"
+    opened(messages=[said(4, "More"), said(5)])
+    assert read(client, "/chat/s1").select("#turn-s1-m3 [data-again]") == [], "only the last one is written anew"
 
 
 def test_what_was_attached_is_named_by_its_question(client: TestClient, opened: Open) -> None:

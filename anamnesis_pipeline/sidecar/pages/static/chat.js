@@ -134,11 +134,7 @@ function citation(each) {
   time.dateTime = each.timestamp;
   const about = element("span", "", `${each.project || "no project"} · `);
   about.append(time);
-  if (each.standing) {
-    const standing = element("span", "", "standing");
-    standing.title = "Found by the questions that come before every answer, not by your message";
-    about.append(" · ", standing);
-  }
+  if (each.standing) about.append(" · standing");
   row.append(link, " ", about);
   return row;
 }
@@ -236,7 +232,7 @@ function askAgain(failed, question) {
     box.focus();
     return toast(`Attach ${names.join(", ")} again, then send: the server keeps no files of a chat.`, { bad: true });
   }
-  if (!failed.querySelector(".said")?.textContent.trim()) {
+  if (failed === turns.lastElementChild && !failed.querySelector(".said")?.textContent.trim()) {
     failed.remove();
     question.remove();
   }
@@ -363,7 +359,7 @@ document.addEventListener("click", (event) => {
   if (!again || running) return;
   const failed = again.closest(".turn");
   const asked = failed.previousElementSibling;
-  if (!asked?.matches(".user")) return;
+  if (!asked?.matches(".user")) return toast("Its question is among the earlier messages: show those first.", { bad: true });
   askAgain(failed, asked);
 });
 
