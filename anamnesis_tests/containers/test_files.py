@@ -170,7 +170,8 @@ def test_a_second_project_has_networks_and_volumes_of_its_own(stack: dict[str, A
 def test_a_run_is_given_what_the_code_server_has(services: dict[str, dict[str, Any]], stack: dict[str, Any]) -> None:
     launcher = yaml.safe_load((DEPLOY / "dagster.yaml").read_text())["run_launcher"]["config"]
     environment = services["daemon"]["environment"]
-    assert set(launcher["env_vars"]) == environment.keys() - {"WAIT_FOR", "ANAMNESIS_CODE_HOST"}
+    own = {"WAIT_FOR", "ANAMNESIS_CODE_HOST", "DAGSTER_EVENT_LOG_CONSUMER_DAEMON_INTERVAL_SECONDS"}
+    assert set(launcher["env_vars"]) == environment.keys() - own
     code_server = services["code-server"]
     context = json.loads(code_server["environment"]["DAGSTER_CONTAINER_CONTEXT"])["docker"]
     assert context["networks"] == [stack["networks"][name]["name"] for name in code_server["networks"]]
