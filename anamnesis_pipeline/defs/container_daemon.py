@@ -1,7 +1,8 @@
 """Dagster's daemon in a container: `python -m anamnesis_pipeline.defs.container_daemon WORKSPACE`.
 
-As `dagster-daemon run`, but for two things. Before it launches anything, runs whose containers are gone are marked as
-failed. And it keeps its connections to PostgreSQL: it asks several questions a second for as long as it lives.
+As `dagster-daemon run`, but for three things. Before it launches anything, runs whose containers are gone are marked as
+failed. It keeps its connections to PostgreSQL, which it asks for as long as it lives, and asks the code server less
+often whether it is still the same.
 """
 
 import logging
@@ -12,6 +13,7 @@ from dagster._core.workspace.load_target import WorkspaceFileTarget
 from dagster._daemon.controller import daemon_controller_from_instance
 from dagster._utils.interrupts import capture_interrupts, setup_interrupt_handlers
 
+from anamnesis_pipeline.defs.code_server_watch import watch_less_often
 from anamnesis_pipeline.defs.kept_instance import keep_connections
 from anamnesis_pipeline.defs.recovery import recover
 
@@ -24,6 +26,7 @@ def run(workspace: str) -> None:
     with dg.DagsterInstance.get() as instance:
         recover(instance)
         keep_connections(instance)
+        watch_less_often()
         with daemon_controller_from_instance(
             instance, WorkspaceFileTarget(paths=[workspace]), code_server_log_level="warning"
         ) as controller:
