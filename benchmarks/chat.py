@@ -5,7 +5,7 @@
 FOLDER is a filled home, which stays as it is. The model is a server on loopback that speaks Ollama's format and
 answers at once, so that all of the time up to its first token is ours: storing the question, three or four searches
 side by side, booking. Questions are first sentences of summaries in the memory. A conversation begins every fourth
-turn; first turns count apart, since there is no last reply to ask about.
+turn; first turns count apart, since there is no last reply to ask about. An answer is read for half a second.
 """
 
 import argparse
@@ -28,6 +28,7 @@ from anamnesis_pipeline.store.sqlite.opening import open_sqlite
 
 TURNS_OF_ONE = 4
 QUESTION_CHARS = 200
+READS_S = 0.5
 
 
 class AtOnce(BaseHTTPRequestHandler):
@@ -90,6 +91,7 @@ def main() -> None:
         with sidecar(home) as base, httpx.Client(base_url=base, timeout=60, trust_env=False) as client:
             first_token_ms(client, "warm up", None)
             for number, text in enumerate(asked):
+                time.sleep(READS_S)
                 begins = number % TURNS_OF_ONE == 0
                 took, session = first_token_ms(client, text, None if begins else session)
                 (first if begins else later).append(took)

@@ -43,9 +43,9 @@ from anamnesis_pipeline.sidecar import (
     upload_routes,
 )
 from anamnesis_pipeline.sidecar.admission import Admission
+from anamnesis_pipeline.sidecar.chat_known import KnownAnswers
 from anamnesis_pipeline.sidecar.chat_records import ChatRecorder
 from anamnesis_pipeline.sidecar.chat_running import Chats
-from anamnesis_pipeline.sidecar.chat_standing import Standing
 from anamnesis_pipeline.sidecar.documentation import openapi_of
 from anamnesis_pipeline.sidecar.event_feed import EventFeed
 from anamnesis_pipeline.sidecar.extraction import Extraction
@@ -131,7 +131,7 @@ def _keep(state: State, services: Services) -> None:
     state.extraction = Extraction()
     state.chats = Chats()
     state.chat_records = ChatRecorder(services, state.extraction, state.chats, state.metrics.chat_records_failed)
-    state.chat_standing = Standing(services)
+    state.chat_known = KnownAnswers(services)
     state.room = Room()
     state.growth = Growth()
     state.guesses = Guesses()

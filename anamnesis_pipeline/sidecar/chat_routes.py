@@ -4,7 +4,7 @@ import json
 import re
 import uuid
 from collections.abc import AsyncIterator, Iterator, Sequence
-from dataclasses import asdict, replace
+from dataclasses import asdict, dataclass, replace
 from datetime import UTC, datetime
 from typing import Annotated, Any, Literal
 from urllib.parse import quote
@@ -82,12 +82,14 @@ async def stream(wish: ChatIn, request: Request, services: Uses) -> Response:
     session_id = wish.session_id or uuid.uuid4().hex
     chats.claim(session_id)
     try:
-        wish = await _with_default(services, wish)
-        turn = await run_in_threadpool(_turn, services, wish, session_id)
+        begun = await run_in_threadpool(_begun, services, wish, session_id)
+        if not begun.is_chosen:
+            begun = await _with_default(begun)
+        turn = await run_in_threadpool(_turn, services, begun, session_id)
         state = request.app.state
         made = TurnStream(
             turn, services, state.admission, state.chat_records, state.metrics.chat_failures, state.undo.waiting,
-            state.chat_standing,
+            state.chat_known,
         )  # fmt: skip
         chats.begin(session_id, made.begin())
     except BaseException:
@@ -250,6 +252,7 @@ class _Answering(StreamingResponse):
             await super().__call__(scope, receive, send)
         finally:
             await self._made.end()
+        await self._made.look_ahead()
 
 
 async def _frames(events: AsyncIterator[Event]) -> AsyncIterator[bytes]:
@@ -257,29 +260,41 @@ async def _frames(events: AsyncIterator[Event]) -> AsyncIterator[bytes]:
         yield b"data: " + json.dumps(event, ensure_ascii=False, separators=(",", ":")).encode() + b"\n\n"
 
 
-async def _with_default(services: Services, wish: ChatIn) -> ChatIn:
-    """The wish of somebody who names nothing, with a model that answers now; as it is where none does. Where one is
-    set nobody looks.
+@dataclass(frozen=True, slots=True)
+class _Begun:
+    """What somebody wants, and in which conversation, as far as there is one. `is_chosen`: it is known, now or from
+    before, which model answers.
     """
-    if wish.backend or wish.model:
-        return wish
-    settings = await run_in_threadpool(effective_settings, services.store)
-    known = await run_in_threadpool(services.store.chat.session, wish.session_id) if wish.session_id else None
-    if (known and known.backend) or settings.summarizer != "none":
-        return wish
-    found = offered_choice(settings, await offers(backend_options(settings)))
-    return wish.model_copy(update={"backend": found.backend, "model": found.model}) if found else wish
+
+    wish: ChatIn
+    settings: Settings
+    known: ChatSession | None
+    is_chosen: bool
 
 
-def _turn(services: Services, wish: ChatIn, session_id: str) -> Turn:
-    """What is to be answered; the question is stored from here on."""
-    settings, store = effective_settings(services.store), services.store
-    known = store.chat.session(session_id)
+def _begun(services: Services, wish: ChatIn, session_id: str) -> _Begun:
+    """:raises HTTPException: there is no such conversation, or it is full."""
+    settings, known = effective_settings(services.store), services.store.chat.session(session_id)
     if known is None and wish.session_id and not _OF_A_CLIENT.fullmatch(session_id):
         raise _unknown()
     if known and known.messages >= MOST_MESSAGES:
         raise HTTPException(409, f"a conversation holds {MOST_MESSAGES:,} messages at most; begin a new one")
     is_chosen = bool(wish.backend or wish.model or (known and known.backend) or settings.summarizer != "none")
+    return _Begun(wish, settings, known, is_chosen)
+
+
+async def _with_default(begun: _Begun) -> _Begun:
+    """With a model that answers now; as it is where none does."""
+    found = offered_choice(begun.settings, await offers(backend_options(begun.settings)))
+    if found is None:
+        return begun
+    wish = begun.wish.model_copy(update={"backend": found.backend, "model": found.model})
+    return replace(begun, wish=wish, is_chosen=True)
+
+
+def _turn(services: Services, begun: _Begun, session_id: str) -> Turn:
+    """What is to be answered; the question is stored from here on."""
+    wish, settings, known, store = begun.wish, begun.settings, begun.known, services.store
     kind = wish.backend or (known and known.backend) or wanted_choice(settings).backend
     named = wish.model or (known.model if known and kind == known.backend else configured_model(settings, kind))
     worker = worker_of(wish, known, kind)
@@ -287,14 +302,14 @@ def _turn(services: Services, wish: ChatIn, session_id: str) -> Turn:
     try:
         backend = open_chat(kind, named, backend_options(settings), worker)
         private = _private(settings, store)
-        check_leave(settings, backend, private, [project, *labels_of(project, store.episodes.projects())])
+        check_leave(settings, backend, private, lambda: [project, *labels_of(project, store.episodes.projects())])
     except (BadSetting, LlmRefused) as exc:
         raise HTTPException(409, f"{kind} cannot answer: {exc}") from exc
     masked, now = services.poster.masked, datetime.now(UTC)
     text = masked(wish.message)
     session = known or ChatSession(session_id, _title(text), kind, backend.model, project, now, now)
     session = replace(session, backend=kind, model=backend.model, worker_url=worker, updated_at=now)
-    store.chat.put_session(session if is_chosen else replace(session, backend="", model="", worker_url=""))
+    store.chat.put_session(session if begun.is_chosen else replace(session, backend="", model="", worker_url=""))
     files = [Attachment(masked(each.name), masked(each.text)) for each in wish.attachments]
     asked = ChatMessage(
         uuid.uuid4().hex, session.session_id, "user", text, now, files=tuple(each.name for each in files)

@@ -18,14 +18,13 @@ from starlette.exceptions import HTTPException
 from anamnesis_pipeline.chat.base import SEARCH_TOOL, Call, ChatBackend, Said
 from anamnesis_pipeline.chat_model import ChatMessage, ChatSession
 from anamnesis_pipeline.errors import AnamnesisError, LlmAnswerInvalid
-from anamnesis_pipeline.search.engine import Engine
 from anamnesis_pipeline.search.query import Hit, SearchQuery
 from anamnesis_pipeline.settings import Settings
 from anamnesis_pipeline.sidecar.admission import Admission
+from anamnesis_pipeline.sidecar.chat_known import KnownAnswers
 from anamnesis_pipeline.sidecar.chat_records import ChatRecorder
 from anamnesis_pipeline.sidecar.chat_running import end
 from anamnesis_pipeline.sidecar.chat_schemas import citation_body, session_head
-from anamnesis_pipeline.sidecar.chat_standing import Standing
 from anamnesis_pipeline.sidecar.services import Services
 from anamnesis_pipeline.steps.chat import (
     MOST_HITS,
@@ -38,9 +37,11 @@ from anamnesis_pipeline.steps.chat import (
     Booking,
     Found,
     Private,
+    asked_ahead,
     block_of,
     citations_of,
     found_by,
+    last_reply,
     not_told,
     queries_of,
     question,
@@ -96,6 +97,8 @@ class _Answer:
     state: str = "connected"
     problem: str = ""
     stopped: bool = False
+    kept: str = ""
+    """What of it is stored, masked."""
 
     def take(self, text: str) -> None:
         """:raises LlmAnswerInvalid: it says too much."""
@@ -107,10 +110,6 @@ class _Answer:
     @property
     def seconds(self) -> float:
         return round(time.monotonic() - self.began, 3)
-
-
-def _hits(engine: Engine, asked: SearchQuery) -> Sequence[Hit]:
-    return engine.search(asked).hits
 
 
 class _Unread(Exception):  # noqa: N818 - no error: somebody went away
@@ -128,13 +127,13 @@ class TurnStream:
         records: ChatRecorder,
         failures: Counter,
         leaving: Callable[[], Set[str]],
-        standing: Standing,
+        known: KnownAnswers,
     ) -> None:
         """:param failures: counts answers that failed, by backend.
         :param leaving: ids of episodes that are about to be deleted, which nobody is told any more.
         """
         self._turn, self._services, self._admission = turn, services, admission
-        self._records, self._failures, self._leaving, self._standing = records, failures, leaving, standing
+        self._records, self._failures, self._leaving, self._known = records, failures, leaving, known
         self._answer = _Answer(time.monotonic(), turn.is_private)
         self._events: asyncio.Queue[Event | None] = asyncio.Queue(QUEUE_EVENTS)
         self._is_left = False
@@ -174,6 +173,13 @@ class TurnStream:
                 await asyncio.wait([self._task])
             await self._turn.backend.close()
 
+    async def look_ahead(self) -> None:
+        """After a whole answer: have at hand what the memory is asked whatever the next message says."""
+        turn, answer = self._turn, self._answer
+        if answer.kept and not answer.stopped and not answer.problem:
+            asked = asked_ahead(turn.session.project, answer.kept)
+            await self._known.look_ahead(asked, turn.private.projects, self._admission)
+
     async def _run(self) -> None:
         """The whole turn; what was said is kept however it ends."""
         answer = self._answer
@@ -205,7 +211,7 @@ class TurnStream:
     async def _write(self) -> None:
         turn, answer = self._turn, self._answer
         await self._tell(self._status())
-        last = next((each.text for each in reversed(turn.history) if each.role == "assistant"), "")
+        last = last_reply(turn.history)
         project = turn.session.project
         asked, standing = queries_of(turn.question.text, last), standing_of(project)
         found = Found([])
@@ -269,9 +275,8 @@ class TurnStream:
         """The memory on all of these, asked at the same time. Where it does not answer there is an answer all the same,
         whose model is told so.
         """
-        turn, run, engine = self._turn, self._admission.run, self._services.engine
-        works = [partial(_hits, engine, each) for each in asked]
-        works += [partial(self._standing.hits, each) for each in standing]
+        turn, run = self._turn, self._admission.run
+        works = [partial(self._hits, each) for each in (*asked, *standing)]
         answers = await asyncio.gather(*map(run, works), return_exceptions=True)
         problems = [each for each in answers if isinstance(each, BaseException)]
         for each in problems:
@@ -287,6 +292,12 @@ class TurnStream:
         found = found_by(hits[: len(asked)], hits[len(asked) :])
         self._answer.is_private |= any(map(turn.private.holds, (hit.episode for hit in found.hits)))
         return replace(found, problem=UNASKED if problems and not found.parted()[0] else "")
+
+    def _hits(self, asked: SearchQuery) -> Sequence[Hit]:
+        """What counts as a retrieval is searched now; the rest may be known."""
+        if asked.track:
+            return self._services.engine.search(asked).hits
+        return self._known.hits(asked, self._turn.private.projects)
 
     async def _cite(self, found: Found) -> None:
         event: Event = {"citations": [citation_body(each) for each in citations_of(self._answer.found)]}
@@ -330,7 +341,7 @@ class TurnStream:
         chat = self._services.store.chat
         try:
             chat.add(message)
-            done["message_id"] = message.message_id
+            done["message_id"], answer.kept = message.message_id, message.text
             if not answer.stopped and not answer.problem and not self._is_secret:
                 done["episode_id"] = self._remember(message)
         except AnamnesisError as exc:

@@ -54,14 +54,28 @@ class Attachment:
 
 def queries_of(message: str, last_reply: str) -> list[SearchQuery]:
     """What the memory is asked before an answer, of all projects: the message, and the last reply."""
-    asked = [message, last_reply.strip()[:REPLY_CHARS]]
-    return list(map(question, dict.fromkeys(text.strip()[:QUERY_CHARS] for text in asked if text.strip())))
+    said, before = message.strip()[:QUERY_CHARS], last_reply.strip()[:REPLY_CHARS]
+    asked = [question(said), *([_known_before(before)] if before != said else [])]
+    return [each for each in asked if each.text]
 
 
 def standing_of(project: str) -> list[SearchQuery]:
-    """What is worth knowing before any answer. That it was found says nothing, so it counts as no retrieval."""
-    asked = [f"{project} decisions and open tasks".strip(), "preferences and standing instructions"]
-    return [replace(question(text), track=False) for text in asked]
+    """What is worth knowing before any answer."""
+    return [
+        _known_before(f"{project} decisions and open tasks".strip()),
+        _known_before("preferences and standing instructions"),
+    ]
+
+
+def asked_ahead(project: str, last_reply: str) -> list[SearchQuery]:
+    """What the memory will be asked first whatever the next message says."""
+    asked = [*queries_of("", last_reply), *standing_of(project)]
+    return [within(each, project) for each in asked] if project else asked
+
+
+def _known_before(text: str) -> SearchQuery:
+    """A question that does not depend on the message. What it finds nobody asked for: it counts as no retrieval."""
+    return replace(question(text), track=False)
 
 
 def question(text: str, top_k: int = PER_QUERY) -> SearchQuery:
@@ -164,6 +178,11 @@ def told(
     return _in_turns([*said, Said("user", "\n\n".join(texts))])
 
 
+def last_reply(history: Sequence[ChatMessage]) -> str:
+    """What was answered last; empty: nothing."""
+    return next((each.text for each in reversed(history) if each.role == "assistant"), "")
+
+
 def not_told(hits: Iterable[Hit], history: Sequence[ChatMessage], leaving: Set[str] = frozenset()) -> list[Hit]:
     """Those that the model does not know from the conversation itself: neither its round trips nor their records.
 
@@ -217,15 +236,17 @@ class Private:
         return episode.source in self.sources or self.is_of(episode.project)
 
 
-def check_leave(settings: Settings, backend: ChatBackend, private: Private, projects: Iterable[str]) -> None:
-    """:param projects: all that the conversation's project may mean.
+def check_leave(
+    settings: Settings, backend: ChatBackend, private: Private, projects: Callable[[], Iterable[str]]
+) -> None:
+    """:param projects: looks up all that the conversation's project may mean; not asked of a backend that is here.
     :raises BadSetting: what is said in these, or anything, may not go where this backend is.
     """
     if backend.is_local:
         return
     if settings.local_only:
         raise BadSetting(f"local_only forbids to ask {backend.name}, which is not on this machine; choose another")
-    if named := next(filter(private.is_of, projects), ""):
+    if named := next(filter(private.is_of, projects()), ""):
         raise BadSetting(f"{named} is private, and {backend.name} is not on this machine; choose a local model")
 
 

@@ -16,6 +16,8 @@ from anamnesis_tests.sidecar.conftest import wait_for
 
 COMMAND = [sys.executable, "-m", "anamnesis_pipeline.sidecar"]
 DRAFT = {"summary": "The zeppelin hangar needs new doors", "instance": "mac", "project": "acme"}
+STARTS_S = 90
+"""On a busy machine, before it is given up."""
 
 
 def free_port() -> int:
@@ -38,7 +40,7 @@ def base(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     with (home / "log").open("wb") as log:
         process = subprocess.Popen(COMMAND, env=environment(home, port), stdout=log, stderr=log)
     try:
-        wait_for(lambda: answers(f"http://127.0.0.1:{port}"), 20)
+        wait_for(lambda: answers(f"http://127.0.0.1:{port}"), STARTS_S)
         yield f"http://127.0.0.1:{port}"
         process.send_signal(signal.SIGTERM)
         assert process.wait(15) in (0, -signal.SIGTERM)

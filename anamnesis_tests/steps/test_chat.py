@@ -23,6 +23,7 @@ from anamnesis_pipeline.steps.chat import (
     Attachment,
     Found,
     Private,
+    asked_ahead,
     block_of,
     check_leave,
     citations_of,
@@ -33,6 +34,7 @@ from anamnesis_pipeline.steps.chat import (
     shown_to,
     standing_of,
     told,
+    within,
 )
 from anamnesis_pipeline.summaries.factory import BackendOptions
 
@@ -95,9 +97,16 @@ def test_the_memory_is_asked_for_the_message_the_last_reply_and_what_matters_at_
     assert [each.text for each in queries_of("Why?", "Because.")] == ["Why?", "Because."]
     assert [each.text for each in queries_of("Why?", "Why?")] == ["Why?"]
     assert [len(each.text) for each in queries_of("x" * 9_000, "y" * 9_000)] == [2_000, 500]
+    assert [each.track for each in queries_of("Why?", "Because.")] == [True, False], "nobody asked about the reply"
     assert [(each.text, each.track) for each in standing_of("acme")] == [
         ("acme decisions and open tasks", False), ("preferences and standing instructions", False),
     ]  # fmt: skip
+
+
+def test_what_is_asked_ahead_is_what_the_next_turn_asks_beside_its_message():
+    asked = queries_of("And now?", " It is on Thursday. ")[1:] + standing_of("acme")
+    assert asked_ahead("acme", " It is on Thursday. ") == [within(each, "acme") for each in asked]
+    assert asked_ahead("", "") == standing_of("")
 
 
 def test_answers_are_merged_by_rank_the_messages_first_and_each_episode_once():
@@ -186,7 +195,7 @@ def test_what_may_not_leave_is_refused_before_anything_is_asked(
     settings = Settings(local_only=local_only)
     private = Private(frozenset(), ("corp/plan",))
     if not told_why:
-        check_leave(settings, backend, private, projects)
+        check_leave(settings, backend, private, lambda: projects)
         return
     with pytest.raises(BadSetting, match=told_why):
-        check_leave(settings, backend, private, projects)
+        check_leave(settings, backend, private, lambda: projects)

@@ -44,7 +44,7 @@ def child(tmp_path: Path) -> Callable[..., ChildSpec]:
     return make
 
 
-def wait_for(condition: Callable[[], object], timeout_s: float = 20.0) -> None:
+def wait_for(condition: Callable[[], object], timeout_s: float = 60.0) -> None:
     """Poll until `condition` holds; a test fails when it never does."""
     deadline = time.monotonic() + timeout_s
     while not condition():

@@ -4,16 +4,20 @@ from datetime import UTC, datetime
 from typing import Annotated, Any, Literal
 
 from fastapi import Form, Query
+from starlette.background import BackgroundTask
 from starlette.concurrency import run_in_threadpool
+from starlette.datastructures import State
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import Response
 
 from anamnesis_pipeline.chat.factory import Offer, offers
 from anamnesis_pipeline.chat_model import ChatMessage, ChatSession
+from anamnesis_pipeline.errors import AnamnesisError
 from anamnesis_pipeline.llm_wiring import backend_options
 from anamnesis_pipeline.settings import Settings
 from anamnesis_pipeline.sidecar.chat_choice import offered_choice, wanted_choice
+from anamnesis_pipeline.sidecar.chat_known import KnownAnswers
 from anamnesis_pipeline.sidecar.chat_routes import delete_conversation
 from anamnesis_pipeline.sidecar.chat_schemas import MOST_CHARS, MOST_FILES
 from anamnesis_pipeline.sidecar.pages.asking import names_offered
@@ -22,6 +26,7 @@ from anamnesis_pipeline.sidecar.pages.html import HEADERS, fragment, page
 from anamnesis_pipeline.sidecar.pages.routing import page_router
 from anamnesis_pipeline.sidecar.pages.undo import undo_of
 from anamnesis_pipeline.sidecar.services import Services, Uses
+from anamnesis_pipeline.steps.chat import asked_ahead, last_reply
 from anamnesis_pipeline.wiring import effective_settings
 
 PATH = "/chat"
@@ -41,10 +46,12 @@ SessionId = Annotated[str, Query(max_length=200)]
 @router.get(PATH)
 def new_page(request: Request, services: Uses, q: Words = "", deleted: bool = False) -> Response:
     """A conversation that has not begun, and those that have."""
-    return page(
+    shown = page(
         request, "chat.html", "Chat", **_head(None, deleted=deleted), **_sessions(services, q), **_turns([]),
         **_writing(services, None), projects=names_offered(services.store)["projects"],
     )  # fmt: skip
+    shown.background = BackgroundTask(_look_ahead, request.app.state, "", "")
+    return shown
 
 
 @router.get(PATH + "/parts/sessions")
@@ -69,11 +76,13 @@ async def models(services: Uses, open: SessionId = "") -> Response:
 @router.get(PATH + "/{session_id}")
 def session_page(session_id: str, request: Request, services: Uses, q: Words = "") -> Response:
     """One conversation, its latest messages first to be seen."""
-    session = _session(services, session_id)
-    return page(
+    session, messages = _session(services, session_id), _messages(request, services, session_id)
+    shown = page(
         request, "chat.html", session.title, **_head(session), **_sessions(services, q, session_id),
-        **_turns(_messages(request, services, session_id)), **_writing(services, session),
+        **_turns(messages), **_writing(services, session),
     )  # fmt: skip
+    shown.background = BackgroundTask(_look_ahead, request.app.state, session.project, last_reply(messages))
+    return shown
 
 
 @router.get(PATH + "/{session_id}/head")
@@ -147,6 +156,16 @@ def _session(services: Services, session_id: str) -> ChatSession:
     if session is None:
         raise HTTPException(404, "There is no such conversation; it may have been deleted.")
     return session
+
+
+async def _look_ahead(state: State, project: str, last: str) -> None:
+    """Have at hand what the memory is asked when somebody who looks at this writes a message."""
+    known: KnownAnswers = state.chat_known
+    try:
+        settings = await run_in_threadpool(effective_settings, state.services.store)
+    except AnamnesisError:  # the page is there; whoever writes on it is told what is wrong
+        return
+    await known.look_ahead(asked_ahead(project, last), tuple(settings.private_projects), state.admission)
 
 
 def _messages(request: Request, services: Services, session_id: str) -> list[ChatMessage]:

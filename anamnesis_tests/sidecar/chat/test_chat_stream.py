@@ -15,8 +15,8 @@ from anamnesis_pipeline.errors import StoreBusy
 from anamnesis_pipeline.search.query import SearchAnswer, SearchQuery
 from anamnesis_pipeline.sidecar import chat_routes, chat_stream
 from anamnesis_pipeline.sidecar.app import create_app
+from anamnesis_pipeline.sidecar.chat_known import KnownAnswers
 from anamnesis_pipeline.sidecar.chat_running import AT_ONCE
-from anamnesis_pipeline.sidecar.chat_standing import Standing
 from anamnesis_pipeline.steps.chat import SPARSE, SYSTEM, UNASKED
 from anamnesis_tests.chat.services import KINDS, WORDS, ChatServer, ClaudeCommand, ollama
 from anamnesis_tests.live_system import free_ports
@@ -397,7 +397,7 @@ def test_what_a_local_model_said_of_a_private_source_goes_to_no_other_one(
     assert "episode_id" not in first[-1], "an episode of it would be open to every model"
     session = first[0]["session"]["session_id"]
     monkeypatch.setattr(services.engine, "search", lambda _: SimpleNamespace(hits=[]))
-    monkeypatch.setattr(Standing, "hits", lambda *_: [])
+    monkeypatch.setattr(KnownAnswers, "hits", lambda *_: [])
     assert of(said(client, "Shorten that", session_id=session), "citations") == [[]], "it may repeat what it was told"
     server.words = WORDS
     second = said(client, "And now?", backend="anthropic", session_id=session)

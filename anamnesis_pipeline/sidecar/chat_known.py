@@ -1,22 +1,27 @@
-"""What the memory answers to the questions that are asked before every answer of the chat, kept for some minutes: they
-cost as much as the questions of a turn, and their answers hardly change.
+"""What the memory answers to questions of the chat that are known before a message comes, kept for some minutes: what
+is asked before every answer, and what the last reply was about. They cost more than the message's own question.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from contextlib import suppress
 from dataclasses import replace
+from functools import partial
 from typing import NamedTuple
 
+from starlette.exceptions import HTTPException
+
+from anamnesis_pipeline.errors import AnamnesisError
 from anamnesis_pipeline.search.query import Hit, SearchAnswer, SearchQuery
+from anamnesis_pipeline.sidecar.admission import Admission
 from anamnesis_pipeline.sidecar.kept import Kept
 from anamnesis_pipeline.sidecar.services import Services
-from anamnesis_pipeline.wiring import effective_settings
 
 KEPT_S = 300.0
-MOST_KEPT = 50
-"""Questions: two of each project that is talked about."""
+MOST_KEPT = 100
+"""Questions: two of each project that is talked about, and one of each conversation."""
 
 
-class Standing:
+class KnownAnswers:
     """The answers of one application. Safe to share between threads."""
 
     def __init__(self, services: Services) -> None:
@@ -24,11 +29,13 @@ class Standing:
         self._services = services
         self._answers: Kept[Asked, SearchAnswer] = Kept(self._search, KEPT_S, MOST_KEPT)
 
-    def hits(self, query: SearchQuery) -> Sequence[Hit]:
+    def hits(self, query: SearchQuery, private: tuple[str, ...]) -> Sequence[Hit]:
         """What was found lately, with the episodes as they are now; anew where one of them says something else, or
         nothing any more, or other projects are private.
+
+        :param private: names of the projects that are private now.
         """
-        asked = Asked(query, tuple(effective_settings(self._services.store).private_projects))
+        asked = Asked(query, private)
         answer = self._answers.get(asked)
         if answer.degraded:  # without the model, as it is in the first seconds, it is no answer to keep
             self._answers.drop(asked)
@@ -40,6 +47,12 @@ class Standing:
             return now
         self._answers.drop(asked)
         return self._answers.get(asked).hits
+
+    async def look_ahead(self, queries: Iterable[SearchQuery], private: tuple[str, ...], admission: Admission) -> None:
+        """Have the answers to these at hand. One that cannot be had now is looked for when it is asked."""
+        with suppress(HTTPException, AnamnesisError):
+            for each in queries:
+                await admission.run(partial(self.hits, each, private))
 
     def _search(self, asked: "Asked") -> SearchAnswer:
         return self._services.engine.search(asked.query)

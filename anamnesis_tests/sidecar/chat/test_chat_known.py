@@ -1,0 +1,103 @@
+"""What is known before a message comes is searched once in a while, and never tells what is not so any more."""
+
+import httpx
+import pytest
+
+from anamnesis_pipeline.search.engine import Engine
+from anamnesis_pipeline.search.query import SearchAnswer, SearchQuery
+from anamnesis_pipeline.sidecar import chat_known
+from anamnesis_pipeline.sidecar.chat_known import KnownAnswers
+from anamnesis_pipeline.steps.chat import standing_of
+from anamnesis_tests.chat.services import ChatServer
+from anamnesis_tests.sidecar.chat.asking import NOTE, SAID, said
+from anamnesis_tests.sidecar.conftest import Post, TestServices, wait_for
+
+ASKED = standing_of("")[1]
+
+
+@pytest.fixture
+def searched(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """The questions that are searched."""
+    texts: list[str] = []
+    search = Engine.search
+
+    def noting(self: Engine, query: SearchQuery) -> SearchAnswer:
+        texts.append(query.text)
+        return search(self, query)
+
+    monkeypatch.setattr(Engine, "search", noting)
+    return texts
+
+
+@pytest.fixture
+def known(services: TestServices, client: httpx.Client, post: Post) -> KnownAnswers:
+    post("Preferences and standing instructions: tabs, never spaces", episode_id="tabs")
+    return KnownAnswers(services)
+
+
+def found(known: KnownAnswers, *private: str) -> list[str]:
+    return [hit.episode.summary for hit in known.hits(ASKED, private)]
+
+
+def test_it_is_searched_once_for_several_answers(known: KnownAnswers, searched: list[str]) -> None:
+    first = found(known)
+    assert first == ["Preferences and standing instructions: tabs, never spaces"]
+    assert [found(known) for _ in range(3)] == [first] * 3
+    assert searched == [ASKED.text]
+
+
+def test_what_was_edited_or_deleted_since_is_searched_anew(
+    known: KnownAnswers, client: httpx.Client, searched: list[str]
+) -> None:
+    found(known)
+    client.patch("/api/episodes/tabs", json={"summary": "Preferences: spaces, never tabs"})
+    assert found(known) == ["Preferences: spaces, never tabs"]
+    client.delete("/api/episodes/tabs")
+    assert found(known) == []
+    assert len(searched) == 3
+
+
+def test_what_became_private_since_is_told_no_more(
+    services: TestServices, client: httpx.Client, post: Post, searched: list[str]
+) -> None:
+    post("Preferences and standing instructions: tabs, never spaces", episode_id="tabs", project="acme")
+    known = KnownAnswers(services)
+    assert len(found(known)) == 1
+    services.store.settings.set("config.private_projects", ["acme"])
+    assert found(known, "acme") == []
+    assert len(searched) == 2
+
+
+def test_what_a_memory_without_its_model_answers_is_not_kept(
+    known: KnownAnswers, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with monkeypatch.context() as loading:
+        loading.setattr(Engine, "search", lambda *_: SearchAnswer([], 1.0, None, ["dense: no model"], 0, None))
+        assert found(known) == []
+    assert len(found(known)) == 1
+
+
+def test_it_is_asked_again_after_a_while(
+    services: TestServices, known: KnownAnswers, searched: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(chat_known, "KEPT_S", 0.0)
+    short = KnownAnswers(services)
+    found(short)
+    found(short)
+    assert len(searched) == 2
+
+
+def test_what_the_next_turn_asks_beside_its_message_is_at_hand_before_it_comes(
+    client: httpx.Client, server: ChatServer, searched: list[str]
+) -> None:
+    client.post("/api/episodes", json=NOTE)
+    session = said(client, backend="ollama")[0]["session"]["session_id"]
+    wait_for(lambda: SAID in searched, 20)
+    del searched[:]
+    said(client, "And the other one?", session_id=session)
+    assert searched == ["And the other one?"]
+
+
+def test_who_opens_the_chat_has_what_it_always_asks_at_hand(client: httpx.Client, searched: list[str]) -> None:
+    assert client.get("/chat").status_code == 200
+    wait_for(lambda: searched == [each.text for each in standing_of("")], 20)
