@@ -6,6 +6,7 @@ costs the process and PostgreSQL more than the answer.
 
 import atexit
 import threading
+from typing import Any
 
 import dagster as dg
 from dagster._core.instance.ref import InstanceRef
@@ -38,6 +39,18 @@ def instance_of(context: dg.SensorEvaluationContext) -> dg.DagsterInstance:
             keep_connections(instance)
             _kept.append((ref, instance))
         return _kept[0][1]
+
+
+def on_kept_instance(sensor: dg.SensorDefinition) -> dg.SensorDefinition:
+    """The sensor, each tick on `instance_of` it: by itself Dagster opens one at each, to make the resources."""
+    evaluate = sensor._evaluation_fn
+
+    def evaluate_on_kept(context: dg.SensorEvaluationContext) -> Any:
+        context._instance = instance_of(context)  # nothing public is there before the resources are made
+        return evaluate(context)
+
+    sensor._evaluation_fn = evaluate_on_kept
+    return sensor
 
 
 @atexit.register

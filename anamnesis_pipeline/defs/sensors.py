@@ -10,7 +10,7 @@ import dagster as dg
 from anamnesis_pipeline import settings as settings_module
 from anamnesis_pipeline.defs.checks import freshness
 from anamnesis_pipeline.defs.jobs import ingest
-from anamnesis_pipeline.defs.kept_instance import instance_of
+from anamnesis_pipeline.defs.kept_instance import instance_of, on_kept_instance
 from anamnesis_pipeline.defs.partitions import SOURCES, new_keys
 from anamnesis_pipeline.defs.resources import MemoryResource, kept_store
 from anamnesis_pipeline.defs.run_statuses import UNFINISHED_STATUSES
@@ -57,6 +57,7 @@ CRAWL_S = crawl_interval_s()
 """Seconds between two ticks of `crawl_sensor`; Dagster reads it when it loads the code, and not again."""
 
 
+@on_kept_instance
 @dg.sensor(
     job=ingest,
     minimum_interval_seconds=CRAWL_S,
@@ -95,6 +96,7 @@ def crawl_sensor(context: dg.SensorEvaluationContext, memory: MemoryResource) ->
     )  # fmt: skip
 
 
+@on_kept_instance
 @dg.sensor(
     job=ingest,
     minimum_interval_seconds=LEAST_INTERVAL_S,

@@ -3,8 +3,15 @@ from pathlib import Path
 
 import dagster as dg
 import pytest
+from dagster._core.definitions.sensor_definition import SensorExecutionData
+from dagster._core.remote_origin import InProcessCodeLocationOrigin
+from dagster._core.types.loadable_target_origin import LoadableTargetOrigin
+from dagster._grpc.impl import get_external_sensor_execution
 
+from anamnesis_pipeline.definitions import defs
 from anamnesis_pipeline.defs.kept_instance import close_kept, instance_of
+
+ORIGIN = InProcessCodeLocationOrigin(LoadableTargetOrigin(module_name="anamnesis_pipeline.definitions"))
 
 
 @pytest.fixture(autouse=True)
@@ -30,6 +37,23 @@ def test_ticks_of_one_process_share_an_instance_that_is_opened_once(
         assert opened == [ref]
         instance.add_dynamic_partitions("colours", ["red"])
         assert list(kept[0].get_dynamic_partitions("colours")) == ["red"]
+
+
+@pytest.mark.parametrize("name", ["crawl_sensor", "embed_sensor", "quick_crawl_sensor"])
+def test_no_tick_of_a_sensor_opens_an_instance_of_its_own(
+    name: str, tmp_path: Path, home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    opened = []
+    real = dg.DagsterInstance.from_ref
+    with dg.DagsterInstance.local_temp(str(tmp_path)) as instance:
+        ref = instance.get_ref()
+        monkeypatch.setattr(dg.DagsterInstance, "from_ref", staticmethod(lambda ref: opened.append(ref) or real(ref)))
+        for _ in range(2):
+            answer = get_external_sensor_execution(
+                defs.get_repository_def(), ORIGIN, ref, name, None, None, None, None, None
+            )
+            assert isinstance(answer, SensorExecutionData), answer
+        assert opened == [ref]
 
 
 def test_another_deployment_has_its_own(tmp_path: Path) -> None:
