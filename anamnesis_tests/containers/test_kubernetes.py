@@ -142,7 +142,9 @@ def test_the_checks_ask_what_the_image_has_of_the_port_that_is_served(deployment
 def test_the_code_server_is_one_process(deployment: dict[str, Any]) -> None:
     compose = yaml.safe_load((ROOT / "docker-compose.yml").read_text())
     (container,) = code_server(deployment)["spec"]["template"]["spec"]["containers"]
-    assert container["args"] == compose["services"]["code-server"]["command"]
+    program = ["python", "-m", "anamnesis_pipeline.defs.container_code_server"]
+    assert compose["services"]["code-server"]["command"][:3] == program, "it takes what `dagster api grpc` takes"
+    assert container["args"] == ["dagster", "api", "grpc", *compose["services"]["code-server"]["command"][3:]]
 
 
 @pytest.mark.parametrize("version", VERSIONS)

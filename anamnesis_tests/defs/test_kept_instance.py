@@ -5,11 +5,12 @@ import dagster as dg
 import pytest
 from dagster._core.definitions.sensor_definition import SensorExecutionData
 from dagster._core.remote_origin import InProcessCodeLocationOrigin
+from dagster._core.storage.schedules.sql_schedule_storage import SqlScheduleStorage
 from dagster._core.types.loadable_target_origin import LoadableTargetOrigin
 from dagster._grpc.impl import get_external_sensor_execution
 
 from anamnesis_pipeline.definitions import defs
-from anamnesis_pipeline.defs.kept_instance import close_kept, instance_of
+from anamnesis_pipeline.defs.kept_instance import close_kept, instance_of, keep_connections
 
 ORIGIN = InProcessCodeLocationOrigin(LoadableTargetOrigin(module_name="anamnesis_pipeline.definitions"))
 
@@ -71,3 +72,21 @@ def test_another_deployment_has_its_own(tmp_path: Path) -> None:
 def test_a_tick_without_a_deployment_uses_its_own_instance() -> None:
     with dg.DagsterInstance.ephemeral() as instance, dg.build_sensor_context(instance=instance) as context:
         assert instance_of(context) is instance
+
+
+def test_whether_the_table_of_sensors_was_migrated_is_asked_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked = []
+    real = SqlScheduleStorage._has_instigators_table
+    monkeypatch.setattr(
+        SqlScheduleStorage, "_has_instigators_table", lambda self, conn: asked.append(1) or real(self, conn)
+    )
+    with dg.DagsterInstance.local_temp(str(tmp_path)) as instance:
+        instance.all_instigator_state()
+        assert asked
+        keep_connections(instance)
+        del asked[:]
+        for _ in range(3):
+            assert list(instance.all_instigator_state()) == []
+        assert asked == []
