@@ -17,4 +17,4 @@ def sleep_longer() -> None:
 
 if __name__ == "__main__":
     sleep_longer()
-    grpc_command()
+    grpc_command(auto_envvar_prefix="DAGSTER_CLI_API_GRPC")

@@ -42,7 +42,11 @@ def instance_of(context: dg.SensorEvaluationContext) -> dg.DagsterInstance:
         if not _kept or _kept[0][0] != ref:
             close_kept()
             instance = dg.DagsterInstance.from_ref(ref)
-            keep_connections(instance)
+            try:
+                keep_connections(instance)
+            except BaseException:
+                instance.dispose()
+                raise
             _kept.append((ref, instance))
         return _kept[0][1]
 

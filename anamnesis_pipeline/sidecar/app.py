@@ -167,6 +167,7 @@ async def _served(state: State) -> AsyncIterator[None]:
         tasks.start_soon(state.mcp.run)
         tasks.start_soon(state.nudges.run)
         tasks.start_soon(state.chat_records.run)
+        tasks.start_soon(state.chat_known.run, state.admission)
         tasks.start_soon(state.undo.run)
         tasks.start_soon(state.event_feed.run)
         tasks.start_soon(keep_measured, state.services)

@@ -2,23 +2,29 @@
 is asked before every answer, and what the last reply was about. They cost more than the message's own question.
 """
 
+import logging
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from functools import partial
 from typing import NamedTuple
 
-from starlette.exceptions import HTTPException
+import anyio
+from anyio.streams.memory import MemoryObjectSendStream
 
-from anamnesis_pipeline.errors import AnamnesisError
 from anamnesis_pipeline.search.query import Hit, SearchAnswer, SearchQuery
 from anamnesis_pipeline.sidecar.admission import Admission
 from anamnesis_pipeline.sidecar.kept import Kept
 from anamnesis_pipeline.sidecar.services import Services
+from anamnesis_pipeline.wiring import effective_settings
 
 KEPT_S = 300.0
 MOST_KEPT = 100
-"""Questions: two of each project that is talked about, and one of each conversation."""
+"""Questions: two of each project that is talked about, and one of each answer."""
+AHEAD = 32
+"""Questions that may wait to be asked ahead; those beyond are asked when they are wanted."""
+
+log = logging.getLogger(__name__)
 
 
 class KnownAnswers:
@@ -28,6 +34,7 @@ class KnownAnswers:
         """:param services: not looked at before something is asked."""
         self._services = services
         self._answers: Kept[Asked, SearchAnswer] = Kept(self._search, KEPT_S, MOST_KEPT)
+        self._ahead: MemoryObjectSendStream[SearchQuery] | None = None
 
     def hits(self, query: SearchQuery, private: tuple[str, ...]) -> Sequence[Hit]:
         """What was found lately, with the episodes as they are now; anew where one of them says something else, or
@@ -48,11 +55,29 @@ class KnownAnswers:
         self._answers.drop(asked)
         return self._answers.get(asked).hits
 
-    async def look_ahead(self, queries: Iterable[SearchQuery], private: tuple[str, ...], admission: Admission) -> None:
-        """Have the answers to these at hand. One that cannot be had now is looked for when it is asked."""
-        with suppress(HTTPException, AnamnesisError):
-            for each in queries:
-                await admission.run(partial(self.hits, each, private))
+    def look_ahead(self, queries: Iterable[SearchQuery]) -> None:
+        """Have the answers to these at hand soon. On the event loop only."""
+        if self._ahead is not None:
+            with suppress(anyio.WouldBlock):
+                for each in queries:
+                    self._ahead.send_nowait(each)
+
+    async def run(self, admission: Admission) -> None:
+        """Ask what is to be at hand, one question after the other, until cancelled."""
+        self._ahead, wanted = anyio.create_memory_object_stream[SearchQuery](AHEAD)
+        try:
+            async for each in wanted:
+                try:
+                    await admission.run(partial(self._ask_ahead, each))
+                except Exception as exc:  # whoever wants the answer asks, and is told
+                    log.warning("a question of the chat was not asked ahead: %s", type(exc).__name__)
+        finally:
+            self._ahead.close()
+            wanted.close()
+            self._ahead = None
+
+    def _ask_ahead(self, query: SearchQuery) -> None:
+        self.hits(query, tuple(effective_settings(self._services.store).private_projects))
 
     def _search(self, asked: "Asked") -> SearchAnswer:
         return self._services.engine.search(asked.query)

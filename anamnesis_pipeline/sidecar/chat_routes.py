@@ -83,8 +83,8 @@ async def stream(wish: ChatIn, request: Request, services: Uses) -> Response:
     chats.claim(session_id)
     try:
         begun = await run_in_threadpool(_begun, services, wish, session_id)
-        if not begun.is_chosen:
-            begun = await _with_default(begun)
+        if not begun.is_chosen:  # looking takes seconds, after which all may be different
+            begun = await run_in_threadpool(_begun, services, await _with_default(begun), session_id)
         turn = await run_in_threadpool(_turn, services, begun, session_id)
         state = request.app.state
         made = TurnStream(
@@ -252,7 +252,6 @@ class _Answering(StreamingResponse):
             await super().__call__(scope, receive, send)
         finally:
             await self._made.end()
-        await self._made.look_ahead()
 
 
 async def _frames(events: AsyncIterator[Event]) -> AsyncIterator[bytes]:
@@ -283,13 +282,12 @@ def _begun(services: Services, wish: ChatIn, session_id: str) -> _Begun:
     return _Begun(wish, settings, known, is_chosen)
 
 
-async def _with_default(begun: _Begun) -> _Begun:
-    """With a model that answers now; as it is where none does."""
+async def _with_default(begun: _Begun) -> ChatIn:
+    """The wish with a model that answers now; as it is where none does."""
     found = offered_choice(begun.settings, await offers(backend_options(begun.settings)))
     if found is None:
-        return begun
-    wish = begun.wish.model_copy(update={"backend": found.backend, "model": found.model})
-    return replace(begun, wish=wish, is_chosen=True)
+        return begun.wish
+    return begun.wish.model_copy(update={"backend": found.backend, "model": found.model})
 
 
 def _turn(services: Services, begun: _Begun, session_id: str) -> Turn:

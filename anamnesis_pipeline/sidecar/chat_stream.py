@@ -173,13 +173,6 @@ class TurnStream:
                 await asyncio.wait([self._task])
             await self._turn.backend.close()
 
-    async def look_ahead(self) -> None:
-        """After a whole answer: have at hand what the memory is asked whatever the next message says."""
-        turn, answer = self._turn, self._answer
-        if answer.kept and not answer.stopped and not answer.problem:
-            asked = asked_ahead(turn.session.project, answer.kept)
-            await self._known.look_ahead(asked, turn.private.projects, self._admission)
-
     async def _run(self) -> None:
         """The whole turn; what was said is kept however it ends."""
         answer = self._answer
@@ -207,6 +200,8 @@ class TurnStream:
                 await self._tell({"error": answer.problem, "backend": self._turn.backend.name})
             await self._tell(done)
             await self._tell(None)
+        if answer.kept and not answer.stopped and not answer.problem:
+            self._known.look_ahead(asked_ahead(self._turn.session.project, answer.kept))
 
     async def _write(self) -> None:
         turn, answer = self._turn, self._answer

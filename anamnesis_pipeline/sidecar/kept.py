@@ -34,16 +34,17 @@ class Kept(Generic[K, V]):
         """The value, at most so old."""
         with self._lock:
             turn = self._making.setdefault(key, threading.Lock())
-        with turn:
-            if (held := self._held(key)) is not None:
-                return held[1]
-            made, at = self._make(key), self._clock()
+        try:
+            with turn:
+                if (held := self._held(key)) is not None:
+                    return held[1]
+                made = self._make(key)
+                self._keep(key, made)
+                return made
+        finally:
             with self._lock:
-                self._values[key] = (at, made)
-                self._values.move_to_end(key)
-                while len(self._values) > self._most:
-                    self._making.pop(self._values.popitem(last=False)[0], None)
-            return made
+                if key not in self._values:  # it could not be made
+                    self._making.pop(key, None)
 
     def forget(self) -> None:
         """Make everything anew the next time."""
@@ -55,6 +56,18 @@ class Kept(Generic[K, V]):
         """Make this one anew the next time."""
         with self._lock:
             self._values.pop(key, None)
+            self._making.pop(key, None)
+
+    def _keep(self, key: K, made: V) -> None:
+        """Instead of those that are too old, and of the oldest where there are too many."""
+        now = self._clock()
+        with self._lock:
+            self._values[key] = (now, made)
+            self._values.move_to_end(key)
+            oldest = next(iter(self._values.values()))[0]
+            while len(self._values) > self._most or (oldest <= now - self._seconds and len(self._values) > 1):
+                self._making.pop(self._values.popitem(last=False)[0], None)
+                oldest = next(iter(self._values.values()))[0]
 
     def _held(self, key: K) -> tuple[float, V] | None:
         with self._lock:

@@ -334,3 +334,21 @@ def test_the_disk_use_names_each_entry_and_follows_no_link(tmp_path: Path) -> No
     assert found.uses[1] == Use("anamnesis.db", 100, 1)
     assert found.free <= found.disk
     assert disk_use(tmp_path / "nowhere").uses == ()
+
+
+def test_nothing_is_left_of_what_could_not_be_made_or_is_too_old() -> None:
+    now = [0.0]
+
+    def make(key: int) -> int:
+        return 10 // key
+
+    kept = Kept(make, 5.0, most=3, clock=lambda: now[0])
+    with pytest.raises(ZeroDivisionError):
+        kept.get(0)
+    kept.get(1)
+    kept.drop(1)
+    assert (kept._making, kept._values) == ({}, {})
+    kept.get(1)
+    now[0] = 6.0
+    kept.get(2)
+    assert (list(kept._values), list(kept._making)) == ([2], [2])

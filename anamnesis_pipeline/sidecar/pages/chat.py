@@ -13,7 +13,6 @@ from starlette.responses import Response
 
 from anamnesis_pipeline.chat.factory import Offer, offers
 from anamnesis_pipeline.chat_model import ChatMessage, ChatSession
-from anamnesis_pipeline.errors import AnamnesisError
 from anamnesis_pipeline.llm_wiring import backend_options
 from anamnesis_pipeline.settings import Settings
 from anamnesis_pipeline.sidecar.chat_choice import offered_choice, wanted_choice
@@ -161,11 +160,7 @@ def _session(services: Services, session_id: str) -> ChatSession:
 async def _look_ahead(state: State, project: str, last: str) -> None:
     """Have at hand what the memory is asked when somebody who looks at this writes a message."""
     known: KnownAnswers = state.chat_known
-    try:
-        settings = await run_in_threadpool(effective_settings, state.services.store)
-    except AnamnesisError:  # the page is there; whoever writes on it is told what is wrong
-        return
-    await known.look_ahead(asked_ahead(project, last), tuple(settings.private_projects), state.admission)
+    known.look_ahead(asked_ahead(project, last))
 
 
 def _messages(request: Request, services: Services, session_id: str) -> list[ChatMessage]:

@@ -1,15 +1,19 @@
 """What is known before a message comes is searched once in a while, and never tells what is not so any more."""
 
+import time
+from datetime import UTC, datetime
+
 import httpx
 import pytest
 
+from anamnesis_pipeline.chat_model import ChatMessage, ChatSession
 from anamnesis_pipeline.search.engine import Engine
 from anamnesis_pipeline.search.query import SearchAnswer, SearchQuery
 from anamnesis_pipeline.sidecar import chat_known
 from anamnesis_pipeline.sidecar.chat_known import KnownAnswers
 from anamnesis_pipeline.steps.chat import standing_of
 from anamnesis_tests.chat.services import ChatServer
-from anamnesis_tests.sidecar.chat.asking import NOTE, SAID, said
+from anamnesis_tests.sidecar.chat.asking import NOTE, SAID, of, said
 from anamnesis_tests.sidecar.conftest import Post, TestServices, wait_for
 
 ASKED = standing_of("")[1]
@@ -87,17 +91,68 @@ def test_it_is_asked_again_after_a_while(
     assert len(searched) == 2
 
 
+ALWAYS = {each.text for each in standing_of("")}
+
+
 def test_what_the_next_turn_asks_beside_its_message_is_at_hand_before_it_comes(
     client: httpx.Client, server: ChatServer, searched: list[str]
 ) -> None:
     client.post("/api/episodes", json=NOTE)
     session = said(client, backend="ollama")[0]["session"]["session_id"]
-    wait_for(lambda: SAID in searched, 20)
+    wait_for(lambda: {SAID, *ALWAYS} <= set(searched), 20)
     del searched[:]
     said(client, "And the other one?", session_id=session)
     assert searched == ["And the other one?"]
 
 
-def test_who_opens_the_chat_has_what_it_always_asks_at_hand(client: httpx.Client, searched: list[str]) -> None:
+def test_in_a_project_it_is_asked_of_that(client: httpx.Client, server: ChatServer, searched: list[str]) -> None:
+    client.post("/api/episodes", json=NOTE)
+    session = said(client, backend="ollama", project="acme")[0]["session"]["session_id"]
+    wait_for(lambda: SAID in searched, 20)
+    del searched[:]
+    said(client, "Where is the crane now?", session_id=session)
+    assert searched == ["Where is the crane now?"]
+
+
+def test_after_an_answer_that_failed_nothing_is_asked_ahead(
+    client: httpx.Client, server: ChatServer, searched: list[str]
+) -> None:
+    server.words = ()
+    assert of(said(client, backend="ollama"), "error")
+    del searched[:]
+    time.sleep(0.5)
+    assert searched == []
+
+
+def test_who_opens_the_chat_has_what_it_always_asks_at_hand(
+    client: httpx.Client, server: ChatServer, searched: list[str]
+) -> None:
     assert client.get("/chat").status_code == 200
-    wait_for(lambda: searched == [each.text for each in standing_of("")], 20)
+    wait_for(lambda: set(searched) == ALWAYS, 20)
+
+
+def test_who_opens_a_conversation_has_its_last_reply_looked_for(
+    services: TestServices, server: ChatServer, client: httpx.Client, searched: list[str]
+) -> None:
+    now = datetime.now(UTC)
+    services.store.chat.put_session(ChatSession("s1", "The crane", "ollama", "m", "", now, now))
+    services.store.chat.add(ChatMessage("m1", "s1", "user", "Where?", now))
+    services.store.chat.add(ChatMessage("m2", "s1", "assistant", "At the quay.", now))
+    assert client.get("/chat/s1").status_code == 200
+    wait_for(lambda: {"At the quay.", *ALWAYS} == set(searched), 20)
+
+
+def test_a_question_that_cannot_be_asked_ahead_holds_up_no_other_one(
+    client: httpx.Client, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    asked: list[str] = []
+
+    def failing(_: Engine, query: SearchQuery) -> SearchAnswer:
+        asked.append(query.text)
+        raise RuntimeError("it quotes a secret")
+
+    monkeypatch.setattr(Engine, "search", failing)
+    assert client.get("/chat").status_code == 200
+    wait_for(lambda: set(asked) == ALWAYS, 20)
+    wait_for(lambda: caplog.text.count("not asked ahead: RuntimeError") == 2, 20)
+    assert "secret" not in caplog.text

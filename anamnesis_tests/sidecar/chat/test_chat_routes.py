@@ -2,12 +2,14 @@
 
 import json
 import time
+from datetime import UTC, datetime
 from typing import Any
 
 import httpx
 import pytest
 
-from anamnesis_pipeline.chat_model import FORGOTTEN
+from anamnesis_pipeline.chat.factory import Offer
+from anamnesis_pipeline.chat_model import FORGOTTEN, ChatSession
 from anamnesis_pipeline.errors import StoreBusy
 from anamnesis_pipeline.sidecar import chat_routes
 from anamnesis_pipeline.store.base import Store
@@ -187,6 +189,21 @@ def test_a_conversation_that_began_without_any_model_takes_the_first_that_comes(
     assert "".join(of(said(client, session_id=name), "token")) == SAID
     kept = client.get(f"/api/chat/sessions/{name}").json()
     assert (kept["backend"], kept["model"]) == ("ollama", "qwen3:4b")
+
+
+def test_a_conversation_that_is_deleted_while_models_are_looked_for_stays_away(
+    client: httpx.Client, services: TestServices, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    now = datetime.now(UTC)
+    services.store.chat.put_session(ChatSession("s1", "The crane", "", "", "", now, now))
+
+    async def looking(_: object) -> list[Offer]:
+        services.store.chat.delete("s1")
+        return []
+
+    monkeypatch.setattr(chat_routes, "offers", looking)
+    assert client.post("/api/chat/stream", json={"message": "And now?", "session_id": "s1"}).status_code == 404
+    assert client.get("/api/chat/sessions").json()["sessions"] == []
 
 
 @pytest.mark.parametrize(
