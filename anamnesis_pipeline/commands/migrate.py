@@ -67,7 +67,10 @@ def run_migrate(
     target = settings.model_copy(update={"store": str(to)} | {name: value for name, value in given.items() if value})
     source, place = store_place(settings), store_place(target)
     if source == place:
-        raise GiveUp(f"the memory is in {place} already; name another store with --to, --uri or --database")
+        raise GiveUp(
+            f"{place} is what this home opens itself; name another store with --to, --uri or --database, or "
+            "take the settings of that one out of config.toml until the memory was copied to it"
+        )
     began_at, is_running = datetime.now(UTC), is_held(settings.home / "up.lock")
     with closing(open_to_read(settings)) as old, closing(open_copy(target)) as new:
         report = move(old, new, place, tell)

@@ -12,6 +12,7 @@ from pydantic import ValidationError
 
 from anamnesis_pipeline.commands.local_services import search_sidecar
 from anamnesis_pipeline.commands.search_explained import answer_lines, hit_lines
+from anamnesis_pipeline.commands.searched_store import other_store, sidecar_status
 from anamnesis_pipeline.embeddings.base import QueryVectors, query_vectors
 from anamnesis_pipeline.embeddings.cores import Priority
 from anamnesis_pipeline.errors import AnamnesisError, GiveUp, ServiceUnreachable
@@ -87,9 +88,15 @@ def search(settings: Settings, body: Mapping[str, Any]) -> tuple[dict[str, Any],
     :raises GiveUp: the question is refused, or there is nothing to search yet.
     """
     try:
-        return _with_backlog(settings, search_sidecar(settings, body), Mode(body["mode"]), body.get("project")), None
+        answer = search_sidecar(settings, body)
     except ServiceUnreachable as exc:
         return _search_store(settings, body, str(exc))
+    if settings.has_store and (other := other_store(settings, sidecar_status(settings))) is not None:
+        return (
+            answer,
+            f"the hits are of another memory: {other}; an ANAMNESIS_PORT where nobody listens searches this one",
+        )
+    return _with_backlog(settings, answer, Mode(body["mode"]), body.get("project")), None
 
 
 def _with_backlog(settings: Settings, answer: dict[str, Any], mode: Mode, project: str | None) -> dict[str, Any]:

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from pydantic import SecretStr
 
-from anamnesis_pipeline.commands import config, dead_letters, exclude, model, projects, summaries
+from anamnesis_pipeline.commands import config, dead_letters, exclude, model, projects, search, summaries
 from anamnesis_pipeline.commands.exporting import run_import
 from anamnesis_pipeline.commands.forget import finish_forgetting, run_forget
 from anamnesis_pipeline.commands.ingest import run_ingest
@@ -19,7 +19,7 @@ from anamnesis_pipeline.commands.searched_store import mention_other_store, othe
 from anamnesis_pipeline.commands.sources import Wish, run_add, run_remove
 from anamnesis_pipeline.commands.upload import run_upload
 from anamnesis_pipeline.errors import GiveUp
-from anamnesis_pipeline.settings import Settings
+from anamnesis_pipeline.settings import Settings, sidecar_url
 from anamnesis_pipeline.steps.forget_target import ForgetRequest
 from anamnesis_pipeline.steps.uploads import Handed
 from anamnesis_pipeline.supervisor.up_lock import Running, hold_lock
@@ -121,6 +121,16 @@ def test_a_sidecar_that_may_be_of_another_home_is_mentioned_and_keeps_nobody_fro
 def test_what_only_reads_says_which_store_it_reads(running: Settings, capsys: pytest.CaptureFixture[str]) -> None:
     mention_other_store(running)
     assert f"this command opens {store_place(running)}" in capsys.readouterr().err
+
+
+def test_hits_of_another_memory_are_told_as_that(running: Settings, monkeypatch: pytest.MonkeyPatch) -> None:
+    open_store(running).close()
+    found = {"results": [{"id": "theirs"}], "degraded": []}
+    monkeypatch.setattr(search, "search_sidecar", lambda *_: found)
+    answer, remark = search.search(running, {"query": "crane", "mode": "hybrid"})
+    assert answer == found, "what this memory lacks is no matter of the other one"
+    assert remark is not None
+    assert f"of another memory: the sidecar at {sidecar_url(running)} searches {ELSEWHERE}" in remark
 
 
 @pytest.mark.parametrize(("elsewhere", "start"), [("", "anamnesis up"), ("http://webserver:3000", "./start.sh")])
