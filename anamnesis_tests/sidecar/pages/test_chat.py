@@ -131,7 +131,7 @@ def test_a_conversation_is_shown_with_what_its_answers_lean_on(client: TestClien
     assert "acme ·" in row.text
     assert one(row, "time")["datetime"] == "2026-02-20T10:00:00Z"
     assert "standing" not in row.text
-    assert one(page, ".used summary").text == "1 memory given to the model"
+    assert one(page, ".used summary").text == "1 memory found for the model"
     assert one(page, "#session-list [aria-current=page]")["href"] == "/chat/s1"
 
 

@@ -87,7 +87,7 @@ class Answer {
   cite(found) {
     const list = element("ol", "citations");
     list.append(...found.map(citation));
-    const words = `${found.length} memor${found.length === 1 ? "y" : "ies"} given to the model`;
+    const words = `${found.length} memor${found.length === 1 ? "y" : "ies"} found for the model`;
     this.used.replaceChildren(element("summary", "", words), list);
     this.used.hidden = !found.length;
     localTimes(list);
