@@ -4,6 +4,7 @@ from pathlib import Path
 import dagster as dg
 import pytest
 from dagster._core.definitions.sensor_definition import SensorExecutionData
+from dagster._core.instance.ref import InstanceRef
 from dagster._core.remote_origin import InProcessCodeLocationOrigin
 from dagster._core.storage.schedules.sql_schedule_storage import SqlScheduleStorage
 from dagster._core.types.loadable_target_origin import LoadableTargetOrigin
@@ -22,14 +23,18 @@ def nothing_kept() -> Iterator[None]:
     close_kept()
 
 
-def test_ticks_of_one_process_share_an_instance_that_is_opened_once(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    opened = []
+@pytest.fixture
+def opened(monkeypatch: pytest.MonkeyPatch) -> list[InstanceRef]:
+    """The instances that are opened from their references."""
+    refs: list[InstanceRef] = []
     real = dg.DagsterInstance.from_ref
+    monkeypatch.setattr(dg.DagsterInstance, "from_ref", staticmethod(lambda ref: refs.append(ref) or real(ref)))
+    return refs
+
+
+def test_ticks_of_one_process_share_an_instance_that_is_opened_once(tmp_path: Path, opened: list[InstanceRef]) -> None:
     with dg.DagsterInstance.local_temp(str(tmp_path)) as instance:
         ref = instance.get_ref()
-        monkeypatch.setattr(dg.DagsterInstance, "from_ref", staticmethod(lambda ref: opened.append(ref) or real(ref)))
         kept = []
         for _ in range(2):
             with dg.build_sensor_context(instance_ref=ref) as context:
@@ -42,13 +47,10 @@ def test_ticks_of_one_process_share_an_instance_that_is_opened_once(
 
 @pytest.mark.parametrize("name", ["crawl_sensor", "embed_sensor", "quick_crawl_sensor"])
 def test_no_tick_of_a_sensor_opens_an_instance_of_its_own(
-    name: str, tmp_path: Path, home: Path, monkeypatch: pytest.MonkeyPatch
+    name: str, tmp_path: Path, home: Path, opened: list[InstanceRef]
 ) -> None:
-    opened = []
-    real = dg.DagsterInstance.from_ref
     with dg.DagsterInstance.local_temp(str(tmp_path)) as instance:
         ref = instance.get_ref()
-        monkeypatch.setattr(dg.DagsterInstance, "from_ref", staticmethod(lambda ref: opened.append(ref) or real(ref)))
         for _ in range(2):
             answer = get_external_sensor_execution(
                 defs.get_repository_def(), ORIGIN, ref, name, None, None, None, None, None
