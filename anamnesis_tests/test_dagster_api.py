@@ -145,14 +145,13 @@ def test_an_ingest_is_one_backfill_of_the_job_with_new_sources_as_partitions(api
     assert httpx.get(api.link(backfill), trust_env=False).status_code == 200
 
 
-def test_without_runs_there_is_nothing_under_way_and_nothing_to_stop(api: DagsterApi) -> None:
+def test_without_runs_there_are_none_the_last_says_what_it_wrote_and_the_one_cut_off_is_told_apart(
+    api: DagsterApi, home: Path
+) -> None:
     runs = api.ingest_runs()
     assert (runs.unfinished, runs.last, runs.interrupted) == ((), None, None)
     api.stop_runs(["11111111-2222-4333-8444-555555555555"])
     assert httpx.get(api.run_link("11111111"), trust_env=False).status_code == 200
-
-
-def test_the_last_run_says_what_it_wrote_and_the_one_cut_off_is_told_apart(api: DagsterApi, home: Path) -> None:
     tags = {"dagster/partition": "left"}
     with dg.DagsterInstance.from_config(str(home)) as instance:
         cut_off = create_run_for_test(instance, job_name="ingest", status=dg.DagsterRunStatus.STARTED, tags=tags)

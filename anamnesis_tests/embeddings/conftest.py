@@ -8,7 +8,13 @@ import pytest
 from anamnesis_pipeline.embeddings.cores import available_cores
 from anamnesis_pipeline.embeddings.pinned_pool import PinnedPool, PoolModel
 from anamnesis_pipeline.embeddings.space_models import SpaceModels
-from anamnesis_tests.embeddings.fake_models import HashedWords, OpenPool
+from anamnesis_tests.embeddings.fake_models import HashedWords, OpenPool, Threads
+
+
+@pytest.fixture
+def threads() -> Threads:
+    """Those that a test starts."""
+    return Threads()
 
 
 @pytest.fixture

@@ -22,6 +22,17 @@ def wait_for(condition: Callable[[], bool], seconds: float = 5.0) -> None:
         time.sleep(0.002)
 
 
+class Threads:
+    """Those started since; a process of tests may hold pools of others, which live as long as it does."""
+
+    def __init__(self) -> None:
+        self._before = set(threading.enumerate())
+
+    def named(self, start: str) -> list[threading.Thread]:
+        """Whose name starts so."""
+        return [each for each in threading.enumerate() if each.name.startswith(start) and each not in self._before]
+
+
 class HashedWords:
     """`before` runs in the worker ahead of every batch, with the number of texts in it."""
 

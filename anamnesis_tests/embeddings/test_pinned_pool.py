@@ -12,7 +12,7 @@ from anamnesis_pipeline.embeddings.base import Role
 from anamnesis_pipeline.embeddings.cores import available_cores
 from anamnesis_pipeline.embeddings.pinned_pool import PinnedPool, PoolModel
 from anamnesis_pipeline.errors import EmbeddingQueueFull, InvalidVectors, ModelLoading, UnknownModel
-from anamnesis_tests.embeddings.fake_models import Gate, HashedWords, OpenPool, wait_for
+from anamnesis_tests.embeddings.fake_models import Gate, HashedWords, OpenPool, Threads, wait_for
 
 
 def test_vectors_come_back_in_the_order_of_the_texts(open_pool: OpenPool) -> None:
@@ -151,7 +151,7 @@ def test_a_full_queue_is_refused_at_once_and_free_again_afterwards(open_pool: Op
     assert pool.embed(["b"], "query").shape == (1, 16)
 
 
-def test_nothing_is_computed_before_the_model_is_there(open_pool: OpenPool) -> None:
+def test_nothing_is_computed_before_the_model_is_there(open_pool: OpenPool, threads: Threads) -> None:
     pool = open_pool(loaded=False)
     assert not pool.ready
     with pytest.raises(ModelLoading, match="hashed is still loading"):
@@ -159,7 +159,7 @@ def test_nothing_is_computed_before_the_model_is_there(open_pool: OpenPool) -> N
     pool.load()
     pool.load()
     assert pool.ready
-    assert sum(thread.name == "embed-0" for thread in threading.enumerate()) == 1
+    assert len(threads.named("embed-")) == 1
 
 
 @pytest.mark.parametrize(
@@ -187,7 +187,9 @@ def test_a_model_that_does_not_load_says_why_to_everyone(problem: Exception, sai
     assert calls == [1], "a model that does not load is not tried again"
 
 
-def test_closing_while_busy_finishes_what_was_asked_and_refuses_what_comes_later(open_pool: OpenPool) -> None:
+def test_closing_while_busy_finishes_what_was_asked_and_refuses_what_comes_later(
+    open_pool: OpenPool, threads: Threads
+) -> None:
     gate = Gate()
     pool = open_pool(gate)
     with ThreadPoolExecutor(3) as callers:
@@ -202,7 +204,7 @@ def test_closing_while_busy_finishes_what_was_asked_and_refuses_what_comes_later
         assert running.result(10).shape == (200, 16)
         closing.result(10)
     pool.close()
-    assert not any(thread.name == "embed-0" for thread in threading.enumerate())
+    assert not threads.named("embed-")
 
 
 def test_many_callers_while_it_closes_get_a_vector_or_are_told_to_try_again(open_pool: OpenPool) -> None:
@@ -228,7 +230,7 @@ def test_many_callers_while_it_closes_get_a_vector_or_are_told_to_try_again(open
         assert len(outcomes) == 8, "nobody waits for ever"
 
 
-def test_a_pool_closed_while_its_model_loads_starts_no_workers() -> None:
+def test_a_pool_closed_while_its_model_loads_starts_no_workers(threads: Threads) -> None:
     gate = Gate()
 
     def load() -> HashedWords:
@@ -242,4 +244,4 @@ def test_a_pool_closed_while_its_model_loads_starts_no_workers() -> None:
     gate.opened.set()
     pool.load()
     assert not pool.ready
-    assert not any(thread.name == "embed-0" for thread in threading.enumerate())
+    assert not threads.named("embed-")

@@ -12,7 +12,7 @@ import pytest
 from anamnesis_pipeline.embeddings.cores import Priority, available_cores
 from anamnesis_pipeline.embeddings.pinned_pool import PinnedPool, PoolModel
 from anamnesis_pipeline.errors import BadSetting, ModelLoading
-from anamnesis_tests.embeddings.fake_models import HashedWords, OpenPool, wait_for
+from anamnesis_tests.embeddings.fake_models import HashedWords, OpenPool, Threads, wait_for
 
 
 @pytest.fixture
@@ -20,24 +20,22 @@ def unranked() -> None:
     """Ranks count here."""
 
 
-def workers() -> list[threading.Thread]:
-    return [thread for thread in threading.enumerate() if thread.name.startswith("embed-")]
-
-
-def pinned_cores() -> list[list[int]]:
-    return sorted(sorted(os.sched_getaffinity(worker.native_id or 0)) for worker in workers())
+def pinned_cores(threads: Threads) -> list[list[int]]:
+    return sorted(sorted(os.sched_getaffinity(worker.native_id or 0)) for worker in threads.named("embed-"))
 
 
 @pytest.mark.skipif(not hasattr(os, "sched_getaffinity"), reason="this system pins no threads")
-def test_each_worker_is_pinned_to_its_own_core_and_nobody_else_is(open_pool: OpenPool) -> None:
+def test_each_worker_is_pinned_to_its_own_core_and_nobody_else_is(open_pool: OpenPool, threads: Threads) -> None:
     cores = available_cores()
     open_pool(cores=cores, priority=Priority.LIVE).embed(["wait until they run"] * 50, "passage")
-    wait_for(lambda: all(os.getpriority(os.PRIO_PROCESS, worker.native_id or 0) == 5 for worker in workers()))
+    wait_for(
+        lambda: all(os.getpriority(os.PRIO_PROCESS, worker.native_id or 0) == 5 for worker in threads.named("embed-"))
+    )
     pinned, names = [], {}
     for tid in map(int, os.listdir("/proc/self/task")):
         with open(f"/proc/self/task/{tid}/comm", encoding="utf-8") as file:
             names[tid] = file.read().strip()
-    for worker in workers():
+    for worker in threads.named("embed-"):
         assert worker.native_id in names
         pinned += [os.sched_getaffinity(worker.native_id)]
     assert sorted(map(sorted, pinned)) == [[core] for core in cores]
@@ -46,7 +44,7 @@ def test_each_worker_is_pinned_to_its_own_core_and_nobody_else_is(open_pool: Ope
 
 
 @pytest.mark.skipif(len(available_cores()) < 2, reason="needs two cores")
-def test_other_cores_are_taken_while_work_goes_on_and_none_of_it_is_lost(open_pool: OpenPool) -> None:
+def test_other_cores_are_taken_while_work_goes_on_and_none_of_it_is_lost(open_pool: OpenPool, threads: Threads) -> None:
     every, models = available_cores(), set()
     pool = open_pool(lambda texts: time.sleep(0.001), cores=every[:1])
     models.add(id(pool._loaded))
@@ -76,17 +74,17 @@ def test_other_cores_are_taken_while_work_goes_on_and_none_of_it_is_lost(open_po
     assert (problems, len(models)) == ([], 1)
     assert len(done) >= 3
     pool.use_cores(every[:2])
-    wait_for(lambda: pinned_cores() == [[core] for core in every[:2]])
+    wait_for(lambda: pinned_cores(threads) == [[core] for core in every[:2]])
 
 
 @pytest.mark.skipif(len(available_cores()) < 2, reason="needs two cores")
-def test_workers_without_work_move_to_other_cores_at_once(open_pool: OpenPool) -> None:
+def test_workers_without_work_move_to_other_cores_at_once(open_pool: OpenPool, threads: Threads) -> None:
     every = available_cores()
     pool = open_pool(cores=every[:2])
     pool.use_cores(every[1:2])
-    wait_for(lambda: pinned_cores() == [[every[1]]])
+    wait_for(lambda: pinned_cores(threads) == [[every[1]]])
     pool.use_cores(every[:2])
-    wait_for(lambda: pinned_cores() == [[every[0]], [every[1]]])
+    wait_for(lambda: pinned_cores(threads) == [[every[0]], [every[1]]])
 
 
 def test_a_core_that_is_not_there_changes_nothing(open_pool: OpenPool) -> None:
@@ -97,16 +95,16 @@ def test_a_core_that_is_not_there_changes_nothing(open_pool: OpenPool) -> None:
     assert pool.embed(["a"], "query").shape == (1, 16)
 
 
-def test_cores_chosen_before_the_model_is_there_count_from_its_start(open_pool: OpenPool) -> None:
+def test_cores_chosen_before_the_model_is_there_count_from_its_start(open_pool: OpenPool, threads: Threads) -> None:
     pool = open_pool(cores=available_cores(), loaded=False)
     pool.use_cores(available_cores()[-1:])
     assert pool.workers == 0
     pool.load()
     assert pool.workers == 1
-    wait_for(lambda: pinned_cores() == [available_cores()[-1:]])
+    wait_for(lambda: pinned_cores(threads) == [available_cores()[-1:]])
 
 
-def test_closing_while_cores_change_leaves_no_caller_waiting(open_pool: OpenPool) -> None:
+def test_closing_while_cores_change_leaves_no_caller_waiting(open_pool: OpenPool, threads: Threads) -> None:
     every = available_cores()
     for _ in range(20):
         pool = open_pool(cores=every)
@@ -117,12 +115,12 @@ def test_closing_while_cores_change_leaves_no_caller_waiting(open_pool: OpenPool
             moving.result(10)
             with suppress(ModelLoading):  # closed before it was asked
                 assert embedding.result(10).shape == (200, 16)
-    wait_for(lambda: not workers())
+    wait_for(lambda: not threads.named("embed-"))
 
 
-def test_background_workers_let_everyone_else_go_first(open_pool: OpenPool) -> None:
+def test_background_workers_let_everyone_else_go_first(open_pool: OpenPool, threads: Threads) -> None:
     open_pool(priority=Priority.BACKGROUND).embed(["wait until it runs"], "passage")
-    (worker,) = workers()
+    (worker,) = threads.named("embed-")
     assert worker.native_id is not None
     idle = os.sched_getscheduler(worker.native_id) == os.SCHED_IDLE
     assert idle or os.getpriority(os.PRIO_PROCESS, worker.native_id) == 19
@@ -147,11 +145,11 @@ def test_who_loads_the_pool_is_told_of_the_model_and_loading_is_done_on_its_core
     assert loaded_on == [{available_cores()[-1]}]
 
 
-def test_a_gpu_has_one_worker_whatever_the_cores() -> None:
+def test_a_gpu_has_one_worker_whatever_the_cores(threads: Threads) -> None:
     pool = PinnedPool(PoolModel("m", 16, HashedWords, device="cuda"), available_cores())
     pool.load()
     try:
-        assert (pool.device, pool.workers, len(workers())) == ("cuda", 1, 1)
+        assert (pool.device, pool.workers, len(threads.named("embed-"))) == ("cuda", 1, 1)
         assert pool.embed(["a"] * 50, "passage").shape == (50, 16)
     finally:
         pool.close()

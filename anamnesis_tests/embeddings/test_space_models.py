@@ -12,7 +12,7 @@ from anamnesis_pipeline.embeddings.pinned_pool import PinnedPool
 from anamnesis_pipeline.embeddings.space_models import SpaceModels
 from anamnesis_pipeline.errors import BadSetting, ModelLoading, StoreBusy
 from anamnesis_pipeline.model import Space
-from anamnesis_tests.embeddings.fake_models import Gate, wait_for
+from anamnesis_tests.embeddings.fake_models import Gate, Threads, wait_for
 from anamnesis_tests.embeddings.marked_models import NEW, OLD, OpenModels, answering, pool_of, ready_for_old
 
 
@@ -50,10 +50,10 @@ def test_a_search_that_chose_its_space_just_before_the_switch_still_gets_that_sp
     assert models.space_for(NEW) == NEW, "asking for the old space does not bring it back"
 
 
-def test_a_replaced_model_leaves_memory_after_its_grace(open_models: OpenModels) -> None:
+def test_a_replaced_model_leaves_memory_after_its_grace(open_models: OpenModels, threads: Threads) -> None:
     models = ready_for_old(open_models(pool_of, lambda: OLD, grace_s=0.05))
     wait_for(lambda: models.space_for(NEW) == NEW)
-    wait_for(lambda: sum(thread.name == "embed-0" for thread in threading.enumerate()) == 1)
+    wait_for(lambda: len(threads.named("embed-")) == 1)
     with pytest.raises(ModelLoading):
         models.embed_query("x", OLD)
     assert answering(models, NEW) == "new"
@@ -170,7 +170,9 @@ def test_a_switch_is_seen_without_a_search(open_models: OpenModels) -> None:
     wait_for(lambda: models.model_id == "model-new" and models.ready)
 
 
-def test_looking_at_the_active_space_outlives_a_busy_store_and_ends_with_the_models(open_models: OpenModels) -> None:
+def test_looking_at_the_active_space_outlives_a_busy_store_and_ends_with_the_models(
+    open_models: OpenModels, threads: Threads
+) -> None:
     looks: list[int] = []
 
     def active() -> Space:
@@ -186,7 +188,7 @@ def test_looking_at_the_active_space_outlives_a_busy_store_and_ends_with_the_mod
     seen = len(looks)
     time.sleep(0.05)
     assert len(looks) == seen
-    assert not any(thread.name == "space-watcher" for thread in threading.enumerate())
+    assert not threads.named("space-watcher")
 
 
 def test_once_the_old_space_is_dropped_the_new_one_is_named_and_said_to_be_loading(open_models: OpenModels) -> None:
@@ -205,7 +207,7 @@ def test_once_the_old_space_is_dropped_the_new_one_is_named_and_said_to_be_loadi
     assert answering(models, NEW) == "new"
 
 
-def test_switching_back_lets_go_of_the_model_that_was_on_its_way(open_models: OpenModels) -> None:
+def test_switching_back_lets_go_of_the_model_that_was_on_its_way(open_models: OpenModels, threads: Threads) -> None:
     gate = Gate()
     models = ready_for_old(
         open_models(lambda s: pool_of(s, gate if s == NEW else lambda: None), lambda: OLD, grace_s=0.01)
@@ -214,12 +216,12 @@ def test_switching_back_lets_go_of_the_model_that_was_on_its_way(open_models: Op
     assert gate.reached.wait(5)
     assert answering(models, OLD) == "old"
     gate.opened.set()
-    wait_for(lambda: not any(thread.name == "load new" for thread in threading.enumerate()))
-    wait_for(lambda: sum(thread.name == "embed-0" for thread in threading.enumerate()) == 1)
+    wait_for(lambda: not threads.named("load new"))
+    wait_for(lambda: len(threads.named("embed-")) == 1)
     assert answering(models, OLD) == "old"
 
 
-def test_closing_while_a_model_is_on_its_way_ends_it_too() -> None:
+def test_closing_while_a_model_is_on_its_way_ends_it_too(threads: Threads) -> None:
     gate = Gate()
     models = SpaceModels(lambda space: pool_of(space, gate), lambda: OLD)
     models.space_for(OLD)
@@ -227,7 +229,7 @@ def test_closing_while_a_model_is_on_its_way_ends_it_too() -> None:
     models.close()
     gate.opened.set()
     time.sleep(0.05)
-    assert not any(thread.name == "embed-0" for thread in threading.enumerate())
+    assert not threads.named("embed-")
     assert models.space_for(NEW) == NEW
     with pytest.raises(ModelLoading):
         models.embed_query("x", NEW)

@@ -10,7 +10,7 @@ import pytest
 from anamnesis_pipeline.embeddings.pinned_pool import PinnedPool
 from anamnesis_pipeline.errors import UnknownModel
 from anamnesis_pipeline.model import Space
-from anamnesis_tests.embeddings.fake_models import wait_for
+from anamnesis_tests.embeddings.fake_models import Threads, wait_for
 from anamnesis_tests.embeddings.marked_models import NEW, OLD, OpenModels, answering, pool_of, ready_for_old
 
 
@@ -91,7 +91,9 @@ def test_a_new_model_that_fails_is_named_leaves_the_old_one_answering_and_takes_
     assert models.next_failure is None
 
 
-def test_attempts_become_ever_rarer_and_end_when_the_models_are_closed(open_models: OpenModels) -> None:
+def test_attempts_become_ever_rarer_and_end_when_the_models_are_closed(
+    open_models: OpenModels, threads: Threads
+) -> None:
     attempts: list[float] = []
 
     def open_pool(space: Space) -> PinnedPool:
@@ -104,7 +106,7 @@ def test_attempts_become_ever_rarer_and_end_when_the_models_are_closed(open_mode
     pauses = [later - earlier for earlier, later in itertools.pairwise(attempts)]
     assert all(pause >= 0.02 * 2**n for n, pause in enumerate(pauses))
     models.close()
-    wait_for(lambda: not any(thread.name == "load old" for thread in threading.enumerate()))
+    wait_for(lambda: not threads.named("load old"))
 
 
 def test_a_space_is_prepared_again_until_that_succeeds(open_models: OpenModels) -> None:
@@ -141,7 +143,9 @@ def test_an_unknown_configured_model_does_not_stop_the_space_that_is_active(open
     assert answering(models, OLD) == "old"
 
 
-def test_switching_back_ends_the_attempts_at_a_model_that_fails_and_its_blame(open_models: OpenModels) -> None:
+def test_switching_back_ends_the_attempts_at_a_model_that_fails_and_its_blame(
+    open_models: OpenModels, threads: Threads
+) -> None:
     def open_pool(space: Space) -> PinnedPool:
         if space == NEW:
             raise UnknownModel("its folder was removed")
@@ -152,7 +156,7 @@ def test_switching_back_ends_the_attempts_at_a_model_that_fails_and_its_blame(op
     wait_for(lambda: models.next_failure is not None)
     models.space_for(OLD)
     assert models.next_failure is None
-    wait_for(lambda: not any(thread.name == "load new" for thread in threading.enumerate()))
+    wait_for(lambda: not threads.named("load new"))
     assert answering(models, OLD) == "old"
 
 

@@ -247,8 +247,10 @@ def environment(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.fixture
-def services(tmp_path: Path) -> TestServices:
-    return open_services(tmp_path)
+def services(tmp_path: Path) -> Iterator[TestServices]:
+    services = open_services(tmp_path)
+    yield services
+    services.close()
 
 
 @pytest.fixture

@@ -1,5 +1,6 @@
 """Stores in MongoDB whose search process the tests of searches steer, and small questions to them."""
 
+import time
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -51,3 +52,12 @@ def search_indexes(server: LoopbackServer, collection: str) -> list[str]:
     """Their names."""
     with MongoClient[dict[str, Any]](server.uri) as client:
         return sorted(index["name"] for index in client[NAME][collection].list_search_indexes())
+
+
+def wait_until_queryable(server: LoopbackServer, *collections: str) -> None:
+    """Their search indexes have been built."""
+    end = time.monotonic() + 30
+    with MongoClient[dict[str, Any]](server.uri) as client:
+        while not all(index["queryable"] for each in collections for index in client[NAME][each].list_search_indexes()):
+            assert time.monotonic() < end, "waited in vain"
+            time.sleep(0.01)

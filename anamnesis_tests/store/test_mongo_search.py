@@ -16,7 +16,7 @@ from anamnesis_pipeline.store.mongo import fulltext, index_tail, vector_search
 from anamnesis_tests.mongo_server.search_behaviour import EVERY, SearchBehaviour
 from anamnesis_tests.mongo_server.server import LoopbackServer
 from anamnesis_tests.search.memory import Memory
-from anamnesis_tests.store.mongo_searched import NAME, Open, found, kept, near, search_indexes
+from anamnesis_tests.store.mongo_searched import NAME, Open, found, kept, near, search_indexes, wait_until_queryable
 from anamnesis_tests.store.samples import DAY, episode, passages, put, random_units, space, unit
 
 TEXT, CONTEXT = Variant.TEXT, Variant.CONTEXT
@@ -266,9 +266,12 @@ def test_a_search_names_the_index_that_is_down_and_answers_by_the_other(
     assert not any(note.startswith(up) for note in answer.degraded)
 
 
-def test_a_search_service_that_is_away_is_done_without_and_used_again(store: Store, behaviour: SearchBehaviour):
+def test_a_search_service_that_is_away_is_done_without_and_used_again(
+    store: Store, server: LoopbackServer, behaviour: SearchBehaviour
+):
     store.spaces.put(space("s"))
     kept(store, "a", "shared words", EAST)
+    wait_until_queryable(server, "passages", "vectors_s")
     assert found(store, "shared") == near(store, EAST) == ["a"]
     behaviour.reachable = False
     kept(store, "b", "shared words", EAST)

@@ -29,13 +29,15 @@ def claude(tmp_path: Path) -> ClaudeCommand:
 @pytest.fixture
 def services(
     tmp_path: Path, server: ChatServer, claude: ClaudeCommand, monkeypatch: pytest.MonkeyPatch
-) -> TestServices:
+) -> Iterator[TestServices]:
     for name, value in {
         "LOCAL_ONLY": "0", "OLLAMA_URLS": server.url, "OPENAI_URL": f"{server.url}/v1", "ANTHROPIC_URL": server.url,
         "ANTHROPIC_API_KEY": "KEY", "CLAUDE_COMMAND": str(claude.path),
     }.items():  # fmt: skip
         monkeypatch.setenv(f"ANAMNESIS_{name}", value)
-    return open_services(tmp_path)
+    services = open_services(tmp_path)
+    yield services
+    services.close()
 
 
 @pytest.fixture

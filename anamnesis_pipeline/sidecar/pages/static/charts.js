@@ -40,8 +40,9 @@ function bars(label) {
   return { label, stroke: colour("two"), fill: colour("two"), width: 0, paths, points: { show: false } };
 }
 
-function frame(element, height, step) {
-  const range = (_, low, high) => [low, high + step * DAY_S];
+function frame(element, days, height, step) {
+  // Of a single day uPlot makes an end far from it.
+  const range = (_, low, high) => [low, (days.length === 1 ? low : high) + step * DAY_S];
   return {
     width: element.clientWidth, height, tzDate: (at) => uPlot.tzDate(new Date(at * 1000), "Etc/UTC"),
     legend: { show: false }, scales: { x: { time: true, range }, y: { range: (_, low, high) => [0, Math.max(1, high)] } },
@@ -52,7 +53,7 @@ function growth(element, days, counts, step) {
   let total = 0;
   const totals = counts.map((count) => (total += count));
   const options = {
-    ...frame(element, 220, step), axes: axes(true), legend: { show: true, live: true }, cursor: { y: false },
+    ...frame(element, days, 220, step), axes: axes(true), legend: { show: true, live: true }, cursor: { y: false },
     series: [
       { label: "Day", value: "{YYYY}-{MM}-{DD}" }, bars("New"),
       { label: "All", scale: "all", stroke: colour("one"), width: 2, paths: uPlot.paths.stepped({ align: 1 }), points: { show: false } },
@@ -91,7 +92,7 @@ function strip(element, days, counts, step) {
   }
 
   const options = {
-    ...frame(element, 150, step), axes: axes(false), cursor: { y: false, drag: { x: true, y: false, setScale: false } },
+    ...frame(element, days, 150, step), axes: axes(false), cursor: { y: false, drag: { x: true, y: false, setScale: false } },
     series: [{}, bars("Episodes")], hooks: { setSelect: [chosen], ready: [shown] },
   };
   return new uPlot(options, [days, counts], element);
