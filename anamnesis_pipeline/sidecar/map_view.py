@@ -24,6 +24,7 @@ from anamnesis_pipeline.wiring import effective_settings
 JOB = "draw_map"
 FOUND_MOST = 50
 
+Shows = Literal["map", "none", "few"]
 Drawing = Literal["no", "asking", "waits", "goes on", "failed", "away"]
 
 
@@ -59,6 +60,13 @@ class MapState:
     def lacks(self) -> int:
         """Episodes that are missing until there can be a map."""
         return max(0, LEAST_EPISODES - self.embedded)
+
+    @property
+    def shows(self) -> Shows:
+        """What a page of it shows: the map, that there is `none` yet, or that there are too `few` episodes for one."""
+        if self.made:
+            return "map"
+        return "few" if self.lacks else "none"
 
 
 class MapView:

@@ -1,7 +1,6 @@
 """Pages to look at, in the browser: Overview, Timeline, Context, Health, Events and Map."""
 
 import re
-from pathlib import Path
 
 import httpx
 import pytest
@@ -226,8 +225,16 @@ def test_the_map_is_zoomed_searched_and_narrowed_by_project(page: Page) -> None:
     assert_anybody_can_use(page)
 
 
-def test_too_few_episodes_for_a_map_are_told_with_how_many_are_missing(page: Page, post: Post, tmp_path: Path) -> None:
+def test_a_map_is_offered_once_there_are_episodes_enough_and_the_open_page_shows_it_when_it_is_drawn(
+    page: Page, post: Post, services: TestServices
+) -> None:
     post("crane", CRANE)
     page.goto("/dashboard/map")
     expect(page.locator(".empty")).to_contain_text("29 to go")
-    assert not map_path(tmp_path / "home").exists()
+    for number in range(29):
+        post(f"e{number}", f"Crane number {number} at the harbour")
+    expect(page.get_by_role("button", name="Draw the map")).to_be_visible(timeout=15_000)
+    active = services.store.spaces.active()
+    assert active is not None
+    save_map(map_path(services.settings.home), make_map(services.store, active))
+    expect(page.get_by_role("img", name="Map of 30 episodes")).to_be_visible(timeout=15_000)

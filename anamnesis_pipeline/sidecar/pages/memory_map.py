@@ -10,7 +10,7 @@ from starlette.responses import Response
 from anamnesis_pipeline.dagster_api.api import dagster_link
 from anamnesis_pipeline.errors import AnamnesisError, StoreCorrupt
 from anamnesis_pipeline.sidecar.admission import Admission
-from anamnesis_pipeline.sidecar.map_view import FOUND_MOST, Group, MapState, MapView, points_body
+from anamnesis_pipeline.sidecar.map_view import FOUND_MOST, Group, MapState, MapView, Shows, points_body
 from anamnesis_pipeline.sidecar.pages.html import HEADERS, episode_link, page
 from anamnesis_pipeline.sidecar.pages.live import live, told
 from anamnesis_pipeline.sidecar.pages.routing import page_router
@@ -50,9 +50,12 @@ def map_page(request: Request, services: Uses, private: Private = False) -> Resp
 
 
 @router.get(PATH + "/state")
-def map_state(request: Request, services: Uses, seen: str = "") -> Response:
-    """How the map is doing, with Dagster's part."""
-    return live("memory_map_state.html", seen, **_shown(services, _view(request).state(asks=True)))
+def map_state(request: Request, services: Uses, seen: str = "", shows: Shows = "map") -> Response:
+    """How the map is doing, with Dagster's part. A page without a map is loaded again when there is more to show."""
+    state = _view(request).state(asks=True)
+    if shows not in ("map", state.shows):
+        return Response(status_code=204, headers={"HX-Refresh": "true", **NO_STORE})
+    return live("memory_map_state.html", seen, **_shown(services, state))
 
 
 @router.post(PATH + "/draw")
