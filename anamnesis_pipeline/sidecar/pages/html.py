@@ -125,9 +125,9 @@ def share(part: float | None) -> str:
 
 
 def size(octets: float) -> str:
-    """Bytes in the unit that gives few digits."""
-    for unit in ("B", "KiB", "MiB", "GiB"):
-        if octets < 1024:
+    """Bytes in the unit that gives few digits, decimal ones as in the commands."""
+    for unit in ("B", "kB", "MB", "GB"):
+        if octets < 1000:
             return f"{octets:.0f} {unit}" if octets >= 10 or unit == "B" else f"{octets:.1f} {unit}"
-        octets /= 1024
-    return f"{octets:.1f} TiB"
+        octets /= 1000
+    return f"{octets:.1f} TB"

@@ -74,4 +74,4 @@ def test_a_moment_is_a_time_that_the_browser_writes_in_its_zone() -> None:
 def test_numbers_are_written_for_people() -> None:
     assert [html.count(1_234_567), html.count(None)] == ["1,234,567", "–"]
     assert [html.share(0.734), html.share(None)] == ["73%", "–"]
-    assert [html.size(900), html.size(1536), html.size(5 << 30)] == ["900 B", "1.5 KiB", "5.0 GiB"]
+    assert [html.size(900), html.size(1536), html.size(5e9)] == ["900 B", "1.5 kB", "5.0 GB"]
