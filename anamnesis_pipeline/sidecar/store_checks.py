@@ -155,14 +155,17 @@ def forgetting(store: Store) -> Finding:
 
 
 def crawler(store: Store) -> Finding:
-    """Every machine answers, and every source that people configured was seen and has something to read; that nobody
-    wrote a memory for Claude on a machine is well.
+    """Every machine answers, no source is refused, and every one that people configured was seen and has something to
+    read; that there are no logs and nobody wrote a memory for Claude on a machine is well.
     """
     control = CrawlerControl(store, effective_settings(store))
     state = control.state()
     away = [f"{host.machine}: {host.clock.error}" for host in state.hosts if host.state == "away"]
+    failed = [row for row in state.sources if row.look.error]
+    broken = [
+        f"{row.spec.name}: {row.look.error}" for row in failed if not (row.spec.is_built_in and row.look.is_missing)
+    ]
     rows = [row for row in state.sources if not row.spec.is_built_in]
-    broken = [f"{row.spec.name}: {row.look.error}" for row in rows if row.look.error]
     to_be_full = [row for row in rows if row.spec.include != CLAUDE_DOCUMENTS]
     empty = [row.spec.name for row in to_be_full if row.look.seen_at and not row.partitions]
     nothing = [f"{name} holds nothing that is read" for name in empty]

@@ -50,6 +50,7 @@ class Look:
 
     `state` is that of the survey after which nothing was left to do, for a selection as `rules` names it. `after` is
     the source up to which a tick came that ran out of time. `behind`: since when a source has something to read.
+    `is_missing`: the `error` is that there is no such folder.
     """
 
     tried_at: datetime | None = None
@@ -64,6 +65,7 @@ class Look:
     problems: tuple[str, ...] = ()
     error: str = ""
     behind: Mapping[str, str] = field(default_factory=dict)
+    is_missing: bool = False
 
     def is_due(self, now: datetime, interval_s: int, next_tick_s: float = 0.0) -> bool:
         """Whether its interval is over, or will be before the next tick, in so many seconds, could look at it."""

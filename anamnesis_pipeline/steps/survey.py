@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 
-from anamnesis_pipeline.errors import AnamnesisError, SourceUnreadable
+from anamnesis_pipeline.errors import AnamnesisError, SourceMissing, SourceUnreadable
 from anamnesis_pipeline.model import EXCLUDED, Source, content_id
 from anamnesis_pipeline.sources.base import Survey, Wanted
 from anamnesis_pipeline.sources.document_selection import Rules
@@ -212,13 +212,16 @@ def _look_at(visit: _Visit, spec: SourceSpec, survey: Survey | SourceUnreadable)
     before = read_look(settings, spec.name)
     visit.tally.seen += 1
     if isinstance(survey, SourceUnreadable):
-        after = replace(before, tried_at=visit.now, error=str(survey))
+        is_missing = isinstance(survey, SourceMissing)
+        after = replace(before, tried_at=visit.now, error=str(survey), is_missing=is_missing)
         visit.tally.problems.append(f"{spec.machine}: {survey}")
         write_look(settings, spec.name, after)
         return
     if survey.files is None:
         visit.tally.sources.update({key: source for key, source in visit.stored.items() if is_of(source, spec)})
-        after = replace(before, tried_at=visit.now, seen_at=visit.now, root=survey.root, error="", behind={})
+        after = replace(
+            before, tried_at=visit.now, seen_at=visit.now, root=survey.root, error="", behind={}, is_missing=False
+        )
     else:
         survey = _with_emptied(visit, spec, survey)
         after = _compared(visit, spec, survey, before)
