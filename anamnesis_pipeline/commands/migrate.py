@@ -13,12 +13,16 @@ from rich.console import Console
 from anamnesis_pipeline import settings as settings_file
 from anamnesis_pipeline.commands.copy_progress import shown
 from anamnesis_pipeline.commands.searched_store import mention_other_store
-from anamnesis_pipeline.errors import GiveUp
+from anamnesis_pipeline.errors import GiveUp, StoreBusy
 from anamnesis_pipeline.settings import Settings
 from anamnesis_pipeline.steps.copying import MoveReport, Tell, make_fast, move
+from anamnesis_pipeline.store.base import Store
 from anamnesis_pipeline.supervisor.up_lock import is_held
-from anamnesis_pipeline.wiring import open_copy, open_to_read, store_place
+from anamnesis_pipeline.wiring import impatient, open_copy, open_to_read, store_place
 from anamnesis_pipeline.wording import counted
+
+_WAIT_S = 10
+"""For a server to answer: somebody sits before it, and may have named none."""
 
 
 class Backend(StrEnum):
@@ -72,10 +76,18 @@ def run_migrate(
             "take the settings of that one out of config.toml until the memory was copied to it"
         )
     began_at, is_running = datetime.now(UTC), is_held(settings.home / "up.lock")
-    with closing(open_to_read(settings)) as old, closing(open_copy(target)) as new:
+    with closing(open_to_read(settings)) as old, closing(_open_target(target)) as new:
         report = move(old, new, place, tell)
         make_fast(new, tell)
     return Migration(report, source, target, began_at, is_running)
+
+
+def _open_target(target: Settings) -> Store:
+    """:raises StoreBusy: it does not answer; says what names it."""
+    try:
+        return open_copy(impatient(target, _WAIT_S))
+    except StoreBusy as exc:
+        raise StoreBusy(f"{exc}. Another place is named by --uri, or by ANAMNESIS_MONGO_URI") from exc
 
 
 def render(done: Migration) -> str:

@@ -22,7 +22,7 @@ from anamnesis_pipeline.commands.copy_progress import shown
 from anamnesis_pipeline.commands.exporting import run_export, run_import
 from anamnesis_pipeline.commands.migrate import Backend, render, run_migrate
 from anamnesis_pipeline.commands.status import gather_status
-from anamnesis_pipeline.errors import GiveUp
+from anamnesis_pipeline.errors import GiveUp, StoreBusy
 from anamnesis_pipeline.settings import Settings
 from anamnesis_pipeline.supervisor.up_lock import is_held
 from anamnesis_tests.conftest import mongo_database
@@ -119,6 +119,12 @@ def test_a_store_is_not_copied_into_itself(settings: Settings) -> None:
         run_migrate(settings, Backend.SQLITE, quiet)
     with pytest.raises(GiveUp, match="nothing is stored"):
         run_migrate(settings.model_copy(update={"home": settings.home / "none"}), Backend.MONGO, quiet)
+
+
+def test_a_server_that_is_not_there_is_told_with_what_names_another(settings: Settings) -> None:
+    nowhere = SecretStr("mongodb://127.0.0.1:1/?directConnection=true")
+    with pytest.raises(StoreBusy, match=r"127.0.0.1:1/.*--uri, or by ANAMNESIS_MONGO_URI"):
+        run_migrate(settings.model_copy(update={"mongo_uri": nowhere, "mongo_wait_s": 1}), Backend.MONGO, quiet)
 
 
 @contextmanager
