@@ -17,6 +17,7 @@ DOCKER = """#!/bin/bash
 # `ps` prints the runs; `stop` ends those that it is given, and fails for the ones that are gone, or do not end.
 cd "$(dirname "$0")"
 echo "$*" >> calls
+echo "${ANAMNESIS_DAGSTER_LINK:-}" > link
 case $1 in
   ps) cat runs; if [[ -e launched ]]; then mv launched runs; fi ;;
   stop)
@@ -120,6 +121,24 @@ def test_what_is_built_is_started_with_the_arguments_handed_to_the_build(reposit
     assert done.returncode == 0, done.stderr
     assert calls[0] == f"build {BUILT_FOR} --build-arg TORCH_INDEX= --tag anamnesis:latest ."
     assert calls[1] == "compose up --detach --no-build"
+
+
+@pytest.mark.parametrize(
+    ("settings", "link"),
+    [
+        ({}, "http://127.0.0.1:3000"),
+        ({"ANAMNESIS_DAGSTER_PORT": "3100"}, "http://127.0.0.1:3100"),
+        ({"ANAMNESIS_DAGSTER_PORT": "3100", "ANAMNESIS_DAGSTER_LINK": "https://ui.example"}, "https://ui.example"),
+    ],
+)
+def test_links_lead_to_the_port_that_dagsters_ui_is_published_on(
+    repository: Path, tmp_path: Path, settings: dict[str, str], link: str
+) -> None:
+    write_env(repository, **settings)
+    called(tmp_path, repository / "start.sh")
+    assert (tmp_path / "link").read_text() == f"{link}\n"
+    called(tmp_path, repository / "start.sh", ANAMNESIS_DAGSTER_LINK="http://other:1")
+    assert (tmp_path / "link").read_text() == "http://other:1\n"
 
 
 def test_a_memory_can_be_restored_between_the_build_and_the_first_start(repository: Path, tmp_path: Path) -> None:

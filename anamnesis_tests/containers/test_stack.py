@@ -189,7 +189,9 @@ def test_a_reembed_that_a_stop_cuts_off_goes_on_after_the_start_and_ends(stack: 
     assert stack.http.post("/api/episodes/bulk", json={"episodes": notes}).json()["created"] == 40
     stack.wait_until("everything is embedded", stack.is_covered)
 
-    assert stack.http.post("/api/episodes/reembed", json={}).status_code == 202
+    started = stack.http.post("/api/episodes/reembed", json={})
+    assert started.status_code == 202
+    assert started.json()["link"].startswith(f"http://127.0.0.1:{stack.dagster_port}/")
     stack.wait_until("the first checkpoint is written", lambda: stack.reembed()["done"] > 0)
     stack.run("stop.sh")
     assert stack.docker("ps", "--quiet") == []
