@@ -76,11 +76,14 @@ async def offers(options: BackendOptions) -> list[Offer]:
     """Of all backends, looked at side by side; of Ollama, of each server where there are several."""
     urls = options.ollama_urls if len(options.ollama_urls) > 1 else ()
     wanted = [(kind, url) for kind in BACKENDS for url in (urls if kind == "ollama" and urls else ("",))]
-    return list(await asyncio.gather(*(_offer(kind, url, options) for kind, url in wanted)))
+    return list(await asyncio.gather(*(offer_of(kind, options, url) for kind, url in wanted)))
 
 
-async def _offer(kind: str, url: str, options: BackendOptions) -> Offer:
-    """:param url: of one of several servers; empty: it is the only one."""
+async def offer_of(kind: str, options: BackendOptions, url: str = "") -> Offer:
+    """Of one backend. Whatever goes wrong is its `problem`.
+
+    :param url: of one of several servers; empty: it is the only one.
+    """
     its = replace(options, ollama_urls=(url,)) if url else options
     away = Offer(kind, False, (), _cost(kind, options), worker_url=url, any_model=kind == "openai")
     try:

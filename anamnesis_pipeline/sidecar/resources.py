@@ -3,6 +3,7 @@ asked at once, by what costs nothing, and nobody waits longer than five seconds.
 again until it has.
 """
 
+import asyncio
 import logging
 import threading
 import time
@@ -12,13 +13,15 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import Literal
 
+from anamnesis_pipeline.chat.factory import offer_of
 from anamnesis_pipeline.dagster_api.api import dagster_link
-from anamnesis_pipeline.errors import AnamnesisError, LlmRefused
+from anamnesis_pipeline.errors import AnamnesisError, LlmUnavailable
 from anamnesis_pipeline.llm_wiring import backend_options
 from anamnesis_pipeline.settings import Settings, claude_api_key
 from anamnesis_pipeline.sidecar.room import Room
 from anamnesis_pipeline.sidecar.services import Services, coverage
 from anamnesis_pipeline.steps.flights import Flight, Flights
+from anamnesis_pipeline.summaries.endpoints import is_loopback
 from anamnesis_pipeline.summaries.factory import BackendOptions, open_backend
 from anamnesis_pipeline.supervisor.advice import start_it
 from anamnesis_pipeline.wiring import effective_settings, store_place
@@ -190,24 +193,31 @@ def _llm(
     backend: str, name: str, where: str, settings: Settings, options: BackendOptions, key: str | None = None
 ) -> Place:
     is_used = settings.summarizer == backend
-    of_it = options if is_used else replace(options, model="")
 
     def ask() -> Answer:
         if settings.local_only and backend in NEVER_LOCAL:  # said without its library, which takes seconds to load
             return _NOT_ASKED
-        with closing(open_backend(backend, of_it)) as opened:
+        if not is_used:
+            return _NOT_ASKED if settings.local_only and not is_loopback(where) else _for_chats(backend, options)
+        with closing(open_backend(backend, options)) as opened:
             if settings.local_only and not opened.is_local:
                 return _NOT_ASKED
-            try:
-                opened.probe(PROBED_WITHIN_S)
-            except LlmRefused as told:
-                if is_used or backend != "ollama":
-                    raise
-                return Answer(f"answers; {told}")  # a chat may be with another of its models
+            opened.probe(PROBED_WITHIN_S)
             return Answer(opened.model)
 
     advice = "mend what it says; summaries wait meanwhile" if is_used else "only what you choose it for needs it"
     return Place(name, "llm", where, ask, masked(key) if key else None, is_used, advice)
+
+
+def _for_chats(backend: str, options: BackendOptions) -> Answer:
+    """How one is that writes no summaries: a chat may be with any of its models.
+
+    :raises LlmUnavailable: it cannot be reached, or has none.
+    """
+    offer = asyncio.run(offer_of(backend, options))
+    if not offer.reachable:
+        raise LlmUnavailable(offer.problem)
+    return Answer(f"answers; {counted(len(offer.models), 'model')} to chat with" if offer.models else "answers")
 
 
 def _is_chosen(settings: Settings, name: str) -> bool:

@@ -16,6 +16,7 @@ from anamnesis_pipeline.sidecar.present_problems import Growth, present_problems
 from anamnesis_pipeline.sidecar.resources import Answer, Place, Resource, Resources, masked
 from anamnesis_pipeline.sidecar.room import Room
 from anamnesis_pipeline.store.overview_base import Census
+from anamnesis_pipeline.wording import counted
 from anamnesis_tests.chat.services import ChatServer
 from anamnesis_tests.sidecar.conftest import Post, TestServices
 from anamnesis_tests.store.samples import put
@@ -260,19 +261,35 @@ def test_all_are_asked_and_told_with_keys_masked(
     assert Models.paths == ["GET /v1/models"], "nothing that costs money was asked"
 
 
-def test_an_ollama_server_that_chats_may_ask_is_up_whatever_model_summaries_would_want(
-    services: TestServices, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize(
+    ("name", "setting", "path", "models"),
+    [("Ollama", "ollama_urls", "", 1), ("OpenAI-compatible", "openai_url", "/v1", 2)],
+)
+def test_a_server_that_only_chats_may_ask_is_up_whatever_model_summaries_would_want(
+    services: TestServices, name: str, setting: str, path: str, models: int
 ) -> None:
-    def asked() -> Resource:
-        (found,) = [each for each in Resources(services, Room()).status() if each.name == "Ollama"]
-        return found
+    with ChatServer().running() as server:
+        url = f"{server.url}{path}"
+        services.store.settings.set(f"config.{setting}", [url] if setting == "ollama_urls" else url)
+        found = asked(services, name)
+        assert (found.state, found.is_used) == ("up", False)
+        assert found.detail == f"answers; {counted(models, 'model')} to chat with"
+    found = asked(services, name)
+    assert (found.state, found.last_ok, "reached" in found.detail) == ("down", None, True)
 
+
+def test_the_server_that_writes_summaries_is_down_without_the_model_of_theirs(services: TestServices) -> None:
     with ChatServer().running() as server:
         services.store.settings.set("config.ollama_urls", [server.url])
-        assert (asked().state, asked().is_used) == ("up", False)
-        assert "has no model 'llama3.2'" in asked().detail
         services.store.settings.set("config.summarizer", "ollama")
-        assert (asked().state, asked().is_used) == ("down", True)
+        found = asked(services, "Ollama")
+    assert (found.state, found.is_used) == ("down", True)
+    assert "has no model 'llama3.2'" in found.detail
+
+
+def asked(services: TestServices, name: str) -> Resource:
+    (found,) = [each for each in Resources(services, Room()).status() if each.name == name]
+    return found
 
 
 class Models(BaseHTTPRequestHandler):
