@@ -8,7 +8,7 @@ import typer
 from rich.console import Console
 
 from anamnesis_pipeline import settings as settings_file
-from anamnesis_pipeline.commands.copy_progress import shown
+from anamnesis_pipeline.commands.copy_progress import index_told, shown
 from anamnesis_pipeline.commands.searched_store import mention_other_store, require_stored
 from anamnesis_pipeline.errors import GiveUp
 from anamnesis_pipeline.home_wiring import make_private, open_archive
@@ -71,7 +71,7 @@ def run_restore(settings: Settings, file: Path, tell: Tell) -> RestoreReport:
     make_private(settings.home)
     with closing(open_copy(settings)) as store:
         report = restore_file(file.absolute(), store, _home(settings), store_place(settings), tell)
-        make_fast(store, tell)
+        report.index_problem = make_fast(store, tell)
     return report
 
 
@@ -98,6 +98,8 @@ def render_restored(report: RestoreReport, place: str, named: str) -> str:
         lines.append(
             f"config.toml is the backup's, and names another store, {named}: change `store` in it before a start"
         )
+    if report.index_problem:
+        lines.append(index_told(report.index_problem))
     return "\n".join([*lines, *(f"{path} was there already, and stays as it is" for path in report.kept)])
 
 

@@ -1,4 +1,4 @@
-"""How far a copy is: one bar on a terminal, else a line now and then."""
+"""How far a copy is: one bar on a terminal, else a line now and then; and what is left to do after it."""
 
 import time
 from collections.abc import Iterator
@@ -49,3 +49,11 @@ def _plain(console: Console) -> Tell:
             console.print(f"  {step}: {done:,} of {max(done, of):,}", soft_wrap=True, highlight=False)
 
     return tell
+
+
+def index_told(problem: str) -> str:
+    """What to say where a copy is whole and its search index is not. Pure."""
+    return (
+        f"Its search index could not be built in time: {problem}. The copy is whole all the same; until the index is "
+        "there, searches by meaning read all vectors, or go without where there are many; `anamnesis doctor` tells."
+    )

@@ -11,7 +11,7 @@ from pydantic import SecretStr
 from rich.console import Console
 
 from anamnesis_pipeline import settings as settings_file
-from anamnesis_pipeline.commands.copy_progress import shown
+from anamnesis_pipeline.commands.copy_progress import index_told, shown
 from anamnesis_pipeline.commands.searched_store import mention_other_store
 from anamnesis_pipeline.errors import GiveUp, StoreBusy
 from anamnesis_pipeline.settings import Settings
@@ -34,13 +34,16 @@ class Backend(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Migration:
-    """What was copied, from where to where, and when it began. `is_running`: an `anamnesis up` writes to the source."""
+    """What was copied, from where to where, and when it began. `is_running`: an `anamnesis up` writes to the source.
+    `index_problem`: why the vectors have no search index there yet.
+    """
 
     report: MoveReport
     source: str
     target: Settings
     began_at: datetime
     is_running: bool
+    index_problem: str = ""
 
 
 def migrate(
@@ -78,8 +81,8 @@ def run_migrate(
     began_at, is_running = datetime.now(UTC), is_held(settings.home / "up.lock")
     with closing(open_to_read(settings)) as old, closing(_open_target(target)) as new:
         report = move(old, new, place, tell)
-        make_fast(new, tell)
-    return Migration(report, source, target, began_at, is_running)
+        index_problem = make_fast(new, tell)
+    return Migration(report, source, target, began_at, is_running, index_problem)
 
 
 def _open_target(target: Settings) -> Store:
@@ -97,6 +100,8 @@ def render(done: Migration) -> str:
         f"{place} holds what {done.source} held at {done.began_at:%H:%M:%S} UTC: {counted(changes.rows, 'row')}, "
         f"compared one by one ({changes.written:,} written, {changes.removed:,} removed)."
     ]
+    if done.index_problem:
+        lines.append(index_told(done.index_problem))
     if done.is_running:
         lines.append(
             "`anamnesis up` is running: what it writes from then on is not in the copy. Stop it and run this command "

@@ -5,11 +5,12 @@ interrupted goes on, and one that is made again costs what changed. The store th
 is used as a memory, so that no memory is ever copied over another.
 """
 
+import logging
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from anamnesis_pipeline.errors import GiveUp
+from anamnesis_pipeline.errors import AnamnesisError, GiveUp
 from anamnesis_pipeline.model import RESERVED_SOURCES, content_id
 from anamnesis_pipeline.steps.reembed_state import forget_recall
 from anamnesis_pipeline.store.base import Store
@@ -29,6 +30,8 @@ from anamnesis_pipeline.store.copy_base import (
     rows_of,
 )
 from anamnesis_pipeline.wording import counted
+
+log = logging.getLogger(__name__)
 
 MARK = f"{OWN_SETTINGS}of"
 """Name of the stored setting {origin, complete} of a store that is a copy and was not used yet."""
@@ -197,13 +200,22 @@ def check(target: CopyRecords, digests: Digests, place: str, tell: Tell) -> None
                 )
 
 
-def make_fast(store: Store, tell: Tell) -> None:
-    """Build what the searched space's vectors are found fast by; nothing where they are few."""
-    if (space := store.spaces.active()) is not None:
-        tell("search index", 0, 1)
+def make_fast(store: Store, tell: Tell) -> str:
+    """Build what the searched space's vectors are found fast by; nothing where they are few.
+
+    :return: why it could not be built, which makes the copy no less whole; empty: it is there.
+    """
+    if (space := store.spaces.active()) is None:
+        return ""
+    tell("search index", 0, 1)
+    try:
         store.vectors.build(space.key)
         forget_recall(store, space.key)  # it was of the other store's index
-        tell("search index", 1, 1)
+    except AnamnesisError as problem:
+        log.warning("Of space %s no search index could be built: %s", space.key, problem)
+        return str(problem)
+    tell("search index", 1, 1)
+    return ""
 
 
 @dataclass(slots=True)

@@ -33,7 +33,7 @@ _ARCHIVED = re.compile(r"[^/]+/[^/]+")
 @dataclass(slots=True)
 class RestoreReport:
     """What was made of a backup. `resumed`: an earlier run had begun it. `kept`: files that were there already and stay
-    as they were.
+    as they were. `index_problem`: why the vectors have no search index yet.
     """
 
     header: Header
@@ -41,6 +41,7 @@ class RestoreReport:
     changes: Changes = field(default_factory=Changes)
     files: int = 0
     kept: list[str] = field(default_factory=list)
+    index_problem: str = ""
 
 
 def restore(file: Path, store: Store, home: Home, place: str, tell: Tell) -> RestoreReport:

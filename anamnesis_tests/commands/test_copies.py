@@ -17,13 +17,14 @@ from typer.testing import CliRunner
 
 from anamnesis_pipeline import wiring
 from anamnesis_pipeline.cli import app
-from anamnesis_pipeline.commands.backup import run_backup, run_restore
+from anamnesis_pipeline.commands.backup import render_restored, run_backup, run_restore
 from anamnesis_pipeline.commands.copy_progress import shown
 from anamnesis_pipeline.commands.exporting import run_export, run_import
 from anamnesis_pipeline.commands.migrate import Backend, render, run_migrate
 from anamnesis_pipeline.commands.status import gather_status
 from anamnesis_pipeline.errors import GiveUp, StoreBusy
 from anamnesis_pipeline.settings import Settings
+from anamnesis_pipeline.store.mongo.vectors import MongoVectors
 from anamnesis_pipeline.supervisor.up_lock import is_held
 from anamnesis_tests.conftest import mongo_database
 from anamnesis_tests.mongo_server import shared
@@ -119,6 +120,26 @@ def test_a_store_is_not_copied_into_itself(settings: Settings) -> None:
         run_migrate(settings, Backend.SQLITE, quiet)
     with pytest.raises(GiveUp, match="nothing is stored"):
         run_migrate(settings.model_copy(update={"home": settings.home / "none"}), Backend.MONGO, quiet)
+
+
+def test_a_copy_whose_search_index_is_not_built_is_whole_and_says_so(
+    settings: Settings, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def build(*_: object, **__: object) -> None:
+        raise StoreBusy("search index vectors_x is FAILED")
+
+    before = contents_of(settings)
+    monkeypatch.setattr(MongoVectors, "build", build)
+    done = run_migrate(settings, Backend.MONGO, quiet)
+    assert "is whole all the same" in (told := render(done))
+    assert "compared one by one" in told
+    assert "FAILED" in told
+    assert contents_of(in_mongo(settings)) == before
+    run_backup(settings, tmp_path / "saved", quiet)
+    elsewhere = in_mongo(settings).model_copy(update={"home": tmp_path / "else", "mongo_database": f"{tmp_path.name}2"})
+    restored = run_restore(elsewhere, tmp_path / "saved", quiet)
+    assert "FAILED" in render_restored(restored, "there", "there")
+    shared.drop(elsewhere.mongo_database)
 
 
 def test_a_server_that_is_not_there_is_told_with_what_names_another(settings: Settings) -> None:
