@@ -88,3 +88,8 @@ class ChatMessage:
     def is_wordless(self) -> bool:
         """Whether it is an answer that failed, or was stopped, before its first word."""
         return self.role == "assistant" and not self.text.strip()
+
+    @property
+    def is_cut_off(self) -> bool:
+        """Whether it is an answer that failed or was stopped, before its first word or behind it."""
+        return self.is_wordless or (self.role == "assistant" and (self.stopped or bool(self.problem)))

@@ -322,11 +322,11 @@ def _turn(services: Services, begun: _Begun, session_id: str) -> Turn:
 
 def asked_again(asked: ChatMessage, history: list[ChatMessage]) -> tuple[ChatMessage, str, list[ChatMessage]]:
     """A question, the id that its answer gets, and what was said before. Where the last that was said is the same
-    question, without an answer or with one that has no word, both are written anew instead of standing there twice.
+    question, without an answer or with one that was cut off, both are written anew instead of standing there twice.
     Pure.
     """
     rest, answer_id = list(history), uuid.uuid4().hex
-    if rest and rest[-1].is_wordless:
+    if rest and rest[-1].is_cut_off:
         answer_id = rest.pop().message_id
     if rest and (rest[-1].role, rest[-1].text) == ("user", asked.text):
         return replace(asked, message_id=rest[-1].message_id), answer_id, rest[:-1]

@@ -10,6 +10,7 @@ from itertools import dropwhile
 from anamnesis_pipeline.chat.base import ELSEWHERE, ChatBackend, Said
 from anamnesis_pipeline.chat_model import FORGOTTEN, ChatMessage, Citation
 from anamnesis_pipeline.errors import BadSetting, RetryLater
+from anamnesis_pipeline.memory_layers import Layer
 from anamnesis_pipeline.model import Episode, EpisodeHead, Where
 from anamnesis_pipeline.search.excerpts import excerpt_of
 from anamnesis_pipeline.search.fusion import RRF_K
@@ -37,6 +38,7 @@ REPLY_CHARS = 500
 EXCERPT_CHARS = 700
 MOST_ATTACHED_BYTES = 200 * 1024
 """Of one file, in UTF-8; of a longer one the model is told that it goes on."""
+LASTING = (Layer.SEMANTIC, Layer.PROCEDURAL)
 SPARSE = "The memory has nothing on this."
 STANDING = "Found by what is asked before every message, whatever it says:"
 UNASKED = "The memory could not be asked just now; say so if the answer needs it."
@@ -60,11 +62,11 @@ def queries_of(message: str, last_reply: str) -> list[SearchQuery]:
 
 
 def standing_of(project: str) -> list[SearchQuery]:
-    """What is worth knowing before any answer."""
-    return [
-        _known_before(f"{project} decisions and open tasks".strip()),
-        _known_before("preferences and standing instructions"),
-    ]
+    """What is worth knowing before any answer, of what was written down to be remembered: what was merely said once
+    always holds something that is a little like such a question.
+    """
+    asked = (f"{project} decisions and open tasks".strip(), "preferences and standing instructions")
+    return [replace(_known_before(text), where=Where(layers=LASTING)) for text in asked]
 
 
 def asked_ahead(project: str, last_reply: str) -> list[SearchQuery]:
@@ -85,7 +87,7 @@ def question(text: str, top_k: int = PER_QUERY) -> SearchQuery:
 
 def within(asked: SearchQuery, project: str) -> SearchQuery:
     """The same of this project alone."""
-    return replace(asked, where=Where(projects=(project,)))
+    return replace(asked, where=replace(asked.where, projects=(project,)))
 
 
 def merged(answers: Iterable[Sequence[Hit]], most: int = MOST_HITS) -> list[Hit]:

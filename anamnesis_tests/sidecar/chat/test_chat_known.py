@@ -35,7 +35,7 @@ def searched(monkeypatch: pytest.MonkeyPatch) -> list[str]:
 
 @pytest.fixture
 def known(services: TestServices, client: httpx.Client, post: Post) -> KnownAnswers:
-    post("Preferences and standing instructions: tabs, never spaces", episode_id="tabs")
+    post("Preferences and standing instructions: tabs, never spaces", episode_id="tabs", kind="preference")
     return KnownAnswers(services)
 
 
@@ -48,6 +48,11 @@ def test_it_is_searched_once_for_several_answers(known: KnownAnswers, searched: 
     assert first == ["Preferences and standing instructions: tabs, never spaces"]
     assert [found(known) for _ in range(3)] == [first] * 3
     assert searched == [ASKED.text]
+
+
+def test_what_was_merely_said_is_nothing_that_stands(known: KnownAnswers, post: Post) -> None:
+    post("Preferences and standing instructions are asked for", episode_id="said", kind="exchange")
+    assert found(known) == ["Preferences and standing instructions: tabs, never spaces"]
 
 
 def test_what_was_edited_or_deleted_since_is_searched_anew(
@@ -64,7 +69,12 @@ def test_what_was_edited_or_deleted_since_is_searched_anew(
 def test_what_became_private_since_is_told_no_more(
     services: TestServices, client: httpx.Client, post: Post, searched: list[str]
 ) -> None:
-    post("Preferences and standing instructions: tabs, never spaces", episode_id="tabs", project="acme")
+    post(
+        "Preferences and standing instructions: tabs, never spaces",
+        episode_id="tabs",
+        kind="preference",
+        project="acme",
+    )
     known = KnownAnswers(services)
     assert len(found(known)) == 1
     services.store.settings.set("config.private_projects", ["acme"])

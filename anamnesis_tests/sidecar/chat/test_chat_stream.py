@@ -209,6 +209,10 @@ def test_the_stop_button_ends_the_answer_and_keeps_what_was_said(client: httpx.C
     assert rest[-1]["stopped"]
     assert client.get(f"/api/chat/sessions/{session}").json()["messages"][1]["stopped"]
     assert client.post(f"/api/chat/sessions/{session}/stop").json() == {"stopped": False}
+    server.after = "end"
+    said(client, "Go on", session_id=session)
+    asked, answered = client.get(f"/api/chat/sessions/{session}").json()["messages"]
+    assert (asked["text"], answered["text"], answered["stopped"]) == ("Go on", SAID, False), "asked again, it is anew"
 
 
 def test_who_goes_away_ends_the_answer(client: httpx.Client, claude: ClaudeCommand) -> None:
@@ -285,9 +289,8 @@ def test_a_memory_that_does_not_answer_keeps_nobody_from_answering(
 def test_a_message_that_could_not_be_searched_is_not_said_to_have_found_nothing(
     client: httpx.Client, services: TestServices, server: ChatServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    client.post(
-        "/api/episodes", json={**NOTE, "summary": "Preferences and standing instructions", "episode_id": "rule"}
-    )
+    rule = {"summary": "Preferences and standing instructions", "kind": "preference", "episode_id": "rule"}
+    client.post("/api/episodes", json={**NOTE, **rule})
     assert [each["episode_id"] for each in of(said(client, backend="ollama"), "citations")[0]] == ["rule"]
 
     def busy(_: object) -> None:
@@ -304,8 +307,8 @@ def test_a_message_that_could_not_be_searched_is_not_said_to_have_found_nothing(
 def test_a_project_without_an_answer_keeps_its_standing_episodes_beside_what_others_have(
     client: httpx.Client, services: TestServices, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    for name, project, summary in (("rule", "acme", "Tests first"), ("crane", "garden", NOTE["summary"])):
-        client.post("/api/episodes", json={**NOTE, "summary": summary, "project": project, "episode_id": name})
+    client.post("/api/episodes", json={**NOTE, "summary": "Tests first", "kind": "decision", "episode_id": "rule"})
+    client.post("/api/episodes", json={**NOTE, "project": "garden", "episode_id": "crane"})
     search = services.engine.search
 
     def hits(asked: SearchQuery) -> SearchAnswer:

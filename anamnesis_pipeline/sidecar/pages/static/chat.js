@@ -232,7 +232,7 @@ function askAgain(failed, question) {
     box.focus();
     return toast(`Attach ${names.join(", ")} again, then send: the server keeps no files of a chat.`, { bad: true });
   }
-  if (failed === turns.lastElementChild && !failed.querySelector(".said")?.textContent.trim()) {
+  if (failed === turns.lastElementChild) { // the server writes both anew
     failed.remove();
     question.remove();
   }
