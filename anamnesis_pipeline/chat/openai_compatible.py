@@ -36,7 +36,7 @@ class OpenAiChat(HttpChat):
         # OpenAI's own newer models refuse the name that every other server knows.
         self._limit = "max_completion_tokens" if host.endswith("openai.com") else "max_tokens"
         headers = {"Authorization": f"Bearer {api_key}"} if api_key else {}
-        super().__init__(model, f"the service at {host}", url, headers)
+        super().__init__(model, f"the service at {urlsplit(url).netloc.rpartition('@')[2]}", url, headers)
 
     async def stream(self, system: str, said: Sequence[Said], *, tools: bool) -> AsyncIterator[Delta]:
         """See `ChatBackend.stream`."""

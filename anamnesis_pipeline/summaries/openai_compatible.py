@@ -68,7 +68,7 @@ class OpenAiBackend:
         self._known = model
         self._timeout_s = timeout_s
         host = urlsplit(url).hostname or ""
-        self._service = f"the service at {host}"
+        self._service = f"the service at {urlsplit(url).netloc.rpartition('@')[2]}"
         # OpenAI's own newer models refuse the name that every other server knows.
         self._limit_name = "max_completion_tokens" if host.endswith("openai.com") else "max_tokens"
         self._format: dict[str, Any] = _SCHEMA_FORMAT

@@ -147,8 +147,10 @@ def test_stop_ends_an_answer_and_keeps_what_was_said(page: Page, api: httpx.Clie
     expect(page.locator(".turn.assistant")).to_contain_text(ANSWER)
     chat_server.after = "end"
     page.get_by_role("button", name="Try again").click()
-    expect(page.locator(".turn.assistant")).to_have_count(2)
-    expect(page.get_by_role("button", name="Copy", exact=True)).to_have_count(2)
+    expect(page.get_by_role("button", name="Try again")).to_have_count(0)
+    expect(page.get_by_role("button", name="Copy", exact=True)).to_have_count(1)
+    expect(page.locator(".turn")).to_have_count(2)
+    assert [(each["text"], each["stopped"]) for each in messages(api)[1:]] == [(ANSWER, False)]
 
 
 def test_the_chosen_model_answers_and_is_offered_first_next_time(

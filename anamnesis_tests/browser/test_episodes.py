@@ -236,6 +236,21 @@ def test_chosen_episodes_are_deleted_together_and_undo_brings_all_back(page: Pag
     assert {of(api, name)["status"] for name in ("crane", "tide")} == {"active"}
 
 
+def test_who_went_elsewhere_meanwhile_takes_a_deletion_back_beside_the_list(page: Page, api: httpx.Client) -> None:
+    page.goto("/dashboard/episodes")
+    choose(page, "crane", "tide")
+    page.locator("#bulk-delete > summary").click()
+    page.get_by_role("button", name="Delete what is chosen").click()
+    expect(page.locator("input.pick")).to_have_count(1)
+    page.goto("/dashboard")
+    page.goto("/dashboard/episodes")
+    expect(page.locator("#episodes")).to_contain_text("2 of them being deleted")
+    assert_anybody_can_use(page)
+    page.get_by_role("button", name="Take back").click()
+    expect(page.locator("input.pick")).to_have_count(3)
+    assert {of(api, name)["status"] for name in ("crane", "tide")} == {"active"}
+
+
 # --- the list
 
 

@@ -56,7 +56,7 @@ def test_the_timeline_is_filtered_and_a_range_is_typed(page: Page, post: Post) -
     post("crane", CRANE, timestamp="2026-03-01T10:00:00Z")
     post("pump", "The cistern pump was replaced", project="garden", timestamp="2026-04-02T10:00:00Z")
     page.goto("/dashboard/timeline")
-    page.get_by_label("From", exact=True).fill("2026-04-01")
+    page.get_by_label("From (UTC)").fill("2026-04-01")
     page.keyboard.press("Enter")
     page.wait_for_url("**since=2026-04-01**")
     assert page.locator("main .lines a").all_text_contents() == ["The cistern pump was replaced"]
@@ -192,6 +192,20 @@ def test_a_dot_of_the_map_says_what_it_is_and_opens_it(page: Page, api: httpx.Cl
     page.wait_for_url(f"**{address}")
     name = str(address).rpartition("/")[2]
     expect(page.locator("h1")).to_have_text(api.get(f"/api/episodes/{name}").json()["summary"])
+
+
+@pytest.mark.usefixtures("_drawn")
+def test_by_keys_the_dot_nearest_the_middle_is_told_and_opened(page: Page) -> None:
+    page.goto("/dashboard/map")
+    expect(page.locator("#map-wait")).to_be_hidden()
+    page.keyboard.press("Tab")  # what is focused by keys from now on shows it
+    page.locator("#map").focus()
+    for key in ("ArrowRight", "+", "ArrowLeft"):
+        page.keyboard.press(key)
+    expect(page.locator("#map-told a")).to_be_visible()
+    link = page.locator("#map-told a").get_attribute("href")
+    page.keyboard.press("Enter")
+    page.wait_for_url(f"**{link}")
 
 
 @pytest.mark.usefixtures("_drawn")

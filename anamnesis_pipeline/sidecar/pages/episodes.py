@@ -153,11 +153,13 @@ def _shown(request: Request, services: Services, asked: dict[str, str]) -> dict[
         "problems": undo.problems(),
         "total": services.store.episodes.count(where),
         "waiting": len(waiting & {each.episode_id for each in found.items}),
+        "undo_last": undo.last(),
     }
 
 
 def _nothing(asked: dict[str, str]) -> dict[str, Any]:
     return {
         "asked": asked, "items": [], "here": "", "newest": None, "older": None, "problems": [], "failed": {},
-        "total": 0, "waiting": 0, "chosen": [], "problem": None,
+        "total": 0, "waiting": 0, "undo_last": None, "chosen": [],
+        "problem": None,
     }  # fmt: skip

@@ -103,6 +103,12 @@ class Undo:
             tokens = [t for t, each in self._deletions.items() if episode_id in each.episode_ids and not each.begun]
         return ADDRESS + tokens[0] if tokens else None
 
+    def last(self) -> str | None:
+        """Where the last deletion that can be taken back is; None: there is none."""
+        with self._lock:
+            tokens = [token for token, each in self._deletions.items() if not each.begun]
+        return ADDRESS + tokens[-1] if tokens else None
+
     def take_back(self, token: str) -> int:
         """Leave undone, or put back as it was; returns how many episodes.
 

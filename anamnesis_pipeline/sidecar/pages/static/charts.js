@@ -56,7 +56,7 @@ function growth(element, days, counts, step) {
     ...frame(element, days, 220, step), axes: axes(true), legend: { show: true, live: true }, cursor: { y: false },
     series: [
       { label: "Day", value: "{YYYY}-{MM}-{DD}" }, bars("New"),
-      { label: "All", scale: "all", stroke: colour("one"), width: 2, paths: uPlot.paths.stepped({ align: 1 }), points: { show: false } },
+      { label: "All", scale: "all", stroke: colour("one"), width: 2, paths: uPlot.paths.stepped({ align: 1, extend: true }), points: { show: false } },
     ],
   };
   options.height -= 34; // what the legend takes

@@ -6,6 +6,7 @@ const LARGEST_ALL = 800 * 1024; // a request is limited
 const MOST_FILES = Number(document.getElementById("chat").dataset.mostFiles);
 const NEAR_THE_END_PX = 120;
 const STOP_MS = 4_000; // so long the server may take to end an answer; then the connection is closed
+const SILENT_S = 15; // a model that says nothing for so long is told of as that
 const MODEL_KEY = "chat-model";
 const STATES = { connected: "Searching your memory", waiting: "Waiting for the first word", generating: "Writing", complete: "Done" };
 
@@ -80,8 +81,11 @@ class Answer {
   }
 
   tell({ state, elapsed_s: seconds, tokens }) {
+    if (`${state} ${tokens}` !== this.heard) [this.heard, this.heardAt] = [`${state} ${tokens}`, seconds];
     const written = tokens ? ` · ${tokens} token${tokens === 1 ? "" : "s"}` : "";
-    this.state.textContent = `${STATES[state] ?? state} · ${Math.round(seconds)} s${written}`;
+    const silent = Math.round(seconds - this.heardAt);
+    const since = silent >= SILENT_S ? ` · nothing came for ${silent} s; Stop ends it, and another model can be asked` : "";
+    this.state.textContent = `${STATES[state] ?? state} · ${Math.round(seconds)} s${written}${since}`;
   }
 
   cite(found) {

@@ -3,6 +3,7 @@ const SIDE = 65_535;
 const OTHERS = 11; // the colour of all projects without one of their own
 const CELLS = 128; // to a side, by which the point under the pointer is found
 const NEAR_PX = 12;
+const MIDDLE_PX = 200; // whoever goes by keys is told of the point nearest the middle
 const CLICK_PX = 5; // a pointer that moved less has clicked
 const FEW = 5_000; // points of which each is drawn as a smooth disc
 const MOST_ZOOM = 400;
@@ -48,9 +49,9 @@ function isShown(point) {
   return chosen.size === 0 || chosen.has(Math.min(groupOf[point], OTHERS));
 }
 
-function nearest(x, y) {
+function nearest(x, y, within = NEAR_PX) {
   const [atX, atY] = toUnits(x, y);
-  const reach = (NEAR_PX * ratio) / perUnit();
+  const reach = (within * ratio) / perUnit();
   const size = (SIDE + 1) / CELLS;
   const clamp = (value) => Math.min(CELLS - 1, Math.max(0, Math.floor(value / size)));
   let best = -1;
@@ -221,11 +222,16 @@ const KEYS = {
   "=": () => zoomBy(1.5),
   "-": () => zoomBy(1 / 1.5),
   0: showAll,
+  Enter: () => hovered >= 0 && open(hovered),
 };
 canvas.addEventListener("keydown", (event) => {
   if (event.ctrlKey || event.metaKey || event.altKey || !KEYS[event.key]) return;
   event.preventDefault();
   KEYS[event.key]();
+  if (event.key !== "Enter") point(nearest(canvas.clientWidth / 2, canvas.clientHeight / 2, MIDDLE_PX));
+});
+canvas.addEventListener("focus", () => {
+  if (canvas.matches(":focus-visible")) point(nearest(canvas.clientWidth / 2, canvas.clientHeight / 2, MIDDLE_PX));
 });
 canvas.addEventListener(
   "wheel",
@@ -235,6 +241,8 @@ canvas.addEventListener(
   },
   { passive: false },
 );
+
+canvas.addEventListener("blur", () => point(-1)); // what it was stays readable
 
 const pointers = new Map();
 let travelled = 0;
