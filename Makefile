@@ -42,7 +42,7 @@ test-slow: $(VENV)/.installed-dev ## Soaks and huge inputs
 	$(BIN)/pytest -m slow
 
 .PHONY: test-kills
-test-kills: $(VENV)/.installed-dev ## Whole systems whose processes are ended again and again
+test-kills: $(VENV)/.installed-dev ## Whole systems whose processes are ended again and again, or their database for a minute
 	$(BIN)/pytest -m 'kills and not slow' -n 2 --dist loadfile
 
 .PHONY: test-stores

@@ -10,10 +10,12 @@ compose() {
   fi
 }
 
-# The value of a variable in .env, which is no shell script; Compose takes it in quotes as well. Empty if it is not there.
+# The value of a variable in .env, which is no shell script; Compose takes it in quotes as well, and leaves out a comment
+# behind it. Empty if it is not there.
 value_of() {
   local value=
   [[ ! -f .env ]] || value=$(sed -n "s/^$1=//p" .env | tail -n 1)
+  [[ $value == [\"\']* ]] || value=${value%%[[:space:]]#*}
   if [[ $value =~ ^\"(.*)\"$ || $value =~ ^\'(.*)\'$ ]]; then
     value=${BASH_REMATCH[1]}
   fi

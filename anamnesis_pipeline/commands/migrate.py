@@ -70,6 +70,8 @@ def run_migrate(
     """
     if not settings.has_store:
         raise GiveUp(f"nothing is stored in {settings.home} yet; set ANAMNESIS_STORE={to} and start it: anamnesis up")
+    if to is Backend.SQLITE and (uri or database):
+        raise GiveUp("--uri and --database name a MongoDB; the SQLite file is the home's own (ANAMNESIS_HOME)")
     given = {"mongo_uri": SecretStr(uri) if uri else None, "mongo_database": database}
     target = settings.model_copy(update={"store": str(to)} | {name: value for name, value in given.items() if value})
     source, place = store_place(settings), store_place(target)
@@ -125,6 +127,7 @@ def render(done: Migration) -> str:
         "restore` instead, which take them along."
     )
     lines.append(
-        f"{done.source} is as it was: unset them to go back. What is written after the switch is only in {place}."
+        f"{done.source} is as it was: to go back, set what is set now. What is written after the switch is only in "
+        f"{place}."
     )
     return "\n".join(lines)

@@ -30,5 +30,5 @@ def answer_lines(explanation: Mapping[str, Any]) -> list[str]:
     sure, floor = explanation["confidence"], explanation["floor"]
     if sure is not None:
         lines.append(f"Confidence: {sure:.2f}" + (f", the floor is {floor:.2f}" if floor is not None else ", no floor"))
-    left = f"{explanation['below_floor']} below the floor, {explanation['folded']} folded into others"
+    left = f"{explanation['below_floor']} below the floor, {explanation['folded']} folded into others or further down"
     return [*lines, f"Episodes: {explanation['candidates']} candidates, {left}"]

@@ -138,7 +138,7 @@ def run_remove(settings: Settings, name: str) -> str:
         spec = control.remove(name)
     return (
         f"{name} is crawled no longer; what was read of it stays. To forget it as well: "
-        f"anamnesis forget --machine {quote(spec.machine)} --source {quote(name)} "
+        f"anamnesis forget --machine {quote(spec.machine or settings.machine)} --source {quote(name)} "
         f"(see what would go first; it asks for --yes)"
     )
 

@@ -58,7 +58,9 @@ class Windows:
                 event.number, event.number, event.at, event.kind, event.process, event.project, event.episode_id, 1,
                 event.episodes,
             )  # fmt: skip
-        return replace(row, last=event.number, events=row.events + 1, episodes=row.episodes + event.episodes)
+        is_same = event.episodes == 1 and event.episode_id == row.episode_id
+        episodes = row.episodes + (0 if is_same else event.episodes)
+        return replace(row, last=event.number, events=row.events + 1, episodes=episodes)
 
     def _close(self, now: datetime) -> None:
         over = [key for key, row in self._open.items() if now - row.at >= self._window]

@@ -141,7 +141,7 @@ class MapView:
         embedded = store.vectors.progress(space.key).episodes_done if space else 0
         drawing, run, reason = self._drawing() if asks else ("asking", None, "")
         return MapState(
-            made, made is not None and space is not None and made.space == space.key,
+            made, made is not None and space is not None and made.model_id == space.model_id,
             abs(embedded - made.embedded) if made else 0, embedded, problem, drawing, run, reason,
         )  # fmt: skip
 

@@ -14,7 +14,7 @@ from anamnesis_pipeline.sidecar.machine_checks import Finding
 from anamnesis_pipeline.sidecar.room import cannot_write
 from anamnesis_pipeline.sidecar.services import coverage as embedded_of
 from anamnesis_pipeline.sources.base import is_log
-from anamnesis_pipeline.sources.specs import CLAUDE_DOCUMENTS
+from anamnesis_pipeline.sources.specs import CLAUDE_DOCUMENTS, DOCUMENTS
 from anamnesis_pipeline.steps.dead_letters import EVERY_LETTER
 from anamnesis_pipeline.steps.forget import JOB
 from anamnesis_pipeline.steps.host_clock import read_since
@@ -155,15 +155,16 @@ def forgetting(store: Store) -> Finding:
 
 
 def crawler(store: Store) -> Finding:
-    """Every machine answers, no source is refused, and every one that people configured was seen and has something to
-    read; that there are no logs and nobody wrote a memory for Claude on a machine is well.
+    """Every machine answers, every source was seen, and every one that people configured has something to read; that
+    nobody wrote a memory for Claude on a machine is well.
     """
     control = CrawlerControl(store, effective_settings(store))
     state = control.state()
     away = [f"{host.machine}: {host.clock.error}" for host in state.hosts if host.state == "away"]
     failed = [row for row in state.sources if row.look.error]
+    may_be_missing = [row for row in failed if row.spec.is_built_in and row.spec.kind == DOCUMENTS]
     broken = [
-        f"{row.spec.name}: {row.look.error}" for row in failed if not (row.spec.is_built_in and row.look.is_missing)
+        f"{row.spec.name}: {row.look.error}" for row in failed if row not in may_be_missing or not row.look.is_missing
     ]
     rows = [row for row in state.sources if not row.spec.is_built_in]
     to_be_full = [row for row in rows if row.spec.include != CLAUDE_DOCUMENTS]

@@ -77,7 +77,7 @@ def begin(store: Store, origin: str, place: str) -> bool:
     if mark is None and (held := _held(store)):
         raise GiveUp(
             f"{place} holds a memory already (there are {held}), and nothing is written over it; name an empty place, "
-            f"or move that memory away first"
+            f"or move that memory away first (a file with the -wal and -shm beside it)"
         )
     if mark is not None and mark["origin"] != origin:
         raise GiveUp(f"{place} holds a copy of something else; name an empty place, or remove that copy")

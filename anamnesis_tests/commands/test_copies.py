@@ -63,10 +63,12 @@ def test_a_memory_moves_to_mongo_and_back_into_an_empty_home(settings: Settings,
     there = run_migrate(settings, Backend.MONGO, quiet)
     assert contents_of(settings) == contents_of(in_mongo(settings)) == before
     assert f"ANAMNESIS_MONGO_DATABASE={settings.mongo_database}" in render(there)
-    assert "unset them to go back" in render(there)
+    assert "to go back, set what is set now" in render(there)
     assert f"they stay in {settings.home}" in render(there)
     with pytest.raises(GiveUp, match="holds a memory already"):
         run_migrate(in_mongo(settings), Backend.SQLITE, quiet)
+    with pytest.raises(GiveUp, match="--uri and --database name a MongoDB"):
+        run_migrate(in_mongo(settings), Backend.SQLITE, quiet, uri="/elsewhere/anamnesis.db")
     elsewhere = in_mongo(settings).model_copy(update={"home": tmp_path / "other"})
     run_migrate(elsewhere, Backend.SQLITE, quiet)
     assert contents_of(elsewhere.model_copy(update={"store": "sqlite"})) == before

@@ -89,7 +89,7 @@ def test_an_explained_answer_says_why_each_hit_is_there_and_what_was_left_out() 
     assert "   then: trust x1.06, company +0.02, +3.2 deviations from what is unrelated" in text
     assert "Lists (passages): words_text 12\nTime: " in text
     assert "Confidence: -1.23, the floor is -1.60" in text
-    assert text.endswith("Episodes: 9 candidates, 4 below the floor, 2 folded into others")
+    assert text.endswith("Episodes: 9 candidates, 4 below the floor, 2 folded into others or further down")
     assert "\x1b" not in text
 
 

@@ -25,7 +25,7 @@ from anamnesis_tests.live_system import EXAMPLES
 from anamnesis_tests.mongo_server.server import LoopbackServer
 from anamnesis_tests.store.samples import put
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(900)]
+pytestmark = [pytest.mark.kills, pytest.mark.timeout(900)]
 
 GONE_S = 60.0
 COMMITS_BEFORE = 6

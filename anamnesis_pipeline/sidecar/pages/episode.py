@@ -41,6 +41,8 @@ def episode_page(episode_id: Annotated[EpisodeId, Path()], request: Request, ser
         return page(
             request, "episode_waits.html", "Being deleted", episode_id=episode_id, address=undo.address_of(episode_id)
         )
+    if "HX-Request" in request.headers and not services.store.episodes.get([episode_id]):
+        return fragment("episode_gone.html", episode_id=episode_id)  # asked by the page that waits for its deletion
     episode = read_episode(services, episode_id)
     reply = page(
         request, "episode.html", episode.summary[:80], view=view_of(services, episode, undo.waiting())

@@ -61,10 +61,15 @@ class Examination:
 def health_page(request: Request, services: Uses) -> Response:
     """The page, with what is known at once."""
     resources: Resources = request.app.state.resources
-    cards = cards_of(services)
+    stages = stages_of(services)
+    try:
+        cards, problem = cards_of(services), ""
+    except AnamnesisError as exc:  # of all pages this one is looked at then
+        cards, problem = None, str(exc)
     return page(
-        request, "health.html", "Health", resources=resources.last(), cards=cards, stage_names=STAGE_NAMES,
-        slowest=max((mean for _, mean in cards["stages"].values()), default=1), place=store_place(services.settings),
+        request, "health.html", "Health", resources=resources.last(), cards=cards, problem=problem, stages=stages,
+        stage_names=STAGE_NAMES, slowest=max((mean for _, mean in stages.values()), default=1),
+        place=store_place(services.settings),
     )  # fmt: skip
 
 
@@ -122,7 +127,10 @@ def examine(services: Services, compared: Kept[None, Finding]) -> Examination:
 
 
 def cards_of(services: Services) -> dict[str, Any]:
-    """What the cards show, all of it from the store and from memory."""
+    """What the cards show, all of it from the store and from memory.
+
+    :raises AnamnesisError: the store does not answer.
+    """
     store = services.store
     settings = effective_settings(store)
     crawler = CrawlerControl(store, settings).state()
@@ -137,10 +145,14 @@ def cards_of(services: Services) -> dict[str, Any]:
         "behind": sum(row.behind for row in crawler.sources),
         "llm": llm_state(store, settings, datetime.now(UTC)),
         "consolidation": consolidation_body(services),
-        "stages": {
-            stage: (sum(known.counts), known.total_s * 1e3 / sum(known.counts))
-            for stage, known in services.engine.times.all().items()
-        },
+    }
+
+
+def stages_of(services: Services) -> dict[str, tuple[int, float]]:
+    """Stage of a search -> how often it ran since the start, and its mean in milliseconds."""
+    return {
+        stage: (sum(known.counts), known.total_s * 1e3 / sum(known.counts))
+        for stage, known in services.engine.times.all().items()
     }
 
 

@@ -275,11 +275,13 @@ def test_deleting_waits_can_be_taken_back_and_then_is_done(client: TestClient, p
     taken_back = client.post(toast["undo"])
     assert taken_back.status_code == 200
     assert "undone" in json.loads(taken_back.headers["HX-Trigger"])
-    assert waiting.select_one("[hx-trigger='undone from:body']")["hx-get"] == "/dashboard/episodes/a"
+    assert waiting.select_one("[hx-trigger^='undone from:body']")["hx-get"] == "/dashboard/episodes/a"
     assert opened(client, "a").select_one("h1").text == "The zeppelin"
     act(client, "delete", "a", exclude="true")
     client.app.state.undo.delete_all()  # type: ignore[attr-defined]
     opened(client, "a", 404)
+    told = client.get("/dashboard/episodes/a", headers={"HX-Request": "true"})
+    assert (told.status_code, "Deleted" in told.text) == (200, True), "the page that waited says so"
     assert client.get("/api/episodes/a").status_code == 404
     assert [entry["episode_id"] for entry in client.get("/api/blocklist").json()["items"]] == ["a"]
 
