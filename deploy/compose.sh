@@ -15,7 +15,10 @@ compose() {
 value_of() {
   local value=
   [[ ! -f .env ]] || value=$(sed -n "s/^$1=//p" .env | tail -n 1)
-  [[ $value == [\"\']* ]] || value=${value%%[[:space:]]#*}
+  if [[ $value != [\"\']* && $value == *[[:space:]]#* ]]; then
+    value=${value%%[[:space:]]#*}
+    value=${value%"${value##*[![:space:]]}"}
+  fi
   if [[ $value =~ ^\"(.*)\"$ || $value =~ ^\'(.*)\'$ ]]; then
     value=${BASH_REMATCH[1]}
   fi

@@ -193,6 +193,12 @@ def test_an_env_is_written_whole(new_repository: Path, tmp_path: Path) -> None:
     assert (new_repository / "secrets/settings/anamnesis_mongo_uri").is_file()
 
 
+def test_a_comment_behind_a_value_is_none_of_it(repository: Path, tmp_path: Path) -> None:
+    write_env(repository, ANAMNESIS_IMAGE="mine:1  # not anybody's", ANAMNESIS_UID=f'"{OWNER}"')
+    _, calls = called(tmp_path, repository / "deploy.sh", "--no-start")
+    assert calls == [f"build {BUILT_FOR} --tag mine:1 ."]
+
+
 def test_without_dockers_socket_no_env_is_written_that_lacks_its_group(new_repository: Path, tmp_path: Path) -> None:
     done, calls = called(
         tmp_path, new_repository / "deploy.sh", HOME=str(tmp_path), DOCKER_SOCKET=str(tmp_path / "none")

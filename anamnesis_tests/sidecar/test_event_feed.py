@@ -31,6 +31,12 @@ def test_the_same_of_one_process_within_two_seconds_is_one_row_that_counts():
     assert (row.number, row.last, row.events, row.episodes, row.episode_id) == (1, 3, 3, 6, "e1")
 
 
+def test_one_episode_to_which_the_same_is_done_again_is_one():
+    one = {"episode_id": "e", "episodes": 1}
+    (row,) = Windows().add([event(1, **one), event(2, 1, **one), event(3, 1, episodes=1)])
+    assert (row.events, row.episodes) == (3, 2)
+
+
 def test_a_window_does_not_move_with_what_comes_into_it():
     rows = Windows().add([event(1), event(2, 1.5), event(3, 2.5)])
     assert [(row.number, row.events) for row in rows] == [(1, 2), (3, 1)]

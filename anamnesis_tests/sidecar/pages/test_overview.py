@@ -5,7 +5,7 @@ import pytest
 from bs4 import BeautifulSoup, Tag
 from starlette.testclient import TestClient
 
-from anamnesis_pipeline.errors import StoreFull
+from anamnesis_pipeline.errors import StoreBusy, StoreFull
 from anamnesis_pipeline.sidecar.pages.timeline import ranges_of
 from anamnesis_pipeline.store.base import TextProblem
 from anamnesis_tests.sidecar.conftest import BASE, Post, TestServices
@@ -147,6 +147,21 @@ def test_health_shows_cards_at_once_and_what_is_slow_later(
     again = client.post("/dashboard/health/resources", headers=FORM)
     assert "Asked again." in again.headers["hx-trigger"]
     assert "Down" not in again.text
+
+
+def test_health_is_there_without_the_store_and_says_so(
+    client: TestClient, services: TestServices, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def away(*_: object, **__: object) -> None:
+        raise StoreBusy("MongoDB there does not answer")
+
+    for records in (services.store.settings, services.store.ingest, services.store.spaces, services.store.episodes):
+        for name in ("get", "all", "counts", "active", "page"):
+            if hasattr(type(records), name):
+                monkeypatch.setattr(type(records), name, away)
+    soup = read(client, "/dashboard/health")
+    assert "MongoDB there does not answer" in soup.select_one("[role=alert]").text  # type: ignore[union-attr]
+    assert soup.select_one("#resources")
 
 
 def test_health_tells_what_doctor_finds_and_what_takes_room(client: TestClient, post: Post) -> None:
