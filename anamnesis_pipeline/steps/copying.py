@@ -186,18 +186,30 @@ def check(target: CopyRecords, digests: Digests, place: str, tell: Tell) -> None
     """:raises GiveUp: the target's tables are others than these, by number or by checksum of their rows."""
     with target.reading() as now:
         tables = now.tables()
-        if surplus := {table.name for table in tables} ^ digests.keys():
-            raise GiveUp(f"{place} has other tables than what was copied: {', '.join(sorted(surplus))}; run it again")
-        for table in tables:
-            wanted, found = digests[table.name], Digest()
-            for row in _told(rows_of(now, table), table, wanted.rows, tell, "checking "):
-                found.add(line_of(row))
-            if (found.rows, found.checksum) != (wanted.rows, wanted.checksum):
-                raise GiveUp(
-                    f"{place} differs from what was copied: of {table.name} it holds {counted(found.rows, 'row')} "
-                    f"({found.checksum}), wanted {wanted.rows:,} ({wanted.checksum}). If something writes to it, stop "
-                    f"that; then run it again"
-                )
+    if surplus := {table.name for table in tables} ^ digests.keys():
+        raise GiveUp(f"{place} has other tables than what was copied: {', '.join(sorted(surplus))}; run it again")
+    for table in tables:
+        wanted, found = digests[table.name], Digest()
+        for row in _told(_rows_now(target, table), table, wanted.rows, tell, "checking "):
+            found.add(line_of(row))
+        if (found.rows, found.checksum) != (wanted.rows, wanted.checksum):
+            raise GiveUp(
+                f"{place} differs from what was copied: of {table.name} it holds {counted(found.rows, 'row')} "
+                f"({found.checksum}), wanted {wanted.rows:,} ({wanted.checksum}). If something writes to it, stop "
+                f"that; then run it again"
+            )
+
+
+def _rows_now(store: CopyRecords, table: Table) -> Iterator[Row]:
+    """All rows of a table by key, each page as it is when it is read: no backend has to keep one moment for so long."""
+    after: Key | None = None
+    while True:
+        with store.reading() as now:
+            page = now.page(table, after)
+        if not page:
+            return
+        yield from page
+        after = table.key_of(page[-1])
 
 
 def make_fast(store: Store, tell: Tell) -> str:
@@ -246,34 +258,28 @@ def _write(target: CopyRecords, table: Table, batch: _Batch, changes: Changes) -
 
 
 class _Ahead:
-    """The rows of a table of the target, looked at in the order of their keys. Each page is a reading of its own: what
-    is written meanwhile lies behind it.
+    """The rows of a table of the target, looked at in the order of their keys: what is written meanwhile lies behind
+    them.
     """
 
     def __init__(self, target: CopyRecords, table: Table) -> None:
-        self._target, self._table = target, table
-        self._page: list[Row] = []
-        self._after: Key | None = None
-        self._is_done = False
+        self._table = table
+        self._rows = _rows_now(target, table)
+        self._row = next(self._rows, None)
 
     def before(self, key: Key | None) -> Iterator[Key]:
         """Take the rows before `key` (None: all that are left); yields their keys."""
-        while (row := self._next()) is not None and (key is None or self._table.key_of(row) < key):
-            yield self._table.key_of(self._page.pop())
+        while (row := self._row) is not None and (key is None or self._table.key_of(row) < key):
+            self._row = next(self._rows, None)
+            yield self._table.key_of(row)
 
     def take(self, key: Key) -> Row | None:
         """Take the row of this key, if there is one; those before it were taken."""
-        row = self._next()
-        return self._page.pop() if row is not None and self._table.key_of(row) == key else None
-
-    def _next(self) -> Row | None:
-        if not self._page and not self._is_done:
-            with self._target.reading() as now:
-                self._page = now.page(self._table, self._after)
-            self._is_done = not self._page
-            self._after = self._table.key_of(self._page[-1]) if self._page else None
-            self._page.reverse()
-        return self._page[-1] if self._page else None
+        row = self._row
+        if row is None or self._table.key_of(row) != key:
+            return None
+        self._row = next(self._rows, None)
+        return row
 
 
 def _told(rows: Iterable[Row], table: Table, of: int, tell: Tell, doing: str = "") -> Iterator[Any]:
