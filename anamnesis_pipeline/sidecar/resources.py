@@ -21,7 +21,7 @@ from anamnesis_pipeline.settings import Settings, claude_api_key
 from anamnesis_pipeline.sidecar.room import Room
 from anamnesis_pipeline.sidecar.services import Services, coverage
 from anamnesis_pipeline.steps.flights import Flight, Flights
-from anamnesis_pipeline.summaries.endpoints import is_loopback
+from anamnesis_pipeline.summaries.endpoints import is_loopback, with_scheme
 from anamnesis_pipeline.summaries.factory import BackendOptions, open_backend
 from anamnesis_pipeline.supervisor.advice import start_it
 from anamnesis_pipeline.wiring import effective_settings, store_place
@@ -198,7 +198,8 @@ def _llm(
         if settings.local_only and backend in NEVER_LOCAL:  # said without its library, which takes seconds to load
             return _NOT_ASKED
         if not is_used:
-            return _NOT_ASKED if settings.local_only and not is_loopback(where) else _for_chats(backend, options)
+            may_ask = not settings.local_only or is_loopback(with_scheme(where))
+            return _for_chats(backend, options) if may_ask else _NOT_ASKED
         with closing(open_backend(backend, options)) as opened:
             if settings.local_only and not opened.is_local:
                 return _NOT_ASKED
