@@ -383,7 +383,9 @@ document.getElementById("map-out").addEventListener("click", () => zoomBy(1 / 1.
 document.getElementById("map-all").addEventListener("click", showAll);
 document.addEventListener("htmx:afterSwap", () => {
   const now = document.getElementById("map-now");
-  document.getElementById("map-newer").hidden = !now || !now.dataset.mark || now.dataset.mark === canvas.dataset.mark;
+  const isNewer = Boolean(now?.dataset.mark) && now.dataset.mark !== canvas.dataset.mark;
+  document.getElementById("map-newer").hidden = !isNewer;
+  if (isNewer) document.getElementById("draw-told").replaceChildren(); // what it told of is there
 });
 
 // --- loading
