@@ -17,7 +17,7 @@ from anamnesis_pipeline.chat.base import (
     most_tokens,
 )
 from anamnesis_pipeline.chat.http import HttpChat
-from anamnesis_pipeline.summaries.endpoints import is_loopback
+from anamnesis_pipeline.summaries.endpoints import address_of, is_loopback
 from anamnesis_pipeline.summaries.prices import Model
 
 _FUNCTION = {"name": SEARCH_TOOL, "description": SEARCH_DESCRIPTION, "parameters": SEARCH_PARAMETERS}
@@ -36,7 +36,7 @@ class OpenAiChat(HttpChat):
         # OpenAI's own newer models refuse the name that every other server knows.
         self._limit = "max_completion_tokens" if host.endswith("openai.com") else "max_tokens"
         headers = {"Authorization": f"Bearer {api_key}"} if api_key else {}
-        super().__init__(model, f"the service at {urlsplit(url).netloc.rpartition('@')[2]}", url, headers)
+        super().__init__(model, f"the service at {address_of(url)}", url, headers)
 
     async def stream(self, system: str, said: Sequence[Said], *, tools: bool) -> AsyncIterator[Delta]:
         """See `ChatBackend.stream`."""

@@ -30,6 +30,11 @@ def with_scheme(url: str) -> str:
     return url if "://" in url else f"http://{url}"
 
 
+def address_of(url: str) -> str:
+    """Host and port of a server, as a message names it: without a user and a password."""
+    return urlsplit(url).netloc.rpartition("@")[2]
+
+
 def check_key(setting: str, key: str) -> str:
     """The key, as a header may hold it.
 

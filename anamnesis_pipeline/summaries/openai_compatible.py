@@ -10,7 +10,7 @@ from pydantic import BaseModel, Field, ValidationError
 
 from anamnesis_pipeline.errors import AnamnesisError, LlmAnswerInvalid, LlmUnavailable
 from anamnesis_pipeline.summaries.base import Reply, Request
-from anamnesis_pipeline.summaries.endpoints import is_loopback
+from anamnesis_pipeline.summaries.endpoints import address_of, is_loopback
 from anamnesis_pipeline.summaries.prices import Model, most_input_tokens, most_use
 from anamnesis_pipeline.summaries.prompt import SCHEMA
 from anamnesis_pipeline.summaries.refusals import error_of_status
@@ -68,7 +68,7 @@ class OpenAiBackend:
         self._known = model
         self._timeout_s = timeout_s
         host = urlsplit(url).hostname or ""
-        self._service = f"the service at {urlsplit(url).netloc.rpartition('@')[2]}"
+        self._service = f"the service at {address_of(url)}"
         # OpenAI's own newer models refuse the name that every other server knows.
         self._limit_name = "max_completion_tokens" if host.endswith("openai.com") else "max_tokens"
         self._format: dict[str, Any] = _SCHEMA_FORMAT

@@ -224,12 +224,17 @@ def test_chosen_episodes_are_pinned_and_unpinned_together_and_undo_takes_it_back
     assert of(api, "pump")["tags"] == []
 
 
-def test_chosen_episodes_are_deleted_together_and_undo_brings_all_back(page: Page, api: httpx.Client) -> None:
+def delete_two(page: Page) -> None:
+    """Of the three episodes on the page."""
     page.goto("/dashboard/episodes")
     choose(page, "crane", "tide")
     page.locator("#bulk-delete > summary").click()
     page.get_by_role("button", name="Delete what is chosen").click()
     expect(page.locator("input.pick")).to_have_count(1)
+
+
+def test_chosen_episodes_are_deleted_together_and_undo_brings_all_back(page: Page, api: httpx.Client) -> None:
+    delete_two(page)
     expect(page.locator("#episodes")).to_contain_text("2 of them being deleted")
     undo(page, "2 episodes deleted.")
     expect(page.locator("input.pick")).to_have_count(3)
@@ -237,11 +242,7 @@ def test_chosen_episodes_are_deleted_together_and_undo_brings_all_back(page: Pag
 
 
 def test_who_went_elsewhere_meanwhile_takes_a_deletion_back_beside_the_list(page: Page, api: httpx.Client) -> None:
-    page.goto("/dashboard/episodes")
-    choose(page, "crane", "tide")
-    page.locator("#bulk-delete > summary").click()
-    page.get_by_role("button", name="Delete what is chosen").click()
-    expect(page.locator("input.pick")).to_have_count(1)
+    delete_two(page)
     page.goto("/dashboard")
     page.goto("/dashboard/episodes")
     expect(page.locator("#episodes")).to_contain_text("2 of them being deleted")
