@@ -81,7 +81,7 @@ def test_stop_asks_and_says_that_nothing_was_running(page: Page) -> None:
     page.goto("/dashboard/logs")
     page.once("dialog", lambda asked: asked.accept())
     page.get_by_role("button", name="Stop", exact=True).click()
-    expect(page.locator("#run-told")).to_contain_text("Nothing was running.")
+    expect(page.locator("#run-told")).to_contain_text("No run was under way")
 
 
 def test_read_all_now_without_logs_says_where_to_add_some(page: Page) -> None:

@@ -131,7 +131,9 @@ def stop(services: Uses) -> Response:
     except AnamnesisError as exc:
         return told(f"Not stopped: {exc}", bad=True)
     return told(
-        f"{counted(len(stopped), 'run')} stopped; what they wrote stays." if stopped else "Nothing was running."
+        f"{counted(len(stopped), 'run')} stopped; what they wrote stays."
+        if stopped
+        else "No run was under way; what was in line is not begun."
     )
 
 

@@ -94,7 +94,7 @@ def test_without_any_log_the_button_says_so(client: TestClient, services: TestSe
 
 def test_stopping_ends_the_runs(client: TestClient, services: TestServices, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("anamnesis_pipeline.sidecar.jsonl_control.STOP_PAUSE_S", 0.0)
-    assert "Nothing was running" in send(client, PATH + "/stop").text
+    assert "No run was under way" in send(client, PATH + "/stop").text
     services.dagster.runs = IngestRuns((IngestRun("r1", "mac--a", "STARTED", 10.0, None),), None)
     assert "1 run stopped" in send(client, PATH + "/stop").text
     assert services.dagster.stopped == ["r1"]
