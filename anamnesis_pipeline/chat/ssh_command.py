@@ -36,12 +36,12 @@ trap : TERM
 (sleep {seconds}; trap '' TERM; kill -TERM 0; sleep 2; kill -KILL 0) <&- >/dev/null 2>&1 &
 {{ head -c {size}; exec >/dev/null 2>&1; cat; trap '' TERM; kill -TERM 0; sleep 2; kill -KILL 0; }} |
 {{ {command}; status=$?; trap '' TERM; kill -TERM 0
-  (sleep 1; kill -TERM 0) </dev/null >/dev/null 2>&1 &
+  (for pause in 1 2 4 8; do sleep $pause; kill -TERM 0; done) </dev/null >/dev/null 2>&1 &
   exit $status; }}
 exit $?
 """
 """Runs in a process group of its own, as sshd gives one to each command; `kill 0` ends whatever is left of it. After
-the text nothing comes on the standard input: that it ends means that the connection did. A second signal comes for what
+the text nothing comes on the standard input: that it ends means that the connection did. More signals come for what
 had hardly begun at the first, and still had the trap of its parent.
 """
 

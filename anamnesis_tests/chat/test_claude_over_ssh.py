@@ -164,7 +164,7 @@ def test_the_models_are_offered_where_the_far_command_runs(server: SshServer, cl
 
 def test_what_misses_the_signal_of_the_commands_end_holds_nobody_up() -> None:
     script = ssh_command._SCRIPT.format(surroundings=":", command="no-such-claude", size=1, seconds=600)
-    late = script.replace("{ head -c", "{ trap '' TERM; sleep 0.3; trap - TERM; head -c")
+    late = script.replace("{ head -c", "{ trap '' TERM; sleep 2; trap - TERM; head -c")
     assert late != script
     with subprocess.Popen(["sh", "-c", late], stdin=subprocess.PIPE, start_new_session=True) as running:
         try:

@@ -119,7 +119,8 @@ def test_a_roberta_takes_texts_of_its_window_and_longer_ones(tmp_path: Path, pad
 def test_other_weights_of_a_dense_layer_make_another_space(tmp_path: Path) -> None:
     from sentence_transformers.sentence_transformer.modules import Dense
 
-    one, other = (saved(tmp_path / name, Dense(32, 16)) for name in ("one", "other"))
+    layers = [Dense(32, 16), Dense(32, 16)]  # one after the other: their weights are random, and saving sets the seed
+    one, other = (saved(tmp_path / str(n), layer) for n, layer in enumerate(layers))
     first, second = ((files.path / "model.safetensors").read_bytes() for files in (one, other))
     assert first == second
     assert one.space().key != other.space().key
