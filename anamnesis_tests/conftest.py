@@ -8,6 +8,7 @@ import gc
 import hashlib
 import os
 import re
+import signal
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -20,10 +21,14 @@ from anamnesis_pipeline.store.base import Store
 from anamnesis_pipeline.store.sqlite.opening import open_sqlite
 from anamnesis_tests.mongo_server import shared
 
+# A shell that starts the tests in the background has them ignore SIGINT; Dagster would let SIGTERM do what SIGINT does,
+# and no process that a test starts could be ended any more.
+signal.signal(signal.SIGINT, signal.default_int_handler)
+
 # The same examples each time, so that a failure belongs to the change that shows it;
-# HYPOTHESIS_PROFILE=explore draws new ones.
-hypothesis.settings.register_profile("repeatable", derandomize=True)
-hypothesis.settings.register_profile("explore", max_examples=500)
+# HYPOTHESIS_PROFILE=explore draws new ones. No deadline: a busy machine is no failure.
+hypothesis.settings.register_profile("repeatable", derandomize=True, deadline=None)
+hypothesis.settings.register_profile("explore", max_examples=500, deadline=None)
 hypothesis.settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "repeatable"))
 
 OpenStore = Callable[[], Store]
