@@ -17,9 +17,13 @@ STATEMENT_CHARS = 600
 """A longer text says many things, and names many."""
 AKIN, ANSWERS, NAMES, BASE = 4.9, 12.8, 4.4, -11.3
 """Log odds that a newer statement corrects an older one: for their cosine, for how well the newer one answers the
-question against the older one, at most 1, for naming what only the older one says, and for none. By
+question against the older one, at most BETTER, for naming what only the older one says, and for none. By
 benchmarks/corrections.py, but for the constant: it is 3 higher than fitted, since what is stale misleads, and what is
 true but second is still read.
+"""
+BETTER = 1.1
+"""Of two newer statements the one that answers better than the older one is likelier its correction, but not by as much
+as it answers better.
 """
 MATTERS = 0.75
 """Least share of the best answer's late interaction that an older statement has: who answers less is no answer."""
@@ -103,6 +107,6 @@ def measures(question: str, newer: Statement, older: Statement) -> tuple[float, 
     """
     if newer.vector is None or older.vector is None or newer.answers is None or older.answers is None:
         return None
-    answers = min(1.0, newer.answers / older.answers) if older.answers > 0 else 1.0
+    answers = min(BETTER, newer.answers / older.answers) if older.answers > 0 else 1.0
     names = names_what_only(older.text, newer.text, question)
     return float(np.dot(newer.vector, older.vector)), answers, float(names)

@@ -91,8 +91,9 @@ class Ranker:
         nearest = nearest_of(rankings)
         if question.level is None or not nearest:
             return None
+        when = content_words(question.times.words) if question.times else []
         try:
-            unknown = unknown_share(question.query.text, self._store.text.unknown)
+            unknown = unknown_share(question.query.text, self._store.text.unknown, when)
         except AnamnesisError:  # the lists of words have said so already
             return None
         return confidence(Evidence(nearest, unknown), question.level)

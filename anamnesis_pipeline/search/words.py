@@ -1,7 +1,7 @@
 """The words of a question. Pure."""
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 
 from anamnesis_pipeline.stop_words import STOP_WORDS
 
@@ -31,10 +31,13 @@ def literal_tokens(text: str) -> list[str]:
     return list(dict.fromkeys([*quoted, *found]))
 
 
-def unknown_share(text: str, unknown: Callable[[Sequence[str]], Sequence[str]]) -> float:
+def unknown_share(
+    text: str, unknown: Callable[[Sequence[str]], Sequence[str]], understood: Collection[str] = ()
+) -> float:
     """Which share of the words that carry meaning is unknown, in [0, 1].
 
     :param unknown: tells which of some words are.
+    :param understood: words that need not be stored, such as those that name a time.
     """
     words = content_words(text)
-    return len(unknown(words)) / len(words) if words else 0.0
+    return len([word for word in unknown(words) if word not in understood]) / len(words) if words else 0.0

@@ -62,6 +62,18 @@ def test_what_has_all_words_of_a_question_answers_it_however_far_it_is(measured:
     assert measured.ids("orchestra concerto", profile=PROFILES["context"]) == []
 
 
+def test_words_for_a_time_need_not_be_stored(measured: Memory) -> None:
+    def confidence(question: str) -> float:
+        stages = measured.ask(question, explain=True).explanation
+        assert stages is not None
+        return float(stages["confidence"])  # type: ignore[arg-type]
+
+    dated, placed = (
+        confidence(f"How did the upload worker retry in {when}?") for when in ("December 2025", "Novosibirsk")
+    )
+    assert dated > placed + 0.5
+
+
 def test_what_has_no_vector_yet_is_found_by_its_words(measured: Memory) -> None:
     new = measured.add("The violin teacher moved to Graz.", embed=False)
     assert new in measured.ids("Where did the violin teacher move?")

@@ -206,6 +206,12 @@ def test_what_corrects_the_older_one_is_not_displaced_by_a_third() -> None:
     assert newer_first(QUESTION, [old, new, other]) == [1, 0, 2]
 
 
+def test_of_two_newer_statements_the_one_that_answers_better_corrects() -> None:
+    old = statement(OLD, 90, 0.9)
+    new, beside = statement(NEW, 20, 1.0, (0.5, 0.8)), statement("MongoDB prints its orders.", 10, 0.9, (0.6, 0.8))
+    assert newer_first(QUESTION, [old, new, beside]) == [1, 0, 2]
+
+
 def test_a_statement_that_hardly_answers_keeps_its_place() -> None:
     answer = statement(OLD, 10, 1.0)
     old = statement("The docs are built by hand.", 90, 0.7, (0.6, 0.8))
