@@ -1,6 +1,7 @@
 """Question to hits: the one entry to search."""
 
 import itertools
+import math
 import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -17,6 +18,7 @@ from anamnesis_pipeline.model import Episode, EpisodeHead, Space, StoredPassage,
 from anamnesis_pipeline.search.backlog import backlog_notes
 from anamnesis_pipeline.search.boosts import CORRECTION, aged, factors_of
 from anamnesis_pipeline.search.candidates import Candidates, Waiting, answered, is_exhausted
+from anamnesis_pipeline.search.events import Event, around, event_in
 from anamnesis_pipeline.search.explaining import Explanation, answer_explanation, hit_explanation
 from anamnesis_pipeline.search.folding import fold
 from anamnesis_pipeline.search.freshness import Statement, asks_what_holds, newer_first
@@ -27,13 +29,15 @@ from anamnesis_pipeline.search.query import Hit, Mode, SearchAnswer, SearchQuery
 from anamnesis_pipeline.search.ranker import Question, Ranked, Ranker
 from anamnesis_pipeline.search.reranking import company
 from anamnesis_pipeline.search.stage_times import StageTimes
-from anamnesis_pipeline.search.time_expressions import TimeReference, around, event_in, times_in
+from anamnesis_pipeline.search.time_expressions import TimeReference, times_in
 from anamnesis_pipeline.search.trust import Authority, authority_of
 from anamnesis_pipeline.store.base import Store
 
 EmbedQuery = Callable[[str, Space], QueryVectors]
 
-HIDDEN_KINDS = ("compact_summary",)
+COMPACTION = "compact_summary"
+"""Kind of the summary that a compaction leaves behind."""
+HIDDEN_KINDS = (COMPACTION,)
 """Left out unless asked for by `kind`: Claude Code's summaries of text that is here verbatim."""
 CHARS_PER_TOKEN = 4
 REFILL_DEPTH = 1_000
@@ -113,8 +117,20 @@ class Engine:
             return None
         if (named := times_in(query.text, now, self._zone())) is not None or (event := event_in(query.text)) is None:
             return named
-        told = self.search(replace(query, text=event, top_k=1, max_tokens=None, track=False, explain=False, now=now))
-        return around(event, told.hits[0].episode.timestamp) if told.hits else None
+        when = self._time_of(event, query, now)
+        return around(event, when) if when else None
+
+    def _time_of(self, event: Event, query: SearchQuery, now: datetime) -> datetime | None:
+        """That of the best hit for it; a compaction left a summary behind."""
+        asked = replace(query, text=event.words, top_k=1, max_tokens=None, track=False, explain=False, now=now)
+        if event.is_compaction:
+            where = replace(query.where, kinds=(COMPACTION,))
+            if event.names_nothing:
+                last = self._store.episodes.page(self._effective(replace(query, where=where), now), 1).items
+                return last[0].timestamp if last else None
+            asked = replace(asked, where=where, profile=replace(query.profile, floor=-math.inf))
+        hits = self.search(asked).hits
+        return hits[0].episode.timestamp if hits else None
 
     def _note_backlog(self, query: SearchQuery, degraded: list[str]) -> None:
         try:

@@ -1,11 +1,11 @@
-"""The time that a question is about: a span (`last week`, `before 5 March`) or an event (`after the migration`). Pure.
+"""The time that a question names: `last week`, `before 5 March`. Pure.
 
 Only questions are read: `yesterday` is the day before the asker's now.
 """
 
 import re
 from dataclasses import dataclass, replace
-from datetime import UTC, datetime, timedelta, tzinfo
+from datetime import UTC, datetime, tzinfo
 from enum import StrEnum
 
 from anamnesis_pipeline.search.calendar_spans import Span
@@ -13,10 +13,6 @@ from anamnesis_pipeline.search.time_phrases import Phrase, phrases_in
 
 QUESTION_CHARS = 300
 """Looked at; a question is short, and what is pasted below it is no question."""
-
-
-AROUND = timedelta(hours=12)
-"""What an event is surrounded by."""
 
 
 class Relation(StrEnum):
@@ -118,53 +114,3 @@ def _reference(span: Span, relation: Relation, words: str, zone: tzinfo) -> Time
     if since >= until:  # a zone that left this day out
         return None
     return TimeReference(since, until, relation, words, span.certain)
-
-
-_PAST = re.compile(
-    r"\b(?:did|didn't|was|were|had|happened|\w{2,}ed|broke|came|went|made|got|began|said|wrote|took|built|chose|kept)\b",
-    re.I,
-)
-"""A question about an event tells that something has happened."""
-_PRESENT = re.compile(r"\b(?:is|are|be|been|being|gets?|can|must|should)\s+(?:not\s+)?\w+ed\b", re.I)
-"""Participles that tell no past: `is retried`."""
-_EVENT = re.compile(
-    r"(?:\b(?:right|just|immediately|directly|shortly|soon|straight)\s+)?"
-    r"\b(?P<relation>before|prior to|after|following|during|while)\s+"
-    r"(?P<words>[^,.?!;\n]{3,120})",
-    re.I,
-)
-_NO_EVENT = re.compile(
-    r"(?:\d|all\b|each\b|every\b|any\b|that\b|this\b|it\b|you\b|a while\b|a bit\b|and\b|or\b|long\b|the fact\b|"
-    r"(?:half |quite )?an?\s+(?:second|minute|hour|day|week|month|year)s?\b)",
-    re.I,
-)
-"""What follows `after` and tells no event: an amount, what always holds, what was said before."""
-_ASKS_ON = re.compile(r"\s+(?:what|why|who|how|which|where|did|do|does|was|were|we|i|they|there)\b", re.I)
-
-
-def event_in(text: str) -> str | None:
-    """The words for the event that a question in the past tense asks around: `what broke right after the migration?`
-
-    A time (`after 5 March`) is none, nor what always holds (`before each run`).
-    """
-    asked = text[:QUESTION_CHARS]
-    match = _EVENT.search(asked)
-    if match is None or _NO_EVENT.match(match["words"]):
-        return None
-    told = asked[match.start("relation") : match.end()]
-    if any(phrase.start <= len("prior to the ") for phrase in phrases_in(told, datetime(2020, 1, 1))):
-        return None
-    follows = _ASKS_ON.search(match["words"]) if match.start() == 0 else None  # `after the move what broke`
-    end = match.start("words") + follows.start() if follows else match.end()
-    asking = _PRESENT.sub(" ", f"{asked[: match.start()]} {asked[end:]}")
-    if not _PAST.search(asking):
-        return None
-    return asked[match.start("words") : end].strip()
-
-
-def around(event: str, when: datetime) -> TimeReference:
-    """The half days before and after an event: what led to it and what came of it is told there, as it is itself.
-
-    :param when: what was found of the event.
-    """
-    return TimeReference(when - AROUND, when + AROUND, Relation.DURING, event, certain=False)

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from anamnesis_pipeline.search.time_expressions import Relation, TimeReference, event_in, times_in
+from anamnesis_pipeline.search.time_expressions import Relation, TimeReference, times_in
 
 NOW = datetime(2026, 11, 18, 15, 0, tzinfo=UTC)
 """A Wednesday."""
@@ -164,7 +164,6 @@ MOMENTS = st.datetimes(datetime(1971, 1, 3), datetime(2099, 12, 30))
 @example("between 31 December and 1 January", datetime(2026, 1, 1), "Asia/Kathmandu")
 def test_no_text_raises_and_a_span_begins_before_it_ends(text: str, now: datetime, zone: str) -> None:
     found = times_in(text, now.replace(tzinfo=UTC), ZoneInfo(zone))
-    event_in(text)
     if found is not None:
         assert found.since is not None or found.until is not None
         assert found.since is None or found.until is None or found.since < found.until
@@ -179,51 +178,7 @@ def test_a_long_text_costs_next_to_nothing(text: str) -> None:
     started = time.process_time()
     for _ in range(5):
         times_in(text, NOW, UTC)
-        event_in(text)
     assert time.process_time() - started < 2, "no rule looks at a text again and again"
-
-
-EVENTS = """
-what did we do right after the migration | the migration
-what was agreed before we moved to Kubernetes? | we moved to Kubernetes
-what did we do after the upgrade of the parser | the upgrade of the parser
-what changed just before the outage, and why | the outage
-which tests failed during the release | the release
-After the rename of the package, what broke? | the rename of the package
-After the change of licence we ported what | the change of licence
-After switching to uv what did we have to change | switching to uv
-who was asked prior to the rollout | the rollout
-what was committed right after its first push | its first push
-"""
-
-
-NO_EVENTS = """
-what does the hook do before each run
-run the linter before you commit
-what did we decide after all
-it failed after 5 retries
-what happened after 5 March
-what was done before last week
-what was done after March
-what happens after the token expires
-we stopped after a while, why
-named after the fact
-what did it log before and after
-after that we stopped, why was it
-flaky tests are retried twice before a build fails
-what goes into the event that is sent after someone marked text
-"""
-
-
-@pytest.mark.parametrize("line", EVENTS.strip().splitlines())
-def test_a_question_around_an_event_names_it(line: str) -> None:
-    question, words = (cell.strip() for cell in line.split("|"))
-    assert event_in(question) == words
-
-
-@pytest.mark.parametrize("question", NO_EVENTS.strip().splitlines())
-def test_what_always_holds_or_is_a_time_is_no_event(question: str) -> None:
-    assert event_in(question) is None
 
 
 def test_a_reference_says_which_words_named_the_time() -> None:
