@@ -18,6 +18,7 @@ from anamnesis_pipeline.model import Episode, EpisodeHead, Space, StoredPassage,
 from anamnesis_pipeline.search.backlog import backlog_notes
 from anamnesis_pipeline.search.boosts import CORRECTION, aged, factors_of
 from anamnesis_pipeline.search.candidates import Candidates, Waiting, answered, is_exhausted
+from anamnesis_pipeline.search.dialogue import dialogue_factors
 from anamnesis_pipeline.search.events import Event, around, event_in
 from anamnesis_pipeline.search.explaining import Explanation, answer_explanation, hit_explanation
 from anamnesis_pipeline.search.folding import fold
@@ -235,7 +236,7 @@ class Engine:
             return found
         weighed = []
         for each in found:
-            factors = factors_of(each.episode, question.least_value, question.times) if profile.boosts else {}
+            factors = _factors(question, each) if profile.boosts else {}
             score = aged(each.score * float(np.prod(list(factors.values()))), each.episode, profile, question.now)
             weighed.append(replace(each, score=score, factors=factors))
         curated = profile.curated_first
@@ -265,6 +266,11 @@ class Engine:
                 )
             )  # fmt: skip
         return hits
+
+
+def _factors(question: Question, found: _Found) -> dict[str, float]:
+    told = dialogue_factors(found.episode, found.passage.passage.text, question.query.text)
+    return factors_of(found.episode, question.least_value, question.times) | told
 
 
 def _accompanied(found: list[_Found], share: float) -> list[_Found]:

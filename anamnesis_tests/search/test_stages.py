@@ -100,7 +100,7 @@ def test_priority_and_canonical_episodes_are_lifted_and_routine_is_lowered() -> 
 
 def test_what_is_of_the_time_that_the_question_names_is_lifted() -> None:
     times = times_in("what did we do in May 2026?", NOW, UTC)
-    assert factors_of(head(timestamp=datetime(2026, 5, 31, 23, tzinfo=UTC)), 0.0, times) == {"time": 1.5}
+    assert factors_of(head(timestamp=datetime(2026, 5, 31, 23, tzinfo=UTC)), 0.0, times) == {"time": 2.0}
     assert factors_of(head(timestamp=datetime(2026, 6, 1, tzinfo=UTC)), 0.0, times) == {}
     assert factors_of(head(timestamp=datetime(2026, 4, 30, tzinfo=UTC)), 0.0, times) == {}
 
