@@ -1,7 +1,7 @@
 """What a score is multiplied with: for the worth of an episode, how far it may be relied on, and its age. Pure."""
 
 import math
-from datetime import datetime
+from datetime import datetime, timedelta
 
 from anamnesis_pipeline.memory_layers import AGING, layer_of
 from anamnesis_pipeline.model import RESERVED_SOURCES, EpisodeHead
@@ -16,6 +16,8 @@ PRIORITY_TAGS = frozenset({"critical", CORRECTION})
 PRIORITY_FACTOR = 1.5
 TIME_FACTOR = 2.0
 """Of an episode of the time that the question names (docs/decisions/0014)."""
+NEAR = timedelta(minutes=3)
+"""Beside a moment to the second what is nearest comes first: up to twice that factor, less by e for each of these."""
 CANONICAL_FACTOR = 1.2
 """Of an episode that was made of others."""
 
@@ -23,8 +25,8 @@ CANONICAL_FACTOR = 1.2
 def factors_of(head: EpisodeHead, least_value: float, times: TimeReference | None = None) -> dict[str, float]:
     """Name of a boost -> factor, for those that apply. `times`: what the question names."""
     found = {"trust": trust_factor(head)}
-    if times is not None and _is_within(head.timestamp, times):
-        found["time"] = TIME_FACTOR
+    if times is not None and _is_within(head, times):
+        found["time"] = _time_factor(head.timestamp, times)
     if _is_routine(head, least_value):
         found["value"] = LOW_VALUE_FACTOR
     if PRIORITY_TAGS & set(head.tags):
@@ -44,7 +46,16 @@ def aged(score: float, head: EpisodeHead, profile: Profile, now: datetime) -> fl
     return score + 0.3 * math.exp(-days / profile.scale_days)
 
 
-def _is_within(when: datetime, times: TimeReference) -> bool:
+def _time_factor(when: datetime, times: TimeReference) -> float:
+    if times.moment is None:
+        return TIME_FACTOR
+    return TIME_FACTOR * (1 + math.exp(-abs(when - times.moment) / NEAR))
+
+
+def _is_within(head: EpisodeHead, times: TimeReference) -> bool:
+    if times.session_id and head.session_id != times.session_id:
+        return False
+    when = head.timestamp
     return (times.since is None or when >= times.since) and (times.until is None or when < times.until)
 
 

@@ -4,7 +4,7 @@ import itertools
 import math
 import sys
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, tzinfo
 
@@ -18,8 +18,8 @@ from anamnesis_pipeline.model import Episode, EpisodeHead, Space, StoredPassage,
 from anamnesis_pipeline.search.backlog import backlog_notes
 from anamnesis_pipeline.search.boosts import CORRECTION, aged, factors_of
 from anamnesis_pipeline.search.candidates import Candidates, Waiting, answered, is_exhausted
-from anamnesis_pipeline.search.dialogue import dialogue_factors
-from anamnesis_pipeline.search.events import Event, around, event_in
+from anamnesis_pipeline.search.dialogue import dialogue_factors, words_of
+from anamnesis_pipeline.search.events import BESIDE_COMPACTION, Event, around, event_in
 from anamnesis_pipeline.search.explaining import Explanation, answer_explanation, hit_explanation
 from anamnesis_pipeline.search.folding import fold
 from anamnesis_pipeline.search.freshness import Statement, asks_what_holds, newer_first
@@ -30,7 +30,7 @@ from anamnesis_pipeline.search.query import Hit, Mode, SearchAnswer, SearchQuery
 from anamnesis_pipeline.search.ranker import Question, Ranked, Ranker
 from anamnesis_pipeline.search.reranking import company
 from anamnesis_pipeline.search.stage_times import StageTimes
-from anamnesis_pipeline.search.time_expressions import TimeReference, times_in
+from anamnesis_pipeline.search.time_expressions import TimeReference, asks_for_all, times_in
 from anamnesis_pipeline.search.trust import Authority, authority_of
 from anamnesis_pipeline.store.base import Store
 
@@ -96,14 +96,8 @@ class Engine:
         started = time.perf_counter()
         degraded: list[str] = []
         now = query.now or datetime.now(UTC)
-        where, depth = self._effective(query, now), max(FUSION_DEPTH, 4 * query.top_k)
-        words = self._candidates.start_words(query, where, depth)  # the store searches them while the model embeds
-        with self.times.of("embed"):
-            space, vectors = self._vectors(query, degraded)
-        times = self._times(query, now)
-        level = stored_level(self._store, space) if space and vectors else None
-        question = Question(query, where, space, vectors, self._min_value(), now, times, level)
-        hits, explanation = self._hits(question, depth, words, degraded)
+        asked, times = self._timed(query, now)
+        hits, explanation, space = self._found(asked, times, now, degraded)
         if query.track and hits:
             self._track(hits, degraded)
         if not hits:  # only here: it takes longer than a search may
@@ -112,26 +106,69 @@ class Engine:
         took_ms = (time.perf_counter() - started) * 1000
         return SearchAnswer(hits, took_ms, space.model_id if space else None, degraded, tokens, explanation)
 
-    def _times(self, query: SearchQuery, now: datetime) -> TimeReference | None:
-        """The time that the question names, or that of the event it asks around, as far as that is found."""
-        if query.where.since or query.where.until or not query.profile.boosts or query.mode is Mode.EXACT:
-            return None
-        if (named := times_in(query.text, now, self._zone())) is not None or (event := event_in(query.text)) is None:
-            return named
-        when = self._time_of(event, query, now)
-        return around(event, when) if when else None
+    def _found(
+        self, query: SearchQuery, times: TimeReference | None, now: datetime, degraded: list[str]
+    ) -> tuple[list[Hit], Explanation | None, Space | None]:
+        """The hits, why, and the space they were looked for in."""
+        where, depth = self._effective(query, now), max(FUSION_DEPTH, 4 * query.top_k)
+        words = self._candidates.start_words(query, where, depth)  # the store searches them while the model embeds
+        with self.times.of("embed"):
+            space, vectors = self._vectors(query, degraded)
+        level = stored_level(self._store, space) if space and vectors else None
+        question = Question(query, where, space, vectors, self._min_value(), now, times, level)
+        hits, explanation = self._hits(question, depth, words, degraded)
+        return hits, explanation, space
 
-    def _time_of(self, event: Event, query: SearchQuery, now: datetime) -> datetime | None:
-        """That of the best hit for it; a compaction left a summary behind."""
-        asked = replace(query, text=event.words, top_k=1, max_tokens=None, track=False, explain=False, now=now)
+    def _timed(self, query: SearchQuery, now: datetime) -> tuple[SearchQuery, TimeReference | None]:
+        """The question as it is looked for, and the time that it names, or that of the event it asks around. Where it
+        asks for nothing else, only what is of that time is looked for, and all of it answers.
+        """
+        if query.where.since or query.where.until or not query.profile.boosts or query.mode is Mode.EXACT:
+            return query, None
+        text, times = query.text, times_in(query.text, now, self._zone())
+        rest = text.replace(times.words, " ") if times is not None else ""
+        if times is None and (event := event_in(text)) is not None:
+            times, rest = self._time_of(event, query, now), event.rest
+            text = (
+                rest if times is not None and event.is_compaction else text
+            )  # its words are those of texts on compaction
+        if times is None:
+            return query, None
+        asked = replace(query, text=text)
+        if not asks_for_all(rest):
+            return asked, times
+        session_id = query.where.session_id or times.session_id or None
+        where = replace(query.where, since=times.since, until=times.until, session_id=session_id)
+        return replace(asked, where=where, profile=replace(query.profile, floor=-math.inf)), times
+
+    def _time_of(self, event: Event, query: SearchQuery, now: datetime) -> TimeReference | None:
+        """That of the best hit for it, whatever the answer's own kind, tags and layer are to be; a compaction left a
+        summary behind.
+        """
+        where = replace(query.where, kinds=(COMPACTION,) if event.is_compaction else (), tags=(), layers=())
+        floor = -math.inf if event.is_compaction else query.profile.floor
+        profile = replace(query.profile, boosts=False, floor=floor)
+        asked = replace(query, text=event.words, top_k=1, where=where, max_tokens=None, explain=False, profile=profile)
         if event.is_compaction:
-            where = replace(query.where, kinds=(COMPACTION,))
-            if event.names_nothing:
-                last = self._store.episodes.page(self._effective(replace(query, where=where), now), 1).items
-                return last[0].timestamp if last else None
-            asked = replace(asked, where=where, profile=replace(query.profile, floor=-math.inf))
-        hits = self.search(asked).hits
-        return hits[0].episode.timestamp if hits else None
+            return self._compaction(event, asked, now)
+        hits, *_ = self._found(asked, None, now, [])
+        return around(event, hits[0].episode.timestamp) if hits else None
+
+    def _compaction(self, event: Event, asked: SearchQuery, now: datetime) -> TimeReference | None:
+        """The moment at which the session went on: its summaries are several, and some are begun minutes earlier."""
+        where = self._effective(asked, now)
+        if event.is_the_last:
+            found = [*self._store.episodes.page(where, 1).items]
+        else:
+            found = [hit.episode for hit in self._found(asked, None, now, [])[0]]
+        if not found:
+            return None
+        first = found[0]
+        near = replace(
+            where, session_id=first.session_id, since=first.timestamp, until=first.timestamp + BESIDE_COMPACTION
+        )
+        last = self._store.episodes.page(near, 1).items if first.session_id else found
+        return around(event, max(last, key=lambda episode: episode.timestamp).timestamp, first.session_id)
 
     def _note_backlog(self, query: SearchQuery, degraded: list[str]) -> None:
         try:
@@ -234,9 +271,9 @@ class Engine:
         profile = question.query.profile
         if question.query.mode is Mode.EXACT:
             return found
-        weighed = []
+        weighed, asked = [], words_of(question.query.text)
         for each in found:
-            factors = _factors(question, each) if profile.boosts else {}
+            factors = _factors(question, each, asked) if profile.boosts else {}
             score = aged(each.score * float(np.prod(list(factors.values()))), each.episode, profile, question.now)
             weighed.append(replace(each, score=score, factors=factors))
         curated = profile.curated_first
@@ -268,9 +305,9 @@ class Engine:
         return hits
 
 
-def _factors(question: Question, found: _Found) -> dict[str, float]:
-    told = dialogue_factors(found.episode, found.passage.passage.text, question.query.text)
-    return factors_of(found.episode, question.least_value, question.times) | told
+def _factors(question: Question, found: _Found, asked: Collection[str]) -> dict[str, float]:
+    spoken = dialogue_factors(found.episode, found.passage.passage.text, asked)
+    return factors_of(found.episode, question.least_value, question.times) | spoken
 
 
 def _accompanied(found: list[_Found], share: float) -> list[_Found]:

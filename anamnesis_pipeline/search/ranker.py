@@ -91,7 +91,8 @@ class Ranker:
         nearest = nearest_of(rankings)
         if question.level is None or not nearest:
             return None
-        when = content_words(question.times.words) if question.times else []
+        times = question.times
+        when = content_words(times.words) if times is not None and times.by_the_clock else []
         try:
             unknown = unknown_share(question.query.text, self._store.text.unknown, when)
         except AnamnesisError:  # the lists of words have said so already

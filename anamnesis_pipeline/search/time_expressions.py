@@ -10,6 +10,7 @@ from enum import StrEnum
 
 from anamnesis_pipeline.search.calendar_spans import Span
 from anamnesis_pipeline.search.time_phrases import Phrase, phrases_in
+from anamnesis_pipeline.stop_words import STOP_WORDS
 
 QUESTION_CHARS = 300
 """Looked at; a question is short, and what is pasted below it is no question."""
@@ -28,7 +29,8 @@ class TimeReference:
     """The times, UTC, between which the answer lies: from `since` on, and before `until`; None is open, never both.
 
     `words` is what of the text names them. `certain` is False where a part was guessed (a year, what "a few" is, which
-    winter).
+    winter). `by_the_clock`: the words name a time, and not what was found by a search for them. `moment`: the one
+    beside which it lies, if it is known to the second, and `session_id` the session that it is of.
     """
 
     since: datetime | None
@@ -36,7 +38,17 @@ class TimeReference:
     relation: Relation
     words: str
     certain: bool
+    by_the_clock: bool = True
+    moment: datetime | None = None
+    session_id: str = ""
 
+
+_ANYTHING = frozenset(
+    "anything busy done everything first going happen happened recall remember something stuff taken things took went "
+    "work worked working".split()
+)
+"""Words of questions for whatever there was."""
+_WORD = re.compile(r"\w+")
 
 _CODE = re.compile(r"`[^`]*`|\S*(?:://|[_=])\S*")
 _THE = r"\s+(?:(?:the|last|this|dem|zum|letzten)\s+)*$"
@@ -45,6 +57,7 @@ _AFTER = re.compile(rf"\b(?:after|later than|following|nach){_THE}", re.I)
 _SINCE = re.compile(rf"\b(?:since|starting|as of|seit|ab){_THE}", re.I)
 _FROM, _ON = re.compile(rf"\bfrom{_THE}", re.I), re.compile(r"\s+on(?:wards?)?\b", re.I)
 _PART = re.compile(r"\b(early|beginning of|start of|mid|middle of|late|end of)[\s-]+(?:the\s+)?$", re.I)
+_WEEKDAY = re.compile(r"(?:mon|tues?|wed(?:nes)?|thu(?:rs)?|fri|sat(?:ur)?|sun)(?:day)?[ ,.]+", re.I)
 _FIRST_OF_TWO = re.compile(r"\b(?:between|from|zwischen|von)\s+(?:the\s+)?$", re.I)
 _JOIN = re.compile(r"\s*(?:and|to|until|till|through|und|bis|-|–)\s+(?:the\s+)?$", re.I)
 
@@ -60,6 +73,8 @@ def times_in(text: str, now: datetime, zone: tzinfo) -> TimeReference | None:
     phrases = phrases_in(asked, local)
     if not phrases:
         return None
+    if len(phrases) > 1 and _WEEKDAY.fullmatch(asked[phrases[0].start : phrases[1].start]):
+        phrases = phrases[1:]  # `Thursday, 12 February` is that day, and not the last Thursday
     first, start = phrases[0], phrases[0].start
     if len(phrases) > 1 and (both := _between(asked, first, phrases[1])):
         words = text[start : phrases[1].end]
@@ -69,6 +84,14 @@ def times_in(text: str, now: datetime, zone: tzinfo) -> TimeReference | None:
         span = replace(span, certain=False)
     named = _reference(span, Relation.DURING, text[start : first.end], zone)
     return named and _related(asked[:start], named, asked[first.end :])
+
+
+def asks_for_all(rest: str) -> bool:
+    """Whether a question is for whatever there was at a time: `what did we do last week?`
+
+    :param rest: the question without the words for the time.
+    """
+    return all(word in STOP_WORDS or word in _ANYTHING for word in _WORD.findall(rest.lower()))
 
 
 def _related(before: str, named: TimeReference, after: str) -> TimeReference:

@@ -5,28 +5,35 @@ from datetime import UTC, datetime
 import pytest
 
 from anamnesis_pipeline.model import EpisodeHead
-from anamnesis_pipeline.search.dialogue import dialogue_factors, speaker_of
+from anamnesis_pipeline.search.dialogue import dialogue_factors, speakers_of, words_of
 from anamnesis_pipeline.store.base import Store
 from anamnesis_tests.search.memory import Memory
 
 
 @pytest.mark.parametrize(
-    ("text", "speaker"),
+    ("text", "speakers"),
     [
-        ("Caroline: I went to the lake", "Caroline"),
-        ("Ada Lovelace: it prints", "Ada Lovelace"),
-        ("Élodie: bonjour", "Élodie"),
-        ("  Decision: we stay with SQLite", "Decision"),
-        ("error: no such table", None),
-        ("http://host", None),
-        ("It broke: the importer stopped", None),
-        ("Caroline said: no", None),
-        ("One Two Three Four: five", None),
-        ("", None),
+        ("Caroline: I went to the lake", ["Caroline"]),
+        ("Ada Lovelace: it prints", ["Ada Lovelace"]),
+        ("Élodie: bonjour", ["Élodie"]),
+        ("李雷: 你好", ["李雷"]),
+        ("  Decision: we stay with SQLite", ["Decision"]),
+        ("- **Yan**: no", ["Yan"]),
+        ("[10:31] Zoe: yes", ["Zoe"]),
+        ("Ada: is it on?\nBen: it is", ["Ada", "Ben"]),
+        ("error: no such table", []),
+        ("http://host", []),
+        ("A: forty two", []),
+        ("Why: it was slow", []),
+        ("10:31: started", []),
+        ("It broke: the importer stopped", []),
+        ("Caroline said: no", []),
+        ("One Two Three Four: five", []),
+        ("", []),
     ],
 )
-def test_a_speaker_is_named_before_the_first_colon(text: str, speaker: str | None) -> None:
-    assert speaker_of(text) == speaker
+def test_speakers_are_named_before_the_colon_of_a_line(text: str, speakers: list[str]) -> None:
+    assert speakers_of(text) == speakers
 
 
 def posted(source: str = "direct") -> EpisodeHead:
@@ -40,15 +47,18 @@ def posted(source: str = "direct") -> EpisodeHead:
         ("Caroline: I went to the lake", "What is caroline's plan?", ["speaker"]),
         ("Caroline: where did you go?", "Where did Melanie go?", ["asks"]),
         ("Melanie: where did you go? ", "Where did Melanie go?", ["asks", "speaker"]),
-        ("Ada Lovelace: it prints", "What did Ada say?", []),
+        ("Ada Lovelace: it prints", "What did Ada say?", ["speaker"]),
+        ("Dr. Ruth O'Neil: it prints", "What did O'Neil say?", ["speaker"]),
+        ("Ada: did it print?\nBen: did you look?", "What did Ben ask?", ["speaker"]),
+        ("Does it print?", "Does it print?", []),
         ("it prints", "What prints?", []),
     ],
 )
 def test_who_is_asked_about_counts_more_and_a_question_less(text: str, question: str, factors: list[str]) -> None:
-    found = dialogue_factors(posted(), text, question)
+    found = dialogue_factors(posted(), text, words_of(question))
     assert sorted(found) == factors
     assert found.get("speaker", 2) > 1 > found.get("asks", 0.5)
-    assert dialogue_factors(posted("logs"), text, question) == {}
+    assert dialogue_factors(posted("logs"), text, words_of(question)) == {}
 
 
 def test_the_answer_precedes_the_question_and_what_somebody_else_said(store: Store) -> None:

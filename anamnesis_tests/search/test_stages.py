@@ -208,8 +208,16 @@ def test_what_corrects_the_older_one_is_not_displaced_by_a_third() -> None:
 
 def test_of_two_newer_statements_the_one_that_answers_better_corrects() -> None:
     old = statement(OLD, 90, 0.9)
-    new, beside = statement(NEW, 20, 1.0, (0.5, 0.8)), statement("MongoDB prints its orders.", 10, 0.9, (0.6, 0.8))
+    new, beside = statement(NEW, 20, 1.0, (0.5, 0.8)), statement("MongoDB prints its orders.", 10, 0.9, (0.6, -0.8))
     assert newer_first(QUESTION, [old, new, beside]) == [1, 0, 2]
+
+
+def test_what_the_named_one_said_is_corrected_by_nobody_else() -> None:
+    uma, vic = statement("Uma: my tea is green", 20, 1.0), statement("Vic: my tea is black", 10, 0.9)
+    assert newer_first("Which tea does Uma like?", [uma, vic]) == [0, 1]
+    assert newer_first("Which tea is it?", [uma, vic]) == [1, 0]
+    later = statement("Uma: my tea is black now", 5, 0.9)
+    assert newer_first("Which tea does Uma like?", [uma, later]) == [1, 0]
 
 
 def test_a_statement_that_hardly_answers_keeps_its_place() -> None:

@@ -52,6 +52,8 @@ what did we say last year about pricing                | during | 2025-01-01 | 2
 what came out in May?                                  | during | 2026-05-01 | 2026-06-01 | guess
 what broke in December                                 | during | 2025-12-01 | 2026-01-01 | guess
 at the end of March 2025 we had a plan                 | during | 2025-03-21T16 | 2025-04-01 | guess
+anything on Thursday 12 Feb 2026?                         | during | 2026-02-12 | 2026-02-13 | sure
+what was said on Wed, March 5 2025                       | during | 2025-03-05 | 2025-03-06 | sure
 the demo on the 5th?                                   | during | 2026-11-05 | 2026-11-06 | guess
 an hour ago you said something on locks                | during | 2026-11-18T13:30 | 2026-11-18T14:30 | sure
 what did we settle last weekend                        | during | 2026-11-14 | 2026-11-16 | sure
