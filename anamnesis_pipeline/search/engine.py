@@ -120,26 +120,17 @@ class Engine:
         return hits, explanation, space
 
     def _timed(self, query: SearchQuery, now: datetime) -> tuple[SearchQuery, TimeReference | None]:
-        """The question as it is looked for, and the time that it names, or that of the event it asks around. Where it
-        asks for nothing else, only what is of that time is looked for, and all of it answers.
-        """
+        """The question as it is looked for, and the time that it names, or that of the event it asks around."""
         if query.where.since or query.where.until or not query.profile.boosts or query.mode is Mode.EXACT:
             return query, None
-        text, times = query.text, times_in(query.text, now, self._zone())
-        rest = text.replace(times.words, " ") if times is not None else ""
-        if times is None and (event := event_in(text)) is not None:
-            times, rest = self._time_of(event, query, now), event.rest
-            text = (
-                rest if times is not None and event.is_compaction else text
-            )  # its words are those of texts on compaction
-        if times is None:
+        if (times := times_in(query.text, now, self._zone())) is not None:
+            return _narrowed(query, times, query.text.replace(times.words, " ")), times
+        if (event := event_in(query.text)) is None or (times := self._time_of(event, query, now)) is None:
             return query, None
-        asked = replace(query, text=text)
-        if not asks_for_all(rest):
-            return asked, times
-        session_id = query.where.session_id or times.session_id or None
-        where = replace(query.where, since=times.since, until=times.until, session_id=session_id)
-        return replace(asked, where=where, profile=replace(query.profile, floor=-math.inf)), times
+        if not event.is_compaction:
+            return query, times
+        asked = replace(query, text=event.rest)  # the words for it would find texts on compacting
+        return _narrowed(asked, times, event.rest), times
 
     def _time_of(self, event: Event, query: SearchQuery, now: datetime) -> TimeReference | None:
         """That of the best hit for it, whatever the answer's own kind, tags and layer are to be; a compaction left a
@@ -163,12 +154,11 @@ class Engine:
             found = [hit.episode for hit in self._found(asked, None, now, [])[0]]
         if not found:
             return None
-        first = found[0]
-        near = replace(
-            where, session_id=first.session_id, since=first.timestamp, until=first.timestamp + BESIDE_COMPACTION
-        )
-        last = self._store.episodes.page(near, 1).items if first.session_id else found
-        return around(event, max(last, key=lambda episode: episode.timestamp).timestamp, first.session_id)
+        when, session_id = found[0].timestamp, found[0].session_id
+        if session_id:
+            near = replace(where, session_id=session_id, since=when, until=when + BESIDE_COMPACTION)
+            when = max([when, *(episode.timestamp for episode in self._store.episodes.page(near, 1).items)])
+        return around(event, when, session_id)
 
     def _note_backlog(self, query: SearchQuery, degraded: list[str]) -> None:
         try:
@@ -308,6 +298,15 @@ class Engine:
 def _factors(question: Question, found: _Found, asked: Collection[str]) -> dict[str, float]:
     spoken = dialogue_factors(found.episode, found.passage.passage.text, asked)
     return factors_of(found.episode, question.least_value, question.times) | spoken
+
+
+def _narrowed(query: SearchQuery, times: TimeReference, rest: str) -> SearchQuery:
+    """What is of a time only, all of it, if the rest of the question asks for nothing else."""
+    if not asks_for_all(rest):
+        return query
+    session_id = query.where.session_id or times.session_id or None
+    where = replace(query.where, since=times.since, until=times.until, session_id=session_id)
+    return replace(query, where=where, profile=replace(query.profile, floor=-math.inf))
 
 
 def _accompanied(found: list[_Found], share: float) -> list[_Found]:

@@ -23,7 +23,7 @@ _PAST = re.compile(
 """A question about an event tells that something has happened."""
 _PRESENT = re.compile(r"\b(?:is|are|be|been|being|gets?|can|must|should)\s+(?:not\s+)?\w+ed\b", re.I)
 """Participles that tell no past: `is retried`."""
-_SUBJECT = r"(?=(?:the|a|an|our|my|your|its|his|her|their|this|that|all|both|we|i|you|he|she|it|they|everything)\b)"
+_SUBJECT = r"(?:the|a|an|our|my|your|its|his|her|their|this|that|all|both|we|i|you|he|she|it|they|everything)\b"
 _EVENT = re.compile(
     r"(?:\b(?:right|just|immediately|directly|shortly|soon|straight)\s+)?"
     r"\b(?P<relation>before|prior to|after|during|(?<!\ba )(?<!\bthe )while|as soon as|when|since|"
@@ -40,6 +40,7 @@ _NO_EVENT = re.compile(
     re.I,
 )
 """What follows `after` and tells no event: an amount, what always holds, what was said before."""
+_ALWAYS = re.compile(r"(?:all|each|every|any)\b", re.I)
 _ASKS_ON = re.compile(r"\s+(?:what|why|who|how|which|where|did|do|does|was|were|we|i|they|there)\b", re.I)
 _RELATIONS = {
     "before": Relation.BEFORE, "prior to": Relation.BEFORE, "during": Relation.DURING, "while": Relation.DURING,
@@ -95,7 +96,7 @@ def event_in(text: str) -> Event | None:
         word = match["relation"].lower()
         words, rest = asked[match.start("words") : end].strip(), f"{asked[: match.start()]} {asked[end:]}".strip()
         event = Event(words, _RELATIONS.get(word, Relation.AFTER), rest, goes_on=word == "since")
-        if event.is_compaction or not _is_none(asked, match):
+        if (event.is_compaction and not _ALWAYS.match(words)) or not _is_none(asked, match):
             told = _PRESENT.sub(" ", rest)
             if _PAST.search(told) or (event.is_compaction and _LOOKS_BACK.search(told)):
                 return event

@@ -60,6 +60,8 @@ why did it take a while to build the index
 why did the while loop hang
 why was the following test skipped
 when did we move the database
+which hook was called before every compaction of the context
+when was the session compacted
 what has changed since the migration
 """
 
