@@ -21,6 +21,8 @@ _LABEL = re.compile(
 """`Ada: ...`, with a list's mark, a time in brackets, or in bold."""
 _WORD = re.compile(r"\w+")
 SHORTEST_NAME = 2
+_ABOUT_QUESTIONS = frozenset({"ask", "asked", "asks", "question", "questions"})
+"""Who uses one of these looks for a question."""
 
 
 def words_of(text: str) -> frozenset[str]:
@@ -58,6 +60,6 @@ def dialogue_factors(head: EpisodeHead, text: str, asked: Collection[str]) -> di
     found = {}
     if speaks(text, asked):
         found["speaker"] = SPEAKER_FACTOR
-    if turns == 1 and text.rstrip().endswith("?"):
+    if turns == 1 and text.rstrip().endswith("?") and not _ABOUT_QUESTIONS & {*asked}:
         found["asks"] = ASKS_FACTOR
     return found

@@ -51,6 +51,7 @@ def posted(source: str = "direct") -> EpisodeHead:
         ("Dr. Ruth O'Neil: it prints", "What did O'Neil say?", ["speaker"]),
         ("Ada: did it print?\nBen: did you look?", "What did Ben ask?", ["speaker"]),
         ("Does it print?", "Does it print?", []),
+        ("Ben: when did you go?", "What did Ben ask?", ["speaker"]),
         ("it prints", "What prints?", []),
     ],
 )
