@@ -21,6 +21,7 @@ _LABEL = re.compile(
 """`Ada: ...`, with a list's mark, a time in brackets, or in bold."""
 _WORD = re.compile(r"\w+")
 SHORTEST_NAME = 2
+"""Letters; `A:` and `Q:` are no names."""
 _ABOUT_QUESTIONS = frozenset({"ask", "asked", "asks", "question", "questions"})
 """Who uses one of these looks for a question."""
 

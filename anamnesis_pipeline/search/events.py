@@ -7,6 +7,7 @@ from datetime import UTC, datetime, timedelta
 
 from anamnesis_pipeline.search.time_expressions import QUESTION_CHARS, Relation, TimeReference
 from anamnesis_pipeline.search.time_phrases import phrases_in
+from anamnesis_pipeline.search.words import content_words
 from anamnesis_pipeline.stop_words import STOP_WORDS
 
 AROUND = timedelta(hours=12)
@@ -50,7 +51,6 @@ _RELATIONS = {
 _LOOKS_BACK = re.compile(r"\b(?:have|has|remember|recall)\b", re.I)
 """What tells the past of a compaction, too: it has been, and is nothing that always holds."""
 _COMPACTED = re.compile(r"(?<!\w)/compact\b|\b(?:auto-?compact\w*|compact(?:ed|ions?|ing))\b", re.I)
-_WORD = re.compile(r"\w+")
 _CONVERSATION = frozenset("context session conversation chat transcript history window".split())
 _STORAGE = frozenset("index table database db store storage log logs file files disk segment segments".split())
 _SAYS_NOTHING = frozenset(
@@ -147,6 +147,6 @@ def _is_none(asked: str, match: re.Match[str]) -> bool:
 
 def _named(words: str) -> Iterator[str]:
     """What the words for a compaction name beside it."""
-    for word in _WORD.findall(_COMPACTED.sub(" ", words).lower()):
+    for word in content_words(_COMPACTED.sub(" ", words)):
         if word not in STOP_WORDS and word not in _SAYS_NOTHING and len(word) > 1:
             yield word

@@ -77,7 +77,8 @@ def newer_first(question: str, statements: Sequence[Statement]) -> list[int]:
 def _corrections(question: str, seen: Sequence[Statement]) -> Iterator[tuple[float, int, int]]:
     """The log odds, index and index of each newer statement and each older one that it could correct."""
     best = max((each.answers for each in seen if each.answers is not None), default=0.0)
-    told = [speaks(each.text, words_of(question)) for each in seen]
+    asked = words_of(question)
+    told = [speaks(each.text, asked) for each in seen]
     for (n, newer), (o, older) in itertools.permutations(enumerate(seen), 2):
         if older.answers is None or older.answers < MATTERS * best or not _comparable(newer, older):
             continue

@@ -10,6 +10,7 @@ from enum import StrEnum
 
 from anamnesis_pipeline.search.calendar_spans import Span
 from anamnesis_pipeline.search.time_phrases import Phrase, phrases_in
+from anamnesis_pipeline.search.words import content_words
 from anamnesis_pipeline.stop_words import STOP_WORDS
 
 QUESTION_CHARS = 300
@@ -48,7 +49,6 @@ _ANYTHING = frozenset(
     "work worked working".split()
 )
 """Words of questions for whatever there was."""
-_WORD = re.compile(r"\w+")
 
 _CODE = re.compile(r"`[^`]*`|\S*(?:://|[_=])\S*")
 _THE = r"\s+(?:(?:the|last|this|dem|zum|letzten)\s+)*$"
@@ -91,7 +91,7 @@ def asks_for_all(rest: str) -> bool:
 
     :param rest: the question without the words for the time.
     """
-    return all(word in STOP_WORDS or word in _ANYTHING for word in _WORD.findall(rest.lower()))
+    return all(word in STOP_WORDS or word in _ANYTHING for word in content_words(rest))
 
 
 def _related(before: str, named: TimeReference, after: str) -> TimeReference:
