@@ -119,8 +119,8 @@ class MongoTextIndex:
             tables, lambda name: self._asked(tables, name, search), lambda answer: bool(answer[1])
         )
         scores = {hit["_id"]: ScoredPassage(hit["_id"], hit["episode_id"], hit["score"]) for hit in hits}
-        if not tail.is_empty:  # what the index scored keeps that: the text of a passage never changes
-            scores = {hit.passage_id: hit for hit in self._in_tail(tables, name, search, tail)} | scores
+        if not tail.is_empty:  # all that is read is scored alike, also what the index has by now
+            scores |= {hit.passage_id: hit for hit in self._in_tail(tables, name, search, tail)}
         return _best(scores.values(), search.k)
 
     def _asked(self, tables: Tables, name: str, search: _Search) -> tuple[Tail, list[Document]]:
@@ -179,7 +179,8 @@ class MongoTextIndex:
         if not documents:
             return []
         known = self._counts.of(tables, name, search.query, tail.since)
-        return self._scored(search.query, documents, known if known.passages else None)
+        # an index that has fewer than are read here, since it is new, would take every word for a rare one
+        return self._scored(search.query, documents, known if known.passages >= len(documents) else None)
 
     def _by_reading(self, tables: Tables, search: _Search, down: IndexDown) -> list[ScoredPassage]:
         fields = ("_id", "episode_id", *search.query.fields)
@@ -191,7 +192,7 @@ class MongoTextIndex:
     def _scored(self, query: TextQuery, documents: Sequence[Document], known: Statistics | None) -> list[ScoredPassage]:
         """Those of these passages that match.
 
-        :param known: None: they are all that count.
+        :param known: None: what they tell themselves.
         """
         texts = self._terms.of(documents, query.fields)
         known = known or statistics_of(query, texts)

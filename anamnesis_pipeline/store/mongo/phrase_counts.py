@@ -11,25 +11,31 @@ from anamnesis_pipeline.store.mongo.client import Tables
 from anamnesis_pipeline.store.mongo.collections import Document
 from anamnesis_pipeline.store.mongo.passage_terms import PassageTerms
 from anamnesis_pipeline.store.mongo.search_refusals import asking
-from anamnesis_pipeline.store.mongo.text_queries import Phrase, Statistics, TextQuery, mean_lengths
+from anamnesis_pipeline.store.mongo.text_queries import FieldLengths, Phrase, Statistics, TextQuery, lengths_of
 
 KEPT_FOR_S = 20.0
 """Counts are used so long: the lists of a search, and the searches of a conversation, ask for the same words."""
 COUNTED_AT_ONCE = 40
+ALIKE = 1.1
+"""Counts are used together where the passages were at most so many times as many for the one as for the other."""
 SAMPLED = 100
-"""Passages whose mean length is taken for that of all."""
+"""Passages whose fields are taken to be like those of all."""
 
 Key = tuple[Phrase, str]
 
 
 @dataclass(slots=True)
 class _Kept:
-    """What was counted since `began`."""
+    """What was counted since `began`, of so many passages."""
 
     began: float
-    passages: int | None = None
-    mean: dict[str, float] = field(default_factory=dict)
+    passages: int = 0
+    lengths: dict[str, FieldLengths] = field(default_factory=dict)
     having: dict[Key, int] = field(default_factory=dict)
+
+    def goes_with(self, passages: int) -> bool:
+        """Whether counts of so many passages can be used beside it."""
+        return self.passages / ALIKE <= passages <= self.passages * ALIKE
 
 
 class PhraseCounts:
@@ -46,39 +52,48 @@ class PhraseCounts:
         :param since: the index has what has no higher `seq`; 0: nobody knows what of it.
         :raises IndexDown: the index does not answer.
         """
-        with self._lock:
-            if time.monotonic() - self._kept.began > KEPT_FOR_S:
-                self._kept = _Kept(time.monotonic())
-            kept = self._kept
         wanted = [(phrase, name) for phrase in query.phrases for name in query.fields]
-        new = [key for key in wanted if key not in kept.having]
-        if kept.passages is None or new:
-            counted = _counts(tables, index, new)
-            kept.passages = counted.pop(None)
-            found = {key: count for key, count in counted.items() if key is not None}
-            kept.having |= {key: count for key, count in found.items() if count}  # a first passage changes most
-        if any(name not in kept.mean for name in query.fields):
-            kept.mean |= self._mean(tables, query.fields, since)
-        return Statistics(kept.passages, kept.mean, {key: kept.having.get(key, 0) for key in wanted})
+        kept = self._latest()
+        if new := [key for key in wanted if key not in kept.having]:
+            passages, having = _counts(tables, index, new)
+            if not kept.goes_with(passages):
+                kept = self._anew(passages)
+                if len(new) < len(wanted):
+                    _, having = _counts(tables, index, wanted)
+            kept.having |= {key: count for key, count in having.items() if count}  # a first passage changes most
+        if any(name not in kept.lengths for name in query.fields):
+            kept.lengths |= self._lengths(tables, query.fields, since)
+        return Statistics(kept.passages, kept.lengths, {key: kept.having.get(key, 0) for key in wanted})
 
-    def _mean(self, tables: Tables, fields: Sequence[str], since: int) -> dict[str, float]:
+    def _latest(self) -> _Kept:
+        with self._lock:
+            if time.monotonic() - self._kept.began <= KEPT_FOR_S:
+                return self._kept
+        return self._anew(0)
+
+    def _anew(self, passages: int) -> _Kept:
+        with self._lock:
+            self._kept = _Kept(time.monotonic(), passages)
+            return self._kept
+
+    def _lengths(self, tables: Tables, fields: Sequence[str], since: int) -> dict[str, FieldLengths]:
         indexed = {"seq": {"$lte": since}} if since else {}
         sample = tables["passages"].find(indexed, ("_id", *fields), order=[("seq", -1)], limit=SAMPLED)
-        return mean_lengths(fields, self._terms.of(sample, fields))
+        return lengths_of(fields, self._terms.of(sample, fields))
 
 
-def _counts(tables: Tables, index: str, keys: Sequence[Key]) -> dict[Key | None, int]:
-    """How many passages have each phrase in a field, and (None) how many there are; few round trips."""
-    asked: list[tuple[Key | None, Document]] = [(None, {"exists": {"path": "seq"}})]
-    asked += [(key, {"phrase": {"query": key[0].text, "path": key[1]}}) for key in keys]
-    counted: dict[Key | None, int] = {}
+def _counts(tables: Tables, index: str, keys: Sequence[Key]) -> tuple[int, dict[Key, int]]:
+    """How many passages there are, and how many have each phrase in a field; few round trips."""
+    asked: list[Document] = [{"exists": {"path": "seq"}}]
+    asked += [{"phrase": {"query": phrase.text, "path": name}} for phrase, name in keys]
+    counts: list[int] = []
     for batch in batches(asked, COUNTED_AT_ONCE):
-        pipelines = [_count(index, number, operator) for number, (_, operator) in enumerate(batch)]
+        pipelines = [_count(index, number, operator) for number, operator in enumerate(batch)]
         with asking(index):
             found = tables["passages"].search(in_one("passages", pipelines))
         totals = {each["number"]: int(each["count"]["total"]) for each in found}
-        counted |= {key: totals.get(number, 0) for number, (key, _) in enumerate(batch)}
-    return counted
+        counts += [totals.get(number, 0) for number in range(len(batch))]
+    return counts[0], dict(zip(keys, counts[1:], strict=True))
 
 
 def _count(index: str, number: int, operator: Document) -> list[Document]:

@@ -74,23 +74,32 @@ class TextQuery:
 
 
 @dataclass(frozen=True, slots=True)
+class FieldLengths:
+    """What is in a field: the part of all passages that have any terms there, and how many these have on average."""
+
+    share: float = 0.0
+    mean: float = 1.0
+
+
+@dataclass(frozen=True, slots=True)
 class Statistics:
-    """What BM25 wants to know of all passages: how many there are, how many terms they have in a field on average, and
-    how many have a phrase there.
+    """What BM25 wants to know of all passages: how many there are, what is in their fields, and how many have a phrase
+    in one.
     """
 
     passages: int
-    mean: Mapping[str, float]
+    lengths: Mapping[str, FieldLengths]
     having: Mapping[tuple[Phrase, str], int]
 
     def weight(self, phrase: Phrase, field: str) -> float:
-        """How much a phrase counts: the rarer, the more."""
+        """How much a phrase counts: the rarer among the passages that have the field, the more."""
         having = self.having.get((phrase, field), 0)
-        return math.log(1 + (max(self.passages, having) - having + 0.5) / (having + 0.5))
+        filled = max(round(self.passages * self.lengths[field].share), having)
+        return math.log(1 + (filled - having + 0.5) / (having + 0.5))
 
     def saturated(self, count: int, length: int, field: str) -> float:
         """What so many occurrences in a text of so many terms are worth, in [0, 1)."""
-        return count / (count + K1 * (1 - B + B * length / (self.mean.get(field) or 1.0)))
+        return count / (count + K1 * (1 - B + B * length / self.lengths[field].mean))
 
 
 def statistics_of(query: TextQuery, passages: Sequence[Texts]) -> Statistics:
@@ -100,10 +109,13 @@ def statistics_of(query: TextQuery, passages: Sequence[Texts]) -> Statistics:
         for phrase in query.phrases
         for name in query.fields
     }
-    return Statistics(len(passages), mean_lengths(query.fields, passages), having)
+    return Statistics(len(passages), lengths_of(query.fields, passages), having)
 
 
-def mean_lengths(fields: Sequence[str], passages: Sequence[Texts]) -> dict[str, float]:
-    """Terms of a passage on average, by field, of those that have any."""
+def lengths_of(fields: Sequence[str], passages: Sequence[Texts]) -> dict[str, FieldLengths]:
+    """What is in each field of these passages."""
     lengths = {name: [len(texts[name]) for texts in passages if texts[name]] for name in fields}
-    return {name: sum(each) / len(each) if each else 1.0 for name, each in lengths.items()}
+    return {
+        name: FieldLengths(len(each) / len(passages), sum(each) / len(each)) if each else FieldLengths()
+        for name, each in lengths.items()
+    }
