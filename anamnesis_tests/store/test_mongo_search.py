@@ -115,16 +115,31 @@ def test_what_the_index_lacks_has_the_score_that_it_would_have_there(store: Stor
     for i in range(60):
         put(store, f"e{i}", f"the server number {i} slept well" + " and so on" * (i % 7), context="a server's heading")
     for i in range(30):
-        put(store, f"bare {i}", f"nobody slept in room {i}")
-    put(store, "indexed", "the certificate of a server slept", context="how servers sleep")
-    words = ["server", "certificate", "slept"]
+        put(store, f"bare {i}", f"nobody slept in room {i}", f"the {'save' if i % 2 else 'config'} of number {i}")
+    text, heading = "the certificate of a server slept: SAVE_CONFIG in src/save/config.py", "how servers sleep-walk"
+    put(store, "indexed", text, context=heading)
+    words = ["server", "certificate", "slept", "SAVE_CONFIG", "save/config.py", "sleep-walk"]
     assert store.text.matching(words, 1, Where())[0].episode_id == "indexed"
     behaviour.frozen = True
-    put(store, "late", "the certificate of a server slept", context="how servers sleep")
+    put(store, "late", text, context=heading)
     for options in ({}, {"variant": CONTEXT}, {"analyzer": "exact"}):
         scores = {h.episode_id: h.score for h in store.text.matching(words, 100, Where(), **options)}
         assert scores["late"] == pytest.approx(scores["indexed"], rel=0.05), options
         assert len(scores) == 92
+
+
+def test_a_heading_that_the_newest_passages_lack_counts_in_what_the_index_lacks_as_it_does_there(
+    store: Store, behaviour: SearchBehaviour
+):
+    put(store, "old", *(f"text number {i}" for i in range(300)), context="some heading of a file")
+    put(store, "newer", *(f"text number {i}" for i in range(150)))
+    put(store, "indexed", "text", context="the heading of a certificate")
+    assert store.text.matching(["certificate"], 9, Where(), variant=CONTEXT)[0].episode_id == "indexed"
+    behaviour.frozen = True
+    put(store, "late", "text", context="the heading of a certificate")
+    found = store.text.matching(["certificate"], 9, Where(), variant=CONTEXT)
+    scores = {hit.episode_id: hit.score for hit in found}
+    assert scores["late"] == pytest.approx(scores["indexed"], rel=0.15)  # by a sample of the headings
 
 
 def test_a_new_process_reads_nothing_itself_where_nothing_was_written_for_long(

@@ -17,11 +17,11 @@ from anamnesis_pipeline.store.mongo.facets import condition
 from anamnesis_pipeline.store.mongo.index_tail import IndexTail, Tail, newest_seq
 from anamnesis_pipeline.store.mongo.live_rows import live_rows
 from anamnesis_pipeline.store.mongo.passage_terms import PassageTerms
-from anamnesis_pipeline.store.mongo.phrase_counts import PhraseCounts, in_one
 from anamnesis_pipeline.store.mongo.search_definitions import EXACT, STEM
 from anamnesis_pipeline.store.mongo.search_indexes import SearchIndex
 from anamnesis_pipeline.store.mongo.search_refusals import IndexDown, asking
 from anamnesis_pipeline.store.mongo.space_docs import seq_counter
+from anamnesis_pipeline.store.mongo.term_counts import TermCounts, in_one
 from anamnesis_pipeline.store.mongo.text_queries import Phrase, Statistics, TextQuery, statistics_of
 
 log = logging.getLogger(__name__)
@@ -57,7 +57,7 @@ class MongoTextIndex:
         self._index = index
         self._tail = IndexTail()
         self._terms = PassageTerms()
-        self._counts = PhraseCounts(self._terms)
+        self._counts = TermCounts(self._terms)
 
     def prepare(self) -> None:
         """Ask for the index where there is none. Until it is built passages are read while they are few, and searches
@@ -88,8 +88,8 @@ class MongoTextIndex:
         return self._database.read(lambda tables: self._found(tables, query, k, where), within_s=SEARCHED_S)
 
     def unknown(self, words: Sequence[str]) -> list[str]:
-        """See `TextIndex.unknown`."""
-        asked = {word: found[0] for word in words if (found := self._phrases(STEM, [word]))}
+        """See `TextIndex.unknown`. Of so many words that it would take seconds, only the first are looked for."""
+        asked = {word: found[0] for word in words[:MOST_PHRASES] if (found := self._phrases(STEM, [word]))}
         phrases = list(dict.fromkeys(asked.values()))
         known = self._database.read(lambda tables: self._known(tables, phrases), within_s=SEARCHED_S)
         return [word for word, phrase in asked.items() if phrase not in known]
@@ -178,7 +178,7 @@ class MongoTextIndex:
         documents = tables[PASSAGES].find(tail.of(condition(search.where)), ("_id", "episode_id", *fields))
         if not documents:
             return []
-        known = self._counts.of(tables, name, search.query, tail.since)
+        known = self._counts.of(tables, name, search.query)
         # an index that has fewer than are read here, since it is new, would take every word for a rare one
         return self._scored(search.query, documents, known if known.passages >= len(documents) else None)
 

@@ -1,5 +1,6 @@
 """Passages and words as terms, for what the search index does not hold yet."""
 
+import re
 import threading
 from collections.abc import Sequence
 
@@ -14,6 +15,7 @@ REMEMBERED = 20_000
 """Texts whose terms are kept; a search looks at the newest passages, and the next one mostly at the same."""
 
 _STEM_INDEX = "stem_index"
+_PIECES = re.compile(r"[^\W_]+")
 
 _Key = tuple[bool, str]
 """Whether the terms are exact ones, and the text."""
@@ -36,9 +38,10 @@ class PassageTerms:
             raise ValueError(f"analyzer {analyzer!r} is neither 'stem' nor 'exact'")
         text = clean(word).replace("\0", " ").strip()
         if analyzer == EXACT:
-            return [Phrase(phrase, tuple(phrase.split())) for phrase in dict.fromkeys(exact_phrases(text))]
+            found = [(phrase, tuple(phrase.split())) for phrase in dict.fromkeys(exact_phrases(text))]
+            return [Phrase(phrase, terms, terms) for phrase, terms in found]
         terms = self._stems.of(_STEM_INDEX, [text])[text]
-        return [Phrase(text, terms)] if terms else []
+        return [Phrase(text, terms, _pieces(text, terms))] if terms else []
 
     def of(self, documents: Sequence[Document], fields: Sequence[str]) -> list[dict[str, Terms]]:
         """The terms of passages by field."""
@@ -59,3 +62,9 @@ class PassageTerms:
 def _key(document: Document, name: str) -> _Key:
     """By the text itself: a database that was restored gives its keys to other passages."""
     return name == "terms", document[name]
+
+
+def _pieces(text: str, terms: Terms) -> tuple[str, ...]:
+    """What each term of a text is of; itself where the text is taken apart otherwise, e.g. at a stray accent."""
+    pieces = tuple(_PIECES.findall(text))
+    return pieces if len(pieces) == len(terms) else tuple(terms)

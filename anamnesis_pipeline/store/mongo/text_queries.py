@@ -21,10 +21,13 @@ Texts = Mapping[str, Terms]
 
 @dataclass(frozen=True, slots=True)
 class Phrase:
-    """A word as it was asked for, and the terms that it comes to; several must stand one after another."""
+    """A word as it was asked for, and the terms that it comes to; several must stand one after another. `pieces` are
+    what each term is asked for by.
+    """
 
     text: str
     terms: tuple[str, ...]
+    pieces: tuple[str, ...]
 
     def count(self, terms: Terms) -> int:
         """How often it stands in a text."""
@@ -64,7 +67,7 @@ class TextQuery:
         if not all(held.intersection(group) for group in self.groups):
             return 0.0
         return sum(
-            known.weight(phrase, name) * known.saturated(count, len(texts[name]), name)
+            sum(known.weight(term, name) for term in phrase.terms) * known.saturated(count, len(texts[name]), name)
             for (phrase, name), count in counts.items()
         )
 
@@ -75,47 +78,49 @@ class TextQuery:
 
 @dataclass(frozen=True, slots=True)
 class FieldLengths:
-    """What is in a field: the part of all passages that have any terms there, and how many these have on average."""
+    """What is in a field: the part of all passages that have any terms there, and how many these have on average; None
+    where nobody has any.
+    """
 
-    share: float = 0.0
-    mean: float = 1.0
+    share: float
+    mean: float | None
 
 
 @dataclass(frozen=True, slots=True)
 class Statistics:
-    """What BM25 wants to know of all passages: how many there are, what is in their fields, and how many have a phrase
-    in one.
+    """What BM25 wants to know of all passages: how many there are, what is in their fields, and how many have a term in
+    one.
     """
 
     passages: int
     lengths: Mapping[str, FieldLengths]
-    having: Mapping[tuple[Phrase, str], int]
+    having: Mapping[tuple[str, str], int]
 
-    def weight(self, phrase: Phrase, field: str) -> float:
-        """How much a phrase counts: the rarer among the passages that have the field, the more."""
-        having = self.having.get((phrase, field), 0)
+    def weight(self, term: str, field: str) -> float:
+        """How much a term counts: the rarer among the passages that have the field, the more. A phrase counts as its
+        terms together, however rare it is.
+        """
+        having = self.having.get((term, field), 0)
         filled = max(round(self.passages * self.lengths[field].share), having)
         return math.log(1 + (filled - having + 0.5) / (having + 0.5))
 
     def saturated(self, count: int, length: int, field: str) -> float:
         """What so many occurrences in a text of so many terms are worth, in [0, 1)."""
-        return count / (count + K1 * (1 - B + B * length / self.lengths[field].mean))
+        return count / (count + K1 * (1 - B + B * length / (self.lengths[field].mean or length)))
 
 
 def statistics_of(query: TextQuery, passages: Sequence[Texts]) -> Statistics:
     """Of passages that are all there are."""
-    having = {
-        (phrase, name): sum(phrase.count(texts[name]) > 0 for texts in passages)
-        for phrase in query.phrases
-        for name in query.fields
-    }
+    terms = dict.fromkeys(term for phrase in query.phrases for term in phrase.terms)
+    having = {(term, name): sum(term in texts[name] for texts in passages) for term in terms for name in query.fields}
     return Statistics(len(passages), lengths_of(query.fields, passages), having)
 
 
 def lengths_of(fields: Sequence[str], passages: Sequence[Texts]) -> dict[str, FieldLengths]:
-    """What is in each field of these passages."""
+    """What is in each field of these passages. Of one that none of them has, no more is known than that few have it."""
     lengths = {name: [len(texts[name]) for texts in passages if texts[name]] for name in fields}
+    few = FieldLengths(1 / max(len(passages), 1), None)
     return {
-        name: FieldLengths(len(each) / len(passages), sum(each) / len(each)) if each else FieldLengths()
+        name: FieldLengths(len(each) / len(passages), sum(each) / len(each)) if each else few
         for name, each in lengths.items()
     }

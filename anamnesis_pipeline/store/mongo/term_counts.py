@@ -1,8 +1,8 @@
-"""How many passages have a phrase, as the search index counts: asked for only while there is a tail to be scored."""
+"""How many passages have a term, as the search index counts: asked for only while there is a tail to be scored."""
 
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -11,81 +11,97 @@ from anamnesis_pipeline.store.mongo.client import Tables
 from anamnesis_pipeline.store.mongo.collections import Document
 from anamnesis_pipeline.store.mongo.passage_terms import PassageTerms
 from anamnesis_pipeline.store.mongo.search_refusals import asking
-from anamnesis_pipeline.store.mongo.text_queries import FieldLengths, Phrase, Statistics, TextQuery, lengths_of
+from anamnesis_pipeline.store.mongo.text_queries import FieldLengths, Statistics, TextQuery, lengths_of
 
 KEPT_FOR_S = 20.0
 """Counts are used so long: the lists of a search, and the searches of a conversation, ask for the same words."""
+NONE_FOR_S = 2.0
+"""So long a term that no passage has is taken to have none: a first one changes most."""
 COUNTED_AT_ONCE = 40
 ALIKE = 1.1
 """Counts are used together where the passages were at most so many times as many for the one as for the other."""
 SAMPLED = 100
 """Passages whose fields are taken to be like those of all."""
 
-Key = tuple[Phrase, str]
+Key = tuple[str, str]
+"""A term and a field."""
 
 
 @dataclass(slots=True)
 class _Kept:
-    """What was counted since `began`, of so many passages."""
+    """What was counted since `began`, of so many passages; `none`: when a term had none."""
 
     began: float
     passages: int = 0
     lengths: dict[str, FieldLengths] = field(default_factory=dict)
     having: dict[Key, int] = field(default_factory=dict)
+    none: dict[Key, float] = field(default_factory=dict)
 
     def goes_with(self, passages: int) -> bool:
         """Whether counts of so many passages can be used beside it."""
         return self.passages / ALIKE <= passages <= self.passages * ALIKE
 
+    def has(self, key: Key, now: float) -> bool:
+        """Whether a count is known."""
+        return key in self.having or self.none.get(key, now - NONE_FOR_S) > now - NONE_FOR_S
 
-class PhraseCounts:
-    """The counts of phrases asked for last. Safe to share between threads."""
+    def keep(self, counts: dict[Key, int], now: float) -> None:
+        """Take counts in."""
+        self.having |= {key: count for key, count in counts.items() if count}
+        self.none |= {key: now for key, count in counts.items() if not count}
+
+
+class TermCounts:
+    """The counts of terms asked for last. Safe to share between threads."""
 
     def __init__(self, terms: PassageTerms) -> None:
         self._terms = terms
         self._lock = threading.Lock()
         self._kept = _Kept(time.monotonic())
 
-    def of(self, tables: Tables, index: str, query: TextQuery, since: int) -> Statistics:
+    def of(self, tables: Tables, index: str, query: TextQuery) -> Statistics:
         """What a query's phrases are to be scored with, so that it compares with the index's own scores.
 
-        :param since: the index has what has no higher `seq`; 0: nobody knows what of it.
         :raises IndexDown: the index does not answer.
         """
-        wanted = [(phrase, name) for phrase in query.phrases for name in query.fields]
-        kept = self._latest()
-        if new := [key for key in wanted if key not in kept.having]:
-            passages, having = _counts(tables, index, new)
+        pieces = {term: piece for each in query.phrases for term, piece in zip(each.terms, each.pieces, strict=True)}
+        wanted = {(term, name): piece for term, piece in pieces.items() for name in query.fields}
+        now = time.monotonic()
+        kept = self._latest(now)
+        if new := {key: piece for key, piece in wanted.items() if not kept.has(key, now)}:
+            passages, counts = _counts(tables, index, new)
             if not kept.goes_with(passages):
-                kept = self._anew(passages)
+                kept = self._anew(now, passages)
                 if len(new) < len(wanted):
-                    _, having = _counts(tables, index, wanted)
-            kept.having |= {key: count for key, count in having.items() if count}  # a first passage changes most
+                    _, counts = _counts(tables, index, wanted)
+            kept.keep(counts, now)
         if any(name not in kept.lengths for name in query.fields):
-            kept.lengths |= self._lengths(tables, query.fields, since)
+            kept.lengths |= self._lengths(tables, query.fields)
         return Statistics(kept.passages, kept.lengths, {key: kept.having.get(key, 0) for key in wanted})
 
-    def _latest(self) -> _Kept:
+    def _latest(self, now: float) -> _Kept:
         with self._lock:
-            if time.monotonic() - self._kept.began <= KEPT_FOR_S:
+            if now - self._kept.began <= KEPT_FOR_S:
                 return self._kept
-        return self._anew(0)
+        return self._anew(now, 0)
 
-    def _anew(self, passages: int) -> _Kept:
+    def _anew(self, now: float, passages: int) -> _Kept:
         with self._lock:
-            self._kept = _Kept(time.monotonic(), passages)
+            self._kept = _Kept(now, passages)
             return self._kept
 
-    def _lengths(self, tables: Tables, fields: Sequence[str], since: int) -> dict[str, FieldLengths]:
-        indexed = {"seq": {"$lte": since}} if since else {}
-        sample = tables["passages"].find(indexed, ("_id", *fields), order=[("seq", -1)], limit=SAMPLED)
+    def _lengths(self, tables: Tables, fields: Sequence[str]) -> dict[str, FieldLengths]:
+        sample = tables["passages"].aggregate([{"$sample": {"size": SAMPLED}}, {"$project": dict.fromkeys(fields, 1)}])
         return lengths_of(fields, self._terms.of(sample, fields))
 
 
-def _counts(tables: Tables, index: str, keys: Sequence[Key]) -> tuple[int, dict[Key, int]]:
-    """How many passages there are, and how many have each phrase in a field; few round trips."""
+def _counts(tables: Tables, index: str, pieces: Mapping[Key, str]) -> tuple[int, dict[Key, int]]:
+    """How many passages there are, and how many have each term in a field; few round trips.
+
+    :param pieces: what each is asked for by.
+    """
     asked: list[Document] = [{"exists": {"path": "seq"}}]
-    asked += [{"phrase": {"query": phrase.text, "path": name}} for phrase, name in keys]
+    asked += [{"phrase": {"query": piece, "path": name}} for (_, name), piece in pieces.items()]
     counts: list[int] = []
     for batch in batches(asked, COUNTED_AT_ONCE):
         pipelines = [_count(index, number, operator) for number, operator in enumerate(batch)]
@@ -93,7 +109,7 @@ def _counts(tables: Tables, index: str, keys: Sequence[Key]) -> tuple[int, dict[
             found = tables["passages"].search(in_one("passages", pipelines))
         totals = {each["number"]: int(each["count"]["total"]) for each in found}
         counts += [totals.get(number, 0) for number in range(len(batch))]
-    return counts[0], dict(zip(keys, counts[1:], strict=True))
+    return counts[0], dict(zip(pieces, counts[1:], strict=True))
 
 
 def _count(index: str, number: int, operator: Document) -> list[Document]:
