@@ -17,6 +17,7 @@ from anamnesis_tests.mongo_server.search_behaviour import EVERY, SearchBehaviour
 from anamnesis_tests.mongo_server.server import LoopbackServer
 from anamnesis_tests.search.memory import Memory
 from anamnesis_tests.store.mongo_searched import NAME, Open, found, kept, near, search_indexes, wait_until_queryable
+from anamnesis_tests.store.mongo_watching import watched
 from anamnesis_tests.store.samples import DAY, episode, passages, put, random_units, space, unit
 
 TEXT, CONTEXT = Variant.TEXT, Variant.CONTEXT
@@ -155,7 +156,25 @@ def test_a_new_process_reads_nothing_itself_where_nothing_was_written_for_long(
     lately = ranked(open_it())
     monkeypatch.setattr(index_tail, "QUIET_S", 0.2)
     monkeypatch.setattr(fulltext.MongoTextIndex, "_in_tail", lambda *_: pytest.fail("nothing was to be read"))
-    assert ranked(open_it()) == lately, "and what the index has scored keeps its score where something was"
+    assert ranked(open_it()) == lately, "read here or not, it is scored alike"
+
+
+def test_what_is_few_is_asked_for_once_where_the_index_has_it_all(
+    store: Store, open_it: Open, monkeypatch: pytest.MonkeyPatch
+):
+    store.spaces.put(space("s"))
+    for i in range(60):
+        kept(store, f"e{i}", "text", EAST, project="p" if i < 5 else "q")
+    sent = watched(monkeypatch)
+    reader = open_it()
+    for where in ({}, {"projects": ("p",)}):
+        assert near(reader, EAST, 100, **where)
+    time.sleep(0.3)  # what the index has shown by then is there whole
+    assert len(near(reader, EAST, 100)) == 60
+    some = sent.during(lambda: near(reader, EAST, 10))
+    assert sent.during(lambda: near(reader, EAST, 100)) == some
+    some_of_few = sent.during(lambda: near(reader, EAST, 2, projects=("p",)))
+    assert sent.during(lambda: near(reader, EAST, 50, projects=("p",))) == some_of_few
 
 
 def test_what_an_index_shows_only_in_part_is_found_whole(

@@ -28,6 +28,10 @@ MOST_SCANNED = 20_000
 """Vectors that are read where no index answers: 30 MB at 384 dimensions."""
 MOST_CANDIDATES = 10_000
 """More the server does not consider."""
+FEW = 10_000
+"""The server is to look at all that a filter leaves if it is at most so much, as MongoDB recommends for its exact
+search (https://www.mongodb.com/docs/atlas/atlas-vector-search/vector-search-stage/).
+"""
 CANDIDATES_PER_RESULT = 20
 LEAST_CANDIDATES = 200
 SPARE = 16
@@ -119,8 +123,10 @@ class VectorSearch:
         """What the index finds, with at least `k` that the tail does not tell better where there is so much: what was
         changed or removed since takes places, of an exact search too, and the graph may end early behind a filter.
         """
-        found = self._asked(tables, name, question, question.few)
-        if len(_held(found, tail)) < question.k:
+        few = question.few or tail.newest <= FEW  # each vector has a `seq` of its own
+        found = self._asked(tables, name, question, few)
+        is_all = few and tail.is_empty and len(found) < self._wanted(question)
+        if len(_held(found, tail)) < question.k and not is_all:
             found = self._asked(tables, name, question, True, at_least=MOST_CANDIDATES)
         return found
 
@@ -145,7 +151,7 @@ class VectorSearch:
         return [ScoredPassage(each["_id"], each["episode_id"], 2 * each["score"] - 1) for each in found]
 
     def _stage(self, name: str, question: Question, exact: bool, at_least: int) -> Document:
-        wanted = max((question.k + SPARE) * (QUANTIZED_FACTOR if self._quantized else 1), at_least)
+        wanted = max(self._wanted(question), at_least)
         candidates = min(max(CANDIDATES_PER_RESULT * question.k, LEAST_CANDIDATES, wanted), MOST_CANDIDATES)
         ample = exact or wanted > candidates
         passes = condition(question.where)
@@ -157,6 +163,9 @@ class VectorSearch:
             **({"exact": True} if ample else {"numCandidates": candidates}),
             **({"filter": passes} if passes else {}),
         }
+
+    def _wanted(self, question: Question) -> int:
+        return (question.k + SPARE) * (QUANTIZED_FACTOR if self._quantized else 1)
 
     def _has(self, tables: Tables, name: str, question: Question, seq: int) -> bool:
         stage = {"exact": True, "filter": {"seq": {"$gte": seq}}}

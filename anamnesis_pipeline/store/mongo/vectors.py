@@ -39,7 +39,7 @@ from anamnesis_pipeline.store.mongo.vector_docs import (
     unpack,
     write_vectors,
 )
-from anamnesis_pipeline.store.mongo.vector_search import MOST_SCANNED, Question, VectorSearch
+from anamnesis_pipeline.store.mongo.vector_search import FEW, MOST_SCANNED, Question, VectorSearch
 from anamnesis_pipeline.store.selective import is_selective
 from anamnesis_pipeline.store.token_values import Tokens, by_passage, check_tokens
 from anamnesis_pipeline.store.values import moment
@@ -48,10 +48,6 @@ log = logging.getLogger(__name__)
 
 Vectors = NDArray[np.float32]
 
-FEW = 10_000
-"""The server is to look at all that a filter leaves if it is at most so much, as MongoDB recommends for its exact
-search (https://www.mongodb.com/docs/atlas/atlas-vector-search/vector-search-stage/).
-"""
 BUILD_WAIT_S = 3_600.0
 CAUGHT_UP_IN_S, CAUGHT_UP_EVERY_S = 60.0, 0.2
 """So long a build waits for an index that can be asked to hold the last vectors, too; a search reads these itself."""
