@@ -256,7 +256,8 @@ class _Answering(StreamingResponse):
 
 async def _frames(events: AsyncIterator[Event]) -> AsyncIterator[bytes]:
     async for event in events:
-        yield b"data: " + json.dumps(event, ensure_ascii=False, separators=(",", ":")).encode() + b"\n\n"
+        # as ASCII: a service may cut a character into halves, which no encoding has
+        yield b"data: " + json.dumps(event, separators=(",", ":")).encode() + b"\n\n"
 
 
 @dataclass(frozen=True, slots=True)

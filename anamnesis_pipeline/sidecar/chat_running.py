@@ -1,6 +1,7 @@
 """The answers that are being written: so many at once, one of a conversation, each of which can be stopped."""
 
 import asyncio
+from typing import NamedTuple
 
 from starlette.exceptions import HTTPException
 
@@ -10,12 +11,23 @@ END_S = 15.0
 LOOK_S = 0.5
 
 
+class Running(NamedTuple):
+    """An answer: the task that writes it, which can be ended, and the one that stores it then and ends with all."""
+
+    writing: "asyncio.Task[None]"
+    whole: "asyncio.Task[None]"
+
+    def stop(self) -> bool:
+        """End the writing; False: it ends already, or is over."""
+        return not self.writing.cancelling() and self.writing.cancel()
+
+
 class Chats:
     """Places for answers. Only used on the event loop."""
 
     def __init__(self, at_once: int = AT_ONCE) -> None:
         self._at_once = at_once
-        self._running: dict[str, asyncio.Task[None] | None] = {}
+        self._running: dict[str, Running | None] = {}
 
     def claim(self, session_id: str) -> None:
         """Take a place for an answer of a conversation, to be given back by `begin` or `release`.
@@ -28,10 +40,10 @@ class Chats:
             raise HTTPException(429, "as many answers as may be are being written; try again when one is done")
         self._running[session_id] = None
 
-    def begin(self, session_id: str, task: "asyncio.Task[None]") -> None:
+    def begin(self, session_id: str, answer: Running) -> None:
         """Say what writes the answer, so that it can be stopped; its end gives the place back."""
-        self._running[session_id] = task
-        task.add_done_callback(lambda _: self.release(session_id))
+        self._running[session_id] = answer
+        answer.whole.add_done_callback(lambda _: self.release(session_id))
 
     def release(self, session_id: str) -> None:
         """Give a place back."""
@@ -44,8 +56,8 @@ class Chats:
 
     def stop(self, session_id: str) -> bool:
         """End the answer of a conversation; False: none is being written, or it ends already."""
-        task = self._running.get(session_id)
-        return task is not None and end(task)
+        answer = self._running.get(session_id)
+        return answer is not None and answer.stop()
 
     def stop_all(self) -> None:
         """End every answer; each stores what it has."""
@@ -54,13 +66,8 @@ class Chats:
 
     async def stopped(self, session_id: str) -> bool:
         """End the answer of a conversation, and wait until what was said so far is stored."""
-        task = self._running.get(session_id)
+        answer = self._running.get(session_id)
         was_written = self.stop(session_id)
-        if task is not None:
-            await asyncio.wait([task], timeout=END_S)
+        if answer is not None:
+            await asyncio.wait([answer.whole], timeout=END_S)
         return was_written
-
-
-def end(task: "asyncio.Task[None]") -> bool:
-    """Cancel a task once: a second time would keep it from storing what it has. False: it ends already."""
-    return not task.cancelling() and task.cancel()

@@ -23,7 +23,7 @@ from anamnesis_pipeline.settings import Settings
 from anamnesis_pipeline.sidecar.admission import Admission
 from anamnesis_pipeline.sidecar.chat_known import KnownAnswers
 from anamnesis_pipeline.sidecar.chat_records import ChatRecorder
-from anamnesis_pipeline.sidecar.chat_running import end
+from anamnesis_pipeline.sidecar.chat_running import Running
 from anamnesis_pipeline.sidecar.chat_schemas import citation_body, session_head
 from anamnesis_pipeline.sidecar.services import Services
 from anamnesis_pipeline.steps.chat import (
@@ -51,6 +51,7 @@ from anamnesis_pipeline.steps.chat import (
     within,
 )
 from anamnesis_pipeline.steps.recording import Pair
+from anamnesis_pipeline.store.values import clean
 from anamnesis_pipeline.summary_model import LlmUse
 
 HEARTBEAT_S = 1.0
@@ -107,6 +108,10 @@ class _Answer:
             raise LlmAnswerInvalid(f"the answer has more than {MOST_ANSWER_CHARS:,} characters and was ended")
         self.texts.append(text)
 
+    def text(self, begins: int = 0) -> str:
+        """What was said, from a piece on. Characters that came in halves are whole in it."""
+        return clean("".join(self.texts[begins:]))
+
     @property
     def seconds(self) -> float:
         return round(time.monotonic() - self.began, 3)
@@ -137,12 +142,13 @@ class TurnStream:
         self._answer = _Answer(time.monotonic(), turn.is_private)
         self._events: asyncio.Queue[Event | None] = asyncio.Queue(QUEUE_EVENTS)
         self._is_left = False
-        self._task: asyncio.Task[None] | None = None
+        self._running: Running | None = None
 
-    def begin(self) -> "asyncio.Task[None]":
-        """Have the answer written; the task that does it."""
-        self._task = asyncio.create_task(self._run())
-        return self._task
+    def begin(self) -> Running:
+        """Have the answer written, and stored however its writing ends."""
+        writing = asyncio.create_task(self._write_whole())
+        self._running = Running(writing, asyncio.create_task(self._store_after(writing)))
+        return self._running
 
     async def events(self) -> AsyncIterator[Event]:
         """The session first, then citations and pieces of text, `done` last; the state at each change, and each second
@@ -168,13 +174,13 @@ class TurnStream:
         while not self._events.empty():  # nothing that waits for room in it is to wait any more
             self._events.get_nowait()
         with anyio.CancelScope(shield=True):  # who went away has cancelled this, too
-            if self._task is not None and not self._task.done():
-                end(self._task)
-                await asyncio.wait([self._task])
+            if self._running is not None:
+                self._running.stop()
+                await asyncio.wait([self._running.whole])
             await self._turn.backend.close()
 
-    async def _run(self) -> None:
-        """The whole turn; what was said is kept however it ends."""
+    async def _write_whole(self) -> None:
+        """The answer up to its end, whatever that is."""
         answer = self._answer
         try:
             async with asyncio.timeout(MOST_S):
@@ -191,9 +197,14 @@ class TurnStream:
         except Exception as exc:
             log.exception("an answer failed: %s", type(exc).__name__)
             answer.problem = UNEXPECTED
-        with anyio.CancelScope(shield=True):
-            done = await run_in_threadpool(self._keep_answer)
-            self._records.note()
+
+    async def _store_after(self, writing: "asyncio.Task[None]") -> None:
+        """Store what was said once nothing more is, and tell the last events. Nobody cancels this."""
+        await asyncio.wait([writing])
+        answer = self._answer
+        answer.stopped |= writing.cancelled()  # before it began
+        done = await run_in_threadpool(self._keep_answer)
+        self._records.note()
         with suppress(_Unread):
             if answer.problem:
                 self._failures.labels(self._turn.backend.name).inc()
@@ -224,21 +235,23 @@ class TurnStream:
             calls = await self._round(said, tools=turn.backend.has_tools and number < ROUNDS)
             if not calls:
                 break
-            asked_for = Said("assistant", "".join(answer.texts[before:]), calls)
+            asked_for = Said("assistant", answer.text(before), calls)
             said = [*said, asked_for, *[await self._found(call) for call in calls]]
-        if not "".join(answer.texts).strip():
+        if not answer.text().strip():
             raise LlmAnswerInvalid(f"{turn.backend.name} answered without a word; try again, or choose another model")
 
     async def _round(self, said: Sequence[Said], *, tools: bool) -> tuple[Call, ...]:
         """One call of the model; the searches that it asks for. What it says is a paragraph of its own."""
         turn, answer = self._turn, self._answer
         booking = Booking(self._services.store, turn.backend, turn.settings)
-        call_id = await run_in_threadpool(booking.book, SYSTEM, said)
-        used: LlmUse | None = None
+        booked = asyncio.ensure_future(run_in_threadpool(booking.book, SYSTEM, said))
+        used: LlmUse | None = LlmUse()
         calls: tuple[Call, ...] = ()
         gap = "\n\n" if "".join(answer.texts[-1:]).strip() else ""
-        await self._enter("waiting")
         try:
+            await asyncio.shield(booked)
+            await self._enter("waiting")
+            used = None  # from now on nobody knows, until it is told
             async with aclosing(cast(Any, turn.backend.stream(SYSTEM, said, tools=tools))) as deltas:
                 async for delta in deltas:
                     if delta.text:
@@ -249,9 +262,10 @@ class TurnStream:
                     calls += delta.calls
                     used = delta.used or used
         finally:
-            with anyio.CancelScope(shield=True):
-                await run_in_threadpool(booking.settle, call_id, used)
             answer.used += used or LlmUse()
+            await asyncio.wait([booked])
+            if booked.exception() is None:
+                await run_in_threadpool(booking.settle, booked.result(), used)
         return calls
 
     async def _found(self, call: Call) -> Said:
@@ -320,29 +334,35 @@ class TurnStream:
 
     def _keep_answer(self) -> Event:
         """Store the answer, or why there is none, and of a whole one its round trip as an episode; the last event."""
-        turn, answer = self._turn, self._answer
-        said = "".join(answer.texts)
-        text = self._services.poster.masked(said if said.strip() else "")
+        answer = self._answer
         done: Event = {"done": True, "message_id": None, "seconds": answer.seconds, "stopped": answer.stopped}
         done["usage"] = {
             "input_tokens": answer.used.input_tokens, "output_tokens": answer.used.output_tokens,
             "dollars": answer.used.dollars,
         }  # fmt: skip
-        message = ChatMessage(
-            turn.answer_id, turn.session.session_id, "assistant", text, datetime.now(UTC), citations_of(answer.found),
-            turn.backend.name, turn.backend.model, answer.seconds, answer.used.input_tokens, answer.used.output_tokens,
-            answer.used.dollars, answer.stopped, self._services.poster.masked(answer.problem),
-        )  # fmt: skip
-        chat = self._services.store.chat
         try:
-            chat.add(message)
+            message = self._message()
+            self._services.store.chat.add(message)
             done["message_id"], answer.kept = message.message_id, message.text
             if not answer.stopped and not answer.problem and not self._is_secret:
                 done["episode_id"] = self._remember(message)
         except AnamnesisError as exc:
             log.warning("an answer is not kept: %s", exc)
             done["problem"] = f"the answer is not kept: {exc}"
+        except Exception as exc:  # whoever listens waits for the end
+            log.exception("an answer is not kept: %s", type(exc).__name__)
+            done["problem"] = f"the answer is not kept: {UNEXPECTED}"
         return done
+
+    def _message(self) -> ChatMessage:
+        turn, answer, masked = self._turn, self._answer, self._services.poster.masked
+        said = answer.text()
+        return ChatMessage(
+            turn.answer_id, turn.session.session_id, "assistant", masked(said if said.strip() else ""),
+            datetime.now(UTC), citations_of(answer.found), turn.backend.name, turn.backend.model, answer.seconds,
+            answer.used.input_tokens, answer.used.output_tokens, answer.used.dollars, answer.stopped,
+            masked(answer.problem),
+        )  # fmt: skip
 
     @property
     def _is_secret(self) -> bool:

@@ -5,31 +5,32 @@ import asyncio
 import pytest
 from starlette.exceptions import HTTPException
 
-from anamnesis_pipeline.sidecar.chat_running import Chats
+from anamnesis_pipeline.sidecar.chat_running import Chats, Running
 
 
 def test_the_end_of_the_service_ends_every_answer_and_each_stores_what_it_has() -> None:
     stored: list[str] = []
 
-    async def answer(name: str) -> None:
-        try:
-            await asyncio.Event().wait()
-        except asyncio.CancelledError:
-            await asyncio.sleep(0.05)
-            stored.append(name)
+    async def store_after(writing: "asyncio.Task[bool]", name: str) -> None:
+        await asyncio.wait([writing])
+        await asyncio.sleep(0.05)
+        stored.append(name)
 
     async def run() -> None:
         chats = Chats(at_once=3)
         tasks = []
         for name in ("a", "b"):
             chats.claim(name)
-            tasks.append(asyncio.create_task(answer(name)))
-            chats.begin(name, tasks[-1])
+            writing = asyncio.create_task(asyncio.Event().wait())
+            tasks.append(asyncio.create_task(store_after(writing, name)))
+            chats.begin(name, Running(writing, tasks[-1]))
         chats.claim("being prepared")
         await asyncio.sleep(0)
         assert not chats.stop("being prepared")
         chats.stop_all()
-        assert not chats.stop("a"), "it ends already, and is not kept from storing"
+        assert not chats.stop("a"), "it ends already"
+        await asyncio.sleep(0)
+        assert not chats.stop("a"), "it is over, and being stored"
         await asyncio.wait(tasks)
 
     asyncio.run(run())

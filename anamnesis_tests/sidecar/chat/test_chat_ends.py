@@ -1,0 +1,123 @@
+"""The end of an answer: what is said is stored once, whatever comes between."""
+
+import json
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import httpx
+import pytest
+
+from anamnesis_pipeline.model import Where
+from anamnesis_pipeline.sidecar.chat_records import ChatRecorder
+from anamnesis_pipeline.sidecar.chat_stream import UNEXPECTED, TurnStream
+from anamnesis_pipeline.steps.chat import Booking
+from anamnesis_tests.chat.services import ChatServer
+from anamnesis_tests.sidecar.chat.asking import OWN_ID, SAID, of, said
+from anamnesis_tests.sidecar.conftest import TestServices, wait_for
+
+ASKED = {"message": "Go on", "backend": "ollama", "session_id": OWN_ID}
+LATE_S = 0.5
+
+
+@pytest.fixture
+def storing(monkeypatch: pytest.MonkeyPatch) -> threading.Event:
+    """Set once an answer is being stored, which takes a while."""
+    begun, keep = threading.Event(), ChatRecorder.keep
+
+    def keep_late(*given: Any) -> str:
+        begun.set()
+        time.sleep(LATE_S)
+        return keep(*given)
+
+    monkeypatch.setattr(ChatRecorder, "keep", keep_late)
+    return begun
+
+
+@contextmanager
+def answering(client: httpx.Client) -> Iterator[Callable[[], list[dict[str, Any]]]]:
+    """An answer that is being written; what is left of its events."""
+    with client.stream("POST", "/api/chat/stream", json=ASKED) as reply:
+        lines = (json.loads(line[6:]) for line in reply.iter_lines() if line.startswith("data: "))
+        next(lines)
+        yield lambda: list(lines)
+
+
+def test_an_answer_that_is_being_stored_is_whole_and_cannot_be_stopped(
+    client: httpx.Client, storing: threading.Event
+) -> None:
+    with answering(client) as rest:
+        assert storing.wait(10)
+        assert client.post(f"/api/chat/sessions/{OWN_ID}/stop").json() == {"stopped": False}
+        last = rest()[-1]
+    assert (last["done"], last["stopped"]) == (True, False)
+    answer = client.get(f"/api/chat/sessions/{OWN_ID}").json()["messages"][1]
+    assert (answer["text"], answer["stopped"], answer["episode_id"]) == (SAID, False, last["episode_id"])
+
+
+def test_a_conversation_that_is_forgotten_while_its_answer_is_stored_leaves_nothing(
+    client: httpx.Client, services: TestServices, storing: threading.Event
+) -> None:
+    with answering(client) as rest:
+        assert storing.wait(10)
+        assert client.delete(f"/api/chat/sessions/{OWN_ID}?episodes=true").status_code == 204
+        rest()
+    assert client.get(f"/api/chat/sessions/{OWN_ID}").status_code == 404
+    assert services.store.episodes.page(Where(), 10).items == []
+
+
+def test_who_goes_away_while_the_answer_is_stored_finds_it_whole(
+    client: httpx.Client, services: TestServices, storing: threading.Event
+) -> None:
+    with answering(client):
+        assert storing.wait(10)
+    wait_for(lambda: client.get(f"/api/chat/sessions/{OWN_ID}").json()["message_count"] == 2, 10)
+    wait_for(lambda: len(services.store.episodes.page(Where(), 10).items) == 1, 10)
+    assert not client.get(f"/api/chat/sessions/{OWN_ID}").json()["messages"][1]["stopped"]
+
+
+def test_an_answer_that_cannot_be_stored_ends_and_says_so(
+    client: httpx.Client, services: TestServices, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(_: TurnStream) -> None:
+        raise ValueError("nobody foresaw this")
+
+    monkeypatch.setattr(TurnStream, "_message", fail)
+    last = said(client, **ASKED)[-1]
+    assert (last["done"], last["message_id"]) == (True, None)
+    assert UNEXPECTED in last["problem"]
+
+
+def test_a_call_that_was_never_made_takes_nothing_of_the_days_budget(
+    client: httpx.Client, server: ChatServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    begun, book = threading.Event(), Booking.book
+
+    def book_late(*given: Any) -> str:
+        begun.set()
+        time.sleep(LATE_S)
+        return book(*given)
+
+    monkeypatch.setattr(Booking, "book", book_late)
+    with client.stream("POST", "/api/chat/stream", json={**ASKED, "backend": "anthropic"}) as reply:
+        assert begun.wait(10)
+        assert client.post(f"/api/chat/sessions/{OWN_ID}/stop").json() == {"stopped": True}
+        assert reply.read()
+    assert server.prompts == []
+    used = client.get("/api/chat/balance").json()["used_today"]
+    assert (used["input_tokens"], used["output_tokens"], used["dollars"]) == (0, 0, 0)
+
+
+@pytest.mark.parametrize("backend", ["ollama", "openai", "anthropic"])
+def test_a_character_that_a_service_cuts_in_halves_is_whole_again(
+    client: httpx.Client, server: ChatServer, backend: str
+) -> None:
+    server.words = ("Lifted \ud83c", "\udfd7 on Thursday.")
+    more = {"model": "local-model"} if backend == "openai" else {}
+    events = said(client, **(ASKED | {"backend": backend}), **more)
+    assert of(events, "token") == list(server.words)
+    answer = client.get(f"/api/chat/sessions/{OWN_ID}").json()["messages"][1]
+    assert (answer["text"], answer["stopped"]) == ("Lifted \U0001f3d7 on Thursday.", False)
+    assert "\U0001f3d7" in client.get(f"/api/episodes/{events[-1]['episode_id']}?include=raw").json()["raw_exchange"]
