@@ -1,9 +1,9 @@
 """The HTTP service. `create_app` puts routes, checks and errors together around the services it is given."""
 
 import logging
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
-from functools import cache
+from functools import cache, partial
 
 import anyio
 from fastapi import APIRouter, FastAPI
@@ -43,6 +43,7 @@ from anamnesis_pipeline.sidecar import (
     upload_routes,
 )
 from anamnesis_pipeline.sidecar.admission import Admission
+from anamnesis_pipeline.sidecar.background import Background
 from anamnesis_pipeline.sidecar.chat_known import KnownAnswers
 from anamnesis_pipeline.sidecar.chat_records import ChatRecorder
 from anamnesis_pipeline.sidecar.chat_running import Chats
@@ -127,6 +128,7 @@ def _keep(state: State, services: Services) -> None:
     """What routes share, for as long as the application lives."""
     state.services = services
     state.metrics = Metrics(services)
+    state.background = Background(state.metrics.background_failures)
     state.admission = Admission()
     state.extraction = Extraction()
     state.chats = Chats()
@@ -163,14 +165,18 @@ async def _lifespan(app: FastAPI) -> AsyncIterator[None]:
 async def _served(state: State) -> AsyncIterator[None]:
     """The model loads, and what goes on beside the requests does."""
     await run_in_threadpool(_start_model, state.services)
+    works: dict[str, Callable[[], Awaitable[None]]] = {
+        "MCP": state.mcp.run,
+        "reading what sessions tell of": state.nudges.run,
+        "records of the chat": state.chat_records.run,
+        "questions of the chat asked ahead": partial(state.chat_known.run, state.admission),
+        "deleting what is no more to be undone": state.undo.run,
+        "live events": state.event_feed.run,
+        "measuring what is unrelated": partial(keep_measured, state.services),
+    }
     async with anyio.create_task_group() as tasks:
-        tasks.start_soon(state.mcp.run)
-        tasks.start_soon(state.nudges.run)
-        tasks.start_soon(state.chat_records.run)
-        tasks.start_soon(state.chat_known.run, state.admission)
-        tasks.start_soon(state.undo.run)
-        tasks.start_soon(state.event_feed.run)
-        tasks.start_soon(keep_measured, state.services)
+        for name, work in works.items():
+            tasks.start_soon(state.background.keep, name, work)
         yield
         tasks.cancel_scope.cancel()
 

@@ -95,7 +95,7 @@ def present_state(state: State) -> tuple[str, list[Finding]]:
     :param state: of the application.
     """
     services, overview = state.services, state.overview
-    wrong = present_problems(services, state.room, state.growth, state.resources.last())
+    wrong = present_problems(services, state.room, state.growth, state.resources.last()) + state.background.findings()
     covered = coverage(services.store)
     embedded = covered["embedded"] / covered["stored"] if covered["stored"] else None
     newest = services.store.episodes.page(Where(), 1).items

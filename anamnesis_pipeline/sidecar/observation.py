@@ -50,6 +50,12 @@ class Metrics:
             "Attempts to find the records of a round trip of the chat that failed",
             registry=self.registry,
         )
+        self.background_failures = Counter(
+            "anamnesis_background_failures",
+            "Times that work beside the requests failed unforeseen and began again",
+            ["work"],
+            registry=self.registry,
+        )
         self.registry.register(_StoreGauges(services))
         self.registry.register(_SearchStages(services))
 

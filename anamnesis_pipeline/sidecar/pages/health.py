@@ -162,7 +162,7 @@ def _examined(request: Request, *, anew: bool) -> dict[str, Any]:
         state.comparison.forget()
         state.examination.forget()
     found: Examination = state.examination.get(None)
-    wrong = [finding for finding in found.findings if not finding.ok]
+    wrong = [*(finding for finding in found.findings if not finding.ok), *state.background.findings()]
     return {
         "wrong": wrong, "well": [finding for finding in found.findings if finding.ok], "disk": found.disk,
         "quality": found.quality, "at": found.at, "shown_entries": SHOWN_ENTRIES,
