@@ -136,9 +136,18 @@ def _name(url: str) -> str:
 
 
 def _window(system: str, said: Sequence[Said]) -> int:
-    """The smallest that holds all this and an answer, else the largest."""
+    """The smallest that holds all this and an answer.
+
+    :raises LlmRefused: none does; the server would cut the beginning off and tell nobody.
+    """
     wanted = most_tokens(system, said) // BYTES_A_TOKEN + MOST_OUTPUT_TOKENS
-    return next((size for size in WINDOWS if size >= wanted), WINDOWS[-1])
+    for size in WINDOWS:
+        if size >= wanted:
+            return size
+    raise LlmRefused(
+        f"the conversation with its files is some {wanted:,} tokens long, and Ollama is asked for {WINDOWS[-1]:,} at "
+        "most; leave files out, or begin a new conversation"
+    )
 
 
 def _message(said: Said) -> dict[str, Any]:

@@ -68,23 +68,32 @@ class OpenAiChat(HttpChat):
 
 
 class _Calls:
-    """Calls that come in pieces."""
+    """Calls that come in pieces, which go by an index. Some servers give all calls of an answer the same."""
 
     def __init__(self) -> None:
-        self._parts: dict[int, dict[str, str]] = {}
+        self._calls: dict[int, list[dict[str, str]]] = {}
 
     def take(self, pieces: Sequence[dict[str, Any]]) -> None:
         for piece in pieces:
-            part = self._parts.setdefault(int(piece.get("index", 0)), {"id": "", "name": "", "arguments": ""})
+            call = self._of(int(piece.get("index") or 0), str(piece.get("id") or ""))
             function = piece.get("function") or {}
-            part["id"] = str(piece.get("id") or part["id"])
-            part["name"] += str(function.get("name") or "")
-            part["arguments"] += str(function.get("arguments") or "")
+            call["name"] += str(function.get("name") or "")
+            call["arguments"] += str(function.get("arguments") or "")
 
     def whole(self) -> tuple[Call, ...]:
         return tuple(
-            Call(part["id"], part["name"], arguments_of(part["arguments"])) for _, part in sorted(self._parts.items())
+            Call(call["id"], call["name"], arguments_of(call["arguments"]))
+            for _, calls in sorted(self._calls.items())
+            for call in calls
         )
+
+    def _of(self, index: int, call_id: str) -> dict[str, str]:
+        """The call that a piece is of: the last of its index, or a new one where it brings another id."""
+        calls = self._calls.setdefault(index, [])
+        if not calls or (call_id and calls[-1]["id"] not in ("", call_id)):
+            calls.append({"id": "", "name": "", "arguments": ""})
+        calls[-1]["id"] = call_id or calls[-1]["id"]
+        return calls[-1]
 
 
 def _message(said: Said) -> dict[str, Any]:

@@ -33,6 +33,9 @@ MIB = 1024 * 1024
 BODY_LIMIT = MIB
 BULK_BODY_LIMIT = 32 * MIB
 BULK_PATH = "/api/episodes/bulk"
+CHAT_BODY_LIMIT = 8 * MIB
+CHAT_PATH = "/api/chat/stream"
+"""Its attached files have a megabyte each, and take more as JSON."""
 UPLOAD_BODY_LIMIT = 51 * MIB
 """The largest document, and what a form says beside it."""
 UPLOAD_PATHS = frozenset({"/api/uploads", "/api/episodes/upload"})
@@ -79,14 +82,17 @@ def refuse_host(headers: Headers, allowed: Collection[str]) -> Refusal | None:
     return Refusal(421, "the Host header names another server; a name to allow goes into ANAMNESIS_ALLOWED_HOSTS")
 
 
-def refuse_origin(headers: Headers) -> Refusal | None:
+def refuse_origin(headers: Headers, *, is_read: bool) -> Refusal | None:
     """403 when a page of another origin asks. Comes after `refuse_host`, so the Host header is an allowed one. Pictures
-    and the like of other sites carry no Origin; browsers tell of them by Fetch Metadata (https://www.w3.org/TR/fetch-metadata/).
+    and the like of other sites carry no Origin; browsers tell of them by Fetch Metadata (https://www.w3.org/TR/fetch-metadata/),
+    and so they do of a link of theirs that leads here, which is the one thing that is let in.
+
+    :param is_read: whether the method changes nothing.
     """
     origins = headers.getlist("origin")
     if not origins:
-        is_embedded = headers.get("sec-fetch-site") == "cross-site" and headers.get("sec-fetch-mode") != "navigate"
-        return Refusal(403, FOREIGN) if is_embedded else None
+        is_link = is_read and headers.get("sec-fetch-mode") == "navigate"
+        return Refusal(403, FOREIGN) if headers.get("sec-fetch-site") == "cross-site" and not is_link else None
     scheme, _, rest = origins[0].partition("://")
     origin, host = split_authority(rest), split_authority(headers["host"])
     if len(origins) == 1 and scheme in _DEFAULT_PORTS and _same_place(origin, host, _DEFAULT_PORTS[scheme]):
@@ -122,7 +128,7 @@ def body_limit(path: str) -> int:
     """Bytes that a request to `path` may carry."""
     if path in UPLOAD_PATHS:
         return UPLOAD_BODY_LIMIT
-    return BULK_BODY_LIMIT if path == BULK_PATH else BODY_LIMIT
+    return {BULK_PATH: BULK_BODY_LIMIT, CHAT_PATH: CHAT_BODY_LIMIT}.get(path, BODY_LIMIT)
 
 
 class Security:
@@ -155,7 +161,8 @@ class Security:
 
     def _refusal(self, scope: Scope) -> Refusal | None:
         headers = Headers(scope=scope)
-        refusal = refuse_host(headers, self._hosts) or refuse_origin(headers)
+        is_read = scope["method"] in ("GET", "HEAD")
+        refusal = refuse_host(headers, self._hosts) or refuse_origin(headers, is_read=is_read)
         if refusal is None and self._token:
             refusal = self._refuse_client(scope, headers, self._token)
         return refusal or _refuse_length(headers, body_limit(scope["path"]))

@@ -251,6 +251,36 @@ def test_a_file_is_attached_removed_and_sent(page: Page, chat_server: ChatServer
     assert "other.txt" not in str(chat_server.prompts[-1])
     page.locator("#attach").set_input_files([notes | {"name": "picture.png", "buffer": b"\x89PNG\x00\xff"}])
     expect(page.locator(".toast.bad")).to_contain_text("picture.png is not UTF-8 text")
+    page.locator("#attach").set_input_files([notes | {"name": "long.json", "buffer": b'"\xc3\xa4\\"' * 150_000}] * 5)
+    expect(page.locator(".toast", has_text="the model is told the first 200 KB")).to_have_count(5)
+    page.locator("#message").fill("And now?")
+    page.keyboard.press("Enter")
+    expect(page.locator(".turn.assistant .problem")).to_contain_text("leave files out")
+
+
+def test_nothing_that_is_opened_beside_an_answer_ends_it(
+    page: Page, chat_server: ChatServer, api: httpx.Client
+) -> None:
+    chat_server.after = "stall"
+    page.goto("/chat")
+    expect(page.locator("#model option").first).to_be_attached()
+    page.locator("#message").fill("Where is the crane?")
+    page.get_by_role("button", name="Send").click()
+    answer = page.locator(".turn.assistant").last
+    expect(answer).to_contain_text(ANSWER)
+    with page.context.expect_page() as opened:
+        answer.locator("a[href='/dashboard/episodes/crane']").click()
+    expect(opened.value.locator("h1")).to_be_visible()
+    expect(page.get_by_role("button", name="Stop")).to_be_visible()
+    page.get_by_role("button", name="Stop").press("s")
+    asked = list[str]()
+    page.on("dialog", lambda dialog: (asked.append(dialog.type), dialog.dismiss()))
+    page.get_by_role("link", name="Overview").click()
+    expect(page.get_by_role("button", name="Stop")).to_be_visible()
+    assert asked == ["beforeunload"]
+    page.get_by_role("button", name="Stop").click()
+    expect(answer.get_by_role("button", name="Copy", exact=True)).to_be_visible()
+    assert messages(api)[1]["stopped"]
 
 
 def test_conversations_are_found_by_title_and_opened(page: Page) -> None:

@@ -1,6 +1,7 @@
 """Models that chat: what they are sent, what comes of it, and what is told where it fails."""
 
 import asyncio
+import json
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 from typing import Any, cast
@@ -210,14 +211,37 @@ def test_a_command_that_closes_its_output_and_stays_is_ended(tmp_path: Path, mon
         answered(open_chat("claude_cli", "", BackendOptions(claude_command=str(mute))))
 
 
-@pytest.mark.parametrize(
-    ("chars", "window"), [(10, 16_384), (60_000, 32_768), (200_000, 131_072), (2_000_000, 131_072)]
-)
+@pytest.mark.parametrize(("chars", "window"), [(10, 16_384), (60_000, 32_768), (200_000, 131_072), (375_000, 131_072)])
 def test_ollama_is_asked_for_a_window_that_holds_the_prompt(
     chars: int, window: int, options: BackendOptions, server: ChatServer
 ) -> None:
     answered(open_one("ollama", options), [Said("user", "x" * chars)])
     assert server.prompts[0]["options"]["num_ctx"] == window
+
+
+@pytest.mark.parametrize("index", [0, None])
+def test_calls_that_share_their_index_are_told_apart_by_their_ids(
+    index: int | None, options: BackendOptions, server: ChatServer
+) -> None:
+    def piece(call_id: str | None, name: str, arguments: str) -> bytes:
+        call = {"index": index, "id": call_id, "function": {"name": name, "arguments": arguments}}
+        return f"data: {json.dumps({'choices': [{'delta': {'tool_calls': [call]}}]})}\n\n".encode()
+
+    end = b'data: {"choices": [{"delta": {}, "finish_reason": "tool_calls"}]}\n\ndata: [DONE]\n\n'
+    server.respond(
+        Answer(200, (
+            piece("a", "search_memory", '{"query": '), piece(None, "", '"crane"}'),
+            piece("b", "search_memory", '{"query": "winch"}'), end,
+        ), content_type="text/event-stream")
+    )  # fmt: skip
+    calls = [call for delta in answered(open_one("openai", options)) for call in delta.calls]
+    assert [(call.call_id, call.arguments) for call in calls] == [("a", {"query": "crane"}), ("b", {"query": "winch"})]
+
+
+def test_ollama_is_not_asked_what_it_would_cut(options: BackendOptions, server: ChatServer) -> None:
+    with pytest.raises(LlmRefused, match="leave files out"):
+        answered(open_one("ollama", options), [Said("user", "x" * 500_000)])
+    assert server.prompts == []
 
 
 @pytest.mark.parametrize(

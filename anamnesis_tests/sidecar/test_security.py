@@ -156,6 +156,7 @@ def test_pictures_and_scripts_of_other_sites_reach_nothing_but_a_link_does(guard
     assert guarded.get("/dashboard/search?q=x", headers=token | embedded).status_code == 403
     linked = {"Sec-Fetch-Site": "cross-site", "Sec-Fetch-Mode": "navigate"}
     assert guarded.get("/dashboard/search?q=x", headers=token | linked).status_code == 200
+    assert guarded.post("/api/chat/sessions/x/stop", headers=token | linked).status_code == 403, "a form of theirs"
     own = {"Sec-Fetch-Site": "same-origin", "Sec-Fetch-Mode": "cors"}
     assert guarded.get("/dashboard/search?q=x", headers=token | own).status_code == 200
 

@@ -1,8 +1,8 @@
 // One conversation: sends what is written, shows what comes back as it comes, and stops it when asked to.
 "use strict";
 
-const LARGEST_FILE = 200 * 1024; // as the server cuts what is attached
-const LARGEST_ALL = 800 * 1024; // a request is limited
+const LARGEST_FILE = 1_000_000; // bytes; more the server refuses
+const TOLD_BYTES = 200 * 1024; // of a file the model is told so much
 const MOST_FILES = Number(document.getElementById("chat").dataset.mostFiles);
 const NEAR_THE_END_PX = 120;
 const STOP_MS = 4_000; // so long the server may take to end an answer; then the connection is closed
@@ -133,6 +133,7 @@ class Answer {
 function citation(each) {
   const row = document.createElement("li");
   const link = element("a", "", each.summary);
+  link.target = "_blank"; // who left this page would end the answer
   link.href = `/dashboard/episodes/${each.episode_id.split("/").map(encodeURIComponent).join("/")}`;
   const time = element("time", "", each.timestamp);
   time.dateTime = each.timestamp;
@@ -181,7 +182,7 @@ async function read(answer) {
     body: JSON.stringify({ ...answer.body, ...(chat.dataset.session && { session_id: chat.dataset.session }) }),
     signal: answer.abort.signal,
   });
-  if (reply.status === 401) return location.assign(`/login?next=${encodeURIComponent(location.pathname)}`);
+  if (reply.status === 401) return location.assign(`/login?next=${encodeURIComponent(location.pathname + location.search)}`);
   if (!reply.ok) return answer.fail(await reason(reply));
   let last = null;
   for await (const event of eventsOf(reply)) if (answer.take(event)) last = event;
@@ -296,24 +297,21 @@ function attach(files) {
 
 // What is wrong with it as text, in words; null: nothing.
 function unfit(file, text) {
-  if (file.size > LARGEST_FILE) return `${file.name} is larger than 200 KB: upload it as a document under Sources.`;
+  if (file.size > LARGEST_FILE) return `${file.name} is larger than 1 MB: upload it as a document under Sources.`;
   if (text.includes("\0") || text.includes("\ufffd")) return `${file.name} is not UTF-8 text: upload it as a document under Sources.`;
   return null;
-}
-
-// Why it cannot go beside those that are attached, in words; null: it can.
-function tooMuch(file) {
-  if (attached.length >= MOST_FILES) return `At most ${MOST_FILES} files go with a message.`;
-  const size = attached.reduce((sum, each) => sum + each.text.length, file.size);
-  return size > LARGEST_ALL && file.size <= LARGEST_FILE ? `Together the files are larger than 800 KB: ${file.name} is left out.` : null;
 }
 
 async function readFiles(chosen) {
   for (const file of chosen) {
     const text = file.size > LARGEST_FILE ? "" : await file.text();
-    const problem = tooMuch(file) ?? unfit(file, text);
-    if (problem) toast(problem, { bad: true });
-    else attach([...attached, { name: file.name, text }]);
+    const problem = attached.length < MOST_FILES ? unfit(file, text) : `At most ${MOST_FILES} files go with a message.`;
+    if (problem) {
+      toast(problem, { bad: true });
+      continue;
+    }
+    attach([...attached, { name: file.name, text }]);
+    if (file.size > TOLD_BYTES) toast(`Of ${file.name} the model is told the first 200 KB.`);
   }
 }
 
@@ -461,5 +459,13 @@ function unfold() {
 }
 isWide.addEventListener("change", unfold);
 unfold();
+
+// An answer ends with the page that reads it, which no single letter is to do, and no link without being asked.
+window.addEventListener("beforeunload", (event) => {
+  if (running) event.preventDefault();
+});
+window.addEventListener("keydown", (event) => {
+  if (running && /^[a-z]$/i.test(event.key)) event.stopPropagation();
+}, true);
 box.value ||= sessionStorage.getItem(draftKey()) ?? "";
 if (turns.children.length) toTheEnd();
