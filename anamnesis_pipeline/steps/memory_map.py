@@ -95,7 +95,7 @@ def make_map(
     ranks, vectors = survey.sample.taken()
     with threadpool_limits(threads):
         layout = _Layout(ranks, vectors, map_layout.laid_out(vectors))
-        drawn = _placed(store, space, survey, layout, _last_rank(survey, most))
+        drawn = _placed(store, space, survey, layout, _chosen(survey, most))
     return _finished(space, survey, drawn, len(ranks), embedded, time.perf_counter() - started)
 
 
@@ -142,13 +142,12 @@ def _ranks(page: EpisodeMiddles) -> Ints:
     return np.array([map_layout.rank_of(name) for name in page.episode_ids], np.int64)
 
 
-def _last_rank(survey: _Survey, most: int) -> int:
-    """The rank of the last episode that is drawn."""
-    ranks = np.concatenate(survey.ranks)
-    return int(np.partition(ranks, most - 1)[most - 1] if len(ranks) > most else ranks.max())
+def _chosen(survey: _Survey, most: int) -> Ints:
+    """The ranks of the episodes that are drawn, ascending. What came since they were counted is not among them."""
+    return np.sort(np.concatenate(survey.ranks))[:most]
 
 
-def _placed(store: Store, space: Space, survey: _Survey, layout: _Layout, last_rank: int) -> _Drawn:
+def _placed(store: Store, space: Space, survey: _Survey, layout: _Layout, chosen: Ints) -> _Drawn:
     drawn = _Drawn()
     order = map_layout.most_first(survey.counts)
     for page in _pages(store, space):
@@ -158,7 +157,7 @@ def _placed(store: Store, space: Space, survey: _Survey, layout: _Layout, last_r
             likeness = float(page.vectors[n] @ survey.sums[number])
             drawn.note_central(int(order[number]), likeness, page.passage_ids[n])
         ranks, kept = _ranks(page)[known], np.array(known, np.intp)
-        shown = ranks <= last_rank
+        shown = np.isin(ranks, chosen)
         drawn.passages.append(np.array(page.passage_ids, np.int64)[kept[shown]])
         drawn.projects.append(order[np.array(numbers, np.intp)[shown]])
         drawn.places.append(layout.place(ranks[shown], page.vectors[kept[shown]]))

@@ -134,7 +134,8 @@ def serving_wheels() -> Iterator[None]:
     asked = subprocess.run(
         [sys.executable, "-m", "pip", "config", "get", "global.find-links"], capture_output=True, text=True, check=False
     )
-    folders = [Path(place) for place in asked.stdout.split() if Path(place).is_dir()]
+    places = f"{os.environ.get('PIP_FIND_LINKS', '')} {asked.stdout}".split()
+    folders = [Path(place) for place in places if Path(place).is_dir()]
     with tempfile.TemporaryDirectory() as empty:
         handler = partial(_Quiet, directory=str(folders[0] if folders else empty))
         with http.server.ThreadingHTTPServer(("127.0.0.1", WHEELS_PORT), handler) as server:

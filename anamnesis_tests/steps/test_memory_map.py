@@ -94,6 +94,18 @@ def test_no_more_points_are_drawn_than_are_asked_for_and_all_are_counted(store: 
     assert set(made.passages.tolist()) < set(more.passages.tolist())
 
 
+def test_what_comes_while_a_map_is_drawn_is_on_the_next_one(store: Store, monkeypatch: pytest.MonkeyPatch):
+    filled, laid_out = fill(store, 40), map_layout.laid_out
+
+    def late(vectors: NDArray[np.float32]) -> NDArray[np.float32]:
+        fill(store, 40, first=40)
+        return laid_out(vectors)
+
+    monkeypatch.setattr(map_layout, "laid_out", late)
+    made = make_map(store, filled)
+    assert (made.episodes, len(made.places), int(made.starts[-1]), int(made.counts.sum())) == (40, 40, 40, 40)
+
+
 def test_of_too_few_episodes_there_is_no_map(store: Store):
     with pytest.raises(TooFewEpisodesError, match=f"needs {LEAST_EPISODES} .* there are {LEAST_EPISODES - 1};"):
         make_map(store, fill(store, LEAST_EPISODES - 1))

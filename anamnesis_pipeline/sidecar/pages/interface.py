@@ -11,7 +11,7 @@ from fastapi import FastAPI
 from starlette.requests import Request
 from starlette.responses import Response
 
-from anamnesis_pipeline.sidecar.pages.html import page
+from anamnesis_pipeline.sidecar.pages.html import fragment, page
 from anamnesis_pipeline.sidecar.pages.routing import page_router
 
 PATH = "/docs"
@@ -52,10 +52,16 @@ class Operation:
 
 @router.get(PATH)
 async def interface_page(request: Request) -> Response:
-    """All addresses by subject, and the shapes that they speak of."""
+    """All addresses by subject."""
     app: FastAPI = request.app
-    document = app.openapi()
-    return page(request, "interface.html", "HTTP interface", groups=groups_of(document), shapes=shapes_of(document))
+    return page(request, "interface.html", "HTTP interface", groups=groups_of(app.openapi()))
+
+
+@router.get(f"{PATH}/shapes")
+async def show_shapes(request: Request) -> Response:
+    """The shapes that they speak of, which are half of all there is to say."""
+    app: FastAPI = request.app
+    return fragment("interface_shapes.html", shapes=shapes_of(app.openapi()))
 
 
 def groups_of(document: Mapping[str, Any]) -> dict[str, list[Operation]]:

@@ -9,15 +9,18 @@ from anamnesis_tests.sidecar.pages.reading import PAGE, page_of
 
 def test_every_operation_and_every_shape_of_the_document_is_on_the_page(client: TestClient) -> None:
     soup = page_of(client.get("/docs", headers=PAGE))
+    assert soup.find(attrs={"hx-get": "/docs/shapes"})
+    shapes = page_of(client.get("/docs/shapes"))
     document = client.get("/openapi.json").json()
     rows = [[cell.get_text(strip=True) for cell in summary.find_all("span")] for summary in soup.find_all("summary")]
     assert all(title for _, _, title in rows)
     assert {(method, path) for method, path, _ in rows} == {
         (method.upper(), path) for path, methods in document["paths"].items() for method in methods
     }
-    targets = {each["id"] for each in soup.select("[id^=shape-]")}
+    targets = {each["id"] for each in shapes.select("[id^=shape-]")}
     assert targets == {f"shape-{name}" for name in document["components"]["schemas"]}
-    assert {each["href"][1:] for each in soup.select("a[href^='#shape-']")} <= targets
+    links = [*soup.select("a[href^='#shape-']"), *shapes.select("a[href^='#shape-']")]
+    assert {each["href"][1:] for each in links} <= targets
 
 
 def test_the_page_of_the_interface_loads_nothing_of_another_host(client: TestClient) -> None:
