@@ -37,6 +37,8 @@ CHECKED_FOR_S = 10.0
 PASSAGES = "passages"
 
 T = TypeVar("T")
+_Scores = dict[int, ScoredPassage]
+"""By passage."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,8 +121,8 @@ class MongoTextIndex:
             tables, lambda name: self._asked(tables, name, search), lambda answer: bool(answer[1])
         )
         scores = {hit["_id"]: ScoredPassage(hit["_id"], hit["episode_id"], hit["score"]) for hit in hits}
-        if not tail.is_empty:  # all that is read is scored alike, also what the index has by now
-            scores |= {hit.passage_id: hit for hit in self._in_tail(tables, name, search, tail)}
+        if not tail.is_empty:
+            scores = self._in_tail(tables, name, search, tail, scores)
         return _best(scores.values(), search.k)
 
     def _asked(self, tables: Tables, name: str, search: _Search) -> tuple[Tail, list[Document]]:
@@ -173,14 +175,19 @@ class MongoTextIndex:
             ]
             return bool(tables[PASSAGES].search(stages))
 
-    def _in_tail(self, tables: Tables, name: str, search: _Search, tail: Tail) -> list[ScoredPassage]:
+    def _in_tail(self, tables: Tables, name: str, search: _Search, tail: Tail, scores: _Scores) -> _Scores:
+        """What the index has scored, and what it lacks. By an index that is new every word is a rare one: where it has
+        fewer passages than are read here, these tell their words' rarity themselves, all of them.
+        """
         fields = search.query.fields
         documents = tables[PASSAGES].find(tail.of(condition(search.where)), ("_id", "episode_id", *fields))
         if not documents:
-            return []
+            return scores
         known = self._counts.of(tables, name, search.query)
-        # an index that has fewer than are read here, since it is new, would take every word for a rare one
-        return self._scored(search.query, documents, known if known.passages >= len(documents) else None)
+        is_new = known.passages < len(documents)
+        found = self._scored(search.query, documents, None if is_new else known)
+        read = {hit.passage_id: hit for hit in found}
+        return scores | read if is_new else read | scores
 
     def _by_reading(self, tables: Tables, search: _Search, down: IndexDown) -> list[ScoredPassage]:
         fields = ("_id", "episode_id", *search.query.fields)
