@@ -4,10 +4,8 @@ set -euo pipefail
 cd "$(dirname "$0")"
 source deploy/compose.sh
 
-# Compose's own variables cannot hold one another in every version.
-port=${ANAMNESIS_DAGSTER_PORT:-$(value_of ANAMNESIS_DAGSTER_PORT)}
-link=${ANAMNESIS_DAGSTER_LINK:-$(value_of ANAMNESIS_DAGSTER_LINK)}
-export ANAMNESIS_DAGSTER_LINK=${link:-http://127.0.0.1:${port:-3000}}
 compose up --detach --no-build
 echo "Memory: http://$(compose port sidecar 3010)   Dagster: http://$(compose port webserver 3000)"
-echo "The token that the memory wants: $(value_of ANAMNESIS_SECRETS)/settings/anamnesis_api_token"
+token="in $(value_of ANAMNESIS_SECRETS)/settings/anamnesis_api_token"
+[[ -z $(value_of ANAMNESIS_API_TOKEN) ]] || token="ANAMNESIS_API_TOKEN in .env"
+echo "The token that the memory wants: $token"

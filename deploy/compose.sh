@@ -1,14 +1,20 @@
 #!/bin/bash
 # Read by the scripts beside docker-compose.yml.
 
-# Whichever Compose there is.
-compose() {
+# Whichever Compose there is, told by .env: it takes a variable of the shell before the same one in .env, so whatever
+# docker-compose.yml asks for is taken out, but not Docker's own.
+compose() (
+  # shellcheck disable=SC2046 # one name each
+  unset -v $(grep -o '[$]{[A-Z_]*' docker-compose.yml | tr -d '{$' | grep -v '^COMPOSE_')
+  # Compose's own variables cannot hold one another in every version.
+  link=$(value_of ANAMNESIS_DAGSTER_LINK) port=$(value_of ANAMNESIS_DAGSTER_PORT)
+  export ANAMNESIS_DAGSTER_LINK=${link:-http://127.0.0.1:${port:-3000}}
   if docker compose version >/dev/null 2>&1; then
     docker compose "$@"
   else
     docker-compose "$@"
   fi
-}
+)
 
 # The value of a variable in .env, which is no shell script; Compose takes it in quotes as well, and leaves out a comment
 # behind it. Empty if it is not there.

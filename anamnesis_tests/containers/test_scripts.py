@@ -1,6 +1,9 @@
-"""deploy.sh and stop.sh as the shell runs them, with a `docker` of this test that keeps a list of runs in a file."""
+"""deploy.sh, start.sh and stop.sh as the shell runs them, with a `docker` of this test that keeps a list of runs in a
+file.
+"""
 
 import os
+import re
 import shutil
 import socket
 import subprocess
@@ -15,10 +18,13 @@ BUILT_FOR = f"--build-arg UID={OWNER} --build-arg GID={GROUP}"
 ROOT = Path(__file__).parents[2]
 DOCKER = """#!/bin/bash
 # `ps` prints the runs; `stop` ends those that it is given, and fails for the ones that are gone, or do not end.
-cd "$(dirname "$0")"
+# What Compose fills in is kept in a file: what .env says of a variable, then what counts before it.
+here=$(dirname "$0")
+{ cat .env 2>/dev/null; env; } > "$here/filled_in"
+cd "$here"
 echo "$*" >> calls
-echo "${ANAMNESIS_DAGSTER_LINK:-}" > link
 case $1 in
+  compose) [[ ! -e docker-compose ]] ;;
   ps) cat runs; if [[ -e launched ]]; then mv launched runs; fi ;;
   stop)
     : > runs
@@ -42,6 +48,12 @@ def stop(
     if launched:
         folder.joinpath("launched").write_text(f"{launched}\n")
     return called(folder, ROOT / "stop.sh", **environment)
+
+
+def filled_in(folder: Path) -> dict[str, str]:
+    """Name -> the value that Compose took for it when it was last called: of the shell, else of .env."""
+    lines = folder.joinpath("filled_in").read_text().splitlines()
+    return {name: value for name, _, value in (line.partition("=") for line in lines)}
 
 
 def called(
@@ -97,7 +109,7 @@ def repository(tmp_path: Path) -> Path:
     """What deploy.sh needs of the repository, with an .env of a user whose folders are there."""
     copy = tmp_path / "repository"
     shutil.copytree(ROOT / "deploy", copy / "deploy")
-    for name in ("deploy.sh", "start.sh"):
+    for name in ("deploy.sh", "start.sh", "docker-compose.yml"):
         shutil.copy2(ROOT / name, copy / name)
     for folder in (".claude/projects", ".ssh"):
         (tmp_path / folder).mkdir(parents=True)
@@ -135,10 +147,62 @@ def test_links_lead_to_the_port_that_dagsters_ui_is_published_on(
     repository: Path, tmp_path: Path, settings: dict[str, str], link: str
 ) -> None:
     write_env(repository, **settings)
-    called(tmp_path, repository / "start.sh")
-    assert (tmp_path / "link").read_text() == f"{link}\n"
-    called(tmp_path, repository / "start.sh", ANAMNESIS_DAGSTER_LINK="http://other:1")
-    assert (tmp_path / "link").read_text() == "http://other:1\n"
+    elsewhere = {"ANAMNESIS_DAGSTER_LINK": "http://other:1", "ANAMNESIS_DAGSTER_PORT": "1"}
+    for exported in ({}, elsewhere):
+        called(tmp_path, repository / "start.sh", **exported)
+        assert filled_in(tmp_path)["ANAMNESIS_DAGSTER_LINK"] == link
+
+
+EXPORTED = {
+    "ANAMNESIS_IMAGE": "another:1",
+    "ANAMNESIS_SECRETS": "/another",
+    "ANAMNESIS_API_TOKEN": "another token",
+    "ANAMNESIS_MONGO_URI": "mongodb://another",
+}
+
+
+@pytest.mark.parametrize("old_compose", [False, True])
+def test_env_decides_and_not_the_shell_that_a_script_is_started_from(
+    repository: Path, tmp_path: Path, old_compose: bool
+) -> None:
+    if old_compose:
+        (tmp_path / "docker-compose").symlink_to("docker")
+    write_env(repository, ANAMNESIS_IMAGE="mine:1", ANAMNESIS_MONGO_URI="mongodb://mine")
+    done, calls = called(
+        tmp_path, repository / "deploy.sh", **EXPORTED, ANAMNESIS_UID="3", COMPOSE_PROJECT_NAME="second"
+    )
+    assert done.returncode == 0, done.stderr
+    assert calls[0] == f"build {BUILT_FOR} --tag mine:1 ."
+    assert ("up --detach --no-build" if old_compose else "compose up --detach --no-build") in calls
+    found = filled_in(tmp_path)
+    assert (found["ANAMNESIS_IMAGE"], found["ANAMNESIS_MONGO_URI"]) == ("mine:1", "mongodb://mine")
+    assert (found["ANAMNESIS_SECRETS"], found["ANAMNESIS_UID"]) == (f"{tmp_path}/secrets", str(OWNER))
+    assert "ANAMNESIS_API_TOKEN" not in found
+    assert found["COMPOSE_PROJECT_NAME"] == "second"  # Docker's own
+
+
+@pytest.mark.parametrize("name", sorted(set(re.findall(r"\$\{([A-Z_]+)", (ROOT / "docker-compose.yml").read_text()))))
+def test_no_variable_of_the_stack_comes_from_the_shell_but_dockers_own(
+    repository: Path, tmp_path: Path, name: str
+) -> None:
+    called(tmp_path, repository / "start.sh", **{name: "of the shell"})
+    assert (filled_in(tmp_path).get(name) == "of the shell") == name.startswith("COMPOSE_")
+
+
+@pytest.mark.parametrize(
+    ("settings", "where"),
+    [
+        ({}, "in {home}/secrets/settings/anamnesis_api_token"),
+        ({"ANAMNESIS_API_TOKEN": "mine"}, "ANAMNESIS_API_TOKEN in .env"),
+    ],
+)
+def test_the_token_is_said_to_be_where_it_counts(
+    repository: Path, tmp_path: Path, settings: dict[str, str], where: str
+) -> None:
+    write_env(repository, **settings)
+    done, _ = called(tmp_path, repository / "start.sh", ANAMNESIS_API_TOKEN="of the shell")
+    assert done.stdout.splitlines()[-1] == f"The token that the memory wants: {where.format(home=tmp_path)}"
+    assert "mine" not in done.stdout
 
 
 def test_a_memory_can_be_restored_between_the_build_and_the_first_start(repository: Path, tmp_path: Path) -> None:

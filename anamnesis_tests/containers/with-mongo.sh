@@ -6,17 +6,17 @@ cd "$(dirname "$0")/../.."
 source deploy/compose.sh
 
 here=anamnesis_tests/containers
-ANAMNESIS_SECRETS=$(mktemp -d)
-export ANAMNESIS_SECRETS
-mkdir "$ANAMNESIS_SECRETS/databases"
-echo only-for-tests > "$ANAMNESIS_SECRETS/databases/mongo_password"
+secrets=$(mktemp -d)
+mkdir "$secrets/databases"
+echo only-for-tests > "$secrets/databases/mongo_password"
 # The server reads both as a user of its own, whatever the umask here.
-chmod a+rx "$ANAMNESIS_SECRETS" "$ANAMNESIS_SECRETS/databases"
-chmod a+r "$ANAMNESIS_SECRETS/databases/mongo_password" deploy/mongo-health.sh
+chmod a+rx "$secrets" "$secrets/databases"
+chmod a+r "$secrets/databases/mongo_password" deploy/mongo-health.sh
+{ cat "$here/mongo.env"; echo "ANAMNESIS_SECRETS=$secrets"; } > "$secrets/env"
 stack() {
-  compose --env-file "$here/mongo.env" -f docker-compose.yml -f "$here/compose.mongo.yml" "$@"
+  compose --env-file "$secrets/env" -f docker-compose.yml -f "$here/compose.mongo.yml" "$@"
 }
-trap 'stack down --volumes --timeout 10; rm -r "$ANAMNESIS_SECRETS"' EXIT
+trap 'stack down --volumes --timeout 10; rm -r "$secrets"' EXIT
 
 stack up --detach mongo
 mongo=$(stack ps --quiet mongo)
