@@ -64,12 +64,7 @@ class Exclusions:
 
     def of_episode(self, episode: Episode) -> Rule | None:
         """The rule that keeps what a client posts away."""
-        rules = self.now()
-        return (
-            rules.of_project(episode.project)
-            or rules.of_content(content_of(episode))
-            or rules.of_content(episode.summary)
-        )
+        return rule_of(self.now(), episode)
 
     def now(self) -> RuleSet:
         """The rules of this moment, for who asks about many things at once."""
@@ -78,6 +73,13 @@ class Exclusions:
         if self._held is None or self._held[0] != stamp or self._held[1].aliases != aliases:
             self._held = stamp, RuleSet(tuple(stored_rules(self._settings)) if stamp else (), aliases)
         return self._held[1]
+
+
+def rule_of(rules: RuleSet, episode: Episode) -> Rule | None:
+    """The one of these rules that keeps what a client posts away. Pure."""
+    return (
+        rules.of_project(episode.project) or rules.of_content(content_of(episode)) or rules.of_content(episode.summary)
+    )
 
 
 def is_due_again(cursor: FileCursor, noted: str) -> bool:

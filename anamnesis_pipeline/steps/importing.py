@@ -1,6 +1,6 @@
 """Episodes that an export, or another program, wrote as JSON lines (docs/export-format.md): masked, and stored once."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC
 from io import BufferedIOBase
@@ -9,14 +9,17 @@ from typing import Annotated, Any, Literal
 from pydantic import AwareDatetime, BaseModel, ConfigDict, Field, ValidationError
 
 from anamnesis_pipeline.embeddings.pieces import PieceCounter
-from anamnesis_pipeline.errors import Excluded, InvalidEpisode, TooLarge
-from anamnesis_pipeline.model import Episode, content_id
-from anamnesis_pipeline.steps.exclusion import Exclusions, refuse
+from anamnesis_pipeline.errors import Excluded, GiveUp, InvalidEpisode, TooLarge
+from anamnesis_pipeline.model import Episode, Passage, content_id
+from anamnesis_pipeline.steps.exclusion import Exclusions, refuse, rule_of
 from anamnesis_pipeline.steps.posting import Poster, posted_passages, with_masks_counted
-from anamnesis_pipeline.store.base import Store
+from anamnesis_pipeline.store.base import PROJECT_ALIASES, Store
 from anamnesis_pipeline.store.episode_values import storable
+from anamnesis_pipeline.store.project_names import store_name
 
 MOST_LINE_BYTES = 64 << 20
+BATCH_LINES, BATCH_BYTES = 250, 8 << 20
+"""Lines that are taken in together, and the bytes beyond which these are fewer, so that memory stays bounded."""
 SOURCE = "direct"
 """Whose imported episodes are: what a log or document says is of its own source again when that is read."""
 Name = Annotated[str, Field(max_length=1_000)]
@@ -61,8 +64,14 @@ class ImportReport:
     problems: list[str] = field(default_factory=list)
 
 
+Numbered = tuple[int, Episode]
+"""The number of a line, and what it says."""
+Problems = dict[int, Exception]
+"""The number of a line -> why it is not taken in."""
+
+
 class Importer:
-    """Takes lines in, one by one: what fails fails alone."""
+    """Takes lines in, many in one transaction; what fails fails alone."""
 
     def __init__(self, store: Store, poster: Poster, pieces: PieceCounter) -> None:
         self._store, self._poster, self._pieces = store, poster, pieces
@@ -74,27 +83,88 @@ class Importer:
         :param say: told the number of each line that was read.
         """
         report = ImportReport()
-        for number, line in _lines(content):
-            try:
-                self._take_one(line, report)
-            except (InvalidEpisode, Excluded, TooLarge, _Unreadable) as problem:
-                report.problems.append(f"line {number}: {problem}")
-            say(number)
+        for batch in _batches(_lines(content), say):
+            problems: Problems = {}
+            self._take_lines(batch, report, problems)
+            report.problems += [f"line {number}: {problems[number]}" for number in sorted(problems)]
         return report
 
-    def _take_one(self, line: bytes, report: ImportReport) -> None:
-        episode = storable(self._episode(_parsed(line)))
-        known = self._store.episodes.get([episode.episode_id]).get(episode.episode_id)
-        if known is not None and known.content_hash == episode.content_hash:
-            report.unchanged += 1
-            return
-        if known is not None:
-            report.differing.append(episode.episode_id)
-            return
-        refuse(self._exclusions.of_episode(episode))
-        done = self._store.episodes.put([(episode, posted_passages(self._store, episode, self._pieces))])
-        report.created += done.created
-        report.tombstoned += done.tombstoned
+    def _take_lines(self, lines: Sequence[tuple[int, bytes]], report: ImportReport, problems: Problems) -> None:
+        run: dict[str, Numbered] = {}
+        for number, line in lines:
+            try:
+                episode = storable(self._episode(_parsed(line)))
+            except _OF_ONE_LINE as problem:
+                problems[number] = problem
+                continue
+            if episode.episode_id in run:  # it is to meet what the first one left
+                self._take(list(run.values()), report, problems)
+                run = {}
+            run[episode.episode_id] = number, episode
+        self._take(list(run.values()), report, problems)
+
+    def _take(self, run: Sequence[Numbered], report: ImportReport, problems: Problems) -> None:
+        """Take in episodes that differ in their ids."""
+        known = self._store.episodes.get([episode.episode_id for _, episode in run])
+        rules = self._exclusions.now()
+        new: list[Numbered] = []
+        for number, episode in run:
+            if (stored := known.get(episode.episode_id)) is None:
+                try:
+                    refuse(rule_of(rules, episode))
+                except Excluded as problem:
+                    problems[number] = problem
+                else:
+                    new.append((number, episode))
+            elif stored.content_hash == episode.content_hash:
+                report.unchanged += 1
+            else:
+                report.differing.append(episode.episode_id)
+        if new:
+            self._write(new, report, problems)
+
+    def _write(self, new: Sequence[Numbered], report: ImportReport, problems: Problems) -> None:
+        try:
+            done = self._store.episodes.put(self._with_passages([episode for _, episode in new]))
+        except GiveUp:
+            self._write_each(new, report, problems)
+        else:
+            report.created += done.created
+            report.tombstoned += done.tombstoned
+
+    def _write_each(self, new: Sequence[Numbered], report: ImportReport, problems: Problems) -> None:
+        """One by one what could not be written together; some of it is there, if that was several transactions."""
+        written = self._store.episodes.heads([episode.episode_id for _, episode in new])
+        report.created += len(written)
+        for number, episode in new:
+            if episode.episode_id in written:
+                continue
+            try:
+                done = self._store.episodes.put([(episode, posted_passages(self._store, episode, self._pieces))])
+            except _OF_ONE_LINE as problem:
+                problems[number] = problem
+            else:
+                report.created += done.created
+                report.tombstoned += done.tombstoned
+
+    def _with_passages(self, episodes: Sequence[Episode]) -> list[tuple[Episode, list[Passage]]]:
+        """Each with its passages, whose context is what the store holds before it once the earlier ones are there."""
+        aliases = self._store.settings.get(PROJECT_ALIASES, {})
+        gone = self._kept_away(episodes)
+        written: list[tuple[Episode, list[Passage]]] = []
+        beside: list[Episode] = []
+        for episode in episodes:
+            written.append((episode, posted_passages(self._store, episode, self._pieces, beside=beside)))
+            if episode.episode_id not in gone:
+                beside.append(replace(episode, project=store_name(aliases, episode.project)))
+        return written
+
+    def _kept_away(self, episodes: Sequence[Episode]) -> set[str]:
+        """Ids of those that the store will not take, since they were deleted or forgotten here: they are no context."""
+        buried = self._store.exclusion.entries_of([episode.episode_id for episode in episodes])
+        keys = self._store.forgetting.forgotten([key for episode in episodes for key in episode.message_keys])
+        its_messages = {e.episode_id for e in episodes if e.message_keys and keys.issuperset(e.message_keys)}
+        return buried.keys() | its_messages
 
     def _episode(self, said: Line) -> Episode:
         """The episode as it is stored, secrets masked. One without an id gets one that is made of what it says."""
@@ -121,6 +191,28 @@ class Importer:
 
 class _Unreadable(Exception):  # noqa: N818 - of one line
     """A line that is no episode; the text says why."""
+
+
+_OF_ONE_LINE = (InvalidEpisode, Excluded, TooLarge, _Unreadable)
+"""What is wrong with one line alone; the others are taken in."""
+
+
+def _batches(lines: Iterator[tuple[int, bytes]], say: Callable[[int], None]) -> Iterator[list[tuple[int, bytes]]]:
+    """Lines that are taken in together; `say` hears of each."""
+    batch: list[tuple[int, bytes]] = []
+    size = 0
+    try:
+        for number, line in lines:
+            say(number)
+            if batch and (len(batch) == BATCH_LINES or size + len(line) > BATCH_BYTES):
+                yield batch
+                batch, size = [], 0
+            batch.append((number, line))
+            size += len(line)
+    except Exception:  # the file is damaged here; what came before is taken in
+        yield batch
+        raise
+    yield batch
 
 
 def _lines(content: BufferedIOBase) -> Iterator[tuple[int, bytes]]:

@@ -216,15 +216,31 @@ def with_masks_counted(episode: Episode) -> Episode:
 
 
 def posted_passages(
-    store: Store, episode: Episode, pieces: PieceCounter, *, without: Collection[str] = ()
+    store: Store,
+    episode: Episode,
+    pieces: PieceCounter,
+    *,
+    without: Collection[str] = (),
+    beside: Sequence[Episode] = (),
 ) -> list[Passage]:
     """Passages of a posted episode, with the summaries of those posted just before as their context.
 
     :param without: ids of episodes that are no context.
+    :param beside: posted ones that are about to be stored before this one, under what their project is called.
     """
-    before = store.episodes.preceding(
+    stored = store.episodes.preceding(
         episode.instance, episode.project, episode.timestamp, episode.timestamp - CONTEXT_WITHIN,
         limit=CONTEXT_EPISODES + 1 + len(without),
     )  # fmt: skip
+    before = sorted([*stored, *(e for e in beside if _precedes(e, episode))], key=lambda e: e.timestamp)
     preceding = [e.summary for e in before if e.episode_id != episode.episode_id and e.episode_id not in without]
     return passages_of_posted(episode, preceding[-CONTEXT_EPISODES:], pieces)
+
+
+def _precedes(before: Episode, episode: Episode) -> bool:
+    """What `EpisodeRecords.preceding` asks of a stored one."""
+    return (
+        (before.instance, before.project, before.status) == (episode.instance, episode.project, "active")
+        and before.kind != "record"
+        and episode.timestamp - CONTEXT_WITHIN <= before.timestamp < episode.timestamp
+    )
