@@ -36,6 +36,9 @@ log = logging.getLogger(__name__)
 MARK = f"{OWN_SETTINGS}of"
 """Name of the stored setting {origin, complete} of a store that is a copy and was not used yet."""
 
+INDEX_WITHIN_S = 300.0
+"""So long the end of a copy waits for the search indexes, all together."""
+
 Tell = Callable[[str, int, int], None]
 """Told of the step, how much of it is done, and how much there is."""
 Digests = Mapping[str, Digest]
@@ -213,7 +216,8 @@ def _rows_now(store: CopyRecords, table: Table) -> Iterator[Row]:
 
 
 def make_fast(store: Store, tell: Tell) -> str:
-    """Build what the searched space's vectors are found fast by; nothing where they are few.
+    """Build what the searched space's vectors are found fast by; nothing where they are few. What a server builds is
+    waited for some minutes, since somebody sits before it and all is there by now; it goes on by itself.
 
     :return: why it could not be built, which makes the copy no less whole; empty: it is there.
     """
@@ -221,7 +225,7 @@ def make_fast(store: Store, tell: Tell) -> str:
         return ""
     tell("search index", 0, 1)
     try:
-        store.vectors.build(space.key)
+        store.vectors.build(space.key, within_s=INDEX_WITHIN_S)
         forget_recall(store, space.key)  # it was of the other store's index
     except AnamnesisError as problem:
         log.warning("Of space %s no search index could be built: %s", space.key, problem)

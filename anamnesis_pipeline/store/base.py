@@ -332,11 +332,13 @@ class VectorIndex(Protocol):
     def progress(self, space: str) -> SpaceProgress:
         """How far the space is embedded; cheap, whatever is stored."""
 
-    def build(self, space: str, *, force: bool = False) -> IndexReport:
+    def build(self, space: str, *, force: bool = False, within_s: float = math.inf) -> IndexReport:
         """Make the space fast to search: bring its index up to date when too much is new or dead, atomically. Searches
         go on meanwhile.
 
         :param force: also when little is new, and from nothing rather than from the index that is there.
+        :param within_s: so long it waits, at most, for what a server builds; what is computed here takes its time.
+        :raises StoreBusy: a server has not built it in time, and goes on.
         """
 
     def middles(self, space: str, variant: Variant, where: Where, after: int, limit: int) -> EpisodeMiddles:

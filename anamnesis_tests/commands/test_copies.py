@@ -5,6 +5,7 @@ import os
 import signal
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from io import TextIOWrapper
@@ -24,10 +25,13 @@ from anamnesis_pipeline.commands.migrate import Backend, render, run_migrate
 from anamnesis_pipeline.commands.status import gather_status
 from anamnesis_pipeline.errors import GiveUp, StoreBusy
 from anamnesis_pipeline.settings import Settings
+from anamnesis_pipeline.steps import copying
 from anamnesis_pipeline.store.mongo.vectors import MongoVectors
 from anamnesis_pipeline.supervisor.up_lock import is_held
 from anamnesis_tests.conftest import mongo_database
 from anamnesis_tests.mongo_server import shared
+from anamnesis_tests.mongo_server.search_behaviour import EVERY
+from anamnesis_tests.mongo_server.server import LoopbackServer
 from anamnesis_tests.steps.whole_memory import answers, contents, fill, overlap
 from anamnesis_tests.store.samples import put
 
@@ -142,6 +146,29 @@ def test_a_copy_whose_search_index_is_not_built_is_whole_and_says_so(
     restored = run_restore(elsewhere, tmp_path / "saved", quiet)
     assert "FAILED" in render_restored(restored, "there", "there")
     shared.drop(elsewhere.mongo_database)
+
+
+def test_the_end_of_a_copy_waits_a_bounded_time_for_an_index_that_is_never_ready(
+    settings: Settings, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(copying, "INDEX_WITHIN_S", 0.3)
+    run_backup(settings, tmp_path / "saved", quiet, with_archive=False)
+    with LoopbackServer() as server:
+        server.catalog.behaviour.never_ready = {EVERY}
+        monkeypatch.setenv("ANAMNESIS_MONGO_URI", server.uri)
+        for home, store, words in (
+            (settings.home, "sqlite", ("migrate", "--to", "mongo", "--database", "moved")),
+            (tmp_path / "restored", "mongo", ("restore", str(tmp_path / "saved"))),
+        ):
+            monkeypatch.setenv("ANAMNESIS_HOME", str(home))
+            monkeypatch.setenv("ANAMNESIS_STORE", store)
+            began = time.monotonic()
+            result = CliRunner().invoke(app, words, catch_exceptions=False)
+            assert time.monotonic() - began < 20
+            assert result.exit_code == 0
+            assert "could not be built in time" in result.output
+            assert "BUILDING" in result.output
+            assert "is whole all the same" in result.output
 
 
 def test_a_server_that_is_not_there_is_told_with_what_names_another(settings: Settings) -> None:

@@ -170,6 +170,17 @@ def test_a_build_that_does_not_end_is_given_up_in_time_and_taken_up_by_the_next(
     assert search_indexes(server, "vectors_s") == waiting[1:]
 
 
+def test_a_build_waits_no_longer_than_it_is_told_to(store: Store, behaviour: SearchBehaviour):
+    filled(store)
+    behaviour.never_ready = {EVERY}
+    began = time.monotonic()
+    with pytest.raises(RetryLater, match=r"vectors of vectors_s cannot be asked after 0 s"):
+        store.vectors.build("s", force=True, within_s=0.3)
+    assert 0.3 <= time.monotonic() - began < 5
+    behaviour.never_ready, behaviour.build_s = set(), 0.5
+    assert store.vectors.build("s", force=True, within_s=60).rebuilt is True
+
+
 def test_a_build_whose_index_somebody_drops_meanwhile_makes_it_again(
     store: Store, server: LoopbackServer, behaviour: SearchBehaviour
 ):

@@ -1,6 +1,7 @@
 """Vectors and token vectors in MongoDB, and the search index over each space's."""
 
 import logging
+import math
 import statistics
 import threading
 import time
@@ -178,18 +179,19 @@ class MongoVectors:
 
         return self._database.snapshot(work)  # of one moment, or more might be missing than is there
 
-    def build(self, space: str, *, force: bool = False) -> IndexReport:
+    def build(self, space: str, *, force: bool = False, within_s: float = math.inf) -> IndexReport:
         """See `VectorIndex.build`. The server keeps the index up to date by itself, so it is built only where there is
         none of the definition that is wanted, or when it is forced; searches go on meanwhile. Nothing in it is dead: a
         vector that was removed is found no more, and leaves the index some time later. The index of full text is
         waited for, too, since opening a store waits for none.
         """
         started = time.perf_counter()
+        over = time.monotonic() + within_s
         row = self._database.read(lambda tables: find_space(tables, space))
         index, _ = self._of(row)
-        rebuilt = index.build(self._database, force=force, wait_s=self._build_wait_s)
-        self._passages.build(self._database, force=False, wait_s=self._build_wait_s)
-        tails = self._catch_up(row)
+        rebuilt = index.build(self._database, force=force, wait_s=_until(over, self._build_wait_s))
+        self._passages.build(self._database, force=False, wait_s=_until(over, self._build_wait_s))
+        tails = self._catch_up(row, _until(over, CAUGHT_UP_IN_S))
         held, lacking = self._database.read(lambda tables: _counted(tables, row, tails))
         return IndexReport(
             space=space,
@@ -245,9 +247,9 @@ class MongoVectors:
             lambda tables: recall_of(tables, name, variant.value, row.dim, k, samples, search)
         )  # fmt: skip
 
-    def _catch_up(self, row: SpaceDoc) -> dict[str, Tail]:
+    def _catch_up(self, row: SpaceDoc, wait_s: float) -> dict[str, Tail]:
         """What the index lacks of each variant, once it holds all there was when this began, or the time is over."""
-        over = time.monotonic() + CAUGHT_UP_IN_S
+        over = time.monotonic() + wait_s
         wanted: dict[str, int] = {}
         while True:
             tails = self._database.read(partial(self._behind, row=row))
@@ -272,6 +274,11 @@ class MongoVectors:
                 quantized = quantizes(space.dim, self._quantization)
                 self._searches[which] = (index, VectorSearch(index, quantized=quantized))
             return self._searches[which]
+
+
+def _until(over: float, most_s: float) -> float:
+    """How long may be waited up to a moment of the monotonic clock, in seconds."""
+    return max(0.0, min(most_s, over - time.monotonic()))
 
 
 def _put(

@@ -1,5 +1,6 @@
 """Vectors and token vectors in SQLite, and the index files derived from them."""
 
+import math
 import sqlite3
 import statistics
 import threading
@@ -162,8 +163,8 @@ class SqliteVectors:
             written_at=moment(written_at) if written_at else None,
         )
 
-    def build(self, space: str, *, force: bool = False) -> IndexReport:
-        """See `VectorIndex.build`."""
+    def build(self, space: str, *, force: bool = False, within_s: float = math.inf) -> IndexReport:
+        """See `VectorIndex.build`; there is no server to wait for."""
         started = time.perf_counter()
         row, names = self._variants(space)
         self._files.remove_leftovers()
