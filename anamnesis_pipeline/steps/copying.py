@@ -71,21 +71,23 @@ def memory_id(reading: Reading) -> str:
 
 
 def begin(store: Store, origin: str, place: str) -> bool:
-    """Mark a store as the unfinished copy of `origin`; whether it was one before.
+    """Mark a store as the unfinished copy of `origin`; whether it was one before. Of copies of different memories that
+    begin at once one does.
 
     :param place: where it is, in words.
     :raises GiveUp: it holds a memory, or the copy of another one.
     """
-    mark = store.settings.get(MARK)
-    if mark is None and (held := _held(store)):
-        raise GiveUp(
-            f"{place} holds a memory already (there are {held}), and nothing is written over it; name an empty place, "
-            f"or move that memory away first (a file with the -wal and -shm beside it)"
-        )
-    if mark is not None and mark["origin"] != origin:
-        raise GiveUp(f"{place} holds a copy of something else; name an empty place, or remove that copy")
-    store.settings.set(MARK, {"origin": origin, "complete": False})
-    return mark is not None
+    while True:
+        mark = store.settings.get(MARK)
+        if mark is None and (held := _held(store)):
+            raise GiveUp(
+                f"{place} holds a memory already (there are {held}), and nothing is written over it; name an empty "
+                f"place, or move that memory away first (a file with the -wal and -shm beside it)"
+            )
+        if mark is not None and mark["origin"] != origin:
+            raise GiveUp(f"{place} holds a copy of something else; name an empty place, or remove that copy")
+        if store.settings.swap(MARK, mark, {"origin": origin, "complete": False}):
+            return mark is not None
 
 
 def complete(store: Store, origin: str) -> None:

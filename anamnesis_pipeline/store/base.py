@@ -362,6 +362,9 @@ class SettingsRecords(Protocol):
     def set(self, name: str, value: Any) -> None:
         """Write; None removes."""
 
+    def swap(self, name: str, before: Any, value: Any) -> bool:
+        """Write if the value is `before` at that moment, of whatever process (None: there is none); whether it was."""
+
     def all(self, prefix: str = "") -> dict[str, Any]:
         """Name -> value for names that begin with `prefix`."""
 

@@ -1,6 +1,8 @@
 """A memory that is copied answers as before, wherever the copy is interrupted."""
 
+import threading
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
@@ -151,6 +153,34 @@ def test_another_memory_is_never_written_over(memory: Store, store: Store, home:
     fresh = replace(memory, copies=store.copies)
     with pytest.raises(GiveUp, match="copy of something else"):
         move(fresh, home, "here", quiet)
+
+
+def test_of_two_memories_that_are_copied_into_one_place_at_once_one_is(
+    memory: Store, home: Store, open_store: OpenStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    put(home, "mine", "something of mine")
+    looked, both = copying._held, threading.Barrier(2)
+
+    def held(store: Store) -> str:
+        found = looked(store)
+        both.wait(timeout=30)  # each finds the place empty before either marks it
+        return found
+
+    def copied(source: Store, target: Store) -> str:
+        try:
+            move(source, target, "there", quiet)
+        except GiveUp as problem:
+            return str(problem)
+        return ""
+
+    monkeypatch.setattr(copying, "_held", held)
+    targets = [open_store(), open_store()]
+    with ThreadPoolExecutor(2) as pool:
+        problems = list(pool.map(copied, (memory, home), targets))
+    assert sorted(problems) == ["", "there holds a copy of something else; name an empty place, or remove that copy"]
+    winner = (memory, home)[problems.index("")]
+    settle(targets[0], "there")
+    assert contents(targets[0]) == contents(winner)
 
 
 def test_a_copy_that_was_used_is_a_memory_of_its_own(memory: Store, store: Store) -> None:

@@ -202,6 +202,16 @@ def test_a_setting_is_replaced_and_removed(store: Store):
     assert store.settings.all() == {}
 
 
+def test_a_setting_is_swapped_only_for_what_it_is(store: Store):
+    assert store.settings.swap("x", None, {"of": "a", "whole": False})
+    assert not store.settings.swap("x", None, {"of": "b"})
+    assert not store.settings.swap("x", {"of": "a"}, {"of": "b"})
+    assert store.settings.get("x") == {"of": "a", "whole": False}
+    assert store.settings.swap("x", {"whole": False, "of": "a"}, 2)
+    assert store.settings.swap("x", 2, None)
+    assert store.settings.all() == {}
+
+
 def test_a_prefix_is_no_pattern(store: Store):
     store.settings.set("axb", 1)
     assert store.settings.all("a_") == {}

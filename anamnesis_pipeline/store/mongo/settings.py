@@ -23,14 +23,20 @@ class MongoSettings:
 
     def set(self, name: str, value: Any) -> None:
         """See `SettingsRecords.set`."""
+        # in turn: a write of episodes that read the aliases before ends before
+        self._database.write(lambda tables: _set(tables, name, value))
 
-        def work(tables: Tables) -> None:
-            if value is None:
-                tables["settings"].delete({"name": name})
-            else:
-                tables["settings"].upsert({"name": name}, {"$set": {"value": as_json(value)}})
+    def swap(self, name: str, before: Any, value: Any) -> bool:
+        """See `SettingsRecords.swap`."""
 
-        self._database.write(work)  # in turn: a write of episodes that read the aliases before ends before
+        def work(tables: Tables) -> bool:
+            found = tables["settings"].one({"name": name}, ("value",))
+            if (None if found is None else json.loads(found["value"])) != before:
+                return False
+            _set(tables, name, value)
+            return True
+
+        return self._database.write(work)
 
     def all(self, prefix: str = "") -> dict[str, Any]:
         """See `SettingsRecords.all`."""
@@ -39,3 +45,10 @@ class MongoSettings:
             lambda tables: tables["settings"].find(where, ("name", "value"), order=[("name", 1)])
         )
         return {each["name"]: json.loads(each["value"]) for each in found}
+
+
+def _set(tables: Tables, name: str, value: Any) -> None:
+    if value is None:
+        tables["settings"].delete({"name": name})
+    else:
+        tables["settings"].upsert({"name": name}, {"$set": {"value": as_json(value)}})

@@ -1,6 +1,7 @@
 """Named JSON values in SQLite."""
 
 import json
+import sqlite3
 from typing import Any
 
 from anamnesis_pipeline.store.sqlite.connection import Database
@@ -22,13 +23,16 @@ class SqliteSettings:
     def set(self, name: str, value: Any) -> None:
         """See `SettingsRecords.set`."""
         with self._database.write() as connection:
-            if value is None:
-                connection.execute("DELETE FROM settings WHERE name = ?", (name,))
-                return
-            connection.execute(
-                "INSERT INTO settings VALUES (?, ?) ON CONFLICT (name) DO UPDATE SET value = excluded.value",
-                (name, as_json(value)),
-            )
+            _set(connection, name, value)
+
+    def swap(self, name: str, before: Any, value: Any) -> bool:
+        """See `SettingsRecords.swap`."""
+        with self._database.write() as connection:
+            row = connection.execute("SELECT value FROM settings WHERE name = ?", (name,)).fetchone()
+            if (None if row is None else json.loads(row[0])) != before:
+                return False
+            _set(connection, name, value)
+        return True
 
     def all(self, prefix: str = "") -> dict[str, Any]:
         """See `SettingsRecords.all`."""
@@ -37,3 +41,13 @@ class SqliteSettings:
                 "SELECT name, value FROM settings WHERE substr(name, 1, length(?1)) = ?1 ORDER BY name", (prefix,)
             ).fetchall()
         return {name: json.loads(value) for name, value in rows}
+
+
+def _set(connection: sqlite3.Connection, name: str, value: Any) -> None:
+    if value is None:
+        connection.execute("DELETE FROM settings WHERE name = ?", (name,))
+        return
+    connection.execute(
+        "INSERT INTO settings VALUES (?, ?) ON CONFLICT (name) DO UPDATE SET value = excluded.value",
+        (name, as_json(value)),
+    )
