@@ -4,7 +4,7 @@ import re
 
 import httpx
 import pytest
-from playwright.sync_api import Page, expect
+from playwright.sync_api import Page, Position, expect
 
 from anamnesis_pipeline.steps.map_file import map_path, save_map
 from anamnesis_pipeline.steps.memory_map import make_map
@@ -192,6 +192,30 @@ def test_a_dot_of_the_map_says_what_it_is_and_opens_it(page: Page, api: httpx.Cl
     page.wait_for_url(f"**{address}")
     name = str(address).rpartition("/")[2]
     expect(page.locator("h1")).to_have_text(api.get(f"/api/episodes/{name}").json()["summary"])
+
+
+@pytest.mark.usefixtures("_drawn")
+def test_only_a_plain_click_on_a_dot_leaves_the_map(page: Page) -> None:
+    page.goto("/dashboard/map")
+    at = point_at_a_dot(page)
+    address = page.locator("#map-told a").get_attribute("href")
+    page.mouse.click(*at, button="right")
+    page.keyboard.press("Escape")
+    for pressed in ({"button": "middle"}, {"modifiers": ["Control"]}):
+        with page.context.expect_page() as opened:
+            page.locator("#map").click(position=within(page, at), **pressed)  # type: ignore[arg-type]
+        opened.value.wait_for_url(f"**{address}")
+        opened.value.close()
+    expect(page).to_have_url(re.compile("/dashboard/map$"))
+    page.mouse.click(*at)
+    page.wait_for_url(f"**{address}")
+
+
+def within(page: Page, at: tuple[float, float]) -> Position:
+    """The same place, counted from the corner of the map."""
+    box = page.locator("#map").bounding_box()
+    assert box is not None
+    return {"x": at[0] - box["x"], "y": at[1] - box["y"]}
 
 
 @pytest.mark.usefixtures("_drawn")

@@ -267,11 +267,16 @@ canvas.addEventListener("pointermove", (event) => {
 });
 for (const over of ["pointerup", "pointercancel"]) canvas.addEventListener(over, (event) => pointers.delete(event.pointerId));
 canvas.addEventListener("pointerup", (event) => {
-  if (travelled > CLICK_PX) return;
+  if (travelled > CLICK_PX || event.button > 1) return;
   const at = nearest(event.offsetX, event.offsetY);
   if (at < 0) return;
-  if (event.pointerType === "mouse") open(at);
+  if (event.pointerType === "mouse") open(at, event.button === 1 || event.ctrlKey || event.metaKey);
   else point(at); // who touches sees first what it is, and opens it by its link
+});
+canvas.addEventListener("mousedown", (event) => event.button === 1 && event.preventDefault()); // the middle one scrolls nothing
+canvas.addEventListener("contextmenu", () => {
+  pointers.clear(); // a menu may keep what lets the button go to itself
+  travelled = Infinity;
 });
 canvas.addEventListener("pointerleave", () => {
   if (hovered < 0) return;
@@ -328,10 +333,11 @@ async function tell(at) {
   about.append(link, words);
 }
 
-async function open(at) {
+async function open(at, inNewTab = false) {
   const found = await told(at).catch(() => ({ problem: AWAY }));
-  if (found.link) location.assign(found.link);
-  else toast(found.problem, { bad: true });
+  if (!found.link) return toast(found.problem, { bad: true });
+  if (inNewTab) window.open(found.link, "_blank", "noopener");
+  else location.assign(found.link);
 }
 
 // --- legend and search
