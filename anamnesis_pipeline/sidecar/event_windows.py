@@ -14,12 +14,11 @@ _Key = tuple[Happening, int, str]
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """Events of one kind, process and project. `number`: that of the first, which names the row; `last`: that of the
-    last. `events` of them were about `episodes` in all, of which `episode_id` was the first.
+    """Events of one kind, process and project. `number`: that of the first, which names the row. `events` of them were
+    about `episodes` in all, of which `episode_id` was the first.
     """
 
     number: int
-    last: int
     at: datetime
     kind: Happening
     process: int
@@ -55,12 +54,11 @@ class Windows:
         row = self._open.get((event.kind, event.process, event.project))
         if row is None or not timedelta() <= event.at - row.at < self._window:
             return Row(
-                event.number, event.number, event.at, event.kind, event.process, event.project, event.episode_id, 1,
-                event.episodes,
-            )  # fmt: skip
+                event.number, event.at, event.kind, event.process, event.project, event.episode_id, 1, event.episodes
+            )
         is_same = event.episodes == 1 and event.episode_id == row.episode_id
         episodes = row.episodes + (0 if is_same else event.episodes)
-        return replace(row, last=event.number, events=row.events + 1, episodes=episodes)
+        return replace(row, events=row.events + 1, episodes=episodes)
 
     def _close(self, now: datetime) -> None:
         over = [key for key, row in self._open.items() if now - row.at >= self._window]

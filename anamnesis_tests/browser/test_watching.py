@@ -4,13 +4,14 @@ import re
 
 import httpx
 import pytest
+import uvicorn
 from playwright.sync_api import Page, Position, expect
 
 from anamnesis_pipeline.steps.map_file import map_path, save_map
 from anamnesis_pipeline.steps.memory_map import make_map
 from anamnesis_tests.browser.conftest import Post
 from anamnesis_tests.browser.looks import assert_anybody_can_use
-from anamnesis_tests.sidecar.conftest import TestServices
+from anamnesis_tests.sidecar.conftest import TestServices, wait_for
 
 pytestmark = pytest.mark.timeout(300)
 
@@ -150,6 +151,46 @@ def test_events_of_some_kinds_are_shown_alone(page: Page, post: Post, api: httpx
     expect(page.locator("#rows")).not_to_contain_text("Written")
     page.get_by_role("link", name="All kinds").click()
     expect(page.locator("#rows .badge", has_text="Written").first).to_be_visible()
+
+
+def be_seen(page: Page, is_seen: bool) -> None:
+    """As when another tab comes before this one, or goes."""
+    page.evaluate(
+        """is_seen => { Object.defineProperty(document, "hidden", { configurable: true, get: () => !is_seen });
+        document.dispatchEvent(new Event("visibilitychange")); }""",
+        is_seen,
+    )
+
+
+def test_a_page_that_nobody_sees_keeps_no_stream_and_shows_later_what_happened(
+    page: Page, post: Post, api: httpx.Client, server: uvicorn.Server
+) -> None:
+    feed = server.config.app.state.event_feed  # type: ignore[union-attr]
+    post("crane", CRANE)
+    page.goto("/dashboard/events")
+    post("pump", "The cistern pump was replaced", project="garden")
+    expect(page.locator("#rows tr")).to_have_count(2)
+    be_seen(page, False)
+    wait_for(lambda: feed.watchers == 0)
+    post("winch", "The winch was oiled", project="harbour")
+    api.patch("/api/episodes/crane", json={"project": "garden"}).raise_for_status()
+    be_seen(page, True)
+    expect(page.locator("#live-badge")).to_have_text("Live")
+    expect(page.locator("#rows .badge")).to_have_text(["Edited", "Written", "Written", "Written"])
+    assert page.locator("#rows a.mono").all_text_contents() == ["crane", "winch", "pump", "crane"]
+    assert feed.watchers == 1
+
+
+def test_a_list_that_goes_on_is_live_only_once_the_stream_is_there(page: Page) -> None:
+    page.goto("/dashboard/events")
+    expect(page.locator("#live-badge")).to_have_text("Live")
+    page.get_by_role("button", name="Pause").click()
+    page.route("**/dashboard/events/stream*", lambda _: None)  # as where all connections are taken
+    be_seen(page, False)
+    be_seen(page, True)
+    expect(page.locator("#live-badge")).to_have_text("Paused")
+    page.get_by_role("button", name="Go on").click()
+    expect(page.locator("#live-badge")).to_have_text("Connecting")
 
 
 # --- map

@@ -28,7 +28,7 @@ def event(number: int, second: float = 0, **fields: Any) -> Event:
 
 def test_the_same_of_one_process_within_two_seconds_is_one_row_that_counts():
     (row,) = Windows().add([event(1), event(2, 1), event(3, 1.9)])
-    assert (row.number, row.last, row.events, row.episodes, row.episode_id) == (1, 3, 3, 6, "e1")
+    assert (row.number, row.events, row.episodes, row.episode_id) == (1, 3, 6, "e1")
 
 
 def test_one_episode_to_which_the_same_is_done_again_is_one():

@@ -62,7 +62,8 @@ async def stream(
     after: Annotated[int | None, Query(ge=0)] = None,
     seen: Annotated[str, Header(alias="last-event-id", max_length=20)] = "",
 ) -> Response:
-    """Rows as they come or change, and a heartbeat each second; from number `after` on, else from now on.
+    """Rows as they come or change, and a heartbeat behind each batch of them, at least each second; from number `after`
+    on, else from now on.
 
     Who comes back is told what happened meanwhile (`Last-Event-ID`). 429: too many watch.
     """
@@ -83,8 +84,9 @@ async def _told(feed: EventFeed, after: int, kinds: frozenset[Happening]) -> Asy
             async for batch in batches:
                 for row in windows.add(event for event in batch if not kinds or event.kind in kinds):
                     body = json.dumps(row_body(row), ensure_ascii=False)
-                    yield format_sse_event(event="row", data_str=body, id=str(row.last))
-                yield format_sse_event(event="heartbeat", data_str="{}")
+                    yield format_sse_event(event="row", data_str=body)
+                seen = str(batch[-1].number) if batch else None  # who loses the stream within a batch gets it again
+                yield format_sse_event(event="heartbeat", data_str="{}", id=seen)
     except TooManyWatchersError as exc:  # somebody came between the look and this
         yield format_sse_event(event="problem", data_str=json.dumps({"error": str(exc)}))
 

@@ -157,6 +157,20 @@ def test_who_comes_back_is_told_what_happened_meanwhile(served: tuple[str, Event
         assert next_row(told(reply.iter_lines()))["episode_id"] == "b"
 
 
+def test_a_number_to_come_back_with_stands_behind_a_batch_and_in_none(
+    served: tuple[str, EventFeed, _Server], services: TestServices
+):
+    address, _, _ = served
+    for name in ("a", "b"):
+        put(services.store, name, "text", project=name)
+    last = services.store.events.latest(1)[0].number
+    with httpx.stream("GET", f"{address}{PATH}/stream?after=0&kind=write", timeout=10) as reply:
+        fields = (line for line in reply.iter_lines() if line.startswith(("event: ", "id: ")))
+        found = [next(fields) for _ in range(4)]
+    assert sorted(found) == sorted(["event: row", "event: row", "event: heartbeat", f"id: {last}"])
+    assert found[:2] == ["event: row", "event: row"]
+
+
 def test_the_stream_tells_only_the_kinds_asked_for(served: tuple[str, EventFeed, _Server], services: TestServices):
     address, _, _ = served
     put(services.store, "a", "text")

@@ -14,8 +14,11 @@ const number = new Intl.NumberFormat("en");
 
 let last = Number(table.dataset.last);
 let source = null;
+let arriving = []; // rows of a batch, which is whole with the heartbeat behind it
 let held = []; // rows that came while paused, the newest as many as are shown
 let heardAt = 0;
+let isLive = false;
+let waiting = null;
 
 function told(kind, label, text) {
   badge.className = `badge ${kind}`;
@@ -87,23 +90,40 @@ function isPaused() {
 function take(event) {
   if (!isPaused()) return show(event);
   held = [...held.filter((each) => each.number !== event.number), event].slice(-most);
-  told("warn", "Paused", `${number.format(held.length)} new row${held.length === 1 ? "" : "s"} since.`);
+  tell();
 }
 
+function tell() {
+  const since = held.length ? `${number.format(held.length)} new row${held.length === 1 ? "" : "s"} since.` : "";
+  if (isPaused()) told("warn", "Paused", since || "What happens meanwhile is shown when you go on.");
+  else if (isLive) told("good", "Live", "The newest come first.");
+  else told("", "Connecting", "The list will go on by itself.");
+}
+
+function disconnect() {
+  clearTimeout(waiting);
+  source?.close();
+  source = null;
+  arriving = []; // half a batch is asked for again
+  isLive = false;
+}
+
+// A browser keeps six connections to one host: those of pages that nobody sees would keep others from loading.
 function connect() {
+  disconnect();
+  if (document.hidden) return;
   const address = new URL(table.dataset.stream, location.href);
   address.searchParams.set("after", last);
   source = new EventSource(address);
-  source.addEventListener("open", () => (heardAt = Date.now())); // its first heartbeat comes when the store has answered
+  source.addEventListener("open", () => {
+    heardAt = Date.now(); // its first heartbeat comes when the store has answered
+    arriving = [];
+  });
   source.addEventListener("row", (message) => {
     heardAt = Date.now();
-    last = Math.max(last, Number(message.lastEventId));
-    take(JSON.parse(message.data));
+    arriving.push(JSON.parse(message.data));
   });
-  source.addEventListener("heartbeat", () => {
-    heardAt = Date.now();
-    if (!isPaused() && badge.textContent !== "Live") told("good", "Live", "The newest come first.");
-  });
+  source.addEventListener("heartbeat", heartbeat);
   source.addEventListener("problem", (message) => again(JSON.parse(message.data).error));
   source.addEventListener("error", () => {
     if (source.readyState === EventSource.CLOSED) refused();
@@ -111,25 +131,37 @@ function connect() {
   });
 }
 
+function heartbeat(message) {
+  heardAt = Date.now();
+  last = Math.max(last, Number(message.lastEventId));
+  for (const event of arriving.splice(0)) take(event);
+  if (isLive) return;
+  isLive = true;
+  tell();
+}
+
 // A stream does not say why it was refused; one who is logged out is led to the login.
 async function refused() {
+  const asked = source;
   lost();
   const looking = new AbortController();
   const late = setTimeout(() => looking.abort(), SILENT_MS);
-  const status = await fetch(source.url, { signal: looking.signal }).then((answer) => answer.status, () => 0);
+  const status = await fetch(asked.url, { signal: looking.signal }).then((answer) => answer.status, () => 0);
   clearTimeout(late);
   looking.abort();
+  if (source !== asked) return; // nobody looks any more
   if (status === 401) return logIn();
   again("The server refused; it may be busy with other pages.");
 }
 
 function again(why) {
-  source.close();
+  disconnect();
   told("bad", "Not live", `${why} Trying again soon.`);
-  setTimeout(connect, AGAIN_MS);
+  waiting = setTimeout(connect, AGAIN_MS);
 }
 
 function lost() {
+  isLive = false;
   if (!isPaused()) told("bad", "Not live", "The server does not answer; the list goes on when it does.");
 }
 
@@ -137,10 +169,14 @@ pause.addEventListener("click", () => {
   const pausing = !isPaused();
   pause.setAttribute("aria-pressed", String(pausing));
   pause.textContent = pausing ? "Go on" : "Pause";
-  if (pausing) return told("warn", "Paused", "What happens meanwhile is shown when you go on.");
-  for (const event of held) show(event);
+  for (const event of held) show(event); // none while it goes on
   held = [];
-  told("good", "Live", "The newest come first.");
+  tell();
+});
+
+document.addEventListener("visibilitychange", () => {
+  connect();
+  tell();
 });
 
 for (const at of body.querySelectorAll("time")) {
@@ -148,9 +184,8 @@ for (const at of body.querySelectorAll("time")) {
   at.textContent = exact.format(new Date(at.dateTime)); // to the second, which matters here
 }
 setInterval(() => {
-  if (source.readyState !== EventSource.OPEN || Date.now() - heardAt <= SILENT_MS) return;
+  if (source?.readyState !== EventSource.OPEN || Date.now() - heardAt <= SILENT_MS) return;
   lost();
-  source.close(); // it is open and silent where the machine slept, or a proxy lost it
-  connect();
+  connect(); // it is open and silent where the machine slept, or a proxy lost it
 }, SILENT_MS);
 connect();
