@@ -252,6 +252,43 @@ def test_who_went_elsewhere_meanwhile_takes_a_deletion_back_beside_the_list(page
     assert {of(api, name)["status"] for name in ("crane", "tide")} == {"active"}
 
 
+@pytest.mark.parametrize("undo_s", [0.2])
+@pytest.mark.parametrize("chooses", [False, True])
+def test_a_list_whose_deletions_are_over_says_so_by_itself_and_leaves_what_is_chosen(
+    page: Page, api: httpx.Client, chooses: bool
+) -> None:
+    page.clock.install()
+    delete_two(page)
+    expect(page.locator("#episodes")).to_contain_text("2 of them being deleted")
+    if chooses:
+        choose(page, "pump")
+        page.locator("#bulk-tags > summary").click()
+        page.locator("#bulk-tag").fill("checked")
+    wait_for(lambda: api.get("/api/episodes/tide").status_code == api.get("/api/episodes/crane").status_code == 404)
+    page.clock.fast_forward(12_000)
+    expect(page.locator("#in-all")).to_have_text("1 in all")
+    expect(page.get_by_role("button", name="Take back")).to_have_count(0)
+    expect(page.locator("#picked")).to_have_text("1 chosen" if chooses else "none chosen")
+    if chooses:
+        expect(page.locator("#bulk-tag")).to_be_focused()
+        expect(page.locator("#bulk-tag")).to_have_value("checked")
+
+
+@pytest.mark.parametrize("undo_s", [0.2])
+def test_a_page_of_which_all_was_deleted_shows_what_comes_behind_it(page: Page, post: Post, api: httpx.Client) -> None:
+    for number in range(25):
+        post(f"n{number}", f"Note {number}")
+    page.clock.install()
+    page.goto("/dashboard/episodes")
+    page.get_by_label("All on this page").check()
+    page.locator("#bulk-delete > summary").click()
+    page.get_by_role("button", name="Delete what is chosen").click()
+    expect(page.locator(".empty")).to_have_text("All of this page is being deleted.")
+    wait_for(lambda: len(api.get("/api/episodes?limit=100").json()["items"]) == 3)
+    page.clock.fast_forward(12_000)
+    expect(page.locator("input.pick")).to_have_count(3)
+
+
 # --- the list
 
 

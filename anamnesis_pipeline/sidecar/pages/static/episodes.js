@@ -44,12 +44,22 @@
     panel.querySelector("summary").focus();
   });
 
+  // Once a deletion is over the list draws itself anew; under whoever is choosing from it, the count alone.
+  const drawsItself = (event) => event.detail.requestConfig?.elt.id === "list-again";
+  document.addEventListener("htmx:beforeSwap", (event) => {
+    if (!drawsItself(event) || !document.querySelector("#chosen :is(.pick:checked, .panel[open], :focus)")) return;
+    event.detail.target = document.getElementById("in-all");
+    event.detail.selectOverride = "#in-all";
+  });
+
   document.addEventListener("htmx:afterSettle", (event) => {
     count();
     const drawn = event.detail.target?.id;
     if (drawn !== "episodes" && drawn !== "episode") return;
     const focused = document.activeElement;
-    if (focused === document.body || focused.disabled) document.querySelector(`#${drawn} [tabindex='-1']`)?.focus();
+    if (focused === document.body || focused.disabled) {
+      document.querySelector(`#${drawn} [tabindex='-1']`)?.focus({ preventScroll: drawsItself(event) });
+    }
   });
   document.addEventListener("DOMContentLoaded", count);
 
