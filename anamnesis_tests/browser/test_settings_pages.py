@@ -34,11 +34,32 @@ def test_schedule_backend_and_budget_are_saved_and_reverted(
     saved = settings(api)
     assert (saved["ingest_schedule"], saved["summarizer"], saved["llm_daily_dollars"]) == ("6h", "anthropic", 2.5)
     expect(page.locator("#doing")).to_contain_text("of $2.50")
+    page.on("dialog", lambda asked: asked.accept())
     for name in ("ingest_schedule", "summarizer", "llm_daily_dollars"):
         page.locator(f"#set-{name}-revert").click()
         expect(page.locator(f"#set-{name}-revert")).to_have_count(0)
     saved = settings(api)
     assert (saved["summarizer"], saved["llm_daily_dollars"]) == ("none", None)
+
+
+def test_letting_a_value_go_asks_first_and_leaves_what_is_typed_elsewhere(page: Page, api: httpx.Client) -> None:
+    api.put("/api/jsonl/settings", json={"private_projects": ["acme", "b-corp"]}).raise_for_status()
+    page.goto("/dashboard/logs")
+    page.get_by_label("Dollars a day").fill("2.5")
+    asked: list[str] = []
+    page.once("dialog", lambda dialog: (asked.append(dialog.message), dialog.dismiss()))
+    page.locator("#set-private_projects-revert").click()
+    told = "Private projects: none (default) instead of acme, b-corp? What is set here is forgotten."
+    assert asked == [told]
+    assert settings(api)["private_projects"] == ["acme", "b-corp"]
+    page.once("dialog", lambda dialog: dialog.accept())
+    page.locator("#set-private_projects-revert").click()
+    expect(page.locator("#set-private_projects-revert")).to_have_count(0)
+    assert settings(api)["private_projects"] == []
+    expect(page.get_by_label("Dollars a day")).to_have_value("2.5")
+    page.locator("#settings-save").click()
+    expect(page.locator("#set-llm_daily_dollars-from")).to_have_text("set here")
+    assert settings(api)["llm_daily_dollars"] == 2.5
 
 
 def test_a_backend_without_its_key_is_told_beside_the_backend(page: Page, api: httpx.Client) -> None:

@@ -153,6 +153,7 @@ def test_the_interval_is_set_refused_and_let_go(page: Page, api: httpx.Client) -
     page.locator("#interval-save").click()
     expect(page.locator("#interval [role=alert]")).to_be_visible()
     assert stored() == 900
+    page.once("dialog", lambda asked: asked.accept())
     page.get_by_role("button", name=re.compile("^Revert to")).click()
     expect(page.get_by_role("button", name=re.compile("^Revert to"))).to_have_count(0)
     assert stored() == before

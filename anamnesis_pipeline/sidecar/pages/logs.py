@@ -23,7 +23,14 @@ from anamnesis_pipeline.sidecar.log_tail import LogTail
 from anamnesis_pipeline.sidecar.pages.html import fragment, page
 from anamnesis_pipeline.sidecar.pages.live import live, told
 from anamnesis_pipeline.sidecar.pages.routing import page_router
-from anamnesis_pipeline.sidecar.pages.settings_form import Field, changes_of, problems_of, rows_of, sent_form
+from anamnesis_pipeline.sidecar.pages.settings_form import (
+    Field,
+    changed_in,
+    changes_of,
+    problems_of,
+    rows_of,
+    sent_form,
+)
 from anamnesis_pipeline.sidecar.services import Services, Uses
 from anamnesis_pipeline.steps.summaries import NO_BUDGET
 from anamnesis_pipeline.store.base import Store
@@ -144,18 +151,13 @@ async def save(request: Request, services: Uses) -> Response:
 
 
 @router.post(PATH + "/revert/{name}")
-def revert(name: str, services: Uses) -> Response:
-    """Let a stored value go."""
+async def revert(name: str, request: Request, services: Uses) -> Response:
+    """Let a stored value go; what was typed into other fields and is not saved stays typed."""
     if name not in _NAMES:
         raise HTTPException(404, f"there is no setting {name!r} here")
-    control = _control(services)
-    try:
-        control.change_settings({name: None})
-    except BadSetting as exc:
-        return fragment("logs_settings.html", **_form(services.store, problems={name: str(exc)}))
-    value = next(row for row in rows_of(services.store, FIELDS) if row.field.name == name)
-    toast = f"{value.field.label} is {value.text or 'empty'} again ({value.told})."
-    return fragment("logs_settings.html", toast=toast, **_form(services.store) | {"focus": name})
+    typed = changed_in(await sent_form(request))
+    typed.pop(name, None)
+    return await run_in_threadpool(_revert, services, name, typed)
 
 
 @router.get(PATH + "/llm-note")
@@ -185,6 +187,16 @@ def _save(services: Services, sent: dict[str, str]) -> Response:
     if problems:
         return fragment("logs_settings.html", **_form(services.store, sent, problems))
     return fragment("logs_settings.html", toast="Saved; it counts from the next run on.", **_form(services.store))
+
+
+def _revert(services: Services, name: str, typed: dict[str, str]) -> Response:
+    try:
+        _control(services).change_settings({name: None})
+    except BadSetting as exc:
+        return fragment("logs_settings.html", **_form(services.store, typed, {name: str(exc)}))
+    value = next(row for row in rows_of(services.store, FIELDS) if row.field.name == name)
+    toast = f"{value.field.label} is {value.text or 'empty'} again ({value.told})."
+    return fragment("logs_settings.html", toast=toast, **_form(services.store, typed) | {"focus": name})
 
 
 def _field_of(problem: str, changes: dict[str, Any]) -> str:

@@ -95,13 +95,19 @@ def rows_of(
     return rows
 
 
+def changed_in(sent: Mapping[str, str]) -> dict[str, str]:
+    """Name -> text of the fields of a form that somebody changed."""
+    return {
+        name: text
+        for name, text in sent.items()
+        if not name.startswith(WAS) and _plain(text) != _plain(sent.get(WAS + name, ""))
+    }
+
+
 def changes_of(fields: Sequence[Field], sent: Mapping[str, str]) -> dict[str, Any]:
     """What a form changes, as JSON would say it; what is no number stays text, for its check to refuse."""
-    return {
-        each.name: _value(each, sent[each.name])
-        for each in fields
-        if each.name in sent and _plain(sent[each.name]) != _plain(sent.get(WAS + each.name, ""))
-    }
+    typed = changed_in(sent)
+    return {each.name: _value(each, typed[each.name]) for each in fields if each.name in typed}
 
 
 def problems_of(adapter: TypeAdapter[Any], changes: Mapping[str, Any]) -> dict[str, str]:

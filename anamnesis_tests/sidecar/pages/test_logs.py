@@ -176,6 +176,21 @@ def test_a_value_can_be_let_go(client: TestClient, services: TestServices, monke
     assert client.post(PATH + "/revert/bind").status_code == 404
 
 
+def test_what_is_typed_into_other_fields_stays_when_a_value_is_let_go(
+    client: TestClient, services: TestServices
+) -> None:
+    client.post(PATH + "/settings", data=typed(read(client, PATH), ingest_hour="3", timezone="Asia/Tokyo"))
+    sent = typed(read(client, PATH), ingest_hour="5", private_projects="acme", summary_min_value="a lot")
+    services.store.settings.set("config.timezone", "Europe/Berlin")
+    form = page_of(client.post(PATH + "/revert/ingest_hour", data=sent))
+    assert stored(services) == {"config.timezone": "Europe/Berlin"}
+    now = typed(form)
+    assert now["private_projects"].strip() == "acme"
+    assert now["summary_min_value"] == "a lot"
+    assert now["ingest_hour"] == now["was.ingest_hour"]
+    assert now["timezone"] == "Europe/Berlin", "nobody typed it here"
+
+
 def test_what_the_environment_decides_cannot_be_typed_over(client: TestClient, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("ANAMNESIS_LOCK_ENV", "1")
     monkeypatch.setenv("ANAMNESIS_INGEST_HOUR", "4")
