@@ -110,6 +110,33 @@ def test_a_server_that_went_away_is_told_where_somebody_presses_a_button(page: P
     expect(page.locator(".toast").get_by_role("button", name="Undo")).to_be_visible()
 
 
+def test_a_page_that_asks_by_itself_tells_once_that_the_server_is_away_until_it_is_back(page: Page) -> None:
+    page.clock.install()
+    page.goto("/dashboard/embedding")
+    expect(page.locator("#progress")).to_contain_text("of 0 passages embedded")
+    page.context.set_offline(True)
+    page.clock.run_for(60_000)
+    expect(page.locator(".toast")).to_have_text("The server cannot be reached. Is it running?")
+    page.clock.run_for(60_000)
+    expect(page.locator(".toast")).to_have_count(1)
+    page.context.set_offline(False)
+    page.clock.run_for(2_000)
+    expect(page.locator(".toast")).to_have_count(0)
+
+
+def test_a_toast_stays_while_somebody_points_at_it(page: Page, post: Post) -> None:
+    post("crane", "The harbour crane was moved to Thursday")
+    page.clock.install()
+    page.goto("/dashboard/episodes/crane")
+    page.get_by_role("button", name="Pin").click()
+    page.locator(".toast").hover()
+    page.clock.run_for(60_000)
+    expect(page.locator(".toast").get_by_role("button", name="Undo")).to_be_visible()
+    page.mouse.move(0, 0)
+    page.clock.run_for(2_000)
+    expect(page.locator(".toast")).to_have_count(0)
+
+
 def test_a_dagster_that_is_away_is_told_with_what_starts_it(page: Page, services: TestServices) -> None:
     services.dagster.up = False
     page.goto("/dashboard/logs")

@@ -68,6 +68,42 @@ def test_an_episode_is_found_opened_edited_deleted_and_taken_back(page: Page, po
     assert api.get("/api/episodes/crane").status_code == 200
 
 
+def test_what_was_done_is_undone_by_u_without_letters_that_go_to_pages(page: Page, post: Post) -> None:
+    post("crane", "The harbour crane was moved to Thursday")
+    page.goto("/dashboard/episodes/crane")
+    page.keyboard.press("?")
+    page.get_by_label("Single letters go to pages").uncheck()
+    page.keyboard.press("Escape")
+    page.keyboard.press("s")
+    tab_to(page, "☆ Pin")
+    page.keyboard.press("Space")
+    expect(page.get_by_role("button", name="★ Pinned")).to_be_focused()
+    page.keyboard.press("u")
+    expect(page.get_by_role("button", name="☆ Pin")).to_be_visible()
+
+
+def test_an_undo_stays_as_long_as_it_has_the_focus_and_gives_it_back(page: Page, post: Post) -> None:
+    post("crane", "The harbour crane was moved to Thursday")
+    page.clock.install()
+    page.goto("/dashboard/episodes/crane")
+    for goes in (False, True):
+        tab_to(page, "☆ Pin")
+        page.keyboard.press("Space")
+        expect(page.get_by_role("button", name="★ Pinned")).to_be_focused()
+        tab_to(page, "Undo")
+        page.clock.run_for(60_000)
+        expect(page.get_by_role("button", name="Undo")).to_be_focused()
+        if goes:
+            break
+        page.keyboard.press("Enter")
+        expect(page.get_by_role("button", name="☆ Pin")).to_be_visible()
+        expect(page.get_by_role("button", name="Undo")).to_have_count(0)
+        assert page.evaluate("document.activeElement !== document.body")
+    page.keyboard.press("Shift+Tab")
+    page.clock.run_for(2_000)
+    expect(page.get_by_role("button", name="Undo")).to_have_count(0)
+
+
 def test_several_episodes_are_chosen_and_tagged(page: Page, post: Post, api: httpx.Client) -> None:
     post("crane", "The harbour crane was moved to Thursday")
     post("winch", "The winch was oiled")

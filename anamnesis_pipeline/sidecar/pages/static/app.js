@@ -2,6 +2,7 @@
 "use strict";
 
 const TOAST_MS = 4_000;
+const LOOK_MS = 1_000;
 const AWAY = "The server cannot be reached. Is it running?";
 const UNDO_MS = 10_000; // as long as the server keeps what can be taken back
 
@@ -16,12 +17,35 @@ function localTimes(root) {
   }
 }
 
-function toast(text, { undo = null, bad = false } = {}) {
+const toasts = document.getElementById("toasts");
+let focusedBefore = null;
+toasts.addEventListener("focusin", (event) => {
+  if (!toasts.contains(event.relatedTarget)) focusedBefore = event.relatedTarget;
+});
+
+function shownToast(text, bad) {
   const shown = document.createElement("div");
   shown.className = bad ? "toast bad" : "toast";
   const words = document.createElement("span");
   words.textContent = text;
   shown.append(words);
+  toasts.append(shown);
+  return shown;
+}
+
+function removeToast(shown) {
+  const hadFocus = shown.contains(document.activeElement);
+  shown.remove();
+  if (hadFocus) (focusedBefore?.isConnected ? focusedBefore : document.getElementById("main")).focus({ preventScroll: true });
+}
+
+// Goes after a while, yet not from under a pointer or a focus.
+function goAfter(shown, ms) {
+  setTimeout(() => (shown.matches(":hover, :focus-within") ? goAfter(shown, LOOK_MS) : removeToast(shown)), ms);
+}
+
+function toast(text, { undo = null, bad = false } = {}) {
+  const shown = shownToast(text, bad);
   if (undo) {
     const button = document.createElement("button");
     button.type = "button";
@@ -31,14 +55,21 @@ function toast(text, { undo = null, bad = false } = {}) {
     button.addEventListener("click", async () => {
       const answer = await fetched(undo, { method: "POST" });
       if (!answer) return; // told; the button stays, to be pressed again
-      shown.remove();
+      removeToast(shown);
       if (answer.ok) document.body.dispatchEvent(new CustomEvent("undone"));
       toast(answer.ok ? "Undone." : await reason(answer), { bad: !answer.ok });
     });
     shown.append(button);
   }
-  document.getElementById("toasts").append(shown);
-  setTimeout(() => shown.remove(), undo ? UNDO_MS : bad ? 2 * TOAST_MS : TOAST_MS);
+  goAfter(shown, undo ? UNDO_MS : bad ? 2 * TOAST_MS : TOAST_MS);
+}
+
+// What asks again and again tells once that it gets no answer, until it gets one.
+let lasting = null;
+function tellLastingly(text) {
+  if (lasting?.textContent === text) return;
+  lasting?.remove();
+  lasting = text ? shownToast(text, true) : null;
 }
 
 // What the server answers; null where there is none, which is told.
@@ -63,6 +94,15 @@ function logIn() {
   location.assign(`/login?next=${encodeURIComponent(location.pathname)}`);
 }
 
+function asksByItself(element) {
+  return Boolean(element.getAttribute("hx-trigger")?.includes("every"));
+}
+
+function tellProblem(element, text) {
+  if (asksByItself(element)) tellLastingly(text);
+  else toast(text, { bad: true });
+}
+
 document.addEventListener("toast", (event) => toast(event.detail.text, event.detail));
 document.addEventListener("htmx:responseError", (event) => {
   if (event.detail.xhr.status === 401) return logIn();
@@ -70,12 +110,15 @@ document.addEventListener("htmx:responseError", (event) => {
   try {
     told = JSON.parse(event.detail.xhr.responseText).detail;
   } catch { /* no problem in words: the status has to do */ }
-  toast(told, { bad: true });
+  tellProblem(event.detail.elt, told);
 });
-document.addEventListener("htmx:sendError", () => toast(AWAY, { bad: true }));
+document.addEventListener("htmx:sendError", (event) => tellProblem(event.detail.elt, AWAY));
+document.addEventListener("htmx:afterRequest", (event) => {
+  if (event.detail.successful) tellLastingly("");
+});
 document.addEventListener("htmx:beforeRequest", (event) => {
   // A page that nobody sees asks for nothing by itself.
-  if (document.hidden && event.detail.elt.getAttribute("hx-trigger")?.includes("every")) event.preventDefault();
+  if (document.hidden && asksByItself(event.detail.elt)) event.preventDefault();
 });
 document.addEventListener("htmx:load", (event) => localTimes(event.detail.elt));
 
@@ -108,7 +151,8 @@ function isTyping(element) {
   return element.matches(takesLetters);
 }
 
-// Single letters may be in the way of speech input: who switches them off keeps /, ? and Esc.
+// Single letters may be in the way of speech input: who switches them off keeps /, ? and Esc, and u while there is
+// something to undo, whose button is many Tabs away.
 const lettersWanted = document.getElementById("letters");
 lettersWanted.checked = localStorage.getItem("letters") !== "off";
 lettersWanted.addEventListener("change", () => localStorage.setItem("letters", lettersWanted.checked ? "on" : "off"));
@@ -124,8 +168,8 @@ document.addEventListener("keydown", (event) => {
     field.focus();
     return field.select();
   }
-  if (!lettersWanted.checked) return;
   if (event.key === "u") return [...document.querySelectorAll("[data-undo]")].at(-1)?.click();
+  if (!lettersWanted.checked) return;
   const link = document.querySelector(`[data-go-key="${CSS.escape(event.key)}"]`);
   if (link) link.click();
 });
