@@ -63,6 +63,23 @@ def test_what_is_typed_and_not_saved_is_asked_about_before_it_is_lost(page: Page
     assert of(api, "crane")["summary"] == CRANE
 
 
+def test_a_key_or_a_link_away_from_what_is_typed_asks_first(page: Page) -> None:
+    page.goto("/dashboard/episodes/crane")
+    page.locator("#edit-sheet > summary").click()
+    page.get_by_label("Summary", exact=True).fill("Half a sentence")
+    page.locator("#edit-sheet > summary").focus()
+    for leave in (lambda: page.keyboard.press("o"), page.get_by_role("link", name="Overview").click):
+        with page.expect_event("dialog") as asked:
+            page.once("dialog", lambda dialog: dialog.dismiss())
+            leave()
+        assert asked.value.type == "beforeunload"
+        expect(page.get_by_label("Summary", exact=True)).to_have_value("Half a sentence")
+    page.get_by_role("button", name="Save").click()
+    expect(page.locator("h1")).to_have_text("Half a sentence")
+    page.get_by_role("link", name="Overview").click()
+    page.wait_for_url("**/dashboard")
+
+
 def test_what_was_edited_is_stored_and_undo_puts_the_old_text_back(page: Page, api: httpx.Client) -> None:
     page.goto("/dashboard/episodes/crane")
     page.locator("#edit-sheet > summary").click()

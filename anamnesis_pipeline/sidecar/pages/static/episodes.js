@@ -28,12 +28,17 @@
     document.querySelector("#bulk-tags button")?.click();
   });
 
+  const isTyped = () => [...document.querySelectorAll("#edit :is(input, textarea)")].some((field) => field.value !== field.defaultValue);
+
   // Every other button of an episode's page draws it anew, and with it the form.
   document.addEventListener("htmx:beforeRequest", (event) => {
-    const form = document.getElementById("edit");
-    if (!form || form.contains(event.detail.elt) || event.detail.target?.id !== "episode") return;
-    const isTyped = [...form.querySelectorAll("input, textarea")].some((field) => field.value !== field.defaultValue);
-    if (isTyped && !confirm("What you typed under Edit is not saved. Go on without it?")) event.preventDefault();
+    if (event.detail.target?.id !== "episode" || event.detail.elt.closest("#edit")) return;
+    if (isTyped() && !confirm("What you typed under Edit is not saved. Go on without it?")) event.preventDefault();
+  });
+
+  // A key or a link that leads away loses it as well; the browser asks in its own words.
+  window.addEventListener("beforeunload", (event) => {
+    if (isTyped()) event.preventDefault();
   });
 
   document.addEventListener("keydown", (event) => {
