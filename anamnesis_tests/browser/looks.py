@@ -1,10 +1,14 @@
 """What everybody needs of a page, whatever it shows just now: nothing serious for axe, nothing wider than a phone."""
 
 from axe_playwright_python.sync_playwright import Axe
-from playwright.sync_api import Page
+from playwright.sync_api import Page, expect
 
 GRAVE = {"serious", "critical"}
 PHONE = 360
+MOST_SHIFT = 0.1
+"""Of the layout, as web.dev/cls counts it: less is good."""
+SETTLED_MS = 1_500
+"""So long after the last answer: what is live says so within a second."""
 
 
 def grave(page: Page) -> list[str]:
@@ -15,6 +19,19 @@ def grave(page: Page) -> list[str]:
         for each in found
         if each["impact"] in GRAVE
     ]
+
+
+def layout_shift(page: Page) -> float:
+    """How much of what was there moved by itself since the page came, once nothing more is on its way."""
+    expect(page.locator(".htmx-request")).to_have_count(0)
+    page.wait_for_timeout(SETTLED_MS)
+    shifts = page.evaluate(
+        """() => new Promise((told) => {
+          new PerformanceObserver((list) => told(list.getEntries())).observe({ type: "layout-shift", buffered: true });
+          setTimeout(() => told([]), 200); // none is told of where there was none
+        }).then((all) => all.filter((each) => !each.hadRecentInput).map((each) => each.value))"""
+    )
+    return sum(map(float, shifts))
 
 
 def wider_than_the_screen(page: Page) -> int:

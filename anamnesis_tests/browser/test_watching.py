@@ -10,7 +10,7 @@ from playwright.sync_api import Page, Position, expect
 from anamnesis_pipeline.steps.map_file import map_path, save_map
 from anamnesis_pipeline.steps.memory_map import make_map
 from anamnesis_tests.browser.conftest import Post
-from anamnesis_tests.browser.looks import assert_anybody_can_use
+from anamnesis_tests.browser.looks import MOST_SHIFT, PHONE, assert_anybody_can_use, layout_shift
 from anamnesis_tests.sidecar.conftest import TestServices, wait_for
 
 pytestmark = pytest.mark.timeout(300)
@@ -191,6 +191,35 @@ def test_a_list_that_goes_on_is_live_only_once_the_stream_is_there(page: Page) -
     expect(page.locator("#live-badge")).to_have_text("Paused")
     page.get_by_role("button", name="Go on").click()
     expect(page.locator("#live-badge")).to_have_text("Connecting")
+
+
+@pytest.mark.screen(width=PHONE)
+def test_whatever_the_list_says_of_itself_moves_nothing_below_it(page: Page, post: Post) -> None:
+    def top() -> float:
+        box = page.locator("#events").bounding_box()
+        assert box is not None
+        return box["y"]
+
+    post("crane", CRANE)
+    page.goto("/dashboard/events")
+    connecting = top()
+    expect(page.locator("#live-badge")).to_have_text("Live")
+    assert top() == connecting
+    assert layout_shift(page) < MOST_SHIFT
+    page.get_by_role("button", name="Pause").click()
+    assert top() == connecting
+    page.route("**/dashboard/events/stream*", lambda route: route.fulfill(status=429))
+    be_seen(page, False)
+    be_seen(page, True)
+    expect(page.locator("#live-text")).to_contain_text("it may be busy with other pages. Trying again soon.")
+    for width in (PHONE, 480, 600):
+        page.set_viewport_size({"width": width, "height": 900})
+        refused = top()
+        page.get_by_role("button", name="Go on").or_(page.get_by_role("button", name="Pause")).click()
+        expect(page.locator("#live-text")).not_to_contain_text("busy")
+        assert top() == refused
+        be_seen(page, True)
+        expect(page.locator("#live-text")).to_contain_text("busy")
 
 
 # --- map

@@ -1,5 +1,5 @@
-"""One `anamnesis up` in a browser. Of each page: nothing serious for axe, nothing wider than the screen, all of it by
-keyboard. Of what needs Dagster's runs: watched from start to end.
+"""One `anamnesis up` in a browser. Of each page: nothing serious for axe, nothing wider than the screen, nothing that
+moves while it comes, all of it by keyboard. Of what needs Dagster's runs: watched from start to end.
 """
 
 import re
@@ -9,7 +9,14 @@ import pytest
 from playwright.sync_api import Page, expect
 
 from anamnesis_pipeline.sidecar.pages.html import NAVIGATION
-from anamnesis_tests.browser.looks import PHONE, assert_anybody_can_use, grave, wider_than_the_screen
+from anamnesis_tests.browser.looks import (
+    MOST_SHIFT,
+    PHONE,
+    assert_anybody_can_use,
+    grave,
+    layout_shift,
+    wider_than_the_screen,
+)
 from anamnesis_tests.browser.test_watching import point_at_a_dot
 from anamnesis_tests.embeddings.tiny_models import random_model
 from anamnesis_tests.live_reembed import active, post_many, spaces, status
@@ -34,6 +41,15 @@ def test_nothing_serious_in_dark_on_a_phone_and_nothing_wider_than_it(page: Page
     page.goto(path, wait_until="load")
     assert grave(page) == []
     assert wider_than_the_screen(page) <= 0
+
+
+@pytest.mark.parametrize("path", PATHS)
+def test_nothing_moves_much_while_a_page_comes(page: Page, path: str) -> None:
+    assert page.viewport_size is not None
+    for width in (page.viewport_size["width"], PHONE):
+        page.set_viewport_size({"width": width, "height": page.viewport_size["height"]})
+        page.goto(path, wait_until="load")
+        assert layout_shift(page) < MOST_SHIFT
 
 
 @pytest.mark.parametrize("link", NAVIGATION, ids=lambda link: link.path)
