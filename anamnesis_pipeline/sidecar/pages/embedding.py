@@ -3,7 +3,7 @@
 Every button does what the endpoint of its name does.
 """
 
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Annotated, Any
 
 from fastapi import Form
@@ -199,11 +199,23 @@ def _cores(config: EmbeddingOut, problem: str | None = None) -> dict[str, Any]:
     is_stored = any(config["origin"][name] == "stored" for name in ("embed_cores", "embed_cpu_pct"))
     counts_by = "embed_cores" if config["origin"]["embed_cores"] != "default" else "embed_cpu_pct"
     return {
-        "cores": config["cores"], "available": config["available_cores"], "by_share": by_share,
+        "cores": config["cores"], "available": config["available_cores"], "shares": SHARES,
+        "share": _share_of(config, by_share),
         "workers": config["workers"],
         "cores_origin": origin_told(config["origin"][counts_by]), "cores_stored": is_stored, "cores_problem": problem,
         "was_reverted": False,
     }  # fmt: skip
+
+
+def _share_of(config: EmbeddingOut, by_share: Mapping[int, Sequence[int]]) -> int | None:
+    """The share that is chosen, since of few cores several shares are the same; where cores were chosen one by one, the
+    least that is these. None: no share is. Pure.
+    """
+    same = [share for share, cores in by_share.items() if list(cores) == config["cores"]]
+    is_by_core = config["origin"]["embed_cores"] != "default" and config["origin"]["embed_cpu_pct"] != "stored"
+    if config["cpu_pct"] in same and not is_by_core:
+        return config["cpu_pct"]
+    return same[0] if same else None
 
 
 def _models(config: EmbeddingOut, *, chosen: str = "", other: str = "", problem: str | None = None) -> dict[str, Any]:

@@ -9,7 +9,7 @@ from starlette.testclient import TestClient
 
 from anamnesis_pipeline.embeddings.cores import available_cores
 from anamnesis_pipeline.sidecar.app import create_app
-from anamnesis_pipeline.sidecar.pages.embedding import PATH
+from anamnesis_pipeline.sidecar.pages.embedding import PATH, _share_of
 from anamnesis_tests.sidecar.conftest import (
     ABSENT,
     BASE,
@@ -185,9 +185,19 @@ def test_a_click_takes_a_core_out_and_another_puts_it_back(client: TestClient, s
 def test_shares_are_chosen_by_click_and_let_go(client: TestClient, services: TestServices) -> None:
     after = press(client, read(client, PATH), "share-50")
     assert client.get("/api/embedding/config").json()["cpu_pct"] == 50
-    assert "share-50" in pressed(after)
+    assert [name for name in pressed(after) if name.startswith("share-")] == ["share-50"]
     press(client, after, "cores-revert")
     assert stored(services) == {}
+
+
+@pytest.mark.parametrize("share", [25, 50])
+def test_of_two_cores_only_the_share_that_was_chosen_is_pressed(share: int) -> None:
+    by_share = {25: [0], 50: [0], 100: [0, 1]}
+    config: Any = {"cores": [0], "cpu_pct": share, "origin": {"embed_cores": "stored", "embed_cpu_pct": "stored"}}
+    assert _share_of(config, by_share) == share
+    config["origin"]["embed_cpu_pct"] = "default"
+    assert _share_of(config, by_share) == 25, "of a core that was chosen itself the least"
+    assert _share_of({**config, "cores": [1]}, by_share) is None
 
 
 def test_the_last_core_stays_and_one_that_is_not_there_is_refused(client: TestClient, services: TestServices) -> None:
