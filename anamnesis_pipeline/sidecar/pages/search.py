@@ -45,6 +45,8 @@ CHOICES = {
     "top": {"10": "10", "25": "25", "50": "50"},
     "layer": {layer.value: layer.value.capitalize() for layer in Layer},
 }
+MOST_SHOWN = max(map(int, CHOICES["top"]))
+"""An explained page of more would be hundreds of kilobytes; scripts ask the API."""
 FIRST_SHOWN = 5
 """Of what each list proposed, in an explanation."""
 BACKLOG_KEPT_S = 10.0
@@ -63,6 +65,9 @@ async def search_page(request: Request, services: Uses) -> Response:
         return page(request, "search.html", "Search", **shown)
     try:
         question = asking.read_question(asked)
+        if question.top_k > MOST_SHOWN:
+            asked["top"] = str(MOST_SHOWN)
+            question = asking.read_question(asked)
     except RequestValidationError as exc:
         return page(request, "search.html", "Search", status=422, **{**shown, "problem": asking.told(exc)})
     admission: Admission = request.app.state.admission

@@ -8,6 +8,7 @@ from starlette.testclient import TestClient
 
 from anamnesis_pipeline.sidecar.app import create_app
 from anamnesis_pipeline.sidecar.pages.marking import marked
+from anamnesis_pipeline.sidecar.pages.search import MOST_SHOWN
 from anamnesis_tests.sidecar.conftest import BASE, HashedWords, Post, TestServices, open_services
 from anamnesis_tests.sidecar.pages.reading import PAGE, read
 from anamnesis_tests.store import samples
@@ -152,6 +153,14 @@ def test_explaining_is_a_link_to_the_same_question(client: TestClient, post: Pos
     soup = search(client, "zeppelin & hangar", project="acme")
     link = next(each["href"] for each in soup.select(".results-head a"))
     assert link == "/dashboard/search?q=zeppelin+%26+hangar&project=acme&explain=1"
+
+
+def test_a_page_shows_no_more_results_than_its_form_offers(client: TestClient, post: Post) -> None:
+    for number in range(MOST_SHOWN + 5):
+        post(f"The zeppelin hangar {number} needs roof {number * 7919}")
+    soup = search(client, "zeppelin hangar roof", top="100")
+    assert len(ids(soup)) == MOST_SHOWN
+    assert soup.select_one("#f-top option[selected]")["value"] == str(MOST_SHOWN)
 
 
 def test_nothing_found_says_what_may_help(client: TestClient, post: Post) -> None:
