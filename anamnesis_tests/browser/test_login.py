@@ -1,12 +1,14 @@
 """Where a token is set, the browser asks for it, keeps a cookie of it, and forgets that on demand."""
 
 import re
+from urllib.parse import quote
 
 import httpx
 import pytest
 from playwright.sync_api import Page, expect
 
 from anamnesis_pipeline.sidecar.security import COOKIE
+from anamnesis_tests.browser.conftest import Post
 
 pytestmark = pytest.mark.timeout(300)
 
@@ -43,11 +45,24 @@ def test_the_token_opens_the_page_that_was_wanted_and_a_log_out_closes_all(page:
     assert httpx.get(f"{api.base_url}/api/episodes", trust_env=False).status_code == 401
 
 
-@pytest.mark.parametrize("name", ["embedding", "logs", "events"])
+def test_who_has_to_log_in_again_to_press_a_button_comes_back_to_the_same_filters(page: Page, post: Post) -> None:
+    post("crane", "The harbour crane was moved to Thursday")
+    address = "/dashboard/episodes?instance=mac&status=all"
+    page.goto(f"/login?next={quote(address)}")
+    log_in(page, TOKEN)
+    page.get_by_label("All on this page").check()
+    page.context.clear_cookies()
+    page.get_by_role("button", name="Pin", exact=True).click()
+    page.wait_for_url("**/login?next=*")
+    log_in(page, TOKEN)
+    page.wait_for_url(f"**{address}")
+
+
+@pytest.mark.parametrize("name", ["embedding", "logs", "events?kind=edit"])
 def test_a_page_that_is_open_when_the_cookie_goes_leads_to_the_form_and_back(page: Page, name: str) -> None:
-    wanted = re.compile(rf":\d+/dashboard/{name}$")
+    wanted = re.compile(rf":\d+/dashboard/{re.escape(name)}$")
     page.route("**/dashboard/events/stream*", lambda route: route.abort(), times=1)  # begun again, it has to log in
-    page.goto(f"/login?next=/dashboard/{name}")
+    page.goto(f"/login?next={quote(f'/dashboard/{name}')}")
     log_in(page, TOKEN)
     page.wait_for_url(wanted)
     page.context.clear_cookies()

@@ -17,11 +17,13 @@ router = page_router()
 
 HOME = PAGES[0]
 KEPT_S = 30 * 24 * 3600
+LONGEST = 32_000
+"""Characters of a page's address: that of a search holds its question."""
 
 
 @router.get("/login")
 def show_form(
-    request: Request, services: Uses, after: Annotated[str, Query(alias="next", max_length=500)] = HOME
+    request: Request, services: Uses, after: Annotated[str, Query(alias="next", max_length=LONGEST)] = HOME
 ) -> Response:
     """The form; the pages themselves where no token is wanted."""
     if services.settings.api_token is None:
@@ -34,7 +36,7 @@ async def log_in(
     request: Request,
     services: Uses,
     token: Annotated[str, Form(max_length=1_000)] = "",
-    after: Annotated[str, Form(max_length=500)] = HOME,
+    after: Annotated[str, Form(max_length=LONGEST)] = HOME,
 ) -> Response:
     """With the right token: the cookie, and on to the page that was wanted."""
     wanted = services.settings.api_token

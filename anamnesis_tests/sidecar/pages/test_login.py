@@ -33,6 +33,14 @@ def test_who_opens_a_page_is_led_to_the_form_and_after_it_to_the_page(guarded: T
     assert guarded.get("/api/episodes").status_code == 200
 
 
+def test_the_way_back_to_a_long_search_is_kept(guarded: TestClient) -> None:
+    wanted = "/dashboard/search?q=" + "harbour+" * 1_000 + "crane"
+    led = guarded.get(wanted, headers=PAGE)
+    assert guarded.get(led.headers["location"], headers=PAGE).status_code == 200
+    let_in = guarded.post("/login", data={"token": TOKEN, "after": wanted}, headers=FORM)
+    assert let_in.headers["location"] == wanted
+
+
 def test_the_cookie_is_no_token_and_no_script_reads_it(guarded: TestClient) -> None:
     cookie = guarded.post("/login", data={"token": TOKEN}, headers=FORM).headers["set-cookie"]
     assert TOKEN not in cookie

@@ -91,7 +91,7 @@ async function reason(answer) {
 }
 
 function logIn() {
-  location.assign(`/login?next=${encodeURIComponent(location.pathname)}`);
+  location.assign(`/login?next=${encodeURIComponent(location.pathname + location.search)}`);
 }
 
 function asksByItself(element) {
