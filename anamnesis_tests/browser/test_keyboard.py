@@ -82,6 +82,26 @@ def test_what_was_done_is_undone_by_u_without_letters_that_go_to_pages(page: Pag
     expect(page.get_by_role("button", name="☆ Pin")).to_be_visible()
 
 
+def test_keys_and_colours_work_where_the_browser_keeps_nothing(page: Page, post: Post) -> None:
+    post("crane", "The harbour crane was moved to Thursday")
+    refuses = """get() { throw new DOMException("not for this page", "SecurityError"); }"""
+    page.add_init_script(f"""Object.defineProperty(window, "localStorage", {{ {refuses} }});""")
+    page.goto("/dashboard")
+    page.get_by_role("button", name="Light or dark").click()
+    assert page.evaluate("document.documentElement.dataset.theme") == "dark"
+    page.keyboard.press("?")
+    page.get_by_label("Single letters go to pages").uncheck()
+    page.get_by_label("Single letters go to pages").check()
+    page.keyboard.press("Escape")
+    page.keyboard.press("s")
+    page.wait_for_url("**/dashboard/search")
+    page.locator("#q").fill("crane")
+    page.keyboard.press("Enter")
+    expect(page.locator("#recent a")).to_have_text("crane")
+    page.locator("#recent").get_by_role("button", name="Clear").click()
+    expect(page.locator("#recent a")).to_have_count(0)
+
+
 def test_an_undo_stays_as_long_as_it_has_the_focus_and_gives_it_back(page: Page, post: Post) -> None:
     post("crane", "The harbour crane was moved to Thursday")
     page.clock.install()

@@ -141,7 +141,7 @@ document.addEventListener("click", async (event) => {
     const root = document.documentElement;
     const dark = root.dataset.theme ? root.dataset.theme === "dark" : matchMedia("(prefers-color-scheme: dark)").matches;
     root.dataset.theme = dark ? "light" : "dark";
-    localStorage.setItem("theme", root.dataset.theme);
+    inBrowser.set("theme", root.dataset.theme);
     document.dispatchEvent(new CustomEvent("themed"));
   }
 });
@@ -154,8 +154,8 @@ function isTyping(element) {
 // Single letters may be in the way of speech input: who switches them off keeps /, ? and Esc, and u while there is
 // something to undo, whose button is many Tabs away.
 const lettersWanted = document.getElementById("letters");
-lettersWanted.checked = localStorage.getItem("letters") !== "off";
-lettersWanted.addEventListener("change", () => localStorage.setItem("letters", lettersWanted.checked ? "on" : "off"));
+lettersWanted.checked = inBrowser.get("letters") !== "off";
+lettersWanted.addEventListener("change", () => inBrowser.set("letters", lettersWanted.checked ? "on" : "off"));
 
 document.addEventListener("keydown", (event) => {
   if (event.ctrlKey || event.metaKey || event.altKey) return;

@@ -9,7 +9,7 @@
 
   function stored() {
     try {
-      const held = JSON.parse(localStorage.getItem(KEY));
+      const held = JSON.parse(inBrowser.get(KEY));
       return Array.isArray(held) ? held.filter((each) => typeof each === "string") : [];
     } catch {
       return [];
@@ -36,11 +36,11 @@
   const asked = section.dataset.query;
   if (asked) {
     queries = [asked, ...queries.filter((query) => query !== asked)].slice(0, MOST);
-    localStorage.setItem(KEY, JSON.stringify(queries));
+    inBrowser.set(KEY, JSON.stringify(queries));
   }
   show(queries);
   section.querySelector("[data-clear]").addEventListener("click", () => {
-    localStorage.removeItem(KEY);
+    inBrowser.forget(KEY);
     show([]);
     document.getElementById("q").focus();
   });
