@@ -68,7 +68,7 @@ def test_an_episode_is_found_opened_edited_deleted_and_taken_back(page: Page, po
     assert api.get("/api/episodes/crane").status_code == 200
 
 
-def test_what_was_done_is_undone_by_u_without_letters_that_go_to_pages(page: Page, post: Post) -> None:
+def test_what_was_done_is_undone_by_ctrl_z_without_letters_too(page: Page, post: Post) -> None:
     post("crane", "The harbour crane was moved to Thursday")
     page.goto("/dashboard/episodes/crane")
     page.keyboard.press("?")
@@ -79,13 +79,16 @@ def test_what_was_done_is_undone_by_u_without_letters_that_go_to_pages(page: Pag
     page.keyboard.press("Space")
     expect(page.get_by_role("button", name="★ Pinned")).to_be_focused()
     page.keyboard.press("u")
+    page.keyboard.press("Control+z")
     expect(page.get_by_role("button", name="☆ Pin")).to_be_visible()
+    expect(page.locator(".toast")).to_have_text(["Undone."])
 
 
 def test_keys_and_colours_work_where_the_browser_keeps_nothing(page: Page, post: Post) -> None:
     post("crane", "The harbour crane was moved to Thursday")
     refuses = """get() { throw new DOMException("not for this page", "SecurityError"); }"""
-    page.add_init_script(f"""Object.defineProperty(window, "localStorage", {{ {refuses} }});""")
+    for storage in ("localStorage", "sessionStorage"):
+        page.add_init_script(f"""Object.defineProperty(window, "{storage}", {{ {refuses} }});""")
     page.goto("/dashboard")
     page.get_by_role("button", name="Light or dark").click()
     assert page.evaluate("document.documentElement.dataset.theme") == "dark"
@@ -100,6 +103,11 @@ def test_keys_and_colours_work_where_the_browser_keeps_nothing(page: Page, post:
     expect(page.locator("#recent a")).to_have_text("crane")
     page.locator("#recent").get_by_role("button", name="Clear").click()
     expect(page.locator("#recent a")).to_have_count(0)
+    page.goto("/chat")
+    expect(page.locator("#model optgroup option", has_text="qwen3:4b")).to_be_attached()
+    page.locator("#message").fill("Where is the crane?")
+    page.keyboard.press("Enter")
+    expect(page.locator(".turn.assistant .said")).to_contain_text("".join(WORDS))
 
 
 def test_an_undo_stays_as_long_as_it_has_the_focus_and_gives_it_back(page: Page, post: Post) -> None:

@@ -50,7 +50,7 @@ function toast(text, { undo = null, bad = false } = {}) {
     const button = document.createElement("button");
     button.type = "button";
     button.textContent = "Undo";
-    button.title = "u";
+    button.title = "u, Ctrl Z";
     button.dataset.undo = "";
     button.addEventListener("click", async () => {
       const answer = await fetched(undo, { method: "POST" });
@@ -151,13 +151,21 @@ function isTyping(element) {
   return element.matches(takesLetters);
 }
 
-// Single letters may be in the way of speech input: who switches them off keeps /, ? and Esc, and u while there is
-// something to undo, whose button is many Tabs away.
+// Single letters may be in the way of speech input: who switches them off keeps /, ? and Esc, and Ctrl Z, since the button
+// of an Undo is many Tabs away.
 const lettersWanted = document.getElementById("letters");
 lettersWanted.checked = inBrowser.get("letters") !== "off";
 lettersWanted.addEventListener("change", () => inBrowser.set("letters", lettersWanted.checked ? "on" : "off"));
 
+function undoLast() {
+  const last = [...document.querySelectorAll("[data-undo]")].at(-1);
+  last?.click();
+  return Boolean(last);
+}
+
 document.addEventListener("keydown", (event) => {
+  const undoes = (event.ctrlKey || event.metaKey) && !event.shiftKey && event.key === "z";
+  if (undoes && !isTyping(document.activeElement) && undoLast()) event.preventDefault();
   if (event.ctrlKey || event.metaKey || event.altKey) return;
   if (event.key === "Escape" && isTyping(document.activeElement)) return document.activeElement.blur();
   if (isTyping(document.activeElement) || document.querySelector("dialog[open]")) return;
@@ -168,8 +176,8 @@ document.addEventListener("keydown", (event) => {
     field.focus();
     return field.select();
   }
-  if (event.key === "u") return [...document.querySelectorAll("[data-undo]")].at(-1)?.click();
   if (!lettersWanted.checked) return;
+  if (event.key === "u") return undoLast();
   const link = document.querySelector(`[data-go-key="${CSS.escape(event.key)}"]`);
   if (link) link.click();
 });

@@ -147,7 +147,7 @@ function citation(each) {
 // A first message made a session of this page.
 function openSession({ session_id: id }) {
   if (chat.dataset.session === id) return;
-  sessionStorage.removeItem(draftKey());
+  inTab.forget(draftKey());
   chat.dataset.session = id;
   keepDraft();
   chat.classList.replace("is-new", "is-open");
@@ -275,8 +275,8 @@ function draftKey() {
 }
 
 function keepDraft() {
-  if (box.value) sessionStorage.setItem(draftKey(), box.value);
-  else sessionStorage.removeItem(draftKey());
+  if (box.value) inTab.set(draftKey(), box.value);
+  else inTab.forget(draftKey());
 }
 
 function attach(files) {
@@ -408,11 +408,11 @@ document.addEventListener("click", (event) => {
 
 document.addEventListener("change", (event) => {
   if (event.target.id === "model") askForName();
-  if (event.target.closest("#models")) localStorage.setItem(MODEL_KEY, chosenModel());
+  if (event.target.closest("#models")) inBrowser.set(MODEL_KEY, chosenModel());
 });
 // A new conversation begins with the model that was chosen last; one that is open has its own.
 function chooseModel() {
-  const last = (!chat.dataset.session && localStorage.getItem(MODEL_KEY)) || "";
+  const last = (!chat.dataset.session && inBrowser.get(MODEL_KEY)) || "";
   const options = [...document.getElementById("model").options];
   const found = last && (options.find((each) => each.value === last) ?? options.find((each) => isNamedBy(each, last)));
   if (found) found.selected = true;
@@ -467,5 +467,5 @@ window.addEventListener("beforeunload", (event) => {
 window.addEventListener("keydown", (event) => {
   if (running && /^[a-z]$/i.test(event.key)) event.stopPropagation();
 }, true);
-box.value ||= sessionStorage.getItem(draftKey()) ?? "";
+box.value ||= inTab.get(draftKey()) ?? "";
 if (turns.children.length) toTheEnd();

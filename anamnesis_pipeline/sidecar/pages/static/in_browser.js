@@ -1,22 +1,26 @@
 // What the browser keeps for its reader. Where it may keep nothing, every page begins anew, and all else works.
 "use strict";
 
-const inBrowser = {
-  get(name) {
-    try {
-      return localStorage.getItem(name);
-    } catch {
-      return null;
-    }
-  },
-  set(name, value) {
-    try {
-      localStorage.setItem(name, value);
-    } catch { /* refused, or full */ }
-  },
-  forget(name) {
-    try {
-      localStorage.removeItem(name);
-    } catch { /* nothing is there */ }
-  },
-};
+function keeper(place) {
+  return {
+    get(name) {
+      try {
+        return place().getItem(name);
+      } catch {
+        return null;
+      }
+    },
+    set(name, value) {
+      try {
+        place().setItem(name, value);
+      } catch { /* refused, or full */ }
+    },
+    forget(name) {
+      try {
+        place().removeItem(name);
+      } catch { /* nothing is there */ }
+    },
+  };
+}
+const inBrowser = keeper(() => localStorage);
+const inTab = keeper(() => sessionStorage);
