@@ -78,6 +78,7 @@ def test_what_was_done_is_undone_by_ctrl_z_without_letters_too(page: Page, post:
     tab_to(page, "☆ Pin")
     page.keyboard.press("Space")
     expect(page.get_by_role("button", name="★ Pinned")).to_be_focused()
+    expect(page.locator(".htmx-settling")).to_have_count(0)  # until then nothing hears that it was undone
     page.keyboard.press("u")
     page.keyboard.press("Control+z")
     expect(page.get_by_role("button", name="☆ Pin")).to_be_visible()
