@@ -161,7 +161,8 @@ class TurnStream:
                 left = beat - time.monotonic()
                 event = await asyncio.wait_for(self._events.get(), left) if left > 0 else self._status()
             except TimeoutError:
-                event = self._status()
+                is_over = self._running is not None and self._running.whole.done()
+                event = None if is_over else self._status()
             if event is None:
                 return
             if "status" in event:
