@@ -140,7 +140,7 @@ class TurnStream:
         self._turn, self._services, self._admission = turn, services, admission
         self._records, self._failures, self._leaving, self._known = records, failures, leaving, known
         self._answer = _Answer(time.monotonic(), turn.is_private)
-        self._events: asyncio.Queue[Event | None] = asyncio.Queue(QUEUE_EVENTS)
+        self._events: asyncio.Queue[Event] = asyncio.Queue(QUEUE_EVENTS)
         self._is_left = False
         self._running: Running | None = None
 
@@ -161,13 +161,14 @@ class TurnStream:
                 left = beat - time.monotonic()
                 event = await asyncio.wait_for(self._events.get(), left) if left > 0 else self._status()
             except TimeoutError:
-                is_over = self._running is not None and self._running.whole.done()
-                event = None if is_over else self._status()
-            if event is None:
-                return
+                if self._running is not None and self._running.whole.done():
+                    return
+                event = self._status()
             if "status" in event:
                 beat = time.monotonic() + HEARTBEAT_S
             yield event
+            if "done" in event:
+                return
 
     async def end(self) -> None:
         """Nobody listens any more: the backend is stopped, and what was said so far is stored when this returns."""
@@ -211,7 +212,6 @@ class TurnStream:
                 self._failures.labels(self._turn.backend.name).inc()
                 await self._tell({"error": answer.problem, "backend": self._turn.backend.name})
             await self._tell(done)
-            await self._tell(None)
         if answer.kept and not answer.stopped and not answer.problem:
             self._known.look_ahead(asked_ahead(self._turn.session.project, answer.kept))
 
@@ -323,7 +323,7 @@ class TurnStream:
         answer = self._answer
         return {"status": {"state": answer.state, "elapsed_s": answer.seconds, "tokens": answer.tokens}}
 
-    async def _tell(self, event: Event | None) -> None:
+    async def _tell(self, event: Event) -> None:
         """:raises _Unread: nobody takes it. Where nobody listens any more it is dropped."""
         if self._is_left:
             return

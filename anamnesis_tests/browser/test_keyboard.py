@@ -127,7 +127,7 @@ def test_an_undo_stays_as_long_as_it_has_the_focus_and_gives_it_back(page: Page,
         page.keyboard.press("Enter")
         expect(page.get_by_role("button", name="☆ Pin")).to_be_visible()
         expect(page.get_by_role("button", name="Undo")).to_have_count(0)
-        assert page.evaluate("document.activeElement !== document.body")
+        page.wait_for_function("document.activeElement !== document.body")
     page.keyboard.press("Shift+Tab")
     page.clock.run_for(2_000)
     expect(page.get_by_role("button", name="Undo")).to_have_count(0)
