@@ -161,7 +161,7 @@ class TurnStream:
                 left = beat - time.monotonic()
                 event = await asyncio.wait_for(self._events.get(), left) if left > 0 else self._status()
             except TimeoutError:
-                if self._running is not None and self._running.whole.done():
+                if self._is_over():
                     return
                 event = self._status()
             if "status" in event:
@@ -169,6 +169,10 @@ class TurnStream:
             yield event
             if "done" in event:
                 return
+
+    def _is_over(self) -> bool:
+        """Whether nothing more will come."""
+        return self._running is not None and self._running.whole.done() and self._events.empty()
 
     async def end(self) -> None:
         """Nobody listens any more: the backend is stopped, and what was said so far is stored when this returns."""
