@@ -333,7 +333,8 @@ def check_storable(name: str, text: str) -> Any:
     if name not in Settings.model_fields:
         raise BadSetting(f"{name!r} is not a setting; the settings are: {_known_names()}")
     if name in NOT_STORABLE:
-        raise BadSetting(f"{name} is read before the store is open; set {ENV_PREFIX}{name.upper()} instead")
+        why = "it is a secret, or read before the store is open"
+        raise BadSetting(f"{name} cannot be stored, as {why}; set {ENV_PREFIX}{name.upper()} instead")
     given: dict[str, Any] = {name: text}
     try:
         value = getattr(_beside(given), name)

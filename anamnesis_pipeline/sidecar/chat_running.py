@@ -23,7 +23,7 @@ class Running(NamedTuple):
 
 
 class Chats:
-    """Places for answers. Only used on the event loop."""
+    """Places for answers. Only changed on the event loop."""
 
     def __init__(self, at_once: int = AT_ONCE) -> None:
         self._at_once = at_once
@@ -48,6 +48,10 @@ class Chats:
     def release(self, session_id: str) -> None:
         """Give a place back."""
         self._running.pop(session_id, None)
+
+    def is_answering(self, session_id: str) -> bool:
+        """Whether an answer of a conversation is being written, or stored."""
+        return session_id in self._running
 
     async def idle(self) -> None:
         """Return once no answer is being written."""

@@ -258,6 +258,13 @@ def test_chosen_episodes_are_deleted_together_and_undo_brings_all_back(page: Pag
     assert {of(api, name)["status"] for name in ("crane", "tide")} == {"active"}
 
 
+def test_what_a_button_of_the_page_took_back_no_toast_offers_any_more(page: Page) -> None:
+    delete_two(page)
+    expect(page.locator(".toast").get_by_role("button", name="Undo")).to_be_visible()
+    page.get_by_role("button", name="Take back").click()
+    expect(page.locator(".toast")).to_have_text(["Undone."])
+
+
 def test_who_went_elsewhere_meanwhile_takes_a_deletion_back_beside_the_list(page: Page, api: httpx.Client) -> None:
     delete_two(page)
     page.goto("/dashboard")

@@ -18,6 +18,7 @@ from anamnesis_pipeline.settings import Settings
 from anamnesis_pipeline.sidecar.chat_choice import offered_choice, wanted_choice
 from anamnesis_pipeline.sidecar.chat_known import KnownAnswers
 from anamnesis_pipeline.sidecar.chat_routes import delete_conversation
+from anamnesis_pipeline.sidecar.chat_running import Chats
 from anamnesis_pipeline.sidecar.chat_schemas import MOST_CHARS, MOST_FILES
 from anamnesis_pipeline.sidecar.pages.asking import names_offered
 from anamnesis_pipeline.sidecar.pages.chat_view import SUMMARY_CHARS, UNANSWERED, latest, turn_of, turns_of, without
@@ -78,7 +79,7 @@ def session_page(session_id: str, request: Request, services: Uses, q: Words = "
     session, messages = _session(services, session_id), _messages(request, services, session_id)
     shown = page(
         request, "chat.html", session.title, **_head(session), **_sessions(services, q, session_id),
-        **_turns(messages), **_writing(services, session),
+        **_turns(messages, is_written=_is_written(request, session_id)), **_writing(services, session),
     )  # fmt: skip
     shown.background = BackgroundTask(_look_ahead, request.app.state, session.project, last_reply(messages))
     return shown
@@ -95,6 +96,16 @@ def earlier(session_id: str, request: Request, services: Uses, before: SessionId
     """The messages before one."""
     session = _session(services, session_id)
     return fragment("chat_turns.html", session=session, **_turns(_messages(request, services, session_id), before))
+
+
+@router.get(PATH + "/{session_id}/answer")
+def answer(session_id: str, request: Request, services: Uses) -> Response:
+    """The answer that is being written, once it is stored; until then that it is."""
+    session, is_written = _session(services, session_id), _is_written(request, session_id)
+    messages = _messages(request, services, session_id)
+    if messages and messages[-1].role == "assistant":
+        return fragment("chat_turn.html", turn=turn_of(messages[-1], is_last=True), most=SUMMARY_CHARS)
+    return fragment("chat_answer.html", session=session, **_turns(messages, is_written=is_written))
 
 
 @router.get(PATH + "/messages/{message_id}")
@@ -199,10 +210,16 @@ def _sessions(services: Services, words: str, open_id: str = "", cursor: str | N
     }  # fmt: skip
 
 
-def _turns(messages: list[ChatMessage], before: str = "") -> dict[str, Any]:
+def _turns(messages: list[ChatMessage], before: str = "", *, is_written: bool = False) -> dict[str, Any]:
+    """:param is_written: whether the answer to the last of them is being written, here or in another window."""
     shown, earlier_ones = latest(messages, before)
     is_unanswered = bool(shown) and not before and shown[-1].role == "user"
     return {
         "turns": turns_of(shown), "earlier": earlier_ones, "unanswered": UNANSWERED if is_unanswered else "",
-        "most": SUMMARY_CHARS,
+        "is_written": is_unanswered and is_written, "most": SUMMARY_CHARS,
     }  # fmt: skip
+
+
+def _is_written(request: Request, session_id: str) -> bool:
+    chats: Chats = request.app.state.chats
+    return chats.is_answering(session_id)

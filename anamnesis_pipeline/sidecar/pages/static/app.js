@@ -51,7 +51,7 @@ function toast(text, { undo = null, bad = false } = {}) {
     button.type = "button";
     button.textContent = "Undo";
     button.title = "u, Ctrl Z";
-    button.dataset.undo = "";
+    button.dataset.undo = undo;
     button.addEventListener("click", async () => {
       const answer = await fetched(undo, { method: "POST" });
       if (!answer) return; // told; the button stays, to be pressed again
@@ -114,7 +114,11 @@ document.addEventListener("htmx:responseError", (event) => {
 });
 document.addEventListener("htmx:sendError", (event) => tellProblem(event.detail.elt, AWAY));
 document.addEventListener("htmx:afterRequest", (event) => {
-  if (event.detail.successful) tellLastingly("");
+  if (!event.detail.successful) return;
+  tellLastingly("");
+  for (const each of toasts.querySelectorAll("[data-undo]")) { // a button of the page took back the same
+    if (each.dataset.undo === event.detail.requestConfig.path) removeToast(each.closest(".toast"));
+  }
 });
 document.addEventListener("htmx:beforeRequest", (event) => {
   // A page that nobody sees asks for nothing by itself.
