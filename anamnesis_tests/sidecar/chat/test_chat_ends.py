@@ -22,18 +22,23 @@ ASKED = {"message": "Go on", "backend": "ollama", "session_id": OWN_ID}
 LATE_S = 0.5
 
 
+def slow(monkeypatch: pytest.MonkeyPatch, owner: type, name: str) -> threading.Event:
+    """Let a method take a while; set once it has begun."""
+    begun, work = threading.Event(), getattr(owner, name)
+
+    def work_late(*given: Any) -> Any:
+        begun.set()
+        time.sleep(LATE_S)
+        return work(*given)
+
+    monkeypatch.setattr(owner, name, work_late)
+    return begun
+
+
 @pytest.fixture
 def storing(monkeypatch: pytest.MonkeyPatch) -> threading.Event:
     """Set once an answer is being stored, which takes a while."""
-    begun, keep = threading.Event(), ChatRecorder.keep
-
-    def keep_late(*given: Any) -> str:
-        begun.set()
-        time.sleep(LATE_S)
-        return keep(*given)
-
-    monkeypatch.setattr(ChatRecorder, "keep", keep_late)
-    return begun
+    return slow(monkeypatch, ChatRecorder, "keep")
 
 
 @contextmanager
@@ -93,14 +98,7 @@ def test_an_answer_that_cannot_be_stored_ends_and_says_so(
 def test_a_call_that_was_never_made_takes_nothing_of_the_days_budget(
     client: httpx.Client, server: ChatServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    begun, book = threading.Event(), Booking.book
-
-    def book_late(*given: Any) -> str:
-        begun.set()
-        time.sleep(LATE_S)
-        return book(*given)
-
-    monkeypatch.setattr(Booking, "book", book_late)
+    begun = slow(monkeypatch, Booking, "book")
     with client.stream("POST", "/api/chat/stream", json={**ASKED, "backend": "anthropic"}) as reply:
         assert begun.wait(10)
         assert client.post(f"/api/chat/sessions/{OWN_ID}/stop").json() == {"stopped": True}
