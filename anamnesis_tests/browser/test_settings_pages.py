@@ -6,7 +6,7 @@ from typing import Any
 
 import httpx
 import pytest
-from playwright.sync_api import Page, expect
+from playwright.sync_api import Page, Route, expect
 
 from anamnesis_pipeline.embeddings import cores as machine
 from anamnesis_tests.browser.conftest import Post
@@ -66,11 +66,29 @@ def test_a_backend_without_its_key_is_told_beside_the_backend(page: Page, api: h
     page.goto("/dashboard/logs")
     page.get_by_label("Schedule").select_option("6h")
     page.get_by_label("Summaries by").select_option("anthropic")
+    expect(page.locator("#set-summarizer-note")).to_contain_text("This costs money.")
     page.locator("#settings-save").click()
     expect(page.locator("#set-summarizer-problem")).to_contain_text("anthropic_api_key must be set")
     expect(page.get_by_label("Summaries by")).to_be_focused()
     assert_anybody_can_use(page)
     assert (settings(api)["ingest_schedule"], settings(api)["summarizer"]) == ("nightly", "none")
+
+
+def test_what_is_saved_before_the_note_about_an_llm_is_there_is_saved(page: Page, api: httpx.Client) -> None:
+    held: list[Route] = []
+
+    def hold(route: Route) -> None:
+        held.append(route)
+
+    page.route("**/llm-note*", hold)
+    page.goto("/dashboard/logs")
+    with page.expect_request("**/llm-note*"):
+        page.get_by_label("Summaries by").select_option("ollama")
+    page.locator("#settings-save").click()
+    expect(page.locator(".toast", has_text="Saved; it counts from the next run on.")).to_be_visible()
+    assert settings(api)["summarizer"] == "ollama"
+    assert len(held) == 1
+    held[0].abort()
 
 
 def test_a_value_that_cannot_be_is_told_beside_its_field_and_nothing_is_saved(page: Page, api: httpx.Client) -> None:
