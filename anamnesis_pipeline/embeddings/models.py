@@ -76,7 +76,7 @@ def choose_precision(wanted: str, device: str = "auto", of_vectors: str | None =
 
     bf16 pays only where it is multiplied natively; elsewhere it is emulated and slower than fp32.
 
-    :param device: as the setting says. Every GPU that torch still supports multiplies bf16.
+    :param device: as the setting says. Whether a GPU multiplies bf16 only torch can tell, once it loads the model.
     :param of_vectors: the precision of the vectors that are there; `auto` goes on with fp32, be it that bf16 was
         measured and came too far from it.
     """

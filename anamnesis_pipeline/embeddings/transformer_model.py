@@ -165,14 +165,15 @@ def _shaped_by(projection: Projection | None, device: Device) -> _Shape:
 
 
 def load_model(files: ModelFiles, precision: str, device: Device, fidelity: float | None) -> TransformerModel:
-    """A model ready to serve. Another precision than fp32 is compared with it first, unless it was before.
+    """A model ready to serve. Another precision than fp32 is compared with it first, unless it was before; fp32 it is
+    where a GPU would only emulate bf16, as those before Ampere do, since that is slower.
 
     :param fidelity: what was measured for this precision earlier; None: measure now.
     :raises UnknownModel: the files do not load.
     :raises BadSetting: the device is `cuda` and this torch cannot use the GPU.
     """
-    if precision == "fp32":
-        return TransformerModel(files, precision, device)
+    if precision == "fp32" or _only_emulates_bf16(device):
+        return TransformerModel(files, "fp32", device)
     model = TransformerModel(files, precision, device, fidelity)
     if fidelity is not None:
         return model
@@ -186,6 +187,11 @@ def load_model(files: ModelFiles, precision: str, device: Device, fidelity: floa
         files.model_id, precision, model.fidelity, MIN_FIDELITY,
     )  # fmt: skip
     return reference
+
+
+def _only_emulates_bf16(device: Device) -> bool:
+    is_there = device == "cuda" and torch.cuda.is_available()
+    return is_there and not torch.cuda.is_bf16_supported(including_emulation=False)
 
 
 def use_one_thread() -> None:

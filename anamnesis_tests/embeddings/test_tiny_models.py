@@ -155,6 +155,21 @@ def test_a_recorded_fidelity_is_taken_over(tmp_path: Path) -> None:
     assert load_model(saved(tmp_path), "bf16", "cpu", 0.99876).fidelity == 0.99876
 
 
+@pytest.mark.parametrize(("is_native", "precision"), [(True, "bf16"), (False, "fp32")])
+def test_a_gpu_that_would_emulate_bf16_computes_in_fp32(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, is_native: bool, precision: str
+) -> None:
+    import torch
+
+    from anamnesis_pipeline.embeddings import transformer_model
+
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    monkeypatch.setattr(torch.cuda, "is_bf16_supported", lambda including_emulation: including_emulation or is_native)
+    model = transformer_model.TransformerModel
+    monkeypatch.setattr(transformer_model, "TransformerModel", lambda files, of, device, *more: model(files, of))
+    assert transformer_model.load_model(saved(tmp_path), "bf16", "cuda", 0.9999).precision == precision
+
+
 def test_a_model_that_bf16_bends_too_far_runs_in_fp32_and_says_so(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
