@@ -132,7 +132,7 @@ class PinnedPool:
 
     def _load_or_say_why(self) -> LoadedModel:
         loaded: Future[LoadedModel] = Future()
-        threading.Thread(target=self._load_on_cores, args=(loaded,), name="embed-load", daemon=True).start()
+        threading.Thread(target=self._load_on_cores, args=(loaded,), name="load-model", daemon=True).start()
         try:
             return loaded.result()
         except Exception as exc:
