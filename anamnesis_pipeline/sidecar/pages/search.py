@@ -81,7 +81,8 @@ def _answered(request: Request, services: Services, question: SearchIn, shown: M
     toggled = asking.address_with(PATH, shown["asked"], explain=None if question.explain else "1")
     to_come = _to_come(request, question) if found.hits else []
     explained = {"first": FIRST_SHOWN, "summaries": _summaries(services, answer, hidden)}
-    told = {**shown, **explained, "answer": answer, "toggled": toggled, "to_come": to_come}
+    is_empty = not answer["results"] and not services.store.episodes.projects()
+    told = {**shown, **explained, "answer": answer, "toggled": toggled, "to_come": to_come, "is_empty": is_empty}
     reply = page(request, "search.html", "Search", **told)
     if question.track:
         reply.background = BackgroundTask(keep_question, services, request.app.state.room, question, found)

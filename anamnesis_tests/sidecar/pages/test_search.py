@@ -47,6 +47,14 @@ def test_an_answer_has_its_words_marked_and_can_be_opened_and_copied(client: Tes
     assert soup.select_one("#q")["value"] == "zeppelin hangar"
 
 
+def test_only_an_empty_memory_is_said_to_be_empty(client: TestClient, post: Post) -> None:
+    assert "Nothing is stored yet" in search(client, "hangar").select_one(".empty").text
+    post("A letter about the harbour")
+    told = search(client, "zeppelinwiese", mode="exact").select_one(".empty").text
+    assert "Other words may find it" in told
+    assert "Nothing is stored" not in told
+
+
 def test_what_is_still_to_be_embedded_is_said_above_the_results(services: TestServices, client: TestClient) -> None:
     samples.put(services.store, "e", "the zeppelin hangar")
     soup = search(client, "zeppelin")
