@@ -2,6 +2,7 @@
 
 from fastapi import APIRouter
 from starlette.exceptions import HTTPException
+from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response
 
 from anamnesis_pipeline.sidecar.pages import (
@@ -42,10 +43,14 @@ async def home() -> Response:
     return RedirectResponse(overview.PATH)
 
 
+@_rest.get("/chat/")
 @_rest.get("/dashboard/{rest:path}")
-async def unknown_page(rest: str) -> None:
-    """No such page: told as a page."""
-    raise HTTPException(404)
+async def no_page(request: Request) -> Response:
+    """An address that somebody typed with a slash at its end, or one of no page, which is told as a page."""
+    path, query = request.url.path, request.url.query
+    if not path.endswith("/"):
+        raise HTTPException(404)
+    return RedirectResponse(path.rstrip("/") + (f"?{query}" if query else ""))
 
 
 router.include_router(_rest)  # last: it takes every address

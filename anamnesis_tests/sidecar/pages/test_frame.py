@@ -64,6 +64,20 @@ def test_an_unknown_page_is_told_as_a_page(client: TestClient) -> None:
     assert client.get("/dashboard/nonsense").headers["content-type"] == "application/problem+json"
 
 
+@pytest.mark.parametrize(
+    ("typed", "led_to"),
+    [
+        ("/dashboard/", "/dashboard"),
+        ("/dashboard/search/?q=a%20crane", "/dashboard/search?q=a%20crane"),
+        ("/chat/", "/chat"),
+        ("/dashboard//example.org/", "/dashboard//example.org"),
+    ],
+)
+def test_a_slash_at_the_end_of_an_address_is_forgiven(client: TestClient, typed: str, led_to: str) -> None:
+    reply = client.get(typed, headers=PAGE, follow_redirects=False)
+    assert (reply.status_code, reply.headers["location"]) == (307, led_to)
+
+
 def test_a_moment_is_a_time_that_the_browser_writes_in_its_zone() -> None:
     moment = html.moment(datetime(2026, 3, 1, 12, 30, 5, tzinfo=UTC))
     assert moment == '<time datetime="2026-03-01T12:30:05Z">2026-03-01 12:30 UTC</time>'
