@@ -246,8 +246,8 @@ def as_markdown(session: ChatSession, messages: list[ChatMessage]) -> str:
         ended = "Stopped." if each.stopped else f"Not whole: {each.problem}" if each.problem else ""
         files = f"Attached: {', '.join(each.files)}" if each.files else ""
         lines += [line for said in (each.text, files, ended) if said for line in (said, "")]
-        lines += [f"- {cited.timestamp:%Y-%m-%d} [{cited.episode_id}] {cited.summary}" for cited in each.citations]
-        lines += [""] if each.citations else []
+        cited = [f"- {hit.timestamp:%Y-%m-%d} [{hit.episode_id}] {hit.summary}" for hit in each.citations]
+        lines += ["Memories used:", "", *cited, ""] if cited else []
     return "\n".join(lines)
 
 

@@ -237,4 +237,5 @@ def _parsed(line: bytes) -> Line:
     except ValidationError as problem:
         first = problem.errors(include_url=False, include_context=False, include_input=False)[0]
         place = ".".join(str(piece) for piece in first["loc"])
-        raise _Unreadable(f"{place}: {first['msg']}" if place else str(first["msg"])) from problem
+        told = str(first["msg"]).replace(" at line 1 column ", " at column ")  # the line's own number stands before it
+        raise _Unreadable(f"{place}: {told}" if place else told) from problem

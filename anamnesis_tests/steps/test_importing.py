@@ -100,6 +100,7 @@ def test_what_the_store_refuses_fails_alone_and_is_context_of_nothing(tmp_path: 
             again = taken(settings, tmp_path, *lines)
     assert report.created == 3
     assert [problem.partition(":")[0] for problem in report.problems] == ["line 2", "line 3", "line 6"]
+    assert report.problems[1] == "line 3: Invalid JSON: key must be a string at column 2"
     assert stands.keys() == {"the first", "the next", "the last"}
     assert "the first" in stands["the next"][0]
     assert "huge" not in str(stands)

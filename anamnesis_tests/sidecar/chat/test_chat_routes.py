@@ -68,11 +68,14 @@ def test_a_forgotten_round_trip_is_in_no_conversation(client: httpx.Client) -> N
 
 
 def test_a_conversation_and_ratings_are_exported(client: httpx.Client) -> None:
+    assert client.post("/api/episodes", json={**NOTE, "episode_id": "crane"}).status_code == 201
     events = said(client, backend="ollama")
     session, message = events[0]["session"]["session_id"], events[-1]["message_id"]
     markdown = client.get(f"/api/chat/sessions/{session}/export").text
     assert markdown.startswith("# Where is the crane?\n")
     assert SAID in markdown
+    (cited,) = of(events, "citations")[0]
+    assert f"Memories used:\n\n- {cited['timestamp'][:10]} [crane] {cited['summary']}\n" in markdown
     whole = client.get(f"/api/chat/sessions/{session}/export", params={"format": "json"}).json()
     assert whole == client.get(f"/api/chat/sessions/{session}").json()
     assert client.post(f"/api/chat/messages/{message}/feedback", json={"value": -1}).json()["value"] == -1
