@@ -143,7 +143,7 @@ def test_an_ingest_is_one_backfill_of_the_job_with_new_sources_as_partitions(api
     )
     assert {"key": "anamnesis/ingest", "value": "x"} in found["tags"]
     assert {"fresh", "fresher"} <= set(known(api, "source"))
-    assert httpx.get(api.link(backfill), trust_env=False).status_code == 200
+    assert httpx.get(api.link(backfill), trust_env=False, timeout=60).status_code == 200
 
 
 def test_without_runs_there_are_none_the_last_says_what_it_wrote_and_the_one_cut_off_is_told_apart(
@@ -152,7 +152,7 @@ def test_without_runs_there_are_none_the_last_says_what_it_wrote_and_the_one_cut
     runs = api.ingest_runs()
     assert (runs.unfinished, runs.last, runs.interrupted) == ((), None, None)
     api.stop_runs(["11111111-2222-4333-8444-555555555555"])
-    assert httpx.get(api.run_link("11111111"), trust_env=False).status_code == 200
+    assert httpx.get(api.run_link("11111111"), trust_env=False, timeout=60).status_code == 200
     tags = {"dagster/partition": "left"}
     with dg.DagsterInstance.from_config(str(home)) as instance:
         cut_off = create_run_for_test(instance, job_name="ingest", status=dg.DagsterRunStatus.STARTED, tags=tags)
@@ -231,7 +231,7 @@ def test_the_address_of_dagster_is_a_base_url_without_a_slash_at_its_end(url: st
 def test_the_link_leads_to_the_page_of_the_backfill(api: DagsterApi) -> None:
     link = api.link("abcdefgh")
     assert link.endswith("/runs/b/abcdefgh")
-    assert httpx.get(link, trust_env=False).status_code == 200
+    assert httpx.get(link, trust_env=False, timeout=60).status_code == 200
 
 
 def test_an_unknown_backfill_has_no_state_and_cannot_be_cancelled(api: DagsterApi) -> None:

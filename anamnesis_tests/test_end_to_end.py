@@ -73,7 +73,7 @@ def test_words_are_found_early_memory_survives_kill_9_and_no_process_does(system
     second.send_signal(signal.SIGTERM)
     assert second.wait(timeout=60) == 0, system.traces()
     system.process = None
-    system.wait_until("no process is left after SIGTERM", lambda: not left_of(life), timeout_s=10)
+    system.wait_until("no process is left after SIGTERM", lambda: not left_of(life), timeout_s=30)
 
 
 def test_a_port_in_use_is_named_with_the_variable_that_changes_it_and_nothing_is_started(system: System) -> None:

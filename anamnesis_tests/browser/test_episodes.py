@@ -195,7 +195,7 @@ def test_what_nobody_takes_back_is_gone(page: Page, api: httpx.Client) -> None:
     page.goto("/dashboard/episodes/crane")
     page.locator("#delete-sheet > summary").click()
     page.get_by_role("button", name="Delete this episode").click()
-    wait_for(lambda: api.get("/api/episodes/crane").status_code == 404, 10)
+    wait_for(lambda: api.get("/api/episodes/crane").status_code == 404, 60)
     toast(page, "Deleted.").get_by_role("button", name="Undo").click()
     expect(page.locator(".toast.bad")).to_contain_text("It is too late")
     page.goto("/dashboard/episodes/crane")

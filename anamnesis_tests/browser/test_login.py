@@ -42,7 +42,7 @@ def test_the_token_opens_the_page_that_was_wanted_and_a_log_out_closes_all(page:
     page.goto("/chat")
     page.wait_for_url("**/login?next=/chat")
     assert api.get("/api/episodes").status_code == 200
-    assert httpx.get(f"{api.base_url}/api/episodes", trust_env=False).status_code == 401
+    assert httpx.get(f"{api.base_url}/api/episodes", trust_env=False, timeout=60).status_code == 401
 
 
 def test_who_has_to_log_in_again_to_press_a_button_comes_back_to_the_same_filters(page: Page, post: Post) -> None:

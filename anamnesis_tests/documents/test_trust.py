@@ -60,4 +60,4 @@ def test_a_literal_may_look_like_a_broken_expression() -> None:
 def test_no_pattern_takes_longer_than_the_text_is_long() -> None:
     began = time.perf_counter()
     tags_of("x", "text", [TagPattern("(a+)+$", "t", field="content", regex=True)], "a" * 100_000 + "b")
-    assert time.perf_counter() - began < 1
+    assert time.perf_counter() - began < 60, "one that goes back would take for ever"

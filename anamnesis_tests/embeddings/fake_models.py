@@ -15,7 +15,7 @@ from anamnesis_pipeline.embeddings.token_vectors import Projection, Rows, projec
 OpenPool = Callable[..., PinnedPool]
 
 
-def wait_for(condition: Callable[[], bool], seconds: float = 5.0) -> None:
+def wait_for(condition: Callable[[], bool], seconds: float = 30.0) -> None:
     end = time.monotonic() + seconds
     while not condition():
         assert time.monotonic() < end, "waited in vain"

@@ -41,13 +41,13 @@ def test_a_query_overtakes_the_passages_that_wait(open_pool: OpenPool) -> None:
     pool = open_pool(before)
     with ThreadPoolExecutor(2) as callers:
         passages = callers.submit(pool.embed, ["word " * 100] * 400, "passage")
-        assert gate.reached.wait(5)
+        assert gate.reached.wait(60)
         query = callers.submit(pool.embed, ["which one"], "query")
         while pool.depth < 10:
             pass
         gate.opened.set()
-        query.result(10)
-        passages.result(10)
+        query.result(60)
+        passages.result(60)
     assert done.index(1) == 1, "first the batch in hand, then the query, then the other passages"
     assert len(done) > 8
 
@@ -74,12 +74,12 @@ def test_queries_that_wait_together_are_one_batch(open_pool: OpenPool) -> None:
     questions = [f"question {n}" for n in range(12)]
     with ThreadPoolExecutor(13) as callers:
         first = callers.submit(pool.embed, ["word " * 100] * 20, "passage")
-        assert gate.reached.wait(5)
+        assert gate.reached.wait(60)
         answers = [callers.submit(pool.embed, [question], "query") for question in questions]
         wait_for(lambda: pool.depth >= 12)
         gate.opened.set()
-        found = [answer.result(10)[0] for answer in answers]
-        first.result(10)
+        found = [answer.result(60)[0] for answer in answers]
+        first.result(60)
     assert done[1] == 12, "one forward pass right after the batch in hand"
     assert done.count(12) == 1
     assert all(np.array_equal(f, pool.embed([q], "query")[0]) for f, q in zip(found, questions, strict=True))
@@ -95,11 +95,11 @@ def test_very_long_queries_are_not_all_taken_at_once(open_pool: OpenPool) -> Non
     pool = open_pool(before)
     with ThreadPoolExecutor(4) as callers:
         first = callers.submit(pool.embed, ["hold"], "query")
-        assert gate.reached.wait(5)
+        assert gate.reached.wait(60)
         long = [callers.submit(pool.embed, ["x" * 5_000], "query") for _ in range(3)]
         wait_for(lambda: pool.depth == 3)
         gate.opened.set()
-        assert [answer.result(10).shape for answer in (first, *long)] == [(1, 16)] * 4
+        assert [answer.result(60).shape for answer in (first, *long)] == [(1, 16)] * 4
     assert done == [1, 1, 1, 1]
 
 
@@ -108,14 +108,14 @@ def test_a_bad_query_fails_its_own_caller_only(open_pool: OpenPool) -> None:
     pool = open_pool(gate)
     with ThreadPoolExecutor(3) as callers:
         first = callers.submit(pool.embed, ["hold"], "query")
-        assert gate.reached.wait(5)
+        assert gate.reached.wait(60)
         good = callers.submit(pool.embed, ["fine"], "query")
         bad = callers.submit(pool.embed, ["\ud800"], "query")
         wait_for(lambda: pool.depth == 2)
         gate.opened.set()
-        assert first.result(10).shape == good.result(10).shape == (1, 16)
+        assert first.result(60).shape == good.result(60).shape == (1, 16)
         with pytest.raises(UnicodeEncodeError):
-            bad.result(10)
+            bad.result(60)
 
 
 @pytest.mark.parametrize("role", ["query", "passage"])
@@ -143,11 +143,11 @@ def test_a_full_queue_is_refused_at_once_and_free_again_afterwards(open_pool: Op
     pool = open_pool(gate, queue_max=1)
     with ThreadPoolExecutor(1) as caller:
         first = caller.submit(pool.embed, ["a"], "query")
-        assert gate.reached.wait(5)
+        assert gate.reached.wait(60)
         with pytest.raises(EmbeddingQueueFull, match="1 calls wait"):
             pool.embed(["b"], "query")
         gate.opened.set()
-        first.result(10)
+        first.result(60)
     assert pool.embed(["b"], "query").shape == (1, 16)
 
 
@@ -194,15 +194,15 @@ def test_closing_while_busy_finishes_what_was_asked_and_refuses_what_comes_later
     pool = open_pool(gate)
     with ThreadPoolExecutor(3) as callers:
         running = callers.submit(pool.embed, ["word " * 100] * 200, "passage")
-        assert gate.reached.wait(5)
+        assert gate.reached.wait(60)
         closing = callers.submit(pool.close)
         while pool.ready:
             pass
         with pytest.raises(ModelLoading, match="was unloaded"):
             pool.embed(["late"], "query")
         gate.opened.set()
-        assert running.result(10).shape == (200, 16)
-        closing.result(10)
+        assert running.result(60).shape == (200, 16)
+        closing.result(60)
     pool.close()
     assert not threads.named("embed-")
 
@@ -239,7 +239,7 @@ def test_a_pool_closed_while_its_model_loads_starts_no_workers(threads: Threads)
 
     pool = PinnedPool(PoolModel("m", 16, load), available_cores()[:1])
     pool.load_in_background()
-    assert gate.reached.wait(5)
+    assert gate.reached.wait(60)
     pool.close()
     gate.opened.set()
     pool.load()

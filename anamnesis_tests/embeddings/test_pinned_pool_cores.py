@@ -112,9 +112,9 @@ def test_closing_while_cores_change_leaves_no_caller_waiting(open_pool: OpenPool
             embedding = callers.submit(pool.embed, ["some words"] * 200, "passage")
             moving = callers.submit(pool.use_cores, every[:1])
             pool.close()
-            moving.result(10)
+            moving.result(60)
             with suppress(ModelLoading):  # closed before it was asked
-                assert embedding.result(10).shape == (200, 16)
+                assert embedding.result(60).shape == (200, 16)
     wait_for(lambda: not threads.named("embed-"))
 
 

@@ -20,7 +20,7 @@ def test_the_model_of_the_active_space_is_loaded_in_the_background(open_models: 
     gate = Gate()
     models = open_models(lambda space: pool_of(space, gate), lambda: OLD)
     models.load_in_background()
-    assert gate.reached.wait(5)
+    assert gate.reached.wait(60)
     with pytest.raises(ModelLoading, match="model-old is still loading"):
         models.embed_query("x", OLD)
     assert (models.ready, models.failure, models.model_id) == (False, None, "model-old")
@@ -34,7 +34,7 @@ def test_the_old_space_answers_until_the_new_model_is_in_memory(open_models: Ope
     models = ready_for_old(open_models(lambda s: pool_of(s, gate if s == NEW else lambda: None), lambda: OLD))
     for _ in range(3):
         assert answering(models, NEW) == "old"
-    assert gate.reached.wait(5)
+    assert gate.reached.wait(60)
     gate.opened.set()
     wait_for(lambda: answering(models, NEW) == "new")
     assert models.model_id == "model-new"
@@ -97,7 +97,7 @@ def test_a_search_never_waits_for_the_files_of_a_model(open_models: OpenModels) 
 
     models = ready_for_old(open_models(open_pool, lambda: OLD))
     assert answering(models, NEW) == "old", "the files of the new one are still being opened"
-    assert gate.reached.wait(5)
+    assert gate.reached.wait(60)
     assert answering(models, NEW) == "old"
     gate.opened.set()
     wait_for(lambda: answering(models, NEW) == "new")
@@ -213,7 +213,7 @@ def test_switching_back_lets_go_of_the_model_that_was_on_its_way(open_models: Op
         open_models(lambda s: pool_of(s, gate if s == NEW else lambda: None), lambda: OLD, grace_s=0.01)
     )
     models.space_for(NEW)
-    assert gate.reached.wait(5)
+    assert gate.reached.wait(60)
     assert answering(models, OLD) == "old"
     gate.opened.set()
     wait_for(lambda: not threads.named("load new"))
@@ -225,7 +225,7 @@ def test_closing_while_a_model_is_on_its_way_ends_it_too(threads: Threads) -> No
     gate = Gate()
     models = SpaceModels(lambda space: pool_of(space, gate), lambda: OLD)
     models.space_for(OLD)
-    assert gate.reached.wait(5)
+    assert gate.reached.wait(60)
     models.close()
     gate.opened.set()
     time.sleep(0.05)

@@ -122,13 +122,13 @@ def test_queries_that_wait_together_get_their_own_tokens() -> None:
     try:
         with ThreadPoolExecutor(4) as callers:
             first = callers.submit(pool.embed, ["hold"], "query")
-            assert gate.reached.wait(5)
+            assert gate.reached.wait(60)
             plain = callers.submit(pool.embed, ["a b c"], "query")
             with_tokens = [callers.submit(pool.embed_with_tokens, ["w " * n], "query") for n in (2, 5)]
             wait_for(lambda: pool.depth == 3)
             gate.opened.set()
-            counts = [len((answer.result(10).tokens or [])[0]) for answer in with_tokens]
-        assert (first.result(10).shape, plain.result(10).shape, counts) == ((1, 16), (1, 16), [2, 5])
+            counts = [len((answer.result(60).tokens or [])[0]) for answer in with_tokens]
+        assert (first.result(60).shape, plain.result(60).shape, counts) == ((1, 16), (1, 16), [2, 5])
     finally:
         pool.close()
 

@@ -29,10 +29,10 @@ def test_every_closed_block_is_cut_out_and_counted():
 def test_markup_made_to_stall_takes_time_in_proportion_to_its_length(hostile: str):
     def seconds(count: int) -> float:
         text = hostile.format(" " * count)
-        begun = time.perf_counter()
+        begun = time.process_time()
         for _ in range(20):
             as_typed(text)
-        return time.perf_counter() - begun
+        return time.process_time() - begun
 
     assert seconds(64_000) < 200 * (seconds(4_000) + 1e-3), "16 times the text; cubic would be 4,096 times the time"
 

@@ -43,7 +43,7 @@ class Sidecar:
     def post(self, summary: str, **fields: Any) -> str:
         headers = {"Authorization": f"Bearer {self.token}"} if self.token else {}
         body = {"summary": summary, "instance": "mac", "project": "acme", **fields}
-        reply = httpx.post(f"{self.base}/api/episodes", json=body, headers=headers)
+        reply = httpx.post(f"{self.base}/api/episodes", json=body, headers=headers, timeout=60)
         assert reply.status_code == 201, reply.text
         return str(reply.json()["episode_id"])
 
@@ -139,7 +139,7 @@ def run_sidecar(home: Path, token: str | None = None) -> Iterator[Sidecar]:
         thread = threading.Thread(target=server.run, kwargs={"sockets": [listener]})
         thread.start()
         try:
-            wait_for(lambda: server.started and services.pool.ready, 20)
+            wait_for(lambda: server.started and services.pool.ready, 60)
             yield Sidecar(services, listener.getsockname()[1], home, token)
         finally:
             server.should_exit = True

@@ -270,7 +270,7 @@ def test_an_id_a_name_or_a_tag_closes_no_block(client: Client, sidecar: Sidecar)
         sidecar.post(f"zeppelin {number}", **{field: value})
     old = sidecar.post("an old zeppelin")
     changed = {"status": "superseded", "superseded_by": attack}
-    assert httpx.patch(f"{sidecar.base}/api/episodes/{old}", json=changed).status_code == 200
+    assert httpx.patch(f"{sidecar.base}/api/episodes/{old}", json=changed, timeout=60).status_code == 200
     found = client.call("search", query="zeppelin", project="all", limit=10)
     answers = [found, client.call("timeline", project="all"), client.call("read", ids=[old])]
     assert all(f"zeppelin {number}" in found for number in range(5))

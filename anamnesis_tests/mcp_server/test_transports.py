@@ -131,7 +131,7 @@ def test_a_wrong_token_is_told_over_stdio_and_refused_over_http(guarded: Sidecar
     assert "zeppelin" in Client("stdio", guarded.port, token="s3cret").call("search", query="zeppelin")
     assert "zeppelin" in Client("http", guarded.port, token="s3cret").call("search", query="zeppelin")
     for headers in ({}, {"Authorization": "Bearer wrong"}):
-        reply = httpx.post(f"{guarded.base}/mcp", content=initialize(), headers=HEADERS | headers)
+        reply = httpx.post(f"{guarded.base}/mcp", content=initialize(), headers=HEADERS | headers, timeout=60)
         assert reply.status_code == 401
 
 
@@ -139,14 +139,17 @@ def test_a_wrong_token_is_told_over_stdio_and_refused_over_http(guarded: Sidecar
     ("headers", "status"), [({"Origin": "https://evil.example"}, 403), ({"Host": "evil.example"}, 421)]
 )
 def test_pages_of_other_sites_may_not_call(sidecar: Sidecar, headers: dict[str, str], status: int) -> None:
-    assert httpx.post(f"{sidecar.base}/mcp", content=initialize(), headers=HEADERS | headers).status_code == status
+    assert (
+        httpx.post(f"{sidecar.base}/mcp", content=initialize(), headers=HEADERS | headers, timeout=60).status_code
+        == status
+    )
 
 
 def test_only_posts_of_bounded_size_are_taken(sidecar: Sidecar) -> None:
-    assert httpx.get(f"{sidecar.base}/mcp", headers=HEADERS).status_code == 405
-    assert httpx.delete(f"{sidecar.base}/mcp", headers=HEADERS).status_code == 405
-    assert httpx.post(f"{sidecar.base}/mcp", content=b"x" * 2_000_000, headers=HEADERS).status_code == 413
-    assert httpx.post(f"{sidecar.base}/mcp", content=b"{", headers=HEADERS).status_code == 400
+    assert httpx.get(f"{sidecar.base}/mcp", headers=HEADERS, timeout=60).status_code == 405
+    assert httpx.delete(f"{sidecar.base}/mcp", headers=HEADERS, timeout=60).status_code == 405
+    assert httpx.post(f"{sidecar.base}/mcp", content=b"x" * 2_000_000, headers=HEADERS, timeout=60).status_code == 413
+    assert httpx.post(f"{sidecar.base}/mcp", content=b"{", headers=HEADERS, timeout=60).status_code == 400
 
 
 def test_initialize_over_http_is_answered_before_sdk_and_model_are_loaded(tmp_path: Path, environment: None) -> None:
@@ -159,13 +162,13 @@ def test_initialize_over_http_is_answered_before_sdk_and_model_are_loaded(tmp_pa
     try:
         wait_for(lambda: answers(base), 60)
         reply = httpx.post(f"{base}/mcp", content=initialize(), headers=HEADERS, timeout=20)
-        assert httpx.get(f"{base}/ready").status_code == 503
+        assert httpx.get(f"{base}/ready", timeout=60).status_code == 503
         assert reply.json()["result"]["serverInfo"]["name"] == "anamnesis"
         tools = httpx.post(f"{base}/mcp", json=LIST_TOOLS, headers=HEADERS, timeout=20).json()
         assert len(tools["result"]["tools"]) == 6
     finally:
         process.terminate()
-        process.wait(15)
+        process.wait(60)
     assert "Traceback" not in (tmp_path / "log").read_text()
 
 
@@ -191,6 +194,6 @@ def test_the_sidecar_starts_and_ends_again_and_again(tmp_path: Path, environment
         running = run_sidecar(tmp_path / str(number))
         (tmp_path / str(number)).mkdir()
         sidecar = next(running)
-        assert httpx.post(f"{sidecar.base}/mcp", content=initialize(), headers=HEADERS).status_code == 200
+        assert httpx.post(f"{sidecar.base}/mcp", content=initialize(), headers=HEADERS, timeout=60).status_code == 200
         with pytest.raises(StopIteration):
             next(running)

@@ -30,7 +30,7 @@ def process(data: Path) -> Iterator[Database[dict[str, Any]]]:
                 yield client.things
         finally:
             run.send_signal(signal.SIGTERM)
-            assert run.wait(timeout=20) == 0
+            assert run.wait(timeout=60) == 0
 
 
 def test_documents_indexes_and_validators_are_as_they_were(tmp_path: Path) -> None:

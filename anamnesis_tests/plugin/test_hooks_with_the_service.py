@@ -63,5 +63,5 @@ def test_nothing_is_said_where_nothing_is_known_or_the_token_is_wrong(guarded: S
 
 def test_a_nudge_is_taken(guarded: Sidecar) -> None:
     harmless("SessionEnd", guarded.base, env=TOKEN)
-    metrics = httpx.get(f"{guarded.base}/metrics", headers={"Authorization": "Bearer s3cret"}).text
+    metrics = httpx.get(f"{guarded.base}/metrics", headers={"Authorization": "Bearer s3cret"}, timeout=60).text
     assert 'route="/api/jsonl/nudge",status="202"' in metrics

@@ -336,13 +336,13 @@ def test_a_full_queue_before_the_model_sends_the_caller_away(memory: Memory, mod
     with closing(PinnedPool(model, available_cores()[:1], queue_max=1)) as pool, ThreadPoolExecutor(1) as caller:
         pool.load()
         busy = caller.submit(pool.embed, ["a"], "query")
-        assert gate.reached.wait(5)
+        assert gate.reached.wait(60)
         engine = Engine(memory.store, lambda text, space: query_vectors(pool.embed_with_tokens([text], "query")))
         with pytest.raises(EmbeddingQueueFull):
             engine.search(SearchQuery("zeppelin", mode=mode))
         assert engine.search(SearchQuery("zeppelin", mode=Mode.EXACT)).hits
         gate.opened.set()
-        busy.result(10)
+        busy.result(60)
 
 
 def test_a_value_that_a_client_posted_moves_nothing_down(memory: Memory) -> None:

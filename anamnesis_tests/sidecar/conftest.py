@@ -211,7 +211,7 @@ def know_the_unrelated(store: Store) -> None:
     store.settings.set(LEVEL + SPACE.key, level)
 
 
-def wait_for(condition: Callable[[], bool], seconds: float = 5.0) -> None:
+def wait_for(condition: Callable[[], bool], seconds: float = 30.0) -> None:
     end = time.monotonic() + seconds
     while not condition():
         assert time.monotonic() < end, "waited in vain"

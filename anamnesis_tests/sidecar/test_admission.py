@@ -23,7 +23,7 @@ class Turnstile:
         with self._lock:
             self.inside += 1
             self.most = max(self.most, self.inside)
-        assert self._go.wait(10)
+        assert self._go.wait(60)
         with self._lock:
             self.inside -= 1
         return "done"

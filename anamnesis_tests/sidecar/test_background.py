@@ -31,10 +31,10 @@ def test_a_failure_that_nobody_foresaw_ends_no_other_work_and_not_even_its_own(
     app = create_app(services)
     app.state.undo = Undo(services, wait_s=0.1)
     with TestClient(app, base_url=BASE) as client:
-        wait_for(lambda: tries > 2, 10)
+        wait_for(lambda: tries > 2, 60)
         client.post("/api/episodes", json=NOTE).raise_for_status()
         client.post("/dashboard/episode/delete", data={"episode_id": "gone"}).raise_for_status()
-        wait_for(lambda: client.get("/api/episodes/gone").status_code == 404, 10)
+        wait_for(lambda: client.get("/api/episodes/gone").status_code == 404, 60)
         for page in ("/dashboard", "/dashboard/health/checks"):
             text = client.get(page).text
             assert FAILED in text, page

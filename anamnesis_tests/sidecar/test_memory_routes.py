@@ -209,7 +209,7 @@ def test_who_asks_for_work_under_way_gets_its_outcome_and_a_failure_is_raised() 
 
     def work() -> Recorded:
         calls.append(os.getpid())
-        assert begun.wait(10)
+        assert begun.wait(60)
         return recorded
 
     def fail() -> Recorded:

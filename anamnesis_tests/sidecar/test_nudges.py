@@ -27,7 +27,7 @@ def transcripts(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Callable[[st
     return make
 
 
-def run_until(nudges: Nudges, done: Callable[[], bool], seconds: float = 5.0) -> None:
+def run_until(nudges: Nudges, done: Callable[[], bool], seconds: float = 30.0) -> None:
     async def run() -> None:
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(nudges.run)

@@ -65,8 +65,8 @@ def base(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
         base = f"http://127.0.0.1:{listener.getsockname()[1]}"
         draft = {"summary": "known", "instance": "mac", "project": "acme"}
         known = [{**draft, "episode_id": name} for name in ("0", "a/b")]
-        assert httpx.post(f"{base}/api/episodes/bulk", json={"episodes": known}).json()["created"] == 2
-        assert httpx.get(f"{base}/openapi.json").json() == schema.raw_schema
+        assert httpx.post(f"{base}/api/episodes/bulk", json={"episodes": known}, timeout=60).json()["created"] == 2
+        assert httpx.get(f"{base}/openapi.json", timeout=60).json() == schema.raw_schema
         yield base
         server.should_exit = True
         thread.join()

@@ -37,11 +37,13 @@ def sidecar(home: Path, **settings: str) -> Iterator[tuple[str, Path]]:
 def test_a_model_that_will_not_load_comes_last_and_takes_nothing_of_the_memory_along(tmp_path: Path) -> None:
     with sidecar(tmp_path, ANAMNESIS_MODEL=ABSENT_MODEL) as (base, log):
         wait_for(lambda: NO_MODEL in log.read_text(), 30)
-        assert httpx.post(f"{base}/api/episodes", json=DRAFT).status_code == 201
-        assert [each["summary"] for each in httpx.get(f"{base}/api/episodes").json()["items"]] == [DRAFT["summary"]]
-        found = httpx.post(f"{base}/api/episodes/search", json={"query": "zeppelin"}).json()
+        assert httpx.post(f"{base}/api/episodes", json=DRAFT, timeout=60).status_code == 201
+        assert [each["summary"] for each in httpx.get(f"{base}/api/episodes", timeout=60).json()["items"]] == [
+            DRAFT["summary"]
+        ]
+        found = httpx.post(f"{base}/api/episodes/search", json={"query": "zeppelin"}, timeout=60).json()
         assert [hit["summary"] for hit in found["results"]] == [DRAFT["summary"]]
-        ready = httpx.get(f"{base}/ready")
+        ready = httpx.get(f"{base}/ready", timeout=60)
         assert (ready.status_code, ABSENT_MODEL in ready.json()["detail"]) == (503, True)
         text = log.read_text()
     assert text.index(STARTS) < text.index(STARTED) < text.index("GET /api/episodes 200")

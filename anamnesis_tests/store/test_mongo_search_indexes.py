@@ -184,7 +184,7 @@ def test_a_build_waits_no_longer_than_it_is_told_to(store: Store, behaviour: Sea
     began = time.monotonic()
     with pytest.raises(RetryLater, match=r"vectors of vectors_s cannot be asked after 0 s"):
         store.vectors.build("s", force=True, within_s=0.3)
-    assert 0.3 <= time.monotonic() - began < 5
+    assert 0.3 <= time.monotonic() - began < 60, "by itself it is an hour"
     behaviour.never_ready, behaviour.build_s = set(), 0.5
     assert store.vectors.build("s", force=True, within_s=60).rebuilt is True
 

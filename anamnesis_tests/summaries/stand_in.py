@@ -106,7 +106,7 @@ def result(text: str, **fields: Any) -> str:
     return json.dumps(body | fields) + "\n"
 
 
-def is_gone(pid: int, within_s: float = 5.0) -> bool:
+def is_gone(pid: int, within_s: float = 30.0) -> bool:
     """Whether a process ends in time."""
     deadline = time.monotonic() + within_s
     while time.monotonic() < deadline:

@@ -137,7 +137,7 @@ def test_a_command_that_is_not_there_is_named(request_: Request) -> None:
 def test_the_time_out_ends_claude_and_its_children(claude: StandIn, request_: Request) -> None:
     claude.tell(sleeps=60, spawns=True)
     with pytest.raises(LlmUnavailable, match="in time"):
-        backend_of(claude, timeout_s=0.5).ask(request_)
+        backend_of(claude, timeout_s=4).ask(request_)
     assert is_gone(claude.call["pid"])
     assert is_gone(claude.call["child"])
 
@@ -146,7 +146,7 @@ def test_a_child_left_behind_neither_delays_the_answer_nor_lives_on(claude: Stan
     claude.tell(result("done", structured_output=ANSWER), spawns=True)
     began = time.monotonic()
     assert backend_of(claude).ask(request_).text
-    assert time.monotonic() - began < 10
+    assert time.monotonic() - began < 50
     assert is_gone(claude.call["child"])
 
 
@@ -234,7 +234,7 @@ def test_the_far_end_ends_claude_and_its_children_when_time_is_up(
 ) -> None:
     claude.tell(sleeps=60, spawns=True)
     with pytest.raises(LlmUnavailable):
-        backend_of(claude, server.place, timeout_s=0.5).ask(request_)
+        backend_of(claude, server.place, timeout_s=5).ask(request_)
     assert is_gone(claude.call["pid"])
     assert is_gone(claude.call["child"])
 

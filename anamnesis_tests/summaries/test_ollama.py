@@ -30,7 +30,7 @@ Open = Callable[..., OllamaBackend]
 def open_ollama() -> Iterator[Open]:
     made: list[OllamaBackend] = []
 
-    def open_one(*urls: str, timeout_s: float = 5.0, threads: int | None = None) -> OllamaBackend:
+    def open_one(*urls: str, timeout_s: float = 30.0, threads: int | None = None) -> OllamaBackend:
         made.append(OllamaBackend(find_model("ollama", MODEL, is_paid=False), urls, timeout_s, threads))
         return made[-1]
 

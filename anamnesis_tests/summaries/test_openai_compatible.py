@@ -28,7 +28,7 @@ Open = Callable[..., OpenAiBackend]
 def open_openai(openai_server: OpenAiServer) -> Iterator[Open]:
     made: list[OpenAiBackend] = []
 
-    def open_one(timeout_s: float = 5.0, key: str | None = "sk-SECRET-KEY", price: float = 1.0) -> OpenAiBackend:
+    def open_one(timeout_s: float = 30.0, key: str | None = "sk-SECRET-KEY", price: float = 1.0) -> OpenAiBackend:
         model = find_model("openai", "qwen3", is_paid=True, input_price=price, output_price=price * 2)
         made.append(OpenAiBackend(model, openai_server.base_url, timeout_s, key, is_paid=bool(price)))
         return made[-1]

@@ -54,7 +54,7 @@ def test_an_answer_that_is_being_stored_is_whole_and_cannot_be_stopped(
     client: httpx.Client, storing: threading.Event
 ) -> None:
     with answering(client) as rest:
-        assert storing.wait(10)
+        assert storing.wait(60)
         assert client.post(f"/api/chat/sessions/{OWN_ID}/stop").json() == {"stopped": False}
         last = rest()[-1]
     assert (last["done"], last["stopped"]) == (True, False)
@@ -66,7 +66,7 @@ def test_a_conversation_that_is_forgotten_while_its_answer_is_stored_leaves_noth
     client: httpx.Client, services: TestServices, storing: threading.Event
 ) -> None:
     with answering(client) as rest:
-        assert storing.wait(10)
+        assert storing.wait(60)
         assert client.delete(f"/api/chat/sessions/{OWN_ID}?episodes=true").status_code == 204
         rest()
     assert client.get(f"/api/chat/sessions/{OWN_ID}").status_code == 404
@@ -77,9 +77,9 @@ def test_who_goes_away_while_the_answer_is_stored_finds_it_whole(
     client: httpx.Client, services: TestServices, storing: threading.Event
 ) -> None:
     with answering(client):
-        assert storing.wait(10)
-    wait_for(lambda: client.get(f"/api/chat/sessions/{OWN_ID}").json()["message_count"] == 2, 10)
-    wait_for(lambda: len(services.store.episodes.page(Where(), 10).items) == 1, 10)
+        assert storing.wait(60)
+    wait_for(lambda: client.get(f"/api/chat/sessions/{OWN_ID}").json()["message_count"] == 2, 60)
+    wait_for(lambda: len(services.store.episodes.page(Where(), 10).items) == 1, 60)
     assert not client.get(f"/api/chat/sessions/{OWN_ID}").json()["messages"][1]["stopped"]
 
 
@@ -100,7 +100,7 @@ def test_a_call_that_was_never_made_takes_nothing_of_the_days_budget(
 ) -> None:
     begun = slow(monkeypatch, Booking, "book")
     with client.stream("POST", "/api/chat/stream", json={**ASKED, "backend": "anthropic"}) as reply:
-        assert begun.wait(10)
+        assert begun.wait(60)
         assert client.post(f"/api/chat/sessions/{OWN_ID}/stop").json() == {"stopped": True}
         assert reply.read()
     assert server.prompts == []

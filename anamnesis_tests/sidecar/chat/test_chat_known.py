@@ -109,7 +109,7 @@ def test_what_the_next_turn_asks_beside_its_message_is_at_hand_before_it_comes(
 ) -> None:
     client.post("/api/episodes", json=NOTE)
     session = said(client, backend="ollama")[0]["session"]["session_id"]
-    wait_for(lambda: {SAID, *ALWAYS} <= set(searched), 20)
+    wait_for(lambda: {SAID, *ALWAYS} <= set(searched), 60)
     del searched[:]
     said(client, "And the other one?", session_id=session)
     assert searched == ["And the other one?"]
@@ -118,7 +118,7 @@ def test_what_the_next_turn_asks_beside_its_message_is_at_hand_before_it_comes(
 def test_in_a_project_it_is_asked_of_that(client: httpx.Client, server: ChatServer, searched: list[str]) -> None:
     client.post("/api/episodes", json=NOTE)
     session = said(client, backend="ollama", project="acme")[0]["session"]["session_id"]
-    wait_for(lambda: SAID in searched, 20)
+    wait_for(lambda: SAID in searched, 60)
     del searched[:]
     said(client, "Where is the crane now?", session_id=session)
     assert searched == ["Where is the crane now?"]
@@ -138,7 +138,7 @@ def test_who_opens_the_chat_has_what_it_always_asks_at_hand(
     client: httpx.Client, server: ChatServer, searched: list[str]
 ) -> None:
     assert client.get("/chat").status_code == 200
-    wait_for(lambda: set(searched) == ALWAYS, 20)
+    wait_for(lambda: set(searched) == ALWAYS, 60)
 
 
 def test_who_opens_a_conversation_has_its_last_reply_looked_for(
@@ -149,7 +149,7 @@ def test_who_opens_a_conversation_has_its_last_reply_looked_for(
     services.store.chat.add(ChatMessage("m1", "s1", "user", "Where?", now))
     services.store.chat.add(ChatMessage("m2", "s1", "assistant", "At the quay.", now))
     assert client.get("/chat/s1").status_code == 200
-    wait_for(lambda: {"At the quay.", *ALWAYS} == set(searched), 20)
+    wait_for(lambda: {"At the quay.", *ALWAYS} == set(searched), 60)
 
 
 def test_a_question_that_cannot_be_asked_ahead_holds_up_no_other_one(
@@ -163,6 +163,6 @@ def test_a_question_that_cannot_be_asked_ahead_holds_up_no_other_one(
 
     monkeypatch.setattr(Engine, "search", failing)
     assert client.get("/chat").status_code == 200
-    wait_for(lambda: set(asked) == ALWAYS, 20)
-    wait_for(lambda: caplog.text.count("not asked ahead: RuntimeError") == 2, 20)
+    wait_for(lambda: set(asked) == ALWAYS, 60)
+    wait_for(lambda: caplog.text.count("not asked ahead: RuntimeError") == 2, 60)
     assert "secret" not in caplog.text

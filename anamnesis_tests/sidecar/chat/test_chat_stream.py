@@ -221,10 +221,10 @@ def test_who_goes_away_ends_the_answer(client: httpx.Client, claude: ClaudeComma
         for line in reply.iter_lines():
             if WORDS[-1] in line:
                 break
-    wait_for(lambda: not claude.is_running, 10)
-    wait_for(lambda: len(client.get("/api/chat/sessions").json()["sessions"]) == 1, 10)
+    wait_for(lambda: not claude.is_running, 60)
+    wait_for(lambda: len(client.get("/api/chat/sessions").json()["sessions"]) == 1, 60)
     (session,) = client.get("/api/chat/sessions").json()["sessions"]
-    wait_for(lambda: client.get(f"/api/chat/sessions/{session['session_id']}").json()["message_count"] == 2, 10)
+    wait_for(lambda: client.get(f"/api/chat/sessions/{session['session_id']}").json()["message_count"] == 2, 60)
 
 
 def test_what_is_said_before_a_search_stays_and_is_a_paragraph(client: httpx.Client, server: ChatServer) -> None:
@@ -372,7 +372,7 @@ def test_so_many_answers_are_written_at_once(client: httpx.Client, server: ChatS
             answers.enter_context(client.stream("POST", "/api/chat/stream", json=asked))
         assert client.post("/api/chat/stream", json={"message": "And?", "backend": "ollama"}).status_code == 429
     server.after = "end"
-    wait_for(lambda: client.post("/api/chat/stream", json={"message": "x", "backend": "ollama"}).status_code == 200, 10)
+    wait_for(lambda: client.post("/api/chat/stream", json={"message": "x", "backend": "ollama"}).status_code == 200, 60)
 
 
 def test_a_conversation_that_is_deleted_while_it_is_answered_stays_away(
@@ -416,7 +416,7 @@ def test_an_answer_that_is_stopped_before_its_first_word_stands_there_as_stopped
     asked = {"message": "Go on", "backend": "ollama", "session_id": OWN_ID}
     with client.stream("POST", "/api/chat/stream", json=asked) as reply:
         lines = (json.loads(line[6:]) for line in reply.iter_lines() if line.startswith("data: "))
-        wait_for(lambda: next(lines).get("status", {}).get("state") == "waiting", 10)
+        wait_for(lambda: next(lines).get("status", {}).get("state") == "waiting", 60)
         assert client.post(f"/api/chat/sessions/{OWN_ID}/stop").json() == {"stopped": True}
         last = list(lines)[-1]
     question, answer = client.get(f"/api/chat/sessions/{OWN_ID}").json()["messages"]

