@@ -13,7 +13,7 @@ from anamnesis_pipeline.errors import Excluded, GiveUp, InvalidEpisode, TooLarge
 from anamnesis_pipeline.model import Episode, Passage, content_id
 from anamnesis_pipeline.steps.exclusion import Exclusions, refuse, rule_of
 from anamnesis_pipeline.steps.posting import Poster, posted_passages, with_masks_counted
-from anamnesis_pipeline.store.base import PROJECT_ALIASES, Store
+from anamnesis_pipeline.store.base import PROJECT_ALIASES, PutReport, Store
 from anamnesis_pipeline.store.episode_values import storable
 from anamnesis_pipeline.store.project_names import store_name
 
@@ -105,47 +105,63 @@ class Importer:
 
     def _take(self, run: Sequence[Numbered], report: ImportReport, problems: Problems) -> None:
         """Take in episodes that differ in their ids."""
-        known = self._store.episodes.get([episode.episode_id for _, episode in run])
         rules = self._exclusions.now()
         new: list[Numbered] = []
-        for number, episode in run:
-            if (stored := known.get(episode.episode_id)) is None:
-                try:
-                    refuse(rule_of(rules, episode))
-                except Excluded as problem:
-                    problems[number] = problem
-                else:
-                    new.append((number, episode))
-            elif stored.content_hash == episode.content_hash:
-                report.unchanged += 1
+        for number, episode in self._without_stored(run, report):
+            try:
+                refuse(rule_of(rules, episode))
+            except Excluded as problem:
+                problems[number] = problem
             else:
-                report.differing.append(episode.episode_id)
+                new.append((number, episode))
         if new:
             self._write(new, report, problems)
 
+    def _without_stored(self, run: Sequence[Numbered], report: ImportReport) -> list[Numbered]:
+        """Those that are not there; of the others it is counted whether they say the same."""
+        known = self._store.episodes.get([episode.episode_id for _, episode in run])
+        for _, episode in run:
+            if (stored := known.get(episode.episode_id)) is None:
+                continue
+            if stored.content_hash == episode.content_hash:
+                report.unchanged += 1
+            else:
+                report.differing.append(episode.episode_id)
+        return [each for each in run if each[1].episode_id not in known]
+
     def _write(self, new: Sequence[Numbered], report: ImportReport, problems: Problems) -> None:
         try:
-            done = self._store.episodes.put(self._with_passages([episode for _, episode in new]))
+            done = self._store.episodes.put(self._with_passages([episode for _, episode in new]), only_new=True)
         except GiveUp:
             self._write_each(new, report, problems)
         else:
-            report.created += done.created
-            report.tombstoned += done.tombstoned
+            self._count(done, [episode for _, episode in new], report)
 
     def _write_each(self, new: Sequence[Numbered], report: ImportReport, problems: Problems) -> None:
         """One by one what could not be written together; some of it is there, if that was several transactions."""
-        written = self._store.episodes.heads([episode.episode_id for _, episode in new])
-        report.created += len(written)
+        written = self._store.episodes.get([episode.episode_id for _, episode in new])
         for number, episode in new:
-            if episode.episode_id in written:
+            if (stored := written.get(episode.episode_id)) and stored.content_hash == episode.content_hash:
+                report.created += 1
                 continue
             try:
-                done = self._store.episodes.put([(episode, posted_passages(self._store, episode, self._pieces))])
+                passages = posted_passages(self._store, episode, self._pieces)
+                done = self._store.episodes.put([(episode, passages)], only_new=True)
             except _OF_ONE_LINE as problem:
                 problems[number] = problem
             else:
-                report.created += done.created
-                report.tombstoned += done.tombstoned
+                self._count(done, [episode], report)
+
+    def _count(self, done: PutReport, put: Sequence[Episode], report: ImportReport) -> None:
+        """Count what became of episodes; some may have been written by others since they were looked for."""
+        report.created += done.created
+        report.tombstoned += done.tombstoned
+        if done.unchanged:
+            stored = self._store.episodes.get([episode.episode_id for episode in put])
+            hashes = {key: found.content_hash for key, found in stored.items()}
+            differing = [e.episode_id for e in put if hashes.get(e.episode_id, e.content_hash) != e.content_hash]
+            report.differing += differing
+            report.unchanged += done.unchanged - len(differing)
 
     def _with_passages(self, episodes: Sequence[Episode]) -> list[tuple[Episode, list[Passage]]]:
         """Each with its passages, whose context is what the store holds before it once the earlier ones are there."""

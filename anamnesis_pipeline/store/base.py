@@ -88,13 +88,15 @@ class EpisodePage:
 class EpisodeRecords(Protocol):
     """Episodes with their passages and tombstones."""
 
-    def put(self, episodes: Sequence[tuple[Episode, Sequence[Passage]]]) -> PutReport:
+    def put(self, episodes: Sequence[tuple[Episode, Sequence[Passage]]], *, only_new: bool = False) -> PutReport:
         """Create or replace by id. A passage whose ordinal, text, context and ids are unchanged keeps its key
         (and so its vectors); any other is deleted and, if wanted, inserted under a new key. Counters, status and
         `superseded_by` of an existing row stay as they are, and so does what `replace` edited: summary, tags,
         project, instance, kind, timestamp, metadata and passages without message ids. An episode whose
         `raw_exchange` was edited is not written any more. Tombstoned ids and episodes all of whose
         `message_keys` are tombstoned are counted and not written.
+
+        :param only_new: what is stored under an id stays as it is, and counts as unchanged.
         """
 
     def publish(self, publications: Sequence[Publication]) -> PutReport:

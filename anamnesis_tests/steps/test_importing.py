@@ -11,9 +11,10 @@ from pydantic import SecretStr
 
 from anamnesis_pipeline import wiring
 from anamnesis_pipeline.commands.exporting import run_import
-from anamnesis_pipeline.model import Where
+from anamnesis_pipeline.model import Passage, Where
 from anamnesis_pipeline.settings import Settings
 from anamnesis_pipeline.sources.exclusion import Rule, RuleKind
+from anamnesis_pipeline.steps import importing
 from anamnesis_pipeline.steps.blocklist import add_rule
 from anamnesis_pipeline.steps.importing import BATCH_BYTES, BATCH_LINES, ImportReport
 from anamnesis_pipeline.store.base import PROJECT_ALIASES, Store
@@ -105,6 +106,28 @@ def test_what_the_store_refuses_fails_alone_and_is_context_of_nothing(tmp_path: 
     assert "the first" in stands["the next"][0]
     assert "huge" not in str(stands)
     assert (again.created, again.unchanged, again.problems) == (0, 3, report.problems)
+
+
+def test_what_others_write_meanwhile_stays_as_it_is(
+    settings: Settings, store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lines = [note("a", episode_id="one"), note("b", episode_id="two"), note("c", episode_id="three")]
+    make_passages, begun = importing.posted_passages, []
+
+    def meanwhile(*given: Any, **named: Any) -> list[Passage]:
+        if not begun:
+            begun.append(True)
+            put(store, "one", "what a log says", summary="what a log says")
+            taken(settings, elsewhere, lines[1])
+        return make_passages(*given, **named)
+
+    (elsewhere := tmp_path / "elsewhere").mkdir()
+    monkeypatch.setattr(importing, "posted_passages", meanwhile)
+    report = taken(settings, tmp_path, *lines)
+    assert (report.created, report.unchanged, report.differing, report.problems) == (1, 1, ["one"], [])
+    assert {key: found.summary for key, found in store.episodes.get(["one", "two", "three"]).items()} == {
+        "one": "what a log says", "two": "b", "three": "c",
+    }  # fmt: skip
 
 
 def test_what_is_said_twice_meets_what_the_first_line_left(settings: Settings, store: Store, tmp_path: Path) -> None:

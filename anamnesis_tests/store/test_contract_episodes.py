@@ -85,6 +85,19 @@ def test_put_reports_what_became_of_each_episode(store: Store):
     assert store.episodes.get(["e1"])["e1"].summary == "another"
 
 
+def test_put_of_what_is_new_leaves_what_is_there_as_it_is(store: Store):
+    put(store, "old", "as it was")
+    put(store, "gone", "text")
+    store.episodes.delete("gone")
+    given = [(episode(key, summary="anew"), passages("anew")) for key in ("old", "gone", "new", "new")]
+    report = store.episodes.put(given, only_new=True)
+    assert (report.created, report.updated, report.unchanged, report.tombstoned) == (1, 0, 2, 1)
+    assert {key: found.summary for key, found in store.episodes.get(["old", "new"]).items()} == {
+        "old": "a summary", "new": "anew",
+    }  # fmt: skip
+    assert [held.passage.text for held in store.episodes.passages_of("old")] == ["as it was"]
+
+
 def test_unchanged_passages_keep_their_keys_and_vectors(store: Store):
     store.spaces.put(space("s"))
     before = put(store, "e", "first", "second", "third")

@@ -23,9 +23,9 @@ _EDITED, _REWRITTEN = 1, 2
 T = TypeVar("T")
 
 
-def put_episodes(tables: Tables, written: Sequence[Written]) -> list[str]:
-    """Write episodes; returns their fields in the report."""
-    outcomes = _put_all(tables, written)
+def put_episodes(tables: Tables, written: Sequence[Written], *, only_new: bool = False) -> list[str]:
+    """Write episodes, or those of them whose ids are new; returns their fields in the report."""
+    outcomes = _put_all(tables, written, only_new=only_new)
     _note_written(tables, written, outcomes)
     return outcomes
 
@@ -64,12 +64,12 @@ def replace_episode(tables: Tables, episode: Episode, passages: Sequence[Passage
     events.note(tables, kind_of_edit(held, episode), [episode.episode_id])
 
 
-def _put_all(tables: Tables, written: Sequence[Written]) -> list[str]:
+def _put_all(tables: Tables, written: Sequence[Written], *, only_new: bool = False) -> list[str]:
     runs = _without_repeats(written, lambda each: each[0].episode_id)
-    return [outcome for run in runs for outcome in _put(tables, run)]
+    return [outcome for run in runs for outcome in _put(tables, run, only_new=only_new)]
 
 
-def _put(tables: Tables, written: Sequence[Written]) -> Iterator[str]:
+def _put(tables: Tables, written: Sequence[Written], *, only_new: bool) -> Iterator[str]:
     """Write episodes that differ in their ids; yields their fields in the report."""
     gone = tombstoned(tables, [episode for episode, _ in written])
     ids = [episode.episode_id for episode, _ in written]
@@ -77,12 +77,13 @@ def _put(tables: Tables, written: Sequence[Written]) -> Iterator[str]:
         found["_id"]: found
         for found in tables["episodes"].find({"_id": {"$in": ids}}, ("_id", "stored_hash", "edited"))
     }
-    edited = [key for key, found in stored.items() if found["edited"] == _EDITED and key not in gone]
+    left = {*gone, *stored} if only_new else gone
+    edited = [key for key, found in stored.items() if found["edited"] == _EDITED and key not in left]
     wanted = _with_edits(tables, written, edited) if edited else written
     changed = [
         (episode, passages)
         for episode, passages in wanted
-        if episode.episode_id not in gone and _differs(stored.get(episode.episode_id), episode, passages)
+        if episode.episode_id not in left and _differs(stored.get(episode.episode_id), episode, passages)
     ]
     if changed:
         write_episodes(tables, changed)

@@ -43,12 +43,12 @@ class MongoEpisodes:
     def __init__(self, database: Database) -> None:
         self._database = database
 
-    def put(self, episodes: Sequence[Written]) -> PutReport:
+    def put(self, episodes: Sequence[Written], *, only_new: bool = False) -> PutReport:
         """See `EpisodeRecords.put`."""
         outcomes: Counter[str] = Counter()
         for batch in by_rows(_storable(episodes), _rows):
             self._prepare(batch)
-            outcomes.update(self._database.write(partial(put_episodes, written=batch)))
+            outcomes.update(self._database.write(partial(put_episodes, written=batch, only_new=only_new)))
         return PutReport(**outcomes)
 
     def publish(self, publications: Sequence[Publication]) -> PutReport:

@@ -44,12 +44,12 @@ class SqliteEpisodes:
     def __init__(self, database: Database) -> None:
         self._database = database
 
-    def put(self, episodes: Sequence[Written]) -> PutReport:
+    def put(self, episodes: Sequence[Written], *, only_new: bool = False) -> PutReport:
         """See `EpisodeRecords.put`."""
         outcomes: Counter[str] = Counter()
         for batch in by_rows(_storable(episodes), _rows):
             with self._database.write() as connection:
-                done = [_put(connection, episode, passages) for episode, passages in batch]
+                done = [_put(connection, episode, passages, only_new=only_new) for episode, passages in batch]
                 _note_written(connection, [e.episode_id for e, _ in batch], done)
             outcomes.update(done)
         return PutReport(**outcomes)
@@ -270,12 +270,14 @@ def _publish(connection: sqlite3.Connection, publication: Publication) -> list[s
     return outcomes
 
 
-def _put(connection: sqlite3.Connection, episode: Episode, passages: Sequence[Passage]) -> str:
+def _put(
+    connection: sqlite3.Connection, episode: Episode, passages: Sequence[Passage], *, only_new: bool = False
+) -> str:
     """Write one episode of a `put`; returns its field in the report."""
     if _is_tombstoned(connection, episode):
         return "tombstoned"
     stored = _stored(connection, episode.episode_id)
-    if stored is not None and stored[3] == _REWRITTEN:
+    if stored is not None and (only_new or stored[3] == _REWRITTEN):
         return "unchanged"
     if stored is not None and stored[3] == _EDITED:
         episode, passages = _with_edits(connection, episode, passages)
