@@ -39,7 +39,7 @@ def episode_page(episode_id: Annotated[EpisodeId, Path()], request: Request, ser
     undo = undo_of(request)
     if episode_id in undo.waiting():
         return page(
-            request, "episode_waits.html", "Being deleted", episode_id=episode_id, address=undo.address_of(episode_id)
+            request, "episode_waits.html", "Being deleted", episode_id=episode_id, address=undo.address_of({episode_id})
         )
     if "HX-Request" in request.headers and not services.store.episodes.get([episode_id]):
         return fragment("episode_gone.html", episode_id=episode_id)  # asked by the page that waits for its deletion

@@ -153,7 +153,7 @@ def _shown(request: Request, services: Services, asked: dict[str, str]) -> dict[
         "problems": undo.problems(),
         "total": services.store.episodes.count(where),
         "waiting": len(waiting & {each.episode_id for each in found.items}),
-        "undo_last": undo.last(),
+        "undo_last": undo.address_of({each.episode_id for each in found.items}),
     }
 
 

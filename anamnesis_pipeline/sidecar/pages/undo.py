@@ -10,7 +10,7 @@ import secrets
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Iterable, Sequence, Set
+from collections.abc import Callable, Collection, Iterable, Sequence, Set
 from dataclasses import dataclass, replace
 
 import anyio
@@ -45,9 +45,8 @@ router = page_router()
 
 @dataclass(frozen=True, slots=True)
 class Deletion:
-    """Episodes that are to be deleted at `due`, in seconds of the clock; `begun`: it cannot be taken back any more."""
+    """An episode is to be deleted at `due`, in seconds of the clock; `begun`: it cannot be taken back any more."""
 
-    episode_ids: tuple[str, ...]
     exclude: bool
     due: float
     tries: int = 0
@@ -64,22 +63,30 @@ class Undo:
         self._clock = clock
         self._lock = threading.Lock()
         self._deletions: dict[str, Deletion] = {}
+        """By the id of the episode."""
+        self._asked: dict[str, tuple[str, ...]] = {}
+        """Token -> ids of episodes that it takes back, as long as one of them waits. An id may have several."""
         self._edits: dict[str, tuple[Edit, ...]] = {}
         self._problems: deque[str] = deque(maxlen=PROBLEMS_KEPT)
 
     def delete_later(self, episode_ids: Sequence[str], *, exclude: bool) -> str:
-        """Delete these when nobody takes it back in time; returns the address to which a POST does.
+        """Delete these when nobody takes it back in time; returns the address to which a POST does. What waits already
+        waits as long as the others do.
 
         :param exclude: whether their text stays away from later ingests.
         :raises HTTPException: 429, too many wait already.
         """
         token = secrets.token_urlsafe(12)
         with self._lock:
-            waiting = {name for each in self._deletions.values() for name in each.episode_ids}
-            new = tuple(name for name in dict.fromkeys(episode_ids) if name not in waiting)
-            if len(waiting) + len(new) > MOST_WAITING:
-                raise HTTPException(429, f"{len(waiting):,} deletions wait already; try again in {self._wait_s:.0f} s")
-            self._deletions[token] = Deletion(new, exclude, self._clock() + self._wait_s)
+            waiting = len(self._deletions)
+            if len({*self._deletions, *episode_ids}) > MOST_WAITING:
+                raise HTTPException(429, f"{waiting:,} deletions wait already; try again in {self._wait_s:.0f} s")
+            self._asked[token] = tuple(dict.fromkeys(episode_ids))
+            for name in self._asked[token]:
+                before = self._deletions.get(name)
+                if before is None or not before.begun:
+                    away = exclude or (before is not None and before.exclude)
+                    self._deletions[name] = Deletion(away, self._clock() + self._wait_s)
         return ADDRESS + token
 
     def keep(self, edits: Sequence[Edit]) -> str:
@@ -94,43 +101,60 @@ class Undo:
     def waiting(self) -> frozenset[str]:
         """Ids of the episodes that are to be deleted, and of the records drawn from them: no page shows these."""
         with self._lock:
-            ids = [name for each in self._deletions.values() for name in each.episode_ids]
+            ids = list(self._deletions)
         return frozenset([*ids, *(record_id(name, number) for name in ids for number in range(MAX_RECORDS))])
 
-    def address_of(self, episode_id: str) -> str | None:
-        """Where the deletion of an episode can still be taken back; None: it cannot, or there is none."""
+    def address_of(self, episode_ids: Collection[str]) -> str | None:
+        """Where the last deletion of some of these can still be taken back; None: it cannot, or there is none."""
         with self._lock:
-            tokens = [t for t, each in self._deletions.items() if episode_id in each.episode_ids and not each.begun]
-        return ADDRESS + tokens[0] if tokens else None
-
-    def last(self) -> str | None:
-        """Where the last deletion that can be taken back is; None: there is none."""
-        with self._lock:
-            tokens = [token for token, each in self._deletions.items() if not each.begun]
+            tokens = [
+                token for token, ids in self._asked.items() if any(name in episode_ids for name in self._waiting(ids))
+            ]
         return ADDRESS + tokens[-1] if tokens else None
 
     def take_back(self, token: str) -> int:
         """Leave undone, or put back as it was; returns how many episodes.
 
-        :raises HTTPException: 410, it is too late; 409, some were edited again meanwhile.
+        :raises HTTPException: 410, it is too late; 409, some were edited again meanwhile; 503, the store is busy, and
+            the same may be asked again.
         """
         with self._lock:
-            deletion, edits = self._deletions.get(token), self._edits.pop(token, ())
-            if deletion is not None and not deletion.begun:
-                del self._deletions[token]
-                return len(deletion.episode_ids)
+            edits, left = self._edits.pop(token, ()), self._waiting(self._asked.get(token, ()))
+            for name in left:
+                del self._deletions[name]
+            self._forget_tokens()
+        if left:
+            return len(left)
         if not edits:
             raise HTTPException(410, "It is too late: this cannot be taken back any more.")
-        problems = []
+        return self._put_back(token, edits)
+
+    def _put_back(self, token: str, edits: Sequence[Edit]) -> int:
+        problems: list[str] = []
+        refused: list[tuple[Edit, str]] = []
         for each in edits:
             try:
                 take_back(self._services, each)
+            except RetryLater as exc:
+                refused.append((each, str(exc)))
             except AnamnesisError as exc:
                 problems.append(str(exc))
+        if refused:
+            with self._lock:
+                self._edits[token] = tuple(edit for edit, _ in refused)
+            raise HTTPException(503, f"Not taken back yet: {refused[0][1]}")
         if problems:
             more = f" ({len(problems)} of {len(edits)})" if len(edits) > 1 else ""
             raise HTTPException(409, f"Not taken back{more}: {problems[0]}")
         return len(edits)
+
+    def _waiting(self, episode_ids: Iterable[str]) -> list[str]:
+        """Those whose deletion can be taken back. Called with the lock held."""
+        return [name for name in episode_ids if name in self._deletions and not self._deletions[name].begun]
+
+    def _forget_tokens(self) -> None:
+        """Drop those that take nothing back any more. Called with the lock held."""
+        self._asked = {token: ids for token, ids in self._asked.items() if self._waiting(ids)}
 
     def problems(self) -> list[str]:
         """Deletions that failed, the latest ones, in words."""
@@ -164,33 +188,31 @@ class Undo:
 
     def _delete(self, is_wanted: Callable[[Deletion], bool]) -> None:
         with self._lock:
-            wanted = {token: replace(each, begun=True) for token, each in self._deletions.items() if is_wanted(each)}
+            wanted = {name: replace(each, begun=True) for name, each in self._deletions.items() if is_wanted(each)}
             self._deletions.update(wanted)
-        for token, deletion in wanted.items():
-            refused = self._delete_each(deletion)
+            self._forget_tokens()
+        for name, deletion in wanted.items():
+            problem, may_try = self._delete_one(name, deletion)
             tries = deletion.tries + 1
             with self._lock:
-                if refused and tries < TRIES:
-                    due = self._clock() + tries
-                    self._deletions[token] = replace(deletion, episode_ids=tuple(refused), tries=tries, due=due)
-                else:
-                    del self._deletions[token]
-                    self._problems.extend(f"{name} is not deleted: {problem}" for name, problem in refused.items())
+                if may_try and tries < TRIES:
+                    self._deletions[name] = replace(deletion, tries=tries, due=self._clock() + tries)
+                    continue
+                del self._deletions[name]
+                if problem:
+                    self._problems.append(f"{name} is not deleted: {problem}")
 
-    def _delete_each(self, deletion: Deletion) -> dict[str, str]:
-        """Id -> why it could not be deleted now."""
-        refused: dict[str, str] = {}
-        for name in deletion.episode_ids:
-            try:
-                delete_episode(self._services.store, name, tombstone=deletion.exclude)
-            except RetryLater as exc:
-                refused[name] = str(exc)
-                log.warning("an episode that was to be deleted is not yet: %s", exc)
-            except Exception as exc:
-                log.exception("an episode that was to be deleted is not")
-                with self._lock:
-                    self._problems.append(f"{name} is not deleted: {exc}")
-        return refused
+    def _delete_one(self, name: str, deletion: Deletion) -> tuple[str, bool]:
+        """Why it is not deleted, empty if it is; and whether trying again may help."""
+        try:
+            delete_episode(self._services.store, name, tombstone=deletion.exclude)
+        except RetryLater as exc:
+            log.warning("an episode that was to be deleted is not yet: %s", exc)
+            return str(exc), True
+        except Exception as exc:
+            log.exception("an episode that was to be deleted is not")
+            return str(exc), False
+        return "", False
 
 
 def undo_of(request: Request) -> Undo:

@@ -9,7 +9,7 @@ from starlette.testclient import TestClient
 from anamnesis_pipeline.errors import StoreBusy
 from anamnesis_pipeline.sidecar.app import create_app
 from anamnesis_pipeline.sidecar.pages import undo as undoing
-from anamnesis_pipeline.sidecar.pages.edits import edit, read_episode
+from anamnesis_pipeline.sidecar.pages.edits import Edit, edit, read_episode
 from anamnesis_pipeline.sidecar.pages.undo import ADDRESS, TRIES, WAIT_S, Undo
 from anamnesis_tests.sidecar.conftest import BASE, Post, TestServices, open_services
 
@@ -63,15 +63,39 @@ def test_a_deletion_that_may_come_back_leaves_no_tombstone(services: TestService
 
 def test_a_deletion_that_is_taken_back_is_none(services: TestServices, undo: Undo, clock: Clock) -> None:
     address = undo.delete_later(["a"], exclude=True)
-    assert undo.address_of("a") == address
+    assert undo.address_of({"a"}) == address
     assert undo.take_back(token(address)) == 1
     clock.now = WAIT_S
     undo.delete_due()
     assert stored(services) == {"a", "b", "c"}
-    assert undo.address_of("a") is None
+    assert undo.address_of({"a"}) is None
     with pytest.raises(HTTPException) as told:
         undo.take_back(token(address))
     assert told.value.status_code == 410
+
+
+def test_what_is_deleted_twice_is_taken_back_by_either(services: TestServices, undo: Undo, clock: Clock) -> None:
+    first = undo.delete_later(["a", "b"], exclude=True)
+    clock.now = WAIT_S - 1
+    second = undo.delete_later(["b", "c"], exclude=False)
+    clock.now = WAIT_S + 1
+    undo.delete_due()
+    assert stored(services) == {"b", "c"}, "b waits as long as it was last asked for"
+    assert undo.address_of({"b"}) == second
+    assert undo.take_back(token(first)) == 1
+    assert undo.take_back(token(second)) == 1
+    with pytest.raises(HTTPException, match="too late"):
+        undo.take_back(token(second))
+    undo.delete_all()
+    assert stored(services) == {"b", "c"}
+
+
+def test_of_several_deletions_the_last_one_of_what_is_shown_is_taken_back(undo: Undo) -> None:
+    first = undo.delete_later(["a"], exclude=True)
+    second = undo.delete_later(["b"], exclude=True)
+    assert undo.address_of({"a", "c"}) == first
+    assert undo.address_of({"a", "b"}) == second
+    assert undo.address_of({"c"}) is None
 
 
 def test_too_many_deletions_at_once_are_refused(undo: Undo, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -112,7 +136,7 @@ def test_one_refusal_is_no_failure(
         clock.now = WAIT_S
         undo.delete_due()
     assert stored(services) == {"a", "b", "c"}
-    assert undo.address_of("a") is None  # begun: it is too late
+    assert undo.address_of({"a"}) is None  # begun: it is too late
     clock.now += TRIES
     undo.delete_due()
     assert (stored(services), undo.problems()) == ({"b", "c"}, [])
@@ -133,6 +157,27 @@ def test_an_edit_of_what_was_edited_since_stays_and_says_so(services: TestServic
         undo.take_back(token(undo.keep([done])))
     assert told.value.status_code == 409
     assert read_episode(services, "a").tags == ("blue",)
+
+
+def test_an_edit_that_a_busy_store_refuses_to_take_back_can_be_taken_back_later(
+    services: TestServices, undo: Undo, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    edits = [edit(services, read_episode(services, name), {"tags": ["red"]}) for name in "ab"]
+    take_back, asked = undoing.take_back, []
+
+    def busy_once(services: TestServices, done: Edit) -> None:
+        asked.append(done)
+        if len(asked) == 2:
+            raise StoreBusy("the store is busy; try again")
+        take_back(services, done)
+
+    monkeypatch.setattr(undoing, "take_back", busy_once)
+    address = undo.keep(edits)
+    with pytest.raises(HTTPException, match="Not taken back yet: the store is busy") as refused:
+        undo.take_back(token(address))
+    assert refused.value.status_code == 503
+    assert undo.take_back(token(address)) == 1
+    assert [read_episode(services, name).tags for name in "ab"] == [(), ()]
 
 
 def test_only_the_latest_edits_are_kept(services: TestServices, undo: Undo, monkeypatch: pytest.MonkeyPatch) -> None:

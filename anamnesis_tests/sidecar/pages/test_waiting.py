@@ -31,7 +31,7 @@ def undo(client: TestClient, post: Post) -> Iterator[str]:
         client.get(f"/api/episodes/{name}")
     reply = client.post("/dashboard/episodes", data={"action": "delete", "ids": ["gone"]})
     assert reply.status_code == 200
-    (address,) = [client.app.state.undo.address_of("gone")]  # type: ignore[attr-defined]
+    (address,) = [client.app.state.undo.address_of({"gone"})]  # type: ignore[attr-defined]
     yield str(address)
     assert client.get("/api/episodes/gone").status_code == 200, "it was there all the time"
 
@@ -90,5 +90,5 @@ def test_the_map_tells_nothing_of_what_waits(client: TestClient, services: TestS
     assert (told(place), "e7" in found()) == (200, True)
     client.post("/dashboard/episodes", data={"action": "delete", "ids": ["e7"]})
     assert (told(place), "e7" in found()) == (404, False)
-    client.post(client.app.state.undo.address_of("e7"))  # type: ignore[attr-defined]
+    client.post(client.app.state.undo.address_of({"e7"}))  # type: ignore[attr-defined]
     assert (told(place), "e7" in found()) == (200, True)

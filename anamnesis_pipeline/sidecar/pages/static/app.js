@@ -55,6 +55,7 @@ function toast(text, { undo = null, bad = false } = {}) {
     button.addEventListener("click", async () => {
       const answer = await fetched(undo, { method: "POST" });
       if (!answer) return; // told; the button stays, to be pressed again
+      if (answer.status === 503) return toast(await reason(answer), { bad: true }); // likewise
       removeToast(shown);
       if (answer.ok) document.body.dispatchEvent(new CustomEvent("undone"));
       toast(answer.ok ? "Undone." : await reason(answer), { bad: !answer.ok });
