@@ -19,5 +19,6 @@ def open_redactor(settings: Settings) -> Redactor:
 
 
 def open_archive(settings: Settings) -> Archive:
-    """The archive of this home."""
-    return Archive(settings.archive_dir)
+    """The archive of this home, for the store that is set."""
+    memory = f"MongoDB {settings.mongo_database}" if settings.store == "mongo" else "SQLite"
+    return Archive(settings.archive_dir, memory)

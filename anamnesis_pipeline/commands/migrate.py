@@ -14,8 +14,9 @@ from anamnesis_pipeline import settings as settings_file
 from anamnesis_pipeline.commands.copy_progress import index_told, shown
 from anamnesis_pipeline.commands.searched_store import mention_other_store
 from anamnesis_pipeline.errors import GiveUp, StoreBusy
+from anamnesis_pipeline.home_wiring import open_archive
 from anamnesis_pipeline.settings import Settings
-from anamnesis_pipeline.steps.copying import MoveReport, Tell, make_fast, move
+from anamnesis_pipeline.steps.copying import MoveReport, Tell, make_fast, move, note_origin
 from anamnesis_pipeline.store.base import Store
 from anamnesis_pipeline.supervisor.up_lock import is_held
 from anamnesis_pipeline.wiring import impatient, open_copy, open_to_read, store_place
@@ -83,6 +84,8 @@ def run_migrate(
     began_at, is_running = datetime.now(UTC), is_held(settings.home / "up.lock")
     with closing(open_to_read(settings)) as old, closing(_open_target(target)) as new:
         report = move(old, new, place, tell)
+        note_origin(new, source)
+        open_archive(settings).hand_over()
         index_problem = make_fast(new, tell)
     return Migration(report, source, target, began_at, is_running, index_problem)
 
@@ -127,7 +130,7 @@ def render(done: Migration) -> str:
         "restore` instead, which take them along."
     )
     lines.append(
-        f"{done.source} is as it was: to go back, set what is set now. What is written after the switch is only in "
-        f"{place}."
+        f"{done.source} is as it was. The archive has one writer: the first of the two stores that reads anything. "
+        "Until then, to go back is to set what is set now; later, copy the memory back into an empty place."
     )
     return "\n".join(lines)

@@ -24,6 +24,7 @@ import zstandard
 from anamnesis_pipeline.archive_model import ArchiveBase, ArchiveFrame
 from anamnesis_pipeline.errors import StoreCorrupt, StoreFull
 from anamnesis_pipeline.model import content_id
+from anamnesis_pipeline.sources import archive_writer
 from anamnesis_pipeline.sources.frames import LEANING_BYTES, base_text, packed, packed_against, unpacked
 
 _NO_ROOM = {errno.ENOSPC, errno.EDQUOT}
@@ -53,26 +54,53 @@ class PathFrame:
 class Archive:
     """The archive below one folder. Safe to share between threads; writers of one source take `writing` first."""
 
-    def __init__(self, root: Path) -> None:
+    def __init__(self, root: Path, memory: str = "SQLite") -> None:
+        """:param memory: whose frames these are, in words; no other one may write here."""
         self._root = root
+        self._memory = memory
 
     @contextmanager
     def writing(self, source: str) -> Iterator[None]:
         """Wait until no other process or thread writes this source. The kernel frees it when the holder dies.
 
+        :raises GiveUp: another memory writes this archive.
         :raises StoreFull: the disk has no room.
         """
         with _locked(self._root / source):
+            self._claim()
             yield
 
     @contextmanager
     def alone(self) -> Iterator[None]:
         """Wait until no other process or thread forgets, or masks anew. Whoever needs both takes `writing` second.
+        Raises as `writing` does.
+        """
+        with self.still():
+            self._claim()
+            yield
+
+    @contextmanager
+    def still(self) -> Iterator[None]:
+        """The same for who only reads: nothing that is archived goes meanwhile.
 
         :raises StoreFull: the disk has no room.
         """
         with _locked(self._root):
             yield
+
+    def hand_over(self) -> None:
+        """Let a copy of this memory write here instead, if it is the first that does."""
+        archive_writer.release(self._root)
+
+    def writer(self) -> str:
+        """The memory that writes here, in words; empty: none yet."""
+        return archive_writer.writer_of(self._root)
+
+    def _claim(self) -> None:
+        try:
+            archive_writer.claim(self._root, self._memory)
+        except OSError as problem:
+            raise _translated(problem, self._root) from problem
 
     def append(
         self, source: str, path: str, generation: int, first_line: int, lines: Sequence[str], *, at: int,

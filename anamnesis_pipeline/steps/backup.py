@@ -65,7 +65,7 @@ def back_up(
     :raises StoreFull: its disk has no room.
     """
     with appearing(out) as file:
-        with home.archive.alone() if with_archive else nullcontext():
+        with home.archive.still() if with_archive else nullcontext():
             report = _write(store, home, file, backend, tell, with_archive=with_archive)
         return replace(report, bytes=file.tell())
 

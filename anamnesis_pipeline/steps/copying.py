@@ -35,6 +35,8 @@ log = logging.getLogger(__name__)
 
 MARK = f"{OWN_SETTINGS}of"
 """Name of the stored setting {origin, complete} of a store that is a copy and was not used yet."""
+COPIED_FROM = f"{OWN_SETTINGS}from"
+"""Name of the stored setting that says where the memory was copied from: what is forgotten here is there still."""
 
 INDEX_WITHIN_S = 300.0
 """So long the end of a copy waits for the search indexes, all together."""
@@ -93,6 +95,11 @@ def begin(store: Store, origin: str, place: str) -> bool:
 def complete(store: Store, origin: str) -> None:
     """Note that a copy is whole. From its first use on it is a memory of its own."""
     store.settings.set(MARK, {"origin": origin, "complete": True})
+
+
+def note_origin(store: Store, place: str) -> None:
+    """Keep where a memory was copied from, in words."""
+    store.settings.set(COPIED_FROM, place)
 
 
 def settle(store: Store, place: str) -> None:

@@ -19,6 +19,7 @@ from anamnesis_pipeline.sources.archive import Archive
 from anamnesis_pipeline.sources.base import TOOL_RESULTS, is_tool_output, output_name
 from anamnesis_pipeline.sources.specs import SourceSpec
 from anamnesis_pipeline.steps.archived import archived_lines
+from anamnesis_pipeline.steps.copying import COPIED_FROM
 from anamnesis_pipeline.steps.crawl import folder_of
 from anamnesis_pipeline.steps.dead_letters import EVERY_LETTER
 from anamnesis_pipeline.steps.documents import UPLOADS, holds_documents
@@ -194,6 +195,8 @@ class Forgetter:
     def _remains(self, files: Sequence[File]) -> list[str]:
         """Places that are not ours to change, or that are not known."""
         kept = [f"an archive whose database was lost: {file}" for file in self._archive.kept_aside()]
+        if origin := self._store.settings.get(COPIED_FROM):
+            kept.append(f"{origin}, from which this memory was copied")
         return [
             *self._origins(files), *kept, *self._store.forgetting.keeps(), "backups of this home, and of the logs",
             "what was restored, exported or copied from here, and answers that Claude got from it",

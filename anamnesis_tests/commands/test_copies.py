@@ -1,6 +1,7 @@
 """`anamnesis migrate`, `backup` and `restore` as they are called, with both stores."""
 
 import fcntl
+import json
 import os
 import signal
 import subprocess
@@ -24,14 +25,18 @@ from anamnesis_pipeline.commands.exporting import run_export, run_import
 from anamnesis_pipeline.commands.migrate import Backend, render, run_migrate
 from anamnesis_pipeline.commands.status import gather_status
 from anamnesis_pipeline.errors import GiveUp, StoreBusy
+from anamnesis_pipeline.home_wiring import open_archive
 from anamnesis_pipeline.settings import Settings
 from anamnesis_pipeline.steps import copying
+from anamnesis_pipeline.steps.archived import archived_lines
+from anamnesis_pipeline.steps.pipeline import ingest_all
 from anamnesis_pipeline.store.mongo.vectors import MongoVectors
 from anamnesis_pipeline.supervisor.up_lock import is_held
 from anamnesis_tests.conftest import mongo_database
 from anamnesis_tests.mongo_server import shared
 from anamnesis_tests.mongo_server.search_behaviour import EVERY
 from anamnesis_tests.mongo_server.server import LoopbackServer
+from anamnesis_tests.steps.archived_logs import FOLDER, SESSION, record
 from anamnesis_tests.steps.whole_memory import answers, contents, fill, overlap
 from anamnesis_tests.store.samples import put
 
@@ -67,7 +72,7 @@ def test_a_memory_moves_to_mongo_and_back_into_an_empty_home(settings: Settings,
     there = run_migrate(settings, Backend.MONGO, quiet)
     assert contents_of(settings) == contents_of(in_mongo(settings)) == before
     assert f"ANAMNESIS_MONGO_DATABASE={settings.mongo_database}" in render(there)
-    assert "to go back, set what is set now" in render(there)
+    assert "Until then, to go back is to set what is set now" in render(there)
     assert f"they stay in {settings.home}" in render(there)
     with pytest.raises(GiveUp, match="holds a memory already"):
         run_migrate(in_mongo(settings), Backend.SQLITE, quiet)
@@ -76,6 +81,73 @@ def test_a_memory_moves_to_mongo_and_back_into_an_empty_home(settings: Settings,
     elsewhere = in_mongo(settings).model_copy(update={"home": tmp_path / "other"})
     run_migrate(elsewhere, Backend.SQLITE, quiet)
     assert contents_of(elsewhere.model_copy(update={"store": "sqlite"})) == before
+
+
+def test_after_a_move_the_store_that_writes_first_keeps_the_archive(tmp_path: Path, log: Path) -> None:
+    named = mongo_database(tmp_path)
+    before = Settings(
+        home=tmp_path / "home",
+        log_roots=(log.parents[1],),
+        machine="box",
+        mongo_uri=SecretStr(shared.uri()),
+        mongo_database=named,
+    )
+    try:
+        read(before)
+        run_migrate(before, Backend.MONGO, quiet)
+        spoken(log, "Which harbour has the lighthouse?")
+        read(in_mongo(before))
+        lines = archived(in_mongo(before))
+        assert "lighthouse" in lines
+        spoken(log, "And what of the crane?")
+        with pytest.raises(GiveUp, match=rf"written by another memory, MongoDB {named}, and this is SQLite"):
+            read(before)
+        assert archived(in_mongo(before)) == lines
+        with closing(wiring.open_store(in_mongo(before))) as store:
+            assert store.settings.get(copying.COPIED_FROM) == str(before.database)
+
+        for file in before.home.glob("anamnesis.db*"):
+            file.unlink()
+        run_migrate(in_mongo(before), Backend.SQLITE, quiet)
+        read(before)
+        assert archived(before).startswith(lines)
+        assert "crane" in archived(before)
+    finally:
+        shared.drop(named)
+
+
+@pytest.fixture
+def log(tmp_path: Path) -> Path:
+    """A log that Claude Code wrote."""
+    file = tmp_path / "projects" / FOLDER / f"{SESSION}.jsonl"
+    file.parent.mkdir(parents=True)
+    spoken(file, "Where is the harbour?")
+    return file
+
+
+def spoken(log: Path, text: str) -> None:
+    """One more prompt in a log."""
+    with log.open("a") as out:
+        number = out.tell()
+        out.write(json.dumps(record("user", text, number)) + "\n")
+
+
+def read(settings: Settings) -> None:
+    """Take in what is new in the logs, as a run does."""
+    with closing(wiring.open_store(settings)) as store:
+        ingest_all(wiring.open_pipeline(settings, store), wiring.discover_sources(settings).sources)
+
+
+def archived(settings: Settings) -> str:
+    """Every archived line."""
+    with closing(wiring.open_store(settings)) as store:
+        archive = open_archive(settings)
+        return "\n".join(
+            line
+            for source in store.ingest.sources()
+            for path in store.ingest.cursors(source.key)
+            for line in archived_lines(store, archive, source.key, path, 0)
+        )
 
 
 @pytest.mark.parametrize("step", ["spaces", "passages", "vectors/hashing-64-aaaaaaaa/context", "numbers"])

@@ -4,7 +4,7 @@ import threading
 
 import pytest
 
-from anamnesis_pipeline.errors import StoreCorrupt, StoreFull
+from anamnesis_pipeline.errors import GiveUp, StoreCorrupt, StoreFull
 from anamnesis_pipeline.sources.archive import Archive
 
 
@@ -116,3 +116,41 @@ def test_writers_of_one_source_wait_for_each_other(tmp_path):
         order.append("first")
     thread.join(5)
     assert order == ["first", "second"]
+
+
+def test_of_two_memories_the_first_that_writes_is_the_one_that_may(tmp_path):
+    ours, theirs = Archive(tmp_path, "SQLite"), Archive(tmp_path, "MongoDB anamnesis")
+    assert ours.writer() == ""
+    with ours.writing("s"):
+        frame = ours.append("s", "a.jsonl", 0, 0, ["one"], at=0)
+    for held in (lambda: theirs.writing("s"), theirs.alone):
+        with pytest.raises(GiveUp, match=r"written by another memory, SQLite, and this is MongoDB anamnesis"), held():
+            raise AssertionError("it may not write")
+    with theirs.still():
+        assert list(theirs.lines("s", "a.jsonl", [frame])) == ["one"], "reading needs no leave"
+    with ours.alone(), ours.writing("s"):
+        ours.hand_over()
+    with theirs.writing("s"):
+        assert theirs.writer() == "MongoDB anamnesis"
+    with pytest.raises(GiveUp, match="each would overwrite lines of the other"), ours.writing("other"):
+        raise AssertionError("it may not write")
+    assert [each.name for each in tmp_path.iterdir() if each.is_file() and each.name != ".lock"] == ["written-by"]
+
+
+def test_of_memories_that_begin_at_once_one_may_write(tmp_path):
+    together, told = threading.Barrier(8), []
+
+    def begin(number: int) -> None:
+        together.wait(60)
+        try:
+            with Archive(tmp_path, f"memory {number % 2}").writing(f"s{number}"):
+                told.append(number % 2)
+        except GiveUp:
+            told.append(None)
+
+    threads = [threading.Thread(target=begin, args=(number,)) for number in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(60)
+    assert sorted(told, key=str) in ([0] * 4 + [None] * 4, [1] * 4 + [None] * 4)

@@ -128,10 +128,10 @@ def test_a_look_at_everything_asks_also_those_that_are_not_due(ring: Ring) -> No
 
 def test_a_machine_that_hangs_holds_up_nobody_and_what_it_says_late_counts(ring: Ring) -> None:
     ring.machines["vps"].stall = threading.Event()
-    report = ring.look(budget_s=0.3)
+    report = ring.look(budget_s=3)
     assert folders(report) == ["laptop-a", "laptop-b", "nas-a", "nas-b"]
     assert any("vps: no answer yet" in problem for problem in report.problems)
-    assert ring.look(budget_s=0.3).asked == 3
+    assert ring.look(budget_s=3).asked == 3
     assert len(ring.machines["vps"].surveys) == 1, "there is never a second call while one hangs"
     ring.machines["vps"].stall.set()
     assert "vps-a" in folders(ring.look(after_s=30))

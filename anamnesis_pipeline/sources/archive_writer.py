@@ -1,0 +1,57 @@
+"""Which memory writes an archive. There is one: each overwrites what lies behind the last frame that it knows, and
+removes revisions that it does not know, so that two would destroy each other's lines.
+"""
+
+import os
+import secrets
+from contextlib import suppress
+from pathlib import Path
+
+from anamnesis_pipeline.errors import GiveUp
+
+MARK = "written-by"
+"""Name of the file, in the archive's folder, that says which memory writes it."""
+
+
+def claim(root: Path, memory: str) -> None:
+    """Make `memory` the one that writes the archive below `root`, which exists.
+
+    :raises GiveUp: another one is.
+    """
+    mark = root / MARK
+    while (holder := writer_of(root)) != memory:
+        if holder:
+            raise GiveUp(
+                f"the archive in {root} is written by another memory, {holder}, and this is {memory}; each would "
+                f"overwrite lines of the other. To go on with what {holder} holds, copy it with `anamnesis migrate` "
+                f"into an empty place; for a memory of its own set another ANAMNESIS_HOME; if {holder} was given up "
+                f"for good, remove {mark}"
+            )
+        _put_first(mark, memory)
+
+
+def writer_of(root: Path) -> str:
+    """The memory that writes the archive below `root`; empty: none has yet, or a copy of it may go on."""
+    try:
+        return (root / MARK).read_text(encoding="utf-8").strip()
+    except FileNotFoundError:
+        return ""
+
+
+def release(root: Path) -> None:
+    """Let the next memory that writes be the one: there are two now that know the same frames."""
+    (root / MARK).unlink(missing_ok=True)
+
+
+def _put_first(mark: Path, memory: str) -> None:
+    """Write the mark in one step, unless somebody else did meanwhile."""
+    draft = mark.with_name(f".{MARK}.{secrets.token_hex(6)}")
+    try:
+        with draft.open("x", encoding="utf-8") as out:
+            out.write(f"{memory}\n")
+            out.flush()
+            os.fsync(out.fileno())
+        with suppress(FileExistsError):
+            mark.hardlink_to(draft)
+    finally:
+        draft.unlink(missing_ok=True)
