@@ -1,10 +1,12 @@
 """What may be wrong with what is stored, and what to do about it. One small check per subject."""
 
+import random
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 
 from anamnesis_pipeline.archive_model import DeadLetter
+from anamnesis_pipeline.home_wiring import open_archive
 from anamnesis_pipeline.model import FileCursor, Where
 from anamnesis_pipeline.sidecar.crawler_control import CrawlerControl
 from anamnesis_pipeline.sidecar.embedding_control import EmbeddingControl
@@ -30,6 +32,8 @@ RESTORE = (
     "stop Anamnesis and put a backup of the home back; without one, move the database away and start again: "
     "logs that still exist are read anew, the archive of others is kept aside as `*.kept-1`"
 )
+FILES_LOOKED_AT = 200
+"""Of the archive: a look at all would take longer the more there are."""
 INDEX_IS_DOWN = (
     "nothing is damaged, nothing has to be restored: look at MongoDB's search process (mongot) and its log; the index "
     "catches up once that runs"
@@ -60,6 +64,29 @@ def unread_logs(store: Store) -> Finding:
     )
     advice = "let the user who runs Anamnesis read them; the next ingest does"
     return Finding(not problems, "reading", detail, advice, note)
+
+
+def archived(store: Store) -> Finding:
+    """The archive is written by this memory, and what it was given last is there: of some files, chosen by chance."""
+    archive = open_archive(effective_settings(store))
+    if archive.is_another_ones:
+        detail = f"the archive is written by another memory, {archive.writer()}, and this one reads nothing new"
+        return Finding(False, "archive", detail, "the error of the next run says how to go on; see also the README")
+    files = [(key, each) for source in store.ingest.sources() for key, each in _archived_files(store, source.key)]
+    chosen = random.sample(files, min(len(files), FILES_LOOKED_AT))
+    cut = [
+        cursor.path for key, cursor in chosen
+        for frame in store.ingest.frames(key, cursor.path, cursor.generation, cursor.lines - 1)[-1:]
+        if archive.lacks(key, cursor.path, frame)
+    ]  # fmt: skip
+    if cut:
+        detail = f"of {counted(len(chosen), 'archived file')} {len(cut):,} lost lines, e.g. {cut[0]}"
+        return Finding(False, "archive", detail, "put the archive of a backup back: anamnesis restore")
+    return Finding(True, "archive", f"the ends of {counted(len(chosen), 'archived file')} are there")
+
+
+def _archived_files(store: Store, source: str) -> list[tuple[str, FileCursor]]:
+    return [(source, cursor) for cursor in store.ingest.cursors(source).values() if cursor.lines]
 
 
 def dead_letters(store: Store) -> Finding:
@@ -187,6 +214,6 @@ def clock(store: Store) -> Finding:
 
 
 OTHER_STORE_CHECKS: Sequence[Callable[[Store], Finding]] = (
-    writable, unread_logs, dead_letters, coverage, space_models, reembedding, llm, forgetting, crawler, clock,
+    writable, unread_logs, archived, dead_letters, coverage, space_models, reembedding, llm, forgetting, crawler, clock,
 )  # fmt: skip
 STORE_CHECKS = (store_integrity, *OTHER_STORE_CHECKS)

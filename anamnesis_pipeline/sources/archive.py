@@ -92,6 +92,11 @@ class Archive:
         """Let a copy of this memory write here instead, if it is the first that does."""
         archive_writer.release(self._root)
 
+    @property
+    def is_another_ones(self) -> bool:
+        """Whether another memory writes here."""
+        return self.writer() not in {"", self._memory}
+
     def writer(self) -> str:
         """The memory that writes here, in words; empty: none yet."""
         return archive_writer.writer_of(self._root)
@@ -208,6 +213,14 @@ class Archive:
         if gone:
             _sync_folder(first.parent)
         return len(gone)
+
+    def lacks(self, source: str, path: str, frame: ArchiveFrame) -> bool:
+        """Whether the file of a frame is away or ends before it does. Nothing is unpacked."""
+        try:
+            size = self._file_with(source, path, frame).stat().st_size
+        except FileNotFoundError:
+            return True
+        return size < frame.archive_offset + frame.archive_bytes
 
     def kept_aside(self) -> list[Path]:
         """Files that belong to no frame of the store: the archive of a database that was lost. See `append`."""

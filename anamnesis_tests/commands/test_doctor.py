@@ -14,12 +14,14 @@ from anamnesis_pipeline.model import Episode, Passage, Space
 from anamnesis_pipeline.settings import Settings
 from anamnesis_pipeline.sidecar import machine_checks, store_checks
 from anamnesis_pipeline.sidecar.machine_checks import Finding
+from anamnesis_pipeline.sources.archive import Archive
 from anamnesis_pipeline.steps.host_clock import note_read
 from anamnesis_pipeline.steps.pipeline import ingest_all
 from anamnesis_pipeline.store.base import Store
 from anamnesis_pipeline.supervisor.advice import log_of
 from anamnesis_pipeline.supervisor.up_lock import Running, hold_lock
 from anamnesis_pipeline.wiring import discover_sources, open_pipeline, open_store
+from anamnesis_tests.steps.archived_logs import Home, record
 
 
 @pytest.fixture
@@ -111,6 +113,28 @@ def test_an_episode_without_vectors_lowers_the_coverage_and_a_sound_store_is_sou
         assert not store_checks.coverage(store).ok
         assert store_checks.store_integrity(store).ok
         assert store_checks.clock(store).ok
+
+
+def test_an_archive_that_lost_lines_or_that_another_memory_writes_is_told(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    home = Home(tmp_path)
+    monkeypatch.setenv("ANAMNESIS_HOME", str(home.settings.home))
+    assert store_checks.archived(home.store).detail == "the ends of 0 archived files are there"
+    home.write([record("user", "Where is the crane?", 1)])
+    home.ingest()
+    assert store_checks.archived(home.store).detail == "the ends of 1 archived file are there"
+    (file,) = home.settings.archive_dir.rglob("*.zst")
+    whole = file.read_bytes()
+    file.write_bytes(whole[:-1])
+    assert "1 lost lines, e.g. " in store_checks.archived(home.store).detail
+    file.unlink()
+    assert not store_checks.archived(home.store).ok
+    file.write_bytes(whole)
+    home.archive.hand_over()
+    with Archive(home.settings.archive_dir, "MongoDB anamnesis").writing("s"):
+        assert "another memory, MongoDB anamnesis" in store_checks.archived(home.store).detail
+    home.close()
 
 
 def test_what_was_read_minutes_ago_is_being_embedded_while_up_runs(
