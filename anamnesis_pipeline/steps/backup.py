@@ -28,7 +28,8 @@ from anamnesis_pipeline.store.base import Store
 from anamnesis_pipeline.store.copy_base import SPACES, Reading, Row, rows_of, tables_of
 from anamnesis_pipeline.store.values import instant
 
-OF_THE_HOME = ("config.toml", "redaction.salt")
+SALT = "redaction.salt"
+OF_THE_HOME = ("config.toml", SALT)
 """Files of a home that a backup holds beside store and archive. All others are made anew (index, Dagster's records of
 runs, logs of the services, hooks, lock), or hold a store.
 """

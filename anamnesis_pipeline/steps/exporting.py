@@ -13,26 +13,42 @@ import zstandard
 from anamnesis_pipeline.errors import GiveUp
 from anamnesis_pipeline.model import Episode, Where
 from anamnesis_pipeline.store.base import Store
+from anamnesis_pipeline.store.event_base import Happening
 
 SCHEMA = "anamnesis.episode/1"
 """Stands in every line, so that each says by itself what it is."""
 PAGE = 200
+PASSES = 5
+"""At most, while somebody goes on editing."""
+EDITS = (Happening.EDIT, Happening.PROMOTE)
 _ZSTD, _GZIP = b"\x28\xb5\x2f\xfd", b"\x1f\x8b"
 
 
 def export(store: Store, where: Where, out: BinaryIO) -> int:
     """Write the episodes that pass the filter, the oldest first, one a line; returns how many.
 
-    What is written meanwhile may be among them or not; none is written twice, or half.
+    What is written meanwhile may be among them or not; none is written twice, or half. Who edits an episode may move it
+    in time, across the place where this is: what such edits hid from one pass is written by the next, behind the rest.
     """
-    count, cursor = 0, None
+    written: set[str] = set()
+    for _ in range(PASSES):
+        edits = store.events.latest(1, EDITS)
+        for episode in _pages(store, where):
+            if episode.episode_id not in written:
+                written.add(episode.episode_id)
+                out.write(line_of(episode))
+        if store.events.latest(1, EDITS) == edits:
+            break
+    return len(written)
+
+
+def _pages(store: Store, where: Where) -> Iterator[Episode]:
+    cursor = None
     while True:
         page = store.episodes.page(where, PAGE, cursor, oldest_first=True)
-        for episode in page.items:
-            out.write(line_of(episode))
-        count += len(page.items)
+        yield from page.items
         if (cursor := page.next_cursor) is None:
-            return count
+            return
 
 
 def line_of(episode: Episode) -> bytes:

@@ -1,5 +1,6 @@
 """A memory made of a backup, in an empty home, with any backend."""
 
+import io
 import os
 import re
 from collections.abc import Iterable, Iterator
@@ -10,7 +11,7 @@ from typing import BinaryIO
 
 from anamnesis_pipeline.errors import GiveUp
 from anamnesis_pipeline.steps import copying
-from anamnesis_pipeline.steps.backup import OF_THE_HOME, Home
+from anamnesis_pipeline.steps.backup import OF_THE_HOME, SALT, Home
 from anamnesis_pipeline.steps.backup_file import (
     MANIFEST,
     Header,
@@ -51,8 +52,8 @@ def restore(file: Path, store: Store, home: Home, place: str, tell: Tell) -> Res
     :param place: where the store is, in words.
     :raises GiveUp: the backup is damaged or of a version with other tables; store or archive hold something else.
     """
-    header = verify(file, tell)
-    report = RestoreReport(header, _begin(store, home, header, place))
+    header, manifest = verify(file, tell)
+    report = RestoreReport(header, _begin(store, home, header, manifest, place))
     tables = {table.name: table for table in header.tables()}
     digests: dict[str, Digest] = {}
     with reading(file) as (_, members):
@@ -69,8 +70,8 @@ def restore(file: Path, store: Store, home: Home, place: str, tell: Tell) -> Res
     return report
 
 
-def verify(file: Path, tell: Tell) -> Header:
-    """What a backup is, once all of it was read and compared with its manifest.
+def verify(file: Path, tell: Tell) -> tuple[Header, Manifest]:
+    """What a backup is and holds, once all of it was read and compared with its manifest.
 
     :raises GiveUp: it is damaged, or was not written to its end.
     """
@@ -90,7 +91,7 @@ def verify(file: Path, tell: Tell) -> Header:
         raise GiveUp(f"{file} ends too early: it was not written to its end, or was cut; take another one")
     if differing := {name for name, _ in _entries(found) ^ _entries(wanted)}:
         raise GiveUp(f"{file} is damaged: {min(differing)} is not what was written; take another one")
-    return header
+    return header, found
 
 
 def _by_table(members: Iterable[Member]) -> Iterator[tuple[str, Iterator[Member]]]:
@@ -111,15 +112,23 @@ def _entries(manifest: Manifest) -> set[tuple[str, tuple[int, str]]]:
     return {*manifest.tables.items(), *manifest.files.items()}
 
 
-def _begin(store: Store, home: Home, header: Header, place: str) -> bool:
+def _begin(store: Store, home: Home, header: Header, manifest: Manifest, place: str) -> bool:
     """Mark the store as the copy of this backup, unless the archive holds something; whether it was one before. Beside
-    a backup without an archive there may be one: it was saved in another way.
+    a backup without an archive there may be one: it was saved in another way, and is masked with the same salt.
     """
     is_ours = (store.settings.get(copying.MARK) or {}).get("origin") == header.backup_id
-    if header.with_archive and not is_ours and any(path.suffix for path in home.archive_dir.glob("*/*")):
-        raise GiveUp(
-            f"{home.archive_dir} holds an archive already, so a memory is there; restore into an empty ANAMNESIS_HOME"
-        )
+    if not is_ours and any(path.suffix for path in home.archive_dir.glob("*/*")):
+        salt = home.folder / SALT
+        if header.with_archive:
+            raise GiveUp(
+                f"{home.archive_dir} holds an archive already, so a memory is there; restore into an empty "
+                "ANAMNESIS_HOME"
+            )
+        if salt.exists() and manifest.files.get(f"home/{SALT}") != checksum_of(io.BytesIO(salt.read_bytes())):
+            raise GiveUp(
+                f"{home.archive_dir} holds an archive that was masked with another salt, {salt}, than the backup's; "
+                "restore into an empty ANAMNESIS_HOME, or put the archive there that was saved beside this backup"
+            )
     return copying.begin(store, header.backup_id, place)
 
 

@@ -1,6 +1,8 @@
 """A file that is there once all of it is: whoever sees it sees the whole, and no other file is written over."""
 
 import errno
+import fcntl
+import glob
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
@@ -25,7 +27,9 @@ def appearing(out: Path) -> Iterator[BinaryIO]:
     # Of its own: another process of the same id, in a container of its own, may write beside this one.
     draft = out.with_name(f"{out.name}.{uuid4().hex[:12]}{UNFINISHED}")
     try:
+        _remove_abandoned(out)
         with new_file(draft) as file:
+            _is_locked(file)  # until it is closed, or its process killed
             yield file
             file.flush()
             os.fsync(file.fileno())
@@ -35,6 +39,23 @@ def appearing(out: Path) -> Iterator[BinaryIO]:
     finally:
         with suppress(FileNotFoundError):
             draft.unlink()
+
+
+def _remove_abandoned(out: Path) -> None:
+    """Remove the drafts of this file whose processes were killed: each may be as large as the whole."""
+    for draft in out.parent.glob(f"{glob.escape(out.name)}.*{UNFINISHED}"):
+        with suppress(OSError), draft.open("rb") as file:
+            if _is_locked(file):
+                draft.unlink()
+
+
+def _is_locked(file: BinaryIO) -> bool:
+    """Lock a file that is open, unless another process did."""
+    try:
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError:  # also where a file system knows no locks
+        return False
+    return True
 
 
 def _appear(draft: Path, out: Path) -> None:

@@ -18,7 +18,7 @@ from anamnesis_pipeline import home_wiring, wiring
 from anamnesis_pipeline.commands.backup import render_backup, run_backup, run_restore
 from anamnesis_pipeline.errors import GiveUp
 from anamnesis_pipeline.settings import Settings
-from anamnesis_pipeline.steps.backup import OF_THE_HOME
+from anamnesis_pipeline.steps.backup import OF_THE_HOME, SALT
 from anamnesis_pipeline.steps.extract import EVERY, extract, extractable
 from anamnesis_pipeline.steps.forget import ForgetRequest
 from anamnesis_tests.steps.archived_logs import OTHER, SESSION, Home, record
@@ -236,7 +236,21 @@ def tell(step, done, of):
 def test_a_backup_that_is_killed_leaves_no_file_of_its_name(home: Home, new: Settings, tmp_path: Path) -> None:
     killed_at(home.settings, f"run_backup(found, Path({str(tmp_path / 'b')!r}), tell)", "passages")
     assert not (tmp_path / "b").exists()
+    assert len(list(tmp_path.glob("b.*.unfinished"))) == 1
     run_backup(home.settings, tmp_path / "b", quiet)
+    assert not list(tmp_path.glob("b.*.unfinished"))
+    run_restore(new, tmp_path / "b", quiet)
+
+
+def test_an_archive_with_masks_of_another_salt_keeps_its_salt(home: Home, new: Settings, tmp_path: Path) -> None:
+    run_backup(home.settings, tmp_path / "b", quiet, with_archive=False)
+    shutil.copytree(home.settings.archive_dir, new.archive_dir)
+    salt = new.home / SALT
+    salt.write_bytes(b"another salt")
+    with pytest.raises(GiveUp, match="masked with another salt"):
+        run_restore(new, tmp_path / "b", quiet)
+    assert salt.read_bytes() == b"another salt"
+    salt.write_bytes((home.settings.home / SALT).read_bytes())
     run_restore(new, tmp_path / "b", quiet)
 
 

@@ -1,12 +1,15 @@
 """Episodes leave as JSON lines and come in again: once, masked, each on its own."""
 
 import gzip
+import io
 import json
 import re
 import subprocess
 import sys
 from collections.abc import Iterator
 from contextlib import closing
+from dataclasses import replace
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
@@ -20,10 +23,11 @@ from anamnesis_pipeline.errors import GiveUp
 from anamnesis_pipeline.model import Episode, Where
 from anamnesis_pipeline.settings import Settings
 from anamnesis_pipeline.sources.exclusion import Rule, RuleKind
+from anamnesis_pipeline.steps import exporting
 from anamnesis_pipeline.steps.blocklist import add_rule
 from anamnesis_pipeline.steps.exporting import body_of
 from anamnesis_pipeline.steps.importing import ImportReport, Line
-from anamnesis_pipeline.store.base import Store
+from anamnesis_pipeline.store.base import EpisodePage, Store
 from anamnesis_tests.mongo_server.server import LoopbackServer
 from anamnesis_tests.steps.whole_memory import fill
 from anamnesis_tests.store.samples import DAY, put
@@ -83,6 +87,34 @@ def test_an_export_comes_in_as_it_was_and_only_once(
     again = run_import(new[0], tmp_path / name, lambda number: None)
     assert (again.created, again.unchanged, again.differing) == (0, 58, [])
     assert new[1].text.matching(["zeppelin"], 5, Where())
+
+
+def test_an_episode_that_is_moved_in_time_meanwhile_is_exported_once(
+    old: tuple[Settings, Store], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    _, store = old
+    monkeypatch.setattr(exporting, "PAGE", 2)
+    all_ids = {each.episode_id for each in store.episodes.page(Where(include_superseded=True), 100).items}
+    page, looks = store.episodes.page, []
+
+    def move(episode_id: str, days: int) -> None:
+        (held,) = store.episodes.get([episode_id]).values()
+        moved = replace(held, timestamp=held.timestamp + timedelta(days=days))
+        passages = [each.passage for each in store.episodes.passages_of(episode_id)]
+        store.episodes.replace(moved, passages, held.content_hash)
+
+    def meanwhile(*given: Any, **named: Any) -> EpisodePage:
+        looks.append(page(*given, **named))
+        if len(looks) == 1:
+            move(looks[0].items[0].episode_id, 5_000)
+            move(page(Where(include_superseded=True), 1).items[0].episode_id, -9_000)
+        return looks[-1]
+
+    monkeypatch.setattr(store.episodes, "page", meanwhile)
+    out = io.BytesIO()
+    count = exporting.export(store, Where(include_superseded=True), out)
+    written = [json.loads(line)["episode_id"] for line in out.getvalue().splitlines()]
+    assert (count, len(written), set(written)) == (len(all_ids), len(all_ids), all_ids)
 
 
 def test_an_export_is_compressed_as_its_name_says(old: tuple[Settings, Store], tmp_path: Path) -> None:

@@ -181,11 +181,13 @@ class Database:
             writer = self._current().get_database(self.name, read_preference=ReadPreference.PRIMARY)["writer"]
             self._turns.give_way(writer)
             until = waits_s + (time.monotonic() if within_s is None else began_waiting)
-            while (left_s := until - time.monotonic()) > 0:
+            while True:
                 began = time.monotonic()
                 try:
                     done = self._transaction(work)
                 except TurnTaken:
+                    if (left_s := until - time.monotonic()) <= 0:
+                        break
                     self._turns.wait(writer, left_s)
                     self._mention_wait(time.monotonic() - until + waits_s, waits_s)
                 else:
