@@ -38,7 +38,7 @@ def test_batches_that_nobody_waits_for_any_more_are_not_computed() -> None:
     pool.load()
 
     def interrupt() -> None:
-        gate.reached.wait(5)
+        gate.reached.wait(60)
         signal.pthread_kill(threading.main_thread().ident or 0, signal.SIGUSR1)
 
     interrupter = threading.Thread(target=interrupt)

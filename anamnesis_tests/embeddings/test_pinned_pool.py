@@ -42,9 +42,9 @@ def test_a_query_overtakes_the_passages_that_wait(open_pool: OpenPool) -> None:
     with ThreadPoolExecutor(2) as callers:
         passages = callers.submit(pool.embed, ["word " * 100] * 400, "passage")
         assert gate.reached.wait(60)
+        waiting = pool.depth  # which stays so: the only worker stands at the gate
         query = callers.submit(pool.embed, ["which one"], "query")
-        while pool.depth < 10:
-            pass
+        wait_for(lambda: pool.depth == waiting + 1)
         gate.opened.set()
         query.result(60)
         passages.result(60)
@@ -75,8 +75,9 @@ def test_queries_that_wait_together_are_one_batch(open_pool: OpenPool) -> None:
     with ThreadPoolExecutor(13) as callers:
         first = callers.submit(pool.embed, ["word " * 100] * 20, "passage")
         assert gate.reached.wait(60)
+        waiting = pool.depth
         answers = [callers.submit(pool.embed, [question], "query") for question in questions]
-        wait_for(lambda: pool.depth >= 12)
+        wait_for(lambda: pool.depth == waiting + 12)
         gate.opened.set()
         found = [answer.result(60)[0] for answer in answers]
         first.result(60)
@@ -196,15 +197,14 @@ def test_closing_while_busy_finishes_what_was_asked_and_refuses_what_comes_later
         running = callers.submit(pool.embed, ["word " * 100] * 200, "passage")
         assert gate.reached.wait(60)
         closing = callers.submit(pool.close)
-        while pool.ready:
-            pass
+        wait_for(lambda: not pool.ready)
         with pytest.raises(ModelLoading, match="was unloaded"):
             pool.embed(["late"], "query")
         gate.opened.set()
         assert running.result(60).shape == (200, 16)
         closing.result(60)
     pool.close()
-    assert not threads.named("embed-")
+    wait_for(lambda: not threads.named("embed-"))
 
 
 def test_many_callers_while_it_closes_get_a_vector_or_are_told_to_try_again(open_pool: OpenPool) -> None:
@@ -226,7 +226,7 @@ def test_many_callers_while_it_closes_get_a_vector_or_are_told_to_try_again(open
             if n == 4:
                 pool.close()
         for asker in askers:
-            asker.join(5)
+            asker.join(60)
         assert len(outcomes) == 8, "nobody waits for ever"
 
 

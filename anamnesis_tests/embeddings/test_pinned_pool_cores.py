@@ -69,7 +69,7 @@ def test_other_cores_are_taken_while_work_goes_on_and_none_of_it_is_lost(open_po
         time.sleep(0.01)
     stop.set()
     for caller in callers:
-        caller.join(10)
+        caller.join(60)
         assert not caller.is_alive(), "work was lost"
     assert (problems, len(models)) == ([], 1)
     assert len(done) >= 3

@@ -27,7 +27,7 @@ def test_a_new_model_that_fails_leaves_the_old_one_answering(open_models: OpenMo
             fail()
         return pool_of(space, fail if space == NEW else lambda: None)
 
-    models = ready_for_old(open_models(open_pool, lambda: OLD))
+    models = ready_for_old(open_models(open_pool, lambda: OLD, first_retry_s=300.0))
     models.space_for(NEW)
     wait_for(lambda: bool(attempts))
     for _ in range(20):
