@@ -56,8 +56,12 @@ def search_indexes(server: LoopbackServer, collection: str) -> list[str]:
 
 def wait_until_queryable(server: LoopbackServer, *collections: str) -> None:
     """Their search indexes have been built."""
-    end = time.monotonic() + 30
-    with MongoClient[dict[str, Any]](server.uri) as client:
-        while not all(index["queryable"] for each in collections for index in client[NAME][each].list_search_indexes()):
-            assert time.monotonic() < end, "waited in vain"
-            time.sleep(0.01)
+    wait_for(lambda: all(index["queryable"] for each in collections for index in server.catalog.list(NAME, each)))
+
+
+def wait_for(condition: Callable[[], object], seconds: float = 30.0) -> None:
+    """Until this is true; a busy machine takes its time."""
+    end = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < end, "waited in vain"
+        time.sleep(0.01)

@@ -4,6 +4,7 @@ import logging
 import threading
 import time
 from contextlib import closing
+from types import SimpleNamespace
 
 import dns.resolver
 import pytest
@@ -17,7 +18,7 @@ from anamnesis_pipeline.store.mongo.opening import open_mongo
 from anamnesis_pipeline.store.mongo.search_definitions import text_definition
 from anamnesis_tests.mongo_server.search_behaviour import EVERY
 from anamnesis_tests.mongo_server.server import LoopbackServer
-from anamnesis_tests.store.mongo_searched import NAME, found, search_indexes
+from anamnesis_tests.store.mongo_searched import NAME, found, search_indexes, wait_for, wait_until_queryable
 from anamnesis_tests.store.mongo_watching import Sent, watched
 from anamnesis_tests.store.samples import put, space
 
@@ -50,10 +51,16 @@ def test_names_that_nobody_can_look_up_for_a_while_are_waited_for(
         asked.append(name)
         raise problem
 
+    def sleep(seconds: float) -> None:
+        now.append(now[-1] + seconds)
+
+    now = [0.0]
+    monkeypatch.setattr(opening, "time", SimpleNamespace(monotonic=lambda: now[-1], sleep=sleep))
     monkeypatch.setattr(dns.resolver, "resolve", resolve)
     with pytest.raises(StoreBusy, match=r"db\.example\.com/memory: its name cannot be looked up"):
         open_mongo("mongodb+srv://anna:right@db.example.com/", "memory", wait_s=1.2)
     assert len(asked) > 1
+    assert 0.5 < now[-1] < 1.2
 
 
 def test_a_name_that_is_nobodys_is_told_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -74,14 +81,25 @@ def test_a_server_that_starts_late_is_waited_for_and_the_log_says_so(
     server: LoopbackServer, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     monkeypatch.setattr(opening, "ASKED_FOR_S", 0.5)
+
+    def waits() -> list[str]:
+        return [record.getMessage() for record in list(caplog.records) if "Waiting since" in record.getMessage()]
+
+    def come_back_late() -> None:
+        try:
+            wait_for(lambda: len(waits()) >= 2)
+        finally:
+            server.come_back()
+
     server.vanish()
-    threading.Timer(2.0, server.come_back).start()
+    late = threading.Thread(target=come_back_late)
+    late.start()
     with caplog.at_level(logging.WARNING):
-        store = open_mongo(server.uri, "memory", wait_s=30)
+        store = open_mongo(server.uri, "memory", wait_s=60)
     store.close()
-    waits = [record.getMessage() for record in caplog.records if "Waiting since" in record.getMessage()]
-    assert len(waits) >= 2
-    assert "of at most 30" in waits[0]
+    late.join()
+    assert len(waits()) >= 2
+    assert "of at most 60" in waits()[0]
 
 
 def test_the_wait_for_a_server_that_never_comes_ends(server: LoopbackServer, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -125,7 +143,7 @@ def test_an_index_that_opening_could_not_ask_for_is_made_once_the_service_is_bac
         assert found(store, "words") == ["e"]
         assert len(search_indexes(server, "passages")) == 1
         monkeypatch.setattr(fulltext, "MOST_SCANNED", 0)
-        time.sleep(0.3)
+        wait_until_queryable(server, "passages")
         assert found(store, "words") == ["e"]
         assert store.text.check() == []
 
@@ -138,7 +156,7 @@ def test_an_index_that_failed_is_made_anew_by_the_build_of_a_space_and_not_by_ev
         with closing(open_mongo(server.uri, NAME)) as store:
             put(store, "e", "some words")
             assert found(store, "words") == ["e"]
-        time.sleep(0.2)
+        wait_for(lambda: server.catalog.list(NAME, "passages")[0]["status"] == "FAILED")
     assert len(search_indexes(server, "passages")) == 1
     assert "is FAILED" in caplog.text
     server.catalog.behaviour.failing = set()
@@ -152,13 +170,16 @@ def test_an_index_of_another_definition_goes_once_the_new_one_is_ready(
     server: LoopbackServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     open_mongo(server.uri, NAME).close()
+    wait_until_queryable(server, "passages")
     (old,) = search_indexes(server, "passages")
     definition = text_definition()
     monkeypatch.setattr(search_indexes_of, "text_definition", lambda: {**definition, "numPartitions": 2})
-    server.catalog.behaviour.build_s = 0.3
-    open_mongo(server.uri, NAME).close()
-    assert old in search_indexes(server, "passages")
-    time.sleep(0.4)
+    server.catalog.behaviour.never_ready = {EVERY}
+    for _ in range(2):
+        open_mongo(server.uri, NAME).close()
+        assert old in search_indexes(server, "passages")
+    server.catalog.behaviour.never_ready = set()
+    wait_until_queryable(server, "passages")
     open_mongo(server.uri, NAME).close()
     assert len(search_indexes(server, "passages")) == 1
     assert old not in search_indexes(server, "passages")

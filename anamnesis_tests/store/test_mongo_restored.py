@@ -9,7 +9,7 @@ from anamnesis_pipeline.model import Variant, Where
 from anamnesis_pipeline.store.base import Store
 from anamnesis_pipeline.store.mongo import vector_search
 from anamnesis_tests.mongo_server.server import LoopbackServer
-from anamnesis_tests.store.mongo_searched import NAME, Open, found, kept, near
+from anamnesis_tests.store.mongo_searched import NAME, Open, found, kept, near, wait_until_queryable
 from anamnesis_tests.store.samples import put, random_units, space, unit
 
 EAST, WEST, NORTH = unit(1, 0, 0, 0), unit(-1, 0, 0, 0), unit(0, 1, 0, 0)
@@ -43,11 +43,13 @@ def test_words_are_found_in_the_passages_that_have_them_now(going_on: Store, ser
 def test_what_the_new_index_lacks_is_read_however_far_the_old_one_was(
     going_on: Store, server: LoopbackServer, open_it: Open
 ):
+    server.catalog.behaviour.lag_s = 0.0
     going_on.spaces.put(space("s"))
     for i in range(5):
         kept(going_on, f"old{i}", "apple words", EAST)
-    for _ in range(2):
-        time.sleep(0.2)  # all that the indexes showed is whole by now
+    wait_until_queryable(server, "passages", "vectors_s")
+    for wait_s in (0.0, 0.2):  # after which all that the indexes showed is whole
+        time.sleep(wait_s)
         assert len(found(going_on, "apple")) == len(near(going_on, EAST)) == 5
     dropped(server)
     restored = open_it()

@@ -144,27 +144,31 @@ def test_a_heading_that_the_newest_passages_lack_counts_in_what_the_index_lacks_
 
 
 def test_a_new_process_reads_nothing_itself_where_nothing_was_written_for_long(
-    store: Store, open_it: Open, monkeypatch: pytest.MonkeyPatch
+    store: Store, server: LoopbackServer, open_it: Open, monkeypatch: pytest.MonkeyPatch
 ):
+    server.catalog.behaviour.lag_s = 0.0
     for i in range(60):
         put(store, f"e{i}", f"the server number {i} slept well" + " and so on" * (i % 7), context="a server's heading")
-    time.sleep(0.3)  # the index has it all
+    wait_until_queryable(server, "passages")
 
     def ranked(of: Store) -> list[tuple[str, float]]:
         return [(hit.episode_id, hit.score) for hit in of.text.matching(["server", "slept", "well"], 20, Where())]
 
     lately = ranked(open_it())
+    time.sleep(0.3)
     monkeypatch.setattr(index_tail, "QUIET_S", 0.2)
     monkeypatch.setattr(fulltext.MongoTextIndex, "_in_tail", lambda *_: pytest.fail("nothing was to be read"))
     assert ranked(open_it()) == lately, "read here or not, it is scored alike"
 
 
 def test_what_is_few_is_asked_for_once_where_the_index_has_it_all(
-    store: Store, open_it: Open, monkeypatch: pytest.MonkeyPatch
+    store: Store, server: LoopbackServer, open_it: Open, monkeypatch: pytest.MonkeyPatch
 ):
+    server.catalog.behaviour.lag_s = 0.0
     store.spaces.put(space("s"))
     for i in range(60):
         kept(store, f"e{i}", "text", EAST, project="p" if i < 5 else "q")
+    wait_until_queryable(server, "passages", "vectors_s")
     sent = watched(monkeypatch)
     reader = open_it()
     for where in ({}, {"projects": ("p",)}):
@@ -178,16 +182,17 @@ def test_what_is_few_is_asked_for_once_where_the_index_has_it_all(
 
 
 def test_what_an_index_shows_only_in_part_is_found_whole(
-    store: Store, behaviour: SearchBehaviour, monkeypatch: pytest.MonkeyPatch
+    store: Store, server: LoopbackServer, behaviour: SearchBehaviour, monkeypatch: pytest.MonkeyPatch
 ):
+    behaviour.lag_s = 0.0  # of what is torn the later half is there at once
     store.spaces.put(space("s"))
     kept(store, "before", "other", WEST)
     store.vectors.build("s")
-    monkeypatch.setattr(index_tail, "SETTLED_AFTER_S", 60.0)
-    behaviour.torn_s = 60.0
+    wait_until_queryable(server, "passages", "vectors_s")
+    monkeypatch.setattr(index_tail, "SETTLED_AFTER_S", 600.0)
+    behaviour.torn_s = 600.0
     keys = put(store, "e", "first words", "second", "third", "fourth words")
     store.vectors.put("s", TEXT, keys, np.stack([EAST, NORTH, WEST, EAST]))
-    time.sleep(0.3)  # the indexes have the later halves by now
     for _ in range(2):
         hits = store.vectors.nearest("s", TEXT, EAST, 2, Where())
         assert [hit.passage_id for hit in hits] == [keys[0], keys[3]]
@@ -195,24 +200,25 @@ def test_what_an_index_shows_only_in_part_is_found_whole(
 
 
 def test_of_a_large_transaction_that_an_index_shows_in_part_all_is_found(
-    store: Store, behaviour: SearchBehaviour, monkeypatch: pytest.MonkeyPatch
+    store: Store, server: LoopbackServer, behaviour: SearchBehaviour, monkeypatch: pytest.MonkeyPatch
 ):
     monkeypatch.setattr(index_tail, "UNSETTLED", 10)
+    behaviour.lag_s = 0.0  # of what is torn the later half is there at once
     store.episodes.put([(episode(f"e{i}"), passages("shared words")) for i in range(40)])
-    time.sleep(0.1)
+    wait_until_queryable(server, "passages")
     found(store, "shared")
     time.sleep(0.2)
     assert len(found(store, "shared")) == 40  # and all that is whole
-    monkeypatch.setattr(index_tail, "SETTLED_AFTER_S", 60.0)
-    behaviour.torn_s = 60.0
+    monkeypatch.setattr(index_tail, "SETTLED_AFTER_S", 600.0)
+    behaviour.torn_s = 600.0
     store.episodes.call_project("acme/api", "renamed")
-    time.sleep(0.1)  # the index has the later half by now
     assert len(found(store, "shared", projects=("renamed",))) == 40
 
 
 def test_passages_that_another_process_changes_during_a_search_are_found(
-    store: Store, open_it: Open, monkeypatch: pytest.MonkeyPatch
+    store: Store, open_it: Open, behaviour: SearchBehaviour, monkeypatch: pytest.MonkeyPatch
 ):
+    behaviour.lag_s = 0.0
     store.spaces.put(space("s"))
     for i in range(3):
         kept(store, f"e{i}", "shared words", EAST)
@@ -224,8 +230,7 @@ def test_passages_that_another_process_changes_during_a_search_are_found(
 
     def meanwhile(*args: Any) -> index_tail.Tail:
         tail = behind(*args)
-        other.episodes.call_project("acme/api", "renamed")
-        time.sleep(0.1)  # the index has that, too
+        other.episodes.call_project("acme/api", "renamed")  # which the index has at once
         return tail
 
     monkeypatch.setattr(vector_search.VectorSearch, "_behind", meanwhile)
@@ -363,6 +368,7 @@ def test_scores_are_the_cosines_of_what_is_stored_whatever_the_index_holds(open_
 
 
 def test_never_fewer_than_asked_for_are_found_however_stale_the_index_is(store: Store, behaviour: SearchBehaviour):
+    behaviour.lag_s = 0.0
     store.spaces.put(space("s"))
     near_by = [(episode(f"near{i}"), passages("text")) for i in range(300)]
     store.episodes.put([*near_by, *((episode(f"far{i}"), passages("text")) for i in range(20))])
@@ -370,6 +376,7 @@ def test_never_fewer_than_asked_for_are_found_however_stale_the_index_is(store: 
     keys = [store.episodes.passages_of(name)[0].passage_id for name in heads]
     store.vectors.put("s", TEXT, keys, np.stack([EAST] * 300 + [WEST] * 20))
     store.vectors.build("s")
+    assert near(store, WEST, 1) == ["far0"]
     time.sleep(0.2)  # all that the index showed is whole by now
     assert len(near(store, EAST, 400)) == 320
     behaviour.frozen = True

@@ -20,7 +20,15 @@ from anamnesis_pipeline.store.mongo.search_indexes import SearchIndex
 from anamnesis_pipeline.store.mongo.vectors import MongoVectors
 from anamnesis_tests.mongo_server.search_behaviour import EVERY, SearchBehaviour
 from anamnesis_tests.mongo_server.server import LoopbackServer
-from anamnesis_tests.store.mongo_searched import NAME, Open, found, near, search_indexes
+from anamnesis_tests.store.mongo_searched import (
+    NAME,
+    Open,
+    found,
+    near,
+    search_indexes,
+    wait_for,
+    wait_until_queryable,
+)
 from anamnesis_tests.store.samples import episode, passages, put, random_units, space, unit
 
 TEXT = Variant.TEXT
@@ -45,10 +53,7 @@ def filled(store: Store, count: int = 50) -> np.ndarray:
 
 def wait_until_one_is_built(server: LoopbackServer) -> None:
     """Another index of the space's vectors was asked for, beside the one that is there."""
-    end = time.monotonic() + 30
-    while len(search_indexes(server, "vectors_s")) < 2:
-        assert time.monotonic() < end, "waited in vain"
-        time.sleep(0.01)
+    wait_for(lambda: len(search_indexes(server, "vectors_s")) >= 2)
 
 
 class Searching:
@@ -67,6 +72,11 @@ class Searching:
     def __exit__(self, *_: object) -> None:
         self._over.set()
         self._thread.join()
+
+    def go_on(self) -> None:
+        """Wait for a few more searches, of which the first may have begun before."""
+        before = self.searches
+        wait_for(lambda: self.searches >= before + 3)
 
     def _search(self) -> None:
         while not self._over.is_set():
@@ -87,12 +97,21 @@ def test_searches_answer_by_the_index_all_through_a_forced_build(
     vectors = filled(store)
     monkeypatch.setattr(vector_search, "MOST_SCANNED", 1)
     before = search_indexes(server, "vectors_s")
-    behaviour.build_s = 0.5
+    behaviour.build_s, behaviour.never_ready = 0.5, {EVERY}
+
+    def let_it_end() -> None:
+        wait_until_one_is_built(server)
+        searching.go_on()
+        behaviour.never_ready = set()
+
     with Searching(store, vectors) as searching:
+        letting = threading.Thread(target=let_it_end)
+        letting.start()
         report = store.vectors.build("s", force=True)
-        time.sleep(0.1)
+        letting.join()
+        searching.go_on()
     assert (report.rebuilt, report.indexed, report.seconds > 0.5) == (True, 50, True)
-    assert (searching.searches > 2, searching.problems) == (True, [])
+    assert searching.problems == []
     (after,) = search_indexes(server, "vectors_s")
     assert after not in before
     assert store.vectors.build("s").rebuilt is False
@@ -108,18 +127,20 @@ def test_another_definition_is_built_beside_the_old_and_every_handle_moves_to_it
     new = open_it(quantization="scalar")
     with Searching(old, vectors) as by_old, Searching(new, vectors) as by_new:
         assert new.vectors.build("s").rebuilt is True
-        time.sleep(0.1)
+        by_old.go_on()
+        by_new.go_on()
     assert (by_old.problems, by_new.problems) == ([], [])
     assert len(search_indexes(server, "vectors_s")) == 1
     assert new.vectors.build("s").rebuilt is False
 
 
 def test_a_process_goes_on_by_the_index_of_full_text_that_another_one_made_in_place_of_its_own(
-    store: Store, open_it: Open, monkeypatch: pytest.MonkeyPatch
+    store: Store, server: LoopbackServer, behaviour: SearchBehaviour
 ):
+    behaviour.lag_s = 0.0
     put(store, "e", "zebra crossing")
     put(store, "f", "other words")
-    time.sleep(0.2)
+    wait_until_queryable(server, "passages")
 
     def few(most: int) -> bool:
         where = Where(projects=("acme/api",))
@@ -168,11 +189,12 @@ def test_a_build_that_does_not_end_is_given_up_in_time_and_taken_up_by_the_next(
     assert isinstance(store.vectors, MongoVectors)
     monkeypatch.setattr(store.vectors, "_build_wait_s", 0.3)
     behaviour.never_ready = {EVERY}
-    with pytest.raises(RetryLater, match=r"after 0 s: BUILDING.*build again"):
+    with pytest.raises(RetryLater, match=r"after 0 s: (PENDING|BUILDING).*build again"):
         store.vectors.build("s", force=True)
     assert near(store, vectors[3], 1) == ["e3"]
     waiting = search_indexes(server, "vectors_s")
     assert len(waiting) == 2
+    monkeypatch.setattr(store.vectors, "_build_wait_s", 60)
     behaviour.never_ready = set()
     assert store.vectors.build("s").rebuilt is False
     assert search_indexes(server, "vectors_s") == waiting[1:]
@@ -248,13 +270,14 @@ def test_of_two_builds_at_once_each_ends_and_one_index_is_left(
 ):
     vectors = filled(store)
     other = open_it()
-    behaviour.build_s = 1.0
+    behaviour.never_ready = {EVERY}
     builds = [
         threading.Thread(target=each.vectors.build, args=("s",), kwargs={"force": True}) for each in (store, other)
     ]
-    for build in builds:
+    for number, build in enumerate(builds):  # each begins while the one before it builds
         build.start()
-        time.sleep(0.3)  # each begins while the one before it builds
+        wait_for(lambda there=number + 2: len(search_indexes(server, "vectors_s")) == there)
+    behaviour.never_ready = set()
     for build in builds:
         build.join(timeout=30)
         assert not build.is_alive()
