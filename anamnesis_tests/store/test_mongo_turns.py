@@ -118,9 +118,7 @@ def test_who_waits_for_a_long_turn_asks_twice(
     assert [name for name, _ in sent.commands].count("abortTransaction") == 1
 
 
-def test_nobody_is_waited_for_for_ever(ours: Database, theirs: Database, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(client, "WAITED_S", 0.3)
-    monkeypatch.setattr(turns, "WAITS_S", 0.1)
+def test_nobody_is_waited_for_for_ever(ours: Database, theirs: Database) -> None:
     began, over = threading.Event(), threading.Event()
 
     def hold(tables: Tables) -> None:
@@ -129,8 +127,11 @@ def test_nobody_is_waited_for_for_ever(ours: Database, theirs: Database, monkeyp
 
     with apart(lambda: ours.write(hold)):
         assert began.wait(LONG_S)
-        with pytest.raises(StoreBusy, match="other processes wrote"):
-            theirs.write(lambda tables: None)
+        with pytest.MonkeyPatch.context() as patched:
+            patched.setattr(client, "WAITED_S", 0.3)
+            patched.setattr(turns, "WAITS_S", 0.1)
+            with pytest.raises(StoreBusy, match="other processes wrote"):
+                theirs.write(lambda tables: None)
         over.set()
     theirs.write(lambda tables: None)
 
@@ -151,6 +152,7 @@ def test_an_answer_does_not_wait_long_to_be_counted(
             with pytest.raises(StoreBusy):
                 MongoEpisodes(database).track(["e"], datetime.now(UTC))
         over.set()
+    monkeypatch.setattr(episodes, "TRACKED_S", LONG_S)
     MongoEpisodes(theirs).track(["e"], datetime.now(UTC))
 
 
@@ -159,11 +161,11 @@ def test_a_turn_is_not_cut_off_when_it_was_got_late(ours: Database, theirs: Data
 
     def slow(tables: Tables) -> None:
         tables["settings"].upsert(name, {"$set": {"value": "1"}})
-        time.sleep(0.3)
+        time.sleep(1.2)
         tables["settings"].update(name, {"$set": {"value": "2"}})
 
-    ours.write(slow, within_s=0.1)
-    theirs.write(lambda tables: tables["settings"].update(name, {"$set": {"value": "3"}}), within_s=0.1)
+    ours.write(slow, within_s=1.0)
+    theirs.write(lambda tables: tables["settings"].update(name, {"$set": {"value": "3"}}), within_s=LONG_S)
     found = ours.read(lambda tables: tables["settings"].one(name, ("value",)))
     assert found == {"value": "3"}
 
