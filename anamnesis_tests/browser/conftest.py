@@ -15,7 +15,7 @@ from typing import Any
 import httpx
 import pytest
 import uvicorn
-from playwright.sync_api import Browser, BrowserContext, ConsoleMessage, Page, Request, expect, sync_playwright
+from playwright.sync_api import Browser, BrowserContext, ConsoleMessage, Page, Request, Route, expect, sync_playwright
 
 from anamnesis_pipeline.sidecar.app import create_app
 from anamnesis_pipeline.sidecar.pages.undo import WAIT_S, Undo
@@ -62,8 +62,28 @@ def chat_server() -> Iterator[ChatServer]:
 
 @pytest.fixture
 def undo_s() -> float:
-    """So long a deletion can be taken back."""
+    """So long a deletion can be taken back: as in use, where a test does not take its time."""
     return WAIT_S
+
+
+@pytest.fixture
+def lasting_toasts(page: Page) -> None:
+    """An Undo can be pressed for ten minutes: a busy machine may take longer than ten seconds to get there."""
+
+    def lasting(route: Route) -> None:
+        answer = route.fetch()
+        script = answer.text()
+        assert "UNDO_MS = 10_000;" in script
+        route.fulfill(response=answer, body=script.replace("UNDO_MS = 10_000;", "UNDO_MS = 600_000;"))
+
+    page.route("**/app.js*", lasting)
+
+
+@pytest.fixture
+def too_late(server: uvicorn.Server) -> Callable[[], None]:
+    """The time is over in which deletions can be taken back."""
+    undo: Undo = server.config.app.state.undo  # type: ignore[union-attr]
+    return undo.delete_all
 
 
 @pytest.fixture

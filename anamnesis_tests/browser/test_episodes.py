@@ -1,14 +1,17 @@
 """Episodes in the browser: chosen, edited, pinned, superseded, copied, deleted, and all of it taken back."""
 
+from collections.abc import Callable
+
 import httpx
 import pytest
 from playwright.sync_api import Locator, Page, expect
 
 from anamnesis_tests.browser.conftest import Post
 from anamnesis_tests.browser.looks import assert_anybody_can_use
-from anamnesis_tests.sidecar.conftest import wait_for
 
 pytestmark = pytest.mark.timeout(300)
+takes_its_time = pytest.mark.parametrize("undo_s", [600.0])
+"""What is deleted can be taken back for as long as a busy machine may need."""
 
 CRANE = "The harbour crane was moved to Thursday"
 
@@ -80,6 +83,7 @@ def test_a_key_or_a_link_away_from_what_is_typed_asks_first(page: Page) -> None:
     page.wait_for_url("**/dashboard")
 
 
+@pytest.mark.usefixtures("lasting_toasts")
 def test_what_was_edited_is_stored_and_undo_puts_the_old_text_back(page: Page, api: httpx.Client) -> None:
     page.goto("/dashboard/episodes/crane")
     page.locator("#edit-sheet > summary").click()
@@ -170,6 +174,8 @@ def test_a_long_text_is_loaded_whole_by_a_button(page: Page, post: Post) -> None
     expect(page.locator("#text")).to_contain_text("The last one leaks.")
 
 
+@takes_its_time
+@pytest.mark.usefixtures("lasting_toasts")
 def test_a_deleted_episode_is_hidden_everywhere_and_undo_brings_it_back(page: Page, api: httpx.Client) -> None:
     page.goto("/dashboard/episodes/crane")
     page.locator("#delete-sheet > summary").click()
@@ -190,12 +196,16 @@ def test_a_deleted_episode_is_hidden_everywhere_and_undo_brings_it_back(page: Pa
     assert of(api, "crane")["status"] == "active"
 
 
-@pytest.mark.parametrize("undo_s", [0.2])
-def test_what_nobody_takes_back_is_gone(page: Page, api: httpx.Client) -> None:
+@takes_its_time
+@pytest.mark.usefixtures("lasting_toasts")
+def test_what_nobody_takes_back_is_gone(page: Page, api: httpx.Client, too_late: Callable[[], None]) -> None:
     page.goto("/dashboard/episodes/crane")
     page.locator("#delete-sheet > summary").click()
     page.get_by_role("button", name="Delete this episode").click()
-    wait_for(lambda: api.get("/api/episodes/crane").status_code == 404, 60)
+    expect(toast(page, "Deleted.")).to_be_visible()
+    assert api.get("/api/episodes/crane").status_code == 200
+    too_late()
+    assert api.get("/api/episodes/crane").status_code == 404
     toast(page, "Deleted.").get_by_role("button", name="Undo").click()
     expect(page.locator(".toast.bad")).to_contain_text("It is too late")
     page.goto("/dashboard/episodes/crane")
@@ -224,6 +234,7 @@ def test_chosen_episodes_are_tagged_together_and_stay_chosen(page: Page, api: ht
     assert of(api, "pump")["tags"] == []
 
 
+@pytest.mark.usefixtures("lasting_toasts")
 def test_chosen_episodes_are_pinned_and_unpinned_together_and_undo_takes_it_back(page: Page, api: httpx.Client) -> None:
     page.goto("/dashboard/episodes")
     page.get_by_label("All on this page").check()
@@ -250,6 +261,8 @@ def delete_two(page: Page) -> None:
     expect(page.locator("input.pick")).to_have_count(1)
 
 
+@takes_its_time
+@pytest.mark.usefixtures("lasting_toasts")
 def test_chosen_episodes_are_deleted_together_and_undo_brings_all_back(page: Page, api: httpx.Client) -> None:
     delete_two(page)
     expect(page.locator("#episodes")).to_contain_text("2 of them being deleted")
@@ -258,6 +271,8 @@ def test_chosen_episodes_are_deleted_together_and_undo_brings_all_back(page: Pag
     assert {of(api, name)["status"] for name in ("crane", "tide")} == {"active"}
 
 
+@takes_its_time
+@pytest.mark.usefixtures("lasting_toasts")
 def test_what_a_button_of_the_page_took_back_no_toast_offers_any_more(page: Page) -> None:
     delete_two(page)
     expect(page.locator(".toast").get_by_role("button", name="Undo")).to_be_visible()
@@ -265,6 +280,7 @@ def test_what_a_button_of_the_page_took_back_no_toast_offers_any_more(page: Page
     expect(page.locator(".toast")).to_have_text(["Undone."])
 
 
+@takes_its_time
 def test_who_went_elsewhere_meanwhile_takes_a_deletion_back_beside_the_list(page: Page, api: httpx.Client) -> None:
     delete_two(page)
     page.goto("/dashboard")
@@ -276,10 +292,10 @@ def test_who_went_elsewhere_meanwhile_takes_a_deletion_back_beside_the_list(page
     assert {of(api, name)["status"] for name in ("crane", "tide")} == {"active"}
 
 
-@pytest.mark.parametrize("undo_s", [0.2])
+@takes_its_time
 @pytest.mark.parametrize("chooses", [False, True])
 def test_a_list_whose_deletions_are_over_says_so_by_itself_and_leaves_what_is_chosen(
-    page: Page, api: httpx.Client, chooses: bool
+    page: Page, api: httpx.Client, too_late: Callable[[], None], chooses: bool
 ) -> None:
     page.clock.install()
     delete_two(page)
@@ -288,7 +304,8 @@ def test_a_list_whose_deletions_are_over_says_so_by_itself_and_leaves_what_is_ch
         choose(page, "pump")
         page.locator("#bulk-tags > summary").click()
         page.locator("#bulk-tag").fill("checked")
-    wait_for(lambda: api.get("/api/episodes/tide").status_code == api.get("/api/episodes/crane").status_code == 404)
+    too_late()
+    assert api.get("/api/episodes/tide").status_code == api.get("/api/episodes/crane").status_code == 404
     page.clock.fast_forward(12_000)
     expect(page.locator("#in-all")).to_have_text("1 in all")
     expect(page.get_by_role("button", name="Take back")).to_have_count(0)
@@ -298,8 +315,10 @@ def test_a_list_whose_deletions_are_over_says_so_by_itself_and_leaves_what_is_ch
         expect(page.locator("#bulk-tag")).to_have_value("checked")
 
 
-@pytest.mark.parametrize("undo_s", [0.2])
-def test_a_page_of_which_all_was_deleted_shows_what_comes_behind_it(page: Page, post: Post, api: httpx.Client) -> None:
+@takes_its_time
+def test_a_page_of_which_all_was_deleted_shows_what_comes_behind_it(
+    page: Page, post: Post, api: httpx.Client, too_late: Callable[[], None]
+) -> None:
     for number in range(25):
         post(f"n{number}", f"Note {number}")
     page.clock.install()
@@ -308,7 +327,8 @@ def test_a_page_of_which_all_was_deleted_shows_what_comes_behind_it(page: Page, 
     page.locator("#bulk-delete > summary").click()
     page.get_by_role("button", name="Delete what is chosen").click()
     expect(page.locator(".empty")).to_have_text("All of this page is being deleted.")
-    wait_for(lambda: len(api.get("/api/episodes?limit=100").json()["items"]) == 3)
+    too_late()
+    assert len(api.get("/api/episodes?limit=100").json()["items"]) == 3
     page.clock.fast_forward(12_000)
     expect(page.locator("input.pick")).to_have_count(3)
 

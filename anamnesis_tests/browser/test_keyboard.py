@@ -33,6 +33,7 @@ def tab_to(page: Page, words: str) -> None:
     pytest.fail(f"{MOST_TABS} times Tab did not lead to {words!r}")
 
 
+@pytest.mark.parametrize("undo_s", [600.0])
 def test_an_episode_is_found_opened_edited_deleted_and_taken_back(page: Page, post: Post, api: httpx.Client) -> None:
     post("crane", "The harbour crane was moved to Thursday")
     page.goto("/dashboard")
@@ -68,6 +69,7 @@ def test_an_episode_is_found_opened_edited_deleted_and_taken_back(page: Page, po
     assert api.get("/api/episodes/crane").status_code == 200
 
 
+@pytest.mark.usefixtures("lasting_toasts")
 def test_what_was_done_is_undone_by_ctrl_z_without_letters_too(page: Page, post: Post) -> None:
     post("crane", "The harbour crane was moved to Thursday")
     page.goto("/dashboard/episodes/crane")
