@@ -47,6 +47,12 @@ def second() -> Iterator[With]:
         yield server
 
 
+@pytest.fixture
+def patient(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The next server is not asked instead of one that a busy machine only makes late."""
+    monkeypatch.setattr(ollama, "PATIENCE_S", 30.0)
+
+
 def options(*urls: str) -> BackendOptions:
     return BackendOptions(ollama_urls=urls, claude_command="/nowhere/claude")
 
@@ -64,6 +70,7 @@ def test_the_models_of_all_are_offered_and_a_dead_one_is_told(first: With, secon
     assert [each.worker_url for each in offered(first.url)] == [""], "one alone need not be told apart"
 
 
+@pytest.mark.usefixtures("patient")
 @pytest.mark.parametrize(("model", "wanted"), [("gemma3:4b", "second"), ("qwen3:4b", "first"), ("llama3.2", "first")])
 def test_the_first_that_has_the_model_answers(model: str, wanted: str, first: With, second: With) -> None:
     backend = open_chat("ollama", model, options(DEAD, first.url, second.url))
@@ -129,11 +136,12 @@ def test_one_that_is_slow_is_waited_for_where_no_other_has_the_model(
     monkeypatch.setattr(ollama, "PATIENCE_S", 0.0)
     assert words_of(answered(open_chat("ollama", "llama3.2", options(second.url, first.url)))) == list(WORDS)
     first.stalls, second.models = True, ()
-    monkeypatch.setattr(ollama, "PROBE_S", 0.3)
-    with pytest.raises(LlmUnavailable, match=f"{first.url} did not answer within 0 s; ollama at {second.url} has no"):
+    monkeypatch.setattr(ollama, "PROBE_S", 3.0)
+    with pytest.raises(LlmUnavailable, match=f"{first.url} did not answer within 3 s; ollama at {second.url} has no"):
         answered(open_chat("ollama", "qwen3:4b", options(first.url, second.url)))
 
 
+@pytest.mark.usefixtures("patient")
 def test_the_one_that_was_found_answers_the_rounds_of_a_turn(first: With, second: With) -> None:
     backend = open_chat("ollama", "gemma3:4b", options(first.url, second.url))
 

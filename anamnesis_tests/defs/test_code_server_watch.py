@@ -1,6 +1,5 @@
 """How often the code server is asked whether it is still the same, by Dagster's own thread that asks."""
 
-import time
 from types import SimpleNamespace
 from typing import Any
 
@@ -8,11 +7,12 @@ import pytest
 from dagster._grpc import server_watcher
 from dagster._grpc.client import DagsterGrpcClient
 
-from anamnesis_pipeline.defs import code_server_watch
-from anamnesis_pipeline.defs.code_server_watch import watch_less_often
+from anamnesis_pipeline.defs.code_server_watch import WATCHED_EVERY_S, watch_less_often
 
 
-def questions_within(seconds: float) -> int:
+def pauses(monkeypatch: pytest.MonkeyPatch) -> list[float]:
+    """How long it waits after each of its first questions."""
+    waited: list[float] = []
     asked: list[str] = []
 
     class Client(DagsterGrpcClient):
@@ -28,17 +28,23 @@ def questions_within(seconds: float) -> int:
         refresh_code_location=nothing, on_disconnect=nothing, on_reconnected=nothing, on_updated=nothing,
         on_error=nothing,
     )  # fmt: skip
+
+    def wait(seconds: float) -> None:
+        waited.append(seconds)
+        if len(waited) == 3:
+            end.set()
+
+    monkeypatch.setattr(end, "wait", wait)
     thread.start()
-    time.sleep(seconds)
-    end.set()
-    thread.join()
-    return len(asked)
+    thread.join(60)
+    assert not thread.is_alive()
+    assert len(asked) >= len(waited)
+    return waited
 
 
 def test_the_code_server_is_asked_as_often_as_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(server_watcher, "WATCH_INTERVAL", server_watcher.WATCH_INTERVAL)
-    monkeypatch.setattr(code_server_watch, "WATCHED_EVERY_S", 0.1)
-    before = questions_within(1.5)
+    before = pauses(monkeypatch)
     watch_less_often()
-    assert before <= 3
-    assert questions_within(1.5) >= 8
+    assert (before, pauses(monkeypatch)) == ([1] * 3, [WATCHED_EVERY_S] * 3)
+    assert WATCHED_EVERY_S > 1

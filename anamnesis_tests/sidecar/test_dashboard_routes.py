@@ -18,7 +18,7 @@ from anamnesis_pipeline.sidecar.room import Room
 from anamnesis_pipeline.store.overview_base import Census
 from anamnesis_pipeline.wording import counted
 from anamnesis_tests.chat.services import ChatServer
-from anamnesis_tests.sidecar.conftest import Post, TestServices
+from anamnesis_tests.sidecar.conftest import Post, TestServices, wait_for
 from anamnesis_tests.store.samples import put
 
 NOW = datetime(2026, 3, 5, 12, tzinfo=UTC)
@@ -172,7 +172,7 @@ class Stub:
 
     def __call__(self) -> Answer:
         self.asked += 1
-        self.may_go.wait(10)
+        self.may_go.wait(60)
         if self.error:
             raise self.error
         return Answer("fine")
@@ -183,7 +183,7 @@ def stub(services: TestServices, monkeypatch: pytest.MonkeyPatch) -> Stub:
     stub = Stub()
     place = Place("Stub", "llm", "here", stub, advice="do something")
     monkeypatch.setattr(resources, "places_of", lambda *_: [place])
-    monkeypatch.setattr(resources, "PROBED_WITHIN_S", 0.2)
+    monkeypatch.setattr(resources, "PROBED_WITHIN_S", 30)
     return stub
 
 
@@ -206,13 +206,18 @@ def test_what_never_answered_is_down_at_once(services: TestServices, stub: Stub)
     assert (found.state, found.last_ok, found.advice) == ("down", None, "do something")
 
 
-def test_what_hangs_holds_up_nobody_and_is_not_asked_again_meanwhile(services: TestServices, stub: Stub) -> None:
+def test_what_hangs_holds_up_nobody_and_is_not_asked_again_meanwhile(
+    services: TestServices, stub: Stub, monkeypatch: pytest.MonkeyPatch
+) -> None:
     asked = Resources(services, Room())
+    monkeypatch.setattr(resources, "PROBED_WITHIN_S", 0.2)
     stub.may_go.clear()
     for _ in range(3):
         (found,) = asked.status(now=True)
         assert (found.state, found.detail) == ("down", "no answer within 0.2 s")
+    wait_for(lambda: stub.asked > 0)
     assert stub.asked == 1
+    monkeypatch.setattr(resources, "PROBED_WITHIN_S", 30)
     stub.may_go.set()
     assert asked.status(now=True)[0].state == "up"
 

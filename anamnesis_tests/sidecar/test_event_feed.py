@@ -84,10 +84,15 @@ def counting(services: TestServices) -> tuple[TestServices, Counting]:
 
 def run(work: Callable[[], Coroutine[Any, Any, None]]) -> None:
     async def bounded() -> None:
-        with anyio.fail_after(20):
+        with anyio.fail_after(120):
             await work()
 
     anyio.run(bounded)
+
+
+async def until(condition: Callable[[], object]) -> None:
+    while not condition():
+        await anyio.sleep(0.01)
 
 
 @asynccontextmanager
@@ -121,7 +126,7 @@ def test_many_watchers_cost_one_look_at_a_time(services: TestServices):
     watched, records = counting(services)
 
     async def work() -> None:
-        feed = EventFeed(watched, 0.2)
+        feed, began = EventFeed(watched, 0.2), anyio.current_time()
         async with running(feed), anyio.create_task_group() as tasks:
 
             async def watch() -> None:
@@ -130,9 +135,10 @@ def test_many_watchers_cost_one_look_at_a_time(services: TestServices):
 
             for _ in range(20):
                 tasks.start_soon(watch)
+            await until(lambda: feed.watchers == 20)
             await anyio.sleep(1.0)
-            assert feed.watchers == 20
-            assert records.asked <= 20 + 7  # each one's first look, and five a second
+            asked = records.asked
+            assert asked <= 20 + 2 + 5 * (anyio.current_time() - began)  # each one's first look, and five a second
             await anyio.to_thread.run_sync(put, services.store, "a", "text")
         assert feed.watchers == 0
 
@@ -149,7 +155,7 @@ def test_without_watchers_the_store_is_not_asked(services: TestServices):
             assert records.asked == 0
             async with feed.watching(0) as batches:
                 assert await anext(batches) == ()
-            await anyio.sleep(0.1)
+            await until(lambda: not feed._wanted.is_set())  # the last look is over
             asked = records.asked
             await anyio.sleep(0.2)
             assert records.asked == asked
@@ -166,7 +172,8 @@ def test_a_store_that_is_away_for_a_while_loses_nobody_anything(services: TestSe
             assert await anext(batches) == ()
             records.away = True
             await anyio.to_thread.run_sync(put, services.store, "a", "text")
-            await anyio.sleep(0.2)
+            asked = records.asked
+            await until(lambda: records.asked > asked)
             records.away = False
             assert [each.episode_id for each in await first(batches)] == ["a"]
 
@@ -193,10 +200,11 @@ def test_who_falls_behind_is_let_go_and_holds_nobody_up(services: TestServices, 
         feed = EventFeed(services, 0.02)
         async with running(feed), feed.watching(0) as slow:
             assert await anext(slow) == ()
-            for name in "abc":
-                await anyio.to_thread.run_sync(put, services.store, name, "text")
-                await anyio.sleep(0.1)
-            assert feed.watchers == 0
+            (watcher,) = feed._watchers
+            await anyio.to_thread.run_sync(put, services.store, "a", "text")
+            await until(lambda: watcher.statistics().current_buffer_used == 1)
+            await anyio.to_thread.run_sync(put, services.store, "b", "text")
+            await until(lambda: feed.watchers == 0)
             assert [batch[0].episode_id async for batch in slow if batch] == ["a"]
 
     run(work)

@@ -64,10 +64,10 @@ def test_a_file_that_comes_back_unchanged_is_looked_at_again():
     assert select([], {"a.jsonl": gone}).gone == ()
 
 
-def test_ten_thousand_unchanged_files_are_compared_in_a_blink():
-    files = [FileStat(f"{n}.jsonl", n, n, 1, n) for n in range(10_000)]
+def test_many_unchanged_files_are_compared_in_a_blink():
+    files = [FileStat(f"{n}.jsonl", n, n, 1, n) for n in range(50_000)]
     cursors = {f.path: FileCursor("s", f.path, 1, f.inode, f.size, f.mtime_ns) for f in files}
     random.Random(1).shuffle(files)
     started = time.process_time()
     assert changed_files(files, cursors) == 0
-    assert time.process_time() - started < 0.5
+    assert time.process_time() - started < 5, "each with each would be minutes"

@@ -122,6 +122,7 @@ from anamnesis_pipeline import settings, wiring
 from anamnesis_pipeline.steps.forget import ForgetRequest
 found = settings.load()
 with closing(wiring.open_store(found)) as store:
+    print("forgets now", flush=True)
     wiring.open_forgetter(found, store).forget(ForgetRequest(session_id={SESSION!r}))
 """
     environment = {**os.environ, "ANAMNESIS_HOME": str(home.settings.home)}
@@ -129,11 +130,15 @@ with closing(wiring.open_store(found)) as store:
 
     def forget(step: str, done: int, of: int) -> None:
         if step == "passages":
-            other.append(subprocess.Popen([sys.executable, "-c", code], cwd=ROOT, env=environment))
-            time.sleep(3)
+            command = [sys.executable, "-c", code]
+            other.append(subprocess.Popen(command, cwd=ROOT, env=environment, stdout=subprocess.PIPE))
+            assert other[0].stdout is not None
+            assert other[0].stdout.readline() == b"forgets now\n"
+            time.sleep(1)  # so that it meets the lock
 
     report = run_backup(home.settings, tmp_path / "b", forget)
-    assert other[0].wait(timeout=60) == 0
+    other[0].communicate(timeout=60)
+    assert other[0].returncode == 0
     assert [problem for problem in report.problems if "source" not in problem] == []
     assert forgetter.preview(ForgetRequest(session_id=SESSION)).episodes == 0
 
