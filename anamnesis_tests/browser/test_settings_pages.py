@@ -9,6 +9,7 @@ import pytest
 from playwright.sync_api import Page, Route, expect
 
 from anamnesis_pipeline.embeddings import cores as machine
+from anamnesis_pipeline.sidecar.jsonl_control import known_llm_models
 from anamnesis_tests.browser.conftest import Post
 from anamnesis_tests.browser.looks import assert_anybody_can_use
 
@@ -89,6 +90,19 @@ def test_what_is_saved_before_the_note_about_an_llm_is_there_is_saved(page: Page
     assert settings(api)["summarizer"] == "ollama"
     assert len(held) == 1
     held[0].abort()
+
+
+def test_the_note_about_an_llm_is_about_the_model_that_is_stored_or_typed(page: Page, api: httpx.Client) -> None:
+    paid = [each for each in known_llm_models() if each["backend"] == "anthropic" and not each["default"]]
+    stored, typed = (each["model"] for each in paid[:2])
+    api.put("/api/jsonl/settings", json={"summary_model": stored}).raise_for_status()
+    page.goto("/dashboard/logs")
+    note = page.locator("#set-summarizer-note")
+    page.get_by_label("Summaries by").select_option("anthropic")
+    expect(note).to_contain_text(f"{stored}: $")
+    page.get_by_label("Model", exact=True).fill(typed)
+    page.keyboard.press("Tab")
+    expect(note).to_contain_text(f"{typed}: $")
 
 
 def test_a_value_that_cannot_be_is_told_beside_its_field_and_nothing_is_saved(page: Page, api: httpx.Client) -> None:

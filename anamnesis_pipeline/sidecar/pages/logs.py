@@ -64,6 +64,7 @@ FIELDS = (
             "ollama": "Ollama, on your own machine", "anthropic": "Claude API", "openai": "OpenAI-compatible service",
         },
         note_at=PATH + "/llm-note",
+        note_of="summary_model",
     ),
     Field(
         "summary_model", "Model", "Empty: the backend's own default.",
@@ -162,11 +163,17 @@ async def revert(name: str, request: Request, services: Uses) -> Response:
 
 @router.get(PATH + "/llm-note")
 def llm_note(
-    services: Uses, summarizer: Literal["none", "claude_cli", "ollama", "anthropic", "openai"], summary_model: str = ""
+    services: Uses,
+    summarizer: Literal["none", "claude_cli", "ollama", "anthropic", "openai"],
+    summary_model: str | None = None,
 ) -> Response:
-    """What choosing an LLM would mean; nothing is stored."""
+    """What choosing an LLM would mean; nothing is stored.
+
+    :param summary_model: none: the one in effect, as of a field that cannot be changed, which browsers do not send.
+    """
     settings = effective_settings(services.store)
-    chosen = settings.model_copy(update={"summarizer": summarizer, "summary_model": summary_model.strip()})
+    model = settings.summary_model if summary_model is None else summary_model.strip()
+    chosen = settings.model_copy(update={"summarizer": summarizer, "summary_model": model})
     return fragment("logs_llm_note.html", **_llm_facts(services.store, chosen))
 
 

@@ -37,6 +37,8 @@ class Field:
     unit: str = ""
     note_at: str = ""
     """Where a note about a value that is being chosen comes from."""
+    note_of: str = ""
+    """Another field, which that note is about as well."""
 
 
 @dataclass(frozen=True, slots=True)
