@@ -66,6 +66,33 @@ def test_what_is_typed_and_not_saved_is_asked_about_before_it_is_lost(page: Page
     assert of(api, "crane")["summary"] == CRANE
 
 
+def test_a_note_that_is_typed_is_asked_about_before_it_is_lost(page: Page, api: httpx.Client) -> None:
+    page.goto("/dashboard/episodes/crane")
+    note = page.get_by_label("New note")
+    note.fill("Ask the harbour office first")
+    page.locator("#edit-sheet > summary").click()
+    page.get_by_label("Project", exact=True).fill("harbour")
+    asked: list[str] = []
+    page.once("dialog", lambda dialog: (asked.append(dialog.message), dialog.dismiss()))
+    page.get_by_role("button", name="Save").click()
+    page.once("dialog", lambda dialog: (asked.append(dialog.message), dialog.dismiss()))
+    page.get_by_role("button", name="Pin").click()
+    assert asked == [
+        "What you typed under New note is not saved. Go on without it?",
+        "What you typed under Edit and New note is not saved. Go on without it?",
+    ]
+    page.get_by_label("Project", exact=True).fill("acme")
+    with page.expect_event("dialog") as left:
+        page.once("dialog", lambda dialog: dialog.dismiss())
+        page.get_by_role("link", name="Overview").click()
+    assert left.value.type == "beforeunload"
+    page.get_by_role("button", name="Add note").click()
+    expect(page.locator(".note")).to_have_text("Ask the harbour office first")
+    page.get_by_role("link", name="Overview").click()
+    page.wait_for_url("**/dashboard")
+    assert "pinned" not in of(api, "crane")["tags"]  # type: ignore[operator]
+
+
 def test_a_key_or_a_link_away_from_what_is_typed_asks_first(page: Page) -> None:
     page.goto("/dashboard/episodes/crane")
     page.locator("#edit-sheet > summary").click()

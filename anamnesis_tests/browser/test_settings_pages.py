@@ -63,6 +63,24 @@ def test_letting_a_value_go_asks_first_and_leaves_what_is_typed_elsewhere(page: 
     assert settings(api)["llm_daily_dollars"] == 2.5
 
 
+def test_settings_that_are_typed_are_asked_about_before_a_link_loses_them(page: Page, api: httpx.Client) -> None:
+    api.put("/api/jsonl/settings", json={"private_projects": ["acme", "b-corp"]}).raise_for_status()
+    page.goto("/dashboard/logs")
+    page.get_by_label("Schedule").select_option("6h")
+    page.once("dialog", lambda dialog: dialog.accept())
+    page.locator("#set-private_projects-revert").click()
+    expect(page.locator("#set-private_projects-revert")).to_have_count(0)
+    expect(page.get_by_label("Schedule")).to_have_value("6h")
+    with page.expect_event("dialog") as asked:
+        page.once("dialog", lambda dialog: dialog.dismiss())
+        page.get_by_role("link", name="Overview").click()
+    assert asked.value.type == "beforeunload"
+    page.locator("#settings-save").click()
+    expect(page.locator("#set-ingest_schedule-from")).to_have_text("set here")
+    page.get_by_role("link", name="Overview").click()
+    page.wait_for_url("**/dashboard")
+
+
 def test_a_backend_without_its_key_is_told_beside_the_backend(page: Page, api: httpx.Client) -> None:
     page.goto("/dashboard/logs")
     page.get_by_label("Schedule").select_option("6h")

@@ -151,6 +151,20 @@ document.addEventListener("click", async (event) => {
   }
 });
 
+// A form with data-unsaved, its name, is asked about before a key or a link that leads away loses what was typed there.
+// Those of settings hold what is stored as `was.NAME`: what they show may be typed already.
+function isUnsaved(field) {
+  return field.matches("input:not([type=hidden]), select, textarea") && field.value !== (field.form.elements[`was.${field.name}`]?.value ?? field.defaultValue);
+}
+
+function unsavedForms() {
+  return [...document.querySelectorAll("form[data-unsaved]")].filter((form) => [...form.elements].some(isUnsaved));
+}
+
+window.addEventListener("beforeunload", (event) => {
+  if (unsavedForms().length) event.preventDefault();
+});
+
 function isTyping(element) {
   const takesLetters = "input:not([type=checkbox], [type=radio], [type=button], [type=submit]), textarea, select, [contenteditable]";
   return element.matches(takesLetters);

@@ -28,17 +28,11 @@
     document.querySelector("#bulk-tags button")?.click();
   });
 
-  const isTyped = () => [...document.querySelectorAll("#edit :is(input, textarea)")].some((field) => field.value !== field.defaultValue);
-
-  // Every other button of an episode's page draws it anew, and with it the form.
+  // Every button of an episode's page draws it anew, and with it all forms but its own.
   document.addEventListener("htmx:beforeRequest", (event) => {
-    if (event.detail.target?.id !== "episode" || event.detail.elt.closest("#edit")) return;
-    if (isTyped() && !confirm("What you typed under Edit is not saved. Go on without it?")) event.preventDefault();
-  });
-
-  // A key or a link that leads away loses it as well; the browser asks in its own words.
-  window.addEventListener("beforeunload", (event) => {
-    if (isTyped()) event.preventDefault();
+    if (event.detail.target?.id !== "episode") return;
+    const lost = unsavedForms().filter((form) => form !== event.detail.elt.form).map((form) => form.dataset.unsaved);
+    if (lost.length && !confirm(`What you typed under ${lost.join(" and ")} is not saved. Go on without it?`)) event.preventDefault();
   });
 
   document.addEventListener("keydown", (event) => {
