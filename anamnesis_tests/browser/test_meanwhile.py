@@ -1,7 +1,10 @@
 """While an answer is on its way: what is said, and what can be done until it is there."""
 
+import httpx
 import pytest
-from playwright.sync_api import Page, Route, expect
+from playwright.sync_api import Locator, Page, Route, expect
+
+from anamnesis_tests.browser.conftest import Post
 
 pytestmark = pytest.mark.timeout(300)
 
@@ -58,3 +61,173 @@ def test_whoever_waits_for_a_model_is_told_so(page: Page) -> None:
     expect(page.locator("#models .waits")).to_have_css("opacity", "1")
     held.let_go()
     expect(page.locator("#model-problem")).to_be_visible()
+
+
+# --- what is replaced takes nothing until then
+
+
+CRANE = "The harbour crane was moved to Thursday"
+
+
+def try_to_type(page: Page, field: Locator) -> None:
+    """As whoever sees it does, whether or not it takes what is typed."""
+    field.click(force=True)
+    page.keyboard.type("harbour")
+
+
+def test_an_episode_that_is_drawn_anew_takes_nothing_and_its_button_keeps_the_focus(
+    page: Page, post: Post, api: httpx.Client
+) -> None:
+    post("crane", CRANE)
+    page.goto("/dashboard/episodes/crane")
+    page.locator("#edit-sheet > summary").click()
+    held = Held(page, "**/dashboard/episode/*")
+    sent: list[str] = []
+    page.on("request", lambda asked: sent.append(asked.url) if asked.method == "POST" else None)
+    with page.expect_request("**/episode/pin"):
+        page.locator("#pin").click()
+    expect(page.locator("#episode")).to_have_attribute("aria-busy", "true")
+    try_to_type(page, page.get_by_label("Summary", exact=True))
+    expect(page.locator("#e-summary")).to_have_value(CRANE)
+    page.locator("#note-add").click(force=True)
+    page.locator("#pin").focus()
+    page.keyboard.press("Enter")
+    expect(page.locator("#pin")).to_be_focused()
+    expect(page.locator("#pin")).to_have_attribute("aria-disabled", "true")
+    held.let_go()
+    expect(page.get_by_role("button", name="★ Pinned")).to_be_focused()
+    expect(page.locator("[inert], [aria-busy], [aria-disabled]")).to_have_count(0)
+    assert [address.rpartition("/")[2] for address in sent] == ["pin"]
+    assert api.get("/api/episodes/crane").json()["tags"] == ["pinned"]
+
+
+def test_what_gets_no_answer_can_be_used_again_and_the_focus_is_where_it_was(page: Page, post: Post) -> None:
+    post("crane", CRANE)
+    page.goto("/dashboard/episodes/crane")
+    page.get_by_label("New note").fill("Ask the office")
+    held = Held(page, "**/dashboard/episode/*")
+    with page.expect_request("**/episode/note"):
+        page.locator("#note-add").click()
+    expect(page.locator("#episode")).to_have_attribute("aria-busy", "true")
+    held.fail()
+    expect(page.locator(".toast.bad")).to_contain_text("The server cannot be reached.")
+    expect(page.locator("[inert], [aria-busy], [aria-disabled]")).to_have_count(0)
+    expect(page.locator("#note-add")).to_be_focused()
+    expect(page.get_by_label("New note")).to_have_value("Ask the office")
+    held.let_go()
+    page.locator("#note-add").click()
+    expect(page.locator(".note")).to_have_text("Ask the office")
+
+
+def test_what_is_sent_from_a_field_gives_the_field_its_focus_back(page: Page) -> None:
+    page.goto("/dashboard/logs")
+    dollars = page.get_by_label("Dollars a day")
+    dollars.fill("2.5")
+    held = Held(page, "**/logs/settings")
+    with page.expect_request("**/logs/settings"):
+        page.keyboard.press("Enter")
+    expect(page.locator("#settings")).to_have_attribute("aria-busy", "true")
+    page.keyboard.type("99")
+    try_to_type(page, page.get_by_label("Time zone"))
+    held.let_go()
+    expect(page.locator("#set-llm_daily_dollars-from")).to_have_text("set here")
+    expect(dollars).to_have_value("2.5")
+    expect(dollars).to_be_focused()
+    expect(page.get_by_label("Time zone")).not_to_have_value("harbour")
+
+
+def test_episodes_are_not_chosen_while_those_that_were_are_pinned(page: Page, post: Post) -> None:
+    post("crane", CRANE)
+    post("pump", "The cistern pump was replaced")
+    page.goto("/dashboard/episodes")
+    page.locator("input.pick[value=crane]").check()
+    held = Held(page, "**/dashboard/episodes")
+    with page.expect_request("**/dashboard/episodes"):
+        page.locator("#bulk-pin").click()
+    pump = page.locator("input.pick[value=pump]")
+    pump.click(force=True)
+    expect(pump).not_to_be_checked()
+    held.let_go()
+    expect(page.locator(".episode.is-pinned")).to_have_count(1)
+    expect(page.locator("#bulk-pin")).to_be_focused()
+    pump.check()
+    expect(page.locator("#picked")).to_have_text("2 chosen")
+
+
+def test_a_pattern_is_not_typed_over_while_one_is_added(page: Page) -> None:
+    page.goto("/dashboard/sources")
+    page.get_by_label("Holds", exact=True).fill("postmortem")
+    page.locator("#tag-tag").fill("incident")
+    held = Held(page, "**/tags/add")
+    with page.expect_request("**/tags/add"):
+        page.locator("#tag-add").click()
+    try_to_type(page, page.get_by_label("Holds", exact=True))
+    expect(page.get_by_label("Holds", exact=True)).to_have_value("postmortem")
+    held.let_go()
+    expect(page.get_by_role("button", name="Remove incident")).to_be_visible()
+
+
+def test_cores_are_not_chosen_while_a_choice_is_under_way(page: Page) -> None:
+    page.goto("/dashboard/embedding")
+    held = Held(page, "**/embedding/cores")
+    with page.expect_request("**/embedding/cores"):
+        page.get_by_role("button", name="25%").click()
+    other = page.get_by_role("button", name="100%", include_hidden=True)
+    other.click(force=True)
+    expect(other).to_have_css("opacity", "0.55")
+    assert len(held.routes) == 1
+    held.let_go()
+    expect(page.locator("#cores [name=share][aria-pressed=true]")).to_be_focused()
+    other.click()
+    expect(page.locator("#cores [name=share][aria-pressed=true]")).to_have_text("100%")
+
+
+def test_a_model_is_not_reverted_while_another_is_asked_for(page: Page, api: httpx.Client) -> None:
+    model = api.get("/api/embedding/config").json()["model"]
+    api.put("/api/embedding/config", json={"model_id": model}).raise_for_status()
+    page.goto("/dashboard/embedding")
+    held = Held(page, "**/embedding/model")
+    with page.expect_request("**/embedding/model"):
+        page.get_by_role("button", name="Use this model").click()
+    asked: list[str] = []
+    page.on("dialog", lambda dialog: (asked.append(dialog.message), dialog.dismiss()))
+    page.locator("#model-revert").click(force=True)
+    expect(page.locator("#model-revert")).to_have_css("opacity", "0.55")
+    assert asked == []
+    held.let_go()
+    expect(page.locator("#models")).not_to_have_attribute("aria-busy", "true")
+    page.locator("#model-revert").click()
+    assert len(asked) == 1
+
+
+def test_what_asks_by_itself_holds_nothing_up(page: Page) -> None:
+    page.goto("/dashboard/sources")
+    held = Held(page, "**/sources/state*")
+    with page.expect_request("**/sources/state*"):
+        page.reload()
+    expect(page.locator("#state.htmx-request")).to_have_count(1)
+    expect(page.locator("[inert], [aria-busy]")).to_have_count(0)
+    held.let_go()
+
+
+@pytest.mark.parametrize(
+    ("address", "button", "asked"),
+    [
+        ("/dashboard/health", "#ask-again", "**/health/resources"),
+        ("/dashboard/health", "#check-again", "**/health/checks"),
+    ],
+)
+def test_a_button_that_asks_again_keeps_the_focus(page: Page, address: str, button: str, asked: str) -> None:
+    page.goto(address)
+    expect(page.locator(button)).to_be_visible()
+    expect(page.locator(".htmx-request")).to_have_count(0)
+    held = Held(page, asked)
+    with page.expect_request(asked):
+        page.locator(button).click()
+    expect(page.locator(button)).to_have_attribute("aria-disabled", "true")
+    expect(page.locator(button)).to_be_focused()
+    page.keyboard.press("Enter")
+    assert len(held.routes) == 1
+    held.let_go()
+    expect(page.locator(button)).not_to_have_attribute("aria-disabled", "true")
+    expect(page.locator(button)).to_be_focused()

@@ -1,4 +1,5 @@
-// What every page does: times in the reader's zone, shortcuts, dialogs, copying, toasts with undo, problems in words.
+// What every page does: times in the reader's zone, shortcuts, dialogs, copying, toasts with undo, problems in words, and
+// what is held while an answer is on its way.
 "use strict";
 
 const TOAST_MS = 4_000;
@@ -125,6 +126,60 @@ document.addEventListener("htmx:beforeRequest", (event) => {
   // A page that nobody sees asks for nothing by itself.
   if (document.hidden && asksByItself(event.detail.elt)) event.preventDefault();
 });
+
+// A part of the page that a request replaces takes nothing until the answer is there: what is typed, ticked or pressed in
+// it meanwhile would be lost. The button that was pressed keeps the focus, so that nobody who listens to the page is sent
+// elsewhere, and takes no second click.
+const KEEPS_UP = /\b(every|load|toast)\b/; // triggers of parts that ask by themselves: nobody waits for these
+const holds = new WeakMap(); // request -> what lets its part go
+
+function replaces({ elt, target }) {
+  const swap = elt.closest("[hx-swap]")?.getAttribute("hx-swap");
+  return target.contains(elt) && swap !== "none" && !KEEPS_UP.test(elt.getAttribute("hx-trigger") ?? "");
+}
+
+// All of a part but the way to one element of it, and the words that say what is waited for.
+function besides(kept, part) {
+  const others = [];
+  for (let at = kept; at !== part; at = at.parentElement) others.push(...[...at.parentElement.children].filter((each) => each !== at));
+  return others.filter((each) => !each.matches(".waits"));
+}
+
+function hold(part, button) {
+  const focused = part.contains(document.activeElement) ? document.activeElement : null;
+  const held = (focused && focused === button ? besides(button, part) : [part]).filter((each) => !each.inert);
+  for (const each of held) each.inert = true;
+  part.ariaBusy = "true";
+  return () => {
+    for (const each of held) each.inert = false;
+    part.ariaBusy = null;
+    // What is still puts the focus on what is around it; elsewhere somebody has moved it, and it stays.
+    if (document.activeElement.contains(part)) focused?.focus({ preventScroll: true });
+  };
+}
+
+document.addEventListener("htmx:beforeSend", (event) => {
+  const { elt, target, xhr, requestConfig } = event.detail;
+  const button = requestConfig.triggeringEvent?.submitter ?? (elt.matches("button") ? elt : null);
+  const letPartGo = replaces(event.detail) ? hold(target, button) : null;
+  if (button) button.ariaDisabled = "true";
+  holds.set(xhr, () => {
+    letPartGo?.();
+    if (button) button.ariaDisabled = null;
+  });
+});
+// Before the answer is put in, so that htmx finds the focus where it was and puts it on what comes in its place.
+for (const over of ["htmx:beforeSwap", "htmx:afterRequest"]) {
+  document.addEventListener(over, ({ detail }) => {
+    holds.get(detail.xhr)?.();
+    holds.delete(detail.xhr);
+  });
+}
+document.addEventListener("click", (event) => { // Enter in a field clicks the button of its form
+  if (!event.target.closest("[aria-disabled=true]")) return;
+  event.preventDefault();
+  event.stopImmediatePropagation();
+}, true);
 document.addEventListener("htmx:load", (event) => localTimes(event.detail.elt));
 
 // Ask before what cannot be undone: hx-confirm uses the browser's own dialog, which keyboards and screen readers know.
@@ -187,7 +242,8 @@ document.addEventListener("keydown", (event) => {
   if (undoes && !isTyping(document.activeElement) && undoLast()) event.preventDefault();
   if (event.ctrlKey || event.metaKey || event.altKey) return;
   if (event.key === "Escape" && isTyping(document.activeElement)) return document.activeElement.blur();
-  if (isTyping(document.activeElement) || document.querySelector("dialog[open]")) return;
+  // Who goes on typing into a field that is held means no page.
+  if (isTyping(document.activeElement) || document.querySelector("dialog[open], [aria-busy=true]")) return;
   if (event.key === "?") return document.getElementById("shortcuts").showModal();
   const field = document.querySelector(`[data-focus-key="${CSS.escape(event.key)}"]`);
   if (field) {
