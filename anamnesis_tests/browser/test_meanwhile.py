@@ -2,7 +2,7 @@
 
 import httpx
 import pytest
-from playwright.sync_api import Locator, Page, Route, expect
+from playwright.sync_api import FilePayload, Locator, Page, Route, expect
 
 from anamnesis_tests.browser.conftest import Post
 
@@ -231,3 +231,34 @@ def test_a_button_that_asks_again_keeps_the_focus(page: Page, address: str, butt
     held.let_go()
     expect(page.locator(button)).not_to_have_attribute("aria-disabled", "true")
     expect(page.locator(button)).to_be_focused()
+
+
+def test_a_button_that_hands_in_keeps_the_focus_and_hands_in_once(page: Page) -> None:
+    page.goto("/dashboard/sources")
+    form = page.get_by_role("form", name="A file")
+    text: FilePayload = {
+        "name": "tides.md",
+        "mimeType": "text/markdown",
+        "buffer": b"# Tides\n\nHigh water is at noon today.\n",
+    }
+    form.get_by_label("File, of at most 50 MiB").set_input_files([text])
+    held = Held(page, "**/api/uploads")
+    button = form.get_by_role("button", name="Hand it in")
+    with page.expect_request("**/api/uploads"):
+        button.click()
+    expect(button).to_have_attribute("aria-disabled", "true")
+    expect(button).to_be_focused()
+    page.keyboard.press("Enter")
+    assert len(held.routes) == 1
+    held.let_go()
+    expect(form.locator(".told")).to_contain_text("1 section.")
+    expect(button).to_be_focused()
+
+
+def test_a_text_that_was_loaded_has_the_focus(page: Page, post: Post) -> None:
+    post("crane", CRANE, raw_exchange="The harbour crane. " * 5000)
+    page.goto("/dashboard/episodes/crane")
+    page.locator("details > summary", has_text="characters").click()
+    page.get_by_role("button", name="Load all of it").click()
+    expect(page.get_by_role("button", name="Copy text")).to_be_visible()
+    expect(page.locator("#text")).to_be_focused()

@@ -16,7 +16,7 @@ function bodyOf(form) {
 async function handIn(form) {
   const told = form.querySelector(".told");
   const button = form.querySelector("button");
-  button.disabled = true;
+  button.ariaDisabled = "true"; // and keeps the focus
   told.className = "told small muted";
   told.textContent = "Reading it …";
   try {
@@ -32,7 +32,7 @@ async function handIn(form) {
     told.className = "told small bad";
     told.textContent = problem instanceof TypeError ? "The server cannot be reached. Is it running?" : problem.message;
   } finally {
-    button.disabled = false;
+    button.ariaDisabled = null;
   }
 }
 
