@@ -318,3 +318,18 @@ def test_a_button_that_is_held_down_stays_in_the_page(page: Page, api: httpx.Cli
     expect(page.locator("#look-told")).to_contain_text("Looked at: nothing is new.")
     draw_anew(page)
     expect(page.locator("#run-two")).to_be_visible()
+
+
+def test_folders_that_could_not_be_asked_for_are_asked_for_again(page: Page) -> None:
+    page.goto("/dashboard/sources")
+    held = Held(page, "**/sources/log-folders")
+    summary = page.locator("#log-folders > summary")
+    with page.expect_request("**/sources/log-folders"):
+        summary.click()
+    held.fail()
+    expect(page.locator(".toast.bad")).to_contain_text("The server cannot be reached.")
+    held.let_go()
+    summary.click()
+    expect(page.locator("#log-folders")).not_to_contain_text("Looking …")
+    summary.click()
+    expect(page.locator("#log-folders")).to_contain_text("None was found.")
