@@ -271,6 +271,7 @@ def test_chosen_episodes_are_pinned_and_unpinned_together_and_undo_takes_it_back
     undo(page, "3 episodes pinned.")
     expect(page.locator(".episode.is-pinned")).to_have_count(0)
     assert of(api, "pump")["tags"] == []
+    page.get_by_label("All on this page").uncheck()
     choose(page, "pump")
     page.get_by_role("button", name="Pin", exact=True).click()
     expect(page.locator(".episode.is-pinned")).to_have_count(1)

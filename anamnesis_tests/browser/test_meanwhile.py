@@ -333,3 +333,22 @@ def test_folders_that_could_not_be_asked_for_are_asked_for_again(page: Page) -> 
     expect(page.locator("#log-folders")).not_to_contain_text("Looking …")
     summary.click()
     expect(page.locator("#log-folders")).to_contain_text("None was found.")
+
+
+def test_taking_back_leaves_what_is_chosen_and_typed_since(page: Page, post: Post) -> None:
+    for name in ("crane", "pump"):
+        post(name, CRANE)
+    page.goto("/dashboard/episodes")
+    page.locator("input.pick[value=crane]").check()
+    page.locator("#bulk-pin").click()
+    expect(page.locator(".is-pinned")).to_have_count(1)
+    page.locator("input.pick[value=crane]").uncheck()
+    page.locator("input.pick[value=pump]").check()
+    page.locator("#bulk-tags > summary").click()
+    page.locator("#bulk-tag").fill("checked")
+    page.locator(".toast").get_by_role("button", name="Undo").click()
+    expect(page.locator(".is-pinned")).to_have_count(0)
+    expect(page.locator("#picked")).to_have_text("1 chosen")
+    expect(page.locator("input.pick[value=pump]")).to_be_checked()
+    expect(page.locator("#bulk-tag")).to_have_value("checked")
+    expect(page.locator("#bulk-tag")).to_be_visible()

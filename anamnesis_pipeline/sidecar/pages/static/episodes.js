@@ -51,6 +51,20 @@
     event.detail.selectOverride = "#in-all";
   });
 
+  // What was taken back leaves what is chosen, typed and unfolded by now.
+  document.addEventListener("htmx:beforeSwap", (event) => {
+    if (event.detail.requestConfig?.elt.id !== "list-undone") return;
+    const picked = new Set(boxes().filter((box) => box.checked).map((box) => box.value));
+    const tag = document.getElementById("bulk-tag")?.value ?? "";
+    const unfolded = [...document.querySelectorAll("#chosen .panel[open]")].map((panel) => `#${panel.id}`);
+    document.addEventListener("htmx:afterSwap", () => {
+      for (const box of boxes()) box.checked = picked.has(box.value);
+      for (const panel of unfolded) document.querySelector(panel)?.setAttribute("open", "");
+      const field = document.getElementById("bulk-tag");
+      if (field) field.value = tag;
+    }, { once: true });
+  });
+
   document.addEventListener("htmx:afterSettle", (event) => {
     count();
     const drawn = event.detail.target?.id;
