@@ -1,0 +1,100 @@
+// An answer of the chat while it is written: what comes, what it leans on, and what became of it.
+"use strict";
+
+const SILENT_S = 15; // a model that says nothing for so long is told of as that
+const STATES = { connected: "Searching your memory", waiting: "Waiting for the first word", generating: "Writing", complete: "Done" };
+
+class Answer {
+  constructor(question, body) {
+    this.question = question;
+    this.body = body;
+    this.abort = new AbortController();
+    this.failed = false;
+    this.stopping = false;
+    this.root = element("li", "turn assistant");
+    this.said = element("div", "said plain");
+    this.text = document.createTextNode("");
+    this.said.append(this.text);
+    this.state = element("p", "state", "Searching your memory");
+    this.used = element("details", "used");
+    this.used.open = isWide.matches;
+    this.used.hidden = true;
+    this.root.append(element("h2", "visually-hidden", "Answer"), this.said, this.state, this.used);
+    turns.append(this.root);
+  }
+
+  // Whether this was the last that comes.
+  take(event) {
+    const follows = isNearTheEnd();
+    if (event.session) openSession(event.session);
+    if (event.citations) this.cite(event.citations);
+    if (event.status) this.tell(event.status);
+    if (event.token) this.text.appendData(event.token);
+    if (event.error) this.fail(event.error);
+    if (follows) toTheEnd();
+    return Boolean(event.done || event.error);
+  }
+
+  tell({ state, elapsed_s: seconds, tokens }) {
+    if (`${state} ${tokens}` !== this.heard) [this.heard, this.heardAt] = [`${state} ${tokens}`, seconds];
+    const written = tokens ? ` · ${tokens} token${tokens === 1 ? "" : "s"}` : "";
+    const silent = Math.round(seconds - this.heardAt);
+    const since = silent >= SILENT_S ? ` · nothing came for ${silent} s; Stop ends it, and another model can be asked` : "";
+    this.state.textContent = `${STATES[state] ?? state} · ${Math.round(seconds)} s${written}${since}`;
+  }
+
+  cite(found) {
+    const list = element("ol", "citations");
+    list.append(...found.map(citation));
+    const words = `${found.length} memor${found.length === 1 ? "y" : "ies"} found for the model`;
+    this.used.replaceChildren(element("summary", "", words), list);
+    this.used.hidden = !found.length;
+    localTimes(list);
+  }
+
+  fail(told) {
+    this.failed = true;
+    this.root.querySelector(".problem")?.remove();
+    const shown = element("div", "problem");
+    const health = element("a", "", "Health");
+    health.href = "/dashboard/health";
+    shown.append(element("p", "", told), button("Try again", () => this.again()), " ", health);
+    this.said.after(shown);
+    this.said.hidden = !this.text.data;
+    this.state.textContent = "";
+    announce(`Not answered: ${told}`);
+  }
+
+  again() {
+    askAgain(this.root, this.question);
+  }
+
+  // The same as the server renders it, so that it looks as it will when the page is opened again.
+  async finish({ message_id: id, stopped, seconds, problem }) {
+    if (!this.failed) this.state.textContent = stopped ? "Stopped" : `${seconds.toFixed(1)} s`;
+    if (problem) toast(problem, { bad: true });
+    if (id) {
+      const follows = isNearTheEnd();
+      const at = `/chat/messages/${encodeURIComponent(id)}`;
+      await htmx.ajax("GET", at, { target: this.root, swap: "outerHTML" });
+      if (!isWide.matches) document.getElementById(`turn-${id}`)?.querySelector(".used")?.removeAttribute("open");
+      if (follows) toTheEnd();
+    }
+    if (!this.failed) announce(stopped ? "The answer was stopped." : "The answer is there.");
+    document.body.dispatchEvent(new CustomEvent("sessions"));
+  }
+}
+
+function citation(each) {
+  const row = document.createElement("li");
+  const link = element("a", "", each.summary);
+  link.target = "_blank"; // who left this page would end the answer
+  link.href = `/dashboard/episodes/${each.episode_id.split("/").map(encodeURIComponent).join("/")}`;
+  const time = element("time", "", each.timestamp);
+  time.dateTime = each.timestamp;
+  const about = element("span", "", `${each.project || "no project"} · `);
+  about.append(time);
+  if (each.standing) about.append(" · standing");
+  row.append(link, " ", about);
+  return row;
+}
