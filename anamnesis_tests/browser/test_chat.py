@@ -2,47 +2,24 @@
 
 import re
 from pathlib import Path
-from typing import Any
 
 import httpx
 import pytest
-from playwright.sync_api import FilePayload, Locator, Page, expect
+from playwright.sync_api import FilePayload, Page, expect
 
+from anamnesis_tests.browser.chatting import ANSWER, ask, conversations, messages
 from anamnesis_tests.browser.conftest import Post
 from anamnesis_tests.browser.looks import assert_anybody_can_use
-from anamnesis_tests.chat.services import WORDS, ChatServer
+from anamnesis_tests.chat.services import ChatServer
 from anamnesis_tests.live_system import free_ports
 from anamnesis_tests.summaries.loopback import json_answer
 
 pytestmark = pytest.mark.timeout(300)
 
-ANSWER = "".join(WORDS)
-
 
 @pytest.fixture(autouse=True)
 def _stored(post: Post) -> None:
     post("crane", "The harbour crane was moved to Thursday")
-
-
-def ask(page: Page, text: str = "Where is the crane?") -> Locator:
-    """Send a message from a page of the chat; the answer once it is stored."""
-    expect(page.locator("#model option").first).to_be_attached()
-    page.locator("#message").fill(text)
-    page.keyboard.press("Enter")
-    answer = page.locator(".turn.assistant").last
-    expect(answer.get_by_role("button", name="Copy", exact=True)).to_be_visible()
-    return answer
-
-
-def conversations(api: httpx.Client) -> list[dict[str, Any]]:
-    found: list[dict[str, Any]] = api.get("/api/chat/sessions").json()["sessions"]
-    return found
-
-
-def messages(api: httpx.Client) -> list[dict[str, Any]]:
-    (session,) = conversations(api)
-    found: list[dict[str, Any]] = api.get(f"/api/chat/sessions/{session['session_id']}").json()["messages"]
-    return found
 
 
 def test_an_answer_is_streamed_cited_and_kept(page: Page, api: httpx.Client) -> None:

@@ -84,12 +84,20 @@ async function read(answer) {
     body: JSON.stringify({ ...answer.body, ...(chat.dataset.session && { session_id: chat.dataset.session }) }),
     signal: answer.abort.signal,
   });
-  if (reply.status === 401) return location.assign(`/login?next=${encodeURIComponent(location.pathname + location.search)}`);
+  if (reply.status === 401) return unsend(answer);
   if (!reply.ok) return answer.fail(await reason(reply));
   let last = null;
   for await (const event of eventsOf(reply)) if (answer.take(event)) last = event;
   if (!last) return answer.fail("The connection ended before the answer did. What was said so far is kept.");
   if (last.done) await answer.finish(last);
+}
+
+// The login comes back to this page, where the message is in the box again.
+function unsend(answer) {
+  box.value = [answer.body.message, box.value].filter(Boolean).join("\n\n");
+  keepDraft();
+  running = null; // nobody is to be asked whether to leave
+  logIn();
 }
 
 async function ask(answer) {
