@@ -275,7 +275,7 @@ class _Begun:
 def _begun(services: Services, wish: ChatIn, session_id: str) -> _Begun:
     """:raises HTTPException: there is no such conversation, or it is full."""
     settings, known = effective_settings(services.store), services.store.chat.session(session_id)
-    if known is None and wish.session_id and not _OF_A_CLIENT.fullmatch(session_id):
+    if known is None and wish.session_id and (wish.goes_on or not _OF_A_CLIENT.fullmatch(session_id)):
         raise _unknown()
     if known and known.messages >= MOST_MESSAGES:
         raise HTTPException(409, f"a conversation holds {MOST_MESSAGES:,} messages at most; begin a new one")

@@ -28,6 +28,8 @@ class Chats:
     def __init__(self, at_once: int = AT_ONCE) -> None:
         self._at_once = at_once
         self._running: dict[str, Running | None] = {}
+        self._unwanted: set[str] = set()
+        """Whose answer was stopped while it was prepared."""
 
     def claim(self, session_id: str) -> None:
         """Take a place for an answer of a conversation, to be given back by `begin` or `release`.
@@ -41,13 +43,16 @@ class Chats:
         self._running[session_id] = None
 
     def begin(self, session_id: str, answer: Running) -> None:
-        """Say what writes the answer, so that it can be stopped; its end gives the place back."""
+        """Say what writes the answer, which ends at once where it was stopped before; its end gives the place back."""
         self._running[session_id] = answer
         answer.whole.add_done_callback(lambda _: self.release(session_id))
+        if session_id in self._unwanted:
+            answer.stop()
 
     def release(self, session_id: str) -> None:
         """Give a place back."""
         self._running.pop(session_id, None)
+        self._unwanted.discard(session_id)
 
     def is_answering(self, session_id: str) -> bool:
         """Whether an answer of a conversation is being written, or stored."""
@@ -59,9 +64,16 @@ class Chats:
             await asyncio.sleep(LOOK_S)
 
     def stop(self, session_id: str) -> bool:
-        """End the answer of a conversation; False: none is being written, or it ends already."""
+        """End the answer of a conversation, one that is being prepared as soon as it begins; False: there is none, or
+        it ends already.
+        """
         answer = self._running.get(session_id)
-        return answer is not None and answer.stop()
+        if answer is not None:
+            return answer.stop()
+        is_prepared = session_id in self._running and session_id not in self._unwanted
+        if is_prepared:
+            self._unwanted.add(session_id)
+        return is_prepared
 
     def stop_all(self) -> None:
         """End every answer; each stores what it has."""

@@ -35,6 +35,9 @@ class ChatIn(BaseModel):
     session_id: Annotated[
         Name | None, Field(description="The conversation that goes on, or a UUID of yours for one that begins")
     ] = None
+    goes_on: Annotated[
+        bool, Field(description="Begin none: where the conversation is not there, or not any more, that is 404")
+    ] = False
     backend: Annotated[
         BackendName | None,
         Field(description="Default: the setting `summarizer`; where that is none, one that answers now, ollama first"),

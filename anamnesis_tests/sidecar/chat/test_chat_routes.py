@@ -213,7 +213,9 @@ def test_a_conversation_that_is_deleted_while_models_are_looked_for_stays_away(
     ("body", "status"),
     [
         ({"message": " "}, 422), ({"message": "x", "backend": "nobody"}, 422), ({}, 422),
-        ({"message": "x", "session_id": "nope"}, 404), ({"message": "x", "backend": "openai"}, 409),
+        ({"message": "x", "session_id": "nope"}, 404),
+        ({"message": "x", "backend": "ollama", "session_id": OWN_ID, "goes_on": True}, 404),
+        ({"message": "x", "backend": "openai"}, 409),
         ({"message": "x" * 40_000}, 422), ({"message": "x", "attachments": [{"name": "a", "text": ""}] * 6}, 422),
     ],
 )  # fmt: skip

@@ -24,9 +24,7 @@ def test_the_end_of_the_service_ends_every_answer_and_each_stores_what_it_has() 
             writing = asyncio.create_task(asyncio.Event().wait())
             tasks.append(asyncio.create_task(store_after(writing, name)))
             chats.begin(name, Running(writing, tasks[-1]))
-        chats.claim("being prepared")
         await asyncio.sleep(0)
-        assert not chats.stop("being prepared")
         chats.stop_all()
         assert not chats.stop("a"), "it ends already"
         await asyncio.sleep(0)
@@ -35,6 +33,25 @@ def test_the_end_of_the_service_ends_every_answer_and_each_stores_what_it_has() 
 
     asyncio.run(run())
     assert sorted(stored) == ["a", "b"]
+
+
+def test_an_answer_that_is_stopped_while_it_is_prepared_ends_as_it_begins() -> None:
+    async def run() -> None:
+        chats = Chats()
+        assert not chats.stop("a"), "there is none"
+        chats.claim("a")
+        assert chats.stop("a")
+        assert not chats.stop("a"), "it ends already"
+        writing = asyncio.create_task(asyncio.Event().wait())
+        chats.begin("a", Running(writing, writing))  # type: ignore[arg-type]
+        await asyncio.wait([writing])
+        assert writing.cancelled()
+        chats.claim("a")
+        writing = asyncio.create_task(asyncio.sleep(0))
+        chats.begin("a", Running(writing, writing))
+        await writing  # the next one is not ended
+
+    asyncio.run(asyncio.wait_for(run(), 60))
 
 
 def test_a_conversation_has_one_answer_and_the_service_so_many() -> None:

@@ -13,6 +13,7 @@ const box = document.getElementById("message");
 const turns = document.getElementById("turns");
 const sessions = document.getElementById("sessions");
 const isWide = matchMedia("(min-width: 64rem)");
+const ownId = newId(); // of the conversation that this page may begin, known before it is there: it can be stopped at once
 let running = null; // the answer that is being written
 let attached = [];
 const sent = new WeakMap(); // a question's element -> what was sent, to be sent again
@@ -29,6 +30,19 @@ function button(text, onClick) {
   made.type = "button";
   made.addEventListener("click", onClick);
   return made;
+}
+
+// crypto.randomUUID is there only on https and on this machine.
+function newId() {
+  const bytes = crypto.getRandomValues(new Uint8Array(16));
+  bytes[6] = (bytes[6] & 0x0f) | 0x40; // version 4, RFC 9562
+  bytes[8] = (bytes[8] & 0x3f) | 0x80;
+  const digits = [...bytes].map((byte) => byte.toString(16).padStart(2, "0")).join("");
+  return digits.replace(/^(.{8})(.{4})(.{4})(.{4})/, "$1-$2-$3-$4-");
+}
+
+function sessionId() {
+  return chat.dataset.session || ownId;
 }
 
 function isNearTheEnd() {
@@ -81,7 +95,7 @@ async function read(answer) {
   const reply = await fetch("/api/chat/stream", {
     method: "POST",
     headers: { "Content-Type": "application/json" },
-    body: JSON.stringify({ ...answer.body, ...(chat.dataset.session && { session_id: chat.dataset.session }) }),
+    body: JSON.stringify({ ...answer.body, session_id: sessionId(), goes_on: Boolean(chat.dataset.session) }),
     signal: answer.abort.signal,
   });
   if (reply.status === 401) return unsend(answer);
@@ -106,7 +120,7 @@ async function ask(answer) {
   try {
     await read(answer);
   } catch (problem) {
-    if (problem.name === "AbortError") answer.state.textContent = "Stopped";
+    if (problem.name === "AbortError") await answer.leave();
     else answer.fail("The server cannot be reached. Is it running? `anamnesis up` starts it.");
   } finally {
     running = null;
@@ -167,11 +181,13 @@ async function stop() {
   if (!answer || answer.stopping) return;
   answer.stopping = true;
   document.getElementById("stop").textContent = "Stopping …"; // not disabled, which would lose the focus
-  const session = chat.dataset.session;
-  if (!session) return answer.abort.abort();
   setTimeout(() => answer.abort.abort(), STOP_MS);
+  await askToStop(answer);
+}
+
+async function askToStop(answer) {
   try {
-    const reply = await fetch(`/api/chat/sessions/${encodeURIComponent(session)}/stop`, { method: "POST" });
+    const reply = await fetch(`/api/chat/sessions/${encodeURIComponent(sessionId())}/stop`, { method: "POST" });
     if (!reply.ok) answer.abort.abort();
   } catch {
     answer.abort.abort();

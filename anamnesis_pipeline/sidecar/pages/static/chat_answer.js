@@ -10,6 +10,7 @@ class Answer {
     this.body = body;
     this.abort = new AbortController();
     this.failed = false;
+    this.begun = false;
     this.stopping = false;
     this.root = element("li", "turn assistant");
     this.said = element("div", "said plain");
@@ -26,13 +27,19 @@ class Answer {
   // Whether this was the last that comes.
   take(event) {
     const follows = isNearTheEnd();
-    if (event.session) openSession(event.session);
+    if (event.session) this.begin(event.session);
     if (event.citations) this.cite(event.citations);
     if (event.status) this.tell(event.status);
     if (event.token) this.text.appendData(event.token);
     if (event.error) this.fail(event.error);
     if (follows) toTheEnd();
     return Boolean(event.done || event.error);
+  }
+
+  begin(session) {
+    this.begun = true;
+    openSession(session);
+    if (this.stopping) askToStop(this); // who pressed Stop was faster than the message
   }
 
   tell({ state, elapsed_s: seconds, tokens }) {
@@ -75,13 +82,25 @@ class Answer {
     if (problem) toast(problem, { bad: true });
     if (id) {
       const follows = isNearTheEnd();
-      const at = `/chat/messages/${encodeURIComponent(id)}`;
-      await htmx.ajax("GET", at, { target: this.root, swap: "outerHTML" });
+      await this.become(`/chat/messages/${encodeURIComponent(id)}`);
       if (!isWide.matches) document.getElementById(`turn-${id}`)?.querySelector(".used")?.removeAttribute("open");
       if (follows) toTheEnd();
     }
     if (!this.failed) announce(stopped ? "The answer was stopped." : "The answer is there.");
     document.body.dispatchEvent(new CustomEvent("sessions"));
+  }
+
+  // The connection was closed. The server stores what was said so far a moment later; until then this looks for it.
+  async leave() {
+    this.state.textContent = "Stopped";
+    announce("The answer was stopped.");
+    if (this.begun) await this.become(`/chat/${encodeURIComponent(sessionId())}/answer`);
+    document.body.dispatchEvent(new CustomEvent("sessions"));
+  }
+
+  // What fails is told by app.js, and what was said stays as it is.
+  become(at) {
+    return htmx.ajax("GET", at, { target: this.root, swap: "outerHTML" }).catch(() => null);
   }
 }
 
