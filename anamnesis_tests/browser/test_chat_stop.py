@@ -80,3 +80,84 @@ def test_where_the_server_does_not_take_the_stop_what_was_said_is_there_all_the_
     page.get_by_role("button", name="Stop").click()
     expect(answer.get_by_role("button", name="Copy", exact=True)).to_be_visible()
     assert_stopped_and_known(page, api)
+
+
+def test_another_window_stops_the_answer_too(page: Page, api: httpx.Client, chat_server: ChatServer) -> None:
+    page.goto("/chat")
+    ask(page)
+    late = page.context.new_page()  # opened before the answer begins: nothing tells it of that one
+    late.goto(page.url)
+    chat_server.after = "stall"
+    expect(send(page, "And the winch?")).to_contain_text(ANSWER)
+    other = page.context.new_page()
+    other.goto(page.url)
+    answer = other.locator(".turn.assistant").last
+    expect(answer).to_contain_text("Being written")
+    refused = send(late, "And the rope?").locator(".problem")
+    expect(refused).to_contain_text("stop it, or wait for it")
+    refused.get_by_role("button", name="Stop the other answer").click()
+    expect(refused.get_by_role("button", name="Try again")).to_be_focused()
+    expect(answer.get_by_role("button", name="Copy", exact=True)).to_be_visible()
+    assert messages(api)[-1]["stopped"]
+
+
+def test_an_answer_that_is_written_elsewhere_has_a_button_that_stops_it(
+    page: Page, api: httpx.Client, chat_server: ChatServer
+) -> None:
+    chat_server.after = "stall"
+    page.goto("/chat")
+    expect(send(page)).to_contain_text(ANSWER)
+    other = page.context.new_page()
+    other.goto(page.url)
+    answer = other.locator(".turn.assistant")
+    answer.get_by_role("button", name="Stop").focus()
+    with other.expect_response("**/answer?known=true"):  # looked for again, it keeps the focus
+        pass
+    expect(answer.get_by_role("button", name="Stop")).to_be_focused()
+    other.keyboard.press("Enter")
+    expect(answer.get_by_role("button", name="Copy", exact=True)).to_be_visible()
+    assert messages(api)[1]["stopped"]
+
+
+def test_while_an_answer_is_written_the_next_message_waits_in_the_box_and_that_is_told(
+    page: Page, chat_server: ChatServer
+) -> None:
+    chat_server.after = "stall"
+    page.goto("/chat")
+    expect(send(page)).to_contain_text(ANSWER)
+    page.locator("#message").fill("And the winch?")
+    for _ in range(2):
+        page.locator("#message").press("Enter")
+    expect(page.locator(".toast", has_text="still being written")).to_have_count(1)
+    expect(page.locator("#message")).to_have_value("And the winch?")
+    expect(page.locator(".turn.user")).to_have_count(1)
+
+
+def test_the_next_message_goes_while_the_answer_before_is_still_loaded(page: Page, api: httpx.Client) -> None:
+    held = list[Route]()
+    page.route("**/chat/messages/*", lambda route: held.extend([route]), times=1)
+    page.goto("/chat")
+    with page.expect_request("**/chat/messages/*"):
+        send(page)
+    expect(page.get_by_role("button", name="Stop")).to_be_hidden()
+    second = ask(page, "And the winch?")
+    expect(second).to_contain_text(ANSWER)
+    held[0].continue_()
+    expect(page.get_by_role("button", name="Copy", exact=True)).to_have_count(2)
+    assert [each["role"] for each in messages(api)] == ["user", "assistant"] * 2
+
+
+def test_asked_again_the_focus_is_on_stop_and_then_in_the_box(
+    page: Page, chat_server: ChatServer, prepared: threading.Event
+) -> None:
+    prepared.set()
+    chat_server.after = "stall"
+    page.goto("/chat")
+    expect(send(page)).to_contain_text(ANSWER)
+    page.get_by_role("button", name="Stop").click()
+    prepared.clear()
+    page.get_by_role("button", name="Try again").press("Enter")
+    expect(page.get_by_role("button", name="Stop")).to_be_focused()
+    chat_server.after = "end"
+    prepared.set()
+    expect(page.locator("#message")).to_be_focused()

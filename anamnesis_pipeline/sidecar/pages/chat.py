@@ -99,12 +99,16 @@ def earlier(session_id: str, request: Request, services: Uses, before: SessionId
 
 
 @router.get(PATH + "/{session_id}/answer")
-def answer(session_id: str, request: Request, services: Uses) -> Response:
-    """The answer that is being written, once it is stored; until then that it is."""
+def answer(session_id: str, request: Request, services: Uses, known: bool = False) -> Response:
+    """The answer that is being written, once it is stored; until then that it is, or nothing where that is `known`: its
+    Stop button stays the same while somebody presses it.
+    """
     session, is_written = _session(services, session_id), _is_written(request, session_id)
     messages = _messages(request, services, session_id)
     if messages and messages[-1].role == "assistant":
         return fragment("chat_turn.html", turn=turn_of(messages[-1], is_last=True), most=SUMMARY_CHARS)
+    if known and is_written:
+        return Response(status_code=204, headers=HEADERS)
     return fragment("chat_answer.html", session=session, **_turns(messages, is_written=is_written))
 
 

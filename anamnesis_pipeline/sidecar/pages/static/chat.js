@@ -54,6 +54,10 @@ function toTheEnd() {
   window.scrollTo({ top: document.documentElement.scrollHeight });
 }
 
+function tellOnce(text) {
+  if (![...document.querySelectorAll(".toast")].some((each) => each.textContent === text)) toast(text);
+}
+
 function announce(text) {
   document.getElementById("said-aloud").textContent = text;
 }
@@ -99,11 +103,14 @@ async function read(answer) {
     signal: answer.abort.signal,
   });
   if (reply.status === 401) return unsend(answer);
-  if (!reply.ok) return answer.fail(await reason(reply));
-  let last = null;
-  for await (const event of eventsOf(reply)) if (answer.take(event)) last = event;
-  if (!last) return answer.fail("The connection ended before the answer did. What was said so far is kept.");
-  if (last.done) await answer.finish(last);
+  if (!reply.ok) return answer.refuse(reply);
+  for await (const event of eventsOf(reply)) {
+    answer.take(event);
+    if (!event.done) continue;
+    over(answer); // the next message need not wait for what is still loaded of this one
+    return answer.finish(event);
+  }
+  if (!answer.failed) answer.fail("The connection ended before the answer did. What was said so far is kept.");
 }
 
 // The login comes back to this page, where the message is in the box again.
@@ -120,12 +127,18 @@ async function ask(answer) {
   try {
     await read(answer);
   } catch (problem) {
+    over(answer);
     if (problem.name === "AbortError") await answer.leave();
     else answer.fail("The server cannot be reached. Is it running? `anamnesis up` starts it.");
   } finally {
-    running = null;
-    show(false);
+    over(answer);
   }
+}
+
+function over(answer) {
+  if (running !== answer) return;
+  running = null;
+  show(false);
 }
 
 function show(isRunning) {
@@ -167,6 +180,7 @@ function askAgain(failed, question) {
   }
   const { attachments: _, ...again } = written(message); // by the model that is chosen now
   send({ ...again, ...(body?.attachments && { attachments: body.attachments }) });
+  document.getElementById("stop").focus(); // the button that was pressed is gone, or will be
 }
 
 function fileList(rows) {
@@ -254,7 +268,8 @@ function written(message) {
 form.addEventListener("submit", (event) => {
   event.preventDefault();
   const message = box.value.trim();
-  if (!message || running) return;
+  if (!message) return;
+  if (running) return tellOnce("The answer before is still being written: stop it, or wait for it.");
   const body = written(message);
   box.value = "";
   keepDraft();

@@ -24,7 +24,6 @@ class Answer {
     turns.append(this.root);
   }
 
-  // Whether this was the last that comes.
   take(event) {
     const follows = isNearTheEnd();
     if (event.session) this.begin(event.session);
@@ -33,7 +32,6 @@ class Answer {
     if (event.token) this.text.appendData(event.token);
     if (event.error) this.fail(event.error);
     if (follows) toTheEnd();
-    return Boolean(event.done || event.error);
   }
 
   begin(session) {
@@ -72,6 +70,14 @@ class Answer {
     announce(`Not answered: ${told}`);
   }
 
+  // Where another window has its answer written, this one can stop that.
+  async refuse(reply) {
+    this.fail(await reason(reply));
+    if (reply.status !== 409) return;
+    const other = await fetched(`/chat/${encodeURIComponent(sessionId())}/answer?known=true`);
+    if (other?.status === 204) this.root.querySelector(".problem button").after(" ", button("Stop the other answer", stopOther));
+  }
+
   again() {
     askAgain(this.root, this.question);
   }
@@ -98,10 +104,18 @@ class Answer {
     document.body.dispatchEvent(new CustomEvent("sessions"));
   }
 
-  // What fails is told by app.js, and what was said stays as it is.
+  // What fails is told by app.js, and what was said stays as it is. Without a source one answer would wait for another.
   become(at) {
-    return htmx.ajax("GET", at, { target: this.root, swap: "outerHTML" }).catch(() => null);
+    return htmx.ajax("GET", at, { source: this.root, target: this.root, swap: "outerHTML" }).catch(() => null);
   }
+}
+
+async function stopOther({ target }) {
+  const reply = await fetched(`/api/chat/sessions/${encodeURIComponent(sessionId())}/stop`, { method: "POST" });
+  if (!reply?.ok) return reply && toast(await reason(reply), { bad: true });
+  target.closest(".problem").querySelector("button").focus();
+  target.remove();
+  toast("The other answer is stopped.");
 }
 
 function citation(each) {
