@@ -47,7 +47,7 @@ def test_one_that_is_away_is_to_be_started_and_one_whose_user_is_wrong_is_not(
     assert "refuses the user" in told
     assert "start MongoDB" not in told
     server.vanish()
-    monkeypatch.setattr("anamnesis_pipeline.store.mongo.opening.ASKED_FOR_S", 0.5)
+    monkeypatch.setattr("anamnesis_pipeline.store.mongo.opening.ASKED_FOR_S", 1.5)
     told = render(examine(settings))
     assert "does not answer (nobody listens there)" in told
     assert "-> start MongoDB" in told

@@ -100,7 +100,7 @@ def test_a_service_without_a_list_of_models_is_there(
 
 
 def test_what_hangs_is_not_waited_for(home: LlmHome, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(llm_health, "PROBE_S", 0.3)
+    monkeypatch.setattr(llm_health, "PROBE_S", 1.0)
     with running_service("openai", tmp_path, monkeypatch) as service:
         service.respond(Answer(200, after="stall"))
         assert "openai did not answer within" in found(home, **service.settings).detail

@@ -39,8 +39,8 @@ def test_connections_that_always_drop_are_an_error(server: LoopbackServer, data:
 def test_a_slow_reply_meets_the_clients_patience(
     server: LoopbackServer, client: Client, connect: Callable[..., Client]
 ) -> None:
-    hasty = connect(socketTimeoutMS=100, retryReads=False)
-    server.faults.add("find", delay_s=0.5)
+    hasty = connect(socketTimeoutMS=1_000, retryReads=False)
+    server.faults.add("find", delay_s=1.5)
     with pytest.raises(NetworkTimeout):
         hasty["data"]["a"].find_one()
     server.faults.add("find", delay_s=0.5)

@@ -25,7 +25,7 @@ def searched(data: Data) -> Data:
     data.a.insert_many([{"_id": n, "v": vector(1.0, n / 10), "k": n % 2, "text": f"word{n} common"} for n in range(5)])
     data.a.create_search_index(SearchIndexModel(VECTORS, "vectors", "vectorSearch"))
     data.a.create_search_index(SearchIndexModel(TEXTS, "texts", "search"))
-    until = time.monotonic() + 10
+    until = time.monotonic() + 30
     while not all(index["queryable"] for index in data.a.list_search_indexes()):
         assert time.monotonic() < until
         time.sleep(0.02)
@@ -66,7 +66,7 @@ def test_a_commit_is_found_a_little_later_and_an_abort_never(searched: Data) -> 
         session.start_transaction()
         searched.a.insert_one({"_id": "never", "v": vector(1.0, 0.0), "k": 5}, session=session)
         session.abort_transaction()
-    until = time.monotonic() + 10
+    until = time.monotonic() + 30
     while not (found := nearest(searched, filter={"k": 5})):
         assert time.monotonic() < until
     assert [each["_id"] for each in found] == ["new"]
@@ -91,7 +91,7 @@ def test_an_index_that_is_never_ready_can_be_asked_for_and_removed(server: Loopb
 
 def test_an_index_is_given_another_definition_and_counts_are_told(searched: Data) -> None:
     searched.a.update_search_index("texts", {"mappings": {"dynamic": False, "fields": {"k": {"type": "number"}}}})
-    until = time.monotonic() + 10
+    until = time.monotonic() + 30
     while next(iter(searched.a.list_search_indexes("texts")))["status"] != "READY":
         assert time.monotonic() < until
         time.sleep(0.02)

@@ -257,7 +257,7 @@ def test_when_the_old_space_is_dropped_before_the_new_model_is_in_memory_words_a
 
 
 def wait_until(condition: Callable[[], bool]) -> bool:
-    end = time.monotonic() + 5
+    end = time.monotonic() + 30
     while not condition() and time.monotonic() < end:
         time.sleep(0.005)
     return condition()

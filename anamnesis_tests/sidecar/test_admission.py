@@ -1,4 +1,5 @@
 import threading
+import time
 from collections.abc import Callable
 from typing import Any
 
@@ -32,7 +33,8 @@ class Turnstile:
         self._go.set()
 
 
-async def gather(calls: list[Callable[[], Any]]) -> list[Any]:
+async def gather(calls: list[Callable[[], Any]], refused: int = 0, then: Callable[[], None] | None = None) -> list[Any]:
+    """What each returned, or the status it was refused with; once so many were refused, do something `then`."""
     results: list[Any] = [None] * len(calls)
 
     async def run(number: int) -> None:
@@ -40,6 +42,8 @@ async def gather(calls: list[Callable[[], Any]]) -> list[Any]:
             results[number] = await calls[number]()
         except HTTPException as exc:
             results[number] = exc.status_code
+            if then is not None and sum(isinstance(each, int) for each in results) == refused:
+                then()
 
     async with anyio.create_task_group() as group:
         for number in range(len(calls)):
@@ -49,9 +53,14 @@ async def gather(calls: list[Callable[[], Any]]) -> list[Any]:
 
 def test_no_more_run_at_once_than_allowed_and_those_in_line_follow() -> None:
     async def rush() -> tuple[list[Any], int]:
-        admission, work = Admission(at_once=2, waiting=10), Turnstile()
-        threading.Timer(0.2, work.let_go).start()
+        admission, work = Admission(at_once=2, waiting=10, patience_s=60), Turnstile()
+        threading.Thread(target=let_go_late, args=(work,)).start()
         return await gather([lambda: admission.run(work)] * 6), work.most
+
+    def let_go_late(work: Turnstile) -> None:
+        wait_for(lambda: work.inside == 2)
+        time.sleep(0.2)  # in which a third would come in, if it could
+        work.let_go()
 
     results, most = anyio.run(rush)
     assert results == ["done"] * 6
@@ -60,9 +69,8 @@ def test_no_more_run_at_once_than_allowed_and_those_in_line_follow() -> None:
 
 def test_who_comes_when_the_line_is_full_is_sent_away_at_once() -> None:
     async def rush() -> list[Any]:
-        admission, work = Admission(at_once=1, waiting=2), Turnstile()
-        threading.Timer(0.2, work.let_go).start()
-        return await gather([lambda: admission.run(work)] * 6)
+        admission, work = Admission(at_once=1, waiting=2, patience_s=60), Turnstile()
+        return await gather([lambda: admission.run(work)] * 6, 3, work.let_go)
 
     assert sorted(map(str, anyio.run(rush))) == ["429"] * 3 + ["done"] * 3
 
@@ -70,8 +78,7 @@ def test_who_comes_when_the_line_is_full_is_sent_away_at_once() -> None:
 def test_nobody_waits_longer_than_the_patience() -> None:
     async def rush() -> list[Any]:
         admission, work = Admission(at_once=1, waiting=5, patience_s=0.05), Turnstile()
-        threading.Timer(0.4, work.let_go).start()
-        return await gather([lambda: admission.run(work)] * 2)
+        return await gather([lambda: admission.run(work)] * 2, 1, work.let_go)
 
     assert sorted(map(str, anyio.run(rush))) == ["429", "done"]
 
@@ -81,7 +88,7 @@ def test_a_place_is_free_again_after_work_that_failed() -> None:
         raise ValueError("no")
 
     async def twice() -> None:
-        admission = Admission(at_once=1, waiting=0, patience_s=0.05)
+        admission = Admission(at_once=1, waiting=0, patience_s=60)
         for _ in range(3):
             with pytest.raises(ValueError, match="no"):
                 await admission.run(fail)

@@ -52,6 +52,6 @@ def test_a_program_for_gpus_that_fails_or_hangs_tells_nothing(
     program.write_text(f"#!/bin/sh\n{script}\n")
     program.chmod(0o755)
     monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
-    monkeypatch.setattr("anamnesis_pipeline.sidecar.host_state.GPU_ASKED_S", 0.5)
+    monkeypatch.setattr("anamnesis_pipeline.sidecar.host_state.GPU_ASKED_S", 0.5 if "sleep" in script else 30)
     found = host_state()["gpus"]
     assert (None if found is None else len(found)) == gpus

@@ -153,7 +153,7 @@ def test_a_slow_llm_holds_up_nobody_and_its_records_come_later(client: TestClien
     release = threading.Event()
 
     def answer(request: Any) -> Answer:
-        release.wait(10)
+        release.wait(60)
         return reply(RECORD)
 
     llm.answer = answer  # type: ignore[method-assign]

@@ -164,7 +164,7 @@ def test_words_are_searched_while_the_model_loads_and_the_answer_says_so(tmp_pat
     go_on = threading.Event()
 
     def slow() -> HashedWords:
-        go_on.wait(10)
+        go_on.wait(60)
         return HashedWords()
 
     services = open_services(tmp_path, slow)

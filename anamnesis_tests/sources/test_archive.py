@@ -114,7 +114,7 @@ def test_writers_of_one_source_wait_for_each_other(tmp_path):
         thread.start()
         thread.join(0.2)
         order.append("first")
-    thread.join(5)
+    thread.join(60)
     assert order == ["first", "second"]
 
 

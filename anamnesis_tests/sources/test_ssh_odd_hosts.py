@@ -86,7 +86,7 @@ def slow_to_send(monkeypatch):
 
     def opened_late(link, start):
         connection, channel = opening(link, start)
-        deadline = time.monotonic() + 5
+        deadline = time.monotonic() + 30
         while not channel.closed and time.monotonic() < deadline:
             time.sleep(0.005)
         return connection, channel

@@ -27,7 +27,7 @@ class HostInMemory:
     def survey(self, wanted: Sequence[Wanted]) -> list[Survey | SourceUnreadable]:
         self.surveys.append(wanted)
         if self.stall is not None:
-            self.stall.wait(10)
+            self.stall.wait(60)
         if self.down is not None:
             raise self.down
         self.answers = [self._survey(each) for each in wanted]

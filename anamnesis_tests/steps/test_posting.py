@@ -95,7 +95,7 @@ def test_of_two_that_post_one_id_at_once_one_creates_it(open_store: OpenStore, a
         barrier, outcomes = threading.Barrier(2), []
 
         def post(number: int, n: int = n, barrier: threading.Barrier = barrier, outcomes: list[str] = outcomes) -> None:
-            barrier.wait(5)
+            barrier.wait(60)
             try:
                 summary = "the same" if alike else f"mine, {number}"
                 created = posters[number].create(draft(summary, episode_id=f"e{n}"))[1]
@@ -107,7 +107,7 @@ def test_of_two_that_post_one_id_at_once_one_creates_it(open_store: OpenStore, a
         for thread in threads:
             thread.start()
         for thread in threads:
-            thread.join(10)
+            thread.join(60)
         assert sorted(outcomes) == ["created", "unchanged"] if alike else ["conflict", "created"]
 
 

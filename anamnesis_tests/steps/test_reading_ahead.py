@@ -73,7 +73,7 @@ class MeetsOthers(LocalHost):
     def read(self, path: str, offset: int, length: int) -> bytes:
         if self.meeting is not None and not getattr(self._met, "done", False):
             self._met.done = True
-            self.meeting.wait(20)
+            self.meeting.wait(60)
         return super().read(path, offset, length)
 
 

@@ -95,7 +95,7 @@ def test_several_that_start_at_once_bring_it_about_together(
 
     def start() -> None:
         for own in looked_at(tmp_path):
-            together.wait(10)
+            together.wait(60)
             try:
                 prepare(own)
             except BaseException as exc:

@@ -109,7 +109,7 @@ def test_a_missing_model_names_the_command_that_gets_it(
 def test_a_stall_ends_with_the_time_out(ollama_server: OllamaServer, open_ollama: Open, request_: Request) -> None:
     ollama_server.respond(streamed(ANSWER, pieces=1, after="stall"))
     with pytest.raises(LlmUnavailable, match="silent"):
-        open_ollama(ollama_server.url, timeout_s=0.3).ask(request_)
+        open_ollama(ollama_server.url, timeout_s=1.0).ask(request_)
 
 
 def test_dead_servers_are_passed_over_and_tried_again_later(

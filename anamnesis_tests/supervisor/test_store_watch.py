@@ -29,8 +29,8 @@ def settings(server: LoopbackServer, tmp_path: Path, monkeypatch: pytest.MonkeyP
     """Of a store in MongoDB that was opened before, and of somebody who does not wait for long."""
     found = Settings(home=tmp_path, store="mongo", mongo_uri=SecretStr(server.uri), mongo_wait_s=30)
     open_store(found).close()
-    monkeypatch.setattr(opening, "ASKED_FOR_S", 0.5)
-    monkeypatch.setattr(client, "SELECTION_TIMEOUT_MS", 500)
+    monkeypatch.setattr(opening, "ASKED_FOR_S", 1.5)
+    monkeypatch.setattr(client, "SELECTION_TIMEOUT_MS", 1_500)
     return found
 
 
@@ -38,11 +38,14 @@ def test_a_server_that_is_away_at_the_start_is_named_once_and_waited_for(
     settings: Settings, server: LoopbackServer
 ) -> None:
     said: list[str] = []
+
+    def say(line: str) -> None:
+        said.append(line)
+        if len(said) == 1:
+            server.come_back()
+
     server.vanish()
-    back = threading.Timer(3, server.come_back)
-    back.start()
-    store = open_when_there(settings, StopRequest(), said.append)
-    back.join()
+    store = open_when_there(settings, StopRequest(), say)
     assert store is not None
     store.close()
     waiting, there = said

@@ -189,7 +189,7 @@ def test_an_answer_by_words_alone_says_so_while_the_model_loads(tmp_path: Path) 
     go_on = threading.Event()
 
     def slow() -> HashedWords:
-        go_on.wait(10)
+        go_on.wait(60)
         return HashedWords()
 
     with TestClient(create_app(open_services(tmp_path, slow)), base_url=BASE) as client:

@@ -145,7 +145,7 @@ def test_an_answer_without_end_is_given_up(
     began = time.monotonic()
     with pytest.raises(LlmUnavailable, match="try again later"):
         pool.embed(["a question"], "query")
-    assert time.monotonic() - began < 5
+    assert time.monotonic() - began < 15, "by itself the stall lasts longer"
 
 
 def test_whoever_starts_work_by_hand_has_a_mended_service_asked_at_once(
