@@ -1,6 +1,7 @@
 """What the address of a page asks for, as its form writes it: a field that is left blank asks for nothing."""
 
 from collections.abc import Mapping
+from datetime import UTC, datetime
 from typing import Any, Literal
 from urllib.parse import urlencode
 
@@ -8,7 +9,7 @@ from fastapi.exceptions import RequestValidationError
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from starlette.datastructures import QueryParams
 
-from anamnesis_pipeline.memory_layers import LASTING_KINDS
+from anamnesis_pipeline.memory_layers import LASTING_KINDS, Layer
 from anamnesis_pipeline.model import Where
 from anamnesis_pipeline.sidecar.fields import Kind, Name, Tag, Time
 from anamnesis_pipeline.sidecar.problems import sentence_of
@@ -19,6 +20,7 @@ from anamnesis_pipeline.store.paging import CURSOR_PATTERN
 KINDS = tuple(sorted({"exchange", "subagent", "compact_summary", "code", "note", "procedure", *LASTING_KINDS}))
 """What is offered; others can be typed."""
 STATUSES = {"active": "Current", "all": "Also superseded", "superseded": "Superseded only"}
+LAYERS = {layer.value: layer.value.capitalize() for layer in Layer}
 NAMES_OFFERED = 300
 TOP_K = 10
 
@@ -32,6 +34,7 @@ class Listed(BaseModel):
     instance: Name | None = None
     kind: Kind | None = None
     tag: Tag | None = None
+    layer: Layer | None = None
     session_id: Name | None = None
     since: Time | None = None
     until: Time | None = None
@@ -46,6 +49,8 @@ class Listed(BaseModel):
             instance=self.instance,
             tags=(self.tag,) if self.tag else (),
             kinds=(self.kind,) if self.kind else (),
+            layers=(self.layer,) if self.layer else (),
+            layers_at=datetime.now(UTC) if self.layer else None,
             session_id=self.session_id,
             since=self.since,
             until=self.until,

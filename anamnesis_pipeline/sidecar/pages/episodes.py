@@ -49,12 +49,13 @@ def list_page(request: Request, services: Uses) -> Response:
     """The whole page."""
     asked = asking.filled(request.query_params)
     names = asking.names_offered(services.store)
+    offered = {"names": names, "statuses": asking.STATUSES, "layers": asking.LAYERS}
     try:
         shown = _shown(request, services, asked)
     except RequestValidationError as exc:
         shown = {**_nothing(asked), "problem": asking.told(exc)}
-        return page(request, "episodes.html", "Episodes", status=422, names=names, statuses=asking.STATUSES, **shown)
-    return page(request, "episodes.html", "Episodes", names=names, statuses=asking.STATUSES, **shown)
+        return page(request, "episodes.html", "Episodes", status=422, **offered, **shown)
+    return page(request, "episodes.html", "Episodes", **offered, **shown)
 
 
 @router.post(PATH)

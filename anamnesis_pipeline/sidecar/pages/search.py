@@ -15,7 +15,6 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from anamnesis_pipeline.errors import AnamnesisError
-from anamnesis_pipeline.memory_layers import Layer
 from anamnesis_pipeline.search.query import Mode, SearchAnswer
 from anamnesis_pipeline.sidecar.admission import Admission
 from anamnesis_pipeline.sidecar.pages import asking
@@ -43,7 +42,7 @@ CHOICES = {
         "plain": "Fused lists alone",
     },
     "top": {"10": "10", "25": "25", "50": "50"},
-    "layer": {layer.value: layer.value.capitalize() for layer in Layer},
+    "layer": asking.LAYERS,
 }
 MOST_SHOWN = max(map(int, CHOICES["top"]))
 """An explained page of more would be hundreds of kilobytes; scripts ask the API."""

@@ -57,6 +57,7 @@ def test_the_newest_come_first_and_older_ones_follow_page_by_page(client: TestCl
         ({"project": "other"}, ["p"]),
         ({"instance": "pi"}, ["i"]),
         ({"kind": "decision"}, ["k"]),
+        ({"layer": "semantic"}, ["k"]),
         ({"tag": "red"}, ["t"]),
         ({"since": "2026-03-02"}, ["n"]),
         ({"until": "2026-01-02"}, ["o"]),
@@ -86,7 +87,7 @@ def test_private_projects_are_shown_when_asked_for(services: TestServices, clien
     assert set(ids(listed(client, private="1"))) == {"d", "w"}
 
 
-@pytest.mark.parametrize("asked", [{"since": "yesterday"}, {"cursor": "nonsense"}, {"status": "odd"}])
+@pytest.mark.parametrize("asked", [{"since": "yesterday"}, {"cursor": "nonsense"}, {"status": "odd"}, {"layer": "odd"}])
 def test_what_is_not_understood_is_said_beside_the_form(client: TestClient, asked: dict[str, str]) -> None:
     assert "Not understood" in listed(client, 422, **asked).select_one("[role=alert]").text
 
