@@ -33,6 +33,30 @@ def test_overview_counts_draws_and_leads_on(page: Page, post: Post) -> None:
     expect(page.locator("input.pick")).to_have_count(1)
 
 
+@pytest.mark.screen(width=PHONE)
+def test_growth_is_drawn_over_as_many_days_as_leave_a_bar_to_be_seen(page: Page, post: Post) -> None:
+    for day in range(1, 6):
+        post(f"day{day}", f"Day {day} at the harbour", timestamp=f"2026-02-{day:02}T10:00:00Z")
+    post("crane", CRANE, timestamp="2026-10-01T10:00:00Z")
+    page.goto("/dashboard")
+    drawn = "document.querySelector('[data-chart=growth]').plot.data[1]"
+    expect(page.locator("#growth-step")).to_have_text("by week")
+    assert page.evaluate(drawn) == [4, 1, 1]
+    page.set_viewport_size({"width": 1280, "height": 900})
+    expect(page.locator("#growth-step")).to_have_text("by day")
+    assert page.evaluate(drawn) == [1, 1, 1, 1, 1, 1]
+
+
+@pytest.mark.screen(width=PHONE)
+def test_what_is_wrong_is_marked_by_a_badge_as_narrow_as_its_word(page: Page, services: TestServices) -> None:
+    page.goto("/dashboard/health")
+    badge = page.locator(".findings .badge").first
+    expect(badge).to_be_visible()
+    box = badge.bounding_box()
+    assert box is not None
+    assert box["width"] < PHONE / 3
+
+
 def test_a_range_drawn_over_the_timeline_narrows_the_list(page: Page, post: Post) -> None:
     for day in range(1, 21):
         post(f"day{day}", f"Day {day} at the harbour", timestamp=f"2026-03-{day:02}T10:00:00Z")
@@ -89,6 +113,16 @@ def test_a_prompt_shows_what_a_session_is_told_with_its_tokens_as_the_api_tells_
     assert page.evaluate("navigator.clipboard.readText()") == told["text"]
     page.locator("#L3 tbody a").first.click()
     page.wait_for_url("**/dashboard/episodes/crane")
+
+
+@pytest.mark.screen(width=PHONE)
+def test_words_of_the_levels_are_whole_on_a_phone(page: Page, post: Post) -> None:
+    post("crane", CRANE)
+    page.goto("/dashboard/context?project=acme&max_tokens=800")
+    when = page.locator(".levels td:nth-child(2)").first
+    assert when.evaluate("cell => getComputedStyle(cell).overflowWrap") == "normal"
+    assert when.evaluate("cell => cell.clientWidth") >= 100
+    assert_anybody_can_use(page)
 
 
 def test_a_project_that_nobody_remembers_is_told(page: Page, post: Post) -> None:

@@ -2,6 +2,9 @@
 "use strict";
 
 const DAY_S = 86_400;
+const STEPS = { 1: "by day", 7: "by week", 30: "by month", 365: "by year", 3650: "by decade" }; // as the server has them
+const LEAST_BAR_PX = 3;
+const SIDE_PX = 52; // of an axis
 const DAYS_APART = [1, 2, 3, 4, 5, 7, 10, 15, 30, 60, 90, 120, 180, 365, 730, 1825, 3650, 9125, 18250, 36500];
 
 function colour(name) {
@@ -30,9 +33,9 @@ function dates(_, moments, __, ___, apart) {
 
 function axes(two) {
   const short = (_, values) => values.map((value) => (value >= 10_000 ? `${value / 1000}k` : value));
-  const left = { ...axis(52), values: short };
+  const left = { ...axis(SIDE_PX), values: short };
   const below = { ...axis(), values: dates, incrs: DAYS_APART.map((days) => days * DAY_S) };
-  return [below, left, ...(two ? [{ ...axis(52), values: short, scale: "all", side: 1, grid: { show: false } }] : [])];
+  return [below, left, ...(two ? [{ ...axis(SIDE_PX), values: short, scale: "all", side: 1, grid: { show: false } }] : [])];
 }
 
 function bars(label) {
@@ -100,11 +103,34 @@ function strip(element, days, counts, step) {
 
 const KINDS = { growth, strip };
 
+// [day, count] of so many days each.
+function inSteps(points, step) {
+  const counts = new Map();
+  for (const [day, count] of points) {
+    const first = Math.floor(day / step) * step;
+    counts.set(first, (counts.get(first) ?? 0) + count);
+  }
+  return [...counts];
+}
+
+// So many days that each has a bar one can see.
+function stepThatFits(points, least, width) {
+  const span = points.at(-1)[0] - points[0][0];
+  const fitting = Object.keys(STEPS).map(Number).filter((step) => step >= least);
+  return fitting.find((step) => (span / step) * LEAST_BAR_PX <= width) ?? least;
+}
+
 function draw(element) {
-  const points = JSON.parse(element.dataset.points);
+  let points = JSON.parse(element.dataset.points);
   if (!points.length) return;
   element.plot?.destroy();
-  const step = Number(element.dataset.step);
+  let step = Number(element.dataset.step);
+  const words = document.getElementById(element.dataset.stepWords);
+  if (words) {
+    step = stepThatFits(points, step, element.clientWidth - 2 * SIDE_PX);
+    points = inSteps(points, step);
+    words.textContent = STEPS[step];
+  }
   const make = KINDS[element.dataset.chart];
   element.plot = make(element, points.map(([day]) => day * DAY_S), points.map(([, count]) => count), step);
 }
