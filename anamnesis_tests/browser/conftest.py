@@ -161,7 +161,8 @@ def browser() -> Iterator[Browser]:
 
 @pytest.fixture
 def page(browser: Browser, request: pytest.FixtureRequest) -> Iterator[Page]:
-    """A window of its own: `screen(width=..., dark=...)` as a marker says how large, and in which colours."""
+    """A window of its own: `screen(width=..., dark=..., touch=...)` as a marker says how large, in which
+    colours, and whether fingers point at it."""
     is_whole = request.node.get_closest_marker("e2e") is not None
     looked_at: httpx.Client = request.getfixturevalue("system").http if is_whole else request.getfixturevalue("api")
     base = str(looked_at.base_url)
@@ -179,9 +180,12 @@ def page(browser: Browser, request: pytest.FixtureRequest) -> Iterator[Page]:
 
 def _window(browser: Browser, base: str, wish: pytest.Mark | None) -> BrowserContext:
     asked = dict(wish.kwargs) if wish else {}
+    is_touched = asked.get("touch", False)
     return browser.new_context(
         base_url=base,
         viewport={"width": asked.get("width", 1280), "height": 900},
+        has_touch=is_touched,
+        is_mobile=is_touched,
         color_scheme="dark" if asked.get("dark") else "light",
         permissions=["clipboard-read", "clipboard-write"],
         timezone_id="America/New_York",

@@ -298,6 +298,22 @@ def test_a_dot_of_the_map_says_what_it_is_and_opens_it(page: Page, api: httpx.Cl
     expect(page.locator("h1")).to_have_text(api.get(f"/api/episodes/{name}").json()["summary"])
 
 
+@pytest.mark.parametrize(
+    "words",
+    [
+        "Point at a dot to see what it is, click to open it.",
+        pytest.param(
+            "Tap a dot to see what it is; what is told of it then opens it.",
+            marks=pytest.mark.screen(width=PHONE, touch=True),
+        ),
+    ],
+)
+@pytest.mark.usefixtures("_drawn")
+def test_the_map_says_what_a_pointer_or_a_finger_does(page: Page, words: str) -> None:
+    page.goto("/dashboard/map")
+    expect(page.locator("#map-told > :visible")).to_have_text(words)
+
+
 @pytest.mark.usefixtures("_drawn")
 def test_only_a_plain_click_on_a_dot_leaves_the_map(page: Page) -> None:
     page.goto("/dashboard/map")
