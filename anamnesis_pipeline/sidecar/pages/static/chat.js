@@ -350,10 +350,7 @@ document.addEventListener("click", (event) => {
 let wasAtTheEnd = false;
 document.addEventListener("htmx:beforeSwap", () => { wasAtTheEnd = isNearTheEnd(); });
 document.addEventListener("htmx:afterSwap", (event) => {
-  if (event.detail.target.id === "models") {
-    chooseModel();
-    if (wasAtTheEnd && turns.children.length) toTheEnd();
-  }
+  if (event.detail.target.id === "models" && wasAtTheEnd && turns.children.length) toTheEnd();
   if (event.detail.elt.id === "chat-head" && document.activeElement === document.body) document.getElementById("rename")?.focus();
 });
 

@@ -2,14 +2,35 @@
 "use strict";
 
 const MODEL_KEY = "chat-model";
+let chosenBefore = ""; // in the list that is replaced
+let hadFocus = false;
 
 document.addEventListener("change", (event) => {
   if (event.target.id === "model") askForName();
   if (event.target.closest("#models")) inBrowser.set(MODEL_KEY, chosenModel());
 });
 // A new conversation begins with the model that was chosen last; one that is open has its own.
+function chosenLast() {
+  return (!chat.dataset.session && inBrowser.get(MODEL_KEY)) || "";
+}
+// Until the list is there, which takes seconds where a server is away.
+document.addEventListener("DOMContentLoaded", () => {
+  const last = chosenLast();
+  if (last) document.getElementById("model").add(new Option(JSON.parse(last)[1], last, true, true));
+});
+document.addEventListener("htmx:beforeSwap", ({ detail: { target } }) => {
+  if (target.id !== "models") return;
+  const select = document.getElementById("model");
+  chosenBefore = select.selectedIndex > 0 ? chosenModel() || select.value : "";
+  hadFocus = target.contains(document.activeElement);
+});
+document.addEventListener("htmx:afterSwap", ({ detail: { target } }) => {
+  if (target.id !== "models") return;
+  chooseModel();
+  if (hadFocus && document.activeElement === document.body) document.getElementById("model").focus();
+});
 function chooseModel() {
-  const last = (!chat.dataset.session && inBrowser.get(MODEL_KEY)) || "";
+  const last = chosenBefore || chosenLast();
   const options = [...document.getElementById("model").options];
   const found = last && (options.find((each) => each.value === last) ?? options.find((each) => isNamedBy(each, last)));
   if (found) found.selected = true;
