@@ -98,10 +98,18 @@ def test_an_answer_that_cannot_be_stored_ends_and_says_so(
 def test_a_call_that_was_never_made_takes_nothing_of_the_days_budget(
     client: httpx.Client, server: ChatServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    begun = slow(monkeypatch, Booking, "book")
+    begun, is_stopped, book = threading.Event(), threading.Event(), Booking.book
+
+    def book_late(*given: Any) -> Any:
+        begun.set()
+        assert is_stopped.wait(60)
+        return book(*given)
+
+    monkeypatch.setattr(Booking, "book", book_late)
     with client.stream("POST", "/api/chat/stream", json={**ASKED, "backend": "anthropic"}) as reply:
         assert begun.wait(60)
         assert client.post(f"/api/chat/sessions/{OWN_ID}/stop").json() == {"stopped": True}
+        is_stopped.set()
         assert reply.read()
     assert server.prompts == []
     used = client.get("/api/chat/balance").json()["used_today"]

@@ -44,11 +44,15 @@ def worked_off(services: TestServices, extraction: Any, chats: Chats | None = No
     failures = counted()
 
     async def look() -> None:
-        run = asyncio.create_task(ChatRecorder(services, extraction, chats or Chats(), failures).run())
-        for _ in range(200):
-            await asyncio.sleep(0.02)
-            if not services.store.chat.records_due(datetime.now(UTC), 9):
-                break
+        is_over = asyncio.Event()
+
+        class Once(ChatRecorder):
+            async def _work_off(self) -> None:
+                await super()._work_off()
+                is_over.set()
+
+        run = asyncio.create_task(Once(services, extraction, chats or Chats(), failures).run())
+        await asyncio.wait_for(is_over.wait(), 60)
         run.cancel()
         await asyncio.wait([run])
 
