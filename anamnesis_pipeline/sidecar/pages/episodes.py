@@ -48,8 +48,9 @@ class Outcome:
 def list_page(request: Request, services: Uses) -> Response:
     """The whole page."""
     asked = asking.filled(request.query_params)
-    names = asking.names_offered(services.store)
-    offered = {"names": names, "statuses": asking.STATUSES, "layers": asking.LAYERS}
+    offered: dict[str, Any] = {
+        "names": asking.names_offered(services.store), "statuses": asking.STATUSES, "layers": asking.LAYERS,
+    }  # fmt: skip
     try:
         shown = _shown(request, services, asked)
     except RequestValidationError as exc:
