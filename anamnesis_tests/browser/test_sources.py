@@ -157,3 +157,17 @@ def test_the_interval_is_set_refused_and_let_go(page: Page, api: httpx.Client) -
     page.get_by_role("button", name=re.compile("^Revert to")).click()
     expect(page.get_by_role("button", name=re.compile("^Revert to"))).to_have_count(0)
     assert stored() == before
+
+
+def test_a_source_that_is_half_typed_is_asked_about_before_it_is_lost(page: Page) -> None:
+    page.goto("/dashboard/sources")
+    page.reload()  # nothing is typed: nobody asks
+    page.locator("#source-kind").select_option(index=1)
+    with page.expect_event("dialog") as asked:
+        page.once("dialog", lambda dialog: dialog.dismiss())
+        page.get_by_role("link", name="Search", exact=True).click()
+    assert asked.value.type == "beforeunload"
+    expect(page).to_have_url(re.compile("/dashboard/sources$"))
+    page.locator("#source-kind").select_option(index=0)
+    page.get_by_role("link", name="Search", exact=True).click()
+    expect(page).to_have_url(re.compile("/dashboard/search$"))

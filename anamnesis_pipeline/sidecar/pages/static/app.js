@@ -233,7 +233,11 @@ document.addEventListener("click", async (event) => {
 // A form with data-unsaved, its name, is asked about before a key or a link that leads away loses what was typed there.
 // Those of settings hold what is stored as `was.NAME`: what they show may be typed already.
 function isUnsaved(field) {
-  return field.matches("input:not([type=hidden]), select, textarea") && field.value !== (field.form.elements[`was.${field.name}`]?.value ?? field.defaultValue);
+  const stored = field.form.elements[`was.${field.name}`];
+  if (stored) return field.value !== stored.value;
+  if (field.matches("[type=checkbox], [type=radio]")) return field.checked !== field.defaultChecked;
+  if (field.matches("select")) return field.selectedIndex !== Math.max(0, [...field.options].findIndex((each) => each.defaultSelected));
+  return field.matches("input:not([type=hidden]), textarea") && field.value !== field.defaultValue;
 }
 
 function unsavedForms() {
