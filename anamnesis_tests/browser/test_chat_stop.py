@@ -99,6 +99,8 @@ def test_another_window_stops_the_answer_too(page: Page, api: httpx.Client, chat
     expect(refused.get_by_role("button", name="Try again")).to_be_focused()
     expect(answer.get_by_role("button", name="Copy", exact=True)).to_be_visible()
     assert messages(api)[-1]["stopped"]
+    late.reload()
+    expect(late.locator("#message")).to_have_value("And the rope?")
 
 
 def test_an_answer_that_is_written_elsewhere_has_a_button_that_stops_it(

@@ -69,3 +69,20 @@ def test_a_page_that_is_open_when_the_cookie_goes_leads_to_the_form_and_back(pag
     page.wait_for_url("**/login?next=*")
     log_in(page, TOKEN)
     page.wait_for_url(wanted)
+
+
+def test_what_is_typed_stays_where_a_login_has_ended_and_is_saved_after_another_one(page: Page, post: Post) -> None:
+    post("crane", "The harbour crane was moved to Thursday")
+    page.goto(f"/login?next={quote('/dashboard/episodes/crane')}")
+    log_in(page, TOKEN)
+    page.get_by_label("New note").fill("The rope is new.")
+    page.context.clear_cookies()
+    page.get_by_role("button", name="Add note").click()
+    told = page.locator(".toast", has_text="Your login has ended, and nothing was saved.")
+    with page.expect_popup() as beside:
+        told.get_by_role("link", name="Log in again").click()
+    log_in(beside.value, TOKEN)
+    beside.value.wait_for_url("**/dashboard")
+    expect(page.get_by_label("New note")).to_have_value("The rope is new.")
+    page.get_by_role("button", name="Add note").click()
+    expect(page.locator("#episode")).to_contain_text("The rope is new.")

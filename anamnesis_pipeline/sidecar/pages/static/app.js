@@ -96,6 +96,20 @@ function logIn() {
   location.assign(`/login?next=${encodeURIComponent(location.pathname + location.search)}`);
 }
 
+// What is typed stays on this page, to be sent again after a login beside it.
+function loginEnded() {
+  if (!unsavedForms().length) return logIn();
+  const told = "Your login has ended, and nothing was saved. ";
+  if ([...document.querySelectorAll(".toast")].some((each) => each.textContent.startsWith(told))) return;
+  const link = document.createElement("a");
+  link.href = "/login";
+  link.target = "_blank";
+  link.textContent = "Log in again";
+  const shown = shownToast(told, true);
+  shown.querySelector("span").append(link, ", then press once more.");
+  goAfter(shown, 5 * UNDO_MS);
+}
+
 function asksByItself(element) {
   return Boolean(element.getAttribute("hx-trigger")?.includes("every"));
 }
@@ -107,7 +121,7 @@ function tellProblem(element, text) {
 
 document.addEventListener("toast", (event) => toast(event.detail.text, event.detail));
 document.addEventListener("htmx:responseError", (event) => {
-  if (event.detail.xhr.status === 401) return logIn();
+  if (event.detail.xhr.status === 401) return loginEnded();
   let told = `The server answered ${event.detail.xhr.status}.`;
   try {
     told = JSON.parse(event.detail.xhr.responseText).detail;

@@ -103,7 +103,10 @@ async function read(answer) {
     signal: answer.abort.signal,
   });
   if (reply.status === 401) return unsend(answer);
-  if (!reply.ok) return answer.refuse(reply);
+  if (!reply.ok) {
+    keepDraft(box.value || answer.body.message); // nothing of it is stored: it is in the box when the page is loaded again
+    return answer.refuse(reply);
+  }
   for await (const event of eventsOf(reply)) {
     answer.take(event);
     if (!event.done) continue;
@@ -159,6 +162,7 @@ function send(body) {
   turns.append(question);
   sent.set(question, body);
   const answer = new Answer(question, body);
+  keepDraft();
   toTheEnd();
   return ask(answer);
 }
@@ -214,8 +218,8 @@ function draftKey() {
   return `draft:${chat.dataset.session}`;
 }
 
-function keepDraft() {
-  if (box.value) inTab.set(draftKey(), box.value);
+function keepDraft(text = box.value) {
+  if (text) inTab.set(draftKey(), text);
   else inTab.forget(draftKey());
 }
 
@@ -281,7 +285,7 @@ box.addEventListener("keydown", (event) => {
   event.preventDefault();
   form.requestSubmit();
 });
-box.addEventListener("input", keepDraft);
+box.addEventListener("input", () => keepDraft());
 document.getElementById("stop").addEventListener("click", stop);
 document.getElementById("attach").addEventListener("change", async (event) => {
   await readFiles([...event.target.files]);

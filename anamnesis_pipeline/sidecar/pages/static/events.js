@@ -150,7 +150,7 @@ async function refused() {
   clearTimeout(late);
   looking.abort();
   if (source !== asked) return; // nobody looks any more
-  if (status === 401) return logIn();
+  if (status === 401) return loginEnded();
   again("The server refused; it may be busy with other pages.");
 }
 

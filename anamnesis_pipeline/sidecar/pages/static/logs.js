@@ -38,7 +38,7 @@ async function more() {
   asking = true;
   try {
     const answer = await fetch(`/api/logs?since=${last}`);
-    if (answer.status === 401) return logIn();
+    if (answer.status === 401) return loginEnded();
     if (!answer.ok) throw new Error(await reason(answer));
     const { lines, last: newest } = await answer.json();
     last = newest;
