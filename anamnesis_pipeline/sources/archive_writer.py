@@ -4,7 +4,6 @@ removes revisions that it does not know, so that two would destroy each other's 
 
 import os
 import secrets
-from contextlib import suppress
 from pathlib import Path
 
 from anamnesis_pipeline.errors import GiveUp
@@ -51,7 +50,11 @@ def _put_first(mark: Path, memory: str) -> None:
             out.write(f"{memory}\n")
             out.flush()
             os.fsync(out.fileno())
-        with suppress(FileExistsError):
-            mark.hardlink_to(draft)
+        mark.hardlink_to(draft)  # a rename would go over a mark that appeared meanwhile
+    except FileExistsError:
+        pass
+    except OSError:  # a file system without links
+        if not mark.exists():
+            draft.replace(mark)
     finally:
         draft.unlink(missing_ok=True)

@@ -1,6 +1,8 @@
 """Lines into the archive and back."""
 
+import errno
 import threading
+from pathlib import Path
 
 import pytest
 
@@ -135,6 +137,17 @@ def test_of_two_memories_the_first_that_writes_is_the_one_that_may(tmp_path):
     with pytest.raises(GiveUp, match="each would overwrite lines of the other"), ours.writing("other"):
         raise AssertionError("it may not write")
     assert [each.name for each in tmp_path.iterdir() if each.is_file() and each.name != ".lock"] == ["written-by"]
+
+
+def test_a_file_system_without_links_has_a_mark_of_the_writer_too(tmp_path, monkeypatch):
+    def refuse(*_: object) -> None:
+        raise OSError(errno.EPERM, "Operation not permitted")
+
+    monkeypatch.setattr(Path, "hardlink_to", refuse)
+    archive = Archive(tmp_path)
+    with archive.writing("s"):
+        assert archive.writer() == "SQLite"
+    assert [each.name for each in tmp_path.iterdir() if each.is_file()] == ["written-by"]
 
 
 def test_of_memories_that_begin_at_once_one_may_write(tmp_path):
