@@ -69,9 +69,9 @@ def unread_logs(store: Store) -> Finding:
 def archived(store: Store) -> Finding:
     """The archive is written by this memory, and what it was given last is there: of some files, chosen by chance."""
     archive = open_archive(effective_settings(store))
-    if archive.is_another_ones:
-        detail = f"the archive is written by another memory, {archive.writer()}, and this one reads nothing new"
-        return Finding(False, "archive", detail, "the error of the next run says how to go on; see also the README")
+    if other := archive.other_writer():
+        holder, advice = other
+        return Finding(False, "archive", f"another memory writes it, {holder}, and this one reads nothing new", advice)
     files = [(key, each) for source in store.ingest.sources() for key, each in _archived_files(store, source.key)]
     chosen = random.sample(files, min(len(files), FILES_LOOKED_AT))
     cut = [

@@ -92,10 +92,10 @@ class Archive:
         """Let a copy of this memory write here instead, if it is the first that does."""
         archive_writer.release(self._root)
 
-    @property
-    def is_another_ones(self) -> bool:
-        """Whether another memory writes here."""
-        return self.writer() not in {"", self._memory}
+    def other_writer(self) -> tuple[str, str] | None:
+        """The other memory that writes here, in words, and what can be done; None: there is none."""
+        holder = self.writer()
+        return None if holder in {"", self._memory} else (holder, archive_writer.advice(self._root, holder))
 
     def writer(self) -> str:
         """The memory that writes here, in words; empty: none yet."""

@@ -22,11 +22,17 @@ def claim(root: Path, memory: str) -> None:
         if holder:
             raise GiveUp(
                 f"the archive in {root} is written by another memory, {holder}, and this is {memory}; each would "
-                f"overwrite lines of the other. To go on with what {holder} holds, copy it with `anamnesis migrate` "
-                f"into an empty place; for a memory of its own set another ANAMNESIS_HOME; if {holder} was given up "
-                f"for good, remove {mark}"
+                f"overwrite lines of the other; {advice(root, holder)}"
             )
         _put_first(mark, memory)
+
+
+def advice(root: Path, holder: str) -> str:
+    """What can be done where another memory writes. Pure."""
+    return (
+        f"to go on with what {holder} holds, copy it with `anamnesis migrate` into an empty place; for a memory of its "
+        f"own set another ANAMNESIS_HOME; if {holder} was given up for good, remove {root / MARK}"
+    )
 
 
 def writer_of(root: Path) -> str:

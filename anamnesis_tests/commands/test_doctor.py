@@ -133,7 +133,9 @@ def test_an_archive_that_lost_lines_or_that_another_memory_writes_is_told(
     file.write_bytes(whole)
     home.archive.hand_over()
     with Archive(home.settings.archive_dir, "MongoDB anamnesis").writing("s"):
-        assert "another memory, MongoDB anamnesis" in store_checks.archived(home.store).detail
+        told = store_checks.archived(home.store)
+        assert "another memory writes it, MongoDB anamnesis" in told.detail
+        assert "remove " + str(home.settings.archive_dir / "written-by") in told.advice
     home.close()
 
 
