@@ -25,6 +25,7 @@ from store_speed import START, Corpus, words_of_logs
 from anamnesis_pipeline import home_wiring
 from anamnesis_pipeline.embeddings.base import query_vectors
 from anamnesis_pipeline.embeddings.hashing import HashingEmbedder
+from anamnesis_pipeline.errors import StoreBusy
 from anamnesis_pipeline.model import Episode, Passage, Space, Variant
 from anamnesis_pipeline.search.engine import Engine
 from anamnesis_pipeline.search.query import SearchQuery
@@ -69,8 +70,17 @@ def made_episode(number: int, text: str) -> tuple[Episode, list[Passage]]:
 def settle(store: Store, backend: str) -> None:
     """Let a search index catch up: within seconds after a write MongoDB's is helped out by scores of our own."""
     if backend == "mongo":
-        store.text.unknown(["anything"])
+        while not is_caught_up(store):
+            time.sleep(1)
         time.sleep(2 * SETTLED_AFTER_S)
+
+
+def is_caught_up(store: Store) -> bool:
+    """Whether the search index answers, and has every passage."""
+    try:
+        return not store.text.check()
+    except StoreBusy:
+        return False
 
 
 def answers(store: Store, episodes: int, questions: int) -> list[list[tuple[str, float]]]:
