@@ -11,6 +11,7 @@ from anamnesis_pipeline.exchanges.cutting import Cutter, PendingTool, Trail, fol
 from anamnesis_pipeline.exchanges.grouping import Exchange, exchange_of
 from anamnesis_pipeline.exchanges.log_lines import MAX_VALUES, Record, has_too_many_values, read_records
 from anamnesis_pipeline.exchanges.own_text import begins_own_session, may_hold_memory, without_memory
+from anamnesis_pipeline.exchanges.projects import project_label
 from anamnesis_pipeline.exchanges.records import LoggedMessage, boundary_of, read_messages_of
 from anamnesis_pipeline.exchanges.wide_text import narrowed
 from anamnesis_pipeline.message_keys import agent_key
@@ -21,6 +22,9 @@ STATE_VERSION = 1
 
 MAX_BOUNDARIES = 4
 """Boundaries of compactions that are remembered while the summary has not come, the latest ones."""
+
+MAX_SESSIONS = 16
+"""Sessions of one file that are remembered while another one goes on in it, the latest ones."""
 
 _OF_TOOLS = frozenset({SegmentKind.TOOL_INPUT, SegmentKind.TOOL_RESULT, SegmentKind.TOOL_ERROR})
 
@@ -52,13 +56,26 @@ class FileOrigin:
 
 
 @dataclass(frozen=True, slots=True)
+class SessionState:
+    """Where a session stands that another one interrupted in the same file; the fields are those of `FileState`."""
+
+    session_id: str = ""
+    agent_id: str = ""
+    first_cwd: str = ""
+    cwd: str = ""
+    exchange: Exchange | None = None
+    own: bool | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class FileState:
     """What the parser must know of the lines before, small whatever the file's size.
 
     `line` counts the lines read of this `generation`. `part_id` names the open part, whose text the store has.
     `own`: the session is a call of our summarizer, None as long as nothing was asked. `borrows`: some of the
     file was copied from another session, maybe twice, with a mark and without. `boundaries` are the latest of
-    compactions, which may be written twice: the uuid of each, and that of the last record before it.
+    compactions, which may be written twice: the uuid of each, and that of the last record before it. `others` are the
+    further sessions of a file that was spliced from several: each keeps its own project.
     """
 
     generation: int = 0
@@ -75,6 +92,7 @@ class FileState:
     own: bool | None = None
     borrows: bool = False
     boundaries: tuple[tuple[str, str], ...] = ()
+    others: tuple[SessionState, ...] = ()
 
     def to_json(self) -> str:
         """Compact JSON with a version number."""
@@ -91,9 +109,14 @@ class FileState:
             trail, when = values.pop("trail"), values.pop("last_timestamp")
             pending = tuple(PendingTool(**tool) for tool in trail.pop("pending"))
             exchange = values.pop("exchange")
+            others = [
+                SessionState(**{**other, "exchange": Exchange(**other["exchange"]) if other["exchange"] else None})
+                for other in values.pop("others", ())
+            ]
             return cls(
                 **values | {"boundaries": tuple(map(tuple, values["boundaries"]))},
                 exchange=Exchange(**exchange) if exchange else None,
+                others=tuple(others),
                 last_timestamp=datetime.fromisoformat(when) if when else None,
                 trail=Trail(**{**trail, "failed": tuple(trail["failed"])}, pending=pending),
             )
@@ -247,6 +270,9 @@ class _Walk:
     def step(self, logged: LoggedMessage) -> None:
         """Lay one message, unless it is known or one of our own."""
         message = logged.message
+        if _begins_another_session(self._state, logged):
+            self._state = _switched(self._state, logged.session_id)
+            self._trail = replace(self._trail, lead="")  # what another session said last may be private
         if self._state.own is None:
             self._state = replace(self._state, own=begins_own_session(message.kind, message.text))
         if self._state.own:
@@ -291,6 +317,7 @@ class _Walk:
         part = self._cutter.part
         return part is not None and (
             part.exchange_id != template.exchange_id
+            or part.session_id != template.session_id
             or part.kind != template.kind
             or message.kind is SegmentKind.COMPACT_SUMMARY
             or is_pause(self._spoken_at, message.timestamp, self._cutter.idle)
@@ -369,6 +396,34 @@ class Found:
 
     def _is_known(self, name: str) -> bool:
         return name in self._known or name in self._keys or name in self._aliases or name in self._claims
+
+
+def _begins_another_session(state: FileState, logged: LoggedMessage) -> bool:
+    """Whether a message is of another session than the one before, and not of one that goes on with it: that one is
+    in the same folder, or names its predecessor and is in a folder below.
+    """
+    if not logged.session_id or state.session_id in ("", logged.session_id):
+        return False
+    before, now = project_label(state.first_cwd), project_label(logged.cwd)
+    return now != before and not (logged.parent and (not now or f"{now}/".startswith(f"{before}/")))
+
+
+def _switched(state: FileState, session_id: str) -> FileState:
+    """The state at the first message of another session, or where an interrupted one goes on."""
+    left = SessionState(state.session_id, state.agent_id, state.first_cwd, state.cwd, state.exchange, state.own)
+    known = {other.session_id: other for other in (*state.others, left)}
+    now = known.pop(session_id, SessionState())
+    others = tuple(known.values())[-MAX_SESSIONS:]
+    return replace(
+        state,
+        session_id=now.session_id,
+        agent_id=now.agent_id,
+        first_cwd=now.first_cwd,
+        cwd=now.cwd,
+        exchange=now.exchange,
+        own=now.own,
+        others=others,
+    )
 
 
 def _located(state: FileState, logged: LoggedMessage, origin: FileOrigin) -> FileState:

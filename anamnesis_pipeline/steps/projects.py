@@ -134,7 +134,8 @@ def _files_begun_in(store: Store, machine: str) -> dict[str, dict[str, list[str]
         for path, cursor in store.ingest.cursors(source.key).items():
             state = FileState.from_json(cursor.parser_state) if cursor.parser_state else None
             if state is not None:
-                begun.setdefault(state.first_cwd, []).append(path)
+                for cwd in dict.fromkeys((state.first_cwd, *(other.first_cwd for other in state.others))):
+                    begun.setdefault(cwd, []).append(path)
     return found
 
 

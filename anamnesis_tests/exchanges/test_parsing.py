@@ -231,6 +231,54 @@ def test_a_session_that_changes_directory_stays_with_its_project() -> None:
     assert (first.cwd, second.cwd) == ("/home/dev/shop", "/home/dev/shop/api")
 
 
+def spliced(*sessions: tuple[str, str], **fields: Any) -> list[str]:
+    """A question and an answer of each (session, directory), one after the other in one file."""
+    lines: list[str] = []
+    for number, (session, cwd) in enumerate(sessions):
+        log = Log(session, cwd)
+        log.minute = 10 * number
+        log.user(f"question {number}", uuid=f"q{number}", **fields)
+        log.assistant({"type": "text", "text": f"answer {number}"}, message_id=f"m{number}", uuid=f"a{number}")
+        lines += log.lines
+    return lines
+
+
+def test_spliced_session_has_its_own_project_and_context() -> None:
+    lines = spliced(("one", "/home/dev/open"), ("two", "/home/dev/payroll"), ("one", "/home/dev/open/src"))
+    parts = parse(lines)
+    assert [(part.session_id, part.project, part.cwd, part.lead) for part in parts] == [
+        ("one", "/home/dev/open", "/home/dev/open", ""),
+        ("two", "/home/dev/payroll", "/home/dev/payroll", ""),
+        ("one", "/home/dev/open", "/home/dev/open/src", ""),
+    ]
+    assert all(parse(lines, ticks=[tick]) == parts for tick in range(len(lines)))
+
+
+def test_answers_of_interleaved_sessions_keep_their_prompts() -> None:
+    lines = spliced(("one", "/home/dev/open"), ("two", "/home/dev/payroll"))
+    parts = parse([lines[0], lines[2], lines[1], lines[3]])
+    said = [(part.project, part.prompt, *(segment.text for segment in part.segments)) for part in parts]
+    assert said == [
+        ("/home/dev/open", "question 0", "question 0"),
+        ("/home/dev/payroll", "question 1", "question 1"),
+        ("/home/dev/open", "question 0", "answer 0"),
+        ("/home/dev/payroll", "question 1", "answer 1"),
+    ]
+
+
+def test_spliced_session_without_prompt_or_folder_inherits_neither() -> None:
+    lines = spliced(("one", "/home/dev/payroll"), ("two", ""))
+    (_, part) = parse([*lines[:2], lines[3]])
+    assert (part.session_id, part.project, part.cwd, part.prompt) == ("two", "", "", "answer 1")
+
+
+def test_resumed_session_in_a_subfolder_stays_with_its_project() -> None:
+    lines = spliced(("one", "/home/dev/shop"), ("two", "/home/dev/shop/api"), parentUuid="a0")
+    first, second = parse(lines)
+    assert (second.session_id, second.project, second.lead) == ("two", "/home/dev/shop", "answer 0")
+    assert first.project == second.project
+
+
 # --- projects --------------------------------------------------------------------------------------------
 
 
