@@ -5,10 +5,18 @@ such characters itself, so that each name has one text, and each text that was m
 """
 
 import re
+import unicodedata
 
 _PRIVATE = 0xF700
 _ESCAPED = re.compile("[\uf780-\uf7ff]")
 _SURROGATE = re.compile("[\udc80-\udcff]")
+
+
+def composed(text: str) -> str:
+    """The text in Unicode's form NFC, in which names and words are compared: macOS decomposes the letters of a path, so
+    that one folder has two spellings.
+    """
+    return text if text.isascii() else unicodedata.normalize("NFC", text)
 
 
 def name_of(raw: bytes) -> str:

@@ -6,7 +6,7 @@ import stat
 from pathlib import Path, PurePosixPath
 from typing import Protocol
 
-from anamnesis_pipeline.file_names import bytes_of, name_of
+from anamnesis_pipeline.file_names import bytes_of, composed, name_of
 
 _HOME = re.compile(r"(?:/home/[^/]+|/Users/[^/]+|/root|[A-Za-z]:/Users/[^/]+)(?=/|$)")
 _WSL_SHARE = re.compile(r"//(?:wsl\$|wsl\.localhost)/[^/]+(?=/|$)", re.IGNORECASE)
@@ -96,7 +96,7 @@ def project_label(cwd: str) -> str:
     Windows and WSL name one folder in several ways: `C:\x`, `c:/x` and `/mnt/c/x` are one project, and so are
     `\\wsl$\Ubuntu\home\ann\x` and `/home/ann/x`.
     """
-    path = cwd.replace("\\", "/") if _is_windows(cwd) else cwd
+    path = composed(cwd.replace("\\", "/") if _is_windows(cwd) else cwd)
     path = _WSL_SHARE.sub("", path, count=1) or "/"
     path = _WSL_DRIVE.sub(lambda drive: f"{drive[1]}:", path, count=1) if path.startswith("/mnt/") else path
     path = path[0].upper() + path[1:] if _DRIVE.match(path) else path
@@ -126,7 +126,7 @@ def git_identity(cwd: str, disk: Disk = LOCAL_DISK) -> str | None:
         worktree = next((d for d in (place, *place.parents) if disk.mode(f"{d}/.git") is not None), None)
         if worktree is None or (left != directory and _holds_homes(worktree, disk)):
             return None
-        return _identity(worktree, disk)
+        return composed(_identity(worktree, disk))
     except (OSError, ValueError, StopIteration):
         return None
 

@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 from anamnesis_pipeline.embeddings.base import QueryVectors
 from anamnesis_pipeline.errors import AnamnesisError, EmbeddingQueueFull
+from anamnesis_pipeline.file_names import composed
 from anamnesis_pipeline.memory_layers import layer_of
 from anamnesis_pipeline.model import Episode, EpisodeHead, Space, StoredPassage, Where
 from anamnesis_pipeline.search.backlog import backlog_notes
@@ -95,6 +96,7 @@ class Engine:
         """
         started = time.perf_counter()
         degraded: list[str] = []
+        query = replace(query, text=composed(query.text))
         now = query.now or datetime.now(UTC)
         asked, times = self._timed(query, now)
         hits, explanation, space = self._found(asked, times, now, degraded)

@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import replace
 
+from anamnesis_pipeline.file_names import composed
 from anamnesis_pipeline.model import Where
 from anamnesis_pipeline.store.base import Store
 
@@ -31,11 +32,14 @@ def without_private(store: Store, where: Where, private: Sequence[str], included
 
 
 def labels_of(name: str, known: Sequence[str]) -> list[str]:
-    """The project labels that a bare name means: `api` means `acme/api` and `~/code/api`, never `my-api`."""
-    return [label for label in known if label.endswith("/" + name)]
+    """The project labels that a name means: `api` means `api`, `acme/api` and `~/code/api`, never `my-api`; a name that
+    was stored in another Unicode form is the same.
+    """
+    called = "/" + composed(name)
+    return [label for label in known if f"/{composed(label)}".endswith(called)]
 
 
 def is_private(project: str, names: Sequence[str]) -> bool:
     """Whether a project is one of those that are private; `api` also means `acme/api`."""
-    label = project.casefold()
-    return any(label == name.casefold() or label.endswith("/" + name.casefold()) for name in names)
+    label = f"/{composed(project)}".casefold()
+    return any(label.endswith(f"/{composed(name)}".casefold()) for name in names)

@@ -11,6 +11,7 @@ from typing import Any
 import re2
 
 from anamnesis_pipeline.errors import RuleRefused
+from anamnesis_pipeline.file_names import composed
 from anamnesis_pipeline.model import content_id
 from anamnesis_pipeline.sources.ignore_patterns import expression_of
 
@@ -96,6 +97,7 @@ class RuleSet:
 
     def of_path(self, machine: str, path: str) -> Rule | None:
         """The rule that keeps a file of a machine away; `path` is absolute."""
+        path = composed(path)
         names = [(RuleKind.PATH, place) for place in _and_above(path)] if self._by_path else []
         names += [(RuleKind.SESSION, part.partition(".jsonl")[0]) for part in path.split("/")] if self._by_path else []
         found = (rule for name in names for rule in self._by_path.get(name, ()) if rule.machine in {"", machine})
@@ -105,7 +107,7 @@ class RuleSet:
         """The rule that keeps a project away, whatever it is called."""
         if not self._projects:
             return None
-        name = _called(self.aliases, project)
+        name = _called(self.aliases, composed(project))
         tails = (name[at + 1 :] for at, char in enumerate(name) if char == "/")
         return next((rule for tail in (name, *tails) if (rule := self._projects.get(tail))), None)
 
@@ -142,12 +144,12 @@ class RuleSet:
     def _by_path(self) -> dict[tuple[RuleKind, str], list[Rule]]:
         found: dict[tuple[RuleKind, str], list[Rule]] = {}
         for rule in (*self._of(RuleKind.PATH), *self._of(RuleKind.SESSION)):
-            found.setdefault((rule.kind, rule.value), []).append(rule)
+            found.setdefault((rule.kind, composed(rule.value)), []).append(rule)
         return found
 
     @cached_property
     def _projects(self) -> dict[str, Rule]:
-        return {_called(self.aliases, rule.value): rule for rule in self._of(RuleKind.PROJECT)}
+        return {_called(self.aliases, composed(rule.value)): rule for rule in self._of(RuleKind.PROJECT)}
 
     @cached_property
     def _contents(self) -> dict[str, Rule]:
@@ -155,12 +157,12 @@ class RuleSet:
 
     @cached_property
     def _globs(self) -> list[tuple[Rule, Any]]:
-        return [(rule, _compiled(rule.kind, rule.value)) for rule in self._of(RuleKind.PATTERN)]
+        return [(rule, _compiled(rule.kind, composed(rule.value))) for rule in self._of(RuleKind.PATTERN)]
 
     @cached_property
     def _any_glob(self) -> Any:
         """All in one, since most paths match none."""
-        return re2.compile("|".join(f"(?:{_of_glob(rule.value)})" for rule in self._of(RuleKind.PATTERN)))
+        return re2.compile("|".join(f"(?:{_of_glob(composed(rule.value))})" for rule in self._of(RuleKind.PATTERN)))
 
     @cached_property
     def _expressions(self) -> list[tuple[Rule, Any]]:

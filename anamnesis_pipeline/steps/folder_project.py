@@ -4,6 +4,7 @@ from collections.abc import Iterable, Sequence
 from pathlib import PurePosixPath
 
 from anamnesis_pipeline.exchanges.projects import project_label, resolved_project
+from anamnesis_pipeline.file_names import composed
 from anamnesis_pipeline.search.project_labels import labels_of
 from anamnesis_pipeline.steps.projects import SEEN, project_aliases
 from anamnesis_pipeline.store.base import Store
@@ -17,7 +18,7 @@ PARENTS = 12
 
 def projects_called(store: Store, name: str) -> tuple[str, ...]:
     """The stored projects that a name means, under the names they are called by: `api` means `acme/api`, too."""
-    called = store_name(project_aliases(store), name)
+    called = store_name(project_aliases(store), composed(name))
     if store.context.has_project(called):
         return (called,)
     return tuple(labels_of(name, store.episodes.projects())[:MOST_LABELS])
@@ -50,7 +51,7 @@ def _names(store: Store, cwd: str, machine: str, *, is_here: bool) -> Iterable[s
     for number, folder in enumerate(folders):
         for prefix in prefixes:
             if (seen := store.settings.get(prefix + folder)) is not None:
-                yield str(seen)
+                yield composed(str(seen))
         if number == 0:
             yield project_label(cwd)
 

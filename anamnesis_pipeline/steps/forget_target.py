@@ -9,6 +9,7 @@ from anamnesis_pipeline.documents.chats import CHANNEL, UNTITLED
 from anamnesis_pipeline.documents.code import outline_without
 from anamnesis_pipeline.errors import GiveUp
 from anamnesis_pipeline.exchanges.parsing import FileState
+from anamnesis_pipeline.file_names import composed
 from anamnesis_pipeline.message_keys import forgotten_typed, section_key, typed_near
 from anamnesis_pipeline.model import Episode, FileCursor, Part, Segment, SegmentKind, Source, Where, record_id
 from anamnesis_pipeline.search.project_labels import with_labels
@@ -292,7 +293,7 @@ class Choice:
         where = Where(include_superseded=True)
         found = [
             {hit.episode_id for hit in self._store.text.matching([word], MOST_HITS, where, analyzer="exact")}
-            for word in query.split()
+            for word in composed(query).split()
         ]
         return set.intersection(*found) if found else set()
 

@@ -27,7 +27,7 @@ from anamnesis_pipeline.steps.forget import Forgetter
 from anamnesis_pipeline.steps.holding import hold_excluded
 from anamnesis_pipeline.steps.host_clock import note_read, write_problems
 from anamnesis_pipeline.steps.llm_choice import Llm
-from anamnesis_pipeline.steps.projects import right_guesses
+from anamnesis_pipeline.steps.projects import merge_spellings, right_guesses
 from anamnesis_pipeline.steps.summaries import SummaryReport, summarize_source
 from anamnesis_pipeline.steps.tag_patterns import stored_patterns
 from anamnesis_pipeline.store.base import Store
@@ -86,6 +86,7 @@ class Pipeline:
         """Archived lines of logs into parts. What was parsed while its machine was away gets its project first."""
         if holds_documents(source):
             return ParseReport()
+        merge_spellings(self.store)
         if self.sure_label_of is not None:
             right_guesses(self.store, source.machine, self.sure_label_of(source))
         return parse_source(

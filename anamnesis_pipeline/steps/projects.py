@@ -8,6 +8,7 @@ from functools import lru_cache
 from anamnesis_pipeline.errors import BadSetting, HostRefused, HostUnreachable, SourceUnreadable
 from anamnesis_pipeline.exchanges.parsing import FileState
 from anamnesis_pipeline.exchanges.projects import project_label, resolved_project
+from anamnesis_pipeline.file_names import composed
 from anamnesis_pipeline.store.base import PROJECT_ALIASES, SettingsRecords, Store
 from anamnesis_pipeline.store.project_names import names_of, store_name
 
@@ -16,6 +17,8 @@ SEEN = "projects.seen."
 GUESSED = "projects.guessed."
 """Stored under this prefix, `<machine>:` and a directory of it: what logs from there are called by, as the machine was
 away when they were parsed and had never been asked."""
+
+SPELLINGS_MERGED = "projects.spellings_merged"
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,7 +39,7 @@ def project_labels(settings: SettingsRecords) -> Callable[[str], str]:
     def label(cwd: str) -> str:
         seen, is_here = settings.get(SEEN + cwd), os.path.isdir(cwd)
         if seen is not None and not is_here:
-            return str(seen)
+            return composed(str(seen))
         found = resolved_project(cwd)
         if found is None:
             return project_label(cwd)
@@ -75,7 +78,7 @@ def machine_labels(
             settings.set(name, found)
         if away is not None and found is None and seen is None:
             raise type(away)(str(away))
-        return found or (str(seen) if seen is not None else project_label(cwd))
+        return found or (composed(str(seen)) if seen is not None else project_label(cwd))
 
     def label(cwd: str) -> str:
         try:
@@ -137,6 +140,16 @@ def _files_begun_in(store: Store, machine: str) -> dict[str, dict[str, list[str]
                 for cwd in dict.fromkeys((state.first_cwd, *(other.first_cwd for other in state.others))):
                     begun.setdefault(cwd, []).append(path)
     return found
+
+
+def merge_spellings(store: Store) -> None:
+    """Merge projects that an earlier version stored in two Unicode forms; once per store."""
+    if store.settings.get(SPELLINGS_MERGED):
+        return
+    for name in sorted({called for _, called, _ in store.episodes.project_names()}):
+        if name not in {composed(name), store_name(project_aliases(store), composed(name))}:
+            add_alias(store, name, composed(name))
+    store.settings.set(SPELLINGS_MERGED, True)
 
 
 def project_rows(store: Store) -> list[ProjectRow]:

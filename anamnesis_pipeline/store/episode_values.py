@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from anamnesis_pipeline.errors import InvalidEpisode
 from anamnesis_pipeline.model import Episode, Passage, content_id
-from anamnesis_pipeline.store.values import as_json, clean, instant, json_list, moment
+from anamnesis_pipeline.store.values import as_json, clean, indexed, instant, json_list, moment
 
 
 def storable(episode: Episode) -> Episode:
@@ -26,7 +26,7 @@ def storable(episode: Episode) -> Episode:
         source=clean(episode.source),
         timestamp=moment(instant(episode.timestamp)),
         instance=clean(episode.instance),
-        project=clean(episode.project),
+        project=indexed(episode.project),
         kind=clean(episode.kind),
         summary=clean(episode.summary),
         raw_exchange=clean(episode.raw_exchange),
@@ -58,7 +58,7 @@ def storable_passages(passages: Sequence[Passage]) -> list[Passage]:
         raise InvalidEpisode("passages", f"ordinals repeat: {sorted(p.ordinal for p in passages)}")
     return sorted(
         (
-            replace(p, text=clean(p.text), context=clean(p.context), message_ids=tuple(map(clean, p.message_ids)))
+            replace(p, text=indexed(p.text), context=indexed(p.context), message_ids=tuple(map(clean, p.message_ids)))
             for p in passages
         ),
         key=lambda p: p.ordinal,

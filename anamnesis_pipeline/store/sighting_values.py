@@ -9,7 +9,7 @@ from anamnesis_pipeline.document_model import source_tag
 from anamnesis_pipeline.model import Part, SectionFacts
 from anamnesis_pipeline.store import part_values
 from anamnesis_pipeline.store.document_base import Sighting
-from anamnesis_pipeline.store.values import clean
+from anamnesis_pipeline.store.values import clean, indexed
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,7 +44,7 @@ def followed(part: Part, known: str) -> dict[str, str | int]:
     if facts is not None and seen is not None:
         facts = replace(facts, seen=seen.seen)
     return {
-        "project": clean(part.project), "cwd": clean(part.cwd), "prompt": clean(part.prompt), "ordinal": part.ordinal,
+        "project": indexed(part.project), "cwd": clean(part.cwd), "prompt": clean(part.prompt), "ordinal": part.ordinal,
         "section": part_values.pack_section(facts),
     }  # fmt: skip
 

@@ -5,6 +5,8 @@ from collections.abc import Iterable
 from datetime import UTC, datetime
 from typing import Any
 
+from anamnesis_pipeline.file_names import composed
+
 
 def clean(text: str) -> str:
     """`text` without lone surrogates, which no store can hold; each becomes U+FFFD."""
@@ -13,6 +15,16 @@ def clean(text: str) -> str:
     except UnicodeEncodeError:
         return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
     return text
+
+
+def indexed(text: str) -> str:
+    """`text` as words and names are stored and looked for: `clean`, in the composed form of Unicode."""
+    return composed(clean(text))
+
+
+def spellings(names: Iterable[str]) -> list[str]:
+    """Names as they may be stored: as they are given, and in the composed form of Unicode."""
+    return sorted({spelling for name in names for spelling in (name, composed(name))})
 
 
 def sought(text: str) -> str:

@@ -1,5 +1,6 @@
 """Project identity on real repositories, and aliases on a real store."""
 
+import json
 import os
 import shutil
 from dataclasses import replace
@@ -12,21 +13,28 @@ from anamnesis_pipeline.commands.projects import render
 from anamnesis_pipeline.errors import BadSetting, HostUnreachable
 from anamnesis_pipeline.exchanges.projects import project_label, resolved_project
 from anamnesis_pipeline.model import Episode, Passage, Where
+from anamnesis_pipeline.search.engine import Engine
+from anamnesis_pipeline.search.project_labels import is_private
+from anamnesis_pipeline.search.query import Mode, SearchQuery
+from anamnesis_pipeline.sources.exclusion import Rule, RuleKind, RuleSet
+from anamnesis_pipeline.steps.folder_project import projects_of_folder
 from anamnesis_pipeline.steps.projects import (
     SEEN,
     ProjectRow,
     add_alias,
     guesses_of,
     machine_labels,
+    merge_spellings,
     project_labels,
     project_rows,
     remove_alias,
     right_guesses,
 )
-from anamnesis_pipeline.store.base import Store
+from anamnesis_pipeline.store.base import PROJECT_ALIASES, Store
 from anamnesis_tests.exchanges.ingested import Ingested
 from anamnesis_tests.exchanges.log_lines import SESSION, Log
 from anamnesis_tests.exchanges.test_parsing import git
+from anamnesis_tests.store.samples import put
 
 
 @pytest.fixture
@@ -296,3 +304,37 @@ def test_an_episode_that_is_edited_while_it_is_merged_keeps_its_own_name(store: 
     assert store.episodes.get(["e1"])["e1"].project == "/w/new"
     remove_alias(store, "/w/old")
     assert store.episodes.get(["e1"])["e1"].project == "/w/old"
+
+
+DECOMPOSED = "Ku\u0308che-Steuerung"
+
+
+def test_both_unicode_forms_of_a_path_are_one_project(store: Store, tmp_path: Path) -> None:
+    home = Ingested(store, tmp_path, project_labels(store.settings))
+    for number, name in enumerate(("Küche-Steuerung", DECOMPOSED)):
+        log = Log(f"{number}{SESSION[1:]}", f"/Users/mira/Code/{name}")
+        log.user(f"where is driver {number}", uuid=f"u{number}")
+        said = {"type": "text", "text": f"In /Users/mira/Code/{name}/src/{number}.py"}
+        log.assistant(said, message_id=f"m{number}", uuid=f"a{number}")
+        home.write(log.lines, f"{number}{SESSION[1:]}.jsonl")
+    home.ingest()
+    assert store.episodes.projects() == ["~/Code/Küche-Steuerung"]
+    for name in ("Küche-Steuerung", DECOMPOSED):
+        where = Where(projects=(name,))
+        for text, mode in ((name, Mode.EXACT), (f"`{name}`", Mode.EXACT), (name, Mode.HYBRID)):
+            assert len(Engine(store, None).search(SearchQuery(text, mode=mode, where=where, fold=False)).hits) == 2
+        assert projects_of_folder(store, f"/Users/mira/Code/{name}", "box", is_here=True) == ("~/Code/Küche-Steuerung",)
+        assert is_private("~/Code/Küche-Steuerung", [name])
+        assert RuleSet((Rule(RuleKind.PROJECT, name),)).of_project("~/Code/Küche-Steuerung")
+        assert RuleSet((Rule(RuleKind.PATH, f"/x/{name}"),)).of_path("box", f"/x/{DECOMPOSED}/a.md")
+    (line,) = home.archived(f"1{SESSION[1:]}.jsonl")[:1]
+    assert json.loads(line)["cwd"].endswith(DECOMPOSED), "the archive keeps what was written"
+
+
+def test_projects_stored_in_two_unicode_forms_are_merged_once(store: Store) -> None:
+    store.settings.set(PROJECT_ALIASES, {"~/new": f"~/{DECOMPOSED}"})
+    put(store, "one", "text", project="~/new")
+    assert store.episodes.projects() == [f"~/{DECOMPOSED}"]
+    for _ in range(2):
+        merge_spellings(store)
+        assert store.episodes.projects() == ["~/Küche-Steuerung"]

@@ -248,3 +248,21 @@ def test_check_finds_nothing_wrong_after_many_changes(store: Store):
     for i in range(0, 5, 2):
         store.episodes.delete(f"e{i}")
     assert store.text.check() == []
+
+
+def test_words_are_found_in_either_unicode_form(store: Store):
+    put(store, "decomposed", "in Ku\u0308che-Steuerung/ofen.py, \u30ab\u3099\u30e9\u30b9")
+    put(store, "composed", "in Küche-Steuerung/kuehlschrank.py, ガラス")
+    for analyzer in ("exact", "stem"):
+        for word in ("Küche-Steuerung", "Ku\u0308che-Steuerung", "ガラス", "\u30ab\u3099\u30e9\u30b9"):
+            assert set(found(store, word, analyzer=analyzer)) == {"composed", "decomposed"}, (analyzer, word)
+    assert store.text.unknown(["ガラス", "\u30ab\u3099\u30e9\u30b9"]) == []
+
+
+def test_projects_are_filtered_in_either_unicode_form(store: Store):
+    for name in ("~/Küche", "~/Ku\u0308che"):
+        put(store, name, "the oven", project=name)
+    assert store.episodes.projects() == ["~/Küche"]
+    for name in ("~/Küche", "~/Ku\u0308che"):
+        assert store.episodes.count(Where(projects=(name,))) == 2
+        assert store.context.has_project(name)

@@ -9,7 +9,7 @@ from anamnesis_pipeline.store import context_base
 from anamnesis_pipeline.store.context_base import SESSION_EXPIRES, SessionMemory, Shown
 from anamnesis_pipeline.store.mongo.client import Database, Tables
 from anamnesis_pipeline.store.mongo.episode_docs import EPISODE_FIELDS, read_episode
-from anamnesis_pipeline.store.values import clean, instant, moment
+from anamnesis_pipeline.store.values import clean, indexed, instant, moment
 
 _NEWEST_FIRST = (("timestamp", -1), ("_id", -1))
 
@@ -61,18 +61,18 @@ class MongoContext:
 
     def has_project(self, project: str) -> bool:
         """See `ContextRecords.has_project`."""
-        return self._database.read(lambda tables: tables["episodes"].has({"project": clean(project)}))
+        return self._database.read(lambda tables: tables["episodes"].has({"project": indexed(project)}))
 
     def newest(self, project: str, kind: str, limit: int, before: datetime | None = None) -> list[Episode]:
         """See `ContextRecords.newest`."""
         earlier = {"timestamp": {"$lt": instant(before)}} if before is not None else {}
-        where = {"project": clean(project), "kind": clean(kind), "status": "active", **earlier}
+        where = {"project": indexed(project), "kind": clean(kind), "status": "active", **earlier}
         return self._database.read(lambda tables: _newest(tables, where, limit))
 
     def newest_tagged(self, project: str, tag: str, limit: int) -> list[Episode]:
         """See `ContextRecords.newest_tagged`."""
         tagged = {"tags": clean(tag)}
-        wanted = {**tagged, "project": clean(project), "status": "active"}
+        wanted = {**tagged, "project": indexed(project), "status": "active"}
 
         def work(tables: Tables) -> list[Episode]:
             episodes = tables["episodes"]

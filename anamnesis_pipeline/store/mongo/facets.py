@@ -13,7 +13,7 @@ from typing import Any
 from anamnesis_pipeline.memory_layers import WORKING_BELOW, WORKING_FOR, Layer, layer_of
 from anamnesis_pipeline.model import EpisodeHead, Where
 from anamnesis_pipeline.store.mongo.collections import Document, Filter
-from anamnesis_pipeline.store.values import instant, moment, sought
+from anamnesis_pipeline.store.values import instant, moment, sought, spellings
 
 FACETS = (
     "episode_id", "source", "instance", "project", "kind", "status", "session_id", "tags", "at", "layer", "read_often",
@@ -79,7 +79,7 @@ def of_episodes(where: Where) -> Filter:
 
 def _lists(where: Where) -> Iterable[Document]:
     lists = (
-        ("project", "$in", where.projects),
+        ("project", "$in", spellings(where.projects)),
         ("project", "$nin", where.hidden_projects),
         ("kind", "$in", where.kinds),
         ("kind", "$nin", where.hidden_kinds),

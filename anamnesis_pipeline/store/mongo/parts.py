@@ -18,7 +18,7 @@ from anamnesis_pipeline.store.batching import batches
 from anamnesis_pipeline.store.mongo.client import Tables
 from anamnesis_pipeline.store.mongo.collections import Document, Filter
 from anamnesis_pipeline.store.summary_values import SUMMARY_COLUMNS, publication_hash, read_summary_values
-from anamnesis_pipeline.store.values import clean, instant
+from anamnesis_pipeline.store.values import clean, indexed, instant
 from anamnesis_pipeline.summary_model import Summary
 
 PART_FIELDS = part_values.PART_COLUMNS
@@ -116,7 +116,7 @@ def _read_of(part: Part, summary: Summary | None) -> Document:
         "wanted_hash": publication_hash(part.content_hash, summary),
         "source": part.source,
         "path": part.path,
-        "project": clean(part.project),
+        "project": indexed(part.project),
         "cwd": clean(part.cwd),
         "prompt": clean(part.prompt),
         "lead": clean(part.lead),
@@ -142,7 +142,7 @@ def _fields(part: Part, summary: Summary | None) -> Document:
         "exchange_id": part.exchange_id,
         "ordinal": part.ordinal,
         "kind": str(part.kind),
-        "project": clean(part.project),
+        "project": indexed(part.project),
         "cwd": clean(part.cwd),
         "prompt": clean(part.prompt),
         "agent_id": part.agent_id,

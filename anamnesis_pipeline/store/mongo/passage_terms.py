@@ -9,7 +9,7 @@ from anamnesis_pipeline.store.index_terms import IndexTerms
 from anamnesis_pipeline.store.mongo.collections import Document
 from anamnesis_pipeline.store.mongo.search_definitions import EXACT, STEM
 from anamnesis_pipeline.store.mongo.text_queries import Phrase, Terms
-from anamnesis_pipeline.store.values import clean
+from anamnesis_pipeline.store.values import indexed
 
 REMEMBERED = 20_000
 """Texts whose terms are kept; a search looks at the newest passages, and the next one mostly at the same."""
@@ -36,7 +36,7 @@ class PassageTerms:
         """
         if analyzer not in (STEM, EXACT):
             raise ValueError(f"analyzer {analyzer!r} is neither 'stem' nor 'exact'")
-        text = clean(word).replace("\0", " ").strip()
+        text = indexed(word).replace("\0", " ").strip()
         if analyzer == EXACT:
             found = [(phrase, tuple(phrase.split())) for phrase in dict.fromkeys(exact_phrases(text))]
             return [Phrase(phrase, terms, terms) for phrase, terms in found]

@@ -12,7 +12,7 @@ from anamnesis_pipeline.store import context_base
 from anamnesis_pipeline.store.context_base import SESSION_EXPIRES, SessionMemory, Shown
 from anamnesis_pipeline.store.sqlite.connection import Database
 from anamnesis_pipeline.store.sqlite.episode_rows import SELECT_EPISODES, read_row
-from anamnesis_pipeline.store.values import clean, instant, moment
+from anamnesis_pipeline.store.values import clean, indexed, instant, moment
 
 
 class SqliteContext:
@@ -71,7 +71,7 @@ class SqliteContext:
     def has_project(self, project: str) -> bool:
         """See `ContextRecords.has_project`."""
         with self._database.read() as connection:
-            row = connection.execute("SELECT 1 FROM episodes WHERE project = ? LIMIT 1", (clean(project),)).fetchone()
+            row = connection.execute("SELECT 1 FROM episodes WHERE project = ? LIMIT 1", (indexed(project),)).fetchone()
         return row is not None
 
     def newest(self, project: str, kind: str, limit: int, before: datetime | None = None) -> list[Episode]:
@@ -81,7 +81,7 @@ class SqliteContext:
             rows = connection.execute(
                 f"""{SELECT_EPISODES} WHERE e.project = ? AND e.kind = ? AND e.status = 'active' {earlier}
                     ORDER BY e.timestamp DESC, e.episode_id DESC LIMIT ?""",
-                (clean(project), clean(kind), *values, limit),
+                (indexed(project), clean(kind), *values, limit),
             ).fetchall()
         return [read_row(row) for row in rows]
 
@@ -94,7 +94,7 @@ class SqliteContext:
                             SELECT episode_key FROM episode_tags WHERE tag = ? ORDER BY episode_key DESC LIMIT ?)
                         AND +project = ? AND +status = 'active' ORDER BY +timestamp DESC, episode_id DESC LIMIT ?)
                     ORDER BY e.timestamp DESC, e.episode_id DESC""",  # +: from those keys, not from an index
-                (clean(tag), context_base.TAGGED_AMONG, clean(project), limit),
+                (clean(tag), context_base.TAGGED_AMONG, indexed(project), limit),
             ).fetchall()
         return [read_row(row) for row in rows]
 

@@ -2,7 +2,7 @@
 
 from anamnesis_pipeline.model import Where
 from anamnesis_pipeline.store.sqlite.layer_terms import layer_terms
-from anamnesis_pipeline.store.values import instant, json_list, sought
+from anamnesis_pipeline.store.values import instant, json_list, sought, spellings
 
 Condition = tuple[str, list[str]]
 """SQL that stands after WHERE, and its parameters in order."""
@@ -11,7 +11,7 @@ Condition = tuple[str, list[str]]
 def condition(where: Where) -> Condition:
     """What an episode must meet, as one expression; `1` when nothing is asked."""
     lists = (
-        ("e.project IN (SELECT value FROM json_each(?))", where.projects),
+        ("e.project IN (SELECT value FROM json_each(?))", spellings(where.projects)),
         ("e.project NOT IN (SELECT value FROM json_each(?))", where.hidden_projects),
         ("e.kind IN (SELECT value FROM json_each(?))", where.kinds),
         ("e.kind NOT IN (SELECT value FROM json_each(?))", where.hidden_kinds),

@@ -23,7 +23,7 @@ from anamnesis_pipeline.store.sqlite.integrity import problems_of
 from anamnesis_pipeline.store.sqlite.passage_lengths import Corpus, PassageLengths
 from anamnesis_pipeline.store.sqlite.passing import PassingPassages
 from anamnesis_pipeline.store.sqlite.word_lists import Wanted, WordLists, ids_behind
-from anamnesis_pipeline.store.values import clean, json_list
+from anamnesis_pipeline.store.values import indexed, json_list
 
 RARE_ROWS = 5_000
 """A word in more passages than this is common: candidates are not taken from it while others are rare."""
@@ -136,7 +136,7 @@ class SqliteTextIndex:
 
     def _asked(self, table: str, words: Sequence[str], in_text: bool) -> list[_Term]:
         """Each distinct word that the index may know."""
-        unique = list(dict.fromkeys(clean(word).replace("\0", " ").strip() for word in words))
+        unique = list(dict.fromkeys(indexed(word).replace("\0", " ").strip() for word in words))
         if table == "exact_index":
             unique = list(dict.fromkeys(phrase for word in unique for phrase in exact_phrases(word)))
         column = "{text} : " if in_text else ""

@@ -6,7 +6,7 @@ from anamnesis_pipeline.model import Part
 from anamnesis_pipeline.store import part_values
 from anamnesis_pipeline.store.sqlite.summary_rows import read_summary
 from anamnesis_pipeline.store.summary_values import publication_hash
-from anamnesis_pipeline.store.values import clean, instant
+from anamnesis_pipeline.store.values import clean, indexed, instant
 from anamnesis_pipeline.summary_model import Summary
 
 PART_COLUMNS = ", ".join(part_values.PART_COLUMNS)
@@ -19,7 +19,7 @@ def mark_published(connection: sqlite3.Connection, part: Part, summary: Summary 
             """UPDATE parts SET published_hash = wanted_hash
                 WHERE part_id = ? AND wanted_hash = ? AND (source, path, project, cwd, prompt, lead, agent_type, origin,
                     section) = (?, ?, ?, ?, ?, ?, ?, ?, ?)""",
-            (part.part_id, publication_hash(part.content_hash, summary), part.source, part.path, clean(part.project),
+            (part.part_id, publication_hash(part.content_hash, summary), part.source, part.path, indexed(part.project),
              clean(part.cwd), clean(part.prompt), clean(part.lead), clean(part.agent_type), clean(part.origin),
              part_values.pack_section(part.section)),
         ).rowcount
@@ -47,7 +47,7 @@ def write_part(connection: sqlite3.Connection, part: Part) -> None:
                 content_hash = excluded.content_hash, wanted_hash = excluded.wanted_hash,
                 summarized_hash = excluded.summarized_hash, segments = excluded.segments""",
         (part.part_id, part.source, part.path, part.session_id, part.exchange_id, part.ordinal, part.kind,
-         clean(part.project), clean(part.cwd), clean(part.prompt), part.agent_id, clean(part.agent_type),
+         indexed(part.project), clean(part.cwd), clean(part.prompt), part.agent_id, clean(part.agent_type),
          clean(part.origin), clean(part.lead), part_values.pack_section(part.section), part.closed, started_at,
          part_values.ended_at(part), content_hash,
          publication_hash(content_hash, summary if is_current else None),
