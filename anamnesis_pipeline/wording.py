@@ -1,5 +1,6 @@
 """How what is counted, named and dated reads to people. Pure."""
 
+from collections.abc import Mapping
 from datetime import datetime, tzinfo
 from typing import Any
 
@@ -30,6 +31,13 @@ def shown_name(name: str) -> str:
 def one_line(text: str) -> str:
     """A sentence that may name a file, with escapes for what a terminal would act upon."""
     return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)
+
+
+def session_text(source: Mapping[str, Any]) -> str:
+    """The session that an episode's source names, the one to resume instead, and whether its own log is missing."""
+    later, is_missing = source.get("continued_in"), source.get("session_log") == "missing"
+    goes_on = f", continued in another: claude --resume {later}" if later else ""
+    return f"{source['session_id']}{goes_on}{', whose own log is missing' if is_missing else ''}"
 
 
 def local_time(text: str | None, zone: tzinfo | None = None) -> str:

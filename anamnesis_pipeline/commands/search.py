@@ -27,7 +27,7 @@ from anamnesis_pipeline.sidecar.schemas import SearchIn
 from anamnesis_pipeline.store.base import Store
 from anamnesis_pipeline.supervisor.advice import start_it
 from anamnesis_pipeline.wiring import effective_settings, open_pool_of, open_to_read
-from anamnesis_pipeline.wording import project_name, shown_name
+from anamnesis_pipeline.wording import project_name, session_text, shown_name
 
 _EXCERPT_LINES = 4
 _NAMED = 20
@@ -231,7 +231,7 @@ def place_of(source: Mapping[str, Any]) -> str:
         file = f"{machine}:{path}" if machine else f"upload {shown_name(source['path'].rpartition('/')[2])}"
         return f"{file}{f':{line}' if line else ''} ({' > '.join(titles)})"
     if session:
-        return f"{machine}, session {session}"
+        return f"{machine}, session {shown_name(session_text(source))}"
     return f"{machine}:{path}" if path else str(machine)
 
 

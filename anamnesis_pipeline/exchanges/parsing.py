@@ -12,7 +12,7 @@ from anamnesis_pipeline.exchanges.grouping import Exchange, exchange_of
 from anamnesis_pipeline.exchanges.log_lines import MAX_VALUES, Record, has_too_many_values, read_records
 from anamnesis_pipeline.exchanges.own_text import begins_own_session, may_hold_memory, without_memory
 from anamnesis_pipeline.exchanges.projects import project_label
-from anamnesis_pipeline.exchanges.records import LoggedMessage, boundary_of, read_messages_of
+from anamnesis_pipeline.exchanges.records import LoggedMessage, boundary_of, continuation_of, read_messages_of
 from anamnesis_pipeline.exchanges.wide_text import narrowed
 from anamnesis_pipeline.message_keys import agent_key
 from anamnesis_pipeline.model import Message, Occurrence, Part, SegmentKind
@@ -22,6 +22,8 @@ STATE_VERSION = 1
 
 MAX_BOUNDARIES = 4
 """Boundaries of compactions that are remembered while the summary has not come, the latest ones."""
+
+MAX_VERSION_CHARS = 40
 
 MAX_SESSIONS = 16
 """Sessions of one file that are remembered while another one goes on in it, the latest ones."""
@@ -129,7 +131,8 @@ class Batch:
     """The messages on a run of lines, repeated ones included. `lines` counts the lines, blank ones too.
 
     `dead` are (line, reason) of lines of which something could not be read. `boundaries` maps the uuid of a
-    compaction's boundary to that of the last record before it.
+    compaction's boundary to that of the last record before it, `continued` a session to the one in which it goes on.
+    `version` is the last one of Claude Code that a record names.
     """
 
     messages: tuple[LoggedMessage, ...]
@@ -137,6 +140,8 @@ class Batch:
     skipped: Counter[str]
     dead: tuple[tuple[int, str], ...] = ()
     boundaries: tuple[tuple[str, str], ...] = ()
+    continued: tuple[tuple[str, str], ...] = ()
+    version: str = ""
 
     @property
     def malformed(self) -> int:
@@ -191,6 +196,8 @@ def read_messages(lines: Iterable[str], first_line: int, read_record: ReadRecord
     skipped: Counter[str] = Counter()
     dead: list[tuple[int, str]] = []
     boundaries: list[tuple[str, str]] = []
+    continued: list[tuple[str, str]] = []
+    version = ""
     number = first_line
     for line in lines:
         length, line = len(line), narrowed(line)
@@ -206,8 +213,12 @@ def read_messages(lines: Iterable[str], first_line: int, read_record: ReadRecord
             except RecursionError:
                 dead.append((number, "nested too deeply"))
             boundaries += filter(None, [boundary_of(record)])
+            continued += filter(None, [continuation_of(record)])
+            version = str(record.get("version") or version)[:MAX_VERSION_CHARS]
         number += 1
-    return Batch(tuple(messages), number - first_line, +skipped, tuple(dead), tuple(boundaries))
+    return Batch(
+        tuple(messages), number - first_line, +skipped, tuple(dead), tuple(boundaries), tuple(continued), version
+    )
 
 
 def _why_damaged(line: str, length: int, records: int) -> str:

@@ -19,11 +19,22 @@ from anamnesis_pipeline.model import Message, SegmentKind, content_id
 
 _AGENT_TOOLS = frozenset({"Agent", "Task"})
 _TYPED = frozenset({SegmentKind.PROMPT, SegmentKind.STEERING, SegmentKind.COMMAND})
-_SKIPPED_TYPES = frozenset({
-    "progress", "file-history-snapshot", "file-history-delta", "queue-operation", "ai-title", "custom-title", "summary",
-    "agent-name", "agent-setting", "agent-color", "tag", "last-prompt", "mode", "permission-mode", "pr-link",
-    "worktree-state", "cost-state", "atis-latch",
-})  # fmt: skip
+_MESSAGE_TYPES = frozenset({"user", "assistant", "attachment", "system"})
+_SKIPPED_TYPES = frozenset(
+    """
+    progress file-history-snapshot file-history-delta queue-operation ai-title custom-title summary agent-name
+    agent-setting agent-color tag last-prompt mode permission-mode pr-link worktree-state cost-state atis-latch
+    continued-in relocated bridge-session fork-context-ref observer-ref content-replacement history-suppression
+    rewind-pointer ended-by-model isolation-latch memory-mode dev-mods frame-link attribution-snapshot task-summary
+    artifact-autoreact-ledger artifact-comment-monitor marble-origami-commit marble-origami-snapshot
+    marble-origami-reset speculation-accept agent_metadata launched started result failed workflow-start
+    workflow-progress workflow-complete workflow-cancelled workflow-error rate_limit_event
+""".split()
+)
+"""Of records that say nothing of a conversation, up to version 2.1.294 of Claude Code."""
+KNOWN_TYPES = _MESSAGE_TYPES | _SKIPPED_TYPES
+UNKNOWN = "unknown:"
+"""Begins the reason for which a record of any other type is left out; its type follows."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,7 +92,7 @@ def read_messages_of(record: Record, line: int, skipped: Counter[str]) -> list[L
         skipped[kind] += 1
         return []
     body = record.get("message", record)
-    if kind not in {"user", "assistant", "attachment", "system"}:
+    if kind not in _MESSAGE_TYPES:
         kind = _string(body, "role") if isinstance(body, dict) else ""
     if kind == "user":
         return _user(record, _content(body), line, skipped)
@@ -91,7 +102,7 @@ def read_messages_of(record: Record, line: int, skipped: Counter[str]) -> list[L
         return _attachment(record, line, skipped)
     if kind == "system":
         return _system(record, line, skipped)
-    skipped[f"unknown:{_string(record, 'type')[:40]}"] += 1
+    skipped[f"{UNKNOWN}{_string(record, 'type')[:40]}"] += 1
     return []
 
 
@@ -100,6 +111,14 @@ def boundary_of(record: Record) -> tuple[str, str] | None:
     if record.get("subtype") != "compact_boundary":
         return None
     return _string(record, "uuid"), _string(record, "logicalParentUuid")
+
+
+def continuation_of(record: Record) -> tuple[str, str] | None:
+    """(id of a session, id of the one in which it goes on); None for any other record."""
+    if record.get("type") != "continued-in":
+        return None
+    session_id, later = _string(record, "sessionId"), _string(record, "continuedInSessionId")
+    return (session_id, later) if session_id and later and session_id != later else None
 
 
 def is_borrowed(record: Record) -> bool:

@@ -10,6 +10,7 @@ from typing import Any
 from anamnesis_pipeline.mcp_server.tokens import cost, cut
 from anamnesis_pipeline.model import MEMORY_BEGINS, MEMORY_ENDS
 from anamnesis_pipeline.search.quoting import id_label, without_own_tag
+from anamnesis_pipeline.wording import session_text
 
 HIT_TOKENS = 100
 """Of one hit of a search, its head included."""
@@ -120,7 +121,7 @@ def _place(source: Mapping[str, Any]) -> str:
     parts = [
         f"{path}:{lines[0]}" if path and lines else path,
         " / ".join(flat(title) for title in source.get("title") or []),
-        f"session {flat(source['session_id'])}" if source.get("session_id") else "",
+        f"session {flat(session_text(source))}" if source.get("session_id") else "",
     ]
     return ", ".join(part for part in parts if part)
 

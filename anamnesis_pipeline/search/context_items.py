@@ -95,7 +95,9 @@ def line_of(item: Item, text: str, common: Place = Place()) -> str:
 
 def _session_or_file(episode: Episode) -> str:
     if episode.session_id and "lines" not in episode.metadata:
-        return f"session {id_label(episode.session_id)[:SESSION_CHARS]}"
+        later = episode.metadata.get("continued_in")
+        on = f", continued in session {id_label(later)[:SESSION_CHARS]}" if isinstance(later, str) else ""
+        return f"session {id_label(episode.session_id)[:SESSION_CHARS]}{on}"
     return f"file {label(episode.path.rsplit('/', 1)[-1], 60)}" if episode.path else ""
 
 

@@ -113,6 +113,10 @@ def _source(episode: Episode, message_ids: Collection[str]) -> SourceOut:
         source["lines"] = lines
     if isinstance(title := episode.metadata.get("title"), list) and all(isinstance(piece, str) for piece in title):
         source["title"] = title
+    if isinstance(later := episode.metadata.get("continued_in"), str):
+        source["continued_in"] = later
+    if episode.metadata.get("session_log") == "missing":
+        source["session_log"] = "missing"
     if tier := tier_of(episode):
         source["trust"] = cast(Literal["curated", "file", "transcript"], tier)
     return source

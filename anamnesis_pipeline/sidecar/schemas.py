@@ -174,7 +174,8 @@ class SearchIn(BaseModel):
 class SourceOut(TypedDict):
     """Where an episode comes from; empty for a posted one. `lines`: first and last of a section in its document.
     `title`: its headings, or names in code, outermost first. `trust`: written down to be remembered, any other
-    document, or said in a session.
+    document, or said in a session. `continued_in`: the session to resume instead of that one. `session_log` is
+    `missing` for a subagent whose session's own log was not found.
     """
 
     machine: str
@@ -183,6 +184,8 @@ class SourceOut(TypedDict):
     message_ids: list[str]
     lines: NotRequired[list[int]]
     title: NotRequired[list[str]]
+    continued_in: NotRequired[str]
+    session_log: NotRequired[Literal["missing"]]
     trust: NotRequired[Literal["curated", "file", "transcript"]]
 
 

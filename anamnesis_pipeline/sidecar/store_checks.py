@@ -20,6 +20,7 @@ from anamnesis_pipeline.sources.specs import CLAUDE_DOCUMENTS, DOCUMENTS
 from anamnesis_pipeline.steps.dead_letters import EVERY_LETTER
 from anamnesis_pipeline.steps.forget import JOB
 from anamnesis_pipeline.steps.host_clock import read_since
+from anamnesis_pipeline.steps.sessions import unknown_records
 from anamnesis_pipeline.store.base import Store
 from anamnesis_pipeline.supervisor.up_lock import read_lock
 from anamnesis_pipeline.wiring import effective_settings
@@ -101,6 +102,19 @@ def dead_letters(store: Store) -> Finding:
     return Finding(
         not found, "dead letters", f"{counted(found, 'line')} could not be read in full", advice, note if torn else ""
     )
+
+
+def record_types(store: Store) -> Finding:
+    """Every record of every log is of a type that this version knows. The archive keeps the others."""
+    unknown = unknown_records(store.settings)
+    if not unknown:
+        return Finding(True, "records", "every type of record is known")
+    told = "; ".join(
+        f"{name!r} ({count:,}, last written by Claude Code {version or 'of unknown version'})"
+        for name, (count, version) in sorted(unknown.items(), key=lambda each: -each[1][0])[:5]
+    )
+    detail = f"{counted(len(unknown), 'type')} of record are not known, and only archived: {told}"
+    return Finding(True, "records", detail, note="a newer version of Anamnesis may know them")
 
 
 def _is_torn_for_good(letter: DeadLetter, cursor: FileCursor | None) -> bool:
@@ -214,6 +228,7 @@ def clock(store: Store) -> Finding:
 
 
 OTHER_STORE_CHECKS: Sequence[Callable[[Store], Finding]] = (
-    writable, unread_logs, archived, dead_letters, coverage, space_models, reembedding, llm, forgetting, crawler, clock,
+    writable, unread_logs, archived, dead_letters, record_types, coverage, space_models, reembedding, llm, forgetting,
+    crawler, clock,
 )  # fmt: skip
 STORE_CHECKS = (store_integrity, *OTHER_STORE_CHECKS)

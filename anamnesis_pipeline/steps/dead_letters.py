@@ -43,7 +43,7 @@ def retry_dead_letters(
     for letter in letters:
         source = sources.get(letter.source) or Source(letter.source)
         context = ParseContext(
-            store.ingest, archive_lines, source, label_of(source), idle_minutes,
+            store, archive_lines, source, label_of(source), idle_minutes,
             Tally(), {}, store.forgetting.forgotten, outputs_of(store.ingest.cursors(letter.source).values()),
         )  # fmt: skip
         step, is_alive = _retry(context, letter)

@@ -13,6 +13,7 @@ from anamnesis_pipeline.model import Episode, Part, Passage, SectionFacts, Segme
 from anamnesis_pipeline.steps.crawl import folder_of
 from anamnesis_pipeline.steps.forgotten_sections import body_keys_of
 from anamnesis_pipeline.steps.section_tombstones import bury_sections
+from anamnesis_pipeline.steps.sessions import SessionFacts
 from anamnesis_pipeline.store.base import Publication, PutReport, Store
 from anamnesis_pipeline.store.document_base import Settled
 from anamnesis_pipeline.summary_model import MAX_RECORDS, Summary, TypedRecord
@@ -74,11 +75,16 @@ def publish_source(
     """
     total, passages, records, problem = PutReport(), 0, 0, ""
     last: list[tuple[Part, Summary | None]] = []
+    sessions = SessionFacts(store, source)
+    sessions.renew()
     while pairs := store.ingest.parts_to_publish(source.key, BATCH):
         if pairs == last:
             problem = _stuck(pairs)
             break
-        made = [_publication(part, summary, source, pieces, headline, weights, instance) for part, summary in pairs]
+        made = [
+            _publication(part, summary, source, pieces, headline, weights, instance, sessions.of(part))
+            for part, summary in pairs
+        ]
         total = _add(total, store.episodes.publish(made))
         passages += sum(len(found) for each in made for _, found in each.episodes)
         records += sum(len(each.episodes) - 1 for each in made)
@@ -101,10 +107,12 @@ def _publication(
     headline: Callable[[Part], str],
     weights: Mapping[str, float],
     instance: str,
+    of_session: Mapping[str, str],
 ) -> Publication:
     episode = episode_of(part, source, summary or _provisional(part, headline), weights)
     own = part.section.instance if part.section else ""
-    episode = replace(episode, instance=own or instance or episode.instance)
+    metadata = {**episode.metadata, **of_session}
+    episode = replace(episode, instance=own or instance or episode.instance, metadata=metadata)
     drawn = episodes_of_records(part, episode, summary.records if summary else (), pieces)
     passages = passages_of_part(part, pieces)
     return Publication(part, summary, [(episode, passages), *drawn], surplus_records(part, summary))

@@ -14,6 +14,7 @@ from anamnesis_pipeline.exchanges.parsing import Advance, Batch, FileOrigin, Fil
 from anamnesis_pipeline.exchanges.records import Beginning, beginning, stands_for
 from anamnesis_pipeline.model import FileCursor, Part, Source
 from anamnesis_pipeline.sources.base import described_log, is_agent_description
+from anamnesis_pipeline.steps.sessions import note_continued, note_unknown
 from anamnesis_pipeline.steps.tool_outputs import characters_named, outputs_of, with_whole_text
 from anamnesis_pipeline.store.base import MAX_ROWS_PER_WRITE, Store
 from anamnesis_pipeline.store.ingest_base import IngestRecords, ParsedChunk
@@ -82,7 +83,7 @@ class Tally:
 class ParseContext:
     """What is the same for every file of a run, and how lines of its source are read."""
 
-    ingest: IngestRecords
+    store: Store
     archive_lines: ArchiveLines
     source: Source
     label: Callable[[str], str]
@@ -94,6 +95,11 @@ class ParseContext:
     """Those of some keys that a tombstone forbids."""
     outputs: Mapping[str, FileCursor] = field(default_factory=dict)
     """Name of a tool's output -> its archived file."""
+
+    @property
+    def ingest(self) -> IngestRecords:
+        """What the store knows of files and parts."""
+        return self.store.ingest
 
     def origin(self, path: str) -> FileOrigin:
         """Which file lines of `path` come from."""
@@ -172,7 +178,7 @@ def parse_source(
     begun, tally = time.monotonic(), Tally()
     cursors = store.ingest.cursors(source.key)
     context = ParseContext(
-        store.ingest, archive_lines, source, label, idle_minutes, tally, {}, store.forgetting.forgotten,
+        store, archive_lines, source, label, idle_minutes, tally, {}, store.forgetting.forgotten,
         outputs_of(cursors.values()),
     )  # fmt: skip
     _read_descriptions(context, cursors)
@@ -304,6 +310,7 @@ def _parse_chunk(
 ) -> tuple[FileCursor | None, FileState]:
     """Parse and commit some lines. Returns the cursor (None if another run was faster) and state behind them."""
     batch = context.read(lines, state.line)
+    note_continued(context.store, dict(batch.continued))
     step = context.advance(state, batch, cursor.path)
     dead = [DeadLetter(cursor.source, cursor.path, state.generation, line, reason) for line, reason in batch.dead]
     is_current = step.state.generation == cursor.generation
@@ -316,6 +323,7 @@ def _parse_chunk(
     committed = commit_step(context.ingest, cursor, after, step, state.part_id, dead)
     if committed is not None:
         context.tally.count(batch, step)
+        note_unknown(context.store.settings, batch.skipped, batch.version)
     return committed, step.state
 
 

@@ -173,6 +173,9 @@ class IngestRecords(Protocol):
         many changed.
         """
 
+    def renew_session(self, session_id: str) -> int:
+        """Let the episodes of a session, those of its subagents too, be written again; returns how many."""
+
     def link_agents(self, source: str) -> int:
         """Set the origin of subagents' parts that have none, where a tool's result names their agent (`agent_key`);
         their episodes are then written anew. Returns how many changed.

@@ -137,6 +137,11 @@ class MongoIngest(MongoArchive, MongoSummaries):
         where = {"source": source, "path": path, "$or": others}
         return self._repeatedly(lambda tables: _change_some(tables, where, named | _REWRITTEN))
 
+    def renew_session(self, session_id: str) -> int:
+        """See `IngestRecords.renew_session`."""
+        where = {"session_id": session_id, "published_hash": {"$ne": None}}
+        return self._repeatedly(lambda tables: _change_some(tables, where, _REWRITTEN))
+
     def link_agents(self, source: str) -> int:
         """See `IngestRecords.link_agents`."""
         links = self._database.snapshot(lambda tables: _links(tables, source))

@@ -197,6 +197,20 @@ class SqliteIngest(SqliteArchive, SqliteSummaries):
             named += last
         return named
 
+    def renew_session(self, session_id: str) -> int:
+        """See `IngestRecords.renew_session`."""
+        renewed, last = 0, MAX_ROWS_PER_WRITE
+        while last == MAX_ROWS_PER_WRITE:
+            with self._database.write() as connection:
+                last = connection.execute(
+                    f"""UPDATE parts SET published_hash = NULL WHERE part_id IN (
+                        SELECT part_id FROM parts WHERE session_id = ? AND published_hash IS NOT NULL
+                        LIMIT {MAX_ROWS_PER_WRITE})""",
+                    (session_id,),
+                ).rowcount
+            renewed += last
+        return renewed
+
     def link_agents(self, source: str) -> int:
         """See `IngestRecords.link_agents`."""
         linked, unlinked = 0, "source = ? AND kind = 'subagent' AND origin = ''"

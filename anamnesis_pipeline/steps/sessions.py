@@ -1,0 +1,102 @@
+"""What is known of sessions beside their messages: where they go on, and whether their own log is there; and which
+types of records no version of this parser knows.
+"""
+
+from collections.abc import Mapping
+from functools import cached_property
+
+from anamnesis_pipeline.exchanges.parsing import FileOrigin
+from anamnesis_pipeline.exchanges.records import KNOWN_TYPES, UNKNOWN
+from anamnesis_pipeline.model import Part, Source
+from anamnesis_pipeline.store.base import SettingsRecords, Store
+
+CONTINUED = "sessions.continued_in."
+"""Stored under this prefix and the id of a session: the session in which it goes on."""
+WITHOUT_LOG = "sessions.without_log."
+"""Stored under this prefix and the id of a session whose subagents were read, and not its own log: their source."""
+UNKNOWN_RECORDS = "records.unknown"
+"""Stored under this name: type of records -> how many were read, the last version of Claude Code that wrote some."""
+MAX_UNKNOWN = 50
+"""Unknown types that are remembered, the first ones."""
+MAX_HOPS = 100
+"""Sessions that are followed from one to the next."""
+
+
+def latest_session(links: Mapping[str, str], session_id: str) -> str:
+    """The session in which one goes on now, itself where it does not.
+
+    :param links: session -> the next one.
+    """
+    seen = [session_id]
+    while len(seen) <= MAX_HOPS and (later := links.get(seen[-1])) and later not in seen:
+        seen.append(later)
+    return seen[-1]
+
+
+def continued(settings: SettingsRecords) -> dict[str, str]:
+    """Session -> the session in which it goes on."""
+    return {name.removeprefix(CONTINUED): str(later) for name, later in settings.all(CONTINUED).items()}
+
+
+def note_continued(store: Store, found: Mapping[str, str]) -> None:
+    """Remember where sessions go on; the episodes of all that lead there are written again."""
+    for session_id, later in found.items():
+        store.settings.set(CONTINUED + session_id, later)
+    links = continued(store.settings) if found else {}
+    for session_id in links:
+        if latest_session(links, session_id) in {latest_session(links, named) for named in found}:
+            store.ingest.renew_session(session_id)
+
+
+def note_unknown(settings: SettingsRecords, skipped: Mapping[str, int], version: str) -> None:
+    """Count records of unknown types.
+
+    :param skipped: what was left out, by reason.
+    :param version: of Claude Code, that wrote them; empty: it is not known.
+    """
+    found = {reason.removeprefix(UNKNOWN): count for reason, count in skipped.items() if reason.startswith(UNKNOWN)}
+    if not found:
+        return
+    known: dict[str, list[int | str]] = dict(settings.get(UNKNOWN_RECORDS, {}))
+    for name, count in found.items():
+        if name in known or len(known) < MAX_UNKNOWN:
+            before, last = known.get(name, (0, ""))
+            known[name] = [int(before) + count, version or last]
+    settings.set(UNKNOWN_RECORDS, known)
+
+
+def unknown_records(settings: SettingsRecords) -> dict[str, tuple[int, str]]:
+    """Type of records that this version does not know -> how many were read, and the version that wrote the last."""
+    stored = settings.get(UNKNOWN_RECORDS, {})
+    return {name: (int(count), str(version)) for name, (count, version) in stored.items() if name not in KNOWN_TYPES}
+
+
+class SessionFacts:
+    """What episodes of a source say of their sessions, as of now."""
+
+    def __init__(self, store: Store, source: Source) -> None:
+        self._store, self._source = store, source
+        self._links = continued(store.settings)
+
+    def of(self, part: Part) -> dict[str, str]:
+        """Fields for the metadata of a part's episode."""
+        found = {}
+        if (later := latest_session(self._links, part.session_id)) != part.session_id:
+            found["continued_in"] = later
+        if part.agent_id and part.session_id and part.session_id not in self._logs:
+            self._store.settings.set(WITHOUT_LOG + part.session_id, self._source.key)
+            found["session_log"] = "missing"
+        return found
+
+    def renew(self) -> None:
+        """Let the episodes of subagents be written again whose session's log was read meanwhile."""
+        for name, source in self._store.settings.all(WITHOUT_LOG).items():
+            if source == self._source.key and (session_id := name.removeprefix(WITHOUT_LOG)) in self._logs:
+                self._store.ingest.renew_session(session_id)
+                self._store.settings.set(name, None)
+
+    @cached_property
+    def _logs(self) -> frozenset[str]:
+        """Names of the logs of the source that were archived: of a session's own its id."""
+        cursors = self._store.ingest.cursors(self._source.key)
+        return frozenset(FileOrigin(self._source.key, path).stem for path in cursors if "/" not in path)

@@ -1,0 +1,102 @@
+"""What episodes say of their sessions, and what is told of records that this version does not know."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from anamnesis_pipeline.exchanges.records import KNOWN_TYPES
+from anamnesis_pipeline.search.context_items import Item, SourceClass, line_of
+from anamnesis_pipeline.sidecar.rendering import episode_body
+from anamnesis_pipeline.sidecar.store_checks import record_types
+from anamnesis_pipeline.steps.sessions import MAX_UNKNOWN, latest_session, unknown_records
+from anamnesis_pipeline.store.base import Store
+from anamnesis_pipeline.wording import session_text
+from anamnesis_tests.exchanges.ingested import Ingested
+from anamnesis_tests.exchanges.log_lines import SESSION, Log
+
+
+def session(number: int) -> str:
+    return f"{number}{SESSION[1:]}"
+
+
+def log_of(number: int, later: int | None = None, **fields: Any) -> list[str]:
+    """One prompt of a session, and where the session goes on."""
+    log = Log(session(number), **fields)
+    log.user(f"prompt {number}", uuid=f"u{number}")
+    if later is not None:
+        link = {"type": "continued-in", "sessionId": session(number), "continuedInSessionId": session(later)}
+        log.lines.append(json.dumps(link))
+    return log.lines
+
+
+def said(home: Ingested) -> dict[str, Any]:
+    return {episode.raw_exchange[-1]: episode.metadata.get("continued_in") for episode in home.episodes()}
+
+
+@pytest.mark.parametrize("order", [(1, 2, 3), (3, 2, 1), (2, 3, 1)])
+def test_session_names_the_one_it_goes_on_in(store: Store, tmp_path: Path, order: tuple[int, ...]) -> None:
+    home = Ingested(store, tmp_path)
+    for number in order:
+        home.write(log_of(number, number + 1 if number < 3 else None), f"{session(number)}.jsonl")
+        home.ingest()
+    assert said(home) == {"1": session(3), "2": session(3), "3": None}
+    first = next(episode for episode in home.episodes() if episode.session_id == session(1))
+    assert session_text(episode_body(first, ())["source"]).endswith(f"claude --resume {session(3)}")
+    assert "continued in session" in line_of(Item(first, "x", SourceClass.USER), "x")
+
+
+def test_continuation_that_comes_later_reaches_stored_episodes(store: Store, tmp_path: Path) -> None:
+    home = Ingested(store, tmp_path)
+    home.write(log_of(1), f"{session(1)}.jsonl")
+    home.ingest()
+    home.append(log_of(1, 2)[1:], f"{session(1)}.jsonl")
+    home.ingest()
+    assert said(home) == {"1": session(2)}
+
+
+def test_links_in_a_circle_end() -> None:
+    assert latest_session({"a": "b", "b": "a"}, "a") == "b"
+    assert latest_session({}, "a") == "a"
+
+
+def logs_missing(home: Ingested) -> list[Any]:
+    return [episode.metadata.get("session_log") for episode in home.episodes() if episode.kind == "subagent"]
+
+
+def test_subagent_says_that_its_session_log_is_missing(store: Store, tmp_path: Path) -> None:
+    home = Ingested(store, tmp_path)
+    home.write(log_of(1, isSidechain=True, agentId="a1"), f"{session(1)}/subagents/agent-a1.jsonl")
+    home.ingest()
+    assert logs_missing(home) == ["missing"]
+    (agent,) = home.episodes()
+    assert session_text(episode_body(agent, ())["source"]).endswith("whose own log is missing")
+    main = Log(session(1))
+    main.user("the main prompt", uuid="main")
+    home.write(main.lines, f"{session(1)}.jsonl")
+    home.ingest()
+    assert logs_missing(home) == [None]
+
+
+@pytest.mark.parametrize("name", ["continued-in", "relocated", "bridge-session", "ended-by-model", "started", "failed"])
+def test_record_types_of_today_are_known(name: str) -> None:
+    assert name in KNOWN_TYPES
+
+
+def test_unknown_record_types_are_counted_with_their_version(store: Store, tmp_path: Path) -> None:
+    home = Ingested(store, tmp_path)
+    assert (record_types(store).detail, record_types(store).note) == ("every type of record is known", "")
+    unknown = [json.dumps({"type": "zz-future", "payload": 1, "sessionId": SESSION}) for _ in range(3)]
+    home.write([*log_of(1, version="2.1.999"), *unknown], f"{session(1)}.jsonl")
+    home.ingest()
+    home.write([json.dumps({"type": f"of-{n}"}) for n in range(MAX_UNKNOWN + 5)])
+    home.ingest()
+    found = unknown_records(store.settings)
+    assert found["zz-future"] == (3, "2.1.999")
+    assert len(found) == MAX_UNKNOWN
+    finding = record_types(store)
+    assert finding.ok
+    assert "'zz-future' (3, last written by Claude Code 2.1.999)" in finding.detail
+    assert finding.note
+    assert len(home.archived(f"{session(1)}.jsonl")) == 4, "the archive keeps them"
