@@ -6,7 +6,13 @@ such characters itself, so that each name has one text, and each text that was m
 
 import re
 import unicodedata
+from typing import NamedTuple
 
+_LOG = re.compile(
+    r"(?P<stem>[0-9a-fA-F]{8}(?:-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}|agent-.*?)"
+    r"(?:\.(?P<before>orphaned)-\d[\w-]*)?\.jsonl(?:\.(?P<behind>orphaned|superseded)-\d[\w-]*)?",
+    re.DOTALL,
+)
 _PRIVATE = 0xF700
 _ESCAPED = re.compile("[\uf780-\uf7ff]")
 _SURROGATE = re.compile("[\udc80-\udcff]")
@@ -41,3 +47,31 @@ def bytes_of(name: str) -> bytes:
     if name.isascii():
         return name.encode()
     return _ESCAPED.sub(lambda found: chr(ord(found[0]) - _PRIVATE + 0xDC00), name).encode("utf-8", "surrogateescape")
+
+
+class LogName(NamedTuple):
+    """What the name of a transcript says: the session or `agent-<id>` it is of, and why Claude Code set it aside
+    (`orphaned`, `superseded`); empty: it is the present one.
+    """
+
+    stem: str
+    set_aside: str = ""
+
+
+def log_name(path: str) -> LogName | None:
+    """What the name of a Claude Code transcript says, at any depth; None for any other file.
+
+    `<session>.jsonl` and `agent-<id>.jsonl` are the present ones. Former ones that were set aside, and not overwritten,
+    are `<session>.orphaned-<time>-<suffix>.jsonl`, `<session>.jsonl.superseded-<time>` and, of 2025,
+    `<session>.jsonl.orphaned-<time>`.
+    """
+    found = _LOG.fullmatch(path.rpartition("/")[2])
+    return LogName(found["stem"], found["before"] or found["behind"] or "") if found else None
+
+
+def log_stem(path: str) -> str:
+    """The session or `agent-<id>` that a file's name says, also that of a former transcript; of any other file its name
+    without `.jsonl` and what follows it.
+    """
+    found = log_name(path)
+    return found.stem if found else path.rpartition("/")[2].partition(".jsonl")[0]

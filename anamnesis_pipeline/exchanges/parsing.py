@@ -14,6 +14,7 @@ from anamnesis_pipeline.exchanges.own_text import begins_own_session, may_hold_m
 from anamnesis_pipeline.exchanges.projects import project_label
 from anamnesis_pipeline.exchanges.records import LoggedMessage, boundary_of, continuation_of, read_messages_of
 from anamnesis_pipeline.exchanges.wide_text import narrowed
+from anamnesis_pipeline.file_names import log_stem
 from anamnesis_pipeline.message_keys import agent_key
 from anamnesis_pipeline.model import Message, Occurrence, Part, SegmentKind
 
@@ -48,8 +49,8 @@ class FileOrigin:
 
     @property
     def stem(self) -> str:
-        """File name without `.jsonl` and what follows it."""
-        return self.path.rpartition("/")[2].partition(".jsonl")[0]
+        """The session or `agent-<id>` that the file's name says, also where it was set aside."""
+        return log_stem(self.path)
 
     @property
     def agent_id(self) -> str:

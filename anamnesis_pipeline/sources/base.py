@@ -8,14 +8,12 @@ from pathlib import PurePosixPath
 from typing import Protocol
 
 from anamnesis_pipeline.errors import SourceUnreadable
+from anamnesis_pipeline.file_names import log_name
 from anamnesis_pipeline.model import FileStat
 
 HISTORY = "history.jsonl"
 """Every prompt that was typed, in the folder above the log root `projects`."""
 
-_LOG = re.compile(
-    r"(?:[0-9a-fA-F]{8}(?:-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}|agent-.*)\.jsonl(?:\.orphaned-\d+)?", re.DOTALL
-)
 _DESCRIPTION = ".meta.json"
 
 TOOL_RESULTS = "tool-results"
@@ -149,12 +147,11 @@ class SourceHost(Protocol):
 
 
 def is_log(path: str) -> bool:
-    """Whether a path names a Claude Code transcript, at any depth: `<uuid>.jsonl` or `agent-*.jsonl`, also where Claude
-    Code set it aside as `*.jsonl.orphaned-<ms>`.
+    """Whether a path names a Claude Code transcript, at any depth, also one that was set aside.
 
     Workflow journals and other JSONL files are none.
     """
-    return _LOG.fullmatch(PurePosixPath(path).name) is not None
+    return log_name(path) is not None
 
 
 def is_agent_description(path: str) -> bool:

@@ -11,7 +11,7 @@ from typing import Any
 import re2
 
 from anamnesis_pipeline.errors import RuleRefused
-from anamnesis_pipeline.file_names import composed
+from anamnesis_pipeline.file_names import composed, log_stem
 from anamnesis_pipeline.model import content_id
 from anamnesis_pipeline.sources.ignore_patterns import expression_of
 
@@ -99,7 +99,7 @@ class RuleSet:
         """The rule that keeps a file of a machine away; `path` is absolute."""
         path = composed(path)
         names = [(RuleKind.PATH, place) for place in _and_above(path)] if self._by_path else []
-        names += [(RuleKind.SESSION, part.partition(".jsonl")[0]) for part in path.split("/")] if self._by_path else []
+        names += [(RuleKind.SESSION, log_stem(part)) for part in path.split("/")] if self._by_path else []
         found = (rule for name in names for rule in self._by_path.get(name, ()) if rule.machine in {"", machine})
         return next(found, None) or self._of_globs(machine, path)
 

@@ -9,6 +9,7 @@ from anamnesis_pipeline.embeddings.passages import passages_of_part, passages_of
 from anamnesis_pipeline.embeddings.pieces import PieceCounter
 from anamnesis_pipeline.exchanges.redaction import masks_in
 from anamnesis_pipeline.exchanges.value import WEIGHTS, Value, value_of
+from anamnesis_pipeline.file_names import log_name
 from anamnesis_pipeline.model import Episode, Part, Passage, SectionFacts, Segment, SegmentKind, Source, record_id
 from anamnesis_pipeline.steps.crawl import folder_of
 from anamnesis_pipeline.steps.forgotten_sections import body_keys_of
@@ -21,6 +22,8 @@ from anamnesis_pipeline.summary_model import MAX_RECORDS, Summary, TypedRecord
 BATCH = 50
 RECORD_KIND = "record"
 """Of the episodes that typed records are."""
+FORMER_TAG = "former-version"
+"""Of what only a former transcript of a session holds, which Claude Code set aside."""
 SECTION_KINDS = ("document", "code")
 """Of the parts that were written, and not said."""
 
@@ -188,11 +191,14 @@ def episode_of(part: Part, source: Source, summary: Summary, weights: Mapping[st
     """The episode of a part. Its id is the part's, so a growing part stays one episode."""
     value = value_of(part, weights)
     text = verbatim(part)
+    named = log_name(part.path)
+    set_aside = named.set_aside if named else ""
+    former = (FORMER_TAG,) if set_aside else ()
     metadata = {
         "value": round(value.score, 2), "value_signals": dict(value.signals), "skip": summary.skip or "",
         "agent_id": part.agent_id, "agent_type": part.agent_type, "cwd": part.cwd,
         "exchange_id": part.exchange_id, "ordinal": part.ordinal, "origin": part.origin, "prompt": part.prompt,
-        "masked": dict(masks_in(text)) or "", **_metadata_of(part.section),
+        "masked": dict(masks_in(text)) or "", "set_aside": set_aside, **_metadata_of(part.section),
     }  # fmt: skip
     return Episode(
         episode_id=part.part_id,
@@ -203,7 +209,9 @@ def episode_of(part: Part, source: Source, summary: Summary, weights: Mapping[st
         kind=part.kind,
         summary=summary.text,
         raw_exchange=text,
-        tags=tuple(dict.fromkeys((*(part.section.tags if part.section else ()), *_told_by(value), *summary.tags))),
+        tags=tuple(
+            dict.fromkeys((*(part.section.tags if part.section else ()), *former, *_told_by(value), *summary.tags))
+        ),
         machine=source.machine,
         path=f"{folder_of(source)}/{part.path}" if source.kind != "reserved" else part.path,
         session_id=part.session_id,

@@ -12,6 +12,7 @@ from anamnesis_pipeline.archive_model import DeadLetter
 from anamnesis_pipeline.exchanges.history import advance_history, read_history
 from anamnesis_pipeline.exchanges.parsing import Advance, Batch, FileOrigin, FileState, advance, read_messages
 from anamnesis_pipeline.exchanges.records import Beginning, beginning, stands_for
+from anamnesis_pipeline.file_names import log_name
 from anamnesis_pipeline.model import FileCursor, Part, Source
 from anamnesis_pipeline.sources.base import described_log, is_agent_description
 from anamnesis_pipeline.steps.sessions import note_continued, note_unknown
@@ -168,9 +169,9 @@ def parse_source(
     """Parse every archived line of `source` that was not parsed yet, and close the parts that fell idle.
 
     A message belongs to the oldest file that has it, and of files of one source to the first that was read, so the
-    order counts: sessions before their subagents, files known before ahead of new ones, originals before forks, then by
-    the first record's time and by that of the last change. A run that is interrupted goes on where it was; a file that
-    another run parses meanwhile is left to it.
+    order counts: sessions before their subagents, present logs before former ones that were set aside, files known
+    before ahead of new ones, originals before forks, then by the first record's time and by that of the last change. A
+    run that is interrupted goes on where it was; a file that another run parses meanwhile is left to it.
 
     :param now: an open part whose last segment is more than `idle_minutes` older is closed.
     :param label: working directory -> project.
@@ -207,10 +208,11 @@ def _unparsed(context: ParseContext, cursors: Iterable[FileCursor]) -> list[File
     """The files with something to parse, those first that own what several have."""
     waiting = [c for c in cursors if c.parsed_lines < c.lines and not is_agent_description(c.path)]
 
-    def order(cursor: FileCursor) -> tuple[bool, bool, Beginning, int, str]:
+    def order(cursor: FileCursor) -> tuple[bool, bool, bool, Beginning, int, str]:
         is_agent, is_new = bool(FileOrigin(cursor.source, cursor.path).agent_id), not cursor.parser_state
+        is_set_aside = bool((named := log_name(cursor.path)) and named.set_aside)
         first = islice(context.archive_lines(cursor, 0), HEAD_LINES) if is_new and len(waiting) > 1 else ()
-        return is_agent, is_new, beginning(first), cursor.mtime_ns, cursor.path
+        return is_agent, is_set_aside, is_new, beginning(first), cursor.mtime_ns, cursor.path
 
     return sorted(waiting, key=order)
 

@@ -8,6 +8,7 @@ from pathlib import Path, PurePosixPath
 
 from anamnesis_pipeline.documents.languages import CONVERTED, format_of
 from anamnesis_pipeline.errors import GiveUp
+from anamnesis_pipeline.file_names import log_stem
 from anamnesis_pipeline.model import FileCursor, Source
 from anamnesis_pipeline.sources.archive import Archive
 from anamnesis_pipeline.steps.archived import archived_lines
@@ -103,7 +104,7 @@ def _wanted(store: Store, sources: dict[str, Source], session_id: str, path: str
 def names(path: str, session_id: str) -> bool:
     """Whether a log's path says that it belongs to a session: its own file, or one in its folder."""
     parts = PurePosixPath(path).parts
-    return session_id in parts or parts[-1].partition(".jsonl")[0] == session_id
+    return session_id in parts or log_stem(parts[-1]) == session_id
 
 
 def is_below(path: str, place: str) -> bool:

@@ -57,14 +57,42 @@ def test_03_what_was_archived_but_not_parsed_when_its_file_was_emptied_is_parsed
     assert home.parse()[0].lines == 0
 
 
-def test_a_session_that_was_set_aside_is_read_and_other_files_are_not(home: Ingested) -> None:
+SET_ASIDE = {
+    f"{TRUNK}.orphaned-1786698001120": "orphaned",
+    f"{SESSION}.orphaned-1786698001120-ab12.jsonl": "orphaned",
+    f"{TRUNK}.superseded-1786698001120": "superseded",
+}
+
+
+@pytest.mark.parametrize("name", SET_ASIDE)
+def test_a_session_that_was_set_aside_is_read_and_other_files_are_not(home: Ingested, name: str) -> None:
     lines = session().lines
     bare = [json.dumps({k: v for k, v in json.loads(line).items() if k != "sessionId"}) for line in lines]
-    home.write(bare, f"{TRUNK}.orphaned-1786698001120")
+    home.write(bare, name)
     home.write(session().lines, "notes.jsonl")
     home.write(session().lines, f"{SESSION}/subagents/workflows/wf_1/journal.jsonl")
     assert home.ingest().messages == 6
-    assert {episode.session_id for episode in home.episodes()} == {SESSION}
+    episodes = home.episodes()
+    assert {episode.session_id for episode in episodes} == {SESSION}
+    assert {episode.metadata["set_aside"] for episode in episodes} == {SET_ASIDE[name]}
+    assert all("former-version" in episode.tags for episode in episodes)
+
+
+@pytest.mark.parametrize("name", SET_ASIDE)
+def test_present_log_owns_what_a_former_version_repeats(home: Ingested, name: str) -> None:
+    log = session()
+    home.write(log.lines, name)
+    kept = log.lines[:4]
+    log.user("only in the present log")
+    home.write([*kept, log.lines[-1]])
+    home.ingest()
+    former = [e for e in home.episodes() if "former-version" in e.tags]
+    present = [e for e in home.episodes() if "former-version" not in e.tags]
+    assert former
+    assert home.store.ingest.counts().messages == 7
+    first = json.loads(kept[0])["uuid"]
+    assert [first in e.message_ids for e in present].count(True) == 1
+    assert not any(first in e.message_ids for e in former)
 
 
 def test_12_a_file_that_shrinks_is_replaced_or_moves_loses_and_repeats_nothing(home: Ingested) -> None:

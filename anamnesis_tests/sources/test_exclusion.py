@@ -5,6 +5,8 @@ import pytest
 from anamnesis_pipeline.errors import GiveUp
 from anamnesis_pipeline.sources.exclusion import Rule, RuleKind, RuleSet, checked, sha256_of
 
+S = "4f0c2b1e-0f3d-4a53-9a0e-6c1c3b7a9d10"
+
 
 def rules(*given: tuple[str, ...], **aliases: str) -> RuleSet:
     return RuleSet(tuple(checked(Rule(RuleKind(kind), *value)) for kind, *value in given), aliases)
@@ -29,6 +31,8 @@ def rules(*given: tuple[str, ...], **aliases: str) -> RuleSet:
         ("session", "1111-22", "/logs/-code/1111-22.jsonl", True),
         ("session", "1111-22", "/logs/-code/1111-22/subagents/agent-1.jsonl", True),
         ("session", "1111-22", "/logs/-code/1111-222.jsonl", False),
+        ("session", S, f"/logs/-code/{S}.jsonl.superseded-1786698001120", True),
+        ("session", S, f"/logs/-code/{S}.orphaned-1786698001120-ab12.jsonl", True),
     ],
 )
 def test_a_rule_of_paths_means_what_it_names_and_what_is_below_it(

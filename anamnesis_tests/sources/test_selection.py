@@ -20,10 +20,13 @@ def test_sessions_and_agents_are_logs_and_nothing_else_is():
     session = "4d1a88f3-459b-4809-ad4a-fb323d681e86"
     assert is_log(f"{session}.jsonl")
     assert is_log(f"{session}.jsonl.orphaned-1786698001120")
+    assert is_log(f"{session}.orphaned-1786698001120-ab12.jsonl")
+    assert is_log(f"{session}.jsonl.superseded-1786698001120")
     assert is_log("agent-a41c9d02.jsonl")
     assert is_log(f"{session}/subagents/agent-a41c9d02.jsonl")
     assert is_log(f"{session}/subagents/workflows/run1/agent-7.jsonl")
     for other in ("journal.jsonl", "history.jsonl", f"{session}.jsonl.orphaned-", f"{session}.json",
+                  f"{session}.jsonl.bak-1", f"{session}.orphaned.jsonl", f"{session}.jsonl.superseded",
                   "agent-a41c9d02.meta.json", f"{session}", f"x{session}.jsonl", "memory/MEMORY.md"):  # fmt: skip
         assert not is_log(other), other
 
