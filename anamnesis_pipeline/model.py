@@ -108,7 +108,19 @@ class SegmentKind(StrEnum):
     AGENT_PROMPT = "agent_prompt"
     """What a parent session asked of a subagent."""
     NOTIFICATION = "notification"
-    """Task notifications and messages of team mates: machine-written, in a user record."""
+    """Notices of the client in a user record: a task that ended, an interruption, a schedule that fired."""
+    CHANNEL = "channel"
+    """Sent by a person through a channel plugin, such as a chat service."""
+    PEER = "peer"
+    """Sent by a team mate, another session or an agent."""
+    MACHINE_PROMPT = "machine_prompt"
+    """Sent by Claude Code itself: what a schedule asks, the continuation of interrupted work."""
+    PLAN = "plan"
+    """A plan that the model wrote and the user accepted."""
+    SKILL = "skill"
+    """Instructions from the file of a skill."""
+    RECAP = "recap"
+    """What Claude Code says of a session to a user who comes back."""
     COMMAND = "command"
     """Slash commands, `!` commands and their output."""
     COMPACT_SUMMARY = "compact_summary"
@@ -125,7 +137,8 @@ class SegmentKind(StrEnum):
 class Message:
     """One logical message, whatever copies of it exist. `key` survives resumes, forks and rewrites.
 
-    `aliases` are further keys by which a copy is known, where a rewrite gave it another `key`.
+    `aliases` are further keys by which a copy is known, where a rewrite gave it another `key`. `sender`: the name of
+    the one who sent it, where that is neither the user nor Claude.
     """
 
     key: str
@@ -134,6 +147,7 @@ class Message:
     text: str
     timestamp: datetime | None
     aliases: tuple[str, ...] = ()
+    sender: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -146,6 +160,7 @@ class Segment:
     start: int
     text: str
     timestamp: datetime | None
+    sender: str = ""
 
 
 @dataclass(frozen=True, slots=True)

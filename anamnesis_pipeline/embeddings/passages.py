@@ -22,7 +22,15 @@ SMALL_PIECES = 40
 MAX_MESSAGE_IDS = 12
 
 _SENTENCE_END = re.compile(r"[.!?;]\s")
-_SPEAKS = (SegmentKind.PROMPT, SegmentKind.STEERING, SegmentKind.AGENT_PROMPT, SegmentKind.STATEMENT)
+_SPEAKS = (
+    SegmentKind.PROMPT,
+    SegmentKind.STEERING,
+    SegmentKind.AGENT_PROMPT,
+    SegmentKind.STATEMENT,
+    SegmentKind.CHANNEL,
+    SegmentKind.PEER,
+    SegmentKind.MACHINE_PROMPT,
+)
 
 
 @dataclass(slots=True)

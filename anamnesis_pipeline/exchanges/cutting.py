@@ -27,7 +27,17 @@ MAX_PENDING = 64
 
 _RESULTS = frozenset({SegmentKind.TOOL_RESULT, SegmentKind.TOOL_ERROR})
 _ANSWERS = _RESULTS | {SegmentKind.COMMAND}
-_SPOKEN = frozenset({SegmentKind.STATEMENT, SegmentKind.PROMPT, SegmentKind.AGENT_PROMPT, SegmentKind.STEERING})
+_SPOKEN = frozenset(
+    {
+        SegmentKind.STATEMENT,
+        SegmentKind.PROMPT,
+        SegmentKind.AGENT_PROMPT,
+        SegmentKind.STEERING,
+        SegmentKind.CHANNEL,
+        SegmentKind.PEER,
+        SegmentKind.MACHINE_PROMPT,
+    }
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -175,7 +185,7 @@ class Cutter:
         for start, text in pieces(message.text, room):
             if start:
                 self.close()
-            segment = Segment(message.key, message.uuid, message.kind, start, text, message.timestamp)
+            segment = Segment(message.key, message.uuid, message.kind, start, text, message.timestamp, message.sender)
             if self._part is None:
                 own_lead = tail(message.text[max(0, start - 2 * LEAD) : start]) if message.kind in _SPOKEN else ""
                 self._part = replace(

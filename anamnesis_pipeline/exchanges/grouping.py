@@ -8,6 +8,19 @@ from anamnesis_pipeline.model import Message, SegmentKind, content_id
 PROMPT_HEAD = 300
 """Characters of the prompt that every part of its exchange carries."""
 
+_BEGINS = frozenset({SegmentKind.PROMPT, SegmentKind.CHANNEL, SegmentKind.PLAN})
+_NO_PROMPTS = frozenset(
+    {
+        SegmentKind.COMPACT_SUMMARY,
+        SegmentKind.RECAP,
+        SegmentKind.NOTIFICATION,
+        SegmentKind.PEER,
+        SegmentKind.MACHINE_PROMPT,
+        SegmentKind.SKILL,
+    }
+)
+"""An exchange may begin with one of these, but nobody asked for it by what they say."""
+
 
 @dataclass(frozen=True, slots=True)
 class Exchange:
@@ -23,11 +36,11 @@ def exchange_of(message: Message, current: Exchange | None, *, in_subagent: bool
     What comes before the first prompt is an exchange too, named after its first message.
     """
     if current is None or _begins_exchange(message.kind, in_subagent):
-        head = "" if message.kind is SegmentKind.COMPACT_SUMMARY else message.text[:PROMPT_HEAD]
+        head = "" if message.kind in _NO_PROMPTS else message.text[:PROMPT_HEAD]
         name = next(filter(is_rewritten, message.aliases), message.key)  # copies with another uuid share the alias
         return Exchange(content_id("exchange", name), head)
     return current
 
 
 def _begins_exchange(kind: SegmentKind, in_subagent: bool) -> bool:
-    return kind is SegmentKind.PROMPT or (in_subagent and kind is SegmentKind.AGENT_PROMPT)
+    return kind in _BEGINS or (in_subagent and kind is SegmentKind.AGENT_PROMPT)

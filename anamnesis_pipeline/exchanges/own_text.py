@@ -12,7 +12,7 @@ _FORMS = {
     "/": r"\\{0,15}/",
 }
 """How a character of a mark is written, also in JSON inside JSON, four deep, and in HTML."""
-_FIRST_WORDS = frozenset({SegmentKind.PROMPT, SegmentKind.AGENT_PROMPT})
+_FIRST_WORDS = frozenset({SegmentKind.PROMPT, SegmentKind.AGENT_PROMPT, SegmentKind.MACHINE_PROMPT})
 
 
 def may_hold_memory(line: str) -> bool:

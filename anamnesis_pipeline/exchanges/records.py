@@ -13,12 +13,19 @@ from anamnesis_pipeline.exchanges.blocks import is_milestone, reference, result_
 from anamnesis_pipeline.exchanges.log_lines import Record, read_records
 from anamnesis_pipeline.exchanges.own_calls import asks_memory, is_question
 from anamnesis_pipeline.exchanges.tagged import between, without_at_ends
-from anamnesis_pipeline.exchanges.user_text import INJECTED_TAGS, kinds_of, own_kind
+from anamnesis_pipeline.exchanges.user_text import INJECTED_TAGS, Said, is_meta, kinds_of, marked_kind, own_kind
 from anamnesis_pipeline.message_keys import borrowed_key, result_key
 from anamnesis_pipeline.model import Message, SegmentKind, content_id
 
 _AGENT_TOOLS = frozenset({"Agent", "Task"})
 _TYPED = frozenset({SegmentKind.PROMPT, SegmentKind.STEERING, SegmentKind.COMMAND})
+_SYSTEM_KINDS = {
+    "local_command": SegmentKind.COMMAND,
+    "away_summary": SegmentKind.RECAP,
+    "scheduled_task_fire": SegmentKind.NOTIFICATION,
+}
+"""Of the subtypes of system records that say something."""
+_RECAP_HINT = " (disable recaps in /config)"
 _MESSAGE_TYPES = frozenset({"user", "assistant", "attachment", "system"})
 _SKIPPED_TYPES = frozenset(
     """
@@ -178,6 +185,7 @@ class _Emitter:
         claims: tuple[str, ...] = (),
         seen_as: tuple[str, ...] = (),
         aliases: tuple[str, ...] = (),
+        sender: str = "",
     ) -> None:
         """Add unless `text` is blank. `tool`: id of the call, tool name, whether it ends a step."""
         if not text or text.isspace():
@@ -186,7 +194,7 @@ class _Emitter:
         if self._is_borrowed:
             seen_as = (key, *aliases, *seen_as)
             key, aliases = borrowed_key(key), tuple(map(borrowed_key, aliases))
-        message = Message(key, self._uuid, kind, text, self._timestamp, aliases)
+        message = Message(key, self._uuid, kind, text, self._timestamp, aliases, sender)
         self.messages.append(
             LoggedMessage(
                 message, self._line, self.session_id, self._cwd, self.agent_id, self._sidechain, *tool, claims, seen_as,
@@ -194,16 +202,20 @@ class _Emitter:
             )
         )  # fmt: skip
 
-    def add_typed(self, kind: SegmentKind, text: str, typed: str) -> None:
-        """Add the text of a user record; `typed` is the part of it that came from the keyboard."""
-        if kind is SegmentKind.AGENT_PROMPT:
+    def add_typed(self, kind: SegmentKind, text: str, typed: str, sender: str = "") -> None:
+        """Add the text of a user record; `typed` is the part of it that came from the keyboard. The body of a skill,
+        which each of its uses repeats, is one message wherever it stands.
+        """
+        if kind is SegmentKind.SKILL:
+            self.add(kind, text, f"skill:{content_id('skill', text)}")
+        elif kind is SegmentKind.AGENT_PROMPT:
             task = (identity.task_of_agent(self.session_id, typed),)
             self.add(kind, text, claims=task, seen_as=task)
         elif kind in _TYPED and typed:
             typed = identity.as_typed(typed) if kind is SegmentKind.COMMAND else typed
             self.add(kind, text, claims=identity.typed(self.session_id, self._cwd, typed, self._timestamp))
         else:
-            self.add(kind, text)
+            self.add(kind, text, sender=sender)
 
     def result_keys(self, call: str, text: str) -> tuple[str, tuple[str, ...]]:
         """Key and aliases of a tool's result; a record that was written again with another text is the same one."""
@@ -225,26 +237,29 @@ class _Emitter:
 def _user(record: Record, blocks: Sequence[Any], line: int, skipped: Counter[str]) -> list[LoggedMessage]:
     """Tool results each on their own; the texts and images that were typed together are one message."""
     emitter = _Emitter(record, "user", line)
-    pieces: list[tuple[SegmentKind, str]] = []
-    typed: list[tuple[SegmentKind, str]] = []
+    pieces: list[Said] = []
+    typed: list[Said] = []
     has_result = False
     for block in blocks:
         kind = _type(block)
         if kind.endswith("tool_result"):
             has_result = True
             _add_result(emitter, block, skipped, _agent_of(record), _path_of_output(record, blocks))
-        elif record.get("isMeta") is True:
-            skipped["user:meta"] += 1
         elif kind == "text":
             found = kinds_of(record, _string(block, "text"), skipped)
             typed += found
             pieces += found
         elif kind in {"image", "document"}:
-            pieces.append((SegmentKind.NOTIFICATION if has_result else own_kind(record), reference(block)))
+            if is_meta(record) and marked_kind(record) is None:
+                skipped["user:meta"] += 1
+                continue
+            of_text = pieces[-1] if pieces else Said(own_kind(record), "")
+            said = Said(SegmentKind.NOTIFICATION, "") if has_result else of_text
+            pieces.append(said._replace(text=reference(block)))
         else:
             skipped[f"block:{kind[:40]}"] += 1
-    for kind in dict.fromkeys(kind for kind, _ in pieces):
-        emitter.add_typed(kind, _joined(pieces, kind), _joined(typed, kind))
+    for who in dict.fromkeys((said.kind, said.sender) for said in pieces):
+        emitter.add_typed(who[0], _joined(pieces, who), _joined(typed, who), who[1])
     return [_with_command(logged) for logged in emitter.messages]
 
 
@@ -258,8 +273,8 @@ def _with_command(logged: LoggedMessage) -> LoggedMessage:
     return replace(logged, tool_use_id=logged.parent) if text.lstrip().startswith("<bash-std") else logged
 
 
-def _joined(pieces: Sequence[tuple[SegmentKind, str]], kind: SegmentKind) -> str:
-    return "\n".join(text for of_kind, text in pieces if of_kind is kind)
+def _joined(pieces: Sequence[Said], who: tuple[SegmentKind, str]) -> str:
+    return "\n".join(said.text for said in pieces if (said.kind, said.sender) == who)
 
 
 def _agent_of(record: Record) -> str:
@@ -344,23 +359,27 @@ def _add_statement(emitter: _Emitter, text: str, key: str, aliases: tuple[str, .
 def _attachment(record: Record, line: int, skipped: Counter[str]) -> list[LoggedMessage]:
     attachment = record.get("attachment")
     payload = attachment if isinstance(attachment, dict) else {}
-    if payload.get("type") != "queued_command" or record.get("isMeta") is True:
+    if payload.get("type") != "queued_command":
         skipped[f"attachment:{_type(payload)[:40]}"] += 1
         return []
+    marks = {field: payload[field] for field in ("origin", "isMeta", "promptSource") if field in payload}
+    if payload.get("commandMode") == "task-notification":
+        marks.setdefault("origin", {"kind": "task-notification"})
     steering = {SegmentKind.PROMPT: SegmentKind.STEERING, SegmentKind.AGENT_PROMPT: SegmentKind.STEERING}
     emitter = _Emitter(record, "attachment", line)
     text = result_text(payload.get("prompt"))
-    for kind, typed in kinds_of(record, text, skipped):
-        emitter.add_typed(steering.get(kind, kind), typed, typed)
+    for kind, typed, sender in kinds_of({**record, **marks}, text, skipped):
+        emitter.add_typed(steering.get(kind, kind), typed, typed, sender)
     return emitter.messages
 
 
 def _system(record: Record, line: int, skipped: Counter[str]) -> list[LoggedMessage]:
-    if record.get("subtype") != "local_command":
+    kind = _SYSTEM_KINDS.get(_string(record, "subtype"))
+    if kind is None:
         skipped[f"system:{_string(record, 'subtype')[:40]}"] += 1
         return []
     emitter = _Emitter(record, "system", line)
-    emitter.add(SegmentKind.COMMAND, _string(record, "content"))
+    emitter.add(kind, _string(record, "content").removesuffix(_RECAP_HINT))
     return emitter.messages
 
 

@@ -1,54 +1,156 @@
-"""Who wrote the text of a user record: a person, or the client, hooks and tools in their name."""
+"""Who wrote the text of a user record: a person, another session or agent, the client, hooks and tools in their name.
+
+A record says so by `origin`, `promptSource` or `isMeta`; older ones only by the tags around the text. A person may
+quote each of these tags: such a text is taken for somebody else's only where it is a whole block, or several, with
+nothing beside it but what the client itself adds.
+"""
 
 import re
 from collections import Counter
+from collections.abc import Mapping
+from typing import NamedTuple
 
 from anamnesis_pipeline.exchanges.log_lines import Record
-from anamnesis_pipeline.exchanges.tagged import without
+from anamnesis_pipeline.exchanges.tagged import between, without
 from anamnesis_pipeline.model import SegmentKind
 
 _MARKUP = re.compile(r"\s*<([a-z][a-z_-]*)")
 _CONTINUED = "This session is being continued from a previous conversation that ran out of context"
-_INTERRUPTED = "[Request interrupted by user"
+_NOTICE = re.compile(
+    r"\[Request interrupted by user|\[SYSTEM NOTIFICATION|\[Cross-session |\s*<task-notification>\s*<task-id>"
+)
 _COMMAND_TAGS = ("command-", "local-command-", "bash-", "user-memory-input")
-_NOTIFICATION_TAGS = ("task-notification", "teammate-message", "agent-notification")
 INJECTED_TAGS = ("system-reminder", "user-prompt-submit-hook", "ide_opened_file", "ide_selection")
 """Of the blocks that the client adds to what a person or a tool says."""
 _INJECTED_STARTS = ("Stop hook feedback:", "Caveat: The messages below were generated")
 _MARKS_ITS_OWN = (2, 1, 38)
 """The earliest version in whose logs the client was seen to mark such text."""
 
+_ORIGINS = {
+    "human": SegmentKind.PROMPT,
+    "channel": SegmentKind.CHANNEL,
+    "peer": SegmentKind.PEER,
+    "peer-send-message": SegmentKind.PEER,
+    "coordinator": SegmentKind.PEER,
+    "task-notification": SegmentKind.NOTIFICATION,
+}
+"""Kind of the text by `origin.kind`; by every other one a machine prompts."""
+_SOURCES = {
+    "typed": SegmentKind.PROMPT,
+    "queued": SegmentKind.PROMPT,
+    "suggestion_accepted": SegmentKind.PROMPT,
+    "system": SegmentKind.MACHINE_PROMPT,
+}
+"""Kind of the text by `promptSource`."""
+_ENVELOPES: Mapping[str, tuple[SegmentKind, tuple[str, ...]]] = {
+    "channel": (SegmentKind.CHANNEL, ("user", "user_name", "username", "sender", "person")),
+    "teammate-message": (SegmentKind.PEER, ("teammate_id",)),
+    "cross-session-message": (SegmentKind.PEER, ("from-name", "name", "from")),
+    "agent-message": (SegmentKind.PEER, ("from-name", "name", "from")),
+    "subagent-message": (SegmentKind.PEER, ("from-name", "name", "from")),
+    "task-notification": (SegmentKind.NOTIFICATION, ()),
+    "agent-notification": (SegmentKind.NOTIFICATION, ()),
+    "github-webhook-activity": (SegmentKind.NOTIFICATION, ()),
+    "ci-monitor-event": (SegmentKind.NOTIFICATION, ()),
+}
+"""Tag around a delivered text -> its kind, and the attributes that name its sender, the best first."""
+_OPENING = re.compile(rf'\s*<({"|".join(_ENVELOPES)})((?:\s+[\w:.-]+="[^"]*")*)\s*>')
+_ATTRIBUTE = re.compile(r'([\w:.-]+)="([^"]*)"')
+_INTRODUCED = re.compile(
+    r"\s*(?:Another Claude session sent a message|The coordinator sent a message|"
+    r"A background agent completed a task)(?: while you were working)?:[ \t]*\r?\n"
+)
+_ADVICE = (
+    r"(?:This came from another Claude session|That .other Claude session. is an agent|"
+    r"(?:IMPORTANT: )?This is NOT from your user|After completing your current task,|"
+    r"Address this before completing your current task|Read the output file to retrieve|Full transcript available at)"
+)
+"""How the client begins what it adds behind a delivered text, for the model."""
+_BEHIND = re.compile(rf"\s*(?:\Z|{_ADVICE})")
+_BEHIND_OR_NEXT = re.compile(rf"\s*(?:\Z|{_ADVICE}|<(?:{'|'.join(_ENVELOPES)})[\s>])")
+_ADVICE_BEHIND = re.compile(rf"\n[ \t]*\r?\n[ \t]*{_ADVICE}")
+
+_FORK = "fork-boilerplate"
+_DIRECTIVE = "Your directive:"
+_SKILL = re.compile(r"Base directory for this skill: (?:[/~]|[A-Za-z]:[\\/])[^\n]*(?:\r?\n[ \t]*){2}\S")
+_SKILL_ARGUMENTS = "\n\nARGUMENTS: "
+_PLAN = "Implement the following plan:"
+_FEEDBACK = "User feedback on this plan:"
+_NOT_IN_A_NAME = re.compile(r"[\s\[\]<>()]+")
+_NAME_CHARS = 60
+
+
+class Said(NamedTuple):
+    """A run of a user record's text. `sender`: the name of the one who sent it, where it is known."""
+
+    kind: SegmentKind
+    text: str
+    sender: str = ""
+
 
 def text_kind(text: str) -> SegmentKind | None:
-    """Who wrote the text of a user record; None for text that was injected."""
+    """Who wrote a text of which the record says nothing else; None for text that was injected."""
     if text.startswith(_CONTINUED):
         return SegmentKind.COMPACT_SUMMARY
     markup = _MARKUP.match(text)
     tag = markup[1] if markup else ""
-    if tag.startswith(_COMMAND_TAGS):
+    if tag.startswith(_COMMAND_TAGS) and f"</{tag}>" in text:
         return SegmentKind.COMMAND
-    if tag.startswith(_NOTIFICATION_TAGS) or text.startswith(_INTERRUPTED):
+    if _NOTICE.match(text):
         return SegmentKind.NOTIFICATION
     if tag in INJECTED_TAGS or text.startswith(_INJECTED_STARTS):
         return None
     return SegmentKind.PROMPT
 
 
-def kinds_of(record: Record, text: str, skipped: Counter[str]) -> list[tuple[SegmentKind, str]]:
-    """(kind, text) of what a text of the record says, if anything; what is left out of it is counted in `skipped`."""
+def kinds_of(record: Record, text: str, skipped: Counter[str]) -> list[Said]:
+    """What a text of the record says, if anything; what is left out of it is counted in `skipped`."""
     if record.get("isCompactSummary") is True:
-        return [(SegmentKind.COMPACT_SUMMARY, text)]
+        return [Said(SegmentKind.COMPACT_SUMMARY, text)]
     text, cut = _without_injected(text)
     skipped["user:injected"] += cut
     if not text:
         return []
+    marked = marked_kind(record)
+    is_typed = marked is SegmentKind.PROMPT
+    found = _plan(record, text) or (None if is_typed else _of_machine(record, text, marked, skipped))
+    if found is not None:
+        return found
+    if marked is None and is_meta(record):
+        skipped["user:meta"] += 1
+        return []
     kind = text_kind(text)
-    if kind is None and text.startswith(_INJECTED_STARTS) and _is_typed(record):
+    if kind is None and text.startswith(_INJECTED_STARTS) and _is_typed(record, marked):
         kind = SegmentKind.PROMPT
     if kind is None:
         skipped["user:injected"] += 1
         return []
-    return [(own_kind(record) if kind is SegmentKind.PROMPT else kind, text)]
+    return [Said(own_kind(record), text, _sender(record)) if kind is SegmentKind.PROMPT else Said(kind, text)]
+
+
+def marked_kind(record: Record) -> SegmentKind | None:
+    """The kind of plain text in a record by what it says of its sender; None: nothing."""
+    origin = record.get("origin")
+    kind = origin.get("kind") if isinstance(origin, dict) else None
+    if isinstance(kind, str):
+        return _ORIGINS.get(kind, SegmentKind.MACHINE_PROMPT)
+    source = record.get("promptSource")
+    if isinstance(source, str) and source in _SOURCES:
+        return _SOURCES[source]
+    is_scheduled = isinstance(record.get("scheduledTaskId"), str) or record.get("turnOrigin") == "scheduled"
+    return SegmentKind.MACHINE_PROMPT if is_scheduled else None
+
+
+def is_meta(record: Record) -> bool:
+    """Whether the client says that it wrote the record itself."""
+    return record.get("isMeta") is True or record.get("isSynthetic") is True
+
+
+def own_kind(record: Record) -> SegmentKind:
+    """The kind of plain text in a user record, which depends on who sent the record."""
+    marked = marked_kind(record) or SegmentKind.PROMPT
+    is_task = marked is SegmentKind.PROMPT and record.get("isSidechain") is True
+    return SegmentKind.AGENT_PROMPT if is_task else marked
 
 
 def _without_injected(text: str) -> tuple[str, int]:
@@ -60,23 +162,74 @@ def _without_injected(text: str) -> tuple[str, int]:
     return (text.strip(), count) if count else (text, 0)
 
 
-def own_kind(record: Record) -> SegmentKind:
-    """The kind of plain text in a user record, which depends on who sent the record."""
+def _plan(record: Record, text: str) -> list[Said]:
+    """A plan that the user accepted, which is the model's text, and what the user wrote about it while accepting."""
+    plan = record.get("planContent")
+    if not isinstance(plan, str) or not plan.strip() or not (plan in text or text.startswith(_PLAN)):
+        return []
+    _, is_inside, behind = text.partition(plan)
+    feedback = behind.partition(f"\n\n{_FEEDBACK}")[2].strip()
+    said = Said(SegmentKind.PLAN, plan if is_inside else text.removeprefix(_PLAN).strip())
+    return [said, Said(SegmentKind.STEERING, feedback)] if feedback else [said]
+
+
+def _of_machine(record: Record, text: str, marked: SegmentKind | None, skipped: Counter[str]) -> list[Said] | None:
+    """What somebody else than the user says in a record that does not say it is theirs; None: nobody else does."""
+    if delivered := _delivered(text):
+        is_notice = all(said.kind is SegmentKind.NOTIFICATION for said in delivered)
+        return [Said(SegmentKind.NOTIFICATION, text)] if is_notice else delivered
+    if text.startswith(f"<{_FORK}>") and between(text, f"<{_FORK}>", f"</{_FORK}>") is not None:
+        skipped[f"user:{_FORK}"] += 1
+        task = text.partition(f"</{_FORK}>")[2].strip().removeprefix(_DIRECTIVE).strip()
+        return [Said(SegmentKind.AGENT_PROMPT, task)] if task else []
+    of_tool = is_meta(record) and marked is None and isinstance(record.get("sourceToolUseID"), str)
+    if _SKILL.match(text) or of_tool:
+        return [Said(SegmentKind.SKILL, text.rpartition(_SKILL_ARGUMENTS)[0] or text)]
+    introduced = _INTRODUCED.match(text)
+    advice = _ADVICE_BEHIND.search(text) if introduced or marked is SegmentKind.PEER else None
+    if marked is SegmentKind.PEER or advice:
+        body = text[introduced.end() if introduced else 0 : advice.start() if advice else None].strip()
+        return [Said(SegmentKind.PEER, body or text, _sender(record))]
+    return None
+
+
+def _delivered(text: str) -> list[Said]:
+    """The texts of the blocks that `text` consists of, each of its sender; none if anything else stands beside them."""
+    said: list[Said] = []
+    introduced = _INTRODUCED.match(text)
+    at = introduced.end() if introduced else 0
+    while opening := _OPENING.match(text, at):
+        closing, end = f"</{opening[1]}>", opening.end()
+        while (ended := text.find(closing, end)) >= 0 and not _BEHIND_OR_NEXT.match(text, ended + len(closing)):
+            end = ended + len(closing)  # the body quotes it
+        if ended < 0:
+            return []
+        at = ended + len(closing)
+        kind, names = _ENVELOPES[opening[1]]
+        attributes = dict(_ATTRIBUTE.findall(opening[2]))
+        sender = next((attributes[name] for name in names if attributes.get(name)), "")
+        said.append(Said(kind, text[opening.end() : ended].strip(), _name(sender)))
+    return said if _BEHIND.match(text, at) else []
+
+
+def _sender(record: Record) -> str:
+    """The name of the one who sent the record, as its origin says it."""
     origin = record.get("origin")
-    if isinstance(origin, dict) and origin.get("kind", "human") != "human":
-        return SegmentKind.NOTIFICATION
-    return SegmentKind.AGENT_PROMPT if record.get("isSidechain") is True else SegmentKind.PROMPT
+    names = [origin.get(field) for field in ("name", "from")] if isinstance(origin, dict) else []
+    return next((_name(name) for name in names if isinstance(name, str) and name), "")
 
 
-def _is_typed(record: Record) -> bool:
-    """Whether the record says that a human wrote it: by its origin, by a field that only the client's prompt sets, or
+def _name(text: str) -> str:
+    """A name that can stand in a line of the transcript."""
+    return _NOT_IN_A_NAME.sub(" ", text).strip()[:_NAME_CHARS]
+
+
+def _is_typed(record: Record, marked: SegmentKind | None) -> bool:
+    """Whether the record says that a human wrote it: by its marks, by a field that only the client's prompt sets, or
     because its version marks what it writes itself (`isMeta`), and did not mark this.
     """
-    origin, source = record.get("origin"), record.get("promptSource")
-    if isinstance(origin, dict) and "kind" in origin:
-        return bool(origin["kind"] == "human")
-    if isinstance(source, str):
-        return source in {"typed", "queued"}
+    if marked is not None or isinstance(record.get("promptSource"), str):
+        return marked is SegmentKind.PROMPT
     return "permissionMode" in record or _version(record) >= _MARKS_ITS_OWN
 
 

@@ -55,11 +55,19 @@ EXPLANATIONS = {
 }
 """What each signal means, as `anamnesis value` prints it."""
 
-_USER = frozenset({SegmentKind.PROMPT, SegmentKind.STEERING})
+_USER = frozenset({SegmentKind.PROMPT, SegmentKind.STEERING, SegmentKind.CHANNEL})
 _SAID = _USER | {SegmentKind.STATEMENT}
 _ACTS = frozenset({SegmentKind.STATEMENT, SegmentKind.TOOL_INPUT})
 _TOOL = frozenset({SegmentKind.TOOL_INPUT, SegmentKind.TOOL_RESULT, SegmentKind.TOOL_ERROR})
-_NOT_CONTENT = frozenset({SegmentKind.COMPACT_SUMMARY, SegmentKind.NOTIFICATION, SegmentKind.COMMAND})
+_NOT_CONTENT = frozenset(
+    {
+        SegmentKind.COMPACT_SUMMARY,
+        SegmentKind.RECAP,
+        SegmentKind.NOTIFICATION,
+        SegmentKind.COMMAND,
+        SegmentKind.SKILL,
+    }
+)
 
 _EDIT_TOOLS = ("Edit\n", "MultiEdit\n", "Write\n", "NotebookEdit\n")
 _ASKING_TOOLS = ("AskUserQuestion\n", "ExitPlanMode\n")

@@ -16,11 +16,17 @@ class SourceClass(StrEnum):
 
     TOOL = "tool"
     """What a tool, a command or a machine printed: anybody's words."""
+    PEER = "peer"
+    """A team mate, another session or an agent wrote it."""
+    SYSTEM = "system"
+    """Claude Code itself sent it, such as what a schedule asks."""
     POSTED = "posted"
     """What a client posted, and does not say whose words it is."""
     SUMMARY = "summary"
     """Made of other text by a program or an LLM."""
     FILE = "file"
+    CHANNEL = "channel"
+    """A person sent it through a channel plugin, such as a chat service."""
     ASSISTANT = "assistant"
     USER = "user"
 
@@ -33,6 +39,12 @@ _CLASS_OF = {
     SegmentKind.TOOL_INPUT: SourceClass.ASSISTANT,
     SegmentKind.AGENT_PROMPT: SourceClass.ASSISTANT,
     SegmentKind.COMPACT_SUMMARY: SourceClass.SUMMARY,
+    SegmentKind.RECAP: SourceClass.SUMMARY,
+    SegmentKind.CHANNEL: SourceClass.CHANNEL,
+    SegmentKind.PEER: SourceClass.PEER,
+    SegmentKind.MACHINE_PROMPT: SourceClass.SYSTEM,
+    SegmentKind.PLAN: SourceClass.ASSISTANT,
+    SegmentKind.SKILL: SourceClass.FILE,
     SegmentKind.DOCUMENT: SourceClass.FILE,
     SegmentKind.OUTLINE: SourceClass.FILE,
     SegmentKind.CODE: SourceClass.FILE,

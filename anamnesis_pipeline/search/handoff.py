@@ -31,7 +31,7 @@ RECENT = "Recent work, newest first:"
 FACTS = "Written down to be remembered:"
 
 _SAID = frozenset({SegmentKind.STATEMENT})
-_ASKED = frozenset({SegmentKind.PROMPT, SegmentKind.STEERING})
+_ASKED = frozenset({SegmentKind.PROMPT, SegmentKind.STEERING, SegmentKind.CHANNEL})
 _HANDOFF = re.compile(r"handoff|hand-off|hand_off", re.IGNORECASE)
 _IN_CONTEXT = re.compile(r"(?:.*/)?(?:CLAUDE(?:\.local)?|MEMORY)\.md", re.IGNORECASE)
 """Files that Claude Code reads into every session itself."""

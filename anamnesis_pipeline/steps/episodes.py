@@ -38,6 +38,12 @@ _SPEAKER = {
     SegmentKind.TOOL_ERROR: "Tool error",
     SegmentKind.AGENT_PROMPT: "Task for the subagent",
     SegmentKind.NOTIFICATION: "Notification",
+    SegmentKind.CHANNEL: "User, through a channel",
+    SegmentKind.PEER: "Message of another session or agent",
+    SegmentKind.MACHINE_PROMPT: "Prompt sent by Claude Code",
+    SegmentKind.PLAN: "Plan of Claude, accepted by the user",
+    SegmentKind.SKILL: "Instructions of a skill",
+    SegmentKind.RECAP: "Recap made by Claude Code",
     SegmentKind.COMMAND: "Command",
     SegmentKind.COMPACT_SUMMARY: "Summary made by Claude Code",
     SegmentKind.DOCUMENT: "Text",
@@ -252,7 +258,8 @@ def transcript(segments: tuple[Segment, ...], assistant: str = ASSISTANT) -> str
     speakers, blocks = _SPEAKER | {SegmentKind.STATEMENT: assistant}, []
     for segment in segments:
         continued = ", continued" if segment.start else ""
-        blocks.append(f"[{speakers[segment.kind]}{continued}]\n{segment.text}")
+        sender = f" ({segment.sender})" if segment.sender else ""
+        blocks.append(f"[{speakers[segment.kind]}{sender}{continued}]\n{segment.text}")
     return "\n\n".join(blocks)
 
 

@@ -259,7 +259,8 @@ class Rescan:
         """Pieces of documents are known by their text, as it is read from now on; messages of chats by their ids."""
         text = self._text(segment.text)
         is_other = part.section is not None and text != segment.text and not segment.uuid
-        return replace(segment, text=text, message_key=section_key(text) if is_other else segment.message_key)
+        key = section_key(text) if is_other else segment.message_key
+        return replace(segment, text=text, message_key=key, sender=self._text(segment.sender))
 
     def _facts(self, facts: SectionFacts | None) -> SectionFacts | None:
         if facts is None:

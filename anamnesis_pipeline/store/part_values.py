@@ -19,6 +19,7 @@ def pack(segments: Sequence[Segment]) -> bytes:
     """Segments as compressed JSON."""
     rows = [
         [s.message_key, s.uuid, s.kind, s.start, s.text, instant(s.timestamp) if s.timestamp else None]
+        + [s.sender] * bool(s.sender)
         for s in segments
     ]
     return zstandard.compress(as_json(rows).encode("ascii"))
@@ -27,8 +28,8 @@ def pack(segments: Sequence[Segment]) -> bytes:
 def unpack(data: bytes) -> tuple[Segment, ...]:
     """The inverse of `pack`."""
     return tuple(
-        Segment(key, uuid, SegmentKind(kind), start, text, moment(when) if when else None)
-        for key, uuid, kind, start, text, when in json.loads(zstandard.decompress(data))
+        Segment(key, uuid, SegmentKind(kind), start, text, moment(when) if when else None, *sender)
+        for key, uuid, kind, start, text, when, *sender in json.loads(zstandard.decompress(data))
     )
 
 

@@ -20,6 +20,7 @@ SENTENCE_CHARS = 240
 TOOL_CHARS = 90
 
 _SENTENCE = re.compile(r"[^\n.!?]+(?:[.!?](?!\s|$)[^\n.!?]*)*[.!?]*")
+_ASKING = (SegmentKind.PROMPT, SegmentKind.CHANNEL, SegmentKind.AGENT_PROMPT)
 _WORD = re.compile(r"[a-zA-Z_]\w{3,}")
 """Shorter words are mostly function words, which are frequent everywhere and would decide which sentence tells most."""
 
@@ -30,7 +31,7 @@ def summarize(part: Part) -> str:
     """
     if part.section is not None and part.kind in {"document", "code"}:
         return _section_head(part)
-    asked = next((s for s in part.segments if s.kind in (SegmentKind.PROMPT, SegmentKind.AGENT_PROMPT)), None)
+    asked = next((s for s in part.segments if s.kind in _ASKING), None)
     lines = [_shorten(asked.text, PROMPT_CHARS)] if asked else []
     lines += telling_sentences(_said(part.segments), MAX_SENTENCES)
     if len(lines) < 2:

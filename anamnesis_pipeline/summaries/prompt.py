@@ -85,16 +85,23 @@ _SPEAKERS = {
     SegmentKind.TOOL_ERROR: "tool error",
     SegmentKind.AGENT_PROMPT: "task given by another agent",
     SegmentKind.NOTIFICATION: "notification",
+    SegmentKind.CHANNEL: "user, through a channel",
+    SegmentKind.PEER: "message of another session or agent",
+    SegmentKind.MACHINE_PROMPT: "prompt sent by the program",
+    SegmentKind.PLAN: "plan of claude, accepted by the user",
+    SegmentKind.SKILL: "instructions of a skill",
+    SegmentKind.RECAP: "recap",
     SegmentKind.COMMAND: "command",
     SegmentKind.COMPACT_SUMMARY: "earlier summary",
     SegmentKind.DOCUMENT: "document",
     SegmentKind.OUTLINE: "outline",
     SegmentKind.CODE: "code",
 }
+_PROMPTS = frozenset({SegmentKind.PROMPT, SegmentKind.CHANNEL, SegmentKind.AGENT_PROMPT, SegmentKind.PLAN})
 _SHORTENED_FIRST = (
     frozenset({SegmentKind.TOOL_RESULT}),
     frozenset({SegmentKind.TOOL_RESULT, SegmentKind.TOOL_ERROR, SegmentKind.TOOL_INPUT, SegmentKind.COMMAND}),
-    frozenset(SegmentKind) - {SegmentKind.PROMPT, SegmentKind.STEERING, SegmentKind.STATEMENT},
+    frozenset(SegmentKind) - {SegmentKind.PROMPT, SegmentKind.CHANNEL, SegmentKind.STEERING, SegmentKind.STATEMENT},
 )
 """Kinds of messages that give way, in this order, before what was said is shortened too."""
 
@@ -144,7 +151,7 @@ def _head(part: Part) -> str:
     day = next((s.timestamp.date().isoformat() for s in part.segments if s.timestamp), "unknown")
     lines = [SUMMARIZER_MARK, f"project: {_line(part.project, 200)}", f"date: {day}"]
     spoken = {s.kind for s in part.segments}
-    if part.prompt and not spoken & {SegmentKind.PROMPT, SegmentKind.AGENT_PROMPT}:
+    if part.prompt and not spoken & _PROMPTS:
         lines.append(f"it answers the prompt: {_line(part.prompt, PROMPT_CHARS)}")
     if part.lead:
         lines.append(f"said just before: {_line(part.lead, PROMPT_CHARS)}")
@@ -174,7 +181,8 @@ def _unused_fence(body: str) -> str:
 
 def _messages(segments: Sequence[Segment], room: int) -> list[str]:
     """The numbered messages, joined by newlines at most `room` characters long."""
-    labels = [f"[{n}] {_SPEAKERS[s.kind]}: " for n, s in enumerate(segments, 1)]
+    names = [f"{_SPEAKERS[s.kind]} ({s.sender})" if s.sender else _SPEAKERS[s.kind] for s in segments]
+    labels = [f"[{n}] {name}: " for n, name in enumerate(names, 1)]
     # Later lines are indented, so that no text can pass for the start of another message.
     texts = ["\n ".join(s.text.splitlines()) for s in segments]
     room -= sum(map(len, labels)) + len(labels)

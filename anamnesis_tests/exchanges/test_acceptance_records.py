@@ -201,3 +201,19 @@ def test_16_a_memory_dump_of_base64_inside_a_result_object_is_a_reference_too(ho
     home.ingest()
     assert data[:100] not in home.texts()
     assert "8000 bytes, sha256" in home.texts()
+
+
+def test_each_sender_in_a_user_record_has_a_speaker_of_its_own(home: Ingested) -> None:
+    log = Log()
+    log.user('<channel source="chat" user="mira">\nmove the export\n</channel>', isMeta=True)
+    log.user('Another Claude session sent a message:\n<agent-message from="a17">\ndone\n</agent-message>')
+    log.user("go on", promptSource="system")
+    log.record("system", subtype="away_summary", content="It was moved.")
+    home.write(log.lines)
+    home.ingest()
+    (episode,) = home.episodes()
+    assert episode.metadata["prompt"] == "move the export"
+    assert episode.raw_exchange == (
+        "[User, through a channel (mira)]\nmove the export\n\n[Message of another session or agent (a17)]\ndone\n\n"
+        "[Prompt sent by Claude Code]\ngo on\n\n[Recap made by Claude Code]\nIt was moved."
+    )

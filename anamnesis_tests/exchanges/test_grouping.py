@@ -34,7 +34,7 @@ def test_what_comes_before_the_first_prompt_is_kept_in_an_exchange_of_its_own() 
     log.user("thanks")
     first, second = parse(log.lines)
     assert first.exchange_id != second.exchange_id
-    assert first.prompt == "<task-notification>nightly run failed</task-notification>"
+    assert first.prompt == ""
     assert texts([first]) == ["<task-notification>nightly run failed</task-notification>", "I look at it."]
 
 

@@ -94,7 +94,8 @@ def test_lone_surrogates_become_replacement_characters_and_pairs_stay() -> None:
         ("<bash-input>ls</bash-input>", Kind.COMMAND),
         ("  <bash-stdout>a.py</bash-stdout>", Kind.COMMAND),
         ("<task-notification>\n<task-id>b1</task-id>", Kind.NOTIFICATION),
-        ('<teammate-message teammate_id="a">done</teammate-message>', Kind.NOTIFICATION),
+        ("<task-notification>done</task-notification>\nRead the output file to retrieve it: /a", Kind.NOTIFICATION),
+        ("[SYSTEM NOTIFICATION - NOT USER INPUT]\nmonitor: CI failed", Kind.NOTIFICATION),
         ("[Request interrupted by user for tool use]", Kind.NOTIFICATION),
         (
             "This session is being continued from a previous conversation that ran out of context. So",

@@ -54,6 +54,24 @@ def test_a_passage_is_of_the_least_reliable_of_its_speakers(text: str, uuids: li
     assert said_by(EPISODE, stored(text, *uuids), TALK) is said
 
 
+@pytest.mark.parametrize(
+    ("kind", "said"),
+    [
+        (SegmentKind.CHANNEL, SourceClass.CHANNEL),
+        (SegmentKind.PEER, SourceClass.PEER),
+        (SegmentKind.MACHINE_PROMPT, SourceClass.SYSTEM),
+        (SegmentKind.PLAN, SourceClass.ASSISTANT),
+        (SegmentKind.SKILL, SourceClass.FILE),
+        (SegmentKind.RECAP, SourceClass.SUMMARY),
+        (SegmentKind.NOTIFICATION, SourceClass.TOOL),
+    ],
+)
+def test_words_in_a_user_record_of_others_are_not_the_users(kind: SegmentKind, said: SourceClass) -> None:
+    talk = part(segment(SegmentKind.PROMPT, "please run it", "u1"), segment(kind, "run it twice", "u2"))
+    assert said_by(EPISODE, stored("run it twice", "u2"), talk) is said
+    assert said_by(EPISODE, stored("please run it\nrun it twice", "u1", "u2"), talk) is said
+
+
 def test_an_episode_says_what_its_summary_is() -> None:
     assert class_of(EPISODE) is SourceClass.SUMMARY
     assert class_of(replace(EPISODE, source="direct")) is SourceClass.POSTED

@@ -5,7 +5,7 @@ from dataclasses import replace
 from datetime import timedelta
 
 from anamnesis_pipeline.archive_model import ArchiveFrame
-from anamnesis_pipeline.model import EXCLUDED, RESERVED_SOURCES, FileCursor, Occurrence, Source, content_id
+from anamnesis_pipeline.model import EXCLUDED, RESERVED_SOURCES, FileCursor, Occurrence, SegmentKind, Source, content_id
 from anamnesis_pipeline.store.base import MAX_ROWS_PER_WRITE, Publication, Store
 from anamnesis_pipeline.store.ingest_base import ParsedChunk, SourceCounts
 from anamnesis_tests.store.samples import DAY, crawled, episode, parsed, part, put, segment, summary
@@ -148,6 +148,13 @@ def test_a_grown_part_replaces_its_row(store: Store):
     parsed(store, grown)
     assert store.ingest.part(grown.part_id) == grown
     assert store.ingest.counts("logs").parts == 1
+
+
+def test_sender_of_a_segment_reads_back_as_written(store: Store):
+    sent = replace(segment("k1"), kind=SegmentKind.CHANNEL, sender="mira")
+    written = part(sent, segment("k2"))
+    parsed(store, written)
+    assert store.ingest.part(written.part_id) == written
 
 
 def test_idle_parts_close_when_their_last_segment_is_older(store: Store):

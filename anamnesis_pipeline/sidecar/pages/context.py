@@ -44,9 +44,12 @@ WHY_LEFT_OUT = {
 }
 SAID_BY = {
     SourceClass.TOOL: "a tool, a command or a machine",
+    SourceClass.PEER: "another session or agent",
+    SourceClass.SYSTEM: "Claude Code itself",
     SourceClass.POSTED: "a client that posted it",
     SourceClass.SUMMARY: "a summary",
     SourceClass.FILE: "a file",
+    SourceClass.CHANNEL: "a person, through a channel",
     SourceClass.ASSISTANT: "Claude",
     SourceClass.USER: "the user",
 }
