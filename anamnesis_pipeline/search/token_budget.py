@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from anamnesis_pipeline.embeddings.pieces import PieceCounter
 from anamnesis_pipeline.search.context_items import Item, common_place, line_of, line_of_place
 from anamnesis_pipeline.search.quoting import fenced, one_line
+from anamnesis_pipeline.unspaced_scripts import words_in
 
 WORD_BYTES = 16
 """A piece of more bytes than these counts one token for every BYTES_PER_TOKEN."""
@@ -19,7 +20,7 @@ BYTES_PER_TOKEN = 4
 MOST_BLOCK_CHARS = 9_000
 """Claude Code cuts what a hook says at 10,000 characters; a block without its end would be remembered as a text."""
 
-_SENTENCE = re.compile(r".+?(?:[.!?;:](?=\s)|$)\s*", re.DOTALL)
+_SENTENCE = re.compile(r".+?(?:[.!?;:](?=\s)|[。！？；]|$)\s*", re.DOTALL)
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,8 +77,8 @@ def shortened(text: str, most: int, words: Collection[str], pieces: PieceCounter
 def _best_begin(text: str, words: Collection[str]) -> int:
     wanted = {word.lower() for word in words}
     sentences = list(_SENTENCE.finditer(text))
-    best = max(sentences, key=lambda s: len(wanted & set(re.findall(r"\w+", s[0].lower()))), default=None)
-    return best.start() if best is not None and wanted & set(re.findall(r"\w+", best[0].lower())) else 0
+    held = [len(wanted.intersection(word.lower() for word, _, _ in words_in(each[0]))) for each in sentences]
+    return sentences[held.index(max(held))].start() if any(held) else 0
 
 
 def _between(text: str, start: int, end: int) -> str:

@@ -4,8 +4,8 @@ import re
 from collections.abc import Callable, Collection, Sequence
 
 from anamnesis_pipeline.stop_words import STOP_WORDS
+from anamnesis_pipeline.unspaced_scripts import parted, words_in
 
-_WORD = re.compile(r"\w+")
 _LITERAL = re.compile(
     r"""
     [\w$@]+(?:[./:_\-\\]+[\w$@]+)+      # foo_bar, src/billing.py:44, v1.2.3, --no-verify
@@ -20,14 +20,14 @@ _QUOTED = re.compile(r"`([^`]+)`|\"([^\"]+)\"")
 
 def content_words(text: str) -> list[str]:
     """The words that carry meaning, in order, each once; all words where none is left."""
-    words = list(dict.fromkeys(word.lower() for word in _WORD.findall(text)))
+    words = list(dict.fromkeys(word.lower() for word, _, _ in words_in(text)))
     return [word for word in words if word not in STOP_WORDS] or words
 
 
 def literal_tokens(text: str) -> list[str]:
     """Tokens that look like identifiers, paths, versions, options or quoted code: they mean exactly themselves."""
     quoted = [token for groups in _QUOTED.findall(text) for group in groups for token in group.split()]
-    found = [token for token in text.split() if _LITERAL.search(token)]
+    found = [token for token in parted(text).split() if _LITERAL.search(token)]
     return list(dict.fromkeys([*quoted, *found]))
 
 

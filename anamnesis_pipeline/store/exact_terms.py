@@ -6,6 +6,8 @@ A change here changes what the index of every existing store means, so it comes 
 import re
 from itertools import pairwise
 
+from anamnesis_pipeline.unspaced_scripts import is_unspaced, parted, phrase_of, terms_of_run
+
 _OUTER = re.compile(r"^\W+|\W+$")
 _ATOMS = re.compile(r"[\w./:-]+")
 _PIECES = re.compile(r"[^._/:-]+")
@@ -16,16 +18,19 @@ def exact_terms(text: str) -> str:
 
     Each run between white space is trimmed of outer punctuation; so are the runs inside it between brackets, quotes
     and the like; each of these is followed by its pieces at ``. _ - / :``, and, when there are more than two, by the
-    neighbouring pieces in pairs, with which `billing.py` is found in `src/billing.py:44`.
+    neighbouring pieces in pairs, with which `billing.py` is found in `src/billing.py:44`. A run of a script without
+    spaces is its characters and their pairs, and parts what stands around it.
     """
-    return " ".join(term for token in text.lower().split() for term in _terms_of(_trimmed(token)))
+    return " ".join(term for token in parted(text.lower()).split() for term in _terms_of(_trimmed(token)))
 
 
 def exact_phrases(word: str) -> list[str]:
     """The alternatives by which `word` is looked up, each a sequence of terms separated by spaces."""
     phrases = []
     for token in word.lower().split():
-        if trimmed := _OUTER.sub("", token):
+        if parted(token) != token:
+            phrases += filter(None, [" ".join(phrase_of(exact_terms(token).split()))])
+        elif trimmed := _OUTER.sub("", token):
             phrases.append(trimmed)
             if pairs := _pairs(trimmed):
                 phrases.append(" ".join(pairs))
@@ -33,12 +38,14 @@ def exact_phrases(word: str) -> list[str]:
 
 
 def _trimmed(token: str) -> str:
-    return token if token.isalnum() else _OUTER.sub("", token)  # most are, and need no look for marks
+    return token if token.isalnum() or is_unspaced(token) else _OUTER.sub("", token)
 
 
 def _terms_of(token: str) -> list[str]:
     if not token:
         return []
+    if is_unspaced(token):
+        return terms_of_run(token)
     if token.isalnum():
         return [token]
     terms = [token]

@@ -11,6 +11,7 @@ from anamnesis_pipeline.model import Episode
 from anamnesis_pipeline.search.context_items import Item, SourceClass
 from anamnesis_pipeline.search.quoting import one_line
 from anamnesis_pipeline.search.token_budget import Section, count_tokens, fitted, shortened
+from anamnesis_pipeline.search.words import content_words
 
 PIECES = minilm_pieces()
 POSTED = SourceClass.POSTED
@@ -78,3 +79,10 @@ def test_a_block_is_never_so_long_that_claude_code_would_cut_it() -> None:
     block, out = fitted([Section("", items, 100)], 8_000, (), PIECES)
     assert 8_000 < len(block.text) <= 9_000
     assert out
+
+
+def test_a_text_without_spaces_is_cut_around_the_sentence_that_is_asked_for():
+    text = "我们先看了日志。" * 20 + "登录超时改成三十秒。" + "然后部署。" * 20
+    found = shortened(text, 40, content_words("登录超时是多少"), PIECES)
+    assert "登录超时改成三十秒" in found
+    assert len(found) < 120

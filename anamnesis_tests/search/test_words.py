@@ -32,6 +32,8 @@ def test_words_are_distinct_lower_case_and_from_the_text(text: str) -> None:
         ("what did `make up` say", ["make", "up"]),
         ('the text "not found" there', ["not", "found"]),
         ("Why did the build fail?", []),
+        ("为什么重跑gen-itgc后空闲", ["gen-itgc"]),
+        ("`登录超时`改成多少", ["登录超时"]),
     ],
 )
 def test_what_looks_like_code_is_looked_for_literally(text: str, tokens: list[str]) -> None:

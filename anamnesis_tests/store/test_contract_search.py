@@ -7,6 +7,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from anamnesis_pipeline.model import Variant, Where
+from anamnesis_pipeline.search.words import content_words
 from anamnesis_pipeline.store.base import Store
 from anamnesis_tests.store.samples import episode, passages, put
 
@@ -98,6 +99,48 @@ def test_the_exact_analyzer_finds_identifiers(store: Store, text: str, word: str
     put(store, "e", text)
     put(store, "other", "unrelated words only")
     assert found(store, word, analyzer="exact") == ["e"]
+
+
+UNSPACED = [
+    ("上周我们决定把登录超时改成三十秒，为什么？", "登录超时"),
+    ("上周我们决定把登录超时改成三十秒，为什么？", "三十秒"),
+    ("上周我们决定把登录超时改成三十秒，为什么？", "登录超时改成多少"),
+    ("因为夜间重跑gen-itgc后连接池会空闲。", "itgc"),
+    ("因为夜间重跑gen-itgc后连接池会空闲。", "gen-itgc"),
+    ("バッチの再試行は三回までにしてください", "再試行"),
+    ("値は30秒です", "秒"),
+    ("เซสชันหมดเวลาหลังจากสามสิบวินาที", "หมดเวลา"),
+    ("타임아웃을 삼십 초로 바꿨다", "타임아웃"),
+    ("ເວລາໝົດອາຍຸຂອງເຊດຊັນ", "ໝົດອາຍຸ"),
+    ("អស់ពេលនៃវគ្គគឺសាមសិបវិនាទី", "វិនាទី"),
+    ("စက်ရှင်အချိန်ကုန်သည်", "အချိန်ကုန်"),
+]
+
+
+@pytest.mark.parametrize(("text", "word"), UNSPACED)
+def test_scripts_without_spaces_are_found_by_words(store: Store, text: str, word: str):
+    put(store, "e", text)
+    put(store, "other", "设置连接数 ตกลง 서버 設定 unrelated words")
+    put(store, "header", "verbatim", context=text)
+    assert found(store, *content_words(word)) == ["e"]
+    assert set(found(store, *content_words(word), variant=Variant.CONTEXT)) == {"e", "header"}
+    assert store.text.unknown(content_words(word)) in ([], ["成多", "多少"])
+
+
+@pytest.mark.parametrize(("text", "word"), [each for each in UNSPACED if each[1] != "登录超时改成多少"])
+def test_scripts_without_spaces_are_found_exactly(store: Store, text: str, word: str):
+    put(store, "e", text)
+    put(store, "other", f"unrelated {word[1:]}")
+    assert found(store, word, analyzer="exact") == ["e"]
+    assert [hit.episode_id for hit in store.text.with_all([word], 10, Where(), analyzer="exact")] == ["e"]
+
+
+def test_exact_words_need_each_character_in_order_with_its_marks(store: Store):
+    put(store, "e", "登录再超时，重跑gen-itgc后", "ม้าวิ่ง")
+    for absent in ("登录超时", "录登", "重跑itgc", "มาวิ่ง"):
+        assert found(store, absent, analyzer="exact") == []
+    for there in ("登录再超时", "重跑gen-itgc后", "ม้าวิ่ง"):
+        assert found(store, there, analyzer="exact") == ["e"]
 
 
 @pytest.mark.parametrize(

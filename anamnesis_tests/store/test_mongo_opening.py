@@ -5,17 +5,19 @@ import threading
 import time
 from contextlib import closing
 from types import SimpleNamespace
+from typing import Any
 
 import dns.resolver
 import pytest
+from pymongo import MongoClient
 from pymongo.monitoring import CommandStartedEvent
 
 from anamnesis_pipeline.errors import BadSetting, GiveUp, StoreBusy
 from anamnesis_pipeline.model import Where
-from anamnesis_pipeline.store.mongo import fulltext, opening
+from anamnesis_pipeline.store.mongo import fulltext, opening, schema
 from anamnesis_pipeline.store.mongo import search_indexes as search_indexes_of
 from anamnesis_pipeline.store.mongo.opening import open_mongo
-from anamnesis_pipeline.store.mongo.search_definitions import text_definition
+from anamnesis_pipeline.store.mongo.search_definitions import UNSPACED, text_definition
 from anamnesis_tests.mongo_server.search_behaviour import EVERY
 from anamnesis_tests.mongo_server.server import LoopbackServer
 from anamnesis_tests.store.mongo_searched import NAME, found, search_indexes, wait_for, wait_until_queryable
@@ -211,3 +213,25 @@ def test_a_secondary_is_asked_for_nothing_that_is_stored_whatever_the_address_sa
         primary = server.replica_set.primary
     assert primary is not None
     assert {name for name, port in asked if port != primary.port} <= {"endSessions"}
+
+
+def test_passages_of_an_older_version_get_their_full_text(
+    server: LoopbackServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(schema, "MAX_ROWS_PER_WRITE", 2)
+    texts = ["登录超时改成三十秒", "plain words", "夜间重跑gen-itgc后", "เซสชันหมดเวลา"]
+    with closing(open_mongo(server.uri, NAME)) as store:
+        keys = [put(store, f"e{n}", text, context=text)[0] for n, text in enumerate(texts)]
+    with MongoClient[dict[str, Any]](server.uri) as client:
+        held = client[NAME]
+        held["passages"].update_many({}, {"$unset": dict.fromkeys(UNSPACED.values(), "")})
+        held["store"].update_one({}, {"$set": {"version": 1, "indexed_to": keys[0] - 1}})
+    with closing(open_mongo(server.uri, NAME)) as store:
+        for n, word in enumerate(["登录", "plain", "itgc", "หม"]):
+            assert found(store, word) == [f"e{n}"]
+    with MongoClient[dict[str, Any]](server.uri) as client:
+        (made,) = client[NAME]["store"].find()
+        assert made["version"] == schema.VERSION
+        assert [
+            sorted(UNSPACED.values() & each.keys()) for each in client[NAME]["passages"].find(sort=[("_id", 1)])
+        ] == [[] if text.isascii() else sorted(UNSPACED.values()) for text in texts]

@@ -7,6 +7,7 @@ import threading
 import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
 from datetime import timedelta
 from pathlib import Path
 
@@ -16,7 +17,7 @@ from anamnesis_pipeline.errors import AnamnesisError, GiveUp, RetryLater, StoreB
 from anamnesis_pipeline.model import Where
 from anamnesis_pipeline.store.base import Store
 from anamnesis_pipeline.store.sqlite import connection as connections
-from anamnesis_pipeline.store.sqlite import integrity
+from anamnesis_pipeline.store.sqlite import integrity, schema
 from anamnesis_pipeline.store.sqlite.connection import COPY, COPY_LIVES_S, Database
 from anamnesis_pipeline.store.sqlite.episodes import SqliteEpisodes
 from anamnesis_pipeline.store.sqlite.filters import condition
@@ -231,6 +232,32 @@ def test_a_newer_file_is_refused(database: Database, path: Path):
         opened(path)
 
 
+def test_full_text_of_an_older_file_is_made_again_from_where_it_stopped(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(schema, "MAX_ROWS_PER_WRITE", 2)
+    with closing(Database(path)) as database:
+        migrate(database, MIGRATIONS[:7])
+        episodes = SqliteEpisodes(database)
+        texts = ["登录超时改成三十秒", "forgotten", "plain words", "夜间重跑gen-itgc后", "เซสชันหมดเวลา", "the last"]
+        for n, text in enumerate(texts):
+            episodes.put([(episode(f"e{n}"), passages(text))])
+        episodes.delete("e1")
+        migrate(database)
+        with database.write() as connection:
+            schema._index_some(connection)
+        with database.read() as connection:
+            assert connection.execute("SELECT count(*) FROM stem_index_docsize").fetchone() == (2,)
+    with closing(opened(path)) as store:
+        assert store.text.check() == []
+        for n, words in enumerate([["登录", "三十"], ["forgotten"], ["plain"], ["itgc"], ["หม"], ["last"]]):
+            for analyzer in ("stem", "exact"):
+                hits = store.text.with_all(words, 9, Where(), analyzer=analyzer)
+                assert [hit.episode_id for hit in hits] == ([] if n == 1 else [f"e{n}"])
+        store.episodes.delete("e3")
+        assert store.text.check() == []
+
+
 # --- full text -------------------------------------------------------------------------------------------
 
 
@@ -239,6 +266,7 @@ def test_check_tells_when_an_index_and_its_texts_differ(path: Path):
     (key,) = put(store, "e", "text")
     with sqlite3.connect(path) as tampering:
         tampering.create_function("exact_terms", 1, lambda text: text)
+        tampering.create_function("paired", 1, lambda text: text)
         tampering.execute(
             "INSERT INTO stem_index (stem_index, rowid, text, context) VALUES ('delete', ?, 'text', '')", (key,)
         )
@@ -257,6 +285,7 @@ def test_a_large_store_is_checked_by_another_process(path: Path, monkeypatch: py
     assert store.text.check() == []
     with sqlite3.connect(path) as tampering:
         tampering.create_function("exact_terms", 1, lambda text: text)
+        tampering.create_function("paired", 1, lambda text: text)
         tampering.execute("INSERT INTO stem_index (stem_index, rowid, text, context) VALUES ('delete', 1, 'text', '')")
     tampering.close()
     assert ["stem_index" in problem.text for problem in store.text.check()] == [True]

@@ -83,6 +83,7 @@ def test_no_statement_of_an_ingest_reads_a_whole_table(tmp_path: Path, monkeypat
     store.close()
     with connect(tmp_path / "memory.db") as plain:
         plain.create_function("exact_terms", -1, lambda *texts: "")
+        plain.create_function("paired", -1, lambda *texts: "")
         steps = [(step, sql) for sql, values in Watched.seen.items() for step in plan(plain, sql, values)]
     assert len(steps) > 100
     assert [(step, sql) for step, sql in steps if GROWING.match(step) and "USING INDEX parts_" not in step] == []

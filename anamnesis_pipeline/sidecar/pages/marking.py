@@ -7,8 +7,8 @@ from markupsafe import Markup, escape
 
 from anamnesis_pipeline.search.words import content_words, literal_tokens
 from anamnesis_pipeline.store.index_terms import IndexTerms
+from anamnesis_pipeline.unspaced_scripts import sought, words_in
 
-_WORD = re.compile(r"\w+")
 _TERMS = IndexTerms()
 """Words are compared as the index compares them: `retries` marks `retry`."""
 
@@ -23,10 +23,10 @@ def marked(text: str, question: str) -> Markup:
 
 
 def _spans(text: str, question: str) -> Iterator[tuple[int, int]]:
-    words, found = content_words(question), list(_WORD.finditer(text))
-    terms = _TERMS.of("stem_index", [*words, *{match.group() for match in found}])
+    words, found = [sought(word) for word in content_words(question)], list(words_in(text))
+    terms = _TERMS.of("stem_index", list({*words, *(sought(word) for word, _, _ in found)}))
     wanted = {terms[word] for word in words} - {()}
-    yield from (match.span() for match in found if terms[match.group()] in wanted)
+    yield from ((start, end) for word, start, end in found if terms[sought(word)] in wanted)
     for token in literal_tokens(question):
         yield from (match.span() for match in re.finditer(re.escape(token), text, re.IGNORECASE))
 

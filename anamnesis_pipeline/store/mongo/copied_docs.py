@@ -16,6 +16,7 @@ from anamnesis_pipeline.store.mongo.episode_docs import changed_facets
 from anamnesis_pipeline.store.mongo.facets import FACET_SOURCES, FACETS, facets_of
 from anamnesis_pipeline.store.mongo.parts import change_parts
 from anamnesis_pipeline.store.mongo.passage_docs import delete_passages, spread
+from anamnesis_pipeline.store.mongo.search_definitions import unspaced_fields
 from anamnesis_pipeline.store.mongo.space_docs import (
     DROPPED,
     SpaceDoc,
@@ -135,7 +136,7 @@ def _write_passages(tables: Tables, table: Table, rows: Sequence[Row]) -> None:
         {
             "_id": row["passage_id"], "ordinal": row["ordinal"], "text": row["text"], "context": row["context"],
             "message_ids": row["message_ids"], "terms": exact_terms(row["text"]), "seq": seq,
-            **facets[row["episode_id"]],
+            **unspaced_fields(row["text"], row["context"]), **facets[row["episode_id"]],
         }
         for seq, row in enumerate(rows, first)
     ])  # fmt: skip

@@ -17,24 +17,27 @@ from anamnesis_pipeline.store.mongo.facets import condition
 from anamnesis_pipeline.store.mongo.index_tail import IndexTail, Tail, newest_seq
 from anamnesis_pipeline.store.mongo.live_rows import live_rows
 from anamnesis_pipeline.store.mongo.passage_terms import PassageTerms
-from anamnesis_pipeline.store.mongo.search_definitions import EXACT, STEM
+from anamnesis_pipeline.store.mongo.search_definitions import EXACT, STEM, UNSPACED
 from anamnesis_pipeline.store.mongo.search_indexes import SearchIndex
 from anamnesis_pipeline.store.mongo.search_refusals import IndexDown, asking
 from anamnesis_pipeline.store.mongo.space_docs import seq_counter
 from anamnesis_pipeline.store.mongo.term_counts import TermCounts, in_one
 from anamnesis_pipeline.store.mongo.text_queries import Phrase, Statistics, TextQuery, statistics_of
+from anamnesis_pipeline.unspaced_scripts import parted
 
 log = logging.getLogger(__name__)
 
 MOST_SCANNED = 5_000
 """Passages that are read where no index answers: some 4 MB, and a second for the first search."""
-MOST_PHRASES = 400
-"""Words of a query that are looked for; Lucene takes 1,024 clauses, and each stands in two fields."""
+MOST_PHRASES = 200
+"""Words of a query that are looked for; Lucene takes 1,024 clauses, and each stands in four fields."""
 ASKED_AT_ONCE = 40
 CHECKED_FOR_S = 10.0
 """So long `check` waits for an index that is behind."""
 
 PASSAGES = "passages"
+OWN_TEXT = ("text", UNSPACED["text"])
+"""What a passage says itself, without its context."""
 
 T = TypeVar("T")
 _Scores = dict[int, ScoredPassage]
@@ -82,7 +85,7 @@ class MongoTextIndex:
 
     def with_all(self, words: Sequence[str], k: int, where: Where, *, analyzer: str = STEM) -> list[ScoredPassage]:
         """See `TextIndex.with_all`."""
-        pieces = dict.fromkeys(piece for word in words for piece in word.split())
+        pieces = dict.fromkeys(piece for word in words for piece in parted(word).split())
         groups = dict.fromkeys(tuple(found) for piece in pieces if (found := self._phrases(analyzer, [piece])))
         if not groups or k < 1:
             return []
@@ -219,15 +222,15 @@ class MongoTextIndex:
             _, (tail, found) = self._answer(
                 tables, lambda name: self._known_by(tables, name, phrases, newest), lambda answer: bool(answer[1])
             )
-            documents = [] if tail.is_empty else tables[PASSAGES].find(tail.of({}), ("_id", "text"))
+            documents = [] if tail.is_empty else tables[PASSAGES].find(tail.of({}), ("_id", *OWN_TEXT))
         except IndexDown:
-            all_there_is = live_rows(tables, PASSAGES, Where(include_superseded=True), ("_id", "text"), MOST_SCANNED)
+            all_there_is = live_rows(tables, PASSAGES, Where(include_superseded=True), ("_id", *OWN_TEXT), MOST_SCANNED)
             if all_there_is is None:
                 raise
             found, documents = set(), all_there_is
-        texts = self._terms.of(documents, ("text",))
+        texts = [terms for each in self._terms.of(documents, OWN_TEXT) for terms in each.values()]
         left = [phrase for phrase in phrases if phrase not in found]
-        return found | {phrase for phrase in left if any(phrase.count(each["text"]) for each in texts)}
+        return found | {phrase for phrase in left if any(phrase.count(terms) for terms in texts)}
 
     def _known_by(self, tables: Tables, name: str, phrases: Sequence[Phrase], newest: int) -> tuple[Tail, set[Phrase]]:
         """What the index lacks, and those of these phrases that it has."""
@@ -240,7 +243,7 @@ class MongoTextIndex:
         for batch in batches(phrases, ASKED_AT_ONCE):
             pipelines: list[list[Document]] = [
                 [
-                    {"$search": {"index": name, "phrase": {"query": phrase.text, "path": "text"}}},
+                    {"$search": {"index": name, "phrase": {"query": phrase.text, "path": list(OWN_TEXT)}}},
                     {"$limit": 1},
                     {"$project": {"_id": 0, "number": {"$literal": number}}},
                 ]
@@ -269,7 +272,7 @@ class MongoTextIndex:
 def _fields(analyzer: str, variant: Variant) -> tuple[str, ...]:
     if analyzer == EXACT:
         return ("terms",)
-    return ("text",) if variant is Variant.TEXT else ("text", "context")
+    return OWN_TEXT if variant is Variant.TEXT else (*OWN_TEXT, "context", UNSPACED["context"])
 
 
 def _best(hits: Iterable[ScoredPassage], k: int) -> list[ScoredPassage]:

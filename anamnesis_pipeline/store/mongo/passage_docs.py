@@ -13,6 +13,7 @@ from anamnesis_pipeline.store.mongo.client import Tables
 from anamnesis_pipeline.store.mongo.collections import Document
 from anamnesis_pipeline.store.mongo.facets import facets_of
 from anamnesis_pipeline.store.mongo.pending import Wanted
+from anamnesis_pipeline.store.mongo.search_definitions import unspaced_fields
 from anamnesis_pipeline.store.mongo.space_docs import SpaceDoc, seq_counter, tokens_name, vectors_name
 
 terms_of = lru_cache(2 * MAX_ROWS_PER_WRITE)(exact_terms)
@@ -120,6 +121,7 @@ def _insert(tables: Tables, fresh: Sequence[tuple[Wish, Passage]]) -> None:
             "context": passage.context,
             "message_ids": list(passage.message_ids),
             "terms": terms_of(passage.text),
+            **unspaced_fields(passage.text, passage.context),
             "seq": seq + n,
             **facets[wish.episode["_id"]],
         })

@@ -10,6 +10,7 @@ from anamnesis_pipeline.store.mongo.collections import Document
 from anamnesis_pipeline.store.mongo.search_definitions import EXACT, STEM
 from anamnesis_pipeline.store.mongo.text_queries import Phrase, Terms
 from anamnesis_pipeline.store.values import indexed
+from anamnesis_pipeline.unspaced_scripts import sought
 
 REMEMBERED = 20_000
 """Texts whose terms are kept; a search looks at the newest passages, and the next one mostly at the same."""
@@ -40,6 +41,7 @@ class PassageTerms:
         if analyzer == EXACT:
             found = [(phrase, tuple(phrase.split())) for phrase in dict.fromkeys(exact_phrases(text))]
             return [Phrase(phrase, terms, terms) for phrase, terms in found]
+        text = sought(text)
         terms = self._stems.of(_STEM_INDEX, [text])[text]
         return [Phrase(text, terms, _pieces(text, terms))] if terms else []
 
@@ -61,7 +63,7 @@ class PassageTerms:
 
 def _key(document: Document, name: str) -> _Key:
     """By the text itself: a database that was restored gives its keys to other passages."""
-    return name == "terms", document[name]
+    return name == "terms", document.get(name, "")
 
 
 def _pieces(text: str, terms: Terms) -> tuple[str, ...]:

@@ -7,7 +7,8 @@ and JSON as texts, flags as 0 and 1), so that one can be copied into the other. 
 - `episodes` holds what SQLite has in `episodes`, `episode_texts` and `episode_tags`; `_id` is the episode's id,
   `number` the order in which they came. `tags`, `message_ids` and `message_keys` are arrays.
 - `passages` holds `passages` and `passage_texts`; `_id` is the passage's key. They repeat what filters look at
-  (`facets.py`), and `terms` is what the exact analyzer reads.
+  (`facets.py`), `terms` is what the exact analyzer reads, and `text_unspaced` and `context_unspaced` are what the other
+  one reads of scripts without spaces.
 - `vectors_<space>` and `tokens_<space>`, by passage: see `vectors.py`.
 - `parts` and `files` have flags for what is left to do, since a partial index cannot compare two fields: see `parts.py`
   and `cursors.py`.
@@ -19,13 +20,20 @@ import os
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from pymongo import UpdateOne
+
 from anamnesis_pipeline.errors import StoreCorrupt
 from anamnesis_pipeline.model import RESERVED_SOURCES
+from anamnesis_pipeline.store.base import MAX_ROWS_PER_WRITE
+from anamnesis_pipeline.store.exact_terms import exact_terms
 from anamnesis_pipeline.store.mongo.client import Database, Tables
 from anamnesis_pipeline.store.mongo.indexes import Index
+from anamnesis_pipeline.store.mongo.search_definitions import unspaced_fields
 from anamnesis_pipeline.store.mongo.validators import validator_of
 
-VERSION = 1
+VERSION = 2
+_UNSPACED = 2
+"""From this version on passages have the fields of scripts without spaces."""
 APPLICATION = "anamnesis"
 
 
@@ -158,6 +166,8 @@ def prepare(database: Database) -> None:
     if database.read(_version) == VERSION and database.read(_made_by) == _definitions():
         return
     database.read(lambda tables: _make_collections(tables, _former_indexes(tables)))
+    while database.write(_index_some):
+        pass
     database.write(_fill)
 
 
@@ -210,6 +220,25 @@ def _make_collections(tables: Tables, former: Mapping[str, Sequence[str]]) -> No
         for begin, indexes in OF_SPACES.items():
             if name.startswith(begin):
                 tables[name].make(indexes, former.get(begin, ()))
+
+
+def _index_some(tables: Tables) -> bool:
+    """Give passages of an earlier version what full text holds of scripts without spaces, some at a time; it goes on
+    where another process was ended. False: none is left.
+    """
+    made = tables["store"].one({"_id": APPLICATION}) or {"version": _UNSPACED}
+    if made["version"] >= _UNSPACED:
+        return False
+    behind = {"_id": {"$gt": made.get("indexed_to", 0)}}
+    found = tables["passages"].find(behind, ("_id", "text", "context"), order=[("_id", 1)], limit=MAX_ROWS_PER_WRITE)
+    tables["passages"].write([
+        UpdateOne({"_id": each["_id"]}, {"$set": {"terms": exact_terms(each["text"]), **fields}})
+        for each in found
+        if (fields := unspaced_fields(each["text"], each["context"]))
+    ])  # fmt: skip
+    if found:
+        tables["store"].update({"_id": APPLICATION}, {"$set": {"indexed_to": found[-1]["_id"]}})
+    return bool(found)
 
 
 def _fill(tables: Tables) -> None:

@@ -12,6 +12,7 @@ from typing import Any, Literal
 
 from anamnesis_pipeline.store.mongo.collections import Document
 from anamnesis_pipeline.store.mongo.facets import FACETS
+from anamnesis_pipeline.unspaced_scripts import paired, parted
 
 Quantization = Literal["none", "scalar", "binary"]
 
@@ -26,9 +27,26 @@ _BETWEEN_WORDS = r"(?U)[\W_]+"
 """
 
 
+UNSPACED = {"text": "text_unspaced", "context": "context_unspaced"}
+"""Field of a passage -> the one with its words that hold scripts without spaces, as they are indexed."""
+
+
+def unspaced_fields(text: str, context: str) -> dict[str, str]:
+    """The fields of `UNSPACED` for a passage: what stands between white space there and the analyzer would take for one
+    word. Most passages have none of it, and no such field.
+    """
+    found = {}
+    for name, whole in (("text", text), ("context", context)):
+        if words := [word for word in whole.split() if parted(word) != word]:
+            found[UNSPACED[name]] = paired(" ".join(words))
+    return found
+
+
 def text_definition() -> Document:
-    """The index of full text over passages: `text` and `context` stemmed and folded, `terms` as they are."""
-    analyzed = {"text": STEM, "context": STEM, "terms": EXACT}
+    """The index of full text over passages: `text` and `context` stemmed and folded, and so what `unspaced_fields` says
+    of them; `terms` as they are.
+    """
+    analyzed = {**dict.fromkeys(("text", "context", *UNSPACED.values()), STEM), "terms": EXACT}
     fields = {name: _string(analyzer) for name, analyzer in analyzed.items()}
     return {
         "mappings": {"dynamic": False, "fields": fields | {name: _value(name) for name in (*FACETS, "seq")}},

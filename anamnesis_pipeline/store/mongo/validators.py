@@ -88,7 +88,8 @@ _SHAPES: dict[str, Shape] = {
         "text_or_none": "superseded_by superseded_at last_retrieved",
     },
     "passages": {
-        **_OF_EPISODE, "text": f"text context terms {_OF_EPISODE['text']}", "texts": "tags message_ids",
+        **_OF_EPISODE, "text": f"text context terms text_unspaced? context_unspaced? {_OF_EPISODE['text']}",
+        "texts": "tags message_ids",
         "number": "_id ordinal seq at",
     },
     "tombstones": {"text": "episode_id deleted_at reason went_with"},

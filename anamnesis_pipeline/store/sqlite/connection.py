@@ -14,6 +14,7 @@ from tenacity import retry, retry_if_exception, stop_after_delay, wait_random
 
 from anamnesis_pipeline.errors import AnamnesisError, GiveUp, StoreBusy, StoreCorrupt, StoreFull
 from anamnesis_pipeline.store.exact_terms import exact_terms
+from anamnesis_pipeline.unspaced_scripts import paired
 
 BUSY_TIMEOUT_S = 30.0
 COPY = "anamnesis-check-"
@@ -28,7 +29,7 @@ PRAGMAS = (
     "PRAGMA synchronous = FULL",  # a commit outlives a power cut, as a client that got its 201 expects
     f"PRAGMA cache_size = -{PAGE_CACHE_KIB}",
     "PRAGMA temp_store = MEMORY",
-    "PRAGMA trusted_schema = ON",  # the view behind the exact index calls exact_terms()
+    "PRAGMA trusted_schema = ON",  # the views behind the full-text indexes call ours
     "PRAGMA journal_size_limit = 67108864",
     "PRAGMA secure_delete = ON",  # what is deleted is zeroed in the file: a forgotten text is to be gone
 )
@@ -170,6 +171,7 @@ class Database:
         )
         try:
             connection.create_function("exact_terms", 1, exact_terms, deterministic=True)
+            connection.create_function("paired", 1, paired, deterministic=True)
             connection.create_function("casefold", 1, str.casefold, deterministic=True)  # lower() knows ASCII alone
             _keep_a_log(connection)
             for pragma in PRAGMAS:

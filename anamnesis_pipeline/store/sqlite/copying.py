@@ -37,6 +37,7 @@ DERIVED = {
     "filter_version": "counts the writes to this file",
     "stem_index": "full text of `passages`, by its trigger",
     "exact_index": "full text of `passages`, by its trigger",
+    "reindexing": "passages that the full text lacks",
     "stem_words": "a view of the full text",
     "exact_words": "a view of the full text",
 }

@@ -24,6 +24,7 @@ from anamnesis_pipeline.store.sqlite.passage_lengths import Corpus, PassageLengt
 from anamnesis_pipeline.store.sqlite.passing import PassingPassages
 from anamnesis_pipeline.store.sqlite.word_lists import Wanted, WordLists, ids_behind
 from anamnesis_pipeline.store.values import indexed, json_list
+from anamnesis_pipeline.unspaced_scripts import parted, sought
 
 RARE_ROWS = 5_000
 """A word in more passages than this is common: candidates are not taken from it while others are rare."""
@@ -97,7 +98,7 @@ class SqliteTextIndex:
     def with_all(self, words: Sequence[str], k: int, where: Where, *, analyzer: str = "stem") -> list[ScoredPassage]:
         """See `TextIndex.with_all`."""
         table, in_text = _table_of(analyzer), analyzer == "stem"
-        asked = [self._asked(table, [piece], in_text) for word in words for piece in word.split()]
+        asked = [self._asked(table, [piece], in_text) for word in words for piece in parted(word).split()]
         if not any(asked) or k < 1:
             return []
         with self._database.read() as connection:
@@ -139,6 +140,8 @@ class SqliteTextIndex:
         unique = list(dict.fromkeys(indexed(word).replace("\0", " ").strip() for word in words))
         if table == "exact_index":
             unique = list(dict.fromkeys(phrase for word in unique for phrase in exact_phrases(word)))
+        else:
+            unique = list(dict.fromkeys(map(sought, unique)))
         column = "{text} : " if in_text else ""
         return [
             _Term(column + _quoted(word), _quoted(word), terms[0] if len(terms) == 1 else None)

@@ -19,7 +19,7 @@ from anamnesis_pipeline.store.sqlite.llm_records import SqliteLlm
 from anamnesis_pipeline.store.sqlite.overview import SqliteOverview
 from anamnesis_pipeline.store.sqlite.passing import PassingPassages
 from anamnesis_pipeline.store.sqlite.query_rows import SqliteQueries
-from anamnesis_pipeline.store.sqlite.schema import migrate
+from anamnesis_pipeline.store.sqlite.schema import index_texts, migrate
 from anamnesis_pipeline.store.sqlite.scrubbing import Scrubbing
 from anamnesis_pipeline.store.sqlite.settings import SqliteSettings
 from anamnesis_pipeline.store.sqlite.spaces import SqliteSpaces
@@ -35,6 +35,7 @@ def open_sqlite(path: Path, index_dir: Path) -> Store:
     database = Database(path)
     try:
         migrate(database)
+        index_texts(database)
     except BaseException:
         database.close()
         raise

@@ -3,16 +3,20 @@
 # ruff: noqa: S608
 # only names of ours enter the SQL
 
+import logging
 import sqlite3
 from datetime import UTC, datetime
 
 from anamnesis_pipeline.errors import StoreCorrupt
 from anamnesis_pipeline.model import EXCLUDED, RESERVED_SOURCES
+from anamnesis_pipeline.store.base import MAX_ROWS_PER_WRITE
 from anamnesis_pipeline.store.index_terms import EXACT_TOKENIZER, STEM_TOKENIZER
 from anamnesis_pipeline.store.ingest_base import LINE_BREAK_BYTES
 from anamnesis_pipeline.store.sqlite.chat_schema import M007_CHAT
 from anamnesis_pipeline.store.sqlite.connection import Database
 from anamnesis_pipeline.store.values import instant
+
+log = logging.getLogger(__name__)
 
 APPLICATION_ID = 0x414E414D  # "ANAM"; tells this file from any other SQLite database
 
@@ -320,6 +324,35 @@ M006_EVENTS = (
     "CREATE INDEX events_by_episode ON events (episode_id, number)",
 )
 
+M008_UNSPACED = (
+    # full text of scripts without spaces: the index holds what paired() and exact_terms() make of a text, and both
+    # make something else of those scripts than before. Filled by index_texts(), from the passage after done to last
+    *(f"DROP TRIGGER passage_texts_{event}" for event in ("added", "removed")),
+    "DROP TABLE stem_words",
+    "DROP TABLE stem_index",
+    """CREATE VIEW passage_words AS
+        SELECT passage_id, paired(text) AS text, paired(context) AS context FROM passage_texts""",
+    f"""CREATE VIRTUAL TABLE stem_index USING fts5 (
+        text, context, content = 'passage_words', content_rowid = 'passage_id',
+        tokenize = '{STEM_TOKENIZER}'
+    )""",
+    "CREATE VIRTUAL TABLE stem_words USING fts5vocab (stem_index, instance)",
+    "INSERT INTO exact_index (exact_index) VALUES ('delete-all')",
+    "CREATE TABLE reindexing (done INTEGER NOT NULL, last INTEGER NOT NULL)",
+    "INSERT INTO reindexing SELECT 0, seq FROM sqlite_sequence WHERE name = 'passages'",
+    """CREATE TRIGGER passage_texts_added AFTER INSERT ON passage_texts BEGIN
+        INSERT INTO stem_index (rowid, text, context)
+            VALUES (new.passage_id, paired(new.text), paired(new.context));
+        INSERT INTO exact_index (rowid, terms) VALUES (new.passage_id, exact_terms(new.text));
+    END""",
+    """CREATE TRIGGER passage_texts_removed AFTER DELETE ON passage_texts BEGIN
+        INSERT INTO stem_index (stem_index, rowid, text, context)
+            VALUES ('delete', old.passage_id, paired(old.text), paired(old.context));
+        INSERT INTO exact_index (exact_index, rowid, terms)
+            VALUES ('delete', old.passage_id, exact_terms(old.text));
+    END""",
+)
+
 MIGRATIONS: tuple[tuple[str, tuple[str, ...]], ...] = (
     ("m001_ingest", M001_INGEST),
     ("m002_episodes", M002_EPISODES),
@@ -328,6 +361,7 @@ MIGRATIONS: tuple[tuple[str, tuple[str, ...]], ...] = (
     ("m005_queries", M005_QUERIES),
     ("m006_events", M006_EVENTS),
     ("m007_chat", M007_CHAT),
+    ("m008_unspaced", M008_UNSPACED),
 )
 
 
@@ -346,6 +380,35 @@ def migrate(database: Database, migrations: tuple[tuple[str, tuple[str, ...]], .
         with database.write() as connection:
             ran += _apply(database, connection, migrations, number)
     return ran
+
+
+def index_texts(database: Database) -> None:
+    """Put passages that a migration took out of the full-text indexes back, some at a time. It goes on where another
+    process was ended, and beside one that does the same.
+    """
+    with database.read() as connection:
+        left = connection.execute("SELECT last - done FROM reindexing").fetchone()
+    if left is not None:
+        log.info("Full text of %d passages is indexed again; this takes about a minute per million", left[0])
+    while left is not None:
+        with database.write() as connection:
+            left = _index_some(connection)
+
+
+def _index_some(connection: sqlite3.Connection) -> tuple[int] | None:
+    """None: nothing is left."""
+    passages = f"""(SELECT passage_id, text, context FROM passage_texts, reindexing
+        WHERE passage_id > done AND passage_id <= last ORDER BY passage_id LIMIT {MAX_ROWS_PER_WRITE})"""
+    (reached,) = connection.execute(f"SELECT max(passage_id) FROM {passages}").fetchone()
+    connection.execute(f"INSERT INTO exact_index (rowid, terms) SELECT passage_id, exact_terms(text) FROM {passages}")
+    connection.execute(
+        f"""INSERT INTO stem_index (rowid, text, context)
+            SELECT passage_id, paired(text), paired(context) FROM {passages}"""
+    )
+    connection.execute("UPDATE reindexing SET done = coalesce(?, last)", (reached,))
+    connection.execute("DELETE FROM reindexing WHERE done >= last")
+    left: tuple[int] | None = connection.execute("SELECT last - done FROM reindexing").fetchone()
+    return left
 
 
 def _apply(

@@ -1,0 +1,100 @@
+"""Scripts that put no space between words (Chinese, Japanese, Thai, Lao, Khmer, Burmese and their kin), and Korean,
+whose particles stand at the words without one. Pure.
+
+No analyzer here knows their words, so full text holds the characters of a run and their overlapping pairs: `登录超时`
+as `登 登录 录 录超 超 超时 时`. A question asks for the pairs. What stands beside a run without a space
+(`重跑gen-itgc后`) is a word of its own.
+
+A change here changes what the index of every existing store means, so it comes with a migration that rebuilds it.
+"""
+
+import re
+import unicodedata
+from collections.abc import Iterator, Sequence
+from itertools import accumulate, pairwise
+
+_CHARACTERS = (
+    "\u0e01-\u0e3a\u0e40-\u0e4e"  # Thai
+    "\u0e81-\u0ece\u0edc-\u0edf"  # Lao
+    "\u1000-\u103f\u1050-\u108f\u109a-\u109d\ua9e0-\ua9ef\ua9fa-\ua9fe\uaa60-\uaa7f"  # Burmese
+    "\u1780-\u17d3\u17d7\u17dc\u17dd"  # Khmer
+    "\u1950-\u19c9\u1a20-\u1a7f\uaa80-\uaadd"  # Tai Le, New Tai Lue, Tai Tham, Tai Viet
+    "\u1100-\u11ff\u3131-\u318e\ua960-\ua97c\uac00-\ud7fb\uffa0-\uffdc"  # Korean
+    "\u3031-\u3035\u3041-\u3096\u3099\u309a\u309d-\u309f\u30a1-\u30fa\u30fc-\u30ff\u31f0-\u31ff\uff66-\uff9f"  # kana
+    "\u3105-\u312f\u31a0-\u31bf"  # Bopomofo
+    "\u3005-\u3007\u3021-\u3029\u3038-\u303c\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff"  # Chinese characters
+    "\ua000-\ua48c"  # Yi
+    "\U0001b000-\U0001b16f\U00020000-\U0003ffff"  # rare kana and Chinese characters
+)
+_RUN = re.compile(f"[{_CHARACTERS}]+")
+_WORD = re.compile(rf"[{_CHARACTERS}]+|[^\W{_CHARACTERS}]+")
+
+Word = tuple[str, int, int]
+"""A word of a text, where it begins and where it ends."""
+
+
+def is_unspaced(word: str) -> bool:
+    """Whether a word is all of such scripts."""
+    return not word.isascii() and _RUN.fullmatch(word) is not None
+
+
+def words_in(text: str) -> Iterator[Word]:
+    """The words of a text, in order: of a run its pairs, or its only character."""
+    for match in _WORD.finditer(text):
+        if not is_unspaced(match[0]):
+            yield match[0], *match.span()
+            continue
+        characters = _characters(match[0])
+        begins = list(accumulate(map(len, characters), initial=match.start()))
+        for number in range(max(1, len(characters) - 1)):
+            start, end = begins[number], begins[min(number + 2, len(characters))]
+            yield text[start:end], start, end
+
+
+def parted(text: str) -> str:
+    """A text with spaces around its runs."""
+    return text if text.isascii() else _RUN.sub(r" \g<0> ", text)
+
+
+def paired(text: str) -> str:
+    """A text as full text holds it. Marks are left out of runs: the analyzers divide at them, and fold those of Latin
+    letters away, too.
+    """
+    return text if text.isascii() else _RUN.sub(lambda run: f" {' '.join(terms_of_run(_bare(run[0])))} ", text)
+
+
+def sought(word: str) -> str:
+    """A word as a phrase that the `paired` text has of every text with the word in it."""
+    return word if word.isascii() else " ".join(phrase_of(paired(word).split()))
+
+
+def terms_of_run(run: str) -> list[str]:
+    """Its characters with their marks, and between them their pairs."""
+    characters = _characters(run)
+    pairs = [before + after for before, after in pairwise(characters)]
+    return [term for both in zip(characters, pairs, strict=False) for term in both] + characters[-1:]
+
+
+def phrase_of(terms: Sequence[str]) -> Sequence[str]:
+    """The terms of a word that longer runs have, too: not the characters at its ends before and after their pairs."""
+    starts = len(terms) > 1 and is_unspaced(terms[0]) and terms[1].startswith(terms[0])
+    ends = len(terms) > 1 and is_unspaced(terms[-1]) and terms[-2].endswith(terms[-1])
+    return terms[starts : len(terms) - ends]
+
+
+def _characters(run: str) -> list[str]:
+    found: list[str] = []
+    for char in run:
+        if found and _is_mark(char):
+            found[-1] += char
+        else:
+            found.append(char)
+    return found
+
+
+def _bare(run: str) -> str:
+    return "".join(char for char in run if not _is_mark(char))
+
+
+def _is_mark(char: str) -> bool:
+    return unicodedata.category(char).startswith("M")
