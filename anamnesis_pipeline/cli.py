@@ -82,6 +82,11 @@ def main() -> None:
     except AnamnesisError as exc:
         typer.echo(f"anamnesis: {exc}", err=True)
         sys.exit(1)
+    except OSError as exc:
+        if exc.filename is None:
+            raise
+        typer.echo(f"anamnesis: {exc.filename} cannot be read or written ({exc.strerror})", err=True)
+        sys.exit(1)
 
 
 def _print_version(wanted: bool) -> None:

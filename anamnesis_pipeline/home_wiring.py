@@ -2,20 +2,34 @@
 
 from pathlib import Path
 
+from anamnesis_pipeline.errors import GiveUp
 from anamnesis_pipeline.exchanges.redaction import Redactor, load_salt
 from anamnesis_pipeline.settings import Settings
 from anamnesis_pipeline.sources.archive import Archive
 
 
 def make_private(folder: Path) -> None:
-    """Create a folder that only its owner may read; one that exists keeps its mode."""
-    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    """Create a folder of the home that only its owner may read; one that exists keeps its mode.
+
+    :raises GiveUp: it cannot be created.
+    """
+    try:
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    except OSError as exc:
+        raise GiveUp(f"{folder} cannot be created ({exc.strerror}); set ANAMNESIS_HOME") from exc
 
 
 def open_redactor(settings: Settings) -> Redactor:
-    """Masks secrets with this home's salt, so that one secret has one mask."""
+    """Masks secrets with this home's salt, so that one secret has one mask.
+
+    :raises GiveUp: the salt cannot be read or written.
+    """
     make_private(settings.home)
-    return Redactor(load_salt(settings.home / "redaction.salt"))
+    salt = settings.home / "redaction.salt"
+    try:
+        return Redactor(load_salt(salt))
+    except OSError as exc:
+        raise GiveUp(f"{salt} cannot be read or written ({exc.strerror}); check who owns it and its folder") from exc
 
 
 def open_archive(settings: Settings) -> Archive:

@@ -52,7 +52,7 @@ def read_file(path: Path, names: Collection[str]) -> dict[str, Any]:
     """
     try:
         values = tomllib.loads(path.read_text(encoding="utf-8"))
-    except FileNotFoundError:
+    except (FileNotFoundError, NotADirectoryError):  # a home that cannot be made has none
         return {}
     except (tomllib.TOMLDecodeError, UnicodeDecodeError, OSError) as exc:
         raise BadSetting(f"{path} cannot be read as TOML: {exc}; mend it or move it away") from exc

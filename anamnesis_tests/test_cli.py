@@ -233,6 +233,49 @@ def test_searches_are_reported_without_a_sidecar_too(run: Run, tmp_path: Path) -
     assert "looked for words only" in told.stderr
 
 
+READING = (
+    "status; doctor; config; model; reembed; projects list; exclude list; uploads list; dead-letters list; "
+    "dead-letters retry; search x; queries; export new.jsonl; backup new.backup; archive extract --all --to new; "
+    "forget --project x; redact --rescan"
+).split("; ")
+WRITING = (
+    "up; ingest; config set embed_cpu_pct 40; config unset embed_cpu_pct; sources list; sources add .; "
+    "sources remove x; import log.jsonl; upload log.jsonl; model use all-MiniLM-L6-v2; projects alias a b; "
+    "exclude add --project x; summarize; backfill; value x"
+).split("; ")
+
+
+@pytest.mark.parametrize("home", ["log.jsonl/home", "/proc/self"])
+@pytest.mark.parametrize("command", READING + WRITING)
+def test_home_that_cannot_be_written_is_one_line(
+    run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, home: str, command: str
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "log.jsonl").write_text("{}\n")
+    done = run(*command.split(), ANAMNESIS_HOME=home)
+    told = done.stderr.splitlines()
+    assert len(told) <= 1, told
+    if command in WRITING:
+        assert done.returncode == 1
+        assert told[0].startswith("anamnesis: ")
+        assert home in told[0]
+
+
+def test_sidecar_says_in_one_line_that_home_cannot_be_written(environment: dict[str, str]) -> None:
+    inherited = {name: value for name, value in os.environ.items() if not name.startswith("ANAMNESIS_")}
+    done = subprocess.run(
+        [sys.executable, "-m", "anamnesis_pipeline.sidecar"],
+        env=inherited | environment | {"ANAMNESIS_HOME": "/proc/self"},
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    assert done.returncode == 1
+    assert "cannot be written" in done.stderr
+    assert len(done.stderr.splitlines()) == 1
+
+
 def write_log(path: Path) -> None:
     """A session of one prompt and one answer, as Claude Code writes them."""
     path.parent.mkdir(parents=True)

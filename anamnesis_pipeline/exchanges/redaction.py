@@ -5,8 +5,10 @@ escapes undone, so that a secret inside JSON inside JSON is found where it stand
 was, byte for byte. A mask reads `[REDACTED:<kind>:<8 hex>]`: the same secret gives the same mask under one salt.
 """
 
+import fcntl
 import hashlib
 import json
+import logging
 import os
 import re
 from bisect import bisect_right
@@ -44,6 +46,8 @@ from anamnesis_pipeline.exchanges.redaction_values import (
 )
 from anamnesis_pipeline.exchanges.wide_text import flattened, slices
 from anamnesis_pipeline.model import content_id
+
+log = logging.getLogger(__name__)
 
 SALT_BYTES = 32
 _LEFT = 160
@@ -185,27 +189,30 @@ def masks_in(text: str) -> Counter[str]:
 
 
 def load_salt(path: Path) -> bytes:
-    """The 32 random bytes in `path`, made there (mode 0600) by whoever comes first.
+    """The 32 random bytes in `path`, mode 0600. Written where there are none: the file is missing, short, or all zeros
+    as a crash of the machine leaves it. Masks under an empty key could be guessed by anyone.
 
     :raises OSError: the file cannot be read or written.
     """
-    try:
-        return path.read_bytes()
-    except FileNotFoundError:
-        path.parent.mkdir(parents=True, exist_ok=True)
-    draft = path.with_name(f"{path.name}.{os.getpid()}.{os.urandom(4).hex()}")
-    handle = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
-    try:
-        with os.fdopen(handle, "wb") as file:
-            file.write(os.urandom(SALT_BYTES))
-            file.flush()
-            os.fsync(file.fileno())
-        os.link(draft, path)  # fails where the file exists, unlike rename: all processes keep the first salt
-    except FileExistsError:
-        pass
-    finally:
-        draft.unlink(missing_ok=True)
-    return path.read_bytes()
+    if path.exists() and _is_salt(salt := path.read_bytes()):  # also where the file may only be read
+        return salt
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with os.fdopen(os.open(path, os.O_RDWR | os.O_CREAT, 0o600), "r+b") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)  # all processes take the salt of the first
+        if _is_salt(salt := file.read()):
+            return salt
+        if salt:
+            log.warning("%s is damaged and holds a new salt now: secrets get other masks than before", path)
+        salt = os.urandom(SALT_BYTES)
+        file.seek(0)
+        file.write(salt)
+        file.flush()
+        os.fsync(file.fileno())
+    return salt
+
+
+def _is_salt(content: bytes) -> bool:
+    return len(content) >= SALT_BYTES and any(content)
 
 
 # --- finding ---------------------------------------------------------------------------------------------

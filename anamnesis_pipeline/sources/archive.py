@@ -22,7 +22,7 @@ from typing import BinaryIO
 import zstandard
 
 from anamnesis_pipeline.archive_model import ArchiveBase, ArchiveFrame
-from anamnesis_pipeline.errors import StoreCorrupt, StoreFull
+from anamnesis_pipeline.errors import GiveUp, StoreCorrupt, StoreFull
 from anamnesis_pipeline.model import content_id
 from anamnesis_pipeline.sources import archive_writer
 from anamnesis_pipeline.sources.frames import LEANING_BYTES, base_text, packed, packed_against, unpacked
@@ -361,4 +361,4 @@ def _sync_folder(folder: Path) -> None:
 def _translated(problem: OSError, path: Path) -> Exception:
     if problem.errno in _NO_ROOM:
         return StoreFull(f"no room to write {path}: {problem.strerror}; free disk space, then run ingest again")
-    return problem
+    return GiveUp(f"{path} cannot be written ({problem.strerror}); check who owns it and its folder")

@@ -16,7 +16,8 @@ from anamnesis_pipeline.crawler_wiring import configured_specs
 from anamnesis_pipeline.dagster_api.api import LOOPBACK, dagster_url
 from anamnesis_pipeline.embeddings.api_models import api_model
 from anamnesis_pipeline.embeddings.models import find_model
-from anamnesis_pipeline.errors import AlreadyRunning, GiveUp, UnknownModel
+from anamnesis_pipeline.errors import AlreadyRunning, UnknownModel
+from anamnesis_pipeline.home_wiring import make_private
 from anamnesis_pipeline.settings import Settings, claude_projects_dir, reachable_host, sidecar_url
 from anamnesis_pipeline.steps.host_clock import looked_since
 from anamnesis_pipeline.store.base import Store
@@ -49,7 +50,8 @@ def run_up(settings: Settings, console: Console, on_ready: Callable[[], None] = 
     def say(text: str) -> None:
         console.print(Text(text), soft_wrap=True)
 
-    _make_folders(settings)
+    make_private(settings.home)
+    make_private(settings.logs_dir)
     roots = [str(root) for root in settings.log_roots]
     record = Running(os.getpid(), uuid.uuid4().hex, sidecar_url(settings), dagster_url(settings), roots)
     try:
@@ -194,11 +196,3 @@ def _progress(settings: Settings, store: Store, console: Console, say: Callable[
     finally:
         stop.set()
         thread.join()
-
-
-def _make_folders(settings: Settings) -> None:
-    try:
-        for folder in (settings.home, settings.logs_dir):
-            folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-    except OSError as exc:
-        raise GiveUp(f"{settings.home} cannot be created ({exc.strerror}); set ANAMNESIS_HOME") from exc

@@ -240,3 +240,13 @@ def test_processes_that_start_together_agree_on_the_salt(tmp_path):
     command = [sys.executable, "-c", code, str(tmp_path / "redaction.salt")]
     running = [subprocess.Popen(command, stdout=subprocess.PIPE, text=True) for _ in range(4)]
     assert len({process.communicate(timeout=60)[0] for process in running}) == 1
+
+
+@pytest.mark.parametrize("left", [b"", b"short", bytes(32)], ids=["empty", "short", "zeros"])
+def test_damaged_salt_is_replaced_and_masks_are_keyed(tmp_path, left):
+    path = tmp_path / "redaction.salt"
+    path.write_bytes(left)
+    salt = load_salt(path)
+    assert len(salt) == 32
+    assert any(salt)
+    assert load_salt(path) == path.read_bytes() == salt

@@ -211,8 +211,8 @@ def _translated(path: Path) -> Iterator[None]:
         raise ours from exc
     except FileExistsError as exc:
         raise GiveUp(f"{path.parent} is a file, and the store needs a folder there; move it away") from exc
-    except PermissionError as exc:
-        raise GiveUp(f"{path} cannot be written; check who owns it and its folder") from exc
+    except OSError as exc:
+        raise GiveUp(f"{path} cannot be written ({exc.strerror}); check who owns it and its folder") from exc
 
 
 def _our_error(path: Path, exc: sqlite3.DatabaseError) -> AnamnesisError | None:
