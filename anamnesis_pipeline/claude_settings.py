@@ -1,70 +1,135 @@
 """What `anamnesis install` writes into the files of Claude Code, and how its own entries are told from others. Pure."""
 
+import json
 from collections.abc import Mapping, Sequence
-from typing import Any
+from dataclasses import dataclass
+from typing import Any, Protocol
 
 from anamnesis_pipeline.errors import GiveUp
+from anamnesis_pipeline.json_text import with_item, without
 
 SCRIPT = "anamnesis_hook.py"
 """By which our hooks are recognized, wherever it lies."""
 SERVER = "anamnesis"
 MODULE = "anamnesis_pipeline"
 PLUGIN_PREFIX = "anamnesis@"
+EMPTY = "{}\n"
+_BLANK = "\ufeff \t\r\n"
 
 Settings = Mapping[str, Any]
 
 
-def with_hooks(settings: Settings, plugin_hooks: Settings, python: str, script: str, url: str) -> dict[str, Any]:
-    """The settings with our hooks, as the plugin has them, behind those of others.
+class Entries(Protocol):
+    """Entries of ours in a JSON file of Claude Code. Both methods change their text and nothing else in the file.
+
+    :raises GiveUp: the text is not as Claude Code writes it.
+    """
+
+    def put_in(self, text: str, before: str = EMPTY) -> str:
+        """The text with our entries as they are now; former ones of ours go as `taken_out` takes them."""
+        ...
+
+    def taken_out(self, text: str, before: str = EMPTY) -> str:
+        """The text without our entries. Lists and objects that only they were in go too, but for those of `before`."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Hooks:
+    """Our hooks.
 
     :param plugin_hooks: the plugin's `hooks.json`.
     :param python: what runs the script; :param url: the memory's address.
-    :raises GiveUp: the settings are not as Claude Code writes them, or the plugin is there already.
     """
-    if plugin_enabled(settings):
-        raise GiveUp("the plugin is installed already, and brings the hooks along; nothing is changed")
-    bare = without_hooks(settings)
-    hooks = {event: list(groups) for event, groups in bare.get("hooks", {}).items()}
-    for event, groups in plugin_hooks["hooks"].items():
-        hooks[event] = [*hooks.get(event, []), *(_of_this_machine(group, python, script, url) for group in groups)]
-    return {**bare, "hooks": hooks}
+
+    plugin_hooks: Settings
+    python: str
+    script: str
+    url: str
+
+    def put_in(self, text: str, before: str = EMPTY) -> str:
+        """Behind the hooks of others.
+
+        :raises GiveUp: also where the plugin is enabled, which brings the hooks along.
+        """
+        text = self.taken_out(text, before)
+        settings = object_of(text)
+        if plugin_enabled(settings):
+            raise GiveUp("the plugin is installed already, and brings the hooks along; nothing is changed")
+        ours = {
+            event: [_of_this_machine(group, self.python, self.script, self.url) for group in groups]
+            for event, groups in self.plugin_hooks["hooks"].items()
+        }
+        if "hooks" not in settings:
+            return with_item(text, [], ours, "hooks")
+        for event, groups in ours.items():
+            if event not in settings["hooks"]:
+                text = with_item(text, ["hooks"], groups, event)
+                continue
+            for group in groups:
+                text = with_item(text, ["hooks", event], group)
+        return text
+
+    def taken_out(self, text: str, before: str = EMPTY) -> str:
+        """See the protocol."""
+        text = text if text.strip(_BLANK) else EMPTY
+        had = _checked_hooks(object_of(before))
+        while place := _first_of_ours(hooks := _checked_hooks(object_of(text))):
+            event, group, hook = place
+            path: list[str | int] = ["hooks", event, group, "hooks", hook]
+            if len(hooks[event][group]["hooks"]) == 1:
+                path = ["hooks", event, group]
+                if len(hooks[event]) == 1 and event not in had:
+                    path = ["hooks", event]
+                    if len(hooks) == 1 and "hooks" not in object_of(before):
+                        path = ["hooks"]
+            text = without(text, path)
+        return text
 
 
-def without_hooks(settings: Settings) -> dict[str, Any]:
-    """The settings without our hooks; what only they were in is gone as well.
+@dataclass(frozen=True, slots=True)
+class Server:
+    """Our MCP server."""
 
-    :raises GiveUp: the settings are not as Claude Code writes them.
+    entry: Settings
+
+    def put_in(self, text: str, before: str = EMPTY) -> str:
+        """Behind other servers.
+
+        :raises GiveUp: also where another server has our name.
+        """
+        text = self.taken_out(text, before)
+        config = object_of(text)
+        if SERVER in _checked_servers(config):
+            raise GiveUp(
+                f"it has another server called {SERVER!r}; remove that first, or add ours by hand (docs/mcp.md)"
+            )
+        if "mcpServers" in config:
+            return with_item(text, ["mcpServers"], self.entry, SERVER)
+        return with_item(text, [], {SERVER: self.entry}, "mcpServers")
+
+    def taken_out(self, text: str, before: str = EMPTY) -> str:
+        """See the protocol."""
+        text = text if text.strip(_BLANK) else EMPTY
+        servers = _checked_servers(object_of(text))
+        if not _is_our_server(servers.get(SERVER)):
+            return text
+        is_alone = len(servers) == 1 and "mcpServers" not in object_of(before)
+        return without(text, ["mcpServers"] if is_alone else ["mcpServers", SERVER])
+
+
+def object_of(text: str) -> dict[str, Any]:
+    """The JSON object in a text; an empty one where the text is empty.
+
+    :raises GiveUp: it is another value, or no JSON.
     """
-    before = _checked_hooks(settings)
-    if not any(_is_ours(hook) for groups in before.values() for group in groups for hook in group["hooks"]):
-        return dict(settings)
-    after = {event: _without_ours(groups) for event, groups in before.items()}
-    kept = {event: groups for event, groups in after.items() if groups or not before[event]}
-    rest = {name: value for name, value in settings.items() if name != "hooks"}
-    return {name: (kept if name == "hooks" else rest[name]) for name in settings if name != "hooks" or kept}
-
-
-def with_server(config: Settings, entry: Settings) -> dict[str, Any]:
-    """An MCP configuration with our server.
-
-    :raises GiveUp: it is not as Claude Code writes it, or has another server of this name.
-    """
-    servers = _checked_servers(config)
-    if SERVER in servers and not _is_our_server(servers[SERVER]):
-        raise GiveUp(f"it has another server called {SERVER!r}; remove that first, or add ours by hand (docs/mcp.md)")
-    return {**config, "mcpServers": {**servers, SERVER: dict(entry)}}
-
-
-def without_server(config: Settings) -> dict[str, Any]:
-    """An MCP configuration without our server.
-
-    :raises GiveUp: it is not as Claude Code writes it.
-    """
-    servers = _checked_servers(config)
-    if not _is_our_server(servers.get(SERVER)):
-        return dict(config)
-    kept = {name: server for name, server in servers.items() if name != SERVER}
-    return {name: (kept if name == "mcpServers" else value) for name, value in config.items()}
+    try:
+        found = json.loads(text.removeprefix("\ufeff")) if text.strip(_BLANK) else {}
+    except (ValueError, RecursionError) as exc:
+        raise GiveUp(f"it is no JSON ({exc}); mend it first. Nothing is changed") from exc
+    if not isinstance(found, dict):
+        raise GiveUp("it holds no JSON object; mend it first. Nothing is changed")
+    return found
 
 
 def http_server(url: str, wants_token: bool) -> dict[str, Any]:
@@ -107,14 +172,18 @@ def _checked_servers(config: Settings) -> dict[str, Any]:
     return servers
 
 
-def _without_ours(groups: Sequence[Settings]) -> list[dict[str, Any]]:
-    """A group that only ours were in goes with them; one that was empty before stays."""
-    found = []
-    for group in groups:
-        kept = [hook for hook in group["hooks"] if not _is_ours(hook)]
-        if kept or not group["hooks"]:
-            found.append({**group, "hooks": kept})
-    return found
+def _first_of_ours(hooks: Mapping[str, Sequence[Settings]]) -> tuple[str, int, int] | None:
+    """Event, number of the group, number of the hook in it."""
+    return next(
+        (
+            (event, group, number)
+            for event, groups in hooks.items()
+            for group, held in enumerate(groups)
+            for number, hook in enumerate(held["hooks"])
+            if _is_ours(hook)
+        ),
+        None,
+    )
 
 
 def _is_ours(hook: Any) -> bool:

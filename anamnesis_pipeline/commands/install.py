@@ -1,31 +1,29 @@
 """`anamnesis install` and `uninstall`: hooks and MCP server in Claude Code's own files, instead of the plugin."""
 
+import difflib
 import json
 import os
-import re
 import shutil
 import sys
 import tempfile
-from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
 from anamnesis_pipeline import claude_settings
 from anamnesis_pipeline import settings as settings_file
+from anamnesis_pipeline.claude_settings import Entries, Hooks, Server, object_of
 from anamnesis_pipeline.errors import GiveUp
 from anamnesis_pipeline.settings import Settings, claude_projects_dir
 from anamnesis_pipeline.supervisor.dagster_home import bundled
 from anamnesis_pipeline.supervisor.up_lock import sidecar_in_use
 
 BACKUP = ".before-anamnesis"
-"""Ends the name of the copy of a file as it was before the last change."""
+"""Ends the name of the copy of a file as it was before our entries were first put in; it is never overwritten."""
 HOOK_FILES = "plugin/hooks"
-
-Change = Callable[[Mapping[str, Any]], dict[str, Any]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,7 +52,7 @@ class Wanted:
 OfProject = Annotated[bool, typer.Option("--project/--user", help="In this project, or in all of yours.")]
 OnlyHooks = Annotated[bool, typer.Option("--hooks", help="Only the hooks.")]
 OnlyMcp = Annotated[bool, typer.Option("--mcp", help="Only the MCP server.")]
-OnlySay = Annotated[bool, typer.Option("--dry-run", help="Only say what would change.")]
+OnlySay = Annotated[bool, typer.Option("--dry-run", help="Only print what would change, as a diff.")]
 
 
 def install(
@@ -87,20 +85,14 @@ def run_install(settings: Settings, wanted: Wanted) -> list[str]:
 
     :raises GiveUp: a file is not as Claude Code writes it, or cannot be written. It is unchanged then.
     """
-    places, url, said = places_of(wanted.project), sidecar_in_use(settings), []
+    places, said = places_of(wanted.project), []
     if wanted.hooks or wanted.both:
-        script = settings.home / "hooks" / claude_settings.SCRIPT
-        source = bundled(HOOK_FILES)
-        plugin_hooks = json.loads((source / "hooks.json").read_text(encoding="utf-8"))
-
-        def add(found: Mapping[str, Any]) -> dict[str, Any]:
-            return claude_settings.with_hooks(found, plugin_hooks, sys.executable, str(script), url)
-
-        changed = _change(places.hooks, add, dry_run=True)  # refuses before the script is written
+        hooks = _hooks(settings)
+        change = _planned(places.hooks, hooks, install=True)  # refuses before the script is written
         if not wanted.dry_run:
-            _write(script, (source / claude_settings.SCRIPT).read_bytes())
-            _change(places.hooks, add, dry_run=False)
-        said.append(_outcome(places.hooks, changed, "hooks for recall and reading", wanted.dry_run))
+            _write(Path(hooks.script), (bundled(HOOK_FILES) / claude_settings.SCRIPT).read_bytes())
+            _carry_out(change)
+        said.append(_outcome(places.hooks, change, "hooks for recall and reading", wanted.dry_run))
         if settings.api_token:
             said.append("the hooks take the token from ANAMNESIS_API_TOKEN: set it where Claude Code is started")
     if wanted.mcp or wanted.both:
@@ -115,14 +107,28 @@ def run_uninstall(settings: Settings, wanted: Wanted) -> list[str]:
     """
     places, said = places_of(wanted.project), []
     if wanted.hooks or wanted.both:
-        changed = _change(places.hooks, claude_settings.without_hooks, dry_run=wanted.dry_run)
-        said.append(_outcome(places.hooks, changed, "no hooks of ours", wanted.dry_run))
-        if not wanted.project and not wanted.dry_run:
-            (settings.home / "hooks" / claude_settings.SCRIPT).unlink(missing_ok=True)
+        change = _planned(places.hooks, _hooks(settings), install=False)
+        if not wanted.dry_run:
+            _carry_out(change)
+            if not wanted.project:
+                (settings.home / "hooks" / claude_settings.SCRIPT).unlink(missing_ok=True)
+        said.append(_outcome(places.hooks, change, "no hooks of ours", wanted.dry_run))
     if wanted.mcp or wanted.both:
-        changed = _change(places.servers, claude_settings.without_server, dry_run=wanted.dry_run)
-        said.append(_outcome(places.servers, changed, "no MCP server of ours", wanted.dry_run))
+        change = _planned(places.servers, _server(settings), install=False)
+        if not wanted.dry_run:
+            _carry_out(change)
+        said.append(_outcome(places.servers, change, "no MCP server of ours", wanted.dry_run))
     return said
+
+
+def _hooks(settings: Settings) -> Hooks:
+    plugin_hooks = json.loads((bundled(HOOK_FILES) / "hooks.json").read_text(encoding="utf-8"))
+    script = settings.home / "hooks" / claude_settings.SCRIPT
+    return Hooks(plugin_hooks, sys.executable, str(script), sidecar_in_use(settings))
+
+
+def _server(settings: Settings) -> Server:
+    return Server(claude_settings.http_server(sidecar_in_use(settings), wants_token=bool(settings.api_token)))
 
 
 def _add_server(settings: Settings, places: Places, wanted: Wanted) -> list[str]:
@@ -133,72 +139,97 @@ def _add_server(settings: Settings, places: Places, wanted: Wanted) -> list[str]
         address = f"'{url}/mcp?folder=${{PWD:-}}'"
         line = f"claude mcp add --scope user --transport http anamnesis {address}{token}"
         return ["the MCP server is added by Claude Code itself:", f"  {line}"]
-    entry = claude_settings.http_server(url, wants_token=bool(settings.api_token))
-    changed = _change(places.servers, lambda found: claude_settings.with_server(found, entry), dry_run=wanted.dry_run)
-    return [_outcome(places.servers, changed, "the MCP server", wanted.dry_run)]
+    change = _planned(places.servers, _server(settings), install=True)
+    if not wanted.dry_run:
+        _carry_out(change)
+    return [_outcome(places.servers, change, "the MCP server", wanted.dry_run)]
 
 
-def _outcome(path: Path, changed: bool, what: str, dry_run: bool) -> str:
-    if not changed:
-        return f"{path} has {what} already"
-    return f"{path} {'would get' if dry_run else 'now has'} {what}"
+@dataclass(frozen=True, slots=True)
+class _Change:
+    """A file as it is and as it is to be; None: no file. `keep`: a copy of the former is to be kept."""
+
+    path: Path
+    before: str | None
+    after: str | None
+    keep: bool = False
 
 
-def _change(path: Path, change: Change, *, dry_run: bool) -> bool:
-    """Whether a JSON file is changed; what it was before is kept beside it. One that only ever held our entries goes.
+def _planned(path: Path, entries: Entries, *, install: bool) -> _Change:
+    """What putting our entries into a file, or taking them out, makes of it.
 
-    :raises GiveUp: it cannot be read or written, or `change` refuses it.
+    A file that is as our entries made it of the kept copy becomes that copy again, byte for byte. One that is not was
+    changed meanwhile: only our entries go. One that only ever held our entries goes.
+
+    :raises GiveUp: it cannot be read, or is not as Claude Code writes it.
     """
     path = path.resolve()  # a link into somebody's dotfiles stays one
-    before, text = _read(path)
+    text, saved = _read(path), _read(_copy_of(path))
     try:
-        after = change(before)
+        if saved is not None and object_of(entries.taken_out(saved)) != object_of(saved):
+            saved = None  # former versions overwrote it with a file that holds our entries
+        as_saved = saved is not None and entries.taken_out(entries.put_in(saved, saved), saved)
+    except GiveUp:
+        saved, as_saved = None, False
+    try:
+        bare = entries.taken_out(text or "", saved or claude_settings.EMPTY)
+        is_bare = object_of(text or "") == object_of(bare)
+        if install:
+            after = entries.put_in(text or "", saved or claude_settings.EMPTY)
+            is_same = object_of(text or "") == object_of(after)
+            return _Change(path, text, text if is_same else after, keep=text is not None and is_bare)
+        if is_bare:
+            return _Change(path, text, text)
+        if bare == as_saved:
+            return _Change(path, text, saved)
+        return _Change(path, text, bare if saved is not None or object_of(bare) else None)
     except GiveUp as exc:
         raise GiveUp(f"{path}: {exc}") from exc
-    if after == before or dry_run:
-        return after != before
-    backup = path.with_name(path.name + BACKUP)
-    is_ours = not any(after.values()) and not backup.exists()  # without a backup it held our entries alone
-    if text and not is_ours:
-        _write(backup, text.encode(), like=path)
-    shown = json.dumps(after, ensure_ascii=False, indent=_indent(text)) + "\n"
-    if _read(path)[1] != text:
-        raise GiveUp(f"{path} is being changed by somebody else; try again")
-    if is_ours:
-        _remove(path)
-    else:
-        _write(path, shown.encode(), like=path)
-    return True
 
 
-def _remove(path: Path) -> None:
+def _carry_out(change: _Change) -> None:
+    """Write or remove the file, if it is still as it was.
+
+    :raises GiveUp: it was changed meanwhile, or cannot be written.
+    """
+    if change.after == change.before:
+        return
+    copy = _copy_of(change.path)
+    if change.keep and change.before is not None and not copy.exists():
+        _write(copy, change.before.encode(), like=change.path)
+    if _read(change.path) != change.before:
+        raise GiveUp(f"{change.path} is being changed by another program; try again")
+    if change.after is not None:
+        _write(change.path, change.after.encode(), like=change.path)
+        return
     try:
-        path.unlink()
+        change.path.unlink()
     except OSError as exc:
-        raise GiveUp(f"{path} cannot be removed ({exc.strerror})") from exc
+        raise GiveUp(f"{change.path} cannot be removed ({exc.strerror})") from exc
 
 
-def _read(path: Path) -> tuple[dict[str, Any], str]:
-    """The object in a file, and its text; a file that is not there holds an empty one."""
+def _outcome(path: Path, change: _Change, what: str, dry_run: bool) -> str:
+    if change.before == change.after:
+        return f"{path} has {what} already"
+    if not dry_run:
+        return f"{path} now has {what}"
+    before, after = ((text or "").splitlines() for text in (change.before, change.after))
+    diff = difflib.unified_diff(before, after, str(path), str(path), lineterm="")
+    return "\n".join([f"{path} would get {what}:", *diff])
+
+
+def _copy_of(path: Path) -> Path:
+    return path.with_name(path.name + BACKUP)
+
+
+def _read(path: Path) -> str | None:
+    """The text of a file with its byte order mark and line ends; None: there is no file."""
     try:
-        text = path.read_text(encoding="utf-8-sig")
+        return path.read_bytes().decode()
     except FileNotFoundError:
-        return {}, ""
+        return None
     except (OSError, UnicodeDecodeError) as exc:
         raise GiveUp(f"{path} cannot be read ({type(exc).__name__}); nothing is changed") from exc
-    try:
-        found = json.loads(text) if text.strip() else {}
-    except ValueError as exc:
-        raise GiveUp(f"{path} is no JSON ({exc}); mend it first. Nothing is changed") from exc
-    if not isinstance(found, dict):
-        raise GiveUp(f"{path} holds no JSON object; mend it first. Nothing is changed")
-    return found, text
-
-
-def _indent(text: str) -> int | str:
-    """By what the first entry of a JSON text is indented; two spaces in a new one."""
-    found = re.search(r"^[{\[]\n([ \t]+)", text)
-    return 2 if found is None else found[1] if "\t" in found[1] else len(found[1])
 
 
 def _write(path: Path, content: bytes, like: Path | None = None) -> None:

@@ -26,7 +26,21 @@ THEIRS: dict[str, Any] = {
     "unknown": {"größe": 1.5, "list": [1, [2, None]]},
 }
 
-BROKEN = ["{", "[]", "null", '{"hooks": []}', '{"hooks": {"Stop": {}}}', '{"hooks": {"Stop": [{}]}}']
+FORMS = {
+    "inline": '{\n    "model": "opus",\n    "permissions": {"allow": ["Bash(make *)",   "Read"], "deny": []}\n}\n',
+    "one line": '{"model": "opus", "env": {"A": "b"}}',
+    "compact": '{"env":{"A":"b"},"hooks":{"Stop":[{"hooks":[{"type":"command","command":"x"}]}]},"model":"opus"}\n',
+    "tabs": '{\n\t"model": "opus",\n\t"hooks": {\n\t\t"Stop": [\n\t\t\t{"hooks": [{"type": "x"}]}\n\t\t]\n\t}\n}',
+    "windows": '{\r\n  "model": "opus",\r\n  "n": [\r\n    1.50,\r\n    1e5\r\n  ]\r\n}\r\n',
+    "mark": '\ufeff{\n  "gr\\u00f6\\u00dfe": "größe \\/ \\ud83d\\ude00",\n  "model": "opus"\n}\n\n',
+    "leading comma": '{ "model" : "opus"\n, "big": 12345678901234567890123\n, "hooks" : { "Stop" : [ ] }\n}',
+    "no events": '{\n  "model": "opus",\n  "hooks": {}\n}\n',
+    "no groups": '{\n  "hooks": {"Stop": [], "SessionStart": [ ]},\n  "model": "opus"\n}\n',
+    "no servers": '{\n  "model": "opus",\n  "mcpServers": {\n  }\n}\n',
+    "servers": '{"mcpServers": {"other": {"command": "x"}}, "model": "opus"}',
+    "twice": '{\n  "hooks": {"Stop": 1},\n  "hooks": {},\n  "model": "opus"\n}\n',
+}
+"""Texts of settings as people and other programs write them."""
 
 
 @pytest.fixture
@@ -48,7 +62,7 @@ def settings(home: Path, tmp_path: Path) -> Settings:
 
 
 def read(path: Path) -> dict[str, Any]:
-    found: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
+    found: dict[str, Any] = json.loads(path.read_text(encoding="utf-8-sig"))
     return found
 
 
@@ -80,6 +94,61 @@ def test_install_twice_is_install_once_and_uninstall_gives_everything_back(setti
     run_uninstall(settings, Wanted())
     assert [path.read_text() for path in paths] == before
     assert not list((settings.home / "hooks").iterdir())
+
+
+@pytest.mark.parametrize("form", [*FORMS.values(), "{}", "{ }\n", "{\n}\n", "", "\n"], ids=repr)
+def test_uninstall_gives_every_byte_back(settings: Settings, home: Path, form: str) -> None:
+    paths = [home / ".claude/settings.json", home / ".claude.json"]
+    for path in paths:
+        path.write_bytes(form.encode())
+    run_install(settings, Wanted())
+    assert set(read(paths[0])["hooks"]) >= set(EVENTS)
+    assert read(paths[1])["mcpServers"]["anamnesis"]
+    run_install(settings.model_copy(update={"port": 3999}), Wanted())
+    assert "3999" in paths[0].read_text()
+    run_uninstall(settings, Wanted())
+    assert [path.read_bytes() for path in paths] == [form.encode()] * 2
+
+
+@pytest.mark.parametrize("name", FORMS)
+def test_uninstall_keeps_what_was_edited_since(settings: Settings, home: Path, name: str) -> None:
+    form = FORMS[name]
+    paths = [home / ".claude/settings.json", home / ".claude.json"]
+    for path in paths:
+        path.write_bytes(form.encode())
+    run_install(settings, Wanted())
+    for path in paths:
+        path.write_bytes(path.read_bytes().replace(b"opus", b"sonnet"))
+    run_uninstall(settings, Wanted())
+    for path in paths:
+        after, wanted = path.read_bytes().decode(), form.replace("opus", "sonnet")
+        assert json.loads(after.removeprefix("\ufeff")) == json.loads(wanted.removeprefix("\ufeff"))
+        if name in {"inline", "one line", "compact", "tabs", "windows", "mark", "servers"}:  # nothing empty in them
+            assert after == wanted
+
+
+def test_first_copy_of_a_file_stays(settings: Settings, home: Path) -> None:
+    path = home / ".claude/settings.json"
+    before = write(path, THEIRS)
+    copy = path.with_name(path.name + BACKUP)
+    run_install(settings, Wanted(hooks=True))
+    run_install(settings.model_copy(update={"port": 3999}), Wanted(hooks=True))
+    assert copy.read_text() == before
+    run_uninstall(settings, Wanted(hooks=True))
+    write(path, {**THEIRS, "model": "sonnet"})
+    run_install(settings, Wanted(hooks=True))
+    run_uninstall(settings, Wanted(hooks=True))
+    assert copy.read_text() == before
+    assert read(path)["model"] == "sonnet"
+
+
+def test_copy_that_holds_our_hooks_is_not_given_back(settings: Settings, home: Path) -> None:
+    path = home / ".claude/settings.json"
+    before = write(path, THEIRS)
+    run_install(settings, Wanted(hooks=True))
+    path.with_name(path.name + BACKUP).write_bytes(path.read_bytes())  # as former versions left it
+    run_uninstall(settings, Wanted(hooks=True))
+    assert path.read_text() == before
 
 
 def test_what_others_wrote_stays_in_its_place(settings: Settings, home: Path) -> None:
@@ -123,6 +192,10 @@ def test_a_dry_run_changes_nothing(settings: Settings, home: Path) -> None:
     before = write(home / ".claude/settings.json", THEIRS)
     said = run_install(settings, Wanted(dry_run=True))
     assert all("would get" in text for text in said)
+    added = [line for line in said[0].splitlines()[3:] if line.startswith(("+", "-"))]
+    assert any("anamnesis_hook.py" in line for line in added)
+    assert [line for line in added if line.startswith("-")] == ['-    "Notification": []']  # gets a comma
+    assert "+  " in said[1]
     assert (home / ".claude/settings.json").read_text() == before
     assert sorted(path.name for path in home.iterdir()) == [".claude", "project"]
     assert not settings.home.exists()
