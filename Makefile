@@ -14,6 +14,10 @@ TESTERS := $(shell n=$$(nproc); echo $$((n < 4 ? n + 1 : 5)))
 
 ifdef LOGS
 export ANAMNESIS_LOG_ROOTS := $(abspath $(LOGS))
+# Invented sessions get a memory of their own, unless a home is set.
+ifneq ($(filter $(CURDIR)/examples $(CURDIR)/examples/%,$(ANAMNESIS_LOG_ROOTS)),)
+export ANAMNESIS_HOME ?= $(or $(XDG_DATA_HOME),$(HOME)/.local/share)/anamnesis-examples
+endif
 endif
 
 .PHONY: help

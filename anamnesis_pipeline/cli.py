@@ -40,6 +40,7 @@ from anamnesis_pipeline.commands.uploads import uploads_app
 from anamnesis_pipeline.errors import AnamnesisError, GiveUp
 from anamnesis_pipeline.mcp_server.stdio import main as serve_mcp
 from anamnesis_pipeline.search.query import Mode
+from anamnesis_pipeline.supervisor.log_roots import examples_advice
 from anamnesis_pipeline.supervisor.up import run_up
 
 app = typer.Typer(
@@ -107,7 +108,10 @@ def _options(
 @app.command()
 def up() -> None:
     """Start the sidecar and Dagster, and keep both running until Ctrl-C."""
-    raise typer.Exit(run_up(settings_file.load(), Console(highlight=False)))
+    settings = settings_file.load()
+    if advice := examples_advice(settings.log_roots, settings.home):
+        typer.echo(advice)
+    raise typer.Exit(run_up(settings, Console(highlight=False)))
 
 
 @app.command()

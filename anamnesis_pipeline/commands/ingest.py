@@ -17,6 +17,7 @@ from anamnesis_pipeline.steps.reembed_state import is_paused
 from anamnesis_pipeline.steps.spaces import index_space
 from anamnesis_pipeline.steps.survey import LookReport, look
 from anamnesis_pipeline.store.base import Store
+from anamnesis_pipeline.supervisor.log_roots import examples_advice
 from anamnesis_pipeline.supervisor.progress import done_text, take_snapshot
 from anamnesis_pipeline.supervisor.up_lock import log_roots_in_use
 from anamnesis_pipeline.wording import counted
@@ -46,6 +47,8 @@ def run_ingest(settings: Settings, say: Say) -> None:
         snapshot = take_snapshot(store)
         nothing = f"There is nothing to remember yet; logs are looked for in {', '.join(map(str, settings.log_roots))}"
         say(done_text(snapshot) if snapshot.counts.files or snapshot.counts.episodes else nothing)
+        if advice := examples_advice(settings.log_roots, settings.home):
+            say(advice)
 
 
 def _to_ingest(settings: Settings, store: Store, found: LookReport) -> list[Source]:

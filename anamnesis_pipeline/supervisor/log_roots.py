@@ -2,11 +2,14 @@
 
 import json
 import os
+import shlex
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from anamnesis_pipeline.setting_places import default_home
 from anamnesis_pipeline.sources.base import is_log
+from anamnesis_pipeline.supervisor.dagster_home import bundled
 
 KEEP_AT_LEAST_DAYS = 365
 EXAMPLE_LOGS = "examples/claude_logs"
@@ -43,6 +46,18 @@ def advice_without_logs(roots: Sequence[Path], found: Survey) -> str:
         f"No Claude Code logs found. Looked at: {looked or 'no folder at all'}.\n"
         f"Try the examples: make up LOGS={EXAMPLE_LOGS}; or set ANAMNESIS_LOG_ROOTS. "
         "Until then, episodes can be posted over HTTP, and what `anamnesis sources list` shows is read."
+    )
+
+
+def examples_advice(roots: Sequence[Path], home: Path) -> str | None:
+    """How to take the invented sessions out of a memory again; None when no root holds them."""
+    examples = bundled(EXAMPLE_LOGS).parent.resolve()
+    if not any(root.resolve().is_relative_to(examples) for root in roots):
+        return None
+    way = "" if home == default_home() else f"ANAMNESIS_HOME={shlex.quote(str(home))} "
+    return (
+        f"The logs in {examples} are invented; {home} remembers them from now on. To take them out again:\n"
+        f"  {way}anamnesis forget --path {shlex.quote(str(examples))} --yes"
     )
 
 

@@ -1,12 +1,23 @@
 """Counting logs, and the hints about them."""
 
 import json
+import os
+import shutil
+import subprocess
 import uuid
 from pathlib import Path
 
 import pytest
 
-from anamnesis_pipeline.supervisor.log_roots import advice_without_logs, retention_advice, retention_days, survey
+from anamnesis_pipeline.supervisor.dagster_home import bundled
+from anamnesis_pipeline.supervisor.log_roots import (
+    EXAMPLE_LOGS,
+    advice_without_logs,
+    examples_advice,
+    retention_advice,
+    retention_days,
+    survey,
+)
 
 
 def test_logs_are_counted_in_all_folders_and_nothing_else_is(tmp_path: Path) -> None:
@@ -26,6 +37,39 @@ def test_without_logs_the_hint_says_where_it_looked_and_offers_the_examples(tmp_
     text = advice_without_logs(roots, found)
     assert f"{tmp_path} (no logs in it), {tmp_path / 'none'} (absent)" in text
     assert "make up LOGS=examples/claude_logs" in text
+
+
+def test_examples_in_a_memory_come_with_the_way_out(tmp_path: Path) -> None:
+    examples = bundled(EXAMPLE_LOGS).resolve()
+    for root in (examples, examples.parent, next(examples.iterdir())):
+        text = examples_advice([tmp_path, root], tmp_path / "my memory")
+        assert text is not None
+        assert f"ANAMNESIS_HOME='{tmp_path}/my memory' anamnesis forget --path {examples.parent} --yes" in text
+    assert examples_advice([tmp_path, examples.parent.parent], tmp_path) is None
+
+
+@pytest.mark.parametrize(
+    ("logs", "given", "home"),
+    [
+        ("examples/claude_logs", {}, "/data/anamnesis-examples"),
+        ("./examples/", {}, "/data/anamnesis-examples"),
+        ("examples/claude_logs", {"ANAMNESIS_HOME": "/mine"}, "/mine"),
+        ("examples2", {}, ""),
+    ],
+)
+def test_make_up_gives_examples_a_home_of_their_own(logs: str, given: dict[str, str], home: str) -> None:
+    makefile = Path(__file__).parents[2] / "Makefile"
+    if not makefile.exists() or not shutil.which("make"):
+        pytest.skip("needs a checkout and make")
+    done = subprocess.run(
+        ["make", "--silent", "--eval", "shown: ; @echo $${ANAMNESIS_HOME-}", "shown", f"LOGS={logs}"],
+        cwd=makefile.parent,
+        env={"PATH": os.environ["PATH"], "HOME": "/home/ann", "XDG_DATA_HOME": "/data", **given},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert done.stdout.strip() == home
 
 
 def test_the_retention_hint_names_the_file_and_the_line(tmp_path: Path) -> None:
