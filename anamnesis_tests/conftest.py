@@ -61,6 +61,7 @@ def nobodys_home(empty_home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("HOME", str(empty_home))
     monkeypatch.delenv("CLAUDE_CONFIG_DIR", raising=False)
     monkeypatch.setattr(log_folders, "PLACES", ())
+    monkeypatch.setattr(log_folders, "COWORK_PLACES", ())
 
 
 @pytest.fixture(autouse=True)

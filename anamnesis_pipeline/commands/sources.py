@@ -15,7 +15,7 @@ from anamnesis_pipeline.settings import Settings
 from anamnesis_pipeline.sidecar.crawler_control import CrawlerControl, source_out, trial_out
 from anamnesis_pipeline.sidecar.crawler_schemas import FirstLookOut
 from anamnesis_pipeline.sources.base import SourceHost
-from anamnesis_pipeline.sources.discovery import PROJECTS, log_root
+from anamnesis_pipeline.sources.discovery import COWORK, PROJECTS, log_root
 from anamnesis_pipeline.sources.specs import (
     CLAUDE_DOCUMENTS,
     CLAUDE_ROOT,
@@ -187,7 +187,7 @@ def _of_kind(spec: SourceSpec, kind: str, machine: SourceHost | None) -> SourceS
     :raises GiveUp: its machine does not answer, or its root is no folder there.
     """
     if machine is None:
-        looks_like_logs = spec.root.rstrip("/").endswith((f"/{PROJECTS}", "/.claude"))
+        looks_like_logs = spec.root.rstrip("/").endswith((f"/{PROJECTS}", f"/{COWORK}", "/.claude"))
         kind = kind or (LOGS if looks_like_logs else DOCUMENTS)
         return replace(spec, kind=kind)
     try:

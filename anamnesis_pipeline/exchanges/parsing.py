@@ -39,13 +39,15 @@ COMPACTING_AGENT = "acompact"
 class FileOrigin:
     """Which file the lines come from; `path` is relative to the source's folder.
 
-    `agent_type` and `spawned_by` (the id of a tool call) are what the file beside a subagent's says of it.
+    `agent_type` and `spawned_by` (the id of a tool call) are what the file beside a subagent's says of it, `folder` is
+    the one that a person chose for a Cowork session: it stands for the first working directory.
     """
 
     source: str
     path: str
     agent_type: str = ""
     spawned_by: str = ""
+    folder: str = ""
 
     @property
     def stem(self) -> str:
@@ -347,7 +349,7 @@ class _Walk:
             exchange_id=exchange.exchange_id if exchange else "",
             ordinal=self._ordinal,
             kind=_part_kind(state, kind),
-            project=self._label(state.first_cwd),
+            project=self._label(origin.folder or state.first_cwd),
             cwd=state.cwd,
             prompt=exchange.prompt if exchange else "",
             segments=(),

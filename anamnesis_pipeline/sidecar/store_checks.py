@@ -1,6 +1,8 @@
 """What may be wrong with what is stored, and what to do about it. One small check per subject."""
 
+import os
 import random
+import shlex
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
@@ -20,6 +22,7 @@ from anamnesis_pipeline.sources.specs import CLAUDE_DOCUMENTS, DOCUMENTS
 from anamnesis_pipeline.steps.dead_letters import EVERY_LETTER
 from anamnesis_pipeline.steps.forget import JOB
 from anamnesis_pipeline.steps.host_clock import read_since
+from anamnesis_pipeline.steps.log_folders import cowork_folders
 from anamnesis_pipeline.steps.sessions import unknown_records
 from anamnesis_pipeline.store.base import Store
 from anamnesis_pipeline.supervisor.up_lock import read_lock
@@ -214,7 +217,10 @@ def crawler(store: Store) -> Finding:
     well = f"{counted(len(state.sources), 'source')} on {counted(len(state.hosts), 'machine')}"
     problems = [*away, *broken, *nothing, *control.warnings()]
     advice = "try them with: anamnesis sources test NAME; take out what is not wanted: anamnesis sources remove NAME"
-    return Finding(not problems, "sources", "; ".join(problems) or well, advice)
+    roots = {os.path.expanduser(row.spec.root) for row in state.sources}
+    offered = [f"anamnesis sources add {shlex.quote(str(path))}" for path in cowork_folders() if str(path) not in roots]
+    note = f"sessions of Cowork are not read; to read them: {'; '.join(offered)}" if offered else ""
+    return Finding(not problems, "sources", "; ".join(problems) or well, advice, note)
 
 
 def clock(store: Store) -> Finding:

@@ -15,6 +15,7 @@ HISTORY = "history.jsonl"
 """Every prompt that was typed, in the folder above the log root `projects`."""
 
 _DESCRIPTION = ".meta.json"
+_SESSION_RECORD = re.compile(r"local_(?:[a-z]+_)?[0-9a-fA-F]{8}(?:-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}\.json")
 
 TOOL_RESULTS = "tool-results"
 """Folder of a session, in its own folder, with the outputs that Claude Code moved out of the transcript."""
@@ -160,6 +161,16 @@ def is_agent_description(path: str) -> bool:
     return name.startswith("agent-") and name.endswith(_DESCRIPTION)
 
 
+def is_session_record(path: str) -> bool:
+    """Whether a path names what the desktop app writes beside the folder of a Cowork session: `local_<uuid>.json`."""
+    return _SESSION_RECORD.fullmatch(PurePosixPath(path).name) is not None
+
+
+def is_description(path: str) -> bool:
+    """Whether a file is one JSON object that says something of transcripts."""
+    return is_agent_description(path) or is_session_record(path)
+
+
 def output_name(path: str) -> str | None:
     """What an output of a tool is called wherever its session lies: `<session>/tool-results/<id>.txt`. None for the
     path of anything else; `path` may be of Windows.
@@ -175,7 +186,7 @@ def is_tool_output(path: str) -> bool:
 
 def is_archived(path: str) -> bool:
     """Whether a file is one of those that are kept."""
-    return is_log(path) or is_agent_description(path) or is_tool_output(path)
+    return is_log(path) or is_description(path) or is_tool_output(path)
 
 
 def described_log(path: str) -> str:

@@ -12,6 +12,9 @@ from anamnesis_pipeline.sources.base import HISTORY, SourceHost
 PROJECTS = "projects"
 """Folder of a Claude configuration that holds the logs, one folder per project."""
 
+COWORK = "local-agent-mode-sessions"
+"""Folder in which the desktop app keeps the sessions of Cowork, one folder per organisation."""
+
 _NOT_IN_A_KEY = re.compile(r"[^A-Za-z0-9.-]")
 
 

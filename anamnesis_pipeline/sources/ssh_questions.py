@@ -101,7 +101,7 @@ class Reply:
 def logs_question(root: str, known: str, depth: int, *, with_history: bool) -> Question:
     """All that may be archived at or below a root. Outputs of tools are looked for after the logs are."""
     find = f'walk -L "$R" -mindepth 1 -maxdepth {depth}'
-    logs = r"\( -name '*.jsonl*' -o -name 'agent-*.meta.json' \)"
+    logs = r"\( -name '*.jsonl*' -o -name 'agent-*.meta.json' -o -name 'local_*.json' \)"
     outputs = r"\( -name '*.txt' -o -name '*.json' -o -name '*.jsonl*' \)"
     look = [
         rf"""walk -L "$R" -maxdepth 0 -printf 'd {_RECORD}'""",

@@ -18,7 +18,7 @@ from anamnesis_pipeline.sources.base import (
     Listing,
     Read,
     SourceHost,
-    is_agent_description,
+    is_description,
     is_tool_output,
     output_name,
 )
@@ -255,7 +255,7 @@ def _ended_inside_a_line(read: ReadBlock, file: FileStat, cursor: FileCursor) ->
 
 def _is_archived(crawl: _Crawl, read: ReadBlock, cursor: FileCursor) -> bool:
     """Whether the archive holds just the lines that the file begins with."""
-    if not cursor.lines or is_agent_description(cursor.path):
+    if not cursor.lines or is_description(cursor.path):
         return False
     start = FileCursor(cursor.source, cursor.path)
     uncounted = replace(crawl, tally=_Tally())
@@ -275,7 +275,7 @@ def _next_generation(cursor: FileCursor) -> FileCursor:
 
 def _new_lines(cursor: FileCursor, read: ReadBlock, end: int) -> Iterator[tuple[str, int]]:
     """(line, offset behind it) for what is new in a file; a description is one object, however it is laid out."""
-    if is_agent_description(cursor.path):
+    if is_description(cursor.path):
         return whole_object(read, end) if cursor.offset == 0 else iter(())
     if is_tool_output(cursor.path):
         return text_lines(read, cursor.offset, end)

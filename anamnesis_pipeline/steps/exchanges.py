@@ -14,7 +14,7 @@ from anamnesis_pipeline.exchanges.parsing import Advance, Batch, FileOrigin, Fil
 from anamnesis_pipeline.exchanges.records import Beginning, beginning, stands_for
 from anamnesis_pipeline.file_names import log_name
 from anamnesis_pipeline.model import FileCursor, Part, Source
-from anamnesis_pipeline.sources.base import described_log, is_agent_description
+from anamnesis_pipeline.sources.base import described_log, is_agent_description, is_description, is_session_record
 from anamnesis_pipeline.steps.sessions import note_continued, note_unknown
 from anamnesis_pipeline.steps.tool_outputs import characters_named, outputs_of, with_whole_text
 from anamnesis_pipeline.store.base import MAX_ROWS_PER_WRITE, Store
@@ -26,6 +26,9 @@ CHUNK_CHARACTERS = 2_000_000
 
 HEAD_LINES = 20
 """Lines of a new file that are looked at for where its conversation began."""
+
+FOLDERS = "userSelectedFolders"
+"""Field of the record of a Cowork session."""
 
 ArchiveLines = Callable[[FileCursor, int], Iterator[str]]
 """(cursor, from_line) -> the masked lines of the cursor's generation, from that line on."""
@@ -96,6 +99,8 @@ class ParseContext:
     """Those of some keys that a tombstone forbids."""
     outputs: Mapping[str, FileCursor] = field(default_factory=dict)
     """Name of a tool's output -> its archived file."""
+    folders: dict[str, str] = field(default_factory=dict)
+    """Path that the logs of a Cowork session begin with -> the folder that was chosen for it."""
 
     @property
     def ingest(self) -> IngestRecords:
@@ -105,7 +110,8 @@ class ParseContext:
     def origin(self, path: str) -> FileOrigin:
         """Which file lines of `path` come from."""
         agent_type, spawned_by = self.agents.get(path, ("", ""))
-        return FileOrigin(self.source.key, path, agent_type, spawned_by)
+        folder = next((folder for place, folder in self.folders.items() if path.startswith(place)), "")
+        return FileOrigin(self.source.key, path, agent_type, spawned_by, folder)
 
     def read(self, lines: list[str], first_line: int) -> Batch:
         """The messages on some lines, which are used up; the first is number `first_line`."""
@@ -183,6 +189,7 @@ def parse_source(
         outputs_of(cursors.values()),
     )  # fmt: skip
     _read_descriptions(context, cursors)
+    _read_session_records(context, cursors)
     for waiting in _unparsed(context, cursors.values()):
         tally.files += 1
         cursor = store.ingest.cursor(source.key, waiting.path)  # a file before may have taken messages over from it
@@ -206,7 +213,7 @@ def parse_source(
 
 def _unparsed(context: ParseContext, cursors: Iterable[FileCursor]) -> list[FileCursor]:
     """The files with something to parse, those first that own what several have."""
-    waiting = [c for c in cursors if c.parsed_lines < c.lines and not is_agent_description(c.path)]
+    waiting = [c for c in cursors if c.parsed_lines < c.lines and not is_description(c.path)]
 
     def order(cursor: FileCursor) -> tuple[bool, bool, bool, Beginning, int, str]:
         is_agent, is_new = bool(FileOrigin(cursor.source, cursor.path).agent_id), not cursor.parser_state
@@ -229,6 +236,36 @@ def _read_descriptions(context: ParseContext, cursors: Mapping[str, FileCursor])
             after = replace(cursor, parsed_lines=cursor.lines, parser_state=state)
             context.tally.overtaken += not context.ingest.commit_parsed(ParsedChunk(cursor, after))
         context.agents[path] = _description(state)
+
+
+def _read_session_records(context: ParseContext, cursors: Mapping[str, FileCursor]) -> None:
+    """Learn which folders were chosen for Cowork sessions; parts that were made before move to their projects."""
+    for cursor in cursors.values():
+        if not is_session_record(cursor.path):
+            continue
+        place = f"{cursor.path.removesuffix('.json')}/"
+        folder = before = _chosen_folder(cursor.parser_state)
+        if cursor.parsed_lines < cursor.lines:
+            folder = _chosen_folder(next(iter(context.archive_lines(cursor, cursor.lines - 1)), ""))
+            for path, log in cursors.items() if folder != before else ():
+                if path.startswith(place) and (state := FileState.from_json(log.parser_state)):
+                    names = (context.label(before or state.first_cwd), context.label(folder or state.first_cwd))
+                    context.ingest.move_parts(cursor.source, [path], "", *names)
+            state_after = json.dumps({FOLDERS: [folder]}, ensure_ascii=False)
+            after = replace(cursor, parsed_lines=cursor.lines, parser_state=state_after)
+            context.tally.overtaken += not context.ingest.commit_parsed(ParsedChunk(cursor, after))
+        if folder:
+            context.folders[place] = folder
+
+
+def _chosen_folder(text: str) -> str:
+    """The first folder that a person chose for a Cowork session; empty where its record names none."""
+    try:
+        values = json.loads(text)
+    except (ValueError, RecursionError):
+        return ""
+    folders = values.get(FOLDERS) if isinstance(values, dict) else None
+    return next((each for each in folders if isinstance(each, str)), "") if isinstance(folders, list) else ""
 
 
 def _description(text: str) -> tuple[str, str]:

@@ -13,7 +13,7 @@ from anamnesis_pipeline.file_names import composed
 from anamnesis_pipeline.message_keys import forgotten_typed, section_key, typed_near
 from anamnesis_pipeline.model import Episode, FileCursor, Part, Segment, SegmentKind, Source, Where, record_id
 from anamnesis_pipeline.search.project_labels import with_labels
-from anamnesis_pipeline.sources.base import is_agent_description, is_tool_output
+from anamnesis_pipeline.sources.base import is_description, is_tool_output
 from anamnesis_pipeline.sources.specs import SourceSpec, is_of
 from anamnesis_pipeline.steps.crawl import folder_of
 from anamnesis_pipeline.steps.documents import BETWEEN_TITLES, holds_documents
@@ -332,7 +332,7 @@ def _keys(episode: Episode | None) -> tuple[str, ...]:
 
 def cleared_state(cursor: FileCursor, target: Target) -> str:
     """What the parser remembers of a file (`FileCursor.parser_state`) without anything that is forgotten."""
-    if is_agent_description(cursor.path):
+    if is_description(cursor.path):
         return EMPTY_LINE if (cursor.source, cursor.path) in target.whole else cursor.parser_state
     state = FileState.from_json(cursor.parser_state)
     if state is None:  # of another version: nobody reads it

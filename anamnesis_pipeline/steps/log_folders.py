@@ -1,15 +1,24 @@
-"""Folders of this machine that may hold logs of Claude Code, other users' and mounted ones included."""
+"""Folders of this machine that may hold logs of Claude Code or Cowork, other users' and mounted ones included."""
 
 import os
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from anamnesis_pipeline.sources.base import is_log
+from anamnesis_pipeline.sources.discovery import COWORK
 
 PLACES = (
     "/home/*/.claude/projects", "/Users/*/.claude/projects", "/root/.claude/projects",
     "/mnt/*/Users/*/.claude/projects", "/mnt/*/.claude/projects", "/mnt/*/projects", "/media/*/*/.claude/projects",
 )  # fmt: skip
+SETTINGS_FOLDERS = (".config/Claude", "Library/Application Support/Claude")
+"""Of the desktop app on Linux and macOS, below a home."""
+COWORK_PLACES = (
+    *(f"{home}/{folder}/{COWORK}" for home in ("/home/*", "/Users/*", "/root") for folder in SETTINGS_FOLDERS),
+    f"/mnt/*/Users/*/AppData/Roaming/Claude/{COWORK}",
+    f"/mnt/*/Users/*/AppData/Local/Packages/Claude_*/LocalCache/Roaming/Claude/{COWORK}",
+)
 MOST_FOLDERS = 50
 MOST_LOGS = 100_000
 """More are not counted."""
@@ -26,10 +35,19 @@ class LogFolder:
 
 def log_folders(own: Path) -> list[LogFolder]:
     """The folders that are there, the user's `own` first; one without logs counts as well."""
-    root = Path("/")
-    found = [own, *(path for pattern in PLACES for path in sorted(root.glob(pattern.lstrip("/"))))]
+    found = [own, *_matching(PLACES), *cowork_folders()]
     there = [path for path in dict.fromkeys(found) if _is_folder(path)]
     return [LogFolder(str(path), _logs(path), os.access(path, os.R_OK | os.X_OK)) for path in there[:MOST_FOLDERS]]
+
+
+def cowork_folders() -> list[Path]:
+    """The folders with sessions of Cowork, the user's own first."""
+    own = [Path.home() / folder / COWORK for folder in SETTINGS_FOLDERS]
+    return [path for path in dict.fromkeys([*own, *_matching(COWORK_PLACES)]) if _is_folder(path)]
+
+
+def _matching(patterns: Sequence[str]) -> list[Path]:
+    return [path for pattern in patterns for path in sorted(Path("/").glob(pattern.lstrip("/")))]
 
 
 def _is_folder(path: Path) -> bool:

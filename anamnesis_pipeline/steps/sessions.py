@@ -99,4 +99,4 @@ class SessionFacts:
     def _logs(self) -> frozenset[str]:
         """Names of the logs of the source that were archived: of a session's own its id."""
         cursors = self._store.ingest.cursors(self._source.key)
-        return frozenset(FileOrigin(self._source.key, path).stem for path in cursors if "/" not in path)
+        return frozenset(FileOrigin(self._source.key, path).stem for path in cursors)

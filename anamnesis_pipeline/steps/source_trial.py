@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from anamnesis_pipeline.errors import SourceUnreadable
 from anamnesis_pipeline.model import FileStat
 from anamnesis_pipeline.sources.base import SourceHost, is_log
-from anamnesis_pipeline.sources.discovery import log_root
+from anamnesis_pipeline.sources.discovery import COWORK, log_root
 from anamnesis_pipeline.sources.document_selection import EXAMPLES, Chosen, Rules, chosen
 from anamnesis_pipeline.sources.specs import DOCUMENTS, LOGS, SourceSpec
 from anamnesis_pipeline.sources.survey_split import SourceFiles, found_in, wanted_of
@@ -98,7 +98,7 @@ class _Excluded:
 
 
 def guessed_kind(host: SourceHost, root: str) -> str:
-    """Of logs, if the root is or holds a folder of Claude projects; else of documents.
+    """Of logs, if the root is or holds a folder of Claude projects, or the sessions of Cowork; else of documents.
 
     :raises SourceUnreadable: it cannot be listed.
     """
@@ -106,7 +106,7 @@ def guessed_kind(host: SourceHost, root: str) -> str:
     folders = host.folders(root)
     inside = [folder for folder in folders if folder != "."][:_LOOKED_INTO]
     has_logs = "." in folders or any("." in host.folders(f"{root.rstrip('/')}/{folder}") for folder in inside)
-    return LOGS if has_logs else DOCUMENTS
+    return LOGS if has_logs or root.rstrip("/").endswith(f"/{COWORK}") else DOCUMENTS
 
 
 def _tasted(host: SourceHost, sources: Iterable[SourceFiles]) -> tuple[str, ...]:
