@@ -1,11 +1,15 @@
-"""What lies in the home beside the store: its salt and its archive."""
+"""What is in the home beside the store: its salt, its archive, and its rules on other memory tools."""
 
+import logging
 from pathlib import Path
 
-from anamnesis_pipeline.errors import GiveUp
+from anamnesis_pipeline.errors import BadSetting, GiveUp
+from anamnesis_pipeline.exchanges.observers import ObserverRules, built_in, read_rules
 from anamnesis_pipeline.exchanges.redaction import Redactor, load_salt
 from anamnesis_pipeline.settings import Settings
 from anamnesis_pipeline.sources.archive import Archive
+
+log = logging.getLogger(__name__)
 
 
 def make_private(folder: Path) -> None:
@@ -30,6 +34,15 @@ def open_redactor(settings: Settings) -> Redactor:
         return Redactor(load_salt(salt))
     except OSError as exc:
         raise GiveUp(f"{salt} cannot be read or written ({exc.strerror}); check who owns it and its folder") from exc
+
+
+def open_observers(settings: Settings) -> ObserverRules:
+    """Which sessions are other memory tools' own. A file of rules that cannot be read adds none; doctor says so."""
+    try:
+        return read_rules(settings.home)
+    except BadSetting as problem:
+        log.warning("No rules are added: %s", problem)
+        return built_in()
 
 
 def open_archive(settings: Settings) -> Archive:

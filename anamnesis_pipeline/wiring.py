@@ -20,7 +20,7 @@ from anamnesis_pipeline.embeddings.precision import Device, choose_device
 from anamnesis_pipeline.embeddings.space_models import SpaceModels
 from anamnesis_pipeline.embeddings.token_vectors import Projection
 from anamnesis_pipeline.errors import DimensionMismatch
-from anamnesis_pipeline.home_wiring import make_private, open_archive, open_redactor
+from anamnesis_pipeline.home_wiring import make_private, open_archive, open_observers, open_redactor
 from anamnesis_pipeline.llm_wiring import open_llm
 from anamnesis_pipeline.model import FileCursor, Space, StoredPassage
 from anamnesis_pipeline.search.engine import Engine
@@ -362,6 +362,7 @@ def open_pipeline(settings: Settings, store: Store) -> Pipeline:
         headline=extractive.summarize,
         rules_of=open_document_rules(hosts, settings),
         specs=hosts.specs,
+        observers=open_observers(settings),
     )
 
 

@@ -12,7 +12,7 @@ _FORMS = {
     "/": r"\\{0,15}/",
 }
 """How a character of a mark is written, also in JSON inside JSON, four deep, and in HTML."""
-_FIRST_WORDS = frozenset({SegmentKind.PROMPT, SegmentKind.AGENT_PROMPT, SegmentKind.MACHINE_PROMPT})
+FIRST_WORDS = frozenset({SegmentKind.PROMPT, SegmentKind.AGENT_PROMPT, SegmentKind.MACHINE_PROMPT})
 
 
 def may_hold_memory(line: str) -> bool:
@@ -52,7 +52,7 @@ def _cut(text: str) -> tuple[str, int]:
 
 def begins_own_session(kind: SegmentKind, text: str) -> bool | None:
     """Whether the session that begins with this message is a summarizer's call; None: the message does not tell."""
-    return is_own_request(text) if kind in _FIRST_WORDS else None
+    return is_own_request(text) if kind in FIRST_WORDS else None
 
 
 def is_own_request(text: str) -> bool:

@@ -10,7 +10,8 @@ from typing import Any
 from anamnesis_pipeline.exchanges.cutting import Cutter, PendingTool, Trail, follow, is_own_answer, is_pause, is_seam
 from anamnesis_pipeline.exchanges.grouping import Exchange, exchange_of
 from anamnesis_pipeline.exchanges.log_lines import MAX_VALUES, Record, has_too_many_values, read_records
-from anamnesis_pipeline.exchanges.own_text import begins_own_session, may_hold_memory, without_memory
+from anamnesis_pipeline.exchanges.observers import ObserverRules, built_in
+from anamnesis_pipeline.exchanges.own_text import FIRST_WORDS, begins_own_session, may_hold_memory, without_memory
 from anamnesis_pipeline.exchanges.projects import project_label
 from anamnesis_pipeline.exchanges.records import LoggedMessage, boundary_of, continuation_of, read_messages_of
 from anamnesis_pipeline.exchanges.wide_text import narrowed
@@ -70,6 +71,7 @@ class SessionState:
     cwd: str = ""
     exchange: Exchange | None = None
     own: bool | None = None
+    observer: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,7 +79,8 @@ class FileState:
     """What the parser must know of the lines before, small whatever the file's size.
 
     `line` counts the lines read of this `generation`. `part_id` names the open part, whose text the store has.
-    `own`: the session is a call of our summarizer, None as long as nothing was asked. `borrows`: some of the
+    `own`: the session is a call of our summarizer, None as long as nothing was asked. `observer`: the memory tool whose
+    own session it is. `borrows`: some of the
     file was copied from another session, maybe twice, with a mark and without. `boundaries` are the latest of
     compactions, which may be written twice: the uuid of each, and that of the last record before it. `others` are the
     further sessions of a file that was spliced from several: each keeps its own project.
@@ -95,6 +98,7 @@ class FileState:
     last_timestamp: datetime | None = None
     trail: Trail = field(default_factory=Trail)
     own: bool | None = None
+    observer: str = ""
     borrows: bool = False
     boundaries: tuple[tuple[str, str], ...] = ()
     others: tuple[SessionState, ...] = ()
@@ -172,7 +176,8 @@ class Advance:
     """What a batch adds. `parts` are new, grown or closed; the last may still grow, and is then `open_part`.
 
     `keys` are of new messages, one each; `aliases` and `claims` lead from further keys to these. `own` counts the
-    messages of our summarizer's session, and `answers` what this memory itself answered: both are left out.
+    messages of our summarizer's session, and `answers` what this memory itself answered: both are left out. So are the
+    messages of other memory tools' sessions, which `observed` counts by tool, and `observers` the sessions that began.
     """
 
     state: FileState
@@ -184,6 +189,8 @@ class Advance:
     claims: Mapping[str, str]
     own: int = 0
     answers: int = 0
+    observed: Mapping[str, int] = field(default_factory=dict)
+    observers: Mapping[str, int] = field(default_factory=dict)
 
 
 ReadRecord = Callable[[Record, int, Counter[str]], list[LoggedMessage]]
@@ -247,6 +254,7 @@ def advance(
     *,
     label: Callable[[str], str],
     idle_minutes: int,
+    observers: ObserverRules | None = None,
 ) -> Advance:
     """Lay a batch into parts.
 
@@ -255,8 +263,10 @@ def advance(
         messages only move the context on.
     :param label: working directory -> project.
     :param idle_minutes: a longer pause between two messages ends a part.
+    :param observers: which sessions are other memory tools' own; None: as the rules of this package say.
     """
-    walk = _Walk(state, Cutter(open_part, timedelta(minutes=idle_minutes)), Found(known), batch, origin, label)
+    cutter = Cutter(open_part, timedelta(minutes=idle_minutes))
+    walk = _Walk(state, cutter, Found(known), batch, origin, label, observers or built_in())
     for logged in batch.messages:
         walk.step(logged)
     return walk.result(batch.lines)
@@ -275,7 +285,10 @@ class _Walk:
         batch: Batch,
         origin: FileOrigin,
         label: Callable[[str], str],
+        observers: ObserverRules,
     ) -> None:
+        self._observers = observers
+        self._observed, self._begun = Counter[str](), Counter[str]()
         self._state, self._trail = state, state.trail
         self._ordinal, self._spoken_at, self._own, self._answers = state.ordinal, state.last_timestamp, 0, 0
         self._boundaries = (*state.boundaries, *batch.boundaries)
@@ -289,10 +302,18 @@ class _Walk:
             self._trail = replace(self._trail, lead="")  # what another session said last may be private
         if self._state.own is None:
             self._state = replace(self._state, own=begins_own_session(message.kind, message.text))
+        if not self._state.observer:
+            prompt = message.text if self._state.exchange is None and message.kind in FIRST_WORDS else ""
+            if observer := self._observers.name_of(logged.cwd or self._state.cwd, logged.entrypoint, prompt):
+                self._state = replace(self._state, observer=observer)
+                self._begun[observer] += 1
+        self._state = _located(self._state, logged, self._origin)
         if self._state.own:
             self._own += 1
             return
-        self._state = _located(self._state, logged, self._origin)
+        if self._state.observer:
+            self._observed[self._state.observer] += 1
+            return
         if self._state.borrows:  # maybe the same message once more, without the mark
             logged = replace(logged, seen_as=(*logged.seen_as, *logged.lent_as))
         if is_own_answer(self._trail, logged):
@@ -318,7 +339,8 @@ class _Walk:
             trail=self._trail,
             boundaries=self._boundaries[-MAX_BOUNDARIES:],
         )
-        return replace(self._found.advance(state, parts, last, self._own), answers=self._answers)
+        step = self._found.advance(state, parts, last, self._own)
+        return replace(step, answers=self._answers, observed=self._observed, observers=self._begun)
 
     def _lay(self, logged: LoggedMessage) -> None:
         """Put a new message into the open part or the next one."""
@@ -424,7 +446,9 @@ def _begins_another_session(state: FileState, logged: LoggedMessage) -> bool:
 
 def _switched(state: FileState, session_id: str) -> FileState:
     """The state at the first message of another session, or where an interrupted one goes on."""
-    left = SessionState(state.session_id, state.agent_id, state.first_cwd, state.cwd, state.exchange, state.own)
+    left = SessionState(
+        state.session_id, state.agent_id, state.first_cwd, state.cwd, state.exchange, state.own, state.observer
+    )
     known = {other.session_id: other for other in (*state.others, left)}
     now = known.pop(session_id, SessionState())
     others = tuple(known.values())[-MAX_SESSIONS:]
@@ -436,6 +460,7 @@ def _switched(state: FileState, session_id: str) -> FileState:
         cwd=now.cwd,
         exchange=now.exchange,
         own=now.own,
+        observer=now.observer,
         others=others,
     )
 

@@ -72,6 +72,8 @@ class LoggedMessage:
     borrowed: bool = False
     moved_to: str = ""
     asks_memory: bool = False
+    entrypoint: str = ""
+    """What started Claude Code, as its records say: `cli`, `sdk-ts`, ..."""
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -172,7 +174,7 @@ class _Emitter:
         self._stamp = _string(record, "timestamp")
         self._cwd, self._sidechain = _string(record, "cwd"), record.get("isSidechain") is True
         self._uuid, self._timestamp = _string(record, "uuid"), timestamp_of(record)
-        self._parent = _string(record, "parentUuid")
+        self._parent, self._entrypoint = _string(record, "parentUuid"), _string(record, "entrypoint")
         self._is_borrowed = is_borrowed(record)
         self._numbered = 0
 
@@ -198,7 +200,7 @@ class _Emitter:
         self.messages.append(
             LoggedMessage(
                 message, self._line, self.session_id, self._cwd, self.agent_id, self._sidechain, *tool, claims, seen_as,
-                self._parent, borrowed=self._is_borrowed,
+                self._parent, borrowed=self._is_borrowed, entrypoint=self._entrypoint,
             )
         )  # fmt: skip
 

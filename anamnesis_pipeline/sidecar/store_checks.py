@@ -8,6 +8,8 @@ from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 
 from anamnesis_pipeline.archive_model import DeadLetter
+from anamnesis_pipeline.errors import BadSetting
+from anamnesis_pipeline.exchanges.observers import read_rules
 from anamnesis_pipeline.home_wiring import open_archive
 from anamnesis_pipeline.model import FileCursor, Where
 from anamnesis_pipeline.sidecar.crawler_control import CrawlerControl
@@ -23,7 +25,7 @@ from anamnesis_pipeline.steps.dead_letters import EVERY_LETTER
 from anamnesis_pipeline.steps.forget import JOB
 from anamnesis_pipeline.steps.host_clock import read_since
 from anamnesis_pipeline.steps.log_folders import cowork_folders
-from anamnesis_pipeline.steps.sessions import unknown_records
+from anamnesis_pipeline.steps.sessions import observed_sessions, unknown_records
 from anamnesis_pipeline.store.base import Store
 from anamnesis_pipeline.supervisor.up_lock import read_lock
 from anamnesis_pipeline.wiring import effective_settings
@@ -118,6 +120,19 @@ def record_types(store: Store) -> Finding:
     )
     detail = f"{counted(len(unknown), 'type')} of record are not known, and only archived: {told}"
     return Finding(True, "records", detail, note="a newer version of Anamnesis may know them")
+
+
+def observers(store: Store) -> Finding:
+    """The rules on other memory tools can be read; how many of their own sessions were left out."""
+    name = "other memory tools"
+    try:
+        read_rules(effective_settings(store).home)
+    except BadSetting as problem:
+        return Finding(False, name, str(problem), "until then only the rules of this package hold")
+    found = observed_sessions(store.settings)
+    told = ", ".join(f"{count:,} of {tool}" for tool, count in sorted(found.items()))
+    detail = f"sessions that are archived and not indexed: {told}" if found else "no sessions of theirs were read"
+    return Finding(True, name, detail)
 
 
 def _is_torn_for_good(letter: DeadLetter, cursor: FileCursor | None) -> bool:
@@ -234,7 +249,7 @@ def clock(store: Store) -> Finding:
 
 
 OTHER_STORE_CHECKS: Sequence[Callable[[Store], Finding]] = (
-    writable, unread_logs, archived, dead_letters, record_types, coverage, space_models, reembedding, llm, forgetting,
-    crawler, clock,
+    writable, unread_logs, archived, dead_letters, record_types, observers, coverage, space_models, reembedding, llm,
+    forgetting, crawler, clock,
 )  # fmt: skip
 STORE_CHECKS = (store_integrity, *OTHER_STORE_CHECKS)

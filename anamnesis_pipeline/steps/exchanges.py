@@ -10,12 +10,13 @@ from itertools import islice
 
 from anamnesis_pipeline.archive_model import DeadLetter
 from anamnesis_pipeline.exchanges.history import advance_history, read_history
+from anamnesis_pipeline.exchanges.observers import ObserverRules, built_in
 from anamnesis_pipeline.exchanges.parsing import Advance, Batch, FileOrigin, FileState, advance, read_messages
 from anamnesis_pipeline.exchanges.records import Beginning, beginning, stands_for
 from anamnesis_pipeline.file_names import log_name
 from anamnesis_pipeline.model import FileCursor, Part, Source
 from anamnesis_pipeline.sources.base import described_log, is_agent_description, is_description, is_session_record
-from anamnesis_pipeline.steps.sessions import note_continued, note_unknown
+from anamnesis_pipeline.steps.sessions import note_continued, note_observers, note_unknown
 from anamnesis_pipeline.steps.tool_outputs import characters_named, outputs_of, with_whole_text
 from anamnesis_pipeline.store.base import MAX_ROWS_PER_WRITE, Store
 from anamnesis_pipeline.store.ingest_base import IngestRecords, ParsedChunk
@@ -81,6 +82,7 @@ class Tally:
         self.exchanges.update(part.exchange_id for part in step.parts)
         self.skipped += batch.skipped
         self.skipped += Counter({"own:summarizer": step.own, "own:answer": step.answers})
+        self.skipped += Counter({f"observer:{name}": count for name, count in step.observed.items()})
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,6 +101,8 @@ class ParseContext:
     """Those of some keys that a tombstone forbids."""
     outputs: Mapping[str, FileCursor] = field(default_factory=dict)
     """Name of a tool's output -> its archived file."""
+    observers: ObserverRules = field(default_factory=built_in)
+    """Which sessions are other memory tools' own."""
     folders: dict[str, str] = field(default_factory=dict)
     """Path that the logs of a Cowork session begin with -> the folder that was chosen for it."""
 
@@ -127,11 +131,20 @@ class ParseContext:
         batch = self._with_outputs(batch, known)
         if self._is_history:
             claims = self.ingest.claims_near([key for key in batch.keys if key not in known])
-            return advance_history(state, batch, known, claims, origin, label=self.label)
+            batch, observed = self._without_observers(batch)
+            step = advance_history(state, batch, known, claims, origin, label=self.label)
+            return replace(step, observed=observed)
         open_part = self.ingest.part(state.part_id) if state.part_id else None
         return advance(
-            state, open_part, batch, known, origin, label=self.label, idle_minutes=self.idle_minutes
-        )  # fmt: skip
+            state,
+            open_part,
+            batch,
+            known,
+            origin,
+            label=self.label,
+            idle_minutes=self.idle_minutes,
+            observers=self.observers,
+        )
 
     def _without_deleted(self, batch: Batch) -> Batch:
         """The batch without messages that stand for a deleted one: a prompt that was known from the history only, or a
@@ -141,6 +154,12 @@ class ParseContext:
         if not (gone := self.forgotten([*claims, *batch.lent_keys])):
             return batch
         return replace(batch, messages=tuple(m for m in batch.messages if gone.isdisjoint(stands_for(m))))
+
+    def _without_observers(self, batch: Batch) -> tuple[Batch, Counter[str]]:
+        """Entries of the history without those of other memory tools' sessions, and how many of these there were."""
+        names = [self.observers.name_of(logged.cwd, logged.entrypoint) for logged in batch.messages]
+        kept = tuple(logged for logged, name in zip(batch.messages, names, strict=True) if not name)
+        return replace(batch, messages=kept), Counter(filter(None, names))
 
     def _with_outputs(self, batch: Batch, known: set[str]) -> Batch:
         """The batch with the whole text of new results whose record has a preview of it."""
@@ -171,6 +190,7 @@ def parse_source(
     now: datetime,
     idle_minutes: int,
     label: Callable[[str], str],
+    observers: ObserverRules | None = None,
 ) -> ParseReport:
     """Parse every archived line of `source` that was not parsed yet, and close the parts that fell idle.
 
@@ -181,12 +201,13 @@ def parse_source(
 
     :param now: an open part whose last segment is more than `idle_minutes` older is closed.
     :param label: working directory -> project.
+    :param observers: which sessions are other memory tools' own; None: as the rules of this package say.
     """
     begun, tally = time.monotonic(), Tally()
     cursors = store.ingest.cursors(source.key)
     context = ParseContext(
         store, archive_lines, source, label, idle_minutes, tally, {}, store.forgetting.forgotten,
-        outputs_of(cursors.values()),
+        outputs_of(cursors.values()), observers or built_in(),
     )  # fmt: skip
     _read_descriptions(context, cursors)
     _read_session_records(context, cursors)
@@ -363,6 +384,7 @@ def _parse_chunk(
     if committed is not None:
         context.tally.count(batch, step)
         note_unknown(context.store.settings, batch.skipped, batch.version)
+        note_observers(context.store.settings, step.observers)
     return committed, step.state
 
 

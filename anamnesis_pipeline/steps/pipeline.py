@@ -6,6 +6,7 @@ from datetime import UTC, datetime
 
 from anamnesis_pipeline.embeddings.pieces import PieceCounter
 from anamnesis_pipeline.errors import HostRefused, HostUnreachable, SourceUnreadable
+from anamnesis_pipeline.exchanges.observers import ObserverRules
 from anamnesis_pipeline.message_keys import place_of
 from anamnesis_pipeline.model import FileCursor, Part, Source
 from anamnesis_pipeline.sources.archive import Archive
@@ -56,6 +57,8 @@ class Pipeline:
     """The configured sources."""
     sure_label_of: Callable[[Source], Callable[[str], str]] | None = None
     """As `label_of`, but a machine that is away is an error; None: no machine is ever away."""
+    observers: ObserverRules | None = None
+    """Which sessions are other memory tools' own; None: as the rules of this package say."""
 
     def forgetter(self) -> Forgetter:
         """What removes text for good."""
@@ -91,7 +94,7 @@ class Pipeline:
             right_guesses(self.store, source.machine, self.sure_label_of(source))
         return parse_source(
             self.store, self.archive_lines, source, now=datetime.now(UTC), idle_minutes=self.idle_minutes,
-            label=self.label_of(source),
+            label=self.label_of(source), observers=self.observers,
         )  # fmt: skip
 
     def parse_documents(self, source: Source) -> DocumentReport:

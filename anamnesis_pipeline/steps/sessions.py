@@ -1,7 +1,8 @@
-"""What is known of sessions beside their messages: where they go on, and whether their own log is there; and which
-types of records no version of this parser knows.
+"""What is known of sessions beside their messages: where they go on, whether their own log is there, and how many are
+other memory tools' own; and which types of records this version does not know.
 """
 
+from collections import Counter
 from collections.abc import Mapping
 from functools import cached_property
 
@@ -16,6 +17,8 @@ WITHOUT_LOG = "sessions.without_log."
 """Stored under this prefix and the id of a session whose subagents were read, and not its own log: their source."""
 UNKNOWN_RECORDS = "records.unknown"
 """Stored under this name: type of records -> how many were read, the last version of Claude Code that wrote some."""
+OBSERVED = "sessions.of_observers"
+"""Stored under this name: memory tool -> how many sessions of its own were left out."""
 MAX_UNKNOWN = 50
 """Unknown types that are remembered, the first ones."""
 MAX_HOPS = 100
@@ -69,6 +72,18 @@ def unknown_records(settings: SettingsRecords) -> dict[str, tuple[int, str]]:
     """Type of records that this version does not know -> how many were read, and the version that wrote the last."""
     stored = settings.get(UNKNOWN_RECORDS, {})
     return {name: (int(count), str(version)) for name, (count, version) in stored.items() if name not in KNOWN_TYPES}
+
+
+def note_observers(settings: SettingsRecords, begun: Mapping[str, int]) -> None:
+    """Count sessions of other memory tools, by tool: they are archived, and not indexed."""
+    if begun:
+        known = Counter({name: int(count) for name, count in observed_sessions(settings).items()})
+        settings.set(OBSERVED, dict(known + Counter(begun)))
+
+
+def observed_sessions(settings: SettingsRecords) -> dict[str, int]:
+    """Memory tool -> how many sessions of its own were left out."""
+    return dict(settings.get(OBSERVED, {}))
 
 
 class SessionFacts:
