@@ -12,7 +12,7 @@ from dataclasses import replace
 from itertools import islice
 
 from anamnesis_pipeline.exchanges import identity
-from anamnesis_pipeline.exchanges.blocks import result_text
+from anamnesis_pipeline.exchanges.blocks import result_text, without_runs
 from anamnesis_pipeline.exchanges.log_lines import has_too_many_values
 from anamnesis_pipeline.exchanges.own_text import without_memory
 from anamnesis_pipeline.exchanges.parsing import read_messages
@@ -77,7 +77,7 @@ def with_whole_text(
     cursor = next((outputs[name] for name in names_of_output(logged) if name in outputs), None)
     if cursor is None or cursor.offset > LONGEST_OUTPUT:
         return logged
-    text, own = without_memory(_text(cursor.path, read(cursor, 0)))
+    text, own = without_memory(without_runs(_text(cursor.path, read(cursor, 0))))
     skipped["own:memory"] += own
     if not text or text.isspace():
         return logged

@@ -222,3 +222,31 @@ def test_08_a_subagent_whose_file_was_moved_may_say_the_same_again(home: Ingeste
     home.write(agent.lines, LAYOUTS["flat"], folder="-another-folder")
     assert home.ingest().messages == 2
     assert home.texts().count("Refunds are issued in src/refunds.py:44 only.") == 2
+
+
+BOILERPLATE = (
+    "<fork-boilerplate>\nYou are a worker fork. Execute ONE directive, then stop.\n</fork-boilerplate>\n\n"
+    "Your directive: "
+)
+
+
+@pytest.mark.parametrize("is_marked", [True, False])
+def test_task_of_a_forked_subagent_heads_its_exchange(home: Ingested, *, is_marked: bool) -> None:
+    task = "Check the rotation of the logs."
+    trunk = Log()
+    trunk.user("Why is the disk full?")
+    trunk.call("Agent", "toolu_01Qz", description="Check", prompt=task, subagent_type="fork")
+    agent = Log(**({"isSidechain": True, "agentId": "a41c9d02"} if is_marked else {}))
+    agent.minute, agent._count = 1.0, 100
+    agent.lines = changed([trunk.lines[1]], uuid="copied")
+    started = {"type": "tool_result", "tool_use_id": "toolu_01Qz", "content": "Fork started"}
+    agent.user([started, {"type": "text", "text": f"{BOILERPLATE}{task}"}])
+    agent.say("It rotates weekly.")
+    home.write(trunk.lines)
+    home.write(agent.lines, LAYOUTS["flat"])
+    home.ingest()
+    answers = [e for e in home.episodes() if "It rotates weekly." in e.raw_exchange]
+    assert [(e.kind, e.metadata["prompt"]) for e in answers] == [("subagent", task)]
+    assert "worker fork" not in home.texts()
+    assert "Your directive" not in home.texts()
+    assert home.texts().count(task) == 1

@@ -1,7 +1,10 @@
 """Outputs that Claude Code moved out of a transcript are archived, found, masked, given back and forgotten like it."""
 
+import base64
+import hashlib
 import json
 import os
+import random
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
@@ -102,6 +105,15 @@ def test_the_whole_output_is_the_text_of_its_result_and_outlives_its_file(home: 
     assert (before.files, before.files_gone, after.files_gone, after.unparsed_lines) == (2, 0, 1, 0)
     assert (after.messages, after.occurrences, after.dead_letters) == (3, 0, 0)
     assert home.store.ingest.unfinished_sources(home.episodes()[0].timestamp) == set()
+
+
+def test_base64_in_a_moved_output_becomes_size_and_hash(home: Home) -> None:
+    data = base64.b64encode(random.Random(8).randbytes(3_000)).decode()
+    put_out(home, f"a chart\n{data}\nand an okapi")
+    home.write(recorded(f"/somewhere/else/{path_of('toolu_1.txt')}"))
+    home.ingest()
+    digest = hashlib.sha256(base64.b64decode(data)).hexdigest()[:12]
+    assert said(home) == f"a chart\n[base64, 3000 bytes, sha256 {digest}]\nand an okapi"
 
 
 @pytest.mark.parametrize("content", ["Done, with much output.", preview("C:\\x\\y.txt")])
