@@ -17,14 +17,14 @@ from anamnesis_pipeline.sources.base import Survey
 from anamnesis_pipeline.sources.discovery import PROJECTS, log_root
 from anamnesis_pipeline.sources.document_selection import Chosen, Rules, chosen
 from anamnesis_pipeline.sources.local import LocalHost
-from anamnesis_pipeline.sources.specs import DOCUMENTS, SourceSpec, built_in_specs
+from anamnesis_pipeline.sources.specs import DOCUMENTS, SourceSpec, agent_memory_specs, built_in_specs
 from anamnesis_pipeline.sources.survey_split import wanted_of
 from anamnesis_pipeline.steps.crawl_documents import DocumentRules
 from anamnesis_pipeline.steps.exclusion import Exclusions
 from anamnesis_pipeline.steps.flights import Flights
 from anamnesis_pipeline.steps.hosts import Hosts
 from anamnesis_pipeline.steps.projects import machine_labels, project_labels
-from anamnesis_pipeline.steps.source_specs import all_specs
+from anamnesis_pipeline.steps.source_specs import agent_memories, all_specs
 from anamnesis_pipeline.steps.survey import Answer, Crawler
 from anamnesis_pipeline.store.base import Store
 
@@ -48,7 +48,8 @@ def built_in(settings: Settings) -> list[SourceSpec]:
 def configured_specs(settings: Settings, store: Store) -> list[SourceSpec]:
     """All sources that are crawled: those that need no configuration first."""
     roots = [Path(spec.root) for spec in built_in(settings) if spec.kind != DOCUMENTS]
-    return all_specs(store.settings, roots, settings.machine)
+    specs = all_specs(store.settings, roots, settings.machine)
+    return [*specs, *agent_memory_specs(agent_memories(store, settings.machine), specs, settings.machine)]
 
 
 def open_hosts(settings: Settings, store: Store) -> Hosts:

@@ -219,6 +219,16 @@ def test_without_a_sidecar_the_store_answers_by_keywords_and_says_so(run_process
     assert "0 episodes written" in again.stdout
 
 
+def test_first_ingest_reads_memory_of_agents_beside_sessions(run_process: Run, tmp_path: Path) -> None:
+    memory = tmp_path / "shop" / ".claude" / "agent-memory" / "reviewer"
+    memory.mkdir(parents=True)
+    (memory / "MEMORY.md").write_text("# Reviewer\n\nThe ledger of the shop rounds half to even, always.\n")
+    write_log(tmp_path / "logs" / "-work-shop" / "5e551011-0000-4000-8000-000000000001.jsonl", str(tmp_path / "shop"))
+    ingested = run_process("ingest", ANAMNESIS_LOG_ROOTS=str(tmp_path / "logs"))
+    assert ingested.returncode == 0, ingested.stderr
+    assert "Memory is up to date: 2 files, 2 episodes, " in ingested.stdout
+
+
 def test_searches_are_reported_without_a_sidecar_too(run: Run, tmp_path: Path) -> None:
     nothing = run("queries")
     assert nothing.returncode == 1
@@ -276,10 +286,10 @@ def test_sidecar_says_in_one_line_that_home_cannot_be_written(environment: dict[
     assert len(done.stderr.splitlines()) == 1
 
 
-def write_log(path: Path) -> None:
+def write_log(path: Path, cwd: str = "/code/shop") -> None:
     """A session of one prompt and one answer, as Claude Code writes them."""
     path.parent.mkdir(parents=True)
-    shared = {"sessionId": "5e551011-0000-4000-8000-000000000001", "cwd": "/code/shop", "version": "2.0.0"}
+    shared = {"sessionId": "5e551011-0000-4000-8000-000000000001", "cwd": cwd, "version": "2.0.0"}
     prompt = {
         **shared,
         "type": "user",

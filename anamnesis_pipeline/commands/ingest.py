@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from contextlib import closing
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 
 from anamnesis_pipeline import wiring
@@ -15,7 +16,7 @@ from anamnesis_pipeline.steps.embeddings import EmbedReport, embed_sources
 from anamnesis_pipeline.steps.pipeline import SourceReport, ingest_all
 from anamnesis_pipeline.steps.reembed_state import is_paused
 from anamnesis_pipeline.steps.spaces import index_space
-from anamnesis_pipeline.steps.survey import LookReport, look
+from anamnesis_pipeline.steps.survey import Crawler, LookReport, look
 from anamnesis_pipeline.store.base import Store
 from anamnesis_pipeline.supervisor.log_roots import examples_advice
 from anamnesis_pipeline.supervisor.progress import done_text, take_snapshot
@@ -38,17 +39,27 @@ def run_ingest(settings: Settings, say: Say) -> None:
     with store_to_write(settings) as store:
         settings = wiring.effective_settings(store)
         settings = settings.model_copy(update={"log_roots": log_roots_in_use(settings)})
-        found = look(open_crawler(settings, store, lasting=False), now(), everything=True, budget_s=LOOK_S)
-        for problem in found.problems:
-            say(problem)
-        pipeline = wiring.open_pipeline(settings, store)
-        ingest_all(pipeline, _to_ingest(settings, store, found), lambda report: say(source_text(report)))
+        crawler = open_crawler(settings, store, lasting=False)
+        _read(settings, store, crawler, say)
+        known = {spec.name for spec in crawler.specs}
+        crawler = open_crawler(settings, store, lasting=False)
+        if new := [spec for spec in crawler.specs if spec.name not in known]:  # that only the logs told of
+            _read(settings, store, replace(crawler, hosts=replace(crawler.hosts, specs=new)), say)
         _embed(settings, store, say)
         snapshot = take_snapshot(store)
         nothing = f"There is nothing to remember yet; logs are looked for in {', '.join(map(str, settings.log_roots))}"
         say(done_text(snapshot) if snapshot.counts.files or snapshot.counts.episodes else nothing)
         if advice := examples_advice(settings.log_roots, settings.home):
             say(advice)
+
+
+def _read(settings: Settings, store: Store, crawler: Crawler, say: Say) -> None:
+    """Look at the sources of `crawler` and work on what is new there."""
+    found = look(crawler, now(), everything=True, budget_s=LOOK_S)
+    for problem in found.problems:
+        say(problem)
+    pipeline = wiring.open_pipeline(settings, store)
+    ingest_all(pipeline, _to_ingest(settings, store, found), lambda report: say(source_text(report)))
 
 
 def _to_ingest(settings: Settings, store: Store, found: LookReport) -> list[Source]:

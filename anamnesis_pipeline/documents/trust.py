@@ -19,7 +19,7 @@ _CURATED = re.compile(
         (?:CLAUDE(?:\.local)?|AGENTS)\.md
       | README_(?:handoff|project_history_)[^/]*
       | [^/]*_handoff[^/]*
-      | \.claude/ (?:.*/)? memory/ (?:.*/)? [^/]*\.md
+      | \.claude/ (?:.*/)? (?:memory|agent-memory(?:-local)?)/ (?:.*/)? [^/]*\.md
     )
     """,
     re.VERBOSE | re.IGNORECASE | re.DOTALL,

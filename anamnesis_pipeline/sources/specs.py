@@ -7,16 +7,21 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from anamnesis_pipeline.errors import BadSetting
-from anamnesis_pipeline.model import Source
+from anamnesis_pipeline.model import Source, content_id
 from anamnesis_pipeline.sources.discovery import PROJECTS, source_key
 
 LOGS = "claude_logs"
 DOCUMENTS = "documents"
 CLAUDE_ROOT = "~/.claude"
-CLAUDE_DOCUMENTS = ("CLAUDE.md", "projects/*/memory/**/*.md", "plans/*.md")
-"""What Claude Code itself keeps in its folder to be remembered."""
+FORMER_CLAUDE_DOCUMENTS = ("CLAUDE.md", "projects/*/memory/**/*.md", "plans/*.md")
+CLAUDE_DOCUMENTS = (*FORMER_CLAUDE_DOCUMENTS, "agent-memory/**/*.md")
+"""What Claude Code itself keeps in its folder to be remembered; stored sources may name the former patterns."""
+AGENT_MEMORIES = ("agent-memory", "agent-memory-local")
+"""Folders in the `.claude` of a repository with what its subagents remember."""
 BUILT_IN = "local-"
 """The names of the sources that need no configuration begin so."""
+AGENTS = f"{BUILT_IN}agents-"
+"""The names of those with the memory of subagents begin so."""
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,59}")
 _WINDOWS = re.compile(r"[A-Za-z]:([\\/]|$)|\\\\|//")
@@ -69,6 +74,21 @@ def built_in_specs(log_roots: Sequence[Path], machine: str) -> list[SourceSpec]:
                 )
             )
     return specs
+
+
+def agent_memory_specs(folders: Sequence[str], specs: Sequence[SourceSpec], machine: str) -> list[SourceSpec]:
+    """One source for each folder of this machine in which subagents keep a memory (`AGENT_MEMORIES`), but for those
+    that lie in a configured source of documents, whose rules count. They are private where logs of this machine are,
+    since the sessions that led to them may be.
+    """
+    is_private = any(spec.private for spec in specs if spec.kind == LOGS and not spec.host)
+    roots = [os.path.expanduser(spec.root) for spec in specs if spec.kind == DOCUMENTS and not spec.host]
+    covered = tuple(f"{root.rstrip('/')}/" for root in roots)
+    return [
+        SourceSpec(f"{AGENTS}{content_id(folder)[:8]}", DOCUMENTS, folder, "", machine, ("*.md",), private=is_private)
+        for folder in sorted(set(folders))
+        if not f"{folder}/".startswith(covered)
+    ]
 
 
 def place_and_root(text: str) -> tuple[str, str]:

@@ -1,9 +1,10 @@
 """The configured sources, as they are stored: one setting `sources.<name>` each."""
 
+import os
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, replace
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError, WithJsonSchema
@@ -11,9 +12,20 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationErr
 from anamnesis_pipeline.errors import BadSetting
 from anamnesis_pipeline.model import Source
 from anamnesis_pipeline.sources.ignore_patterns import check_patterns
-from anamnesis_pipeline.sources.specs import SourceSpec, built_in_specs, check_specs, is_of, with_machine
+from anamnesis_pipeline.sources.specs import (
+    AGENT_MEMORIES,
+    AGENTS,
+    CLAUDE_DOCUMENTS,
+    FORMER_CLAUDE_DOCUMENTS,
+    SourceSpec,
+    built_in_specs,
+    check_specs,
+    is_of,
+    with_machine,
+)
 from anamnesis_pipeline.steps.host_clock import write_look
-from anamnesis_pipeline.store.base import SettingsRecords
+from anamnesis_pipeline.steps.projects import SEEN
+from anamnesis_pipeline.store.base import SettingsRecords, Store
 
 STORED = "sources."
 LEAST_INTERVAL_S, MOST_INTERVAL_S = 30, 86_400
@@ -99,12 +111,25 @@ def spec_of_values(values: Mapping[str, Any]) -> SourceSpec:
 
 def stored_specs(settings: SettingsRecords) -> list[SourceSpec]:
     """Those that people configured, by name."""
-    return [spec_of_values(value) for _, value in sorted(settings.all(STORED).items())]
+    specs = [spec_of_values(value) for _, value in sorted(settings.all(STORED).items())]
+    return [replace(s, include=CLAUDE_DOCUMENTS) if s.include == FORMER_CLAUDE_DOCUMENTS else s for s in specs]
 
 
 def all_specs(settings: SettingsRecords, log_roots: Sequence[Path], machine: str) -> list[SourceSpec]:
     """Those that need no configuration, then those that people configured, each with the name of its machine."""
     return [*built_in_specs(log_roots, machine), *(with_machine(spec, machine) for spec in stored_specs(settings))]
+
+
+def agent_memories(store: Store, machine: str) -> list[str]:
+    """The folders in which subagents keep a memory, in or above the directories that sessions on this machine worked
+    in; also those that were read before, whether they are still there or not.
+    """
+    named = (name.removeprefix(SEEN) for name in store.settings.all(SEEN))
+    above = {str(folder) for cwd in named if cwd.startswith("/") for folder in (cwd, *PurePosixPath(cwd).parents)}
+    places = (f"{folder.rstrip('/')}/.claude/{name}" for folder in above for name in AGENT_MEMORIES)
+    sources = store.ingest.sources()
+    known = {source.root for source in sources if source.spec.startswith(AGENTS) and source.machine == machine}
+    return sorted(known.union(filter(os.path.isdir, places)))
 
 
 def put_specs(

@@ -3,7 +3,9 @@
 import json
 import re
 from contextlib import closing
+from datetime import UTC, datetime
 from pathlib import Path
+from shutil import rmtree
 from typing import Any
 
 import paramiko
@@ -11,9 +13,14 @@ import pytest
 from typer.testing import CliRunner, Result
 
 from anamnesis_pipeline import cli
+from anamnesis_pipeline.crawler_wiring import configured_specs, open_crawler
 from anamnesis_pipeline.errors import AnamnesisError
 from anamnesis_pipeline.settings import Settings
 from anamnesis_pipeline.sidecar import store_checks
+from anamnesis_pipeline.sources.specs import CLAUDE_DOCUMENTS, FORMER_CLAUDE_DOCUMENTS
+from anamnesis_pipeline.steps.projects import project_labels
+from anamnesis_pipeline.steps.source_specs import stored_specs
+from anamnesis_pipeline.steps.survey import look
 from anamnesis_pipeline.wiring import open_store
 from anamnesis_tests.ssh_servers import SSHD, openssh_server
 
@@ -71,6 +78,28 @@ def test_what_needs_no_configuration_is_listed_as_built_in(home: Path) -> None:
     output = said("list")
     assert f"local-logs  logs in {home}/claude/projects  (built in)" in output
     assert f"local-memory  documents in {home}/claude  (built in)" in output
+
+
+def test_memory_of_agents_where_a_session_worked_is_listed(home: Path) -> None:
+    memory = home / "shop" / ".claude" / "agent-memory"
+    (memory / "reviewer").mkdir(parents=True)
+    (memory / "reviewer" / "MEMORY.md").write_text("# Reviewer\nRounds half to even.\n")
+    with closing(open_store(Settings())) as store:
+        project_labels(store.settings)(str(home))
+        assert len(configured_specs(Settings(), store)) == 2
+        project_labels(store.settings)(str(home / "shop" / ".claude"))
+        store.ingest.put_sources(look(open_crawler(Settings(), store), datetime.now(UTC), everything=True).sources)
+    assert f"documents in {memory}  (built in)" in said("list")
+    rmtree(memory)
+    assert f"documents in {memory}  (built in)" in said("list"), "what was read of it stays its source's"
+
+
+def test_patterns_of_a_host_added_before_include_the_memory_of_agents() -> None:
+    with closing(open_store(Settings())) as store:
+        former = {"kind": "documents", "root": "~/.claude", "include": list(FORMER_CLAUDE_DOCUMENTS), "host": "nas"}
+        store.settings.set("sources.nas-memory", {"name": "nas-memory", **former})
+        (spec,) = stored_specs(store.settings)
+        assert spec.include == CLAUDE_DOCUMENTS
 
 
 def test_of_claudes_own_folder_only_what_is_to_be_remembered_is_crawled() -> None:

@@ -10,7 +10,9 @@ from anamnesis_pipeline.errors import BadSetting
 @pytest.mark.parametrize(
     "path",
     ["CLAUDE.md", "a/b/claude.md", "CLAUDE.local.md", "sub/AGENTS.md", ".claude/projects/x/memory/MEMORY.md",
-     "/home/u/.claude/memory/deep/er.md", "README_handoff.md", "README_handoff_2026-01.md", "x/api_handoff_notes.txt",
+     "/home/u/.claude/memory/deep/er.md", "/repo/.claude/agent-memory/reviewer/MEMORY.md",
+     "/repo/.claude/agent-memory-local/reviewer/notes.md",
+     "README_handoff.md", "README_handoff_2026-01.md", "x/api_handoff_notes.txt",
      "README_project_history_wasp.md"],
 )  # fmt: skip
 def test_what_was_written_to_be_remembered_is_curated(path: str) -> None:

@@ -11,6 +11,7 @@ from anamnesis_pipeline.sources.specs import (
     DOCUMENTS,
     LOGS,
     SourceSpec,
+    agent_memory_specs,
     built_in_specs,
     check_specs,
     default_name,
@@ -121,3 +122,15 @@ def test_sources_of_the_log_roots_belong_to_the_root_that_they_are_in() -> None:
     assert [is_of(found, spec) for spec in (logs, memory, other)] == [True, False, False]
     history = Source("h", "mac", "/home/ann/.claude", ".", "claude_history")
     assert is_of(history, logs)
+
+
+def test_agent_memories_are_sources_unless_configured_documents_hold_them() -> None:
+    folders = ["/code/shop/.claude/agent-memory", "/home/ann/.claude/agent-memory", "/code/web/.claude/agent-memory"]
+    mine = SourceSpec("web", DOCUMENTS, "/code/web/", machine="mac", private=True)
+    elsewhere = SourceSpec("nas-shop", DOCUMENTS, "/code/shop", host="nas", machine="nas")
+    (found,) = agent_memory_specs(folders, [*BUILT_IN, mine, elsewhere], "mac")
+    assert (found.root, found.kind, found.include, found.private) == (folders[0], DOCUMENTS, ("*.md",), False)
+    assert found.is_built_in
+    secret = SourceSpec("secret", LOGS, "/secret/projects", machine="mac", private=True)
+    (private,) = agent_memory_specs(folders, [*BUILT_IN, mine, secret], "mac")
+    assert (private.name, private.private) == (found.name, True)
