@@ -4,7 +4,7 @@ import re
 from collections.abc import Callable, Collection, Sequence
 
 from anamnesis_pipeline.stop_words import STOP_WORDS
-from anamnesis_pipeline.unspaced_scripts import parted, words_in
+from anamnesis_pipeline.unspaced_scripts import is_unspaced, parted, words_in
 
 _LITERAL = re.compile(
     r"""
@@ -34,10 +34,12 @@ def literal_tokens(text: str) -> list[str]:
 def unknown_share(
     text: str, unknown: Callable[[Sequence[str]], Sequence[str]], understood: Collection[str] = ()
 ) -> float:
-    """Which share of the words that carry meaning is unknown, in [0, 1].
+    """Which share of the words that carry meaning is unknown, in [0, 1]. Pairs of characters never are: most of those
+    that no text has are no words.
 
     :param unknown: tells which of some words are.
     :param understood: words that need not be stored, such as those that name a time.
     """
     words = content_words(text)
-    return len([word for word in unknown(words) if word not in understood]) / len(words) if words else 0.0
+    asked = [word for word in words if not is_unspaced(word)]
+    return len([word for word in unknown(asked) if word not in understood]) / len(words) if asked else 0.0

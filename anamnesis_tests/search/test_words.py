@@ -1,8 +1,10 @@
+from collections.abc import Sequence
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from anamnesis_pipeline.search.words import content_words, literal_tokens
+from anamnesis_pipeline.search.words import content_words, literal_tokens, unknown_share
 from anamnesis_pipeline.stop_words import STOP_WORDS
 
 
@@ -38,3 +40,13 @@ def test_words_are_distinct_lower_case_and_from_the_text(text: str) -> None:
 )
 def test_what_looks_like_code_is_looked_for_literally(text: str, tokens: list[str]) -> None:
     assert literal_tokens(text) == tokens
+
+
+def test_what_cannot_be_cut_into_words_is_never_unknown() -> None:
+    def none_is_known(words: Sequence[str]) -> Sequence[str]:
+        return words
+
+    assert unknown_share("登录超时改成多少", none_is_known) == 0
+    assert unknown_share("หมดเวลา 타임아웃", none_is_known) == 0
+    assert unknown_share("gen-itgc 超时", none_is_known) == 2 / 3
+    assert unknown_share("登录", lambda words: pytest.fail(f"asked for {words}")) == 0

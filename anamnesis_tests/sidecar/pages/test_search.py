@@ -83,6 +83,7 @@ def test_the_words_of_a_question_are_marked_as_the_index_compares_them() -> None
     assert marked("He retried <b>", "retry") == "He <mark>retried</mark> &lt;b&gt;"
     assert marked("in src/billing.py:44", "why `src/billing.py`") == "in <mark>src/billing.py</mark>:44"
     assert marked("nothing of it", "the") == "nothing of it"
+    assert marked("上周把登录超时改成三十秒", "登录超时是多少") == "上周把<mark>登录超时</mark>改成三十秒"
     assert marked("", "x") == ""
 
 
