@@ -147,10 +147,11 @@ def plugin_enabled(settings: Settings) -> bool:
 
 
 def _of_this_machine(group: Settings, python: str, script: str, url: str) -> dict[str, Any]:
-    def placed(arg: str) -> str:
-        return script if arg.endswith(SCRIPT) else arg
-
-    hooks = [{**hook, "command": python, "args": [*map(placed, hook["args"]), url]} for hook in group["hooks"]]
+    """The plugin looks for a Python and ends each command with what the script is to do; here the Python is known."""
+    hooks = [
+        {**hook, "command": python, "args": ["-I", "-S", script, hook["command"].rpartition(" ")[2], url]}
+        for hook in group["hooks"]
+    ]
     return {**group, "hooks": hooks}
 
 

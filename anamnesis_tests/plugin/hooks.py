@@ -1,4 +1,4 @@
-"""Hooks as Claude Code runs them: exec form from hooks.json, the event as JSON on stdin, a process each."""
+"""Hooks as Claude Code runs them: commands of hooks.json for a shell, the event as JSON on stdin, a process each."""
 
 import json
 import os
@@ -39,7 +39,7 @@ def command(event: str) -> list[str]:
     (hook,) = group["hooks"]
     assert hook["type"] == "command"
     assert hook["timeout"] <= 5
-    return [hook["command"], *(arg.replace("${CLAUDE_PLUGIN_ROOT}", str(PLUGIN)) for arg in hook["args"])]
+    return ["/bin/sh", "-c", hook["command"].replace("${CLAUDE_PLUGIN_ROOT}", str(PLUGIN))]
 
 
 def environment(url: str | None = None, **more: str) -> dict[str, str]:

@@ -2,6 +2,8 @@
 
 import json
 import runpy
+import shlex
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -177,6 +179,81 @@ def test_subagents_commands_and_blank_prompts_recall_nothing(fields: dict[str, A
     with servers.serving(answering()) as server:
         harmless("UserPromptSubmit", server.url, **fields)
     assert server.connections == 0
+
+
+MACHINE = {
+    "task": "<task-notification>\n<task-id>b1</task-id>\n<summary>run tests: done</summary>\n</task-notification>",
+    "task with its transcript": "<task-notification>\n<status>failed</status>\n</task-notification>\n"
+    "Full transcript available at: /tmp/b1.jsonl",
+    "teammate": "Another Claude session sent a message:\n"
+    '<teammate-message teammate_id="rev">\nretry\n</teammate-message>',
+    "agent": '<agent-message from="a17">\nThe retry path charges twice\n</agent-message>',
+    "session": '<cross-session-message from="uds:/tmp/1.sock">\nwe deploy on Fridays\n</cross-session-message>',
+    "two": "<system-reminder>\nx\n</system-reminder>\n<task-notification>\ny\n</task-notification>\n",
+    "cut off": "<task-notification>\n<task-id>b1</task-id>\n<summary>run",
+    "banner": "[SYSTEM NOTIFICATION - NOT USER INPUT]\nmonitor: CI failed on billing",
+    "banner and block": "[SYSTEM NOTIFICATION - NOT USER INPUT]\nNo human input has been received since.\n"
+    "<task-notification>\n<task-id>b1</task-id>\n</task-notification>",
+    "shell": "<bash-input>ls</bash-input>\n<bash-stdout>a\nb</bash-stdout><bash-stderr></bash-stderr>",
+    "interruption": "[Request interrupted by user for tool use]",
+    "hook": "Stop hook feedback:\n- run the tests",
+    "web hook": '<channel source="webhook" path="/">\nbuild 7 failed\n</channel>',
+}
+
+
+@pytest.mark.parametrize("what", MACHINE)
+def test_what_no_person_typed_recalls_nothing(what: str) -> None:
+    with servers.serving(answering()) as server:
+        harmless("UserPromptSubmit", server.url, prompt=MACHINE[what])
+        harmless("UserPromptSubmit", server.url, promptSource="system")
+        harmless("UserPromptSubmit", server.url, origin={"kind": "task-notification"})
+    assert server.connections == 0
+
+
+@pytest.mark.parametrize(
+    ("prompt", "query"),
+    [
+        ("why does a <task-notification> fire twice?", None),
+        ("<task-notification> what does this tag mean?", None),
+        ("Another Claude session sent a message: what does that sentence mean?", None),
+        ("[SYSTEM NOTIFICATION - NOT USER INPUT] what is that?", None),
+        ("[WIP]\nwhy does it fail", None),
+        ("<div>\nwhy is it red\n</div>", None),
+        ("<system-reminder>\nx\n</system-reminder>\nwhy does it fail", "why does it fail"),
+        ("<task-notification>\nx\n</task-notification>\nwhat does this mean?", "what does this mean?"),
+        ('<channel source="plugin:telegram:telegram" user="mira">\nmove it to 03:15\n</channel>', "move it to 03:15"),
+    ],
+)
+def test_what_a_person_typed_is_searched_for(prompt: str, query: str | None) -> None:
+    with servers.serving(answering()) as server:
+        assert fire("UserPromptSubmit", server.url, prompt=prompt, origin={"kind": "human"}).context == CONTEXT
+    assert server.requests[0][2]["query"] == (query or prompt)
+
+
+@pytest.fixture
+def stub(tmp_path: Path) -> Path:
+    """A folder with what Windows puts on the path where no Python is installed."""
+    for name in ("python3", "python"):
+        (tmp_path / name).write_text("#!/bin/sh\necho Python was not found\necho install it >&2\nexit 49\n")
+        (tmp_path / name).chmod(0o755)
+    (tmp_path / "sh").symlink_to("/bin/sh")
+    return tmp_path
+
+
+@each_event
+def test_where_python_is_a_stub_hooks_say_nothing(event: str, stub: Path) -> None:
+    with servers.serving(answering()) as server:
+        harmless(event, server.url, env={"PATH": str(stub)})
+    assert server.connections == 0
+
+
+@pytest.mark.parametrize("works", ["py", "python"])
+def test_the_first_python_that_works_runs_the_hook(works: str, stub: Path) -> None:
+    launcher = '[ "$1" = -3 ] || exit 2\nshift\n' if works == "py" else ""
+    (stub / works).write_text(f'#!/bin/sh\n{launcher}exec {shlex.quote(sys.executable)} "$@"\n')
+    (stub / works).chmod(0o755)
+    with servers.serving(answering()) as server:
+        assert fire("UserPromptSubmit", server.url, env={"PATH": str(stub)}).context == CONTEXT
 
 
 def test_a_huge_prompt_is_asked_by_its_beginning() -> None:

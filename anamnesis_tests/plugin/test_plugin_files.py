@@ -15,7 +15,18 @@ from anamnesis_pipeline.model import MEMORY_BEGINS, MEMORY_ENDS
 ROOT = Path(__file__).parents[2]
 PLUGIN = ROOT / "plugin"
 SCRIPT = PLUGIN / "hooks/anamnesis_hook.py"
-STANDARD = {"json", "os", "sys", "threading", "http.client", "urllib.parse"}
+KEYS_OF = {
+    "2.1.139": {
+        "name", "version", "description", "author", "homepage", "repository", "license", "keywords", "dependencies",
+        "commands", "agents", "skills", "hooks", "outputStyles", "mcpServers", "lspServers", "settings", "userConfig",
+        "channels",
+    },
+}  # fmt: skip
+"""Version of Claude Code -> the keys of a manifest that it takes; it refuses a plugin with any other."""
+OPTION_KEYS_OF = {
+    "2.1.139": {"type", "title", "description", "required", "default", "multiple", "sensitive", "min", "max"},
+}
+STANDARD = {"json", "os", "re", "sys", "threading", "http.client", "urllib.parse"}
 
 
 def read_json(path: Path) -> Any:
@@ -81,3 +92,17 @@ def test_the_script_takes_the_block_that_the_server_writes() -> None:
     script = SCRIPT.read_text(encoding="utf-8")
     assert repr(MEMORY_BEGINS) in script
     assert f'"{MEMORY_ENDS}"' in script
+
+
+def test_the_manifest_fits_the_oldest_client_that_readme_names() -> None:
+    readme = (ROOT / "README.md").read_text(encoding="utf-8")
+    oldest = re.search(r"Claude\s+Code (2\.1\.\d+) or newer", readme)
+    assert oldest
+    manifest = read_json(PLUGIN / ".claude-plugin/plugin.json")
+    assert manifest.keys() <= KEYS_OF[oldest[1]]
+    assert {key for field in manifest["userConfig"].values() for key in field} <= OPTION_KEYS_OF[oldest[1]]
+    assert {field["type"] for field in manifest["userConfig"].values()} <= {"string", "number", "boolean"}
+    hooks = read_json(PLUGIN / "hooks/hooks.json")["hooks"]
+    assert {key for groups in hooks.values() for group in groups for hook in group["hooks"] for key in hook} <= {
+        "type", "command", "timeout", "async",
+    }  # fmt: skip

@@ -18,6 +18,7 @@ A file `.claude/anamnesis-off` in the project turns them off there.
 
 import json
 import os
+import re
 import sys
 import threading
 
@@ -31,6 +32,29 @@ MOST_CONTEXT = 9900
 BEGINS, ENDS = '<anamnesis-memory id="5f1c9e0b7a42">', "</anamnesis-memory>"
 OFF = ("off", "0", "false", "no")
 OFF_FILE = os.path.join(".claude", "anamnesis-off")
+DELIVERED = re.compile(
+    r"\s*(?:Another Claude session sent a message:\s*)?"
+    r"<(task-notification|agent-notification|teammate-message|agent-message|cross-session-message|channel"
+    r"|system-reminder|user-prompt-submit-hook|ide_\w+|user-memory-input|command-\w+|local-command-\w+|bash-\w+)"
+    r"(?:\s([^<>]*))?>(?:(.*?)</\1>|(?=\r?\n).*)",
+    re.DOTALL,
+)
+"""A block of what the client, a tool or another agent says, at the start of a prompt: its tag, attributes and text."""
+BANNER = re.compile(
+    r"\s*\[[^\]\n]*\b(?:SYSTEM|NOT USER INPUT|NOTIFICATION|AUTOMATED|SCHEDULED)\b[^\]\n]*\][ \t]*(?:[\r\n]|$)"
+)
+"""A first line of its own that says that no person wrote what follows."""
+INJECTED = (
+    "[Request interrupted by user",
+    "Stop hook feedback:",
+    "Caveat: The messages below were generated",
+    "This session is being continued from a previous conversation",
+)
+"""How prompts begin that the client makes without any mark."""
+TRAILERS = re.compile(
+    r"(?:\s*(?:Full transcript available at|Read the output file to retrieve the result|Output file):.*)*\s*"
+)
+"""What the client adds behind a block."""
 
 
 def main(action, environ, stdin):
@@ -72,10 +96,28 @@ def _question(action, event):
     if action == "start":
         source = event.get("source")
         return {"source": source} if source in ("startup", "resume", "clear", "compact", "fork") else {}
-    prompt = event.get("prompt")
-    if not isinstance(prompt, str) or not prompt.strip() or prompt.lstrip().startswith("/"):
+    typed = _typed(event)
+    if not typed or typed.startswith("/"):
         return None
-    return {"query": prompt.replace("\x00", " ")[:MOST_PROMPT]}
+    return {"query": typed.replace("\x00", " ")[:MOST_PROMPT]}
+
+
+def _typed(event):
+    """What a person typed, here or into a channel; empty where it is a notification, a delivery or a banner."""
+    prompt, origin = event.get("prompt"), event.get("origin")
+    by_machine = event.get("promptSource") == "system" or (isinstance(origin, dict) and origin.get("kind") != "human")
+    if not isinstance(prompt, str) or by_machine or BANNER.match(prompt) or prompt.lstrip().startswith(INJECTED):
+        return ""
+    said, rest, block = [], prompt, DELIVERED.match(prompt)
+    while block:
+        tag, attributes, text = block.groups("")
+        if tag == "channel" and re.search(r"\buser=", attributes):
+            said.append(text.strip())
+        rest = rest[block.end() :]
+        block = DELIVERED.match(rest)
+    if rest != prompt and TRAILERS.fullmatch(rest):
+        rest = ""
+    return "\n".join(filter(None, [*said, rest.strip()]))
 
 
 def _is_ours(text):
