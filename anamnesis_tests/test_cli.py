@@ -136,6 +136,15 @@ def test_cores_are_stored_as_one_types_them_and_shown_with_their_origin(run: Run
     assert "(embed_cores, stored)" in rows["embedding"]
 
 
+def test_config_fits_100_columns(run: Run, tmp_path: Path) -> None:
+    roots = ":".join(f"{tmp_path}/{letter * 60}" for letter in "abc")
+    home = str(tmp_path / ("h" * 150))
+    told = run("config", ANAMNESIS_LOG_ROOTS=roots, ANAMNESIS_HOME=home).stdout
+    assert max(map(len, told.splitlines())) <= 100
+    assert roots in "".join(line[24:].split("  ")[0].strip() for line in told.splitlines())
+    assert home in "".join(line[24:].split("  ")[0].strip() for line in told.splitlines())
+
+
 def test_a_stored_setting_wins_until_it_is_unset(run: Run) -> None:
     assert run("config", "set", "embed_cpu_pct", "40").returncode == 0
     stored = json.loads(run("config", "--json", ANAMNESIS_EMBED_CPU_PCT="50").stdout)["embed_cpu_pct"]
@@ -157,7 +166,8 @@ def test_the_token_is_never_shown(run: Run) -> None:
         (("model", "use", "nobody/no-such-model"), "no embedding model 'nobody/no-such-model'"),
         (("model", "drop", "nope-1"), "no space 'nope-1'"),
         (("config", "set", "port", "4000"), "ANAMNESIS_PORT"),
-        (("search", "x", "--since", "last week"), "'last week' is not a time"),
+        (("search", "x", "--since", "soon"), "'soon' is not a time"),
+        (("search", "x", "--since", "2026-02", "--until", "2026-02"), "until is exclusive"),
     ],
 )
 def test_a_refused_value_is_one_clear_line_without_a_traceback(

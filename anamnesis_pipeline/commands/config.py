@@ -1,6 +1,7 @@
 """`anamnesis config`: which value every setting has, and where it came from."""
 
 import os
+import re
 from collections.abc import Mapping, Sequence
 from contextlib import closing
 from pathlib import Path
@@ -17,6 +18,8 @@ from anamnesis_pipeline.steps.llm_breaker import close_breakers
 from anamnesis_pipeline.steps.llm_choice import doubtful_private
 from anamnesis_pipeline.summaries.endpoints import check_url, with_scheme
 from anamnesis_pipeline.wiring import CONFIG_PREFIX, configured_cores, model_files, open_to_read, stored_settings
+
+COLUMNS = 100
 
 
 def setting_rows(settings: Settings) -> list[Origin]:
@@ -58,10 +61,27 @@ def unstore_setting(settings: Settings, name: str) -> bool:
 
 
 def render(rows: Sequence[Origin]) -> str:
-    """A table in plain text: name, value, origin. Pure."""
-    shown = [(row.name, shown_value(row.value), row.origin) for row in rows]
-    first, second = (max(len(row[column]) for row in shown) for column in (0, 1))
-    return "\n".join(f"{name:<{first}}  {value:<{second}}  {origin}" for name, value, origin in shown)
+    """A table in plain text, at most 100 columns wide: name, value, origin; long values go on below. Pure."""
+    names, origins = max(len(row.name) for row in rows), max(len(row.origin) for row in rows)
+    room = COLUMNS - names - origins - 4
+    lines: list[str] = []
+    for row in rows:
+        first, *rest = wrapped(shown_value(row.value), room)
+        lines.append(f"{row.name:<{names}}  {first:<{room}}  {row.origin}")
+        lines += [f"{'':<{names}}  {line}" for line in rest]
+    return "\n".join(lines)
+
+
+def wrapped(text: str, width: int) -> list[str]:
+    """A text in lines that break behind marks where they can, at least one. Pure."""
+    lines = [""]
+    for piece in re.findall(r"[^,:;/ ]*[,:;/ ]?", text):
+        if len(lines[-1]) + len(piece) > width and lines[-1]:
+            lines.append("")
+        lines[-1] += piece
+        while len(lines[-1]) > width:
+            lines[-1:] = lines[-1][:width], lines[-1][width:]
+    return lines
 
 
 def cores_line(rows: Sequence[Origin]) -> str:
@@ -74,7 +94,8 @@ def cores_line(rows: Sequence[Origin]) -> str:
     except BadSetting as exc:
         return f"embedding cannot start: {exc}"
     origin = f"({chosen.name}, {chosen.origin})"
-    return f"embedding runs on cores {shown_value(cores)}; there are {shown_value(available)} {origin}"
+    text = f"embedding runs on cores {shown_value(cores)}; there are {shown_value(available)} {origin}"
+    return "\n".join(wrapped(text, COLUMNS))
 
 
 def shown_value(value: Any) -> str:

@@ -4,8 +4,7 @@ import sys
 import tarfile
 from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
-from dataclasses import replace
-from datetime import datetime
+from datetime import UTC, datetime
 from io import BufferedReader
 from pathlib import Path
 from typing import Annotated, BinaryIO, cast
@@ -14,12 +13,12 @@ import typer
 
 from anamnesis_pipeline import settings as settings_file
 from anamnesis_pipeline.commands.redact import now_and_then
-from anamnesis_pipeline.commands.search import local_time
 from anamnesis_pipeline.commands.searched_store import mention_other_store, require_stored, store_to_write
 from anamnesis_pipeline.errors import GiveUp
 from anamnesis_pipeline.home_wiring import open_redactor
 from anamnesis_pipeline.model import Where
 from anamnesis_pipeline.search.project_labels import with_labels
+from anamnesis_pipeline.search.time_bounds import bounds_of
 from anamnesis_pipeline.settings import Settings
 from anamnesis_pipeline.steps import exporting
 from anamnesis_pipeline.steps.backup_file import is_backup
@@ -38,8 +37,8 @@ def export(
         Path, typer.Argument(metavar="FILE", help="`.jsonl`, `.jsonl.zst` or `.jsonl.gz`; `-`: standard output.")
     ],
     project: Annotated[str | None, typer.Option(help="Only this project; `api` also means `acme/api`.")] = None,
-    since: Annotated[str | None, typer.Option(help="Not before this date or time (local zone).")] = None,
-    until: Annotated[str | None, typer.Option(help="Before this date or time (local zone).")] = None,
+    since: Annotated[str | None, typer.Option(help="From this time on (local zone): 2026-02, yesterday.")] = None,
+    until: Annotated[str | None, typer.Option(help="Before this time (local zone).")] = None,
 ) -> None:
     """Write episodes as JSON lines, superseded ones too (docs/export-format.md)."""
     settings = settings_file.load()
@@ -68,9 +67,10 @@ def run_export(
     :raises GiveUp: nothing is stored, the file is there already, or there is no such project.
     """
     require_stored(settings)
+    first, end = bounds_of(since, until, datetime.now(UTC))
     with closing(open_to_read(settings)) as store:
-        asked = Where(projects=(project,) if project else (), include_superseded=True)
-        where = with_labels(store, replace(asked, since=_time(since), until=_time(until)))
+        asked = Where(projects=(project,) if project else (), since=first, until=end, include_superseded=True)
+        where = with_labels(store, asked)
         if project and not set(where.projects) & set(store.episodes.projects()):
             raise GiveUp(f"no project {project!r}; `anamnesis projects list` shows all")
         with _written(file) as out, exporting.packing(out, file.name) as packed:
@@ -105,10 +105,6 @@ def render(report: ImportReport) -> str:
     if len(report.problems) > SHOWN:
         lines.append(f"... and {counted(len(report.problems) - SHOWN, 'more line')}")
     return "\n".join(one_line(line) for line in lines)
-
-
-def _time(text: str | None) -> datetime | None:
-    return datetime.fromisoformat(local_time(text)) if text else None
 
 
 @contextmanager

@@ -4,11 +4,11 @@ import os
 import re
 from collections.abc import Sequence
 from dataclasses import replace
-from datetime import datetime
+from datetime import UTC, datetime
 
-from anamnesis_pipeline.commands.search import local_time
 from anamnesis_pipeline.commands.searched_store import require_stored, store_to_write
 from anamnesis_pipeline.errors import GiveUp
+from anamnesis_pipeline.search.time_bounds import bounds_of
 from anamnesis_pipeline.settings import Settings
 from anamnesis_pipeline.steps.blocklist import place_shown
 from anamnesis_pipeline.steps.forget import ForgetReport
@@ -40,11 +40,11 @@ def request_of(
 
     :raises GiveUp: a time cannot be read.
     """
+    first, end = bounds_of(since, until, datetime.now(UTC))
     return ForgetRequest(
         ids=tuple(ids), session_id=session or "", project=project or "", path=path or "", query=query or "",
         machine=machine or "", source=source or "",
-        since=datetime.fromisoformat(local_time(since)) if since else None,
-        until=datetime.fromisoformat(local_time(until)) if until else None,
+        since=first, until=end,
     )  # fmt: skip
 
 

@@ -20,6 +20,7 @@ from anamnesis_pipeline.model import Space
 from anamnesis_pipeline.search.backlog import backlog_notes
 from anamnesis_pipeline.search.engine import Engine
 from anamnesis_pipeline.search.query import Mode
+from anamnesis_pipeline.search.time_bounds import bound_texts
 from anamnesis_pipeline.settings import Settings
 from anamnesis_pipeline.sidecar.problems import field_errors
 from anamnesis_pipeline.sidecar.rendering import answer_body
@@ -59,26 +60,13 @@ def search_body(
         "mode": mode.value,
         "project": project,
         "instance": instance,
-        "since": local_time(since) if since else None,
-        "until": local_time(until) if until else None,
+        **bound_texts(since, until, datetime.now(UTC)),
         "kind": list(kinds),
         "tags": list(tags),
         "include_superseded": include_superseded,
         "include_private": ["*"] if private else [],
         "explain": explain,
     }
-
-
-def local_time(text: str) -> str:
-    """A date or time as the user writes it, in the local zone unless it names one, as ISO 8601 UTC.
-
-    :raises GiveUp: it is neither.
-    """
-    try:
-        moment = datetime.fromisoformat(text)
-    except ValueError as exc:
-        raise GiveUp(f"{text!r} is not a time; write e.g. 2026-03-14, 2026-03-14T09:26 or 2026-03-14T09:26Z") from exc
-    return moment.astimezone(UTC).isoformat().replace("+00:00", "Z")
 
 
 def search(settings: Settings, body: Mapping[str, Any]) -> tuple[dict[str, Any], str | None]:

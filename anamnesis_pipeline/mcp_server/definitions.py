@@ -21,7 +21,7 @@ Name = Annotated[str, Field(min_length=1, max_length=200)]
 Names = Annotated[list[Name], BeforeValidator(_as_list), Field(max_length=10)]
 When = Annotated[str, BeforeValidator(_number_as_text), Field(max_length=40)]
 Project = Annotated[Name | None, Field(description="left out: the current one; `all`: every project")]
-Since = Annotated[When | None, Field(description="day, month or time: 2026-03-14, 2026-03")]
+Since = Annotated[When | None, Field(description="day, month or time: 2026-03-14, 2026-02, yesterday")]
 
 
 class _Arguments(BaseModel):
@@ -37,7 +37,7 @@ hits with ids for `read`; nothing relevant returns nothing. Without a query: the
     query: Annotated[str, Field(max_length=5_000, description="a question with its names, or a literal text")] = ""
     project: Project = None
     since: Since = None
-    until: Annotated[When | None, Field(description="inclusive")] = None
+    until: Annotated[When | None, Field(description="exclusive: 2026-02 to 2026-03 is February")] = None
     kind: Annotated[Names, Field(description="e.g. exchange, document, decision, record")] = []
     limit: Annotated[int, Field(ge=1, le=20)] = 5
     mode: Annotated[
@@ -65,7 +65,7 @@ class Timeline(_Arguments):
     project: Project = None
     session: Annotated[Name | None, Field(description="session id")] = None
     since: Since = None
-    until: Annotated[When | None, Field(description="inclusive")] = None
+    until: Annotated[When | None, Field(description="exclusive: 2026-02 to 2026-03 is February")] = None
     order: Literal["newest", "oldest"] = "newest"
     limit: Annotated[int, Field(ge=1, le=50)] = 20
     cursor: Annotated[str | None, Field(max_length=2_000, description="of the page before")] = None

@@ -4,6 +4,7 @@ import hashlib
 import json
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from typing import Any
 from urllib.parse import quote
 
@@ -22,8 +23,8 @@ from anamnesis_pipeline.mcp_server.definitions import (
     Status,
     Timeline,
 )
-from anamnesis_pipeline.mcp_server.times import since_of, until_of
 from anamnesis_pipeline.search.quoting import id_label, label
+from anamnesis_pipeline.search.time_bounds import bound_texts
 
 ALL, CURRENT = "all", "current"
 CALLS_AT_ONCE, PATIENCE_S = 16, 20.0
@@ -96,7 +97,7 @@ class Tools:
         body = {
             "query": asked.query, "top_k": asked.limit, "mode": asked.mode, "profile": asked.rank,
             "project": scope.project, "include_private": scope.include_private, "kind": asked.kind,
-            "since": since_of(asked.since), "until": until_of(asked.until),
+            **bound_texts(asked.since, asked.until, datetime.now(UTC), UTC),
         }  # fmt: skip
         answer = await self._memory.call("POST", "/api/episodes/search", body=body)
         hits = [texts.hit(rank, found) for rank, found in enumerate(answer["results"], 1)]
@@ -129,7 +130,7 @@ class Tools:
         scope = Scope(None) if asked.session and not asked.project else await self._scope(asked.project, folder)
         params = {
             "project": scope.project, "include_private": scope.include_private, "session_id": asked.session,
-            "since": since_of(asked.since), "until": until_of(asked.until), "order": asked.order,
+            **bound_texts(asked.since, asked.until, datetime.now(UTC), UTC), "order": asked.order,
             "limit": asked.limit, "cursor": asked.cursor, "kind": kinds or None,
             "include_superseded": True if asked.session else None,
         }  # fmt: skip

@@ -7,7 +7,7 @@ import pytest
 from click import unstyle
 
 from anamnesis_pipeline.commands import search
-from anamnesis_pipeline.commands.search import converse, local_time, search_body
+from anamnesis_pipeline.commands.search import converse, search_body
 from anamnesis_pipeline.errors import GiveUp
 from anamnesis_pipeline.search.query import Mode
 from anamnesis_pipeline.sidecar.schemas import SearchIn
@@ -105,13 +105,6 @@ def test_a_file_name_that_would_break_its_line_is_quoted() -> None:
     source = {"machine": "nas", "path": "/n/a\n2. fake\x1b[2J.md", "session_id": "", "lines": [7, 9], "title": ["A"]}
     lines = render(answer({**HIT, "source": source}), UTC).splitlines()
     assert lines[-1] == r"   nas:'/n/a\n2. fake\x1b[2J.md':7 (A)"
-
-
-def test_times_without_a_zone_are_local_and_become_utc() -> None:
-    assert local_time("2026-03-14T09:26:00+02:00") == "2026-03-14T07:26:00Z"
-    assert local_time("2026-03-14").endswith("Z")
-    with pytest.raises(GiveUp, match="2026-03-14"):
-        local_time("yesterday")
 
 
 def test_the_body_is_one_that_the_api_accepts() -> None:

@@ -29,7 +29,7 @@ def test_a_session_uses_all_six_tools(client: Client, sidecar: Sidecar) -> None:
     assert "> We use zeppelins only" in answer
     assert all(HEAD.match(line) for line in answer.split("\n") if re.match(r"\d+\. ", line))
     assert "> The zeppelin hangar needs new doors" in client.call("read", ids=[first])
-    assert ids_in(client.call("timeline", since="2026-03", until="2026-03")) == [first]
+    assert ids_in(client.call("timeline", since="2026-03", until="2026-04")) == [first]
     assert "searched by meaning" in client.call("status")
     assert "Nothing is gone yet" in client.call("forget", ids=[note])
     assert note in client.call("search", query="zeppelin")
@@ -225,7 +225,8 @@ def test_odd_ids_are_refused_in_words(sidecar: Sidecar, odd: str) -> None:
     [
         ("search", {"query": "x", "limt": 3}, "arguments: query, project, since"),
         ("search", {"query": "x", "limit": 1000}, "limit"),
-        ("search", {"query": "x", "since": "last week"}, "2026-03-14"),
+        ("search", {"query": "x", "since": "soon"}, "2026-03-14"),
+        ("timeline", {"since": "2026-03", "until": "2026-03"}, "until is exclusive"),
         ("read", {}, "ids"),
         ("read", {"ids": []}, "ids"),
         ("remember", {"text": ""}, "text"),

@@ -1,0 +1,61 @@
+"""`since` and `until` as people and models write them. Pure.
+
+One rule for the command line, HTTP and MCP: from `since` on and before `until`, where a year, month, day or phrase
+stands for its first moment. So `--since 2026-02 --until 2026-03` is February.
+"""
+
+import re
+from datetime import UTC, datetime, tzinfo
+
+from anamnesis_pipeline.errors import GiveUp
+from anamnesis_pipeline.search.time_expressions import Relation, times_in
+
+_YEAR, _MONTH = re.compile(r"\d{4}"), re.compile(r"\d{4}-\d{2}")
+
+
+def bounds_of(
+    since: str | None, until: str | None, now: datetime, zone: tzinfo | None = None
+) -> tuple[datetime | None, datetime | None]:
+    """Both as UTC; None: open.
+
+    :param now: aware; what `yesterday` is seen from.
+    :param zone: of times that name none; None: the local one.
+    :raises GiveUp: one is no time, or nothing lies between them.
+    """
+    first, end = (_moment(text, now, zone) if text else None for text in (since, until))
+    if first and end and first >= end:
+        raise GiveUp(
+            f"nothing lies from {since} on and before {until}: until is exclusive; all of March is 2026-03 to 2026-04"
+        )
+    return first, end
+
+
+def bound_texts(
+    since: str | None, until: str | None, now: datetime, zone: tzinfo | None = None
+) -> dict[str, str | None]:
+    """The same as the HTTP API takes them, under the names `since` and `until`."""
+    first, end = bounds_of(since, until, now, zone)
+    return {name: at and at.isoformat().replace("+00:00", "Z") for name, at in (("since", first), ("until", end))}
+
+
+def _moment(text: str, now: datetime, zone: tzinfo | None) -> datetime:
+    text = text.strip()
+    whole = f"{text}-01-01" if _YEAR.fullmatch(text) else f"{text}-01" if _MONTH.fullmatch(text) else text
+    try:
+        moment = datetime.fromisoformat(whole)
+    except ValueError as exc:
+        local = now.astimezone(zone).replace(tzinfo=UTC)  # so that a phrase has the clock of its zone on its own day
+        named = times_in(text, local, UTC)
+        if named is None or named.words != text or named.relation is not Relation.DURING or named.since is None:
+            raise GiveUp(
+                f"{text[:40]!r} is not a time; write e.g. 2026-03-14, 2026-03, 2026-03-14T09:26, 2026-03-14T09:26Z, "
+                "yesterday or last week"
+            ) from exc
+        moment = named.since.replace(tzinfo=None)
+    try:
+        moment = (moment.replace(tzinfo=zone) if moment.tzinfo is None and zone else moment).astimezone(UTC)
+    except (ValueError, OverflowError) as exc:
+        raise GiveUp(f"{text[:40]!r} is not within the years 1970 to 2199") from exc
+    if not 1970 <= moment.year < 2200:
+        raise GiveUp(f"{text[:40]!r} is not within the years 1970 to 2199")
+    return moment
