@@ -14,7 +14,7 @@ from anamnesis_pipeline.archive_model import DeadLetter
 from anamnesis_pipeline.embeddings.passages import passages_of_part
 from anamnesis_pipeline.embeddings.pieces import PieceCounter
 from anamnesis_pipeline.errors import DocumentUnreadable, StoreBusy
-from anamnesis_pipeline.model import Episode, Part, Source, Where, record_id
+from anamnesis_pipeline.model import Episode, Part, SectionFacts, Source, Where, record_id
 from anamnesis_pipeline.sources.archive import Archive
 from anamnesis_pipeline.sources.base import TOOL_RESULTS, is_tool_output, output_name
 from anamnesis_pipeline.sources.specs import SourceSpec
@@ -31,6 +31,7 @@ from anamnesis_pipeline.steps.forgotten_lines import EMPTY_LINE, LineRule
 from anamnesis_pipeline.steps.forgotten_sections import without_sections
 from anamnesis_pipeline.steps.forgotten_uploads import drop_uploads, remove_forgotten_files
 from anamnesis_pipeline.steps.posting import CONTEXT_WITHIN, posted_passages
+from anamnesis_pipeline.steps.query_log import forget_questions, marks_of
 from anamnesis_pipeline.steps.rewriting import Change, rewrite_generation
 from anamnesis_pipeline.steps.section_tombstones import bury_sections
 from anamnesis_pipeline.steps.tool_outputs import NO_LINE, names_on_line, output_key
@@ -151,7 +152,7 @@ class Forgetter:
         if job is None:
             return False
         whole = [(source, path) for source, path in job["whole"]]
-        self._carry_out(Target(self._store, job["ids"], whole, job["kept"], job["chat"]), job["rule"])
+        self._carry_out(Target(self._store, job["ids"], whole, job["kept"], job["chat"]), job["rule"], is_resumed=True)
         return True
 
     def _target(self, request: ForgetRequest) -> Target:
@@ -254,8 +255,12 @@ class Forgetter:
 
     # --- doing it ---
 
-    def _carry_out(self, target: Target, rule_id: str) -> list[str]:
-        """Every step in order; each may be repeated. Returns what could not be done."""
+    def _carry_out(self, target: Target, rule_id: str, *, is_resumed: bool = False) -> list[str]:
+        """Every step in order; each may be repeated. Returns what could not be done.
+
+        :param is_resumed: some of the texts may be gone, so that nothing says which questions name them.
+        """
+        marks = None if is_resumed else self._marks(target)
         self._renew_contexts_of_posted(target)
         outputs = self._outputs(target)
         graves = target.tombstones | {key: [key] for key in (output_key(p) for _, p in outputs)}
@@ -282,11 +287,31 @@ class Forgetter:
         drop_uploads(self._store, target.ids, target.keys_of)
         self._store.forgetting.remove_parts(sorted(target.ids))
         remove_forgotten_files(self._store, self._archive)
-        self._store.queries.clear()  # any question may hold some of the text
+        if marks is None:
+            self._store.queries.clear()  # any question may hold some of the text
+        else:
+            forget_questions(self._store, marks)
         self._store.events.clear()  # they name what was forgotten, and its project
         problems = self._store.forgetting.scrub()
         self._store.settings.set(JOB, None)
         return [*self._problems.values(), *problems]
+
+    def _marks(self, target: Target) -> set[str] | None:
+        """What questions are recognized by that may name what goes; None: not known, where turns of chats go."""
+        if target.chat:
+            return None
+        texts: list[str] = []
+        for part in target.parts:
+            facts = part.section or SectionFacts((), 0, 0)
+            texts += [part.path, part.cwd, part.project, part.prompt, *(s.text for s in part.segments)]
+            texts += [*facts.title, *facts.tags]
+        for episode in self._store.episodes.get(sorted(target.ids)).values():
+            texts += [episode.path, episode.project, episode.summary, episode.raw_exchange, *episode.tags]
+            texts.append(str(dict(episode.metadata)))
+        marks = marks_of(texts)
+        for file in target.whole:
+            marks |= marks_of([file[1], *self._lines(file)])
+        return marks
 
     def _rule(self, target: Target, file: File) -> LineRule:
         is_history = self._sources[file[0]].kind == "claude_history"

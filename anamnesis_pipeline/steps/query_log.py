@@ -1,6 +1,6 @@
 """What was asked of the memory: noted within bounds, and looked through for what was missed."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
@@ -19,6 +19,11 @@ MOST_CHARS = 1_000
 MOST_RESULTS = 20
 LOOKED_AT = 5
 """Hits of another strategy of which one may answer."""
+
+STEM_CHARS = 5
+"""Of a word; what it ends in says little."""
+FIRST_WITHOUT_SPACES = 0x0E00
+"""Thai, and what comes behind it: Lao, Khmer, Chinese, Japanese and others; of Korean and others it says too much."""
 
 Ask = Callable[[AskedQuery, Mode], Sequence[Hit]]
 """Asks a question anew, with its filters and without its floor, in another mode; the search explains itself."""
@@ -64,6 +69,42 @@ def note_query(
     masked = " ".join(mask(query).split())[:MOST_CHARS]  # masked first: half a secret is not recognized
     store.queries.note(masked, asked, [episode.episode_id for episode in found[:MOST_RESULTS]], now)
     return True
+
+
+def marks_of(texts: Iterable[str]) -> set[str]:
+    """What the words of texts are known by: their first characters, whatever their endings; pairs of characters where
+    a script puts no spaces between words.
+    """
+    words = {word for text in texts for word in content_words(text)}
+    marks: set[str] = set()
+    for word in words:
+        is_run = any(ord(character) >= FIRST_WITHOUT_SPACES for character in word)
+        marks.update([word[at : at + 2] for at in range(max(1, len(word) - 1))] if is_run else [word[:STEM_CHARS]])
+    return marks
+
+
+def forget_questions(store: Store, marks: Collection[str]) -> None:
+    """Forget the questions that may name removed texts, which had these marks: half of their words or more were there,
+    or one that is nowhere else, or they were asked of a project that is gone.
+    """
+    questions = store.queries.every()
+    projects = {name for own, called, _ in store.episodes.project_names() for name in (own, called)}
+    words = {number: content_words(asked.query) for number, asked in questions.items()}
+    named = {number: [word for word in its if not marks.isdisjoint(marks_of([word]))] for number, its in words.items()}
+    only_there = set(store.text.unknown(sorted({word for its in named.values() for word in its})))
+    going = [
+        number
+        for number, asked in questions.items()
+        if 2 * len(named[number]) >= max(1, len(words[number]))
+        or not only_there.isdisjoint(named[number])
+        or _is_of_gone_project(asked, projects)
+    ]
+    store.queries.remove(going)
+
+
+def _is_of_gone_project(asked: AskedQuery, projects: Collection[str]) -> bool:
+    project = str(asked.asked.get("project") or "")
+    return bool(project) and not any(name == project or name.endswith(f"/{project}") for name in projects)
 
 
 def query_report(store: Store, ask: Ask, limit: int) -> QueryReport:

@@ -1,6 +1,6 @@
 """The contract of what a store keeps of the questions that were asked of the memory."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any, Protocol
@@ -58,6 +58,12 @@ class QueryRecords(Protocol):
 
     def latest(self, projects: Sequence[str], limit: int) -> list[AskedQuery]:
         """The latest questions that were asked of any of these projects, by their whole names, each text once."""
+
+    def every(self) -> dict[int, AskedQuery]:
+        """Number -> question, each time that it was asked, the oldest first."""
+
+    def remove(self, numbers: Collection[int]) -> None:
+        """Forget these questions."""
 
     def clear(self) -> None:
         """Forget all of it."""

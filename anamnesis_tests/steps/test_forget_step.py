@@ -109,6 +109,34 @@ def test_a_whole_session_goes_with_what_surrounds_it_and_with_its_subagents(home
     assert [e.session_id for e in home.episodes()] == [OTHER]
 
 
+def test_only_questions_that_may_name_it_go(home: Home) -> None:
+    home.ingest(unmasked)
+    gone, kept = holding(home, "zanzibar"), holding(home, "walrus")
+    named = ["zanzibar", "how do aardvarks export files to the disk?", "the okapi of the narwhal module"]
+    others = [
+        "why is the walrus ledger wrong?",
+        "narwhal question settled?",
+        "unheard of",
+        "which menu of gimp has a walrus?",
+    ]
+    for number, query in enumerate([*named, *others]):
+        home.store.queries.note(query, {}, [], DAY + timedelta(minutes=number))
+    home.store.queries.note("which ones did it find?", {}, [gone], DAY + timedelta(hours=1))
+    home.store.queries.note("which one stays?", {}, [kept], DAY + timedelta(hours=1))
+    home.store.queries.note("of another project", {"project": "gone/project"}, [], DAY + timedelta(hours=1))
+    forget(home, ids=(gone,))
+    assert [asked.query for asked in home.store.queries.every().values()] == [*others, "which one stays?"]
+
+
+def test_questions_in_scripts_without_spaces_go_too(home: Home) -> None:
+    home.write([record("user", "为什么付款网关在夜间重复扣款？请检查日志。", 5)])
+    home.ingest(unmasked)
+    for query in ("付款网关", "天气预报怎么样"):
+        home.store.queries.note(query, {}, [], DAY)
+    forget(home, ids=(holding(home, "付款网关"),))
+    assert [asked.query for asked in home.store.queries.every().values()] == ["天气预报怎么样"]
+
+
 @pytest.mark.parametrize("inode", ["kept", "new"])
 def test_a_log_that_comes_back_from_a_backup_brings_nothing_back(home: Home, inode: str) -> None:
     log = home.logs / FOLDER / f"{SESSION}.jsonl"

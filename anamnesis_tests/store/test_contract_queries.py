@@ -85,3 +85,15 @@ def test_what_is_remembered_is_bounded_in_number_and_time(store: Store, monkeypa
     assert [asked.query for asked in store.queries.unanswered(10)] == ["later", "q4", "q3"]
     store.queries.note("much later", {}, [], DAY + 3 * QUERY_EXPIRES)
     assert [asked.query for asked in store.queries.unanswered(10)] == ["much later"]
+
+
+def test_questions_are_listed_and_removed_by_number(store: Store) -> None:
+    for minute, query in enumerate(["one", "two", "one"]):
+        store.queries.note(query, {"project": "api"}, [], DAY + minute * MINUTE)
+    every = store.queries.every()
+    assert [asked.query for asked in every.values()] == ["one", "two", "one"]
+    assert next(iter(every.values())) == AskedQuery("one", {"project": "api"}, DAY, 1)
+    store.queries.remove([number for number, asked in every.items() if asked.query == "one"])
+    assert [asked.query for asked in store.queries.every().values()] == ["two"]
+    store.queries.remove([])
+    assert store.queries.counts().queries == 1

@@ -1,7 +1,7 @@
 """The questions that were asked of the memory, in MongoDB."""
 
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from datetime import datetime
 from typing import Any
 
@@ -88,6 +88,14 @@ class MongoQueries:
                 last.pop(query, None)  # what was asked last comes last
                 last[query], times[query] = row, times.get(query, 0) + 1
         return [_read(row, times[query]) for query, row in reversed(last.items())][:limit]
+
+    def every(self) -> dict[int, AskedQuery]:
+        """See `QueryRecords.every`."""
+        return {row["number"]: _read(row, 1) for row in self._questions()}
+
+    def remove(self, numbers: Collection[int]) -> None:
+        """See `QueryRecords.remove`."""
+        self._database.write(lambda tables: _forget(tables, numbers))
 
     def clear(self) -> None:
         """See `QueryRecords.clear`."""

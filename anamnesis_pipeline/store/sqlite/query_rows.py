@@ -4,7 +4,7 @@
 # only names of ours enter the SQL
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from datetime import datetime
 from typing import Any
 
@@ -82,6 +82,19 @@ class SqliteQueries:
                 (json_list(projects), limit),
             ).fetchall()
         return [AskedQuery(query, json.loads(asked), moment(at), times) for query, asked, at, times, _ in rows]
+
+    def every(self) -> dict[int, AskedQuery]:
+        """See `QueryRecords.every`."""
+        with self._database.read() as connection:
+            rows = connection.execute("SELECT number, query, asked, asked_at FROM query_log ORDER BY number").fetchall()
+        return {number: AskedQuery(query, json.loads(asked), moment(at), 1) for number, query, asked, at in rows}
+
+    def remove(self, numbers: Collection[int]) -> None:
+        """See `QueryRecords.remove`."""
+        with self._database.write() as connection:
+            connection.execute(
+                "DELETE FROM query_log WHERE number IN (SELECT value FROM json_each(?))", (json_list(numbers),)
+            )
 
     def clear(self) -> None:
         """See `QueryRecords.clear`."""
