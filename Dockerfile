@@ -30,7 +30,7 @@ RUN python3 -m pip --python /opt/venv/bin/python install --no-cache-dir --no-dep
         --prefix /package .
 # With modes of their own, since those of a checkout are its owner's umask. COPY --chmod would want BuildKit.
 RUN install -D -m 644 -t /files/dagster deploy/dagster.yaml deploy/workspace.yaml \
-    && install -D -m 755 -t /files/bin deploy/probe.sh deploy/entrypoint.sh
+    && install -D -m 755 -t /files/bin deploy/probe.sh deploy/entrypoint.sh deploy/dagster-webserver
 
 FROM ${BASE}
 RUN apt-get update \
@@ -46,7 +46,7 @@ COPY --from=dependencies /opt/venv /opt/venv
 COPY --from=package /package /opt/venv
 COPY --from=package /files/dagster /opt/dagster
 COPY --from=package /files/bin /usr/local/bin
-ENV PATH=/opt/venv/bin:$PATH PYTHONUNBUFFERED=1 PYTHONDONTWRITEBYTECODE=1 \
+ENV PATH=/usr/local/bin:/opt/venv/bin:$PATH PYTHONUNBUFFERED=1 PYTHONDONTWRITEBYTECODE=1 \
     ANAMNESIS_HOME=/data DAGSTER_HOME=/opt/dagster HF_HOME=/data/huggingface
 USER anamnesis
 WORKDIR /home/anamnesis

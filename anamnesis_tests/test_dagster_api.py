@@ -1,4 +1,6 @@
-"""The GraphQL calls against a real Dagster webserver, whose `embeddings` has the partitions of ours and no work."""
+"""The GraphQL calls against a real Dagster webserver behind its guard; its `embeddings` has the partitions of ours and
+no work.
+"""
 
 import os
 import signal
@@ -71,8 +73,9 @@ def api(home: Path) -> Iterator[DagsterApi]:
     (home / "workspace.yaml").write_text(WORKSPACE)
     (home / "dagster.yaml").write_text("telemetry: {enabled: false}\n")
     port = free_port()
-    command = [sys.executable, "-m", "dagster_webserver", "-h", "127.0.0.1", "-p", str(port), "-w", "workspace.yaml"]
-    environment = {**os.environ, "DAGSTER_HOME": str(home)}
+    guarded = "anamnesis_pipeline.sidecar.dagster_ui"
+    command = [sys.executable, "-m", guarded, "-h", "127.0.0.1", "-p", str(port), "-w", "workspace.yaml"]
+    environment = {**os.environ, "DAGSTER_HOME": str(home), "ANAMNESIS_HOME": str(home)}
     with (home / "log").open("wb") as log:
         process = subprocess.Popen(command, cwd=home, env=environment, stdout=log, stderr=log, start_new_session=True)
     try:
@@ -93,6 +96,20 @@ def wait_for_webserver(url: str, process: "subprocess.Popen[bytes]", log: Path) 
                 return
         except httpx.HTTPError:
             time.sleep(0.1)
+
+
+def test_mutations_by_get_or_of_foreign_pages_are_refused(api: DagsterApi) -> None:
+    url, add = api.link("").removesuffix("/runs/b/"), 'partitionsDefName: "source", partitionKey: "by-a-page"'
+    selector = 'repositorySelector: {repositoryName: "__repository__", repositoryLocationName: "anamnesis"}'
+    mutation = {"query": f"mutation {{ addDynamicPartition({selector}, {add}) {{ __typename }} }}"}
+    with httpx.Client(base_url=url, trust_env=False, timeout=30) as client:
+        assert client.get("/graphql", params=mutation).status_code == 405
+        assert client.post("/graphql", json=mutation, headers={"Host": "evil.example"}).status_code == 421
+        assert client.post("/graphql", json=mutation, headers={"Origin": "http://evil.example"}).status_code == 403
+        assert client.post("/graphql", json=mutation, headers={"Sec-Fetch-Site": "cross-site"}).status_code == 403
+        assert "by-a-page" not in known(api, "source")
+        assert client.post("/graphql", json=mutation, headers={"Origin": url}).status_code == 200
+    assert "by-a-page" in known(api, "source")
 
 
 def known(api: DagsterApi, dimension: str) -> list[str]:

@@ -3,7 +3,7 @@
 # cost more than the idle service.
 #   probe.sh grpc HOST PORT              Dagster's code server answers that it serves
 #   probe.sh http HOST PORT PATH         GET is answered with 200
-#   probe.sh daemons HOST PORT           Dagster's webserver finds every daemon alive
+#   probe.sh daemons HOST PORT           Dagster's webserver finds every daemon alive; its guard wants the token, if there is one
 set -euo pipefail
 
 kind=$1 host=$2 port=$3 path=${4:-/graphql}
@@ -31,8 +31,10 @@ case $kind in
     ;;
   daemons)
     question='{"query":"{instance{daemonHealth{allDaemonStatuses{required healthy}}}}"}'
-    printf 'POST %s HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: %d\r\nConnection: close\r\n\r\n%s' \
-      "$path" "${#question}" "$question" >&3
+    file=/run/secrets/anamnesis_api_token token=${ANAMNESIS_API_TOKEN:-}
+    [[ -n $token || ! -r $file ]] || token=$(<"$file")
+    printf 'POST %s HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: %d\r\nConnection: close\r\n%s\r\n%s' \
+      "$path" "${#question}" "${token:+Authorization: Bearer $token$'\r\n'}" "$question" >&3
     IFS= read -r -t 4 -d '' answer <&3 || true
     answer=${answer//[[:space:]]/}
     [[ $answer == *'"healthy":true'* && ! $answer =~ '"required":true,"healthy":'(false|null) ]]

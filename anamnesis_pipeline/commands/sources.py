@@ -149,7 +149,7 @@ def _control(settings: Settings, *, asks_dagster: bool = False) -> Iterator[tupl
         current = effective_settings(store)
         current = current.model_copy(update={"log_roots": log_roots_in_use(current)})
         running = read_lock(settings.home / "up.lock") if asks_dagster else None
-        dagster = DagsterApi(running.dagster) if running else None
+        dagster = DagsterApi(running.dagster, token=settings.api_token) if running else None
         yield CrawlerControl(store, current, dagster), store, current
 
 

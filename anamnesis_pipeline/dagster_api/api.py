@@ -1,7 +1,6 @@
 """What is asked of Dagster, over GraphQL: partitions, runs of `ingest`, and the backfill that a re-embed is.
 
-The texts fit dagster-graphql 1.13. Open-source Dagster has no authentication: it listens on loopback, or inside the
-network of the containers.
+The texts fit dagster-graphql 1.13. Open-source Dagster has no authentication: `sidecar/dagster_ui.py` guards its port.
 """
 
 from anamnesis_pipeline.dagster_api.backfills import Backfills
@@ -27,4 +26,4 @@ def dagster_link(settings: Settings) -> str:
 
 def open_dagster(settings: Settings) -> DagsterApi:
     """The Dagster of this deployment."""
-    return DagsterApi(dagster_url(settings), dagster_link(settings))
+    return DagsterApi(dagster_url(settings), dagster_link(settings), settings.api_token)

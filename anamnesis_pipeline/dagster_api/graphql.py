@@ -4,6 +4,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 import httpx
+from pydantic import SecretStr
 
 from anamnesis_pipeline.errors import ServiceUnreachable
 
@@ -20,12 +21,14 @@ _MAX_REASON = 300
 class GraphQl:
     """One Dagster webserver. Every call raises ServiceUnreachable, with the reason, when it cannot be done."""
 
-    def __init__(self, url: str, link: str | None = None) -> None:
+    def __init__(self, url: str, link: str | None = None, token: SecretStr | None = None) -> None:
         """:param url: base address, without a slash at its end.
         :param link: the same for links, where it is another.
+        :param token: what the guard before the webserver wants (`sidecar/dagster_ui.py`).
         """
         self._url = url
         self._link = link or url
+        self._headers = {"Authorization": f"Bearer {token.get_secret_value()}"} if token else {}
 
     def ask(
         self, query: str, variables: Mapping[str, Any] | None = None, timeout_s: float = _TIMEOUT_S
@@ -35,7 +38,8 @@ class GraphQl:
         :raises ServiceUnreachable: nobody answers, or Dagster answers with errors.
         """
         body = {"query": query, "variables": dict(variables or {})}
-        status, answer = call_json("Dagster", httpx.Request("POST", f"{self._url}/graphql", json=body), timeout_s)
+        request = httpx.Request("POST", f"{self._url}/graphql", json=body, headers=self._headers)
+        status, answer = call_json("Dagster", request, timeout_s)
         if status != 200 or not isinstance(answer, dict) or answer.get("errors"):
             raise ServiceUnreachable(f"Dagster on {self._url} answers with an error: {_reason(status, answer)}")
         data = answer.get("data")
@@ -68,7 +72,9 @@ def call_json(who: str, request: httpx.Request, timeout_s: float = _TIMEOUT_S) -
 
 
 def _reason(status: int, answer: Any) -> str:
-    """The first message of a GraphQL answer, else the HTTP status."""
+    """What a refusal says, or the first message of a GraphQL answer, else the HTTP status."""
+    if isinstance(answer, dict) and answer.get("detail"):  # of the guard, which sends problem+json
+        return first_line(str(answer["detail"]))
     return next((first_line(message) for message in _messages(answer)), f"status {status}")
 
 

@@ -8,9 +8,9 @@ from pydantic import ValidationError
 from starlette.exceptions import HTTPException
 
 from anamnesis_pipeline.errors import AnamnesisError, EpisodeConflict, InvalidEpisode, StoreFull
-from anamnesis_pipeline.sidecar.problems import field_errors
+from anamnesis_pipeline.sidecar.problems import FieldError, field_errors
 from anamnesis_pipeline.sidecar.room import Room
-from anamnesis_pipeline.sidecar.schemas import BulkFailure, BulkIn, BulkOut, EpisodeIn, FieldError
+from anamnesis_pipeline.sidecar.schemas import BulkFailure, BulkIn, BulkOut, EpisodeIn
 from anamnesis_pipeline.steps.posting import Poster
 
 EMBEDDED_TOGETHER = 100

@@ -12,6 +12,7 @@ from fastapi.exceptions import RequestValidationError
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import Response
+from typing_extensions import TypedDict
 
 from anamnesis_pipeline.errors import (
     AnamnesisError,
@@ -36,7 +37,6 @@ from anamnesis_pipeline.errors import (
     TooLarge,
     UnknownModel,
 )
-from anamnesis_pipeline.sidecar.schemas import FieldError
 
 log = logging.getLogger(__name__)
 
@@ -78,6 +78,13 @@ _PLAIN_MESSAGES = {
     "dict_type": "should be a JSON object",
 }
 _RETRY_AFTER_S = {429: "1", 503: "2"}
+
+
+class FieldError(TypedDict):
+    """What is wrong with one field; an empty path means the whole body."""
+
+    path: str
+    message: str
 
 
 def problem(status: int, detail: str, headers: Mapping[str, str] | None = None, **more: Any) -> Response:

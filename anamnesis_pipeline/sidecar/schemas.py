@@ -21,6 +21,7 @@ from anamnesis_pipeline.sidecar.fields import (
     Text,
     Time,
 )
+from anamnesis_pipeline.sidecar.problems import FieldError
 from anamnesis_pipeline.steps.posting import EpisodeDraft
 
 MAX_BULK_EPISODES = 1000
@@ -221,13 +222,6 @@ class PageOut(TypedDict):
 
     items: list[EpisodeOut]
     next_cursor: str | None
-
-
-class FieldError(TypedDict):
-    """What is wrong with one field; an empty path means the whole body."""
-
-    path: str
-    message: str
 
 
 class BulkFailure(TypedDict):

@@ -123,7 +123,8 @@ def child_specs(settings: Settings) -> list[ChildSpec]:
         ),
         spec(
             "webserver",
-            *("dagster_webserver", "-h", LOOPBACK, "-p", str(settings.dagster_port), "-w", workspace),
+            *("anamnesis_pipeline.sidecar.dagster_ui", "-h", LOOPBACK),
+            *("-p", str(settings.dagster_port), "-w", workspace),
             after="code-server",
             ready=lambda: answers(LOOPBACK, settings.dagster_port, "/server_info"),
         ),

@@ -29,6 +29,7 @@ IMAGE = mapping("repository pullPolicy", repository=TEXT, tag=TEXT, pullPolicy=P
 OWN_CLASS = mapping("module class config", **{"module": TEXT, "class": TEXT, "config": ANY})
 # Without `exec` the chart discards whatever else the probe says it is, and takes its own.
 READINESS = {"type": "object", "properties": {"enabled": FLAG, "exec": ANY}, "required": ["enabled", "exec"]}
+HTTP_PROBE = {"type": "object", "properties": {"httpGet": ANY}, "required": ["httpGet"]}
 LIVENESS = {"type": "object", "properties": {"exec": ANY}, "required": ["exec"]}
 DEPLOYMENT = mapping(
     "name image port",
@@ -60,7 +61,9 @@ LAUNCHER = mapping(
 BY_TYPE = mapping("skipped success failure started", skipped=NUMBER, success=NUMBER, failure=NUMBER, started=NUMBER)
 KEPT = mapping("purgeAfterDays", purgeAfterDays={"anyOf": [NUMBER, BY_TYPE]})
 SCHEMA = mapping(**{
-    "dagsterWebserver": mapping("image service", image=IMAGE, enableReadOnly=FLAG,
+    # Without `httpGet` it would keep that of the chart beside another kind, which Kubernetes refuses.
+    "dagsterWebserver": mapping("image service readinessProbe", image=IMAGE, enableReadOnly=FLAG, env=several(ANY),
+                                envSecrets=several(ANY), readinessProbe=HTTP_PROBE,
                                 service=mapping("type port", type=TEXT, port=UNPRIVILEGED),
                                 resources=ANY, podSecurityContext=ANY,
                                 volumes=several(ANY), volumeMounts=several(ANY)),

@@ -12,6 +12,7 @@ from typing import Any
 import httpx
 import pytest
 import sortedcontainers
+from pydantic import SecretStr
 
 from anamnesis_pipeline.dagster_api.api import DagsterApi
 from anamnesis_tests.containers.docker_host import BASE, POSTGRES
@@ -64,7 +65,8 @@ class Stack:
             headers={"Authorization": f"Bearer {SECRETS['settings/anamnesis_api_token']}"},
         )  # fmt: skip
         self._write_secrets()
-        self.dagster = DagsterApi(f"http://127.0.0.1:{self.dagster_port}")
+        token = SecretStr(SECRETS["settings/anamnesis_api_token"])
+        self.dagster = DagsterApi(f"http://127.0.0.1:{self.dagster_port}", token=token)
 
     def _written_env(self) -> dict[str, str]:
         """What the script writes for the owner of the logs."""

@@ -21,6 +21,8 @@ LINKED = {
     "dagster": {"webserver", "daemon", "code-server", "postgres", "mongo"},
 }
 """Network -> who is in it."""
+FILES = {"anamnesis_pipeline", "anamnesis_api_token"}
+OF_THE_GUARD = {"ANAMNESIS_API_TOKEN", "ANAMNESIS_ALLOWED_HOSTS"}
 
 
 @pytest.fixture(scope="module")
@@ -112,6 +114,18 @@ def test_only_what_starts_and_ends_runs_has_dockers_socket(services: dict[str, d
     assert with_socket == {"webserver", "daemon"}
 
 
+def test_dagsters_port_is_guarded_and_its_token_known_to_who_asks(services: dict[str, dict[str, Any]]) -> None:
+    dockerfile = (ROOT / "Dockerfile").read_text()
+    assert "deploy/dagster-webserver" in dockerfile
+    assert "PATH=/usr/local/bin:/opt/venv/bin" in dockerfile, "it is found before Dagster's own command"
+    assert "anamnesis_pipeline.sidecar.dagster_ui" in (DEPLOY / "dagster-webserver").read_text()
+    assert services["webserver"]["command"][0] == "dagster-webserver"
+    token = "/home/you/anamnesis/secrets/settings/anamnesis_api_token:/run/secrets/anamnesis_api_token:ro"
+    for name in ("webserver", "daemon"):
+        assert token in services[name]["volumes"]
+        assert "ANAMNESIS_API_TOKEN" in services[name]["environment"]
+
+
 def test_nothing_of_ours_that_opens_the_store_starts_before_mongodb_is_healthy(
     services: dict[str, dict[str, Any]],
 ) -> None:
@@ -164,14 +178,14 @@ def test_a_second_project_has_networks_and_volumes_of_its_own(stack: dict[str, A
             assert settings == {"name": f"anamnesis_{name}"}
     names = re.findall(r"anamnesis[}]?_\w+", (ROOT / "docker-compose.yml").read_text())
     assert names
-    assert all(name.startswith("anamnesis}_") for name in names if name != "anamnesis_pipeline")
+    assert all(name.startswith("anamnesis}_") for name in names if name not in FILES)
 
 
 def test_a_run_is_given_what_the_code_server_has(services: dict[str, dict[str, Any]], stack: dict[str, Any]) -> None:
     launcher = yaml.safe_load((DEPLOY / "dagster.yaml").read_text())["run_launcher"]["config"]
     environment = services["daemon"]["environment"]
     own = {"WAIT_FOR", "ANAMNESIS_CODE_HOST", "DAGSTER_EVENT_LOG_CONSUMER_DAEMON_INTERVAL_SECONDS"}
-    assert set(launcher["env_vars"]) == environment.keys() - own
+    assert set(launcher["env_vars"]) == environment.keys() - own - OF_THE_GUARD
     code_server = services["code-server"]
     context = json.loads(code_server["environment"]["DAGSTER_CONTAINER_CONTEXT"])["docker"]
     assert context["networks"] == [stack["networks"][name]["name"] for name in code_server["networks"]]

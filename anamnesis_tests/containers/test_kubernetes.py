@@ -139,6 +139,17 @@ def test_the_checks_ask_what_the_image_has_of_the_port_that_is_served(deployment
     assert re.search(r"/files/bin deploy/probe\.sh", (ROOT / "Dockerfile").read_text())
 
 
+def test_dagsters_ui_has_the_token_and_is_asked_by_a_name_it_knows(values: dict[str, Any]) -> None:
+    webserver = values["dagsterWebserver"]
+    assert webserver["envSecrets"] == [{"name": "anamnesis"}], "which holds ANAMNESIS_API_TOKEN"
+    probe = webserver["readinessProbe"]["httpGet"]
+    assert (probe["path"], probe["port"]) == ("/server_info", webserver["service"]["port"])
+    assert probe["httpHeaders"] == [{"name": "Host", "value": "localhost"}]
+    (deployment,) = values["dagster-user-deployments"]["deployments"]
+    asked = {each["name"]: each.get("value") for each in deployment["env"]}["ANAMNESIS_DAGSTER_URL"]
+    assert {"name": "ANAMNESIS_DAGSTER_URL", "value": asked} in webserver["env"]
+
+
 def test_the_code_server_is_one_process(deployment: dict[str, Any]) -> None:
     compose = yaml.safe_load((ROOT / "docker-compose.yml").read_text())
     (container,) = code_server(deployment)["spec"]["template"]["spec"]["containers"]

@@ -126,6 +126,25 @@ def test_dagsters_daemons_are_alive_when_all_that_are_required_are(last: str, al
         assert succeeds("probe.sh", "daemons", "127.0.0.1", str(port)) is alive
 
 
+def test_dagsters_guard_is_told_the_token() -> None:
+    heard: list[bytes] = []
+
+    class Handler(socketserver.StreamRequestHandler):
+        def handle(self) -> None:
+            while (line := self.rfile.readline().strip()) != b"":
+                heard.append(line)
+            self.wfile.write(http("200 OK", HEALTHY % '{"required": true, "healthy": true}'))
+
+    with socketserver.TCPServer(("127.0.0.1", 0), Handler) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        probe = ("probe.sh", "daemons", "127.0.0.1", str(server.server_address[1]))
+        assert succeeds(*probe)
+        assert not any(line.startswith(b"Authorization") for line in heard)
+        assert succeeds(*probe, ANAMNESIS_API_TOKEN="abc 123")
+        assert b"Authorization: Bearer abc 123" in heard
+        server.shutdown()
+
+
 def hello(**fields: Any) -> bytes:
     """What a MongoDB server answers to `hello`."""
     body = b"\0\0\0\0\0" + bson.encode({"ok": 1.0, **fields})

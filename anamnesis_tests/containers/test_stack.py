@@ -103,6 +103,13 @@ def test_what_other_machines_may_call_reaches_dagsters_ui_and_nothing_behind_it(
         assert not any(is_open(host, port) for host in (name, *addresses))
 
 
+def test_dagsters_ui_wants_the_token_and_refuses_foreign_pages(stack: Stack) -> None:
+    with httpx.Client(base_url=f"http://127.0.0.1:{stack.dagster_port}", trust_env=False, timeout=60) as client:
+        assert client.get("/server_info").status_code == 200
+        assert client.get("/runs").status_code == 401
+        assert client.get("/server_info", headers={"Host": "evil.example"}).status_code == 421
+
+
 def test_no_process_of_ours_is_root(stack: Stack) -> None:
     for name in ("sidecar", "code-server", "webserver", "daemon"):
         assert stack.run("docker-compose", "exec", "-T", name, "id", "-u").strip() == "10001"
