@@ -7,7 +7,7 @@ input again gives the same id, so a rerun writes nothing new.
 import hashlib
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from datetime import datetime
+from datetime import UTC, datetime
 from enum import StrEnum
 from typing import Any
 
@@ -22,6 +22,19 @@ def content_id(*pieces: str) -> str:
         data = piece.encode("utf-8", "surrogatepass")
         digest.update(len(data).to_bytes(8, "big") + data)
     return digest.hexdigest()
+
+
+SAID_FROM, SAID_UNTIL = datetime(1990, 1, 1, tzinfo=UTC), datetime(2100, 1, 1, tzinfo=UTC)
+"""Between these something may have been said; other times come from a clock that was never set, or from a mistake."""
+
+
+def said_at(when: datetime | None, earliest: datetime = SAID_FROM, before: datetime = SAID_UNTIL) -> datetime | None:
+    """The time in UTC, if something may have been said at it; one without a zone is taken as UTC."""
+    try:
+        utc = when and (when.astimezone(UTC) if when.tzinfo else when.replace(tzinfo=UTC))
+    except OverflowError:
+        return None
+    return utc if utc and earliest <= utc < before else None
 
 
 # --- where text comes from -------------------------------------------------------------------------------

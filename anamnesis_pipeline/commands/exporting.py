@@ -22,7 +22,7 @@ from anamnesis_pipeline.search.time_bounds import bounds_of
 from anamnesis_pipeline.settings import Settings
 from anamnesis_pipeline.steps import exporting
 from anamnesis_pipeline.steps.backup_file import is_backup
-from anamnesis_pipeline.steps.importing import Importer, ImportReport
+from anamnesis_pipeline.steps.importing import ODD_TIME, Importer, ImportReport
 from anamnesis_pipeline.steps.posting import Poster
 from anamnesis_pipeline.steps.whole_file import appearing
 from anamnesis_pipeline.wiring import effective_settings, open_pieces, open_to_read
@@ -98,6 +98,9 @@ def render(report: ImportReport) -> str:
     lines = [f"{counted(report.created, 'episode')} stored, {report.unchanged:,} stored already"]
     if report.tombstoned:
         lines.append(f"{report.tombstoned:,} kept away: they were deleted or forgotten here")
+    if report.moved:
+        moved = counted(report.moved, "line")
+        lines.append(f"{moved} had a time that cannot be, kept as {ODD_TIME}, and took that of a neighbour")
     if report.differing:
         named = ", ".join(report.differing[:SHOWN])
         lines.append(f"{len(report.differing):,} stored here with other content, which stays: {named}")

@@ -8,7 +8,7 @@ from itertools import pairwise
 from typing import Any
 
 from anamnesis_pipeline.documents.plain import shortened
-from anamnesis_pipeline.model import SegmentKind, content_id
+from anamnesis_pipeline.model import SegmentKind, content_id, said_at
 
 PAUSE = timedelta(minutes=30)
 """Of messages outside of threads, a longer silence begins a new turn."""
@@ -52,9 +52,8 @@ def _time(when: object) -> datetime | None:
     """Seconds since 1970, as a number or a text, or ISO 8601."""
     try:
         if isinstance(when, str) and not re.fullmatch(r"\d{9,11}(\.\d+)?", when):
-            found = datetime.fromisoformat(when)
-            return found.astimezone(UTC) if found.tzinfo else found.replace(tzinfo=UTC)
-        return datetime.fromtimestamp(float(when), UTC)  # type: ignore[arg-type]
+            return said_at(datetime.fromisoformat(when))
+        return said_at(datetime.fromtimestamp(float(when), UTC))  # type: ignore[arg-type]
     except (ValueError, TypeError, OverflowError, OSError):
         return None
 

@@ -16,10 +16,18 @@ from anamnesis_pipeline.exchanges.cutting import Cutter
 from anamnesis_pipeline.exchanges.grouping import exchange_of
 from anamnesis_pipeline.exchanges.log_lines import Record
 from anamnesis_pipeline.exchanges.own_text import is_own_request
-from anamnesis_pipeline.exchanges.parsing import Advance, Batch, FileOrigin, FileState, Found, read_messages
+from anamnesis_pipeline.exchanges.parsing import (
+    Advance,
+    Batch,
+    FileOrigin,
+    FileState,
+    Found,
+    read_messages,
+    times_after,
+)
 from anamnesis_pipeline.exchanges.records import LoggedMessage
 from anamnesis_pipeline.message_keys import forgotten_typed, nearest_typed
-from anamnesis_pipeline.model import Message, Part, SegmentKind
+from anamnesis_pipeline.model import Message, Part, SegmentKind, said_at
 
 _PASTED = re.compile(r"\[Pasted text #(\d+)[^\]\n]*\]")
 _SLASH_COMMAND = re.compile(r"/[a-zA-Z][\w:.-]*(?:\s|$)")
@@ -46,15 +54,19 @@ def advance_history(
     found = Found(known)
     said = nearest_typed({entry: near for entry, near in claims.items() if entry not in known})
     parts: list[Part] = []
-    for logged in batch.messages:
+    spoken_at = state.last_timestamp
+    for logged, later in zip(batch.messages, times_after(batch.messages), strict=True):
+        when = logged.message.timestamp or spoken_at or later
+        spoken_at = logged.message.timestamp or spoken_at
         if found.is_copy(logged):
             found.add_copy(logged, origin.path)
         elif logged.message.key in said:
             found.add_said(logged, said[logged.message.key], origin.path)
         else:
             found.add(logged)
-            parts += _parts(logged, origin, label(logged.cwd))
-    state = replace(state, line=state.line + batch.lines)
+            placed = replace(logged, message=replace(logged.message, timestamp=when))
+            parts += _parts(placed, origin, label(logged.cwd))
+    state = replace(state, line=state.line + batch.lines, last_timestamp=spoken_at)
     return found.advance(state, tuple(parts), None)
 
 
@@ -86,7 +98,7 @@ def _read_entry(entry: Record, line: int, skipped: Counter[str]) -> list[LoggedM
     when = _moment(entry.get("timestamp"))
     key = identity.typed_once(session, cwd, text, when)
     kind = SegmentKind.COMMAND if _SLASH_COMMAND.match(text) or text.startswith("!") else SegmentKind.PROMPT
-    message = Message(key, "", kind, text, when)
+    message = Message(key, "", kind, text, said_at(when))
     return [LoggedMessage(message, line, session, cwd, "", sidechain=False, seen_as=(forgotten_typed(key),))]
 
 

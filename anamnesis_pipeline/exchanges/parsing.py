@@ -13,7 +13,12 @@ from anamnesis_pipeline.exchanges.log_lines import MAX_VALUES, Record, has_too_m
 from anamnesis_pipeline.exchanges.observers import ObserverRules, built_in
 from anamnesis_pipeline.exchanges.own_text import FIRST_WORDS, begins_own_session, may_hold_memory, without_memory
 from anamnesis_pipeline.exchanges.projects import project_label
-from anamnesis_pipeline.exchanges.records import LoggedMessage, boundary_of, continuation_of, read_messages_of
+from anamnesis_pipeline.exchanges.records import (
+    LoggedMessage,
+    boundary_of,
+    continuation_of,
+    read_messages_of,
+)
 from anamnesis_pipeline.exchanges.wide_text import narrowed
 from anamnesis_pipeline.file_names import log_stem
 from anamnesis_pipeline.message_keys import agent_key
@@ -25,7 +30,7 @@ STATE_VERSION = 1
 MAX_BOUNDARIES = 4
 """Boundaries of compactions that are remembered while the summary has not come, the latest ones."""
 
-MAX_VERSION_CHARS = 40
+MAX_VERSION_CHARS = MAX_TIME_CHARS = 40
 
 MAX_SESSIONS = 16
 """Sessions of one file that are remembered while another one goes on in it, the latest ones."""
@@ -139,7 +144,8 @@ class Batch:
 
     `dead` are (line, reason) of lines of which something could not be read. `boundaries` maps the uuid of a
     compaction's boundary to that of the last record before it, `continued` a session to the one in which it goes on.
-    `version` is the last one of Claude Code that a record names.
+    `version` is the last one of Claude Code that a record names. `odd_times` are (line, text) of times at which nothing
+    can have been said.
     """
 
     messages: tuple[LoggedMessage, ...]
@@ -149,6 +155,7 @@ class Batch:
     boundaries: tuple[tuple[str, str], ...] = ()
     continued: tuple[tuple[str, str], ...] = ()
     version: str = ""
+    odd_times: tuple[tuple[int, str], ...] = ()
 
     @property
     def malformed(self) -> int:
@@ -207,6 +214,7 @@ def read_messages(lines: Iterable[str], first_line: int, read_record: ReadRecord
     dead: list[tuple[int, str]] = []
     boundaries: list[tuple[str, str]] = []
     continued: list[tuple[str, str]] = []
+    odd_times: list[tuple[int, str]] = []
     version = ""
     number = first_line
     for line in lines:
@@ -219,15 +227,27 @@ def read_messages(lines: Iterable[str], first_line: int, read_record: ReadRecord
         del line
         for record in records:
             try:
-                messages += read_record(record, number, skipped)
+                found = read_record(record, number, skipped)
             except RecursionError:
+                found = []
                 dead.append((number, "nested too deeply"))
+            messages += found
+            written = record.get("timestamp")
+            if found and found[0].message.timestamp is None and written not in (None, ""):
+                odd_times.append((number, str(written)[:MAX_TIME_CHARS]))
             boundaries += filter(None, [boundary_of(record)])
             continued += filter(None, [continuation_of(record)])
             version = str(record.get("version") or version)[:MAX_VERSION_CHARS]
         number += 1
     return Batch(
-        tuple(messages), number - first_line, +skipped, tuple(dead), tuple(boundaries), tuple(continued), version
+        tuple(messages),
+        number - first_line,
+        +skipped,
+        tuple(dead),
+        tuple(boundaries),
+        tuple(continued),
+        version,
+        tuple(odd_times),
     )
 
 
@@ -267,9 +287,20 @@ def advance(
     """
     cutter = Cutter(open_part, timedelta(minutes=idle_minutes))
     walk = _Walk(state, cutter, Found(known), batch, origin, label, observers or built_in())
-    for logged in batch.messages:
-        walk.step(logged)
+    for logged, later in zip(batch.messages, times_after(batch.messages), strict=True):
+        walk.step(logged, later)
     return walk.result(batch.lines)
+
+
+def times_after(messages: Sequence[LoggedMessage]) -> list[datetime | None]:
+    """For each message the first known time from it on that its session has among these messages."""
+    known: dict[str, datetime] = {}
+    found: list[datetime | None] = []
+    for logged in reversed(messages):
+        if logged.message.timestamp is not None:
+            known[logged.session_id] = logged.message.timestamp
+        found.append(known.get(logged.session_id))
+    return found[::-1]
 
 
 class _Walk:
@@ -294,12 +325,16 @@ class _Walk:
         self._boundaries = (*state.boundaries, *batch.boundaries)
         self._cutter, self._found, self._origin, self._label = cutter, found, origin, label
 
-    def step(self, logged: LoggedMessage) -> None:
-        """Lay one message, unless it is known or one of our own."""
+    def step(self, logged: LoggedMessage, later: datetime | None) -> None:
+        """Lay one message, unless it is known or one of our own.
+
+        :param later: the next known time, for a message without one that none precedes.
+        """
         message = logged.message
         if _begins_another_session(self._state, logged):
             self._state = _switched(self._state, logged.session_id)
             self._trail = replace(self._trail, lead="")  # what another session said last may be private
+            self._spoken_at = None
         if self._state.own is None:
             self._state = replace(self._state, own=begins_own_session(message.kind, message.text))
         if not self._state.observer:
@@ -322,7 +357,7 @@ class _Walk:
             self._found.add_copy(logged, self._origin.path)
         else:
             self._found.add(logged)
-            self._lay(logged)
+            self._lay(logged, message.timestamp or self._spoken_at or later)
             self._spoken_at = message.timestamp or self._spoken_at
         self._trail = follow(self._trail, logged)
 
@@ -342,12 +377,12 @@ class _Walk:
         step = self._found.advance(state, parts, last, self._own)
         return replace(step, answers=self._answers, observed=self._observed, observers=self._begun)
 
-    def _lay(self, logged: LoggedMessage) -> None:
-        """Put a new message into the open part or the next one."""
+    def _lay(self, logged: LoggedMessage, when: datetime | None) -> None:
+        """Put a new message into the open part or the next one; `when` is its time, or that of its neighbour."""
         template = self._template(logged)
         if self._closes(template, logged.message):
             self._cutter.close()
-        self._ordinal += self._cutter.add(logged.message, template, self._trail.lead)
+        self._ordinal += self._cutter.add(replace(logged.message, timestamp=when), template, self._trail.lead)
 
     def _closes(self, template: Part, message: Message) -> bool:
         part = self._cutter.part

@@ -5,7 +5,7 @@ not understood is counted.
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
-from datetime import UTC, datetime
+from datetime import datetime
 from typing import Any, NamedTuple
 
 from anamnesis_pipeline.exchanges import identity
@@ -15,7 +15,7 @@ from anamnesis_pipeline.exchanges.own_calls import asks_memory, is_question
 from anamnesis_pipeline.exchanges.tagged import between, without_at_ends
 from anamnesis_pipeline.exchanges.user_text import INJECTED_TAGS, Said, is_meta, kinds_of, marked_kind, own_kind
 from anamnesis_pipeline.message_keys import borrowed_key, result_key
-from anamnesis_pipeline.model import Message, SegmentKind, content_id
+from anamnesis_pipeline.model import Message, SegmentKind, content_id, said_at
 
 _AGENT_TOOLS = frozenset({"Agent", "Task"})
 _TYPED = frozenset({SegmentKind.PROMPT, SegmentKind.STEERING, SegmentKind.COMMAND})
@@ -143,23 +143,22 @@ class Beginning(NamedTuple):
 
 
 def beginning(lines: Iterable[str]) -> Beginning:
-    """What the first record with a time says; a fork and a session that was moved to the background say so."""
+    """What the first record with a plausible time says; a fork, and a session moved to the background, says so."""
     for line in lines:
         for record in read_records(line)[0]:
-            if at := _string(record, "timestamp"):
-                return Beginning(is_borrowed(record), at)
+            if timestamp_of(record) is not None:
+                return Beginning(is_borrowed(record), _string(record, "timestamp"))
     return Beginning()
 
 
 def timestamp_of(record: Record) -> datetime | None:
-    """The record's time in UTC, if it has one that can be read."""
+    """The record's time in UTC, if it has one that can be read and is one at which something may have been said."""
     text = record.get("timestamp")
     if not isinstance(text, str):
         return None
     try:
-        when = datetime.fromisoformat(text)
-        return when.astimezone(UTC) if when.tzinfo else when.replace(tzinfo=UTC)
-    except (ValueError, OverflowError):
+        return said_at(datetime.fromisoformat(text))
+    except ValueError:
         return None
 
 

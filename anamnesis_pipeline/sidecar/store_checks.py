@@ -25,7 +25,7 @@ from anamnesis_pipeline.steps.dead_letters import EVERY_LETTER
 from anamnesis_pipeline.steps.forget import JOB
 from anamnesis_pipeline.steps.host_clock import read_since
 from anamnesis_pipeline.steps.log_folders import cowork_folders
-from anamnesis_pipeline.steps.sessions import observed_sessions, unknown_records
+from anamnesis_pipeline.steps.sessions import observed_sessions, odd_times, unknown_records
 from anamnesis_pipeline.store.base import Store
 from anamnesis_pipeline.supervisor.up_lock import read_lock
 from anamnesis_pipeline.wiring import effective_settings
@@ -245,7 +245,10 @@ def clock(store: Store) -> Finding:
     if newest and newest[0].timestamp > now + timedelta(minutes=5):
         detail = f"the newest episode is of {newest[0].timestamp.isoformat()}, this clock says {now.isoformat()}"
         return Finding(False, "clock", detail, "set the clock of this machine, or of the one that wrote that log")
-    return Finding(True, "clock", f"{now:%Y-%m-%d %H:%M} UTC")
+    odd = odd_times(store.settings)
+    told = f"{counted(odd.count, 'message')} had a time that cannot be, and took that of the message before it"
+    note = f"{told}, e.g. {'; '.join(odd.examples)}" if odd.count else ""
+    return Finding(True, "clock", f"{now:%Y-%m-%d %H:%M} UTC", note=note)
 
 
 OTHER_STORE_CHECKS: Sequence[Callable[[Store], Finding]] = (

@@ -10,7 +10,17 @@ from anamnesis_pipeline.embeddings.pieces import PieceCounter
 from anamnesis_pipeline.exchanges.redaction import masks_in
 from anamnesis_pipeline.exchanges.value import WEIGHTS, Value, value_of
 from anamnesis_pipeline.file_names import log_name
-from anamnesis_pipeline.model import Episode, Part, Passage, SectionFacts, Segment, SegmentKind, Source, record_id
+from anamnesis_pipeline.model import (
+    Episode,
+    Part,
+    Passage,
+    SectionFacts,
+    Segment,
+    SegmentKind,
+    Source,
+    record_id,
+    said_at,
+)
 from anamnesis_pipeline.steps.crawl import folder_of
 from anamnesis_pipeline.steps.forgotten_sections import body_keys_of
 from anamnesis_pipeline.steps.section_tombstones import bury_sections
@@ -264,7 +274,7 @@ def transcript(segments: tuple[Segment, ...], assistant: str = ASSISTANT) -> str
 
 
 def _first_time(segments: tuple[Segment, ...]) -> datetime:
-    known = (segment.timestamp for segment in segments if segment.timestamp is not None)
+    known = (when for segment in segments if (when := said_at(segment.timestamp)) is not None)
     return next(known, datetime.fromtimestamp(0, UTC))
 
 

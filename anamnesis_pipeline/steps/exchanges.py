@@ -16,7 +16,7 @@ from anamnesis_pipeline.exchanges.records import Beginning, beginning, stands_fo
 from anamnesis_pipeline.file_names import log_name
 from anamnesis_pipeline.model import FileCursor, Part, Source
 from anamnesis_pipeline.sources.base import described_log, is_agent_description, is_description, is_session_record
-from anamnesis_pipeline.steps.sessions import note_continued, note_observers, note_unknown
+from anamnesis_pipeline.steps.sessions import note_continued, note_observers, note_odd_times, note_unknown
 from anamnesis_pipeline.steps.tool_outputs import characters_named, outputs_of, with_whole_text
 from anamnesis_pipeline.store.base import MAX_ROWS_PER_WRITE, Store
 from anamnesis_pipeline.store.ingest_base import IngestRecords, ParsedChunk
@@ -384,6 +384,7 @@ def _parse_chunk(
     if committed is not None:
         context.tally.count(batch, step)
         note_unknown(context.store.settings, batch.skipped, batch.version)
+        note_odd_times(context.store.settings, cursor.path, batch.odd_times)
         note_observers(context.store.settings, step.observers)
     return committed, step.state
 

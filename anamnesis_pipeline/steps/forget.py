@@ -8,7 +8,7 @@ go last.
 import shlex
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 
 from anamnesis_pipeline.archive_model import DeadLetter
 from anamnesis_pipeline.embeddings.passages import passages_of_part
@@ -40,6 +40,7 @@ from anamnesis_pipeline.store.ingest_base import ParsedChunk
 from anamnesis_pipeline.summary_model import MAX_RECORDS
 from anamnesis_pipeline.wording import counted
 
+_LAST, _CONTEXT_UNTIL = datetime.max.replace(tzinfo=UTC), CONTEXT_WITHIN + timedelta(microseconds=1)
 JOB = "forget.job"
 """Setting that names what is being forgotten."""
 FORGOTTEN = "forgotten"
@@ -372,9 +373,13 @@ class Forgetter:
             if episode.source != "direct":
                 continue
             where = Where(
-                projects=(episode.project,), instance=episode.instance, source="direct", since=episode.timestamp,
-                until=episode.timestamp + CONTEXT_WITHIN + timedelta(microseconds=1), include_superseded=True,
-            )  # fmt: skip
+                projects=(episode.project,),
+                instance=episode.instance,
+                source="direct",
+                since=episode.timestamp,
+                until=min(episode.timestamp, _LAST - _CONTEXT_UNTIL) + _CONTEXT_UNTIL,
+                include_superseded=True,
+            )
             for later in self._store.episodes.page(where, 1_000).items:
                 if later.episode_id not in target.ids and later.kind != RECORD_KIND:
                     passages = posted_passages(self._store, later, self._pieces, without=target.ids)

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
-from datetime import UTC
+from datetime import UTC, datetime
 from io import BufferedIOBase
 from typing import Annotated, Any, Literal
 
@@ -10,13 +10,17 @@ from pydantic import AwareDatetime, BaseModel, ConfigDict, Field, ValidationErro
 
 from anamnesis_pipeline.embeddings.pieces import PieceCounter
 from anamnesis_pipeline.errors import Excluded, GiveUp, InvalidEpisode, TooLarge
-from anamnesis_pipeline.model import Episode, Passage, content_id
+from anamnesis_pipeline.model import Episode, Passage, content_id, said_at
 from anamnesis_pipeline.steps.exclusion import Exclusions, refuse, rule_of
 from anamnesis_pipeline.steps.posting import Poster, posted_passages, with_masks_counted
 from anamnesis_pipeline.store.base import PROJECT_ALIASES, PutReport, Store
 from anamnesis_pipeline.store.episode_values import storable
 from anamnesis_pipeline.store.project_names import store_name
 
+ODD_TIME = "timestamp_as_written"
+"""In the metadata of an episode whose own time cannot be: that time, as a text."""
+YEARS = datetime(1970, 1, 1, tzinfo=UTC), datetime(2201, 1, 1, tzinfo=UTC)
+"""Times from the first to before the second are taken as they are, as in a post."""
 MOST_LINE_BYTES = 64 << 20
 BATCH_LINES, BATCH_BYTES = 250, 8 << 20
 """Lines that are taken in together, and the bytes beyond which these are fewer, so that memory stays bounded."""
@@ -54,7 +58,8 @@ class Line(BaseModel):
 @dataclass(slots=True)
 class ImportReport:
     """What became of the lines. `differing`: ids that are stored with other content, which stays as it is;
-    `tombstoned`: deleted or forgotten here, and kept away; `problems`: lines that could not be read, by number.
+    `tombstoned`: deleted or forgotten here, and kept away; `problems`: lines that could not be read, by number; `moved`
+    counts those with an implausible time, which took that of a neighbour.
     """
 
     created: int = 0
@@ -62,6 +67,7 @@ class ImportReport:
     tombstoned: int = 0
     differing: list[str] = field(default_factory=list)
     problems: list[str] = field(default_factory=list)
+    moved: int = 0
 
 
 Numbered = tuple[int, Episode]
@@ -91,12 +97,20 @@ class Importer:
 
     def _take_lines(self, lines: Sequence[tuple[int, bytes]], report: ImportReport, problems: Problems) -> None:
         run: dict[str, Numbered] = {}
+        said: list[tuple[int, Line]] = []
         for number, line in lines:
             try:
-                episode = storable(self._episode(_parsed(line)))
+                said.append((number, _parsed(line)))
+            except _Unreadable as problem:
+                problems[number] = problem
+        times = _times([line for _, line in said])
+        for (number, each), when in zip(said, times, strict=True):
+            try:
+                episode = storable(self._episode(each, when))
             except _OF_ONE_LINE as problem:
                 problems[number] = problem
                 continue
+            report.moved += said_at(each.timestamp, *YEARS) is None
             if episode.episode_id in run:  # it is to meet what the first one left
                 self._take(list(run.values()), report, problems)
                 run = {}
@@ -182,17 +196,22 @@ class Importer:
         its_messages = {e.episode_id for e in episodes if e.message_keys and keys.issuperset(e.message_keys)}
         return buried.keys() | its_messages
 
-    def _episode(self, said: Line) -> Episode:
+    def _episode(self, said: Line, when: datetime) -> Episode:
         """The episode as it is stored, secrets masked. One without an id gets one that is made of what it says."""
         if not said.summary.strip():
             raise InvalidEpisode("summary", "must say something; it is blank")
+        odd = {} if said_at(said.timestamp, *YEARS) else {ODD_TIME: said.timestamp.isoformat()}
         cleaned = self._poster.cleaned(
             {
-                "raw_exchange": said.raw_exchange, "tags": tuple(said.tags),
-                "metadata": said.metadata, "timestamp": said.timestamp.astimezone(UTC), "instance": said.instance,
-                "project": said.project, "kind": said.kind,
+                "raw_exchange": said.raw_exchange,
+                "tags": tuple(said.tags),
+                "metadata": {**said.metadata, **odd},
+                "timestamp": when,
+                "instance": said.instance,
+                "project": said.project,
+                "kind": said.kind,
             }
-        )  # fmt: skip
+        )
         masked = self._poster.masked
         episode = Episode(
             episode_id=said.episode_id or "", source=SOURCE, summary=masked(said.summary), status=said.status,
@@ -211,6 +230,20 @@ class _Unreadable(Exception):  # noqa: N818 - of one line
 
 _OF_ONE_LINE = (InvalidEpisode, Excluded, TooLarge, _Unreadable)
 """What is wrong with one line alone; the others are taken in."""
+
+
+def _times(lines: Sequence[Line]) -> list[datetime]:
+    """The time of each line. One at which nothing can have been said takes that of its neighbour, in its session if
+    there is one: of the line before, else of the next.
+    """
+    known = [(line.session_id, said_at(line.timestamp, *YEARS)) for line in lines]
+    found: list[datetime] = []
+    for at, (session_id, own) in enumerate(known):
+        around = [*known[at::-1], *known[at:]]
+        of_session = (when for session, when in around if session and session == session_id and when)
+        near = next(of_session, None) or next((when for _, when in around if when), YEARS[0])
+        found.append(own or near)
+    return found
 
 
 def _batches(lines: Iterator[tuple[int, bytes]], say: Callable[[int], None]) -> Iterator[list[tuple[int, bytes]]]:

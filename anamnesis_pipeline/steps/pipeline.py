@@ -29,6 +29,7 @@ from anamnesis_pipeline.steps.holding import hold_excluded
 from anamnesis_pipeline.steps.host_clock import note_read, write_problems
 from anamnesis_pipeline.steps.llm_choice import Llm
 from anamnesis_pipeline.steps.projects import merge_spellings, right_guesses
+from anamnesis_pipeline.steps.sessions import renew_odd_times
 from anamnesis_pipeline.steps.summaries import SummaryReport, summarize_source
 from anamnesis_pipeline.steps.tag_patterns import stored_patterns
 from anamnesis_pipeline.store.base import Store
@@ -90,6 +91,7 @@ class Pipeline:
         if holds_documents(source):
             return ParseReport()
         merge_spellings(self.store)
+        renew_odd_times(self.store)
         if self.sure_label_of is not None:
             right_guesses(self.store, source.machine, self.sure_label_of(source))
         return parse_source(

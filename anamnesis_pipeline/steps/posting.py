@@ -16,6 +16,7 @@ from anamnesis_pipeline.model import Episode, Passage, Space, StoredPassage
 from anamnesis_pipeline.steps.exclusion import Exclusions, refuse
 from anamnesis_pipeline.store.base import Store
 
+_FIRST = datetime.min.replace(tzinfo=UTC)
 CONTEXT_WITHIN = timedelta(minutes=30)
 CONTEXT_EPISODES = 2
 """Episodes just before a posted one that count as its context. On LoCoMo two preceding turns give recall@10 .739,
@@ -228,10 +229,9 @@ def posted_passages(
     :param without: ids of episodes that are no context.
     :param beside: posted ones that are about to be stored before this one, under what their project is called.
     """
-    stored = store.episodes.preceding(
-        episode.instance, episode.project, episode.timestamp, episode.timestamp - CONTEXT_WITHIN,
-        limit=CONTEXT_EPISODES + 1 + len(without),
-    )  # fmt: skip
+    since = _context_since(episode)
+    limit = CONTEXT_EPISODES + 1 + len(without)
+    stored = store.episodes.preceding(episode.instance, episode.project, episode.timestamp, since, limit=limit)
     before = sorted([*stored, *(e for e in beside if _precedes(e, episode))], key=lambda e: e.timestamp)
     preceding = [e.summary for e in before if e.episode_id != episode.episode_id and e.episode_id not in without]
     return passages_of_posted(episode, preceding[-CONTEXT_EPISODES:], pieces)
@@ -242,5 +242,10 @@ def _precedes(before: Episode, episode: Episode) -> bool:
     return (
         (before.instance, before.project, before.status) == (episode.instance, episode.project, "active")
         and before.kind != "record"
-        and episode.timestamp - CONTEXT_WITHIN <= before.timestamp < episode.timestamp
+        and _context_since(episode) <= before.timestamp < episode.timestamp
     )
+
+
+def _context_since(episode: Episode) -> datetime:
+    """From when on posted episodes are context of this one, whatever its time."""
+    return max(episode.timestamp, _FIRST + CONTEXT_WITHIN) - CONTEXT_WITHIN

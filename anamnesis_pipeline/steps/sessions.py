@@ -3,12 +3,13 @@ other memory tools' own; and which types of records this version does not know.
 """
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from functools import cached_property
 
 from anamnesis_pipeline.exchanges.parsing import FileOrigin
 from anamnesis_pipeline.exchanges.records import KNOWN_TYPES, UNKNOWN
-from anamnesis_pipeline.model import Part, Source
+from anamnesis_pipeline.model import SAID_FROM, SAID_UNTIL, Part, Source, Where
 from anamnesis_pipeline.store.base import SettingsRecords, Store
 
 CONTINUED = "sessions.continued_in."
@@ -19,10 +20,24 @@ UNKNOWN_RECORDS = "records.unknown"
 """Stored under this name: type of records -> how many were read, the last version of Claude Code that wrote some."""
 OBSERVED = "sessions.of_observers"
 """Stored under this name: memory tool -> how many sessions of its own were left out."""
+ODD_TIMES, ODD_TIMES_RENEWED = "times.odd", "times.odd_renewed"
+"""Stored under these names: how many messages had times that cannot be, with examples; whether those were renewed
+that an earlier version stored.
+"""
+MAX_EXAMPLES = 5
+PAGE = 200
 MAX_UNKNOWN = 50
 """Unknown types that are remembered, the first ones."""
 MAX_HOPS = 100
 """Sessions that are followed from one to the next."""
+
+
+@dataclass(frozen=True, slots=True)
+class OddTimes:
+    """Messages whose times cannot be; `examples` name log, line and time."""
+
+    count: int
+    examples: tuple[str, ...]
 
 
 def latest_session(links: Mapping[str, str], session_id: str) -> str:
@@ -72,6 +87,38 @@ def unknown_records(settings: SettingsRecords) -> dict[str, tuple[int, str]]:
     """Type of records that this version does not know -> how many were read, and the version that wrote the last."""
     stored = settings.get(UNKNOWN_RECORDS, {})
     return {name: (int(count), str(version)) for name, (count, version) in stored.items() if name not in KNOWN_TYPES}
+
+
+def note_odd_times(settings: SettingsRecords, path: str, found: Sequence[tuple[int, str]]) -> None:
+    """Count messages of a log whose time is none at which something can have been said.
+
+    :param found: the line of each, and the time as it is written there.
+    """
+    if found:
+        known = odd_times(settings)
+        named = [*known.examples, *(f"{path}:{line + 1} {text!r}" for line, text in found)]
+        settings.set(ODD_TIMES, [known.count + len(found), named[:MAX_EXAMPLES]])
+
+
+def odd_times(settings: SettingsRecords) -> OddTimes:
+    """Messages whose times cannot be, as far as logs were read."""
+    count, examples = settings.get(ODD_TIMES, (0, ()))
+    return OddTimes(int(count), tuple(map(str, examples)))
+
+
+def renew_odd_times(store: Store) -> None:
+    """Let sessions be written again whose episodes an earlier version stored at such times; once per store."""
+    if store.settings.get(ODD_TIMES_RENEWED):
+        return
+    for where in (Where(until=SAID_FROM, include_superseded=True), Where(since=SAID_UNTIL, include_superseded=True)):
+        cursor = None
+        while True:
+            page = store.episodes.page(where, PAGE, cursor)
+            for session_id in {episode.session_id for episode in page.items if episode.session_id}:
+                store.ingest.renew_session(session_id)
+            if (cursor := page.next_cursor) is None:
+                break
+    store.settings.set(ODD_TIMES_RENEWED, True)
 
 
 def note_observers(settings: SettingsRecords, begun: Mapping[str, int]) -> None:

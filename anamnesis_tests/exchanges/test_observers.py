@@ -99,7 +99,7 @@ BAD = [
     "observer = 1",
     '[[observer]]\nname = "x"',
     '[[observer]]\ncwd = "/x"',
-    '[[observer]]\nname = 1',
+    "[[observer]]\nname = 1",
     '[[observer]]\nname = "x"\ncwd = "/x"\nplace = "y"',
 ]
 

@@ -3,6 +3,8 @@
 import json
 from collections.abc import Iterator
 from contextlib import closing
+from dataclasses import replace
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +12,7 @@ import pytest
 from pydantic import SecretStr
 
 from anamnesis_pipeline import wiring
-from anamnesis_pipeline.commands.exporting import run_import
+from anamnesis_pipeline.commands.exporting import run_export, run_import
 from anamnesis_pipeline.model import Passage, Where
 from anamnesis_pipeline.settings import Settings
 from anamnesis_pipeline.sources.exclusion import Rule, RuleKind
@@ -21,7 +23,7 @@ from anamnesis_pipeline.store.base import PROJECT_ALIASES, Store
 from anamnesis_pipeline.store.event_base import Happening
 from anamnesis_tests.mongo_server.server import LoopbackServer
 from anamnesis_tests.store.mongo_watching import watched
-from anamnesis_tests.store.samples import put
+from anamnesis_tests.store.samples import episode, passages, put
 
 Line = dict[str, Any] | str
 
@@ -169,3 +171,35 @@ def test_lines_of_one_file_have_the_contexts_that_files_of_one_line_give_them(tm
     assert together == one_by_one
     assert together["a tank"] == ["2026-03-01 api\na pipe\nat the same time"]
     assert together["a chimney"] == ["2026-03-01 api"]
+
+
+def test_implausible_times_are_kept_as_text_beside_their_neighbours(
+    settings: Settings, store: Store, tmp_path: Path
+) -> None:
+    lines = [
+        note("first", timestamp="0001-01-01T00:00:00+05:00", session_id="b"),
+        note("second", 1, session_id="a"),
+        note("third", 2, session_id="b"),
+        note("last", timestamp="9999-12-31T23:59:59Z", session_id="a"),
+        note("moon", timestamp="1970-01-01T00:00:00Z"),
+    ]
+    report = taken(settings, tmp_path, *lines)
+    assert (report.created, report.problems, report.moved) == (5, [], 2)
+    found = {each.summary: each for each in store.episodes.page(Where(), 10).items}
+    assert found["first"].timestamp == found["third"].timestamp
+    assert found["last"].timestamp == found["second"].timestamp
+    assert found["moon"].timestamp.year == 1970
+    assert found["first"].metadata == {"timestamp_as_written": "0001-01-01T00:00:00+05:00"}
+    again = taken(settings, tmp_path, *lines)
+    assert (again.unchanged, again.differing) == (5, [])
+
+
+def test_export_of_implausible_times_can_be_imported(tmp_path: Path) -> None:
+    old, new = Settings(home=tmp_path / "old"), Settings(home=tmp_path / "new")
+    with closing(wiring.open_store(old)) as stored:
+        for when in (datetime.min, datetime.max):
+            odd = replace(episode(str(when.year)), timestamp=when.replace(tzinfo=UTC))
+            stored.episodes.put([(odd, passages("something"))])
+    file = tmp_path / "all.jsonl"
+    run_export(old, file)
+    assert run_import(new, file, lambda number: None).created == 2
