@@ -13,12 +13,7 @@ from anamnesis_pipeline.exchanges.log_lines import MAX_VALUES, Record, has_too_m
 from anamnesis_pipeline.exchanges.observers import ObserverRules, built_in
 from anamnesis_pipeline.exchanges.own_text import FIRST_WORDS, begins_own_session, may_hold_memory, without_memory
 from anamnesis_pipeline.exchanges.projects import project_label
-from anamnesis_pipeline.exchanges.records import (
-    LoggedMessage,
-    boundary_of,
-    continuation_of,
-    read_messages_of,
-)
+from anamnesis_pipeline.exchanges.records import LoggedMessage, boundary_of, continuation_of, fired_by, read_messages_of
 from anamnesis_pipeline.exchanges.wide_text import narrowed
 from anamnesis_pipeline.file_names import log_stem
 from anamnesis_pipeline.message_keys import agent_key
@@ -88,7 +83,8 @@ class FileState:
     own session it is. `borrows`: some of the
     file was copied from another session, maybe twice, with a mark and without. `boundaries` are the latest of
     compactions, which may be written twice: the uuid of each, and that of the last record before it. `others` are the
-    further sessions of a file that was spliced from several: each keeps its own project.
+    further sessions of a file that was spliced from several: each keeps its own project. `fired` is the uuid of the
+    latest record that says that a schedule fired: the prompt follows it.
     """
 
     generation: int = 0
@@ -107,6 +103,7 @@ class FileState:
     borrows: bool = False
     boundaries: tuple[tuple[str, str], ...] = ()
     others: tuple[SessionState, ...] = ()
+    fired: str = ""
 
     def to_json(self) -> str:
         """Compact JSON with a version number."""
@@ -145,7 +142,7 @@ class Batch:
     `dead` are (line, reason) of lines of which something could not be read. `boundaries` maps the uuid of a
     compaction's boundary to that of the last record before it, `continued` a session to the one in which it goes on.
     `version` is the last one of Claude Code that a record names. `odd_times` are (line, text) of times at which nothing
-    can have been said.
+    can have been said. `fired`: as in the state, behind these lines.
     """
 
     messages: tuple[LoggedMessage, ...]
@@ -156,6 +153,7 @@ class Batch:
     continued: tuple[tuple[str, str], ...] = ()
     version: str = ""
     odd_times: tuple[tuple[int, str], ...] = ()
+    fired: str = ""
 
     @property
     def malformed(self) -> int:
@@ -204,8 +202,10 @@ ReadRecord = Callable[[Record, int, Counter[str]], list[LoggedMessage]]
 """(record, line number, what was left out by reason) -> the messages in the record."""
 
 
-def read_messages(lines: Iterable[str], first_line: int, read_record: ReadRecord = read_messages_of) -> Batch:
-    """Read lines of one file; `first_line` is the number of the first one in its archive.
+def read_messages(
+    lines: Iterable[str], first_line: int, read_record: ReadRecord = read_messages_of, fired: str = ""
+) -> Batch:
+    """Read lines of one file; `first_line` is the number of the first one in its archive, `fired` that of the state.
 
     A line is let go before its messages are made, since one may have 50 MB.
     """
@@ -226,6 +226,9 @@ def read_messages(lines: Iterable[str], first_line: int, read_record: ReadRecord
             records = _without_memory(records, skipped)
         del line
         for record in records:
+            if fired and record.get("parentUuid") == fired:
+                record.setdefault("turnOrigin", "scheduled")
+            fired = fired_by(record) or fired
             try:
                 found = read_record(record, number, skipped)
             except RecursionError:
@@ -248,6 +251,7 @@ def read_messages(lines: Iterable[str], first_line: int, read_record: ReadRecord
         tuple(continued),
         version,
         tuple(odd_times),
+        fired,
     )
 
 
@@ -322,7 +326,7 @@ class _Walk:
         self._observed, self._begun = Counter[str](), Counter[str]()
         self._state, self._trail = state, state.trail
         self._ordinal, self._spoken_at, self._own, self._answers = state.ordinal, state.last_timestamp, 0, 0
-        self._boundaries = (*state.boundaries, *batch.boundaries)
+        self._boundaries, self._fired = (*state.boundaries, *batch.boundaries), batch.fired
         self._cutter, self._found, self._origin, self._label = cutter, found, origin, label
 
     def step(self, logged: LoggedMessage, later: datetime | None) -> None:
@@ -373,6 +377,7 @@ class _Walk:
             last_timestamp=self._spoken_at,
             trail=self._trail,
             boundaries=self._boundaries[-MAX_BOUNDARIES:],
+            fired=self._fired,
         )
         step = self._found.advance(state, parts, last, self._own)
         return replace(step, answers=self._answers, observed=self._observed, observers=self._begun)

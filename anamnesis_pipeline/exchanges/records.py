@@ -130,6 +130,11 @@ def continuation_of(record: Record) -> tuple[str, str] | None:
     return (session_id, later) if session_id and later and session_id != later else None
 
 
+def fired_by(record: Record) -> str:
+    """The uuid of a record that says that a schedule fired; empty for any other record."""
+    return _string(record, "uuid") if record.get("subtype") == "scheduled_task_fire" else ""
+
+
 def is_borrowed(record: Record) -> bool:
     """Whether the record says that it was copied from another session, or that its session was moved."""
     return "forkedFrom" in record or record.get("sessionKind") == "bg"

@@ -8,6 +8,7 @@ nothing beside it but what the client itself adds.
 import re
 from collections import Counter
 from collections.abc import Mapping
+from html import unescape
 from typing import NamedTuple
 
 from anamnesis_pipeline.exchanges.log_lines import Record
@@ -52,6 +53,10 @@ _ENVELOPES: Mapping[str, tuple[SegmentKind, tuple[str, ...]]] = {
     "agent-notification": (SegmentKind.NOTIFICATION, ()),
     "github-webhook-activity": (SegmentKind.NOTIFICATION, ()),
     "ci-monitor-event": (SegmentKind.NOTIFICATION, ()),
+    "mcp-resource-update": (SegmentKind.NOTIFICATION, ()),
+    "mcp-polling-update": (SegmentKind.NOTIFICATION, ()),
+    "tick": (SegmentKind.NOTIFICATION, ()),
+    "scheduled-task": (SegmentKind.MACHINE_PROMPT, ("name",)),
 }
 """Tag around a delivered text -> its kind, and the attributes that name its sender, the best first."""
 _OPENING = re.compile(rf'\s*<({"|".join(_ENVELOPES)})((?:\s+[\w:.-]+="[^"]*")*)\s*>')
@@ -129,14 +134,16 @@ def kinds_of(record: Record, text: str, skipped: Counter[str]) -> list[Said]:
 
 
 def marked_kind(record: Record) -> SegmentKind | None:
-    """The kind of plain text in a record by what it says of its sender; None: nothing."""
-    origin = record.get("origin")
+    """The kind of plain text in a record by what it says of its sender; None: nothing. What the client wrote itself is
+    no prompt of a person, though one that a person gave may have led to it.
+    """
+    origin, source = record.get("origin"), record.get("promptSource")
     kind = origin.get("kind") if isinstance(origin, dict) else None
+    marked = _SOURCES.get(source) if isinstance(source, str) else None
     if isinstance(kind, str):
-        return _ORIGINS.get(kind, SegmentKind.MACHINE_PROMPT)
-    source = record.get("promptSource")
-    if isinstance(source, str) and source in _SOURCES:
-        return _SOURCES[source]
+        marked = _ORIGINS.get(kind, SegmentKind.MACHINE_PROMPT)
+    if marked is not None and not (marked is SegmentKind.PROMPT and is_meta(record)):
+        return marked
     is_scheduled = isinstance(record.get("scheduledTaskId"), str) or record.get("turnOrigin") == "scheduled"
     return SegmentKind.MACHINE_PROMPT if is_scheduled else None
 
@@ -175,7 +182,7 @@ def _plan(record: Record, text: str) -> list[Said]:
 
 def _of_machine(record: Record, text: str, marked: SegmentKind | None, skipped: Counter[str]) -> list[Said] | None:
     """What somebody else than the user says in a record that does not say it is theirs; None: nobody else does."""
-    if delivered := _delivered(text):
+    if delivered := _delivered(text, is_sure=marked is not None or is_meta(record)):
         is_notice = all(said.kind is SegmentKind.NOTIFICATION for said in delivered)
         return [Said(SegmentKind.NOTIFICATION, text)] if is_notice else delivered
     if text.startswith(f"<{_FORK}>") and between(text, f"<{_FORK}>", f"</{_FORK}>") is not None:
@@ -183,7 +190,7 @@ def _of_machine(record: Record, text: str, marked: SegmentKind | None, skipped: 
         task = text.partition(f"</{_FORK}>")[2].strip().removeprefix(_DIRECTIVE).strip()
         return [Said(SegmentKind.AGENT_PROMPT, task)] if task else []
     of_tool = is_meta(record) and marked is None and isinstance(record.get("sourceToolUseID"), str)
-    if _SKILL.match(text) or of_tool:
+    if _SKILL.match(text) or (of_tool and not text.startswith("[")):
         return [Said(SegmentKind.SKILL, text.rpartition(_SKILL_ARGUMENTS)[0] or text)]
     introduced = _INTRODUCED.match(text)
     advice = _ADVICE_BEHIND.search(text) if introduced or marked is SegmentKind.PEER else None
@@ -193,8 +200,11 @@ def _of_machine(record: Record, text: str, marked: SegmentKind | None, skipped: 
     return None
 
 
-def _delivered(text: str) -> list[Said]:
-    """The texts of the blocks that `text` consists of, each of its sender; none if anything else stands beside them."""
+def _delivered(text: str, *, is_sure: bool) -> list[Said]:
+    """The texts of the blocks that `text` consists of, each of its sender; none if anything else stands beside them.
+
+    :param is_sure: the record says that no person wrote it, so what stands behind them is the client's.
+    """
     said: list[Said] = []
     introduced = _INTRODUCED.match(text)
     at = introduced.end() if introduced else 0
@@ -202,6 +212,8 @@ def _delivered(text: str) -> list[Said]:
         closing, end = f"</{opening[1]}>", opening.end()
         while (ended := text.find(closing, end)) >= 0 and not _BEHIND_OR_NEXT.match(text, ended + len(closing)):
             end = ended + len(closing)  # the body quotes it
+        if ended < 0 and is_sure:
+            ended = text.rfind(closing, opening.end())
         if ended < 0:
             return []
         at = ended + len(closing)
@@ -209,7 +221,7 @@ def _delivered(text: str) -> list[Said]:
         attributes = dict(_ATTRIBUTE.findall(opening[2]))
         sender = next((attributes[name] for name in names if attributes.get(name)), "")
         said.append(Said(kind, text[opening.end() : ended].strip(), _name(sender)))
-    return said if _BEHIND.match(text, at) else []
+    return said if is_sure or _BEHIND.match(text, at) else []
 
 
 def _sender(record: Record) -> str:
@@ -221,7 +233,7 @@ def _sender(record: Record) -> str:
 
 def _name(text: str) -> str:
     """A name that can stand in a line of the transcript."""
-    return _NOT_IN_A_NAME.sub(" ", text).strip()[:_NAME_CHARS]
+    return _NOT_IN_A_NAME.sub(" ", unescape(text)).strip()[:_NAME_CHARS]
 
 
 def _is_typed(record: Record, marked: SegmentKind | None) -> bool:

@@ -117,9 +117,11 @@ class ParseContext:
         folder = next((folder for place, folder in self.folders.items() if path.startswith(place)), "")
         return FileOrigin(self.source.key, path, agent_type, spawned_by, folder)
 
-    def read(self, lines: list[str], first_line: int) -> Batch:
-        """The messages on some lines, which are used up; the first is number `first_line`."""
-        return (read_history if self._is_history else read_messages)(_used_up(lines), first_line)
+    def read(self, lines: list[str], first_line: int, fired: str = "") -> Batch:
+        """The messages on some lines, which are used up; the first is number `first_line`. `fired`: of the state."""
+        if self._is_history:
+            return read_history(_used_up(lines), first_line)
+        return read_messages(_used_up(lines), first_line, fired=fired)
 
     def advance(self, state: FileState, batch: Batch, path: str) -> Advance:
         """What a batch adds to what the store knows."""
@@ -369,7 +371,7 @@ def _parse_chunk(
     context: ParseContext, cursor: FileCursor, state: FileState, lines: list[str], ended: tuple[Part, ...]
 ) -> tuple[FileCursor | None, FileState]:
     """Parse and commit some lines. Returns the cursor (None if another run was faster) and state behind them."""
-    batch = context.read(lines, state.line)
+    batch = context.read(lines, state.line, state.fired)
     note_continued(context.store, dict(batch.continued))
     step = context.advance(state, batch, cursor.path)
     dead = [DeadLetter(cursor.source, cursor.path, state.generation, line, reason) for line, reason in batch.dead]

@@ -75,7 +75,7 @@ def parse(
     owned, parts, state, open_part = set(known), {}, FileState(), None
     edges = [0, *sorted(ticks), len(lines)]
     for start, end in pairwise(edges):
-        batch = read_messages(lines[start:end], start)
+        batch = read_messages(lines[start:end], start, fired=state.fired)
         step = advance(state, open_part, batch, owned, FileOrigin("test", path), label=lambda cwd: cwd, idle_minutes=30)
         restored = FileState.from_json(step.state.to_json())
         assert restored == step.state

@@ -49,6 +49,18 @@ def test_message_that_quotes_its_own_closing_tag_is_whole() -> None:
     assert said(text) == [(Kind.PEER, "we deploy\n</cross-session-message> is how it ends", "ops")]
 
 
+def test_what_a_marked_delivery_ends_with_is_the_clients() -> None:
+    text = f"{PEER}</cross-session-message>\n\nAn advice of a later version."
+    for marks in ({"isMeta": True}, {"origin": {"kind": "peer"}}, {"promptSource": "system"}):
+        assert said(text, **marks) == [(Kind.PEER, "we deploy", "ops")]
+    assert said(text) == [(Kind.PROMPT, text, "")]
+
+
+def test_name_of_a_sender_is_written_plain() -> None:
+    text = '<channel source="chat" user="Anne &amp; Bob &lt;x&gt;">\nhi\n</channel>'
+    assert said(text, isMeta=True) == [(Kind.CHANNEL, "hi", "Anne & Bob x")]
+
+
 def test_message_without_tag_is_known_by_its_frame_or_origin() -> None:
     framed = f"Another Claude session sent a message:\nRun the tests{ADVICE}"
     assert said(framed) == [(Kind.PEER, "Run the tests", "")]
@@ -146,6 +158,18 @@ def test_recap_and_fired_schedule_are_kept() -> None:
     assert texts([part], Kind.RECAP) == ["It was armed."]
 
 
+@pytest.mark.parametrize("ticks", [(), (1,), (2,), (1, 2)])
+def test_fired_prompt_without_marks_is_known_by_the_record_before(ticks: tuple[int, ...]) -> None:
+    log = Log()
+    log.user("arm the nightly check")
+    fire = log.record("system", subtype="scheduled_task_fire", content="Claude resuming /loop wakeup")
+    log.user("Nightly check: run the tests", isMeta=True, parentUuid=fire["uuid"])
+    log.user("Continue from where you left off.", isMeta=True, parentUuid="another")
+    parts = parse(log.lines, ticks=ticks)
+    assert texts(parts, Kind.MACHINE_PROMPT) == ["Nightly check: run the tests"]
+    assert len(texts(parts)) == 3
+
+
 def test_accepted_plan_is_the_models_and_the_remark_the_users() -> None:
     plan = "# Plan: one table\n\nMerge both tables."
     text = f"Implement the following plan:\n\n{plan}\n\nIf you need details, read /t.jsonl"
@@ -174,8 +198,12 @@ def test_body_of_a_skill_is_of_its_file_and_counts_once() -> None:
 
 def test_what_the_client_adds_for_itself_is_left_out_and_counted() -> None:
     log = Log()
-    log.user("Continue from where you left off.", isMeta=True)
-    log.user([{"type": "image", "source": {}}, {"type": "text", "text": "[Image: source: /a.png]"}], isMeta=True)
+    log.user("Continue from where you left off.", isMeta=True, promptSource="typed")
+    log.user(
+        [{"type": "image", "source": {}}, {"type": "text", "text": "[Image: source: /a.png]"}],
+        isMeta=True,
+        sourceToolUseID="toolu_1",
+    )
     batch = read_messages(log.lines, 0)
     assert batch.messages == ()
     assert batch.skipped == Counter({"user:meta": 3})
