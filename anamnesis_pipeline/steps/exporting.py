@@ -3,7 +3,7 @@
 import gzip
 import io
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, BinaryIO
@@ -11,7 +11,7 @@ from typing import Any, BinaryIO
 import zstandard
 
 from anamnesis_pipeline.errors import GiveUp
-from anamnesis_pipeline.model import Episode, Where
+from anamnesis_pipeline.model import Episode, Passage, Where
 from anamnesis_pipeline.store.base import Store
 from anamnesis_pipeline.store.event_base import Happening
 
@@ -36,7 +36,8 @@ def export(store: Store, where: Where, out: BinaryIO) -> int:
         for episode in _pages(store, where):
             if episode.episode_id not in written:
                 written.add(episode.episode_id)
-                out.write(line_of(episode))
+                held = [stored.passage for stored in store.episodes.passages_of(episode.episode_id)]
+                out.write(line_of(episode, held))
         if store.events.latest(1, EDITS) == edits:
             break
     return len(written)
@@ -51,12 +52,12 @@ def _pages(store: Store, where: Where) -> Iterator[Episode]:
             return
 
 
-def line_of(episode: Episode) -> bytes:
+def line_of(episode: Episode, passages: Sequence[Passage]) -> bytes:
     """One episode as a line of UTF-8. Pure."""
-    return json.dumps(body_of(episode), ensure_ascii=False, separators=(",", ":")).encode() + b"\n"
+    return json.dumps(body_of(episode, passages), ensure_ascii=False, separators=(",", ":")).encode() + b"\n"
 
 
-def body_of(episode: Episode) -> dict[str, Any]:
+def body_of(episode: Episode, passages: Sequence[Passage]) -> dict[str, Any]:
     """The fields of a line; each is explained in docs/export-format.md. Pure."""
     return {
         "schema": SCHEMA,
@@ -78,6 +79,10 @@ def body_of(episode: Episode) -> dict[str, Any]:
         "message_ids": list(episode.message_ids),
         "message_keys": list(episode.message_keys),
         "metadata": dict(episode.metadata),
+        "passages": [
+            {"text": passage.text, "context": passage.context, "message_ids": list(passage.message_ids)}
+            for passage in passages
+        ],
         "retrieval_count": episode.retrieval_count,
         "last_retrieved": episode.last_retrieved.isoformat() if episode.last_retrieved else None,
     }

@@ -26,7 +26,19 @@ BATCH_LINES, BATCH_BYTES = 250, 8 << 20
 """Lines that are taken in together, and the bytes beyond which these are fewer, so that memory stays bounded."""
 SOURCE = "direct"
 """Whose imported episodes are: what a log or document says is of its own source again when that is read."""
+MAX_PIECE_CHARS = 100_000
+"""Of a passage; those that are made here have some hundreds."""
 Name = Annotated[str, Field(max_length=1_000)]
+
+
+class Piece(BaseModel):
+    """What a line may say of a passage."""
+
+    model_config = ConfigDict(extra="ignore", strict=True)
+
+    text: Annotated[str, Field(min_length=1, max_length=MAX_PIECE_CHARS)]
+    context: Annotated[str, Field(max_length=MAX_PIECE_CHARS)] = ""
+    message_ids: list[Name] = []
 
 
 class Line(BaseModel):
@@ -53,6 +65,7 @@ class Line(BaseModel):
     message_ids: list[Name] = []
     message_keys: list[Name] = []
     metadata: dict[str, Any] = {}
+    passages: list[Piece] = []
 
 
 @dataclass(slots=True)
@@ -70,8 +83,15 @@ class ImportReport:
     moved: int = 0
 
 
-Numbered = tuple[int, Episode]
-"""The number of a line, and what it says."""
+@dataclass(frozen=True, slots=True)
+class Numbered:
+    """What a line says, by its number; without passages these are made here."""
+
+    number: int
+    episode: Episode
+    passages: list[Passage]
+
+
 Problems = dict[int, Exception]
 """The number of a line -> why it is not taken in."""
 
@@ -106,7 +126,7 @@ class Importer:
         times = _times([line for _, line in said])
         for (number, each), when in zip(said, times, strict=True):
             try:
-                episode = storable(self._episode(each, when))
+                episode, passages = storable(self._episode(each, when)), self._passages(each)
             except _OF_ONE_LINE as problem:
                 problems[number] = problem
                 continue
@@ -114,55 +134,56 @@ class Importer:
             if episode.episode_id in run:  # it is to meet what the first one left
                 self._take(list(run.values()), report, problems)
                 run = {}
-            run[episode.episode_id] = number, episode
+            run[episode.episode_id] = Numbered(number, episode, passages)
         self._take(list(run.values()), report, problems)
 
     def _take(self, run: Sequence[Numbered], report: ImportReport, problems: Problems) -> None:
         """Take in episodes that differ in their ids."""
         rules = self._exclusions.now()
         new: list[Numbered] = []
-        for number, episode in self._without_stored(run, report):
+        for each in self._without_stored(run, report):
             try:
-                refuse(rule_of(rules, episode))
+                refuse(rule_of(rules, each.episode))
             except Excluded as problem:
-                problems[number] = problem
+                problems[each.number] = problem
             else:
-                new.append((number, episode))
+                new.append(each)
         if new:
             self._write(new, report, problems)
 
     def _without_stored(self, run: Sequence[Numbered], report: ImportReport) -> list[Numbered]:
         """Those that are not there; of the others it is counted whether they say the same."""
-        known = self._store.episodes.get([episode.episode_id for _, episode in run])
-        for _, episode in run:
+        known = self._store.episodes.get([each.episode.episode_id for each in run])
+        for episode in (each.episode for each in run):
             if (stored := known.get(episode.episode_id)) is None:
                 continue
             if stored.content_hash == episode.content_hash:
                 report.unchanged += 1
             else:
                 report.differing.append(episode.episode_id)
-        return [each for each in run if each[1].episode_id not in known]
+        return [each for each in run if each.episode.episode_id not in known]
 
     def _write(self, new: Sequence[Numbered], report: ImportReport, problems: Problems) -> None:
         try:
-            done = self._store.episodes.put(self._with_passages([episode for _, episode in new]), only_new=True)
+            done = self._store.episodes.put(self._with_passages(new), only_new=True)
         except GiveUp:
             self._write_each(new, report, problems)
         else:
-            self._count(done, [episode for _, episode in new], report)
+            self._count(done, [each.episode for each in new], report)
 
     def _write_each(self, new: Sequence[Numbered], report: ImportReport, problems: Problems) -> None:
         """One by one what could not be written together; some of it is there, if that was several transactions."""
-        written = self._store.episodes.get([episode.episode_id for _, episode in new])
-        for number, episode in new:
+        written = self._store.episodes.get([each.episode.episode_id for each in new])
+        for each in new:
+            episode = each.episode
             if (stored := written.get(episode.episode_id)) and stored.content_hash == episode.content_hash:
                 report.created += 1
                 continue
             try:
-                passages = posted_passages(self._store, episode, self._pieces)
+                passages = each.passages or posted_passages(self._store, episode, self._pieces)
                 done = self._store.episodes.put([(episode, passages)], only_new=True)
             except _OF_ONE_LINE as problem:
-                problems[number] = problem
+                problems[each.number] = problem
             else:
                 self._count(done, [episode], report)
 
@@ -177,14 +198,18 @@ class Importer:
             report.differing += differing
             report.unchanged += done.unchanged - len(differing)
 
-    def _with_passages(self, episodes: Sequence[Episode]) -> list[tuple[Episode, list[Passage]]]:
-        """Each with its passages, whose context is what the store holds before it once the earlier ones are there."""
+    def _with_passages(self, new: Sequence[Numbered]) -> list[tuple[Episode, list[Passage]]]:
+        """Each with its passages: those of its line, or those of a post, whose context is what the store holds before it
+        once the earlier ones are there.
+        """
         aliases = self._store.settings.get(PROJECT_ALIASES, {})
-        gone = self._kept_away(episodes)
+        gone = self._kept_away([each.episode for each in new])
         written: list[tuple[Episode, list[Passage]]] = []
         beside: list[Episode] = []
-        for episode in episodes:
-            written.append((episode, posted_passages(self._store, episode, self._pieces, beside=beside)))
+        for each in new:
+            episode = each.episode
+            made = each.passages or posted_passages(self._store, episode, self._pieces, beside=beside)
+            written.append((episode, made))
             if episode.episode_id not in gone:
                 beside.append(replace(episode, project=store_name(aliases, episode.project)))
         return written
@@ -195,6 +220,13 @@ class Importer:
         keys = self._store.forgetting.forgotten([key for episode in episodes for key in episode.message_keys])
         its_messages = {e.episode_id for e in episodes if e.message_keys and keys.issuperset(e.message_keys)}
         return buried.keys() | its_messages
+
+    def _passages(self, said: Line) -> list[Passage]:
+        masked = self._poster.masked
+        return [
+            Passage(number, masked(piece.text), masked(piece.context), tuple(piece.message_ids))
+            for number, piece in enumerate(said.passages)
+        ]
 
     def _episode(self, said: Line, when: datetime) -> Episode:
         """The episode as it is stored, secrets masked. One without an id gets one that is made of what it says."""

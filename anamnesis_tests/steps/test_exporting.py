@@ -20,7 +20,7 @@ from pydantic import SecretStr
 from anamnesis_pipeline import wiring
 from anamnesis_pipeline.commands.exporting import render, run_export, run_import
 from anamnesis_pipeline.errors import GiveUp
-from anamnesis_pipeline.model import Episode, Where
+from anamnesis_pipeline.model import Episode, Passage, Where
 from anamnesis_pipeline.settings import Settings
 from anamnesis_pipeline.sources.exclusion import Rule, RuleKind
 from anamnesis_pipeline.steps import exporting
@@ -66,6 +66,24 @@ def episodes(store: Store) -> list[Episode]:
     return store.episodes.page(Where(include_superseded=True), 100, oldest_first=True).items
 
 
+def passages(store: Store, episode: Episode) -> list[Passage]:
+    return [held.passage for held in store.episodes.passages_of(episode.episode_id)]
+
+
+def test_passages_of_a_line_are_taken_as_they_are_masked(new: tuple[Settings, Store], tmp_path: Path) -> None:
+    said = [{"text": f"helium {SECRET}", "context": f"[acme] {SECRET}", "message_ids": ["m"]}, {"text": "and ballast"}]
+    report = taken(new[0], tmp_path, {**LINE, "passages": said}, {**LINE, "summary": "cut here", "passages": []})
+    assert report.created == 2
+    ours, cut = sorted((passages(new[1], episode) for episode in episodes(new[1])), key=len, reverse=True)
+    assert [held.ordinal for held in ours] == [0, 1]
+    assert ours[0].text.startswith("helium [REDACTED:")
+    assert SECRET not in ours[0].with_context
+    assert ours[0].message_ids == ("m",)
+    assert [held.text for held in cut] == ["cut here"]
+    broken = taken(new[0], tmp_path, {**LINE, "summary": "other", "passages": [{"text": ""}]})
+    assert broken.problems[0].startswith("line 1: passages.0.text")
+
+
 @pytest.mark.parametrize("name", ["a.jsonl", "a.jsonl.zst", "a.jsonl.gz"])
 def test_an_export_comes_in_as_it_was_and_only_once(
     old: tuple[Settings, Store], new: tuple[Settings, Store], tmp_path: Path, name: str
@@ -84,6 +102,7 @@ def test_an_export_comes_in_as_it_was_and_only_once(
             ours.message_keys,
             ours.machine,
         )
+        assert passages(old[1], theirs) == passages(new[1], ours) != []
     again = run_import(new[0], tmp_path / name, lambda number: None)
     assert (again.created, again.unchanged, again.differing) == (0, 58, [])
     assert new[1].text.matching(["zeppelin"], 5, Where())
@@ -171,8 +190,8 @@ def test_secrets_are_masked_on_their_way_in(new: tuple[Settings, Store], tmp_pat
               "tags": [SECRET], "metadata": {"password": "hunter2-and-more", "deep": [SECRET]}}  # fmt: skip
     assert taken(new[0], tmp_path, {**LINE, **secret}).created == 1
     (stored,) = episodes(new[1])
-    assert SECRET not in json.dumps(body_of(stored))
-    assert "hunter2-and-more" not in json.dumps(body_of(stored))
+    assert SECRET not in json.dumps(body_of(stored, passages(new[1], stored)))
+    assert "hunter2-and-more" not in json.dumps(body_of(stored, passages(new[1], stored)))
     assert stored.metadata["masked"]
     assert taken(new[0], tmp_path, {**LINE, **secret}).unchanged == 1
 
@@ -229,6 +248,6 @@ def test_the_document_explains_every_field() -> None:
     table = re.findall(r"^\| (`.+?) \| (.+?) \|", FORMAT.read_text(encoding="utf-8"), re.MULTILINE)
     explained = {name: said for names, said in table for name in re.findall(r"`(\w+)`", names)}
     episode = Episode("e", "direct", DAY, "main", "acme/api", "note", "said", "said at length")
-    assert explained.keys() == body_of(episode).keys()
+    assert explained.keys() == body_of(episode, []).keys()
     fields = {(field.alias or name): field.is_required() for name, field in Line.model_fields.items()}
     assert fields == {name: "needed" in said for name, said in explained.items() if said != "not read"}
