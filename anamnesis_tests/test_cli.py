@@ -3,8 +3,10 @@
 import io
 import json
 import os
+import signal
 import subprocess
 import sys
+import time
 from collections.abc import Callable
 from contextlib import closing, redirect_stderr, redirect_stdout
 from datetime import UTC, datetime
@@ -294,6 +296,25 @@ def test_sidecar_says_in_one_line_that_home_cannot_be_written(environment: dict[
     assert done.returncode == 1
     assert "cannot be written" in done.stderr
     assert len(done.stderr.splitlines()) == 1
+
+
+def test_ctrl_c_says_that_it_stopped(environment: dict[str, str]) -> None:
+    home = Path(environment["ANAMNESIS_HOME"])
+    inherited = {name: value for name, value in os.environ.items() if not name.startswith("ANAMNESIS_")}
+    with subprocess.Popen(
+        [sys.executable, "-m", "anamnesis_pipeline", "import", "-"],
+        env=inherited | environment,
+        stdin=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    ) as process:
+        while not (home / "redaction.salt").exists():  # it runs now, and waits for its input
+            assert process.poll() is None
+            time.sleep(0.01)
+        process.send_signal(signal.SIGINT)
+        said = process.communicate(timeout=60)[1]
+    assert process.returncode == 130
+    assert said == "anamnesis: stopped by Ctrl-C; what was finished before is kept\n"
 
 
 def write_log(path: Path, cwd: str = "/code/shop") -> None:

@@ -199,7 +199,7 @@ class Importer:
             report.unchanged += done.unchanged - len(differing)
 
     def _with_passages(self, new: Sequence[Numbered]) -> list[tuple[Episode, list[Passage]]]:
-        """Each with its passages: those of its line, or those of a post, whose context is what the store holds before it
+        """Each with its passages: those of its line, or those of a post, whose context is what is stored before it
         once the earlier ones are there.
         """
         aliases = self._store.settings.get(PROJECT_ALIASES, {})

@@ -67,7 +67,10 @@ def run_up(settings: Settings, console: Console, on_ready: Callable[[], None] = 
                 _mention_absent_model(effective_settings(store), say)
                 supervisor = Supervisor(child_specs(settings), record.life, say)
                 with _progress(effective_settings(store), store, console, say):
-                    return supervisor.run(stop, _announcement(settings, supervisor, say, on_ready))
+                    status = supervisor.run(stop, _announcement(settings, supervisor, say, on_ready))
+            if stop.asked:
+                say("Stopped; nothing of it runs any more")
+            return status
     except AlreadyRunning as exc:
         say(str(exc))
         return 0
