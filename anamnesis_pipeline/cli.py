@@ -258,6 +258,8 @@ def redact(
         settings_file.load(), dry_run=dry_run, say=lambda text: typer.echo(text, err=True)
     )
     _show((asdict(report), None), lambda _: redact_command.render(report), as_json)
+    if report.problems:
+        raise typer.Exit(1)
 
 
 @config_app.callback()

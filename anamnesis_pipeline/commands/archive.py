@@ -29,12 +29,19 @@ def _extract(
     force: Annotated[bool, typer.Option("--force", help="Overwrite files that are there.")] = False,
 ) -> None:
     """Write archived logs back as JSONL, as they were but for masked secrets."""
-    typer.echo(
-        run_extract(
-            settings_file.load(), to, session_id=session_id, source=source, path=path, everything=everything,
-            generation=generation, force=force,
-        )
-    )  # fmt: skip
+    report = run_extract(
+        settings_file.load(),
+        to,
+        session_id=session_id,
+        source=source,
+        path=path,
+        everything=everything,
+        generation=generation,
+        force=force,
+    )
+    typer.echo(_text(report, to))
+    if report.damaged:
+        raise typer.Exit(1)
 
 
 def run_extract(
@@ -47,8 +54,8 @@ def run_extract(
     everything: bool,
     generation: str | None,
     force: bool,
-) -> str:
-    """Write what is asked for below `to`; returns a line that says what was written.
+) -> ExtractReport:
+    """Write what is asked for below `to`.
 
     :raises GiveUp: none or several of the four ways to say what; nothing archived fits; a file is there already.
     """
@@ -63,7 +70,7 @@ def run_extract(
             raise GiveUp(
                 "nothing in the archive fits; `anamnesis status --json` lists the sources, and --all extracts all"
             )
-        return _text(extract(store, open_archive(settings), wanted, to, force=force), to)
+        return extract(store, open_archive(settings), wanted, to, force=force)
 
 
 def _number(text: str | None) -> int | None:
@@ -77,4 +84,5 @@ def _number(text: str | None) -> int | None:
 
 
 def _text(report: ExtractReport, to: Path) -> str:
-    return f"{counted(report.files, 'file')}, {counted(report.lines, 'line')}, {report.bytes / 1e6:.1f} MB are in {to}"
+    held = f"{counted(report.files, 'file')}, {counted(report.lines, 'line')}, {report.bytes / 1e6:.1f} MB are in {to}"
+    return "\n".join([held, *(f"Not written: {damage}" for damage in report.damaged)])

@@ -42,10 +42,11 @@ def now_and_then(say: Callable[[str], None], every_s: float = SAID_EVERY_S) -> S
 def render(report: RescanReport) -> str:
     """The report for people. Pure."""
     remains = [f"Not looked at: {place}" for place in report.remains]
+    problems = [f"Not done: {problem}" for problem in report.problems]
     if not report.masked:
-        return "\n".join(["No secret was found in what is stored.", *remains])
+        where = "what could be read; some could not:" if problems else "what is stored."
+        return "\n".join([f"No secret was found in {where}", *remains, *problems])
     kinds = ", ".join(f"{count:,} {kind}" for kind, count in sorted(report.masked.items()))
     places = ", ".join(f"{count:,} {place}" for place, count in report.changed.items() if count)
     verb = "would be masked" if report.dry_run else "are masked"
-    problems = [f"Not done: {problem}" for problem in report.problems]
     return "\n".join([f"{kinds} {verb}, copies counted, in {places}.", *remains, *problems])

@@ -21,6 +21,7 @@ from anamnesis_pipeline.sidecar.room import cannot_write
 from anamnesis_pipeline.sidecar.services import coverage as embedded_of
 from anamnesis_pipeline.sources.base import is_log
 from anamnesis_pipeline.sources.specs import CLAUDE_DOCUMENTS, DOCUMENTS
+from anamnesis_pipeline.steps.archived import damaged_files
 from anamnesis_pipeline.steps.dead_letters import EVERY_LETTER
 from anamnesis_pipeline.steps.forget import JOB
 from anamnesis_pipeline.steps.host_clock import read_since
@@ -40,6 +41,8 @@ RESTORE = (
 )
 FILES_LOOKED_AT = 200
 """Of the archive: a look at all would take longer the more there are."""
+NAMED = 20
+"""Damaged files that a finding names."""
 INDEX_IS_DOWN = (
     "nothing is damaged, nothing has to be restored: look at MongoDB's search process (mongot) and its log; the index "
     "catches up once that runs"
@@ -89,6 +92,21 @@ def archived(store: Store) -> Finding:
         detail = f"of {counted(len(chosen), 'archived file')} {len(cut):,} lost lines, e.g. {cut[0]}"
         return Finding(False, "archive", detail, "put the archive of a backup back: anamnesis restore")
     return Finding(True, "archive", f"the ends of {counted(len(chosen), 'archived file')} are there")
+
+
+def archive_in_full(store: Store) -> Finding:
+    """The same of every file, each compared with its checksums. Reads all of the archive."""
+    damaged = damaged_files(store, open_archive(effective_settings(store)))
+    if not damaged:
+        found = archived(store)
+        return Finding(True, "archive", "every archived file agrees with its checksums") if found.ok else found
+    named = "; ".join(f"{damage.path} of {damage.source}" for damage in damaged[:NAMED])
+    more = f"; and {len(damaged) - NAMED:,} more" if len(damaged) > NAMED else ""
+    advice = (
+        "the others are sound; put these back from a backup of the home, or give them up: anamnesis forget --path; the "
+        f"first: {damaged[0].problem}"
+    )
+    return Finding(False, "archive", f"{counted(len(damaged), 'archived file')} cannot be read: {named}{more}", advice)
 
 
 def _archived_files(store: Store, source: str) -> list[tuple[str, FileCursor]]:
@@ -255,4 +273,8 @@ OTHER_STORE_CHECKS: Sequence[Callable[[Store], Finding]] = (
     writable, unread_logs, archived, dead_letters, record_types, observers, coverage, space_models, reembedding, llm,
     forgetting, crawler, clock,
 )  # fmt: skip
-STORE_CHECKS = (store_integrity, *OTHER_STORE_CHECKS)
+STORE_CHECKS = (
+    store_integrity,
+    *(archive_in_full if check is archived else check for check in OTHER_STORE_CHECKS),
+)
+"""Of a command that may take its time."""

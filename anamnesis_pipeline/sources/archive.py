@@ -267,7 +267,7 @@ def _readable(file: Path, place: ArchiveFrame | ArchiveBase) -> Iterator[None]:
     """:raises StoreCorrupt: what lies there could not be read."""
     try:
         yield
-    except (OSError, zstandard.ZstdError, ValueError) as problem:
+    except (OSError, zstandard.ZstdError, ValueError, MemoryError) as problem:  # a damaged header may name any size
         where = f"archive file {file}, frame at byte {place.archive_offset} ({place.archive_bytes} bytes)"
         raise StoreCorrupt(f"{where} cannot be read: {problem}; restore it from a backup") from problem
 

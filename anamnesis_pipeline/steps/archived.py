@@ -1,6 +1,7 @@
-"""The lines of one archived generation, also while it is being rewritten."""
+"""The lines of archived files, also while these are being rewritten, and which of them are damaged."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 
 from anamnesis_pipeline.errors import StoreCorrupt
 from anamnesis_pipeline.sources.archive import Archive
@@ -33,3 +34,38 @@ def archived_lines(
             revision = frames[0].revision
             continue
         return
+
+
+@dataclass(frozen=True, slots=True)
+class Damage:
+    """An archived generation of a file that cannot be read whole."""
+
+    source: str
+    path: str
+    generation: int
+    problem: str
+
+    def __str__(self) -> str:
+        """File and problem, for people."""
+        former = f" (generation {self.generation})" if self.generation else ""
+        return f"{self.path} of {self.source}{former}: {self.problem}"
+
+
+def damaged_files(
+    store: Store, archive: Archive, tell: Callable[[int, int], object] = lambda done, of: None
+) -> list[Damage]:
+    """Read the whole archive and compare each frame with its checksum.
+
+    :param tell: told how many of all files are done.
+    """
+    cursors = [c for source in store.ingest.sources() for c in store.ingest.cursors(source.key).values()]
+    found = []
+    for done, cursor in enumerate(cursors, 1):
+        for generation in range(cursor.generation + 1):
+            try:
+                for _ in archived_lines(store, archive, cursor.source, cursor.path, generation):
+                    pass
+            except StoreCorrupt as exc:
+                found.append(Damage(cursor.source, cursor.path, generation, str(exc)))
+        tell(done, len(cursors))
+    return found

@@ -16,6 +16,7 @@ from uuid import uuid4
 
 from anamnesis_pipeline.sources.archive import Archive
 from anamnesis_pipeline.steps import copying
+from anamnesis_pipeline.steps.archived import damaged_files
 from anamnesis_pipeline.steps.backup_file import (
     BackupWriter,
     Header,
@@ -82,7 +83,7 @@ def _write(store: Store, home: Home, file: BinaryIO, backend: str, tell: Tell, *
         for name in OF_THE_HOME:
             out.file(f"home/{name}", home.folder / name)
         if with_archive:
-            _write_archive(out, home, ends, tell)
+            _write_archive(out, store, home, ends, tell)
         held = out.manifest
     return BackupReport(taken_at, sum(rows for rows, _ in held.tables.values()), len(held.files), 0, held.problems)
 
@@ -102,11 +103,18 @@ def _noting_ends(frames: Iterable[Row], archive: Archive, ends: dict[str, int]) 
         yield frame
 
 
-def _write_archive(out: BackupWriter, home: Home, ends: dict[str, int], tell: Tell) -> None:
+def _write_archive(out: BackupWriter, store: Store, home: Home, ends: dict[str, int], tell: Tell) -> None:
     aside = {f"archive/{file.parent.name}/{file.name}": None for file in home.archive.kept_aside()}
     wanted: dict[str, int | None] = {**ends, **aside}
+    cut = set()
     for done, (name, end) in enumerate(sorted(wanted.items()), start=1):
         size = out.file(name, home.archive_dir / name.removeprefix("archive/"), end)
         if end is not None and size < end:
             out.manifest.problems.append(f"{name} has {size:,} of the {end:,} bytes that the store knows")
+            cut.add(name)
         tell("archive", done, len(wanted))
+    for damage in damaged_files(store, home.archive, lambda done, of: tell("checksums of the archive", done, of)):
+        frames = store.ingest.frames(damage.source, damage.path, damage.generation)
+        file = home.archive.file_of(damage.source, damage.path, damage.generation, frames[0].revision)
+        if f"archive/{file.parent.name}/{file.name}" not in cut:
+            out.manifest.problems.append(f"{damage}; it is in the backup as it is")

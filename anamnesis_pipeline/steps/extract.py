@@ -3,15 +3,15 @@
 import os
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path, PurePosixPath
 
 from anamnesis_pipeline.documents.languages import CONVERTED, format_of
-from anamnesis_pipeline.errors import GiveUp
+from anamnesis_pipeline.errors import GiveUp, StoreCorrupt
 from anamnesis_pipeline.file_names import log_stem
 from anamnesis_pipeline.model import FileCursor, Source
 from anamnesis_pipeline.sources.archive import Archive
-from anamnesis_pipeline.steps.archived import archived_lines
+from anamnesis_pipeline.steps.archived import Damage, archived_lines
 from anamnesis_pipeline.steps.crawl import folder_of
 from anamnesis_pipeline.steps.documents import holds_documents
 from anamnesis_pipeline.store.base import Store
@@ -32,11 +32,12 @@ class Extractable:
 
 @dataclass(frozen=True, slots=True)
 class ExtractReport:
-    """What was written."""
+    """What was written, and the archived files that are damaged, of which nothing was."""
 
     files: int
     lines: int
     bytes: int
+    damaged: list[Damage] = field(default_factory=list)
 
 
 def extractable(
@@ -70,10 +71,10 @@ def extractable(
 
 
 def extract(store: Store, archive: Archive, wanted: Sequence[Extractable], to: Path, *, force: bool) -> ExtractReport:
-    """Write files below `to`, each in one step. Nothing is written if a file is there already, unless `force`.
+    """Write files below `to`, each in one step. Nothing is written if a file is there already, unless `force`. A file
+    that is damaged in the archive stops no other.
 
     :raises GiveUp: a file is there already or cannot be written, or a name leads out of `to`.
-    :raises StoreCorrupt: the archive is damaged; what was written before stays.
     """
     targets = [_inside(to, item.target) for item in wanted]
     present = [target for target in targets if target.exists()]
@@ -83,10 +84,15 @@ def extract(store: Store, archive: Archive, wanted: Sequence[Extractable], to: P
             f"Choose another folder, or overwrite them with --force"
         )
     lines = size = 0
+    damaged = []
     for item, target in zip(wanted, targets, strict=True):
-        count, length = _write(store, archive, item, target)
+        try:
+            count, length = _write(store, archive, item, target)
+        except StoreCorrupt as exc:
+            damaged.append(Damage(item.cursor.source, item.cursor.path, item.generation, str(exc)))
+            continue
         lines, size = lines + count, size + length
-    return ExtractReport(len(targets), lines, size)
+    return ExtractReport(len(targets) - len(damaged), lines, size, damaged)
 
 
 def _wanted(store: Store, sources: dict[str, Source], session_id: str, path: str) -> Iterator[FileCursor]:

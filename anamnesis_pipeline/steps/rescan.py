@@ -180,17 +180,17 @@ class Rescan:
 
     def _file(self, source: str, path: str, last: int) -> None:
         """Every generation of a file. One that is damaged stops no other."""
-        try:
-            for generation in range(last + 1):
+        for generation in range(last + 1):
+            try:
                 self._changed["archive lines"] += self._generation(source, path, generation)
-        except (StoreFull, StoreBusy):
-            raise
-        except Exception as exc:  # whatever damage does to whoever reads it
-            problem = str(exc) if isinstance(exc, AnamnesisError) else type(exc).__name__  # others may quote a secret
-            self._problems.append(
-                f"{path} of {source} could not be masked: {problem}; it is as it was: forget it, or "
-                "repair the archive from a backup and run this again"
-            )
+            except (StoreFull, StoreBusy):
+                raise
+            except Exception as exc:  # whatever damage does to whoever reads it
+                told = str(exc) if isinstance(exc, AnamnesisError) else type(exc).__name__  # others may quote a secret
+                self._problems.append(
+                    f"{path} of {source} could not be masked: {told}; it is as it was: forget it, or "
+                    "repair the archive from a backup and run this again"
+                )
 
     def _generation(self, source: str, path: str, generation: int) -> int:
         counted = self._count_lines(source, path, generation)

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from anamnesis_pipeline.errors import GiveUp, StoreCorrupt
+from anamnesis_pipeline.errors import GiveUp
 from anamnesis_pipeline.steps.extract import EVERY, extract, extractable
 from anamnesis_tests.steps.archived_logs import FOLDER, OTHER, SESSION, Home, record, unmasked
 
@@ -101,16 +101,6 @@ def test_a_file_that_is_there_is_overwritten_only_by_force(home: Home, tmp_path:
     assert [f.name for f in mine.parent.iterdir()] == [mine.name]
     assert len(restored(home, tmp_path / "out", force=True)) == 2
     assert "one" in mine.read_text()
-
-
-def test_a_damaged_archive_leaves_no_half_written_file(home: Home, tmp_path: Path) -> None:
-    home.write([record("user", "one", 1)])
-    home.ingest(unmasked)
-    (file,) = home.settings.archive_dir.rglob("*.zst")
-    file.write_bytes(file.read_bytes()[:-3] + b"xyz")
-    with pytest.raises(StoreCorrupt):
-        restored(home, tmp_path / "out")
-    assert [f for f in (tmp_path / "out").rglob("*") if f.is_file()] == []
 
 
 @pytest.mark.skipif(not SHARED_LOGS.is_dir(), reason="the shared logs are not beside this repository")

@@ -1,0 +1,92 @@
+"""Damage of the archive is told by every command that reads it, file by file, and keeps no sound file back."""
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from anamnesis_pipeline.cli import app
+from anamnesis_pipeline.sidecar.store_checks import archive_in_full
+from anamnesis_pipeline.steps.archived import damaged_files
+from anamnesis_tests.steps.archived_logs import FOLDER, Home, record, unmasked
+
+SESSIONS = [f"{number}0000000-2222-4333-8444-555555555555" for number in range(1, 5)]
+TEXT = "ledger of the walrus module, said at length so that the frame has a body " * 20
+
+
+def flipped(file: Path) -> None:
+    content = bytearray(file.read_bytes())
+    content[len(content) // 2] ^= 0x10
+    file.write_bytes(content)
+
+
+def huge(file: Path) -> None:
+    """A header that names a frame of exabytes."""
+    content = bytearray(file.read_bytes())
+    content[4:14] = bytes([0xE4]) + (1 << 60).to_bytes(8, "little") + content[13:14]
+    file.write_bytes(content)
+
+
+DAMAGES: dict[str, Callable[[Path], object]] = {
+    "flipped": flipped,
+    "cut": lambda file: file.write_bytes(file.read_bytes()[:-3]),
+    "empty": lambda file: file.write_bytes(b""),
+    "gone": lambda file: file.unlink(),
+    "zeros": lambda file: file.write_bytes(bytes(file.stat().st_size)),
+    "huge": huge,
+}
+
+
+@pytest.fixture
+def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Home]:
+    home = Home(tmp_path)
+    for number, session in enumerate(SESSIONS):
+        home.write([record("user", f"{number} {TEXT}", number, session)], f"{FOLDER}/{session}.jsonl")
+    home.ingest(unmasked)
+    for name, value in {"HOME": home.settings.home, "LOG_ROOTS": home.logs, "PORT": 1, "DAGSTER_PORT": 2}.items():
+        monkeypatch.setenv(f"ANAMNESIS_{name}", str(value))
+    yield home
+    home.close()
+
+
+def damage(home: Home, how: str) -> list[str]:
+    """Damage the first two of the four; their names."""
+    (source,) = [source.key for source in home.store.ingest.sources() if home.store.ingest.cursors(source.key)]
+    names = [f"{session}.jsonl" for session in SESSIONS[:2]]
+    for name in names:
+        DAMAGES[how](home.archive.file_of(source, name, 0))
+    return names
+
+
+@pytest.mark.parametrize("how", DAMAGES)
+def test_every_damaged_file_is_named_and_the_others_served(home: Home, tmp_path: Path, how: str) -> None:
+    names = damage(home, how)
+    assert [found.path for found in damaged_files(home.store, home.archive)] == names
+    run = CliRunner().invoke
+    for command in ("redact --rescan --dry-run", "redact --rescan"):
+        rescanned = run(app, command.split())
+        assert rescanned.exit_code == 1
+        assert "No secret was found in what could be read" in rescanned.stdout
+        assert all(f"Not done: {name}" in rescanned.stdout for name in names)
+    extracted = run(app, ["archive", "extract", "--all", "--to", str(tmp_path / "out")])
+    assert extracted.exit_code == 1
+    assert all(f"Not written: {name}" in extracted.stdout for name in names)
+    written = sorted(file.name for file in (tmp_path / "out").rglob("*") if file.is_file())
+    assert written == [f"{session}.jsonl" for session in SESSIONS[2:]]
+    backed_up = run(app, ["backup", str(tmp_path / "b.anamnesis")])
+    assert backed_up.exit_code == 1
+    assert backed_up.stdout.count("Not whole: ") == 2
+    told = archive_in_full(home.store)
+    assert not told.ok
+    assert told.detail.startswith("2 archived files cannot be read")
+    assert all(name in told.detail for name in names)
+
+
+def test_a_sound_archive_is_told_as_such(home: Home, tmp_path: Path) -> None:
+    run = CliRunner().invoke
+    assert damaged_files(home.store, home.archive) == []
+    assert archive_in_full(home.store).ok
+    assert "No secret was found in what is stored." in run(app, ["redact", "--rescan"]).stdout
+    commands = (["archive", "extract", "--all", "--to", str(tmp_path / "out")], ["backup", str(tmp_path / "b")])
+    assert [run(app, command).exit_code for command in commands] == [0, 0]
