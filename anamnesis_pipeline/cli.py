@@ -37,6 +37,7 @@ from anamnesis_pipeline.commands.queries import queries as queries_command
 from anamnesis_pipeline.commands.sources_app import sources_app
 from anamnesis_pipeline.commands.upload import upload as upload_command
 from anamnesis_pipeline.commands.uploads import uploads_app
+from anamnesis_pipeline.dagster_api.api import open_dagster
 from anamnesis_pipeline.errors import AnamnesisError, GiveUp
 from anamnesis_pipeline.mcp_server.stdio import main as serve_mcp
 from anamnesis_pipeline.search.query import Mode
@@ -210,8 +211,13 @@ def value(episode_id: str, as_json: AsJson = False) -> None:
 
 
 @app.command()
-def doctor() -> None:
+def doctor(
+    start: Annotated[bool, typer.Option("--start", help="First start sensors and schedules that are stopped.")] = False,
+) -> None:
     """Say what is wrong and what to do; exit status 1 when something is."""
+    if start:
+        started = open_dagster(settings_file.load()).start_automations()
+        typer.echo(f"started: {', '.join(each.name for each in started) or 'nothing was stopped'}")
     findings = doctor_command.examine(settings_file.load())
     typer.echo(doctor_command.render(findings))
     raise typer.Exit(0 if all(finding.ok for finding in findings) else 1)

@@ -22,7 +22,8 @@ from pydantic import ValidationError
 
 from anamnesis_pipeline.dagster_api.api import DagsterApi, dagster_url, open_dagster
 from anamnesis_pipeline.dagster_api.backfills import EMBED_TAG
-from anamnesis_pipeline.dagster_api.runs import EPISODES_WRITTEN
+from anamnesis_pipeline.dagster_api.graphql import REPOSITORY
+from anamnesis_pipeline.dagster_api.runs import EPISODES_WRITTEN, Automation
 from anamnesis_pipeline.defs.recovery import fail_unfinished_runs
 from anamnesis_pipeline.errors import ServiceUnreachable
 from anamnesis_pipeline.settings import Settings
@@ -48,7 +49,18 @@ def whole() -> None: ...
 
 
 plain = dg.define_asset_job("plain", dg.AssetSelection.assets("whole"))
-defs = dg.Definitions(assets=[embeddings, exchanges, unrelated, whole], jobs=[ingest, plain])
+
+@dg.sensor(job=plain, default_status=dg.DefaultSensorStatus.RUNNING)
+def watching(): ...
+
+@dg.sensor(job=plain)
+def optional(): ...
+
+@dg.schedule(job=plain, cron_schedule="0 5 * * *", default_status=dg.DefaultScheduleStatus.RUNNING)
+def nightly(): ...
+
+assets, sensors = [embeddings, exchanges, unrelated, whole], [watching, optional]
+defs = dg.Definitions(assets=assets, jobs=[ingest, plain], sensors=sensors, schedules=[nightly])
 """
 WORKSPACE = """
 load_from:
@@ -110,6 +122,26 @@ def test_mutations_by_get_or_of_foreign_pages_are_refused(api: DagsterApi) -> No
         assert "by-a-page" not in known(api, "source")
         assert client.post("/graphql", json=mutation, headers={"Origin": url}).status_code == 200
     assert "by-a-page" in known(api, "source")
+
+
+STOP = """mutation($sensor: SensorSelector!, $schedule: ScheduleSelector!) {
+  start: startSensor(sensorSelector: $sensor) { ... on Sensor { sensorState { id } } }
+  again: startSchedule(scheduleSelector: $schedule) { ... on ScheduleStateResult { scheduleState { id } } }
+}"""
+
+
+def test_stopped_sensors_and_schedules_are_named_and_started(api: DagsterApi) -> None:
+    assert api.stopped_automations() == []
+    sensor_, schedule_ = {**REPOSITORY, "sensorName": "watching"}, {**REPOSITORY, "scheduleName": "nightly"}
+    ids = api.ask(STOP, {"sensor": sensor_, "schedule": schedule_})
+    sensor, schedule = ids["start"]["sensorState"]["id"], ids["again"]["scheduleState"]["id"]
+    api.ask("mutation($id: String) { stopSensor(id: $id) { __typename } }", {"id": sensor})
+    api.ask("mutation($id: String) { stopRunningSchedule(id: $id) { __typename } }", {"id": schedule})
+    stopped = [Automation("sensor", "watching"), Automation("schedule", "nightly")]
+    assert api.stopped_automations() == stopped
+    assert api.start_automations() == stopped
+    assert api.stopped_automations() == []
+    assert api.start_automations() == []
 
 
 def known(api: DagsterApi, dimension: str) -> list[str]:

@@ -14,13 +14,14 @@ from anamnesis_pipeline.errors import RetryLater, ServiceUnreachable
 from anamnesis_pipeline.model import Where
 from anamnesis_pipeline.settings import Settings
 from anamnesis_pipeline.sidecar.crawler_control import CrawlerControl, crawled_out, host_out
-from anamnesis_pipeline.sidecar.dagster_state import dagster_state
+from anamnesis_pipeline.sidecar.dagster_state import dagster_state, stopped_text
 from anamnesis_pipeline.sidecar.embedding_control import EmbeddingControl
 from anamnesis_pipeline.sidecar.embedding_health import model_problems, reembed_notes, reembed_problems
 from anamnesis_pipeline.sidecar.jsonl_control import llm_state
 from anamnesis_pipeline.sources.specs import DOCUMENTS
 from anamnesis_pipeline.store.base import Store
 from anamnesis_pipeline.store.ingest_base import log_sources
+from anamnesis_pipeline.supervisor.advice import START_STOPPED
 from anamnesis_pipeline.supervisor.up_lock import log_roots_in_use
 from anamnesis_pipeline.wiring import effective_settings, impatient, open_to_read, store_place
 from anamnesis_pipeline.wording import counted, local_time, one_line
@@ -89,7 +90,9 @@ def memory_status(store: Store) -> dict[str, Any]:
 
 
 def dagster_status(settings: Settings) -> dict[str, Any]:
-    """Whether it answers, its daemons, its unfinished runs and the end of the last successful ingest."""
+    """Whether it answers, its daemons, its unfinished runs, the end of the last successful ingest, and the sensors and
+    schedules that should run and are stopped.
+    """
     url = dagster_url(settings)
     try:
         state = dagster_state(settings)
@@ -101,6 +104,7 @@ def dagster_status(settings: Settings) -> dict[str, Any]:
         "daemons": dict(state.daemons),
         "unfinished_runs": len(state.unfinished),
         "last_ingest": state.last_ingest.isoformat() if state.last_ingest else None,
+        "stopped": list(state.stopped),
     }
 
 
@@ -117,6 +121,8 @@ def render(status: Mapping[str, Any], zone: tzinfo | None = None) -> str:
     ill = [name for name, healthy in dagster["daemons"].items() if not healthy]
     daemons = f"daemons without a heartbeat: {', '.join(ill)}" if ill else "daemons alive"
     lines.append(f"Dagster   {dagster['url']}  {daemons}, {counted(dagster['unfinished_runs'], 'unfinished run')}")
+    if dagster["stopped"]:
+        lines.append(f"Problem   {stopped_text(dagster['stopped'])}\n-> {START_STOPPED}")
     lines.append(f"Ingest    last successful run: {local_time(dagster['last_ingest'], zone)}")
     return "\n".join(lines)
 

@@ -1,4 +1,4 @@
-"""Runs of Dagster: those of `ingest`, and those of jobs without partitions."""
+"""Runs of Dagster: of `ingest`, of jobs without partitions, and the sensors and schedules that request them."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -44,6 +44,30 @@ mutation($ids: [String!]!) { terminateRuns(runIds: $ids, terminatePolicy: SAFE_T
   __typename ... on Error { message }
 } }
 """
+_AUTOMATIONS = """
+query($repository: RepositorySelector!) { repositoryOrError(repositorySelector: $repository) {
+  __typename ... on Error { message } ... on Repository {
+    sensors { name defaultStatus state: sensorState { status } }
+    schedules { name defaultStatus state: scheduleState { status } }
+  }
+} }
+"""
+_RESET = {
+    "sensor": """mutation($selector: SensorSelector!) { reset: resetSensor(sensorSelector: $selector) {
+  __typename ... on Error { message }
+} }""",
+    "schedule": """mutation($selector: ScheduleSelector!) { reset: resetSchedule(scheduleSelector: $selector) {
+  __typename ... on Error { message }
+} }""",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Automation:
+    """A sensor or schedule of ours; `kind` says which."""
+
+    kind: str
+    name: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,6 +136,29 @@ class Runs(GraphQl):
         """End runs; each stops at its next interruptible moment, and what it wrote is kept."""
         result = self.ask(_STOP, {"ids": list(run_ids)}).get("terminateRuns") or {}
         self._expect(result, "TerminateRunsResult")
+
+    def stopped_automations(self) -> list[Automation]:
+        """Sensors and schedules that the code declares as running, and that are stopped.
+
+        :raises ServiceUnreachable: Dagster does not answer, or has not loaded the pipeline's definitions.
+        """
+        found = self.ask(_AUTOMATIONS, {"repository": REPOSITORY}, STATE_TIMEOUT_S).get("repositoryOrError") or {}
+        self._expect(found, "Repository")
+        declared = [("sensor", each) for each in found["sensors"]] + [("schedule", each) for each in found["schedules"]]
+        return [
+            Automation(kind, each["name"])
+            for kind, each in declared
+            if (each["defaultStatus"], each["state"]["status"]) == ("RUNNING", "STOPPED")
+        ]
+
+    def start_automations(self) -> list[Automation]:
+        """Let those that are stopped run as the code declares; returns them."""
+        stopped = self.stopped_automations()
+        for each in stopped:
+            selector = {**REPOSITORY, f"{each.kind}Name": each.name}
+            result = self.ask(_RESET[each.kind], {"selector": selector}).get("reset") or {}
+            self._expect(result, "Sensor", "ScheduleStateResult")
+        return stopped
 
     def run_link(self, run_id: str) -> str:
         """Where the UI shows a run."""

@@ -1,11 +1,12 @@
 """What Dagster says of its daemons and runs, as `status` and `doctor` need it."""
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import Any
 
 from anamnesis_pipeline.dagster_api.api import open_dagster
+from anamnesis_pipeline.errors import ServiceUnreachable
 from anamnesis_pipeline.settings import Settings
 
 _QUERY = """
@@ -36,11 +37,14 @@ class UnfinishedRun:
 
 @dataclass(frozen=True, slots=True)
 class DagsterState:
-    """`daemons` are those that have to run -> healthy. `last_ingest` is the end of the last successful one."""
+    """`daemons` are those that have to run -> healthy. `last_ingest` is the end of the last successful one. `stopped`:
+    sensors and schedules that should run, by name.
+    """
 
     daemons: Mapping[str, bool]
     last_ingest: datetime | None
     unfinished: tuple[UnfinishedRun, ...]
+    stopped: tuple[str, ...] = ()
 
 
 def dagster_state(settings: Settings) -> DagsterState:
@@ -48,7 +52,12 @@ def dagster_state(settings: Settings) -> DagsterState:
 
     :raises ServiceUnreachable: it does not answer.
     """
-    return read_state(open_dagster(settings).ask(_QUERY))
+    dagster = open_dagster(settings)
+    state = read_state(dagster.ask(_QUERY))
+    try:
+        return replace(state, stopped=tuple(each.name for each in dagster.stopped_automations()))
+    except ServiceUnreachable:  # the code server is starting or has failed, which its daemons' heartbeat tells
+        return state
 
 
 def read_state(data: Mapping[str, Any]) -> DagsterState:
@@ -60,6 +69,11 @@ def read_state(data: Mapping[str, Any]) -> DagsterState:
         last_ingest=_moment(last[0].get("endTime")),
         unfinished=tuple(_unfinished(run) for run in data["unfinished"].get("results") or []),
     )
+
+
+def stopped_text(names: Sequence[str]) -> str:
+    """What it means that these are stopped. Pure."""
+    return f"{', '.join(names)} {'is' if len(names) == 1 else 'are'} stopped: no run is requested there any more"
 
 
 def stuck(runs: tuple[UnfinishedRun, ...], now: datetime) -> list[UnfinishedRun]:

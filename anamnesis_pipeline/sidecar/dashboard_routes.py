@@ -69,7 +69,9 @@ def dashboard_stats(request: Request) -> Response:
 
 @router.get("/status/summary", response_model=StatusSummaryOut)
 def status_summary(request: Request) -> Response:
-    """The state of the memory in one sentence, at most a minute old. No LLM is asked."""
+    """The state of the memory in one sentence, at most a minute old, with what `/api/resources/status` finds. No LLM
+    writes it.
+    """
     kept: Kept[None, StatusSummaryOut] = request.app.state.status_summary
     return json_reply(kept.get(None))
 
@@ -104,7 +106,8 @@ def present_state(state: State) -> tuple[str, list[Finding]]:
 
 
 def summary_body(state: State) -> StatusSummaryOut:
-    """The same, JSON-ready."""
+    """The same, JSON-ready, after all that it stands on was asked."""
+    state.resources.status()
     text, wrong = present_state(state)
     return {"text": text, "wrong": len(wrong), "at": utc_text(datetime.now(UTC))}
 

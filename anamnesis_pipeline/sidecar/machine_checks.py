@@ -14,8 +14,8 @@ from anamnesis_pipeline.embeddings.api_models import api_model
 from anamnesis_pipeline.embeddings.models import find_model
 from anamnesis_pipeline.errors import AnamnesisError, ServiceUnreachable
 from anamnesis_pipeline.settings import Settings, claude_projects_dir
-from anamnesis_pipeline.sidecar.dagster_state import dagster_state, stuck
-from anamnesis_pipeline.supervisor.advice import log_of, restart_it, start_it
+from anamnesis_pipeline.sidecar.dagster_state import dagster_state, stopped_text, stuck
+from anamnesis_pipeline.supervisor.advice import START_STOPPED, log_of, restart_it, start_it
 from anamnesis_pipeline.supervisor.log_roots import EXAMPLE_LOGS, retention_advice, survey
 from anamnesis_pipeline.supervisor.up_lock import log_roots_in_use
 from anamnesis_pipeline.wording import counted
@@ -110,7 +110,7 @@ def model_files(settings: Settings) -> Finding:
 
 
 def dagster(settings: Settings) -> Finding:
-    """Dagster answers, its daemons have a heartbeat, and no run is stuck."""
+    """Dagster answers, its daemons have a heartbeat, its sensors and schedules run, and no run is stuck."""
     try:
         state = dagster_state(settings)
     except ServiceUnreachable as exc:
@@ -119,6 +119,8 @@ def dagster(settings: Settings) -> Finding:
     if ill:
         advice = f"wait a minute after a start; else see {log_of(settings, 'daemon')} and {restart_it(settings)}"
         return Finding(False, "dagster", f"no heartbeat from: {', '.join(ill)}", advice)
+    if state.stopped:
+        return Finding(False, "dagster", stopped_text(state.stopped), START_STOPPED)
     if late := stuck(state.unfinished, datetime.now(UTC)):
         names = ", ".join(f"{run.job} {run.run_id[:8]} ({run.status})" for run in late[:5])
         advice = f"{restart_it(settings)}, which fails them"

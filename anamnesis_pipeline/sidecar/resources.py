@@ -15,15 +15,16 @@ from typing import Literal
 
 from anamnesis_pipeline.chat.factory import offer_of
 from anamnesis_pipeline.dagster_api.api import dagster_link
-from anamnesis_pipeline.errors import AnamnesisError, LlmUnavailable
+from anamnesis_pipeline.errors import AnamnesisError, LlmUnavailable, ServiceUnreachable
 from anamnesis_pipeline.llm_wiring import backend_options
 from anamnesis_pipeline.settings import Settings, claude_api_key
+from anamnesis_pipeline.sidecar.dagster_state import stopped_text
 from anamnesis_pipeline.sidecar.room import Room
 from anamnesis_pipeline.sidecar.services import Services, coverage
 from anamnesis_pipeline.steps.flights import Flight, Flights
 from anamnesis_pipeline.summaries.endpoints import is_loopback, with_scheme
 from anamnesis_pipeline.summaries.factory import BackendOptions, open_backend
-from anamnesis_pipeline.supervisor.advice import start_it
+from anamnesis_pipeline.supervisor.advice import START_STOPPED, start_it
 from anamnesis_pipeline.wiring import effective_settings, store_place
 from anamnesis_pipeline.wording import counted
 
@@ -34,6 +35,9 @@ KEPT_S = 25.0
 """Whoever asks every 30 seconds makes it look anew; more who ask do not."""
 STALE_FAILURES = 2
 """What answered before may miss so many times in a row before it counts as down."""
+
+AUTOMATIONS = "Sensors and schedules"
+"""Name of the place that says whether they run."""
 
 State = Literal["up", "loading", "stale", "down", "off"]
 Kind = Literal["store", "model", "dagster", "llm"]
@@ -160,6 +164,10 @@ def places_of(services: Services, room: Room) -> list[Place]:
             advice="words are searched meanwhile; choose a model that is there on the page Embedding",
         ),
         Place("Dagster", "dagster", dagster_link(settings), lambda: _dagster(services), advice=start_it(settings)),
+        Place(
+            AUTOMATIONS, "dagster", f"{dagster_link(settings)}/automation", lambda: _automations(services),
+            advice=START_STOPPED,
+        ),
         *_llms(settings),
     ]  # fmt: skip
 
@@ -245,6 +253,14 @@ def _model(services: Services) -> Answer:
 def _dagster(services: Services) -> Answer:
     runs = services.dagster.ingest_runs()
     return Answer(f"{counted(len(runs.unfinished), 'ingest run')} under way" if runs.unfinished else "idle")
+
+
+def _automations(services: Services) -> Answer:
+    try:
+        stopped = services.dagster.stopped_automations()
+    except ServiceUnreachable:  # which `Dagster` tells
+        return Answer("not asked: Dagster does not answer", "off")
+    return Answer(stopped_text([each.name for each in stopped]), "down") if stopped else Answer("all run")
 
 
 def _timed(ask: Callable[[], Answer]) -> Callable[[], Answer]:

@@ -7,7 +7,7 @@ from fastapi import Depends
 from starlette.requests import Request
 
 from anamnesis_pipeline.dagster_api.backfills import BackfillState, EmbeddingBackfill
-from anamnesis_pipeline.dagster_api.runs import IngestRuns, JobRun
+from anamnesis_pipeline.dagster_api.runs import Automation, IngestRuns, JobRun
 from anamnesis_pipeline.embeddings.base import EmbeddingPool, QueryVectors
 from anamnesis_pipeline.model import Space
 from anamnesis_pipeline.search.engine import Engine
@@ -92,6 +92,12 @@ class Backfills(Protocol):
 
     def stop_runs(self, run_ids: Sequence[str]) -> None:
         """End these runs."""
+
+    def stopped_automations(self) -> list[Automation]:
+        """Sensors and schedules that should run, and are stopped."""
+
+    def start_automations(self) -> list[Automation]:
+        """Start those; returns them."""
 
     def run_link(self, run_id: str) -> str:
         """Where the UI shows a run; raises nothing."""

@@ -10,6 +10,9 @@ def start_it(settings: Settings) -> str:
     return "start it with: ./start.sh (docs/containers.md)" if settings.dagster_url else "start it with: anamnesis up"
 
 
+START_STOPPED = "start what is stopped: anamnesis doctor --start, or the button on the page Overview"
+
+
 def restart_it(settings: Settings) -> str:
     """How to start anew what runs."""
     return "run ./stop.sh and ./start.sh" if settings.dagster_url else "restart `anamnesis up`"

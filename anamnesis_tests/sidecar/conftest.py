@@ -18,7 +18,7 @@ from pydantic import SecretStr
 from starlette.testclient import TestClient
 
 from anamnesis_pipeline.dagster_api.backfills import BackfillState, EmbeddingBackfill
-from anamnesis_pipeline.dagster_api.runs import IngestRuns, JobRun
+from anamnesis_pipeline.dagster_api.runs import Automation, IngestRuns, JobRun
 from anamnesis_pipeline.embeddings.base import Embedded, Role
 from anamnesis_pipeline.embeddings.cores import available_cores
 from anamnesis_pipeline.embeddings.hashing import HashingEmbedder, word_directions
@@ -83,6 +83,8 @@ class DagsterInMemory:
     runs: IngestRuns = field(default_factory=lambda: IngestRuns((), None))
     stopped: list[str] = field(default_factory=list)
     jobs: list[tuple[str, JobRun]] = field(default_factory=list)
+    automations: list[Automation] = field(default_factory=list)
+    """Those that are stopped."""
 
     def launch_embedding_backfill(self, space: str, sources: Sequence[str], title: str, tags: Mapping[str, str]) -> str:
         self._answer()
@@ -129,6 +131,15 @@ class DagsterInMemory:
     def unfinished_ingest_backfills(self) -> list[str]:
         self._answer()
         return [f"ingest{n + 1}" for n in range(len(self.ingests))]
+
+    def stopped_automations(self) -> list[Automation]:
+        self._answer()
+        return list(self.automations)
+
+    def start_automations(self) -> list[Automation]:
+        started = self.stopped_automations()
+        self.automations.clear()
+        return started
 
     def run_link(self, run_id: str) -> str:
         return f"http://127.0.0.1:3000/runs/{run_id}"

@@ -258,7 +258,8 @@ def test_all_are_asked_and_told_with_keys_masked(
     server.server_close()
     found = {row["name"]: row for row in reply.json()["resources"]}
     assert {name: row["state"] for name, row in found.items()} == {
-        "Store": "up", "Embedding": "up", "Dagster": "down", "OpenAI-compatible": "up", "Ollama": "down",
+        "Store": "up", "Embedding": "up", "Dagster": "down", "Sensors and schedules": "off",
+        "OpenAI-compatible": "up", "Ollama": "down",
     }  # fmt: skip
     assert (found["OpenAI-compatible"]["key"], found["OpenAI-compatible"]["used"]) == ("sk-…ghij", True)
     assert not found["Ollama"]["used"]

@@ -6,6 +6,7 @@ from fastapi import Query
 from starlette.requests import Request
 from starlette.responses import Response
 
+from anamnesis_pipeline.errors import ServiceUnreachable
 from anamnesis_pipeline.sidecar.consolidation_routes import consolidation_body
 from anamnesis_pipeline.sidecar.dashboard_routes import present_state
 from anamnesis_pipeline.sidecar.overview_stats import EVERYTHING, Overview, points_of, totals_of
@@ -13,7 +14,7 @@ from anamnesis_pipeline.sidecar.pages.html import page
 from anamnesis_pipeline.sidecar.pages.live import live
 from anamnesis_pipeline.sidecar.pages.routing import page_router
 from anamnesis_pipeline.sidecar.pages.undo import shown_of, undo_of
-from anamnesis_pipeline.sidecar.resources import Resources
+from anamnesis_pipeline.sidecar.resources import AUTOMATIONS, Resources
 from anamnesis_pipeline.sidecar.services import Uses, coverage
 
 PATH = "/dashboard"
@@ -42,7 +43,7 @@ def overview_page(request: Request, services: Uses) -> Response:
     waiting = undo_of(request).waiting()
     return page(
         request, "overview.html", "Overview", state=state, wrong=wrong, seen_to_on=SEEN_TO_ON,
-        totals=totals_of(census), passages=covered["stored"],
+        automations=AUTOMATIONS, totals=totals_of(census), passages=covered["stored"],
         embedded=covered["embedded"] / covered["stored"] if covered["stored"] else None,
         bars={"project": list(census.projects.items()), "instance": list(census.instances.items())},
         shown_bars=BARS, most_bars=MOST_BARS, points=points, step=step, first=min(days, default=None),
@@ -58,4 +59,20 @@ def now(request: Request, seen: Annotated[str, Query(max_length=16)] = "") -> Re
     resources: Resources = request.app.state.resources
     resources.status()
     state, wrong = present_state(request.app.state)
-    return live("overview_now.html", seen, state=state, wrong=wrong, seen_to_on=SEEN_TO_ON)
+    return live("overview_now.html", seen, state=state, wrong=wrong, seen_to_on=SEEN_TO_ON, automations=AUTOMATIONS)
+
+
+@router.post(f"{PATH}/start")
+def start_stopped(request: Request, services: Uses) -> Response:
+    """Start the sensors and schedules that are stopped; what is wrong then."""
+    try:
+        started = [each.name for each in services.dagster.start_automations()]
+        toast = f"Started: {', '.join(started)}." if started else "Nothing was stopped."
+    except ServiceUnreachable as exc:
+        toast = str(exc)
+    resources: Resources = request.app.state.resources
+    resources.status(now=True)
+    state, wrong = present_state(request.app.state)
+    return live(
+        "overview_now.html", toast=toast, state=state, wrong=wrong, seen_to_on=SEEN_TO_ON, automations=AUTOMATIONS
+    )

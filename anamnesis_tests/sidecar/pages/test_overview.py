@@ -5,6 +5,7 @@ import pytest
 from bs4 import BeautifulSoup, Tag
 from starlette.testclient import TestClient
 
+from anamnesis_pipeline.dagster_api.runs import Automation
 from anamnesis_pipeline.errors import StoreBusy, StoreFull
 from anamnesis_pipeline.sidecar.pages.timeline import ranges_of
 from anamnesis_pipeline.store.base import TextProblem
@@ -53,6 +54,20 @@ def test_the_overview_shows_totals_bars_growth_and_lists(client: TestClient, pos
     assert "The zeppelin hangar" in often.text
     direct = [cell.text for cell in card(soup, "direct-title").select("tbody td.number")]
     assert direct == ["3", "0", "0"]
+
+
+def test_stopped_sensors_are_named_and_started_by_a_button(client: TestClient, services: TestServices) -> None:
+    services.dagster.automations += [Automation("sensor", "crawl_sensor"), Automation("schedule", "daily_ingest")]
+    soup = read(client, "/dashboard/now")
+    assert "crawl_sensor, daily_ingest are stopped" in one(soup, ".findings").text
+    assert "anamnesis doctor --start" in one(soup, ".findings").text
+    button = one(soup, "#start-stopped")
+    assert client.get("/api/status/summary").json()["wrong"] >= 1
+    reply = client.post(str(button["hx-post"]), headers=FORM)
+    assert "Started: crawl_sensor, daily_ingest." in reply.text + str(reply.headers)
+    assert "crawl_sensor" not in read(client, "/dashboard/now").text
+    services.dagster.up = False
+    assert client.post(str(button["hx-post"]), headers=FORM).status_code == 200
 
 
 def test_a_link_of_a_bar_leads_to_as_many_episodes_as_it_says(client: TestClient, post: Post) -> None:
@@ -142,7 +157,7 @@ def test_health_shows_cards_at_once_and_what_is_slow_later(
     assert len(soup.select(".cards > section")) <= 10
     part = read(client, "/dashboard/health/resources")
     rows = {str(row.th.contents[0]): one(row, ".badge").text for row in part.select("tbody tr")}  # type: ignore[union-attr, arg-type]
-    assert rows == {"Store": "Up", "Embedding": "Up", "Dagster": "Down"}
+    assert rows == {"Store": "Up", "Embedding": "Up", "Dagster": "Down", "Sensors and schedules": "Not asked"}
     services.dagster.up = True
     again = client.post("/dashboard/health/resources", headers=FORM)
     assert "Asked again." in again.headers["hx-trigger"]
