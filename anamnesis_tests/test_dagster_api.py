@@ -21,7 +21,7 @@ from dagster._core.test_utils import create_run_for_test
 from pydantic import ValidationError
 
 from anamnesis_pipeline.dagster_api.api import DagsterApi, dagster_url, open_dagster
-from anamnesis_pipeline.dagster_api.backfills import EMBED_TAG
+from anamnesis_pipeline.dagster_api.backfills import EMBED_TAG, MAX_DIRECT_RUNS
 from anamnesis_pipeline.dagster_api.graphql import REPOSITORY
 from anamnesis_pipeline.dagster_api.runs import EPISODES_WRITTEN, Automation
 from anamnesis_pipeline.defs.recovery import fail_unfinished_runs
@@ -335,3 +335,22 @@ def test_what_answers_but_cannot_do_it_is_named(body: bytes, reason: str) -> Non
 
 def test_the_tag_of_a_backfill_is_one_that_the_instance_limits() -> None:
     assert f"key: {EMBED_TAG}\n" in (Path(__file__).parents[1] / "dagster.yaml").read_text()
+
+
+def test_few_ingests_are_in_line_at_once_and_the_rest_is_a_backfill(api: DagsterApi) -> None:
+    one = api.launch_ingest(["quick"], "t", {"anamnesis/ingest": "x"})
+    assert one.link == api.run_link(one.launch_id)
+    assert httpx.get(one.link, trust_env=False, timeout=60).status_code == 200
+    assert "quick" in {run.source for run in api.ingest_runs().unfinished}
+    sources = [f"many-{n:02}" for n in range(MAX_DIRECT_RUNS + 3)]
+    rest = api.launch_ingest(sources, "t", {})
+    assert rest.link == api.link(rest.launch_id)
+    waiting = {run.source: run.run_id for run in api.ingest_runs().unfinished}
+    assert waiting.keys() >= set(sources[:MAX_DIRECT_RUNS])
+    state = api.backfill_state(rest.launch_id)
+    assert state is not None
+    assert state.targeted == 3
+    query = "query($id: ID!) { runOrError(runId: $id) { ... on Run { tags { key value } } } }"
+    tags = {tag["key"]: tag["value"] for tag in api.ask(query, {"id": one.launch_id})["runOrError"]["tags"]}
+    assert (tags["dagster/partition"], tags["anamnesis/ingest"]) == ("quick", "x")
+    api.cancel_backfill(rest.launch_id)

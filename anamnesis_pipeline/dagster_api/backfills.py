@@ -13,10 +13,19 @@ EMBED_TAG = "anamnesis/embed"
 
 _INGEST_PARTITIONS = "ingest_partition_set"
 _MAX_TITLE = 100
+MAX_DIRECT_RUNS = 20
+"""Of one call: each takes Dagster some 50 ms, which somebody waits for."""
 _ENDED = frozenset({"COMPLETED", "COMPLETED_SUCCESS", "COMPLETED_FAILED", "FAILED", "CANCELED"})
 _LAUNCH = """
 mutation($params: LaunchBackfillParams!) { launchPartitionBackfill(backfillParams: $params) {
   __typename ... on LaunchBackfillSuccess { backfillId } ... on Error { message }
+} }
+"""
+_LAUNCH_RUNS = """
+mutation($runs: [ExecutionParams!]!) { launchMultipleRuns(executionParamsList: $runs) {
+  __typename ... on Error { message } ... on LaunchMultipleRunsResult { runs: launchMultipleRunsResult {
+    __typename ... on LaunchRunSuccess { run { runId } } ... on Error { message }
+  } }
 } }
 """
 _CANCEL = """
@@ -64,6 +73,14 @@ class BackfillState:
 
 
 @dataclass(frozen=True, slots=True)
+class Launched:
+    """Runs that were asked for: the id of one, or of the backfill that starts some, and where the UI shows them."""
+
+    launch_id: str
+    link: str
+
+
+@dataclass(frozen=True, slots=True)
 class EmbeddingBackfill:
     """A backfill of `embeddings` that has work to do, and the spaces it embeds into."""
 
@@ -89,6 +106,32 @@ class Backfills(Partitions):
         self._add_sources(sources)
         selector = {"partitionSetName": _INGEST_PARTITIONS, "repositorySelector": REPOSITORY}
         return self._launch({"selector": selector, "partitionNames": list(dict.fromkeys(sources))}, title, tags)
+
+    def launch_ingest(self, sources: Sequence[str], title: str, tags: Mapping[str, str]) -> Launched:
+        """Run `ingest` once for each of these sources, adding the partitions first. The first MAX_DIRECT_RUNS stand in
+        line when this returns; for the others there is a backfill, which Dagster looks for every half minute.
+        """
+        wanted = list(dict.fromkeys(sources))
+        self._add_sources(wanted)
+        runs = [
+            {
+                "selector": {**REPOSITORY, "jobName": "ingest"},
+                "runConfigData": {},
+                "executionMetadata": {
+                    "tags": [{"key": k, "value": v} for k, v in {**tags, "dagster/partition": source}.items()]
+                },
+            }
+            for source in wanted[:MAX_DIRECT_RUNS]
+        ]
+        result = self.ask(_LAUNCH_RUNS, {"runs": runs}).get("launchMultipleRuns") or {}
+        self._expect(result, "LaunchMultipleRunsResult")
+        for each in result["runs"]:
+            self._expect(each, "LaunchRunSuccess")
+        if later := wanted[MAX_DIRECT_RUNS:]:
+            backfill_id = self.launch_ingest_backfill(later, title, tags)
+            return Launched(backfill_id, self.link(backfill_id))
+        run_id = str(result["runs"][0]["run"]["runId"])
+        return Launched(run_id, f"{self._link}/runs/{run_id if len(runs) == 1 else '?q%5B0%5D=job%3Aingest'}")
 
     def _launch(self, selected: Mapping[str, Any], title: str, tags: Mapping[str, str]) -> str:
         params = {

@@ -201,7 +201,9 @@ class CrawlerStatusOut(TypedDict):
 
 
 class CrawlStartedOut(TypedDict):
-    """What was asked of Dagster. `run_id` is the id of a backfill: one run per partition; null when nothing is new."""
+    """What was asked of Dagster: one run per partition. `run_id` is the id of one of them, or of the backfill of many;
+    null when nothing is new.
+    """
 
     run_id: str | None
     link: str | None

@@ -111,10 +111,10 @@ class JsonlControl:
         assert self._dagster is not None
         running = {run.source for run in self._dagster.ingest_runs().unfinished}
         wanted = [key for key in sources if key not in running]
-        backfill_id = self._dagster.launch_ingest_backfill(wanted, title, BACKFILL_TAG) if wanted else None
+        launched = self._dagster.launch_ingest(wanted, title, BACKFILL_TAG) if wanted else None
         return {
-            "run_id": backfill_id,
-            "link": self._dagster.link(backfill_id) if backfill_id else None,
+            "run_id": launched.launch_id if launched else None,
+            "link": launched.link if launched else None,
             "sources": wanted,
             "running_already": sorted(running & set(sources)),
         }

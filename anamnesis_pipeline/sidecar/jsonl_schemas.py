@@ -174,7 +174,7 @@ class StatusOut(TypedDict):
 
 
 class StartedRunsOut(TypedDict):
-    """What was asked of Dagster. `run_id` is the id of a backfill: one run per source."""
+    """What was asked of Dagster: one run per source. `run_id` is the id of one of them, or of the backfill of many."""
 
     run_id: str | None
     link: str | None

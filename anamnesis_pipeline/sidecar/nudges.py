@@ -95,7 +95,7 @@ class Nudges:
         running = {run.source for run in self._services.dagster.ingest_runs().unfinished}
         if wanted := sorted(ready - running):
             # without the tag of what is asked for by hand, which lets a paid LLM work beyond its budget
-            self._services.dagster.launch_ingest_backfill(wanted, TITLE, {})
+            self._services.dagster.launch_ingest(wanted, TITLE, {})
 
 
 def holds(source: Source, path: str) -> bool:

@@ -6,7 +6,7 @@ from typing import Annotated, Protocol
 from fastapi import Depends
 from starlette.requests import Request
 
-from anamnesis_pipeline.dagster_api.backfills import BackfillState, EmbeddingBackfill
+from anamnesis_pipeline.dagster_api.backfills import BackfillState, EmbeddingBackfill, Launched
 from anamnesis_pipeline.dagster_api.runs import Automation, IngestRuns, JobRun
 from anamnesis_pipeline.embeddings.base import EmbeddingPool, QueryVectors
 from anamnesis_pipeline.model import Space
@@ -75,8 +75,8 @@ class Backfills(Protocol):
     def link(self, backfill_id: str) -> str:
         """Where the UI shows it; raises nothing."""
 
-    def launch_ingest_backfill(self, sources: Sequence[str], title: str, tags: Mapping[str, str]) -> str:
-        """The id of a new backfill that runs `ingest` for these sources."""
+    def launch_ingest(self, sources: Sequence[str], title: str, tags: Mapping[str, str]) -> Launched:
+        """Run `ingest` for these sources, of which there is at least one."""
 
     def ingest_runs(self) -> IngestRuns:
         """What `ingest` is doing."""

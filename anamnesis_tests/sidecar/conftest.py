@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from pydantic import SecretStr
 from starlette.testclient import TestClient
 
-from anamnesis_pipeline.dagster_api.backfills import BackfillState, EmbeddingBackfill
+from anamnesis_pipeline.dagster_api.backfills import BackfillState, EmbeddingBackfill, Launched
 from anamnesis_pipeline.dagster_api.runs import Automation, IngestRuns, JobRun
 from anamnesis_pipeline.embeddings.base import Embedded, Role
 from anamnesis_pipeline.embeddings.cores import available_cores
@@ -104,10 +104,11 @@ class DagsterInMemory:
         number = int(backfill_id.removeprefix("backfill"))
         return BackfillState("REQUESTED", len(self.launched[number - 1][1]), 0, 0, 0, None)
 
-    def launch_ingest_backfill(self, sources: Sequence[str], title: str, tags: Mapping[str, str]) -> str:
+    def launch_ingest(self, sources: Sequence[str], title: str, tags: Mapping[str, str]) -> Launched:
         self._answer()
         self.ingests.append((tuple(sources), title))
-        return f"ingest{len(self.ingests)}"
+        launch_id = f"ingest{len(self.ingests)}"
+        return Launched(launch_id, self.link(launch_id))
 
     def ingest_runs(self) -> IngestRuns:
         self._answer()
