@@ -43,6 +43,7 @@ from anamnesis_pipeline.mcp_server.stdio import main as serve_mcp
 from anamnesis_pipeline.search.query import Mode
 from anamnesis_pipeline.supervisor.log_roots import examples_advice
 from anamnesis_pipeline.supervisor.up import run_up
+from anamnesis_pipeline.supervisor.up_lock import settings_in_use
 
 app = typer.Typer(
     help="Lasting episodic memory for Claude: your Claude Code logs, searchable.",
@@ -216,7 +217,7 @@ def doctor(
 ) -> None:
     """Say what is wrong and what to do; exit status 1 when something is."""
     if start:
-        started = open_dagster(settings_file.load()).start_automations()
+        started = open_dagster(settings_in_use(settings_file.load())).start_automations()
         typer.echo(f"started: {', '.join(each.name for each in started) or 'nothing was stopped'}")
     findings = doctor_command.examine(settings_file.load())
     typer.echo(doctor_command.render(findings))

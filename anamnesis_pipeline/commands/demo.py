@@ -5,6 +5,7 @@ import shutil
 import socket
 import tempfile
 from pathlib import Path
+from shlex import quote
 
 from rich.console import Console
 from rich.text import Text
@@ -29,7 +30,8 @@ def run_demo(console: Console) -> int:
         settings = settings_file.load()
 
         def invite() -> None:
-            command = f"{ENV_PREFIX}PORT={settings.port} anamnesis search {EXAMPLE_QUERY!r}"
+            place = f"{ENV_PREFIX}HOME={quote(str(home))} {ENV_PREFIX}PORT={settings.port}"
+            command = f"{place} anamnesis search {EXAMPLE_QUERY!r}"
             console.print(Text(f"In another terminal, try: {command}"), soft_wrap=True)
 
         return run_up(settings, console, invite)

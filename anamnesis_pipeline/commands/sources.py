@@ -9,7 +9,7 @@ from typing import Any
 
 from anamnesis_pipeline.commands.searched_store import require_searched
 from anamnesis_pipeline.crawler_wiring import open_crawler
-from anamnesis_pipeline.dagster_api.api import DagsterApi
+from anamnesis_pipeline.dagster_api.api import open_dagster
 from anamnesis_pipeline.errors import BadSetting, GiveUp, HostRefused, HostUnreachable, SourceUnreadable
 from anamnesis_pipeline.settings import Settings
 from anamnesis_pipeline.sidecar.crawler_control import CrawlerControl, source_out, trial_out
@@ -29,7 +29,7 @@ from anamnesis_pipeline.sources.specs import (
 from anamnesis_pipeline.steps.source_specs import spec_of_values
 from anamnesis_pipeline.steps.source_trial import Trial, guessed_kind
 from anamnesis_pipeline.store.base import Store
-from anamnesis_pipeline.supervisor.up_lock import log_roots_in_use, read_lock
+from anamnesis_pipeline.supervisor.up_lock import is_held, log_roots_in_use, settings_in_use
 from anamnesis_pipeline.wiring import effective_settings, open_store
 from anamnesis_pipeline.wording import counted, local_time, one_line, shown_name
 
@@ -148,8 +148,8 @@ def _control(settings: Settings, *, asks_dagster: bool = False) -> Iterator[tupl
     with closing(open_store(settings)) as store:
         current = effective_settings(store)
         current = current.model_copy(update={"log_roots": log_roots_in_use(current)})
-        running = read_lock(settings.home / "up.lock") if asks_dagster else None
-        dagster = DagsterApi(running.dagster, token=settings.api_token) if running else None
+        runs = asks_dagster and is_held(settings.home / "up.lock")
+        dagster = open_dagster(settings_in_use(settings)) if runs else None
         yield CrawlerControl(store, current, dagster), store, current
 
 

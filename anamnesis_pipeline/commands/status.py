@@ -22,7 +22,7 @@ from anamnesis_pipeline.sources.specs import DOCUMENTS
 from anamnesis_pipeline.store.base import Store
 from anamnesis_pipeline.store.ingest_base import log_sources
 from anamnesis_pipeline.supervisor.advice import START_STOPPED
-from anamnesis_pipeline.supervisor.up_lock import log_roots_in_use
+from anamnesis_pipeline.supervisor.up_lock import log_roots_in_use, settings_in_use
 from anamnesis_pipeline.wiring import effective_settings, impatient, open_to_read, store_place
 from anamnesis_pipeline.wording import counted, local_time, one_line
 
@@ -93,7 +93,7 @@ def dagster_status(settings: Settings) -> dict[str, Any]:
     """Whether it answers, its daemons, its unfinished runs, the end of the last successful ingest, and the sensors and
     schedules that should run and are stopped.
     """
-    url = dagster_url(settings)
+    url = dagster_url(settings_in_use(settings))
     try:
         state = dagster_state(settings)
     except ServiceUnreachable as exc:

@@ -23,6 +23,7 @@ from anamnesis_pipeline.store.project_names import store_name
 from anamnesis_pipeline.summaries import extractive
 from anamnesis_pipeline.summaries.estimate import expected_use, price_list
 from anamnesis_pipeline.summary_model import LlmUse
+from anamnesis_pipeline.supervisor.up_lock import settings_in_use
 from anamnesis_pipeline.wording import counted, project_name
 
 Say = Callable[[str], None]
@@ -96,7 +97,7 @@ def run_backfill(settings: Settings, say: Say, *, project: str | None, limit: in
             say(cost_text(used, len(turns), is_local=is_local))
         if dry_run or not found:
             return
-        control = JsonlControl(store, open_dagster(settings))
+        control = JsonlControl(store, open_dagster(settings_in_use(settings)))
         try:
             started = control.launch(sorted(found), f"Summaries of {counted(total, 'part')} by {model}")
         except ServiceUnreachable as exc:

@@ -39,13 +39,14 @@ def _serve(first: bytes, answered: int | str | None) -> int:
     from anamnesis_pipeline.mcp_server.client import Memory, open_http
     from anamnesis_pipeline.mcp_server.server import build_server
     from anamnesis_pipeline.mcp_server.tools import Tools
+    from anamnesis_pipeline.supervisor.up_lock import sidecar_in_use
 
     try:
         settings = settings_file.load()
     except AnamnesisError as exc:
         print(f"anamnesis mcp: {exc}", file=sys.stderr)  # noqa: T201 - for the person who set it up
         return 1
-    address, folder = settings_file.sidecar_url(settings), working_folder(os.environ)
+    address, folder = sidecar_in_use(settings), working_folder(os.environ)
     token = settings.api_token.get_secret_value() if settings.api_token else None
 
     async def serve() -> None:

@@ -8,6 +8,7 @@ from typing import Any
 from anamnesis_pipeline.dagster_api.api import open_dagster
 from anamnesis_pipeline.errors import ServiceUnreachable
 from anamnesis_pipeline.settings import Settings
+from anamnesis_pipeline.supervisor.up_lock import settings_in_use
 
 _QUERY = """
 query {
@@ -48,11 +49,14 @@ class DagsterState:
 
 
 def dagster_state(settings: Settings) -> DagsterState:
-    """Ask the webserver.
+    """Ask the webserver of this home.
 
-    :raises ServiceUnreachable: it does not answer.
+    :raises ServiceUnreachable: it does not answer, or nothing says that what answers there is of this home.
     """
-    dagster = open_dagster(settings)
+    current = settings_in_use(settings)
+    if not current.dagster_url and "dagster_port" not in current.model_fields_set:
+        raise ServiceUnreachable(f"`anamnesis up` does not run on {settings.home}")
+    dagster = open_dagster(current)
     state = read_state(dagster.ask(_QUERY))
     try:
         return replace(state, stopped=tuple(each.name for each in dagster.stopped_automations()))

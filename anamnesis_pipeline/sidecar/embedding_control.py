@@ -31,6 +31,7 @@ from anamnesis_pipeline.steps.api_pool import BREAKERS
 from anamnesis_pipeline.steps.llm_breaker import close_breakers
 from anamnesis_pipeline.steps.reembed_state import stopped_backfill
 from anamnesis_pipeline.store.base import Store
+from anamnesis_pipeline.supervisor.up_lock import settings_in_use
 from anamnesis_pipeline.wiring import (
     CONFIG_PREFIX,
     configured_cores,
@@ -325,7 +326,7 @@ class EmbeddingControl:
         }
 
     def _link(self, backfill_id: str) -> str:
-        return (self._dagster or open_dagster(effective_settings(self._store))).link(backfill_id)
+        return (self._dagster or open_dagster(settings_in_use(effective_settings(self._store)))).link(backfill_id)
 
     def _space(self, space: Space) -> SpaceOut:
         progress = self._store.vectors.progress(space.key)

@@ -7,8 +7,10 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
+from urllib.parse import urlsplit
 
 from anamnesis_pipeline.errors import AlreadyRunning, GiveUp
+from anamnesis_pipeline.setting_places import in_environment
 from anamnesis_pipeline.settings import Settings, sidecar_url
 
 
@@ -37,12 +39,26 @@ def log_roots_in_use(settings: Settings) -> tuple[Path, ...]:
     return tuple(map(Path, running.log_roots)) if running else settings.log_roots
 
 
-def sidecar_in_use(settings: Settings) -> str:
-    """Address of the sidecar of this home: where a running `anamnesis up` serves it, which may be another port than
-    this process is told, else as configured.
+def settings_in_use(settings: Settings) -> Settings:
+    """These settings with the ports of the `anamnesis up` that runs on this home; a port that the environment names
+    stays, whatever runs.
     """
-    running = read_lock(settings.home / "up.lock")
-    return running.sidecar if running else sidecar_url(settings)
+    running = read_lock(settings.home / "up.lock") if is_held(settings.home / "up.lock") else None
+    if running is None:
+        return settings
+    named = in_environment(("port", "dagster_port"))
+    sidecar, dagster = urlsplit(running.sidecar), urlsplit(running.dagster)
+    found: dict[str, str | int | None] = {}
+    if "port" not in named:
+        found |= {"bind": sidecar.hostname, "port": sidecar.port}
+    if "dagster_port" not in named:
+        found |= {"dagster_port": dagster.port}
+    return settings.model_copy(update={name: value for name, value in found.items() if value})
+
+
+def sidecar_in_use(settings: Settings) -> str:
+    """Address of the sidecar of this home, as `settings_in_use` says."""
+    return sidecar_url(settings_in_use(settings))
 
 
 def is_held(path: Path) -> bool:

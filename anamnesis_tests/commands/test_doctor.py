@@ -2,13 +2,17 @@
 
 import json
 import os
+import threading
+from collections.abc import Iterator
 from contextlib import closing
 from datetime import UTC, datetime, timedelta
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 import pytest
 
 from anamnesis_pipeline.commands import doctor
+from anamnesis_pipeline.commands.status import gather_status
 from anamnesis_pipeline.errors import StoreFull
 from anamnesis_pipeline.model import Episode, Passage, Space
 from anamnesis_pipeline.settings import Settings
@@ -70,6 +74,39 @@ def test_logs_that_are_there_are_counted(settings: Settings, tmp_path: Path) -> 
     (tmp_path / "logs").mkdir()
     (tmp_path / "logs" / "agent-a.jsonl").write_text("{}\n")
     assert machine_checks.log_roots(settings).ok
+
+
+@pytest.fixture
+def other_dagster() -> Iterator[str]:
+    """A server that answers as the Dagster of a memory does; its address."""
+    healthy = {"daemonHealth": {"allDaemonStatuses": [{"daemonType": "SENSOR", "required": True, "healthy": True}]}}
+    answer = {"data": {"instance": healthy, "last": {}, "unfinished": {}}}
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_POST(self) -> None:
+            self.rfile.read(int(self.headers["Content-Length"]))
+            self.send_response(200)
+            self.end_headers()
+            self.wfile.write(json.dumps(answer).encode())
+
+    with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        yield f"http://127.0.0.1:{server.server_address[1]}"
+        server.shutdown()
+
+
+def test_only_dagster_of_this_home_is_told_of(
+    settings: Settings, other_dagster: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    settings.home.mkdir()
+    finding, told = doctor.dagster(settings), gather_status(settings)["dagster"]
+    assert (finding.ok, told["reachable"]) == (False, False)
+    assert f"does not run on {settings.home}" in finding.detail
+    with hold_lock(settings.home / "up.lock", Running(1, "life", "http://127.0.0.1:1", other_dagster, [])):
+        assert doctor.dagster(settings).ok
+        assert gather_status(settings)["dagster"]["url"] == other_dagster
+        monkeypatch.setenv("ANAMNESIS_DAGSTER_PORT", "1")
+        assert not doctor.dagster(settings.model_copy(update={"dagster_port": 1})).ok
 
 
 def test_the_log_roots_of_a_running_up_count(settings: Settings, tmp_path: Path) -> None:
