@@ -33,7 +33,10 @@ def _against(settings: Settings, model: ApiModel, private_sources: Collection[st
     reasons = (
         (settings.local_only, "and local_only forbids that"),
         (settings.private_projects, f"and there are private_projects; {here}, or have none private"),
-        (private_sources, f"and the text of sources that are private, or were removed, stays here ({named}); {here}"),
+        (
+            private_sources,
+            f"and the text of sources that are private, or were when they were removed, stays here ({named}); {here}",
+        ),
         (not has_budget, "which costs money; set llm_daily_dollars or llm_daily_tokens"),
         (not _key(settings, model.service), f"which wants a key; set ANAMNESIS_{_key_name(model.service).upper()}"),
     )

@@ -137,18 +137,6 @@ def open_document_rules(hosts: Hosts, settings: Settings) -> Callable[[Source], 
     return of
 
 
-def open_private_sources(hosts: Hosts, store: Store) -> Callable[[], frozenset[str]]:
-    """Keys of the sources whose text goes to no LLM on another machine. Of one that was removed nobody knows any more
-    whether it was private, so it is.
-    """
-
-    def is_private(source: Source) -> bool:
-        spec = hosts.spec_of(source)
-        return spec.private if spec is not None else bool(source.spec)
-
-    return lambda: frozenset(source.key for source in store.ingest.sources() if is_private(source))
-
-
 def open_crawler(settings: Settings, store: Store, *, lasting: bool = True) -> Crawler:
     """What looks at all machines.
 

@@ -361,8 +361,9 @@ class Where:
     """A filter over episodes. Empty fields do not filter; filled ones are all required.
 
     `tags`: an episode must have every one. `projects`, `kinds`, `layers` (`memory_layers.Layer`, as they are at
-    `layers_at`, which comes with them): any one. `hidden_projects`, `hidden_kinds`: none of them. `since` is inclusive,
-    `until` exclusive. `only_superseded` says more than `include_superseded`, which it makes meaningless.
+    `layers_at`, which comes with them): any one. `hidden_projects`, `hidden_kinds`: none of them. `hidden_sources`:
+    none of them, except for episodes of `shown_projects`. `since` is inclusive, `until` exclusive. `only_superseded`
+    says more than `include_superseded`, which it makes meaningless.
     """
 
     projects: tuple[str, ...] = ()
@@ -371,6 +372,8 @@ class Where:
     tags: tuple[str, ...] = ()
     kinds: tuple[str, ...] = ()
     hidden_kinds: tuple[str, ...] = ()
+    hidden_sources: tuple[str, ...] = ()
+    shown_projects: tuple[str, ...] = ()
     source: str | None = None
     session_id: str | None = None
     since: datetime | None = None

@@ -158,10 +158,10 @@ class Settings(LlmSettings):
     idle_minutes: int = Field(30, ge=1, le=1440, description="Minutes of silence after which an open part is closed")
     private_projects: Texts = Field(
         (),
-        description="Projects whose text never leaves this machine; found only by name. Separated by `,`",
+        description="Projects that are hidden unless named, and sent to no LLM elsewhere. Separated by `,`",
     )
     query_log: bool = Field(
-        True, description="Whether searches are remembered for `anamnesis queries`; those of private projects never are"
+        True, description="Whether searches are remembered for `anamnesis queries`; those of what is private never are"
     )
     local_only: bool = Field(False, description="Refuse every model download and every call to another machine")
     lock_env: bool = Field(False, description="Let environment and file win over stored settings")

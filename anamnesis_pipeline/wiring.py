@@ -8,7 +8,7 @@ from zoneinfo import ZoneInfo
 
 from anamnesis_pipeline import settings as settings_module
 from anamnesis_pipeline.api_wiring import api_refusal, open_api_pool
-from anamnesis_pipeline.crawler_wiring import open_document_rules, open_hosts, open_labels, open_private_sources
+from anamnesis_pipeline.crawler_wiring import open_document_rules, open_hosts, open_labels
 from anamnesis_pipeline.dagster_api.api import DagsterApi, open_dagster
 from anamnesis_pipeline.embeddings.api_models import api_model
 from anamnesis_pipeline.embeddings.base import Embedded, EmbeddingPool, Role
@@ -24,6 +24,7 @@ from anamnesis_pipeline.home_wiring import make_private, open_archive, open_obse
 from anamnesis_pipeline.llm_wiring import open_llm
 from anamnesis_pipeline.model import FileCursor, Space, StoredPassage
 from anamnesis_pipeline.search.engine import Engine
+from anamnesis_pipeline.search.project_labels import Private
 from anamnesis_pipeline.settings import Settings
 from anamnesis_pipeline.sources.archive import Archive
 from anamnesis_pipeline.sources.discovery import Discovery, discover
@@ -36,6 +37,7 @@ from anamnesis_pipeline.steps.pipeline import Pipeline
 from anamnesis_pipeline.steps.posting import Poster
 from anamnesis_pipeline.steps.recording import Recorder
 from anamnesis_pipeline.steps.reembed_state import WANTED_MODEL
+from anamnesis_pipeline.steps.source_specs import private_sources
 from anamnesis_pipeline.steps.spaces import ensure_space
 from anamnesis_pipeline.steps.stored_copies import StoredCopies
 from anamnesis_pipeline.steps.token_projection import space_projection
@@ -155,9 +157,10 @@ def wanted_precision(settings: Settings, files: ModelFiles) -> str:
     return "fp32" if api_model(files.model_id) else choose_precision(settings.precision, settings.device)
 
 
-def private_sources(store: Store) -> frozenset[str]:
-    """Keys of the sources whose text goes to no service, as they are configured now."""
-    return open_private_sources(open_hosts(effective_settings(store), store), store)()
+def what_is_private(store: Store) -> Private:
+    """What is hidden unless it is named, and goes to no service, as it is configured now."""
+    settings = effective_settings(store)
+    return Private(private_sources(store, settings.machine), settings.private_projects)
 
 
 def model_files(settings: Settings, model_id: str, store: Store | None = None) -> ModelFiles:
@@ -168,7 +171,7 @@ def model_files(settings: Settings, model_id: str, store: Store | None = None) -
     :raises BadSetting: it is a service's, and may not be asked.
     """
     if known := api_model(model_id):
-        if refusal := api_refusal(settings, known, private_sources(store) if store else ()):
+        if refusal := api_refusal(settings, known, what_is_private(store).keys if store else ()):
             raise refusal
         return known.files()
     files = find_model(model_id, local_only=settings.local_only)
@@ -216,7 +219,7 @@ def open_pool_of(store: Store, space: Space, *, priority: Priority) -> Embedding
     if known := api_model(space.model_id):
         redactor = open_redactor(effective_settings(store))
         return open_api_pool(
-            store, space, known, lambda: effective_settings(store), lambda: private_sources(store),
+            store, space, known, lambda: effective_settings(store), lambda: what_is_private(store).keys,
             lambda text: redactor.mask_text(text)[0],
         )  # fmt: skip
 
@@ -299,7 +302,7 @@ def open_services(settings: Settings) -> Services:
             models.space_for,
             lambda: float(_as_it_is(store, settings, "summary_min_value")),
             lambda: ZoneInfo(_as_it_is(store, settings, "timezone")),
-            lambda: tuple(_as_it_is(store, settings, "private_projects")),
+            lambda: what_is_private(store),
         ),
         poster=Poster(store, open_redactor(settings).mask_text, open_pieces(), embed_now),
         pool=models,
@@ -358,7 +361,7 @@ def open_pipeline(settings: Settings, store: Store) -> Pipeline:
         sure_label_of=open_labels(hosts, store, must_answer=True),
         pieces=open_pieces(),
         idle_minutes=settings.idle_minutes,
-        llm=replace(open_llm(settings), private_sources=open_private_sources(hosts, store)),
+        llm=replace(open_llm(settings), private_sources=lambda: what_is_private(store).keys),
         headline=extractive.summarize,
         rules_of=open_document_rules(hosts, settings),
         specs=hosts.specs,
@@ -377,8 +380,7 @@ def open_merger(settings: Settings, store: Store, poster: Poster, **rules: int) 
 
     :param rules: fields of `MergeRules` other than the threshold, which is a setting.
     """
-    hosts = open_hosts(settings, store)
-    llm = replace(open_llm(settings), private_sources=open_private_sources(hosts, store))
+    llm = replace(open_llm(settings), private_sources=lambda: what_is_private(store).keys)
     return Merger(store, llm, open_pieces(), poster, MergeRules(threshold=settings.merge_cosine, **rules))
 
 

@@ -4,6 +4,7 @@ import sys
 import tarfile
 from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
+from dataclasses import replace
 from datetime import UTC, datetime
 from io import BufferedReader
 from pathlib import Path
@@ -17,7 +18,7 @@ from anamnesis_pipeline.commands.searched_store import mention_other_store, requ
 from anamnesis_pipeline.errors import GiveUp
 from anamnesis_pipeline.home_wiring import open_redactor
 from anamnesis_pipeline.model import Where
-from anamnesis_pipeline.search.project_labels import with_labels
+from anamnesis_pipeline.search.project_labels import ALL
 from anamnesis_pipeline.search.time_bounds import bounds_of
 from anamnesis_pipeline.settings import Settings
 from anamnesis_pipeline.steps import exporting
@@ -25,7 +26,7 @@ from anamnesis_pipeline.steps.backup_file import is_backup
 from anamnesis_pipeline.steps.importing import ODD_TIME, Importer, ImportReport
 from anamnesis_pipeline.steps.posting import Poster
 from anamnesis_pipeline.steps.whole_file import appearing
-from anamnesis_pipeline.wiring import effective_settings, open_pieces, open_to_read
+from anamnesis_pipeline.wiring import effective_settings, open_pieces, open_to_read, what_is_private
 from anamnesis_pipeline.wording import counted, one_line
 
 SHOWN = 20
@@ -39,11 +40,14 @@ def export(
     project: Annotated[str | None, typer.Option(help="Only this project; `api` also means `acme/api`.")] = None,
     since: Annotated[str | None, typer.Option(help="From this time on (local zone): 2026-02, yesterday.")] = None,
     until: Annotated[str | None, typer.Option(help="Before this time (local zone).")] = None,
+    private: Annotated[
+        bool, typer.Option("--private", help="Also what is private; without it only --project names it.")
+    ] = False,
 ) -> None:
     """Write episodes as JSON lines, superseded ones too (docs/export-format.md)."""
     settings = settings_file.load()
     mention_other_store(settings)
-    count = run_export(settings, file, project=project, since=since, until=until)
+    count = run_export(settings, file, project=project, since=since, until=until, private=private)
     place = "written to standard output" if file == STANDARD else f"in {file}"
     typer.echo(f"{counted(count, 'episode')} {place}", err=file == STANDARD)
 
@@ -60,19 +64,29 @@ def import_file(
 
 
 def run_export(
-    settings: Settings, file: Path, *, project: str | None = None, since: str | None = None, until: str | None = None
+    settings: Settings,
+    file: Path,
+    *,
+    project: str | None = None,
+    since: str | None = None,
+    until: str | None = None,
+    private: bool = False,
 ) -> int:
-    """Write the episodes that are asked for; returns how many.
+    """Write the episodes that are asked for; returns how many. Says on stderr how many private ones were not.
 
     :raises GiveUp: nothing is stored, the file is there already, or there is no such project.
     """
     require_stored(settings)
     first, end = bounds_of(since, until, datetime.now(UTC))
     with closing(open_to_read(settings)) as store:
-        asked = Where(projects=(project,) if project else (), since=first, until=end, include_superseded=True)
-        where = with_labels(store, asked)
+        asked = Where(projects=(project,) if project else (), include_superseded=True)
+        everything = replace(asked, since=first, until=end)
+        where = what_is_private(store).visible(store, everything, [ALL] if private else [])
         if project and not set(where.projects) & set(store.episodes.projects()):
             raise GiveUp(f"no project {project!r}; `anamnesis projects list` shows all")
+        left_out = 0 if project or private else store.episodes.count(everything) - store.episodes.count(where)
+        if left_out:
+            typer.echo(f"{counted(left_out, 'private episode')} left out; --private writes them too", err=True)
         with _written(file) as out, exporting.packing(out, file.name) as packed:
             return exporting.export(store, where, packed)
 

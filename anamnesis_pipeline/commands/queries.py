@@ -3,6 +3,7 @@
 import json
 from collections.abc import Iterator, Mapping
 from contextlib import closing
+from functools import partial
 from typing import Annotated, Any
 
 import typer
@@ -14,7 +15,7 @@ from anamnesis_pipeline.search.engine import Engine
 from anamnesis_pipeline.settings import Settings
 from anamnesis_pipeline.sidecar.query_routes import queries_body
 from anamnesis_pipeline.supervisor.advice import start_it
-from anamnesis_pipeline.wiring import open_to_read
+from anamnesis_pipeline.wiring import open_to_read, what_is_private
 from anamnesis_pipeline.wording import counted, local_time, one_line
 
 _EXCERPT_CHARS = 160
@@ -39,7 +40,8 @@ def _report(settings: Settings, limit: int) -> tuple[Mapping[str, Any], str]:
         if not settings.has_store:
             raise GiveUp(f"{exc}, and nothing was asked in {settings.home} yet; {start_it(settings)}") from exc
         with closing(open_to_read(settings)) as store:
-            return queries_body(store, Engine(store, None), limit), f"{exc}; looked for words only"
+            engine = Engine(store, None, private=partial(what_is_private, store))
+            return queries_body(store, engine, limit), f"{exc}; looked for words only"
     if status != 200:
         raise refusal(status, answer, "the report")
     return answer, ""

@@ -5,6 +5,7 @@ import textwrap
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager, suppress
 from datetime import UTC, datetime, tzinfo
+from functools import partial
 from typing import Any
 
 import typer
@@ -27,7 +28,7 @@ from anamnesis_pipeline.sidecar.rendering import answer_body
 from anamnesis_pipeline.sidecar.schemas import SearchIn
 from anamnesis_pipeline.store.base import Store
 from anamnesis_pipeline.supervisor.advice import start_it
-from anamnesis_pipeline.wiring import effective_settings, open_pool_of, open_to_read
+from anamnesis_pipeline.wiring import open_pool_of, open_to_read, what_is_private
 from anamnesis_pipeline.wording import project_name, session_text, shown_name
 
 _EXCERPT_LINES = 4
@@ -126,11 +127,8 @@ def _search_store(settings: Settings, body: Mapping[str, Any], reason: str) -> t
 
 @contextmanager
 def _engine(settings: Settings, store: Store, *, with_model: bool) -> Iterator[Engine]:
-    def private() -> tuple[str, ...]:
-        return effective_settings(store).private_projects
-
     if not with_model:
-        yield Engine(store, None, private=private)
+        yield Engine(store, None, private=partial(what_is_private, store))
         return
     active = store.spaces.active()
     if active is None:
@@ -141,7 +139,7 @@ def _engine(settings: Settings, store: Store, *, with_model: bool) -> Iterator[E
         def embed(text: str, _space: Space) -> QueryVectors:
             return query_vectors(pool.embed_with_tokens([text], "query"))
 
-        yield Engine(store, embed, private=private)
+        yield Engine(store, embed, private=partial(what_is_private, store))
 
 
 def converse(answered: Callable[[str], object]) -> None:

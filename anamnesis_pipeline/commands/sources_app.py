@@ -36,7 +36,9 @@ def sources_add(
     project: Annotated[str, typer.Option(help="Of all documents in it; else as their repository is called.")] = "",
     instance: Annotated[str, typer.Option(help="Of all documents in it.")] = "",
     interval: Annotated[int | None, typer.Option(help="Seconds between two looks; at least 30.")] = None,
-    private: Annotated[bool, typer.Option("--private", help="Send its text to no LLM on another machine.")] = False,
+    private: Annotated[
+        bool, typer.Option("--private", help="Hide its text unless it is named; send it to no LLM elsewhere.")
+    ] = False,
     max_mb: Annotated[
         float, typer.Option(min=0.001, max=1024, help="Largest text file; others 50 times as much.")
     ] = 1.0,

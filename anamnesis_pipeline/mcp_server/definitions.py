@@ -20,7 +20,7 @@ def _number_as_text(value: object) -> object:
 Name = Annotated[str, Field(min_length=1, max_length=200)]
 Names = Annotated[list[Name], BeforeValidator(_as_list), Field(max_length=10)]
 When = Annotated[str, BeforeValidator(_number_as_text), Field(max_length=40)]
-Project = Annotated[Name | None, Field(description="left out: the current one; `all`: every project")]
+Project = Annotated[Name | None, Field(description="left out: the current one; `all`: every one but private")]
 Since = Annotated[When | None, Field(description="day, month or time: 2026-03-14, 2026-02, yesterday")]
 
 

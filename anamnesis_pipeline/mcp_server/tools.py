@@ -41,20 +41,21 @@ MASKED = "[REDACTED:"
 
 @dataclass(frozen=True, slots=True)
 class Scope:
-    """The project that a call is about; None: every one but the private ones of others. `note`: what to say of it.
-    `own`: the project of the client's folder, also where another one, or every one, is asked for. `is_new`: nothing is
-    known of it.
+    """The project that a call is about; None: all but what is private of others. `note`: what to say of it. `own`: the
+    project of the client's folder, also where another one, or every one, is asked for. `is_new`: nothing is known of
+    it. `around`: keys of the private sources that the folder is in.
     """
 
     project: str | None
     note: str = ""
     own: str | None = None
     is_new: bool = False
+    around: tuple[str, ...] = ()
 
     @property
     def include_private(self) -> list[str]:
         """What is covered even if it is private."""
-        return [self.own] if self.own else []
+        return [*([self.own] if self.own else []), *self.around]
 
 
 class Tools:
@@ -207,11 +208,12 @@ class Tools:
         found = await self._memory.call("GET", "/api/projects/current", params={"cwd": folder})
         if found["known"] and project != ALL:
             return Scope(found["project"])
+        around = tuple(found["private_sources"])
         if project == ALL or not folder:
-            return Scope(None, own=found["project"])
+            return Scope(None, own=found["project"], around=around)
         name = texts.flat(found["project"])
         note = f"(nothing is known of the current project {name}: all are covered)"
-        return Scope(None, note, own=found["project"], is_new=True)
+        return Scope(None, note, own=found["project"], is_new=True, around=around)
 
     async def _alike(self, text: str, project: str | None) -> str | None:
         """The id of a note that says nearly the same; None: there is none, or nobody can tell now."""
@@ -226,11 +228,14 @@ class Tools:
         return id_label(found[0]["episode_id"]) if is_alike else None
 
     async def _neighbours(self, record: Mapping[str, Any], around: int) -> list[str]:
-        """What was just before and after a record, in its session, else in its project."""
+        """What was just before and after a record, in its session, else in its project. What the session said in
+        another project that is private stays out: the record alone was asked for.
+        """
         session, at = record["source"]["session_id"], record["timestamp"]
         if not session and not record["project"]:
             return []
-        among = {"session_id": session} if session else {"project": record["project"]}
+        own = {"session_id": session, "include_private": [record["project"] or NO_PROJECT]}
+        among = own if session else {"project": record["project"]}
         params = {**among, "limit": around + 1}
         before = await self._memory.call("GET", "/api/episodes", params={**params, "until": at})
         after = await self._memory.call("GET", "/api/episodes", params={**params, "since": at, "order": "oldest"})

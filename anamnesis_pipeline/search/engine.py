@@ -26,7 +26,7 @@ from anamnesis_pipeline.search.folding import fold
 from anamnesis_pipeline.search.freshness import Statement, asks_what_holds, newer_first
 from anamnesis_pipeline.search.fusion import FUSION_DEPTH
 from anamnesis_pipeline.search.levels import stored_level
-from anamnesis_pipeline.search.project_labels import with_labels, without_private
+from anamnesis_pipeline.search.project_labels import Private
 from anamnesis_pipeline.search.query import Hit, Mode, SearchAnswer, SearchQuery
 from anamnesis_pipeline.search.ranker import Question, Ranked, Ranker
 from anamnesis_pipeline.search.reranking import company
@@ -72,20 +72,20 @@ class Engine:
         space_for: Callable[[Space], Space] = lambda active: active,
         min_value: Callable[[], float] = lambda: 0.0,
         zone: Callable[[], tzinfo] = lambda: UTC,
-        private: Callable[[], Sequence[str]] = lambda: (),
+        private: Callable[[], Private] = Private,
     ) -> None:
         """:param embed_query: the text's vectors in the given space; None: no model here.
         :param space_for: the space to search while the active one's model still loads.
         :param min_value: the value, as episodes of logs carry it, below which one is routine and ranks lower.
         :param zone: in which the days that a question names begin and end.
-        :param private: projects that a question which names none is not answered from.
+        :param private: what a question that does not name it is not answered from, as it is now.
         """
         self._store = store
         self._embed_query = embed_query
         self._space_for = space_for
         self._min_value = min_value
         self._zone = zone
-        self._private = private
+        self.private = private
         self.times = StageTimes()
         self._candidates = Candidates(store, self.times)
         self._ranker = Ranker(store, self.times)
@@ -181,8 +181,8 @@ class Engine:
         return replace(where, hidden_kinds=hidden)
 
     def visible(self, where: Where, include_private: Sequence[str]) -> Where:
-        """The filter with project names as they are stored, and without the private projects that it does not name."""
-        return without_private(self._store, with_labels(self._store, where), self._private(), include_private)
+        """The filter with project names as they are stored, and without what is private and not named."""
+        return self.private().visible(self._store, where, include_private)
 
     def _vectors(self, query: SearchQuery, degraded: list[str]) -> tuple[Space | None, QueryVectors | None]:
         active = self._store.spaces.active()

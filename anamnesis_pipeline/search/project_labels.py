@@ -1,10 +1,11 @@
-"""What a bare project name means, and which projects a question that names none is not answered from."""
+"""What a bare project name means, and what is private: hidden unless it is named, or asked for from inside."""
 
-from collections.abc import Sequence
-from dataclasses import replace
+from collections.abc import Collection, Iterable, Sequence
+from dataclasses import dataclass, replace
+from posixpath import normpath
 
 from anamnesis_pipeline.file_names import composed
-from anamnesis_pipeline.model import Where
+from anamnesis_pipeline.model import Episode, EpisodeHead, Source, Where
 from anamnesis_pipeline.store.base import Store
 
 ALL = "*"
@@ -19,16 +20,69 @@ def with_labels(store: Store, where: Where) -> Where:
     return replace(where, projects=tuple(sorted(projects)))
 
 
-def without_private(store: Store, where: Where, private: Sequence[str], included: Sequence[str]) -> Where:
-    """The filter without private projects, unless it names a project or a session: whoever does means it.
+@dataclass(frozen=True, slots=True)
+class Private:
+    """The private sources, and the names of the private projects as `is_private` takes them."""
 
-    :param private: names of private projects, as `is_private` takes them.
-    :param included: those that are asked for all the same; `*`: all.
-    """
-    if not private or where.projects or where.session_id or ALL in included:
-        return where
-    hidden = (p for p in store.episodes.projects() if is_private(p, private) and not is_private(p, included))
-    return replace(where, hidden_projects=(*where.hidden_projects, *hidden))
+    sources: tuple[Source, ...] = ()
+    projects: tuple[str, ...] = ()
+
+    @property
+    def keys(self) -> frozenset[str]:
+        """Of the sources."""
+        return frozenset(source.key for source in self.sources)
+
+    def is_of(self, project: str) -> bool:
+        """Whether a project is private."""
+        return bool(project) and is_private(project, self.projects)
+
+    def holds(self, episode: Episode | EpisodeHead) -> bool:
+        """Whether an episode is private."""
+        return any(episode.source == source.key for source in self.sources) or self.is_of(episode.project)
+
+    def around(self, folder: str, machine: str) -> tuple[str, ...]:
+        """Keys of the private sources that a folder of a machine is in."""
+        return tuple(source.key for source in sources_around(self.sources, folder, machine))
+
+    def visible(self, store: Store, where: Where, included: Collection[str]) -> Where:
+        """The filter with bare project names replaced by the labels they mean, and without what is private, unless it
+        names a project, a source or a session. A name that is a project's own means no private one that ends like it.
+
+        :param included: names of projects, and names or keys of sources, that are asked for all the same; `*`: all.
+            With a session: what of it is asked for, if any is named.
+        """
+        known = store.episodes.projects()
+        if where.projects:
+            labels = {
+                label
+                for name in where.projects
+                for label in (name, *labels_of(name, known))
+                if label == name or name not in known or not self.is_of(label)
+            }
+            return replace(where, projects=tuple(sorted(labels)))
+        if where.source or ALL in included or (where.session_id and not included):
+            return where
+        shown = {
+            label
+            for label in known
+            if label in included or is_private(label, [name for name in included if name not in known])
+        }
+        return replace(
+            where,
+            hidden_projects=(*where.hidden_projects, *(p for p in known if self.is_of(p) and p not in shown)),
+            hidden_sources=tuple(s.key for s in self.sources if s.key not in included and s.spec not in included),
+            shown_projects=tuple(sorted(shown)),
+        )
+
+
+def sources_around(sources: Iterable[Source], folder: str, machine: str) -> list[Source]:
+    """Those of these sources whose root a folder of a machine is in, or is."""
+    inside = f"{normpath(composed(folder))}/"
+    return [
+        source
+        for source in sources
+        if source.root and source.machine == machine and inside.startswith(f"{composed(source.root).rstrip('/')}/")
+    ]
 
 
 def labels_of(name: str, known: Sequence[str]) -> list[str]:

@@ -39,7 +39,7 @@ class SearchQuery:
     track: bool = True
     explain: bool = False
     include_private: tuple[str, ...] = ()
-    """Private projects that are searched although `where` names no project; `*`: all."""
+    """Private projects and sources that are searched although `where` names none; `*`: all."""
     profile: Profile = PROFILES["default"]
     now: datetime | None = None
     """What age is counted to; None: the clock."""

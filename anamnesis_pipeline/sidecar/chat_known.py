@@ -12,11 +12,11 @@ from typing import NamedTuple
 import anyio
 from anyio.streams.memory import MemoryObjectSendStream
 
+from anamnesis_pipeline.search.project_labels import Private
 from anamnesis_pipeline.search.query import Hit, SearchAnswer, SearchQuery
 from anamnesis_pipeline.sidecar.admission import Admission
 from anamnesis_pipeline.sidecar.kept import Kept
 from anamnesis_pipeline.sidecar.services import Services
-from anamnesis_pipeline.wiring import effective_settings
 
 KEPT_S = 300.0
 MOST_KEPT = 100
@@ -36,11 +36,11 @@ class KnownAnswers:
         self._answers: Kept[Asked, SearchAnswer] = Kept(self._search, KEPT_S, MOST_KEPT)
         self._ahead: MemoryObjectSendStream[SearchQuery] | None = None
 
-    def hits(self, query: SearchQuery, private: tuple[str, ...]) -> Sequence[Hit]:
+    def hits(self, query: SearchQuery, private: Private) -> Sequence[Hit]:
         """What was found lately, with the episodes as they are now; anew where one of them says something else, or
-        nothing any more, or other projects are private.
+        nothing any more, or something else is private.
 
-        :param private: names of the projects that are private now.
+        :param private: what is private now.
         """
         asked = Asked(query, private)
         answer = self._answers.get(asked)
@@ -77,7 +77,7 @@ class KnownAnswers:
             self._ahead = None
 
     def _ask_ahead(self, query: SearchQuery) -> None:
-        self.hits(query, tuple(effective_settings(self._services.store).private_projects))
+        self.hits(query, self._services.engine.private())
 
     def _search(self, asked: "Asked") -> SearchAnswer:
         return self._services.engine.search(asked.query)
@@ -87,7 +87,7 @@ class Asked(NamedTuple):
     """What an answer depends on beside the episodes."""
 
     query: SearchQuery
-    private: tuple[str, ...]
+    private: Private
 
 
 def _said(hit: Hit) -> tuple[str, str]:

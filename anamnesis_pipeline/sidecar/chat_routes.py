@@ -18,7 +18,6 @@ from starlette.types import Receive, Scope, Send
 
 from anamnesis_pipeline.chat.factory import Offer, offers, open_chat
 from anamnesis_pipeline.chat_model import TITLE_CHARS, ChatMessage, ChatSession
-from anamnesis_pipeline.crawler_wiring import open_hosts, open_private_sources
 from anamnesis_pipeline.errors import BadSetting, LlmRefused
 from anamnesis_pipeline.llm_wiring import backend_options
 from anamnesis_pipeline.search.project_labels import labels_of
@@ -49,7 +48,7 @@ from anamnesis_pipeline.sidecar.fields import Name
 from anamnesis_pipeline.sidecar.rendering import json_reply
 from anamnesis_pipeline.sidecar.services import Services, Uses
 from anamnesis_pipeline.steps import episodes
-from anamnesis_pipeline.steps.chat import Attachment, Private, check_leave, leaning_on_private
+from anamnesis_pipeline.steps.chat import Attachment, check_leave, leaning_on_private
 from anamnesis_pipeline.store.base import Store
 from anamnesis_pipeline.store.paging import CURSOR_PATTERN
 from anamnesis_pipeline.wiring import effective_settings
@@ -300,7 +299,7 @@ def _turn(services: Services, begun: _Begun, session_id: str) -> Turn:
     project = known.project if known else wish.project or ""
     try:
         backend = open_chat(kind, named, backend_options(settings), worker)
-        private = _private(settings, store)
+        private = services.engine.private()
         check_leave(settings, backend, private, lambda: [project, *labels_of(project, store.episodes.projects())])
     except (BadSetting, LlmRefused) as exc:
         raise HTTPException(409, f"{kind} cannot answer: {exc}") from exc
@@ -340,11 +339,6 @@ def worker_of(wish: ChatIn, known: ChatSession | None, kind: str) -> str:
         return wish.worker_url
     is_as_before = known is not None and kind == known.backend and wish.model in (None, known.model)
     return known.worker_url if known and is_as_before else ""
-
-
-def _private(settings: Settings, store: Store) -> Private:
-    sources = open_private_sources(open_hosts(settings, store), store)()
-    return Private(sources, tuple(settings.private_projects))
 
 
 def _attachment(title: str, ending: str) -> str:

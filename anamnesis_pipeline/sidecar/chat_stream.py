@@ -18,6 +18,7 @@ from starlette.exceptions import HTTPException
 from anamnesis_pipeline.chat.base import SEARCH_TOOL, Call, ChatBackend, Said
 from anamnesis_pipeline.chat_model import ChatMessage, ChatSession
 from anamnesis_pipeline.errors import AnamnesisError, LlmAnswerInvalid
+from anamnesis_pipeline.search.project_labels import Private
 from anamnesis_pipeline.search.query import Hit, SearchQuery
 from anamnesis_pipeline.settings import Settings
 from anamnesis_pipeline.sidecar.admission import Admission
@@ -36,7 +37,6 @@ from anamnesis_pipeline.steps.chat import (
     Attachment,
     Booking,
     Found,
-    Private,
     asked_ahead,
     block_of,
     citations_of,
@@ -311,7 +311,7 @@ class TurnStream:
         """What counts as a retrieval is searched now; the rest may be known."""
         if asked.track:
             return self._services.engine.search(asked).hits
-        return self._known.hits(asked, self._turn.private.projects)
+        return self._known.hits(asked, self._turn.private)
 
     async def _cite(self, found: Found) -> None:
         event: Event = {"citations": [citation_body(each) for each in citations_of(self._answer.found)]}

@@ -12,7 +12,7 @@ from anamnesis_pipeline.model import Space
 from anamnesis_pipeline.sidecar.embedding_schemas import ReembedOut
 from anamnesis_pipeline.steps.spaces import is_of_model
 from anamnesis_pipeline.store.base import Store
-from anamnesis_pipeline.wiring import effective_settings, private_sources
+from anamnesis_pipeline.wiring import effective_settings, what_is_private
 from anamnesis_pipeline.wording import counted
 
 
@@ -36,7 +36,7 @@ def _model_problem(store: Store, space: Space) -> Problem | None:
     role = "which answers the searches" if space.status == "active" else "which is being embedded"
     again = "embed with another model: anamnesis model use <model>"
     if known := api_model(space.model_id):
-        refusal = api_refusal(effective_settings(store), known, private_sources(store))
+        refusal = api_refusal(effective_settings(store), known, what_is_private(store).keys)
         return Problem(f"space {space.key}, {role}, cannot be used: {refusal}", again) if refusal else None
     try:
         files = find_model(space.model_id, local_only=True)

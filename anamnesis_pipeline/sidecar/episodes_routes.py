@@ -106,7 +106,11 @@ def list_episodes(
     skip: Annotated[int, Query(ge=0, le=MAX_SKIP, description="Episodes to leave out; a cursor is cheaper")] = 0,
     order: Annotated[Literal["newest", "oldest"], Query(description="Which come first")] = "newest",
     include_private: Annotated[
-        list[Name], Query(max_length=50, description="Private projects that are listed without `project`; `*`: all")
+        list[Name],
+        Query(
+            max_length=50,
+            description="Private projects and sources listed without `project`; `*`: all. With `session_id`: no others",
+        ),
     ] = NO_NAMES,
 ) -> Response:
     """By time, newest first unless `order` says otherwise."""

@@ -14,12 +14,11 @@ from numpy.typing import NDArray
 from anamnesis_pipeline.dagster_api.runs import JobRun
 from anamnesis_pipeline.errors import ServiceUnreachable, StoreCorrupt
 from anamnesis_pipeline.model import Episode, EpisodeHead
-from anamnesis_pipeline.search.project_labels import is_private
+from anamnesis_pipeline.search.project_labels import Private
 from anamnesis_pipeline.search.query import SearchQuery
 from anamnesis_pipeline.sidecar.services import Services
 from anamnesis_pipeline.steps.map_file import NONE, MemoryMap, map_path, read_map
 from anamnesis_pipeline.steps.memory_map import LEAST_EPISODES
-from anamnesis_pipeline.wiring import effective_settings
 
 JOB = "draw_map"
 FOUND_MOST = 50
@@ -95,17 +94,15 @@ class MapView:
             return self._held[1]
 
     def groups(self, made: MemoryMap, *, with_private: bool, hidden: Set[str] = frozenset()) -> list[Group]:
-        """The projects that may be shown, those with the most episodes first. One all of whose known episodes are gone
-        is left out.
+        """The projects that may be shown, those with the most episodes first. One all of whose known episodes are gone,
+        or private, is left out.
         """
-        heads = self._known(made, hidden)
-        private = () if with_private else effective_settings(self._services.store).private_projects
+        heads = self._known(made, hidden, Private() if with_private else self._services.engine.private())
         return [
             Group(
                 head.project, int(made.starts[n]), int(made.starts[n + 1] - made.starts[n]), int(made.counts[n]), head
             )
             for n, head in heads.items()
-            if not is_private(head.project, private)
         ]  # fmt: skip
 
     def point(
@@ -113,8 +110,8 @@ class MapView:
     ) -> EpisodeHead | None:
         """The episode of a point; None: it is gone, hidden, or private."""
         head = self._heads([int(made.passages[at])], hidden).get(int(made.passages[at]))
-        private = () if with_private else effective_settings(self._services.store).private_projects
-        return None if head is None or is_private(head.project, private) else head
+        private = Private() if with_private else self._services.engine.private()
+        return None if head is None or private.holds(head) else head
 
     def found(
         self, made: MemoryMap, text: str, *, with_private: bool, hidden: Set[str] = frozenset()
@@ -164,13 +161,14 @@ class MapView:
             return "away", None, str(exc)
         return _of_run(latest), dagster.run_link(latest.run_id) if latest else None, ""
 
-    def _known(self, made: MemoryMap, hidden: Set[str]) -> dict[int, EpisodeHead]:
-        """Project, by its place in the map -> the most central episode of it that is still there."""
+    def _known(self, made: MemoryMap, hidden: Set[str], private: Private) -> dict[int, EpisodeHead]:
+        """Project, by its place in the map -> the most central episode of it that is still there and not private."""
         known: dict[int, EpisodeHead] = {}
         for nth in range(made.centres.shape[1]):
             wanted = {n: int(row[nth]) for n, row in enumerate(made.centres) if n not in known and row[nth] != NONE}
             heads = self._heads(list(wanted.values()), hidden) if wanted else {}
-            known |= {n: heads[passage] for n, passage in wanted.items() if passage in heads}
+            shown = {passage: head for passage, head in heads.items() if not private.holds(head)}
+            known |= {n: shown[passage] for n, passage in wanted.items() if passage in shown}
         return dict(sorted(known.items()))
 
     def _heads(self, passages: Sequence[int], hidden: Set[str]) -> dict[int, EpisodeHead]:

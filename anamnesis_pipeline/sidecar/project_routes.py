@@ -19,15 +19,22 @@ Folder = Annotated[str, Query(max_length=4096, pattern=WORDED_PATTERN, descripti
 
 
 class CurrentProjectOut(TypedDict):
-    """The project of a folder; null where none is named. `known`: something of it is stored."""
+    """The project of a folder; null where none is named. `known`: something of it is stored. `private_sources`: keys of
+    the private sources that the folder is in.
+    """
 
     project: str | None
     known: bool
+    private_sources: list[str]
 
 
 @router.get("/api/projects/current", response_model=CurrentProjectOut)
 def current_project(services: Uses, cwd: Folder | None = None) -> Response:
     """The project that a session in this folder belongs to, as its episodes are called."""
-    stored = projects_of_folder(services.store, cwd, services.settings.machine, is_here=True) if cwd else ()
+    private, machine = services.engine.private(), services.settings.machine
+    stored = projects_of_folder(services.store, cwd, machine, is_here=True, private=private) if cwd else ()
     named = (resolved_project(cwd) or project_label(cwd)) if cwd else None
-    return json_reply({"project": stored[0] if stored else named, "known": bool(stored)})
+    around = private.around(cwd, machine) if cwd else ()
+    return json_reply(
+        {"project": stored[0] if stored else named, "known": bool(stored), "private_sources": list(around)}
+    )

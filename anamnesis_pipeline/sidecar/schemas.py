@@ -113,7 +113,7 @@ class SearchIn(BaseModel):
     until: Time | None = None
     include_superseded: bool = False
     include_private: Annotated[
-        list[Name], Field(max_length=50, description="Private projects that are covered without `project`; `*`: all")
+        list[Name], Field(max_length=50, description="Private projects and sources covered without `project`; `*`: all")
     ] = []
     min_score: Annotated[float, Field(ge=-1, le=1, allow_inf_nan=False)] | None = None
     max_tokens: Annotated[int, Field(ge=1, le=1_000_000), WHOLE] | None = None

@@ -47,8 +47,8 @@ async def list_similar(
     episode_id: Annotated[EpisodeId, Query(description="What others are compared with")],
     limit: Annotated[int, Query(ge=1, le=100)] = 5,
 ) -> Response:
-    """Current episodes that say nearly the same as one, by its stored vectors. Private projects are left out, but for
-    its own.
+    """Current episodes that say nearly the same as one, by its stored vectors. What is private is left out, but for
+    what is of the same project or source as a private one.
     """
     admission: Admission = request.app.state.admission
     return await admission.run(lambda: json_reply(_body(services, episode_id, limit)))
@@ -65,7 +65,8 @@ def find_similar(services: Services, episode_id: str, most: int) -> list[Similar
     space = services.store.spaces.active()
     if space is None:
         return None
-    where = services.engine.visible(Where(), [head.project])
+    own = [head.project, head.source] if services.engine.private().holds(head) else []
+    where = services.engine.visible(Where(), own)
     where = replace(where, hidden_kinds=HIDDEN_KINDS)
     return similar_episodes(services.store, space, episode_id, most, where)
 

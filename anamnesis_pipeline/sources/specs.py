@@ -38,7 +38,7 @@ class SourceSpec:
     the name in results. `root` is absolute or begins with `~`, of that machine. `include` and `exclude` are patterns as
     in a `.gitignore`, relative to the root; empty `include`: the default ones. Of documents, `project` and `instance`
     stand instead of what is found out. `interval_s`: seconds between two looks; None: the setting. The text of a
-    `private` one is sent to no LLM on another machine.
+    `private` one is hidden unless it is named, and sent to no LLM on another machine.
     """
 
     name: str
@@ -76,12 +76,17 @@ def built_in_specs(log_roots: Sequence[Path], machine: str) -> list[SourceSpec]:
     return specs
 
 
+def private_logs_of(specs: Sequence[SourceSpec]) -> list[SourceSpec]:
+    """Return the private sources of logs on this machine."""
+    return [spec for spec in specs if spec.private and spec.kind == LOGS and not spec.host]
+
+
 def agent_memory_specs(folders: Sequence[str], specs: Sequence[SourceSpec], machine: str) -> list[SourceSpec]:
     """One source for each folder of this machine in which subagents keep a memory (`AGENT_MEMORIES`), but for those
     that lie in a configured source of documents, whose rules count. They are private where logs of this machine are,
     since the sessions that led to them may be.
     """
-    is_private = any(spec.private for spec in specs if spec.kind == LOGS and not spec.host)
+    is_private = bool(private_logs_of(specs))
     roots = [os.path.expanduser(spec.root) for spec in specs if spec.kind == DOCUMENTS and not spec.host]
     covered = tuple(f"{root.rstrip('/')}/" for root in roots)
     return [

@@ -11,10 +11,10 @@ from anamnesis_pipeline.chat.base import ELSEWHERE, ChatBackend, Said
 from anamnesis_pipeline.chat_model import FORGOTTEN, ChatMessage, Citation
 from anamnesis_pipeline.errors import BadSetting, RetryLater
 from anamnesis_pipeline.memory_layers import Layer
-from anamnesis_pipeline.model import Episode, EpisodeHead, Where
+from anamnesis_pipeline.model import EpisodeHead, Where
 from anamnesis_pipeline.search.excerpts import excerpt_of
 from anamnesis_pipeline.search.fusion import RRF_K
-from anamnesis_pipeline.search.project_labels import is_private
+from anamnesis_pipeline.search.project_labels import Private
 from anamnesis_pipeline.search.query import Hit, SearchQuery
 from anamnesis_pipeline.search.quoting import fenced, id_label, label, one_line, quoted, without_own_tag
 from anamnesis_pipeline.settings import Settings
@@ -220,22 +220,6 @@ def _attached(file: Attachment) -> str:
         else ""
     )
     return f"Attached file {label(file.name)}:\n{without_own_tag(text)}{rest}"
-
-
-@dataclass(frozen=True, slots=True)
-class Private:
-    """What may not leave this machine: keys of sources, names of projects."""
-
-    sources: frozenset[str]
-    projects: tuple[str, ...]
-
-    def is_of(self, project: str) -> bool:
-        """Whether a project is private."""
-        return bool(project) and is_private(project, self.projects)
-
-    def holds(self, episode: Episode | EpisodeHead) -> bool:
-        """Whether an episode is private."""
-        return episode.source in self.sources or self.is_of(episode.project)
 
 
 def check_leave(

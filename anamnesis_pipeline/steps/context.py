@@ -176,7 +176,9 @@ class ContextMaker:
         if not asked.cwd:
             return ()
         machine = asked.machine or self._machine
-        return projects_of_folder(self._store, asked.cwd, machine, is_here=machine == self._machine)
+        return projects_of_folder(
+            self._store, asked.cwd, machine, is_here=machine == self._machine, private=self._engine.private()
+        )
 
     def _answering(
         self, asked: ContextRequest, projects: tuple[str, ...], memory: SessionMemory, skipped: Counter[str]
@@ -193,9 +195,10 @@ class ContextMaker:
         """What a search finds for a prompt, and what of it tells enough."""
         if not says_what_it_asks(asked.query) or (asked.project and not projects):
             return [], []
+        around = self._engine.private().around(asked.cwd, asked.machine or self._machine) if asked.cwd else ()
         query = SearchQuery(
             _cut(asked.query), CANDIDATES, where=Where(projects=projects), track=False, explain=True,
-            profile=PROFILES["context"],
+            profile=PROFILES["context"], include_private=around,
         )  # fmt: skip
         hits = [hit for hit in self._engine.search(query).hits if _is_of(hit.episode.project, projects)]
         return hits, telling(hits, is_stranger=bool(asked.cwd) and not projects)

@@ -5,8 +5,10 @@ from pathlib import PurePosixPath
 
 from anamnesis_pipeline.exchanges.projects import project_label, resolved_project
 from anamnesis_pipeline.file_names import composed
-from anamnesis_pipeline.search.project_labels import labels_of
+from anamnesis_pipeline.model import Where
+from anamnesis_pipeline.search.project_labels import Private, labels_of, sources_around
 from anamnesis_pipeline.steps.projects import SEEN, project_aliases
+from anamnesis_pipeline.steps.source_specs import STORED
 from anamnesis_pipeline.store.base import Store
 from anamnesis_pipeline.store.project_names import store_name
 
@@ -24,10 +26,12 @@ def projects_called(store: Store, name: str) -> tuple[str, ...]:
     return tuple(labels_of(name, store.episodes.projects())[:MOST_LABELS])
 
 
-def projects_of_folder(store: Store, cwd: str, machine: str, *, is_here: bool) -> tuple[str, ...]:
+def projects_of_folder(store: Store, cwd: str, machine: str, *, is_here: bool, private: Private) -> tuple[str, ...]:
     """The stored projects of a working directory, named as ingest names them; none: nothing is stored of it.
 
-    A folder that no project is of takes the one project that bears its name, if there is only one.
+    A folder that no project is of takes the one project that bears its name, if there is only one. Of what is private
+    only a project without a place of its own, whose label is that name alone, is taken so: the folder is not inside
+    another.
 
     :param is_here: the folder is of this machine, whose disk may be read; of another, only what was seen of it counts.
     """
@@ -37,12 +41,15 @@ def projects_of_folder(store: Store, cwd: str, machine: str, *, is_here: bool) -
             return (called,)
     base = project_label(cwd).rsplit("/", 1)[-1]
     same = [label for label in store.episodes.projects() if label.rsplit("/", 1)[-1] == base] if base else []
-    return tuple(same) if len(same) == 1 else ()
+    if len(same) != 1 or (private.is_of(same[0]) and same[0] != base):
+        return ()
+    held = (Where(projects=(same[0],), source=key, include_superseded=True) for key in private.keys)
+    return () if any(map(store.episodes.count, held)) else (same[0],)
 
 
 def _names(store: Store, cwd: str, machine: str, *, is_here: bool) -> Iterable[str]:
-    """What the folder may be called, the surest first: by its repository, as it was seen, by its path, and as the
-    folders around it were seen.
+    """What the folder may be called, the surest first: by its repository, as it was seen, by its path, as the folders
+    around it were seen, and by the project that is set for a source of documents it is in.
     """
     if is_here and (found := resolved_project(cwd)) is not None:
         yield found
@@ -54,6 +61,9 @@ def _names(store: Store, cwd: str, machine: str, *, is_here: bool) -> Iterable[s
                 yield composed(str(seen))
         if number == 0:
             yield project_label(cwd)
+    for source in sources_around(store.ingest.sources(), cwd, machine):
+        if named := store.settings.get(STORED + source.spec, {}).get("project"):
+            yield str(named)
 
 
 def _parents(cwd: str) -> Sequence[PurePosixPath]:

@@ -200,7 +200,8 @@ class _Asking:
         self._merger, self._backend = merger, backend
         store, llm = merger.store, merger.llm
         rules = replace(llm.rules, min_chars=0, min_value=float("-inf"))
-        self._choice = LlmChoice(store, rules, is_local=backend.is_local, private_sources=llm.private_sources())
+        self._private = llm.private_sources()
+        self._choice = LlmChoice(store, rules, is_local=backend.is_local, private_sources=self._private)
         pace = Pace(rules.budget, rules.requests_per_minute)
         self._caller = LlmCaller(store, backend, pace, llm.mask, clock=llm.clock, sleep=llm.sleep)
         self.problem = ""
@@ -208,7 +209,8 @@ class _Asking:
     def merged(self, proposal: Proposal, members: Sequence[Episode]) -> Proposal:
         """What becomes of one cluster."""
         parts = self._parts(members)
-        if any(self._choice.against(part) for part in parts):
+        of_private_source = any(member.source in self._private for member in members)  # what is merged is of none
+        if of_private_source or any(self._choice.against(part) for part in parts):
             return replace(proposal, outcome="private")
         if sum(len(text_of(member)) for member in members) > MOST_CHARS:
             return replace(proposal, outcome="too long")

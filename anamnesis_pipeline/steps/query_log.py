@@ -7,7 +7,7 @@ from typing import Any
 
 from anamnesis_pipeline.model import Episode
 from anamnesis_pipeline.search.floor import UNASKED_LEAST
-from anamnesis_pipeline.search.project_labels import is_private
+from anamnesis_pipeline.search.project_labels import Private
 from anamnesis_pipeline.search.query import Hit, Mode
 from anamnesis_pipeline.search.telling import stage_of
 from anamnesis_pipeline.search.words import content_words
@@ -56,15 +56,14 @@ def note_query(
     found: Sequence[Episode],
     *,
     mask: Callable[[str], str],
-    private: Sequence[str],
+    private: Private,
     now: datetime,
 ) -> bool:
-    """Remember a question and what it found; False: it is about a private project, and nothing is kept of it.
+    """Remember a question and what it found; False: it is about something private, and nothing is kept of it.
 
     :param asked: what else was said in it; its `project` may be a bare name.
     """
-    projects = {str(asked.get("project") or ""), *(episode.project for episode in found)}
-    if any(is_private(project, private) for project in projects):
+    if private.is_of(str(asked.get("project") or "")) or any(map(private.holds, found)):
         return False
     masked = " ".join(mask(query).split())[:MOST_CHARS]  # masked first: half a secret is not recognized
     store.queries.note(masked, asked, [episode.episode_id for episode in found[:MOST_RESULTS]], now)

@@ -15,12 +15,14 @@ from anamnesis_pipeline.sources.ignore_patterns import check_patterns
 from anamnesis_pipeline.sources.specs import (
     AGENT_MEMORIES,
     AGENTS,
+    BUILT_IN,
     CLAUDE_DOCUMENTS,
     FORMER_CLAUDE_DOCUMENTS,
     SourceSpec,
     built_in_specs,
     check_specs,
     is_of,
+    private_logs_of,
     with_machine,
 )
 from anamnesis_pipeline.steps.host_clock import write_look
@@ -28,6 +30,8 @@ from anamnesis_pipeline.steps.projects import SEEN
 from anamnesis_pipeline.store.base import SettingsRecords, Store
 
 STORED = "sources."
+REMOVED = "removed_sources."
+"""And the name of a source that is configured no more, or for another folder: whether it was private."""
 LEAST_INTERVAL_S, MOST_INTERVAL_S = 30, 86_400
 MOST_FILE_BYTES = 1 << 30
 MOST_SPECS = 1_000
@@ -147,9 +151,9 @@ def put_specs(
     new = {spec.name: spec for spec in specs}
     for former in stored_specs(settings):
         if former.name not in new:
-            _forget(settings, former.name)
+            _forget(settings, former)
         elif _place(new[former.name]) != _place(former):
-            write_look(settings, former.name, None)  # it is of another folder
+            _part_with(settings, former)  # it is of another folder
     for spec in specs:
         settings.set(STORED + spec.name, _values(spec))
 
@@ -172,8 +176,25 @@ def remove_spec(settings: SettingsRecords, name: str) -> SourceSpec:
     if name not in found:
         known = ", ".join(sorted(found)) or "none"
         raise BadSetting(f"no source that can be removed is called {name!r}; those that can: {known}")
-    _forget(settings, name)
+    _forget(settings, found[name])
     return found[name]
+
+
+def private_sources(store: Store, machine: str) -> tuple[Source, ...]:
+    """The stored sources that are private. One that is configured no more is what it was when it was removed, and
+    private where nobody wrote that down.
+    """
+    specs = [with_machine(spec, machine) for spec in stored_specs(store.settings)]
+    former = store.settings.all(REMOVED)
+    are_agents_private = bool(private_logs_of(specs))
+
+    def is_private(source: Source) -> bool:
+        if source.spec.startswith(BUILT_IN):
+            return source.spec.startswith(AGENTS) and are_agents_private
+        spec = spec_of_source(source, specs)
+        return spec.private if spec is not None else bool(former.get(REMOVED + source.spec, True))
+
+    return tuple(source for source in store.ingest.sources() if source.spec and is_private(source))
 
 
 def spec_of_source(source: Source, specs: Sequence[SourceSpec]) -> SourceSpec | None:
@@ -185,9 +206,15 @@ def _place(spec: SourceSpec) -> tuple[str, str, str]:
     return spec.host, spec.root, spec.kind
 
 
-def _forget(settings: SettingsRecords, name: str) -> None:
-    settings.set(STORED + name, None)
-    write_look(settings, name, None)
+def _forget(settings: SettingsRecords, spec: SourceSpec) -> None:
+    _part_with(settings, spec)
+    settings.set(STORED + spec.name, None)
+
+
+def _part_with(settings: SettingsRecords, spec: SourceSpec) -> None:
+    """What was read of it stays, and stays private if another one of its name was."""
+    settings.set(REMOVED + spec.name, spec.private or bool(settings.get(REMOVED + spec.name, False)))
+    write_look(settings, spec.name, None)
 
 
 def _values(spec: SourceSpec) -> dict[str, Any]:

@@ -4,7 +4,7 @@ from anamnesis_pipeline.model import Where
 
 
 def is_selective(where: Where) -> bool:
-    """Whether the filter asks for more than what a search hides unasked: superseded episodes, kinds, projects."""
+    """Whether the filter asks for more than what a search hides unasked: superseded, kinds, projects, sources."""
     return bool(
         where.projects
         or where.kinds

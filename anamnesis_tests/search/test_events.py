@@ -12,6 +12,7 @@ from anamnesis_pipeline.search.engine import Engine
 from anamnesis_pipeline.search.events import Event, around, event_in
 from anamnesis_pipeline.search.levels import measure_level
 from anamnesis_pipeline.search.profiles import Profile
+from anamnesis_pipeline.search.project_labels import Private
 from anamnesis_pipeline.search.time_expressions import Relation
 from anamnesis_pipeline.store.base import Store
 from anamnesis_tests.search.memory import SPACE, START, Memory, embed_query
@@ -221,7 +222,7 @@ def test_the_filters_of_the_answer_are_none_of_the_compaction(memory: Memory) ->
 
 def test_a_compaction_of_a_private_project_is_none_for_who_does_not_name_it(memory: Memory) -> None:
     session(memory, "secret", 80, "menu", project="acme/secret")
-    memory.engine = Engine(memory.store, embed_query, private=lambda: ("acme/secret",))
+    memory.engine = Engine(memory.store, embed_query, private=lambda: Private(projects=("acme/secret",)))
     assert memory.ids("what did we do right after the compaction?") == ["two-61"]
     named = Where(projects=("acme/secret",))
     assert memory.ids("what did we do right after the compaction?", where=named) == ["secret-61"]

@@ -39,7 +39,7 @@ from anamnesis_pipeline.steps.posting import Poster
 from anamnesis_pipeline.steps.token_projection import space_projection
 from anamnesis_pipeline.store.base import Store
 from anamnesis_pipeline.store.sqlite.opening import open_sqlite
-from anamnesis_pipeline.wiring import configured_cores, effective_settings
+from anamnesis_pipeline.wiring import configured_cores, effective_settings, what_is_private
 from anamnesis_tests.embeddings.weight_files import safetensors
 
 BASE = "http://127.0.0.1:3010"
@@ -207,9 +207,7 @@ def open_services(home: Path, load: Callable[[], HashedWords] = HashedWords, **s
     return TestServices(
         settings=Settings(home=home, api_token=SecretStr(token) if token else None, **settings),
         store=store,
-        engine=Engine(
-            store, models.embed_query, models.space_for, private=lambda: effective_settings(store).private_projects
-        ),
+        engine=Engine(store, models.embed_query, models.space_for, private=partial(what_is_private, store)),
         poster=Poster(store, Redactor(b"0123456789abcdef").mask_text, minilm_pieces(), embed_now),
         pool=models,
         dagster=DagsterInMemory(),

@@ -11,7 +11,8 @@ from anamnesis_pipeline.chat.factory import open_chat
 from anamnesis_pipeline.chat_model import FORGOTTEN, ChatMessage, Citation, Role
 from anamnesis_pipeline.errors import BadSetting
 from anamnesis_pipeline.exchanges.own_text import without_memory
-from anamnesis_pipeline.model import MEMORY_BEGINS, MEMORY_ENDS, Episode, Passage, StoredPassage
+from anamnesis_pipeline.model import MEMORY_BEGINS, MEMORY_ENDS, Episode, Passage, Source, StoredPassage
+from anamnesis_pipeline.search.project_labels import Private
 from anamnesis_pipeline.search.query import Hit
 from anamnesis_pipeline.settings import Settings
 from anamnesis_pipeline.steps.chat import (
@@ -22,7 +23,6 @@ from anamnesis_pipeline.steps.chat import (
     SYSTEM,
     Attachment,
     Found,
-    Private,
     asked_ahead,
     block_of,
     check_leave,
@@ -162,14 +162,14 @@ def test_an_attached_file_is_cut_at_200_kb_and_says_so(text: str):
 
 
 def test_nothing_private_is_shown_to_a_model_elsewhere():
-    private = Private(frozenset({"secret-source"}), ("corp/plan",))
+    private = Private((Source("secret-source"),), ("corp/plan",))
     hits = [hit("a"), hit("b", source="secret-source"), hit("c", project="corp/plan")]
     assert [each.episode.episode_id for each in shown_to(hits, REMOTE, private)] == ["a"]
     assert shown_to(hits, LOCAL, private) == hits
 
 
 def test_answers_that_lean_on_what_is_private_or_gone_are_known():
-    private = Private(frozenset({"secret-source"}), ())
+    private = Private((Source("secret-source"),), ())
     episodes = {each.episode.episode_id: each.episode for each in [hit("a"), hit("b", source="secret-source")]}
     said = [message(1), message(2, "assistant", cited=["a"]), message(3, "assistant", cited=["a", "b"])]
     said.append(message(4, "assistant", cited=["gone"]))
@@ -193,7 +193,7 @@ def test_what_may_not_leave_is_refused_before_anything_is_asked(
     backend: ChatBackend, local_only: bool, projects: list[str], told_why: str
 ):
     settings = Settings(local_only=local_only)
-    private = Private(frozenset(), ("corp/plan",))
+    private = Private(projects=("corp/plan",))
     if not told_why:
         check_leave(settings, backend, private, lambda: projects)
         return

@@ -1,6 +1,5 @@
 """Where a project stands and what a session is told of it, over logs that were really ingested."""
 
-from collections.abc import Callable
 from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
@@ -11,6 +10,7 @@ from anamnesis_pipeline.embeddings.pieces import minilm_pieces
 from anamnesis_pipeline.exchanges.projects import project_label
 from anamnesis_pipeline.search.engine import Engine
 from anamnesis_pipeline.search.handoff import Handoff
+from anamnesis_pipeline.search.project_labels import Private
 from anamnesis_pipeline.steps.context import ContextMaker, ContextRequest
 from anamnesis_pipeline.steps.folder_project import projects_called, projects_of_folder
 from anamnesis_pipeline.steps.handoff import read_handoff
@@ -156,7 +156,7 @@ def test_a_folder_is_the_project_that_ingest_calls_it(store: Store, tmp_path: Pa
     (repository / ".git").mkdir(parents=True)
     (repository / ".git" / "config").write_text('[remote "origin"]\n\turl = git@github.com:acme/api.git\n')
     (repository / "src").mkdir()
-    here = lambda cwd: projects_of_folder(store, cwd, "box", is_here=True)  # noqa: E731
+    here = lambda cwd: projects_of_folder(store, cwd, "box", is_here=True, private=Private())  # noqa: E731
     assert here(str(repository)) == ()  # nothing is stored of it
     put(store, "e1", "x", project="acme/api")
     assert here(str(repository)) == here(str(repository / "src")) == ("acme/api",)
@@ -169,7 +169,10 @@ def test_of_another_machine_only_what_was_seen_counts(store: Store, tmp_path: Pa
     (tmp_path / "x" / ".git" / "config").write_text('[remote "origin"]\n\turl = git@github.com:acme/wrong.git\n')
     put(store, "e1", "x", project="acme/wrong")
     put(store, "e2", "x", project="acme/right")
-    there: Callable[[str], tuple[str, ...]] = lambda cwd: projects_of_folder(store, cwd, "far", is_here=False)  # noqa: E731
+
+    def there(cwd: str) -> tuple[str, ...]:
+        return projects_of_folder(store, cwd, "far", is_here=False, private=Private())
+
     assert there(str(tmp_path / "x")) == ()
     store.settings.set(f"{SEEN}far:{tmp_path / 'x'}", "acme/right")
     assert there(str(tmp_path / "x")) == there(str(tmp_path / "x" / "deep" / "down")) == ("acme/right",)
@@ -177,9 +180,9 @@ def test_of_another_machine_only_what_was_seen_counts(store: Store, tmp_path: Pa
 
 def test_a_folder_that_is_of_no_project_takes_the_only_one_of_its_name(store: Store) -> None:
     put(store, "e1", "x", project="acme/api")
-    assert projects_of_folder(store, "/elsewhere/api", "box", is_here=True) == ("acme/api",)
+    assert projects_of_folder(store, "/elsewhere/api", "box", is_here=True, private=Private()) == ("acme/api",)
     put(store, "e2", "x", project="~/api")
-    assert projects_of_folder(store, "/elsewhere/api", "box", is_here=True) == ()
-    assert projects_of_folder(store, "/home/ann/api", "box", is_here=True) == ("~/api",)
+    assert projects_of_folder(store, "/elsewhere/api", "box", is_here=True, private=Private()) == ()
+    assert projects_of_folder(store, "/home/ann/api", "box", is_here=True, private=Private()) == ("~/api",)
     assert projects_called(store, "api") == ("acme/api", "~/api")
     assert projects_called(store, "none") == ()

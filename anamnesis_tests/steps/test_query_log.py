@@ -6,6 +6,7 @@ import pytest
 
 from anamnesis_pipeline.model import StoredPassage
 from anamnesis_pipeline.search.floor import UNASKED_LEAST
+from anamnesis_pipeline.search.project_labels import Private
 from anamnesis_pipeline.search.query import Hit, Mode
 from anamnesis_pipeline.steps.query_log import MOST_CHARS, note_query, query_report
 from anamnesis_pipeline.store.base import Store
@@ -44,6 +45,6 @@ def test_a_question_was_missed_if_all_its_words_are_somewhere_or_the_search_is_s
 
 def test_a_secret_is_masked_before_a_long_question_is_cut(store: Store) -> None:
     text = "x" * (MOST_CHARS - 3) + " secret"
-    assert note_query(store, text, {}, [], mask=lambda t: t.replace("secret", "***"), private=(), now=DAY)
+    assert note_query(store, text, {}, [], mask=lambda t: t.replace("secret", "***"), private=Private(), now=DAY)
     (asked,) = store.queries.unanswered(1)
     assert asked.query == "x" * (MOST_CHARS - 3) + " **"

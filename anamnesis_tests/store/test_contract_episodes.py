@@ -311,6 +311,7 @@ def passes(e: Episode, where: Where) -> bool:
         set(where.tags) <= set(e.tags),
         not where.kinds or e.kind in where.kinds,
         e.kind not in where.hidden_kinds,
+        e.source not in where.hidden_sources or e.project in where.shown_projects,
         where.source is None or e.source == where.source,
         where.since is None or e.timestamp >= where.since,
         where.until is None or e.timestamp < where.until,
@@ -326,7 +327,8 @@ def few(values: str) -> st.SearchStrategy[tuple[str, ...]]:
 instants = st.integers(0, 6).map(lambda minutes: DAY + timedelta(minutes=minutes))
 filters = st.builds(
     Where, projects=few("pqr"), instance=st.none() | st.sampled_from("ij"), tags=few("xyz"), kinds=few("klm"),
-    hidden_kinds=few("klm"), source=st.none() | st.sampled_from(["direct", "logs"]), since=st.none() | instants,
+    hidden_kinds=few("klm"), hidden_sources=st.sampled_from([(), ("logs",), ("logs", "direct")]),
+    shown_projects=few("pqr"), source=st.none() | st.sampled_from(["direct", "logs"]), since=st.none() | instants,
     until=st.none() | instants, include_superseded=st.booleans(), only_superseded=st.booleans(),
 )  # fmt: skip
 episodes = st.lists(

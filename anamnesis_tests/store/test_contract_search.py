@@ -252,6 +252,26 @@ def test_hidden_projects_are_left_out_and_cost_no_results(store: Store):
     assert store.episodes.count(where) == 7
 
 
+def test_hidden_sources_are_left_out_but_for_shown_projects(store: Store):
+    for number in range(60):
+        put(
+            store,
+            f"a{number}",
+            "shared word",
+            source="vault",
+            project="mine" if number % 20 else "named",
+            minute=number,
+        )
+    for number in range(4):
+        put(store, f"b{number}", "shared word", project="acme")
+    open_ones, named = {f"b{n}" for n in range(4)}, {"a0", "a20", "a40"}
+    for shown, left in (((), open_ones), (("named",), open_ones | named)):
+        where = Where(hidden_sources=("vault",), shown_projects=shown)
+        assert {hit.episode_id for hit in store.text.matching(["shared"], 7, where)} == left
+        assert {item.episode_id for item in store.episodes.page(where, 100).items} == left
+        assert store.episodes.count(where) == len(left)
+
+
 def test_a_common_word_alone_is_searched_and_fills_up_what_rare_words_leave(store: Store):
     store.episodes.put([(episode(f"m{i}"), passages("everyday words")) for i in range(3_200)])
     put(store, "special", "everyday unicorn")

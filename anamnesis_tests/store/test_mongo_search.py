@@ -105,6 +105,7 @@ def test_filters_are_exact_to_the_last_row_while_the_index_is_behind(store: Stor
         Where(hidden_kinds=("k1", "k2")), Where(source="s1"), Where(session_id="x0"), Where(tags=("t0", "t2")),
         Where(since=DAY.replace(minute=30), until=DAY.replace(minute=50)),
         Where(layers=("episodic",), layers_at=DAY.replace(year=2027)), Where(instance="main", projects=("p0",)),
+        Where(hidden_sources=("s1",)), Where(hidden_sources=("s1", "s0"), shown_projects=("p1",)),
     ]  # fmt: skip
     for where in wheres:
         passing = {item.episode_id for item in store.episodes.page(where, 1_000).items}

@@ -63,6 +63,11 @@ def condition(where: Where) -> Filter:
     :raises ValueError: layers are asked for and not at what time.
     """
     terms = [*_lists(where), *_values(where), *({"tags": sought(tag)} for tag in where.tags), *_layers(where)]
+    if where.hidden_sources:
+        hidden: Document = {"source": {"$in": list(map(sought, where.hidden_sources))}}
+        if where.shown_projects:
+            hidden["project"] = {"$nin": list(map(sought, where.shown_projects))}
+        terms.append({"$nor": [hidden]})
     if where.only_superseded:
         terms.append({"status": "superseded"})
     elif not where.include_superseded:

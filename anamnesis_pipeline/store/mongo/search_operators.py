@@ -32,7 +32,9 @@ def _clauses(where: Filter) -> tuple[list[Document], list[Document]]:
     required: list[Document] = []
     hidden: list[Document] = []
     for name, value in _terms(where):
-        if isinstance(value, Mapping) and (values := value.get("$nin")) is not None:
+        if name == "$nor":
+            hidden += [filtered([], part) for part in value]
+        elif isinstance(value, Mapping) and (values := value.get("$nin")) is not None:
             hidden.append({"in": {"path": name, "value": values}})
         else:
             required.append(_operator(name, value))

@@ -30,9 +30,14 @@ def condition(where: Where) -> Condition:
         ("e.episode_key IN (SELECT episode_key FROM episode_tags WHERE tag = ?)", sought(tag)) for tag in where.tags
     ]
     terms += layer_terms(where)
-    pieces = [sql for sql, _ in terms]
+    pieces, parameters = [sql for sql, _ in terms], [value for _, value in terms]
+    if where.hidden_sources:
+        pieces.append(
+            "(e.source NOT IN (SELECT value FROM json_each(?)) OR e.project IN (SELECT value FROM json_each(?)))"
+        )
+        parameters += [json_list(where.hidden_sources), json_list(where.shown_projects)]
     if where.only_superseded:
         pieces.append("e.status = 'superseded'")
     elif not where.include_superseded:
         pieces.append("e.status = 'active'")
-    return " AND ".join(pieces) or "1", [value for _, value in terms]
+    return " AND ".join(pieces) or "1", parameters

@@ -8,6 +8,7 @@ import pytest
 
 from anamnesis_pipeline.chat_model import ChatMessage, ChatSession
 from anamnesis_pipeline.search.engine import Engine
+from anamnesis_pipeline.search.project_labels import Private
 from anamnesis_pipeline.search.query import SearchAnswer, SearchQuery
 from anamnesis_pipeline.sidecar import chat_known
 from anamnesis_pipeline.sidecar.chat_known import KnownAnswers
@@ -40,7 +41,7 @@ def known(services: TestServices, client: httpx.Client, post: Post) -> KnownAnsw
 
 
 def found(known: KnownAnswers, *private: str) -> list[str]:
-    return [hit.episode.summary for hit in known.hits(ASKED, private)]
+    return [hit.episode.summary for hit in known.hits(ASKED, Private(projects=private))]
 
 
 def test_it_is_searched_once_for_several_answers(known: KnownAnswers, searched: list[str]) -> None:

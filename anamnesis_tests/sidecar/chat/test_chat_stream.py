@@ -12,8 +12,10 @@ import httpx
 import pytest
 
 from anamnesis_pipeline.errors import StoreBusy
+from anamnesis_pipeline.model import Source
+from anamnesis_pipeline.search.project_labels import Private
 from anamnesis_pipeline.search.query import SearchAnswer, SearchQuery
-from anamnesis_pipeline.sidecar import chat_routes, chat_stream
+from anamnesis_pipeline.sidecar import chat_stream
 from anamnesis_pipeline.sidecar.app import create_app
 from anamnesis_pipeline.sidecar.chat_known import KnownAnswers
 from anamnesis_pipeline.sidecar.chat_running import AT_ONCE
@@ -395,9 +397,10 @@ def test_what_a_local_model_said_of_a_private_source_goes_to_no_other_one(
     client: httpx.Client, server: ChatServer, services: TestServices, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     client.post("/api/episodes", json={**NOTE, "episode_id": "crane"})
-    monkeypatch.setattr(chat_routes, "open_private_sources", lambda *_: lambda: frozenset({"direct"}))
+    monkeypatch.setattr(services.engine, "private", lambda: Private((Source("direct"),)))
     server.words = ("It is on Thursday, privately.",)
-    first = said(client, backend="ollama")
+    assert of(said(client, backend="ollama"), "citations") == [[]], "nobody named what is private"
+    first = said(client, backend="ollama", project="acme")
     assert of(first, "citations")[0]
     assert "episode_id" not in first[-1], "an episode of it would be open to every model"
     session = first[0]["session"]["session_id"]
