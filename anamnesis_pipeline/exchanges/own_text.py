@@ -1,9 +1,18 @@
 """What this system itself put into a log: it is recognized, and never remembered as somebody's words."""
 
+import html
+import json
 import re
 from typing import Any
 
-from anamnesis_pipeline.model import MEMORY_BEGINS, MEMORY_ENDS, MEMORY_TAG, SUMMARIZER_MARK, SegmentKind
+from anamnesis_pipeline.model import (
+    MEMORY_BEGINS,
+    MEMORY_ENDS,
+    MEMORY_PREFACES,
+    MEMORY_TAG,
+    SUMMARIZER_MARK,
+    SegmentKind,
+)
 
 _FORMS = {
     "<": r"(?:<|\\{1,15}u003[cC]|&lt;)",
@@ -33,21 +42,60 @@ def without_memory(value: Any) -> tuple[Any, int]:
     return value, 0
 
 
-def _in_any_form(mark: str) -> re.Pattern[str]:
-    return re.compile("".join(_FORMS.get(character, re.escape(character)) for character in mark))
+def _in_any_form(mark: str) -> str:
+    return "".join(_FORMS.get(character, re.escape(character)) for character in mark)
 
 
-_BEGINS, _ENDS = _in_any_form(MEMORY_BEGINS), _in_any_form(MEMORY_ENDS)
+_MARK = re.compile(f"(?P<begins>{_in_any_form(MEMORY_BEGINS)})|{_in_any_form(MEMORY_ENDS)}")
+_DEEPEST = 5
+"""So often a text may stand in JSON in JSON."""
+_LINE = re.compile(
+    r"""\s*(?:\d+[\u2192:|\t]\s?)?                                  # as a file is shown with numbered lines
+    (?: -\ [^\u201c\u201d]*\u201c[^\u201c\u201d]*\u201d(?:\ \[[^\s\]]*\])?   # a quote of a hook or of the chat
+      | [A-Z].{0,200}:                                               # a heading
+      | (?:\d+\.\ )?\[.*\ id\ \S+                                   # the head of a record, as tools answer it
+      | (?:(?:from|why|tags|summary|id\ \S+|[\d-]{10}\ \d\d:\d\d)\ )?>(?:\ .*)?
+      | \(.*\) | (?:before|after)\ it: | incomplete:\ .* | (?:Nothing|Gone\ for\ good|Would\ go\ for\ good)\b.*
+    )?""",
+    re.VERBOSE,
+)
+"""Every line of a block but the first, as `search.quoting`, `search.context_items`, `steps.chat` and `mcp_server.texts`
+write it."""
 
 
 def _cut(text: str) -> tuple[str, int]:
-    """`text` without its blocks, also escaped ones, and how many. One that is not closed stays."""
+    """`text` without its blocks, also escaped ones, and how many. One that is not closed stays, and so does what has
+    other lines than ours: somebody wrote it.
+    """
     pieces: list[str] = []
     at = count = 0
-    while (begun := _BEGINS.search(text, at)) and (ended := _ENDS.search(text, begun.end())):
-        pieces.append(text[at : begun.start()])
-        at, count = ended.end(), count + 1
+    begun: re.Match[str] | None = None
+    for mark in _MARK.finditer(text):
+        if mark["begins"] is not None:
+            begun = mark
+        elif begun is not None:
+            if _is_ours(text[begun.end() : mark.start()]):
+                pieces.append(text[at : begun.start()])
+                at, count = mark.end(), count + 1
+            begun = None
     return ("".join((*pieces, text[at:])), count) if count else (text, 0)
+
+
+def _is_ours(body: str) -> bool:
+    """Whether the inside of a block is one that this system makes, however often it is escaped."""
+    for _ in range(_DEEPEST):
+        if any(_has_our_lines(form) for form in (body, html.unescape(body))):
+            return True
+        try:
+            body = json.loads(f'"{body}"')
+        except ValueError:  # it holds line ends, or is no JSON
+            return False
+    return False
+
+
+def _has_our_lines(body: str) -> bool:
+    first, *lines = body.strip().splitlines() or [""]
+    return first.strip().endswith(MEMORY_PREFACES) and all(map(_LINE.fullmatch, lines))
 
 
 def begins_own_session(kind: SegmentKind, text: str) -> bool | None:

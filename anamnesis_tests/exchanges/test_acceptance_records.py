@@ -10,11 +10,12 @@ import pytest
 
 from anamnesis_pipeline.exchanges.projects import project_label
 from anamnesis_pipeline.model import MEMORY_BEGINS, MEMORY_ENDS, MEMORY_TAG, SUMMARIZER_MARK
+from anamnesis_pipeline.search.quoting import fenced, one_line, quoted
 from anamnesis_pipeline.store.base import Store
 from anamnesis_tests.exchanges.ingested import OTHER, Ingested
 from anamnesis_tests.exchanges.log_lines import SESSION, Log, stamp
 
-BLOCK = f"{MEMORY_BEGINS}\nEarlier you fixed the zeppelin.\n{MEMORY_ENDS}"
+BLOCK = fenced([f"- On 2026-03-05 (exchange): {quoted(one_line('Earlier you fixed the zeppelin.'))} [ep_1]"])
 
 
 def test_05_a_reply_that_is_split_over_lines_is_each_block_once_in_one_part(home: Ingested) -> None:
