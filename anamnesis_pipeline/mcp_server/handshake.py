@@ -24,7 +24,7 @@ def answer_to(line: bytes) -> dict[str, Any] | None:
             and isinstance(params["clientInfo"]["version"], str)
         )
         wanted = params["protocolVersion"]
-    except (ValueError, KeyError, TypeError):
+    except (ValueError, KeyError, TypeError, RecursionError):  # the last: JSON that is nested too deep
         return None
     if not sound or not isinstance(wanted, str):
         return None

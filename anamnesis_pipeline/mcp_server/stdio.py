@@ -12,6 +12,9 @@ from typing import IO
 
 from anamnesis_pipeline.mcp_server.handshake import answer_to, package_version
 
+PARSE_ERROR = -32700
+"""https://www.jsonrpc.org/specification#error_object"""
+
 
 def main() -> int:
     """Serve until the client closes standard input. Exit status 1: the settings cannot be read."""
@@ -52,7 +55,7 @@ def _serve(first: bytes, answered: int | str | None) -> int:
     async def serve() -> None:
         async with open_http(address, token) as http:
             server = build_server(Tools(Memory(http, address)), package_version(), lambda _: folder)
-            lines, output = _Input(first, sys.stdin.buffer), _Output(sys.stdout.buffer, answered)
+            lines, output = _Input(first, sys.stdin.buffer, sys.stdout.buffer), _Output(sys.stdout.buffer, answered)
             async with stdio_server(lines, output) as (incoming, outgoing):  # type: ignore[arg-type]
                 await server.run(incoming, outgoing, server.create_initialization_options())
 
@@ -61,18 +64,29 @@ def _serve(first: bytes, answered: int | str | None) -> int:
 
 
 class _Input:
-    """Lines of a client, the first one read already; what is not UTF-8 is replaced."""
+    """Lines of a client, the first one read already; what is not UTF-8 is replaced. What is no JSON, or nested too
+    deep, is answered as JSON-RPC has it, since the SDK would say nothing.
+    """
 
-    def __init__(self, first: bytes, rest: IO[bytes]) -> None:
+    def __init__(self, first: bytes, rest: IO[bytes], out: IO[bytes]) -> None:
         self._first = first
         self._rest = rest
+        self._out = out
 
     async def __aiter__(self) -> AsyncIterator[str]:
         import anyio.to_thread
+        from pydantic_core import from_json
 
         line = self._first
         while line:
-            yield line.decode("utf-8", "replace")
+            text = line.decode("utf-8", "replace")
+            try:
+                if text.strip():
+                    from_json(text)
+                    yield text
+            except ValueError as exc:
+                error = {"code": PARSE_ERROR, "message": f"Parse error: {exc}"}
+                _write(self._out, json.dumps({"jsonrpc": "2.0", "id": None, "error": error}))
             line = await anyio.to_thread.run_sync(self._rest.readline, abandon_on_cancel=True)
 
 

@@ -5,6 +5,7 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import anyio
 import httpx
@@ -21,6 +22,10 @@ from anamnesis_tests.sidecar.conftest import wait_for
 from anamnesis_tests.sidecar.test_process import answers, free_port
 
 HEADERS = {"Accept": "application/json, text/event-stream", "Content-Type": "application/json"}
+TOO_DEEP = (
+    b'{"jsonrpc":"2.0","id":1,"method":"initialize","params":' + b"[" * 100_000 + b"]" * 100_000 + b"}",
+    b'{"a":' * 100_000 + b"1" + b"}" * 100_000,
+)
 LIST_TOOLS = {"jsonrpc": "2.0", "id": 7, "method": "tools/list", "params": {}}
 
 
@@ -103,18 +108,30 @@ def test_the_known_versions_are_the_sdks() -> None:
 
 @pytest.mark.parametrize(
     "line", [b"", b"{", b"[]", b"null", b"1", b'{"jsonrpc":"2.0","id":1,"method":"initialize"}', b"\xff\xfe",
-             b'{"jsonrpc":"2.0","id":null,"method":"initialize","params":{}}', json.dumps(LIST_TOOLS).encode()],
+             b'{"jsonrpc":"2.0","id":null,"method":"initialize","params":{}}', json.dumps(LIST_TOOLS).encode(),
+             *TOO_DEEP],
 )  # fmt: skip
 def test_what_is_no_sound_initialize_is_left_to_the_sdk(line: bytes) -> None:
     assert answer_to(line) is None
 
 
 def test_garbage_before_and_after_the_handshake_ends_nothing(stdio: "subprocess.Popen[bytes]") -> None:
-    assert stdio.stdin is not None
-    stdio.stdin.write(b"\xff\xfe no json\n")
-    answer = exchange(stdio, initialize(number=5))
-    assert answer["id"] in (None, 5)  # the SDK may complain first
-    assert stdio.poll() is None
+    for garbage in (b"\xff\xfe no json", *TOO_DEEP):
+        refused: dict[str, Any] = exchange(stdio, garbage + b"\n")
+        assert (refused["id"], refused["error"]["code"]) == (None, -32700)
+    assert exchange(stdio, initialize(number=5))["id"] == 5
+    for garbage in TOO_DEEP:
+        assert exchange(stdio, garbage + b"\n")["id"] is None
+    assert exchange(stdio, b'\n{"jsonrpc":"2.0","id":6,"method":"ping"}\n')["id"] == 6
+
+
+@pytest.mark.parametrize("number", range(2))
+def test_json_that_is_nested_too_deep_is_a_parse_error(sidecar: Sidecar, number: int) -> None:
+    url = f"{sidecar.base}/mcp"
+    for _ in range(2):  # before the SDK is loaded, and after
+        reply = httpx.post(url, content=TOO_DEEP[number], headers=HEADERS, timeout=60)
+        assert (reply.status_code, reply.json()["error"]["code"]) == (400, -32700)
+    assert httpx.post(url, json=LIST_TOOLS, headers=HEADERS, timeout=60).status_code == 200
 
 
 def test_a_server_that_is_down_is_told_with_its_command(environment: None) -> None:
