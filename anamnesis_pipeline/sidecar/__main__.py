@@ -12,6 +12,7 @@ from anamnesis_pipeline import settings as settings_file
 from anamnesis_pipeline.errors import AnamnesisError, BadSetting, PortInUse
 from anamnesis_pipeline.settings import Settings
 from anamnesis_pipeline.sidecar.app import create_app
+from anamnesis_pipeline.sidecar.connections import Config
 from anamnesis_pipeline.wiring import open_services
 
 SHUTDOWN_S = 5
@@ -33,7 +34,7 @@ def main() -> int:
 def serve(settings: Settings, listener: socket.socket) -> None:
     """Answer on `listener` until a signal ends it."""
     app = create_app(open_services(settings))
-    config = uvicorn.Config(
+    config = Config(
         app,
         log_config=None,
         access_log=False,  # the application writes its own line, without query strings

@@ -47,6 +47,7 @@ from anamnesis_pipeline.sidecar.background import Background
 from anamnesis_pipeline.sidecar.chat_known import KnownAnswers
 from anamnesis_pipeline.sidecar.chat_records import ChatRecorder
 from anamnesis_pipeline.sidecar.chat_running import Chats
+from anamnesis_pipeline.sidecar.connections import Wholeness
 from anamnesis_pipeline.sidecar.documentation import openapi_of
 from anamnesis_pipeline.sidecar.event_feed import EventFeed
 from anamnesis_pipeline.sidecar.extraction import Extraction
@@ -120,7 +121,8 @@ def create_app(services: Services) -> FastAPI:
     problems.install(app)
     app.openapi = openapi_of(app)  # type: ignore[method-assign]
     app.add_middleware(Security, settings=services.settings, guesses=app.state.guesses)
-    app.add_middleware(Observation, metrics=app.state.metrics)  # added last: outermost
+    app.add_middleware(Observation, metrics=app.state.metrics)
+    app.add_middleware(Wholeness)  # added last: outermost
     return app
 
 

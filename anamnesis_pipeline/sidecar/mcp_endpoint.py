@@ -12,7 +12,7 @@ from urllib.parse import unquote
 
 import anyio
 import anyio.to_thread
-from starlette.requests import Request
+from starlette.requests import ClientDisconnect, Request
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from anamnesis_pipeline.mcp_server.handshake import answer_to
@@ -73,25 +73,27 @@ class McpEndpoint:
         if scope["method"] != "POST":  # there are no sessions to end, and no messages but answers
             await problem(405, "MCP is answered to POST alone", {"Allow": "POST"})(scope, receive, send)
             return
+        try:
+            body = await Request(scope, receive).body()  # first: a call that is half sent takes no place
+        except ClientDisconnect:
+            return
         if self._calls >= CALLS_AT_ONCE:
             await problem(429, "too many MCP calls at once; try again in a second")(scope, receive, send)
             return
         self._calls += 1
         try:
-            await self._answer(scope, receive, send)
+            await self._answer(scope, _replayed(body, receive), send, body)
         finally:
             self._calls -= 1
 
-    async def _answer(self, scope: Scope, receive: Receive, send: Send) -> None:
+    async def _answer(self, scope: Scope, receive: Receive, send: Send, body: bytes) -> None:
         if self._wanted and self._decided and not self._decided.is_set():
-            body = await Request(scope, receive).body()
             reply = answer_to(body)
             if reply is not None:
                 await json_reply(reply)(scope, receive, send)
             self._wanted.set()
             if reply is not None:
                 return
-            receive = _replayed(body, receive)
             with anyio.move_on_after(PATIENCE_S):
                 await self._decided.wait()
         if self._sessions is None:
