@@ -145,6 +145,18 @@ def test_an_export_is_compressed_as_its_name_says(old: tuple[Settings, Store], t
     assert plain.count(b"\n") == 58
 
 
+def test_an_export_holds_what_is_private_only_on_demand(
+    old: tuple[Settings, Store], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    count = old[1].episodes.count(Where(projects=("acme/api",), include_superseded=True))
+    old[1].settings.set("config.private_projects", ["acme/api"])
+    assert run_export(old[0], tmp_path / "a") == 58 - count
+    assert f"{count} private episodes left out; --private writes them too" in capsys.readouterr().err
+    assert run_export(old[0], tmp_path / "b", private=True) == 58
+    assert run_export(old[0], tmp_path / "c", project="api") == count
+    assert capsys.readouterr().err == ""
+
+
 def test_an_export_is_of_a_project_and_a_time(old: tuple[Settings, Store], tmp_path: Path) -> None:
     run_export(old[0], tmp_path / "a", project="api", since="2026-03-02T00:00:00+00:00")
     said = [json.loads(line) for line in (tmp_path / "a").read_text(encoding="utf-8").splitlines()]

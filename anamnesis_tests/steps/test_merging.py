@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -121,6 +122,15 @@ def test_what_is_not_to_be_merged_stays_as_it_is(
 def test_a_private_project_may_be_merged_by_an_llm_here(memories: Store) -> None:
     report = merger(memories, LlmHere(reply=reply()), private_projects=("acme/api",)).run(dry_run=False)
     assert outcomes(report) == ["merged"]
+
+
+def test_what_a_private_source_holds_is_merged_by_nobody(memories: Store) -> None:
+    backend = LlmHere(reply=reply())
+    plain = merger(memories, backend)
+    source = memories.episodes.get(["a"])["a"].source
+    private = replace(plain, llm=replace(plain.llm, private_sources=lambda: frozenset({source})))
+    assert outcomes(private.run(dry_run=False)) == ["private"], "what is merged would be of no private source"
+    assert backend.asked == []
 
 
 def test_no_secret_goes_out_and_none_that_comes_back_is_stored(memories: Store) -> None:

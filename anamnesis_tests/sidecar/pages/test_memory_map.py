@@ -13,7 +13,8 @@ from numpy.typing import NDArray
 from starlette.testclient import TestClient
 
 from anamnesis_pipeline.dagster_api.runs import JobRun
-from anamnesis_pipeline.model import Variant
+from anamnesis_pipeline.model import Source, Variant, Where
+from anamnesis_pipeline.search.project_labels import Private
 from anamnesis_pipeline.sidecar.map_view import JOB, points_of
 from anamnesis_pipeline.sidecar.pages.memory_map import PATH
 from anamnesis_pipeline.steps.map_file import MemoryMap, map_path, save_map
@@ -138,6 +139,18 @@ def test_private_projects_are_left_out_unless_asked_for(client: TestClient, serv
     assert client.get(f"{PATH}/point", params={**hidden, "private": 1}).json()["project"] == "team/secret"
     assert len(points(client, made, private=1)[1]) == 40
     assert "team/secret" in read(client, PATH, private=1).text
+
+
+def test_private_sources_are_left_out_of_the_map_too(
+    client: TestClient, services: TestServices, make: Make, monkeypatch: pytest.MonkeyPatch
+):
+    fill(services, 40)
+    made = make()
+    source = services.store.episodes.page(Where(), 1).items[0].source
+    monkeypatch.setattr(services.engine, "private", lambda: Private((Source(source),)))
+    assert points(client, made)[0] == []
+    assert client.get(f"{PATH}/point", params={"map": made.mark, "at": 35}).status_code == 404
+    assert len(points(client, made, private=1)[1]) == 40
 
 
 def test_a_project_is_called_what_it_is_called_now_and_gone_when_it_is_gone(
