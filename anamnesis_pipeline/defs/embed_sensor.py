@@ -163,7 +163,7 @@ class _Tick:
         """A space that is being built is indexed in order to be switched to, however little it holds; the active one
         also while its backlog is long, since searches read what is not indexed.
         """
-        much_is_new = abs(count - (indexed or 0)) >= REINDEX_AFTER
+        much_is_new = abs(count - (indexed or 0)) >= REINDEX_AFTER or self.store.vectors.index_state(space.key).is_lost
         if space.status == "building":
             return is_complete and (self.switch == "auto" or indexed is None or much_is_new)
         return much_is_new or (is_complete and indexed is None and count > 0)

@@ -29,7 +29,8 @@ RECALL_CHECK = "index_recall"
         dg.AssetCheckSpec(
             RECALL_CHECK,
             asset="vector_index",
-            description=f"The index finds at least {RECALL_FLOOR:.0%} of the ten nearest that an exact scan finds.",
+            description=f"Searches find at least {RECALL_FLOOR:.0%} of the ten nearest that an exact scan finds, "
+            "and by the index.",
         )
     ],
 )
@@ -89,7 +90,13 @@ def _metadata(report: SpaceReport, space: Space) -> dict[str, Any]:
 def _recall_check(key: str, report: SpaceReport) -> dg.AssetCheckResult:
     return dg.AssetCheckResult(
         check_name=RECALL_CHECK,
-        passed=report.recall >= RECALL_FLOOR,
+        passed=report.recall >= RECALL_FLOOR and not report.state.problem,
         severity=dg.AssetCheckSeverity.WARN,
-        metadata={"space": key, "recall at 10": round(report.recall, 4), "passages": report.passages},
+        description=report.state.problem or None,
+        metadata={
+            "space": key,
+            "recall at 10": round(report.recall, 4),
+            "recall of the index": round(report.recall if report.state.recall is None else report.state.recall, 4),
+            "passages": report.passages,
+        },
     )

@@ -193,6 +193,8 @@ class Engine:
             return active, None
         try:
             space = self._space_for(active)
+            if problem := self._store.vectors.index_state(space.key).problem:
+                degraded.append(f"dense: {problem}")
             return space, self._embed_query(query.text, space)
         except EmbeddingQueueFull:  # there is more work than this machine can do: the caller is to wait
             raise

@@ -78,7 +78,7 @@ def _llm(store: Store) -> Finding:
 
 
 CHEAP: Sequence[Callable[[Store], Finding]] = (
-    store_checks.unread_logs, store_checks.dead_letters, store_checks.reembedding, _llm,
+    store_checks.unread_logs, store_checks.dead_letters, store_checks.vector_index, store_checks.reembedding, _llm,
     store_checks.forgetting, store_checks.crawler, store_checks.clock,
 )  # fmt: skip
 """Most are checks of `doctor`; they read some rows and ask nobody."""

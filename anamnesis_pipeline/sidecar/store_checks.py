@@ -188,6 +188,19 @@ def coverage(store: Store) -> Finding:
     return Finding(is_whole, "coverage", detail, advice)
 
 
+def vector_index(store: Store) -> Finding:
+    """The index of the searched space is whole and finds what is nearest."""
+    space = store.spaces.active()
+    if space is None:
+        return Finding(True, "vector index", "no space is searched yet")
+    state = store.vectors.index_state(space.key)
+    if state.is_exact:
+        return Finding(True, "vector index", state.problem, note="answers are complete, and take longer")
+    measured = "nothing is indexed yet" if state.recall is None else f"finds {state.recall:.1%} of what is nearest"
+    advice = "answers are complete, and take longer; it is built again while Anamnesis runs, or by: anamnesis ingest"
+    return Finding(not state.problem, "vector index", state.problem or measured, advice)
+
+
 def _is_embedding(store: Store) -> bool:
     """Whether `anamnesis up` runs, and everything without vectors is of sources that were read within minutes."""
     space = store.spaces.active()
@@ -270,8 +283,8 @@ def clock(store: Store) -> Finding:
 
 
 OTHER_STORE_CHECKS: Sequence[Callable[[Store], Finding]] = (
-    writable, unread_logs, archived, dead_letters, record_types, observers, coverage, space_models, reembedding, llm,
-    forgetting, crawler, clock,
+    writable, unread_logs, archived, dead_letters, record_types, observers, coverage, vector_index, space_models,
+    reembedding, llm, forgetting, crawler, clock,
 )  # fmt: skip
 STORE_CHECKS = (
     store_integrity,

@@ -16,7 +16,7 @@ from anamnesis_pipeline.steps.reembed_state import (
     set_paused,
     set_wanted_model,
 )
-from anamnesis_pipeline.store.base import IndexReport, Store
+from anamnesis_pipeline.store.base import IndexReport, IndexState, Store
 
 RECALL_FLOOR = 0.99
 """Recall at 10 below which an index that was just brought up to date is built anew from nothing."""
@@ -39,6 +39,7 @@ class SpaceReport:
     """
 
     index: IndexReport
+    state: IndexState
     recall: float
     passages: int
     missing: int
@@ -155,6 +156,7 @@ def index_space(
         index = build(True)
         recall = _recall(store, key, passages, anew=True)
     missing = _missing(store, key)
+    state = store.vectors.index_state(key)
     if due and recall < SWITCH_FLOOR:
         raise GiveUp(
             f"the index of {key} finds only {recall:.0%} of what is nearest, so searches stay where they are; switch "
@@ -162,7 +164,7 @@ def index_space(
         )
     switched = due and switch and not missing and _switch(store, space)
     return SpaceReport(
-        index, recall, passages=passages, missing=missing, active=space.status == "active" or switched,
+        index, state, recall, passages=passages, missing=missing, active=space.status == "active" or switched,
         switched=switched, waits=due and not switch and not missing,
     )  # fmt: skip
 

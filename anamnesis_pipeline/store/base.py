@@ -238,6 +238,29 @@ class IndexReport:
     seconds: float
 
 
+@dataclass(frozen=True, slots=True)
+class IndexState:
+    """How searches of a space use its index.
+
+    :param recall: share of the ten nearest that it found when it was last compared with an exact search, in [0, 1].
+    :param is_exact: that is too little, so searches compare every vector.
+    :param is_lost: it is damaged or gone, so searches read every vector until it is built again.
+    """
+
+    recall: float | None = None
+    is_exact: bool = False
+    is_lost: bool = False
+
+    @property
+    def problem(self) -> str:
+        """What is wrong with the index, and what searches do instead; empty: nothing."""
+        if self.is_lost:
+            return "the vector index is damaged or gone: every vector is compared until it is built again"
+        if self.is_exact:
+            return f"the vector index finds {self.recall:.0%} of what is nearest: every vector is compared instead"
+        return ""
+
+
 def sign_value(dims: int) -> int:
     """What the sign of a number of a token vector reads back as, 127 being 1.0: so much that the product with a unit
     vector comes to their cosine. The numbers of a random unit vector are sqrt(2 / pi / dims) on average.
@@ -351,8 +374,12 @@ class VectorIndex(Protocol):
 
     def recall(self, space: str, k: int = 10, samples: int = 100) -> float:
         """Share of the true k nearest (exact scan) that `nearest` finds without filter, over sampled stored vectors
-        of every variant, in [0, 1]; 1.0 for a space without vectors.
+        of every variant that are not alike, in [0, 1]; 1.0 for a space without vectors. Where a server's index finds
+        too little, searches compare every vector from then on, until one of these measurements finds enough.
         """
+
+    def index_state(self, space: str) -> IndexState:
+        """How searches use the space's index; cheap: with what was found when it was built, or measured."""
 
 
 class SettingsRecords(Protocol):

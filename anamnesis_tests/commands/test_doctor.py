@@ -21,10 +21,10 @@ from anamnesis_pipeline.sidecar.machine_checks import Finding
 from anamnesis_pipeline.sources.archive import Archive
 from anamnesis_pipeline.steps.host_clock import note_read
 from anamnesis_pipeline.steps.pipeline import ingest_all
-from anamnesis_pipeline.store.base import Store
+from anamnesis_pipeline.store.base import IndexState, Store
 from anamnesis_pipeline.supervisor.advice import log_of
 from anamnesis_pipeline.supervisor.up_lock import Running, hold_lock
-from anamnesis_pipeline.wiring import discover_sources, open_pipeline, open_store
+from anamnesis_pipeline.wiring import discover_sources, open_pipeline, open_store, wanted_space
 from anamnesis_tests.steps.archived_logs import Home, record
 
 
@@ -150,6 +150,25 @@ def test_an_episode_without_vectors_lowers_the_coverage_and_a_sound_store_is_sou
         assert not store_checks.coverage(store).ok
         assert store_checks.store_integrity(store).ok
         assert store_checks.clock(store).ok
+
+
+def test_vector_index_that_is_lost_or_finds_too_little_is_told(
+    settings: Settings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with closing(open_store(settings)) as store:
+        assert store_checks.vector_index(store).ok
+        wanted_space(settings, store)
+        assert store_checks.vector_index(store).detail == "nothing is indexed yet"
+        monkeypatch.setattr(type(store.vectors), "index_state", lambda *_: IndexState(is_lost=True))
+        lost = store_checks.vector_index(store)
+        assert (lost.ok, "damaged or gone" in lost.detail, "anamnesis ingest" in lost.advice) == (False, True, True)
+        monkeypatch.setattr(type(store.vectors), "index_state", lambda *_: IndexState(recall=0.5, is_exact=True))
+        exact = store_checks.vector_index(store)
+        assert (exact.ok, "finds 50%" in exact.detail, exact.note) == (
+            True,
+            True,
+            "answers are complete, and take longer",
+        )
 
 
 def test_an_archive_that_lost_lines_or_that_another_memory_writes_is_told(

@@ -21,7 +21,7 @@ from anamnesis_pipeline.model import RESERVED_SOURCES, Source, Space
 from anamnesis_pipeline.steps import reembed
 from anamnesis_pipeline.steps.reembed_state import FAILURE, noting_failure
 from anamnesis_pipeline.steps.spaces import begin
-from anamnesis_pipeline.store.base import Store
+from anamnesis_pipeline.store.base import IndexState, Store
 from anamnesis_tests.steps.spaces import embed_all, write
 
 OLD, NEW = Space("old", "model-old", 32), Space("new", "model-new", 16)
@@ -274,6 +274,14 @@ def test_a_complete_active_space_is_indexed_once_until_much_is_new(
     assert tick() == []
     write(store, 1, first=4)
     embed_all(store, OLD, RESERVED_SOURCES)
+    assert asked(tick()) == [("index", "old")]
+
+
+def test_index_that_is_lost_is_built_again(store: Store, tick: Tick, monkeypatch: pytest.MonkeyPatch) -> None:
+    store.spaces.stop(NEW.key)
+    assert asked(tick()) == [("index", "old")]
+    assert tick() == []
+    monkeypatch.setattr(type(store.vectors), "index_state", lambda *_: IndexState(is_lost=True))
     assert asked(tick()) == [("index", "old")]
 
 

@@ -13,7 +13,7 @@ from anamnesis_pipeline.model import Space
 from anamnesis_pipeline.steps import reembed
 from anamnesis_pipeline.steps.reembed_state import set_wanted_model, wanted_model
 from anamnesis_pipeline.steps.spaces import begin
-from anamnesis_pipeline.store.base import Store
+from anamnesis_pipeline.store.base import IndexState, Store
 from anamnesis_tests.defs.conftest import HashedModels
 from anamnesis_tests.steps.spaces import embed_all, write
 
@@ -61,7 +61,8 @@ def test_a_space_that_is_complete_is_checked_and_switched_to(
     assert (found["status"], found["dimensions"], found["similarity"]) == ("READY", NEW.dim, "cosine")
     assert (found["recall at 10"], found["switched to it now"], active(store)) == (1.0, True, NEW.key)
     assert found["check"] == {
-        "passed": True, "blocking": False, "space": NEW.key, "recall at 10": 1.0, "passages": 4
+        "passed": True, "blocking": False, "space": NEW.key, "recall at 10": 1.0, "recall of the index": 1.0,
+        "passages": 4,
     }  # fmt: skip
     assert models.opened == [], "nothing was missing"
     assert run(memory, instance, NEW)["switched to it now"] is False
@@ -117,6 +118,15 @@ def test_an_index_that_finds_too_little_fails_its_check_but_not_its_run(
     monkeypatch.setattr(type(store.vectors), "recall", lambda *_: 0.95)
     found = run(memory, instance, NEW)
     assert (found["check"]["passed"], found["switched to it now"]) == (False, True)
+
+
+def test_index_that_is_searched_exactly_fails_its_check(
+    memory: MemoryResource, instance: dg.DagsterInstance, store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(type(store.vectors), "index_state", lambda *_: IndexState(recall=0.4, is_exact=True))
+    found = run(memory, instance, NEW)
+    assert (found["check"]["passed"], found["check"]["recall of the index"]) == (False, 0.4)
+    assert found["switched to it now"] is True
 
 
 def test_searches_do_not_move_by_themselves_to_an_index_that_finds_hardly_anything(

@@ -18,7 +18,7 @@ from anamnesis_pipeline.model import Source, Space, Where
 from anamnesis_pipeline.search.engine import CHARS_PER_TOKEN, Engine
 from anamnesis_pipeline.search.project_labels import labels_of
 from anamnesis_pipeline.search.query import Mode, SearchQuery
-from anamnesis_pipeline.store.base import Store
+from anamnesis_pipeline.store.base import IndexState, Store
 from anamnesis_tests.embeddings.fake_models import Gate, HashedWords
 from anamnesis_tests.search.memory import EMBEDDER, SPACE, START, Memory, embed_query
 
@@ -290,6 +290,16 @@ def test_missing_vectors_leave_the_words_answering(memory: Memory) -> None:
     answer = Engine(replace(memory.store, vectors=vectors), embed_query).search(SearchQuery("zeppelin"))
     assert [hit.episode.episode_id for hit in answer.hits] == [found]
     assert answer.degraded == ["dense_text: no vectors", "dense_context: no vectors"]
+
+
+def test_vector_index_problem_is_told(memory: Memory, monkeypatch: pytest.MonkeyPatch) -> None:
+    memory.add("zeppelin")
+    assert memory.ask("zeppelin").degraded == []
+    state = IndexState(recall=0.37, is_exact=True)
+    monkeypatch.setattr(type(memory.store.vectors), "index_state", lambda *_: state)
+    told = "dense: the vector index finds 37% of what is nearest: every vector is compared instead"
+    assert memory.ask("zeppelin").degraded == [told]
+    assert memory.ask("zeppelin", mode=Mode.EXACT).degraded == []
 
 
 def test_a_busy_store_costs_the_count_not_the_answer(memory: Memory) -> None:

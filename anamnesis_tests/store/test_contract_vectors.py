@@ -235,6 +235,22 @@ def test_equal_texts_are_as_near_as_each_other(store: Store):
     assert store.vectors.recall("s") == 1.0
 
 
+@pytest.mark.parametrize("noise", [0.0, 0.02])
+def test_copies_hide_nothing_from_a_search(store: Store, noise: float):
+    store.spaces.put(space("s", 64))
+    keys = [key for i in range(8) for key in put(store, f"e{i}", *(f"{i} {j}" for j in range(100)))]
+    copies = [key for i in range(10) for key in put(store, f"copies {i}", *(f"{i} {j}" for j in range(200)))]
+    near = random_units(1, 64) + noise * random_units(2_000, 64, seed=2)
+    given = np.concatenate([random_units(800, 64), near / np.linalg.norm(near, axis=1, keepdims=True)])
+    store.vectors.put("s", TEXT, [*keys, *copies], given)
+    store.vectors.build("s", force=True)
+    for query in random_units(20, 64, seed=4):
+        hits = store.vectors.nearest("s", TEXT, query, 10, Where())
+        assert [hit.score for hit in hits] == pytest.approx(np.sort(given @ query)[::-1][:10], abs=1e-3)
+    assert store.vectors.recall("s") >= 0.98
+    assert store.vectors.index_state("s").problem == ""
+
+
 def test_every_variant_counts_for_recall_and_superseded_episodes_too(store: Store):
     store.spaces.put(space("s", variants=(TEXT, CONTEXT)))
     keys = put(store, "e", *(f"text {i}" for i in range(40)))

@@ -14,6 +14,7 @@ from anamnesis_pipeline.model import Variant, Where
 from anamnesis_pipeline.store.base import Store
 from anamnesis_pipeline.store.mongo import fulltext, index_tail, vector_search
 from anamnesis_tests.mongo_server.search_behaviour import EVERY, SearchBehaviour
+from anamnesis_tests.mongo_server.search_vectors import VectorMatrix
 from anamnesis_tests.mongo_server.server import LoopbackServer
 from anamnesis_tests.search.memory import Memory
 from anamnesis_tests.store.mongo_searched import NAME, Open, found, kept, near, search_indexes, wait_until_queryable
@@ -366,6 +367,27 @@ def test_scores_are_the_cosines_of_what_is_stored_whatever_the_index_holds(open_
         hits = store.vectors.nearest("s", TEXT, query, 5, Where(projects=("few",)))
         assert [hit.passage_id for hit in hits] == few[:5]
     assert store.vectors.recall("s") > (0.8 if quantization == "binary" else 0.99)
+
+
+def test_index_that_finds_too_little_is_searched_exactly(store: Store, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(vector_search, "FEW", 50)
+    store.spaces.put(space("s", 16))
+    store.episodes.put([(episode(f"e{i}"), passages("text")) for i in range(400)])
+    keys = [store.episodes.passages_of(f"e{i}")[0].passage_id for i in range(400)]
+    vectors = random_units(400, 16)
+    store.vectors.put("s", TEXT, keys, vectors)
+    assert store.vectors.index_state("s").recall is None
+    with monkeypatch.context() as poor:
+        approximate = VectorMatrix.approximate
+        poor.setattr(VectorMatrix, "approximate", lambda *given: approximate(*given)[3:])
+        store.vectors.build("s")
+        assert store.vectors.recall("s") == 1.0
+        state = store.vectors.index_state("s")
+        assert state.is_exact
+        assert state.recall == pytest.approx(0.7, abs=0.05)
+        assert store.vectors.nearest("s", TEXT, vectors[7], 1, Where())[0].passage_id == keys[7]
+    store.vectors.recall("s")
+    assert store.vectors.index_state("s").problem == ""
 
 
 def test_never_fewer_than_asked_for_are_found_however_stale_the_index_is(store: Store, behaviour: SearchBehaviour):

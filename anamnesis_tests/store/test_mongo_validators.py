@@ -27,7 +27,7 @@ NEW_FIELDS = {
                  "read_often", "seq", "session_id", "source", "status", "tags", "terms", "text"},
     "files": {"incomplete", "to_parse"},
     "parts": {"to_publish", "to_summarize"},
-    "spaces": {"_id"},
+    "spaces": {"_id", "index_recall"},
     "pending": {"episode_id", "number"},
     "llm_batches": {"number"},
 }  # fmt: skip

@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from usearch.index import Index
 
 from anamnesis_pipeline.errors import SpaceNotFound
 from anamnesis_pipeline.model import Variant, Where
@@ -18,9 +19,10 @@ from anamnesis_pipeline.store.base import Store
 from anamnesis_pipeline.store.sqlite import index_files, vector_file, vector_search
 from anamnesis_pipeline.store.sqlite.index_files import Coverage
 from anamnesis_pipeline.store.sqlite.opening import open_sqlite
+from anamnesis_pipeline.store.sqlite.vector_file import VectorFile
 from anamnesis_pipeline.store.sqlite.vector_tail import VectorTail
 from anamnesis_pipeline.store.vector_recall import kth_scores, share_found
-from anamnesis_tests.store.samples import put, random_units, space
+from anamnesis_tests.store.samples import episode, passages, put, random_units, space, unit
 
 
 @pytest.fixture
@@ -32,8 +34,29 @@ def opened(path: Path) -> Store:
     return open_sqlite(path, path.parent / "index")
 
 
-@pytest.mark.parametrize("damage", ["delete", "truncate", "scribble"])
-def test_a_lost_or_damaged_index_file_costs_speed_only(path: Path, damage: str):
+def damaged(file: Path, damage: str) -> None:
+    """Damage an index file in some way."""
+    held = bytearray(file.read_bytes())
+    if damage == "delete":
+        file.unlink()
+    elif damage == "truncate":
+        file.write_bytes(held[:100])
+    elif damage == "flip":
+        held[len(held) // 3] ^= 0xFF
+        file.write_bytes(held)
+    elif damage == "of an earlier version":
+        graph = Index(ndim=8, metric="cos", dtype="i8")
+        graph.add(np.arange(60), random_units(60, 8))
+        graph.save(file)
+    else:
+        file.write_bytes({"scribble": b"\xff", "zero": b"\0"}[damage] * len(held))
+
+
+DAMAGES = ["delete", "truncate", "flip", "scribble", "zero", "of an earlier version"]
+
+
+@pytest.mark.parametrize("damage", DAMAGES)
+def test_damaged_index_file_costs_speed_only(path: Path, damage: str):
     store = opened(path)
     store.spaces.put(space("s", 8))
     keys = put(store, "e", *(f"text {i}" for i in range(60)))
@@ -42,18 +65,34 @@ def test_a_lost_or_damaged_index_file_costs_speed_only(path: Path, damage: str):
     store.vectors.build("s", force=True)
     store.close()
     (file,) = (path.parent / "index").glob("*.usearch")
-    if damage == "delete":
-        file.unlink()
-    elif damage == "truncate":
-        file.write_bytes(file.read_bytes()[:100])
-    else:
-        file.write_bytes(b"\xff" * file.stat().st_size)
+    damaged(file, damage)
     store = opened(path)
     assert store.vectors.nearest("s", Variant.TEXT, vectors[3], 1, Where())[0].passage_id == keys[3]
-    assert store.vectors.build("s").indexed == 0
-    assert store.vectors.build("s", force=True).indexed == 60
+    assert store.vectors.index_state("s").is_lost
+    assert not mapped(path.parent / "index")
+    assert not file.exists(), "it is set aside, so that no process opens it again"
+    assert (store.vectors.build("s").rebuilt, store.vectors.build("s").indexed) == (True, 60)
+    assert not store.vectors.index_state("s").problem
     assert store.vectors.nearest("s", Variant.TEXT, vectors[3], 1, Where())[0].passage_id == keys[3]
     store.close()
+
+
+def test_index_set_aside_elsewhere_is_lost_here(path: Path):
+    store, other = opened(path), opened(path)
+    store.spaces.put(space("s", 8))
+    many(store, 60)
+    store.vectors.build("s", force=True)
+    assert not store.vectors.index_state("s").is_lost
+    (file,) = (path.parent / "index").glob("*.usearch")
+    held = file.read_bytes()
+    file.unlink()
+    file.write_bytes(held[:-1] + b"?")
+    assert other.vectors.index_state("s").is_lost
+    assert store.vectors.index_state("s").is_lost, "although it is mapped here still"
+    assert store.vectors.build("s").rebuilt
+    assert not other.vectors.index_state("s").problem
+    store.close()
+    other.close()
 
 
 def mapped(folder: Path) -> int:
@@ -182,6 +221,7 @@ import sys
 from pathlib import Path
 from anamnesis_pipeline.model import Variant, Where
 from anamnesis_pipeline.store.sqlite.opening import open_sqlite
+from anamnesis_pipeline.store.sqlite.vector_file import VectorFile
 from anamnesis_tests.store.samples import unit
 
 path = Path(sys.argv[1])
@@ -232,7 +272,7 @@ def test_a_search_with_vectors_behind_the_file_does_not_scan_them_all(path: Path
     store.close()
 
 
-def test_a_poor_index_has_a_poor_recall(path: Path, monkeypatch: pytest.MonkeyPatch):
+def test_poor_graph_is_searched_exactly(path: Path, monkeypatch: pytest.MonkeyPatch):
     for name, value in {"CONNECTIVITY": 2, "EXPANSION_ADD": 2, "EXPANSION_SEARCH": 2}.items():
         monkeypatch.setattr(vector_file, name, value)
     store = opened(path)
@@ -241,7 +281,107 @@ def test_a_poor_index_has_a_poor_recall(path: Path, monkeypatch: pytest.MonkeyPa
         many(store, 500, first)
     assert store.vectors.recall("s") == 1.0
     store.vectors.build("s", force=True)
-    assert store.vectors.recall("s") < 0.9
+    state = store.vectors.index_state("s")
+    assert state.is_exact
+    assert state.recall is not None
+    assert state.recall < 0.9
+    assert f"finds {state.recall:.0%}" in state.problem
+    assert store.vectors.recall("s") == 1.0
+    monkeypatch.undo()
+    store.vectors.build("s", force=True)
+    assert store.vectors.index_state("s").problem == ""
+    store.close()
+
+
+def test_graph_that_finds_too_little_once_grown_is_rebuilt(path: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(index_files, "REFRESH_ROWS", 20)
+    store = opened(path)
+    store.spaces.put(space("s", 8))
+    for first in range(0, 1_000, 500):
+        many(store, 500, first)
+    store.vectors.build("s")
+    monkeypatch.setattr(VectorFile, "measured", lambda _: 0.5)
+    many(store, 100, first=2_000)
+    assert store.vectors.build("s").indexed == 1_100
+    assert removed_from_file(path) == 0
+    assert store.vectors.index_state("s").is_exact
+    store.close()
+
+
+REAL, WIDE = 1_500, 96
+
+
+def near_copies(count: int, spread: float, seed: int = 5) -> np.ndarray:
+    """Vectors around one of the texts, with noise of so much in all."""
+    centre, noise = random_units(seed + 1, WIDE)[seed], random_units(count, WIDE, seed=3)
+    vectors = centre + spread * noise
+    return (vectors / np.linalg.norm(vectors, axis=1, keepdims=True)).astype(np.float32)
+
+
+@pytest.mark.parametrize(
+    "copies",
+    [
+        near_copies(0, 0.0), near_copies(4_000, 0.0), near_copies(4_000, 0.02), near_copies(4_000, 0.2),
+        near_copies(4_000, 0.5), np.concatenate([near_copies(3_000, 0.0), near_copies(3_000, 0.0, seed=700)]),
+        np.concatenate([near_copies(3_000, 0.02), near_copies(3_000, 0.3, seed=700)]),
+    ],
+    ids=["none", "equal", "nearly equal", "alike", "less alike", "two groups", "two near groups"],
+)  # fmt: skip
+@pytest.mark.parametrize("order", ["behind", "before", "mixed"])
+def test_index_finds_the_rest_beside_copies(tmp_path: Path, copies: np.ndarray, order: str):
+    every = np.concatenate([random_units(REAL, WIDE), copies])
+    shuffled = {
+        "behind": slice(None),
+        "before": slice(None, None, -1),
+        "mixed": np.random.default_rng(1).permutation(len(every)),
+    }
+    vectors = every[shuffled[order]].astype(np.float16).astype(np.float32)
+    ids = np.arange(len(vectors))
+    pages = [(ids[first : first + 1_100], vectors[first : first + 1_100]) for first in range(0, len(ids), 1_100)]
+    assert vector_file.write_file(tmp_path / "x.usearch", WIDE, pages) == len(ids)
+    file = VectorFile(tmp_path / "x.usearch", WIDE)
+    queries = np.concatenate([random_units(50, WIDE, seed=9), copies[:: max(1, len(copies) // 20)]])
+    found = [np.sort(vectors[file.nearest(query, 26)] @ query)[::-1] for query in queries]
+    assert share_found(found, kth_scores([vectors], queries, 10), 10) >= 0.98
+
+
+def test_copies_take_one_node_of_the_graph_and_all_are_found(path: Path):
+    store = opened(path)
+    store.spaces.put(space("s", 8))
+    keys, copies = many(store, 60), put(store, "copies", *(f"copy {i}" for i in range(400)))
+    store.vectors.put("s", Variant.TEXT, copies, np.repeat(random_units(60, 8)[:1], 400, axis=0))
+    store.vectors.build("s", force=True)
+    query = random_units(60, 8)[0]
+    hits = store.vectors.nearest("s", Variant.TEXT, query, 450, Where())
+    assert {hit.passage_id for hit in hits[:401]} == {keys[0], *copies}
+    assert len(hits) == 450
+    store.episodes.put([(episode("other", project="other"), passages("text"))])
+    (other,) = [held.passage_id for held in store.episodes.passages_of("other")]
+    store.vectors.put("s", Variant.TEXT, [other], query[None])
+    store.vectors.build("s", force=True)
+    hits = store.vectors.nearest("s", Variant.TEXT, query, 1, Where(hidden_projects=("acme/api",)))
+    assert [hit.passage_id for hit in hits] == [other], "behind 400 equal ones that do not pass"
+    store.close()
+
+
+def test_group_outlives_the_first_of_its_vectors(path: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(index_files, "REFRESH_ROWS", 20)
+    store = opened(path)
+    store.spaces.put(space("s", 8))
+    many(store, 900)
+    east = unit(1.0, *[0.0] * 7)
+    first, second = put(store, "first", "text"), put(store, "second", *("text" for _ in range(30)))
+    store.vectors.put("s", Variant.TEXT, [*first, *second], np.repeat(east[None], 31, axis=0))
+    store.vectors.build("s", force=True)
+    store.episodes.delete("first")
+    third = put(store, "third", *("text" for _ in range(60)))
+    store.vectors.put("s", Variant.TEXT, third, np.repeat(east[None], 60, axis=0))
+    store.vectors.put("s", Variant.TEXT, second[:1], -east[None])
+    assert store.vectors.build("s").rebuilt
+    assert removed_from_file(path) == 2, "it was grown"
+    hits = store.vectors.nearest("s", Variant.TEXT, east, 89, Where())
+    assert {hit.passage_id for hit in hits} == {*second[1:], *third}
+    assert store.vectors.nearest("s", Variant.TEXT, -east, 1, Where())[0].passage_id == second[0]
     store.close()
 
 
@@ -250,6 +390,7 @@ def test_a_poor_index_has_a_poor_recall(path: Path, monkeypatch: pytest.MonkeyPa
     [
         (Coverage(vectors=5_000), False, True),
         (Coverage(vectors=5_001), True, True),
+        (Coverage(vectors=60, is_lost=True), True, True),
         (Coverage(vectors=200_000, indexed=190_000), False, False),
         (Coverage(vectors=200_000, indexed=189_999), True, False),
         (Coverage(vectors=200_000, indexed=205_001, dead=5_001), False, False),

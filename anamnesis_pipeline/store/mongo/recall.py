@@ -1,37 +1,38 @@
 """How much of what is nearest a search finds: sampled vectors are looked for, and scanned for."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
-from anamnesis_pipeline.model import ScoredPassage
 from anamnesis_pipeline.store.mongo.client import Tables
 from anamnesis_pipeline.store.mongo.vector_docs import unpack
-from anamnesis_pipeline.store.vector_recall import kth_scores, share_found
+from anamnesis_pipeline.store.vector_recall import POOL, kth_scores, share_found, spread, unlike
 
 Vectors = NDArray[np.float32]
 PAGE_ROWS = 4_096
 
 
-def recall_of(
-    tables: Tables,
-    name: str,
-    variant: str,
-    dim: int,
-    k: int,
-    samples: int,
-    search: Callable[[Vectors], list[ScoredPassage]],
-) -> float:
-    """See `VectorIndex.recall`, of one variant. Samples are spread over the passages by their keys.
+@dataclass(frozen=True, slots=True)
+class Sample:
+    """Vectors of a variant that are looked for, of shape (n, dim), and the k-th highest score that each is to find."""
 
-    :param search: the k nearest of a vector of shape (dim,), of everything.
-    """
+    queries: Vectors
+    wanted: NDArray[np.float32]
+    k: int
+
+    def share(self, found: Sequence[Sequence[float]]) -> float:
+        """Share of what is nearest among these scores, in [0, 1]."""
+        return share_found(found, self.wanted, self.k)
+
+
+def sample_of(tables: Tables, name: str, variant: str, dim: int, k: int, samples: int) -> Sample | None:
+    """A sample that is spread over the passages by their keys, without any two that are alike; None: there are none."""
     ids = [found["_id"] for found in tables[name].each({}, ("_id",), order=[("_id", 1)])]
-    spread = np.unique(np.linspace(0, max(len(ids) - 1, 0), samples).astype(int))
-    queries = _vectors(tables, name, variant, dim, [ids[place] for place in spread] if ids else [])
-    if not len(queries):
-        return 1.0
+    pool = _vectors(tables, name, variant, dim, [ids[place] for place in spread(len(ids), POOL * samples)])
+    if not len(pool):
+        return None
     total = 0
 
     def pages() -> Iterator[Vectors]:
@@ -40,9 +41,9 @@ def recall_of(
             total += len(page)
             yield unpack(page, dim)
 
+    queries = unlike(pool, samples)
     wanted = kth_scores(pages(), queries, k)
-    found = [[hit.score for hit in search(query)] for query in queries]
-    return share_found(found, wanted, min(k, total))
+    return Sample(queries, wanted, min(k, total))
 
 
 def _vectors(tables: Tables, name: str, variant: str, dim: int, ids: Sequence[int]) -> Vectors:

@@ -6,6 +6,7 @@ from anamnesis_pipeline.errors import SpaceNotFound
 from anamnesis_pipeline.model import Space, Variant
 from anamnesis_pipeline.store.mongo.client import Tables
 from anamnesis_pipeline.store.mongo.collections import Document
+from anamnesis_pipeline.store.vector_recall import EXACT_BELOW
 
 ADDING, DROPPED = "adding", "dropped"
 """What a space is while it is made, and while what it had is removed. It is then shown to nobody, and whoever adds or
@@ -15,7 +16,7 @@ SPACE_FIELDS = (
     "key", "model_id", "dim", "generation", "query_prefix", "passage_prefix", "pooling", "precision", "fidelity",
     "variants", "token_dims", "token_variant", "status",
 )  # fmt: skip
-_DOC_FIELDS = ("_id", "key", "dim", "status", "token_dims", "variants")
+_DOC_FIELDS = ("_id", "key", "dim", "status", "token_dims", "variants", "index_recall")
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,6 +29,13 @@ class SpaceDoc:
     status: str
     token_dims: int
     variants: tuple[Variant, ...]
+    index_recall: float | None = None
+    """Share of the ten nearest that its search index found when that was last measured, in [0, 1]."""
+
+    @property
+    def is_exact(self) -> bool:
+        """Whether its search index finds so little that it is asked to compare every vector."""
+        return self.index_recall is not None and self.index_recall < EXACT_BELOW
 
 
 def vectors_name(space_key: str) -> str:
@@ -70,6 +78,7 @@ def read_doc(document: Document) -> SpaceDoc:
         status=document["status"],
         token_dims=document["token_dims"],
         variants=tuple(map(Variant, document["variants"])),
+        index_recall=document.get("index_recall"),
     )
 
 

@@ -98,7 +98,8 @@ _SHAPES: dict[str, Shape] = {
     # spaces
     "spaces": {
         "text": "key model_id query_prefix passage_prefix pooling precision token_variant status", "texts": "variants",
-        "number": "_id dim generation token_dims", "real_or_none": "fidelity", "data_or_none": "projection",
+        "number": "_id dim generation token_dims", "real": "index_recall?", "real_or_none": "fidelity",
+        "data_or_none": "projection",
         "text_or_none": "last_episode written_at",
     },
     "pending": {"text": "episode_id source timestamp", "number": "space_id number missing"},

@@ -43,8 +43,8 @@ SCAN_ROWS = 4_096
 
 @dataclass(frozen=True, slots=True)
 class Question:
-    """What is looked for in a collection of vectors. `vector` has shape (dim,); `few`: the filter leaves so little that
-    the server may look at all of it.
+    """What is looked for in a collection of vectors. `vector` has shape (dim,); `few`: the server is to look at
+    all that the filter leaves, since that is little, or since its index finds too little.
     """
 
     collection: str

@@ -12,7 +12,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from anamnesis_pipeline.model import ScoredPassage, Variant, Where
-from anamnesis_pipeline.store.base import MAX_ROWS_PER_WRITE, IndexReport, PendingEpisode, SpaceProgress, TokenRows
+from anamnesis_pipeline.store.base import (
+    MAX_ROWS_PER_WRITE,
+    IndexReport,
+    IndexState,
+    PendingEpisode,
+    SpaceProgress,
+    TokenRows,
+)
 from anamnesis_pipeline.store.batching import batches
 from anamnesis_pipeline.store.episode_middles import EpisodeMiddles
 from anamnesis_pipeline.store.mongo import pending
@@ -24,7 +31,7 @@ from anamnesis_pipeline.store.mongo.index_tail import Tail
 from anamnesis_pipeline.store.mongo.middle_docs import read_middles
 from anamnesis_pipeline.store.mongo.parts import of_source
 from anamnesis_pipeline.store.mongo.passage_docs import passages_of
-from anamnesis_pipeline.store.mongo.recall import recall_of
+from anamnesis_pipeline.store.mongo.recall import Sample, sample_of
 from anamnesis_pipeline.store.mongo.search_definitions import Quantization, quantizes
 from anamnesis_pipeline.store.mongo.search_indexes import SearchIndex, vector_index
 from anamnesis_pipeline.store.mongo.search_refusals import IndexDown
@@ -44,6 +51,7 @@ from anamnesis_pipeline.store.mongo.vector_search import FEW, MOST_SCANNED, Ques
 from anamnesis_pipeline.store.selective import is_selective
 from anamnesis_pipeline.store.token_values import Tokens, by_passage, check_tokens
 from anamnesis_pipeline.store.values import moment
+from anamnesis_pipeline.store.vector_recall import EXACT_BELOW
 
 log = logging.getLogger(__name__)
 
@@ -120,7 +128,7 @@ class MongoVectors:
             row = find_space(tables, space)
             check_width(row, vector.shape, 1)
             few = is_selective(where) and leaves_few(tables, self._passages, where, FEW)
-            question = Question(vectors_name(space), variant.value, vector, k, where, few)
+            question = Question(vectors_name(space), variant.value, vector, k, where, few or row.is_exact)
             return self._of(row)[1].nearest(tables, question)
 
         return self._database.read(work, within_s=SEARCHED_S)
@@ -211,7 +219,17 @@ class MongoVectors:
     def recall(self, space: str, k: int = 10, samples: int = 100) -> float:
         """See `VectorIndex.recall`."""
         row = self._database.read(lambda tables: find_space(tables, space))
-        return statistics.mean(self._recall(row, variant, k, samples) for variant in row.variants)
+        measured = [self._recall(row, variant, k, samples) for variant in row.variants]
+        of_index = min(by_index for by_index, _ in measured)
+        self._database.write(
+            lambda tables: tables["spaces"].update({"_id": row.space_id}, {"$set": {"index_recall": of_index}})
+        )
+        return statistics.mean(by_search for _, by_search in measured)
+
+    def index_state(self, space: str) -> IndexState:
+        """See `VectorIndex.index_state`; what is wrong with the server's index otherwise, its searches tell."""
+        row = self._database.read(lambda tables: find_space(tables, space))
+        return IndexState(recall=row.index_recall, is_exact=row.is_exact)
 
     @property
     def indexes(self) -> SpaceIndexes:
@@ -238,14 +256,26 @@ class MongoVectors:
 
         return self._database.read(work)
 
-    def _recall(self, row: SpaceDoc, variant: Variant, k: int, samples: int) -> float:
-        def search(query: Vectors) -> list[ScoredPassage]:
-            return self.nearest(row.key, variant, query, k, EVERYTHING)
-
+    def _recall(self, row: SpaceDoc, variant: Variant, k: int, samples: int) -> tuple[float, float]:
+        """The recall of the index, and that of searches, which ask it for an exact search where that is too low."""
         name = vectors_name(row.key)
-        return self._database.read(
-            lambda tables: recall_of(tables, name, variant.value, row.dim, k, samples, search)
-        )  # fmt: skip
+
+        def work(tables: Tables) -> tuple[float, float]:
+            if (sample := sample_of(tables, name, variant.value, row.dim, k, samples)) is None:
+                return 1.0, 1.0
+            by_index = sample.share(self._scores(tables, row, variant, sample, exact=False))
+            if by_index >= EXACT_BELOW:
+                return by_index, by_index
+            return by_index, sample.share(self._scores(tables, row, variant, sample, exact=True))
+
+        return self._database.read(work)
+
+    def _scores(
+        self, tables: Tables, row: SpaceDoc, variant: Variant, sample: Sample, *, exact: bool
+    ) -> list[list[float]]:
+        search, name = self._of(row)[1], vectors_name(row.key)
+        questions = [Question(name, variant.value, query, sample.k, EVERYTHING, exact) for query in sample.queries]
+        return [[hit.score for hit in search.nearest(tables, question)] for question in questions]
 
     def _catch_up(self, row: SpaceDoc, wait_s: float) -> dict[str, Tail]:
         """What the index lacks of each variant, once it holds all there was when this began, or the time is over."""

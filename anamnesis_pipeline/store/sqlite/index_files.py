@@ -1,18 +1,28 @@
 """Which index file of a space and variant is current, how much of it is dead, and writing the next one."""
 
+import logging
 import sqlite3
 import threading
 import time
 from collections.abc import Iterator, Set
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from uuid import uuid4
 
 import numpy as np
 
+from anamnesis_pipeline.store.base import IndexState
 from anamnesis_pipeline.store.sqlite.connection import Database
 from anamnesis_pipeline.store.sqlite.space_rows import SpaceRow
-from anamnesis_pipeline.store.sqlite.vector_file import Ids, VectorFile, Vectors, grow_file, write_file
+from anamnesis_pipeline.store.sqlite.vector_file import (
+    DamagedFileError,
+    Ids,
+    VectorFile,
+    Vectors,
+    grow_file,
+    write_file,
+)
 from anamnesis_pipeline.store.sqlite.vector_tail import from_blobs
 
 REFRESH_ROWS = 5_000
@@ -26,6 +36,10 @@ PAGE = 5_000
 ID_PAGE = 50_000
 LEFTOVER_S = 3_600
 """An index file that no row names and that is older than this was left by a crash or replaced."""
+SET_ASIDE = ".damaged"
+"""What the name of a damaged file ends with, so that nothing opens it again."""
+
+log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,16 +58,22 @@ class FileRow:
 
 @dataclass(frozen=True, slots=True)
 class Coverage:
-    """How many vectors of one variant are stored, in its index file, in the file but gone, and once removed from it."""
+    """How many vectors of one variant are stored, in its index file, in the file but gone, and once removed from it.
+
+    `is_lost`: there was a file, and it is damaged or gone.
+    """
 
     vectors: int = 0
     indexed: int = 0
     dead: int = 0
     removed: int = 0
+    is_lost: bool = False
 
     @property
     def is_due(self) -> bool:
-        """Whether too much is new or dead."""
+        """Whether the file is lost, or too much is new or dead."""
+        if self.is_lost:
+            return True
         new = self.vectors - (self.indexed - self.dead)
         return new + self.dead > max(REFRESH_ROWS, REFRESH_SHARE * self.vectors)
 
@@ -81,9 +101,12 @@ class IndexFiles:
         self._index_dir = index_dir
         self._lock = threading.Lock()
         self._files: dict[tuple[int, str], VectorFile] = {}
+        self._damaged: set[str] = set()
 
     def current(self, connection: sqlite3.Connection, row: SpaceRow, variant: str) -> CurrentFile | None:
-        """The index file in use; None when there is none, or it was deleted or damaged (it is derived)."""
+        """The index file in use; None when there is none, or it was deleted or damaged (it is derived). A damaged one
+        is set aside: searches of a graph that is not what was written would end the process.
+        """
         recorded = _recorded(connection, row.space_id, variant)
         file = self._opened(row, variant, recorded) if recorded else None
         return CurrentFile(file, recorded) if file and recorded else None
@@ -94,6 +117,16 @@ class IndexFiles:
             for key in [key for key in self._files if key[0] not in space_ids]:
                 del self._files[key]
 
+    def state(self, row: SpaceRow, variant: str) -> IndexState:
+        """How searches of one variant use its file."""
+        with self._database.read() as connection:
+            recorded, current = _recorded(connection, row.space_id, variant), self.current(connection, row, variant)
+        if recorded is None:
+            return IndexState()
+        if current is None or not (self._index_dir / recorded.name).exists():  # what is mapped may be gone by now
+            return IndexState(is_lost=True)
+        return IndexState(recall=current.file.recall, is_exact=current.file.is_exact)
+
     def coverage(self, row: SpaceRow, variant: str) -> Coverage:
         """What is stored of one variant and what its file holds of that."""
         with self._database.read() as connection:
@@ -103,8 +136,9 @@ class IndexFiles:
                     WHERE space_id = ? AND variant = ?""",
                 (current.row.covered_seq if current else 0, row.space_id, variant),
             ).fetchone()
-        if current is None:
-            return Coverage(vectors=live)
+        is_lost = self.state(row, variant).is_lost
+        if current is None or is_lost:
+            return Coverage(vectors=live, is_lost=is_lost)
         indexed = len(current.file)
         return Coverage(live, indexed, indexed - still_indexed, current.row.removed)
 
@@ -182,7 +216,7 @@ class IndexFiles:
         """Delete files that were replaced `unnamed_s` seconds ago or more, or left by a crash a good while ago."""
         with self._database.read() as connection:
             recorded = {name for (name,) in connection.execute("SELECT name FROM index_files")}
-        for pattern, age in (("*.usearch", unnamed_s), ("*.tmp", LEFTOVER_S)):
+        for pattern, age in (("*.usearch", unnamed_s), (f"*{SET_ASIDE}", unnamed_s), ("*.tmp", LEFTOVER_S)):
             for path in self._index_dir.glob(pattern):
                 if path.name not in recorded and path.stat().st_mtime < time.time() - age:
                     path.unlink(missing_ok=True)
@@ -203,14 +237,23 @@ class IndexFiles:
         with self._lock:
             if key in self._files and self._files[key].name == recorded.name:
                 return self._files[key]
+            if recorded.name in self._damaged:
+                return None
             path = self._index_dir / recorded.name
             try:
-                if path.stat().st_size != recorded.bytes:
-                    return None
                 self._files[key] = VectorFile(path, row.dim)
-            except (OSError, RuntimeError):
+            except DamagedFileError as exc:
+                self._set_aside(path, exc)
+                return None
+            except OSError:
                 return None
             return self._files[key]
+
+    def _set_aside(self, path: Path, problem: DamagedFileError) -> None:
+        log.warning("%s; it is set aside, and searches read every vector until it is built from the store", problem)
+        self._damaged.add(path.name)
+        with suppress(OSError):  # another process did it, or nothing can be written: it is not opened here
+            path.replace(path.with_suffix(SET_ASIDE))
 
 
 def _recorded(connection: sqlite3.Connection, space_id: int, variant: str) -> FileRow | None:

@@ -74,16 +74,19 @@ def _proposed(
 ) -> list[ScoredPassage] | None:
     """The best of what file and tail propose; None when they would have to propose too much.
 
-    Each must yield k passages that pass, or all it has: otherwise a better one could hide behind its proposals.
+    Each must yield k passages that pass, or all it has: otherwise a better one could hide behind its proposals. So must
+    what shares its node in the file with others, of which only the best are proposed.
     """
     k, in_file = question.k, len(file) if file else 0
     wanted = k + SPARE
     while wanted <= MAX_PROPOSALS:
-        of_file = set(file.nearest(question.vector, wanted).tolist()) if file else set()
+        proposed = file.nearest(question.vector, wanted) if file else np.empty(0, np.int64)
+        of_file, alike = set(proposed.tolist()), set(proposed[file.shares_node(proposed)].tolist()) if file else set()
         of_tail = set(tail.nearest(question.vector, wanted).tolist())
         rows = _passing(connection, question, of_file | of_tail).fetchall()
         passed = {row[0] for row in rows}
-        file_is_done = len(of_file & passed) >= k or not in_file
+        all_alike_told = len(alike) < wanted or len(alike & passed) >= k
+        file_is_done = (len(of_file & passed) >= k and all_alike_told) or not in_file
         if file_is_done and (len(of_tail & passed) >= k or wanted >= len(tail.ids)):
             return _scored(batches(rows, SCAN_ROWS), question)
         wanted *= 2

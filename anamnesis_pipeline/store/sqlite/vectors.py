@@ -14,7 +14,14 @@ from numpy.typing import NDArray
 
 from anamnesis_pipeline.errors import DimensionMismatch
 from anamnesis_pipeline.model import ScoredPassage, Variant, Where
-from anamnesis_pipeline.store.base import MAX_ROWS_PER_WRITE, IndexReport, PendingEpisode, SpaceProgress, TokenRows
+from anamnesis_pipeline.store.base import (
+    MAX_ROWS_PER_WRITE,
+    IndexReport,
+    IndexState,
+    PendingEpisode,
+    SpaceProgress,
+    TokenRows,
+)
 from anamnesis_pipeline.store.batching import batches
 from anamnesis_pipeline.store.episode_middles import EpisodeMiddles
 from anamnesis_pipeline.store.selective import is_selective
@@ -30,7 +37,7 @@ from anamnesis_pipeline.store.sqlite.token_rows import read_tokens, token_bytes,
 from anamnesis_pipeline.store.sqlite.vector_tail import STORED, VectorTail, from_blobs
 from anamnesis_pipeline.store.token_values import by_passage, check_tokens
 from anamnesis_pipeline.store.values import instant, json_list, moment
-from anamnesis_pipeline.store.vector_recall import kth_scores, share_found
+from anamnesis_pipeline.store.vector_recall import POOL, kth_scores, share_found, spread, unlike
 
 Vectors = NDArray[np.float32]
 
@@ -189,15 +196,20 @@ class SqliteVectors:
         row, names = self._variants(space)
         return statistics.mean(self._recall(row, variant, k, samples) for variant in names)
 
+    def index_state(self, space: str) -> IndexState:
+        """See `VectorIndex.index_state`: of the variant whose index is worst."""
+        row, names = self._variants(space)
+        states = [self._files.state(row, variant) for variant in names]
+        return min(states, key=lambda state: (not state.is_lost, 1.0 if state.recall is None else state.recall))
+
     def _recall(self, row: SpaceRow, variant: Variant, k: int, samples: int) -> float:
         with self._database.read() as connection:
             file = self._files.current(connection, row, variant)
         ids = self._files.ids(row, variant)
-        spread = np.unique(np.linspace(0, max(len(ids) - 1, 0), samples).astype(int))
-        sampled = self.get(row.key, variant, ids[spread].tolist() if len(ids) else [])
-        if file is None or not sampled:
+        pool = self.get(row.key, variant, ids[spread(len(ids), POOL * samples)].tolist())
+        if file is None or not pool:
             return 1.0  # what no file covers is scanned
-        queries = np.stack(list(sampled.values()))
+        queries = unlike(np.stack(list(pool.values())), samples)
         wanted = kth_scores((vectors for _, vectors in self._files.pages(row, variant)), queries, k)
         found = [[hit.score for hit in self.nearest(row.key, variant, query, k, EVERYTHING)] for query in queries]
         return share_found(found, wanted, min(k, len(ids)))
