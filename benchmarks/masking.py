@@ -13,7 +13,7 @@ from collections import Counter
 from pathlib import Path
 
 from anamnesis_pipeline.exchanges.redaction import Redactor
-from anamnesis_pipeline.exchanges.redaction_rules import prefilter
+from anamnesis_pipeline.exchanges.redaction_rules import PREFILTERS
 
 PASSES = 5
 
@@ -35,8 +35,7 @@ def main(folder: str) -> None:
     lines = [line for file in files for line in file.read_text(errors="replace").split("\n") if line]
     megabytes = sum(len(line.encode()) for line in lines) / 1e6
     print(f"{len(files)} files, {len(lines)} lines, {megabytes:.1f} MB")
-    automaton = prefilter()
-    print(f"prefilter: {best_rate(lambda line: automaton.search(line.encode()), lines):.0f} MB/s")
+    print(f"prefilters: {best_rate(lambda line: [hint.search(line.encode()) for hint in PREFILTERS], lines):.0f} MB/s")
     redactor = Redactor(b"benchmark")
     print(f"mask_line: {best_rate(redactor.mask_line, lines):.0f} MB/s")
     found: Counter[str] = Counter()

@@ -40,8 +40,6 @@ class NamedValue:
     end: int
     name: str
     value: str
-    is_open: bool = False
-    """The rules find where the value ends; it may be quoted, and something else may stand behind it."""
 
 
 def tables_masked(path: str, text: str, mask: Mask) -> tuple[str, Counter[str]]:
@@ -123,8 +121,8 @@ def masked_values(cells: Iterable[NamedValue], mask: Mask, found: Counter[str]) 
 
 
 def _masked_at_once(cells: list[NamedValue], mask: Mask, found: Counter[str]) -> Iterator[tuple[NamedValue, str]]:
-    quotes = ["" if cell.is_open else _quote_for(cell.value) for cell in cells]
-    named = [f"{cell.name}:{' ' if cell.is_open else quote}" for cell, quote in zip(cells, quotes, strict=True)]
+    quotes = [_quote_for(cell.value) for cell in cells]
+    named = [f"{cell.name}:{quote}" for cell, quote in zip(cells, quotes, strict=True)]
     shown = [f"{name}{cell.value}{quote}" for name, cell, quote in zip(named, cells, quotes, strict=True)]
     told, kinds = _lines_masked(shown, mask)
     found.update(kinds)

@@ -19,54 +19,74 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
-from anamnesis_pipeline.exchanges import redaction_rules, redaction_tokens, redaction_values
+from anamnesis_pipeline.exchanges import (
+    redaction_blocks,
+    redaction_fields,
+    redaction_places,
+    redaction_rules,
+    redaction_tokens,
+    redaction_values,
+    redaction_windows,
+)
 from anamnesis_pipeline.exchanges.log_lines import has_too_many_values
+from anamnesis_pipeline.exchanges.redaction_blocks import end_of_wrapped, private_keys
+from anamnesis_pipeline.exchanges.redaction_fields import NamedValue, named_values
+from anamnesis_pipeline.exchanges.redaction_places import cookies_in, passwords_in_addresses
 from anamnesis_pipeline.exchanges.redaction_rules import (
     ANY_TOKEN,
     ASSIGNMENT,
     ESCAPED,
     ESCAPED_PRINTABLE,
+    HARMLESS_NAME,
+    IN_ARN,
     KEYED_RULES,
     MASK,
     OPTION,
+    PLACE_HINT,
+    PLACE_RULES,
+    PREFILTERS,
     RULES,
     TOKEN_HINT,
     TOKEN_RULES,
     Rule,
-    prefilter,
+    is_url_password,
 )
 from anamnesis_pipeline.exchanges.redaction_values import (
     LONGEST_BARE_VALUE,
     LONGEST_VALUE,
     bare_value,
+    is_generated,
     is_literal_secret,
+    is_long_token,
+    is_name_of_secret,
     is_passing,
     looks_random,
     more_words,
 )
+from anamnesis_pipeline.exchanges.redaction_windows import windows
 from anamnesis_pipeline.exchanges.wide_text import flattened, slices
 from anamnesis_pipeline.model import content_id
 
 log = logging.getLogger(__name__)
 
 SALT_BYTES = 32
-_LEFT = 160
-_RIGHT = {b"---": 24_000, b"PuT": 24_000, b"eyJ": 6_000}
-_RIGHT_OTHERWISE = 400
-_LARGEST_WINDOW = 32_000
+LEFT, RIGHT = 160, 400
+"""Characters around a hit that the rules see."""
+LONGER = {b"eyJ": 6_000}
 _CONTROL = {"n": "\n", "r": "\r", "t": "\t"}
-_TOKEN_REST = re.compile(r"[A-Za-z0-9_\-]*")
-_JWT_REST = re.compile(r"[A-Za-z0-9_\-.=]*")
+_TOKEN_REST = re.compile(r"[A-Za-z0-9_\-]*+")
+_JWT_REST = re.compile(r"[A-Za-z0-9_\-.=]*+")
+_VALUE_REST = re.compile(r"(?:[^\s\"'`\\<>,;&|()\[\]{}]|\\+/)*+")
 _SURROGATES = re.compile("[\ud800-\udfff]")
-_INSIDE_A_CHARACTER = bytes(range(0x80, 0xC0))
-"""Bytes of UTF-8 that begin no character."""
-_BLOCK = 1 << 16
 _ELEMENT_BORDER = re.compile(r"\\*\"\s*,\s*\\*\"")
 _AS_WRITTEN = {"password", "token", "basic-auth", "private-key"}
 """Kinds whose end the rule itself knows."""
+LEAST_DATA = 60
+"""Characters of base64 around a word that make it a piece of data."""
+_DATA_BEFORE = re.compile(r"[A-Za-z0-9+/]*\Z")
+_DATA_BEHIND = re.compile(r"[A-Za-z0-9+/=]*")
 _QUOTED_QUOTE = re.compile(r"''(?=\w)|'\"'\"'(?=\S)")
 """A quote within quotes, as YAML, SQL and the shell have it."""
-_PREFILTER = prefilter()
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,6 +94,8 @@ class _Span:
     start: int
     end: int
     kind: str
+    is_cut: bool = False
+    """It reaches to the end of what was looked at."""
 
 
 class _Unescaped:
@@ -104,8 +126,16 @@ class _Unescaped:
 
 def rules_version() -> str:
     """Changes whenever the rules may have: their source, and the library that has the others."""
-    places = (__file__, redaction_rules.__file__, redaction_tokens.__file__, redaction_values.__file__)
-    sources = map(Path, places)
+    modules = (
+        redaction_blocks,
+        redaction_fields,
+        redaction_places,
+        redaction_rules,
+        redaction_tokens,
+        redaction_values,
+        redaction_windows,
+    )
+    sources = [Path(__file__), *(Path(str(module.__file__)) for module in modules)]
     return content_id(version("detect-secrets"), *(source.read_text(encoding="utf-8") for source in sources))
 
 
@@ -233,55 +263,27 @@ def _find(text: str) -> list[_Span]:
 def _find_plain(text: str) -> list[_Span]:
     if not text.isascii() and _SURROGATES.search(text):  # JSON may hold half a pair; RE2 wants UTF-8
         text = _SURROGATES.sub("\ufffd", text)
-    spans = [span for start, end in _windows(text) for span in _find_in_window(text, start, end)]
+    spans = [
+        span
+        for start, end in windows(text, PREFILTERS, LEFT, RIGHT, LONGER)
+        for span in _find_in_window(text, start, end)
+    ]
+    spans += (_Span(start, end, "private-key") for start, end in private_keys(text))
+    spans += (span for value in named_values(text) for span in _of_named(text, value))
     if not spans:
         return spans
-    fitted = [_fit_escapes(text, span) for span in _merged(spans)]
+    fitted = [_fit_escapes(text, span) for span in _joined(text, spans)]
     return [span for span in fitted if span.end > span.start]
-
-
-def _windows(text: str) -> Iterator[tuple[int, int]]:
-    """Character ranges around the prefilter's hits, joined where they overlap, each of bounded size."""
-    data = text.encode()
-    wide = len(data) != len(text)
-    byte_at = char_at = 0
-    start = end = -1
-    for match in _PREFILTER.finditer(data):
-        low, high = match.span()
-        if wide:
-            char_at += _characters(data, byte_at, low)
-            byte_at = low
-            low, high = char_at, char_at + high - low
-        right = _right_of(data, *match.span())
-        if start >= 0 and low - _LEFT <= end and high + right - start <= _LARGEST_WINDOW:
-            end = max(end, high + right)
-            continue
-        if start >= 0:
-            yield start, min(end, len(text))
-        start, end = max(0, low - _LEFT), high + right
-    if start >= 0:
-        yield start, min(end, len(text))
-
-
-def _characters(data: bytes, start: int, end: int) -> int:
-    """How many characters begin in a run of UTF-8; counted by blocks, since a copy of a huge run takes memory."""
-    blocks = (data[at : min(at + _BLOCK, end)] for at in range(start, end, _BLOCK))
-    return sum(len(block.translate(None, _INSIDE_A_CHARACTER)) for block in blocks)
-
-
-def _right_of(data: bytes, low: int, high: int) -> int:
-    """How far behind a hit its secret may reach. The hit of a key may end inside the beginning of a long value."""
-    seen = data[low : high + 3]
-    return max((length for mark, length in _RIGHT.items() if mark in seen), default=_RIGHT_OTHERWISE)
 
 
 def _find_in_window(text: str, start: int, end: int) -> Iterator[_Span]:
     window = _Unescaped(text[start:end], ESCAPED)
     masks = [match.span() for match in MASK.finditer(window.text)]
-    for low, high, kind in (*_by_rules(window.text, cut=start > 0), *_by_assignment(window)):
+    found = (*_by_rules(window.text, cut=start > 0), *_by_place(window.text), *_by_assignment(window))
+    for low, high, kind in found:
         if not any(low < mask_end and mask_start < high for mask_start, mask_end in masks):
-            span = _Span(start + window.origin(low), start + window.origin(high), kind)
-            yield _extended(text, span, cut=span.end == end or high - low == LONGEST_BARE_VALUE)
+            here, there = start + window.origin(low), start + window.origin(high)
+            yield _Span(here, there, kind, is_cut=there == end or high - low == LONGEST_BARE_VALUE)
 
 
 def _by_rules(window: str, *, cut: bool) -> Iterator[tuple[int, int, str]]:
@@ -295,32 +297,84 @@ def _by_rules(window: str, *, cut: bool) -> Iterator[tuple[int, int, str]]:
                 high -= 1
             while low < high and window[low] in " \t\r\n\"'=:":
                 low += 1
-            if not (cut and low == 0) and (rule.accept is None or rule.accept(window[low:high])):
+            value = window[low:high]
+            if (cut and low == 0) or (value.isalnum() and _is_in_data(window, low, high)):
+                continue
+            if rule.accept is None or rule.accept(value):
                 yield low, high, rule.kind
 
 
 def _rules_for(window: str) -> Sequence[Rule]:
-    if not TOKEN_HINT.search(window.encode()):
-        return KEYED_RULES
-    return TOKEN_RULES + RULES if ANY_TOKEN.search(window) else RULES
+    data = window.encode()
+    places = PLACE_RULES if PLACE_HINT.search(data) else ()
+    if not TOKEN_HINT.search(data):
+        return (*KEYED_RULES, *places)
+    return (*TOKEN_RULES, *RULES, *places) if ANY_TOKEN.search(window) else (*RULES, *places)
+
+
+def _is_in_data(window: str, low: int, high: int) -> bool:
+    """Whether what looks like a token is a piece of base64."""
+    before = _DATA_BEFORE.search(window, max(0, low - LEAST_DATA), low)
+    after = _DATA_BEHIND.match(window, high, high + LEAST_DATA)
+    around = (before[0] if before else "") + (after[0] if after else "")
+    return len(around) >= LEAST_DATA and bool(re.search(r"[+/]", around)) and bool(re.search(r"\d", around))
+
+
+def _by_place(window: str) -> Iterator[tuple[int, int, str]]:
+    if "://" in window:
+        for low, high in passwords_in_addresses(window):
+            if is_url_password(window[low:high]):
+                yield low, high, "basic-auth"
+    if "=" in window:
+        yield from ((low, high, "cookie") for low, high in cookies_in(window))
+
+
+def _of_named(text: str, value: NamedValue) -> Iterator[_Span]:
+    """The secret in a value that stands apart from its name: found where both are written as an assignment."""
+    written = text[value.start : value.end]
+    if MASK.search(written):
+        return
+    quote = "" if value.is_open else next((quote for quote in "\"'`" if quote not in written), "")
+    before = f"{value.name}:{quote or ' '}"
+    window = _Unescaped(f"{before}{written}{quote}", ESCAPED)
+    for low, high, kind in _by_assignment(window):
+        start, end = window.origin(low) - len(before), window.origin(high) - len(before)
+        if start >= 0:
+            is_cut = end >= len(written) or high - low == LONGEST_BARE_VALUE
+            yield _Span(value.start + start, value.start + min(end, len(written)), kind, is_cut=is_cut)
 
 
 def _by_assignment(window: _Unescaped) -> Iterator[tuple[int, int, str]]:
+    done = 0
     for match in ASSIGNMENT.finditer(window.text):
         key, low, strong = match.start(), match.end(), bool(match["strong"])
+        if key < done or _is_harmless(window.text, key, key + len(match["name"])):
+            continue
         quote = match["prefixed"] or match["quote"]
         value, is_closed = _value_at(window, low, quote, key)
-        if match["spoken"] and not looks_random(value):
+        if match["sign"] in {"->", "→"} and ("(" in match[0] or not is_generated(value)):
+            continue
+        if match["spoken"] and not is_generated(value):
+            continue
+        if match["listed"] and not (is_closed and looks_random(value)):
             continue
         if match["sign"] == ":" and not quote and is_passing(match["strong"] or "", value):
             continue
-        if match["spaced"] and not OPTION.search(window.text[max(0, key - 40) : key]):
+        if match["spaced"] and not (OPTION.search(window.text[max(0, key - 40) : key]) or is_long_token(value)):
+            continue
+        if "secret" in match["name"].lower() and is_name_of_secret(value):
             continue
         if is_literal_secret(value, quoted=bool(quote), strong=strong):
             end = low + len(value)
             goes_on = not is_closed and match["sign"] == ":" and strong
-            end = more_words(window.text, key, end) if goes_on else end
-            yield low, end, "password" if strong else "token"
+            done = more_words(window.text, key, end) if goes_on else end
+            yield low, done, "password" if strong else "token"
+
+
+def _is_harmless(text: str, key: int, end: int) -> bool:
+    """Whether the name of a value says that it is no secret, or belongs to the name of a resource."""
+    named, before = text[max(0, key - 24) : end], text[max(0, key - 120) : key]
+    return bool(HARMLESS_NAME.search(named) or IN_ARN.search(before))
 
 
 def _value_at(window: _Unescaped, low: int, quote: str, key: int) -> tuple[str, bool]:
@@ -340,27 +394,30 @@ def _value_at(window: _Unescaped, low: int, quote: str, key: int) -> tuple[str, 
     return bare_value(window.text, low, key), bool(quote)
 
 
-def _extended(text: str, span: _Span, *, cut: bool) -> _Span:
-    """A token reaches as far as its characters do, also beyond the length that a rule knows.
-
-    :param cut: the window ends where the span does.
-    """
-    if span.kind in _AS_WRITTEN and not cut:
-        return span
-    rest = _JWT_REST if span.kind == "jwt" else _TOKEN_REST
-    match = rest.match(text, span.end)
-    return span if match is None else _Span(span.start, match.end(), span.kind)
-
-
-def _merged(spans: list[_Span]) -> list[_Span]:
-    merged: list[_Span] = []
+def _joined(text: str, spans: list[_Span]) -> list[_Span]:
+    """The spans in order, those that overlap as one, each to the end of its secret. No character is read twice."""
+    joined: list[_Span] = []
     for span in sorted(spans, key=lambda s: (s.start, -s.end)):
-        if merged and span.start < merged[-1].end:
-            last = merged[-1]
-            merged[-1] = _Span(last.start, max(last.end, span.end), last.kind)
-        else:
-            merged.append(span)
-    return merged
+        if not joined or span.start >= joined[-1].end:
+            joined.append(_Span(span.start, _end_of(text, span), span.kind))
+        elif span.end > joined[-1].end:
+            last = joined[-1]
+            joined[-1] = _Span(last.start, _end_of(text, span), last.kind)
+    return joined
+
+
+def _end_of(text: str, span: _Span) -> int:
+    """A token reaches as far as its characters do, also beyond the length that a rule knows, and over lines."""
+    if span.kind == "private-key" and not span.is_cut:
+        return span.end
+    if span.is_cut and span.kind != "jwt":
+        rest = _VALUE_REST
+    elif span.kind in _AS_WRITTEN:
+        return end_of_wrapped(text, span.start, span.end)
+    else:
+        rest = _JWT_REST if span.kind == "jwt" else _TOKEN_REST
+    match = rest.match(text, span.end)
+    return end_of_wrapped(text, span.start, match.end() if match else span.end)
 
 
 def _fit_escapes(text: str, span: _Span) -> _Span:

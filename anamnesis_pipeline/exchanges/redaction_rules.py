@@ -20,9 +20,6 @@ from detect_secrets.plugins.basic_auth import BasicAuthDetector
 from detect_secrets.plugins.cloudant import CloudantDetector
 from detect_secrets.plugins.discord import DiscordBotTokenDetector
 from detect_secrets.plugins.github_token import GitHubTokenDetector
-from detect_secrets.plugins.gitlab_token import GitLabTokenDetector
-from detect_secrets.plugins.ibm_cloud_iam import IbmCloudIamDetector
-from detect_secrets.plugins.ibm_cos_hmac import IbmCosHmacDetector
 from detect_secrets.plugins.jwt import JwtTokenDetector
 from detect_secrets.plugins.mailchimp import MailchimpDetector
 from detect_secrets.plugins.openai import OpenAIDetector
@@ -32,9 +29,9 @@ from detect_secrets.plugins.slack import SlackDetector
 from detect_secrets.plugins.softlayer import SoftlayerDetector
 from detect_secrets.plugins.square_oauth import SquareOAuthDetector
 from detect_secrets.plugins.stripe import StripeDetector
-from detect_secrets.plugins.telegram_token import TelegramBotTokenDetector
 from detect_secrets.plugins.twilio import TwilioKeyDetector
 
+from anamnesis_pipeline.exchanges.redaction_places import COOKIE_TRIGGER, PLACES
 from anamnesis_pipeline.exchanges.redaction_tokens import HINTS, SHAPES
 from anamnesis_pipeline.exchanges.redaction_values import (
     CLASS_CHANGE,
@@ -58,14 +55,12 @@ class Rule:
 
 
 def linear(pattern: str, flags: int = 0) -> Any:
-    """`pattern` compiled by RE2, or by `re` where it uses look-around, which RE2 does not know."""
+    """`pattern` compiled by RE2; the look-around of detect-secrets, which RE2 does not know, as what it stands for."""
     options = re2.Options()
     options.log_errors = False
     options.case_sensitive = not flags & re.IGNORECASE
-    try:
-        return re2.compile(pattern, options)
-    except re2.error:
-        return re.compile(pattern, flags)
+    pattern = pattern.replace(r"(?:(?<=\W)|(?<=^))", r"(?:^|\W)")
+    return re2.compile(pattern, options)
 
 
 # --- values ----------------------------------------------------------------------------------------------
@@ -79,23 +74,36 @@ def _any_digit(value: str) -> bool:
     return any(c.isdigit() for c in value)
 
 
+_SAMPLE = re.compile(r"(?i)example|your[_\-]|x{6}|placeholder|redacted|eyJzdWIiOiIxMjM0NTY3ODkwIiwibmFtZSI6")
+"""What marks a token as one of a documentation; the last is the payload that jwt.io shows."""
+
+
+def _is_no_sample(value: str) -> bool:
+    return not _SAMPLE.search(value)
+
+
+def _is_jwt(value: str) -> bool:
+    return _is_no_sample(value) and bool(JwtTokenDetector.is_formally_valid(value))
+
+
 def _is_generated(value: str) -> bool:
-    return _any_digit(value) or len(CLASS_CHANGE.findall(value)) >= RANDOM_CHANGES
+    return (_any_digit(value) or len(CLASS_CHANGE.findall(value)) >= RANDOM_CHANGES) and _is_no_sample(value)
 
 
-def _real_url_password(value: str) -> bool:
+def is_url_password(value: str) -> bool:
+    """Whether what stands where an address or a command has its password is one, and no placeholder."""
     return len(value) >= 3 and not is_stand_in(value) and not STOCK_VALUES.fullmatch(value)
 
 
 def _is_no_group(value: str) -> bool:
     """Whether what follows `-u name:` is a password; `docker run --user` has a group there."""
     is_word = value.replace("-", "").isalpha() and value.islower()
-    return _real_url_password(value) and not value.isdigit() and not is_word
+    return is_url_password(value) and not value.isdigit() and not is_word
 
 
 def _is_no_port(value: str) -> bool:
     """Whether what follows `-p` is a password; for `docker run --name mongo` it is a port."""
-    return _real_url_password(value) and not re.fullmatch(r"[\d.:]+(?:/[a-z]+)?", value)
+    return is_url_password(value) and not re.fullmatch(r"[\d.:]+(?:/[a-z]+)?", value)
 
 
 def _holds_login(value: str) -> bool:
@@ -104,7 +112,7 @@ def _holds_login(value: str) -> bool:
         name, colon, password = base64.b64decode(value, validate=True).decode("utf-8").partition(":")
     except (binascii.Error, UnicodeDecodeError):
         return False
-    return bool(name and colon) and name.isprintable() and password.isprintable() and _real_url_password(password)
+    return bool(name and colon) and name.isprintable() and password.isprintable() and is_url_password(password)
 
 
 def _mixed_case_and_digits(value: str) -> bool:
@@ -120,10 +128,6 @@ def _discord_id(value: str) -> bool:
         return False
 
 
-def _has_key_body(value: str) -> bool:
-    return bool(re.search(r"[A-Za-z0-9+/]{24}", re.sub(r"-----(?:BEGIN|END)[^-]*-----", "", value)))
-
-
 # --- rules -----------------------------------------------------------------------------------------------
 
 
@@ -131,14 +135,11 @@ _DETECT_SECRETS: tuple[tuple[str, Any, int, Callable[[str], bool] | None], ...] 
     ("artifactory", ArtifactoryDetector, 0, _mixed_case_and_digits),
     ("aws", AWSKeyDetector, 1, None),
     ("azure-storage", AzureStorageKeyDetector, 0, None),
-    ("basic-auth", BasicAuthDetector, 1, _real_url_password),
+    ("basic-auth", BasicAuthDetector, 1, is_url_password),
     ("cloudant", CloudantDetector, 1, None),
     ("discord", DiscordBotTokenDetector, 0, _discord_id),
     ("github", GitHubTokenDetector, 0, None),
-    ("gitlab", GitLabTokenDetector, 0, None),
-    ("ibm-cloud", IbmCloudIamDetector, 1, _has_digit),
-    ("ibm-cos", IbmCosHmacDetector, 1, None),
-    ("jwt", JwtTokenDetector, 0, JwtTokenDetector.is_formally_valid),
+    ("jwt", JwtTokenDetector, 0, _is_jwt),
     ("mailchimp", MailchimpDetector, 0, None),
     ("openai", OpenAIDetector, 0, None),
     ("pypi", PypiTokenDetector, 0, None),
@@ -147,42 +148,71 @@ _DETECT_SECRETS: tuple[tuple[str, Any, int, Callable[[str], bool] | None], ...] 
     ("softlayer", SoftlayerDetector, 1, None),
     ("square", SquareOAuthDetector, 0, None),
     ("stripe", StripeDetector, 0, None),
-    ("telegram", TelegramBotTokenDetector, 0, None),
     ("twilio", TwilioKeyDetector, 0, None),
 )
 
-_KEYED = {"aws", "cloudant", "ibm-cloud", "ibm-cos", "softlayer"}
+_KEYED = {"aws", "cloudant", "softlayer"}
 
-_PEM = (
-    r"-----BEGIN [A-Z0-9 ]*PRIVATE KEY(?: BLOCK)?-----"
-    r"(?s:.{0,20000}?)-----END [A-Z0-9 ]*PRIVATE KEY(?: BLOCK)?-----"
+_STRONG = (
+    r"passw(?:or)?[dt]|passphrase|passwd|passcode|(?:store|key|ks|ts)pass\b|(?:\b|_)pass\b|pwd"
+    r"|secret(?:[ _-]?(?:access[ _-]?)?key)?(?:_base)?"
+    r"|kennwort|losungswort|geheimnis|mot[ _-]de[ _-]passe|\bmdp\b|contrase(?:ñ|n)a|contrasenya|secreto|segredo"
+    r"|palavra[ -]passe|senha|wachtwoord|parola d'ordine|has(?:ł|l)o|l(?:ö|o)senord|salasana|adgangskode|passord"
+    r"|пароль|Пароль|密码|密碼|口令|パスワード|비밀번호"
 )
-_PEM_TORN = (
-    r"-----BEGIN [A-Z0-9 ]*PRIVATE KEY(?: BLOCK)?-----"
-    r"(?:[\s\",+\-\\]{0,40}(?:[0-9]{1,6}[\s:→\-]{1,3})?(?:[A-Za-z\-]{3,16}: ?[^\n\"]{1,90}|[A-Za-z0-9+/=]{16,})){1,400}"
+"""Names of passwords, whose values may be any word, in the languages of those who write them."""
+_WEAK = (
+    r"token|credentials?|authorization|(?-i:[A-Z0-9]_(?:KEY|AUTH|PAT|SAS|SALT|SESSION|APIKEY)|[A-Za-z]-Key)\b"
+    r"|(?:api|app|application|access|auth|private|client|consumer|account|service|signing|encryption|decryption"
+    r"|validation|deploy|master|licen[sc]e|product|activation|admin|server|shared|pre-?shared|write|ingest|integration"
+    r"|storage|function|webhook|subscription|unseal|hmac|jwt|wallet|recovery|machine)[ _.-]?keys?"
+    r"|api[_-]?hash|jsessionid|phpsessid|(?:2fa|totp|otp|mfa|wallet|stellar|recovery)[ _-]?(?:seed|secret|code)"
+    r"|\bpw\b|\bpsk\b|zugangs(?:daten|code|token)|schl(?:ü|ue)ssel|jeton"
+    r"|cl(?:é|e|ef)s? (?:api|secr(?:è|e)te|priv(?:é|e)e|d'acc(?:è|e)s|wi-?fi)"
+    r"|(?:clave|llave|chave|chiave)(?: (?:de )?(?:api|secreta|privada|acceso|segreta))?"
 )
-_PUTTY = r"PuTTY-User-Key-File-[23]:(?s:.{0,20000}?)Private-MAC: ?[0-9a-f]{40,64}"
+"""Names of keys and tokens, whose values look random."""
+_SUFFIX = (
+    r"(?:[_-]?(?:value|base64|b64|raw|old|new|prod|production|dev|test|live|staging|main|default|private|public"
+    r"|[0-9]{1,3})| [0-9]{1,2})?"
+)
+_TYPE = r"(?:str|String|string|&str|&'static str|SecretStr|Optional\[str\]|str \| None|any|bytes|char ?\*)"
+_OF_WHAT = (
+    r"(?:(?:for|of|to|on|at|von|vom|zu|zum|am|für|beim?|im|de|du|del|des|da|para|pour) (?:[\w.\-']{1,24} ){1,5}?)?"
+)
+_SPOKEN = r" (?:(?:now|again) )?(?:is|was|are|ist|war|lautet|est|es|era|é|è)(?: (?:now|jetzt|maintenant|ahora))?:? "
 
 ASSIGNMENT = linear(
-    r"(?i)(?:(?P<strong>passw(?:or)?[dt]|kennwort|passphrase|passwd|pwd|(?:\b|_)pass\b"
-    r"|secret(?:[ _-]?(?:access[ _-]?)?key)?(?:_base)?)"
-    r"|token|credentials?|authorization|(?-i:[A-Z0-9]_(?:KEY|PASS|AUTH))"
-    r"|(?:api|access|auth|private|client|account|service|signing|encryption|deploy|master|license)[ _-]?key)"
-    r"(?:[_-]?(?:value|base64|b64|raw|old|new|prod|production|dev|test|live|staging|main|default|[0-9]{1,3}))?"
-    r"(?:[\"'`]?[\])]?[ \t]{0,3}(?:(?P<sign>:=|=>|={1,3}|:)[ \t]{0,8}(?:[a-z]{1,2}(?P<prefixed>[\"']))?)"
-    r"|(?P<spoken> is:? )|(?P<spaced> ))"
-    r"(?P<quote>[\"'`]?)"
+    rf"(?i)(?P<name>(?P<strong>{_STRONG})|{_WEAK}){_SUFFIX}"
+    r"(?:(?:[\"'`]|\*{1,3}|__|</[a-z]{1,8}>)?[\])]?(?: ?\([^()\n]{1,40}\))?[ \t\x{a0}]{0,3}"
+    rf"(?P<sign>(?::[ ]?{_TYPE}[ ]=)|:=|=>|->|={{1,3}}|:|→|：|＝)(?:\*{{1,3}}|__|</[a-z]{{1,8}}>)?[ \t\x{{a0}}]{{0,8}}"
+    r"(?:[a-z]{1,2}(?P<prefixed>[\"']))?"
+    rf"|(?P<spoken> {_OF_WHAT}{_SPOKEN.removeprefix(' ')}|{_SPOKEN})"
+    r"|(?P<listed>[\"'][ \t]{0,2},[ \t]{0,12})|(?P<spaced> ))"
+    r"(?P<quote>\*\*|[\"'`]?)"
 )
 """A key that names a secret, an operator, and the quote before its value, if there is one."""
 
-OPTION = re.compile(r"--[A-Za-z0-9_\-]*$")
+OPTION = re.compile(r"(?:^|[\s\"'])--?[A-Za-z0-9_\-]*$")
+IN_ARN = re.compile(r"\barn:[\w:/\-*.]*\Z")
+HARMLESS_NAME = re.compile(
+    r"(?:\A|[^A-Za-z]|(?<=[a-z])(?=[A-Z]))(?i:(?:public|cache|primary|foreign|partition|sort|row"
+    r"|hash|idempotency|lookup|object|query|route|group|registry|header|dedup(?:lication)?|routing|shard|publishable|verif\w+|next|prev(?:ious)?|page|pagination|continuation|sync"
+    r"|cancel(?:lation)?|csrf|xsrf|bos|eos|pad|unk|mask|stop|sep|cls|special|input|output|max|min)"
+    r"[ _\-]?(?:keys?|tokens?|key id))\Z"
+)
+"""Names of what is no secret though it is called a key or a token."""
 
-_SCHEME = r"(?i:(?:bearer|basic|ssws|authorization: ?[\"']?(?:token|apikey)))[ \t]+([A-Za-z0-9\-._~+/]{16,}={0,2})"
-_IN_URL = r"://[^\s/:@\"'<>`]{0,100}:([^\s/@\"'<>`]{3,200})@[A-Za-z0-9\[]"
+_SCHEME = (
+    r"(?i:bearer|basic|ssws|geniekey|apikey|splunk|authorization: ?[\"']?(?:token|apikey))"
+    r"[ \t]+([A-Za-z0-9\-._~+/]{16,}={0,2})"
+)
 _USER = r"(?:\s-u|--user)[ =]?[\"']?[\w.@+\-]+:([^\s\"':]{6,})"
 _SSHPASS = r"sshpass -p[ =]?[\"']?([^\s\"']{4,})"
 _NETRC = r"login[ \t]+\S+\s+password[ \t]+([^\s\"'\\]{6,})"
 _ELEMENT = r"<(?i:[a-z:_\-]{0,40}(?:password|passwd|passphrase|secret|token|api_?key))>[ \t]*([^<\s]{6,512})[ \t]*</"
+# what is longer than a window ends where its characters do
+_LONG_ELEMENT = r"<(?i:[a-z:_\-]{0,40}(?:password|passwd|passphrase|secret|token|api_?key))>[ \t]*([^<\s]{200,})"
 _MYSQL = r"\b(?:mysql|mariadb)[a-z\-]*[ \t](?:[^\n|;&]{0,200}[ \t])?-p[\"']?([^\s\"'\\]{6,100})"
 _MONGO_OPTION = r"(?:-p|--password)[ \t=]+[\"']?([^\s\"'\\\-][^\s\"'\\]{2,100})"
 _MONGO = rf"\bmongo(?:sh|dump|restore|export|import|stat|top|files)[ \t](?:[^\n|;&]{{0,200}}[ \t])?{_MONGO_OPTION}"
@@ -200,41 +230,31 @@ _MAILGUN_NAMED = (
 )
 _SIDEKIQ = r"CONTRIBSYS__COM[\"']?[ \t]*[=:][ \t]*[\"']?([0-9a-f]{8}:[0-9a-f]{8})"
 _DOCKER_AUTH = r"[\"']auth[\"'] {0,3}: {0,3}[\"']([A-Za-z0-9+/]{8,}={0,2})[\"']"
-_WEBHOOK = (
-    r"(?:discord(?:app)?\.com/api/(?:v[0-9]+/)?webhooks/[0-9]{16,20}"
-    r"|\.webhook\.office\.com/webhookb2/[^\s\"'<>]{1,200}/IncomingWebhook)/([A-Za-z0-9_\-]{32,})"
-)
+_WEBHOOK = r"discord(?:app)?\.com/api/(?:v[0-9]+/)?webhooks/[0-9]{16,20}/([A-Za-z0-9_\-]{32,})"
 _FACEBOOK_APP = r"(?:^|[^0-9])[0-9]{15,16}\|([A-Za-z0-9_\-]{27,40})"
 _NPMRC = r"(?::_authToken|_auth|_password)\s*=\s*[\"']?([A-Za-z0-9+/=_\-]{16,})"
 
-_SAS = r"[?&;]sig=([A-Za-z0-9%+/]{40,}={0,2})"
-_COOKIE = (
-    r"(?i:cookie2?:|--cookie[ =][\"']?)[ \t]*(?:[^\s;=]+=[^\s;]*;[ \t]*){0,20}"
-    r"[^\s;=]*(?i:sess|sid|auth|token|jwt)[^\s;=]*=([^\s;\"'\\]{12,})"
-)
+_SAS = r"[?&;]sig=([A-Za-z0-9%+/_\-]{40,}={0,2})"
 
 
 def _rules() -> tuple[Rule, ...]:
     known = [
-        Rule(kind, linear(p.pattern, p.flags), min(group, p.groups), accept, kind in _KEYED)
+        Rule(kind, linear(p.pattern, p.flags), min(group, p.groups), accept or _is_no_sample, kind in _KEYED)
         for kind, plugin, group, accept in _DETECT_SECRETS
         for p in plugin.denylist
     ]
     return (
-        Rule("private-key", re.compile(_PEM), 0, _has_key_body),
-        Rule("private-key", re.compile(_PEM_TORN), 0, _has_key_body),
-        Rule("private-key", re.compile(_PUTTY), 0, _has_key_body),
         *known,
         Rule("npm", linear(_NPMRC), 1, _has_digit),
-        Rule("basic-auth", linear(_IN_URL), 1, _real_url_password),
         Rule("authorization", linear(_SCHEME), 1, _has_digit),
         Rule("password", linear(_USER), 1, _is_no_group),
-        Rule("password", linear(_SSHPASS), 1, _real_url_password),
-        Rule("password", linear(_NETRC), 1, _real_url_password),
-        Rule("password", linear(_ELEMENT), 1, _real_url_password),
-        Rule("password", linear(_MYSQL), 1, _real_url_password),
+        Rule("password", linear(_SSHPASS), 1, is_url_password),
+        Rule("password", linear(_NETRC), 1, is_url_password),
+        Rule("password", linear(_ELEMENT), 1, is_url_password),
+        Rule("password", linear(_LONG_ELEMENT), 1, looks_random),
+        Rule("password", linear(_MYSQL), 1, is_url_password),
         *(Rule("password", linear(mongo), 1, _is_no_port) for mongo in (_MONGO, _OLD_MONGO, _OLD_MONGO_TURNED)),
-        Rule("password", linear(_REDIS), 1, _real_url_password),
+        Rule("password", linear(_REDIS), 1, is_url_password),
         Rule("basic-auth", linear(_DOCKER_AUTH), 1, _holds_login),
         Rule("mailgun", linear(_MAILGUN), 1),
         Rule("mailgun", linear(_MAILGUN_NAMED), 1),
@@ -242,7 +262,6 @@ def _rules() -> tuple[Rule, ...]:
         Rule("webhook", linear(_WEBHOOK), 1, _any_digit),
         Rule("facebook", linear(_FACEBOOK_APP), 1, _mixed_case_and_digits),
         Rule("azure-sas", linear(_SAS), 1, looks_random),
-        Rule("cookie", linear(_COOKIE), 1, looks_random),
     )
 
 
@@ -260,7 +279,7 @@ _TOKEN_HINTS = (
     r"(?:A3T[A-Z0-9]|ABIA|ACCA|AKIA|ASIA)[0-9A-Z]{16}",
     r"AKC[a-zA-Z0-9]{10}|AP[0-9A-F][a-zA-Z0-9]{8}[\s\"\\]",
     r"AccountKey=",
-    r":(?:\\*/){2}[^\s/:@\"'<>`]{0,100}:[^\s/@\"'<>`]{3,200}@",
+    r":(?:\\*/){2}[^\s/:@\"'<>`?#]{0,100}:[^\s@\"<>`]{3,200}@",
     r"(?i:https?:(?:\\*/){2}(?:api\.softlayer\.com|hooks\.slack\.com))",
     r"[a-zA-Z0-9]\.[a-zA-Z0-9_\-]{6}\.[a-zA-Z0-9_\-]{12}",
     r"gl(?:pat|dt|ft|soat|rt|imt|ptt|agent|oas|cbt)-[A-Za-z0-9_\-]{16}|GR1348941",
@@ -269,51 +288,66 @@ _TOKEN_HINTS = (
     r"sk-[A-Za-z0-9_\-]{20}",
     r"pypi-AgE|SG\.[a-zA-Z0-9_\-]{22}\.|xox[a-z]-[A-Za-z0-9]|sq0csp-",
     r"[rs]k_(?:live|test)_[0-9a-zA-Z]|[0-9]{8}:[0-9A-Za-z_\-]{35}|(?:AC|SK)[a-z0-9]{32}|gh[opusr]_[A-Za-z0-9_]{36}",
-    r"-----BEGIN [A-Z0-9 ]{0,30}PRIVATE KEY|PuTTY-User-Key-File-",
-    r"[?&;]sig=[A-Za-z0-9%+/]{40}|(?i:cookie2?:[ \t]*|--cookie[ =])[^\r\n]{8}",
+    r"[?&;]sig=[A-Za-z0-9%+/_\-]{40}",
     r"<(?i:[a-z:_\-]{0,40}(?:password|passwd|passphrase|secret|token|api_?key))>[^<\s]{6}",
     r"(?:mysql|mariadb)[a-z\-]*[ \t](?:[^\n|;&]{0,200}[ \t])?-p[\"'\\]{0,4}[^\s\"'\\]{6}",
     r"(?:mongo[a-z]{0,7}[ \t]+(?:[^\s\-][^\s]*[ \t]+)?|redis-cli[ \t]+)-|CONTRIBSYS__COM",
     r"[\"']auth\\*[\"'] {0,3}: {0,3}\\*[\"'][A-Za-z0-9+/]{8}|[0-9]{15}\|[A-Za-z0-9_\-]{27}",
     r"key-[0-9a-f]{20}|[0-9a-f]{2}-[0-9a-f]{8}-[0-9a-f]{8}",
-    r"/webhooks/[0-9]{16}|/IncomingWebhook/[0-9a-f]{8}",
-    r"(?i:bearer|basic|ssws|apikey|token)[ \t]+[A-Za-z0-9._~+/\-]{16}",
+    r"/webhooks/[0-9]{16}",
+    r"(?i:bearer|basic|ssws|apikey|token|geniekey|splunk)[ \t]+[A-Za-z0-9._~+/\-]{16}",
     r"(?: -u|--user|sshpass -p)[ =]?[\"'\\]{0,4}[^\s\"':]{1,60}:?[^\s\"':]{6}",
     r"login[ \t]+[^\s\\]{1,100}(?:\s|\\+[nrt])+password[ \t]|_auth(?:Token)?\s{0,3}=|_password\s{0,3}=",
+    COOKIE_TRIGGER,
     *HINTS,
 )
-_STRONG = r"(?:passw(?:or)?[dt]|kennwort|passphrase|passwd|pwd|secret|\bpass|_pass)"
-_SIGN = r"[\"'\\`\])]{0,8}[ \t]{0,3}[:=][:=>]{0,2}[ \t]{0,8}"
+_PLACE_HINTS = tuple(place.trigger for place in PLACES)
+_NAME_HINT = rf"(?i:{_STRONG}|{_WEAK})[A-Za-z0-9_\-]{{0,12}}(?: [0-9]{{1,2}})?"
+_SIGN_HINT = (
+    r"[\"'\\`\])*_]{0,8}(?:</[a-z]{1,8}>)?(?: ?\([^()\n]{1,40}\))?(?:[ \t]| ){0,3}"
+    rf"(?:: ?{_TYPE} =|[:=][:=>]{{0,2}}|->|→|：|＝|,)(?:\*{{1,3}}|__|</[a-z]{{1,8}}>)?(?:[ \t]| ){{0,12}}"
+)
 _KEY_HINTS = (
     # whatever a password is made of
-    rf"(?i:{_STRONG})[A-Za-z0-9_\-]{{0,12}}{_SIGN}(?:[A-Za-z]{{0,2}}[\\\"'`]{{1,8}}[^\s\"'`\\][^\r\n]{{7}}|[^\s\"'`]\S{{7}})",
-    r"(?i:(?:api|secret|access|auth|private|client|account|service|signing|encryption|deploy|master|license) key)"
-    r"[\"'\\`\])]{0,8}(?:[ \t]{0,3}[:=]|[ ]is:?[ ])",
-    r"(?i:passw(?:or)?[dt]|kennwort|passphrase|passwd|pwd|secret|token|api[_\-]?key|[a-z]key|_key|-key|credentials?|_pass|_auth|authorization)"
-    r"[A-Za-z0-9_\-]{0,12}[\"'\\`\])]{0,8}(?:[ \t]{0,3}[:=][:=>]{0,2}[ \t]{0,8}|[ ]is:?[ ]|[ ])"
-    r"(?:[A-Za-z]{0,2}[\\\"'`]{1,8})?[^\s\"'\\`,;<>|&()\[\]{}]{8}",
+    rf"(?i:{_STRONG})[A-Za-z0-9_\-]{{0,12}}{_SIGN_HINT}"
+    r"(?:[A-Za-z]{0,2}[\\\"'`*]{1,8}[^\s\"'`\\][^\r\n]{7}|[^\s\"'`]\S{7})",
+    rf"{_NAME_HINT}(?:{_SIGN_HINT}|(?i: {_OF_WHAT}{_SPOKEN.removeprefix(' ')}|{_SPOKEN})|[ ])"
+    r"(?:[A-Za-z]{0,2}[\\\"'`*]{1,8})?[^\s\"'\\`,;<>|&()\[\]{}]{8}",
 )
+_NOT_ASCII = re.compile(r"[^\x00-\x7f]")
 
 
-def prefilter(hints: tuple[str, ...] = _TOKEN_HINTS + _KEY_HINTS) -> Any:
-    """The alternation over everything that any rule could match, for bytes; escapes of JSON may lie inside."""
+def _in_bytes(pattern: str) -> bytes:
+    """A pattern for text as one for bytes; JSON may have escaped what is not ASCII."""
+    return _NOT_ASCII.sub(lambda c: rf"(?:{c[0]}|\\+u(?i:{ord(c[0]):04x}))", pattern).encode()
+
+
+def prefilter(hints: tuple[str, ...]) -> Any:
+    """The alternation over what some rules could match, for bytes; escapes of JSON may lie inside."""
     options = re2.Options()
     options.encoding = re2.Options.Encoding.LATIN1
     options.max_mem = 64 << 20
     options.never_capture = True
-    return re2.compile("|".join(f"(?:{hint})" for hint in hints).encode(), options)
+    return re2.compile(_in_bytes("|".join(f"(?:{hint})" for hint in hints)), options)
 
 
 KEYED_RULES = tuple(rule for rule in RULES if rule.keyed)
 TOKEN_HINT = prefilter(_TOKEN_HINTS)
-"""Where it finds nothing, only `KEYED_RULES` and `ASSIGNMENT` can match."""
+"""Where it finds nothing, only `KEYED_RULES`, `PLACE_RULES` and `ASSIGNMENT` can match."""
+PLACE_RULES = tuple(Rule(place.kind, linear(place.pattern), 1, place.accept) for place in PLACES)
+PLACE_HINT = prefilter(_PLACE_HINTS)
+"""Where it finds nothing, none of `PLACE_RULES` can match."""
+PREFILTERS = (TOKEN_HINT, PLACE_HINT, prefilter(_KEY_HINTS))
+"""What any rule could match. One automaton for all would have so many states that it is built again all the time."""
 
 ESCAPED_PRINTABLE = re.compile(
     r"(?<!\\)\\+(?:u00(2[013-689a-fA-F]|[3-4][0-9a-fA-F]|5[0-9abd-fABD-F]|[67][0-9a-fA-F])|(/))"
 )
 """Characters that need no escape in JSON but may have one, at any depth; quotes and backslashes are not among them."""
 
-ESCAPED = re.compile(r"(?<!\\)\\+(?:u00([2-7][0-9a-fA-F])|([nrt\"'/]))")
+ESCAPED = re.compile(
+    r"(?<!\\)\\+(?:u(00[2-7][0-9a-fA-F]|00[a-fA-F][0-9a-fA-F]|(?!00)[0-9a-cA-CefEF][0-9a-fA-F]{3})|([nrt\"'/]))"
+)
 """Escapes that hide a boundary, at any depth of JSON inside JSON."""
 
 MASK = re.compile(r"\[REDACTED:([a-z0-9\-]{1,24}):[0-9a-f]{8}\]")

@@ -69,11 +69,24 @@ def looks_random(value: str) -> bool:
     return bool(digits) and len(value) >= 10 and len(CLASS_CHANGE.findall(value)) >= RANDOM_CHANGES
 
 
+_MARK = re.compile(r"[!$%^*+=?@~#&]")
+
+
+def is_generated(value: str) -> bool:
+    """Whether a word of a sentence or a call is a password: it looks random, or mixes letters, a digit and a mark."""
+    if looks_random(value):
+        return True
+    has_both = re.search(r"[A-Za-z].*\d|\d.*[A-Za-z]", value)
+    return bool(has_both and _MARK.search(value)) and len(CLASS_CHANGE.findall(value)) + len(_MARK.findall(value)) >= 4
+
+
 KEY_FILE = re.compile(r"id_(?:rsa|dsa|ecdsa|ed25519)(?:[_.\-][\w.\-]*)?|[\w.\-]+\.(?:pem|key|pub|crt|p12|pfx|ppk)")
 """The name of a file with a key: what `private key: …` says in prose and settings."""
 
 
-_PATH = re.compile(r"[./~@][\w./~@\-+:%]*(?:\?[\w=&.\-%]*)?$|[a-z][a-z0-9+]*://|[A-Za-z]:\\|v?\d+(?:\.\d+)+$")
+_PATH = re.compile(
+    r"[\w\-]+(?:/[\w.\-]+)+\.[a-z]{2,5}$|[./~@][\w./~@\-+:%]*(?:\?[\w=&.\-%]*)?$|[a-z][a-z0-9+]*://|[A-Za-z]:\\|v?\d+(?:\.\d+)+$"
+)
 
 
 def is_path_or_address(value: str) -> bool:
@@ -124,24 +137,54 @@ def is_stand_in(value: str, shortest: int = 3) -> bool:
     return bool(PLACEHOLDER.search(literal))
 
 
+_WRAPPED = re.compile(r"[A-Za-z0-9+/=_\-]{40,}(?:\\?[ \t]*\r?\n[ \t]*[A-Za-z0-9+/=_\-]{2,})+\s*")
+_SALT_MARKS = 8
+"""Different marks that a salt of WordPress has at least, and no text."""
+_NAME_OF_SECRET = re.compile(
+    r"(?:[A-Za-z][a-z]*|[a-z]+\d{1,3}|v?\d{1,4})(?:[\-_/.](?:[A-Za-z][a-z]*|[a-z]+\d{1,3}|v?\d{1,4}))+(?:-[A-Za-z0-9]{6,10})?"
+)
+_ID = re.compile(
+    r"(?:toolu|srvtoolu|msg|req|call|chatcmpl|thread|asst|resp|file|sha(?:1|256|384|512))[_\-:]|(?:urn|arn|data):|SHA256:|ssh-"
+)
+"""What begins ids of services and fingerprints."""
+
+
+def is_long_token(value: str) -> bool:
+    """Whether a word behind the bare word "token" is one: long, of letters of both cases and digits, and no path."""
+    has_all = re.search(r"[a-z]", value) and re.search(r"[A-Z]", value) and re.search(r"\d", value)
+    return len(value) >= 24 and bool(has_all) and not _ID.match(value) and bool(re.fullmatch(r"[\w\-+=]+", value))
+
+
+def is_name_of_secret(value: str) -> bool:
+    """Whether a value is the name of an entry in a store of secrets: `prod/shop-db`, with the suffix of AWS or not."""
+    return bool(_NAME_OF_SECRET.fullmatch(value))
+
+
+_MEMBER_NAME = r"_*[A-Za-z]?[a-z]+(?:_[a-z]+|[A-Z][a-z]+)*(?:_?v?\d{1,2})?"
+_DOTTED = re.compile(rf"{_MEMBER_NAME}(?:\.{_MEMBER_NAME})+|[A-Z]{{2,6}}\d{{1,3}}(?:[A-Z][a-z]{{2,}})+")
+"""A member of an object, or a class named after a standard."""
+
+
 def is_literal_secret(value: str, *, quoted: bool, strong: bool) -> bool:
     """Whether the right side of an assignment is a secret rather than a placeholder, code, a type or prose.
 
     :param strong: the key says password or secret, so a plain word counts too if it is quoted or in a shell export.
     """
-    if not SHORTEST_VALUE <= len(value) <= LONGEST_VALUE:
+    is_member = not quoted and _DOTTED.fullmatch(value) and not has_odd_word(value)
+    if len(value) < SHORTEST_VALUE or _ID.match(value) or is_member:
         return False
+    if quoted and _WRAPPED.fullmatch(value):
+        return True
     spaced = re.search(r"\s", value)
     value = value[:LONGEST_BARE_VALUE]
     if _is_something_else(value):
         return False
     if spaced:
-        return quoted and strong and _is_generated_with_spaces(value)
+        return quoted and (_is_salt(value) or (strong and _is_generated_with_spaces(value)))
     if not quoted and _CODE.search(value):
         return _is_secret_among_code(value, strong=strong)
-    if looks_random(value):
-        return True
-    return strong and not (_is_name(value) if value.isalpha() else WORDS.fullmatch(value))
+    is_plain = _is_name(value) if value.isalpha() else WORDS.fullmatch(value)
+    return looks_random(value) or (strong and not is_plain)
 
 
 def _is_something_else(value: str) -> bool:
@@ -165,6 +208,10 @@ def is_passing(key: str, value: str) -> bool:
 def _is_generated_with_spaces(value: str) -> bool:
     is_short = len(value) <= LONGEST_SPACED_VALUE and value.isprintable()
     return is_short and value == value.strip() and value[0] not in ",;+)" and has_odd_word(value)
+
+
+def _is_salt(value: str) -> bool:
+    return len(value) >= 32 and len(set(re.findall(r"[^\w\s]", value))) >= _SALT_MARKS and has_odd_word(value)
 
 
 def _is_secret_among_code(value: str, *, strong: bool) -> bool:

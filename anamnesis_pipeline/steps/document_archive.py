@@ -8,7 +8,6 @@ from functools import partial
 
 from anamnesis_pipeline.archive_model import ArchiveBase
 from anamnesis_pipeline.documents.formats import to_text
-from anamnesis_pipeline.documents.named_secrets import named_masked
 from anamnesis_pipeline.documents.table_secrets import tables_masked
 from anamnesis_pipeline.errors import StoreBusy
 from anamnesis_pipeline.model import FileCursor, FileStat, Source, content_id
@@ -50,8 +49,7 @@ def masked_lines(
     """
     text, found = mask(text)
     text, of_tables = tables_masked(path, text, mask)
-    text, of_fields = named_masked(text, mask)
-    masked.update(found + of_tables + of_fields)
+    masked.update(found + of_tables)
     lines = text.removesuffix("\n").split("\n")
     if tombstones is None:
         return lines

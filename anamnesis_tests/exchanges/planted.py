@@ -5,7 +5,7 @@ import json
 import random
 import string
 import uuid
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 
 ALNUM = string.ascii_letters + string.digits
 LOWER = string.ascii_lowercase + string.digits
@@ -34,6 +34,15 @@ class Maker:
 
     def digits(self, length: int) -> str:
         return str(self._chance.randint(1, 9)) + "".join(self._chance.choices("0123456789", k=length - 1))
+
+    def letters(self, length: int) -> str:
+        return "".join(self._chance.choices(string.ascii_letters, k=length))
+
+    def one(self, choices: Sequence[str]) -> str:
+        return self._chance.choice(choices)
+
+    def number(self, below: int) -> int:
+        return self._chance.randrange(below)
 
     def uuid(self) -> str:
         return str(uuid.UUID(int=self._chance.getrandbits(128), version=4))

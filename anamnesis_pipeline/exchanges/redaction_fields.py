@@ -1,32 +1,31 @@
-"""Secrets whose name stands in a field of its own: `name: DB_PASSWORD`, then `value: ...`. Pure.
+"""Secrets whose name stands in a field of its own, or in another cell: `name: DB_PASSWORD`, then `value: ...`. Pure.
 
-What is a secret, and where it ends, is not decided here: each value is shown to the masking rules beside its name, as
-an assignment. Escapes of JSON count as what they stand for, so that a chat in a JSON file is read as it was written.
+What is a secret, and where it ends, is not decided here: each value is shown to the rules beside its name, as an
+assignment. Escapes of JSON count as what they stand for, so that a chat in a JSON file is read as it was written.
 """
 
 import re
-from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any
 
 import re2
 
-from anamnesis_pipeline.documents.table_secrets import (
-    MOST_NAME_CHARS,
-    MOST_VALUE_CHARS,
-    Mask,
-    NamedValue,
-    masked_values,
-    names_of_secrets,
-    with_values,
-)
+from anamnesis_pipeline.exchanges.redaction_rules import ASSIGNMENT, HARMLESS_NAME, prefilter
+from anamnesis_pipeline.exchanges.redaction_windows import windows
 
+LEFT, RIGHT = 100, 800
+"""Characters around a hit in which a name is looked for; its value may be farther."""
+MOST_NAME_CHARS = 60
+MOST_VALUE_CHARS = 4_096
 MOST_CHARS_BETWEEN = 400
 """Between a name and its value may be other fields, and comments."""
 MOST_CHARS_OF_VARIABLE = 1_000
 MOST_CHARS_OF_LINE = 320
 MOST_LINES_OF_BLOCK = 50
 
-_WORD = r"(?i:pass|kennwort|pwd|secret|token|key|cred|auth)"
+_WORD = r"(?i:pass|kennwort|pwd|secret|token|key|cred|auth|contrase|senha)"
 _NAME = rf"(?P<name>[\w .\-/]{{0,60}}{_WORD}[\w .\-/]{{0,60}})"
 # in what is searched, a form feed stands for each backslash of an escape
 _QUOTE = r"\f{0,8}[\"'`]?"
@@ -55,10 +54,15 @@ _VARIABLE_ENDS = re.compile(r"\n\f*\}|\n\f*(?:variable|resource|output)[ \t]")
 _BLOCK = re.compile(r"[|>][+\-\d]{0,2}[ \t\f]*\n")
 
 _TEXT = r"\s{0,80}(?:<!\[CDATA\[\s{0,80})?(?P<value>[^<\s][^<]{6,510}?)\s{0,80}(?:\]\]>\s{0,80})?<"
+_LONG_TEXT = r"\s{0,80}(?P<value>[^<\s]{200})"
 _TEXT_OF_ELEMENT = re.compile(rf"\f*[\"'][^<>]{{0,200}}(?<!/)>(?:\s*<value>)?{_TEXT}")
 _ELEMENTS = re2.compile(
     rf"<(?:[\w\-]{{1,40}}:)?(?P<name>[\w.\-]{{0,40}}{_WORD}[\w.\-]{{0,40}})(?:\s[^<>]{{0,200}})?>{_TEXT}/"
 )
+_LONG_ELEMENTS = re2.compile(
+    rf"<(?:[\w\-]{{1,40}}:)?(?P<name>[\w.\-]{{0,40}}{_WORD}[\w.\-]{{0,40}})(?:\s[^<>]{{0,200}})?>{_LONG_TEXT}"
+)
+_LONG_TEXT_OF_ELEMENT = re.compile(rf"\f*[\"'][^<>]{{0,80}}(?<!/)>(?:\s*<value>)?{_LONG_TEXT}")
 _KEY_ELEMENTS = re2.compile(rf"<key>\s{{0,20}}{_NAME}</key>\s{{0,80}}<string>{_TEXT}/")
 
 # a line of a form, of a list of terms: the name, and below it nothing but the value
@@ -67,9 +71,23 @@ _NAME_LINE = re.compile(
     rf"[ \t>*#\-|\"]{{0,20}}{_NAME}:?[ \t\f*]{{0,8}}\n\s{{0,20}}(?:[:~][ \t]{{1,8}})?{_QUOTE}"
     r"(?P<value>[^\s\"'`]{8,256}(?:['`](?=\w)[^\s\"'`]{1,256})?)[\"'`]?[ \t\f]{0,8}(?:\n|\"|\Z)"
 )
-_IS_NO_VALUE = re.compile(r"\[.*\]\(|[\[<{(!|].*[\])>}|]\Z|.*:\Z")
+_IS_NO_VALUE = re.compile(r"\w+[.\w]*[(\[]|pass\Z|\[.*\]\(|[\[<{(!|].*[\])>}|]\Z|.*:\Z")
 """A link, something in brackets, a heading."""
-_NAMES_ANY = re2.compile(_WORD)
+_Q = r"[\"'\\`]{0,8}"
+_CHARS = r"[\w.\-/]{0,24}"
+_LABEL = r"(?i:passw|passphrase|kennwort|pwd|secret|token|key|cred|auth|_pass|pass:|contrase|senha)"
+FIELD_HINT = prefilter(
+    (
+        rf"(?i:name|key|id|parameter|variable){_Q}[ \t]{{0,4}}[:=][ \t]{{0,4}}{_Q}{_CHARS}{_WORD}",
+        rf"{_WORD}{_CHARS}{_Q}[ \t]{{0,4}}[:=][ \t]{{0,4}}(?:\{{|(?:\\+[nr]|\r?\n)\s{{0,8}}\{{)",
+        rf"{_LABEL}[\w.\-/ ]{{0,12}}:?[ \t*]{{0,4}}(?:[|>][+\-0-9]{{0,2}}[ \t]{{0,4}})?(?:\\+[nr]|\r?\n)",
+        rf"{_WORD}[\w.\-]{{0,24}}{_Q}(?:[ \t][^<>]{{0,40}})?>",
+        r"(?i:variable)[ \t]+\\*\"",
+    )
+)
+"""What the raw text has wherever a value is found; nothing is looked for where it is missing."""
+TABLE_HINT = prefilter((rf"\|[ \t*`]{{0,4}}[\w.\-/ ]{{0,24}}{_WORD}[^|\r\n]{{0,24}}\|",))
+"""What a table has that names a secret."""
 _DIGIT = re.compile(r"\d")
 _ESCAPE = re.compile(r"\\+([nrt\"'/])")
 _MEANS = {"n": "\n", "r": "\f", "t": "\t"}
@@ -79,70 +97,62 @@ _WORD_OF_PROSE = re.compile(r"\f*([\"'`]?)[^\W\d_]+(?:\f*\1(?![\"'`]?\w)|[\s,])"
 """A translated text, say: its first word, where a password would stand."""
 
 
-def named_masked(text: str, mask: Mask) -> tuple[str, Counter[str]]:
-    """The text with the secrets masked that only a field near them tells, or the line or the element around them.
+@dataclass(frozen=True, slots=True)
+class NamedValue:
+    """Characters [start, end) of a text are a value that belongs to a name."""
 
-    How many of each kind there were comes with it. The text has as many lines as before.
-    """
-    if not _NAMES_ANY.search(text):
-        return text, Counter()
-    plain = _ESCAPE.sub(_of_same_length, text) if "\\" in text else text
-    named = list(_all_named(plain))
-    secret = names_of_secrets({value.name for value in named}, mask)
-    at = {value.start: value for value in named if value.name in secret}
-    found: Counter[str] = Counter()
-    masked = masked_values((_as_written(text, at[start]) for start in sorted(at)), mask, found)
-    return with_values(text, _apart(_changed_part(*told) for told in masked)), found
+    start: int
+    end: int
+    name: str
+    is_open: bool = False
+    """The rules find where the value ends; it may be quoted, and something else may stand behind it."""
+
+
+def named_values(text: str) -> list[NamedValue]:
+    """Every value whose name is in a field or a cell near it, or in the line or the element around it, in order."""
+    plain = ""
+    named: dict[int, NamedValue] = {}
+    for start, end in windows(text, (FIELD_HINT,), LEFT, RIGHT):
+        plain = plain or _plain(text)
+        named |= {value.start: value for value in _named_in(plain, start, end)}
+    if "|" in text and TABLE_HINT.search(text.encode("utf-8", "replace")):
+        named |= {value.start: value for value in _in_tables(plain or _plain(text))}
+    return [named[start] for start in sorted(named)]
+
+
+def _plain(text: str) -> str:
+    """The text with escapes of JSON as what they stand for, at the same places."""
+    return _ESCAPE.sub(_of_same_length, text) if "\\" in text else text
 
 
 def _of_same_length(escape: re.Match[str]) -> str:
     return "\f" * (len(escape[0]) - 1) + _MEANS.get(escape[1], escape[1])
 
 
-def _as_written(text: str, value: NamedValue) -> NamedValue:
-    return NamedValue(0, value.start, value.end, value.name, text[value.start : value.end], value.is_open)
-
-
-def _changed_part(told: NamedValue, masked: str) -> tuple[NamedValue, str]:
-    """What of a value is another now: the rest of a line may hold the next name with its value."""
-    most = min(len(told.value), len(masked))
-    same = next((at for at in range(most) if told.value[at] != masked[at]), most)
-    after = next((at for at in range(most - same) if told.value[-1 - at] != masked[-1 - at]), most - same)
-    start, end = told.start + same, told.end - after
-    value = told.value[same : len(told.value) - after]
-    return NamedValue(0, start, end, told.name, value), masked[same : len(masked) - after]
-
-
-def _apart(values: Iterable[tuple[NamedValue, str]]) -> Iterator[tuple[NamedValue, str]]:
-    """Those that begin after the end of the one before."""
-    end = -1
-    for value, masked in values:
-        if value.start >= end:
-            end = value.end
-            yield value, masked
-
-
 # --- where names stand, and their values -------------------------------------------------------------------
 
 
-def _all_named(text: str) -> Iterator[NamedValue]:
-    yield from _beside(text)
-    yield from _within(text)
-    yield from _of_variables(text)
-    yield from _in_elements(text)
-    yield from _below(text)
+def _named_in(text: str, low: int, high: int) -> Iterator[NamedValue]:
+    """Values whose name is in a part of the text."""
+    part = text[low:high]
+    yield from _beside(text, part, low)
+    yield from _within(text, part, low)
+    yield from _of_variables(text, part, low)
+    yield from _in_elements(part, low)
+    yield from _below(text, part, low)
 
 
-def _beside(text: str) -> Iterator[NamedValue]:
+def _beside(text: str, part: str, low: int) -> Iterator[NamedValue]:
     """Values in the field behind or before that of their name, in the same item."""
-    for match in _NAME_FIELDS.finditer(text):
-        name, at = match["name"], match.end()
+    for match in _NAME_FIELDS.finditer(part):
+        name, at = match["name"], low + match.end()
         behind = text[at : at + MOST_CHARS_BETWEEN]
-        if ">" in behind and (inside := _TEXT_OF_ELEMENT.match(behind)):
+        inside = _TEXT_OF_ELEMENT.match(behind) or _LONG_TEXT_OF_ELEMENT.match(behind) if ">" in behind else None
+        if inside:
             yield from _told(name, at + inside.start("value"), inside["value"])
         elif (start := _value_in(behind)) is not None:
             yield from _rest_of_line(text, name, at + start)
-        elif (start := _value_before(text, match.start())) is not None:
+        elif (start := _value_before(text, low + match.start())) is not None:
             yield from _rest_of_line(text, name, start)
 
 
@@ -165,27 +175,28 @@ def _value_before(text: str, end: int) -> int | None:
     return None if _ITEM_ENDS.search(before[behind:]) else begin + field.end()
 
 
-def _within(text: str) -> Iterator[NamedValue]:
+def _within(text: str, part: str, low: int) -> Iterator[NamedValue]:
     """Values in an object, a block or lines below a key that has the name: `{"password": {"value": ...}}`."""
-    for match in _KEY_ENDS.finditer(text):
-        before = _KEY_BEGINS.search(text[max(0, match.start() - MOST_NAME_CHARS) : match.start()])
-        key = match.start() - (len(before[0]) if before else 0)
-        named = _KEY_NAME.match(text, key, match.end())
+    for match in _KEY_ENDS.finditer(part):
+        begin, end = low + match.start(), low + match.end()
+        before = _KEY_BEGINS.search(text[max(0, begin - MOST_NAME_CHARS) : begin])
+        key = begin - (len(before[0]) if before else 0)
+        named = _KEY_NAME.match(text, key, end)
         if named is None:
             continue
         if _BLOCK_BEGINS.search(match[0]):
-            yield from _lines_of_block(text, named[0], match.end())
+            yield from _lines_of_block(text, named[0], end)
             continue
-        behind = text[match.end() : match.end() + MOST_CHARS_BETWEEN]
+        behind = text[end : end + MOST_CHARS_BETWEEN]
         start = _value_in(behind)
         if start is not None and (match[0].endswith("{") or _is_deeper(text, key, behind[:start])):
-            yield from _rest_of_line(text, named[0], match.end() + start)
+            yield from _rest_of_line(text, named[0], end + start)
 
 
-def _of_variables(text: str) -> Iterator[NamedValue]:
+def _of_variables(text: str, part: str, low: int) -> Iterator[NamedValue]:
     """Values that a variable of Terraform has when nobody gives one."""
-    for match in _VARIABLES.finditer(text):
-        at = match.end()
+    for match in _VARIABLES.finditer(part):
+        at = low + match.end()
         default = _DEFAULT.search(behind := text[at : at + MOST_CHARS_OF_VARIABLE])
         if default is not None and not _VARIABLE_ENDS.search(behind, 0, default.start()):
             yield from _rest_of_line(text, match["name"], at + default.end())
@@ -213,7 +224,7 @@ def _rest_of_line(text: str, name: str, start: int) -> Iterator[NamedValue]:
     if quote not in ('"', "'") and (closing := _FLOW_ENDS.search(line)) and _is_flow(text, start):
         line = line[: closing.start()]
     if name.isupper() or not _WORD_OF_PROSE.match(line):
-        yield NamedValue(0, start, start + len(line), _key(name), line, is_open=True)
+        yield NamedValue(start, start + len(line), _key(name), is_open=True)
 
 
 def _is_flow(text: str, start: int) -> bool:
@@ -236,20 +247,20 @@ def _lines_of_block(text: str, name: str, start: int) -> Iterator[NamedValue]:
         start += len(line) + 1
 
 
-def _in_elements(text: str) -> Iterator[NamedValue]:
-    if "</" not in text:
+def _in_elements(part: str, low: int) -> Iterator[NamedValue]:
+    if "<" not in part:
         return
-    for pattern in (_ELEMENTS, _KEY_ELEMENTS):
+    for pattern in (_ELEMENTS, _KEY_ELEMENTS, _LONG_ELEMENTS):
         of_value = pattern.groupindex["value"]
-        for match in pattern.finditer(text):
-            yield from _told(match["name"], match.start(of_value), match["value"])
+        for match in pattern.finditer(part):
+            yield from _told(match["name"], low + match.start(of_value), match["value"])
 
 
-def _below(text: str) -> Iterator[NamedValue]:
-    for end in _NAME_ENDS_LINE.finditer(text):
-        begin = text.rfind("\n", 0, end.start()) + 1
-        begin = max(begin, end.start() - MOST_NAME_CHARS)
-        match = _NAME_LINE.match(text, begin) or _NAME_LINE.match(text, _string_begins(text, begin, end.start()))
+def _below(text: str, part: str, low: int) -> Iterator[NamedValue]:
+    for end in _NAME_ENDS_LINE.finditer(part):
+        at = low + end.start()
+        begin = max(text.rfind("\n", max(0, at - MOST_NAME_CHARS), at) + 1, at - MOST_NAME_CHARS, 0)
+        match = _NAME_LINE.match(text, begin) or _NAME_LINE.match(text, _string_begins(text, begin, at))
         if match and not _IS_NO_VALUE.match(match["value"]):
             yield from _told(match["name"], match.start("value"), match["value"])
 
@@ -261,8 +272,50 @@ def _string_begins(text: str, begin: int, end: int) -> int:
 
 def _told(name: str, start: int, value: str) -> Iterator[NamedValue]:
     if _DIGIT.search(value):  # a word below a heading is none
-        yield NamedValue(0, start, start + len(value), _key(name), value)
+        yield NamedValue(start, start + len(value), _key(name))
 
 
 def _key(name: str) -> str:
     return re.sub(r"[ .\-/]+", "_", name.strip(" .-/"))
+
+
+# --- tables of Markdown ----------------------------------------------------------------------------------
+
+_ROW = re.compile(r"(?:^|(?<=[\"\n]))[ \t]*\|(.*\|)", re.MULTILINE)
+_CELL = re.compile(r"((?:\\\||[^|])*)\|")
+_RULER = re.compile(r"[\s|:+\-]*")
+_MARKS = " \t\f\"'`*_"
+_ASIDE = re.compile(r"\s*[(\[][^()\[\]]{0,60}[)\]]\s*")
+
+
+def _in_tables(text: str) -> Iterator[NamedValue]:
+    """Cells under a heading, or behind a cell, that names a secret."""
+    headings: dict[int, str] = {}
+    end = -1
+    for row in _ROW.finditer(text) if "|" in text else ():
+        if text[end + 1 : row.start()].strip():
+            headings = {}
+        end = row.end()
+        if _RULER.fullmatch(row[1]):
+            continue
+        before = ""
+        for column, cell in enumerate(_CELL.finditer(text, row.start(1), row.end(1))):
+            value = cell[1].strip(_MARKS)
+            told, before = before or headings.get(column, ""), _name_in(value)
+            if before:
+                headings[column] = before
+            elif told and value and (len(value) <= MOST_VALUE_CHARS or " " not in value):
+                begins = cell.start() + cell[1].index(value)
+                yield NamedValue(begins, begins + len(value), told)
+
+
+def _name_in(cell: str) -> str:
+    """A cell as the key of an assignment, if it names a secret."""
+    words = _ASIDE.sub(" ", cell).strip(_MARKS + ":") if len(cell) <= MOST_NAME_CHARS else ""
+    return _key(words) if words and _names_secret(_key(words)) else ""
+
+
+@lru_cache(1024)
+def _names_secret(key: str) -> bool:
+    name: Any = ASSIGNMENT.search(f"{key}: ")
+    return name is not None and not HARMLESS_NAME.search(key)

@@ -1,0 +1,74 @@
+"""Private keys between the lines that frame them, and secrets wrapped over lines. Pure, and linear in the text.
+
+Positions are those of the raw text: a line may end in an escape of JSON, at any depth, instead of a line break.
+"""
+
+import re
+from collections.abc import Iterator
+
+_BEGINS = (
+    r"-----BEGIN (?:[A-Z0-9 ]{0,40}PRIVATE KEY(?: BLOCK)?|OpenVPN Static key V1)-----"
+    r"|---- BEGIN SSH2 ENCRYPTED PRIVATE KEY ----|PuTTY-User-Key-File-[23]:"
+)
+_ENDS = (
+    r"-----END (?:[A-Z0-9 ]{0,40}PRIVATE KEY(?: BLOCK)?|OpenVPN Static key V1)-----"
+    r"|---- END SSH2 ENCRYPTED PRIVATE KEY ----|Private-MAC: ?[0-9a-f]{40,64}"
+)
+_FRAMES = re.compile(f"(?P<begins>{_BEGINS})|{_ENDS}")
+_RUNS = re.compile(r"[A-Za-z0-9+/=]{16,}")
+_FEWEST_CHARS = 24
+"""A shorter run of base64 between the frames is no key."""
+_TORN = re.compile(
+    r"(?>[\s\",+\-\\]{0,40}+(?:(?:[nrt]|u2192)?[0-9]{1,6}(?:[\s:→\-]|\\+(?:t|u2192)){1,3})?"
+    r"(?:n?[A-Za-z\-]{3,16}: ?[^\n\"\\]{1,90}+|[A-Za-z0-9+/=]{16,}+))++"
+)
+"""Lines of a key whose end is missing: numbered, in a diff, or with headers before them."""
+
+
+def private_keys(text: str) -> Iterator[tuple[int, int]]:
+    """Where private keys stand: each from its first frame to its last, or as far as its lines go.
+
+    A frame ends the key before it, so that no character is looked at twice.
+    """
+    if "PRIVATE KEY" not in text and "PuTTY-User-Key" not in text and "Static key" not in text:
+        return
+    frames = list(_FRAMES.finditer(text))
+    for number, frame in enumerate(frames):
+        if not frame["begins"]:
+            continue
+        following = frames[number + 1] if number + 1 < len(frames) else None
+        low, high = frame.end(), following.start() if following else len(text)
+        if following and not following["begins"] and _is_key(text, low, high):
+            yield frame.start(), following.end()
+        elif (torn := _TORN.match(text, low, high)) and _runs(text, low, torn.end()) >= _FEWEST_CHARS:
+            yield frame.start(), torn.end()
+
+
+def _runs(text: str, low: int, high: int) -> int:
+    return sum(len(run[0]) for run in _RUNS.finditer(text, low, high))
+
+
+def _is_key(text: str, low: int, high: int) -> bool:
+    return _runs(text, low, high) >= max(_FEWEST_CHARS, (high - low) // 3)
+
+
+_LINE = re.compile(
+    r"\\*(?:\r?\n|(?<=\\)(?:r\\+)?n)(?:[ \t]|\\+t)*+([A-Za-z0-9+/_\-]{4,}+={0,2})(?=[\"'`\s,;)\]}\\]|\Z)"
+)
+_WRAPPED_AT = 40
+"""Characters of the shortest line that a wrapped value fills."""
+_FULL_LINE = re.compile(rf"[A-Za-z0-9+/=_\-]{{{_WRAPPED_AT}}}")
+_MIXED = re.compile(r"(?=.*\d).*[A-Za-z]")
+
+
+def end_of_wrapped(text: str, start: int, end: int) -> int:
+    """Where a value ends that begins at `start` and fills its line up to `end`, if the lines below go on with it."""
+    last = end
+    while last > start and text[last - 1] == "\\":
+        last -= 1
+    if not _FULL_LINE.match(text, max(start, last - _WRAPPED_AT), last):
+        return end
+    width = _WRAPPED_AT
+    while width >= _WRAPPED_AT and (line := _LINE.match(text, end)) and _MIXED.match(line[1][:200]):
+        end, width = line.end(1), len(line[1])
+    return end

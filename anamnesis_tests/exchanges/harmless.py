@@ -1,0 +1,293 @@
+"""What looks like a secret and is none, one a line; `\\n` is a line break. Nothing of it may be masked."""
+
+HARMLESS = r"""
+arn:aws:sqs:us-east-1:123456789012:orders-dead-letter-queue-of-the-shop-v2
+arn:aws:sqs:eu-central-1:210987654321:AcmeOrdersDeadLetterQueue-1A2B3C4D5E6F7.fifo
+arn:aws:sns:eu-west-1:123456789012:acme-prod-alarm-topic-Notifications-1X2Y3Z
+arn:aws:sns:us-east-1:123456789012:order_events_topic_for_the_eu_2024:6442b71b-ba12-4f07-96f5-a78ce0298a9e
+arn:aws:secretsmanager:us-east-1:123456789012:secret:prod/shop/database-a1B2c3
+arn:aws:secretsmanager:eu-central-1:123456789012:secret:MyDatabaseSecret-AbCd12
+"SecretArn": "arn:aws:secretsmanager:eu-central-1:123456789012:secret:rds!db-0f1e2d3c-4b5a-6978-8796-a5b4c3d2e1f0-Xy12Zw"
+"ARN": "arn:aws:secretsmanager:us-west-2:123456789012:secret:acme/staging/stripe-9fX2kQ", "Name": "acme/staging/stripe"
+aws secretsmanager get-secret-value --secret-id prod/shop/db-password-v12
+gcloud secrets versions access latest --secret=shop-db-password-v12
+projects/123456789012/secrets/shop-db-password/versions/3
+arn:aws:iam::123456789012:role/service-role/AWSLambdaBasicExecutionRole-1a2b3c4d
+arn:aws:kms:us-east-1:123456789012:key/1234abcd-12ab-34cd-56ef-1234567890ab
+arn:aws:lambda:us-east-1:123456789012:function:process-token-refresh:42
+arn:aws:ssm:us-east-1:123456789012:parameter/shop/prod/db_password
+arn:aws:states:us-east-1:123456789012:execution:TokenRotation:0f1e2d3c-4b5a-6978-8796-a5b4c3d2e1f0
+arn:aws:elasticloadbalancing:us-east-1:123456789012:targetgroup/shop-api/6d0ecf831eec9f09
+AKIAIOSFODNN7EXAMPLE
+aws_secret_access_key = wJalrXUtnFEMI/K7MDENG/bPxRfiCYEXAMPLEKEY
+6442b71b-ba12-4f07-96f5-a78ce0298a9e
+"sessionId":"6442b71b-ba12-4f07-96f5-a78ce0298a9e"
+session_id: 6442b71b-ba12-4f07-96f5-a78ce0298a9e
+Session ID = 0f1e2d3c-4b5a-6978-8796-a5b4c3d2e1f0
+request id 0f1e2d3c-4b5a-6978-8796-a5b4c3d2e1f0
+"requestId":"req_011CUYzKtd9vXSGNgVAqdrxJ"
+"id":"toolu_01GCKjbCzoc1oWRnBUvWbJkP","type":"tool_use"
+"id":"msg_01XFDUDYJgAACzvnptvVoYEL"
+chatcmpl-9fX2kQ7bT1mN4vR8sW3yZ6cD0eF5g
+commit 9f86d081884c7d659a2feaa0c55ad015a3bf4f1b
+Merge: 9f86d08 a3bf4f1
+index 83db48f84ec8..bf2a1c3d4e5f 100644
+git checkout 2c26b46b68ffc68ff99b453c1d30413413422d70
+From 9f86d081884c7d659a2feaa0c55ad015a3bf4f1b Mon Sep 17 00:00:00 2001
+e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855  empty.txt
+d41d8cd98f00b204e9800998ecf8427e *empty.bin
+sha256:e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855
+FROM python:3.12-slim@sha256:af4e85f1cac90dd3771e47292ea7c8a9830abfabbe4faa5c53f158854c2e819d
+"integrity": "sha512-z0WtRGJ3pXq8bnL2F5vKd9jHs7Tg1mYcQ4uNeRxP6oBiVlSkZfDhCwMaUrJtEyGq3XvLbNp5Kd8Hs2Tg7mYcQ==",
+integrity="sha384-oqVuAfXRKap7fdgcCY5uykM6+R9GqQ8K/uxy9rx7HNQlGYl1kPzQho1wx4JwY8wC"
+"hashes": ["sha256:0c7e6cd3b2a19f8e7d6c5b4a3928170615243342516079889a7b6c5d4e3f2a1b"]
+--hash=sha256:7a7e6cd3b2a19f8e7d6c5b4a3928170615243342516079889a7b6c5d4e3f2a1b
+etag: "33a64df551425fcc55e4d42a148795d9f25f89d4"
+ETag: W/"0815-Zx9kQ7bT1mN4vR8sW3yZ6cD0eF5g"
+SHA256:uNiVztksCsDhcc0u9e8BrWUqC7Hk0jD4nGQkK3hGQxY github.com (RSA)
+ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIOMqqnkVzrm0SdG6UOoqKLsabgH5C9okWi0dh2l9GKJl ann@nas
+ssh-rsa AAAAB3NzaC1yc2EAAAADAQABAAABgQDf3k2Lq8Xz7Vb1Nw5Rt9Yp4Mc6Js0Gh2Ke8Ud1Ol3Ix5Qa7Tz9 ann@nas
+public_key: ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIOMqqnkVzrm0SdG6UOoqKLsabgH5C9okWi0dh2l9GKJl
+host key: SHA256:uNiVztksCsDhcc0u9e8BrWUqC7Hk0jD4nGQkK3hGQxY
+-----BEGIN PUBLIC KEY-----\nMFkwEwYHKoZIzj0CAQYIKoZIzj0DAQcDQgAEEVs/o5+uQbTjL3chynL4wXgUg2R9\nq9UU8I5mEovUf86QZ7kOBIjJwqnzD1omageEHWwHdBO6B+dFabmdT9POxg==\n-----END PUBLIC KEY-----
+-----BEGIN CERTIFICATE-----\nMIIBszCCAVmgAwIBAgIUJ0Z9c1f3k2Lq8Xz7Vb1Nw5Rt9Yp4wCgYIKoZIzj0EAwIw\n-----END CERTIFICATE-----
+-----BEGIN RSA PRIVATE KEY-----\n...\n-----END RSA PRIVATE KEY-----
+grep -l "BEGIN OPENSSH PRIVATE KEY" ~/.ssh/*
+if "-----BEGIN PRIVATE KEY-----" in text: raise ValueError("a key")
+data:image/png;base64,iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg==
+"data":"iVBORw0KGgoAAAANSUhEUgAAABAAAAAQCAYAAAAf8/9hAAAAAXNSR0IArs4c6QAAAARnQU1BAACxjwv8YQUAAAAJcEhZcwAADsMAAA7DAcdvqGQ="
+"signature":"EqQBCkYIBRgCKkDkAa1Zx9kQ7bT1mN4vR8sW3yZ6cD0eF5gH2jK8lP4qU6wX0zA3bC5dE7fG9hI1jK3lM5nO7pQ9rS1tU3vW5xY7z"
+src="data:font/woff2;base64,d09GMgABAAAAAAUkAA8AAAAACsQAAATJAAEAAAAAAAAAAAAAAAAAAAAAAAAAAAAA"
+/home/ann/.ssh/id_ed25519_work
+/var/run/secrets/kubernetes.io/serviceaccount/token
+C:\Users\ann\AppData\Local\Temp\token-cache-2024.bin
+~/.config/acme/credentials.d/prod-2024.json
+tests/fixtures/password_reset_v2/test_9f86d081.py
+secret: /run/secrets/db_password_v2
+password_file: /etc/acme/db-password.txt
+private_key = keys/deploy-2024.pem
+ssl_key: /etc/ssl/private/shop2024.key
+key_file=/opt/app/certs/server-2024-01.pem
+token_url = https://login.acme.test/oauth2/v2.0/token
+password = get_password()
+password = getpass("Password: ")
+password = os.environ["DB_PASSWORD_V2"]
+password = os.getenv("DB_PASSWORD", "")
+password = config["database"]["password2"]
+password = self.settings.db_password_v2
+password: str = Field(min_length=8, max_length=128)
+password = input("Enter password for user42: ")
+const password = process.env.DB_PASSWORD2 || "";
+const token = await getToken(user2.id, { ttl: 3600 });
+let apiKey = localStorage.getItem("apiKey2");
+token = jwt.encode({"sub": user2.id}, key, algorithm="HS256")
+token = secrets.token_urlsafe(32)
+api_key = settings.api_keys[0].value
+apiKey: import.meta.env.VITE_API_KEY_2,
+api_key=os.environ.get("ANTHROPIC_API_KEY2")
+secret = client.access_secret_version(name=f"projects/{p}/secrets/{s2}")
+secret = hashlib.sha256(value.encode()).hexdigest()
+SECRET_KEY = env("DJANGO_SECRET_KEY2")
+password_hash = bcrypt.hashpw(password.encode(), bcrypt.gensalt(12))
+assert check_password(user2, "password") is False
+def test_password_is_hashed_with_argon2id(): ...
+user.setPassword(passwordEncoder.encode(dto.getPassword()));
+props.setProperty("password", System.getenv("DB_PASSWORD2"));
+DriverManager.getConnection(url, user, password);
+requests.get(url, auth=("user", "pass"))
+requests.post(url, auth=(client_id, client_secret))
+smtp.login(settings.smtp_user, settings.smtp_password2)
+mysqli_connect("localhost", "root", "", "shop2024");
+new NetworkCredential("username", "password")
+connect("db.internal", 5432, "shop_2024_v2")
+login("ann@acme.test", "https://h2.acme.test/v2")
+if (token.type === TokenType.Identifier2) return;
+for token in tokens[1:-1]: print(token.text2)
+tokenizer = AutoTokenizer.from_pretrained("bert-base-uncased-v2")
+"input_tokens":12345678,"cache_creation_input_tokens":87654321
+max_tokens: 128000
+token_count=1048576 tokens_per_second=98.7654321
+token budget: 200000 tokens
+"stop_token_ids": [128001, 128009]
+bos_token: <|begin_of_text|>
+pad_token = "[PAD]"
+cl100k_base tokens and o200k_base tokens
+primary_key=True, unique=True
+partition_key: tenant42#order2024
+sort_key = "2024-01-02T03:04:05Z#a1b2c3"
+cache_key = f"user:{user_id}:v2"
+CACHE_KEY=user:42:profile:v2
+cache_key: npm-9f86d081884c7d659a2feaa0c55ad015
+key: node-modules-linux-9f86d081884c7d65
+key: ${{ runner.os }}-pip-${{ hashFiles('requirements.txt') }}
+restore-keys: linux-node20-9f86d081
+foreign_key: orders_user_id_fk2
+idempotency_key: 0f1e2d3c-4b5a-6978-8796-a5b4c3d2e1f0
+Idempotency-Key: 0f1e2d3c-4b5a-6978-8796-a5b4c3d2e1f0
+public key: 04a34b99f22c790c4e36b2b3c2c35a36db06226e41c692fc82b8b56ac1c540c5bd
+publishable_key: see the dashboard
+nextPageToken: CAUQAA1b2c3d4
+"NextToken": "page2-of-orders-2024"
+continuation_token=eyJwIjoyfQ2
+object key: uploads/2024/01/photo-1a2b3c4d.png
+s3_key = "exports/2024-01-02/part-00001.parquet"
+routing_key: orders.created.v2
+hash key: a1b2c3d4e5f6
+shortcut key: ctrl+shift+p2
+KEY `idx_orders_2024` (`created_at`)
+PRIMARY KEY (`id`), KEY `user_id_2` (`user_id`)
+password: <your-password-here>
+password: your_password_123
+password: ********
+Password: ••••••••••••
+password = "changeme123"
+password: example-password-1
+API_KEY=<your-api-key-1>
+API_KEY=your_api_key_here_123
+api_key: "YOUR_API_KEY_42"
+export OPENAI_API_KEY="sk-..."
+OPENAI_API_KEY=sk-xxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxx
+GITHUB_TOKEN=ghp_xxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxx
+token: ${GITHUB_TOKEN_2}
+token: ${{ secrets.NPM_TOKEN_2 }}
+token: {{ vault_token_v2 }}
+password: "{{ lookup('env', 'DB_PASSWORD_2') }}"
+password: !vault |
+password: !Ref DbPassword2
+password: !secret wifi_password_2
+password: ENC(see-the-vault)
+MasterUserPassword: !Sub '{{resolve:secretsmanager:${Secret2}:SecretString:password}}'
+{{resolve:ssm-secure:/shop/prod/db_password:1}}
+valueFrom: {secretKeyRef: {name: shop-db-v2, key: password}}
+secretName: shop-tls-x7k2p
+imagePullSecrets: [{name: regcred-2024}]
+existingSecret: shop-postgresql-2024
+- name: DB_PASSWORD\n  valueFrom:\n    secretKeyRef:\n      name: shop-db-x7k2p\n      key: password
+name: password-reset-service-v2\nvalue: true
+postgres://user:password@localhost:5432/shop
+postgresql://USER:PASSWORD@HOST:5432/DB
+postgres://${DB_USER}:${DB_PASS}@${DB_HOST}/shop2
+mysql://{user}:{password}@{host}/db2
+redis://localhost:6379/0
+amqp://guest@rabbit:5672/vhost2
+mongodb://mongo1:27017,mongo2:27017/shop?replicaSet=rs0
+https://acme.test:8443/path/@scope/package@1.2.3
+http://localhost:3000/users/ann@acme.test
+https://registry.npmjs.org/@babel/core/-/core-7.24.0.tgz
+git@github.com:acme/shop.git
+ssh://git@github.com:22/acme/shop.git
+https://cdn.acme.test/lib.js?v=9f86d081884c7d659a2f
+https://acme.test/search?q=token&page=2&sort=created_at
+https://youtu.be/dQw4w9WgXcQ?si=Zx9kQ7bT1mN4vR8s
+https://docs.google.com/document/d/1BxiMVs0XRA5nFMdKvBdBZjgmUUqptlbs74OgvE2upms/edit
+https://acme.atlassian.net/browse/SHOP-1234?focusedCommentId=56789012
+https://github.com/acme/shop/commit/9f86d081884c7d659a2feaa0c55ad015a3bf4f1b
+https://hooks.slack.com/services/T00000000/B00000000/XXXXXXXXXXXXXXXXXXXXXXXX
+https://user:pass@example.com/
+Authorization: Bearer <token>
+Authorization: Bearer ${TOKEN_2}
+Authorization: Bearer $(gcloud auth print-access-token)
+headers={"Authorization": f"Bearer {self.token2}"}
+Authorization: Basic realm="Access to the staging site"
+WWW-Authenticate: Bearer realm="acme", error="invalid_token"
+eyJhbGciOiJIUzI1NiIsInR5cCI6IkpXVCJ9.eyJzdWIiOiIxMjM0NTY3ODkwIiwibmFtZSI6IkpvaG4gRG9lIiwiaWF0IjoxNTE2MjM5MDIyfQ.SflKxwRJSMeKKF2QT4fwpMeJf36POk6yJV_adQssw5c
+Cookie: theme=dark; lang=en-GB; _ga=GA1.2.1234567890.1700000000
+Set-Cookie: locale=de-DE; Path=/; Max-Age=31536000
+curl -b cookies.txt -c cookies.txt https://acme.test
+curl -u "$USER:$PASS" https://acme.test
+curl -H "X-Api-Key: $API_KEY2" https://acme.test
+mysql -u root -p shop2024 < dump.sql
+mysql -u root -p"$MYSQL_PASSWORD" shop
+docker login -u ann --password-stdin registry.acme.test
+docker run -p 127.0.0.1:8080:80 --name pass2 nginx
+psql -h db.internal -p 5432 -U app2 shop
+ssh -p 2222 -i ~/.ssh/id_ed25519 ann@nas
+unzip -P "$ZIP_PASSWORD" backup2.zip
+echo "$PASSWORD" | sudo -S apt update
+echo "$TOKEN2" | docker login --username ann --password-stdin
+the password must have 12 characters, 1 digit and 1 of !@#$%
+The password is wrong 3 times out of 10.
+the token is expired since 2024-01-02T03:04:05Z
+The API key is stored in vault2, ask ops.
+das Passwort ist seit 2024 abgelaufen
+Passwort: siehe Tresor 3
+Passwort vergessen? Hier klicken (Ticket 4711-0815)
+le mot de passe est dans le coffre 42
+Mot de passe : voir KeePass
+la contraseña es la misma de 2023
+Contraseña: ver la bóveda
+secret santa 2024: draw names on 12-01
+credentials: same-origin
+login: ann / role: admin
+Token-Ring network from 1985, token bucket of 100 req/s
+pass: 42 tests, fail: 0
+PASS src/components/Login2.test.tsx (5.678 s)
+--- PASS: TestTokenRefresh (0.42s)
+first pass: 3.2s, second pass: 1.1s
+keyboard layout: de-latin1-nodeadkeys
+serial number: C02XK1ABJGH5
+MAC 00:1a:2b:3c:4d:5e and IPv6 2001:0db8:85a3::8a2e:0370:7334
+src/auth/login.ts:1234:12:error:TS2304
+localhost:5432:shop:app:*
+2026-01-02T03:04:05.678Z INFO request 0f1e2d3c4b5a6978 took 12ms
+trace_id=4bf92f3577b34da6a3ce929d0e0e4736 span_id=00f067aa0ba902b7
+traceparent: 00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01
+ObjectId("507f1f77bcf86cd799439011")
+shop-api-6f7b9c8d5-x7k2p   1/1   Running   0   3d
+i-0abcd1234ef567890 subnet-0f1e2d3c4b5a69788 ami-0123456789abcdef0
+QmYwAPJzv5CZsnA625s3Xf2nemtYgPpHdWEz79ojWKPbdG
+bc1qar0srrr7xfkvy5l643lydnw9re59gtzzwf5mdq
+0x742d35Cc6634C0532925a3b844Bc454e4438f44e
+tx 0x5c504ed432cb51138bcf09aa5e8a410dd4a1e204ef84bfed1be16dfba1b22060
+| Token | Count |\n|---|---|\n| identifier2 | 1234 |
+| Key | Value |\n|---|---|\n| colour2024 | dark-red-17 |
+| Password policy | min 12, max 64 |
+<password>your-password</password>
+<input type="password" name="password2" id="pw2" autocomplete="new-password">
+<label for="password2">Password:</label>
+.password-field-2 { width: 120px; }
+i18n.t("login.password.label2")
+"login.password": "Password",\n"login.password.hint": "At least 12 characters"
+enum Token { Plus, Minus, Number2 }
+class PasswordHasherV2: pass
+import { TokenService2 } from "./token.service2";
+from app.secrets import load_secrets_v2
+CREATE TABLE password_resets_2024 (token varchar(255));
+SELECT token, created_at FROM tokens WHERE id = 42;
+ALTER USER app WITH PASSWORD :'password2';
+CREATE USER app IDENTIFIED BY '${DB_PASSWORD2}';
+terraform import aws_secretsmanager_secret.db2 shop-db
+variable "db_password" {\n  type      = string\n  sensitive = true\n}
+license: Apache-2.0
+License key: see the e-mail of 2024-01-02
+ISBN 978-3-16-148410-0
+DE89 3704 0044 0532 0130 00
+seed: 42, random_state=1337
+np.random.seed(20240102)
+recovery codes are shown once; store all 10 of them
+backup codes: see settings page 2
+the seed words are twelve common words that the wallet shows only once and never again
+[0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 17, 18, 19, 20, 21, 22, 23, 24, 25, 26, 27, 28, 29, 30, 31]
+v1.2.3-beta.4+build.20240102.9f86d08
+npm ERR! code E401 Unable to authenticate, need: Basic realm="acme2"
+remote: Invalid username or token. Password authentication is not supported since 2021-08-13.
+WIFI:S:guest;T:nopass;;
+otpauth://totp/Acme:ann?issuer=Acme
+key-value-store-2024-eu, secret-sharing-2of3, token-bucket-v2
+ghp_ tokens begin so, sk-ant- keys and xoxb- tokens, too
+docker run --env-file .env.prod2 -e DB_PASSWORD shop
+kubectl create secret generic db --from-env-file=.env.prod2
+kubectl get secret shop-db-x7k2p -o jsonpath='{.data.password}' | base64 -d
+op read "op://shop/db/password2"
+bw get password 0f1e2d3c-4b5a-6978-8796-a5b4c3d2e1f0
+vault kv get -field=password2 secret/shop/db
+pass show shop/db-2024
+password-store/shop/db-2024.gpg
+sops -d secrets/prod-2024.enc.yaml
+ENC[AES256_GCM,data:p673w==,iv:YY=,aad:UQ=,tag:A=]
+"""
+
+
+def harmless() -> list[str]:
+    """Each as it is written."""
+    return [line.replace("\\n", "\n") for line in HARMLESS.strip().split("\n")]

@@ -1,0 +1,578 @@
+"""Kinds of secrets as people paste them, each a template whose value is made up when a test runs.
+
+`«m40»` stands for 40 random characters: `m` letters and digits, `l` small letters and digits, `u` capitals and digits,
+`a` letters, `h` hexadecimal, `b` base64, `s` base64 for URLs, `d` digits, `q` base32, `p` a password with marks,
+`w` words of a wallet; a letter alone is a form of its own (see `Filling`). Templates hold no values, so that scanners
+of secrets find none here.
+"""
+
+import base64
+import json
+import re
+import textwrap
+from collections.abc import Iterator
+
+from anamnesis_tests.exchanges.planted import ALNUM, BASE64, HEX, LOWER, UPPER, URLSAFE, Maker, Planted
+
+ALPHABETS = {
+    "m": ALNUM,
+    "l": LOWER,
+    "u": UPPER,
+    "h": HEX,
+    "b": BASE64,
+    "s": URLSAFE,
+    "q": "ABCDEFGHIJKLMNOPQRSTUVWXYZ234567",
+}
+WALLET_WORDS = (
+    "abandon ability abstract acoustic bamboo banner cactus candy cargo dawn decade denial eager earth elbow fabric "
+    "famous gadget galaxy hammer harvest icon illegal jaguar jungle kangaroo ketchup ladder lawsuit machine magnet "
+    "napkin nephew oblige ocean paddle panther quantum rabbit raccoon saddle salmon tackle talent umbrella unveil "
+    "vacant vault wagon walnut yellow zebra"
+).split()
+"""Some of BIP 39."""
+
+KINDS = r"""
+# clouds
+AWS session token | aws_session_token = «b908»
+AWS session token in JSON | {"Credentials": {"AccessKeyId": "ASIA«u16»", "SecretAccessKey": "«b40»", "SessionToken": "«b908»"}}
+AWS keys of an environment | AWS_ACCESS_KEY_ID=AKIA«u16»\nAWS_SECRET_ACCESS_KEY=«b40»
+AWS keys in a table | | Access key ID | Secret access key |\n|---|---|\n| AKIA«u16» | «b40» |
+AWS presigned URL | https://acme.s3.amazonaws.com/a.zip?X-Amz-Algorithm=AWS4-HMAC-SHA256&X-Amz-Expires=900&X-Amz-Security-Token=«s300»&X-Amz-Signature=«h64»
+AWS MWS | amzn.mws.«U»
+AWS Cognito client secret | CognitoClientSecret: «l52»
+SES SMTP password | SES_SMTP_PASSWORD=B«b43»
+Azure client secret | AZURE_CLIENT_SECRET=«m3»8Q~«m34»
+Azure Service Bus | Endpoint=sb://acme.servicebus.windows.net/;SharedAccessKeyName=RootManageSharedAccessKey;SharedAccessKey=«b43»=
+Azure Cosmos DB | AccountEndpoint=https://acme.documents.azure.com:443/;AccountKey=«b86»==;
+Azure IoT Hub | HostName=acme.azure-devices.net;DeviceId=pump;SharedAccessKey=«b43»=
+Azure SQL | Server=tcp:acme.database.windows.net,1433;Initial Catalog=shop;User ID=app;Password=«p16»;Encrypt=True;
+Azure SAS in an environment | AZURE_STORAGE_SAS_TOKEN="?sv=2022-11-02&ss=b&srt=sco&sp=rl&se=2026-01-01T00:00:00Z&sig=«m40»%2B«m3»%3D"
+Azure function key | https://acme.azurewebsites.net/api/pay?code=«s54»==
+Azure DevOps token | AZURE_DEVOPS_PAT=«l52»
+Azure App Configuration | Endpoint=https://acme.azconfig.io;Id=abcd-l0-s0:x;Secret=«b43»=
+GCP API key | AIza«s35»
+GCP refresh token | {"client_id": "1.apps.googleusercontent.com", "refresh_token": "1//0«s98»", "type": "authorized_user"}
+GCP access token | ya29.«s160»
+GCP HMAC | GOOG1E«u55»
+Firebase in JavaScript | const firebaseConfig = { apiKey: "AIza«s35»", projectId: "acme" };
+Alibaba | ALIBABA_CLOUD_ACCESS_KEY_ID=LTAI«m20»\nALIBABA_CLOUD_ACCESS_KEY_SECRET=«m30»
+Tencent | TENCENTCLOUD_SECRET_ID=AKID«m32»\nTENCENTCLOUD_SECRET_KEY=«m32»
+Scaleway | SCW_SECRET_KEY=«U»
+Hetzner | HCLOUD_TOKEN=«m64»
+Linode | LINODE_CLI_TOKEN=«h64»
+Vultr | VULTR_API_KEY=«u36»
+OVH | OVH_APPLICATION_SECRET=«m32»\nOVH_CONSUMER_KEY=«m32»
+Cloudflare global key | X-Auth-Email: ann@acme.test\nX-Auth-Key: «h37»
+Cloudflare origin CA | v1.0-«h24»-«h146»
+Fastly | Fastly-Key: «s32»
+Akamai | client_secret = «b43»=\naccess_token = akab-«l16»-«l16»
+DigitalOcean Spaces | SPACES_SECRET=«b43»
+Oracle JDBC | jdbc:oracle:thin:shop/«m14»@db.internal:1521/ORCL
+IBM Cloud | IBMCLOUD_API_KEY=«s44»
+# continuous integration, registries, infrastructure
+GitHub refresh token | ghr_«m76»
+GitHub in a remote | https://x-access-token:ghs_«m36»@github.com/acme/shop.git
+.git-credentials | https://ann:«m20»@git.acme.test
+GitLab runner | glrt-«s20»
+GitLab job token | CI_JOB_TOKEN=glcbt-64_«s20»
+GitLab deploy token | gldt-«s20»
+Bitbucket app password | ATBB«m32»
+CircleCI | CIRCLE_TOKEN=«h40»
+Travis | travis token: «m22»
+Buildkite | bkua_«h40»
+Drone | DRONE_RPC_SECRET=«h32»
+Jenkins token | curl -u ann:«h34» https://ci.acme.test/job/x/build
+Gitea | GITEA_TOKEN=«h40»
+npm legacy token | //registry.npmjs.org/:_authToken=«U»
+npm auth | _auth = «L»
+.pypirc | [pypi]\nusername = __token__\npassword = pypi-AgEIcHlwaS5vcmc«s120»
+crates.io | cio«m32»
+NuGet | <add key="ClearTextPassword" value="«m20»" />
+RubyGems | :rubygems_api_key: rubygems_«h48»
+Packagist | {"http-basic": {"repo.acme.test": {"username": "ann", "password": "«m32»"}}}
+Maven settings | <server><id>acme</id><username>ann</username><password>«p16»</password></server>
+Gradle | signing.password=«m16»\nmavenPassword=«m16»
+Docker Hub organisation | dckr_oat_«s32»
+Docker config | {"auths": {"registry.acme.test": {"auth": "«L»"}}}
+docker login | docker login -u ann -p «m24» registry.acme.test
+docker login by a pipe | echo «m24» | docker login --username ann --password-stdin
+Kubernetes secret | apiVersion: v1\nkind: Secret\nmetadata:\n  name: db\ndata:\n  password: «B»\n  username: YW5u
+Kubernetes stringData | kind: Secret\nstringData:\n  api-key: «m32»
+Kubernetes environment | env:\n  - name: DB_PASSWORD\n    value: «m16»\n  - name: DB_HOST\n    value: db
+kubectl create secret | kubectl create secret generic db --from-literal=password=«m16»
+kubeconfig token | users:\n- name: admin\n  user:\n    token: «m64»
+kubeconfig client key | client-key-data: «K»
+Kubernetes service account | eyJhbGciOiJSUzI1NiIsImtpZCI6Ii«s20».eyJpc3MiOiJrdWJlcm5ldGVz«s600».«s342»
+Helm value | helm install shop ./chart --set db.password=«m16» --set image.tag=v1
+Terraform variable file | db_password = "«p16»"
+Terraform variable | variable "db_password" {\n  type    = string\n  default = "«m16»"\n}
+Terraform Cloud | «m14».atlasv1.«m67»
+Terraform state | {"mode": "managed", "type": "random_password", "attributes": {"length": 24, "result": "«p24»"}}
+Pulumi passphrase | PULUMI_CONFIG_PASSPHRASE=«p16»
+Ansible inventory | web1 ansible_host=10.0.0.1 ansible_ssh_pass=«p14» ansible_user=root
+Vault old token | X-Vault-Token: s.«m24»
+Vault unseal key | Unseal Key 1: «b43»=\nInitial Root Token: hvs.«m24»
+Vault AppRole | role_id: shop-app\nsecret_id: «U»
+Consul | CONSUL_HTTP_TOKEN=«U»
+Nomad | NOMAD_TOKEN=«U»
+Doppler | dp.st.prd.«m43»
+Infisical | st.«h24».«h32».«h32»
+1Password service account | ops_eyJ«s200»
+Bitwarden session | export BW_SESSION="«b86»=="
+Tailscale | tskey-auth-«m16»-«m32»
+ngrok | ngrok config add-authtoken «m27»_«m21»
+cloudflared | cloudflared service install eyJhIjoi«b140»
+Sonar | sqp_«h40»
+Snyk | SNYK_TOKEN=«U»
+Codecov | CODECOV_TOKEN: «U»
+Artifactory | ARTIFACTORY_API_KEY=AKCp8«m68»
+# payment and shops
+Stripe live | sk_live_«m99»
+Stripe webhook | whsec_«m32»
+PayPal | PAYPAL_CLIENT_SECRET=«s80»
+PayPal Braintree | access_token$production$«l16»$«h32»
+Square | EAAA«s60»
+Adyen | AQE«m4»hmfuXNWTK0Qc+iSS«b80»==-«b43»=-«m16»
+Razorpay | rzp_live_«m14»\nRAZORPAY_KEY_SECRET=«m24»
+Mollie | live_«m30»
+Coinbase | COINBASE_API_SECRET=«b86»==
+Binance | BINANCE_SECRET=«m64»
+Shopify | shpss_«h32»
+# messages and mail
+Slack user | xoxp-«d12»-«d12»-«d13»-«h32»
+Slack app | xapp-1-A«u10»-«d13»-«h64»
+Slack cookie | xoxd-«m60»%2B«m20»%3D
+Slack webhook | https://hooks.slack.com/services/T«u8»/B«u10»/«m24»
+Slack signing secret | SLACK_SIGNING_SECRET=«h32»
+Discord webhook | https://discord.com/api/webhooks/«d18»/«s68»
+Discord client secret | DISCORD_CLIENT_SECRET=«s32»
+Teams workflow webhook | https://prod-12.westeurope.logic.azure.com:443/workflows/«d12»/triggers/manual/paths/invoke?api-version=2016-06-01&sp=%2Ftriggers&sv=1.0&sig=«s43»
+Teams webhook | https://acme.webhook.office.com/webhookb2/«U»@«U»/IncomingWebhook/«h32»/«U»
+Google Chat webhook | https://chat.googleapis.com/v1/spaces/AAAA/messages?key=AIza«s35»&token=«s43»
+Zapier webhook | https://hooks.zapier.com/hooks/catch/«d7»/«l7»/
+IFTTT | https://maker.ifttt.com/trigger/door/with/key/«s22»
+Mattermost webhook | https://chat.acme.test/hooks/«l26»
+Telegram URL | https://api.telegram.org/bot«d10»:AA«s33»/getMe
+Telegram session | TG_API_HASH=«h32»
+SendGrid | SG.«s22».«s43»
+Mailchimp | «h32»-us21
+Mailgun | MAILGUN_API_KEY=«h32»-«h8»-«h8»
+Mailjet | MJ_APIKEY_PRIVATE=«h32»
+Postmark | X-Postmark-Server-Token: «U»
+Brevo | xkeysib-«h64»-«m16»
+Resend | re_«m8»_«m24»
+SMTP capitals | SMTP_PASS=«p12»
+SMTP of letters | SMTP_PASS=«a16»
+SMTP URL | smtps://robot%40acme.test:«m16»@mail.acme.test:465
+Gmail app password | GMAIL_APP_PASSWORD="«a4» «a4» «a4» «a4»"
+Python smtplib | server.login("robot@acme.test", "«p14»")
+Twilio | TWILIO_AUTH_TOKEN=«h32»
+Vonage | VONAGE_API_SECRET=«m16»
+Twitch | oauth:«l30»
+Twitter bearer | AAAAAAAAAAAAAAAAAAAAA«m20»%3D«m60»
+Twitter OAuth | TWITTER_ACCESS_TOKEN_SECRET=«m45»
+Facebook | EAAG«m160»
+LinkedIn | LINKEDIN_CLIENT_SECRET=WPL_AP1.«m16».«m6»==
+Zoom | ZOOM_CLIENT_SECRET=«m32»
+# models
+OpenAI project | sk-proj-«s74»T3BlbkFJ«s74»
+OpenAI admin | sk-admin-«s58»T3BlbkFJ«s58»
+Anthropic admin | sk-ant-admin01-«s93»AA
+Mistral | MISTRAL_API_KEY=«m32»
+Cohere | CO_API_KEY=«m40»
+ElevenLabs | sk_«h48»
+Deepgram | DEEPGRAM_API_KEY=«h40»
+Fireworks | fw_«m24»
+Together | TOGETHER_API_KEY=«h64»
+Weights and Biases | WANDB_API_KEY=«h40»
+Kaggle | {"username":"ann","key":"«h32»"}
+Replicate | r8_«m37»
+Pinecone | PINECONE_API_KEY=«U»
+LangSmith | lsv2_pt_«h32»_«h10»
+Hugging Face by a flag | huggingface-cli login --token hf_«a34»
+# monitoring and services
+Datadog | DD_API_KEY=«h32»\nDD-APPLICATION-KEY: «h40»
+New Relic | NRAK-«u27»
+Sentry DSN | SENTRY_DSN=https://«h32»@o12345.ingest.sentry.io/4501
+Sentry token | sntrys_«b160»
+Grafana | glsa_«m32»_«h8»
+PagerDuty | Authorization: Token token=«s20»
+Opsgenie | Authorization: GenieKey «U»
+Rollbar | ROLLBAR_ACCESS_TOKEN=«h32»
+Honeycomb | x-honeycomb-team: «m22»
+LaunchDarkly | sdk-«U»
+Algolia | ALGOLIA_ADMIN_KEY=«h32»
+Airtable | pat«m14».«h64»
+Notion | ntn_«d11»«m35»
+Asana | 1/«d16»:«h32»
+Trello | https://api.trello.com/1/boards?key=«h32»&token=ATTA«h64»«h8»
+Jira | ATATT3xFfGF0«s170»=«u8»
+Linear | lin_api_«m40»
+Figma | figd_«s40»
+Dropbox | sl.B«s140»
+Mapbox | sk.eyJ1IjoiYWNtZSIsImEiOiJ«s30».«s22»
+Google Maps URL | https://maps.googleapis.com/maps/api/js?key=AIza«s35»&callback=init
+Supabase | SUPABASE_SERVICE_ROLE_KEY=«J»
+Supabase new | sb_secret_«s31»
+PlanetScale | pscale_pw_«s43»
+Neon | postgresql://neondb_owner:npg_«m12»@ep-cool-1.eu-central-1.aws.neon.tech/neondb
+Upstash | UPSTASH_REDIS_REST_TOKEN=AX«s56»=
+Contentful | CFPAT-«s43»
+Okta | Authorization: SSWS 00«s40»
+Auth0 | AUTH0_CLIENT_SECRET=«s64»
+Keycloak | KEYCLOAK_CREDENTIALS_SECRET=«U»
+Spotify | SPOTIPY_CLIENT_SECRET=«h32»
+Home Assistant | long-lived access token: «J»
+Pushover | PUSHOVER_USER_KEY=u«l29»
+Rails credentials | RAILS_MASTER_KEY=«h32»
+Rails master key by words | config/master.key is «h32»
+Laravel | APP_KEY=base64:«b43»=
+Django | SECRET_KEY = 'django-insecure-«p50»'
+WordPress | define('DB_PASSWORD', '«p16»');
+WordPress salt | define( 'AUTH_KEY',         '«z64»' );
+Symfony | APP_SECRET=«h32»
+ASP.NET machine key | <machineKey validationKey="«x64»" decryptionKey="«x48»" validation="SHA1" />
+Spring | spring.datasource.password=«p14»
+Next auth | NEXTAUTH_SECRET="«b43»="
+JWT signing secret | JWT_SECRET=«m48»
+Session secret in JavaScript | app.use(session({ secret: '«m24»', resave: false }))
+# databases
+Postgres with signs | postgresql://app:«m6»@«m4»#«m3»@db.internal:5432/shop
+Postgres with a slash | postgres://app:«m6»/«m8»@db.internal/shop
+URL with a quote | mysql://root:«m5»'«m6»@db.internal/shop
+Mongo | mongodb+srv://ann:«m16»@cluster0.ab1cd.mongodb.net/shop
+Redis | rediss://default:«m32»@eu1-cool-1.upstash.io:6379
+RabbitMQ | amqps://shop:«m32»@rabbit.acme.test/vhost
+ClickHouse | clickhouse://default:«p14»@ch.acme.test:9440/shop
+SQLAlchemy | create_engine("postgresql+psycopg2://app:«m14»@localhost/shop")
+JDBC Postgres | jdbc:postgresql://db.internal:5432/shop?user=app&password=«m16»&ssl=true
+JDBC SQL Server | jdbc:sqlserver://db:1433;databaseName=shop;user=sa;password=«p14»;encrypt=true
+ODBC | Driver={ODBC Driver 18};Server=db;Database=shop;Uid=sa;Pwd=«p14»;
+libpq words | psql "host=db user=app password=«m14» dbname=shop"
+PGPASSWORD | PGPASSWORD=«m14» pg_dump -h db shop
+.pgpass | db.internal:5432:shop:app:«m16»
+.my.cnf | [client]\nuser=root\npassword="«p14»"
+mysql option | mysql -u root -p«m14» shop
+mysql long option | mysqldump --user=root --password=«m14» shop
+SQL user | CREATE USER 'app'@'%' IDENTIFIED BY '«p14»';
+SQL role | ALTER ROLE app WITH LOGIN PASSWORD '«p14»';
+SQL Server login | CREATE LOGIN app WITH PASSWORD = N'«p14»';
+sqlplus | sqlplus shop/«m14»@db.internal:1521/ORCL
+sqlcmd | sqlcmd -S db -U sa -P «p14» -Q "select 1"
+mongosh | mongosh --username ann --password «m14» shop
+redis-cli | redis-cli -a «m24» ping
+redis.conf | requirepass «m24»
+Kafka JAAS | sasl.jaas.config=org.apache.kafka.common.security.plain.PlainLoginModule required username="app" password="«m16»";
+Elasticsearch | curl -H "Authorization: ApiKey «b55»=" https://es.acme.test
+Snowflake | snowflake.connector.connect(user="ann", password="«p14»", account="acme")
+PHP mysqli | $db = mysqli_connect("localhost", "root", "«p14»", "shop");
+JDBC in Java | DriverManager.getConnection(url, "app", "«p14»");
+Elixir | config :shop, Shop.Repo, username: "app", password: "«p14»"
+# keys
+RSA key | «P:RSA »
+PKCS 8 key | «P:»
+encrypted key | «P:ENCRYPTED »
+EC key | «P:EC »
+OpenSSH key | «P:OPENSSH »
+key in JSON | «PJ»
+key in an environment | PRIVATE_KEY="«PN»"
+key in a YAML block | tls:\n  key: |\n«PI»
+key in base64 | SSH_PRIVATE_KEY_B64=«K»
+key without frame | private_key: |\n«W6»
+PGP key | «PGP»
+PuTTY key | «PPK»
+age key | AGE-SECRET-KEY-1«E58»
+WireGuard | [Interface]\nAddress = 10.0.0.2/32\nPrivateKey = «b43»=\n\n[Peer]\nPresharedKey = «b43»=
+OpenVPN static key | «OVPN»
+minisign | untrusted comment: minisign encrypted secret key\nRWRTY0Iy«b204»=
+JWK | {"kty": "RSA", "n": "0vx7", "e": "AQAB", "d": "«s342»", "p": "«s171»"}
+JWK symmetric | {"kty":"oct","k":"«s43»","alg":"HS256"}
+VAPID | VAPID_PRIVATE_KEY=«s43»
+keystore | keytool -genkey -keystore a.jks -storepass «m12» -keypass «m12»
+signing in Gradle | storePassword 'store«m10»'\nkeyPassword 'key«m10»'
+OpenSSL pass | openssl rsa -in a.pem -passin pass:«m14» -out b.pem
+gpg passphrase | gpg --batch --passphrase «p16» -d a.gpg
+zip password | 7z x backup.7z -p«m14»
+restic | RESTIC_PASSWORD=«p20»
+borg | export BORG_PASSPHRASE='«p20»'
+# tokens of the web
+JWT | «J»
+PASETO | v4.local.«s180»
+PASETO public | v2.public.«s200»
+Bearer opaque | curl -H "Authorization: Bearer «s64»" https://api.acme.test
+Basic header | Authorization: Basic «L»
+curl user | curl -u "ann:«p14»" https://api.acme.test
+curl proxy | curl --proxy-user ann:«m14» https://api.acme.test
+X-Api-Key | curl -H "X-API-Key: «m32»" https://api.acme.test
+wget | wget --user=ann --password=«m14» https://files.acme.test/a
+query token | https://api.acme.test/v1/orders?access_token=«m40»&page=2
+query key | https://api.acme.test/v1/orders?api_key=«m32»
+reset link | https://acme.test/reset?token=«s43»
+magic link | https://acme.test/login/verify?email=ann%40acme.test&code=«s32»
+cookies | Cookie: _ga=GA1.2.3; sessionid=«m32»; csrftoken=«m64»; auth_token=«m40»
+cookie session first | Cookie: connect.sid=s%3A«m32».«m43»; remember_token=«m40»; lang=en
+Set-Cookie | Set-Cookie: JSESSIONID=«u32»; Path=/; HttpOnly
+PHP session | Cookie: PHPSESSID=«l26»
+Netscape cookie | .acme.test\tTRUE\t/\tTRUE\t1790000000\tsession_token\t«m48»
+document.cookie | document.cookie = "sid=«m32»; path=/"
+curl cookie | curl -b 'session=«m40»' https://acme.test
+OAuth answer | {"access_token": "«m40»", "token_type": "bearer", "expires_in": 3600, "refresh_token": "«m48»"}
+OAuth client | client_id=shop&client_secret=«m40»&grant_type=client_credentials
+Python auth pair | requests.get(url, auth=("ann", "«p14»"))
+Python headers | headers = {"Authorization": "Token «h40»"}
+.netrc | machine api.acme.test\n  login ann\n  password «m16»
+.netrc in one line | machine api.acme.test login ann password «m16»
+.htpasswd | ann:$apr1$«m8»$«m22»
+bcrypt | ann:$2y$10$«m53»
+shadow | root:$6$«m16»$«m86»:19700:0:99999:7:::
+Argon2 | $argon2id$v=19$m=65536,t=3,p=4$«m22»$«m43»
+# second factors, networks, licences, wallets
+TOTP address | otpauth://totp/Acme:ann?secret=«q32»&issuer=Acme
+TOTP seed | 2FA seed: «q32»
+TOTP with spaces | TOTP secret: «q4» «q4» «q4» «q4» «q4» «q4» «q4» «q4»
+recovery codes | Recovery codes:\n«h5»-«h5»\n«h5»-«h5»\n«h5»-«h5»\n«h5»-«h5»
+backup codes | backup codes: «h8», «h8», «h8», «h8»
+Wi-Fi | WLAN password: «m16»
+wpa_supplicant | network={\n  ssid="office"\n  psk="«p16»"\n}
+Wi-Fi by QR | WIFI:S:office;T:WPA;P:«m14»;;
+nmcli | nmcli dev wifi connect office password «m14»
+IPsec | 10.0.0.1 10.0.0.2 : PSK "«m24»"
+Cisco | enable secret 5 $1$«m4»$«m22»
+Cisco type 7 | username admin password 7 «x20»
+SNMP | snmp-server community «m14» RO
+RADIUS | radius-server key «m16»
+smb.conf mount | mount -t cifs //nas/share /mnt -o username=ann,password=«m14»
+smbclient | smbclient //nas/share -U ann%«m14»
+net use | net use Z: \\nas\share «p14» /user:ann
+rsync | sshpass -p '«p14»' rsync -a . ann@nas:
+LDAP | ldapsearch -D cn=admin,dc=acme -w «m14» -b dc=acme
+PowerShell | ConvertTo-SecureString "«p14»" -AsPlainText -Force
+PowerShell environment | $env:API_TOKEN = "«m32»"
+setx | setx API_TOKEN «m32»
+fish | set -x API_TOKEN «m32»
+csh | setenv API_TOKEN «m32»
+Dockerfile | ENV API_TOKEN «m32»
+Dockerfile pair | ENV API_TOKEN=«m32»
+chpasswd | echo 'ann:«p14»' | chpasswd
+sudo | echo «m14» | sudo -S apt update
+htpasswd command | htpasswd -bc .htpasswd ann «m14»
+heredoc | cat > .env <<EOF\nDB_PASSWORD=«p16»\nDEBUG=1\nEOF
+unattended Windows | <AdministratorPassword><Value>«m16»</Value><PlainText>true</PlainText></AdministratorPassword>
+licence key | License key: «u5»-«u5»-«u5»-«u5»-«u5»
+product key | Product key: «u5»-«u5»-«u5»-«u5»-«u5»
+Ethereum key | private key: 0x«h64»
+Bitcoin WIF | wallet private key 5«W50»
+extended key | xprv9s21ZrQH143K«W96»
+mnemonic | seed phrase: «w12»
+mnemonic of 24 words | Mnemonic: "«w24»"
+Nostr | nsec1«l58»
+Stellar | stellar seed: S«q55»
+Solana | [«N64»]
+# as people write
+bold label | **Password:** «p14»
+bold label code | **API Key**: `«m32»`
+list label | - Password: `«p14»`
+Markdown table | | Service | User | Password |\n|---|---|---|\n| nas | ann | «p14» |
+Markdown pair table | | Setting | Value |\n|---|---|\n| DB_PASSWORD | «p14» |
+arrow | password -> «p14»
+login pair | login: ann / password: «p14»
+user and password | user ann, pw: «p14»
+credentials pair | credentials: ann / «p14»
+German label | Passwort: «p14»
+German sentence | das Passwort lautet «p14»
+German compound | WLAN-Schlüssel: «m20»
+German credentials | Zugangsdaten: ann / «p14»
+German key | API-Schlüssel: «m32»
+French label | Mot de passe : «p14»
+French sentence | le mot de passe est «p14»
+French key | Clé API : «m32»
+Spanish label | Contraseña: «p14»
+Spanish sentence | la contraseña es «p14»
+Spanish key | clave secreta: «m24»
+Portuguese label | Senha: «p14»
+Italian label | Parola d'ordine: «p14»
+Dutch label | Wachtwoord: «p14»
+Polish label | Hasło: «p14»
+Russian label | Пароль: «p14»
+Chinese label | 密码：«m16»
+Japanese label | パスワード：«m16»
+English sentence | the password is «p14»
+English sentence with for | the password for the nas is «p14»
+YAML capitals | DB_PASSWORD: «p14»
+INI brackets | DB_PASS=«m5»(«m4»)«m4»
+capitals of letters | DB_PASS=«a14»
+capitals with a hash | ADMIN_PASSWORD=«m6»#«m6»
+YAML block | password: >-\n  «m24»
+YAML block of lines | api_secret: |\n«W4»
+XML attribute | <user name="ann" password="«p14»"/>
+XML element with attributes | <password encrypted="false">«p14»</password>
+XML entry | <entry key="db.password">«m16»</entry>
+plist | <key>apiToken</key>\n<string>«m32»</string>
+INI | [mail]\npassword = «p14»
+TOML | api_token = "«m40»"
+JSON with escapes | «JJ»
+JavaScript | const password = `«p14»`;
+Ruby hash | :password => '«p14»',
+PHP array | 'password' => '«p14»',
+Go struct | Config{Password: "«p14»"}
+Rust constant | const API_KEY: &str = "«m40»";
+C define | #define WIFI_PASSWORD "«p14»"
+Java property | private static final String PASSWORD = "«p14»";
+Kotlin | val apiKey: String = "«m32»"
+Swift | let apiKey: String = "«m32»"
+C sharp | new NetworkCredential("ann", "«p14»")
+Java setter | dataSource.setPassword("«p14»");
+Python typed | api_key: str = "«m40»"
+Python environment | os.environ["API_TOKEN"] = "«m40»"
+flag | deploy --password «p14» --yes
+flag with a sign | deploy --api-key=«m32» --yes
+short story | token «m40» works, the other does not
+long quoted | "signing_key": "«b1600»"
+long bare | SIGNING_KEY=«b1600»
+wrapped | SIGNING_KEY="«Y10»"
+wrapped by backslashes | API_TOKEN=«m70»\\n«m70»\\n«m40»
+"""
+PROSE = {
+    "English": ("Please use this for the staging system, and tell nobody:", "Thanks, that was all of it."),
+    "German": ("Bitte nimm für das Testsystem das hier, und sag es niemandem:", "Danke, das war schon alles."),
+    "French": ("Voici ce qu'il faut pour le système de test, à ne pas divulguer :", "Merci, c'était tout."),
+}
+"""What stands before and behind a secret, in three languages."""
+_PLACE = re.compile(r"«([A-Za-z]+)(\d*)(?::([^»]*))?»")
+MARKS = "!$%*+=?@^_~-.#"
+
+
+class Filling:
+    """Makes up the values of one template, and keeps them."""
+
+    def __init__(self, seed: str) -> None:
+        self._make = Maker(seed)
+        self.pieces: list[str] = []
+
+    def __call__(self, place: re.Match[str]) -> str:
+        letter, length, more = place[1], int(place[2] or 0), place[3] or ""
+        if letter in ALPHABETS:
+            return self._kept(self._make(length, ALPHABETS[letter]))
+        form = getattr(self, f"_of_{letter}")
+        return str(form(length, more))
+
+    def _kept(self, value: str) -> str:
+        self.pieces.append(value)
+        return value
+
+    def _lines(self, count: int) -> list[str]:
+        return [self._kept(self._make(64, BASE64)) for _ in range(count)]
+
+    def _of_d(self, length: int, _: str) -> str:
+        return self._make.digits(length)  # numbers of accounts, not secret
+
+    def _of_a(self, length: int, _: str) -> str:
+        return self._kept(self._make.letters(length))
+
+    def _of_p(self, length: int, _: str) -> str:
+        value = self._make(length)
+        marks = [self._make.one(MARKS) for _ in range(2)]
+        return self._kept(f"{value[:3]}{marks[0]}{value[4:-4]}{marks[1]}{value[-3:]}")
+
+    def _of_z(self, length: int, _: str) -> str:
+        return self._kept(self._make(length, ALNUM + MARKS + " ()[]{}|&:;,/"))
+
+    def _of_x(self, length: int, _: str) -> str:
+        return self._kept(self._make(length, HEX.upper()))
+
+    def _of_E(self, length: int, _: str) -> str:  # noqa: N802
+        return self._kept(self._make(length, "QPZRY9X8GF2TVDW0S3JN54KHCE6MUA7L"))
+
+    def _of_U(self, _: int, __: str) -> str:  # noqa: N802
+        return self._kept(self._make.uuid())
+
+    def _of_J(self, _: int, __: str) -> str:  # noqa: N802
+        return self._kept(self._make.jwt())
+
+    def _of_L(self, _: int, __: str) -> str:  # noqa: N802
+        return self._kept(base64.b64encode(f"ann:{self._make(18)}".encode()).decode())
+
+    def _of_B(self, _: int, __: str) -> str:  # noqa: N802
+        return self._kept(base64.b64encode(self._make(18).encode()).decode())
+
+    def _of_W(self, length: int, _: str) -> str:  # noqa: N802
+        if length < 20:
+            return textwrap.indent("\n".join(self._lines(length)), "  ")
+        return self._kept(self._make(length, "".join(sorted(set(ALNUM) - set("0OIl")))))
+
+    def _of_Y(self, length: int, _: str) -> str:  # noqa: N802
+        return "\n".join(self._lines(length))
+
+    def _of_N(self, length: int, _: str) -> str:  # noqa: N802
+        return self._kept(",".join(str(self._make.number(256)) for _ in range(length)))
+
+    def _of_w(self, length: int, _: str) -> str:
+        return self._kept(" ".join(self._make.one(WALLET_WORDS) for _ in range(length)))
+
+    def _of_P(self, _: int, kind: str) -> str:  # noqa: N802
+        pem = self._make.pem(kind)
+        self.pieces += pem.split("\n")[1:-1]
+        return pem
+
+    def _of_PN(self, _: int, __: str) -> str:  # noqa: N802
+        return self._of_P(0, "RSA ").replace("\n", "\\n")
+
+    def _of_PI(self, _: int, __: str) -> str:  # noqa: N802
+        return textwrap.indent(self._of_P(0, ""), "    ")
+
+    def _of_PJ(self, _: int, __: str) -> str:  # noqa: N802
+        return json.dumps({"type": "service_account", "private_key": self._of_P(0, "") + "\n"})
+
+    def _of_K(self, _: int, __: str) -> str:  # noqa: N802
+        return self._kept(base64.b64encode(self._make.pem("RSA ").encode()).decode())
+
+    def _of_PGP(self, _: int, __: str) -> str:  # noqa: N802
+        frame = "PGP PRIVATE KEY BLOCK-----"
+        return "\n".join([f"-----{'BEGIN'} {frame}", "", *self._lines(30), f"=ab1C\n-----{'END'} {frame}"])
+
+    def _of_PPK(self, _: int, __: str) -> str:  # noqa: N802
+        public, private = ["A" * 64] * 3, self._lines(6)
+        head = ["PuTTY-User-Key-File" + "-3: ssh-ed25519", "Encryption: none", "Comment: ann", "Public-Lines: 3"]
+        return "\n".join([*head, *public, "Private-Lines: 6", *private, f"Private-MAC: {self._make(64, HEX)}"])
+
+    def _of_OVPN(self, _: int, __: str) -> str:  # noqa: N802
+        lines = [self._kept(self._make(32, HEX)) for _ in range(16)]
+        return "\n".join(
+            [f"-----{'BEGIN'} OpenVPN Static key V1-----", *lines, f"-----{'END'} OpenVPN Static key V1-----"]
+        )
+
+    def _of_JJ(self, _: int, __: str) -> str:  # noqa: N802
+        return json.dumps({"body": json.dumps({"password": self._of_p(14, "")})})
+
+
+def kinds() -> Iterator[tuple[str, str]]:
+    """Name and template of each kind."""
+    for line in KINDS.strip().split("\n"):
+        if not line.startswith("# "):
+            name, _, template = line.partition(" | ")
+            yield (
+                name,
+                template.replace("\\\\n", "\x00").replace("\\n", "\n").replace("\\t", "\t").replace("\x00", "\\\n"),
+            )
+
+
+def planted_kinds(seed: int) -> dict[str, Planted]:
+    """Each kind, made up for this seed: the text, and the pieces of which nothing may be readable."""
+    planted: dict[str, Planted] = {}
+    for name, template in kinds():
+        filling = Filling(f"{name}{seed}")
+        text = _PLACE.sub(filling, template)
+        planted[name] = text, [part for piece in filling.pieces if len(piece) > 3 for part in ends(piece)]
+    return planted
+
+
+def still_there(pieces: list[str], data: str) -> list[str]:
+    """The pieces that can be read in `data`, at whatever depth of escaping."""
+    plain = data + data.replace("\\n", "\n").replace('\\"', '"').replace("\\", "")
+    return [piece for piece in pieces if piece in plain]
+
+
+def ends(value: str) -> list[str]:
+    """A short value whole; of a longer one its beginning, its middle and its end."""
+    middle = len(value) // 2
+    return [value] if len(value) < 24 else [value[:12], value[middle - 6 : middle + 6], value[-12:]]
