@@ -35,7 +35,7 @@ def bound_texts(
 ) -> dict[str, str | None]:
     """The same as the HTTP API takes them, under the names `since` and `until`."""
     first, end = bounds_of(since, until, now, zone)
-    return {name: at and at.isoformat().replace("+00:00", "Z") for name, at in (("since", first), ("until", end))}
+    return {name: at.isoformat().replace("+00:00", "Z") if at else None for name, at in (("since", first), ("until", end))}
 
 
 def _moment(text: str, now: datetime, zone: tzinfo | None) -> datetime:

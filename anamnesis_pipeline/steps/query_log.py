@@ -1,6 +1,7 @@
 """What was asked of the memory: noted within bounds, and looked through for what was missed."""
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
@@ -82,7 +83,7 @@ def marks_of(texts: Iterable[str]) -> set[str]:
     return marks
 
 
-def forget_questions(store: Store, marks: Collection[str]) -> None:
+def forget_questions(store: Store, marks: AbstractSet[str]) -> None:
     """Forget the questions that may name removed texts, which had these marks: half of their words or more were there,
     or one that is nowhere else, or they were asked of a project that is gone.
     """

@@ -26,7 +26,7 @@ def exact_terms(text: str) -> str:
 
 def exact_phrases(word: str) -> list[str]:
     """The alternatives by which `word` is looked up, each a sequence of terms separated by spaces."""
-    phrases = []
+    phrases: list[str] = []
     for token in word.lower().split():
         if parted(token) != token:
             phrases += filter(None, [" ".join(phrase_of(exact_terms(token).split()))])
