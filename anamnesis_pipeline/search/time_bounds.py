@@ -34,8 +34,8 @@ def bound_texts(
     since: str | None, until: str | None, now: datetime, zone: tzinfo | None = None
 ) -> dict[str, str | None]:
     """The same as the HTTP API takes them, under the names `since` and `until`."""
-    first, end = bounds_of(since, until, now, zone)
-    return {name: at.isoformat().replace("+00:00", "Z") if at else None for name, at in (("since", first), ("until", end))}
+    named = zip(("since", "until"), bounds_of(since, until, now, zone), strict=True)
+    return {name: at.isoformat().replace("+00:00", "Z") if at else None for name, at in named}
 
 
 def _moment(text: str, now: datetime, zone: tzinfo | None) -> datetime:

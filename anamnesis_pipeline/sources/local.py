@@ -29,6 +29,8 @@ from anamnesis_pipeline.sources.specs import DOCUMENTS
 
 MAX_DEPTH = 12
 """Claude Code nests five deep; more is a link that went astray."""
+MAX_LINKED_FOLDERS = 10_000
+"""Entered behind links of one folder of logs; more are no logs."""
 
 
 class LocalHost:
@@ -67,11 +69,18 @@ class LocalHost:
         """Every log, subagent's description and tool's output at or below `root`; folders that cannot be listed are
         skipped and named.
 
-        :raises SourceUnreadable: `root` itself is missing or cannot be listed.
+        :raises SourceUnreadable: `root` itself is missing or cannot be listed, or is a link to a folder above it.
         """
-        problems: list[str] = []
-        files = sorted(_walk(root, "", MAX_DEPTH, set(), problems), key=lambda file: file.path)
-        return Listing(tuple(files), tuple(problems))
+        own = root.rstrip("/")
+        try:
+            leads_up = os.path.islink(bytes_of(own)) and _holds(_real(own), _real(os.path.dirname(own)))
+            walk = _LogWalk(root)
+        except ValueError as problem:
+            raise _unreadable("folder", root, problem) from problem
+        if leads_up:
+            raise _unreadable("folder", root, OSError("it is a link to a folder above it, and not followed"))
+        files = sorted(walk.files(), key=lambda file: file.path)
+        return Listing(tuple(files), tuple(walk.problems))
 
     def file(self, root: str, name: str) -> FileStat | None:
         """The one file `name` directly in `root`; None when it is not there or cannot be seen."""
@@ -153,32 +162,63 @@ class _Found:
     real: str = ""
 
 
-def _walk(root: str, below: str, depth: int, seen: set[tuple[int, int]], problems: list[str]) -> Iterator[FileStat]:
-    folder = os.path.join(root, below) if below else root
-    try:
-        status = os.stat(bytes_of(folder))
-        if (status.st_dev, status.st_ino) in seen:
-            return
-        seen.add((status.st_dev, status.st_ino))
-        with os.scandir(bytes_of(folder)) as entries:
-            found = sorted(((name_of(entry.name), entry) for entry in entries), key=_in_order)
-    except (OSError, ValueError) as problem:
-        if not below:
-            raise _unreadable("folder", folder, problem) from problem
-        problems.append(f"{folder}: {_reason(problem)}")
-        return
-    for name, entry in found:
-        path = f"{below}/{name}" if below else name
+class _LogWalk:
+    """One walk through a folder of logs. Links to folders are followed once, but not to one that holds the root, as `/`
+    does; of what lies behind the others `MAX_LINKED_FOLDERS` are entered.
+    """
+
+    def __init__(self, root: str) -> None:
+        self.problems: list[str] = []
+        self._root, self._real = root, _real(root)
+        self._seen: set[tuple[int, int]] = set()
+        self._linked = 0
+
+    def files(self, below: str = "", depth: int = MAX_DEPTH, *, linked: bool = False) -> Iterator[FileStat]:
+        """What is read at or below a path in the root.
+
+        :raises SourceUnreadable: the root itself cannot be listed.
+        """
+        folder = os.path.join(self._root, below) if below else self._root
         try:
-            if is_archived(path) and entry.is_file():
-                yield _file_stat(path, entry.stat())
-            elif entry.is_dir():
-                if depth > 1:
-                    yield from _walk(root, path, depth - 1, seen, problems)
-                else:
-                    problems.append(f"{folder}/{name}: deeper than {MAX_DEPTH} folders, not read")
-        except OSError as problem:
-            problems.append(f"{folder}/{name}: {_reason(problem)}")
+            status = os.stat(bytes_of(folder))
+            if (status.st_dev, status.st_ino) in self._seen:
+                return
+            self._seen.add((status.st_dev, status.st_ino))
+            with os.scandir(bytes_of(folder)) as entries:
+                found = sorted(((name_of(entry.name), entry) for entry in entries), key=_in_order)
+        except (OSError, ValueError) as problem:
+            if not below:
+                raise _unreadable("folder", folder, problem) from problem
+            self.problems.append(f"{folder}: {_reason(problem)}")
+            return
+        for name, entry in found:
+            path = f"{below}/{name}" if below else name
+            try:
+                if is_archived(path) and entry.is_file():
+                    yield _file_stat(path, entry.stat())
+                elif entry.is_dir():
+                    linked_now = linked or entry.is_symlink()
+                    if self._may_enter(f"{folder}/{name}", depth, linked=linked_now, is_link=entry.is_symlink()):
+                        yield from self.files(path, depth - 1, linked=linked_now)
+            except OSError as problem:
+                self.problems.append(f"{folder}/{name}: {_reason(problem)}")
+
+    def _may_enter(self, folder: str, depth: int, *, linked: bool, is_link: bool) -> bool:
+        if depth <= 1:
+            self.problems.append(f"{folder}: deeper than {MAX_DEPTH} folders, not read")
+            return False
+        if is_link and _holds(_real(folder), self._real):
+            if _real(folder) != self._real:
+                self.problems.append(f"{folder}: a link to a folder above the logs, not followed")
+            return False
+        self._linked += linked
+        if self._linked == MAX_LINKED_FOLDERS + 1:
+            self.problems.append(f"{folder}: more than {MAX_LINKED_FOLDERS:,} folders behind links, the rest not read")
+        return self._linked <= MAX_LINKED_FOLDERS
+
+
+def _holds(folder: str, path: str) -> bool:
+    return path == folder or path.startswith(f"{folder.rstrip('/')}/")
 
 
 def _in_order(found: tuple[str, os.DirEntry[bytes]]) -> tuple[bool, bool, bool, str]:

@@ -49,6 +49,42 @@ def test_a_loop_of_links_ends(project):
     assert [file.path for file in HOST.list_files(os.fspath(folder))] == [f"sub/{session_name()}"]
 
 
+def test_links_to_folders_above_the_logs_are_named_and_not_followed(project):
+    folder, _ = project
+    write(folder / session_name())
+    write(folder.parent / "beside" / session_name(2))
+    (folder / "up").symlink_to(folder.parent)
+    (folder / "all").symlink_to("/")
+    listing = HOST.list_files(os.fspath(folder))
+    assert [file.path for file in listing] == [session_name()]
+    assert listing.problems == tuple(
+        f"{folder}/{name}: a link to a folder above the logs, not followed" for name in ("all", "up")
+    )
+
+
+def test_a_project_folder_that_is_a_link_to_all_is_refused(tmp_path):
+    for name, target in (("root", "/"), ("up", ".."), ("here", ".")):
+        (tmp_path / name).symlink_to(target)
+        with pytest.raises(SourceUnreadable, match="link to a folder above it"):
+            HOST.list_files(f"{tmp_path}/{name}")
+    assert HOST.list_files(f"{tmp_path}/../{tmp_path.name}/.").files == ()
+
+
+def test_links_to_other_folders_are_followed_within_bounds(project, tmp_path, monkeypatch):
+    folder, _ = project
+    monkeypatch.setattr("anamnesis_pipeline.sources.local.MAX_LINKED_FOLDERS", 3)
+    other = tmp_path / "other disk"
+    for number in range(9):
+        write(other / f"{number}" / session_name(number))
+        write(folder / f"own {number}" / session_name(number))
+    (folder / "linked").symlink_to(other)
+    listing = HOST.list_files(os.fspath(folder))
+    assert sum(file.path.startswith("own") for file in listing) == 9
+    assert sum(file.path.startswith("linked") for file in listing) == 2
+    (problem,) = listing.problems
+    assert "more than 3 folders behind links" in problem
+
+
 def test_an_endless_descent_is_cut_and_reported(project):
     folder, _ = project
     write(folder.joinpath(*"abcdefghijklmno") / session_name())
@@ -89,6 +125,8 @@ def test_a_folder_without_permission_is_named_and_the_others_are_read(tmp_path):
 def test_a_missing_folder_and_a_missing_file_are_told_apart_from_empty_ones(tmp_path):
     with pytest.raises(SourceUnreadable, match="no such file or directory"):
         HOST.list_files(os.fspath(tmp_path / "nowhere"))
+    with pytest.raises(SourceUnreadable, match="NUL"):
+        HOST.list_files(f"{tmp_path}/no\0name")
     with pytest.raises(SourceUnreadable, match="cannot read the file"):
         HOST.read(os.fspath(tmp_path / "nothing.jsonl"), 0, 10)
     assert HOST.list_files(os.fspath(tmp_path)).files == ()
