@@ -26,6 +26,11 @@ _CHARACTERS = (
     "\ua000-\ua48c"  # Yi
     "\U0001b000-\U0001b16f\U00020000-\U0003ffff"  # rare kana and Chinese characters
 )
+_MARKED = (*range(0x0E00, 0x1AB0), *range(0x3099, 0x309B), *range(0xA9E0, 0xAAE0))
+"""Where those of the characters above are that are marks on others."""
+_MARKS = "".join(char for char in map(chr, _MARKED) if unicodedata.category(char).startswith("M"))
+_MARK = re.compile(f"[{_MARKS}]+")
+_CHARACTER = re.compile(f"[^{_MARKS}][{_MARKS}]*|[{_MARKS}]+")
 _RUN = re.compile(f"[{_CHARACTERS}]+")
 _WORD = re.compile(rf"[{_CHARACTERS}]+|[^\W{_CHARACTERS}]+")
 
@@ -44,7 +49,7 @@ def words_in(text: str) -> Iterator[Word]:
         if not is_unspaced(match[0]):
             yield match[0], *match.span()
             continue
-        characters = _characters(match[0])
+        characters = _CHARACTER.findall(match[0])
         begins = list(accumulate(map(len, characters), initial=match.start()))
         for number in range(max(1, len(characters) - 1)):
             start, end = begins[number], begins[min(number + 2, len(characters))]
@@ -60,7 +65,7 @@ def paired(text: str) -> str:
     """A text as full text holds it. Marks are left out of runs: the analyzers divide at them, and fold those of Latin
     letters away, too.
     """
-    return text if text.isascii() else _RUN.sub(lambda run: f" {' '.join(terms_of_run(_bare(run[0])))} ", text)
+    return text if text.isascii() else _RUN.sub(lambda run: f" {' '.join(terms_of_run(_MARK.sub('', run[0])))} ", text)
 
 
 def sought(word: str) -> str:
@@ -70,9 +75,8 @@ def sought(word: str) -> str:
 
 def terms_of_run(run: str) -> list[str]:
     """Its characters with their marks, and between them their pairs."""
-    characters = _characters(run)
-    pairs = [before + after for before, after in pairwise(characters)]
-    return [term for both in zip(characters, pairs, strict=False) for term in both] + characters[-1:]
+    characters = _CHARACTER.findall(run)
+    return [term for first, second in pairwise(characters) for term in (first, first + second)] + characters[-1:]
 
 
 def phrase_of(terms: Sequence[str]) -> Sequence[str]:
@@ -80,21 +84,3 @@ def phrase_of(terms: Sequence[str]) -> Sequence[str]:
     starts = len(terms) > 1 and is_unspaced(terms[0]) and terms[1].startswith(terms[0])
     ends = len(terms) > 1 and is_unspaced(terms[-1]) and terms[-2].endswith(terms[-1])
     return terms[starts : len(terms) - ends]
-
-
-def _characters(run: str) -> list[str]:
-    found: list[str] = []
-    for char in run:
-        if found and _is_mark(char):
-            found[-1] += char
-        else:
-            found.append(char)
-    return found
-
-
-def _bare(run: str) -> str:
-    return "".join(char for char in run if not _is_mark(char))
-
-
-def _is_mark(char: str) -> bool:
-    return unicodedata.category(char).startswith("M")

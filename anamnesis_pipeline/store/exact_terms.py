@@ -44,10 +44,10 @@ def _trimmed(token: str) -> str:
 def _terms_of(token: str) -> list[str]:
     if not token:
         return []
+    if token.isascii() and token.isalnum():
+        return [token]
     if is_unspaced(token):
         return terms_of_run(token)
-    if token.isalnum():
-        return [token]
     terms = [token]
     for match in _ATOMS.findall(token):
         atom = _OUTER.sub("", match)

@@ -389,7 +389,7 @@ def index_texts(database: Database) -> None:
     with database.read() as connection:
         left = connection.execute("SELECT last - done FROM reindexing").fetchone()
     if left is not None:
-        log.info("Full text of %d passages is indexed again; this takes about a minute per million", left[0])
+        log.info("Full text of %d passages is indexed again; this takes some minutes per million", left[0])
     while left is not None:
         with database.write() as connection:
             left = _index_some(connection)
