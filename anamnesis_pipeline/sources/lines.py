@@ -22,7 +22,8 @@ def complete_lines(read: ReadBlock, offset: int, end: int) -> Iterator[tuple[str
     """(line without its line break, offset behind it) for each complete line in [offset, end).
 
     A last line without a newline counts only if it is a whole JSON object; otherwise it waits. Its newline, written
-    later, is then an empty line, and empty lines are passed over. Memory is bounded by the longest line.
+    later, is then an empty line, and empty lines are passed over. Memory is bounded by the longest line without its NUL
+    bytes.
     """
     start = offset
     for raw, position, is_ended in _raw_lines(read, offset, end):
@@ -35,7 +36,7 @@ def complete_lines(read: ReadBlock, offset: int, end: int) -> Iterator[tuple[str
 
 def text_lines(read: ReadBlock, offset: int, end: int) -> Iterator[tuple[str, int]]:
     """(line without its line break, offset behind it) for each line of a text in [offset, end): also empty ones, and a
-    last one without a newline. White space stays as it is; only invalid UTF-8 is replaced.
+    last one without a newline. White space stays as it is; NUL bytes go, and invalid UTF-8 is replaced.
     """
     for raw, position, _ in _raw_lines(read, offset, end):
         text = [raw.pop().decode("utf-8", "replace")]
@@ -43,23 +44,29 @@ def text_lines(read: ReadBlock, offset: int, end: int) -> Iterator[tuple[str, in
 
 
 def _raw_lines(read: ReadBlock, offset: int, end: int) -> Iterator[tuple[list[bytes], int, bool]]:
-    """([line], offset behind it, whether its newline is there). Whoever takes the line out of its list has it alone."""
+    """([line], offset behind it, whether its newline is there). Whoever takes the line out of its list has it alone.
+
+    NUL bytes are dropped as they are read: a crash may leave gigabytes of them in place of a line.
+    """
     pending: list[bytes] = []
     position = at = offset
     while at < end:
         block = read(at, min(BLOCK_BYTES, end - at))
         if not block:
             break
-        at += len(block)
         first, *rest = block.split(b"\n")
-        pending.append(first)
+        line_end = at + len(first)
+        at += len(block)
+        if kept := first.replace(b"\0", b""):
+            pending.append(kept)
         for piece in rest:
-            raw, pending = [b"".join(pending)], [piece]
-            position += len(raw[0]) + 1
+            raw, pending = [b"".join(pending)], [kept] if (kept := piece.replace(b"\0", b"")) else []
+            position = line_end + 1
+            line_end += len(piece) + 1
             yield raw, position, True
     tail = [b"".join(pending)]
     if tail[0]:
-        yield tail, position + len(tail[0]), False
+        yield tail, at, False
 
 
 def batches(lines: Iterator[tuple[str, int]], offset: int, most: int) -> Iterator[tuple[list[str], int, bool]]:

@@ -1,6 +1,7 @@
 """Complete lines out of bytes."""
 
 import json
+import tracemalloc
 
 import pytest
 from hypothesis import given
@@ -41,6 +42,24 @@ def test_windows_line_ends_byte_order_marks_nul_bytes_and_bad_utf8_do_no_harm():
     data = b'\xef\xbb\xbf{"a":1}\r\n{"b":"\xff"}\r\n\0\0\0\n\n{"c":3}\n'
     assert [line for line, _ in read_all(data)] == ['{"a":1}', '{"b":"\ufffd"}', '{"c":3}']
     assert text_of(b"\0\0") == ""
+
+
+def test_a_run_of_nul_bytes_takes_no_memory():
+    head, size = b'{"a":1}\n{"b"', 128 << 20
+    tail = b":2}\n"
+    end = len(head) + size + len(tail)
+
+    def read(at, length):
+        if at == 0:
+            return head
+        return bytes(min(length, len(head) + size - at)) if at < len(head) + size else tail
+
+    tracemalloc.start()
+    try:
+        assert list(complete_lines(read, 0, end)) == [('{"a":1}', 8), ('{"b":2}', end)]
+        assert tracemalloc.get_traced_memory()[1] < 16 << 20
+    finally:
+        tracemalloc.stop()
 
 
 def test_offsets_are_bytes_not_characters():

@@ -125,7 +125,7 @@ def test_a_folder_without_permission_is_named_and_the_others_are_read(tmp_path):
 def test_a_missing_folder_and_a_missing_file_are_told_apart_from_empty_ones(tmp_path):
     with pytest.raises(SourceUnreadable, match="no such file or directory"):
         HOST.list_files(os.fspath(tmp_path / "nowhere"))
-    with pytest.raises(SourceUnreadable, match="NUL"):
+    with pytest.raises(SourceUnreadable, match="nul byte"):
         HOST.list_files(f"{tmp_path}/no\0name")
     with pytest.raises(SourceUnreadable, match="cannot read the file"):
         HOST.read(os.fspath(tmp_path / "nothing.jsonl"), 0, 10)
