@@ -1,9 +1,14 @@
 """Documents that are handed in over HTTP: found at once, kept once, bounded while they are read."""
 
+import ctypes
 import hashlib
+import io
+import resource
 import threading
+import zipfile
 from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -53,6 +58,37 @@ def test_a_text_in_json_and_the_older_address_do_the_same(client: TestClient) ->
     again = send(client, name="other-name.md")
     assert (again.status_code, again.json()["duplicate"]) == (200, True)
     assert again.json()["upload_id"] == reply.json()["upload_id"]
+
+
+@pytest.mark.skipif(not hasattr(ctypes.CDLL(None), "malloc_trim"), reason="only glibc keeps what was freed")
+def test_hostile_document_leaves_no_memory_behind(client: TestClient) -> None:
+    types = "application/vnd.openxmlformats-officedocument.wordprocessingml.document"
+    packed = io.BytesIO()
+    with zipfile.ZipFile(packed, "w", zipfile.ZIP_DEFLATED) as out:
+        space = "http://schemas.openxmlformats.org/package/2006"
+        out.writestr(
+            "[Content_Types].xml",
+            f'<Types xmlns="{space}/content-types"><Override PartName="/d.xml" ContentType="{types}.main+xml"/>'
+            '<Default Extension="rels" ContentType="application/vnd.openxmlformats-package.relationships+xml"/>'
+            "</Types>",
+        )
+        office = "http://schemas.openxmlformats.org/officeDocument/2006/relationships/officeDocument"
+        out.writestr(
+            "_rels/.rels",
+            f'<Relationships xmlns="{space}/relationships"><Relationship Id="r" Type="{office}" Target="d.xml"/>'
+            "</Relationships>",
+        )
+        out.writestr("d.xml", '<w:document xmlns:w="w"><w:body>' + "<w:p><w:r><w:t>x y</w:t></w:r></w:p>" * 400_000)
+    assert send(client).status_code == 201
+    before = resident_mb()
+    refused = send(client, packed.getvalue(), "hostile.docx", media_type=types)
+    assert refused.status_code == 422, refused.text
+    assert resident_mb() < before + 80  # it took over 200
+
+
+def resident_mb() -> int:
+    pages = int(Path("/proc/self/statm").read_text().split()[1])
+    return pages * resource.getpagesize() >> 20
 
 
 def test_only_masked_text_is_kept(client: TestClient, services: TestServices) -> None:
