@@ -11,7 +11,7 @@ from anamnesis_pipeline.api_wiring import api_refusal, open_api_pool
 from anamnesis_pipeline.crawler_wiring import open_document_rules, open_hosts, open_labels
 from anamnesis_pipeline.dagster_api.api import DagsterApi, open_dagster
 from anamnesis_pipeline.embeddings.api_models import api_model
-from anamnesis_pipeline.embeddings.base import Embedded, EmbeddingPool, Role
+from anamnesis_pipeline.embeddings.base import Embedded, Embedder, EmbeddingPool, Role
 from anamnesis_pipeline.embeddings.cores import Priority, available_cores, cores_for
 from anamnesis_pipeline.embeddings.models import ModelFiles, choose_precision, find_model
 from anamnesis_pipeline.embeddings.pieces import PieceCounter, minilm_pieces
@@ -22,7 +22,7 @@ from anamnesis_pipeline.embeddings.token_vectors import Projection
 from anamnesis_pipeline.errors import DimensionMismatch
 from anamnesis_pipeline.home_wiring import make_private, open_archive, open_observers, open_redactor
 from anamnesis_pipeline.llm_wiring import open_llm
-from anamnesis_pipeline.model import FileCursor, Space, StoredPassage
+from anamnesis_pipeline.model import FileCursor, Space
 from anamnesis_pipeline.search.engine import Engine
 from anamnesis_pipeline.search.project_labels import Private
 from anamnesis_pipeline.settings import Settings
@@ -278,18 +278,21 @@ def open_services(settings: Settings) -> Services:
     """Everything the sidecar needs. The model is neither looked for nor loaded yet: it may need a download, and an
     unknown one is no reason not to start.
     """
+    from anamnesis_pipeline.steps.posted_vectors import PostedVectors
+
     store = open_store(settings)
     settings = effective_settings(store)
 
     models = _open_models(store)
 
-    def embed_now(passages: Sequence[StoredPassage], active: Space) -> None:
-        from anamnesis_pipeline.steps.embeddings import embed_passages
-
+    def embedder_of(active: Space) -> tuple[Space, Embedder]:
         space = models.space_for(active)  # where the next search looks, also while a new model loads
-        embed_passages(store, space, passages, _SpaceEmbedder(models, space))
+        return space, _SpaceEmbedder(models, space)
+
+    vectors = PostedVectors(store, embedder_of)
 
     def close() -> None:
+        vectors.close()
         models.close()
         store.close()
 
@@ -304,7 +307,7 @@ def open_services(settings: Settings) -> Services:
             lambda: ZoneInfo(_as_it_is(store, settings, "timezone")),
             lambda: what_is_private(store),
         ),
-        poster=Poster(store, open_redactor(settings).mask_text, open_pieces(), embed_now),
+        poster=Poster(store, open_redactor(settings).mask_text, open_pieces(), vectors.add),
         pool=models,
         dagster=open_dagster(settings),
         close=close,

@@ -1,4 +1,4 @@
-"""Writing what a client posts: normalized, masked, cut into passages, embedded at once when the model is there."""
+"""Writing what a client posts: normalized, masked, cut into passages, and given to what embeds them."""
 
 import logging
 import uuid
@@ -22,8 +22,8 @@ CONTEXT_EPISODES = 2
 """Episodes just before a posted one that count as its context. On LoCoMo two preceding turns give recall@10 .739,
 one .711, none .621 (the best single list)."""
 EMBEDDED_AT_ONCE = 100
-"""Passages of a post (some 60,000 characters) that get their vectors before it is answered; of a longer text the
-pipeline embeds the rest."""
+"""Passages of a post (some 60,000 characters) that are embedded without the pipeline, which embeds the rest of a
+longer text."""
 PATCHABLE = frozenset("summary raw_exchange project instance tags timestamp kind metadata status superseded_by".split())
 _TEXTS = frozenset("summary raw_exchange project instance kind".split())
 
@@ -57,7 +57,9 @@ class Poster:
     """Creates and edits posted episodes."""
 
     def __init__(self, store: Store, mask_text: MaskText, pieces: PieceCounter, embed: EmbedNow | None) -> None:
-        """:param embed: embeds passages into a space now, or raises RetryLater; None: the pipeline does it later."""
+        """:param embed: has passages embedded into a space, now or soon, or raises RetryLater; None: the pipeline does
+        it later.
+        """
         self._store = store
         self._mask = mask_text
         self._pieces = pieces
@@ -88,7 +90,7 @@ class Poster:
         return episode, created
 
     def patch(self, episode_id: str, changes: Mapping[str, Any], expected_hash: str | None = None) -> Episode:
-        """Edit fields of an episode; what its text says anew is found by the next search.
+        """Edit fields of an episode; the words of its new text are found by the next search.
 
         :param expected_hash: of the content that the changes were made for; None: whatever it is.
         :raises EpisodeNotFound: no such id.

@@ -1,0 +1,129 @@
+"""Latency of posts while others post and search, what becomes of their vectors, and the sidecar's memory over time.
+
+    python benchmarks/posts.py [--minutes 2] [--writers 8] [--readers 8] [--sample-s 30] [--home FOLDER]
+
+A sidecar of its own is asked over HTTP; each client sends its next request when the last is answered. Every post is of
+its own words and looked for by one of them as soon as it is answered. With `--writers 0` it is steady searching: the
+memory lines say whether that levels off.
+"""
+
+import argparse
+import random
+import statistics
+import tempfile
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import httpx
+from service import SHARED, sidecar
+from store_speed import words_of_logs
+
+TIMEOUT_S = 120
+
+
+class Clients:
+    """Posts and searches until they are told to end, and notes how long each took, in seconds."""
+
+    def __init__(self, base: str, words: list[str]) -> None:
+        self._base, self._words = base, words
+        self.posts, self.searches = list[float](), list[float]()
+        self.lost: list[str] = []
+        self._over = threading.Event()
+
+    @contextmanager
+    def at_work(self, writers: int, readers: int) -> Iterator[None]:
+        """So many of each."""
+        works = [self._write] * writers + [self._read] * readers
+        threads = [threading.Thread(target=work, args=(number,)) for number, work in enumerate(works)]
+        for thread in threads:
+            thread.start()
+        try:
+            yield
+        finally:
+            self._over.set()
+            for thread in threads:
+                thread.join()
+
+    def _write(self, number: int) -> None:
+        rng = random.Random(number)
+        with httpx.Client(base_url=self._base, timeout=TIMEOUT_S) as client:
+            for count in iter(lambda: len(self.posts), None):
+                if self._over.is_set():
+                    return
+                word = f"zq{number}x{count}x{rng.getrandbits(40):x}"
+                text = " ".join([word, *rng.choices(self._words, k=60)])
+                started = time.perf_counter()
+                episode = {"summary": text, "instance": f"writer-{number}", "project": "load"}
+                reply = client.post("/api/episodes", json=episode)
+                self.posts.append(time.perf_counter() - started)
+                found = client.post("/api/episodes/search", json={"query": word, "mode": "exact", "top_k": 1})
+                if reply.status_code != 201 or not found.json().get("results"):
+                    self.lost.append(f"{reply.status_code}: {word}")
+
+    def _read(self, number: int) -> None:
+        rng = random.Random(-number - 1)
+        with httpx.Client(base_url=self._base, timeout=TIMEOUT_S) as client:
+            while not self._over.is_set():
+                started = time.perf_counter()
+                query = " ".join(rng.choices(self._words, k=8))
+                if client.post("/api/episodes/search", json={"query": query}).is_success:
+                    self.searches.append(time.perf_counter() - started)
+
+
+def told(name: str, seconds: list[float]) -> str:
+    """Median, p95 and most of what was noted."""
+    if len(seconds) < 2:
+        return f"{name}: {len(seconds)}"
+    cuts = statistics.quantiles(seconds, n=100)
+    return f"{name}: {len(seconds):,}, median {cuts[49]:.2f} s, p95 {cuts[94]:.2f} s, most {max(seconds):.2f} s"
+
+
+def resident_mb(home: Path) -> float:
+    """Memory of the sidecar whose home this is."""
+    for process in Path("/proc").glob("[0-9]*"):
+        try:
+            own = f"ANAMNESIS_HOME={home}".encode() in (process / "environ").read_bytes().split(b"\0")
+            if own and b"anamnesis_pipeline.sidecar" in (process / "cmdline").read_bytes():
+                status = (process / "status").read_text().splitlines()
+                return next(int(line.split()[1]) for line in status if line.startswith("VmRSS")) / 1024
+        except OSError:
+            continue
+    return 0.0
+
+
+def main() -> None:
+    """Ask and print."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--minutes", type=float, default=2)
+    parser.add_argument("--writers", type=int, default=8)
+    parser.add_argument("--readers", type=int, default=8)
+    parser.add_argument("--sample-s", type=float, default=30)
+    parser.add_argument("--home", type=Path)
+    given = parser.parse_args()
+    words = words_of_logs(SHARED / "data/claude_logs/projects")
+    with tempfile.TemporaryDirectory() as folder:
+        home = given.home or Path(folder)
+        with sidecar(home) as base, httpx.Client(base_url=base, timeout=TIMEOUT_S) as asking:
+            clients = Clients(base, words)
+            started = time.monotonic()
+            with clients.at_work(given.writers, given.readers):
+                while (so_far := time.monotonic() - started) < given.minutes * 60:
+                    print(
+                        f"{so_far:6.0f} s  {resident_mb(home):8.1f} MiB  {len(clients.searches):,} searches", flush=True
+                    )
+                    time.sleep(min(given.sample_s, given.minutes * 60 - so_far + 0.1))
+            print(told("posts", clients.posts), told("searches", clients.searches), sep="\n")
+            print(f"not found by their word at once, or refused: {len(clients.lost)} {clients.lost[:3]}")
+            ended = time.monotonic()
+            while (covered := asking.get("/ready").json()["coverage"])["embedded"] < covered["stored"]:
+                if time.monotonic() - ended > TIMEOUT_S:
+                    break
+                time.sleep(0.5)
+            print(f"{covered['embedded']:,} of {covered['stored']:,} embedded {time.monotonic() - ended:.0f} s later")
+
+
+if __name__ == "__main__":
+    main()
