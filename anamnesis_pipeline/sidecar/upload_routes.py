@@ -247,9 +247,7 @@ def _take(services: Services, handed: Handed) -> Response:
     try:
         taken = uploads_of(services).take(handed)
     finally:
-        with suppress(
-            AttributeError
-        ):  # only glibc keeps what was freed: gigabytes after a hostile document
+        with suppress(AttributeError):  # only glibc keeps what was freed: gigabytes after a hostile document
             ctypes.CDLL(None).malloc_trim(0)
     return json_reply(_body(taken), 200 if taken.duplicate else 201)
 
