@@ -147,7 +147,8 @@ class Poster:
                 raise InvalidEpisode(name, f"cannot be set; these can: {', '.join(sorted(PATCHABLE))}")
         cleaned = dict(changes)
         if "summary" in cleaned:
-            cleaned["summary"] = " ".join(cleaned["summary"].split())
+            # the lines of a table or a block tell the name of a secret, so it is masked before they are joined
+            cleaned["summary"] = " ".join(self.masked(cleaned["summary"]).split())
             if not cleaned["summary"]:
                 raise InvalidEpisode("summary", "must say something; it is blank")
         for name in _TEXTS & cleaned.keys():

@@ -10,7 +10,7 @@ import base64
 import json
 import re
 import textwrap
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
 from anamnesis_tests.exchanges.planted import ALNUM, BASE64, HEX, LOWER, UPPER, URLSAFE, Maker, Planted
 
@@ -566,10 +566,22 @@ def planted_kinds(seed: int) -> dict[str, Planted]:
     return planted
 
 
+def unescaped(data: str) -> str:
+    """`data`, and behind it what it says at whatever depth of escaping."""
+    return data + data.replace("\\n", "\n").replace('\\"', '"').replace("\\", "")
+
+
 def still_there(pieces: list[str], data: str) -> list[str]:
     """The pieces that can be read in `data`, at whatever depth of escaping."""
-    plain = data + data.replace("\\n", "\n").replace('\\"', '"').replace("\\", "")
+    plain = unescaped(data)
     return [piece for piece in pieces if piece in plain]
+
+
+def readable_kinds(planted: Mapping[str, Planted], data: str) -> dict[str, list[str]]:
+    """The kinds of which pieces can be read in `data`, with these pieces."""
+    plain = unescaped(data)
+    left = {kind: [piece for piece in pieces if piece in plain] for kind, (_, pieces) in planted.items()}
+    return {kind: pieces for kind, pieces in left.items() if pieces}
 
 
 def ends(value: str) -> list[str]:

@@ -238,3 +238,10 @@ def test_a_new_summary_of_a_logged_episode_is_found_and_its_passages_keep_their_
     assert [passage.text for passage in passages] == ["why is the ledger wrong", "The quince module rounds twice"]
     assert store.text.matching(["quince"], 5, Where())
     assert not store.text.matching(["kumquat"], 5, Where())
+
+
+def test_summary_is_masked_before_its_lines_are_joined(store: Store, poster: Poster) -> None:
+    secret = "hunter2-" + "Zx9kQ71m"
+    episode, _ = poster.create(draft(f"Logins:\n| user | password |\n|---|---|\n| ann | {secret} |"))
+    assert episode.summary.startswith("Logins: | user | password |")
+    assert secret not in everything(store, episode.episode_id)
