@@ -154,7 +154,7 @@ _DETECT_SECRETS: tuple[tuple[str, Any, int, Callable[[str], bool] | None], ...] 
 _KEYED = {"aws", "cloudant", "softlayer"}
 
 _STRONG = (
-    r"passw(?:or)?[dt]|passphrase|passwd|passcode|(?:store|key|ks|ts)pass\b|(?:\b|_)pass\b|pwd"
+    r"passw(?:or)?[dt]|passphrase|passwd|passcode|(?:store|key|ks|ts)pass\b|(?:\b|_)pass\b|pwd|\bpsk\b"
     r"|secret(?:[ _-]?(?:access[ _-]?)?key)?(?:_base)?"
     r"|kennwort|losungswort|geheimnis|mot[ _-]de[ _-]passe|\bmdp\b|contrase(?:ñ|n)a|contrasenya|secreto|segredo"
     r"|palavra[ -]passe|senha|wachtwoord|parola d'ordine|has(?:ł|l)o|l(?:ö|o)senord|salasana|adgangskode|passord"
@@ -167,7 +167,7 @@ _WEAK = (
     r"|validation|deploy|master|licen[sc]e|product|activation|admin|server|shared|pre-?shared|write|ingest|integration"
     r"|storage|function|webhook|subscription|unseal|hmac|jwt|wallet|recovery|machine)[ _.-]?keys?"
     r"|api[_-]?hash|jsessionid|phpsessid|(?:2fa|totp|otp|mfa|wallet|stellar|recovery)[ _-]?(?:seed|secret|code)"
-    r"|\bpw\b|\bpsk\b|zugangs(?:daten|code|token)|schl(?:ü|ue)ssel|jeton"
+    r"|\bpw\b|zugangs(?:daten|code|token)|schl(?:ü|ue)ssel|jeton"
     r"|cl(?:é|e|ef)s? (?:api|secr(?:è|e)te|priv(?:é|e)e|d'acc(?:è|e)s|wi-?fi)"
     r"|(?:clave|llave|chave|chiave)(?: (?:de )?(?:api|secreta|privada|acceso|segreta))?"
 )
