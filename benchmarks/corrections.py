@@ -19,7 +19,7 @@ from typing import Any
 import httpx
 import numpy as np
 from numpy.typing import NDArray
-from service import sidecar
+from service import sidecar, wait_embedded
 
 from anamnesis_pipeline.embeddings.base import QueryVectors
 from anamnesis_pipeline.model import Space, Variant
@@ -60,6 +60,7 @@ def post_all(home: Path, facts: Sequence[dict[str, Any]]) -> None:
                 body = {"summary": text, "instance": "bench", "project": f"acme/p{n % 8}"}
                 body |= {"episode_id": f"{fact['id']}-{part}", "timestamp": when.isoformat()}
                 client.post("/api/episodes", json=body).raise_for_status()
+        wait_embedded(base)
 
 
 def read_all(home: Path, facts: Sequence[dict[str, Any]]) -> NDArray[np.float64]:

@@ -18,7 +18,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import httpx
-from service import SHARED, sidecar
+from service import SHARED, sidecar, wait_embedded
 from store_speed import words_of_logs
 
 TIMEOUT_S = 120
@@ -106,7 +106,7 @@ def main() -> None:
     words = words_of_logs(SHARED / "data/claude_logs/projects")
     with tempfile.TemporaryDirectory() as folder:
         home = given.home or Path(folder)
-        with sidecar(home) as base, httpx.Client(base_url=base, timeout=TIMEOUT_S) as asking:
+        with sidecar(home) as base:
             clients = Clients(base, words)
             started = time.monotonic()
             with clients.at_work(given.writers, given.readers):
@@ -117,12 +117,7 @@ def main() -> None:
                     time.sleep(min(given.sample_s, given.minutes * 60 - so_far + 0.1))
             print(told("posts", clients.posts), told("searches", clients.searches), sep="\n")
             print(f"not found by their word at once, or refused: {len(clients.lost)} {clients.lost[:3]}")
-            ended = time.monotonic()
-            while (covered := asking.get("/ready").json()["coverage"])["embedded"] < covered["stored"]:
-                if time.monotonic() - ended > TIMEOUT_S:
-                    break
-                time.sleep(0.5)
-            print(f"{covered['embedded']:,} of {covered['stored']:,} embedded {time.monotonic() - ended:.0f} s later")
+            print(f"everything embedded {wait_embedded(base, TIMEOUT_S):.0f} s later")
 
 
 if __name__ == "__main__":

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import httpx
-from service import sidecar
+from service import sidecar, wait_embedded
 
 PAIRS = Path(__file__).parent / "data/fact_pairs.jsonl"
 TOP = 10
@@ -36,6 +36,7 @@ def post_all(client: httpx.Client, pairs: Sequence[dict[str, Any]]) -> None:
     for date, episode_id, project, text in sorted(said):
         body = {"summary": text, "instance": "bench", "project": project, "episode_id": episode_id}
         client.post("/api/episodes", json=body | {"timestamp": f"{date}T15:00:00Z"}).raise_for_status()
+    wait_embedded(str(client.base_url).rstrip("/"))
 
 
 def ask(client: httpx.Client, pair: dict[str, Any]) -> dict[str, Any]:

@@ -1,5 +1,6 @@
 """Starts a sidecar on a free port and a home of its own, for the benchmarks that talk HTTP."""
 
+import json
 import os
 import socket
 import subprocess
@@ -57,3 +58,15 @@ def wait_for(url: str, timeout_s: float) -> float:
         except (urllib.error.URLError, OSError):
             time.sleep(0.05)
     raise TimeoutError(f"{url} did not answer 200 within {timeout_s} s")
+
+
+def wait_embedded(base: str, timeout_s: float = 120) -> float:
+    """Seconds until everything that is stored has its vectors, or until the time is over."""
+    started = time.monotonic()
+    while (waited := time.monotonic() - started) < timeout_s:
+        with urllib.request.urlopen(f"{base}/ready", timeout=30) as reply:
+            covered = json.load(reply)["coverage"]
+        if covered["embedded"] >= covered["stored"]:
+            break
+        time.sleep(0.2)
+    return waited

@@ -16,6 +16,9 @@ from anamnesis_pipeline.store.base import Store
 
 MAX_WAITING = 5_000
 """Passages that wait, some 3 MB of text; the pipeline embeds what comes beyond."""
+WAIT_S = 0.25
+"""A post waits at most so long for its vectors: on a machine that keeps up they are there when it is answered, and
+those who post faster than it embeds are slowed a little."""
 TOGETHER = 32
 """Passages that go to the model in one call; a search waits for one at most."""
 
@@ -30,23 +33,29 @@ class PostedVectors:
         self._store, self._embedder_of = store, embedder_of
         self._waiting: deque[StoredPassage] = deque()
         self._changed = threading.Condition()
-        self._busy = self._closed = False
+        self._added = self._done = 0
+        self._closed = False
         self._thread = threading.Thread(target=self._work, name="posted-vectors", daemon=True)
         self._thread.start()
 
     def add(self, passages: Sequence[StoredPassage], _space: Space) -> None:
-        """Have these embedded soon, into the space that is searched then; what is too much is left to the pipeline."""
+        """Have these embedded soon, into the space that is searched then; what is too much is left to the pipeline.
+        Returns when they are, or after `WAIT_S`.
+        """
         with self._changed:
             room = MAX_WAITING - len(self._waiting)
             self._waiting.extend(passages[:room])
+            self._added += len(passages[:room])
+            last = self._added
             self._changed.notify_all()
+            self._changed.wait_for(lambda: self._done >= last or self._closed, WAIT_S)
         if len(passages) > room:
             log.info("%d passages are embedded by the pipeline: %d wait already", len(passages) - room, MAX_WAITING)
 
     def wait(self, timeout_s: float) -> bool:
         """Whether everything that was added is done with within so many seconds."""
         with self._changed:
-            return self._changed.wait_for(lambda: not self._waiting and not self._busy, timeout_s)
+            return self._changed.wait_for(lambda: self._done == self._added, timeout_s)
 
     def close(self) -> None:
         """End once what is with the model is done; the pipeline embeds what waits."""
@@ -59,21 +68,21 @@ class PostedVectors:
     def _work(self) -> None:
         while True:
             with self._changed:
-                self._busy = False
-                self._changed.notify_all()
                 self._changed.wait_for(lambda: self._waiting or self._closed)
                 if self._closed:
                     return
                 together = list(islice(self._waiting, TOGETHER))
                 for _ in together:
                     self._waiting.popleft()
-                self._busy = True
             try:
                 self._embed(together)
             except AnamnesisError as exc:  # it is stored, and the pipeline finds that it lacks a vector
                 log.info("%d passages are found by their words now, by meaning later: %s", len(together), exc)
             except Exception:  # one post that cannot be embedded is no reason to leave out all that follow
                 log.exception("%d posted passages were not embedded; the pipeline tries them again", len(together))
+            with self._changed:
+                self._done += len(together)
+                self._changed.notify_all()
 
     def _embed(self, passages: Sequence[StoredPassage]) -> None:
         """Vectors for those of these that are still there and lack one."""

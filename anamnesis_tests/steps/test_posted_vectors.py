@@ -22,6 +22,12 @@ from anamnesis_tests.store.samples import put, space, unit
 WAIT_S = 60
 
 
+@pytest.fixture(autouse=True)
+def unhurried(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nobody waits for a model that is held."""
+    monkeypatch.setattr(posted_vectors, "WAIT_S", 0.0)
+
+
 class Model:
     """Embeds once it is let; notes how many texts came at once."""
 
@@ -75,6 +81,15 @@ def test_post_is_found_by_words_while_its_vector_is_made(store: Store) -> None:
         assert store.vectors.pending_sources("s") == {"direct": 1}
         model.may_go_on.set()
         assert vectors.wait(WAIT_S)
+        assert store.vectors.pending_sources("s") == {}
+
+
+def test_post_is_answered_with_its_vector_where_that_comes_soon(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(posted_vectors, "WAIT_S", WAIT_S)
+    model = Model()
+    model.may_go_on.set()
+    with working(store, model) as vectors:
+        vectors.add(stored(store, "text"), searched(store))
         assert store.vectors.pending_sources("s") == {}
 
 
