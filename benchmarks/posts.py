@@ -22,6 +22,7 @@ from service import SHARED, sidecar, wait_embedded
 from store_speed import words_of_logs
 
 TIMEOUT_S = 120
+PAUSE_S = 1.0
 
 
 class Clients:
@@ -30,7 +31,7 @@ class Clients:
     def __init__(self, base: str, words: list[str]) -> None:
         self._base, self._words = base, words
         self.posts, self.searches = list[float](), list[float]()
-        self.lost: list[str] = []
+        self.lost, self.refused = list[str](), 0
         self._over = threading.Event()
 
     @contextmanager
@@ -71,6 +72,9 @@ class Clients:
                 query = " ".join(rng.choices(self._words, k=8))
                 if client.post("/api/episodes/search", json={"query": query}).is_success:
                     self.searches.append(time.perf_counter() - started)
+                else:  # it is to be asked later
+                    self.refused += 1
+                    self._over.wait(PAUSE_S)
 
 
 def told(name: str, seconds: list[float]) -> str:
@@ -116,6 +120,7 @@ def main() -> None:
                     )
                     time.sleep(min(given.sample_s, given.minutes * 60 - so_far + 0.1))
             print(told("posts", clients.posts), told("searches", clients.searches), sep="\n")
+            print(f"searches refused: {clients.refused:,}")
             print(f"not found by their word at once, or refused: {len(clients.lost)} {clients.lost[:3]}")
             print(f"everything embedded {wait_embedded(base, TIMEOUT_S):.0f} s later")
 
