@@ -31,6 +31,7 @@ MAX_DEPTH = 12
 """Claude Code nests five deep; more is a link that went astray."""
 MAX_LINKED_FOLDERS = 10_000
 """Entered behind links of one folder of logs; more are no logs."""
+LEADS_UP = "a link to a folder above the logs, not followed"
 
 
 class LocalHost:
@@ -73,7 +74,7 @@ class LocalHost:
         """
         own = root.rstrip("/")
         try:
-            leads_up = os.path.islink(bytes_of(own)) and _holds(_real(own), _real(os.path.dirname(own)))
+            leads_up = os.path.islink(bytes_of(own)) and holds(_real(own), _real(os.path.dirname(own)))
             walk = _LogWalk(root)
         except ValueError as problem:
             raise _unreadable("folder", root, problem) from problem
@@ -207,9 +208,9 @@ class _LogWalk:
         if depth <= 1:
             self.problems.append(f"{folder}: deeper than {MAX_DEPTH} folders, not read")
             return False
-        if is_link and _holds(_real(folder), self._real):
+        if is_link and holds(_real(folder), self._real):
             if _real(folder) != self._real:
-                self.problems.append(f"{folder}: a link to a folder above the logs, not followed")
+                self.problems.append(f"{folder}: {LEADS_UP}")
             return False
         self._linked += linked
         if self._linked == MAX_LINKED_FOLDERS + 1:
@@ -217,7 +218,8 @@ class _LogWalk:
         return self._linked <= MAX_LINKED_FOLDERS
 
 
-def _holds(folder: str, path: str) -> bool:
+def holds(folder: str, path: str) -> bool:
+    """Whether a folder is a path or above it; both without links."""
     return path == folder or path.startswith(f"{folder.rstrip('/')}/")
 
 

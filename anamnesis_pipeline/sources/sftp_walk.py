@@ -16,7 +16,7 @@ from anamnesis_pipeline.sources.base import (
     is_archived,
 )
 from anamnesis_pipeline.sources.globs import Names
-from anamnesis_pipeline.sources.local import MAX_DEPTH
+from anamnesis_pipeline.sources.local import MAX_DEPTH, holds
 from anamnesis_pipeline.sources.sftp import Attributes, Sftp
 from anamnesis_pipeline.sources.specs import DOCUMENTS
 from anamnesis_pipeline.sources.ssh_answers import state_of
@@ -123,7 +123,10 @@ def _visit_logs(walk: _Walk, folder: _Folder, name: str, found: Attributes) -> N
         return
     if attributes.is_folder:
         real = walk.sftp.real_path(f"{walk.answer.root}/{path}") if found.is_link else f"{folder.real}/{name}"
-        _enter(walk, path, folder.depth + 1, real, "l" if found.is_link else "d")
+        if found.is_link and real != walk.answer.real and holds(real, walk.answer.real):
+            _note(walk, "u", FileStat(path, 0, 0, 0, 0))
+        else:
+            _enter(walk, path, folder.depth + 1, real, "l" if found.is_link else "d")
     elif attributes.is_file and is_archived(path):
         _note(walk, "f", _stat(path, attributes))
 

@@ -17,7 +17,7 @@ from anamnesis_pipeline.sources.base import (
     target_inside,
 )
 from anamnesis_pipeline.sources.globs import Names
-from anamnesis_pipeline.sources.local import MAX_DEPTH, walk_order
+from anamnesis_pipeline.sources.local import LEADS_UP, MAX_DEPTH, walk_order
 from anamnesis_pipeline.sources.specs import DOCUMENTS
 from anamnesis_pipeline.sources.ssh_questions import Answer, Entry
 
@@ -64,11 +64,13 @@ def _walk(
     root: str, tree: dict[str, list[tuple[str, Entry]]], below: str, depth: int, seen: set[tuple[int, int]],
     problems: list[str],
 ) -> Iterator[FileStat]:  # fmt: skip
-    for _, entry in sorted(tree.get(below, ()), key=lambda each: walk_order(each[0], is_link=each[1].kind == "l")):
+    for _, entry in sorted(tree.get(below, ()), key=lambda each: walk_order(each[0], is_link=each[1].kind in "lu")):
         path, identity = entry.stat.path, (entry.stat.device, entry.stat.inode)
         if entry.kind == "f":
             if is_archived(path):
                 yield entry.stat
+        elif entry.kind == "u":
+            problems.append(f"{root}/{path}: {LEADS_UP}")
         elif depth <= 1:
             problems.append(f"{root}/{path}: deeper than {MAX_DEPTH} folders, not read")
         elif entry.kind == "x":

@@ -7,7 +7,8 @@ The answer is a row of records, each ended by NUL, and between them what `grep` 
     <records of find> e            `k` in place of `e`: it was killed before it was done
 
 A record of find is `<type> <size> <time> <device> <inode> <path>`. Types: f file, s link to a file (with its absolute
-path), d folder, l link to a folder, x folder that cannot be read, o one that is not entered, g `.git`. Of documents,
+path), d folder, l link to a folder, x folder that cannot be read, u link to a folder
+above the root, o folder that is not entered, g `.git`. Of documents,
 `r<root without links>` comes first, and `t<absolute path of its target>` behind each link.
 """
 
@@ -51,7 +52,14 @@ _CLOCK = "$(date +%s.%N)"
 _RECORD = r"%s %T@ %D %i %P\0"
 _NOT_HUGE = f"-size -{IGNORE_BYTES // 512 + 1}"
 _NOT_TO_BE_READ = rf"\( ! -readable -o ! -executable \) -prune -printf 'x {_RECORD}'"
-_FOLDERS = rf"{_NOT_TO_BE_READ} -o -xtype l -printf 'l {_RECORD}' -o -printf 'd {_RECORD}'"
+_ABOVE = (
+    """A=$(cd -P "$R" && pwd); set -- -false; """
+    """while [ -n "$A" ]; do A=${A%/*}; set -- "$@" -o -samefile "${A:-/}"; done"""
+)
+_LINK_UP = r"""-xtype l \( "$@" \) -prune"""
+_FOLDERS = (
+    rf"{_NOT_TO_BE_READ} -o {_LINK_UP} -printf 'u {_RECORD}' -o -xtype l -printf 'l {_RECORD}' -o -printf 'd {_RECORD}'"
+)
 _PARTS = re.compile(rb"(.) (\d+) (-?\d+)(?:\.(\d{1,9})\d*)? (\d+) (\d+) (.*)", re.DOTALL)
 _MISSING_END = "broke off in the middle of its answer"
 
@@ -104,9 +112,11 @@ def logs_question(root: str, known: str, depth: int, *, with_history: bool) -> Q
     logs = r"\( -name '*.jsonl*' -o -name 'agent-*.meta.json' -o -name 'local_*.json' \)"
     outputs = r"\( -name '*.txt' -o -name '*.json' -o -name '*.jsonl*' \)"
     look = [
+        _ABOVE,
         rf"""walk -L "$R" -maxdepth 0 -printf 'd {_RECORD}'""",
         rf"{find} -type d \( -name {TOOL_RESULTS} -prune -o {_FOLDERS} \) -o -type f {logs} -printf 'f {_RECORD}'",
-        rf"{find} -path '*/{TOOL_RESULTS}*' \( -type d \( {_FOLDERS} \) -o -type f {outputs} -printf 'f {_RECORD}' \)",
+        rf"{find} -type d {_LINK_UP} "
+        rf"-o -path '*/{TOOL_RESULTS}*' \( -type d \( {_FOLDERS} \) -o -type f {outputs} -printf 'f {_RECORD}' \)",
     ]
     if with_history:
         above = _RECORD.replace("%P", f"../{HISTORY}")

@@ -229,6 +229,20 @@ def test_folders_of_logs_that_are_linked_are_read_once_and_a_loop_ends(host, tmp
     assert found.problems == ()
 
 
+def test_links_from_logs_to_folders_above_are_named_only(host, tmp_path):
+    name = "5e551011-0000-4000-8000-000000000001.jsonl"
+    root = tmp_path / "logs" / "projects"
+    write(root / "-code" / name)
+    write(tmp_path / "logs" / "beside" / name)
+    (root / "-code" / "up").symlink_to(root.parent)
+    (root / "-code" / "all").symlink_to("/")
+    found = survey(host, root, LOGS)
+    assert paths(found) == [f"-code/{name}"]
+    assert sorted(found.problems) == [
+        f"{root}/-code/{link}: a link to a folder above the logs, not followed" for link in ("all", "up")
+    ]
+
+
 def test_what_lies_too_deep_is_named(host, tmp_path):
     write(tmp_path.joinpath(*"abcdefghijklmno") / session_name())
     write(tmp_path.joinpath(*"abcdefghijkl") / "deep.md")

@@ -49,19 +49,6 @@ def test_a_loop_of_links_ends(project):
     assert [file.path for file in HOST.list_files(os.fspath(folder))] == [f"sub/{session_name()}"]
 
 
-def test_links_to_folders_above_the_logs_are_named_and_not_followed(project):
-    folder, _ = project
-    write(folder / session_name())
-    write(folder.parent / "beside" / session_name(2))
-    (folder / "up").symlink_to(folder.parent)
-    (folder / "all").symlink_to("/")
-    listing = HOST.list_files(os.fspath(folder))
-    assert [file.path for file in listing] == [session_name()]
-    assert listing.problems == tuple(
-        f"{folder}/{name}: a link to a folder above the logs, not followed" for name in ("all", "up")
-    )
-
-
 def test_a_project_folder_that_is_a_link_to_all_is_refused(tmp_path):
     for name, target in (("root", "/"), ("up", ".."), ("here", ".")):
         (tmp_path / name).symlink_to(target)
