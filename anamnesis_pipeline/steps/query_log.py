@@ -23,8 +23,6 @@ LOOKED_AT = 5
 
 STEM_CHARS = 5
 """Of a word; what it ends in says little."""
-FIRST_WITHOUT_SPACES = 0x0E00
-"""Thai, and what comes behind it: Lao, Khmer, Chinese, Japanese and others; of Korean and others it says too much."""
 
 Ask = Callable[[AskedQuery, Mode], Sequence[Hit]]
 """Asks a question anew, with its filters and without its floor, in another mode; the search explains itself."""
@@ -72,15 +70,8 @@ def note_query(
 
 
 def marks_of(texts: Iterable[str]) -> set[str]:
-    """What the words of texts are known by: their first characters, whatever their endings; pairs of characters where
-    a script puts no spaces between words.
-    """
-    words = {word for text in texts for word in content_words(text)}
-    marks: set[str] = set()
-    for word in words:
-        is_run = any(ord(character) >= FIRST_WITHOUT_SPACES for character in word)
-        marks.update([word[at : at + 2] for at in range(max(1, len(word) - 1))] if is_run else [word[:STEM_CHARS]])
-    return marks
+    """Return what the words of texts are known by: their first characters, whatever their endings."""
+    return {word[:STEM_CHARS] for text in texts for word in content_words(text)}
 
 
 def forget_questions(store: Store, marks: AbstractSet[str]) -> None:

@@ -33,9 +33,12 @@ def model(tmp_path: Path, services: TestServices) -> str:
 
 
 @pytest.fixture
-def notes(model: str, client: TestClient, post: Post) -> list[str]:
+def notes(model: str, services: TestServices, client: TestClient, post: Post) -> list[str]:
     """Ids of five episodes, posted once the model answers."""
-    wait_for(lambda: client.post("/api/episodes/search", json={"query": "x"}).json()["model_id"] == model)
+    active = services.store.spaces.active()
+    assert active is not None
+    assert active.model_id == model
+    wait_for(lambda: services.pool.space_for(active) == active)
     return [post(f"Note {n} on the zeppelin hangar", episode_id=f"note-{n}")["episode_id"] for n in range(5)]
 
 

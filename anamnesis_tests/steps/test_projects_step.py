@@ -14,7 +14,7 @@ from anamnesis_pipeline.errors import BadSetting, HostUnreachable
 from anamnesis_pipeline.exchanges.projects import project_label, resolved_project
 from anamnesis_pipeline.model import Episode, Passage, Where
 from anamnesis_pipeline.search.engine import Engine
-from anamnesis_pipeline.search.project_labels import is_private
+from anamnesis_pipeline.search.project_labels import Private, is_private
 from anamnesis_pipeline.search.query import Mode, SearchQuery
 from anamnesis_pipeline.sources.exclusion import Rule, RuleKind, RuleSet
 from anamnesis_pipeline.steps.folder_project import projects_of_folder
@@ -323,7 +323,9 @@ def test_both_unicode_forms_of_a_path_are_one_project(store: Store, tmp_path: Pa
         where = Where(projects=(name,))
         for text, mode in ((name, Mode.EXACT), (f"`{name}`", Mode.EXACT), (name, Mode.HYBRID)):
             assert len(Engine(store, None).search(SearchQuery(text, mode=mode, where=where, fold=False)).hits) == 2
-        assert projects_of_folder(store, f"/Users/mira/Code/{name}", "box", is_here=True) == ("~/Code/Küche-Steuerung",)
+        assert projects_of_folder(store, f"/Users/mira/Code/{name}", "box", is_here=True, private=Private()) == (
+            "~/Code/Küche-Steuerung",
+        )
         assert is_private("~/Code/Küche-Steuerung", [name])
         assert RuleSet((Rule(RuleKind.PROJECT, name),)).of_project("~/Code/Küche-Steuerung")
         assert RuleSet((Rule(RuleKind.PATH, f"/x/{name}"),)).of_path("box", f"/x/{DECOMPOSED}/a.md")
