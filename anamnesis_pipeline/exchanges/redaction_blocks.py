@@ -8,7 +8,7 @@ from collections.abc import Iterator
 
 _BEGINS = (
     r"-----BEGIN (?:[A-Z0-9 ]{0,40}PRIVATE KEY(?: BLOCK)?|OpenVPN Static key V1)-----"
-    r"|---- BEGIN SSH2 ENCRYPTED PRIVATE KEY ----|PuTTY-User-Key-File-[23]:"
+    r"|---- BEGIN SSH2 ENCRYPTED[ ]PRIVATE KEY ----|PuTTY-User-Key-File-[23]:"
 )
 _ENDS = (
     r"-----END (?:[A-Z0-9 ]{0,40}PRIVATE KEY(?: BLOCK)?|OpenVPN Static key V1)-----"

@@ -454,7 +454,7 @@ _PORT = re.compile(r"\d{1,5}(?:[/?#,\s]|\Z)|\d{1,5}[^@]*/@")
 
 
 def passwords_in_addresses(text: str) -> Iterator[tuple[int, int]]:
-    """Where the password of `scheme://user:password@host` stands, whatever signs it holds.
+    """Where the password of an address stands, between user and host, whatever signs it holds.
 
     It ends at the first `@` with a host behind it that has a dot or a port, else at the last with any host.
     """

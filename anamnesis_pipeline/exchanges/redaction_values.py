@@ -156,7 +156,7 @@ def is_long_token(value: str) -> bool:
 
 
 def is_name_of_secret(value: str) -> bool:
-    """Whether a value is the name of an entry in a store of secrets: `prod/shop-db`, with the suffix of AWS or not."""
+    """Whether a value is the name of an entry in a store of secrets: such as `prod/shop-db`, with the suffix of AWS or not."""
     return bool(_NAME_OF_SECRET.fullmatch(value))
 
 
