@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 _LOG = re.compile(
     r"(?P<stem>[0-9a-fA-F]{8}(?:-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}|agent-.*?)"
-    r"(?:\.(?P<before>orphaned)-\d[\w:-]*(?:\.\d+Z?[\w-]*)?)?\.jsonl"
+    r"(?:\.(?P<before>orphaned|superseded)-\d[\w:-]*(?:\.\d+Z?[\w-]*)?)?\.jsonl"
     r"(?:\.(?P<behind>orphaned|superseded)-\d[\w:-]*(?:\.\d+Z?)?)?",
     re.DOTALL,
 )

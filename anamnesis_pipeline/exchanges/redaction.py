@@ -52,9 +52,11 @@ from anamnesis_pipeline.exchanges.redaction_rules import (
     is_url_password,
 )
 from anamnesis_pipeline.exchanges.redaction_values import (
+    ENVIRONMENT,
     LONGEST_BARE_VALUE,
     LONGEST_VALUE,
     bare_value,
+    is_environment_password,
     is_generated,
     is_literal_secret,
     is_long_token,
@@ -364,7 +366,10 @@ def _by_assignment(window: _Unescaped) -> Iterator[tuple[int, int, str]]:
             continue
         if "secret" in match["name"].lower() and is_name_of_secret(value):
             continue
-        if is_literal_secret(value, quoted=bool(quote), strong=strong):
+        in_environment = match["sign"] == "=" and ENVIRONMENT.search(window.text[max(0, key - 60) : low])
+        if is_literal_secret(value, quoted=bool(quote), strong=strong) or (
+            strong and in_environment and is_environment_password(value)
+        ):
             end = low + len(value)
             goes_on = not is_closed and match["sign"] == ":" and strong
             done = more_words(window.text, key, end) if goes_on else end

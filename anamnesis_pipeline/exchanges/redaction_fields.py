@@ -281,7 +281,7 @@ def _key(name: str) -> str:
 
 # --- tables of Markdown ----------------------------------------------------------------------------------
 
-_ROW = re.compile(r"(?:^|(?<=[\"\n]))[ \t]*\|(.*\|)", re.MULTILINE)
+_ROW = re.compile(r"(?:^|(?<=[\"\n]))[ \t\f]*\|(.*\|)", re.MULTILINE)
 _CELL = re.compile(r"((?:\\\||[^|])*)\|")
 _RULER = re.compile(r"[\s|:+\-]*")
 _MARKS = " \t\f\"'`*_"

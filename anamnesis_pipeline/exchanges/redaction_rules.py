@@ -167,7 +167,7 @@ _WEAK = (
     r"|validation|deploy|master|licen[sc]e|product|activation|admin|server|shared|pre-?shared|write|ingest|integration"
     r"|storage|function|webhook|subscription|unseal|hmac|jwt|wallet|recovery|machine)[ _.-]?keys?"
     r"|api[_-]?hash|jsessionid|phpsessid|(?:2fa|totp|otp|mfa|wallet|stellar|recovery)[ _-]?(?:seed|secret|code)"
-    r"|\bpw\b|zugangs(?:daten|code|token)|schl(?:ü|ue)ssel|jeton"
+    r"|(?:\b|_)pw\b|(?-i:[a-z]Pw\b)|zugangs(?:daten|code|token)|schl(?:ü|ue)ssel|jeton"
     r"|cl(?:é|e|ef)s? (?:api|secr(?:è|e)te|priv(?:é|e)e|d'acc(?:è|e)s|wi-?fi)"
     r"|(?:clave|llave|chave|chiave)(?: (?:de )?(?:api|secreta|privada|acceso|segreta))?"
 )
@@ -181,13 +181,18 @@ _OF_WHAT = (
     r"(?:(?:for|of|to|on|at|von|vom|zu|zum|am|für|beim?|im|de|du|del|des|da|para|pour) (?:[\w.\-']{1,24} ){1,5}?)?"
 )
 _SPOKEN = r" (?:(?:now|again) )?(?:is|was|are|ist|war|lautet|est|es|era|é|è)(?: (?:now|jetzt|maintenant|ahora))?:? "
+_COPULA = r"(?:は「?|是「?|[为為] ?|[는은] )"
+_NAMED_FOR = (
+    r" (?:for|of|on|at|von|vom|zum|für|der|des|de|du|del|da|do|para|pour|от|для|к)"
+    r" (?:[\w.\-']{1,24} ){0,2}[\w.\-']{1,24}: "
+)
 
 ASSIGNMENT = linear(
     rf"(?i)(?P<name>(?P<strong>{_STRONG})|{_WEAK}){_SUFFIX}"
     r"(?:(?:[\"'`]|\*{1,3}|__|</[a-z]{1,8}>)?[\])]?(?: ?\([^()\n]{1,40}\))?[ \t\x{a0}]{0,3}"
     rf"(?P<sign>(?::[ ]?{_TYPE}[ ]=)|:=|=>|->|={{1,3}}|:|→|：|＝)(?:\*{{1,3}}|__|</[a-z]{{1,8}}>)?[ \t\x{{a0}}]{{0,8}}"
     r"(?:[a-z]{1,2}(?P<prefixed>[\"']))?"
-    rf"|(?P<spoken> {_OF_WHAT}{_SPOKEN.removeprefix(' ')}|{_SPOKEN})"
+    rf"|(?P<spoken> {_OF_WHAT}{_SPOKEN.removeprefix(' ')}|{_SPOKEN}|{_COPULA}|{_NAMED_FOR})"
     r"|(?P<listed>[\"'][ \t]{0,2},[ \t]{0,12})|(?P<spaced> ))"
     r"(?P<quote>\*\*|[\"'`]?)"
 )
@@ -308,17 +313,21 @@ _SIGN_HINT = (
     rf"(?:: ?{_TYPE} =|[:=][:=>]{{0,2}}|->|→|：|＝|,)(?:\*{{1,3}}|__|</[a-z]{{1,8}}>)?(?:[ \t]| ){{0,12}}"
 )
 _KEY_HINTS = (
+    r"://[^\s/:@\"'<>`?#]{0,100}:[^\s\"<>`|]{1,2}@",  # the password goes on behind the sign
     # whatever a password is made of
     rf"(?i:{_STRONG})[A-Za-z0-9_\-]{{0,12}}{_SIGN_HINT}"
     r"(?:[A-Za-z]{0,2}[\\\"'`*]{1,8}[^\s\"'`\\][^\r\n]{7}|[^\s\"'`]\S{7})",
-    rf"{_NAME_HINT}(?:{_SIGN_HINT}|(?i: {_OF_WHAT}{_SPOKEN.removeprefix(' ')}|{_SPOKEN})|[ ])"
+    rf"{_NAME_HINT}(?:{_SIGN_HINT}|(?i: {_OF_WHAT}{_SPOKEN.removeprefix(' ')}|{_SPOKEN}|{_COPULA}|{_NAMED_FOR})|[ ])"
     r"(?:[A-Za-z]{0,2}[\\\"'`*]{1,8})?[^\s\"'\\`,;<>|&()\[\]{}]{8}",
 )
 _NOT_ASCII = re.compile(r"[^\x00-\x7f]")
 
 
 def _in_bytes(pattern: str) -> bytes:
-    """A pattern for text as one for bytes; JSON may have escaped what is not ASCII."""
+    r"""Return a pattern for text as one for bytes. JSON may have escaped what is not ASCII, and the break or tab
+    before a word: in `\npass:` that is `pass`.
+    """
+    pattern = pattern.replace(r"\b", r"(?:\b|\\[nrt]|\\u[0-9a-fA-F]{4})")
     return _NOT_ASCII.sub(lambda c: rf"(?:{c[0]}|\\+u(?i:{ord(c[0]):04x}))", pattern).encode()
 
 

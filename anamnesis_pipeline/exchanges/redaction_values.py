@@ -156,7 +156,7 @@ def is_long_token(value: str) -> bool:
 
 
 def is_name_of_secret(value: str) -> bool:
-    """Whether a value is the name of an entry in a store of secrets: such as `prod/shop-db`, with the suffix of AWS or not."""
+    """Whether a value names an entry in a store of secrets, such as `prod/shop-db`, with AWS's suffix or not."""
     return bool(_NAME_OF_SECRET.fullmatch(value))
 
 
@@ -187,9 +187,21 @@ def is_literal_secret(value: str, *, quoted: bool, strong: bool) -> bool:
     return looks_random(value) or (strong and not is_plain)
 
 
+_COLUMN_TYPE = re.compile(r"[A-Za-z]+\(\d+(?:(?:\.\.|,)\d+)?\)")
+_DATA = re.compile(r"[A-Za-z0-9+/=_\-]{120,}")
+"""Base64, which may begin with a slash as a path does."""
+
+
 def _is_something_else(value: str) -> bool:
     """Whether it is a placeholder, a path, a stock word, a ruler, JSON or a regular expression."""
-    if is_stand_in(value, SHORTEST_VALUE) or is_path_or_address(value) or STOCK_VALUES.fullmatch(value):
+    if _COLUMN_TYPE.fullmatch(value):
+        return True
+    is_data = _DATA.fullmatch(value) and len(CLASS_CHANGE.findall(value)) > len(value) // 8
+    if (
+        is_stand_in(value, SHORTEST_VALUE)
+        or STOCK_VALUES.fullmatch(value)
+        or (is_path_or_address(value) and not is_data)
+    ):
         return True
     return bool(re.search(r"([^\\])\1{5}", value) or _STRUCTURE.match(value) or _PATTERN.search(value))
 
@@ -198,6 +210,22 @@ def _is_name(letters: str) -> bool:
     """Whether letters are a name in code: in capitals, or of several words of which code uses one."""
     words = [word.lower() for word in HUMPS.findall(letters)]
     return letters.isupper() or (len(words) > 1 and not CODE_WORDS.isdisjoint(words))
+
+
+ENVIRONMENT = re.compile(r"(?:\A|[\s;|&({\"'`])[A-Z][A-Z0-9_]*=[\"'`]?\Z")
+"""A name in capitals and its sign, before the value: `SMTP_PASS=`."""
+_BRACKETED = re.compile(r"[\w!#^*+~@?\-]+(?:[()\[\]{}<>]+[\w!#^*+~@?\-]+)+")
+
+
+def is_environment_password(value: str) -> bool:
+    """Whether what a variable in capitals is set to is a password, though it is of capitals only, or has brackets
+    inside. A call or an index ends with its bracket.
+    """
+    if len(value) < SHORTEST_VALUE or PLACEHOLDER.search(value) or STOCK_VALUES.fullmatch(value):
+        return False
+    if value.isalpha():
+        return value.isupper() and len(set(value)) > len(value) // 2
+    return bool(_BRACKETED.fullmatch(value) and re.search(r"\d", value) and re.search(r"[A-Za-z]", value))
 
 
 def is_passing(key: str, value: str) -> bool:

@@ -253,6 +253,7 @@ class PasswordHasherV2: pass
 import { TokenService2 } from "./token.service2";
 from app.secrets import load_secrets_v2
 CREATE TABLE password_resets_2024 (token varchar(255));
+| password | string(8..64) |
 SELECT token, created_at FROM tokens WHERE id = 42;
 ALTER USER app WITH PASSWORD :'password2';
 CREATE USER app IDENTIFIED BY '${DB_PASSWORD2}';

@@ -32,6 +32,14 @@ WALLET_WORDS = (
 """Some of BIP 39."""
 
 KINDS = r"""
+# names and sentences
+pw behind a name | db_pw: "«m12»"
+Pw behind a name | "rootPw": "«m12»"
+Password for something | Password for db: «m12»
+Japanese sentence | パスワードは«m12»
+Chinese sentence | 密码是«m12»
+Password that begins with a sign | postgres://u:p@«m12»@db.host/x
+Base64 that begins with a slash | token="/«b900»"
 # clouds
 AWS session token | aws_session_token = «b908»
 AWS session token in JSON | {"Credentials": {"AccessKeyId": "ASIA«u16»", "SecretAccessKey": "«b40»", "SessionToken": "«b908»"}}

@@ -45,6 +45,27 @@ def test_planted_kind_is_masked_in_prose_and_json(name: str) -> None:
                 assert REDACTOR.mask_line(masked)[0] == masked
 
 
+@pytest.mark.parametrize("name", dict(kinds()))
+def test_planted_kind_is_masked_alone_behind_a_break(name: str) -> None:
+    for text, pieces in (planted[name] for planted in PLANTED):
+        for before in ("server: nas\n", "\t"):
+            line = json.dumps({"content": before + text})
+            assert still_there(pieces, REDACTOR.mask_line(line)[0]) == []
+            nested = json.dumps({"content": line})
+            assert still_there(pieces, REDACTOR.mask_line(nested)[0]) == []
+
+
+@pytest.mark.parametrize("name", ["SMTP_PASS", "DB_PASS", "FTP_PASSWORD"])
+@pytest.mark.parametrize("quote", ["", "'", '"'])
+@pytest.mark.parametrize(
+    "value", ["NFVSCZHSMLYC", "23g(c36)m61", "425{Z94}699", "s39<X84>t62", "ZK(RT)QWXV[BNM]7", "qw[er]TY12"]
+)
+def test_environment_password_of_capitals_or_brackets(name: str, quote: str, value: str) -> None:
+    text = f"export {name}={quote}{value}{quote}"
+    assert value not in REDACTOR.mask_text(text)[0]
+    assert value not in REDACTOR.mask_line(json.dumps({"content": f"ok\n{text}\n"}))[0]
+
+
 @pytest.mark.parametrize("name", [name for name, template in kinds() if "\n" not in template])
 def test_planted_kind_is_masked_within_a_sentence(name: str) -> None:
     for text, pieces in (planted[name] for planted in PLANTED):

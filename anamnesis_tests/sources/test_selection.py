@@ -22,6 +22,7 @@ def test_sessions_and_agents_are_logs_and_nothing_else_is():
     assert is_log(f"{session}.jsonl.orphaned-1786698001120")
     assert is_log(f"{session}.orphaned-1786698001120-ab12.jsonl")
     assert is_log(f"{session}.jsonl.superseded-1786698001120")
+    assert is_log(f"{session}.superseded-1786698001120-q1.jsonl")
     assert is_log(f"{session}.orphaned-2026-09-02T08:00:00.000Z-ab12.jsonl")
     assert is_log(f"{session}.jsonl.superseded-2026-09-02T08-00-00-000Z")
     assert is_log("agent-a41c9d02.jsonl")
