@@ -146,7 +146,7 @@ def search(
         bool, typer.Option("--include-superseded", help="Also what something newer replaced, or is gone.")
     ] = False,
     private: Annotated[
-        bool, typer.Option("--private", help="Also what is private; without it only --project names it.")
+        bool, typer.Option("--private", help="Also what is private elsewhere; without it only --project names it.")
     ] = False,
     explain: Annotated[bool, typer.Option("--explain", help="Also why each hit stands where it does.")] = False,
     as_json: AsJson = False,

@@ -1,5 +1,6 @@
 """`anamnesis search`: asks the running sidecar, else the store itself, and shows what comes back."""
 
+import os
 import sys
 import textwrap
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -26,6 +27,7 @@ from anamnesis_pipeline.settings import Settings
 from anamnesis_pipeline.sidecar.problems import field_errors
 from anamnesis_pipeline.sidecar.rendering import answer_body
 from anamnesis_pipeline.sidecar.schemas import SearchIn
+from anamnesis_pipeline.steps.folder_project import projects_of_folder
 from anamnesis_pipeline.store.base import Store
 from anamnesis_pipeline.supervisor.advice import start_it
 from anamnesis_pipeline.wiring import open_pool_of, open_to_read, what_is_private
@@ -74,8 +76,12 @@ def search(settings: Settings, body: Mapping[str, Any]) -> tuple[dict[str, Any],
     """The API's answer, and a remark for the user when it came from somewhere else than the sidecar.
 
     `degraded` says what is still to be read and embedded, also where something was found.
+    Private projects and sources that the current folder is in are covered.
+
     :raises GiveUp: the question is refused, or there is nothing to search yet.
     """
+    if not body.get("include_private") and not body.get("project"):
+        body = {**body, "include_private": private_here(settings)}
     try:
         answer = search_sidecar(settings, body)
     except ServiceUnreachable as exc:
@@ -86,6 +92,17 @@ def search(settings: Settings, body: Mapping[str, Any]) -> tuple[dict[str, Any],
             f"the hits are of another memory: {other}; an ANAMNESIS_PORT where nobody listens searches this one",
         )
     return _with_backlog(settings, answer, Mode(body["mode"]), body.get("project")), None
+
+
+def private_here(settings: Settings) -> list[str]:
+    """Return the names of private projects and the keys of private sources that the current folder is in."""
+    if not settings.has_store:
+        return []
+    with suppress(AnamnesisError, OSError), closing(open_to_read(settings)) as store:
+        private, folder = what_is_private(store), os.getcwd()
+        projects = projects_of_folder(store, folder, settings.machine, is_here=True, private=private)
+        return [*private.around(folder, settings.machine), *filter(private.is_of, projects)]
+    return []
 
 
 def _with_backlog(settings: Settings, answer: dict[str, Any], mode: Mode, project: str | None) -> dict[str, Any]:

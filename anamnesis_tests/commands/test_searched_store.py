@@ -19,11 +19,16 @@ from anamnesis_pipeline.commands.searched_store import mention_other_store, othe
 from anamnesis_pipeline.commands.sources import Wish, run_add, run_remove
 from anamnesis_pipeline.commands.upload import run_upload
 from anamnesis_pipeline.errors import GiveUp
+from anamnesis_pipeline.exchanges.projects import project_label
+from anamnesis_pipeline.home_wiring import open_redactor
+from anamnesis_pipeline.search.query import Mode
 from anamnesis_pipeline.settings import Settings, sidecar_url
 from anamnesis_pipeline.steps.forget_target import ForgetRequest
+from anamnesis_pipeline.steps.posting import EpisodeDraft, Poster
+from anamnesis_pipeline.steps.projects import SEEN
 from anamnesis_pipeline.steps.uploads import Handed
 from anamnesis_pipeline.supervisor.up_lock import Running, hold_lock
-from anamnesis_pipeline.wiring import open_store, store_place
+from anamnesis_pipeline.wiring import open_pieces, open_store, store_place
 
 ELSEWHERE = "MongoDB mongo:27017/anamnesis"
 
@@ -137,3 +142,27 @@ def test_hits_of_another_memory_are_told_as_that(running: Settings, monkeypatch:
 def test_an_empty_home_is_told_with_what_starts_it(tmp_path: Path, elsewhere: str, start: str) -> None:
     with pytest.raises(GiveUp, match=f"nothing is stored in .*empty yet; start it with: {start}"):
         require_stored(Settings(home=tmp_path / "empty", dagster_url=elsewhere))
+
+
+def test_search_inside_private_project_finds_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("ANAMNESIS_HOME", str(tmp_path / "home"))
+    monkeypatch.setenv("ANAMNESIS_PORT", "1")
+    settings = Settings()
+    inside = tmp_path / "hush" / "src"
+    inside.mkdir(parents=True)
+    label = project_label(str(inside.parent))
+    with closing(open_store(settings)) as store:
+        poster = Poster(store, open_redactor(settings).mask_text, open_pieces(), None)
+        poster.create(EpisodeDraft("The zeppelin hangar", settings.machine, label))
+        store.settings.set("config.private_projects", [label])
+        store.settings.set(SEEN + str(inside), label)
+
+    def found() -> list[str]:
+        wanted = {"project": None, "instance": None, "since": None, "until": None, "kinds": (), "tags": ()}
+        body = search.search_body("zeppelin", top_k=5, mode=Mode.HYBRID, **wanted)
+        return [hit["project"] for hit in search.search(settings, body)[0]["results"]]
+
+    monkeypatch.chdir(tmp_path)
+    assert found() == []
+    monkeypatch.chdir(inside)
+    assert found() == [label]
