@@ -196,7 +196,11 @@ def vector_index(store: Store) -> Finding:
     state = store.vectors.index_state(space.key)
     if state.is_exact:
         return Finding(True, "vector index", state.problem, note="answers are complete, and take longer")
-    measured = "nothing is indexed yet" if state.recall is None else f"finds {state.recall:.1%} of what is nearest"
+    measured = (
+        "no index file: every vector is compared"
+        if state.recall is None
+        else f"finds {state.recall:.1%} of what is nearest"
+    )
     advice = "answers are complete, and take longer; it is built again while Anamnesis runs, or by: anamnesis ingest"
     return Finding(not state.problem, "vector index", state.problem or measured, advice)
 

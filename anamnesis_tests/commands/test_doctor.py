@@ -158,7 +158,7 @@ def test_vector_index_that_is_lost_or_finds_too_little_is_told(
     with closing(open_store(settings)) as store:
         assert store_checks.vector_index(store).ok
         wanted_space(settings, store)
-        assert store_checks.vector_index(store).detail == "nothing is indexed yet"
+        assert store_checks.vector_index(store).detail == "no index file: every vector is compared"
         monkeypatch.setattr(type(store.vectors), "index_state", lambda *_: IndexState(is_lost=True))
         lost = store_checks.vector_index(store)
         assert (lost.ok, "damaged or gone" in lost.detail, "anamnesis ingest" in lost.advice) == (False, True, True)
