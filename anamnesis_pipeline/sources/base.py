@@ -15,7 +15,9 @@ HISTORY = "history.jsonl"
 """Every prompt that was typed, in the folder above the log root `projects`."""
 
 _DESCRIPTION = ".meta.json"
-_SESSION_RECORD = re.compile(r"local_(?:[a-z]+_)?[0-9a-fA-F]{8}(?:-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}\.json")
+_SESSION = r"local_(?:[a-z]+_)?[0-9a-fA-F]{8}(?:-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}"
+_SESSION_RECORD = re.compile(rf"{_SESSION}\.json")
+_IN_SESSION = re.compile(rf"(.*/{_SESSION})(?:/.*)?", re.DOTALL)
 
 TOOL_RESULTS = "tool-results"
 """Folder of a session, in its own folder, with the outputs that Claude Code moved out of the transcript."""
@@ -33,8 +35,8 @@ REPOSITORY = ".git"
 class Wanted:
     """What a survey is asked for.
 
-    `kind`, as that of a `SourceSpec`: `documents`, else logs (every archived file at or below `root`, and the
-    `history.jsonl` above a root that is called `projects`). `root` may begin with `~/`. `known` is the `state` of an
+    `kind`, as that of a `SourceSpec`: `documents`, else logs (every archived file at or below `root`, and those of
+    `files_above` it). `root` may begin with `~/`. `known` is the `state` of an
     earlier survey of the same. For documents: `names` are globs of file names, whatever their case (none: every file),
     and folders whose name matches a glob of `skip` are not entered, but named if `names_skipped`.
     """
@@ -53,7 +55,7 @@ class Survey:
 
     `root` is absolute. `state` is a digest of all that is here, so that the next survey can say in a few bytes that
     nothing changed. `files` is None if `state` equals `known`; all else is empty then, whatever there was. `paths` are
-    relative to `root`, the history's is `../history.jsonl`. Of documents, `ignores` holds the texts of the files
+    relative to `root`, those of `files_above` it `../<name>`. Of documents, `ignores` holds the texts of the files
     `.gitignore` and `.anamnesisignore` by path, and `repositories` the folders with a `.git` (`.`: the root itself).
     Links to files are files, with the size and time of their target. Of documents, those whose target lies outside of
     `root` are left out, `links` has the paths of the targets of the others, and links to folders are not followed.
@@ -164,6 +166,21 @@ def is_agent_description(path: str) -> bool:
 def is_session_record(path: str) -> bool:
     """Whether a path names what the desktop app writes beside the folder of a Cowork session: `local_<uuid>.json`."""
     return _SESSION_RECORD.fullmatch(PurePosixPath(path).name) is not None
+
+
+def record_above(folder: str) -> str:
+    """Path of the record of the Cowork session whose folder is `folder` or holds it; empty: its path names none."""
+    found = _IN_SESSION.fullmatch(folder)
+    return f"{found[1]}.json" if found else ""
+
+
+def files_above(root: str) -> list[str]:
+    """Paths of the files outside of a root of logs that belong to it: the history beside a root that is called
+    `projects`, and the record of the Cowork session that holds the root.
+    """
+    parent, _, name = root.rstrip("/").rpartition("/")
+    history = [f"{parent}/{HISTORY}"] if name == "projects" else []
+    return [*history, *filter(None, [record_above(root)])]
 
 
 def is_description(path: str) -> bool:

@@ -5,13 +5,12 @@ import os
 import stat
 from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from anamnesis_pipeline.errors import SourceMissing, SourceUnreadable
 from anamnesis_pipeline.file_names import bytes_of, name_of
 from anamnesis_pipeline.model import FileStat
 from anamnesis_pipeline.sources.base import (
-    HISTORY,
     IGNORE_BYTES,
     IGNORE_FILES,
     REPOSITORY,
@@ -20,6 +19,7 @@ from anamnesis_pipeline.sources.base import (
     Read,
     Survey,
     Wanted,
+    files_above,
     is_archived,
     is_log,
     target_inside,
@@ -143,10 +143,9 @@ class LocalHost:
 
     def _logs(self, root: str) -> "_Found":
         listing = self.list_files(root)
-        parent, _, name = root.rstrip("/").rpartition("/")
-        history = self.file(parent or "/", HISTORY) if name == "projects" else None
-        above = [FileStat(f"../{HISTORY}", *_identity(history))] if history else []
-        return _Found([*listing.files, *above], list(listing.problems))
+        places = (path.rpartition("/") for path in files_above(root))
+        above = filter(None, (self.file(folder or "/", name) for folder, _, name in places))
+        return _Found([*listing.files, *(replace(file, path=f"../{file.path}") for file in above)], [*listing.problems])
 
 
 @dataclass(slots=True)
@@ -309,10 +308,6 @@ def _state(found: _Found) -> str:
 
 def _file_stat(path: str, status: os.stat_result) -> FileStat:
     return FileStat(path, status.st_size, status.st_mtime_ns, status.st_dev, status.st_ino)
-
-
-def _identity(file: FileStat) -> tuple[int, int, int, int]:
-    return file.size, file.mtime_ns, file.device, file.inode
 
 
 def _reason(problem: OSError | ValueError) -> str:

@@ -7,12 +7,12 @@ from anamnesis_pipeline.errors import SourceMissing, SourceUnreadable
 from anamnesis_pipeline.file_names import name_of
 from anamnesis_pipeline.model import FileStat
 from anamnesis_pipeline.sources.base import (
-    HISTORY,
     IGNORE_BYTES,
     IGNORE_FILES,
     REPOSITORY,
     TOOL_RESULTS,
     Wanted,
+    files_above,
     is_archived,
 )
 from anamnesis_pipeline.sources.globs import Names
@@ -67,7 +67,9 @@ def look_through(sftp: Sftp, wanted: Wanted, home: str) -> Answer:
     while queue := walk.waiting or walk.linked or walk.later:
         _list(walk, queue.pop(), visit)
     if wanted.kind != DOCUMENTS:
-        _history(walk)
+        for path in files_above(walk.answer.root):
+            if found := file_there(walk.sftp, path, f"../{path.rpartition('/')[2]}"):
+                _note(walk, "f", found)
     answer.state = state_of(answer)
     return answer
 
@@ -181,12 +183,6 @@ def _text(walk: _Walk, path: str) -> str:
     except SourceUnreadable as problem:
         walk.answer.problems.append(str(problem))
         return ""
-
-
-def _history(walk: _Walk) -> None:
-    parent, _, name = walk.answer.root.rpartition("/")
-    if name == "projects" and (history := file_there(walk.sftp, f"{parent}/{HISTORY}", f"../{HISTORY}")):
-        _note(walk, "f", history)
 
 
 def _note(walk: _Walk, kind: str, stat: FileStat) -> None:

@@ -10,7 +10,7 @@ from contextlib import AbstractContextManager
 from anamnesis_pipeline.errors import HostUnreachable, NoSftp, SourceUnreadable
 from anamnesis_pipeline.file_names import name_of
 from anamnesis_pipeline.model import FileStat
-from anamnesis_pipeline.sources.base import Listing, Read, Survey, Wanted, is_log
+from anamnesis_pipeline.sources.base import Listing, Read, Survey, Wanted, files_above, is_log
 from anamnesis_pipeline.sources.clock_estimate import Measured, is_vague, noted, skew_s
 from anamnesis_pipeline.sources.local import MAX_DEPTH
 from anamnesis_pipeline.sources.sftp import Attributes
@@ -124,7 +124,7 @@ class SshHost:
 
         :raises SourceUnreadable: `root` itself is missing or cannot be listed.
         """
-        answer = self._answer(logs_question(root, "", MAX_DEPTH, with_history=False))
+        answer = self._answer(logs_question(root, "", MAX_DEPTH))
         if answer is None:
             with self._readers.sftp() as sftp:
                 answer = look_through(sftp, Wanted("", root), "")
@@ -250,8 +250,7 @@ def _misplaced(wanted: Wanted) -> SourceUnreadable | None:
 def _question(wanted: Wanted) -> Question:
     if wanted.kind == DOCUMENTS:
         return documents_question(wanted)
-    name = wanted.root.rstrip("/").rpartition("/")[2]
-    return logs_question(wanted.root, wanted.known, MAX_DEPTH, with_history=name == "projects")
+    return logs_question(wanted.root, wanted.known, MAX_DEPTH, files_above(wanted.root))
 
 
 def _add_complaints(reply: Reply, stderr: bytes) -> None:

@@ -7,7 +7,6 @@ from collections.abc import Iterator, Sequence
 from anamnesis_pipeline.errors import SourceMissing, SourceUnreadable
 from anamnesis_pipeline.model import FileStat
 from anamnesis_pipeline.sources.base import (
-    HISTORY,
     IGNORE_BYTES,
     IGNORE_FILES,
     Listing,
@@ -33,7 +32,7 @@ def survey_of(wanted: Wanted, answer: Answer) -> Survey | SourceUnreadable:
     if wanted.kind == DOCUMENTS:
         return _documents(wanted, answer)
     listing = listing_of(answer)
-    above = [entry.stat for entry in answer.entries if entry.stat.path == f"../{HISTORY}"]
+    above = [entry.stat for entry in answer.entries if entry.stat.path.startswith("../")]
     files = sorted([*listing.files, *above], key=lambda file: file.path)
     return Survey(answer.root, tuple(files), answer.state, listing.problems)
 

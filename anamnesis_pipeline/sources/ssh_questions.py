@@ -21,7 +21,7 @@ from dataclasses import dataclass, field
 from anamnesis_pipeline.errors import HostUnreachable
 from anamnesis_pipeline.file_names import bytes_of, name_of
 from anamnesis_pipeline.model import FileStat
-from anamnesis_pipeline.sources.base import HISTORY, IGNORE_BYTES, IGNORE_FILES, REPOSITORY, TOOL_RESULTS, Wanted
+from anamnesis_pipeline.sources.base import IGNORE_BYTES, IGNORE_FILES, REPOSITORY, TOOL_RESULTS, Wanted
 
 _BEGIN = """\
 LC_ALL=C; export LC_ALL; G=; cd /
@@ -106,8 +106,8 @@ class Reply:
     answers: tuple[Answer, ...] | None
 
 
-def logs_question(root: str, known: str, depth: int, *, with_history: bool) -> Question:
-    """All that may be archived at or below a root. Outputs of tools are looked for after the logs are."""
+def logs_question(root: str, known: str, depth: int, above: Sequence[str] = ()) -> Question:
+    """All that may be archived at or below a root, and the files `above` it. Outputs of tools come after the logs."""
     find = f'walk -L "$R" -mindepth 1 -maxdepth {depth}'
     logs = r"\( -name '*.jsonl*' -o -name 'agent-*.meta.json' -o -name 'local_*.json' \)"
     outputs = r"\( -name '*.txt' -o -name '*.json' -o -name '*.jsonl*' \)"
@@ -118,9 +118,10 @@ def logs_question(root: str, known: str, depth: int, *, with_history: bool) -> Q
         rf"{find} -type d {_LINK_UP} "
         rf"-o -path '*/{TOOL_RESULTS}*' \( -type d \( {_FOLDERS} \) -o -type f {outputs} -printf 'f {_RECORD}' \)",
     ]
-    if with_history:
-        above = _RECORD.replace("%P", f"../{HISTORY}")
-        look.append(rf"""find -L "${{R%/*}}/{HISTORY}" -maxdepth 0 -type f -printf 'f {above}' 2>/dev/null""")
+    for path in above:
+        place = _root(path).decode("utf-8", "surrogateescape")
+        record = _RECORD.replace("%P", f"../{path.rpartition('/')[2]}")
+        look.append(rf"""find -L {place} -maxdepth 0 -type f -printf 'f {record}' 2>/dev/null""")
     return Question(root, "; ".join(look), known)
 
 

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
 from anamnesis_pipeline.model import FileStat, Source
-from anamnesis_pipeline.sources.base import HISTORY, Survey, Wanted
+from anamnesis_pipeline.sources.base import HISTORY, Survey, Wanted, record_above
 from anamnesis_pipeline.sources.discovery import source_key
 from anamnesis_pipeline.sources.document_selection import Chosen, Rules, chosen, names_of
 from anamnesis_pipeline.sources.specs import DOCUMENTS, SourceSpec, document_source
@@ -53,6 +53,8 @@ def _logs(spec: SourceSpec, survey: Survey) -> list[SourceFiles]:
     root = survey.root.rstrip("/") or "/"
     name = "" if spec.is_built_in else spec.name
     files = [file for file in survey.files or () if not file.path.startswith("../")]
+    record = record_above(root).rpartition("/")[2]
+    above = [replace(file, path=record) for file in survey.files or () if file.path == f"../{record}"]
     folders: dict[str, list[FileStat]] = {}
     is_folder_itself = any("/" not in file.path for file in files)  # its folders are sessions then, not projects
     for file in files:
@@ -63,7 +65,7 @@ def _logs(spec: SourceSpec, survey: Survey) -> list[SourceFiles]:
             folders.setdefault(folder, []).append(replace(file, path=path))
     keys = {folder: source_key(spec.machine, root, folder) for folder in sorted(folders)}
     found = [
-        SourceFiles(Source(key, spec.machine, root, folder, spec=name), tuple(folders[folder]))
+        SourceFiles(Source(key, spec.machine, root, folder, spec=name), (*folders[folder], *above))
         for folder, key in keys.items()
     ]
     return [*found, *_history(spec, survey, root, name)]

@@ -21,6 +21,7 @@ from anamnesis_pipeline.sources.base import (
     is_description,
     is_tool_output,
     output_name,
+    record_above,
 )
 from anamnesis_pipeline.sources.lines import (
     FINGERPRINT_BYTES,
@@ -96,6 +97,13 @@ def folder_of(source: Source) -> str:
     return source.root if source.folder in {"", "."} else f"{source.root.rstrip('/')}/{source.folder}"
 
 
+def place_of(source: Source, path: str) -> str:
+    """Where a file of a source is on its machine: in its folder, but for the record of the Cowork session around it."""
+    folder = folder_of(source).rstrip("/")
+    record = record_above(folder)
+    return record if record.endswith(f"/{path}") else f"{folder}/{path}"
+
+
 def crawl_source(store: Store, host: SourceHost, archive: Archive, source: Source, mask: Mask) -> CrawlReport:
     """Archive what is new in a source. A file that cannot be read is reported and does not stop the others.
 
@@ -124,12 +132,15 @@ def listed(host: SourceHost, source: Source) -> Listing:
     if source.kind == "claude_history":
         return _history(host, source)
     try:
-        return host.list_files(folder_of(source))
+        listing = host.list_files(folder_of(source))
     except SourceMissing:
         if source.folder in {"", "."}:
             raise
         host.folders(source.root)
         return Listing(())
+    folder, _, name = record_above(folder_of(source)).rpartition("/")
+    record = host.file(folder or "/", name) if name else None
+    return replace(listing, files=(*listing.files, record)) if record else listing
 
 
 def _wanted(
@@ -197,7 +208,7 @@ def _crawl_files(crawl: _Crawl, selection: Selection) -> Counter[str]:
 
 
 def _absolute(crawl: _Crawl, file: FileStat) -> str:
-    return f"{folder_of(crawl.source)}/{file.path}"
+    return place_of(crawl.source, file.path)
 
 
 def _note_unread(crawl: _Crawl, file: FileStat, reason: str) -> None:

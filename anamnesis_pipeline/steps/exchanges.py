@@ -15,7 +15,14 @@ from anamnesis_pipeline.exchanges.parsing import Advance, Batch, FileOrigin, Fil
 from anamnesis_pipeline.exchanges.records import Beginning, beginning, stands_for
 from anamnesis_pipeline.file_names import log_name
 from anamnesis_pipeline.model import FileCursor, Part, Source
-from anamnesis_pipeline.sources.base import described_log, is_agent_description, is_description, is_session_record
+from anamnesis_pipeline.sources.base import (
+    described_log,
+    is_agent_description,
+    is_description,
+    is_session_record,
+    record_above,
+)
+from anamnesis_pipeline.steps.crawl import folder_of
 from anamnesis_pipeline.steps.sessions import note_continued, note_observers, note_odd_times, note_unknown
 from anamnesis_pipeline.steps.tool_outputs import characters_named, outputs_of, with_whole_text
 from anamnesis_pipeline.store.base import MAX_ROWS_PER_WRITE, Store
@@ -104,7 +111,7 @@ class ParseContext:
     observers: ObserverRules = field(default_factory=built_in)
     """Which sessions are other memory tools' own."""
     folders: dict[str, str] = field(default_factory=dict)
-    """Path that the logs of a Cowork session begin with -> the folder that was chosen for it."""
+    """Path that the logs of a Cowork session begin with -> the folder that was chosen for it; empty: of all."""
 
     @property
     def ingest(self) -> IngestRecords:
@@ -266,7 +273,8 @@ def _read_session_records(context: ParseContext, cursors: Mapping[str, FileCurso
     for cursor in cursors.values():
         if not is_session_record(cursor.path):
             continue
-        place = f"{cursor.path.removesuffix('.json')}/"
+        is_above = record_above(folder_of(context.source)).endswith(f"/{cursor.path}")
+        place = "" if is_above else f"{cursor.path.removesuffix('.json')}/"
         folder = before = _chosen_folder(cursor.parser_state)
         if cursor.parsed_lines < cursor.lines:
             folder = _chosen_folder(next(iter(context.archive_lines(cursor, cursor.lines - 1)), ""))

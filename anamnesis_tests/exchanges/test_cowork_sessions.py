@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from anamnesis_pipeline.sources.base import is_archived
+from anamnesis_pipeline.sources.base import is_archived, record_above
 from anamnesis_pipeline.sources.discovery import COWORK
 from anamnesis_pipeline.sources.local import LocalHost
 from anamnesis_pipeline.sources.specs import LOGS
@@ -60,6 +60,29 @@ def test_cowork_record_without_folders_leaves_the_directory(home: Ingested, fold
     put_session(home, userSelectedFolders=folders)
     home.ingest()
     assert [episode.project for episode in home.episodes()] == [INSIDE]
+
+
+@pytest.mark.parametrize("inner", ["/.claude", "/.claude/projects", "/.claude/projects/-sessions-calm-amber-fox"])
+def test_cowork_record_is_found_above_the_log_root(home: Ingested, inner: str) -> None:
+    put_session(home)
+    record = home.path(f"{PLACE}.json", ORGANISATION)
+    home.projects = home.projects / ORGANISATION / f"{PLACE}{inner}"
+    home.ingest()
+    assert [episode.project for episode in home.episodes()] == [INSIDE]
+    for folder in ("/home/mira/invoices", "/home/mira/taxes and fees"):
+        record.write_text(json.dumps({"userSelectedFolders": [folder]}))
+        home.ingest()
+        assert [episode.project for episode in home.episodes()] == [folder]
+    record.unlink()
+    assert home.ingest().gone == 1
+    assert home.ingest().gone == 0
+    assert [episode.project for episode in home.episodes()] == ["/home/mira/taxes and fees"]
+
+
+def test_record_above_is_of_the_innermost_session() -> None:
+    inner = f"/x/local_{ACCOUNT}/agent/local_ditto_{ORGANISATION}"
+    assert record_above(inner) == record_above(f"{inner}/.claude/projects") == f"{inner}.json"
+    assert record_above("/home/dev/local_settings/projects") == record_above(f"/x/local_{ACCOUNT}.json") == ""
 
 
 def test_only_records_of_sessions_are_archived() -> None:

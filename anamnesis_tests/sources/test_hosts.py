@@ -10,9 +10,12 @@ import pytest
 from anamnesis_pipeline.errors import SourceMissing, SourceUnreadable
 from anamnesis_pipeline.file_names import name_of
 from anamnesis_pipeline.sources.base import Wanted
+from anamnesis_pipeline.sources.document_selection import Rules
 from anamnesis_pipeline.sources.local import LocalHost
-from anamnesis_pipeline.sources.specs import DOCUMENTS, LOGS
+from anamnesis_pipeline.sources.specs import DOCUMENTS, LOGS, SourceSpec
 from anamnesis_pipeline.sources.ssh import SshHost
+from anamnesis_pipeline.sources.survey_split import found_in
+from anamnesis_pipeline.steps.crawl import listed, place_of
 from anamnesis_tests.sources.conftest import session_name
 from anamnesis_tests.ssh_servers import SSHD
 
@@ -215,6 +218,22 @@ def test_logs_come_with_the_outputs_of_tools_and_the_history_above(host, tmp_pat
     assert host.file(os.fspath(tmp_path), "history.jsonl").size == 2
     assert host.file(os.fspath(tmp_path), "nothing.jsonl") is None
     assert host.file(os.fspath(tmp_path), "projects") is None
+
+
+def test_logs_inside_a_cowork_session_come_with_its_record_above(host, tmp_path):
+    session, name = tmp_path / f"local_{session_name().removesuffix('.jsonl')}", session_name()
+    log = write(session / ".claude/projects/-sessions-fox" / name)
+    record = write(tmp_path / f"{session.name}.json", '{"userSelectedFolders": ["/home/mira/invoices"]}')
+    for root in (session / ".claude/projects", session / ".claude/projects/-sessions-fox"):
+        found = survey(host, root, LOGS, ())
+        assert paths(found) == sorted([f"../{record.name}", os.fspath(log.relative_to(root))])
+        spec = SourceSpec("cowork", LOGS, os.fspath(root), machine=host.machine)
+        (source,) = found_in(spec, found, Rules(lambda path: None)).sources.values()
+        assert [file.path for file in source.files] == [name, record.name]
+        assert sorted(listed(host, source.source), key=lambda file: file.path) == list(source.files)
+        assert host.read(place_of(source.source, record.name), 0, 99) == record.read_bytes()
+    record.write_text("{}")
+    assert survey(host, root, LOGS, (), known=found.state).files is not None
 
 
 def test_folders_of_logs_that_are_linked_are_read_once_and_a_loop_ends(host, tmp_path):
