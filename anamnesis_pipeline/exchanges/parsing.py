@@ -13,7 +13,14 @@ from anamnesis_pipeline.exchanges.log_lines import MAX_VALUES, Record, has_too_m
 from anamnesis_pipeline.exchanges.observers import ObserverRules, built_in
 from anamnesis_pipeline.exchanges.own_text import FIRST_WORDS, begins_own_session, may_hold_memory, without_memory
 from anamnesis_pipeline.exchanges.projects import project_label
-from anamnesis_pipeline.exchanges.records import LoggedMessage, boundary_of, continuation_of, fired_by, read_messages_of
+from anamnesis_pipeline.exchanges.records import (
+    UNKNOWN,
+    LoggedMessage,
+    boundary_of,
+    continuation_of,
+    fired_by,
+    read_messages_of,
+)
 from anamnesis_pipeline.exchanges.wide_text import narrowed
 from anamnesis_pipeline.file_names import log_stem
 from anamnesis_pipeline.message_keys import agent_key
@@ -141,8 +148,9 @@ class Batch:
 
     `dead` are (line, reason) of lines of which something could not be read. `boundaries` maps the uuid of a
     compaction's boundary to that of the last record before it, `continued` a session to the one in which it goes on.
-    `version` is the last one of Claude Code that a record names. `odd_times` are (line, text) of times at which nothing
-    can have been said. `fired`: as in the state, behind these lines.
+    `unknown` maps each type that this version does not know, of records or of what is in them, to how many there were
+    and the version of Claude Code that wrote the last. `odd_times` are (line, text) of times at which nothing can have
+    been said. `fired`: as in the state, behind these lines.
     """
 
     messages: tuple[LoggedMessage, ...]
@@ -151,7 +159,7 @@ class Batch:
     dead: tuple[tuple[int, str], ...] = ()
     boundaries: tuple[tuple[str, str], ...] = ()
     continued: tuple[tuple[str, str], ...] = ()
-    version: str = ""
+    unknown: Mapping[str, tuple[int, str]] = field(default_factory=dict)
     odd_times: tuple[tuple[int, str], ...] = ()
     fired: str = ""
 
@@ -215,6 +223,7 @@ def read_messages(
     boundaries: list[tuple[str, str]] = []
     continued: list[tuple[str, str]] = []
     odd_times: list[tuple[int, str]] = []
+    unknown: dict[str, tuple[int, str]] = {}
     version = ""
     number = first_line
     for line in lines:
@@ -229,18 +238,22 @@ def read_messages(
             if fired and record.get("parentUuid") == fired:
                 record.setdefault("turnOrigin", "scheduled")
             fired = fired_by(record) or fired
+            version = str(record.get("version") or version)[:MAX_VERSION_CHARS]
+            left_out = Counter[str]()
             try:
-                found = read_record(record, number, skipped)
+                found = read_record(record, number, left_out)
             except RecursionError:
                 found = []
                 dead.append((number, "nested too deeply"))
             messages += found
+            skipped += left_out
+            for name in (reason.removeprefix(UNKNOWN) for reason in left_out if reason.startswith(UNKNOWN)):
+                unknown[name] = (unknown.get(name, (0, ""))[0] + left_out[UNKNOWN + name], version)
             written = record.get("timestamp")
             if found and found[0].message.timestamp is None and written not in (None, ""):
                 odd_times.append((number, str(written)[:MAX_TIME_CHARS]))
             boundaries += filter(None, [boundary_of(record)])
             continued += filter(None, [continuation_of(record)])
-            version = str(record.get("version") or version)[:MAX_VERSION_CHARS]
         number += 1
     return Batch(
         tuple(messages),
@@ -249,7 +262,7 @@ def read_messages(
         tuple(dead),
         tuple(boundaries),
         tuple(continued),
-        version,
+        unknown,
         tuple(odd_times),
         fired,
     )

@@ -25,6 +25,7 @@ _SYSTEM_KINDS = {
     "scheduled_task_fire": SegmentKind.NOTIFICATION,
 }
 """Of the subtypes of system records that say something."""
+MAX_TYPE_CHARS = 60
 _RECAP_HINT = " (disable recaps in /config)"
 _MESSAGE_TYPES = frozenset({"user", "assistant", "attachment", "system"})
 _SKIPPED_TYPES = frozenset(
@@ -39,9 +40,53 @@ _SKIPPED_TYPES = frozenset(
 """.split()
 )
 """Of records that say nothing of a conversation, up to version 2.1.294 of Claude Code."""
-KNOWN_TYPES = _MESSAGE_TYPES | _SKIPPED_TYPES
+_SKIPPED_SUBTYPES = frozenset(
+    """
+    agents_killed api_error api_metrics api_retry bridge_status compact_boundary elicitation_complete file_snapshot
+    files_persisted hook_progress hook_response hook_started informational init local_command_output memory_saved
+    microcompact_boundary model_fallback model_refusal_fallback permission_denied permission_retry post_turn_summary
+    session_state_changed snip_boundary status stop_hook_summary task_notification task_progress task_started
+    task_updated thinking turn_duration
+""".split()
+)
+"""Of system records that say nothing of a conversation; those of 2025 have none."""
+_SKIPPED_ATTACHMENTS = frozenset(
+    """
+    agent_listing_delta agent_mention already_read_file async_agent_status async_hook_response
+    async_hook_response_batch auto_mode auto_mode_exit background_remote_session_status background_shell_status
+    bagel_console bash_output_audience_note budget_usd collab_notification command_permissions
+    compact_file_reference compaction_reminder companion_intro context_efficiency context_sections
+    coordinator_context credential_org critical_system_reminder current_session_memory date date_change
+    deferred_tools_delta deferred_tools_record delegate_mode delegate_mode_exit diagnostics directory dynamic_skill
+    edited_image_file edited_text_file environment file goal_status hook_additional_context hook_blocking_error
+    hook_cancelled hook_error_during_execution hook_non_blocking_error hook_permission_decision
+    hook_stopped_continuation hook_success hook_system_message image instructions invoked_skills language
+    lsp_diagnostics max_turns_reached mcp_instructions_delta mcp_resource memory model nested_memory new_directory
+    new_file opened_file_in_ide output_style output_style_instructions output_token_usage pdf_reference
+    plan_file_reference plan_mode plan_mode_exit plan_mode_reentry prompt_render_point prompt_snapshot
+    relevant_memories remote_session_change selected_lines_in_diff selected_lines_in_ide session_context
+    session_memory silent_turn_reminder skill_discovery skill_listing structured_output task_progress task_reminder
+    task_status team_context teammate_mailbox teammate_shutdown_batch todo todo_reminder token_usage
+    total_tokens_reminder ultramemory ultrathink_effort unified_tasks unknown_command_fallback verify_plan_reminder
+""".split()
+)
+"""Of what Claude Code attaches to a prompt that is no text of anybody."""
+_SKIPPED_BLOCKS = frozenset(
+    """
+    redacted_thinking connector_text compaction container_upload fallback search_result tool_reference thinking image
+    document audio video resource resource_link
+""".split()
+)
+"""Of blocks that are left out where they hold no text, or where none is expected."""
+KNOWN_TYPES = _MESSAGE_TYPES.union(
+    _SKIPPED_TYPES,
+    (f"system:{name}" for name in ("", *_SKIPPED_SUBTYPES)),
+    (f"attachment:{name}" for name in ("", *_SKIPPED_ATTACHMENTS)),
+    (f"block:{name}" for name in ("", *_SKIPPED_BLOCKS)),
+)
+"""Types of records; `system:`, `attachment:` and `block:` begin those of what is in them."""
 UNKNOWN = "unknown:"
-"""Begins the reason for which a record of any other type is left out; its type follows."""
+"""Begins the reason for which anything of another type is left out; its type follows."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,8 +156,14 @@ def read_messages_of(record: Record, line: int, skipped: Counter[str]) -> list[L
         return _attachment(record, line, skipped)
     if kind == "system":
         return _system(record, line, skipped)
-    skipped[f"{UNKNOWN}{_string(record, 'type')[:40]}"] += 1
+    _leave_out(_string(record, "type"), skipped)
     return []
+
+
+def _leave_out(name: str, skipped: Counter[str]) -> None:
+    """Count a record, or what is in one, by its type, as `KNOWN_TYPES` names it."""
+    name = name[:MAX_TYPE_CHARS]
+    skipped[name if name in KNOWN_TYPES else UNKNOWN + name] += 1
 
 
 def boundary_of(record: Record) -> tuple[str, str] | None:
@@ -263,7 +314,7 @@ def _user(record: Record, blocks: Sequence[Any], line: int, skipped: Counter[str
             said = Said(SegmentKind.NOTIFICATION, "") if has_result else of_text
             pieces.append(said._replace(text=reference(block)))
         else:
-            skipped[f"block:{kind[:40]}"] += 1
+            _leave_out(f"block:{kind}", skipped)
     for who in dict.fromkeys((said.kind, said.sender) for said in pieces):
         emitter.add_typed(who[0], _joined(pieces, who), _joined(typed, who), who[1])
     return [_with_command(logged) for logged in emitter.messages]
@@ -352,7 +403,7 @@ def _add_block(emitter: _Emitter, message_id: str, block: Any, skipped: Counter[
     elif kind.endswith("tool_result"):
         _add_result(emitter, block, skipped)
     else:
-        skipped[f"block:{kind[:40]}"] += 1
+        _leave_out(f"block:{kind}", skipped)
 
 
 def _add_statement(emitter: _Emitter, text: str, key: str, aliases: tuple[str, ...]) -> None:
@@ -366,7 +417,7 @@ def _attachment(record: Record, line: int, skipped: Counter[str]) -> list[Logged
     attachment = record.get("attachment")
     payload = attachment if isinstance(attachment, dict) else {}
     if payload.get("type") != "queued_command":
-        skipped[f"attachment:{_type(payload)[:40]}"] += 1
+        _leave_out(f"attachment:{_type(payload)}", skipped)
         return []
     marks = {field: payload[field] for field in ("origin", "isMeta", "promptSource") if field in payload}
     if payload.get("commandMode") == "task-notification":
@@ -382,7 +433,7 @@ def _attachment(record: Record, line: int, skipped: Counter[str]) -> list[Logged
 def _system(record: Record, line: int, skipped: Counter[str]) -> list[LoggedMessage]:
     kind = _SYSTEM_KINDS.get(_string(record, "subtype"))
     if kind is None:
-        skipped[f"system:{_string(record, 'subtype')[:40]}"] += 1
+        _leave_out(f"system:{_string(record, 'subtype')}", skipped)
         return []
     emitter = _Emitter(record, "system", line)
     emitter.add(kind, _string(record, "content").removesuffix(_RECAP_HINT))

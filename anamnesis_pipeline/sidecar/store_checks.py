@@ -128,7 +128,7 @@ def dead_letters(store: Store) -> Finding:
 
 
 def record_types(store: Store) -> Finding:
-    """Every record of every log is of a type that this version knows. The archive keeps the others."""
+    """Every record of every log, and what is in it, is of a known type. The archive keeps the others."""
     unknown = unknown_records(store.settings)
     if not unknown:
         return Finding(True, "records", "every type of record is known")
@@ -136,7 +136,9 @@ def record_types(store: Store) -> Finding:
         f"{name!r} ({count:,}, last written by Claude Code {version or 'of unknown version'})"
         for name, (count, version) in sorted(unknown.items(), key=lambda each: -each[1][0])[:5]
     )
-    detail = f"{counted(len(unknown), 'type')} of record are not known, and only archived: {told}"
+    detail = (
+        f"{counted(len(unknown), 'type')} of records, or of what is in them, are not known, and only archived: {told}"
+    )
     return Finding(True, "records", detail, note="a newer version of Anamnesis may know them")
 
 

@@ -393,7 +393,7 @@ def _parse_chunk(
     committed = commit_step(context.ingest, cursor, after, step, state.part_id, dead)
     if committed is not None:
         context.tally.count(batch, step)
-        note_unknown(context.store.settings, batch.skipped, batch.version)
+        note_unknown(context.store.settings, batch.unknown)
         note_odd_times(context.store.settings, cursor.path, batch.odd_times)
         note_observers(context.store.settings, step.observers)
     return committed, step.state

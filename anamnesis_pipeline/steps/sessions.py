@@ -1,5 +1,5 @@
 """What is known of sessions beside their messages: where they go on, whether their own log is there, and how many are
-other memory tools' own; and which types of records this version does not know.
+other memory tools' own; and which types of records, and of what is in them, this version does not know.
 """
 
 from collections import Counter
@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from anamnesis_pipeline.exchanges.parsing import FileOrigin
-from anamnesis_pipeline.exchanges.records import KNOWN_TYPES, UNKNOWN
+from anamnesis_pipeline.exchanges.records import KNOWN_TYPES
 from anamnesis_pipeline.model import SAID_FROM, SAID_UNTIL, Part, Source, Where
 from anamnesis_pipeline.store.base import SettingsRecords, Store
 
@@ -17,7 +17,7 @@ CONTINUED = "sessions.continued_in."
 WITHOUT_LOG = "sessions.without_log."
 """Stored under this prefix and the id of a session whose subagents were read, and not its own log: their source."""
 UNKNOWN_RECORDS = "records.unknown"
-"""Stored under this name: type of records -> how many were read, the last version of Claude Code that wrote some."""
+"""Stored under this name: what this version does not know -> how many were read, the last version that wrote some."""
 OBSERVED = "sessions.of_observers"
 """Stored under this name: memory tool -> how many sessions of its own were left out."""
 ODD_TIMES, ODD_TIMES_RENEWED = "times.odd", "times.odd_renewed"
@@ -66,17 +66,15 @@ def note_continued(store: Store, found: Mapping[str, str]) -> None:
             store.ingest.renew_session(session_id)
 
 
-def note_unknown(settings: SettingsRecords, skipped: Mapping[str, int], version: str) -> None:
-    """Count records of unknown types.
+def note_unknown(settings: SettingsRecords, found: Mapping[str, tuple[int, str]]) -> None:
+    """Count records of unknown types, and what is of an unknown type in others.
 
-    :param skipped: what was left out, by reason.
-    :param version: of Claude Code, that wrote them; empty: it is not known.
+    :param found: by type how many, and the version of Claude Code that wrote the last; empty: it is not known.
     """
-    found = {reason.removeprefix(UNKNOWN): count for reason, count in skipped.items() if reason.startswith(UNKNOWN)}
     if not found:
         return
     known: dict[str, list[int | str]] = dict(settings.get(UNKNOWN_RECORDS, {}))
-    for name, count in found.items():
+    for name, (count, version) in found.items():
         if name in known or len(known) < MAX_UNKNOWN:
             before, last = known.get(name, (0, ""))
             known[name] = [int(before) + count, version or last]
@@ -84,7 +82,7 @@ def note_unknown(settings: SettingsRecords, skipped: Mapping[str, int], version:
 
 
 def unknown_records(settings: SettingsRecords) -> dict[str, tuple[int, str]]:
-    """Type of records that this version does not know -> how many were read, and the version that wrote the last."""
+    """What this version does not know, named as in `KNOWN_TYPES` -> how many were read, the version of the last."""
     stored = settings.get(UNKNOWN_RECORDS, {})
     return {name: (int(count), str(version)) for name, (count, version) in stored.items() if name not in KNOWN_TYPES}
 

@@ -100,3 +100,23 @@ def test_unknown_record_types_are_counted_with_their_version(store: Store, tmp_p
     assert "'zz-future' (3, last written by Claude Code 2.1.999)" in finding.detail
     assert finding.note
     assert len(home.archived(f"{session(1)}.jsonl")) == 4, "the archive keeps them"
+
+
+def test_unknown_content_of_records_is_counted_with_its_version(store: Store, tmp_path: Path) -> None:
+    home, log = Ingested(store, tmp_path), Log(session(1), version="2.1.998")
+    log.user("the question")
+    log.record("system", subtype="turn_duration", durationMs=1)
+    log.record("attachment", attachment={"type": "hook_success"})
+    home.write(log.lines, f"{session(1)}.jsonl")
+    home.ingest()
+    assert unknown_records(store.settings) == {}
+    log.record("system", subtype="zz-note", content="x")
+    log.record("attachment", attachment={"type": "zz-file"})
+    log.assistant({"type": "zz-block"}, {"type": "zz-block"})
+    log.user("later", version="2.1.999")
+    home.write(log.lines, f"{session(1)}.jsonl")
+    home.ingest()
+    wrote = "2.1.998"
+    expected = {"system:zz-note": (1, wrote), "attachment:zz-file": (1, wrote), "block:zz-block": (2, wrote)}
+    assert unknown_records(store.settings) == expected
+    assert "'block:zz-block' (2, last written by Claude Code 2.1.998)" in record_types(store).detail
