@@ -39,8 +39,10 @@ from anamnesis_pipeline.commands.upload import upload as upload_command
 from anamnesis_pipeline.commands.uploads import uploads_app
 from anamnesis_pipeline.dagster_api.api import open_dagster
 from anamnesis_pipeline.errors import AnamnesisError, GiveUp
+from anamnesis_pipeline.home_wiring import home_problem
 from anamnesis_pipeline.mcp_server.stdio import main as serve_mcp
 from anamnesis_pipeline.search.query import Mode
+from anamnesis_pipeline.setting_places import chosen_home
 from anamnesis_pipeline.supervisor.log_roots import examples_advice
 from anamnesis_pipeline.supervisor.up import run_up
 from anamnesis_pipeline.supervisor.up_lock import settings_in_use
@@ -100,11 +102,15 @@ def _print_version(wanted: bool) -> None:
 
 @app.callback()
 def _options(
+    context: typer.Context,
     _version: Annotated[
         bool, typer.Option("--version", callback=_print_version, is_eager=True, help="Print the version and end.")
     ] = False,
 ) -> None:
-    pass
+    home = chosen_home()
+    needs_home = context.invoked_subcommand not in ("doctor", "demo")
+    if needs_home and not os.path.isdir(home) and (problem := home_problem(home)):
+        raise GiveUp(problem)
 
 
 @app.command()
@@ -173,9 +179,10 @@ def search(
 
 @app.command()
 def status(as_json: AsJson = False) -> None:
-    """What the memory holds, and what is running."""
+    """What the memory holds, and what is running; exit status 1 when the home cannot be used."""
     found = status_command.gather_status(settings_file.load())
     typer.echo(json.dumps(found, ensure_ascii=False, indent=2) if as_json else status_command.render(found))
+    raise typer.Exit(1 if found["home_problem"] else 0)
 
 
 @app.command()

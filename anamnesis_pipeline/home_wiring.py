@@ -1,6 +1,9 @@
 """What is in the home beside the store: its salt, its archive, and its rules on other memory tools."""
 
 import logging
+import os
+import tempfile
+from contextlib import suppress
 from pathlib import Path
 
 from anamnesis_pipeline.errors import BadSetting, GiveUp
@@ -21,6 +24,23 @@ def make_private(folder: Path) -> None:
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     except OSError as exc:
         raise GiveUp(f"{folder} cannot be created ({exc.strerror}); set ANAMNESIS_HOME") from exc
+
+
+def home_problem(home: Path) -> str:
+    """Why this home cannot be used; empty: it can be. One that is absent is created, and removed again."""
+    missing = [place for place in (home, *home.parents) if not os.path.lexists(place)]
+    try:
+        make_private(home)
+        with tempfile.TemporaryFile(dir=home):
+            return ""
+    except GiveUp as exc:
+        return str(exc)
+    except OSError as exc:
+        return f"{home} cannot be written ({exc.strerror}); change its mode or owner, or set ANAMNESIS_HOME"
+    finally:
+        for place in missing:
+            with suppress(OSError):
+                place.rmdir()
 
 
 def open_redactor(settings: Settings) -> Redactor:

@@ -50,9 +50,11 @@ def read_file(path: Path, names: Collection[str]) -> dict[str, Any]:
 
     :raises BadSetting: it is not TOML, or sets what is none of these names, or the home.
     """
+    if not os.path.isdir(path.parent):  # a home that cannot be made has none
+        return {}
     try:
         values = tomllib.loads(path.read_text(encoding="utf-8"))
-    except (FileNotFoundError, NotADirectoryError):  # a home that cannot be made has none
+    except FileNotFoundError:
         return {}
     except (tomllib.TOMLDecodeError, UnicodeDecodeError, OSError) as exc:
         raise BadSetting(f"{path} cannot be read as TOML: {exc}; mend it or move it away") from exc

@@ -215,7 +215,7 @@ class Settings(LlmSettings):
     @property
     def has_store(self) -> bool:
         """Whether there may be a memory to read; with MongoDB the server alone knows."""
-        return self.store == "mongo" or self.database.exists()
+        return self.store == "mongo" or os.path.exists(self.database)
 
     @property
     def database(self) -> Path:

@@ -1,5 +1,6 @@
 """The `anamnesis` command as a user meets it, on a home of its own."""
 
+import errno
 import io
 import json
 import os
@@ -11,6 +12,7 @@ from collections.abc import Callable
 from contextlib import closing, redirect_stderr, redirect_stdout
 from datetime import UTC, datetime
 from pathlib import Path
+from unittest.mock import Mock
 
 import pytest
 
@@ -277,10 +279,42 @@ def test_home_that_cannot_be_written_is_one_line(
     done = run(*command.split(), ANAMNESIS_HOME=home)
     told = done.stderr.splitlines()
     assert len(told) <= 1, told
-    if command in WRITING:
+    if command in WRITING or (home.startswith("log.jsonl") and command != "doctor"):
         assert done.returncode == 1
         assert told[0].startswith("anamnesis: ")
         assert home in told[0]
+
+
+UNUSABLE = ("log.jsonl/home", "a/log.jsonl/b/home", "loop/home", "x" * 300, "/proc/home", "/proc/self")
+
+
+@pytest.mark.parametrize("home", UNUSABLE)
+@pytest.mark.parametrize("command", ["doctor", "status"])
+def test_unusable_home_is_told_by_doctor_and_status(run: Run, tmp_path: Path, home: str, command: str) -> None:
+    place = tmp_path / home
+    (tmp_path / "a").mkdir()
+    (tmp_path / "loop").symlink_to("loop")
+    for folder in (tmp_path, tmp_path / "a"):
+        (folder / "log.jsonl").write_text("{}\n")
+    done = run(command, ANAMNESIS_HOME=str(place))
+    assert done.returncode == 1
+    told = [line for line in (done.stdout + done.stderr).splitlines() if str(place) in line and "cannot be " in line]
+    assert len(told) == 1
+    assert "set ANAMNESIS_HOME" in told[0]
+    left = {path.name for path in tmp_path.iterdir()} - {"user"}
+    assert left == {"a", "log.jsonl", "loop"}, "nothing is left of the look"
+
+
+def test_status_of_memory_in_read_only_home_is_shown(run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    home = tmp_path / "home"
+    home.mkdir()
+    open_sqlite(home / "anamnesis.db", home / "index").close()
+    assert run("status").returncode == 0
+    monkeypatch.setattr("tempfile.TemporaryFile", Mock(side_effect=OSError(errno.EROFS, "Read-only file system")))
+    done = run("status")
+    assert done.returncode == 1
+    assert f"Problem   {home} cannot be written (Read-only file system)" in done.stdout
+    assert "Memory    0 episodes" in done.stdout
 
 
 def test_sidecar_says_in_one_line_that_home_cannot_be_written(environment: dict[str, str]) -> None:

@@ -11,6 +11,7 @@ from anamnesis_pipeline.commands.searched_store import SAME_STORE, other_store, 
 from anamnesis_pipeline.commands.sources import source_state
 from anamnesis_pipeline.dagster_api.api import dagster_url
 from anamnesis_pipeline.errors import RetryLater, ServiceUnreachable
+from anamnesis_pipeline.home_wiring import home_problem
 from anamnesis_pipeline.model import Where
 from anamnesis_pipeline.settings import Settings
 from anamnesis_pipeline.sidecar.crawler_control import CrawlerControl, crawled_out, host_out
@@ -32,7 +33,7 @@ DIAGNOSED_WITHIN_S = 5
 
 def gather_status(settings: Settings) -> dict[str, Any]:
     """Everything, JSON-ready. `memory` is None while nothing has been stored, or when the store cannot be opened, which
-    is its `problem` then; times are ISO 8601 UTC.
+    is its `problem` then; `home_problem` says why the home cannot be used. Times are ISO 8601 UTC.
     """
     memory, problem = None, None
     if settings.has_store:
@@ -44,6 +45,7 @@ def gather_status(settings: Settings) -> dict[str, Any]:
     sidecar = sidecar_status(settings)
     return {
         "home": str(settings.home),
+        "home_problem": home_problem(settings.home) or None,
         "store": {"place": store_place(settings), "problem": problem},
         "memory": memory,
         "sidecar": sidecar,
@@ -112,6 +114,7 @@ def render(status: Mapping[str, Any], zone: tzinfo | None = None) -> str:
     """The same for people. Pure."""
     store, sidecar, dagster = status["store"], status["sidecar"], status["dagster"]
     lines = [f"Home      {status['home']}", f"Store     {store['place']}"]
+    lines += [f"Problem   {status['home_problem']}"] if status["home_problem"] else []
     lines += [f"Problem   {store['problem']}"] if store["problem"] else _memory_lines(status["memory"], zone)
     lines += [f"Problem   {status['other_store']}\n-> {SAME_STORE}"] if status["other_store"] else []
     state = "ready" if sidecar["ready"] else "; ".join(sidecar["missing"]) or "not ready"

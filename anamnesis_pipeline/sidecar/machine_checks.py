@@ -13,6 +13,7 @@ from anamnesis_pipeline.api_wiring import api_refusal
 from anamnesis_pipeline.embeddings.api_models import api_model
 from anamnesis_pipeline.embeddings.models import find_model
 from anamnesis_pipeline.errors import AnamnesisError, ServiceUnreachable
+from anamnesis_pipeline.home_wiring import home_problem
 from anamnesis_pipeline.settings import Settings, claude_projects_dir
 from anamnesis_pipeline.sidecar.dagster_state import dagster_state, stopped_text, stuck
 from anamnesis_pipeline.supervisor.advice import START_STOPPED, log_of, restart_it, start_it
@@ -57,9 +58,8 @@ def python_version(_settings: Settings) -> Finding:
 
 def home_writable(settings: Settings) -> Finding:
     """Files can be created in the home, or the home itself can."""
-    place = _nearest_existing(settings.home)
-    advice = f"give yourself the right to write to {place}, or set ANAMNESIS_HOME to another folder"
-    return Finding(os.access(place, os.W_OK | os.X_OK), "home", str(settings.home), advice)
+    problem = home_problem(settings.home)
+    return Finding(not problem, "home", problem or str(settings.home))
 
 
 def free_space(settings: Settings) -> Finding:
@@ -135,4 +135,4 @@ CHECKS: Sequence[Callable[[Settings], Finding]] = (
 
 
 def _nearest_existing(path: Path) -> Path:
-    return next(place for place in (path, *path.parents) if place.exists())
+    return next(place for place in (path, *path.parents) if os.path.exists(place))

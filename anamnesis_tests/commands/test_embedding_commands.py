@@ -243,7 +243,8 @@ def test_status_and_doctor_name_a_paused_reembed_and_what_to_do(
     assert "is paused at 0 of 1 passage" in finding.detail
     assert "anamnesis reembed resume" in finding.advice
     report = {
-        "home": "h", "memory": memory_status(services.store), "store": {"place": "s", "problem": None},
+        "home": "h", "home_problem": None, "store": {"place": "s", "problem": None},
+        "memory": memory_status(services.store),
         "other_store": None, "sidecar": {"url": "u", "ready": True, "missing": []},
         "dagster": {"url": "u", "reachable": False, "problem": "off"},
     }  # fmt: skip
