@@ -248,15 +248,17 @@ def forget(
 ) -> None:
     """Remove for good: episodes, what they were made of, archived lines and their copies. All filters must hold."""
     if resume:
-        done = forget_command.finish_forgetting(settings_file.load())
+        done, problems = forget_command.finish_forgetting(settings_file.load())
         typer.echo("what was interrupted is finished" if done else "nothing was interrupted")
-        return
+        typer.echo("".join(f"Not done: {problem}\n" for problem in problems), nl=False)
+        raise typer.Exit(1 if problems else 0)
     request = forget_command.request_of(
         ids=ids or (), session=session, project=project, path=path, machine=machine, source=source, since=since,
         until=until, query=query,
     )  # fmt: skip
     report = forget_command.run_forget(settings_file.load(), request, yes=yes)
     _show((asdict(report), None), lambda _: forget_command.render(report), as_json)
+    raise typer.Exit(1 if report.problems else 0)
 
 
 @app.command()

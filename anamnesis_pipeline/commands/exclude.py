@@ -64,8 +64,10 @@ def _add(
         reason,
         label=file.name if file else "",
     )
-    for line in add(settings_file.load(), rules, episode, reason, file=file, forget=forget):
+    said, problems = add(settings_file.load(), rules, episode, reason, file=file, forget=forget)
+    for line in said:
         typer.echo(line)
+    raise typer.Exit(1 if problems else 0)
 
 
 @app.command("list")
@@ -94,8 +96,8 @@ def add(
     *,
     file: Path | None = None,
     forget: bool = False,
-) -> list[str]:
-    """Store rules, and exclude an episode; returns what to say.
+) -> tuple[list[str], list[str]]:
+    """Store rules, and exclude an episode; returns what to say, and what could not be forgotten.
 
     :param file: the one that the rule by content is made of.
     :param forget: also forget what is stored of what the rules mean.
@@ -106,6 +108,7 @@ def add(
             "say what to exclude: --path, --session, --project, --pattern, --content-pattern, --file, --episode"
         )
     said: list[str] = []
+    problems: list[str] = []
     with store_to_write(settings) as store:
         if episode and exclude_episode(store, episode, reason) is None:
             raise GiveUp(f"no episode {episode!r}; anamnesis search shows ids")
@@ -115,10 +118,11 @@ def add(
             named = f"{stored.value} ({stored.label})" if stored.label else stored.value
             said.append(f"{stored.kind} {named} is excluded{'' if is_new else ' already'}: {stored.rule_id}")
         if forget:
-            said += _forget(store, rules, file)
+            forgotten, problems = _forget(store, rules, file)
+            said += forgotten
         elif rules:
             said.append(STAYS)
-    return said
+    return said, problems
 
 
 def listed(settings: Settings) -> list[Entry]:
@@ -175,20 +179,21 @@ def _rules(values: dict[RuleKind, str | None], machine: str, reason: str, label:
     ]
 
 
-def _forget(store: Store, rules: Sequence[Rule], file: Path | None) -> list[str]:
-    """Forget what is stored of what the rules mean; returns what to say of each."""
-    settings = effective_settings(store)
+def _forget(store: Store, rules: Sequence[Rule], file: Path | None) -> tuple[list[str], list[str]]:
+    """Forget what is stored of what the rules mean; returns what to say of each, and what could not be done."""
+    settings, problems = effective_settings(store), list[str]()
     forgetter, said = open_forgetter(settings, store), []
     for rule in rules:
         request = _request(settings, store, rule, file)
         report = None if request.is_empty else forgetter.forget(request, rule.rule_id)
-        if report is None or not (report.episodes or report.files):
+        problems += report.problems if report else []
+        if report is None or not (report.episodes or report.files or report.problems):
             said.append(
                 f"nothing that is stored is of the {rule.kind} {rule.label or rule.value}, so nothing is forgotten"
             )
         else:
             said.append(forget_command.render(report))
-    return said
+    return said, problems
 
 
 def _request(settings: Settings, store: Store, rule: Rule, file: Path | None) -> ForgetRequest:

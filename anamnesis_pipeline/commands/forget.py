@@ -58,7 +58,7 @@ def run_forget(settings: Settings, request: ForgetRequest, *, yes: bool) -> Forg
         request = with_place(request, store)
         forgetter = open_forgetter(effective_settings(store), store)
         report = forgetter.forget(request) if yes else forgetter.preview(request)
-    if not report.episodes and not report.files:
+    if not report.episodes and not report.files and not report.problems:
         raise GiveUp("nothing that is stored matches that; anamnesis search and anamnesis projects show what there is")
     return report
 
@@ -90,14 +90,15 @@ def _called_so(name: str, store: Store) -> str:
     return f"; so called are {', '.join(found[:NAMED])}{more}" if found else ""
 
 
-def finish_forgetting(settings: Settings) -> bool:
-    """Finish what an interrupted run left undone; False when there is nothing.
+def finish_forgetting(settings: Settings) -> tuple[bool, list[str]]:
+    """Finish what an interrupted run left undone; False when there is nothing. With what could not be done.
 
     :raises GiveUp: nothing is stored.
     """
     _check_home(settings)
     with store_to_write(settings) as store:
-        return open_forgetter(effective_settings(store), store).resume()
+        forgetter = open_forgetter(effective_settings(store), store)
+        return forgetter.resume(), forgetter.problems
 
 
 def _check_home(settings: Settings) -> None:

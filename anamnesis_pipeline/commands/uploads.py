@@ -48,7 +48,7 @@ def run_list(settings: Settings) -> list[Upload]:
 def run_remove(settings: Settings, wanted: str, *, yes: bool) -> str:
     """Forget the upload whose id begins so, or say what would go; returns what to say.
 
-    :raises GiveUp: none begins so, or several do.
+    :raises GiveUp: none begins so, or several do; something of it could not be removed.
     """
     found = [upload for upload in run_list(settings) if wanted and upload.upload_id.startswith(wanted)]
     if len(found) != 1:
@@ -59,7 +59,10 @@ def run_remove(settings: Settings, wanted: str, *, yes: bool) -> str:
         return f"{what} would go for good; add --yes to do it"
     with store_to_write(settings) as store:
         current = effective_settings(store)
-        open_uploads(current, store).forget(upload.upload_id, open_forgetter(current, store))
+        forgetter = open_forgetter(current, store)
+        open_uploads(current, store).forget(upload.upload_id, forgetter)
+    if forgetter.problems:
+        raise GiveUp(f"{what} is forgotten, but not all of it: {'; '.join(forgetter.problems)}")
     return f"{what} is forgotten; handing it in again brings it back"
 
 

@@ -13,12 +13,13 @@ from datetime import UTC, datetime, timedelta
 from anamnesis_pipeline.archive_model import DeadLetter
 from anamnesis_pipeline.embeddings.passages import passages_of_part
 from anamnesis_pipeline.embeddings.pieces import PieceCounter
-from anamnesis_pipeline.errors import DocumentUnreadable, StoreBusy
+from anamnesis_pipeline.errors import DocumentUnreadable, StoreBusy, StoreCorrupt
+from anamnesis_pipeline.file_names import log_stem
 from anamnesis_pipeline.model import Episode, Part, SectionFacts, Source, Where, record_id
 from anamnesis_pipeline.sources.archive import Archive
 from anamnesis_pipeline.sources.base import TOOL_RESULTS, is_tool_output, output_name
 from anamnesis_pipeline.sources.specs import SourceSpec
-from anamnesis_pipeline.steps.archived import archived_lines
+from anamnesis_pipeline.steps.archived import Damage, archived_lines
 from anamnesis_pipeline.steps.copying import COPIED_FROM
 from anamnesis_pipeline.steps.crawl import folder_of
 from anamnesis_pipeline.steps.dead_letters import EVERY_LETTER
@@ -34,8 +35,10 @@ from anamnesis_pipeline.steps.posting import CONTEXT_WITHIN, posted_passages
 from anamnesis_pipeline.steps.query_log import forget_questions, marks_of
 from anamnesis_pipeline.steps.rewriting import Change, rewrite_generation
 from anamnesis_pipeline.steps.section_tombstones import bury_sections
+from anamnesis_pipeline.steps.sessions import forget_sessions
 from anamnesis_pipeline.steps.tool_outputs import NO_LINE, names_on_line, output_key
 from anamnesis_pipeline.store.base import Store
+from anamnesis_pipeline.store.forget_base import Selection
 from anamnesis_pipeline.store.ingest_base import ParsedChunk
 from anamnesis_pipeline.summary_model import MAX_RECORDS
 from anamnesis_pipeline.wording import counted
@@ -104,24 +107,32 @@ class Forgetter:
         self._store, self._archive, self._pieces, self._publish = store, archive, pieces, publish
         self._sources = {source.key: source for source in store.ingest.sources()}
         self._choice = Choice(store, self._sources.values(), specs)
-        self._problems: dict[File, str] = {}
+        self._problems: dict[str, None] = {}
+
+    @property
+    def problems(self) -> list[str]:
+        """What the last call could not do, and why."""
+        return list(self._problems)
 
     def preview(self, request: ForgetRequest) -> ForgetReport:
         """What `forget` would remove. Reads the archived files that it would rewrite.
 
         :raises GiveUp: nothing is asked for.
         """
+        self._problems = {}
         target = self._target(request)
         return self._report(target, self._lines_to_go(target), request.session_id, dry_run=True)
 
     def forget(self, request: ForgetRequest, rule_id: str = "") -> ForgetReport:
-        """Remove it, everywhere; what an earlier run left undone is finished first.
+        """Remove it, everywhere; what an earlier run left undone is finished first. An archived file that is damaged
+        stays as it is, and is a problem of the report.
 
         :param rule_id: the rule that keeps it away as well: its tombstones are no entries of their own, and are lifted
             with the rule.
         :raises GiveUp: nothing is asked for.
         :raises StoreFull: no room for a rewritten archive file; what is left to do is done by the next run.
         """
+        self._problems = {}
         with self._archive.alone():
             self._finish()
             target = self._target(request)
@@ -133,10 +144,12 @@ class Forgetter:
                     "chat": sorted(target.chat), "rule": rule_id,
                 },
             )  # fmt: skip
-            return replace(report, problems=self._carry_out(target, rule_id))
+            self._carry_out(target, rule_id)
+            return replace(report, problems=self.problems)
 
     def resume(self) -> bool:
         """Finish what was begun; False when nothing was. One that is under way is waited for."""
+        self._problems = {}
         if not is_forgetting(self._store):
             return False
         with self._archive.alone():
@@ -180,7 +193,7 @@ class Forgetter:
                 *self._shared_lines(lines, session_id),
                 *self._remains([file for file, count in lines.items() if count]),
             ],
-            problems=list(self._problems.values()),
+            problems=self.problems,
         )
 
     def _shared_lines(self, lines: Mapping[File, int], session_id: str) -> list[str]:
@@ -227,14 +240,25 @@ class Forgetter:
     def _document_lines_to_go(self, target: Target, file: File) -> int:
         change, going = self._document_change(target, file), 0
         for generation in self._generations(file):
-            lines = list(archived_lines(self._store, self._archive, *file, generation))
+            lines = list(self._readable(file, generation))
             going += sum(old != new for old, new in zip(lines, change(lines), strict=True))
         return going
 
     def _lines(self, file: File) -> Iterator[str]:
         """The archived lines of every generation."""
         for generation in self._generations(file):
-            yield from archived_lines(self._store, self._archive, *file, generation)
+            yield from self._readable(file, generation)
+
+    def _readable(self, file: File, generation: int, from_line: int = 0) -> Iterator[str]:
+        """The archived lines of a generation, up to the first that cannot be read."""
+        try:
+            yield from archived_lines(self._store, self._archive, *file, generation, from_line)
+        except StoreCorrupt as problem:
+            self._note_damage(file, generation, problem)
+
+    def _note_damage(self, file: File, generation: int, problem: StoreCorrupt) -> None:
+        damage = Damage(*file, generation, str(problem))
+        self._problems[f"{damage}, and forget again; or delete that archive file: nothing was removed from it"] = None
 
     def _outputs(self, target: Target) -> list[File]:
         """The files with outputs of tools that go: of the results on lines that do, and those of whole sessions."""
@@ -256,8 +280,8 @@ class Forgetter:
 
     # --- doing it ---
 
-    def _carry_out(self, target: Target, rule_id: str, *, is_resumed: bool = False) -> list[str]:
-        """Every step in order; each may be repeated. Returns what could not be done.
+    def _carry_out(self, target: Target, rule_id: str, *, is_resumed: bool = False) -> None:
+        """Every step in order; each may be repeated. What could not be done is a problem.
 
         :param is_resumed: some of the texts may be gone, so that nothing says which questions name them.
         """
@@ -285,6 +309,7 @@ class Forgetter:
         for source, path in sorted({*target.files} - {*target.documents}):
             self._clear_state(target, source, path)
         self._renew_neighbours(target)  # no part can come any more that carries some of it
+        forget_sessions(self._store, self._sessions(target), self._publish)
         drop_uploads(self._store, target.ids, target.keys_of)
         self._store.forgetting.remove_parts(sorted(target.ids))
         remove_forgotten_files(self._store, self._archive)
@@ -293,9 +318,17 @@ class Forgetter:
         else:
             forget_questions(self._store, marks)
         self._store.events.clear()  # they name what was forgotten, and its project
-        problems = self._store.forgetting.scrub()
+        self._problems |= dict.fromkeys(self._store.forgetting.scrub())
         self._store.settings.set(JOB, None)
-        return [*self._problems.values(), *problems]
+
+    def _sessions(self, target: Target) -> set[str]:
+        """The sessions of which nothing stays."""
+        named = {part.session_id for part in target.parts} | {log_stem(path) for _, path in target.whole}
+        return {
+            session
+            for session in named - {""}
+            if target.ids.issuperset(self._store.forgetting.matching(Selection(session_id=session)))
+        }
 
     def _marks(self, target: Target) -> set[str] | None:
         """What questions are recognized by that may name what goes; None: not known, where turns of chats go."""
@@ -328,10 +361,8 @@ class Forgetter:
                 return without_sections(file[1], lines, target.keys)
             except DocumentUnreadable as problem:
                 place = f"{folder_of(self._sources[file[0]])}/{file[1]}"
-                self._problems[file] = (
-                    f"a version of {problem}; it stays in the archive as it was, and goes as a whole with: "
-                    f"anamnesis forget --path {shlex.quote(place)} --yes"
-                )
+                told = f"a version of {problem}; it stays in the archive as it was, and goes as a whole with"
+                self._problems[f"{told}: anamnesis forget --path {shlex.quote(place)} --yes"] = None
                 return lines
 
         return changed
@@ -344,7 +375,10 @@ class Forgetter:
         """Archive lines that go become empty ones, in a new revision; files of former revisions are removed."""
         source, path = file
         for generation in self._generations(file):
-            rewrite_generation(self._store, self._archive, source, path, generation, change)
+            try:
+                rewrite_generation(self._store, self._archive, source, path, generation, change)
+            except StoreCorrupt as problem:
+                self._note_damage(file, generation, problem)
 
     def _renew_neighbours(self, target: Target) -> None:
         """Parts that stay lose what they carry of the text, and their summaries, which may say it too. Their episodes
@@ -407,7 +441,7 @@ class Forgetter:
         letters = [found for found in self._store.ingest.dead_letters(source, EVERY_LETTER) if found.path == path]
         found = []
         for letter in letters:
-            lines = archived_lines(self._store, self._archive, source, path, letter.generation, letter.line)
+            lines = self._readable((source, path), letter.generation, letter.line)
             if next(lines, "") == EMPTY_LINE:
                 found.append(letter)
         return found

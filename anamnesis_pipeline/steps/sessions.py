@@ -3,7 +3,7 @@ other memory tools' own; and which types of records, and of what is in them, thi
 """
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -11,6 +11,7 @@ from anamnesis_pipeline.exchanges.parsing import FileOrigin
 from anamnesis_pipeline.exchanges.records import KNOWN_TYPES
 from anamnesis_pipeline.model import SAID_FROM, SAID_UNTIL, Part, Source, Where
 from anamnesis_pipeline.store.base import SettingsRecords, Store
+from anamnesis_pipeline.store.forget_base import Selection
 
 CONTINUED = "sessions.continued_in."
 """Stored under this prefix and the id of a session: the session in which it goes on."""
@@ -64,6 +65,37 @@ def note_continued(store: Store, found: Mapping[str, str]) -> None:
     for session_id in links:
         if latest_session(links, session_id) in {latest_session(links, named) for named in found}:
             store.ingest.renew_session(session_id)
+
+
+def forget_sessions(store: Store, gone: Collection[str], publish: Callable[[Source], object]) -> None:
+    """Let nothing here name sessions of which nothing stays. One that went on in such a session goes on where that one
+    did.
+
+    :param publish: writes the episodes of a source again, of which some name a session that is gone.
+    """
+    settings, links, left = store.settings, continued(store.settings), dict[str, str]()
+    beyond = {session_id: later for session_id, later in links.items() if session_id in gone}
+    for session_id, later in links.items():
+        end = latest_session(beyond, later)
+        if session_id not in gone and end not in gone:
+            left[session_id] = end
+        if left.get(session_id) != later:
+            settings.set(CONTINUED + session_id, left.get(session_id))
+    sources: set[str] = set()
+    for session_id in links.keys() - set(gone):
+        if latest_session(left, session_id) != latest_session(links, session_id):
+            store.ingest.renew_session(session_id)
+            of_session = store.forgetting.matching(Selection(session_id=session_id))
+            sources |= {part.source for part in store.forgetting.parts(of_session)}
+    for source in store.ingest.sources():
+        if source.key in sources:
+            publish(source)
+    for session_id in gone:
+        settings.set(WITHOUT_LOG + session_id, None)
+    known = odd_times(settings)
+    left = [example for example in known.examples if not any(session_id in example for session_id in gone)]
+    if len(left) < len(known.examples):
+        settings.set(ODD_TIMES, [known.count, left])
 
 
 def note_unknown(settings: SettingsRecords, found: Mapping[str, tuple[int, str]]) -> None:

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from unittest.mock import Mock
 
 import pytest
 from typer.testing import CliRunner
@@ -9,6 +10,7 @@ from typer.testing import CliRunner
 from anamnesis_pipeline.cli import app
 from anamnesis_pipeline.sidecar.store_checks import archive_in_full
 from anamnesis_pipeline.steps.archived import damaged_files
+from anamnesis_pipeline.steps.forget import Forgetter, is_forgetting
 from anamnesis_tests.steps.archived_logs import FOLDER, Home, record, unmasked
 
 SESSIONS = [f"{number}0000000-2222-4333-8444-555555555555" for number in range(1, 5)]
@@ -81,6 +83,43 @@ def test_every_damaged_file_is_named_and_the_others_served(home: Home, tmp_path:
     assert not told.ok
     assert told.detail.startswith("2 archived files cannot be read")
     assert all(name in told.detail for name in names)
+
+
+@pytest.mark.parametrize("how", DAMAGES)
+def test_forget_names_damaged_files_and_goes_on(home: Home, how: str) -> None:
+    names = damage(home, how)
+    run = CliRunner().invoke
+    for yes in ([], ["--yes"]):
+        done = run(app, ["forget", "--path", str(home.logs), *yes])
+        assert done.exit_code == 1
+        assert "4 episodes with 4 messages, 2 archived lines in 2 files" in done.stdout
+        assert all(f"Not done: {name} of " in done.stdout for name in names)
+    assert home.episodes() == []
+    assert home.archived(f"{SESSIONS[2]}.jsonl") == home.archived(f"{SESSIONS[3]}.jsonl") == ["{}"]
+    again = run(app, ["forget", "--session", SESSIONS[0], "--yes"])
+    assert again.exit_code == 1
+    assert f"Not done: {names[0]} of " in again.stdout
+
+
+def test_forgetting_that_meets_damage_when_resumed_says_so(home: Home, monkeypatch: pytest.MonkeyPatch) -> None:
+    names = damage(home, "flipped")
+    run = CliRunner().invoke
+    with monkeypatch.context() as patch:
+        patch.setattr(Forgetter, "_renew_neighbours", Mock(side_effect=KeyboardInterrupt))
+        run(app, ["forget", "--path", str(home.logs), "--yes"])
+    assert is_forgetting(home.store)
+    done = run(app, ["forget", "--resume"])
+    assert done.exit_code == 1
+    assert "what was interrupted is finished" in done.stdout
+    assert all(f"Not done: {name} of " in done.stdout for name in names)
+    assert run(app, ["forget", "--resume"]).exit_code == 0
+
+
+def test_excluding_with_forget_tells_damage(home: Home) -> None:
+    names = damage(home, "flipped")
+    done = CliRunner().invoke(app, ["exclude", "add", "--path", str(home.logs), "--forget"])
+    assert done.exit_code == 1
+    assert all(f"Not done: {name} of " in done.stdout for name in names)
 
 
 def test_a_sound_archive_is_told_as_such(home: Home, tmp_path: Path) -> None:

@@ -6,15 +6,18 @@ from typing import Any
 
 import pytest
 
+from anamnesis_pipeline import wiring
 from anamnesis_pipeline.exchanges.records import KNOWN_TYPES
 from anamnesis_pipeline.search.context_items import Item, SourceClass, line_of
 from anamnesis_pipeline.sidecar.rendering import episode_body
 from anamnesis_pipeline.sidecar.store_checks import record_types
-from anamnesis_pipeline.steps.sessions import MAX_UNKNOWN, latest_session, unknown_records
+from anamnesis_pipeline.steps.forget_target import ForgetRequest
+from anamnesis_pipeline.steps.sessions import MAX_UNKNOWN, continued, latest_session, unknown_records
 from anamnesis_pipeline.store.base import Store
 from anamnesis_pipeline.wording import session_text
 from anamnesis_tests.exchanges.ingested import Ingested
 from anamnesis_tests.exchanges.log_lines import SESSION, Log
+from anamnesis_tests.steps.archived_logs import FOLDER, Home, record, unmasked
 
 
 def session(number: int) -> str:
@@ -120,3 +123,31 @@ def test_unknown_content_of_records_is_counted_with_its_version(store: Store, tm
     expected = {"system:zz-note": (1, wrote), "attachment:zz-file": (1, wrote), "block:zz-block": (2, wrote)}
     assert unknown_records(store.settings) == expected
     assert "'block:zz-block' (2, last written by Claude Code 2.1.998)" in record_types(store).detail
+
+
+def test_forgotten_session_leaves_no_id_in_the_settings(tmp_path: Path) -> None:
+    home, ids = Home(tmp_path), [session(number) for number in range(4)]
+    for number, one in enumerate(ids):
+        link = {"type": "continued-in", "sessionId": one, "continuedInSessionId": ids[(number + 1) % 4]}
+        odd = record("user", "said at no time", number, one) | {
+            "timestamp": "0001-01-01T00:00:00Z",
+            "uuid": f"odd-{one}",
+        }
+        lines = [record("user", f"prompt {number}", number, one), odd, *([link] if number < 3 else [])]
+        home.write(lines, f"{FOLDER}/{one}.jsonl")
+    agent = record("user", "task", 9, ids[2], isSidechain=True, agentId="a1")
+    home.write([agent], f"-home-dev-other/{ids[2]}/subagents/agent-a1.jsonl")
+    home.ingest(unmasked)
+    forgetter = wiring.open_forgetter(home.settings, home.store)
+    (first, *_) = [episode.episode_id for episode in home.episodes() if episode.session_id == ids[2]]
+    forgetter.forget(ForgetRequest(ids=(first,)))
+    assert latest_session(continued(home.store.settings), ids[0]) == ids[3], "some of the session stays"
+    forgetter.forget(ForgetRequest(session_id=ids[2]))
+    assert continued(home.store.settings) == {ids[0]: ids[1], ids[1]: ids[3]}
+    forgetter.forget(ForgetRequest(session_id=ids[3]))
+    assert continued(home.store.settings) == {ids[0]: ids[1]}
+    left = {episode.session_id: episode.metadata.get("continued_in") for episode in home.episodes()}
+    assert left == {ids[0]: ids[1], ids[1]: None}
+    stored = json.dumps(home.store.settings.all())
+    assert [one in stored for one in ids] == [True, True, False, False]
+    home.close()
