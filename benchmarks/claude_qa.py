@@ -1,11 +1,16 @@
 """Questions over real Claude Code logs: indexes two sessions as `make up` would, then scores the HTTP answers.
 
-    python benchmarks/claude_qa.py [--json OUT]
+    python benchmarks/claude_qa.py [--json OUT] [--home FOLDER]
 
-Needs ../shared/data and ../shared/bench. Prints the scorer's table and how long each step took.
+Needs ../shared/data and ../shared/bench. Prints the scorer's table and how long each step took. Then, of the questions
+that are answered in the first five, the share whose answer is shown: in the excerpts, in what the MCP tool `search`
+says, and in a context block of 400 tokens. `--home` searches a memory that is indexed already.
 """
 
 import argparse
+import asyncio
+import importlib
+import json
 import shutil
 import subprocess
 import sys
@@ -13,18 +18,25 @@ import tempfile
 import time
 from contextlib import closing
 from pathlib import Path
+from typing import Any
 
+import httpx
 from service import SHARED, sidecar
 
 from anamnesis_pipeline.embeddings.base import query_vectors
 from anamnesis_pipeline.embeddings.cores import Priority
+from anamnesis_pipeline.mcp_server.client import Memory, open_http
+from anamnesis_pipeline.mcp_server.tools import Tools
 from anamnesis_pipeline.search.levels import measure_level
 from anamnesis_pipeline.settings import Settings
 from anamnesis_pipeline.steps.embeddings import embed_sources
 from anamnesis_pipeline.steps.pipeline import ingest_all
 from anamnesis_pipeline.wiring import discover_sources, open_pipeline, open_pool_of, open_store, wanted_space
 
+BENCH = SHARED / "bench/claude_qa"
 SESSIONS = ("258c7280", "4d5611e5")
+CONTEXT_TOKENS = 400
+"""What a hook asks for at each prompt."""
 
 
 def copy_haystack(target: Path) -> None:
@@ -58,19 +70,61 @@ def index(settings: Settings) -> None:
         store.vectors.build(space.key)
 
 
+def shown(base: str) -> list[dict[str, Any]]:
+    """Of each question that is answered in the first five: where its gold quote is seen."""
+    sys.path.insert(0, str(BENCH))
+    score = importlib.import_module("score")
+    lines = (BENCH / "dev.jsonl").read_text(encoding="utf-8").splitlines()
+    rows = []
+    with httpx.Client(base_url=base, timeout=60, trust_env=False) as client:
+        for asked in map(json.loads, lines):
+            body = {"query": asked["question"], "top_k": 5, "track": False}
+            hits = client.post("/api/episodes/search", json=body).raise_for_status().json()["results"]
+            if not any(score.hits(hit, gold) for hit in hits for gold in asked["gold"]):
+                continue
+            body = {"query": asked["question"], "max_tokens": CONTEXT_TOKENS}
+            block = client.post("/api/context", json=body).raise_for_status().json()["text"]
+            texts = {
+                "excerpts": [hit["excerpt"] for hit in hits],
+                "mcp": asyncio.run(mcp_hits(base, asked["question"])).split("\n"),
+                "context": block.split("\n"),
+            }
+            seen = {
+                name: any(score.contains(text, gold["quote"]) for text in found for gold in asked["gold"])
+                for name, found in texts.items()
+            }
+            rows.append({"id": asked["id"], "seen": seen, **texts})
+    return rows
+
+
+async def mcp_hits(base: str, question: str) -> str:
+    """What the tool `search` says."""
+    async with open_http(base, None) as http:
+        return await Tools(Memory(http, base)).call("search", {"query": question}, None)
+
+
 def main() -> None:
     """Index, serve, score."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--json", type=Path, help="also write every question's row here")
+    parser.add_argument("--home", type=Path, help="a memory that holds the two sessions, indexed")
+    parser.add_argument("--shown", type=Path, help="also write here what each question was shown")
     args = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
-        home, logs = Path(folder) / "home", Path(folder) / "logs"
-        copy_haystack(logs)
-        index(Settings(home=home, log_roots=(logs,)))
+        home, logs = args.home or Path(folder) / "home", Path(folder) / "logs"
+        if args.home is None:
+            copy_haystack(logs)
+            index(Settings(home=home, log_roots=(logs,)))
         with sidecar(home) as base:
-            bench = SHARED / "bench/claude_qa"
-            command = [sys.executable, bench / "score.py", "--base", base, "--qa", bench / "dev.jsonl"]
+            command = [sys.executable, BENCH / "score.py", "--base", base, "--qa", BENCH / "dev.jsonl"]
             subprocess.run([*map(str, command), *(["--json", str(args.json)] if args.json else [])], check=True)
+            rows = shown(base)
+    for name in ("excerpts", "mcp", "context"):
+        missed = [row["id"] for row in rows if not row["seen"][name]]
+        count = len(rows) - len(missed)
+        print(f"shown in {name}: {count} of {len(rows)} ({count / len(rows):.1%}), not: {', '.join(missed) or '-'}")
+    if args.shown:
+        args.shown.write_text(json.dumps(rows, ensure_ascii=False, indent=1) + "\n", encoding="utf-8")
 
 
 if __name__ == "__main__":
