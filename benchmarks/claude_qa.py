@@ -1,10 +1,12 @@
-"""Questions over real Claude Code logs: indexes two sessions as `make up` would, then scores the HTTP answers.
+"""Questions over real Claude Code logs: indexes them as `make up` would, then scores the HTTP answers.
 
-    python benchmarks/claude_qa.py [--json OUT] [--home FOLDER]
+    python benchmarks/claude_qa.py [--conclusions dev|held_out] [--home FOLDER] [--json OUT] [--shown OUT]
 
+The shared development questions over two sessions, or one half of data/conclusions.jsonl (questions for conclusions,
+reasons and preferences) over all of them. `--home`: a home that holds these logs already. Tune on the dev halves only.
 Needs ../shared/data and ../shared/bench. Prints the scorer's table and how long each step took. Then, of the questions
 that are answered in the first five, the share whose answer is shown: in the excerpts, in what the MCP tool `search`
-says, and in a context block of 400 tokens. `--home` searches a memory that is indexed already.
+says, and in a context block of 400 tokens.
 """
 
 import argparse
@@ -35,14 +37,16 @@ from anamnesis_pipeline.wiring import discover_sources, open_pipeline, open_pool
 
 BENCH = SHARED / "bench/claude_qa"
 SESSIONS = ("258c7280", "4d5611e5")
+"""Those that the shared questions are about."""
+CONCLUSIONS = Path(__file__).parent / "data/conclusions.jsonl"
 CONTEXT_TOKENS = 400
 """What a hook asks for at each prompt."""
 
 
-def copy_haystack(target: Path) -> None:
-    """The sessions that the question set names, without the compaction agents' files."""
-    for session in (SHARED / "data/claude_logs/projects").glob("*/*.jsonl"):
-        if session.name.startswith(SESSIONS):
+def copy_haystack(target: Path, sessions: tuple[str, ...] = SESSIONS) -> None:
+    """Copy the sessions whose names begin so, without the compaction agents' files."""
+    for session in (SHARED / "data").glob("claude_logs*/projects/*/*.jsonl"):
+        if session.name.startswith(sessions):
             folder = target / session.parent.name
             folder.mkdir(parents=True, exist_ok=True)
             shutil.copy2(session, folder)
@@ -70,11 +74,11 @@ def index(settings: Settings) -> None:
         store.vectors.build(space.key)
 
 
-def shown(base: str) -> list[dict[str, Any]]:
+def shown(base: str, questions: Path) -> list[dict[str, Any]]:
     """Of each question that is answered in the first five: where its gold quote is seen."""
     sys.path.insert(0, str(BENCH))
     score = importlib.import_module("score")
-    lines = (BENCH / "dev.jsonl").read_text(encoding="utf-8").splitlines()
+    lines = questions.read_text(encoding="utf-8").splitlines()
     rows = []
     with httpx.Client(base_url=base, timeout=60, trust_env=False) as client:
         for asked in map(json.loads, lines):
@@ -103,22 +107,34 @@ async def mcp_hits(base: str, question: str) -> str:
         return await Tools(Memory(http, base)).call("search", {"query": question}, None)
 
 
+def questions_of(split: str | None, folder: Path) -> Path:
+    """Return the file with the questions: the shared ones, or one half of those for conclusions, put in `folder`."""
+    if split is None:
+        return BENCH / "dev.jsonl"
+    lines = CONCLUSIONS.read_text(encoding="utf-8").splitlines(keepends=True)
+    asked = folder / "questions.jsonl"
+    asked.write_text("".join(line for line in lines if json.loads(line)["split"] == split), encoding="utf-8")
+    return asked
+
+
 def main() -> None:
     """Index, serve, score."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--conclusions", choices=("dev", "held_out"), help="the half of data/conclusions.jsonl to ask")
+    parser.add_argument("--home", type=Path, help="a home with these logs, instead of indexing them")
     parser.add_argument("--json", type=Path, help="also write every question's row here")
-    parser.add_argument("--home", type=Path, help="a memory that holds the two sessions, indexed")
     parser.add_argument("--shown", type=Path, help="also write here what each question was shown")
     args = parser.parse_args()
-    with tempfile.TemporaryDirectory() as folder:
-        home, logs = args.home or Path(folder) / "home", Path(folder) / "logs"
+    with tempfile.TemporaryDirectory() as temporary:
+        folder = Path(temporary)
         if args.home is None:
-            copy_haystack(logs)
-            index(Settings(home=home, log_roots=(logs,)))
-        with sidecar(home) as base:
-            command = [sys.executable, BENCH / "score.py", "--base", base, "--qa", BENCH / "dev.jsonl"]
+            copy_haystack(folder / "logs", ("",) if args.conclusions else SESSIONS)
+            index(Settings(home=folder / "home", log_roots=(folder / "logs",)))
+        asked = questions_of(args.conclusions, folder)
+        with sidecar(args.home or folder / "home") as base:
+            command = [sys.executable, BENCH / "score.py", "--base", base, "--qa", asked]
             subprocess.run([*map(str, command), *(["--json", str(args.json)] if args.json else [])], check=True)
-            rows = shown(base)
+            rows = shown(base, asked)
     for name in ("excerpts", "mcp", "context"):
         missed = [row["id"] for row in rows if not row["seen"][name]]
         count = len(rows) - len(missed)
