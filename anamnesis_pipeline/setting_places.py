@@ -56,7 +56,7 @@ def read_file(path: Path, names: Collection[str]) -> dict[str, Any]:
         values = tomllib.loads(path.read_text(encoding="utf-8"))
     except FileNotFoundError:
         return {}
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError, OSError) as exc:
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError, RecursionError, OSError) as exc:
         raise BadSetting(f"{path} cannot be read as TOML: {exc}; mend it or move it away") from exc
     if unknown := sorted(values.keys() - set(names)):
         known = ", ".join(sorted(names))

@@ -99,6 +99,7 @@ def test_a_refused_value_names_the_setting_and_what_is_allowed(
         ("prot = 3010", "prot is not a setting; the settings are: allowed_hosts,"),
         ("home = '/x'", "set ANAMNESIS_HOME instead"),
         ("port = ", "cannot be read as TOML.*mend it"),
+        ("port = " + "[" * 100_000, "cannot be read as TOML.*mend it"),
     ],
 )
 def test_a_mistake_in_the_file_says_where_it_is(home: Path, text: str, said: str) -> None:
