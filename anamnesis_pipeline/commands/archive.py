@@ -8,11 +8,14 @@ import typer
 
 from anamnesis_pipeline import settings as settings_file
 from anamnesis_pipeline.commands.searched_store import require_stored
+from anamnesis_pipeline.crawler_wiring import configured_specs
 from anamnesis_pipeline.errors import GiveUp
 from anamnesis_pipeline.home_wiring import open_archive
 from anamnesis_pipeline.settings import Settings
-from anamnesis_pipeline.steps.extract import EVERY, ExtractReport, extract, extractable
-from anamnesis_pipeline.wiring import open_store
+from anamnesis_pipeline.sources.specs import sources_named
+from anamnesis_pipeline.steps.extract import EVERY, ExtractReport, extract, extractable, without_private
+from anamnesis_pipeline.store.base import Store
+from anamnesis_pipeline.wiring import effective_settings, open_store, what_is_private
 from anamnesis_pipeline.wording import counted
 
 archive_app = typer.Typer(help="The archive of every line that was read.", no_args_is_help=True)
@@ -22,10 +25,14 @@ archive_app = typer.Typer(help="The archive of every line that was read.", no_ar
 def _extract(
     to: Annotated[Path, typer.Option(help="Folder to write into.")],
     session_id: Annotated[str | None, typer.Argument(help="A session, with its subagents.")] = None,
-    source: Annotated[str | None, typer.Option(help="All of a source, by its key.")] = None,
+    source: Annotated[str | None, typer.Option(help="All of a source, as `sources list` names it.")] = None,
     path: Annotated[str | None, typer.Option(help="A log, or the logs in a folder, as named on its machine.")] = None,
     everything: Annotated[bool, typer.Option("--all", help="Every log.")] = False,
     generation: Annotated[str | None, typer.Option(help="A former state of the files by number, or `all`.")] = None,
+    private: Annotated[
+        bool,
+        typer.Option("--private", help="Also what is private, which --all leaves out."),
+    ] = False,
     force: Annotated[bool, typer.Option("--force", help="Overwrite files that are there.")] = False,
 ) -> None:
     """Write archived logs back as JSONL, as they were but for masked secrets."""
@@ -37,6 +44,7 @@ def _extract(
         path=path,
         everything=everything,
         generation=generation,
+        private=private,
         force=force,
     )
     typer.echo(_text(report, to))
@@ -53,24 +61,36 @@ def run_extract(
     path: str | None,
     everything: bool,
     generation: str | None,
-    force: bool,
+    private: bool = False,
+    force: bool = False,
 ) -> ExtractReport:
-    """Write what is asked for below `to`.
+    """Write what is asked for below `to`. Says on stderr how many private files were not.
 
     :raises GiveUp: none or several of the four ways to say what; nothing archived fits; a file is there already.
     """
     if sum(map(bool, (session_id, source, path, everything))) != 1:
-        raise GiveUp("say what to extract, in one way: a session id, --source KEY, --path PATH or --all")
+        raise GiveUp("say what to extract, in one way: a session id, --source NAME, --path PATH or --all")
     require_stored(settings)
     with closing(open_store(settings)) as store:
-        wanted = extractable(
-            store, session_id=session_id or "", source=source or "", path=path or "", generation=_number(generation)
-        )
+        keys = _keys(store, source) if source else None
+        number = _number(generation)
+        fitting = extractable(store, session_id=session_id or "", keys=keys, path=path or "", generation=number)
+        named = private or session_id or source
+        wanted = fitting if named else without_private(store, what_is_private(store), fitting, path or "")
+        if left_out := len(fitting) - len(wanted):
+            typer.echo(f"{counted(left_out, 'private file')} left out; --private writes them too", err=True)
         if not wanted:
-            raise GiveUp(
-                "nothing in the archive fits; `anamnesis status --json` lists the sources, and --all extracts all"
-            )
+            raise GiveUp("nothing in the archive fits; `anamnesis sources list` names the sources, --all extracts all")
         return extract(store, open_archive(settings), wanted, to, force=force)
+
+
+def _keys(store: Store, name: str) -> set[str]:
+    """:raises GiveUp: there is no such source."""
+    specs = configured_specs(effective_settings(store), store)
+    found = sources_named(name, store.ingest.sources(), specs)
+    if not found:
+        raise GiveUp(f"no source {name!r} is archived; `anamnesis sources list` names all")
+    return {source.key for source in found}
 
 
 def _number(text: str | None) -> int | None:

@@ -2,7 +2,7 @@
 
 import os
 import re
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -213,6 +213,12 @@ def is_of(source: Source, spec: SourceSpec) -> bool:
     if source.spec != spec.name or (source.kind == DOCUMENTS) != (spec.kind == DOCUMENTS):
         return False
     return spec.root.startswith("~") or spec.kind == LOGS or source.root == _plain(spec.root)
+
+
+def sources_named(name: str, sources: Iterable[Source], specs: Iterable[SourceSpec]) -> list[Source]:
+    """The stored sources that a name means: that of a configured one, as `sources list` shows it, or a key."""
+    named = [spec for spec in specs if spec.name == name]
+    return [s for s in sources if name in (s.key, s.spec) or any(is_of(s, spec) for spec in named)]
 
 
 def _holds(root: str, source: Source) -> bool:

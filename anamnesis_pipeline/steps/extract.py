@@ -2,14 +2,15 @@
 
 import os
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path, PurePosixPath
 
 from anamnesis_pipeline.documents.languages import CONVERTED, format_of
 from anamnesis_pipeline.errors import GiveUp, StoreCorrupt
-from anamnesis_pipeline.file_names import log_stem
+from anamnesis_pipeline.file_names import log_name, log_stem
 from anamnesis_pipeline.model import FileCursor, Source
+from anamnesis_pipeline.search.project_labels import Private
 from anamnesis_pipeline.sources.archive import Archive
 from anamnesis_pipeline.steps.archived import Damage, archived_lines
 from anamnesis_pipeline.steps.crawl import folder_of
@@ -44,11 +45,11 @@ def extractable(
     store: Store,
     *,
     session_id: str = "",
-    source: str = "",
+    keys: Collection[str] | None = None,
     path: str = "",
     generation: int | None = None,
 ) -> list[Extractable]:
-    """The archived files of a session, of a source, or at or below a path as on the source's machine; all when
+    """The archived files of a session, of sources by key, or at or below a path as on the source's machine; all when
     nothing is given.
 
     Files lie as at the source: `<project folder>/<path>`, below the source's key where two sources have a folder of
@@ -56,7 +57,7 @@ def extractable(
 
     :param generation: None: the latest of each file that has lines; `EVERY`; or the number.
     """
-    sources = {s.key: s for s in store.ingest.sources() if not source or s.key == source}
+    sources = {s.key: s for s in store.ingest.sources() if keys is None or s.key in keys}
     documents = {key for key, found in sources.items() if holds_documents(found)}
     labels = _labels(sources.values())
     wanted = _wanted(store, sources, session_id, path)
@@ -67,6 +68,32 @@ def extractable(
         if (present := _generations(store, cursor))
         for latest in [present[-1]]
         for number in _chosen(present, generation)
+    ]
+
+
+def without_private(store: Store, private: Private, wanted: Sequence[Extractable], path: str = "") -> list[Extractable]:
+    """Those of no private source or project. A file that holds some of a private project is private, and so are the
+    outputs of its session.
+
+    :param path: what was asked for; one inside of a private source, or inside of a project's folder, names it.
+    """
+    sources = {source.key: source for source in store.ingest.sources()}
+    hidden = {source.key for source in private.sources if not (path and is_below(path, source.root))}
+    projects = tuple(project for project in store.episodes.projects() if private.is_of(project))
+    ids = store.forgetting.matching(Selection(projects=projects)) if projects else []
+    files = {
+        (part.source, part.path)
+        for part in store.forgetting.parts(ids)
+        if not (path and is_below(path, folder_of(sources[part.source])))
+    }
+    sessions = {(source, log_stem(name)) for source, name in files if log_name(name)}
+    return [
+        item
+        for item in wanted
+        for key, name in [(item.cursor.source, item.cursor.path)]
+        if key not in hidden
+        and (key, name) not in files
+        and sessions.isdisjoint((key, part) for part in PurePosixPath(name).parts)
     ]
 
 

@@ -14,7 +14,7 @@ from anamnesis_pipeline.message_keys import forgotten_typed, section_key, typed_
 from anamnesis_pipeline.model import Episode, FileCursor, Part, Segment, SegmentKind, Source, Where, record_id
 from anamnesis_pipeline.search.project_labels import with_labels
 from anamnesis_pipeline.sources.base import is_description, is_tool_output
-from anamnesis_pipeline.sources.specs import SourceSpec, is_of
+from anamnesis_pipeline.sources.specs import SourceSpec, sources_named
 from anamnesis_pipeline.steps.crawl import folder_of
 from anamnesis_pipeline.steps.documents import BETWEEN_TITLES, holds_documents
 from anamnesis_pipeline.steps.episodes import SECTION_KINDS
@@ -280,13 +280,8 @@ class Choice:
         """Keys of the sources that are asked for; None: every one."""
         if not (request.machine or request.source):
             return None
-        named = [spec for spec in self._specs if spec.name == request.source]
-        return tuple(
-            source.key
-            for source in self._sources
-            if request.machine in {"", source.machine}
-            and (request.source in {"", source.spec} or any(is_of(source, spec) for spec in named))
-        )
+        sources = sources_named(request.source, self._sources, self._specs) if request.source else self._sources
+        return tuple(source.key for source in sources if request.machine in {"", source.machine})
 
     def _hits(self, query: str) -> set[str]:
         """Ids of the episodes that hold every word."""

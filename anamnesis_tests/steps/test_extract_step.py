@@ -1,13 +1,23 @@
 """Archived logs come back as they were."""
 
 import json
+import shutil
 from collections.abc import Iterator
+from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
+from typer.testing import CliRunner, Result
 
+from anamnesis_pipeline import wiring
+from anamnesis_pipeline.cli import app
+from anamnesis_pipeline.crawler_wiring import built_in, open_crawler
 from anamnesis_pipeline.errors import GiveUp
+from anamnesis_pipeline.sources.specs import DOCUMENTS, SourceSpec
 from anamnesis_pipeline.steps.extract import EVERY, extract, extractable
+from anamnesis_pipeline.steps.pipeline import ingest_all
+from anamnesis_pipeline.steps.source_specs import put_specs
+from anamnesis_pipeline.steps.survey import look
 from anamnesis_tests.steps.archived_logs import FOLDER, OTHER, SESSION, Home, record, unmasked
 
 SHARED_LOGS = Path(__file__).parents[2] / "../shared/data/claude_logs/projects"
@@ -83,7 +93,7 @@ def test_a_session_comes_with_its_subagents_and_nothing_else(home: Home, tmp_pat
     names = {f"{FOLDER}/{SESSION}.jsonl", agent, f"{FOLDER}/agent-a2.jsonl"}
     assert restored(home, tmp_path / "session", session_id=SESSION).keys() == names
     everything = names | {f"{FOLDER}/{OTHER}.jsonl"}
-    assert restored(home, tmp_path / "source", source=home.source().key).keys() == everything
+    assert restored(home, tmp_path / "source", keys=[home.source().key]).keys() == everything
     assert restored(home, tmp_path / "all").keys() == everything
     folder = home.logs / FOLDER / SESSION
     assert restored(home, tmp_path / "path", path=f"{folder}/").keys() == {agent}
@@ -121,3 +131,75 @@ def test_real_logs_come_back_byte_for_byte(tmp_path: Path) -> None:
     assert len(data) > 3
     assert masked == 0
     assert data == {name: logs[name] for name in data}
+
+
+@pytest.fixture
+def private_home(home: Home, monkeypatch: pytest.MonkeyPatch) -> Home:
+    """Logs of an open and a private project, open notes, and private ones."""
+    places = {"HOME": home.settings.home, "LOG_ROOTS": home.logs}
+    for name, value in (places | {"MACHINE": "box", "PRIVATE_PROJECTS": "/code/vault"}).items():
+        monkeypatch.setenv(f"ANAMNESIS_{name}", str(value))
+    home.write([record("user", "an open question", 1)])
+    vault = [record("user", "a private question", 1, OTHER, cwd="/code/vault")]
+    home.write(vault, f"-code-vault/{OTHER}.jsonl")
+    home.write(vault, f"-code-vault/{OTHER}/tool-results/out.txt")
+    for name in ("open", "diary"):
+        page = home.base / name / "page.md"
+        page.parent.mkdir()
+        page.write_text(f"# The {name} page\n\nIt is long enough to be read by the crawler, surely.\n")
+    specs = [
+        SourceSpec(name, DOCUMENTS, str(home.base / name), machine="box", private=name == "diary")
+        for name in ("open", "diary")
+    ]
+    settings = wiring.effective_settings(home.store)
+    put_specs(home.store.settings, specs, built_in(settings), "box")
+    look(open_crawler(settings, home.store, lasting=False), datetime.now(UTC), everything=True)
+    ingest_all(wiring.open_pipeline(settings, home.store), home.store.ingest.sources())
+    return home
+
+
+def extracted(home: Home, *arguments: str) -> tuple[set[str], Result]:
+    """Names of the files that the command writes, and what it says."""
+    to = home.base / "out"
+    done = CliRunner().invoke(app, ["archive", "extract", "--to", str(to), *arguments])
+    names = {file.name for file in to.rglob("*") if file.is_file()} if to.exists() else set()
+    shutil.rmtree(to, ignore_errors=True)
+    return names, done
+
+
+def test_extract_of_all_leaves_out_what_is_private(private_home: Home) -> None:
+    names, done = extracted(private_home, "--all")
+    assert names == {f"{SESSION}.jsonl", "page.md"}
+    assert "3 private files left out; --private writes them too" in done.stderr
+    names, done = extracted(private_home, "--path", str(private_home.base))
+    assert names == {f"{SESSION}.jsonl", "page.md"}
+    names, done = extracted(private_home, "--all", "--private")
+    assert names == {f"{SESSION}.jsonl", f"{OTHER}.jsonl", "out.txt", "page.md"}
+    assert "left out" not in done.stderr
+
+
+def test_extract_writes_what_is_private_when_it_is_named(private_home: Home) -> None:
+    base = private_home.base
+    logs = {f"{OTHER}.jsonl", "out.txt"}
+    for arguments, expected in (
+        ((OTHER,), logs),
+        (("--path", f"{private_home.logs}/-code-vault"), logs),
+        (("--path", str(base / "diary")), {"page.md"}),
+        (("--path", str(base / "diary/page.md")), {"page.md"}),
+    ):
+        names, done = extracted(private_home, *arguments)
+        assert (names, done.stderr) == (expected, "")
+
+
+def test_extract_takes_the_names_of_the_list_of_sources(private_home: Home) -> None:
+    listed = CliRunner().invoke(app, ["sources", "list"]).stdout
+    assert "diary  documents in " in listed
+    of_logs = f" in {private_home.logs}  (built in)"
+    (logs,) = [line.split("  ")[0] for line in listed.splitlines() if line.endswith(of_logs)]
+    (key,) = [source.key for source in private_home.store.ingest.sources() if source.spec == "diary"]
+    for name in ("diary", key):
+        names, done = extracted(private_home, "--source", name)
+        assert (names, done.exit_code) == ({"page.md"}, 0)
+    assert f"{SESSION}.jsonl" in extracted(private_home, "--source", logs)[0]
+    names, done = extracted(private_home, "--source", "none")
+    assert "no source 'none'" in str(done.exception)
