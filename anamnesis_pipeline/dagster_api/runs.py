@@ -8,6 +8,8 @@ from anamnesis_pipeline.dagster_api.graphql import REPOSITORY, STATE_TIMEOUT_S, 
 
 INTERRUPTED_TAG = "anamnesis/interrupted"
 """On a run that an end of the whole system cut off."""
+AUTOMATIC_TAG = "anamnesis/automatic"
+"""On a run that no person asked for and no sensor or schedule requested: a paid LLM needs a budget in it."""
 EPISODES_WRITTEN = "episodes written"
 """Of the metadata of the asset `episodes`."""
 

@@ -5,6 +5,7 @@ from typing import Any
 
 import dagster as dg
 
+from anamnesis_pipeline.dagster_api.runs import AUTOMATIC_TAG
 from anamnesis_pipeline.defs.partitions import SOURCES
 from anamnesis_pipeline.defs.reporting import watermark
 from anamnesis_pipeline.defs.resources import MemoryResource
@@ -12,7 +13,13 @@ from anamnesis_pipeline.steps.summaries import SummaryReport
 from anamnesis_pipeline.store.ingest_base import SourceCounts
 
 AUTOMATIC_TAGS = frozenset(
-    {"dagster/sensor_name", "dagster/schedule_name", "dagster/auto_materialize", "dagster/from_automation_condition"}
+    {
+        "dagster/sensor_name",
+        "dagster/schedule_name",
+        "dagster/auto_materialize",
+        "dagster/from_automation_condition",
+        AUTOMATIC_TAG,
+    }
 )
 """On runs that no person started."""
 

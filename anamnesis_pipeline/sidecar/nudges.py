@@ -7,6 +7,7 @@ from collections.abc import Collection, Iterable
 import anyio
 import anyio.to_thread
 
+from anamnesis_pipeline.dagster_api.runs import AUTOMATIC_TAG
 from anamnesis_pipeline.errors import AnamnesisError
 from anamnesis_pipeline.model import Source
 from anamnesis_pipeline.sidecar.services import Services
@@ -94,8 +95,7 @@ class Nudges:
         self._services.store.ingest.put_sources([source for source in sources if source.key in ready])
         running = {run.source for run in self._services.dagster.ingest_runs().unfinished}
         if wanted := sorted(ready - running):
-            # without the tag of what is asked for by hand, which lets a paid LLM work beyond its budget
-            self._services.dagster.launch_ingest(wanted, TITLE, {})
+            self._services.dagster.launch_ingest(wanted, TITLE, {AUTOMATIC_TAG: "session"})
 
 
 def holds(source: Source, path: str) -> bool:

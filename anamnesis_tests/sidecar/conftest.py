@@ -76,6 +76,7 @@ class DagsterInMemory:
     """Takes backfills and does none of them; answers as long as it is `up`."""
 
     up: bool = True
+    ingest_tags: list[dict[str, str]] = field(default_factory=list)
     launched: list[tuple[str, tuple[str, ...], str, dict[str, str]]] = field(default_factory=list)
     by_hand: list[EmbeddingBackfill] = field(default_factory=list)
     cancelled: list[str] = field(default_factory=list)
@@ -107,6 +108,7 @@ class DagsterInMemory:
     def launch_ingest(self, sources: Sequence[str], title: str, tags: Mapping[str, str]) -> Launched:
         self._answer()
         self.ingests.append((tuple(sources), title))
+        self.ingest_tags.append(dict(tags))
         launch_id = f"ingest{len(self.ingests)}"
         return Launched(launch_id, self.link(launch_id))
 

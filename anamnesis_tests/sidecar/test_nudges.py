@@ -7,6 +7,7 @@ import anyio
 import pytest
 from starlette.testclient import TestClient
 
+from anamnesis_pipeline.defs.summaries import is_by_hand
 from anamnesis_pipeline.model import Source
 from anamnesis_pipeline.sidecar.nudges import GAP_S, MOST_PATHS, Nudges, Pace, holds
 from anamnesis_tests.sidecar.conftest import TestServices
@@ -60,6 +61,7 @@ def test_the_route_answers_at_once_and_many_nudges_are_one_run(
     ((keys, title),) = services.dagster.ingests
     assert len(keys) == 2
     assert "session" in title
+    assert not is_by_hand(services.dagster.ingest_tags[0]), "a paid LLM keeps to its budget"
     assert {source.key for source in services.store.ingest.sources()} >= set(keys)
     nudges.note(paths[0])
     run_until(nudges, lambda: len(services.dagster.ingests) > 1, seconds=0.3)
