@@ -2,6 +2,11 @@
 
 from dataclasses import dataclass
 
+MAX_LINE_BYTES = 64 << 20
+"""A longer line is archived in pieces, none of which is parsed."""
+BEGINS_LONG, GOES_ON = "\0", "\0\0"
+"""What an archived piece of such a line begins with: the first, and each that follows it. Other lines hold no NUL."""
+
 
 @dataclass(frozen=True, slots=True)
 class ArchiveBase:

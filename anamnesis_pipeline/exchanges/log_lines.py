@@ -5,6 +5,7 @@ from typing import Any
 
 from pydantic_core import from_json
 
+from anamnesis_pipeline.archive_model import BEGINS_LONG
 from anamnesis_pipeline.exchanges.wide_text import holds_more_values
 
 Record = dict[str, Any]
@@ -28,7 +29,7 @@ def read_records(line: str) -> tuple[list[Record], bool]:
 
     A record torn off by a crash may have the next one glued to it: the later, complete one is recovered.
     """
-    if has_too_many_values(line):
+    if line.startswith(BEGINS_LONG) or has_too_many_values(line):
         return [], True
     try:
         value = _decoded(line)

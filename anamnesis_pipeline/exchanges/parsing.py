@@ -7,6 +7,7 @@ from dataclasses import asdict, dataclass, field, replace
 from datetime import datetime, timedelta
 from typing import Any
 
+from anamnesis_pipeline.archive_model import BEGINS_LONG, GOES_ON, MAX_LINE_BYTES
 from anamnesis_pipeline.exchanges.cutting import Cutter, PendingTool, Trail, follow, is_own_answer, is_pause, is_seam
 from anamnesis_pipeline.exchanges.grouping import Exchange, exchange_of
 from anamnesis_pipeline.exchanges.log_lines import MAX_VALUES, Record, has_too_many_values, read_records
@@ -33,6 +34,8 @@ MAX_BOUNDARIES = 4
 """Boundaries of compactions that are remembered while the summary has not come, the latest ones."""
 
 MAX_VERSION_CHARS = MAX_TIME_CHARS = 40
+
+TOO_LONG = f"longer than {MAX_LINE_BYTES >> 20} MB: archived, not parsed"
 
 MAX_SESSIONS = 16
 """Sessions of one file that are remembered while another one goes on in it, the latest ones."""
@@ -227,6 +230,10 @@ def read_messages(
     version = ""
     number = first_line
     for line in lines:
+        if line.startswith(BEGINS_LONG):
+            dead += [] if line.startswith(GOES_ON) else [(number, TOO_LONG)]
+            number += 1
+            continue
         length, line = len(line), narrowed(line)
         records, damaged = read_records(line)
         if damaged:

@@ -5,52 +5,125 @@ import re
 from collections.abc import Callable, Iterator, Sequence
 from hashlib import blake2b
 
+from anamnesis_pipeline.archive_model import BEGINS_LONG, GOES_ON, MAX_LINE_BYTES
+
 BLOCK_BYTES = 1 << 20
 FINGERPRINT_BYTES = 4096
 OBJECT_BYTES = 1 << 20
 """A larger file is no description of anything, and is not read."""
 BATCH_CHARS = 4 << 20
+_CUTS = (0, 1 << 10, 8 << 10, 64 << 10, 256 << 10)
+"""Bytes before the end of a piece of a long line at which it may be cut, the first one that is a seam."""
+HIDDEN = "[left out: it may be the middle of a secret]"
 _BOM = b"\xef\xbb\xbf"
 _UUID = re.compile(r'"uuid": ?"([^"\\]{1,64})"')
 _HEAD_LINES = 50
 
 ReadBlock = Callable[[int, int], bytes]
 """(offset, length) -> bytes; empty at the end."""
+IsSeam = Callable[[int], bool]
+"""Whether no secret goes across an offset."""
 
 
-def complete_lines(read: ReadBlock, offset: int, end: int) -> Iterator[tuple[str, int]]:
+def complete_lines(
+    read: ReadBlock, offset: int, end: int, is_seam: IsSeam = lambda _: True, *, inside: bool = False
+) -> Iterator[tuple[str, int]]:
     """(line without its line break, offset behind it) for each complete line in [offset, end).
 
     A last line without a newline counts only if it is a whole JSON object; otherwise it waits. Its newline, written
-    later, is then an empty line, and empty lines are passed over. Memory is bounded by the longest line without its NUL
-    bytes.
+    later, is then an empty line, and empty lines are passed over. A line of more than `MAX_LINE_BYTES` without its NUL
+    bytes comes in pieces, so that memory is bounded; it waits for its newline as well.
+
+    :param inside: `offset` is behind a piece of a long line.
     """
     start = offset
-    for raw, position, is_ended in _raw_lines(read, offset, end):
-        if is_ended or is_whole_record(raw[0]):
+    if inside:
+        stop = _newline(read, offset, end)
+        if stop is None:
+            return
+        yield from _pieces(read, offset, stop, is_seam, stop + 1, begun=True)
+        start = stop + 1
+    for raw, position, is_ended in _raw_lines(read, start, end):
+        if not raw:
+            if is_ended:
+                yield from _pieces(read, start, position - 1, is_seam, position)
+        elif is_ended or is_whole_record(raw[0]):
             text = [text_of(raw.pop(), first=start == 0)]
             if text[0]:
                 yield text.pop(), position  # a line of 50 MB is not kept beside what its reader makes of it
         start = position
 
 
-def text_lines(read: ReadBlock, offset: int, end: int) -> Iterator[tuple[str, int]]:
+def text_lines(read: ReadBlock, offset: int, end: int, is_seam: IsSeam = lambda _: True) -> Iterator[tuple[str, int]]:
     """(line without its line break, offset behind it) for each line of a text in [offset, end): also empty ones, and a
-    last one without a newline. White space stays as it is; NUL bytes go, and invalid UTF-8 is replaced.
+    last one without a newline. White space stays as it is; NUL bytes go, and invalid UTF-8 is replaced. Long lines come
+    in pieces, as in `complete_lines`.
     """
-    for raw, position, _ in _raw_lines(read, offset, end):
-        text = [raw.pop().decode("utf-8", "replace")]
-        yield text.pop(), position
+    start = offset
+    for raw, position, is_ended in _raw_lines(read, offset, end):
+        if raw:
+            text = [raw.pop().decode("utf-8", "replace")]
+            yield text.pop(), position
+        else:
+            yield from _pieces(read, start, position - is_ended, is_seam, position)
+        start = position
+
+
+def _pieces(
+    read: ReadBlock, at: int, stop: int, is_seam: IsSeam, behind: int, *, begun: bool = False
+) -> Iterator[tuple[str, int]]:
+    """(piece, offset behind it) of a long line in [at, stop), each with its mark. Where no seam is found, what follows
+    may be the rest of a secret and is left out up to the next one.
+
+    :param behind: offset behind the line break.
+    :param begun: `at` is behind a piece.
+    """
+    mark, is_open = (GOES_ON, not is_seam(at)) if begun else (BEGINS_LONG, False)
+    while at < stop:
+        cut, seam = stop, True
+        if stop - at > BLOCK_BYTES:
+            cuts = [_between_characters(read, at + BLOCK_BYTES - back) for back in _CUTS]
+            found = next(filter(is_seam, cuts), None)
+            cut, seam = (cuts[0], False) if found is None else (found, True)
+        text = read(at, cut - at).replace(b"\0", b"").decode("utf-8", "replace")
+        if text or cut == stop:
+            yield mark + (HIDDEN if is_open else text), behind if cut == stop else cut
+            mark = GOES_ON
+        at, is_open = cut, not seam
+
+
+def _between_characters(read: ReadBlock, at: int) -> int:
+    """The offset, or the one before it at which a character of UTF-8 begins."""
+    near = read(at - 3, 4)
+    return next((at - back for back, byte in enumerate(reversed(near)) if byte & 0xC0 != 0x80), at)
+
+
+def _newline(read: ReadBlock, at: int, end: int) -> int | None:
+    """The offset of the next newline; None: there is none before `end`."""
+    while at < end:
+        block = read(at, min(BLOCK_BYTES, end - at))
+        if not block:
+            return None
+        if (found := block.find(b"\n")) >= 0:
+            return at + found
+        at += len(block)
+    return None
 
 
 def _raw_lines(read: ReadBlock, offset: int, end: int) -> Iterator[tuple[list[bytes], int, bool]]:
     """([line], offset behind it, whether its newline is there). Whoever takes the line out of its list has it alone.
+    The list of one that is too long to be held is empty.
 
     NUL bytes are dropped as they are read: a crash may leave gigabytes of them in place of a line.
     """
     pending: list[bytes] = []
     position = at = offset
     while at < end:
+        if sum(map(len, pending)) > MAX_LINE_BYTES:
+            pending, stop = [], _newline(read, at, end)
+            at = position = end if stop is None else stop + 1
+            yield [], position, stop is not None
+            continue
         block = read(at, min(BLOCK_BYTES, end - at))
         if not block:
             break

@@ -7,9 +7,10 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
+from functools import partial
 from itertools import zip_longest
 
-from anamnesis_pipeline.archive_model import ArchiveFrame
+from anamnesis_pipeline.archive_model import BEGINS_LONG, ArchiveFrame
 from anamnesis_pipeline.errors import SourceMissing, SourceUnreadable
 from anamnesis_pipeline.model import EXCLUDED, FileCursor, FileStat, Source
 from anamnesis_pipeline.sources.archive import Archive
@@ -284,13 +285,29 @@ def _next_generation(cursor: FileCursor) -> FileCursor:
     )  # fmt: skip
 
 
-def _new_lines(cursor: FileCursor, read: ReadBlock, end: int) -> Iterator[tuple[str, int]]:
+def _new_lines(crawl: _Crawl, cursor: FileCursor, read: ReadBlock, end: int) -> Iterator[tuple[str, int]]:
     """(line, offset behind it) for what is new in a file; a description is one object, however it is laid out."""
     if is_description(cursor.path):
         return whole_object(read, end) if cursor.offset == 0 else iter(())
+    is_seam = partial(_is_seam, crawl, read)
     if is_tool_output(cursor.path):
-        return text_lines(read, cursor.offset, end)
-    return complete_lines(read, cursor.offset, end)
+        return text_lines(read, cursor.offset, end, is_seam)
+    return complete_lines(read, cursor.offset, end, is_seam, inside=_is_inside_a_line(crawl, cursor, read))
+
+
+def _is_seam(crawl: _Crawl, read: ReadBlock, at: int) -> bool:
+    """Whether no secret goes across an offset: what stands around it is masked alike, whole and in two."""
+    start = max(0, at - SECRET_BYTES)
+    before, after = (raw.decode("utf-8", "replace") for raw in (read(start, at - start), read(at, SECRET_BYTES)))
+    return crawl.mask(before + after)[0] == crawl.mask(before)[0] + crawl.mask(after)[0]
+
+
+def _is_inside_a_line(crawl: _Crawl, cursor: FileCursor, read: ReadBlock) -> bool:
+    """Whether a run ended amid a long line, some pieces of which are archived."""
+    if not cursor.lines or not cursor.offset or read(cursor.offset - 1, 1) == b"\n":
+        return False
+    file = cursor.source, cursor.path, cursor.generation
+    return next(archived_lines(crawl.store, crawl.archive, *file, cursor.lines - 1), "").startswith(BEGINS_LONG)
 
 
 def _masked_batches(
@@ -299,7 +316,7 @@ def _masked_batches(
     """`batches` of the new lines of a file, with their secrets masked."""
     is_text, start = is_tool_output(cursor.path), cursor.offset
     most = OUTPUT_FRAME_LINES if is_text else FRAME_LINES
-    for lines, offset, last in batches(_new_lines(cursor, read, end), start, most):
+    for lines, offset, last in batches(_new_lines(crawl, cursor, read, end), start, most):
         if is_text and lines:
             yield _masked_text(crawl, read, lines, (start, offset, end)), offset, last
         else:

@@ -6,6 +6,7 @@ from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path, PurePosixPath
 
+from anamnesis_pipeline.archive_model import BEGINS_LONG, GOES_ON
 from anamnesis_pipeline.documents.languages import CONVERTED, format_of
 from anamnesis_pipeline.errors import GiveUp, StoreCorrupt
 from anamnesis_pipeline.file_names import log_name, log_stem
@@ -191,8 +192,10 @@ def _write(store: Store, archive: Archive, item: Extractable, target: Path) -> t
     try:
         target.parent.mkdir(parents=True, exist_ok=True)
         with open(draft, "w", encoding="utf-8", errors="surrogatepass", newline="\n", opener=_for_me_alone) as out:
-            for count, line in enumerate(archived, start=1):  # noqa: B007
-                out.write(f"{line}\n")
+            for count, line in enumerate(archived, start=1):
+                out.write("\n" if count > 1 and not line.startswith(GOES_ON) else "")
+                out.write(line.lstrip(BEGINS_LONG))
+            out.write("\n" if count else "")
             size = out.tell()
         draft.replace(target)
     except OSError as problem:

@@ -1,6 +1,7 @@
 """Huge files and lines, through crawl, parse and publish in a process whose memory is measured."""
 
 import base64
+import hashlib
 import json
 import os
 import random
@@ -9,13 +10,19 @@ import sys
 import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import closing
+from itertools import repeat
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from anamnesis_pipeline.archive_model import ArchiveFrame
 from anamnesis_pipeline.exchanges.log_lines import MAX_VALUES
+from anamnesis_pipeline.exchanges.parsing import TOO_LONG
+from anamnesis_pipeline.sources import lines as lines_module
+from anamnesis_pipeline.sources.archive import Archive
 from anamnesis_pipeline.sources.local import LocalHost
+from anamnesis_pipeline.steps.extract import extract, extractable
 from anamnesis_pipeline.store.base import Store
 from anamnesis_pipeline.store.sqlite.opening import open_sqlite
 from anamnesis_tests.exchanges.ingested import Ingested
@@ -179,6 +186,93 @@ def test_17_a_line_of_50_megabytes_that_is_no_json_is_kept_in_bounded_memory(tmp
     assert found["rss_mb"] < LIMIT_MB
     with closing(open_sqlite(tmp_path / "anamnesis.db", tmp_path / "index")) as store:
         assert Ingested(store, tmp_path).archived()[1] == damaged
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(3_000)
+@pytest.mark.parametrize("unit", ["a", "word and é, ", "\U0001f600"])
+def test_17_a_line_of_a_gigabyte_is_archived_in_bounded_memory(tmp_path: Path, unit: str) -> None:
+    log, kept = Log(), unit.encode() * 50_000
+    log.user("Why?")
+    digest = hashlib.sha256()
+    with log_path(tmp_path).open("wb") as file:
+        for part in (f"{log.lines[0]}\n".encode(), *repeat(kept, (1 << 30) // len(kept)), b"\n", b'{"type":"mode"}\n'):
+            file.write(part)
+            digest.update(part)
+    found = ingested_in_a_child(tmp_path)
+    assert (found["messages"], found["malformed"]) == (1, 1)
+    assert found["rss_mb"] < LIMIT_MB
+    with closing(open_sqlite(tmp_path / "anamnesis.db", tmp_path / "index")) as store:
+        (letter,) = store.ingest.dead_letters()
+        assert (letter.line, letter.reason) == (1, TOO_LONG)
+        extract(store, Archive(tmp_path / "archive"), extractable(store), tmp_path / "out", force=False)
+    (written,) = (tmp_path / "out").rglob("*.jsonl")
+    again = hashlib.sha256()
+    with written.open("rb") as file:
+        while block := file.read(1 << 20):
+            again.update(block)
+    assert again.digest() == digest.digest()
+
+
+LONG = f"{'a b ' * 2_000}api_key = x8Jq2mVn4Lw7Tz5Rk9 {'é → ' * 2_000}sk-ant-api03-{'Qw7Er5Ty9' * 10} {'z' * 9_000}"
+
+
+@pytest.fixture
+def short_lines(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Lines of more than 8 KB are too long, and come in pieces of 1 KB, 4 in a frame."""
+    small = {"MAX_LINE_BYTES": 8_000, "BLOCK_BYTES": 1_024, "BATCH_CHARS": 4_096, "_CUTS": (0, 60, 300)}
+    for name, value in small.items():
+        monkeypatch.setattr(lines_module, name, value)
+
+
+@pytest.mark.usefixtures("short_lines")
+def test_too_long_line_is_masked_told_and_extracted(store: Store, tmp_path: Path) -> None:
+    home, log = Ingested(store, tmp_path), Log()
+    log.user("before")
+    log.lines.append(LONG)
+    log.user("after")
+    home.write(log.lines)
+    seen = home.ingest()
+    assert (seen.messages, seen.malformed) == (2, 1)
+    (letter,) = store.ingest.dead_letters()
+    assert (letter.line, letter.reason) == (1, TOO_LONG)
+    assert "before" in home.texts()
+    assert "after" in home.texts()
+    extract(store, home.archive, extractable(store), tmp_path / "out", force=False)
+    (written,) = (tmp_path / "out").rglob("*.jsonl")
+    lines = written.read_text().splitlines()
+    assert lines == [log.lines[0], home.mask(LONG)[0], log.lines[2]]
+    again = home.ingest()
+    assert (again.bytes_read, again.replaced, again.malformed) == (0, 0, 0)
+    home.write([*log.lines, *log.lines[2:]])
+    assert home.ingest().replaced == 0
+
+
+@pytest.mark.usefixtures("short_lines")
+@pytest.mark.parametrize("frames", [1, 3, 6])
+def test_interrupted_crawl_goes_on_inside_a_long_line(
+    store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, frames: int
+) -> None:
+    home, log = Ingested(store, tmp_path), Log()
+    log.lines.append(LONG)
+    log.user("after")
+    home.write(log.lines)
+    with monkeypatch.context() as patch:
+        left = iter([home.archive.append] * frames)
+
+        def append(*given: Any, **named: Any) -> ArchiveFrame:
+            return next(left)(*given, **named)
+
+        patch.setattr(home.archive, "append", append)
+        with pytest.raises(StopIteration):
+            home.crawl()
+    home.parse()
+    seen = home.ingest()
+    assert (seen.messages, seen.malformed) == (1, 0)
+    extract(store, home.archive, extractable(store), tmp_path / "out", force=False)
+    (written,) = (tmp_path / "out").rglob("*.jsonl")
+    assert written.read_text().splitlines() == [home.mask(LONG)[0], log.lines[1]]
+    assert len(store.ingest.dead_letters()) == 1
 
 
 def sparse_lines(wanted: int) -> Iterator[str]:

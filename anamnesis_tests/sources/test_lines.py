@@ -62,6 +62,80 @@ def test_a_run_of_nul_bytes_takes_no_memory():
         tracemalloc.stop()
 
 
+@pytest.fixture
+def small(monkeypatch):
+    """Lines of more than 200 bytes are too long, and come in pieces of at most 64."""
+    monkeypatch.setattr(lines_module, "MAX_LINE_BYTES", 200)
+    monkeypatch.setattr(lines_module, "BLOCK_BYTES", 64)
+    monkeypatch.setattr(lines_module, "_CUTS", (0, 3, 9))
+
+
+def whole(found):
+    """The lines of which these are pieces."""
+    lines = []
+    for text, _ in found:
+        if text.startswith("\0\0"):
+            lines[-1] += text[2:]
+        else:
+            lines.append(text.removeprefix("\0"))
+    return lines
+
+
+def test_long_line_comes_in_pieces_and_its_neighbours_whole(small):
+    lines = ['{"a":1}', "é→\U0001f600" * 90, '{"b":2}', "x" * 300, "y" * 200]
+    data = "".join(f"{line}\n" for line in lines).encode()
+    found = read_all(data)
+    assert whole(found) == lines
+    assert max(len(text.encode()) for text, _ in found if text.startswith("\0")) <= 66
+    begun = [text.startswith("\0") for text, _ in found if not text.startswith("\0\0")]
+    assert begun == [False, True, False, True, False]
+    assert found[-1][1] == len(data)
+
+
+def test_long_line_goes_on_behind_any_of_its_pieces(small):
+    data = ('{"a":1}\n' + "é→\U0001f600" * 90 + '\n{"b":2}\n').encode()
+    found = read_all(data)
+    for number, (_, offset) in enumerate(found):
+        if data[offset - 1 : offset] != b"\n":
+            rest = complete_lines(lambda at, n: data[at : at + n], offset, len(data), inside=True)
+            assert [*found[: number + 1], *rest] == found
+
+
+def test_long_line_without_its_newline_waits(small):
+    assert read_all(b'{"a":1}\n' + b"x" * 1000) == [('{"a":1}', 8)]
+    assert read_all(b'{"' + b"\0" * 1000 + b'a":1}\n') == [('{"a":1}', 1008)]
+
+
+def test_long_line_is_cut_between_secrets_or_left_out(small):
+    line = b"a" * 60 + b"SECRET" + b"b" * 150 + b"S" * 200 + b"c" * 100
+
+    def is_seam(at):
+        return not set(line[at - 1 : at + 1]) <= set(b"SECRET")
+
+    found = complete_lines(lambda at, n: (line + b"\n")[at : at + n], 0, len(line) + 1, is_seam)
+    texts = [text.lstrip("\0") for text, _ in found]
+    assert texts[0] == "a" * 55
+    assert texts[1].startswith("aaaaaSECRETbb")
+    assert lines_module.HIDDEN in texts
+    assert all(text != "S" * 64 for text in texts[2:])
+    assert "".join(texts).endswith("c" * 50)
+
+
+def test_long_line_takes_no_memory():
+    end = 512 << 20
+
+    def read(at, length):
+        length = min(length, end - at)
+        return b"a" * (length - 1) + b"\n" if at + length == end else b"a" * length
+
+    tracemalloc.start()
+    try:
+        assert sum(len(text) for text, _ in complete_lines(read, 0, end)) > end - 2
+        assert tracemalloc.get_traced_memory()[1] < 150 << 20
+    finally:
+        tracemalloc.stop()
+
+
 def test_offsets_are_bytes_not_characters():
     data = '{"a":"é→"}\n{"b":1}\n'.encode()
     assert [end for _, end in read_all(data)] == [len('{"a":"é→"}\n'.encode()), len(data)]
